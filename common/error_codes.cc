@@ -1,0 +1,115 @@
+#include "common/error_codes.h"
+
+#include <cctype>
+
+namespace muster::common {
+namespace {
+
+constexpr ErrorCode kCodes[] = {
+    {"JC1001", "unknown command", "The first word after jobctl names no command.",
+     "`jobctl help` lists the commands; the error names the nearest one."},
+    {"JC1002", "unknown flag", "The command has no flag of this name.",
+     "`jobctl help COMMAND` lists its flags. Words of the trainer's own go after `--`."},
+    {"JC1003", "not built yet",
+     "The command, flag or key is reserved for a later version and does nothing in this one, so it is refused rather "
+     "than ignored.",
+     "Leave it out; `jobctl help` shows what this version does."},
+    {"JC1004", "wrong arguments", "An argument is missing, too many are given, or a value has the wrong form.",
+     "`jobctl help COMMAND` shows the usage line and examples."},
+    {"JC1005", "file cannot be read", "A file named on the command line does not exist or cannot be read.",
+     "Check the path; relative paths start from the directory jobctl runs in."},
+    {"JC1006", "bad configuration file", "config.yaml of jobctl has an error or cannot be written.",
+     "Correct the named line; `jobctl config view --origin` shows every setting and where it comes from."},
+    {"JC1007", "unknown context", "No context of this name is configured.",
+     "`jobctl context ls` lists them; `jobctl context add NAME HOST:PORT` makes one."},
+    {"JC1008", "bad output request", "A column, filter, sort key or output format does not exist.",
+     "The error lists what exists."},
+    {"JC1009", "confirmation needed", "The command destroys something and no person can be asked.",
+     "Repeat it with --yes."},
+    {"JC1010", "foreign launcher line", "A flag of torchrun, accelerate or a like launcher is unknown or wrong.",
+     "Correct the flag, or start the script itself: jobctl run -n N -- python train.py"},
+    {"JC1011", "launcher flag refused",
+     "The flag of the foreign launcher asks for something that the coordinator cannot honour.",
+     "Follow the fix in the message."},
+    {"JC1012", "accelerate configuration", "The accelerate configuration file is missing, malformed or unsupported.",
+     "Correct the named key, or give the values as flags: jobctl run -n N -- python train.py"},
+    {"JC1101", "job file has errors",
+     "The job file is not valid YAML, has unknown, duplicate or ambiguous keys, or values of the wrong type. All "
+     "errors are listed with file:line:column.",
+     "Correct the listed lines, then `jobctl validate FILE`. docs/jobfile.md lists the keys."},
+    {"JC1102", "job file too large", "A job file may have 256 KiB and a job spec 256 KiB with its environment.",
+     "Put data into files beside the job; send less environment with --clean-env and -e."},
+    {"JC1103", "bad job name",
+     "A job's name has 1 to 100 bytes of UTF-8 without control characters, blanks, `@` or `/`, and is not a number.",
+     "Choose another --name."},
+    {"JC1104", "bad shape",
+     "The numbers of ranks, nodes and devices contradict each other or lie outside their ranges (1 to 100,000 ranks).",
+     "Give either a total (`-n`, processes) or nodes × per_node."},
+    {"JC1105", "no command", "A job needs a command.", "jobctl run -n 2 -- python train.py"},
+    {"JC1106", "bad environment variable",
+     "An environment variable has an empty name, a name with `=` or control characters, or a value that is not UTF-8.",
+     "Use -e NAME=VALUE."},
+    {"JC1107", "bad working directory", "The working directory must be an absolute path.",
+     "Use --workdir /absolute/path."},
+    {"JC1108", "bad value in a job spec", "A value of the spec is outside its range.",
+     "The message names the value and its range."},
+    {"JC1201", "no such job", "No job has this number, name or name prefix.",
+     "`jobctl ls -a` lists all jobs; @last is your newest one."},
+    {"JC1202", "ambiguous job", "The prefix fits several jobs.", "Type more of the name, or use the number."},
+    {"JC1203", "job is over", "The job has ended for good, so it cannot be changed.",
+     "`jobctl rerun JOB` starts a new job like it."},
+    {"JC1204", "job is not over", "This is possible only once the job has ended.",
+     "`jobctl cancel JOB`, then `jobctl wait JOB`."},
+    {"JC1205", "idempotency key used",
+     "The idempotency key belongs to an earlier job with another spec, so the submit was refused.",
+     "Use a new key for a new job."},
+    {"JC1206", "wait timed out", "The job did not reach the wanted state in time. It goes on.",
+     "Wait longer with --timeout, or `jobctl why JOB`."},
+    {"JC1207", "job cannot reach that state", "The job ended in another way than the one waited for.",
+     "`jobctl show JOB` says how it ended."},
+    {"JC1301", "coordinator unreachable", "The configured coordinator does not answer.",
+     "Check the address with `jobctl context show`, and that muster-coordinator runs there. `jobctl context use "
+     "private` works on this machine alone."},
+    {"JC1302", "versions do not fit", "Client and coordinator speak different versions of the protocol.",
+     "Install the same release on both sides; `jobctl version` shows both."},
+    {"JC1303", "private coordinator did not start", "The private coordinator ended, or did not answer in time.",
+     "Read its log, named in the message."},
+    {"JC1304", "runtime directory is not safe",
+     "The directory of the private coordinator's socket belongs to someone else or is open to others.",
+     "Remove it, or set JOBCTL_RUNTIME_DIR to a directory of your own with mode 0700."},
+    {"JC1305", "program missing", "A program of Muster is not where jobctl looks for it.",
+     "Install all of jobctl, muster-coordinator, muster-worker and muster-shim in one directory."},
+    {"JC1306", "only for a private coordinator", "The command concerns the private coordinator of this machine.",
+     "`jobctl context use private`, or leave out --server and --context."},
+    {"JC1307", "connection lost", "The connection to the coordinator ended in the middle.",
+     "The job is not affected unless it was attached; `jobctl show JOB`, `jobctl logs -f JOB`."},
+    {"JC1308", "coordinator is overloaded", "A queue of the coordinator is full.", "Try again in a moment."},
+    {"JC1401", "no such node", "No node of this name is registered.", "`jobctl nodes ls` lists them."},
+    {"JC1402", "job can never fit",
+     "No set of the registered nodes, even if all were free, could hold the job.",
+     "Ask for less (the message names the largest that fits), or --queue-anyway and add nodes."},
+    {"JC1403", "node is alive", "A node that still reports cannot be declared dead.",
+     "`jobctl nodes drain NODE`, or stop its worker first."},
+    {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.", "`jobctl ckpt ls JOB`."},
+    {"JC1502", "checkpoint is damaged", "A file of the checkpoint is missing or does not match its SHA-256.",
+     "Resume from an earlier one: `jobctl rerun JOB --from STEP`."},
+    {"JC1503", "no such metric", "The job has recorded no metric of this name.", "`jobctl metrics JOB` lists them."},
+    {"JC1504", "file differs", "A downloaded file does not match its SHA-256.", "Run the command again."},
+    {"JC1601", "file cannot be written", "A file or directory could not be made or written.",
+     "Check the path, its permissions and the free space (`df`)."},
+};
+
+}  // namespace
+
+std::span<const ErrorCode> ErrorCodes() { return kCodes; }
+
+const ErrorCode* FindErrorCode(std::string_view code) {
+  const auto letter = [&](size_t i, char c) { return std::toupper(static_cast<unsigned char>(code[i])) == c; };
+  if (code.size() >= 2 && letter(0, 'J') && letter(1, 'C')) code.remove_prefix(2);
+  for (const ErrorCode& row : kCodes) {
+    if (row.code.substr(2) == code) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace muster::common

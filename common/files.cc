@@ -1,0 +1,157 @@
+#include "common/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::common {
+namespace fs = std::filesystem;
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) {
+    Reset();
+    fd_ = other.Release();
+  }
+  return *this;
+}
+
+int UniqueFd::Release() { return std::exchange(fd_, -1); }
+
+void UniqueFd::Reset() {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+absl::Status ErrnoStatus(std::string_view what) {
+  const int error = errno;
+  std::string text = StrCat(what, ": ", std::strerror(error));
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return absl::ResourceExhaustedError(text);
+    case ENOENT:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(text);
+    case EEXIST:
+      return absl::AlreadyExistsError(text);
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(StrCat("cannot open ", path));
+  std::string content;
+  char buffer[64 * 1024];
+  while (true) {
+    const ssize_t count = read(fd.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrnoStatus(StrCat("cannot read ", path));
+    if (count == 0) return content;
+    content.append(buffer, static_cast<size_t>(count));
+    if (content.size() > max_bytes) {
+      return absl::ResourceExhaustedError(
+          StrCat(path, " is larger than the limit of ", max_bytes, " bytes"));
+    }
+  }
+}
+
+absl::Status WriteAll(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t count = write(fd, data.data(), data.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrnoStatus("cannot write");
+    data.remove_prefix(static_cast<size_t>(count));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode) {
+  const std::string temporary = StrCat(path, ".tmp.", getpid());
+  UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+  if (!fd.valid()) return ErrnoStatus(StrCat("cannot create ", temporary));
+  absl::Status written = WriteAll(fd.get(), content);
+  if (written.ok() && fsync(fd.get()) != 0) written = ErrnoStatus("cannot fsync");
+  if (written.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+    written = ErrnoStatus("cannot rename into place");
+  }
+  if (!written.ok()) {
+    unlink(temporary.c_str());
+    return absl::Status(written.code(), StrCat(path, ": ", written.message()));
+  }
+  return SyncDirectory(fs::path(path).parent_path().string());
+}
+
+absl::Status MakeDirectories(const std::string& path, int mode) {
+  std::string built;
+  for (const fs::path& part : fs::path(path)) {
+    built = built.empty() ? part.string() : (fs::path(built) / part).string();
+    if (mkdir(built.c_str(), mode) != 0 && errno != EEXIST) {
+      return ErrnoStatus(StrCat("cannot create directory ", built));
+    }
+  }
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(StrCat("cannot use ", path));
+  if (!S_ISDIR(info.st_mode)) {
+    return absl::FailedPreconditionError(StrCat(path, " is not a directory"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  const std::string directory = path.empty() ? "." : path;
+  UniqueFd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(StrCat("cannot open directory ", directory));
+  if (fsync(fd.get()) != 0) return ErrnoStatus(StrCat("cannot fsync ", directory));
+  return absl::OkStatus();
+}
+
+absl::Status RemoveTree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) return absl::InternalError(StrCat("cannot remove ", path, ": ", error.message()));
+  return absl::OkStatus();
+}
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) {
+    errno = error.value();
+    return ErrnoStatus(StrCat("cannot list ", path));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return ErrnoStatus(StrCat("cannot open lock ", path));
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return absl::FailedPreconditionError(StrCat(path, " is locked by another process"));
+    }
+    return ErrnoStatus(StrCat("cannot lock ", path));
+  }
+  return fd;
+}
+
+}  // namespace muster::common

@@ -1,0 +1,58 @@
+// The door to the file system: small whole-file reads, durable writes, directories. Any thread.
+// Errors carry the path and the reason: "cannot open /x/y: No such file or directory".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace muster::common {
+
+// Owns a file descriptor.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.Release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  ~UniqueFd() { Reset(); }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release();
+  void Reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// A status for errno as it is now: "<what>: <strerror>". ENOSPC and EDQUOT become
+// RESOURCE_EXHAUSTED, ENOENT NOT_FOUND, EACCES and EPERM PERMISSION_DENIED, EEXIST ALREADY_EXISTS,
+// all others INTERNAL.
+absl::Status ErrnoStatus(std::string_view what);
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 64 << 20);
+
+// Writes beside the target, fsyncs, renames over it, fsyncs the directory: after a crash the old or
+// the new content.
+absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode = 0600);
+
+// All of `data`, whatever write(2) takes at a time.
+absl::Status WriteAll(int fd, std::string_view data);
+
+// mkdir -p. Existing directories keep their mode.
+absl::Status MakeDirectories(const std::string& path, int mode = 0700);
+absl::Status SyncDirectory(const std::string& path);
+absl::Status RemoveTree(const std::string& path);
+bool Exists(const std::string& path);
+// Names without "." and "..", sorted.
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+
+// Takes an exclusive flock on `path` (made when missing). FAILED_PRECONDITION when another process
+// holds it.
+absl::StatusOr<UniqueFd> LockFile(const std::string& path);
+
+}  // namespace muster::common

@@ -1,0 +1,28 @@
+// Every limit that crosses a process border, with its unit. A queue's own bound stands beside the
+// queue.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::common {
+
+inline constexpr size_t kSpecBytesMax = 256 * 1024;  // a job spec, serialised
+inline constexpr size_t kControlMessageBytesMax =
+    4 << 20;  // one gRPC message on a control stream or unary call
+inline constexpr size_t kBulkMessageBytesMax = 4 << 20;    // one gRPC message of bulk data
+inline constexpr size_t kLogChunkBytesMax = 256 * 1024;    // data of one LogChunk
+inline constexpr size_t kBlobChunkBytes = 1 << 20;         // data of one BlobChunk
+inline constexpr size_t kJournalRecordBytesMax = 1 << 20;  // events of one turn of the control loop
+inline constexpr size_t kTrainerLineBytesMax = 1 << 20;    // one line on the trainer socket
+inline constexpr size_t kErrorMessageBytesMax = 8 * 1024;  // from an error file
+inline constexpr size_t kLastLinesBytesMax = 4 * 1024;     // end of a failed rank's stderr
+inline constexpr uint32_t kRanksMax = 100'000;             // ranks of one job
+inline constexpr uint32_t kNodesMax = 10'000;              // nodes of one coordinator
+inline constexpr uint32_t kLiveJobsMax = 100'000;  // queued and running jobs of one coordinator
+inline constexpr size_t kNameBytesMax = 100;       // a job's label, a node's name
+inline constexpr int kAttemptsKept = 20;  // attempts in a job record; older ones stay in its events
+inline constexpr uint64_t kSpoolQuotaBytes =
+    256ull << 20;  // default: output of one attempt on one node not yet uploaded
+
+}  // namespace muster::common

@@ -1,0 +1,165 @@
+#include "common/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+namespace muster::common {
+namespace {
+
+// Closes on scope exit and keeps errno as it was.
+struct ScopedFd {
+  int fd;
+  ~ScopedFd() {
+    const int saved = errno;
+    if (fd >= 0) close(fd);
+    errno = saved;
+  }
+};
+
+int64_t Micros(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
+}
+
+}  // namespace
+
+bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
+  char path[40];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  ScopedFd file{open(path, O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) return false;
+  char buffer[1024];
+  const ssize_t count = read(file.fd, buffer, sizeof buffer - 1);
+  if (count <= 0) return false;
+  buffer[count] = '\0';
+  // The name in parentheses may itself hold blanks and parentheses: fields start behind the last one.
+  const char* rest = std::strrchr(buffer, ')');
+  if (rest == nullptr) return false;
+  unsigned long long start_time = 0;
+  int ppid = 0, pgrp = 0, session = 0;
+  char state = '?';
+  const int fields =
+      std::sscanf(rest + 1,
+                  " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                  &state, &ppid, &pgrp, &session, &start_time);
+  if (fields != 5) return false;
+  *stat = ProcessStat{pid, ppid, pgrp, session, state, start_time};
+  return true;
+}
+
+std::vector<ProcessStat> ListProcesses() {
+  std::vector<ProcessStat> processes;
+  DIR* directory = opendir("/proc");
+  if (directory == nullptr) return processes;
+  while (const dirent* entry = readdir(directory)) {
+    const pid_t pid = std::atoi(entry->d_name);
+    ProcessStat stat;
+    if (pid > 0 && ReadProcessStat(pid, &stat)) processes.push_back(stat);
+  }
+  closedir(directory);
+  std::sort(processes.begin(), processes.end(),
+            [](const ProcessStat& a, const ProcessStat& b) { return a.pid < b.pid; });
+  return processes;
+}
+
+std::vector<pid_t> ListChildren() {
+  const pid_t self = getpid();
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/children", self);
+  std::vector<pid_t> children;
+  std::string text;
+  if (ReadSmallFile(path, &text)) {
+    const char* cursor = text.c_str();
+    char* end = nullptr;
+    while (const long pid = std::strtol(cursor, &end, 10)) {
+      children.push_back(static_cast<pid_t>(pid));
+      cursor = end;
+    }
+    return children;
+  }
+  // A kernel without CONFIG_PROC_CHILDREN.
+  for (const ProcessStat& stat : ListProcesses()) {
+    if (stat.ppid == self) children.push_back(stat.pid);
+  }
+  return children;
+}
+
+bool EnvironHolds(pid_t pid, std::string_view assignment) {
+  char path[40];
+  std::snprintf(path, sizeof path, "/proc/%d/environ", pid);
+  std::string environ_bytes;
+  if (!ReadSmallFile(path, &environ_bytes)) return false;
+  size_t at = 0;
+  while ((at = environ_bytes.find(assignment, at)) != std::string::npos) {
+    const size_t end = at + assignment.size();
+    const bool starts = at == 0 || environ_bytes[at - 1] == '\0';
+    const bool ends = end == environ_bytes.size() || environ_bytes[end] == '\0';
+    if (starts && ends) return true;
+    at = end;
+  }
+  return false;
+}
+
+bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes) {
+  content->clear();
+  ScopedFd file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  return file.fd >= 0 && ReadAllFd(file.fd, content, max_bytes);
+}
+
+bool ReadAllFd(int fd, std::string* content, size_t max_bytes) {
+  char buffer[16 * 1024];
+  while (true) {
+    const ssize_t count = read(fd, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    if (count == 0) return true;
+    if (content->size() + static_cast<size_t>(count) > max_bytes) {
+      errno = EFBIG;
+      return false;
+    }
+    content->append(buffer, static_cast<size_t>(count));
+  }
+}
+
+bool WriteAllFd(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t count = write(fd, content.data(), content.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    content.remove_prefix(static_cast<size_t>(count));
+  }
+  return true;
+}
+
+bool WriteControlFile(const std::string& path, std::string_view content) {
+  ScopedFd file{open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+  return file.fd >= 0 && WriteAllFd(file.fd, content);
+}
+
+bool ReplaceFile(const std::string& path, std::string_view content, bool durable) {
+  const std::string beside = path + ".tmp";
+  {
+    ScopedFd file{open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
+    if (file.fd < 0 || !WriteAllFd(file.fd, content)) return false;
+    if (durable && fsync(file.fd) != 0) return false;
+  }
+  if (rename(beside.c_str(), path.c_str()) != 0) return false;
+  if (!durable) return true;
+  const std::string parent = path.substr(0, path.rfind('/') + 1);
+  ScopedFd directory{open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  return directory.fd >= 0 && fsync(directory.fd) == 0;
+}
+
+int64_t MonotonicMicros() { return Micros(CLOCK_BOOTTIME); }
+int64_t WallMicros() { return Micros(CLOCK_REALTIME); }
+
+}  // namespace muster::common

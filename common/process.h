@@ -1,0 +1,44 @@
+// Facts about processes from /proc, and the few file calls that the shim needs without abseil. Any thread; pid facts are
+// snapshots. Errors are errno values or empty results, never messages.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::common {
+
+struct ProcessStat {
+  pid_t pid = 0;
+  pid_t ppid = 0;
+  pid_t pgrp = 0;
+  pid_t session = 0;
+  char state = '?';         // 'Z' and 'X' are dead
+  uint64_t start_time = 0;  // clock ticks since boot: (pid, start_time) names a process within one boot
+};
+
+// False when there is no such process.
+bool ReadProcessStat(pid_t pid, ProcessStat* stat);
+// Every process that /proc shows, in pid order.
+std::vector<ProcessStat> ListProcesses();
+// The direct children of the calling process (its main thread's list), zombies included.
+std::vector<pid_t> ListChildren();
+// Does the environment that `pid` was started with hold exactly this "NAME=value"? False when it may not be read.
+bool EnvironHolds(pid_t pid, std::string_view assignment);
+
+// Whole file. False with errno set; an unreadable file leaves `content` empty.
+bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes = 64 << 20);
+bool ReadAllFd(int fd, std::string* content, size_t max_bytes);
+bool WriteAllFd(int fd, std::string_view content);
+// One open, one write: for control files below /sys and /proc. False with errno set.
+bool WriteControlFile(const std::string& path, std::string_view content);
+// Write beside, rename; with `durable` also fsync of file and directory. False with errno set.
+bool ReplaceFile(const std::string& path, std::string_view content, bool durable);
+
+int64_t MonotonicMicros();  // CLOCK_BOOTTIME
+int64_t WallMicros();
+
+}  // namespace muster::common

@@ -1,0 +1,133 @@
+#include "common/text.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "common/strings.h"
+
+namespace muster::common {
+namespace {
+
+// Length of the valid UTF-8 sequence at the start of `text` (no surrogates, no overlong forms), or
+// 0. RFC 3629.
+size_t Utf8SequenceLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto continues = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0) == 0x80; };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return continues(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    if (!continues(1) || !continues(2)) return 0;
+    if (lead == 0xE0 && byte(1) < 0xA0) return 0;
+    if (lead == 0xED && byte(1) > 0x9F) return 0;
+    return 3;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    if (!continues(1) || !continues(2) || !continues(3)) return 0;
+    if (lead == 0xF0 && byte(1) < 0x90) return 0;
+    if (lead == 0xF4 && byte(1) > 0x8F) return 0;
+    return 4;
+  }
+  return 0;
+}
+
+// C0, DEL and the C1 range (U+0080..U+009F), which terminals obey too.
+bool IsControl(std::string_view sequence) {
+  const unsigned char lead = static_cast<unsigned char>(sequence[0]);
+  if (lead < 0x20 || lead == 0x7F) return true;
+  return lead == 0xC2 && static_cast<unsigned char>(sequence[1]) < 0xA0;
+}
+
+}  // namespace
+
+bool IsCleanUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = Utf8SequenceLength(text);
+    if (length == 0) return false;
+    if (IsControl(text.substr(0, length)) && text[0] != '\t') return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string Printable(std::string_view bytes, bool keep_layout) {
+  std::string out;
+  out.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const size_t length = Utf8SequenceLength(bytes);
+    const bool layout = keep_layout && (bytes[0] == '\n' || bytes[0] == '\t');
+    if (length > 0 && (layout || !IsControl(bytes.substr(0, length)))) {
+      out.append(bytes.substr(0, length));
+      bytes.remove_prefix(length);
+      continue;
+    }
+    for (size_t i = 0; i < std::max<size_t>(length, 1); ++i) {
+      absl::StrAppendFormat(&out, "\\x%02x", static_cast<unsigned char>(bytes[i]));
+    }
+    bytes.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+bool LooksSecret(std::string_view variable_name) {
+  const std::string upper = absl::AsciiStrToUpper(ToAbsl(variable_name));
+  for (std::string_view word : {"TOKEN", "KEY", "PASSWORD", "PASSWD", "SECRET", "CREDENTIAL"}) {
+    if (upper.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) cost[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = a[i - 1] == b[j - 1] ? 0 : 1;
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates) {
+  std::string_view best;
+  size_t best_distance = 3;
+  if (word.empty() || word.size() > 64) return best;
+  for (std::string_view candidate : candidates) {
+    const size_t distance = EditDistance(word, candidate);
+    if (distance < best_distance && distance < std::max(word.size(), candidate.size())) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string HumanBytes(uint64_t bytes) {
+  if (bytes < 1000) return StrCat(bytes, " B");
+  double value = static_cast<double>(bytes);
+  const char* units[] = {"B", "KB", "MB", "GB", "TB", "PB", "EB"};
+  size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < std::size(units)) {
+    value /= 1000;
+    ++unit;
+  }
+  return value < 10 ? absl::StrFormat("%.1f %s", value, units[unit])
+                    : absl::StrFormat("%.0f %s", value, units[unit]);
+}
+
+std::string HumanDuration(int64_t milliseconds) {
+  const int64_t seconds = std::max<int64_t>(milliseconds, 0) / 1000;
+  if (seconds < 60) return StrCat(seconds, "s");
+  if (seconds < 3600) return StrCat(seconds / 60, "m ", seconds % 60, "s");
+  if (seconds < 86400) return StrCat(seconds / 3600, "h ", seconds % 3600 / 60, "m");
+  return StrCat(seconds / 86400, "d ", seconds % 86400 / 3600, "h");
+}
+
+}  // namespace muster::common

@@ -1,0 +1,28 @@
+// Text for people: making any bytes safe to print, hiding secrets, suggesting what was meant.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace muster::common {
+
+// Valid UTF-8 without control characters (tab excepted).
+bool IsCleanUtf8(std::string_view text);
+// Control characters and bytes that are no UTF-8 become \xNN; newline and tab stay when
+// `keep_layout`.
+std::string Printable(std::string_view bytes, bool keep_layout = false);
+// TOKEN, KEY, PASSWORD, SECRET, CREDENTIAL in the name, in any case.
+bool LooksSecret(std::string_view variable_name);
+// Damerau–Levenshtein distance (adjacent transpositions count one).
+size_t EditDistance(std::string_view a, std::string_view b);
+// The candidate nearest to `word` within distance 2, or empty.
+std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates);
+// "1.2 GB", "340 KB", "17 B": powers of 1,000 as disks count.
+std::string HumanBytes(uint64_t bytes);
+// "41s", "12m 3s", "3h 20m", "2d 4h".
+std::string HumanDuration(int64_t milliseconds);
+
+}  // namespace muster::common

@@ -1,0 +1,363 @@
+#include "coordinator/core/apply.h"
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "coordinator/core/lifecycle.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr uint32_t kSnapshotFormat = 1;
+
+v1::JobRecord& JobOf(ClusterState& state, const v1::Event& event) {
+  const auto found = state.jobs.find(event.job());
+  CHECK(found != state.jobs.end());
+  return found->second;
+}
+
+v1::Attempt& NewestAttempt(v1::JobRecord& job) {
+  CHECK(!job.attempts().empty());
+  return *job.mutable_attempts()->rbegin();
+}
+
+v1::NodePart& PartOf(v1::JobRecord& job, const v1::Event& event) {
+  for (v1::NodePart& part : *NewestAttempt(job).mutable_parts()) {
+    if (part.node() == event.node()) return part;
+  }
+  CHECK(false && "an event names a node that has no part in the attempt");
+}
+
+// Puts the job into the index that its state belongs to.
+void Index(ClusterState& state, const v1::JobRecord& job) {
+  const QueuePlace place{job.spec().priority(), job.id()};
+  state.queue.erase(place);
+  state.active.erase(job.id());
+  if (job.state() == v1::JOB_STATE_QUEUED) {
+    state.queue.insert(place);
+  } else if (!IsFinal(job.state())) {
+    state.active.insert(job.id());
+  }
+}
+
+void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
+  const v1::JobRecord& record = event.job_submitted().record();
+  v1::JobRecord& job = state.jobs[record.id()];
+  job = record;
+  state.timers[record.id()].state_since_mono_ms = now.mono_ms;
+  state.next_job_id = std::max(state.next_job_id, record.id() + 1);
+  if (!record.idempotency_key().empty()) {
+    RestoreKey(state, record.owner(), record.idempotency_key(), record.id(), record.spec_hash());
+  }
+  Index(state, job);
+  state.schedule_needed = true;
+}
+
+void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
+  v1::JobRecord& job = JobOf(state, event);
+  *job.add_attempts() = event.attempt_started().attempt();
+  job.set_next_attempt(event.attempt_started().attempt().number() + 1);
+  if (!NewestAttempt(job).parts().empty()) {
+    job.set_resolved_device_kind(NewestAttempt(job).parts(0).device_kind());
+  }
+  while (job.attempts_size() > common::kAttemptsKept) {
+    job.mutable_attempts()->DeleteSubrange(0, 1);
+    job.set_dropped_attempts(job.dropped_attempts() + 1);
+  }
+  JobTimers& timers = state.timers[job.id()];
+  timers.attempt_since_mono_ms = now.mono_ms;
+  timers.running_since_mono_ms = 0;
+  timers.stopping_since_mono_ms = 0;
+}
+
+void ApplyRankExited(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::RankExited& exited = event.rank_exited();
+  *PartOf(job, event).add_exits() = exited.exit();
+  if (exited.first_failure()) *NewestAttempt(job).mutable_culprit() = exited.exit();
+}
+
+void ApplyStopRequested(ClusterState& state, const v1::Event& event, Now now) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::StopRequested& stop = event.stop_requested();
+  if (stop.cancel_job()) {
+    job.set_cancel_requested(true);
+    job.set_cause(stop.cause());
+  }
+  if (LiveAttempt(job) == nullptr) {
+    job.set_reason(stop.reason());
+    return;
+  }
+  v1::Attempt& attempt = NewestAttempt(job);
+  attempt.set_stopping(true);
+  attempt.set_stopping_ms(event.at_ms());
+  attempt.set_cause(stop.cause());
+  attempt.set_reason(stop.reason());
+  attempt.set_stop_grace_ms(stop.grace_ms());
+  state.timers[job.id()].stopping_since_mono_ms = now.mono_ms;
+}
+
+void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
+  v1::NodePart& part = PartOf(JobOf(state, event), event);
+  part.set_ended(true);
+  part.set_how_ended(event.part_ended().how());
+  part.set_failure(event.part_ended().failure());
+  part.set_failure_cause(event.part_ended().cause());
+  state.schedule_needed = true;
+}
+
+void ApplyAttemptEnded(ClusterState& state, const v1::Event& event, Now now) {
+  v1::JobRecord& job = JobOf(state, event);
+  v1::Attempt& attempt = NewestAttempt(job);
+  attempt.set_ended_ms(event.at_ms());
+  attempt.set_cause(event.attempt_ended().cause());
+  attempt.set_reason(event.attempt_ended().reason());
+  JobTimers& timers = state.timers[job.id()];
+  if (timers.running_since_mono_ms != 0) {
+    timers.ran_before_mono_ms += now.mono_ms - timers.running_since_mono_ms;
+    timers.running_since_mono_ms = 0;
+  }
+}
+
+void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::JobStateChanged& change = event.job_state_changed();
+  CHECK(change.from() == job.state());
+  CHECK(IsLegalEdge(change.from(), change.to()));
+  job.set_state(change.to());
+  job.set_state_ms(event.at_ms());
+  job.set_reason(change.reason());
+  job.set_backoff_ms(change.backoff_ms());
+  if (change.used_restart()) {
+    job.set_failures(job.failures() + 1);
+    job.set_quick_failures(change.quick_failures());
+    job.set_quick_failure(change.quick_failure());
+  }
+  if (change.used_node_loss()) job.set_node_losses(job.node_losses() + 1);
+  JobTimers& timers = state.timers[job.id()];
+  timers.state_since_mono_ms = now.mono_ms;
+  if (change.to() == v1::JOB_STATE_RUNNING) {
+    NewestAttempt(job).set_running_ms(event.at_ms());
+    timers.running_since_mono_ms = now.mono_ms;
+    if (job.first_running_ms() == 0) job.set_first_running_ms(event.at_ms());
+  }
+  if (IsFinal(change.to())) {
+    job.set_finished_ms(event.at_ms());
+    job.set_cause(change.cause());
+    job.set_exit_code(change.exit_code());
+    state.finished.push_back(job.id());
+  }
+  Index(state, job);
+  state.schedule_needed = true;
+}
+
+void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  const v1::CheckpointPart& ready = event.checkpoint_part();
+  v1::Checkpoint* checkpoint = nullptr;
+  for (v1::Checkpoint& known : *job.mutable_checkpoints()) {
+    if (known.step() == ready.step() && known.attempt() == event.attempt()) checkpoint = &known;
+  }
+  if (checkpoint == nullptr) {
+    checkpoint = job.add_checkpoints();
+    checkpoint->set_step(ready.step());
+    checkpoint->set_attempt(event.attempt());
+    checkpoint->set_parts(ready.parts());
+    checkpoint->set_state(v1::CHECKPOINT_STATE_UPLOADING);
+  }
+  checkpoint->add_parts_present(ready.part());
+  for (const v1::CheckpointFile& file : ready.files()) {
+    *checkpoint->add_files() = file;
+    checkpoint->set_bytes(checkpoint->bytes() + file.size());
+  }
+}
+
+template <typename Change>
+void ChangeCheckpoint(ClusterState& state, const v1::Event& event, int64_t step, uint32_t attempt,
+                      Change change) {
+  for (v1::Checkpoint& known : *JobOf(state, event).mutable_checkpoints()) {
+    if (known.step() == step && known.attempt() == attempt) change(known);
+  }
+}
+
+void ApplyCheckpointRemoved(ClusterState& state, const v1::Event& event) {
+  auto* checkpoints = JobOf(state, event).mutable_checkpoints();
+  const v1::CheckpointRemoved& removed = event.checkpoint_removed();
+  const auto kept =
+      std::remove_if(checkpoints->begin(), checkpoints->end(), [&](const v1::Checkpoint& known) {
+        return known.step() == removed.step() && known.attempt() == removed.attempt();
+      });
+  checkpoints->erase(kept, checkpoints->end());
+}
+
+void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
+  Node& node = state.nodes[event.node()];
+  *node.record.mutable_facts() = event.node_registered().facts();
+  node.record.set_state(v1::NODE_STATE_ALIVE);
+  node.record.set_reason("");
+  node.record.set_registered_ms(event.at_ms());
+  node.record.set_last_contact_ms(event.at_ms());
+  node.last_contact_mono_ms = now.mono_ms;
+  state.schedule_needed = true;
+}
+
+void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
+  const auto found = state.nodes.find(event.node());
+  CHECK(found != state.nodes.end());
+  const v1::NodeStateChanged& change = event.node_state_changed();
+  v1::NodeRecord& record = found->second.record;
+  record.set_state(change.state());
+  record.set_reason(change.reason());
+  if (change.set_drain()) record.set_draining(change.draining());
+  state.schedule_needed = true;
+}
+
+void ApplyNodeContact(ClusterState& state, const v1::Event& event, Now now) {
+  const auto found = state.nodes.find(event.node());
+  CHECK(found != state.nodes.end());
+  Node& node = found->second;
+  const v1::NodeContact& contact = event.node_contact();
+  if (node.record.connected() != contact.connected()) state.schedule_needed = true;
+  node.record.set_connected(contact.connected());
+  node.session = contact.session();
+  if (contact.heard()) {
+    node.record.set_last_contact_ms(now.wall_ms);
+    node.last_contact_mono_ms = now.mono_ms;
+  }
+}
+
+void ApplyJobRemoved(ClusterState& state, const v1::Event& event) {
+  if (event.job_removed().idempotency_key().empty()) return;
+  state.keys.erase(KeyOf(event.job_removed().owner(), event.job_removed().idempotency_key()));
+}
+
+}  // namespace
+
+std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
+  std::vector<v1::JobRecord> finished;
+  for (const uint64_t id : state.finished) {
+    auto job = state.jobs.extract(id);
+    finished.push_back(std::move(job.mapped()));
+    state.timers.erase(id);
+  }
+  state.finished.clear();
+  return finished;
+}
+
+bool IsJournalled(const v1::Event& event) { return !event.has_node_contact(); }
+
+void Apply(ClusterState& state, const v1::Event& event, Now now) {
+  if (event.seq() != 0) state.next_seq = event.seq() + 1;
+  switch (event.what_case()) {
+    case v1::Event::kJobSubmitted:
+      ApplySubmitted(state, event, now);
+      break;
+    case v1::Event::kAttemptStarted:
+      ApplyAttemptStarted(state, event, now);
+      break;
+    case v1::Event::kMasterPortHeld: {
+      v1::Attempt& attempt = NewestAttempt(JobOf(state, event));
+      attempt.set_master_port(event.master_port_held().port());
+      attempt.mutable_parts(0)->set_port_held(event.master_port_held().port() != 0);
+      break;
+    }
+    case v1::Event::kPartLaunched:
+      PartOf(JobOf(state, event), event).set_launched(true);
+      break;
+    case v1::Event::kRankExited:
+      ApplyRankExited(state, event);
+      break;
+    case v1::Event::kStopRequested:
+      ApplyStopRequested(state, event, now);
+      break;
+    case v1::Event::kPartEnded:
+      ApplyPartEnded(state, event);
+      break;
+    case v1::Event::kAttemptEnded:
+      ApplyAttemptEnded(state, event, now);
+      break;
+    case v1::Event::kJobStateChanged:
+      ApplyJobStateChanged(state, event, now);
+      break;
+    case v1::Event::kReasonChanged:
+      JobOf(state, event).set_reason(event.reason_changed().reason());
+      break;
+    case v1::Event::kCheckpointPart:
+      ApplyCheckpointPart(state, event);
+      break;
+    case v1::Event::kCheckpointCommitted:
+      ChangeCheckpoint(state, event, event.checkpoint_committed().step(), event.attempt(),
+                       [&](v1::Checkpoint& known) {
+                         known.set_state(v1::CHECKPOINT_STATE_COMMITTED);
+                         known.set_committed_ms(event.at_ms());
+                       });
+      break;
+    case v1::Event::kCheckpointRemoved:
+      ApplyCheckpointRemoved(state, event);
+      break;
+    case v1::Event::kCheckpointFlagged:
+      ChangeCheckpoint(state, event, event.checkpoint_flagged().step(), event.attempt(),
+                       [](v1::Checkpoint& known) { known.set_flagged_corrupt(true); });
+      break;
+    case v1::Event::kNodeRegistered:
+      ApplyNodeRegistered(state, event, now);
+      break;
+    case v1::Event::kNodeStateChanged:
+      ApplyNodeStateChanged(state, event);
+      break;
+    case v1::Event::kNodeContact:
+      ApplyNodeContact(state, event, now);
+      break;
+    case v1::Event::kJobRemoved:
+      ApplyJobRemoved(state, event);
+      break;
+    case v1::Event::kSignalSent:
+      break;  // a fact for the history; nothing in the state depends on it
+    case v1::Event::WHAT_NOT_SET:
+      CHECK(event.skippable());
+      break;
+  }
+  if (const auto job = state.jobs.find(event.job()); job != state.jobs.end()) {
+    job->second.set_event_count(job->second.event_count() + 1);
+  }
+}
+
+v1::Snapshot MakeSnapshot(const ClusterState& state) {
+  v1::Snapshot snapshot;
+  snapshot.set_format(kSnapshotFormat);
+  snapshot.set_seq(state.next_seq - 1);
+  snapshot.set_next_job_id(state.next_job_id);
+  for (const auto& [id, job] : state.jobs) *snapshot.add_jobs() = job;
+  for (const auto& [name, node] : state.nodes) *snapshot.add_nodes() = node.record;
+  return snapshot;
+}
+
+void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now) {
+  CHECK(snapshot.format() == kSnapshotFormat);
+  state.next_seq = snapshot.seq() + 1;
+  state.next_job_id = snapshot.next_job_id();
+  for (const v1::JobRecord& job : snapshot.jobs()) {
+    state.jobs[job.id()] = job;
+    JobTimers& timers = state.timers[job.id()];
+    timers.state_since_mono_ms = timers.attempt_since_mono_ms = now.mono_ms;
+    if (job.state() == v1::JOB_STATE_RUNNING) timers.running_since_mono_ms = now.mono_ms;
+    if (job.state() == v1::JOB_STATE_STOPPING) timers.stopping_since_mono_ms = now.mono_ms;
+    if (!job.idempotency_key().empty()) {
+      RestoreKey(state, job.owner(), job.idempotency_key(), job.id(), job.spec_hash());
+    }
+    Index(state, job);
+  }
+  for (const v1::NodeRecord& record : snapshot.nodes()) {
+    Node& node = state.nodes[record.facts().name()];
+    node.record = record;
+    node.record.set_connected(false);
+    node.last_contact_mono_ms = now.mono_ms;
+  }
+}
+
+void RestoreKey(ClusterState& state, const std::string& owner, const std::string& key, uint64_t job,
+                uint64_t spec_hash) {
+  state.keys[KeyOf(owner, key)] = {job, spec_hash};
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,122 @@
+#include "coordinator/core/checkpoint_rules.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::coordinator {
+namespace {
+
+bool IsWhole(const v1::Checkpoint& checkpoint) {
+  const std::set<uint32_t> present(checkpoint.parts_present().begin(),
+                                   checkpoint.parts_present().end());
+  return present.size() == checkpoint.parts();
+}
+
+v1::Event CheckpointEvent(const v1::JobRecord& job, const v1::Checkpoint& checkpoint, Now now) {
+  v1::Event event;
+  event.set_job(job.id());
+  event.set_attempt(checkpoint.attempt());
+  event.set_at_ms(now.wall_ms);
+  return event;
+}
+
+v1::Event Removal(const v1::JobRecord& job, const v1::Checkpoint& checkpoint,
+                  const std::string& why, Now now) {
+  v1::Event event = CheckpointEvent(job, checkpoint, now);
+  v1::CheckpointRemoved* removed = event.mutable_checkpoint_removed();
+  removed->set_step(checkpoint.step());
+  removed->set_attempt(checkpoint.attempt());
+  removed->set_why(why);
+  return event;
+}
+
+// The oldest committed one beyond `keep`. What an attempt resumes from stays until all of it is
+// launched.
+std::optional<v1::Event> RemoveBeyondKeep(const ClusterState& state, const v1::JobRecord& job,
+                                          Now now) {
+  const uint32_t keep = job.spec().checkpoint().keep() > 0 ? job.spec().checkpoint().keep()
+                                                           : state.settings.default_keep;
+  const v1::Attempt* attempt = LiveAttempt(job);
+  const v1::Checkpoint* resumed = attempt == nullptr ? nullptr : ResumedCheckpoint(job, *attempt);
+  std::vector<const v1::Checkpoint*> committed;
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED && !checkpoint.flagged_corrupt()) {
+      committed.push_back(&checkpoint);
+    }
+  }
+  if (committed.size() <= keep) return std::nullopt;
+  const auto* oldest = *std::min_element(
+      committed.begin(), committed.end(), [](const v1::Checkpoint* a, const v1::Checkpoint* b) {
+        return std::tuple(a->attempt(), a->step()) < std::tuple(b->attempt(), b->step());
+      });
+  // A part that is launched late still fetches it.
+  if (oldest == resumed && !AllPartsLaunched(*attempt)) return std::nullopt;
+  return Removal(job, *oldest, absl::StrCat("the newest ", keep, " are kept"), now);
+}
+
+}  // namespace
+
+const v1::Checkpoint* FindCheckpoint(const v1::JobRecord& job, int64_t step, uint32_t attempt) {
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.step() == step && checkpoint.attempt() == attempt) return &checkpoint;
+  }
+  return nullptr;
+}
+
+absl::Status JudgePart(const ClusterState& state, const v1::CheckpointPartReady& part) {
+  const auto found = state.jobs.find(part.job());
+  if (found == state.jobs.end()) return absl::FailedPreconditionError("the job is over");
+  const v1::JobRecord& job = found->second;
+  const v1::Checkpoint* known = FindCheckpoint(job, part.step(), part.attempt());
+  if (known != nullptr) {
+    const auto& present = known->parts_present();
+    if (std::find(present.begin(), present.end(), part.part()) != present.end()) {
+      return absl::AlreadyExistsError("");
+    }
+    if (known->parts() != part.parts()) {
+      return absl::InvalidArgumentError(absl::StrCat("step ", part.step(), " has ", known->parts(),
+                                                     " parts, not ", part.parts()));
+    }
+  }
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr || attempt->number() != part.attempt()) {
+    return absl::FailedPreconditionError(absl::StrCat("attempt ", part.attempt(), " is over"));
+  }
+  if (part.parts() == 0 || part.part() >= part.parts() || part.step() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("part ", part.part(), " of ", part.parts(), " makes no sense"));
+  }
+  if (known == nullptr) return absl::OkStatus();
+  for (const v1::CheckpointFile& file : part.files()) {
+    for (const v1::CheckpointFile& other : known->files()) {
+      if (file.path() == other.path()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("file ", file.path(), " is in two parts of step ", part.step()));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                               Now now) {
+  const v1::Attempt* attempt = LiveAttempt(job);
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.state() != v1::CHECKPOINT_STATE_UPLOADING) continue;
+    if (IsWhole(checkpoint)) {
+      v1::Event event = CheckpointEvent(job, checkpoint, now);
+      event.mutable_checkpoint_committed()->set_step(checkpoint.step());
+      return event;
+    }
+    if (attempt == nullptr || attempt->number() != checkpoint.attempt()) {
+      return Removal(job, checkpoint, "its attempt ended before it was whole", now);
+    }
+  }
+  return RemoveBeyondKeep(state, job, now);
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,22 @@
+// When a checkpoint counts: parts fenced by the attempt, committed when whole, kept by policy.
+#pragma once
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "coordinator/core/state.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+// OK when the part may be recorded. ALREADY_EXISTS: recorded before, acknowledge again. Else the
+// reason to refuse it.
+absl::Status JudgePart(const ClusterState& state, const v1::CheckpointPartReady& part);
+
+// The next thing that follows for the job's checkpoints: a commit, or a removal by policy.
+std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                               Now now);
+
+const v1::Checkpoint* FindCheckpoint(const v1::JobRecord& job, int64_t step, uint32_t attempt);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,165 @@
+#include "coordinator/core/commands.h"
+
+#include <optional>
+
+#include "common/status.h"
+
+namespace muster::coordinator {
+namespace {
+
+template <typename Message>
+void Address(Message* message, const v1::JobRecord& job, const v1::Attempt& attempt) {
+  message->set_job(job.id());
+  message->set_attempt(attempt.number());
+}
+
+void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::Attempt& attempt,
+                const v1::NodePart& part, v1::LaunchAttempt* launch) {
+  Address(launch, job, attempt);
+  launch->set_job_name(job.name());
+  *launch->mutable_spec() = job.spec();
+  launch->set_world_size(attempt.world_size());
+  *launch->mutable_part() = part;
+  launch->set_group_world_size(attempt.parts_size());
+  launch->set_master_addr(attempt.master_addr());
+  launch->set_master_port(attempt.master_port());
+  launch->set_restart_count(attempt.number());
+  launch->set_max_restarts(job.spec().restarts());
+  launch->set_is_master(part.group_rank() == 0);
+  launch->set_gang_spans_nodes(attempt.parts_size() > 1);
+  launch->set_spool_quota_bytes(state.settings.spool_quota_bytes);
+  launch->set_resume_step(attempt.resume_step());
+  if (attempt.resume_step() < 0) return;
+  const v1::Checkpoint* from = ResumedCheckpoint(job, attempt);
+  CHECK(from != nullptr);  // it is kept while an attempt starts from it: checkpoint_rules.cc
+  *launch->mutable_resume_files() = from->files();
+}
+
+// What this part's worker should do next, from the part's state alone.
+std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRecord& job,
+                                      const v1::Attempt& attempt, const v1::NodePart& part) {
+  Command command{part.node(), {}};
+  if (part.ended()) {
+    Address(command.message.mutable_forget(), job, attempt);
+  } else if (attempt.stopping()) {
+    v1::StopAttempt* stop = command.message.mutable_stop();
+    Address(stop, job, attempt);
+    stop->set_grace_ms(attempt.stop_grace_ms());
+    stop->set_cause(attempt.cause());
+    stop->set_reason(attempt.reason());
+  } else if (attempt.master_port() == 0) {
+    if (part.group_rank() != 0) return std::nullopt;
+    v1::HoldPorts* hold = command.message.mutable_hold_ports();
+    Address(hold, job, attempt);
+    hold->set_purpose("master");
+    hold->set_count(1);
+  } else if (!part.launched()) {
+    FillLaunch(state, job, attempt, part, command.message.mutable_launch());
+  } else {
+    return std::nullopt;
+  }
+  return command;
+}
+
+void AddPartCommands(const ClusterState& state, const v1::JobRecord& job, const std::string& node,
+                     std::vector<Command>& commands) {
+  if (job.attempts().empty()) return;
+  const v1::Attempt& attempt = *job.attempts().rbegin();
+  for (const v1::NodePart& part : attempt.parts()) {
+    // To one node: what is left to do there, forgetting included. To all: only what their event is
+    // about.
+    if (node.empty() ? part.ended() : part.node() != node) continue;
+    if (auto command = CommandForPart(state, job, attempt, part)) {
+      commands.push_back(*std::move(command));
+    }
+  }
+}
+
+void AddCommittedAcks(const v1::JobRecord& job, const v1::Event& event,
+                      std::vector<Command>& commands) {
+  if (job.attempts().empty()) return;
+  for (const v1::NodePart& part : job.attempts().rbegin()->parts()) {
+    Command command{part.node(), {}};
+    v1::CheckpointAck* ack = command.message.mutable_checkpoint_ack();
+    ack->set_job(job.id());
+    ack->set_attempt(event.attempt());
+    ack->set_step(event.checkpoint_committed().step());
+    ack->set_part(part.group_rank());
+    ack->set_committed(true);
+    commands.push_back(std::move(command));
+  }
+}
+
+void AddSignal(const v1::JobRecord& job, int32_t signal, std::vector<Command>& commands) {
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr) return;
+  for (const v1::NodePart& part : attempt->parts()) {
+    Command command{part.node(), {}};
+    Address(command.message.mutable_signal(), job, *attempt);
+    command.message.mutable_signal()->set_signal(signal);
+    commands.push_back(std::move(command));
+  }
+}
+
+}  // namespace
+
+std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& event) {
+  std::vector<Command> commands;
+  if (event.has_node_registered()) {
+    for (const uint64_t id : state.active) {
+      AddPartCommands(state, state.jobs.at(id), event.node(), commands);
+    }
+    return commands;
+  }
+  const auto found = state.jobs.find(event.job());
+  if (found == state.jobs.end()) return commands;
+  const v1::JobRecord& job = found->second;
+  switch (event.what_case()) {
+    case v1::Event::kAttemptStarted:
+    case v1::Event::kMasterPortHeld:
+      AddPartCommands(state, job, "", commands);
+      break;
+    case v1::Event::kStopRequested:
+      if (LiveAttempt(job) != nullptr) AddPartCommands(state, job, "", commands);
+      break;
+    case v1::Event::kPartEnded:
+      AddPartCommands(state, job, event.node(), commands);
+      break;
+    case v1::Event::kCheckpointCommitted:
+      AddCommittedAcks(job, event, commands);
+      break;
+    case v1::Event::kSignalSent:
+      AddSignal(job, event.signal_sent().signal(), commands);
+      break;
+    default:
+      break;
+  }
+  return commands;
+}
+
+Command DismissCommand(const std::string& node, const v1::AttemptStatus& status) {
+  Command command{node, {}};
+  if (status.phase() == v1::ATTEMPT_PHASE_ENDED) {
+    command.message.mutable_forget()->set_job(status.job());
+    command.message.mutable_forget()->set_attempt(status.attempt());
+  } else {
+    v1::StopAttempt* stop = command.message.mutable_stop();
+    stop->set_job(status.job());
+    stop->set_attempt(status.attempt());
+    stop->set_cause(v1::STOP_CAUSE_NODE_LOST);
+    stop->set_reason("the coordinator has given this attempt up");
+  }
+  return command;
+}
+
+Command CheckpointAckCommand(const std::string& node, const v1::CheckpointPartReady& part) {
+  Command command{node, {}};
+  v1::CheckpointAck* ack = command.message.mutable_checkpoint_ack();
+  ack->set_job(part.job());
+  ack->set_attempt(part.attempt());
+  ack->set_step(part.step());
+  ack->set_part(part.part());
+  return command;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,258 @@
+#include "coordinator/core/decide.h"
+
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/checkpoint_rules.h"
+
+namespace muster::coordinator {
+namespace {
+
+v1::BulkResult ResultFor(uint64_t id, const v1::JobRecord* job) {
+  v1::BulkResult result;
+  result.set_job(id);
+  if (job != nullptr) result.set_name(job->name());
+  return result;
+}
+
+void Refuse(v1::BulkResult& result, absl::StatusCode code, const std::string& message) {
+  result.set_status_code(static_cast<int32_t>(code));
+  result.set_message(message);
+}
+
+const v1::JobRecord* FindJob(const ClusterState& state, uint64_t id) {
+  const auto found = state.jobs.find(id);
+  return found == state.jobs.end() ? nullptr : &found->second;
+}
+
+v1::Event JobEvent(const v1::JobRecord& job, Now now) {
+  v1::Event event;
+  event.set_job(job.id());
+  event.set_at_ms(now.wall_ms);
+  if (const v1::Attempt* attempt = LiveAttempt(job)) event.set_attempt(attempt->number());
+  return event;
+}
+
+v1::BulkResult NotLive(uint64_t id) {
+  v1::BulkResult result = ResultFor(id, nullptr);
+  Refuse(result, absl::StatusCode::kFailedPrecondition,
+         absl::StrCat("[JC1204] job ", id, " is over"));
+  return result;
+}
+
+uint32_t GraceOf(const ClusterState& state, const v1::JobRecord& job, const CancelInput& input) {
+  if (input.has_grace) return input.grace_ms;
+  return job.spec().grace_ms() > 0 ? job.spec().grace_ms() : state.settings.default_grace_ms;
+}
+
+Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) {
+  Decision decision;
+  for (const uint64_t id : input.jobs) {
+    const v1::JobRecord* job = FindJob(state, id);
+    if (job == nullptr) {
+      decision.reply.results.push_back(NotLive(id));
+      continue;
+    }
+    v1::BulkResult result = ResultFor(id, job);
+    const v1::Attempt* attempt = LiveAttempt(*job);
+    const uint32_t grace = GraceOf(state, *job, input);
+    // A second cancel counts when it shortens the grace: Ctrl-C twice.
+    const bool again = job->cancel_requested();
+    if (again && (attempt == nullptr || grace >= attempt->stop_grace_ms())) {
+      result.set_message("is being cancelled already");
+    } else {
+      v1::Event event = JobEvent(*job, now);
+      v1::StopRequested* stop = event.mutable_stop_requested();
+      stop->set_cause(input.cause);
+      stop->set_reason(input.reason.empty() ? absl::StrCat("cancelled by ", input.caller.principal)
+                                            : input.reason);
+      stop->set_grace_ms(grace);
+      stop->set_cancel_job(true);
+      decision.facts.push_back(std::move(event));
+    }
+    decision.reply.results.push_back(std::move(result));
+  }
+  return decision;
+}
+
+Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) {
+  Decision decision;
+  const v1::JobRecord* job = FindJob(state, input.job);
+  if (job == nullptr) {
+    decision.reply.results.push_back(NotLive(input.job));
+    return decision;
+  }
+  v1::BulkResult result = ResultFor(input.job, job);
+  if (LiveAttempt(*job) == nullptr) {
+    Refuse(result, absl::StatusCode::kFailedPrecondition,
+           absl::StrCat("[JC1205] job ", job->name(), " is ", StateName(job->state()),
+                        ": no rank runs that a signal could reach; fix: jobctl why ", job->name()));
+  } else {
+    v1::Event event = JobEvent(*job, now);
+    event.mutable_signal_sent()->set_signal(input.signal);
+    event.mutable_signal_sent()->set_by(input.caller.principal);
+    decision.facts.push_back(std::move(event));
+  }
+  decision.reply.results.push_back(std::move(result));
+  return decision;
+}
+
+Decision DecideOn(const ClusterState& state, const RemoveInput& input, Now now) {
+  Decision decision;
+  for (const RemoveInput::Job& asked : input.jobs) {
+    const v1::JobRecord* job = FindJob(state, asked.id);
+    v1::BulkResult result = ResultFor(asked.id, job);
+    if (job != nullptr) {
+      Refuse(result, absl::StatusCode::kFailedPrecondition,
+             absl::StrCat("[JC1206] job ", job->name(), " is ", StateName(job->state()),
+                          "; fix: jobctl cancel ", job->name(), " first"));
+    } else {
+      result.set_name(asked.name);
+      v1::Event event;
+      event.set_job(asked.id);
+      event.set_at_ms(now.wall_ms);
+      event.mutable_job_removed()->set_by(input.caller.principal);
+      event.mutable_job_removed()->set_owner(asked.owner);
+      event.mutable_job_removed()->set_idempotency_key(asked.idempotency_key);
+      decision.facts.push_back(std::move(event));
+    }
+    decision.reply.results.push_back(std::move(result));
+  }
+  return decision;
+}
+
+Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input, Now now) {
+  Decision decision;
+  const v1::JobRecord* job = FindJob(state, input.job);
+  v1::BulkResult result = ResultFor(input.job, job);
+  if (job == nullptr) {
+    decision.reply.results.push_back(NotLive(input.job));
+    return decision;
+  }
+  bool found = false;
+  for (const v1::Checkpoint& checkpoint : job->checkpoints()) {
+    if (checkpoint.step() != input.step) continue;
+    found = true;
+    const v1::Attempt* attempt = LiveAttempt(*job);
+    if (attempt != nullptr && !AllPartsLaunched(*attempt) &&
+        ResumedCheckpoint(*job, *attempt) == &checkpoint) {
+      Refuse(result, absl::StatusCode::kFailedPrecondition,
+             absl::StrCat("[JC1502] attempt ", attempt->number(), " is starting from step ",
+                          input.step, "; fix: try again when it runs"));
+      break;
+    }
+    v1::Event event = JobEvent(*job, now);
+    event.set_attempt(checkpoint.attempt());
+    event.mutable_checkpoint_removed()->set_step(checkpoint.step());
+    event.mutable_checkpoint_removed()->set_attempt(checkpoint.attempt());
+    event.mutable_checkpoint_removed()->set_why(
+        absl::StrCat("removed by ", input.caller.principal));
+    decision.facts.push_back(std::move(event));
+  }
+  if (!found) {
+    Refuse(result, absl::StatusCode::kNotFound,
+           absl::StrCat("[JC1501] there is no checkpoint of step ", input.step,
+                        "; fix: jobctl ckpt ls shows those that exist"));
+  }
+  decision.reply.results.push_back(std::move(result));
+  return decision;
+}
+
+Decision DecideOn(const ClusterState& state, const FlagCheckpointInput& input, Now now) {
+  Decision decision;
+  const v1::JobRecord* job = FindJob(state, input.job);
+  if (job == nullptr) return decision;
+  for (const v1::Checkpoint& checkpoint : job->checkpoints()) {
+    if (checkpoint.step() != input.step || checkpoint.flagged_corrupt()) continue;
+    v1::Event event = JobEvent(*job, now);
+    event.set_attempt(checkpoint.attempt());
+    event.mutable_checkpoint_flagged()->set_step(input.step);
+    event.mutable_checkpoint_flagged()->set_why(input.why);
+    decision.facts.push_back(std::move(event));
+  }
+  return decision;
+}
+
+v1::Event NodeChange(const Node& node, v1::NodeState to, const std::string& reason, Now now) {
+  v1::Event event;
+  event.set_node(node.record.facts().name());
+  event.set_at_ms(now.wall_ms);
+  event.mutable_node_state_changed()->set_state(to);
+  event.mutable_node_state_changed()->set_reason(reason);
+  return event;
+}
+
+Decision NoSuchNode(const std::string& name) {
+  Decision decision;
+  v1::BulkResult result;
+  result.set_subject(name);
+  Refuse(result, absl::StatusCode::kNotFound,
+         absl::StrCat("[JC1405] no node is named ", name, "; fix: jobctl nodes ls"));
+  decision.reply.results.push_back(std::move(result));
+  return decision;
+}
+
+Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now) {
+  const Node* node = FindNode(state, input.node);
+  if (node == nullptr) return NoSuchNode(input.node);
+  Decision decision;
+  v1::Event event = NodeChange(*node, node->record.state(), input.reason, now);
+  event.mutable_node_state_changed()->set_set_drain(true);
+  event.mutable_node_state_changed()->set_draining(input.drain);
+  decision.facts.push_back(std::move(event));
+  decision.reply.results.emplace_back().set_subject(input.node);
+  return decision;
+}
+
+Decision DecideOn(const ClusterState& state, const DeclareDeadInput& input, Now now) {
+  const Node* node = FindNode(state, input.node);
+  if (node == nullptr) return NoSuchNode(input.node);
+  Decision decision;
+  v1::BulkResult& result = decision.reply.results.emplace_back();
+  result.set_subject(input.node);
+  if (node->record.connected()) {
+    Refuse(result, absl::StatusCode::kFailedPrecondition,
+           absl::StrCat("[JC1406] ", input.node,
+                        " is connected, so it is not dead; fix: jobctl nodes drain ", input.node));
+    return decision;
+  }
+  const std::string reason =
+      absl::StrCat("declared dead by ", input.caller.principal,
+                   input.reason.empty() ? "" : absl::StrCat(": ", input.reason));
+  decision.facts.push_back(NodeChange(*node, v1::NODE_STATE_LOST, reason, now));
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const v1::Attempt* attempt = LiveAttempt(job);
+    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, input.node);
+    if (part == nullptr || part->ended()) continue;
+    v1::Event event = JobEvent(job, now);
+    event.set_node(input.node);
+    event.mutable_part_ended()->set_how("declared dead");
+    event.mutable_part_ended()->set_failure(absl::StrCat(input.node, " was ", reason));
+    event.mutable_part_ended()->set_cause(v1::STOP_CAUSE_NODE_LOST);
+    decision.facts.push_back(std::move(event));
+  }
+  return decision;
+}
+
+Decision DecideOn(const ClusterState&, const TickInput&, Now) { return {}; }
+Decision DecideOn(const ClusterState& state, const SubmitInput& input, Now now) {
+  return DecideSubmit(state, input, now);
+}
+Decision DecideOn(const ClusterState& state, const WorkerRegisteredInput& input, Now now) {
+  return DecideRegistered(state, input, now);
+}
+Decision DecideOn(const ClusterState& state, const WorkerSaidInput& input, Now now) {
+  return DecideSaid(state, input, now);
+}
+Decision DecideOn(const ClusterState& state, const WorkerGoneInput& input, Now now) {
+  return DecideGone(state, input, now);
+}
+
+}  // namespace
+
+Decision Decide(const ClusterState& state, const Input& input, Now now) {
+  return std::visit([&](const auto& one) { return DecideOn(state, one, now); }, input);
+}
+
+}  // namespace muster::coordinator

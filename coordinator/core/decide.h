@@ -1,0 +1,31 @@
+// What should happen: one input against the state → facts, answers. Nothing is changed here.
+#pragma once
+
+#include <vector>
+
+#include "coordinator/core/turn.h"
+
+namespace muster::coordinator {
+
+struct Decision {
+  std::vector<v1::Event> facts;  // seq unset; valid to apply in this order
+  std::vector<Command>
+      commands;  // those that follow from no event: heartbeat replies, dismissals, acknowledgements
+  Reply reply;
+};
+
+Decision Decide(const ClusterState& state, const Input& input, Now now);
+
+// The branches, one per file. decide_submit.cc:
+Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now);
+// decide_worker.cc:
+Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput& input, Now now);
+Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now);
+Decision DecideGone(const ClusterState& state, const WorkerGoneInput& input, Now now);
+
+// Deterministic over map order: equal specs, equal hashes.
+uint64_t HashSpec(const v1::JobSpec& spec);
+// OK, or INVALID_ARGUMENT with code and fix.
+absl::Status ValidateSpec(const v1::JobSpec& spec);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/text.h"
+#include "common/version.h"
+#include "coordinator/core/checkpoint_rules.h"
+#include "coordinator/core/commands.h"
+#include "coordinator/core/decide.h"
+
+namespace muster::coordinator {
+namespace {
+
+v1::Event NodeEvent(const std::string& node, Now now) {
+  v1::Event event;
+  event.set_node(node);
+  event.set_at_ms(now.wall_ms);
+  return event;
+}
+
+v1::Event PartEvent(const v1::JobRecord& job, const v1::Attempt& attempt, const std::string& node,
+                    Now now) {
+  v1::Event event = NodeEvent(node, now);
+  event.set_job(job.id());
+  event.set_attempt(attempt.number());
+  return event;
+}
+
+v1::Event Contact(const std::string& node, uint64_t session, bool heard, Now now) {
+  v1::Event event = NodeEvent(node, now);
+  event.mutable_node_contact()->set_connected(session != 0);
+  event.mutable_node_contact()->set_session(session);
+  event.mutable_node_contact()->set_heard(heard);
+  return event;
+}
+
+v1::Event PartEnded(const v1::JobRecord& job, const v1::Attempt& attempt, const std::string& node,
+                    const std::string& how, const std::string& failure, v1::StopCause cause,
+                    Now now) {
+  v1::Event event = PartEvent(job, attempt, node, now);
+  event.mutable_part_ended()->set_how(how);
+  event.mutable_part_ended()->set_failure(failure);
+  event.mutable_part_ended()->set_cause(cause);
+  return event;
+}
+
+bool KnowsExit(const v1::NodePart& part, uint32_t rank) {
+  return std::any_of(part.exits().begin(), part.exits().end(),
+                     [&](const v1::RankExit& exit) { return exit.rank() == rank; });
+}
+
+bool Failed(const v1::RankExit& exit) {
+  return exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0;
+}
+
+// Exits that are new, the earliest on the node's monotonic clock first. The first failure that we
+// did not cause ourselves is the attempt's culprit.
+void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
+              const v1::AttemptStatus& status, Now now, std::vector<v1::Event>& facts) {
+  std::vector<v1::RankExit> fresh;
+  for (const v1::RankExit& exit : status.exits()) {
+    const bool ours = exit.rank() >= part.first_rank() &&
+                      exit.rank() < part.first_rank() + part.local_world_size();
+    if (ours && !KnowsExit(part, exit.rank())) fresh.push_back(exit);
+  }
+  std::stable_sort(fresh.begin(), fresh.end(), [](const v1::RankExit& a, const v1::RankExit& b) {
+    return a.since_start_us() < b.since_start_us();
+  });
+  bool has_culprit = attempt.has_culprit();
+  for (v1::RankExit& exit : fresh) {
+    exit.set_node(part.node());
+    v1::Event event = PartEvent(job, attempt, part.node(), now);
+    const bool asked_for = attempt.stopping() && exit.stopped_by_us();
+    const bool first = !has_culprit && Failed(exit) && !asked_for;
+    has_culprit |= first;
+    event.mutable_rank_exited()->set_first_failure(first);
+    *event.mutable_rank_exited()->mutable_exit() = std::move(exit);
+    facts.push_back(std::move(event));
+  }
+}
+
+// Facts from one attempt's status. A status about anything but a live part of this incarnation
+// changes nothing.
+void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t incarnation,
+                    const v1::AttemptStatus& status, Now now, Decision& decision) {
+  const auto found = state.jobs.find(status.job());
+  const v1::Attempt* attempt = found == state.jobs.end() ? nullptr : LiveAttempt(found->second);
+  const v1::NodePart* part = attempt == nullptr || attempt->number() != status.attempt()
+                                 ? nullptr
+                                 : FindPart(*attempt, node);
+  if (part == nullptr || part->ended() || part->incarnation() != incarnation) {
+    decision.commands.push_back(DismissCommand(node, status));
+    return;
+  }
+  const v1::JobRecord& job = found->second;
+  if (status.master_port() != 0 && part->group_rank() == 0 && !AllPartsLaunched(*attempt) &&
+      attempt->master_port() != status.master_port()) {
+    v1::Event event = PartEvent(job, *attempt, node, now);
+    event.mutable_master_port_held()->set_port(status.master_port());
+    decision.facts.push_back(std::move(event));
+  }
+  if (!part->launched() && status.ranks_started() == part->local_world_size()) {
+    v1::Event event = PartEvent(job, *attempt, node, now);
+    event.mutable_part_launched();
+    decision.facts.push_back(std::move(event));
+  }
+  AddExits(job, *attempt, *part, status, now, decision.facts);
+  if (status.phase() == v1::ATTEMPT_PHASE_ENDED && !status.checkpoints_pending()) {
+    decision.facts.push_back(PartEnded(job, *attempt, node,
+                                       status.how_ended().empty() ? "empty" : status.how_ended(),
+                                       status.failure(), status.failure_cause(), now));
+  }
+}
+
+// A part that the worker does not mention when it registers.
+void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
+                    const v1::NodeFacts& facts, Now now, Decision& decision) {
+  if (part.boot_id() != facts.boot_id()) {
+    decision.facts.push_back(PartEnded(job, attempt, part.node(), "new boot",
+                                       absl::StrCat(part.node(), " was rebooted"),
+                                       v1::STOP_CAUSE_NODE_LOST, now));
+  } else if (part.incarnation() != facts.incarnation()) {
+    decision.facts.push_back(
+        PartEnded(job, attempt, part.node(), "new incarnation",
+                  absl::StrCat("the worker on ", part.node(), " came back without its state"),
+                  v1::STOP_CAUSE_NODE_LOST, now));
+  } else if (part.launched()) {
+    decision.facts.push_back(
+        PartEnded(job, attempt, part.node(), "not known to its worker any more",
+                  absl::StrCat("the worker on ", part.node(), " knows nothing of its ranks"),
+                  v1::STOP_CAUSE_SUPERVISOR_LOST, now));
+  } else if (part.group_rank() == 0 && attempt.master_port() != 0) {
+    // It restarted between holding the port and launching: the port is gone, hold a new one.
+    v1::Event event = PartEvent(job, attempt, part.node(), now);
+    event.mutable_master_port_held()->set_port(0);
+    decision.facts.push_back(std::move(event));
+  }
+}
+
+void AddMissingParts(const ClusterState& state, const v1::Register& message, Now now,
+                     Decision& decision) {
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const v1::Attempt* attempt = LiveAttempt(job);
+    const v1::NodePart* part =
+        attempt == nullptr ? nullptr : FindPart(*attempt, message.facts().name());
+    if (part == nullptr || part->ended()) continue;
+    const bool mentioned =
+        part->incarnation() == message.facts().incarnation() &&
+        std::any_of(message.attempts().begin(), message.attempts().end(),
+                    [&](const v1::AttemptStatus& status) {
+                      return status.job() == id && status.attempt() == attempt->number();
+                    });
+    if (!mentioned) AddMissingPart(job, *attempt, *part, message.facts(), now, decision);
+  }
+}
+
+void AddCheckpointPart(const ClusterState& state, const std::string& node,
+                       const v1::CheckpointPartReady& part, Now now, Decision& decision) {
+  const absl::Status verdict = JudgePart(state, part);
+  Command ack = CheckpointAckCommand(node, part);
+  if (verdict.ok()) {
+    v1::Event event = NodeEvent(node, now);
+    event.set_job(part.job());
+    event.set_attempt(part.attempt());
+    v1::CheckpointPart* fact = event.mutable_checkpoint_part();
+    fact->set_step(part.step());
+    fact->set_part(part.part());
+    fact->set_parts(part.parts());
+    *fact->mutable_files() = part.files();
+    decision.facts.push_back(std::move(event));
+  } else if (absl::IsAlreadyExists(verdict)) {
+    const v1::Checkpoint* known =
+        FindCheckpoint(state.jobs.at(part.job()), part.step(), part.attempt());
+    ack.message.mutable_checkpoint_ack()->set_committed(known->state() ==
+                                                        v1::CHECKPOINT_STATE_COMMITTED);
+  } else {
+    ack.message.mutable_checkpoint_ack()->set_refused(true);
+    ack.message.mutable_checkpoint_ack()->set_reason(std::string(verdict.message()));
+  }
+  decision.commands.push_back(std::move(ack));
+}
+
+absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& facts, Now now) {
+  if (facts.protocol() < common::kProtocolMin) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "[JC1303] this worker speaks protocol ", facts.protocol(), " (version ",
+        common::Printable(facts.version()), "), the coordinator needs ", common::kProtocolMin,
+        " or newer; fix: upgrade muster-worker to ", common::kVersion));
+  }
+  if (facts.name().empty() || facts.name().size() > common::kNameBytesMax ||
+      !common::IsCleanUtf8(facts.name())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "[JC1403] the node name \"", common::Printable(facts.name()),
+        "\" is empty, too long or not plain text; fix: --name with letters, digits and -"));
+  }
+  const Node* known = FindNode(state, facts.name());
+  if (known == nullptr) {
+    if (state.nodes.size() < common::kNodesMax) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("[JC1404] ", common::kNodesMax, " nodes are registered, which is the limit"));
+  }
+  const bool fresh = now.mono_ms - known->last_contact_mono_ms < 2 * state.settings.heartbeat_ms;
+  const v1::NodeFacts& old = known->record.facts();
+  if (known->record.connected() && fresh && old.process() != facts.process()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("[JC1402] another worker named ", facts.name(), " is connected (",
+                     old.hostname(), ", ", old.advertise(),
+                     "); fix: give this one another --name and --state-dir, or stop the other"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput& input, Now now) {
+  Decision decision;
+  const v1::NodeFacts& facts = input.message.facts();
+  decision.reply.status = JudgeRegistration(state, facts, now);
+  if (!decision.reply.status.ok()) return decision;
+  // Parts that ended come first: NodeRegistered then repeats the commands for what is left.
+  AddMissingParts(state, input.message, now, decision);
+  for (const v1::AttemptStatus& status : input.message.attempts()) {
+    AddStatusFacts(state, facts.name(), facts.incarnation(), status, now, decision);
+  }
+  v1::Event registered = NodeEvent(facts.name(), now);
+  *registered.mutable_node_registered()->mutable_facts() = facts;
+  decision.facts.push_back(std::move(registered));
+  decision.facts.push_back(Contact(facts.name(), input.session, true, now));
+  for (const v1::CheckpointPartReady& part : input.message.checkpoint_parts()) {
+    AddCheckpointPart(state, facts.name(), part, now, decision);
+  }
+  Command registered_reply{facts.name(), {}};
+  registered_reply.message.mutable_registered()->set_heartbeat_ms(state.settings.heartbeat_ms);
+  registered_reply.message.mutable_registered()->set_suspect_after_ms(
+      state.settings.suspect_after_ms);
+  decision.commands.insert(decision.commands.begin(), std::move(registered_reply));
+  return decision;
+}
+
+Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now) {
+  Decision decision;
+  const Node* node = FindNode(state, input.node);
+  if (node == nullptr || node->session != input.session) return decision;  // an older stream
+  decision.facts.push_back(Contact(input.node, input.session, true, now));
+  if (node->record.state() != v1::NODE_STATE_ALIVE) {
+    v1::Event alive = NodeEvent(input.node, now);
+    alive.mutable_node_state_changed()->set_state(v1::NODE_STATE_ALIVE);
+    alive.mutable_node_state_changed()->set_reason("heard again");
+    decision.facts.push_back(std::move(alive));
+  }
+  if (input.message.has_heartbeat()) {
+    Command reply{input.node, {}};
+    reply.message.mutable_heartbeat_reply()->set_number(input.message.heartbeat().number());
+    decision.commands.push_back(std::move(reply));
+  } else if (input.message.has_attempt_status()) {
+    AddStatusFacts(state, input.node, node->record.facts().incarnation(),
+                   input.message.attempt_status(), now, decision);
+  } else if (input.message.has_checkpoint_part()) {
+    AddCheckpointPart(state, input.node, input.message.checkpoint_part(), now, decision);
+  }
+  return decision;
+}
+
+Decision DecideGone(const ClusterState& state, const WorkerGoneInput& input, Now now) {
+  Decision decision;
+  const Node* node = FindNode(state, input.node);
+  if (node == nullptr || node->session != input.session) return decision;
+  decision.facts.push_back(Contact(input.node, 0, false, now));
+  return decision;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,112 @@
+// Everything that can happen to the coordinator, as values. Services and links make them; Decide
+// reads them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "muster/v1/job.pb.h"
+#include "muster/v1/job_service.pb.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+// Who asks: "uid:1000" over the unix socket, "peer:10.0.0.7" over plain TCP.
+struct Caller {
+  std::string principal;
+};
+
+struct SubmitInput {
+  Caller caller;
+  v1::SubmitRequest request;
+  bool attached = false;
+  // rerun: the checkpoint of another job that the first attempt resumes from. Its blobs are then
+  // this job's too.
+  std::optional<v1::Checkpoint> resume_from;
+};
+
+// Several jobs, one request. Names are resolved to numbers before.
+struct CancelInput {
+  Caller caller;
+  std::vector<uint64_t> jobs;
+  bool has_grace = false;
+  uint32_t grace_ms = 0;
+  v1::StopCause cause = v1::STOP_CAUSE_CANCELLED;
+  std::string reason;  // empty: "cancelled by <caller>"
+};
+
+struct SignalInput {
+  Caller caller;
+  uint64_t job = 0;
+  int32_t signal = 0;
+};
+
+// Live jobs are refused. For finished ones, which are not in the state, the shell says whose keys
+// to forget; it removes their rows, logs, metrics and blobs when the turn is durable
+// (Turn::removed_jobs).
+struct RemoveInput {
+  struct Job {
+    uint64_t id = 0;
+    std::string name;
+    std::string owner;
+    std::string idempotency_key;
+  };
+  Caller caller;
+  std::vector<Job> jobs;
+};
+
+struct RemoveCheckpointInput {
+  Caller caller;
+  uint64_t job = 0;
+  int64_t step = 0;
+};
+
+// Verification found broken bytes.
+struct FlagCheckpointInput {
+  uint64_t job = 0;
+  int64_t step = 0;
+  std::string why;
+};
+
+struct DrainInput {
+  Caller caller;
+  std::string node;
+  bool drain = true;
+  std::string reason;
+};
+
+struct DeclareDeadInput {
+  Caller caller;
+  std::string node;
+  std::string reason;
+};
+
+// A control stream's messages. `session` is made by the service, grows, and fences older streams of
+// the same node.
+struct WorkerRegisteredInput {
+  uint64_t session = 0;
+  v1::Register message;
+};
+
+struct WorkerSaidInput {
+  uint64_t session = 0;
+  std::string node;
+  v1::WorkerMessage message;  // heartbeat, attempt_status or checkpoint_part
+};
+
+struct WorkerGoneInput {
+  uint64_t session = 0;
+  std::string node;
+};
+
+// Time passed. The loop sends one when NextDeadline says so.
+struct TickInput {};
+
+using Input = std::variant<TickInput, SubmitInput, CancelInput, SignalInput, RemoveInput,
+                           RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
+                           WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput>;
+
+}  // namespace muster::coordinator

@@ -1,0 +1,20 @@
+// The job's state machine as a table: every legal edge, and when it is taken. Apply checks each
+// JobStateChanged against it, on replay too; docs/lifecycle.md is printed from it.
+#pragma once
+
+#include <span>
+
+#include "muster/v1/job.pb.h"
+
+namespace muster::coordinator {
+
+struct JobEdge {
+  v1::JobState from;
+  v1::JobState to;
+  const char* when;
+};
+
+std::span<const JobEdge> JobEdges();
+bool IsLegalEdge(v1::JobState from, v1::JobState to);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,211 @@
+#include "coordinator/core/outcome.h"
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/views.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr int kExitCancelled = 130;
+constexpr int kExitTimeLimit = 124;
+
+bool EveryRankLeftWithZero(const v1::Attempt& attempt) {
+  uint32_t exits = 0;
+  for (const v1::NodePart& part : attempt.parts()) {
+    for (const v1::RankExit& exit : part.exits()) {
+      if (exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0) return false;
+      ++exits;
+    }
+  }
+  return exits == attempt.world_size();
+}
+
+bool AnyStoppedByUs(const v1::Attempt& attempt) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    for (const v1::RankExit& exit : part.exits()) {
+      if (exit.stopped_by_us()) return true;
+    }
+  }
+  return false;
+}
+
+const v1::NodePart* FailedPart(const v1::Attempt& attempt) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (!part.failure().empty()) return &part;
+  }
+  return nullptr;
+}
+
+int ExitCodeOf(const v1::Attempt& attempt) {
+  switch (attempt.cause()) {
+    case v1::STOP_CAUSE_COMPLETED:
+      return 0;
+    case v1::STOP_CAUSE_CANCELLED:
+    case v1::STOP_CAUSE_CLIENT_GONE:
+      return kExitCancelled;
+    case v1::STOP_CAUSE_TIME_LIMIT:
+      return kExitTimeLimit;
+    default:
+      break;
+  }
+  if (!attempt.has_culprit()) return 1;
+  const v1::RankExit& culprit = attempt.culprit();
+  if (culprit.signal() > 0) return 128 + culprit.signal();
+  return culprit.exit_code() != 0 ? culprit.exit_code() : 1;
+}
+
+// A failure that the program makes itself, so that it would come again. Someone's SIGKILL or
+// SIGTERM is none.
+bool IsOwnFailure(const v1::RankExit& culprit) {
+  if (culprit.out_of_memory()) return true;
+  return culprit.signal() != SIGKILL && culprit.signal() != SIGTERM && culprit.signal() != SIGINT;
+}
+
+// How the attempt failed when it failed within seconds of its start and saved nothing; empty: it
+// did not.
+std::string QuickFailure(const ClusterState& state, const v1::JobRecord& job,
+                         const v1::Attempt& attempt) {
+  if (attempt.cause() != v1::STOP_CAUSE_RANK_FAILED || !attempt.has_culprit()) return "";
+  if (!IsOwnFailure(attempt.culprit())) return "";
+  const int64_t began = attempt.running_ms() > 0 ? attempt.running_ms() : attempt.started_ms();
+  // Measured on the failing node's monotonic clock where it is known.
+  const int64_t lasted = attempt.culprit().since_start_us() > 0
+                             ? attempt.culprit().since_start_us() / 1000
+                             : attempt.stopping_ms() - began;
+  if (lasted > state.settings.quick_failure_ms) return "";
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.attempt() == attempt.number() && checkpoint.committed_ms() > began) return "";
+  }
+  const v1::RankExit& culprit = attempt.culprit();
+  return absl::StrCat("code ", culprit.exit_code(), " signal ", culprit.signal(), " ",
+                      culprit.error_message());
+}
+
+bool CountsAsNodeLoss(v1::StopCause cause) {
+  return cause == v1::STOP_CAUSE_NODE_LOST || cause == v1::STOP_CAUSE_START_TIMEOUT ||
+         cause == v1::STOP_CAUSE_SUPERVISOR_LOST;
+}
+
+v1::JobStateChanged Change(const v1::JobRecord& job, v1::JobState to, const std::string& reason) {
+  v1::JobStateChanged change;
+  change.set_from(job.state());
+  change.set_to(to);
+  change.set_reason(reason);
+  return change;
+}
+
+v1::JobStateChanged Final(const v1::JobRecord& job, const v1::Attempt& attempt, v1::JobState to,
+                          const std::string& reason) {
+  v1::JobStateChanged change = Change(job, to, reason);
+  change.set_cause(attempt.cause());
+  change.set_exit_code(ExitCodeOf(attempt));
+  return change;
+}
+
+std::string NextStart(const v1::JobRecord& job) {
+  const v1::Checkpoint* latest = LatestCheckpoint(job);
+  return latest == nullptr ? "from the beginning, as there is no checkpoint"
+                           : absl::StrCat("from the checkpoint of step ", latest->step());
+}
+
+v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord& job,
+                                  const v1::Attempt& attempt) {
+  const uint32_t budget = job.spec().node_loss_restarts() > 0
+                              ? job.spec().node_loss_restarts()
+                              : state.settings.default_node_loss_restarts;
+  if (job.node_losses() >= budget) {
+    return Final(
+        job, attempt, v1::JOB_STATE_FAILED,
+        absl::StrCat(attempt.reason(), "; all ", budget, " restarts for lost nodes are used"));
+  }
+  v1::JobStateChanged change =
+      Change(job, v1::JOB_STATE_QUEUED,
+             absl::StrCat(attempt.reason(), "; starts again ", NextStart(job), " (",
+                          job.node_losses() + 1, " of ", budget, " restarts for lost nodes)"));
+  change.set_used_node_loss(true);
+  return change;
+}
+
+v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord& job,
+                                 const v1::Attempt& attempt) {
+  const uint32_t budget = job.spec().restarts();
+  if (attempt.culprit().exit_code() == kDoNotRetryExitCode) {
+    return Final(job, attempt, v1::JOB_STATE_FAILED,
+                 absl::StrCat(attempt.reason(), "; code 93 asks not to be retried"));
+  }
+  if (job.failures() >= budget) {
+    const std::string used =
+        budget == 0 ? "" : absl::StrCat("; ", budget, " of ", budget, " restarts are used");
+    return Final(job, attempt, v1::JOB_STATE_FAILED, absl::StrCat(attempt.reason(), used));
+  }
+  const std::string quick = QuickFailure(state, job, attempt);
+  const uint32_t in_a_row = quick.empty()                  ? 0
+                            : quick == job.quick_failure() ? job.quick_failures() + 1
+                                                           : 1;
+  if (in_a_row >= static_cast<uint32_t>(state.settings.same_quick_failures_max)) {
+    return Final(job, attempt, v1::JOB_STATE_FAILED,
+                 absl::StrCat(attempt.reason(), "; it failed ", in_a_row,
+                              " times in the same way within seconds of its start, so the other ",
+                              budget - job.failures(), " restarts are not tried"));
+  }
+  const int64_t pause = quick.empty() ? 0
+                                      : std::min(state.settings.backoff_max_ms,
+                                                 state.settings.backoff_first_ms
+                                                     << std::min<uint32_t>(job.failures(), 20));
+  v1::JobStateChanged change =
+      Change(job, pause > 0 ? v1::JOB_STATE_RESTARTING : v1::JOB_STATE_QUEUED,
+             absl::StrCat(attempt.reason(), "; starts again ",
+                          pause > 0 ? absl::StrCat("in ", (pause + 999) / 1000, " s, ") : "",
+                          NextStart(job), " (restart ", job.failures() + 1, " of ", budget, ")"));
+  change.set_backoff_ms(static_cast<uint32_t>(pause));
+  change.set_used_restart(true);
+  change.set_quick_failures(in_a_row);
+  change.set_quick_failure(quick);
+  return change;
+}
+
+}  // namespace
+
+v1::AttemptEnded JudgeAttempt(const v1::Attempt& attempt) {
+  v1::AttemptEnded ended;
+  if (EveryRankLeftWithZero(attempt) && !(attempt.stopping() && AnyStoppedByUs(attempt))) {
+    ended.set_cause(v1::STOP_CAUSE_COMPLETED);
+    ended.set_reason(attempt.world_size() == 1
+                         ? "the rank exited with code 0"
+                         : absl::StrCat("all ", attempt.world_size(), " ranks exited with code 0"));
+  } else if (attempt.stopping()) {
+    ended.set_cause(attempt.cause());
+    ended.set_reason(attempt.reason());
+  } else if (const v1::NodePart* failed = FailedPart(attempt); failed != nullptr) {
+    ended.set_cause(failed->failure_cause());
+    ended.set_reason(failed->failure());
+  } else {
+    ended.set_cause(v1::STOP_CAUSE_SUPERVISOR_LOST);
+    ended.set_reason("it ended without a word from some of its ranks");
+  }
+  return ended;
+}
+
+v1::JobStateChanged JudgeJob(const ClusterState& state, const v1::JobRecord& job) {
+  const v1::Attempt& attempt = *job.attempts().rbegin();
+  if (attempt.cause() == v1::STOP_CAUSE_COMPLETED) {
+    return Final(job, attempt, v1::JOB_STATE_SUCCEEDED, attempt.reason());
+  }
+  if (job.cancel_requested()) {
+    v1::JobStateChanged change = Final(job, attempt, v1::JOB_STATE_CANCELLED, job.reason());
+    change.set_reason(attempt.reason());
+    return change;
+  }
+  if (attempt.cause() == v1::STOP_CAUSE_TIME_LIMIT ||
+      attempt.cause() == v1::STOP_CAUSE_LAUNCH_FAILED) {
+    return Final(job, attempt, v1::JOB_STATE_FAILED, attempt.reason());
+  }
+  if (CountsAsNodeLoss(attempt.cause())) return AfterNodeLoss(state, job, attempt);
+  return AfterFailure(state, job, attempt);
+}
+
+}  // namespace muster::coordinator

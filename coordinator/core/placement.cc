@@ -1,0 +1,257 @@
+#include "coordinator/core/placement.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace muster::coordinator {
+namespace {
+
+uint32_t DevicesPerRank(const v1::DeviceConstraint& device) {
+  return std::max<uint32_t>(device.count_per_rank(), 1);
+}
+
+bool Matches(const v1::Device& device, const std::string& kind, const v1::DeviceConstraint& want) {
+  if (device.kind() != kind || device.memory_bytes() < want.min_memory_bytes()) return false;
+  if (want.model().empty()) return true;
+  const std::string model = absl::AsciiStrToLower(device.model());
+  return model.find(absl::AsciiStrToLower(want.model())) != std::string::npos;
+}
+
+bool UsableNow(const Node& node) {
+  return node.record.connected() && node.record.state() == v1::NODE_STATE_ALIVE &&
+         !node.record.draining();
+}
+
+Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
+                    const v1::DeviceConstraint& want, const std::string& kind) {
+  const v1::NodeFacts& facts = node.record.facts();
+  Capacity capacity{facts.name(), 0, {}, kind == "cpu" && facts.oversubscribe_cpu()};
+  for (const v1::Device& device : facts.devices()) {
+    if (!Matches(device, kind, want)) continue;
+    if (!capacity.oversubscribed &&
+        std::find(used.begin(), used.end(), device.index()) != used.end()) {
+      continue;
+    }
+    capacity.free.push_back(device.index());
+  }
+  std::sort(capacity.free.begin(), capacity.free.end());
+  capacity.ranks = static_cast<uint32_t>(capacity.free.size()) / DevicesPerRank(want);
+  if (capacity.oversubscribed && !capacity.free.empty()) capacity.ranks = common::kRanksMax;
+  return capacity;
+}
+
+// The lowest free devices; an oversubscribed node deals its slots out in turn.
+std::vector<uint32_t> TakeDevices(const Capacity& capacity, uint32_t count) {
+  std::vector<uint32_t> devices;
+  for (uint32_t i = 0; i < count; ++i) devices.push_back(capacity.free[i % capacity.free.size()]);
+  return devices;
+}
+
+// Largest first; ties by name.
+void SortByRoom(std::vector<Capacity>& capacities) {
+  std::sort(capacities.begin(), capacities.end(), [](const Capacity& a, const Capacity& b) {
+    return a.ranks != b.ranks ? a.ranks > b.ranks : a.node < b.node;
+  });
+}
+
+// Smallest first, so that large nodes stay free for large gangs; ties by name.
+std::vector<const Capacity*> TightestFirst(const std::vector<Capacity>& capacities) {
+  std::vector<const Capacity*> nodes;
+  for (const Capacity& capacity : capacities) nodes.push_back(&capacity);
+  std::sort(nodes.begin(), nodes.end(), [](const Capacity* a, const Capacity* b) {
+    return a->ranks != b->ranks ? a->ranks < b->ranks : a->node < b->node;
+  });
+  return nodes;
+}
+
+struct Split {
+  const Capacity* node;
+  uint32_t ranks;
+};
+
+// nodes × per_node: as many nodes as may be used and exist.
+std::vector<Split> SplitPerNode(const v1::Shape& shape, const std::vector<Capacity>& capacities) {
+  const uint32_t least = std::max<uint32_t>(shape.min_nodes(), 1);
+  const uint32_t most = std::max(shape.max_nodes(), least);
+  std::vector<Split> split;
+  for (const Capacity* node : TightestFirst(capacities)) {
+    if (split.size() < most && node->ranks >= shape.per_node()) {
+      split.push_back({node, shape.per_node()});
+    }
+  }
+  if (split.size() < least) split.clear();
+  return split;
+}
+
+// A total over exactly `count` nodes, each with at least one rank, as even as their room allows.
+std::vector<Split> SplitEvenly(uint32_t total, uint32_t count,
+                               const std::vector<Capacity>& capacities) {
+  std::vector<Split> split;
+  uint64_t room = 0;
+  for (uint32_t i = 0; i < count && i < capacities.size(); ++i) {
+    if (capacities[i].ranks > 0) split.push_back({&capacities[i], 0});
+    room += capacities[i].ranks;
+  }
+  if (split.size() != count || room < total || total < count) return {};
+  for (uint32_t left = total; left > 0;) {
+    for (Split& part : split) {
+      if (left == 0 || part.ranks == part.node->ranks) continue;
+      ++part.ranks;
+      --left;
+    }
+  }
+  return split;
+}
+
+// A total over as few nodes as possible: one that fits tightly, else the roomiest ones filled in
+// turn.
+std::vector<Split> SplitPacked(uint32_t total, const std::vector<Capacity>& capacities) {
+  for (const Capacity* node : TightestFirst(capacities)) {
+    if (node->ranks >= total) return {{node, total}};
+  }
+  std::vector<Split> split;
+  for (const Capacity& node : capacities) {
+    const uint32_t ranks = std::min(node.ranks, total);
+    if (ranks == 0) break;
+    split.push_back({&node, ranks});
+    total -= ranks;
+  }
+  if (total > 0) split.clear();
+  return split;
+}
+
+std::vector<Split> SplitTotal(const v1::Shape& shape, const std::vector<Capacity>& capacities) {
+  if (shape.min_nodes() == 0) return SplitPacked(shape.processes(), capacities);
+  const uint32_t most = std::max(shape.max_nodes(), shape.min_nodes());
+  for (uint32_t count = shape.min_nodes(); count <= most; ++count) {
+    std::vector<Split> split = SplitEvenly(shape.processes(), count, capacities);
+    if (!split.empty()) return split;
+  }
+  return {};
+}
+
+// Nodes of the last attempt keep their places; the others fill the gaps in name order.
+std::vector<Split> Order(std::vector<Split> split, const std::vector<std::string>& previous) {
+  std::sort(split.begin(), split.end(),
+            [](const Split& a, const Split& b) { return a.node->node < b.node->node; });
+  std::vector<Split> ordered(split.size(), Split{nullptr, 0});
+  std::vector<Split> newcomers;
+  for (const Split& part : split) {
+    const auto place = std::find(previous.begin(), previous.end(), part.node->node);
+    const size_t index = static_cast<size_t>(place - previous.begin());
+    if (place != previous.end() && index < ordered.size() && ordered[index].node == nullptr) {
+      ordered[index] = part;
+    } else {
+      newcomers.push_back(part);
+    }
+  }
+  auto next = newcomers.begin();
+  for (Split& slot : ordered) {
+    if (slot.node == nullptr) slot = *next++;
+  }
+  return ordered;
+}
+
+}  // namespace
+
+void AddUsage(Usage& usage, const v1::Attempt& attempt) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (part.ended()) continue;
+    std::vector<uint32_t>& used = usage[part.node()][part.device_kind()];
+    used.insert(used.end(), part.device_indexes().begin(), part.device_indexes().end());
+  }
+}
+
+Usage UsageOf(const ClusterState& state) {
+  Usage usage;
+  for (const uint64_t id : state.active) {
+    const v1::Attempt* attempt = LiveAttempt(state.jobs.at(id));
+    if (attempt != nullptr) AddUsage(usage, *attempt);
+  }
+  return usage;
+}
+
+std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
+                                 const v1::DeviceConstraint& device, const std::string& kind,
+                                 Which which) {
+  std::vector<Capacity> capacities;
+  for (const auto& [name, node] : state.nodes) {
+    if (which == Which::kFreeNow && !UsableNow(node)) continue;
+    std::vector<uint32_t> used;
+    if (which == Which::kFreeNow) {
+      if (const auto on_node = usage.find(name); on_node != usage.end()) {
+        if (const auto of_kind = on_node->second.find(kind); of_kind != on_node->second.end()) {
+          used = of_kind->second;
+        }
+      }
+    }
+    capacities.push_back(CapacityOf(node, used, device, kind));
+  }
+  SortByRoom(capacities);
+  return capacities;
+}
+
+std::string ResolveKind(const ClusterState& state, const v1::DeviceConstraint& device) {
+  if (!device.kind().empty()) return device.kind();
+  std::set<std::string> kinds;
+  for (const auto& [name, node] : state.nodes) {
+    for (const v1::Device& known : node.record.facts().devices()) kinds.insert(known.kind());
+  }
+  for (const char* kind : {"gpu", "npu"}) {
+    if (kinds.contains(kind)) return kind;
+  }
+  return "cpu";
+}
+
+std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capacity> capacities,
+                                        const std::vector<std::string>& previous) {
+  SortByRoom(capacities);
+  std::vector<Split> split =
+      shape.per_node() > 0 ? SplitPerNode(shape, capacities) : SplitTotal(shape, capacities);
+  if (split.empty()) return std::nullopt;
+  std::vector<Share> shares;
+  for (const Split& part : Order(std::move(split), previous)) {
+    shares.push_back({part.node->node, part.ranks,
+                      TakeDevices(*part.node, part.ranks * DevicesPerRank(shape.device()))});
+  }
+  return shares;
+}
+
+std::string DescribeCapacities(const std::vector<Capacity>& capacities) {
+  constexpr size_t kNodesNamed = 5;
+  uint64_t total = 0;
+  std::vector<std::string> nodes;
+  size_t holding = 0;
+  for (const Capacity& capacity : capacities) {
+    if (capacity.ranks == 0) continue;
+    total += capacity.ranks;
+    if (++holding <= kNodesNamed) nodes.push_back(absl::StrCat(capacity.node, " ", capacity.ranks));
+  }
+  if (total == 0) return "none";
+  if (holding > kNodesNamed) nodes.push_back(absl::StrCat(holding - kNodesNamed, " more"));
+  return absl::StrCat(total, " (", absl::StrJoin(nodes, ", "), ")");
+}
+
+std::string DescribeShape(const v1::Shape& shape, const std::string& kind) {
+  const uint32_t each = DevicesPerRank(shape.device());
+  const std::string nodes = shape.max_nodes() > shape.min_nodes()
+                                ? absl::StrCat(shape.min_nodes(), " to ", shape.max_nodes())
+                                : absl::StrCat(std::max<uint32_t>(shape.min_nodes(), 1));
+  std::string text;
+  if (shape.per_node() > 0) {
+    text = absl::StrCat(nodes, nodes == "1" ? " node" : " nodes", " with ", shape.per_node() * each,
+                        " ", kind, nodes == "1" ? "" : " each");
+  } else {
+    text = absl::StrCat(shape.processes() * each, " ", kind);
+    if (shape.min_nodes() > 0)
+      absl::StrAppend(&text, " on ", nodes, nodes == "1" ? " node" : " nodes");
+  }
+  if (!shape.device().model().empty()) absl::StrAppend(&text, " of model ", shape.device().model());
+  return text;
+}
+
+}  // namespace muster::coordinator

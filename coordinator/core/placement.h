@@ -1,0 +1,58 @@
+// Where a gang could run: typed devices, uneven splits, no partial starts. Pure functions over a
+// snapshot.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/state.h"
+
+namespace muster::coordinator {
+
+// Device indexes that live attempts hold, by node and kind.
+using Usage = std::map<std::string, std::map<std::string, std::vector<uint32_t>>>;
+Usage UsageOf(const ClusterState& state);
+void AddUsage(Usage& usage, const v1::Attempt& attempt);
+
+// One node's share of a gang.
+struct Share {
+  std::string node;
+  uint32_t ranks = 0;
+  std::vector<uint32_t> devices;  // ranks × count_per_rank indexes, ascending, chosen lowest first
+};
+
+// What a node could take, in ranks.
+struct Capacity {
+  std::string node;
+  uint32_t ranks = 0;
+  std::vector<uint32_t> free;  // indexes
+  bool oversubscribed = false;
+};
+
+enum class Which {
+  kFreeNow,  // nodes that may be used now, without the devices in use
+  kEver,     // all registered nodes with all their devices: busy, drained and lost ones too
+};
+std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
+                                 const v1::DeviceConstraint& device, const std::string& kind,
+                                 Which which);
+
+// The constraint's kind; when it names none, gpu if any registered node has one, else npu, else
+// cpu.
+std::string ResolveKind(const ClusterState& state, const v1::DeviceConstraint& device);
+
+// Shares in rank order, or nullopt when the shape does not fit into `capacities`. Prefers few
+// nodes, then the tightest fit, then names. `previous` is the last attempt's node order: nodes that
+// stay keep their place, so that ranks are stable and a replacement takes the lost node's ranks.
+std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capacity> capacities,
+                                        const std::vector<std::string>& previous);
+
+// "4 ranks on 2 nodes (node-a 2, node-b 2)": the most ranks that `capacities` hold.
+std::string DescribeCapacities(const std::vector<Capacity>& capacities);
+// "8 gpu", "2 × 4 gpu", "2 to 4 nodes × 4 gpu".
+std::string DescribeShape(const v1::Shape& shape, const std::string& kind);
+
+}  // namespace muster::coordinator

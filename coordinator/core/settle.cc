@@ -1,0 +1,201 @@
+#include "coordinator/core/settle.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/text.h"
+#include "coordinator/core/checkpoint_rules.h"
+#include "coordinator/core/lifecycle.h"
+#include "coordinator/core/outcome.h"
+#include "coordinator/core/views.h"
+
+namespace muster::coordinator {
+namespace {
+
+v1::Event JobEvent(const v1::JobRecord& job, Now now) {
+  v1::Event event;
+  event.set_job(job.id());
+  event.set_at_ms(now.wall_ms);
+  if (!job.attempts().empty()) event.set_attempt(job.attempts().rbegin()->number());
+  return event;
+}
+
+uint32_t GraceOf(const ClusterState& state, const v1::JobRecord& job) {
+  return job.spec().grace_ms() > 0 ? job.spec().grace_ms() : state.settings.default_grace_ms;
+}
+
+v1::Event Stop(const ClusterState& state, const v1::JobRecord& job, v1::StopCause cause,
+               const std::string& reason, Now now) {
+  v1::Event event = JobEvent(job, now);
+  event.mutable_stop_requested()->set_cause(cause);
+  event.mutable_stop_requested()->set_reason(reason);
+  event.mutable_stop_requested()->set_grace_ms(GraceOf(state, job));
+  return event;
+}
+
+v1::Event Change(const v1::JobRecord& job, v1::JobState to, const std::string& reason, Now now) {
+  v1::Event event = JobEvent(job, now);
+  event.mutable_job_state_changed()->set_from(job.state());
+  event.mutable_job_state_changed()->set_to(to);
+  event.mutable_job_state_changed()->set_reason(reason);
+  return event;
+}
+
+// A silent node whose part must have stopped itself by now.
+std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRecord& job,
+                                     const v1::Attempt& attempt, Now now) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (part.ended()) continue;
+    const std::optional<int64_t> fenced_at = FencedAtMonoMs(state, job, part);
+    if (!fenced_at.has_value() || now.mono_ms < *fenced_at) continue;
+    v1::Event event = JobEvent(job, now);
+    event.set_node(part.node());
+    const int64_t silent = now.mono_ms - state.nodes.at(part.node()).last_contact_mono_ms;
+    event.mutable_part_ended()->set_how("fenced by time");
+    event.mutable_part_ended()->set_cause(v1::STOP_CAUSE_NODE_LOST);
+    event.mutable_part_ended()->set_failure(
+        absl::StrCat(part.node(), " was not heard for ", common::HumanDuration(silent)));
+    return event;
+  }
+  return std::nullopt;
+}
+
+const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (!part.launched() && !part.ended()) return &part;
+  }
+  return nullptr;
+}
+
+// Why a live attempt that nobody stops yet has to be stopped.
+std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRecord& job,
+                                      const v1::Attempt& attempt, Now now) {
+  if (attempt.has_culprit()) {
+    return Stop(state, job, v1::STOP_CAUSE_RANK_FAILED, DescribeExit(attempt.culprit()), now);
+  }
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (part.ended() && !part.failure().empty()) {
+      return Stop(state, job, part.failure_cause(), part.failure(), now);
+    }
+    if (part.ended() && static_cast<uint32_t>(part.exits_size()) < part.local_world_size()) {
+      return Stop(state, job, v1::STOP_CAUSE_SUPERVISOR_LOST,
+                  absl::StrCat(part.node(), " has lost track of some of its ranks"), now);
+    }
+  }
+  const JobTimers& timers = state.timers.at(job.id());
+  const uint64_t limit = job.spec().max_duration_ms();
+  if (limit > 0 && timers.running_since_mono_ms > 0) {
+    const int64_t ran = timers.ran_before_mono_ms + now.mono_ms - timers.running_since_mono_ms;
+    if (ran >= static_cast<int64_t>(limit)) {
+      return Stop(state, job, v1::STOP_CAUSE_TIME_LIMIT,
+                  absl::StrCat("its time limit of ", common::HumanDuration(limit), " is over"),
+                  now);
+    }
+  }
+  const v1::NodePart* late = UnlaunchedPart(attempt);
+  if (late != nullptr &&
+      now.mono_ms - timers.attempt_since_mono_ms >= state.settings.start_timeout_ms) {
+    return Stop(state, job, v1::STOP_CAUSE_START_TIMEOUT,
+                absl::StrCat(late->node(), " did not launch its ranks within ",
+                             common::HumanDuration(state.settings.start_timeout_ms)),
+                now);
+  }
+  return std::nullopt;
+}
+
+std::optional<v1::Event> AttemptConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                            const v1::Attempt& attempt, Now now) {
+  if (auto fenced = FenceByTime(state, job, attempt, now)) return fenced;
+  if (!attempt.stopping()) {
+    if (job.state() == v1::JOB_STATE_STARTING && AllPartsLaunched(attempt)) {
+      return Change(job, v1::JOB_STATE_RUNNING, job.reason(), now);
+    }
+    if (auto stop = ReasonToStop(state, job, attempt, now)) return stop;
+  }
+  if (attempt.stopping() && job.state() != v1::JOB_STATE_STOPPING) {
+    return Change(job, v1::JOB_STATE_STOPPING, attempt.reason(), now);
+  }
+  if (AllPartsEnded(attempt)) {
+    v1::Event event = JobEvent(job, now);
+    *event.mutable_attempt_ended() = JudgeAttempt(attempt);
+    return event;
+  }
+  return std::nullopt;
+}
+
+// The job has no live attempt.
+std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                         Now now) {
+  const bool waits = job.state() == v1::JOB_STATE_QUEUED || job.state() == v1::JOB_STATE_RESTARTING;
+  if (waits && job.cancel_requested()) {
+    v1::Event event = Change(job, v1::JOB_STATE_CANCELLED, job.reason(), now);
+    event.mutable_job_state_changed()->set_cause(job.cause());
+    event.mutable_job_state_changed()->set_exit_code(130);
+    return event;
+  }
+  if (job.state() == v1::JOB_STATE_RESTARTING) {
+    const int64_t since = state.timers.at(job.id()).state_since_mono_ms;
+    if (now.mono_ms - since < job.backoff_ms()) return std::nullopt;
+    v1::Event event =
+        Change(job, v1::JOB_STATE_QUEUED, "the pause before its restart is over", now);
+    event.mutable_job_state_changed()->set_quick_failures(job.quick_failures());
+    event.mutable_job_state_changed()->set_quick_failure(job.quick_failure());
+    return event;
+  }
+  if (job.state() == v1::JOB_STATE_QUEUED || IsFinal(job.state())) return std::nullopt;
+  // Its attempt has ended. Where the table knows no edge to the outcome, STOPPING is on the way.
+  v1::JobStateChanged change = JudgeJob(state, job);
+  if (!IsLegalEdge(job.state(), change.to())) {
+    return Change(job, v1::JOB_STATE_STOPPING, job.attempts().rbegin()->reason(), now);
+  }
+  v1::Event event = JobEvent(job, now);
+  *event.mutable_job_state_changed() = std::move(change);
+  return event;
+}
+
+}  // namespace
+
+std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
+                                      const v1::NodePart& part) {
+  if (job.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT) return std::nullopt;
+  const auto node = state.nodes.find(part.node());
+  if (node == state.nodes.end()) return std::nullopt;
+  const int64_t stop_after = job.spec().stop_after_ms() > 0 ? job.spec().stop_after_ms()
+                                                            : state.settings.default_stop_after_ms;
+  return node->second.last_contact_mono_ms + stop_after + GraceOf(state, job) +
+         state.settings.fence_margin_ms;
+}
+
+std::optional<v1::Event> JobConsequence(const ClusterState& state, const v1::JobRecord& job,
+                                        Now now) {
+  if (IsFinal(job.state())) return std::nullopt;
+  if (auto event = CheckpointConsequence(state, job, now)) return event;
+  if (const v1::Attempt* attempt = LiveAttempt(job)) {
+    return AttemptConsequence(state, job, *attempt, now);
+  }
+  return IdleConsequence(state, job, now);
+}
+
+std::optional<v1::Event> NodeConsequence(const ClusterState& state, const Node& node, Now now) {
+  const int64_t silent = now.mono_ms - node.last_contact_mono_ms;
+  const int64_t lost_after = state.settings.default_stop_after_ms +
+                             state.settings.default_grace_ms + state.settings.fence_margin_ms;
+  const v1::NodeState present = node.record.state();
+  v1::NodeState to = present;
+  if (present == v1::NODE_STATE_ALIVE && silent >= state.settings.suspect_after_ms) {
+    to = v1::NODE_STATE_SUSPECT;
+  } else if (present == v1::NODE_STATE_SUSPECT && silent >= lost_after) {
+    to = v1::NODE_STATE_LOST;
+  }
+  if (to == present) return std::nullopt;
+  v1::Event event;
+  event.set_node(node.record.facts().name());
+  event.set_at_ms(now.wall_ms);
+  event.mutable_node_state_changed()->set_state(to);
+  event.mutable_node_state_changed()->set_reason(
+      absl::StrCat("not heard for ", common::HumanDuration(silent)));
+  return event;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,83 @@
+#include "coordinator/core/state.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace muster::coordinator {
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
+         state == v1::JOB_STATE_CANCELLED;
+}
+
+const v1::Attempt* LiveAttempt(const v1::JobRecord& job) {
+  if (job.attempts().empty()) return nullptr;
+  const v1::Attempt& newest = *job.attempts().rbegin();
+  return newest.ended_ms() == 0 ? &newest : nullptr;
+}
+
+const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node) {
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (part.node() == node) return &part;
+  }
+  return nullptr;
+}
+
+bool AllPartsEnded(const v1::Attempt& attempt) {
+  return std::all_of(attempt.parts().begin(), attempt.parts().end(),
+                     [](const v1::NodePart& part) { return part.ended(); });
+}
+
+bool AllPartsLaunched(const v1::Attempt& attempt) {
+  return std::all_of(attempt.parts().begin(), attempt.parts().end(),
+                     [](const v1::NodePart& part) { return part.launched(); });
+}
+
+const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job) {
+  const v1::Checkpoint* latest = nullptr;
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED || checkpoint.flagged_corrupt()) {
+      continue;
+    }
+    if (latest == nullptr || std::tuple(checkpoint.attempt(), checkpoint.step()) >
+                                 std::tuple(latest->attempt(), latest->step())) {
+      latest = &checkpoint;
+    }
+  }
+  return latest;
+}
+
+const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt) {
+  const v1::Checkpoint* found = nullptr;
+  if (attempt.resume_step() < 0) return found;
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED &&
+        checkpoint.step() == attempt.resume_step() && checkpoint.attempt() <= attempt.number() &&
+        (found == nullptr || checkpoint.attempt() > found->attempt())) {
+      found = &checkpoint;
+    }
+  }
+  return found;
+}
+
+std::string KeyOf(const std::string& owner, const std::string& key) { return owner + '\0' + key; }
+
+const Node* FindNode(const ClusterState& state, const std::string& name) {
+  const auto found = state.nodes.find(name);
+  return found == state.nodes.end() ? nullptr : &found->second;
+}
+
+uint32_t WantedRanks(const v1::Shape& shape) {
+  if (shape.per_node() == 0) return shape.processes();
+  return shape.per_node() * std::max<uint32_t>(shape.min_nodes(), 1);
+}
+
+std::string StateName(v1::JobState state) {
+  return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
+}
+
+std::string CauseName(v1::StopCause cause) {
+  return v1::StopCause_Name(cause).substr(sizeof("STOP_CAUSE_") - 1);
+}
+
+}  // namespace muster::coordinator

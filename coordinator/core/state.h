@@ -1,0 +1,109 @@
+// The coordinator's whole state, and the settings its decisions depend on.
+//
+// Pure: no I/O, clock, thread, random number or log. Changed by Apply alone (apply.h); read by
+// everybody who decides. Owned by the control loop's thread. Finished jobs leave it
+// (Turn::finished), their idempotency keys stay.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/limits.h"
+#include "muster/v1/event.pb.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::coordinator {
+
+using common::Now;
+
+// Durations and budgets that decisions use. Fixed when the daemon starts.
+struct Settings {
+  int64_t heartbeat_ms = 5'000;
+  int64_t suspect_after_ms = 30'000;
+  int64_t fence_margin_ms =
+      5'000;  // added to stop_after + grace before a silent node's part counts as ended
+  int64_t start_timeout_ms =
+      600'000;  // devices assigned, but a worker has not launched its part (a fetch counts)
+  int64_t quick_failure_ms = 10'000;  // an attempt that failed this soon after its start …
+  int64_t backoff_first_ms = 1'000;   // … is followed by a pause that doubles
+  int64_t backoff_max_ms = 60'000;
+  int same_quick_failures_max =
+      2;  // identical quick failures in a row that end the job whatever its budget
+  uint32_t default_grace_ms = 30'000;
+  uint32_t default_keep = 3;
+  uint32_t default_node_loss_restarts = 10;
+  uint32_t default_stop_after_ms = 600'000;
+  uint64_t live_jobs_max = common::kLiveJobsMax;
+  uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
+};
+
+// One registered node: the journalled record and what is only known while the daemon runs.
+struct Node {
+  v1::NodeRecord record;
+  uint64_t session = 0;  // of the control stream; 0: none
+  int64_t last_contact_mono_ms = 0;
+};
+
+// Which job an idempotency key stands for, for ever.
+struct KeyEntry {
+  uint64_t job = 0;
+  uint64_t spec_hash = 0;
+};
+
+// Volatile companions of a live job, rebuilt by Apply on replay: timers re-arm at a restart because
+// replay's Now is the restart's.
+struct JobTimers {
+  int64_t state_since_mono_ms = 0;    // the job's present state
+  int64_t attempt_since_mono_ms = 0;  // the newest attempt's assignment
+  int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING; 0: not
+  int64_t stopping_since_mono_ms = 0;
+  int64_t ran_before_mono_ms = 0;  // running time of earlier attempts, for max_duration
+};
+
+// The queue's strict order: higher priority first, then the lower number.
+struct QueuePlace {
+  int32_t priority = 0;
+  uint64_t job = 0;
+  bool operator<(const QueuePlace& other) const {
+    return priority != other.priority ? priority > other.priority : job < other.job;
+  }
+};
+
+struct ClusterState {
+  Settings settings;
+  uint64_t next_job_id = 1;
+  uint64_t next_seq = 1;                   // of the next journalled event
+  std::map<uint64_t, v1::JobRecord> jobs;  // live ones, and those that finished in this turn
+  std::map<uint64_t, JobTimers> timers;
+  std::map<std::string, Node> nodes;
+  std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
+  std::set<QueuePlace> queue;                      // QUEUED jobs in their order
+  std::set<uint64_t> active;                       // all other live jobs
+  std::vector<uint64_t> finished;                  // final since TakeFinished
+  bool schedule_needed = true;  // something that placement depends on has changed
+};
+
+bool IsFinal(v1::JobState state);
+// The newest attempt while it is not ended, else null.
+const v1::Attempt* LiveAttempt(const v1::JobRecord& job);
+const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node);
+bool AllPartsEnded(const v1::Attempt& attempt);
+bool AllPartsLaunched(const v1::Attempt& attempt);
+// Newest committed checkpoint that is not flagged: by attempt, then step. Null: none.
+const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
+// What the attempt resumes from. Null: it began fresh.
+const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt);
+std::string KeyOf(const std::string& owner, const std::string& key);
+const Node* FindNode(const ClusterState& state, const std::string& name);
+// How many ranks the job's shape asks for at least.
+uint32_t WantedRanks(const v1::Shape& shape);
+// "RUNNING", "QUEUED"…
+std::string StateName(v1::JobState state);
+std::string CauseName(v1::StopCause cause);
+
+}  // namespace muster::coordinator

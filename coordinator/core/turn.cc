@@ -1,0 +1,200 @@
+#include "coordinator/core/turn.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "common/status.h"
+#include "coordinator/core/apply.h"
+#include "coordinator/core/commands.h"
+#include "coordinator/core/decide.h"
+#include "coordinator/core/scheduler.h"
+#include "coordinator/core/settle.h"
+#include "coordinator/core/views.h"
+
+namespace muster::coordinator {
+namespace {
+
+// More consequences of one job in one turn than any chain of rules can make: a rule that fires for
+// ever is our bug.
+constexpr int kConsequencesMax = 1000;
+
+// Collects what a turn does while it changes the state event by event.
+class TurnBuilder {
+ public:
+  TurnBuilder(ClusterState& state, Now now) : state_(state), now_(now) {}
+
+  void Take(const Input& input) {
+    Decision decision = Decide(state_, input, now_);
+    for (Command& command : decision.commands) turn_.commands.push_back(std::move(command));
+    turn_.replies.push_back(std::move(decision.reply));
+    for (v1::Event& fact : decision.facts) Commit(std::move(fact));
+    if (std::holds_alternative<TickInput>(input)) TouchEverything();
+    SettleTouched();
+  }
+
+  void TouchEverything() {
+    touched_jobs_.insert(state_.active.begin(), state_.active.end());
+    for (const auto& [name, node] : state_.nodes) touched_nodes_.insert(name);
+  }
+
+  void SettleTouched() {
+    for (const std::string& name : std::exchange(touched_nodes_, {})) {
+      if (auto event = NodeConsequence(state_, state_.nodes.at(name), now_))
+        Commit(*std::move(event));
+    }
+    while (!touched_jobs_.empty()) {
+      const uint64_t id = touched_jobs_.extract(touched_jobs_.begin()).value();
+      for (int count = 0;; ++count) {
+        CHECK(count < kConsequencesMax);
+        const auto job = state_.jobs.find(id);
+        if (job == state_.jobs.end()) break;
+        auto event = JobConsequence(state_, job->second, now_);
+        if (!event.has_value()) break;
+        Commit(*std::move(event));
+      }
+      touched_jobs_.erase(id);
+    }
+  }
+
+  void ScheduleOnce() {
+    while (std::exchange(state_.schedule_needed, false)) {
+      for (v1::Event& event : Schedule(state_, now_)) Commit(std::move(event));
+      SettleTouched();
+    }
+  }
+
+  // Where each submitted job stands once the queue was looked at.
+  void CompleteSubmitReplies() {
+    for (Reply& reply : turn_.replies) {
+      const auto found = state_.jobs.find(reply.submit.job());
+      if (found == state_.jobs.end()) continue;
+      const v1::JobRecord& job = found->second;
+      reply.submit.set_reason(job.reason());
+      if (const v1::Attempt* attempt = LiveAttempt(job)) {
+        reply.submit.set_layout(DescribeAttempt(*attempt));
+      } else if (job.state() == v1::JOB_STATE_QUEUED) {
+        reply.submit.set_queue_position(QueuePosition(job));
+      }
+    }
+  }
+
+  Turn Finish() {
+    turn_.finished = TakeFinished(state_);
+    turn_.changed_jobs.assign(changed_jobs_.begin(), changed_jobs_.end());
+    return std::move(turn_);
+  }
+
+ private:
+  void Commit(v1::Event event) {
+    if (event.has_checkpoint_removed()) CollectBlobs(event);
+    if (event.has_job_removed()) turn_.removed_jobs.push_back(event.job());
+    const bool journalled = IsJournalled(event);
+    if (journalled) event.set_seq(state_.next_seq);
+    Apply(state_, event, now_);
+    for (Command& command : CommandsFor(state_, event))
+      turn_.commands.push_back(std::move(command));
+    if (event.job() != 0) {
+      changed_jobs_.insert(event.job());
+      touched_jobs_.insert(event.job());
+    }
+    if (event.has_node_state_changed() || event.has_node_registered()) {
+      touched_jobs_.insert(state_.active.begin(), state_.active.end());
+    }
+    if (journalled) turn_.events.push_back(std::move(event));
+  }
+
+  // Blobs of a checkpoint that goes, unless another checkpoint of the job holds them.
+  void CollectBlobs(const v1::Event& event) {
+    const auto found = state_.jobs.find(event.job());
+    if (found == state_.jobs.end()) return;
+    std::set<std::string> kept;
+    std::set<std::string> gone;
+    for (const v1::Checkpoint& checkpoint : found->second.checkpoints()) {
+      const bool goes = checkpoint.step() == event.checkpoint_removed().step() &&
+                        checkpoint.attempt() == event.checkpoint_removed().attempt();
+      for (const v1::CheckpointFile& file : checkpoint.files()) {
+        (goes ? gone : kept).insert(file.sha256());
+      }
+    }
+    std::set_difference(gone.begin(), gone.end(), kept.begin(), kept.end(),
+                        std::back_inserter(turn_.unused_blobs));
+  }
+
+  // From 1. New jobs stand at the end, so the way from there is short.
+  uint32_t QueuePosition(const v1::JobRecord& job) const {
+    uint32_t behind = 0;
+    for (auto place = state_.queue.rbegin(); place != state_.queue.rend(); ++place, ++behind) {
+      if (place->job == job.id()) break;
+    }
+    return static_cast<uint32_t>(state_.queue.size()) - behind;
+  }
+
+  ClusterState& state_;
+  const Now now_;
+  Turn turn_;
+  std::set<uint64_t> changed_jobs_;
+  std::set<uint64_t> touched_jobs_;
+  std::set<std::string> touched_nodes_;
+};
+
+void Sooner(std::optional<int64_t>& deadline, int64_t candidate) {
+  if (!deadline.has_value() || candidate < *deadline) deadline = candidate;
+}
+
+void AddJobDeadlines(const ClusterState& state, const v1::JobRecord& job,
+                     std::optional<int64_t>& deadline) {
+  const JobTimers& timers = state.timers.at(job.id());
+  if (job.state() == v1::JOB_STATE_RESTARTING) {
+    Sooner(deadline, timers.state_since_mono_ms + job.backoff_ms());
+  }
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr) return;
+  if (!attempt->stopping() && !AllPartsLaunched(*attempt)) {
+    Sooner(deadline, timers.attempt_since_mono_ms + state.settings.start_timeout_ms);
+  }
+  if (!attempt->stopping() && job.spec().max_duration_ms() > 0 &&
+      timers.running_since_mono_ms > 0) {
+    Sooner(deadline, timers.running_since_mono_ms - timers.ran_before_mono_ms +
+                         static_cast<int64_t>(job.spec().max_duration_ms()));
+  }
+  for (const v1::NodePart& part : attempt->parts()) {
+    if (part.ended()) continue;
+    if (const auto fenced = FencedAtMonoMs(state, job, part)) Sooner(deadline, *fenced);
+  }
+}
+
+}  // namespace
+
+Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now) {
+  TurnBuilder builder(state, now);
+  for (const Input& input : inputs) builder.Take(input);
+  builder.ScheduleOnce();
+  builder.CompleteSubmitReplies();
+  return builder.Finish();
+}
+
+Turn ResumeAfterReplay(ClusterState& state, Now now) {
+  TurnBuilder builder(state, now);
+  builder.TouchEverything();
+  builder.SettleTouched();
+  builder.ScheduleOnce();
+  return builder.Finish();
+}
+
+std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state) {
+  std::optional<int64_t> deadline;
+  for (const auto& [name, node] : state.nodes) {
+    if (node.record.state() == v1::NODE_STATE_ALIVE) {
+      Sooner(deadline, node.last_contact_mono_ms + state.settings.suspect_after_ms);
+    } else if (node.record.state() == v1::NODE_STATE_SUSPECT) {
+      Sooner(deadline, node.last_contact_mono_ms + state.settings.default_stop_after_ms +
+                           state.settings.default_grace_ms + state.settings.fence_margin_ms);
+    }
+  }
+  for (const uint64_t id : state.active) AddJobDeadlines(state, state.jobs.at(id), deadline);
+  return deadline;
+}
+
+}  // namespace muster::coordinator

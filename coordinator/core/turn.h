@@ -1,0 +1,60 @@
+// One turn of the coordinator: the only way its state changes. The control loop, the scenarios, the
+// simulator all use it.
+//
+//   for each input:  Decide → facts → Apply;  then consequences (settle.h) → Apply, until none is
+//   left once:            Schedule → Apply, consequences result:          events for the journal,
+//   commands for workers, replies; all released when the journal has the events
+//
+// Pure: see state.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/core/input.h"
+#include "coordinator/core/state.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+// A message for one node's control stream. Dropped when that node has no stream: registration
+// repeats what matters.
+struct Command {
+  std::string node;
+  v1::CoordinatorMessage message;  // epoch is filled in by the outbox
+};
+
+// The answer to one input. Which fields are set follows from the input's type.
+struct Reply {
+  absl::Status status;
+  v1::SubmitResponse submit;            // SubmitInput
+  std::vector<v1::BulkResult> results;  // bulk inputs
+  std::vector<std::string>
+      blobs_unused;  // SHA-256 of blobs that nothing refers to any more (checkpoint removal)
+};
+
+struct Turn {
+  std::vector<v1::Event> events;  // to be journalled, in order, seq set
+  std::vector<Command> commands;
+  std::vector<Reply> replies;           // one per input, same order
+  std::vector<v1::JobRecord> finished;  // final records, taken out of the state
+  std::vector<uint64_t> changed_jobs;   // live or finished, for watchers; sorted, unique
+  std::vector<uint64_t> removed_jobs;
+  std::vector<std::string>
+      unused_blobs;  // candidates for deletion; the shell checks finished jobs too
+};
+
+// Takes up to N inputs and changes `state`.
+Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now);
+
+// After replay: consequences that were still to come, and placements.
+Turn ResumeAfterReplay(ClusterState& state, Now now);
+
+// When the next TickInput is due (monotonic), or nullopt when only inputs can change anything.
+std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,218 @@
+#include "coordinator/core/views.h"
+
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/text.h"
+#include "coordinator/core/placement.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kCommandShown = 200;
+constexpr size_t kErrorShown = 300;
+
+std::string SignalName(int signal) {
+  const char* abbreviation = sigabbrev_np(signal);
+  return abbreviation == nullptr ? absl::StrCat(signal)
+                                 : absl::StrCat(signal, " (SIG", abbreviation, ")");
+}
+
+// The last line with something on it: where Python and C++ programs say what went wrong.
+std::string LastLine(const std::string& text) {
+  size_t end = text.find_last_not_of(" \t\r\n");
+  if (end == std::string::npos) return "";
+  const size_t begin = text.rfind('\n', end);
+  const size_t first = begin == std::string::npos ? 0 : begin + 1;
+  return text.substr(first, end - first + 1);
+}
+
+std::string Clip(const std::string& text, size_t most) {
+  return text.size() <= most ? text : absl::StrCat(text.substr(0, most), "…");
+}
+
+std::string AttemptPrefix(const v1::Event& event) {
+  return absl::StrCat("attempt ", event.attempt(), ": ");
+}
+
+std::string DescribeStateChange(const v1::JobStateChanged& change) {
+  std::string text = absl::StrCat(StateName(change.from()), " → ", StateName(change.to()));
+  if (!change.reason().empty()) absl::StrAppend(&text, ": ", change.reason());
+  return text;
+}
+
+std::string DescribeStarted(const v1::Event& event) {
+  const v1::Attempt& attempt = event.attempt_started().attempt();
+  std::string text = absl::StrCat(AttemptPrefix(event), DescribeAttempt(attempt));
+  if (attempt.resume_step() >= 0) {
+    absl::StrAppend(&text, ", from the checkpoint of step ", attempt.resume_step());
+  }
+  return text;
+}
+
+std::string DescribeNodeChange(const v1::Event& event) {
+  const v1::NodeStateChanged& change = event.node_state_changed();
+  if (change.set_drain()) {
+    return absl::StrCat(event.node(), change.draining() ? " drains" : " takes jobs again",
+                        change.reason().empty() ? "" : absl::StrCat(": ", change.reason()));
+  }
+  const std::string state = v1::NodeState_Name(change.state()).substr(sizeof("NODE_STATE_") - 1);
+  return absl::StrCat(event.node(), " is ", state, ": ", change.reason());
+}
+
+}  // namespace
+
+std::string DescribeExit(const v1::RankExit& exit) {
+  std::string text = absl::StrCat("rank ", exit.rank(), " on ", exit.node());
+  if (exit.launch_errno() != 0) {
+    return absl::StrCat(text, " could not start: ", common::Printable(exit.launch_error()));
+  }
+  if (exit.out_of_memory()) {
+    absl::StrAppend(&text, " was killed by the kernel: out of memory");
+  } else if (exit.signal() != 0) {
+    absl::StrAppend(&text, " was killed by signal ", SignalName(exit.signal()));
+  } else {
+    absl::StrAppend(&text, " exited with code ", exit.exit_code());
+  }
+  const std::string said =
+      !exit.error_message().empty() ? exit.error_message() : LastLine(exit.last_lines());
+  if (!said.empty()) {
+    absl::StrAppend(&text, ": ", Clip(common::Printable(LastLine(said)), kErrorShown));
+  }
+  return text;
+}
+
+std::string DescribeAttempt(const v1::Attempt& attempt) {
+  constexpr int kNodesNamed = 8;
+  std::vector<std::string> nodes;
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (nodes.size() == kNodesNamed) {
+      nodes.push_back(absl::StrCat(attempt.parts_size() - kNodesNamed, " more"));
+      break;
+    }
+    nodes.push_back(absl::StrCat(part.node(), ": ", part.device_kind(), " ",
+                                 absl::StrJoin(part.device_indexes(), ",")));
+  }
+  return absl::StrCat(attempt.world_size(), attempt.world_size() == 1 ? " rank on " : " ranks on ",
+                      attempt.parts_size(), attempt.parts_size() == 1 ? " node (" : " nodes (",
+                      absl::StrJoin(nodes, "; "), ")");
+}
+
+v1::JobSummary Summarize(const v1::JobRecord& job) {
+  v1::JobSummary summary;
+  summary.set_id(job.id());
+  summary.set_name(job.name());
+  summary.set_state(job.state());
+  summary.set_reason(job.reason());
+  summary.set_owner(job.owner());
+  summary.set_ranks(job.attempts().empty() ? WantedRanks(job.spec().shape())
+                                           : job.attempts().rbegin()->world_size());
+  summary.set_device_kind(job.resolved_device_kind().empty() ? job.spec().shape().device().kind()
+                                                             : job.resolved_device_kind());
+  summary.set_submitted_ms(job.submitted_ms());
+  summary.set_finished_ms(job.finished_ms());
+  summary.set_state_ms(job.state_ms());
+  summary.set_attempts(job.next_attempt());
+  summary.set_step(-1);
+  summary.set_exit_code(job.exit_code());
+  summary.set_first_running_ms(job.first_running_ms());
+  const v1::Checkpoint* latest = LatestCheckpoint(job);
+  summary.set_checkpoint_step(latest == nullptr ? -1 : latest->step());
+  summary.set_command(Clip(absl::StrJoin(job.spec().command(), " "), kCommandShown));
+  return summary;
+}
+
+v1::NodeView ViewNode(const ClusterState& state, const Node& node) {
+  v1::NodeView view;
+  *view.mutable_record() = node.record;
+  const std::string& name = node.record.facts().name();
+  std::map<std::string, uint32_t> total;
+  for (const v1::Device& device : node.record.facts().devices()) ++total[device.kind()];
+  Usage usage = UsageOf(state);
+  for (const auto& [kind, count] : total) {
+    v1::DeviceUse* use = view.add_uses();
+    use->set_kind(kind);
+    use->set_total(count);
+    use->set_used(static_cast<uint32_t>(usage[name][kind].size()));
+  }
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const v1::Attempt* attempt = LiveAttempt(job);
+    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, name);
+    if (part != nullptr && !part->ended()) view.add_jobs(job.name());
+  }
+  return view;
+}
+
+std::string DescribeEvent(const v1::Event& event) {
+  switch (event.what_case()) {
+    case v1::Event::kJobSubmitted: {
+      const v1::JobRecord& record = event.job_submitted().record();
+      return absl::StrCat("submitted by ", record.owner(), " as ", record.name());
+    }
+    case v1::Event::kAttemptStarted:
+      return DescribeStarted(event);
+    case v1::Event::kMasterPortHeld:
+      return event.master_port_held().port() == 0
+                 ? absl::StrCat(AttemptPrefix(event), "the held port was lost with its worker")
+                 : absl::StrCat(AttemptPrefix(event), event.node(), " holds MASTER_PORT ",
+                                event.master_port_held().port());
+    case v1::Event::kPartLaunched:
+      return absl::StrCat(AttemptPrefix(event), "all ranks of ", event.node(), " are started");
+    case v1::Event::kRankExited:
+      return absl::StrCat(AttemptPrefix(event), DescribeExit(event.rank_exited().exit()),
+                          event.rank_exited().first_failure() ? " (first failure)" : "");
+    case v1::Event::kStopRequested:
+      return absl::StrCat("stop: ", event.stop_requested().reason(), " (grace ",
+                          common::HumanDuration(event.stop_requested().grace_ms()), ")");
+    case v1::Event::kPartEnded:
+      return absl::StrCat(AttemptPrefix(event), "nothing of it is alive on ", event.node(), " (",
+                          event.part_ended().how(), ")",
+                          event.part_ended().failure().empty()
+                              ? ""
+                              : absl::StrCat(": ", event.part_ended().failure()));
+    case v1::Event::kAttemptEnded:
+      return absl::StrCat(AttemptPrefix(event), "over, ", CauseName(event.attempt_ended().cause()),
+                          ": ", event.attempt_ended().reason());
+    case v1::Event::kJobStateChanged:
+      return DescribeStateChange(event.job_state_changed());
+    case v1::Event::kReasonChanged:
+      return event.reason_changed().reason();
+    case v1::Event::kCheckpointPart:
+      return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_part().step(),
+                          ": part ", event.checkpoint_part().part() + 1, " of ",
+                          event.checkpoint_part().parts(), " is here");
+    case v1::Event::kCheckpointCommitted:
+      return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_committed().step(),
+                          " is committed");
+    case v1::Event::kCheckpointRemoved:
+      return absl::StrCat("checkpoint ", event.checkpoint_removed().step(),
+                          " was removed: ", event.checkpoint_removed().why());
+    case v1::Event::kCheckpointFlagged:
+      return absl::StrCat("checkpoint ", event.checkpoint_flagged().step(),
+                          " is damaged: ", event.checkpoint_flagged().why());
+    case v1::Event::kNodeRegistered:
+      return absl::StrCat(event.node(), " registered (",
+                          event.node_registered().facts().advertise(), ", ",
+                          event.node_registered().facts().devices_size(), " devices)");
+    case v1::Event::kNodeStateChanged:
+      return DescribeNodeChange(event);
+    case v1::Event::kNodeContact:
+      return absl::StrCat(event.node(),
+                          event.node_contact().connected() ? " was heard" : " hung up");
+    case v1::Event::kJobRemoved:
+      return absl::StrCat("removed by ", event.job_removed().by());
+    case v1::Event::kSignalSent:
+      return absl::StrCat("signal ", SignalName(event.signal_sent().signal()), " sent by ",
+                          event.signal_sent().by());
+    case v1::Event::WHAT_NOT_SET:
+      return "an event of a newer version";
+  }
+  return "";
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,29 @@
+// What people see of the state: summaries, reasons, event texts. Pure; the same words for live and
+// finished jobs.
+#pragma once
+
+#include <string>
+
+#include "coordinator/core/state.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+
+// step, loss and their like are filled in by the caller from the metric store.
+v1::JobSummary Summarize(const v1::JobRecord& job);
+v1::NodeView ViewNode(const ClusterState& state, const Node& node);
+// Why the job is where it is, in one sentence, with details below it (who is ahead, what is free
+// where).
+v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now);
+// One event as a line without its time: "attempt 1: rank 1 on node-b was killed by signal 9
+// (SIGKILL)".
+std::string DescribeEvent(const v1::Event& event);
+// "3 ranks on 2 nodes (node-a: cpu 0,1; node-b: cpu 0)".
+std::string DescribeAttempt(const v1::Attempt& attempt);
+// Two words and the number, e.g. "calm-otter-3"; or the label and the number.
+std::string JobName(uint64_t id, const std::string& label);
+// One sentence: "rank 1 on node-b exited with code 7", "rank 0 on node-a was killed by signal 9
+// (SIGKILL)".
+std::string DescribeExit(const v1::RankExit& exit);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,45 @@
+// Golden scenarios: tests/scenarios/*.txt hold inputs and everything that followed from them.
+// MUSTER_UPDATE_SCENARIOS=1 rewrites them; review the diff.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/files.h"
+#include "tests/support/cluster_script.h"
+
+namespace muster::testing {
+namespace {
+
+std::vector<std::string> ScenarioFiles() {
+  std::vector<std::string> names;
+  const std::vector<std::string> all = common::ListDirectory(MUSTER_SCENARIO_DIR).value();
+  for (const std::string& name : all) {
+    if (name.ends_with(".txt")) names.push_back(name);
+  }
+  return names;
+}
+
+class Scenario : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Scenario, LeadsToTheRecordedEventsCommandsAndReasons) {
+  const std::string path = std::string(MUSTER_SCENARIO_DIR) + "/" + GetParam();
+  const std::string recorded = common::ReadFile(path).value();
+  const std::string now = RunScenario(recorded);
+  if (std::getenv("MUSTER_UPDATE_SCENARIOS") != nullptr) {
+    std::ofstream(path) << now;
+    return;
+  }
+  EXPECT_EQ(recorded, now) << "if the change is meant: MUSTER_UPDATE_SCENARIOS=1 " << path;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Scenario, ::testing::ValuesIn(ScenarioFiles()), [](const auto& info) {
+  std::string name = info.param.substr(0, info.param.size() - 4);
+  for (char& c : name) c = c == '-' ? '_' : c;
+  return name;
+});
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,453 @@
+#include "tests/support/cluster_script.h"
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/version.h"
+#include "coordinator/core/views.h"
+
+namespace muster::testing {
+namespace {
+
+using coordinator::Input;
+
+int64_t Number(const std::string& text) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(text, &value)) throw std::runtime_error("not a number: " + text);
+  return value;
+}
+
+std::string Option(std::map<std::string, std::string>& options, const std::string& name,
+                   const std::string& otherwise) {
+  const auto found = options.find(name);
+  if (found == options.end()) return otherwise;
+  std::string value = found->second;
+  options.erase(found);
+  return value;
+}
+
+std::string DescribeCommand(const v1::CoordinatorMessage& message) {
+  using Message = v1::CoordinatorMessage;
+  const auto of = [](const auto& m) { return absl::StrCat(m.job(), ".", m.attempt()); };
+  switch (message.what_case()) {
+    case Message::kRegistered:
+      return "registered";
+    case Message::kHeartbeatReply:
+      return "heartbeat reply";
+    case Message::kHoldPorts:
+      return absl::StrCat("hold ", message.hold_ports().count(), " port for ",
+                          of(message.hold_ports()));
+    case Message::kLaunch: {
+      const v1::LaunchAttempt& launch = message.launch();
+      const v1::NodePart& part = launch.part();
+      return absl::StrCat("launch ", of(launch), " ranks ", part.first_rank(), "..",
+                          part.first_rank() + part.local_world_size() - 1, " of ",
+                          launch.world_size(), " at ", launch.master_addr(), ":",
+                          launch.master_port(), " resume ", launch.resume_step(), " (",
+                          launch.resume_files_size(), " files)");
+    }
+    case Message::kStop:
+      return absl::StrCat("stop ", of(message.stop()), " grace ", message.stop().grace_ms());
+    case Message::kSignal:
+      return absl::StrCat("signal ", of(message.signal()), " ", message.signal().signal());
+    case Message::kForget:
+      return absl::StrCat("forget ", of(message.forget()));
+    case Message::kCheckpointAck: {
+      const v1::CheckpointAck& ack = message.checkpoint_ack();
+      return absl::StrCat("checkpoint ", of(ack), " step ", ack.step(), " part ", ack.part(),
+                          ack.refused()     ? " refused: "
+                          : ack.committed() ? " committed"
+                                            : " noted",
+                          ack.reason());
+    }
+    default:
+      return "?";
+  }
+}
+
+}  // namespace
+
+ClusterScript::ClusterScript() { base_ = coordinator::MakeSnapshot(state_); }
+
+std::vector<std::string> ClusterScript::Run(const std::string& line) {
+  out_.clear();
+  Words words;
+  Options options;
+  for (const absl::string_view piece : absl::StrSplit(line, ' ', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(piece, absl::MaxSplits('=', 1));
+    if (absl::StrContains(piece, '=')) {
+      options.insert(pair);
+    } else {
+      words.emplace_back(piece);
+    }
+  }
+  try {
+    Dispatch(words, options);
+  } catch (const std::exception& error) {
+    out_.push_back(absl::StrCat("SCRIPT ERROR: ", error.what()));
+  }
+  for (const auto& [name, value] : options) out_.push_back("UNUSED OPTION " + name);
+  return out_;
+}
+
+void ClusterScript::Dispatch(const Words& words, Options& options) {
+  const std::string& verb = words.at(0);
+  if (verb == "node") {
+    Node(words, options);
+  } else if (verb == "gone") {
+    Take(coordinator::WorkerGoneInput{state_.nodes.at(words.at(1)).session, words.at(1)});
+  } else if (verb == "submit") {
+    Submit(words, options);
+  } else if (verb == "status") {
+    Status(words, options);
+  } else if (verb == "launch") {
+    Launch(Number(words.at(1)));
+  } else if (verb == "finish") {
+    Finish(Number(words.at(1)));
+  } else if (verb == "exit") {
+    Exit(words, options);
+  } else if (verb == "checkpoint") {
+    Checkpoint(words, options);
+  } else if (verb == "tick" || verb == "wait") {
+    Advance(Number(words.at(1)), verb == "wait");
+  } else if (verb == "restart") {
+    Restart();
+  } else if (verb == "why") {
+    Why(Number(words.at(1)));
+  } else {
+    Bulk(words, options);
+  }
+}
+
+void ClusterScript::Node(const Words& words, Options& options) {
+  const std::string& name = words.at(1);
+  v1::NodeFacts& facts = facts_[name];
+  if (words.size() > 2) {
+    facts.clear_devices();
+    for (size_t i = 2; i < words.size(); ++i) {
+      const std::pair<std::string, std::string> kind_count = absl::StrSplit(words[i], ':');
+      for (int64_t index = 0; index < Number(kind_count.second); ++index) {
+        v1::Device* device = facts.add_devices();
+        device->set_kind(kind_count.first);
+        device->set_index(static_cast<uint32_t>(index));
+      }
+    }
+  }
+  facts.set_name(name);
+  facts.set_incarnation(Number(
+      Option(options, "incarnation", absl::StrCat(std::max<uint64_t>(facts.incarnation(), 1)))));
+  facts.set_boot_id(Option(options, "boot", facts.boot_id().empty() ? "b1" : facts.boot_id()));
+  facts.set_process(Number(Option(options, "process", absl::StrCat(facts.process()))));
+  facts.set_protocol(Number(Option(options, "protocol", absl::StrCat(common::kProtocol))));
+  facts.set_advertise(Option(options, "advertise", "10.0.0." + name));
+  facts.set_oversubscribe_cpu(Option(options, "oversubscribe", "0") == "1");
+  coordinator::WorkerRegisteredInput input{++session_, {}};
+  *input.message.mutable_facts() = facts;
+  const bool forgetful = Option(options, "state", "kept") == "lost";
+  if (forgetful) statuses_[name].clear();
+  for (const auto& [key, status] : statuses_[name]) *input.message.add_attempts() = status;
+  Take(std::move(input));
+}
+
+void ClusterScript::Submit(const Words&, Options& options) {
+  coordinator::SubmitInput input;
+  input.caller.principal = Option(options, "by", "uid:1");
+  v1::JobSpec* spec = input.request.mutable_spec();
+  spec->set_name(Option(options, "name", ""));
+  spec->add_command("train");
+  spec->set_workdir("/w");
+  v1::Shape* shape = spec->mutable_shape();
+  shape->set_processes(Number(Option(options, "n", "0")));
+  shape->set_per_node(Number(Option(options, "per_node", "0")));
+  const std::string nodes = Option(options, "nodes", "0");
+  const std::vector<std::string> range = absl::StrSplit(nodes, ':');
+  shape->set_min_nodes(Number(range.front()));
+  shape->set_max_nodes(Number(range.back()));
+  shape->mutable_device()->set_kind(Option(options, "kind", "cpu"));
+  spec->set_priority(Number(Option(options, "priority", "0")));
+  spec->set_restarts(Number(Option(options, "restarts", "0")));
+  spec->set_max_duration_ms(Number(Option(options, "limit_ms", "0")));
+  if (Option(options, "loss", "replace") == "wait") {
+    spec->set_on_node_loss(v1::ON_NODE_LOSS_WAIT);
+  }
+  spec->mutable_checkpoint()->set_keep(Number(Option(options, "keep", "0")));
+  input.request.set_idempotency_key(Option(options, "key", ""));
+  input.request.set_queue_anyway(Option(options, "anyway", "0") == "1");
+  input.request.set_dry_run(Option(options, "dry", "0") == "1");
+  Take(std::move(input));
+}
+
+v1::AttemptStatus& ClusterScript::StatusOf(const std::string& node, const AttemptKey& key) {
+  v1::AttemptStatus& status = statuses_[node][key];
+  status.set_job(key.first);
+  status.set_attempt(key.second);
+  return status;
+}
+
+const v1::Attempt& ClusterScript::AttemptOf(uint64_t job) const {
+  const auto live = state_.jobs.find(job);
+  if (live == state_.jobs.end() || live->second.attempts().empty()) {
+    throw std::runtime_error(absl::StrCat("job ", job, " has no attempt"));
+  }
+  return *live->second.attempts().rbegin();
+}
+
+// status NODE JOB.ATTEMPT [port=N] [started=N] [phase=ended] [failure=text] [pending=1]
+void ClusterScript::Status(const Words& words, Options& options) {
+  const std::pair<std::string, std::string> id = absl::StrSplit(words.at(2), '.');
+  const AttemptKey key{Number(id.first), Number(id.second)};
+  v1::AttemptStatus& status = StatusOf(words.at(1), key);
+  if (options.contains("port")) {
+    status.set_master_port(Number(Option(options, "port", "")));
+    status.set_phase(v1::ATTEMPT_PHASE_HOLDING);
+  }
+  if (options.contains("started")) {
+    status.set_ranks_started(Number(Option(options, "started", "")));
+    status.set_phase(v1::ATTEMPT_PHASE_RUNNING);
+  }
+  if (Option(options, "phase", "") == "ended") status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+  if (options.contains("failure")) {
+    status.set_failure(Option(options, "failure", ""));
+    status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
+  }
+  status.set_checkpoints_pending(Option(options, "pending", "0") == "1");
+  SayStatus(words.at(1), key);
+}
+
+void ClusterScript::Launch(uint64_t job) {
+  const AttemptKey key{job, AttemptOf(job).number()};
+  const std::string master = AttemptOf(job).parts(0).node();
+  v1::AttemptStatus& held = StatusOf(master, key);
+  held.set_phase(v1::ATTEMPT_PHASE_HOLDING);
+  held.set_master_port(20000 + static_cast<uint32_t>(job * 10 + key.second));
+  SayStatus(master, key);
+  const v1::Attempt attempt = AttemptOf(job);
+  for (const v1::NodePart& part : attempt.parts()) {
+    v1::AttemptStatus& status = StatusOf(part.node(), key);
+    status.set_phase(v1::ATTEMPT_PHASE_RUNNING);
+    status.set_ranks_started(part.local_world_size());
+    SayStatus(part.node(), key);
+  }
+}
+
+void ClusterScript::Finish(uint64_t job) {
+  const v1::Attempt attempt = AttemptOf(job);
+  for (const v1::NodePart& part : attempt.parts()) {
+    v1::AttemptStatus& status = StatusOf(part.node(), {job, attempt.number()});
+    for (uint32_t i = 0; i < part.local_world_size(); ++i) {
+      status.add_exits()->set_rank(part.first_rank() + i);
+    }
+    status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+    SayStatus(part.node(), {job, attempt.number()});
+  }
+}
+
+// exit JOB RANK CODE|sigN [at_us=N] [stopped=1] [ended=1] [says=text]
+void ClusterScript::Exit(const Words& words, Options& options) {
+  const uint64_t job = Number(words.at(1));
+  const uint32_t rank = Number(words.at(2));
+  const v1::Attempt attempt = AttemptOf(job);
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (rank < part.first_rank() || rank >= part.first_rank() + part.local_world_size()) continue;
+    const AttemptKey key{job, attempt.number()};
+    v1::AttemptStatus& status = StatusOf(part.node(), key);
+    v1::RankExit* exit = status.add_exits();
+    exit->set_rank(rank);
+    if (absl::StartsWith(words.at(3), "sig")) {
+      exit->set_signal(Number(words.at(3).substr(3)));
+    } else {
+      exit->set_exit_code(Number(words.at(3)));
+    }
+    exit->set_since_start_us(Number(Option(options, "at_us", "1000")));
+    exit->set_stopped_by_us(Option(options, "stopped", "0") == "1");
+    exit->set_last_lines(Option(options, "says", ""));
+    if (Option(options, "ended", "0") == "1") status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+    SayStatus(part.node(), key);
+  }
+}
+
+// checkpoint NODE JOB.ATTEMPT STEP PART/PARTS
+void ClusterScript::Checkpoint(const Words& words, Options& options) {
+  const std::pair<std::string, std::string> id = absl::StrSplit(words.at(2), '.');
+  const std::pair<std::string, std::string> part = absl::StrSplit(words.at(4), '/');
+  v1::WorkerMessage message;
+  v1::CheckpointPartReady* ready = message.mutable_checkpoint_part();
+  ready->set_job(Number(id.first));
+  ready->set_attempt(Number(id.second));
+  ready->set_step(Number(words.at(3)));
+  ready->set_part(Number(part.first));
+  ready->set_parts(Number(part.second));
+  v1::CheckpointFile* file = ready->add_files();
+  file->set_path(absl::StrCat("shard-", ready->part()));
+  file->set_size(100);
+  file->set_sha256(
+      Option(options, "hash", absl::StrCat("h", words.at(2), "/", words.at(3), "/", part.first)));
+  Say(words.at(1), std::move(message));
+}
+
+void ClusterScript::Bulk(const Words& words, Options& options) {
+  const coordinator::Caller caller{Option(options, "by", "uid:1")};
+  const std::string& verb = words.at(0);
+  if (verb == "cancel") {
+    coordinator::CancelInput input{caller, {}, options.contains("grace"), 0};
+    input.grace_ms = Number(Option(options, "grace", "0"));
+    for (size_t i = 1; i < words.size(); ++i) input.jobs.push_back(Number(words[i]));
+    Take(std::move(input));
+  } else if (verb == "signal") {
+    Take(coordinator::SignalInput{caller, static_cast<uint64_t>(Number(words.at(1))),
+                                  static_cast<int32_t>(Number(words.at(2)))});
+  } else if (verb == "remove") {
+    Take(coordinator::RemoveInput{caller,
+                                  {{static_cast<uint64_t>(Number(words.at(1))), "",
+                                    caller.principal, Option(options, "key", "")}}});
+  } else if (verb == "ckpt-rm") {
+    Take(coordinator::RemoveCheckpointInput{caller, static_cast<uint64_t>(Number(words.at(1))),
+                                            Number(words.at(2))});
+  } else if (verb == "flag") {
+    Take(coordinator::FlagCheckpointInput{static_cast<uint64_t>(Number(words.at(1))),
+                                          Number(words.at(2)), "hash differs"});
+  } else if (verb == "drain" || verb == "undrain") {
+    Take(coordinator::DrainInput{caller, words.at(1), verb == "drain",
+                                 Option(options, "reason", "")});
+  } else if (verb == "declare-dead") {
+    Take(coordinator::DeclareDeadInput{caller, words.at(1), ""});
+  } else {
+    throw std::runtime_error("unknown verb " + verb);
+  }
+}
+
+// tick: time passes and nobody is heard. wait: connected nodes send heartbeats meanwhile.
+void ClusterScript::Advance(int64_t milliseconds, bool heartbeats) {
+  const int64_t end = now_.mono_ms + milliseconds;
+  while (now_.mono_ms < end) {
+    int64_t next = end;
+    if (const auto deadline = coordinator::NextDeadlineMonoMs(state_)) {
+      next = std::min(next, std::max(*deadline, now_.mono_ms + 1));
+    }
+    if (heartbeats) next = std::min(next, now_.mono_ms + state_.settings.heartbeat_ms);
+    now_.wall_ms += next - now_.mono_ms;
+    now_.mono_ms = next;
+    for (const auto& [name, facts] : facts_) {
+      if (!heartbeats || !state_.nodes.at(name).record.connected()) continue;
+      v1::WorkerMessage message;
+      message.mutable_heartbeat();
+      Say(name, std::move(message));
+    }
+    Take(coordinator::TickInput{});
+  }
+}
+
+// The coordinator is killed and comes back from its last snapshot and its journal; wall time jumps
+// an hour.
+void ClusterScript::Restart() {
+  const std::string before = coordinator::MakeSnapshot(state_).SerializeAsString();
+  coordinator::ClusterState fresh;
+  fresh.settings = state_.settings;
+  now_.mono_ms += 100;
+  now_.wall_ms += 3'600'000;
+  coordinator::RestoreSnapshot(fresh, base_, now_);
+  for (const v1::Event& event : journal_) coordinator::Apply(fresh, event, now_);
+  coordinator::TakeFinished(fresh);
+  for (const auto& [id, job] : finished_) {
+    if (!job.idempotency_key().empty()) {
+      coordinator::RestoreKey(fresh, job.owner(), job.idempotency_key(), id, job.spec_hash());
+    }
+  }
+  // Replayed equals recorded: but for contact, which is volatile.
+  for (auto* side : {&state_, &fresh}) {
+    for (auto& [name, node] : side->nodes) {
+      node.record.set_connected(false);
+      node.record.set_last_contact_ms(0);
+      node.session = 0;
+    }
+  }
+  out_.push_back(coordinator::MakeSnapshot(state_).SerializeAsString() ==
+                         coordinator::MakeSnapshot(fresh).SerializeAsString()
+                     ? "replayed state equals the recorded one"
+                     : "REPLAYED STATE DIFFERS");
+  state_ = std::move(fresh);
+  base_ = coordinator::MakeSnapshot(state_);
+  journal_.clear();
+  Show(coordinator::ResumeAfterReplay(state_, now_));
+}
+
+void ClusterScript::Why(uint64_t job) {
+  const auto live = state_.jobs.find(job);
+  const v1::WhyResponse why =
+      coordinator::Why(state_, live != state_.jobs.end() ? live->second : finished_.at(job), now_);
+  out_.push_back(why.text());
+  for (const std::string& detail : why.details()) out_.push_back("  " + detail);
+}
+
+void ClusterScript::Say(const std::string& node, v1::WorkerMessage message) {
+  Take(coordinator::WorkerSaidInput{state_.nodes.at(node).session, node, std::move(message)});
+}
+
+void ClusterScript::SayStatus(const std::string& node, const AttemptKey& key) {
+  v1::WorkerMessage message;
+  *message.mutable_attempt_status() = statuses_[node][key];
+  Say(node, std::move(message));
+}
+
+void ClusterScript::Take(Input input) { Show(coordinator::TakeTurn(state_, {&input, 1}, now_)); }
+
+void ClusterScript::Show(const coordinator::Turn& turn) {
+  for (const v1::Event& event : turn.events) {
+    journal_.push_back(event);
+    out_.push_back(absl::StrCat(event.job() != 0 ? absl::StrCat("job ", event.job(), ": ") : "",
+                                coordinator::DescribeEvent(event)));
+  }
+  for (const coordinator::Command& command : turn.commands) {
+    if (command.message.has_heartbeat_reply()) continue;
+    out_.push_back(absl::StrCat("→ ", command.node, ": ", DescribeCommand(command.message)));
+    if (command.message.has_forget()) {
+      statuses_[command.node].erase(
+          {command.message.forget().job(), command.message.forget().attempt()});
+    }
+  }
+  for (const coordinator::Reply& reply : turn.replies) {
+    if (!reply.status.ok()) out_.push_back(absl::StrCat("refused: ", reply.status.message()));
+    if (reply.submit.job() != 0) {
+      out_.push_back(absl::StrCat("answer: job ", reply.submit.job(), " ", reply.submit.name(),
+                                  reply.submit.existed() ? " (known)" : "",
+                                  reply.submit.queue_position() > 0
+                                      ? absl::StrCat(" #", reply.submit.queue_position())
+                                      : ""));
+    } else if (!reply.submit.layout().empty() || !reply.submit.reason().empty()) {
+      out_.push_back(absl::StrCat("plan: ", reply.submit.layout(), reply.submit.reason()));
+    }
+    for (const v1::BulkResult& result : reply.results) {
+      if (!result.message().empty()) out_.push_back(absl::StrCat("answer: ", result.message()));
+    }
+  }
+  if (!turn.unused_blobs.empty()) {
+    out_.push_back("unused blobs: " + absl::StrJoin(turn.unused_blobs, " "));
+  }
+  for (const v1::JobRecord& job : turn.finished) {
+    out_.push_back(absl::StrCat("over: ", job.name(), " exit code ", job.exit_code()));
+    finished_[job.id()] = job;
+  }
+}
+
+std::string RunScenario(const std::string& text) {
+  ClusterScript script;
+  std::string result;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StartsWith(line, "> ")) {
+      absl::StrAppend(&result, line, "\n");
+      for (const std::string& out : script.Run(std::string(line.substr(2)))) {
+        absl::StrAppend(&result, out, "\n");
+      }
+      absl::StrAppend(&result, "\n");
+    } else if (absl::StartsWith(line, "#")) {
+      absl::StrAppend(&result, line, "\n");
+    }
+  }
+  return result;
+}
+
+}  // namespace muster::testing

@@ -95,8 +95,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     return;
   }
   const v1::JobRecord& job = found->second;
-  if (status.master_port() != 0 && part->group_rank() == 0 && !AllPartsLaunched(*attempt) &&
-      attempt->master_port() != status.master_port()) {
+  if (status.master_port() != 0 && part->group_rank() == 0 && attempt->master_port() == 0) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_master_port_held()->set_port(status.master_port());
     decision.facts.push_back(std::move(event));
@@ -131,8 +130,16 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
         PartEnded(job, attempt, part.node(), "not known to its worker any more",
                   absl::StrCat("the worker on ", part.node(), " knows nothing of its ranks"),
                   v1::STOP_CAUSE_SUPERVISOR_LOST, now));
-  } else if (part.group_rank() == 0 && attempt.master_port() != 0) {
-    // It restarted between holding the port and launching: the port is gone, hold a new one.
+  } else if (part.group_rank() != 0 || attempt.master_port() == 0) {
+    return;  // it has not begun: the registration repeats its command
+  } else if (attempt.parts_size() > 1) {
+    // Other nodes may be launching with the port that is gone; ranks of one attempt must see one world.
+    decision.facts.push_back(
+        PartEnded(job, attempt, part.node(), "never launched",
+                  absl::StrCat("the port held on ", part.node(), " was lost with its worker"),
+                  v1::STOP_CAUSE_LAUNCH_INTERRUPTED, now));
+  } else {
+    // It restarted between holding the port and launching, and nobody else knows the port: hold a new one.
     v1::Event event = PartEvent(job, attempt, part.node(), now);
     event.mutable_master_port_held()->set_port(0);
     decision.facts.push_back(std::move(event));

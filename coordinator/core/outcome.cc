@@ -87,7 +87,7 @@ std::string QuickFailure(const ClusterState& state, const v1::JobRecord& job,
 
 bool CountsAsNodeLoss(v1::StopCause cause) {
   return cause == v1::STOP_CAUSE_NODE_LOST || cause == v1::STOP_CAUSE_START_TIMEOUT ||
-         cause == v1::STOP_CAUSE_SUPERVISOR_LOST;
+         cause == v1::STOP_CAUSE_SUPERVISOR_LOST || cause == v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
 }
 
 v1::JobStateChanged Change(const v1::JobRecord& job, v1::JobState to, const std::string& reason) {
@@ -133,6 +133,9 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
 v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord& job,
                                  const v1::Attempt& attempt) {
   const uint32_t budget = job.spec().restarts();
+  if (attempt.culprit().launch_errno() != 0) {
+    return Final(job, attempt, v1::JOB_STATE_FAILED, attempt.reason());  // it would fail again
+  }
   if (attempt.culprit().exit_code() == kDoNotRetryExitCode) {
     return Final(job, attempt, v1::JOB_STATE_FAILED,
                  absl::StrCat(attempt.reason(), "; code 93 asks not to be retried"));

@@ -1,0 +1,45 @@
+// Simulated time: closures in order of (time, number). One seed, one order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <random>
+#include <utility>
+
+namespace muster::sim {
+
+class EventQueue {
+ public:
+  explicit EventQueue(uint64_t seed) : random_(seed) {}
+
+  int64_t now_ms() const { return now_ms_; }
+  void After(int64_t delay_ms, std::function<void()> action) {
+    events_.emplace(std::pair(now_ms_ + std::max<int64_t>(delay_ms, 0), next_++),
+                    std::move(action));
+  }
+  // Runs the next event; false when none is left before `until_ms`.
+  bool Step(int64_t until_ms) {
+    if (events_.empty() || events_.begin()->first.first > until_ms) return false;
+    auto event = events_.extract(events_.begin());
+    now_ms_ = event.key().first;
+    event.mapped()();
+    return true;
+  }
+
+  // Uniform in [low, high].
+  int64_t Draw(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random_);
+  }
+  bool Chance(double probability) {
+    return std::uniform_real_distribution<double>(0, 1)(random_) < probability;
+  }
+
+ private:
+  std::mt19937_64 random_;
+  std::map<std::pair<int64_t, uint64_t>, std::function<void()>> events_;
+  uint64_t next_ = 0;
+  int64_t now_ms_ = 0;
+};
+
+}  // namespace muster::sim

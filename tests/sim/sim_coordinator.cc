@@ -1,0 +1,157 @@
+#include "tests/sim/sim_coordinator.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "coordinator/core/state.h"
+#include "coordinator/core/views.h"
+
+namespace muster::sim {
+
+using coordinator::ClusterState;
+using coordinator::Turn;
+
+common::Now SimCoordinator::Now() const {
+  // Its wall clock is an hour away from everybody's, and jumps with each life.
+  return {queue_.now_ms() + 5'000'000,
+          queue_.now_ms() + 1'700'000'000'000 + static_cast<int64_t>(life_ % 3) * 3'600'000};
+}
+
+void SimCoordinator::Replay(ClusterState& state, size_t first) const {
+  for (size_t i = first; i < durable_.size(); ++i) coordinator::Apply(state, durable_[i], Now());
+  coordinator::TakeFinished(state);
+}
+
+void SimCoordinator::Start() {
+  if (state_ != nullptr) return;
+  ++life_;
+  ++epoch_;
+  armed_ms_ = -1;
+  auto state = std::make_unique<ClusterState>();
+  state->settings = settings_;
+  if (snapshot_size_ > 0) coordinator::RestoreSnapshot(*state, snapshot_, Now());
+  Replay(*state, snapshot_size_);
+  // J11: the state from the snapshot and the state from the beginning are one.
+  ClusterState whole;
+  whole.settings = settings_;
+  Replay(whole, 0);
+  for (ClusterState* side : {state.get(), &whole}) {
+    for (auto& [name, node] : side->nodes) {
+      node.record.set_connected(false);
+      node.record.set_last_contact_ms(0);
+    }
+  }
+  if (coordinator::MakeSnapshot(*state).SerializeAsString() !=
+      coordinator::MakeSnapshot(whole).SerializeAsString()) {
+    throw Broken("J11: the state from the snapshot differs from the state from the whole journal");
+  }
+  for (const auto& [id, job] : finished_) {
+    coordinator::RestoreKey(*state, job.owner(), job.idempotency_key(), id, job.spec_hash());
+  }
+  state_ = std::move(state);
+  Release(coordinator::ResumeAfterReplay(*state_, Now()), {});
+  ArmTimer();
+}
+
+void SimCoordinator::Kill() {
+  if (state_ == nullptr) return;
+  state_.reset();
+  ++life_;
+  wires_.killed();
+}
+
+void SimCoordinator::Take(coordinator::Input input, ReplySink reply) {
+  if (state_ == nullptr) return;
+  Turn turn = coordinator::TakeTurn(*state_, {&input, 1}, Now());
+  std::vector<ReplySink> replies;
+  replies.push_back(std::move(reply));
+  Release(std::move(turn), std::move(replies));
+  ArmTimer();
+}
+
+void SimCoordinator::Release(Turn turn, std::vector<ReplySink> replies) {
+  // A commit takes a moment, sometimes a second; later turns wait for earlier ones. No events, no
+  // wait for the disk of its own.
+  const int64_t commit = turn.events.empty()   ? 0
+                         : queue_.Chance(0.02) ? queue_.Draw(100, 1500)
+                                               : queue_.Draw(0, 3);
+  last_release_ms_ = std::max(last_release_ms_, queue_.now_ms() + commit);
+  const uint64_t life = life_;
+  queue_.After(last_release_ms_ - queue_.now_ms(),
+               [this, life, turn = std::move(turn), replies = std::move(replies)] {
+                 if (life != life_) return;  // killed before it was durable: it never happened
+                 for (const v1::Event& event : turn.events) {
+                   durable_.push_back(event);
+                   if (std::getenv("MUSTER_SIM_TRACE") != nullptr) {
+                     std::printf("%9.3f job %llu %s\n", static_cast<double>(queue_.now_ms()) / 1000,
+                                 static_cast<unsigned long long>(event.job()),
+                                 coordinator::DescribeEvent(event).c_str());
+                   }
+                   CheckCommitted(event);
+                   CheckFinal(event);
+                 }
+                 for (const v1::JobRecord& job : turn.finished) finished_[job.id()] = job;
+                 for (const coordinator::Command& command : turn.commands)
+                   wires_.deliver(command, epoch_);
+                 for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
+                   if (replies[i]) replies[i](turn.replies[i]);
+                 }
+                 if (durable_.size() - snapshot_size_ > 200 && queue_.Chance(0.05)) {
+                   // Compaction: only what is durable may be in a snapshot.
+                   ClusterState state;
+                   state.settings = settings_;
+                   Replay(state, 0);
+                   snapshot_ = coordinator::MakeSnapshot(state);
+                   snapshot_size_ = durable_.size();
+                 }
+               });
+}
+
+void SimCoordinator::ArmTimer() {
+  if (state_ == nullptr) return;
+  const auto deadline = coordinator::NextDeadlineMonoMs(*state_);
+  if (!deadline.has_value() || (armed_ms_ >= 0 && armed_ms_ <= *deadline)) return;
+  armed_ms_ = *deadline;
+  const uint64_t life = life_;
+  queue_.After(std::max<int64_t>(*deadline - Now().mono_ms, 1), [this, life] {
+    if (life != life_) return;
+    armed_ms_ = -1;
+    Take(coordinator::TickInput{});
+  });
+}
+
+void SimCoordinator::CheckCommitted(const v1::Event& event) {
+  if (event.has_checkpoint_part()) {
+    for (const v1::CheckpointFile& file : event.checkpoint_part().files()) {
+      if (!wires_.has_blob(file.sha256())) {
+        throw Broken(
+            absl::StrCat("J9: job ", event.job(), " lists a checkpoint whose bytes are not here"));
+      }
+    }
+  }
+  if (!event.has_checkpoint_committed()) return;
+  const std::pair<uint32_t, int64_t> now{event.attempt(), event.checkpoint_committed().step()};
+  auto& latest = latest_[event.job()];
+  // Uploads of one attempt may finish in any order; `latest` is the highest. An older attempt may
+  // not commit any more.
+  if (now.first < latest.first) {
+    throw Broken(
+        absl::StrCat("J9: an older attempt of job ", event.job(), " committed a checkpoint"));
+  }
+  latest = std::max(latest, now);
+}
+
+void SimCoordinator::CheckFinal(const v1::Event& event) {
+  if (ended_.contains(event.job()) && event.job() != 0) {
+    throw Broken(absl::StrCat("J11: job ", event.job(), " had an event after its end"));
+  }
+  if (!event.has_job_state_changed() || !coordinator::IsFinal(event.job_state_changed().to()))
+    return;
+  ended_.insert(event.job());
+  if (witness_.AnyAlive(event.job())) {
+    throw Broken(absl::StrCat("J6: job ", event.job(), " is over and has live ranks"));
+  }
+}
+
+}  // namespace muster::sim

@@ -1,0 +1,68 @@
+// The real coordinator core over a simulated journal: what is not durable yet is lost when it is
+// killed, and nothing that a turn leads to is visible before its events are durable.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/apply.h"
+#include "coordinator/core/turn.h"
+#include "tests/sim/event_queue.h"
+#include "tests/sim/witness.h"
+
+namespace muster::sim {
+
+class SimCoordinator {
+ public:
+  using ReplySink = std::function<void(const coordinator::Reply&)>;
+  struct Wires {
+    std::function<void(const coordinator::Command&, uint64_t epoch)> deliver;
+    std::function<void()> killed;
+    std::function<bool(const std::string& sha256)> has_blob;
+  };
+
+  SimCoordinator(EventQueue& queue, Witness& witness, Wires wires)
+      : queue_(queue), witness_(witness), wires_(std::move(wires)) {}
+
+  bool alive() const { return state_ != nullptr; }
+  const coordinator::ClusterState& state() const { return *state_; }
+  uint64_t epoch() const { return epoch_; }
+  // Jobs that are over, as a client would list them.
+  const std::map<uint64_t, v1::JobRecord>& finished() const { return finished_; }
+  uint64_t events() const { return durable_.size(); }
+
+  void Start();
+  void Kill();
+  void Take(coordinator::Input input, ReplySink reply = nullptr);
+
+ private:
+  void Release(coordinator::Turn turn, std::vector<ReplySink> replies);
+  void ArmTimer();
+  void CheckCommitted(const v1::Event& event);
+  void CheckFinal(const v1::Event& event);
+  void Replay(coordinator::ClusterState& state, size_t first) const;
+  common::Now Now() const;
+
+  EventQueue& queue_;
+  Witness& witness_;
+  const Wires wires_;
+  coordinator::Settings settings_;
+  std::unique_ptr<coordinator::ClusterState> state_;
+  uint64_t life_ = 0;            // closures of an older life do nothing
+  uint64_t epoch_ = 0;           // durable
+  int64_t last_release_ms_ = 0;  // turns are released in order
+  int64_t armed_ms_ = -1;
+  std::vector<v1::Event> durable_;  // the journal
+  v1::Snapshot snapshot_;           // of the state after the first `snapshot_size_` events
+  size_t snapshot_size_ = 0;
+  std::map<uint64_t, v1::JobRecord> finished_;               // the index of finished jobs, durable
+  std::set<uint64_t> ended_;                                 // J11: final is final
+  std::map<uint64_t, std::pair<uint32_t, int64_t>> latest_;  // J9
+};
+
+}  // namespace muster::sim

@@ -1,0 +1,301 @@
+#include "tests/sim/sim_node.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "common/sha256.h"
+#include "common/version.h"
+
+namespace muster::sim {
+
+SimNode::SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t devices,
+                 Wires wires)
+    : queue_(queue),
+      witness_(witness),
+      name_(std::move(name)),
+      devices_(devices),
+      wires_(std::move(wires)),
+      wall_skew_ms_(queue.Draw(-3'600'000, 3'600'000)) {
+  disk_.incarnation = static_cast<uint64_t>(queue_.Draw(1, 1 << 30));
+}
+
+common::Now SimNode::Now() const {
+  return {queue_.now_ms() + 1'000'000, queue_.now_ms() + wall_skew_ms_ + 1'700'000'000'000};
+}
+
+void SimNode::StartWorker() {
+  if (worker_ != nullptr) return;
+  ++process_;
+  armed_ms_ = -1;
+  worker_ = std::make_unique<worker::WorkerState>();
+  v1::NodeFacts& facts = worker_->facts;
+  facts.set_name(name_);
+  facts.set_incarnation(disk_.incarnation);
+  facts.set_boot_id(absl::StrCat("boot-", boot_));
+  facts.set_advertise("10.0.0." + name_);
+  facts.set_protocol(common::kProtocol);
+  facts.set_process(process_);
+  for (uint32_t i = 0; i < devices_; ++i) {
+    v1::Device* device = facts.add_devices();
+    device->set_kind("cpu");
+    device->set_index(i);
+  }
+  worker_->highest_epoch = disk_.epoch;
+  worker_->contact.last_heard_mono_ms = Now().mono_ms;
+  worker_->contact.lease_mono_ms = disk_.lease_mono_ms > 0 ? disk_.lease_mono_ms : Now().mono_ms;
+  RestoreAttempts();
+  wires_.dial(*this);
+}
+
+// What a returning worker finds: launch records, live shims, exit records.
+void SimNode::RestoreAttempts() {
+  const std::map<Key, v1::LaunchAttempt> launches = disk_.launches;
+  for (const auto& [key, launch] : launches) {
+    const auto found = shims_.find(key);
+    const bool spawned = found != shims_.end() && found->second.spawned;
+    Feed(worker::RestoredInput{key, launch,
+                               spawned ? static_cast<uint32_t>(found->second.ranks.size()) : 0});
+    if (!spawned) {
+      Feed(worker::AttemptEndedInput{key, "no shim was started",
+                                     "the worker was restarted before it had started the ranks",
+                                     v1::STOP_CAUSE_SUPERVISOR_LOST});
+      continue;
+    }
+    for (const v1::RankExit& exit : found->second.exits) Feed(worker::RankExitedInput{key, exit});
+    if (!found->second.alive) Feed(worker::AttemptEndedInput{key, "empty", "", {}});
+    for (const int64_t step : disk_.checkpoints[key]) {
+      Feed(worker::CheckpointFoundInput{key, step, 0, 0});
+    }
+  }
+}
+
+void SimNode::KillWorker() {
+  if (worker_ == nullptr) return;
+  worker_.reset();
+  ++process_;
+  if (link_ != 0) wires_.hang_up(*this, std::exchange(link_, 0));
+}
+
+void SimNode::KillOneShim() {
+  for (auto& [key, shim] : shims_) {
+    if (!shim.alive || !shim.spawned) continue;
+    shim.alive = false;
+    for (size_t i = 0; i < shim.ranks.size(); ++i) EndRank(key, i, 0, SIGKILL, false);
+    shim.exits.clear();  // nobody saw how they ended
+    Feed(worker::AttemptEndedInput{key, "killed after its shim was lost", "its supervisor died",
+                                   v1::STOP_CAUSE_SUPERVISOR_LOST});
+    return;
+  }
+}
+
+void SimNode::Reboot() {
+  KillWorker();
+  ++boot_;
+  for (auto& [key, shim] : shims_) {
+    for (Rank& rank : shim.ranks) {
+      if (std::exchange(rank.alive, false)) witness_.RankEnds(key.job, rank.number);
+    }
+  }
+  shims_.clear();
+  // The state directory is read again: every attempt of the old boot is dead, which is said by not
+  // mentioning it.
+  disk_.launches.clear();
+  disk_.checkpoints.clear();
+}
+
+void SimNode::LinkUp(uint64_t link) {
+  if (worker_ == nullptr) return;
+  link_ = link;
+  Feed(worker::LinkUpInput{});
+}
+
+void SimNode::LinkDown(uint64_t link) {
+  if (link != link_) return;
+  link_ = 0;
+  if (worker_ == nullptr) return;
+  Feed(worker::LinkDownInput{});
+  const uint64_t process = process_;
+  queue_.After(queue_.Draw(50, 5000), [this, process] {
+    if (process == process_ && link_ == 0) wires_.dial(*this);
+  });
+}
+
+void SimNode::Receive(uint64_t link, const v1::CoordinatorMessage& message) {
+  if (link == link_ && worker_ != nullptr) Feed(worker::CommandInput{message});
+}
+
+void SimNode::Feed(worker::Input input) {
+  if (worker_ == nullptr) return;
+  const uint64_t process = process_;
+  const worker::Actions actions = worker::Decide(*worker_, input, Now());
+  disk_.lease_mono_ms = worker_->contact.lease_mono_ms;
+  for (const worker::Action& action : actions) {
+    if (process != process_) return;
+    Do(action);
+  }
+  ArmTimer();
+}
+
+void SimNode::FeedLater(int64_t delay_ms, worker::Input input) {
+  const uint64_t process = process_;
+  queue_.After(delay_ms, [this, process, input = std::move(input)] {
+    if (process == process_) Feed(input);
+  });
+}
+
+void SimNode::ArmTimer() {
+  if (worker_ == nullptr) return;
+  const auto deadline = worker::NextDeadlineMonoMs(*worker_);
+  if (!deadline.has_value() || (armed_ms_ >= 0 && armed_ms_ <= *deadline)) return;
+  armed_ms_ = *deadline;
+  const uint64_t process = process_;
+  queue_.After(std::max<int64_t>(*deadline - Now().mono_ms, 1), [this, process] {
+    if (process != process_) return;
+    armed_ms_ = -1;
+    Feed(worker::TickInput{});
+  });
+}
+
+void SimNode::Do(const worker::Action& action) {
+  using namespace worker;
+  if (const auto* send = std::get_if<SendAction>(&action)) {
+    if (link_ != 0) wires_.send(*this, link_, send->message);
+  } else if (std::holds_alternative<ResetLinkAction>(action)) {
+    if (link_ == 0) return;
+    const uint64_t link = link_;
+    wires_.hang_up(*this, link);
+    LinkDown(link);
+  } else if (const auto* epoch = std::get_if<PersistEpochAction>(&action)) {
+    disk_.epoch = epoch->epoch;
+  } else if (const auto* hold = std::get_if<HoldPortsAction>(&action)) {
+    FeedLater(queue_.Draw(0, 3), PortsHeldInput{hold->key, next_port_++, ""});
+  } else if (const auto* prepare = std::get_if<PrepareAction>(&action)) {
+    disk_.launches[prepare->key] = prepare->launch;
+    FeedLater(queue_.Draw(1, 20), PreparedInput{prepare->key, ""});
+  } else if (const auto* fetch = std::get_if<FetchAction>(&action)) {
+    FeedLater(queue_.Draw(1, 3000),
+              FetchedInput{fetch->key, queue_.Chance(0.02) ? "the link broke" : ""});
+  } else if (const auto* spawn = std::get_if<SpawnAction>(&action)) {
+    Spawn(spawn->key);
+    MoveFence(spawn->key, spawn->fence_mono_ms);
+  } else if (const auto* fence = std::get_if<MoveFenceAction>(&action)) {
+    MoveFence(fence->key, fence->fence_mono_ms);
+  } else if (const auto* stop = std::get_if<StopShimAction>(&action)) {
+    StopShim(stop->key);
+  } else if (const auto* upload = std::get_if<UploadAction>(&action)) {
+    v1::CheckpointPartReady ready;
+    ready.set_job(upload->key.job);
+    ready.set_attempt(upload->key.attempt);
+    ready.set_step(upload->step);
+    ready.set_part(upload->part);
+    ready.set_parts(std::max<uint32_t>(upload->parts, 1));
+    v1::CheckpointFile* file = ready.add_files();
+    file->set_path("model");
+    file->set_sha256(common::Sha256Hex(absl::StrCat(KeyText(upload->key), "/", upload->step)));
+    file->set_size(1);
+    const std::string sha256 = file->sha256();
+    const uint64_t process = process_;
+    queue_.After(queue_.Draw(1, 2000), [this, process, ready, sha256] {
+      if (process != process_) return;
+      wires_.store_blob(sha256);
+      Feed(UploadDoneInput{ready});
+    });
+  } else if (const auto* old = std::get_if<DeleteStepAction>(&action)) {
+    disk_.checkpoints[old->key].erase(old->step);
+  } else if (const auto* scan = std::get_if<FinalScanAction>(&action)) {
+    for (const int64_t step : disk_.checkpoints[scan->key]) {
+      FeedLater(0, CheckpointFoundInput{scan->key, step, 0, 0});
+    }
+    FeedLater(1, FinalScanDoneInput{scan->key});
+    FeedLater(queue_.Draw(1, 500), OutputDrainedInput{scan->key});
+  } else if (const auto* erase = std::get_if<DeleteAttemptAction>(&action)) {
+    disk_.launches.erase(erase->key);
+    disk_.checkpoints.erase(erase->key);
+    shims_.erase(erase->key);
+  }
+}
+
+void SimNode::Spawn(const Key& key) {
+  const v1::LaunchAttempt& launch = disk_.launches.at(key);
+  Shim& shim = shims_[key];
+  shim.spawned = true;
+  const Behaviour behaviour = wires_.behaviour(key.job);
+  const bool fails = queue_.Chance(behaviour.fail_chance);
+  for (uint32_t i = 0; i < launch.part().local_world_size(); ++i) {
+    const uint32_t number = launch.part().first_rank() + i;
+    shim.ranks.push_back({number, true, queue_.now_ms()});
+    witness_.RankStarts(
+        key.job, key.attempt, number,
+        {launch.world_size(), absl::StrCat(launch.master_addr(), ":", launch.master_port())});
+    const bool this_fails = fails && queue_.Chance(0.5);
+    const int64_t lasts =
+        this_fails ? queue_.Draw(1, behaviour.run_ms) : behaviour.run_ms + queue_.Draw(0, 50);
+    queue_.After(lasts,
+                 [this, key, i, this_fails] { EndRank(key, i, this_fails ? 1 : 0, 0, false); });
+  }
+  if (launch.is_master() && behaviour.checkpoint_ms > 0) SaveCheckpoint(key);
+  FeedLater(1, worker::RanksStartedInput{key, static_cast<uint32_t>(shim.ranks.size())});
+}
+
+void SimNode::SaveCheckpoint(const Key& key) {
+  const int64_t every = wires_.behaviour(key.job).checkpoint_ms;
+  queue_.After(every, [this, key, every] {
+    const auto found = shims_.find(key);
+    if (found == shims_.end() || !found->second.ranks[0].alive) return;
+    const int64_t resumed = std::max<int64_t>(disk_.launches.at(key).resume_step(), 0);
+    const int64_t step = resumed + (queue_.now_ms() - found->second.ranks[0].started_ms) / every;
+    disk_.checkpoints[key].insert(step);
+    Feed(worker::CheckpointFoundInput{key, step, 0, 0});
+    SaveCheckpoint(key);
+  });
+}
+
+void SimNode::EndRank(const Key& key, size_t index, int code, int signal, bool by_us) {
+  const auto found = shims_.find(key);
+  if (found == shims_.end() || index >= found->second.ranks.size()) return;
+  Shim& shim = found->second;
+  if (!std::exchange(shim.ranks[index].alive, false)) return;
+  witness_.RankEnds(key.job, shim.ranks[index].number);
+  if (!shim.alive) return;
+  v1::RankExit exit;
+  exit.set_rank(shim.ranks[index].number);
+  exit.set_exit_code(code);
+  exit.set_signal(signal);
+  exit.set_stopped_by_us(by_us);
+  exit.set_since_start_us((queue_.now_ms() - shim.ranks[index].started_ms) * 1000);
+  shim.exits.push_back(exit);
+  FeedLater(1, worker::RankExitedInput{key, exit});
+  const bool empty = std::none_of(shim.ranks.begin(), shim.ranks.end(),
+                                  [](const Rank& rank) { return rank.alive; });
+  if (empty) queue_.After(queue_.Draw(1, 20), [this, key] { ShimIsEmpty(key); });
+}
+
+void SimNode::ShimIsEmpty(const Key& key) {
+  const auto found = shims_.find(key);
+  if (found == shims_.end() || !std::exchange(found->second.alive, false)) return;
+  Feed(worker::AttemptEndedInput{key, "empty", "", {}});
+}
+
+// The shim's own fence: it needs no worker.
+void SimNode::MoveFence(const Key& key, int64_t fence_mono_ms) {
+  const auto found = shims_.find(key);
+  if (found == shims_.end() || !found->second.alive) return;
+  found->second.fence_mono_ms = fence_mono_ms;
+  if (fence_mono_ms == 0) return;
+  queue_.After(fence_mono_ms - Now().mono_ms, [this, key, fence_mono_ms] {
+    const auto shim = shims_.find(key);
+    if (shim != shims_.end() && shim->second.fence_mono_ms == fence_mono_ms) StopShim(key);
+  });
+}
+
+void SimNode::StopShim(const Key& key) {
+  const auto found = shims_.find(key);
+  if (found == shims_.end() || !found->second.alive || std::exchange(found->second.stopping, true))
+    return;
+  for (size_t i = 0; i < found->second.ranks.size(); ++i) {
+    queue_.After(queue_.Draw(1, 3000), [this, key, i] { EndRank(key, i, 0, SIGTERM, true); });
+  }
+}
+
+}  // namespace muster::sim

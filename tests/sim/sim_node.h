@@ -1,0 +1,108 @@
+// One simulated machine: a disk that survives, shims and ranks that outlive the worker, and the
+// real worker core.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/sim/event_queue.h"
+#include "tests/sim/witness.h"
+#include "worker/core/decide.h"
+
+namespace muster::sim {
+
+// What the simulated trainers do; drawn per job by the world.
+struct Behaviour {
+  int64_t run_ms = 1000;
+  double fail_chance = 0;     // per attempt: one of its ranks exits with 1 on its way
+  int64_t checkpoint_ms = 0;  // rank 0 saves this often; 0: never
+};
+
+class SimNode {
+ public:
+  // Messages leave through `send`, tagged with the link they belong to.
+  struct Wires {
+    std::function<void(SimNode&, uint64_t link, v1::WorkerMessage)> send;
+    std::function<void(SimNode&)> dial;
+    std::function<void(SimNode&, uint64_t link)> hang_up;
+    std::function<Behaviour(uint64_t job)> behaviour;
+    std::function<void(const std::string& sha256)> store_blob;
+  };
+
+  SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t devices, Wires wires);
+
+  const std::string& name() const { return name_; }
+  bool worker_alive() const { return worker_ != nullptr; }
+  uint64_t link() const { return link_; }
+
+  void LinkUp(uint64_t link);
+  void LinkDown(uint64_t link);
+  void Receive(uint64_t link, const v1::CoordinatorMessage& message);
+
+  // Faults.
+  void KillWorker();
+  void StartWorker();
+  void KillOneShim();
+  void Reboot();
+
+ private:
+  using Key = worker::AttemptKey;
+  struct Rank {
+    uint32_t number = 0;
+    bool alive = false;
+    int64_t started_ms = 0;
+  };
+  // A shim and what it supervises; on disk once it has ended.
+  struct Shim {
+    std::vector<Rank> ranks;
+    std::vector<v1::RankExit> exits;
+    bool alive = true;
+    bool stopping = false;
+    bool spawned = false;
+    int64_t fence_mono_ms = 0;
+  };
+  struct Disk {
+    uint64_t incarnation = 0;
+    uint64_t epoch = 0;
+    int64_t lease_mono_ms = 0;
+    std::map<Key, v1::LaunchAttempt> launches;
+    std::map<Key, std::set<int64_t>> checkpoints;
+  };
+
+  void Do(const worker::Action& action);
+  void Feed(worker::Input input);
+  void FeedLater(int64_t delay_ms, worker::Input input);
+  void ArmTimer();
+  void Spawn(const Key& key);
+  void EndRank(const Key& key, size_t index, int code, int signal, bool by_us);
+  void MoveFence(const Key& key, int64_t fence_mono_ms);
+  void StopShim(const Key& key);
+  void ShimIsEmpty(const Key& key);
+  void SaveCheckpoint(const Key& key);
+  void RestoreAttempts();
+  common::Now Now() const;
+
+  EventQueue& queue_;
+  Witness& witness_;
+  const std::string name_;
+  const uint32_t devices_;
+  const Wires wires_;
+  const int64_t wall_skew_ms_;
+
+  Disk disk_;
+  std::map<Key, Shim> shims_;
+  uint64_t boot_ = 1;
+  std::unique_ptr<worker::WorkerState> worker_;
+  uint64_t process_ = 0;  // of the worker: closures of an older one do nothing
+  uint64_t link_ = 0;     // 0: none
+  int64_t armed_ms_ = -1;
+  uint32_t next_port_ = 20000;
+};
+
+}  // namespace muster::sim

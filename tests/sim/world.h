@@ -1,0 +1,73 @@
+// A whole simulated cluster: one coordinator, some nodes, the network between them, a client that
+// never gives up, and somebody who breaks things. One seed decides everything.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/sim/event_queue.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_node.h"
+#include "tests/sim/witness.h"
+
+namespace muster::sim {
+
+struct Result {
+  uint64_t events = 0;  // journalled
+  uint64_t rank_starts = 0;
+  uint64_t jobs = 0;
+  uint64_t faults = 0;
+  int64_t simulated_ms = 0;
+};
+
+class World {
+ public:
+  explicit World(uint64_t seed);
+  // Throws Broken with the first promise that does not hold.
+  Result Run();
+
+ private:
+  struct Link {
+    SimNode* node;
+    int64_t last_up_ms = 0;  // each direction delivers in order
+    int64_t last_down_ms = 0;
+    bool closed = false;
+  };
+
+  void Dial(SimNode& node);
+  void HangUp(uint64_t link);
+  void FromNode(SimNode& node, uint64_t link, v1::WorkerMessage message);
+  void Deliver(const coordinator::Command& command, uint64_t epoch);
+  void CoordinatorKilled();
+  int64_t Latency();
+
+  void SubmitLater(uint64_t number);
+  void Submit(uint64_t number);
+  void CancelSome();
+  void BreakSomething();
+  void ReplayOldReport();
+  void TakeBackImpossible();
+  void CheckEnd();
+  Behaviour BehaviourOf(uint64_t job);
+
+  EventQueue queue_;
+  Witness witness_;
+  std::unique_ptr<SimCoordinator> coordinator_;
+  std::vector<std::unique_ptr<SimNode>> nodes_;
+  std::map<uint64_t, Link> links_;
+  std::map<std::string, uint64_t> link_of_node_;  // as the coordinator sees it
+  uint64_t next_link_ = 1;
+  std::set<std::string> partitioned_;
+  std::set<std::string> blobs_;
+  std::map<uint64_t, Behaviour> behaviours_;
+  std::vector<std::pair<std::string, v1::AttemptStatus>> old_reports_;
+  uint64_t jobs_to_submit_ = 0;
+  uint64_t faults_ = 0;
+  bool calm_ = false;  // faults have stopped
+};
+
+}  // namespace muster::sim

@@ -22,7 +22,8 @@ namespace muster::common {
 namespace {
 
 constexpr int kFreezeWaitMs = 20;
-constexpr int kDyingWaitMs = 50;  // a killed process that is still there after this is looked at again
+constexpr int kDyingWaitMs =
+    50;  // a killed process that is still there after this is looked at again
 
 struct Lines {
   std::string text;
@@ -36,7 +37,8 @@ struct Lines {
   }
 };
 
-// The directory of this process's cgroup in the hierarchy of `controller` ("": v2). Empty when not mounted.
+// The directory of this process's cgroup in the hierarchy of `controller` ("": v2). Empty when not
+// mounted.
 std::string OwnCgroup(const std::string& controller) {
   std::string line, path;
   Lines cgroups;
@@ -67,14 +69,16 @@ std::string OwnCgroup(const std::string& controller) {
                                  tail.find("," + controller + ",") != std::string::npos;
     if (!match) continue;
     std::string below = path;
-    if (std::strcmp(root, "/") != 0 && below.rfind(root, 0) == 0) below = below.substr(std::strlen(root));
+    if (std::strcmp(root, "/") != 0 && below.rfind(root, 0) == 0)
+      below = below.substr(std::strlen(root));
     if (below == "/") below.clear();
     return point + below;
   }
   return {};
 }
 
-// Under systemd a cgroup that was not delegated is systemd's to manage, also when root could write to it.
+// Under systemd a cgroup that was not delegated is systemd's to manage, also when root could write
+// to it.
 bool MayUse(const std::string& directory) {
   if (access((directory + "/cgroup.procs").c_str(), W_OK) != 0 ||
       access(directory.c_str(), W_OK) != 0) {
@@ -181,7 +185,8 @@ std::vector<ProcessStat> FindProcesses(const std::string& mark, const AttemptCgr
       ours.insert(process.pid);
     }
   }
-  // Children that cleaned their environment: known by parent or by the session of a rank that is there.
+  // Children that cleaned their environment: known by parent or by the session of a rank that is
+  // there.
   for (bool grew = true; grew;) {
     grew = false;
     for (const ProcessStat& process : all) {
@@ -219,9 +224,12 @@ CgroupHost ProbeCgroupHost(KillLevel allow) {
 
 std::string KillLevelName(const CgroupHost& host) {
   switch (host.level) {
-    case KillLevel::kCgroupV2: return "cgroup v2";
-    case KillLevel::kFreezer: return "cgroup v1 freezer";
-    case KillLevel::kProcessScan: break;
+    case KillLevel::kCgroupV2:
+      return "cgroup v2";
+    case KillLevel::kFreezer:
+      return "cgroup v1 freezer";
+    case KillLevel::kProcessScan:
+      break;
   }
   return "subreaper, process group and /proc scan";
 }
@@ -295,7 +303,8 @@ KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,
       }
       return result;
     }
-    if (clean == 0 && found.empty()) poll(nullptr, 0, 1);  // dying in the cgroup, known by no pid yet
+    if (clean == 0 && found.empty())
+      poll(nullptr, 0, 1);  // dying in the cgroup, known by no pid yet
   }
   RemoveAttemptCgroups(cgroups);
   result.how = "empty";

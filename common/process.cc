@@ -41,16 +41,16 @@ bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
   const ssize_t count = read(file.fd, buffer, sizeof buffer - 1);
   if (count <= 0) return false;
   buffer[count] = '\0';
-  // The name in parentheses may itself hold blanks and parentheses: fields start behind the last one.
+  // The name in parentheses may itself hold blanks and parentheses: fields start behind the last
+  // one.
   const char* rest = std::strrchr(buffer, ')');
   if (rest == nullptr) return false;
   unsigned long long start_time = 0;
   int ppid = 0, pgrp = 0, session = 0;
   char state = '?';
-  const int fields =
-      std::sscanf(rest + 1,
-                  " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                  &state, &ppid, &pgrp, &session, &start_time);
+  const int fields = std::sscanf(
+      rest + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+      &state, &ppid, &pgrp, &session, &start_time);
   if (fields != 5) return false;
   *stat = ProcessStat{pid, ppid, pgrp, session, state, start_time};
   return true;
@@ -148,15 +148,23 @@ bool WriteControlFile(const std::string& path, std::string_view content) {
 bool ReplaceFile(const std::string& path, std::string_view content, bool durable) {
   const std::string beside = path + ".tmp";
   {
-    ScopedFd file{open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
+    // Not O_TRUNC: blocks that ReserveFile got are written into.
+    ScopedFd file{open(beside.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
     if (file.fd < 0 || !WriteAllFd(file.fd, content)) return false;
+    if (ftruncate(file.fd, static_cast<off_t>(content.size())) != 0) return false;
     if (durable && fsync(file.fd) != 0) return false;
   }
   if (rename(beside.c_str(), path.c_str()) != 0) return false;
   if (!durable) return true;
   const std::string parent = path.substr(0, path.rfind('/') + 1);
-  ScopedFd directory{open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  ScopedFd directory{
+      open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   return directory.fd >= 0 && fsync(directory.fd) == 0;
+}
+
+void ReserveFile(const std::string& path, int64_t bytes) {
+  ScopedFd file{open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+  if (file.fd >= 0) fallocate(file.fd, 0, 0, bytes);
 }
 
 int64_t MonotonicMicros() { return Micros(CLOCK_BOOTTIME); }

@@ -1,5 +1,5 @@
-// Facts about processes from /proc, and the few file calls that the shim needs without abseil. Any thread; pid facts are
-// snapshots. Errors are errno values or empty results, never messages.
+// Facts about processes from /proc, and the few file calls that the shim needs without abseil. Any
+// thread; pid facts are snapshots. Errors are errno values or empty results, never messages.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +16,9 @@ struct ProcessStat {
   pid_t ppid = 0;
   pid_t pgrp = 0;
   pid_t session = 0;
-  char state = '?';         // 'Z' and 'X' are dead
-  uint64_t start_time = 0;  // clock ticks since boot: (pid, start_time) names a process within one boot
+  char state = '?';  // 'Z' and 'X' are dead
+  uint64_t start_time =
+      0;  // clock ticks since boot: (pid, start_time) names a process within one boot
 };
 
 // False when there is no such process.
@@ -26,7 +27,8 @@ bool ReadProcessStat(pid_t pid, ProcessStat* stat);
 std::vector<ProcessStat> ListProcesses();
 // The direct children of the calling process (its main thread's list), zombies included.
 std::vector<pid_t> ListChildren();
-// Does the environment that `pid` was started with hold exactly this "NAME=value"? False when it may not be read.
+// Does the environment that `pid` was started with hold exactly this "NAME=value"? False when it
+// may not be read.
 bool EnvironHolds(pid_t pid, std::string_view assignment);
 
 // Whole file. False with errno set; an unreadable file leaves `content` empty.
@@ -37,6 +39,10 @@ bool WriteAllFd(int fd, std::string_view content);
 bool WriteControlFile(const std::string& path, std::string_view content);
 // Write beside, rename; with `durable` also fsync of file and directory. False with errno set.
 bool ReplaceFile(const std::string& path, std::string_view content, bool durable);
+
+// Makes `path` with room for `bytes`, so that a later ReplaceFile of the final name does not fail
+// on a full disk: it writes into "<final name>.tmp", which is what to reserve. Best effort.
+void ReserveFile(const std::string& path, int64_t bytes);
 
 int64_t MonotonicMicros();  // CLOCK_BOOTTIME
 int64_t WallMicros();

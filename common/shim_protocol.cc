@@ -1,8 +1,8 @@
 #include "common/shim_protocol.h"
 
 #include <algorithm>
-#include <csignal>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -16,7 +16,9 @@ constexpr char kExitMagic[] = "muster-exit";
 // Launch file: little pieces in a fixed order, numbers as 8 bytes, texts as length and bytes.
 class Writer {
  public:
-  void Number(uint64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void Number(uint64_t value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
   void Text(std::string_view text) {
     Number(text.size());
     bytes_.append(text);
@@ -175,8 +177,14 @@ std::string SpoolPath(const std::string& spool_dir, uint32_t rank, Stream stream
 
 bool SignalReachesGroup(int signal) {
   switch (signal) {
-    case SIGTERM: case SIGINT: case SIGHUP: case SIGQUIT: case SIGKILL:
-    case SIGSTOP: case SIGTSTP: case SIGCONT:
+    case SIGTERM:
+    case SIGINT:
+    case SIGHUP:
+    case SIGQUIT:
+    case SIGKILL:
+    case SIGSTOP:
+    case SIGTSTP:
+    case SIGCONT:
       return true;
     default:
       return false;
@@ -190,7 +198,8 @@ std::string EncodeExitRecord(const ExitRecord& record) {
   text += "mark " + record.mark + "\n";
   for (const RankExitRecord& exit : record.exits) {
     Append(&text,
-           "rank %" PRIu32 " pid %d code %d signal %d oom %d stopped %d errno %d stage %d"
+           "rank %" PRIu32
+           " pid %d code %d signal %d oom %d stopped %d errno %d stage %d"
            " since_start_us %" PRId64 " wall_ms %" PRId64 "\n",
            exit.rank, exit.pid, exit.exit_code, exit.signal, int{exit.out_of_memory},
            int{exit.stopped}, exit.exec_errno, static_cast<int>(exit.exec_stage),

@@ -1,0 +1,45 @@
+// The shim's socket: a listener for returning workers and the one connection that counts. The
+// newest worker wins. The shim's one thread; never blocks. What cannot be sent at once waits; the
+// number of packets is bounded by the ranks.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "common/shim_protocol.h"
+
+namespace muster::shim {
+
+class Connection {
+ public:
+  // `inherited`: the worker's end of the first connection, -1 for none.
+  explicit Connection(int inherited) : fd_(inherited) {}
+  ~Connection();
+  Connection(const Connection&) = delete;
+
+  // 0 or an errno. The socket is for this user only.
+  int Listen(const std::string& path);
+  // True when a worker of the same user connected: it knows nothing yet.
+  bool Accept();
+  void Send(const common::ShimPacket& packet);
+  void Flush();
+  // Packets that arrived. Closes the connection when the worker is gone.
+  std::vector<common::ShimPacket> Receive();
+  // Removes the socket's name.
+  void Unlink();
+
+  int fd() const { return fd_; }
+  int listener() const { return listener_; }
+  bool wants_to_write() const { return !unsent_.empty(); }
+
+ private:
+  void Close();
+
+  int fd_;
+  int listener_ = -1;
+  std::string path_;
+  std::deque<common::ShimPacket> unsent_;
+};
+
+}  // namespace muster::shim

@@ -1,0 +1,41 @@
+// muster-shim: supervises one attempt on one node. Started by muster-worker, never by a person.
+//
+// Descriptors: 0 /dev/null, 1 and 2 the attempt's shim.log, 3 the worker's connection, 4 the locked
+// launch file (the lock says that we live), 5… the held ports. None of them reaches a rank.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "common/process.h"
+#include "common/shim_protocol.h"
+#include "shim/supervisor.h"
+
+int main(int argc, char** argv) {
+  using namespace muster;
+  if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
+    std::printf("muster-shim protocol %u\n", common::kShimVersion);
+    return 0;
+  }
+  std::string bytes;
+  common::ShimLaunch launch;
+  if (argc != 3 || lseek(common::kLaunchFileFd, 0, SEEK_SET) != 0 ||
+      !common::ReadAllFd(common::kLaunchFileFd, &bytes, common::kLaunchFileBytesMax)) {
+    std::fprintf(stderr, "muster-shim is started by muster-worker; fix: use jobctl run\n");
+    return 2;
+  }
+  if (!common::DecodeShimLaunch(bytes, &launch)) {
+    std::fprintf(stderr, "the launch file is damaged or of another version than %u\n",
+                 common::kShimVersion);
+    return 2;
+  }
+  std::string().swap(bytes);
+  const int first_foreign = common::kFirstHeldPortFd + static_cast<int>(launch.held_ports);
+  for (int fd = common::kWorkerConnectionFd; fd < first_foreign; ++fd) {
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  if (chdir("/") != 0) return 2;
+  return shim::Supervisor(std::move(launch), common::kWorkerConnectionFd).Run();
+}

@@ -1,0 +1,162 @@
+// How an attempt begins: signals, subreaper, socket, spool files, forks. Part of Supervisor
+// (supervisor.h).
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "common/kill_ladder.h"
+#include "common/process.h"
+#include "shim/supervisor.h"
+
+namespace muster::shim {
+namespace {
+
+constexpr int kShimOomScore = -500;
+constexpr int64_t kExitBytes = 1024;  // of an exit record, at most
+constexpr int64_t kExitBytesPerRank = 512;
+constexpr char kOomScorePath[] = "/proc/self/oom_score_adj";
+
+// Makes the kernel spare us before the ranks, where it lets us. Returns what the ranks get: never
+// less than 0.
+int LowerOwnOomScore() {
+  std::string text;
+  common::ReadSmallFile(kOomScorePath, &text);
+  const int inherited = std::atoi(text.c_str());
+  common::WriteControlFile(kOomScorePath, std::to_string(kShimOomScore));
+  return std::max(0, inherited);
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int BlockSignals() {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  sigset_t handled;
+  sigemptyset(&handled);
+  sigaddset(&handled, SIGCHLD);
+  sigaddset(&handled, SIGTERM);
+  return signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+}  // namespace
+
+Supervisor::Supervisor(common::ShimLaunch launch, int worker_fd)
+    : launch_(std::move(launch)), connection_(worker_fd), ranks_(launch_.ranks.size()) {
+  quota_.limit = launch_.spool_quota_bytes;
+  quota_.block_when_full = launch_.block_when_full;
+  for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].exit.rank = launch_.ranks[i].rank;
+}
+
+Supervisor::~Supervisor() {
+  if (signal_fd_ >= 0) close(signal_fd_);
+}
+
+std::string Supervisor::Prepare() {
+  signal_fd_ = BlockSignals();
+  if (signal_fd_ < 0) return std::string("cannot make a signalfd: ") + std::strerror(errno);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  RaiseDescriptorLimit();
+  const int error = connection_.Listen(launch_.socket_path);
+  if (error != 0) {
+    return "cannot listen on " + launch_.socket_path + ": " + std::strerror(error);
+  }
+  // The last word must fit on the disk even when the spool has filled it.
+  common::ReserveFile(launch_.attempt_dir + "/" + common::kExitRecordName + ".tmp",
+                      kExitBytes + kExitBytesPerRank * static_cast<int64_t>(ranks_.size()));
+  std::vector<int> write_ends;
+  const std::string failure = OpenSpools(&write_ends);
+  if (failure.empty()) StartRanks(write_ends);
+  for (const int fd : write_ends) close(fd);
+  SaveState();
+  TellStory();
+  return failure;
+}
+
+std::string Supervisor::OpenSpools(std::vector<int>* write_ends) {
+  for (Rank& rank : ranks_) {
+    for (int i = 0; i < common::kStreams; ++i) {
+      const std::string path =
+          common::SpoolPath(launch_.spool_dir, rank.exit.rank, static_cast<common::Stream>(i));
+      int write_end = -1;
+      const int error = rank.streams[i].Open(path, &quota_, &write_end);
+      if (error != 0) return "cannot make the spool " + path + ": " + std::strerror(error);
+      write_ends->push_back(write_end);
+    }
+  }
+  return {};
+}
+
+void Supervisor::StartRanks(const std::vector<int>& write_ends) {
+  RankSetup setup;
+  setup.oom_score_adj = LowerOwnOomScore();
+  setup.no_new_privs = launch_.no_new_privs;
+  if (!launch_.cgroup_dir.empty()) {
+    setup.cgroup_fd = open(launch_.cgroup_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  }
+  if (!launch_.freezer_dir.empty()) {
+    const std::string procs = launch_.freezer_dir + "/cgroup.procs";
+    setup.freezer_procs_fd = open(procs.c_str(), O_WRONLY | O_CLOEXEC);
+  }
+  out_of_memory_seen_ = common::OutOfMemoryKills();
+  first_start_us_ = common::MonotonicMicros();
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    setup.launch = &launch_.ranks[i];
+    setup.stdout_fd = write_ends[i * common::kStreams];
+    setup.stderr_fd = write_ends[i * common::kStreams + 1];
+    const RankProcess process = StartRank(setup);
+    rank.pid = process.pid;
+    rank.exec_pipe = process.exec_pipe;
+    rank.exit.pid = std::max(0, process.pid);
+    if (process.pid < 0) {
+      // No process or descriptor to be had: told like a failed exec, the coordinator ends the gang.
+      rank.exec_pipe = -1;
+      rank.exited = true;
+      rank.exit.exit_code = 126;
+      rank.exit.exec_errno = process.error;
+      rank.exit.exec_stage = common::ExecStage::kFork;
+      rank.exit.wall_ms = common::WallMicros() / 1000;
+      if (process.exec_pipe >= 0) close(process.exec_pipe);
+      continue;
+    }
+    common::ProcessStat stat;
+    if (common::ReadProcessStat(rank.pid, &stat)) rank.start_time = stat.start_time;
+  }
+  for (const int fd : {setup.cgroup_fd, setup.freezer_procs_fd}) {
+    if (fd >= 0) close(fd);
+  }
+  // Argument lists and environments were only needed for exec.
+  std::vector<common::RankLaunch>().swap(launch_.ranks);
+}
+
+// For KillAttempt, when we are gone: who to look for beside the mark. Not synced: it means
+// something within one boot.
+void Supervisor::SaveState() {
+  common::ProcessStat self;
+  common::ReadProcessStat(getpid(), &self);
+  std::string text =
+      "shim " + std::to_string(self.pid) + " " + std::to_string(self.start_time) + "\n";
+  for (const Rank& rank : ranks_) {
+    if (rank.pid <= 0) continue;
+    text += "rank " + std::to_string(rank.pid) + " " + std::to_string(rank.start_time) + "\n";
+  }
+  if (stop_asked_) text += "stop_deadline_us " + std::to_string(stop_deadline_us_) + "\n";
+  common::ReplaceFile(launch_.attempt_dir + "/" + common::kShimStateName, text, false);
+}
+
+}  // namespace muster::shim

@@ -1,0 +1,357 @@
+// The loop and the ends of ranks. Starting is in start.cc, what the worker hears in story.cc.
+#include "shim/supervisor.h"
+
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "common/kill_ladder.h"
+#include "common/process.h"
+
+namespace muster::shim {
+namespace {
+
+using common::AttemptCgroups;
+using common::MonotonicMicros;
+using common::PacketKind;
+using common::ShimPacket;
+
+constexpr int64_t kGatherUs = 2'000;         // a trickling stream is read about this often at most
+constexpr int64_t kBlockedRetryUs = 50'000;  // a blocked stream looks for room this often
+constexpr int64_t kKillEveryUs = 2'000;
+constexpr int64_t kUnkillableAfterUs =
+    10'000'000;  // then the survivors are named and the node needs a person
+constexpr int64_t kForeignWriterUs =
+    2'000'000;  // how long a pipe held by a process that is not ours delays the end
+constexpr int64_t kFullDiskUs =
+    60'000'000;  // how long a full disk may delay the end, with logs: block
+constexpr int kDrainTurnsAtExit = 8;
+constexpr int64_t kForever = INT64_MAX;
+
+}  // namespace
+
+int Supervisor::Run() {
+  failure_ = Prepare();
+  if (!failure_.empty()) Finish();
+  while (phase_ != Phase::kDone) Turn();
+  return failure_.empty() ? 0 : 1;
+}
+
+void Supervisor::Turn() {
+  int64_t wake_us = kForever;
+  std::vector<pollfd> polled = PollSet(MonotonicMicros(), &wake_us);
+  const size_t first_stream = polled.size();
+  const std::vector<StreamOfRank> streams = AppendStreams(MonotonicMicros(), &polled, &wake_us);
+  timespec timeout{};
+  if (wake_us != kForever) {
+    const int64_t wait = std::max<int64_t>(0, wake_us - MonotonicMicros());
+    timeout = {wait / 1'000'000, wait % 1'000'000 * 1000};
+  }
+  ppoll(polled.data(), polled.size(), wake_us == kForever ? nullptr : &timeout, nullptr);
+  for (const pollfd& entry : polled) {
+    if (entry.revents == 0) continue;
+    if (entry.fd == signal_fd_) ReadSignals();
+    if (entry.fd == connection_.listener() && connection_.Accept()) TellStory();
+  }
+  for (Rank& rank : ranks_) {
+    if (rank.exec_pipe >= 0) ReadExecPipe(rank);
+  }
+  if (connection_.wants_to_write()) connection_.Flush();
+  for (const ShimPacket& packet : connection_.Receive()) Obey(packet);
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const auto [rank, stream] = streams[i];
+    if (polled[first_stream + i].revents == 0 || rank->streams[stream].closed()) continue;
+    NoteDrained(*rank, stream, rank->streams[stream].Drain(), MonotonicMicros());
+  }
+  if (std::exchange(reap_wanted_, false)) Reap();
+  Advance();
+  TellGrew();
+}
+
+std::vector<pollfd> Supervisor::PollSet(int64_t now_us, int64_t* wake_us) {
+  std::vector<pollfd> polled;
+  polled.push_back({signal_fd_, POLLIN, 0});
+  if (connection_.listener() >= 0) polled.push_back({connection_.listener(), POLLIN, 0});
+  if (connection_.fd() >= 0) {
+    const short events = connection_.wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+    polled.push_back({connection_.fd(), events, 0});
+  }
+  for (const Rank& rank : ranks_) {
+    if (rank.exec_pipe >= 0) polled.push_back({rank.exec_pipe, POLLIN, 0});
+  }
+  if (stop_asked_ && phase_ == Phase::kRunning) *wake_us = std::min(*wake_us, stop_deadline_us_);
+  if (fence_us_ > 0 && !stop_asked_) *wake_us = std::min(*wake_us, fence_us_);
+  if (phase_ == Phase::kEmptying) *wake_us = std::min(*wake_us, next_kill_us_);
+  const int64_t foreign_us = draining_since_us_ + kForeignWriterUs;
+  if (phase_ == Phase::kDraining && foreign_us > now_us) *wake_us = std::min(*wake_us, foreign_us);
+  return polled;
+}
+
+// The pipes that do not rest, in the order in which they are appended.
+std::vector<Supervisor::StreamOfRank> Supervisor::AppendStreams(int64_t now_us,
+                                                                std::vector<pollfd>* polled,
+                                                                int64_t* wake_us) {
+  std::vector<StreamOfRank> streams;
+  for (Rank& rank : ranks_) {
+    for (int i = 0; i < common::kStreams; ++i) {
+      const SpoolStream& stream = rank.streams[i];
+      if (stream.closed()) continue;
+      if (stream.rest_until_us > now_us) {
+        *wake_us = std::min(*wake_us, stream.rest_until_us);
+        continue;
+      }
+      polled->push_back({stream.pipe(), POLLIN, 0});
+      streams.push_back({&rank, i});
+    }
+  }
+  return streams;
+}
+
+void Supervisor::NoteDrained(Rank& rank, int stream, Drained drained, int64_t now_us) {
+  SpoolStream& spool = rank.streams[stream];
+  switch (drained) {
+    case Drained::kNothing:
+    case Drained::kMuch:
+      spool.rest_until_us = 0;
+      break;
+    case Drained::kSome:
+      // Unbuffered writers would wake us for every line: let the next lines gather in the pipe. On
+      // a grid, so that many ranks wake us together.
+      spool.rest_until_us = (now_us / kGatherUs + 1) * kGatherUs + kGatherUs / 2;
+      break;
+    case Drained::kBlocked:
+      spool.rest_until_us = now_us + kBlockedRetryUs;
+      break;
+    case Drained::kClosed:
+      TellClosed(rank, stream);
+      break;
+  }
+  if (drained == Drained::kSome || drained == Drained::kMuch) grew_ = true;
+}
+
+// What the rank had written by now, before its end is told: the last lines of a failed rank are in
+// its spool then. A grandchild that goes on writing must not keep us here.
+void Supervisor::DrainRank(Rank& rank) {
+  for (int i = 0; i < common::kStreams; ++i) {
+    for (int turn = 0; turn < kDrainTurnsAtExit && !rank.streams[i].closed(); ++turn) {
+      const Drained drained = rank.streams[i].Drain();
+      NoteDrained(rank, i, drained, MonotonicMicros());
+      if (drained == Drained::kNothing || drained == Drained::kBlocked) break;
+    }
+  }
+}
+
+void Supervisor::ReadSignals() {
+  signalfd_siginfo info;
+  while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_signo == SIGCHLD) reap_wanted_ = true;
+    if (info.ssi_signo == SIGTERM) BeginStop(launch_.term_grace_ms);
+  }
+}
+
+// Ranks and whatever orphans were handed to us: nothing stays a zombie.
+void Supervisor::Reap() {
+  siginfo_t info{};
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
+    for (Rank& rank : ranks_) {
+      if (rank.pid == info.si_pid && !rank.exited) NoteExit(rank, info.si_code, info.si_status);
+    }
+    info.si_pid = 0;
+    next_kill_us_ = 0;  // while emptying: look at once whether that was the last one
+  }
+}
+
+void Supervisor::NoteExit(Rank& rank, int status_code, int status) {
+  if (rank.exec_pipe >= 0) ReadExecPipe(rank);
+  rank.exited = true;
+  rank.exit.wall_ms = common::WallMicros() / 1000;
+  rank.exit.since_start_us = MonotonicMicros() - first_start_us_;
+  rank.exit.stopped = stop_asked_;
+  rank.exit.exec_errno = rank.exec_failure.error;
+  rank.exit.exec_stage = rank.exec_failure.stage;
+  if (status_code == CLD_EXITED) {
+    rank.exit.exit_code = status;
+  } else {
+    rank.exit.signal = status;
+  }
+  if (rank.exit.signal == SIGKILL && !kill_sent_ && out_of_memory_seen_ >= 0 &&
+      common::OutOfMemoryKills() > out_of_memory_seen_) {
+    rank.exit.out_of_memory = true;
+    ++out_of_memory_seen_;
+  }
+  DrainRank(rank);
+  TellExited(rank);
+}
+
+void Supervisor::ReadExecPipe(Rank& rank) {
+  const ssize_t count = read(rank.exec_pipe, &rank.exec_failure, sizeof rank.exec_failure);
+  if (count < 0) return;  // neither exec nor failure yet
+  close(std::exchange(rank.exec_pipe, -1));
+  if (count == 0 && !rank.exited) {
+    rank.started = true;
+    TellStarted(rank);
+  }
+}
+
+void Supervisor::Obey(const ShimPacket& packet) {
+  switch (packet.kind) {
+    case PacketKind::kStop:
+      BeginStop(packet.grace_ms);
+      break;
+    case PacketKind::kSignal:
+      SignalRanks(packet.signal);
+      break;
+    case PacketKind::kTrim: {
+      Rank* rank = FindRank(packet.rank);
+      if (rank == nullptr || packet.stream >= common::kStreams) break;
+      rank->streams[packet.stream].Trim(packet.offset, packet.index_records);
+      for (Rank& other : ranks_) {
+        for (SpoolStream& stream : other.streams) {
+          if (stream.FlushDropMark()) grew_ = true;
+          if (stream.blocked()) stream.rest_until_us = 0;
+        }
+      }
+      break;
+    }
+    case PacketKind::kSpoolSeen:
+      grew_told_ = false;
+      break;
+    case PacketKind::kFence:
+      fence_us_ = static_cast<int64_t>(packet.offset) * 1000;
+      break;
+    default:
+      break;  // of a newer worker
+  }
+}
+
+void Supervisor::BeginStop(uint32_t grace_ms) {
+  const int64_t deadline = MonotonicMicros() + grace_ms * int64_t{1000};
+  if (stop_asked_) {
+    stop_deadline_us_ = std::min(stop_deadline_us_, deadline);
+  } else {
+    stop_asked_ = true;
+    stop_deadline_us_ = deadline;
+    SignalRanks(SIGTERM);
+    SignalRanks(SIGCONT);  // a stopped rank could not handle SIGTERM
+  }
+  SaveState();
+}
+
+void Supervisor::SignalRanks(int signal) {
+  for (const Rank& rank : ranks_) {
+    if (rank.exited || rank.pid <= 0) continue;
+    // Before its setsid the rank has no group of its own.
+    if (!common::SignalReachesGroup(signal) || kill(-rank.pid, signal) != 0) kill(rank.pid, signal);
+  }
+}
+
+void Supervisor::Advance() {
+  const int64_t now_us = MonotonicMicros();
+  // Nobody renewed the lease: the job may be started elsewhere soon, so nothing of it may be alive
+  // here.
+  if (fence_us_ > 0 && !stop_asked_ && now_us >= fence_us_) BeginStop(launch_.term_grace_ms);
+  if (phase_ == Phase::kRunning && (AllExited() || (stop_asked_ && now_us >= stop_deadline_us_))) {
+    phase_ = Phase::kEmptying;
+    emptying_since_us_ = now_us;
+    next_kill_us_ = 0;
+  }
+  if (phase_ == Phase::kEmptying && now_us >= next_kill_us_) EmptyOnce(now_us);
+  if (phase_ == Phase::kDraining) FinishDraining(now_us);
+}
+
+// Pipes end by themselves now, but for two: one whose write end a process that is not ours still
+// holds, and one that a full disk blocks (logs: block).
+void Supervisor::FinishDraining(int64_t now_us) {
+  bool open = false, blocked = false;
+  for (const Rank& rank : ranks_) {
+    for (const SpoolStream& stream : rank.streams) {
+      open = open || !stream.closed();
+      blocked = blocked || (!stream.closed() && stream.blocked());
+    }
+  }
+  if (open && now_us - draining_since_us_ < (blocked ? kFullDiskUs : kForeignWriterUs)) return;
+  quota_.giving_up = true;
+  for (Rank& rank : ranks_) DrainRank(rank);
+  Finish();
+}
+
+// One blow against everything that descends from us. We are a subreaper: having no child proves
+// that none is alive.
+void Supervisor::EmptyOnce(int64_t now_us) {
+  kill_sent_ = kill_sent_ || !AllExited();
+  const AttemptCgroups cgroups{launch_.cgroup_dir, launch_.freezer_dir};
+  siginfo_t info{};
+  bool childless = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+  const bool cgroups_empty = common::KillCgroups(cgroups);
+  if (!childless) {
+    for (const Rank& rank : ranks_) {
+      if (!rank.exited && rank.pid > 0) kill(-rank.pid, SIGKILL);
+    }
+    for (const pid_t child : common::ListChildren()) kill(child, SIGKILL);
+    Reap();
+    childless = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+  }
+  if (childless && cgroups_empty) {
+    phase_ = Phase::kDraining;
+  } else if (now_us - emptying_since_us_ >= kUnkillableAfterUs) {
+    how_ = "processes survive SIGKILL:";
+    for (const pid_t child : common::ListChildren()) how_ += " " + std::to_string(child);
+    phase_ = Phase::kDraining;
+  }
+  next_kill_us_ = now_us + kKillEveryUs;
+  if (phase_ != Phase::kDraining) return;
+  draining_since_us_ = MonotonicMicros();
+  quota_.closing = true;
+  for (Rank& rank : ranks_) DrainRank(rank);
+}
+
+void Supervisor::Finish() {
+  for (Rank& rank : ranks_) {
+    for (int i = 0; i < common::kStreams; ++i) {
+      rank.streams[i].Close();
+      TellClosed(rank, i);
+    }
+  }
+  common::ExitRecord record;
+  record.job = launch_.job;
+  record.attempt = launch_.attempt;
+  record.mark = launch_.mark;
+  record.how = how_;
+  record.failure = failure_;
+  for (const Rank& rank : ranks_) {
+    if (rank.exited) record.exits.push_back(rank.exit);
+    for (int i = 0; i < common::kStreams; ++i) {
+      record.streams.push_back({rank.exit.rank, static_cast<common::Stream>(i),
+                                rank.streams[i].offset(), rank.streams[i].dropped()});
+    }
+  }
+  const std::string path = launch_.attempt_dir + "/" + common::kExitRecordName;
+  if (!common::ReplaceFile(path, common::EncodeExitRecord(record), true)) {
+    dprintf(STDERR_FILENO, "cannot write %s: errno %d\n", path.c_str(), errno);
+  }
+  common::RemoveAttemptCgroups({launch_.cgroup_dir, launch_.freezer_dir});
+  TellGrew();
+  ShimPacket packet = Packet(PacketKind::kEnded);
+  (failure_.empty() ? how_ : failure_).copy(packet.text, sizeof packet.text - 1);
+  connection_.Send(packet);
+  connection_.Unlink();
+  phase_ = Phase::kDone;
+}
+
+Supervisor::Rank* Supervisor::FindRank(uint32_t rank) {
+  for (Rank& candidate : ranks_) {
+    if (candidate.exit.rank == rank) return &candidate;
+  }
+  return nullptr;
+}
+
+bool Supervisor::AllExited() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.exited; });
+}
+
+}  // namespace muster::shim

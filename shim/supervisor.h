@@ -1,0 +1,111 @@
+// One attempt on one node, from the first fork to the exit record: a poll loop on one thread. It
+// outlives the worker and needs nothing of it: output goes to the spool, ends are remembered, a
+// returning worker hears the whole story. It never writes to a rank's memory of the world: no
+// retry, no restart, no decision but the ones it was launched with.
+//
+// Phases only go forward:
+//   kRunning    ranks run (or are being stopped and have grace left)
+//   kEmptying   every rank ended, or the grace is over: kill until no descendant is alive
+//   kDraining   nothing is alive: read the pipes to their ends
+//   kDone       the exit record is written and told
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/shim_protocol.h"
+#include "shim/connection.h"
+#include "shim/rank_process.h"
+#include "shim/spool.h"
+
+namespace muster::shim {
+
+class Supervisor {
+ public:
+  explicit Supervisor(common::ShimLaunch launch, int worker_fd);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  // Until the attempt is over. The process's exit status.
+  int Run();
+
+ private:
+  enum class Phase { kRunning, kEmptying, kDraining, kDone };
+  struct Rank {
+    pid_t pid = -1;
+    uint64_t start_time = 0;
+    int exec_pipe = -1;
+    ExecFailure exec_failure;
+    bool started = false;  // exec worked
+    bool exited = false;
+    common::RankExitRecord exit;
+    SpoolStream streams[common::kStreams];
+    bool told_closed[common::kStreams] = {};
+  };
+
+  struct StreamOfRank {
+    Rank* rank;
+    int stream;
+  };
+
+  // Start. Empty, or the sentence that says why nothing was started.
+  std::string Prepare();
+  std::string OpenSpools(std::vector<int>* write_ends);
+  void StartRanks(const std::vector<int>& write_ends);
+  void SaveState();
+
+  // One turn of the loop.
+  void Turn();
+  std::vector<pollfd> PollSet(int64_t now_us, int64_t* wake_us);
+  std::vector<StreamOfRank> AppendStreams(int64_t now_us, std::vector<pollfd>* polled,
+                                          int64_t* wake_us);
+  void DrainRank(Rank& rank);
+  void NoteDrained(Rank& rank, int stream, Drained drained, int64_t now_us);
+  void ReadSignals();
+  void Reap();
+  void NoteExit(Rank& rank, int status_code, int status);
+  void ReadExecPipe(Rank& rank);
+  void Obey(const common::ShimPacket& packet);
+  void BeginStop(uint32_t grace_ms);
+  void SignalRanks(int signal);
+  void Advance();
+  void EmptyOnce(int64_t now_us);
+  void FinishDraining(int64_t now_us);
+  void Finish();
+
+  // What the worker hears.
+  void TellStory();
+  void TellStarted(const Rank& rank);
+  void TellExited(const Rank& rank);
+  void TellClosed(Rank& rank, int stream);
+  void TellGrew();
+  common::ShimPacket Packet(common::PacketKind kind, const Rank* rank = nullptr) const;
+
+  Rank* FindRank(uint32_t rank);
+  bool AllExited() const;
+
+  common::ShimLaunch launch_;
+  Connection connection_;
+  SpoolQuota quota_;
+  std::vector<Rank> ranks_;
+  Phase phase_ = Phase::kRunning;
+  int signal_fd_ = -1;
+  bool reap_wanted_ = false;
+  bool grew_ = false;       // since the last kSpoolGrew
+  bool grew_told_ = false;  // kSpoolGrew is out, kSpoolSeen has not come
+  bool stop_asked_ = false;
+  bool kill_sent_ = false;
+  int64_t stop_deadline_us_ = 0;
+  int64_t fence_us_ = 0;  // stop by itself then, worker or not; 0: never
+  int64_t emptying_since_us_ = 0;
+  int64_t next_kill_us_ = 0;
+  int64_t draining_since_us_ = 0;
+  int64_t first_start_us_ = 0;
+  int64_t out_of_memory_seen_ = -1;
+  std::string how_ = "empty";
+  std::string failure_;
+};
+
+}  // namespace muster::shim

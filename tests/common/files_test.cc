@@ -1,0 +1,120 @@
+// The door to the file system (common/files.h): each test works in a directory of its own.
+#include "common/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace muster::common {
+namespace {
+
+class Files : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/muster-files-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { EXPECT_TRUE(RemoveTree(directory_).ok()); }
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+
+  std::string directory_;
+};
+
+TEST_F(Files, ADurableWriteIsReadBackAndLeavesNoTemporary) {
+  const std::string content("a\0b\xff", 4);
+  ASSERT_TRUE(WriteFileDurably(Path("record"), content).ok());
+  EXPECT_EQ(ReadFile(Path("record")).value(), content);
+  EXPECT_EQ(ListDirectory(directory_).value(), std::vector<std::string>{"record"});
+}
+
+TEST_F(Files, ADurableWriteReplacesTheOldContentWhole) {
+  ASSERT_TRUE(WriteFileDurably(Path("record"), std::string(5000, 'x')).ok());
+  ASSERT_TRUE(WriteFileDurably(Path("record"), "short").ok());
+  EXPECT_EQ(ReadFile(Path("record")).value(), "short");
+}
+
+TEST_F(Files, ADurableWriteIsPrivateByDefault) {
+  ASSERT_TRUE(WriteFileDurably(Path("record"), "x").ok());
+  struct stat info {};
+  ASSERT_EQ(stat(Path("record").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777u, 0600u);
+}
+
+TEST_F(Files, AMissingFileIsNamedWithItsReason) {
+  const absl::Status status = ReadFile(Path("absent")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("absent: No such file"), absl::string_view::npos) << status;
+}
+
+TEST_F(Files, AFileBeyondTheLimitIsRefused) {
+  ASSERT_TRUE(WriteFileDurably(Path("big"), std::string(100, 'x')).ok());
+  EXPECT_EQ(ReadFile(Path("big"), 99).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(ReadFile(Path("big"), 100).ok());
+}
+
+TEST_F(Files, AFullDiskIsResourceExhausted) {
+  UniqueFd full(open("/dev/full", O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(full.valid());
+  EXPECT_EQ(WriteAll(full.get(), "x").code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(Files, DirectoriesAreMadeWithTheirParentsAndTwiceIsFine) {
+  ASSERT_TRUE(MakeDirectories(Path("a/b/c")).ok());
+  ASSERT_TRUE(MakeDirectories(Path("a/b/c")).ok());
+  struct stat info {};
+  ASSERT_EQ(stat(Path("a/b/c").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISDIR(info.st_mode));
+}
+
+TEST_F(Files, AFileInTheWayOfADirectoryIsAnError) {
+  ASSERT_TRUE(WriteFileDurably(Path("a"), "x").ok());
+  EXPECT_FALSE(MakeDirectories(Path("a")).ok());
+  EXPECT_FALSE(MakeDirectories(Path("a/b")).ok());
+}
+
+TEST_F(Files, ListingIsSortedAndAMissingDirectoryIsNotFound) {
+  for (const char* name : {"c", "a", "b"}) ASSERT_TRUE(WriteFileDurably(Path(name), "").ok());
+  EXPECT_EQ(ListDirectory(directory_).value(), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(ListDirectory(Path("absent")).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(Files, OnlyOneHolderHasALockUntilItLetsGo) {
+  auto first = LockFile(Path("LOCK"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(LockFile(Path("LOCK")).status().code(), absl::StatusCode::kFailedPrecondition);
+  first->Reset();
+  EXPECT_TRUE(LockFile(Path("LOCK")).ok());
+}
+
+TEST_F(Files, AMovedDescriptorIsClosedOnce) {
+  UniqueFd first(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int number = first.get();
+  UniqueFd second = std::move(first);
+  EXPECT_FALSE(first.valid());
+  EXPECT_EQ(second.get(), number);
+  second.Reset();
+  EXPECT_EQ(fcntl(number, F_GETFD), -1);
+}
+
+TEST(Errno, BecomesTheCodeThatCallersDecideBy) {
+  const auto code = [](int error) {
+    errno = error;
+    return ErrnoStatus("x").code();
+  };
+  EXPECT_EQ(code(ENOSPC), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(EDQUOT), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(ENOENT), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(EACCES), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(code(EEXIST), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(code(EIO), absl::StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace muster::common

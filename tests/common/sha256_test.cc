@@ -1,0 +1,49 @@
+// SHA-256 against the vectors of FIPS 180-4 and against itself in pieces.
+#include "common/sha256.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "common/files.h"
+#include "gtest/gtest.h"
+
+namespace muster::common {
+namespace {
+
+constexpr char kOfNothing[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+constexpr char kOfAbc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+constexpr char kOfMillionA[] = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0";
+
+TEST(Sha256OfBytes, AgreesWithThePublishedVectors) {
+  EXPECT_EQ(Sha256Hex(""), kOfNothing);
+  EXPECT_EQ(Sha256Hex("abc"), kOfAbc);
+  EXPECT_EQ(Sha256Hex(std::string(1'000'000, 'a')), kOfMillionA);
+}
+
+TEST(Sha256OfBytes, DoesNotDependOnHowTheBytesArrive) {
+  Sha256 hash;
+  for (int i = 0; i < 1000; ++i) hash.Update(std::string(1000, 'a'));
+  EXPECT_EQ(hash.FinishHex(), kOfMillionA);
+}
+
+TEST(Sha256OfFile, IsTheHashOfItsBytesAndAMissingFileIsAnError) {
+  char path[] = "/tmp/muster-sha-XXXXXX";
+  UniqueFd fd(mkstemp(path));
+  ASSERT_TRUE(fd.valid());
+  ASSERT_TRUE(WriteAll(fd.get(), std::string(1'000'000, 'a')).ok());
+  EXPECT_EQ(Sha256HexOfFile(path).value(), kOfMillionA);
+  ASSERT_TRUE(RemoveTree(path).ok());
+  EXPECT_EQ(Sha256HexOfFile(path).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(Sha256Name, IsSixtyFourLowerCaseDigitsAndNothingElse) {
+  EXPECT_TRUE(IsSha256Hex(kOfAbc));
+  EXPECT_FALSE(IsSha256Hex(""));
+  EXPECT_FALSE(IsSha256Hex(std::string(63, 'a')));
+  EXPECT_FALSE(IsSha256Hex(std::string(65, 'a')));
+  EXPECT_FALSE(IsSha256Hex(std::string(64, 'A')));
+  EXPECT_FALSE(IsSha256Hex("../" + std::string(61, 'a')));
+}
+
+}  // namespace
+}  // namespace muster::common

@@ -1,0 +1,91 @@
+// Text for people (common/text.h): what is safe on a terminal, what looks secret, what was meant.
+#include "common/text.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "gtest/gtest.h"
+
+namespace muster::common {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+TEST(CleanUtf8, AcceptsLettersOfAnyScriptAndTab) {
+  EXPECT_TRUE(IsCleanUtf8(""));
+  EXPECT_TRUE(IsCleanUtf8("digits-2\tgrün 数字 🙂"));
+}
+
+TEST(CleanUtf8, RefusesControlCharactersOfBothRanges) {
+  for (std::string_view text : {"a\nb"sv, "\x1b[31m"sv, "\x7f"sv, "a\0b"sv, "\xc2\x9b 31m"sv}) {
+    EXPECT_FALSE(IsCleanUtf8(text)) << Printable(text);
+  }
+}
+
+TEST(CleanUtf8, RefusesWhatIsNoUtf8) {
+  // A lone continuation, an overlong slash, a surrogate, beyond U+10FFFF, a sequence cut short.
+  for (std::string_view text :
+       {"\x80"sv, "\xc0\xaf"sv, "\xed\xa0\x80"sv, "\xf4\x90\x80\x80"sv, "\xe2\x82"sv, "\xff"sv}) {
+    EXPECT_FALSE(IsCleanUtf8(text)) << Printable(text);
+  }
+}
+
+TEST(PrintableText, EscapesControlAndBrokenBytesAndKeepsTheRest) {
+  EXPECT_EQ(Printable("grün\x1b[2J\xff"), "grün\\x1b[2J\\xff");
+  EXPECT_EQ(Printable("a\nb\tc"), "a\\x0ab\\x09c");
+}
+
+TEST(PrintableText, KeepsLayoutWhenAsked) {
+  EXPECT_EQ(Printable("a\nb\tc\r", true), "a\nb\tc\\x0d");
+}
+
+TEST(PrintableText, IsItselfClean) {
+  std::string every_byte;
+  for (int byte = 0; byte < 256; ++byte) every_byte.push_back(static_cast<char>(byte));
+  EXPECT_TRUE(IsCleanUtf8(Printable(every_byte)));
+}
+
+TEST(Secrets, AreKnownByTheVariablesName) {
+  EXPECT_TRUE(LooksSecret("HF_TOKEN"));
+  EXPECT_TRUE(LooksSecret("aws_secret_access_key"));
+  EXPECT_TRUE(LooksSecret("DbPassword"));
+  EXPECT_FALSE(LooksSecret("PATH"));
+  EXPECT_FALSE(LooksSecret("OMP_NUM_THREADS"));
+}
+
+TEST(Distance, CountsAnAdjacentSwapAsOne) {
+  EXPECT_EQ(EditDistance("submit", "sumbit"), 1u);
+  EXPECT_EQ(EditDistance("", "abc"), 3u);
+  EXPECT_EQ(EditDistance("logs", "logs"), 0u);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
+}
+
+TEST(NearestWord, IsWithinTwoEditsOrNone) {
+  constexpr std::array<std::string_view, 4> kWords = {"submit", "show", "logs", "ls"};
+  EXPECT_EQ(Nearest("sumbit", kWords), "submit");
+  EXPECT_EQ(Nearest("shwo", kWords), "show");
+  EXPECT_EQ(Nearest("frobnicate", kWords), "");
+  EXPECT_EQ(Nearest("", kWords), "");
+}
+
+TEST(HumanSizes, CountInPowersOfAThousand) {
+  EXPECT_EQ(HumanBytes(0), "0 B");
+  EXPECT_EQ(HumanBytes(999), "999 B");
+  EXPECT_EQ(HumanBytes(1000), "1.0 KB");
+  EXPECT_EQ(HumanBytes(1'234'567), "1.2 MB");
+  EXPECT_EQ(HumanBytes(340'000), "340 KB");
+  EXPECT_EQ(HumanBytes(999'999), "1.0 MB");
+  EXPECT_EQ(HumanBytes(UINT64_MAX), "18 EB");
+}
+
+TEST(HumanDurations, ShowTheTwoLargestUnits) {
+  EXPECT_EQ(HumanDuration(-5), "0s");
+  EXPECT_EQ(HumanDuration(41'900), "41s");
+  EXPECT_EQ(HumanDuration(723'000), "12m 3s");
+  EXPECT_EQ(HumanDuration(12'000'000), "3h 20m");
+  EXPECT_EQ(HumanDuration(187'200'000), "2d 4h");
+}
+
+}  // namespace
+}  // namespace muster::common

@@ -1,0 +1,310 @@
+// How ranks start, end and are told of: exits, signals, exec failures, stops, the exit record,
+// adoption.
+#include <sys/file.h>
+
+#include "shim_fixture.h"
+#include "worker/port_holder.h"
+
+namespace muster::worker {
+namespace {
+
+using common::ExecStage;
+using common::Stream;
+
+class ShimLife : public ShimFixture {};
+
+TEST_F(ShimLife, TwoRanksStartEndAndAreRecorded) {
+  AddRank({"test_rank", "exit", "0"});
+  AddRank({"test_rank", "exit", "7"});
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(started_.size(), 2u);
+  EXPECT_EQ(exits_.at(0).exit_code, 0);
+  EXPECT_EQ(exits_.at(1).exit_code, 7);
+  EXPECT_GT(exits_.at(1).since_start_us, 0);
+  EXPECT_GT(exits_.at(1).wall_ms, 1'600'000'000'000);
+  EXPECT_EQ(closed_.size(), 4u);
+  EXPECT_EQ(how_, "empty");
+  const auto record = ReadExitRecord(launch_.attempt_dir);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->job, 7u);
+  EXPECT_EQ(record->attempt, 2u);
+  EXPECT_EQ(record->mark, launch_.mark);
+  EXPECT_EQ(record->how, "empty");
+  ASSERT_EQ(record->exits.size(), 2u);
+  EXPECT_EQ(record->exits[1].exit_code, 7);
+  EXPECT_EQ(record->exits[1].pid, started_.at(1).pid);
+  EXPECT_EQ(record->streams.size(), 4u);
+  EXPECT_FALSE(ShimLives(launch_.attempt_dir));
+  EXPECT_FALSE(common::Exists(launch_.socket_path));
+}
+
+TEST_F(ShimLife, ASignalIsToldAsASignalAndTheLastWordsAreInTheSpoolByThen) {
+  AddRank({"test_rank", "say-then-die"});
+  AddRank({"test_rank", "sleep"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return exits_.count(0) > 0; }));
+  EXPECT_EQ(exits_.at(0).signal, SIGKILL);
+  EXPECT_EQ(exits_.at(0).exit_code, 0);
+  EXPECT_FALSE(exits_.at(0).out_of_memory);
+  EXPECT_FALSE(exits_.at(0).stopped);
+  EXPECT_EQ(Spool(0, Stream::kStderr), "last words\n");
+  EXPECT_EQ(exits_.count(1), 0u);
+  shim_->Stop(10'000);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(1).signal, SIGTERM);
+  EXPECT_TRUE(exits_.at(1).stopped);
+}
+
+TEST_F(ShimLife, ARankThatEndsWellLeavesTheOthersAlone) {
+  AddRank({"test_rank", "exit", "0"});
+  AddRank({"test_rank", "sleep"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return exits_.count(0) > 0 && started_.count(1) > 0; }));
+  EXPECT_TRUE(Alive(started_.at(1).pid));
+  shim_->Stop(0);
+  ASSERT_TRUE(UntilGone());
+  // With no grace at all the rank may see either signal first.
+  EXPECT_TRUE(exits_.at(1).signal == SIGKILL || exits_.at(1).signal == SIGTERM);
+}
+
+TEST_F(ShimLife, ARankThatIgnoresSigtermIsKilledWhenItsGraceIsOver) {
+  AddRank({"test_rank", "ignore-term"});
+  AddRank({"test_rank", "term-exits-0"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && Spool(1) == "ready\n"; }));
+  const int64_t begin = common::MonotonicMicros();
+  shim_->Stop(300);
+  ASSERT_TRUE(UntilGone());
+  const int64_t took_ms = (common::MonotonicMicros() - begin) / 1000;
+  EXPECT_EQ(exits_.at(0).signal, SIGKILL);
+  EXPECT_EQ(exits_.at(1).exit_code, 0);
+  EXPECT_EQ(exits_.at(1).signal, 0);
+  EXPECT_GE(took_ms, 300);
+  EXPECT_LT(took_ms, 1500);
+}
+
+TEST_F(ShimLife, AStoppedRankStillGetsItsSigterm) {
+  AddRank({"test_rank", "term-exits-0"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && started_.count(0) > 0; }));
+  shim_->Signal(SIGSTOP);
+  ASSERT_TRUE(Until([this] {
+    common::ProcessStat stat;
+    return common::ReadProcessStat(started_.at(0).pid, &stat) && stat.state == 'T';
+  }));
+  shim_->Stop(10'000);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).exit_code, 0);
+  EXPECT_EQ(exits_.at(0).signal, 0);
+}
+
+TEST_F(ShimLife, ALaterStopShortensTheGraceAndNeverLengthensIt) {
+  AddRank({"test_rank", "ignore-term"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n"; }));
+  shim_->Stop(600'000);
+  shim_->Stop(10);
+  shim_->Stop(600'000);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).signal, SIGKILL);
+}
+
+TEST_F(ShimLife, SigtermToTheShimIsAStopWithGrace) {
+  launch_.term_grace_ms = 10'000;
+  AddRank({"test_rank", "term-exits-0"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && shim_->pid() > 0; }));
+  kill(shim_->pid(), SIGTERM);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).exit_code, 0);
+  EXPECT_TRUE(exits_.at(0).stopped);
+}
+
+TEST_F(ShimLife, UserSignalsReachTheRank) {
+  AddRank({"test_rank", "usr1"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n"; }));
+  shim_->Signal(SIGUSR1);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(Spool(0), "ready\nusr1\n");
+  EXPECT_EQ(exits_.at(0).exit_code, 0);
+}
+
+TEST_F(ShimLife, ACommandThatCannotBeExecutedIsToldWithItsErrno) {
+  AddRank({root_ + "/no-such-program"});
+  AddRank({"/etc/passwd"});
+  AddRank({"test_rank", "exit", "0"});
+  launch_.ranks[2].workdir = root_ + "/nowhere";
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_TRUE(started_.empty());
+  EXPECT_EQ(exits_.at(0).exit_code, 127);
+  EXPECT_EQ(exits_.at(0).exec_errno, ENOENT);
+  EXPECT_EQ(exits_.at(0).exec_stage, ExecStage::kExec);
+  EXPECT_EQ(exits_.at(1).exit_code, 126);
+  EXPECT_EQ(exits_.at(1).exec_errno, EACCES);
+  EXPECT_EQ(exits_.at(2).exec_stage, ExecStage::kWorkdir);
+  EXPECT_EQ(DescribeLaunchError(exits_.at(0), launch_.ranks[0], "n1"),
+            "node n1: cannot execute " + root_ +
+                "/no-such-program: No such file or directory; fix: correct the command, or install "
+                "it on that node");
+}
+
+TEST_F(ShimLife, AScriptWithoutAnInterpreterLineRunsInAShell) {
+  ASSERT_TRUE(common::WriteFileDurably(root_ + "/script", "echo $0 $1\nexit 5\n", 0755).ok());
+  AddRank({root_ + "/script", "word"});
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).exit_code, 5);
+  EXPECT_EQ(Spool(0), root_ + "/script word\n");
+}
+
+TEST_F(ShimLife, ARankInheritsThreeDescriptorsAndNothingElse) {
+  auto held = PortHolder::HoldExactly(0);
+  ASSERT_TRUE(held.ok()) << held.status();
+  AddRank({"test_rank", "descriptors"});
+  Spawn({held->socket.get()});
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).exit_code, 3);
+}
+
+TEST_F(ShimLife, AHeldPortIsForARankThatReusesAddressesAndForNobodyElse) {
+  PortHolder holder(PortRange{}, static_cast<uint64_t>(getpid()));
+  auto held = holder.Hold(1, false);
+  ASSERT_TRUE(held.ok()) << held.status();
+  const std::string port = std::to_string(held->front().port);
+  AddRank({"test_rank", "listen", port, "plain"});
+  AddRank({"test_rank", "listen", port, "reuse"});
+  Spawn({held->front().socket.get()});
+  held->clear();  // only the shim holds it now
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).exit_code, EADDRINUSE);
+  EXPECT_EQ(exits_.at(1).exit_code, 0);
+}
+
+TEST_F(ShimLife, AnAttemptIsNeverLaunchedTwice) {
+  AddRank({"test_rank", "exit", "0"});
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  const auto again = ShimClient::Spawn(SiblingBinary("../muster-shim"), launch_, {});
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(ShimLife, AMissingShimBinaryIsOneErrorAndMayBeTriedAgain) {
+  AddRank({"test_rank", "exit", "0"});
+  const auto shim = ShimClient::Spawn(root_ + "/no-shim", launch_, {});
+  EXPECT_EQ(shim.status().code(), absl::StatusCode::kNotFound);
+  Spawn();
+  EXPECT_TRUE(UntilGone());
+}
+
+TEST_F(ShimLife, ASpoolThatCannotBeMadeIsTheFailureInTheExitRecord) {
+  launch_.spool_dir = root_ + "/missing/spool";
+  AddRank({"test_rank", "exit", "0"});
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  const auto record = ReadExitRecord(launch_.attempt_dir);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->failure.rfind("cannot make the spool", 0), 0u) << record->failure;
+  EXPECT_TRUE(record->exits.empty());
+  EXPECT_TRUE(started_.empty());
+}
+
+TEST_F(ShimLife, AReturningWorkerHearsTheWholeStory) {
+  AddRank({"test_rank", "exit", "3"});
+  AddRank({"test_rank", "ignore-term"});
+  Spawn();
+  const pid_t shim_pid = shim_->pid();
+  ASSERT_TRUE(Until([this] { return exits_.count(0) > 0 && started_.count(1) > 0; }));
+  const std::map<uint32_t, RankStarted> before = started_;
+  shim_.reset();  // the worker is gone
+  started_.clear();
+  exits_.clear();
+  auto adopted = ShimClient::Adopt(launch_.attempt_dir);
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  shim_ = *std::move(adopted);
+  ASSERT_TRUE(Until([this] { return exits_.count(0) > 0 && started_.count(1) > 0; }));
+  EXPECT_EQ(shim_->pid(), shim_pid);
+  EXPECT_EQ(exits_.at(0).exit_code, 3);
+  EXPECT_EQ(started_.at(1).pid, before.at(1).pid);
+  EXPECT_EQ(started_.at(1).start_time, before.at(1).start_time);
+  shim_->Stop(0);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_TRUE(exits_.at(1).stopped);
+  waitpid(shim_pid, nullptr, 0);
+}
+
+TEST_F(ShimLife, TheNewestWorkerWins) {
+  AddRank({"test_rank", "sleep"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return started_.count(0) > 0; }));
+  std::unique_ptr<ShimClient> old = std::move(shim_);
+  auto adopted = ShimClient::Adopt(launch_.attempt_dir);
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  shim_ = *std::move(adopted);
+  started_.clear();
+  ASSERT_TRUE(Until([this] { return started_.count(0) > 0; }));
+  ASSERT_TRUE(old->Read().ok());
+  EXPECT_TRUE(old->gone());
+  shim_->Stop(0);
+  ASSERT_TRUE(UntilGone());
+}
+
+TEST_F(ShimLife, AShimThatIsGoneCannotBeAdopted) {
+  AddRank({"test_rank", "exit", "0"});
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(ShimClient::Adopt(launch_.attempt_dir).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ShimClient::Adopt(root_ + "/never").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ShimLife, AFenceStopsTheRanksAlsoWhenTheWorkerIsDead) {
+  AddRank({"test_rank", "term-exits-0"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && started_.count(0) > 0; }));
+  const pid_t shim_pid = shim_->pid();
+  const int64_t now_ms = common::MonotonicMicros() / 1000;
+  shim_->MoveFence(now_ms + 100);
+  shim_.reset();
+  ASSERT_TRUE(Until([this] { return !ShimLives(launch_.attempt_dir); }));
+  EXPECT_GE(common::MonotonicMicros() / 1000, now_ms + 100);
+  waitpid(shim_pid, nullptr, 0);
+  const auto record = ReadExitRecord(launch_.attempt_dir);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_TRUE(record->exits.at(0).stopped);
+  EXPECT_EQ(record->exits.at(0).exit_code, 0);
+}
+
+TEST_F(ShimLife, AFenceThatIsTakenAwayStopsNothing) {
+  AddRank({"test_rank", "usr1"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n"; }));
+  shim_->MoveFence(common::MonotonicMicros() / 1000 + 3'600'000);
+  shim_->MoveFence(0);
+  shim_->Signal(SIGUSR1);
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).exit_code, 0);
+  EXPECT_FALSE(exits_.at(0).stopped);
+}
+
+TEST_F(ShimLife, EndsThatHappenWhileNoWorkerIsThereAreInTheRecord) {
+  AddRank({"test_rank", "term-exits-0"});
+  AddRank({"test_rank", "exit", "4"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && exits_.count(1) > 0; }));
+  const pid_t shim_pid = shim_->pid();
+  shim_.reset();
+  kill(shim_pid, SIGTERM);
+  ASSERT_TRUE(Until([this] { return !ShimLives(launch_.attempt_dir); }));
+  waitpid(shim_pid, nullptr, 0);
+  const auto record = ReadExitRecord(launch_.attempt_dir);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->exits.at(0).exit_code, 0);
+  EXPECT_TRUE(record->exits.at(0).stopped);
+  EXPECT_EQ(record->exits.at(1).exit_code, 4);
+  EXPECT_EQ(record->how, "empty");
+}
+
+}  // namespace
+}  // namespace muster::worker

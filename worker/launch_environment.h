@@ -1,0 +1,68 @@
+// What a rank sees: argv, environment, working directory. The complete launch contract, in one
+// place. BuildRanks is pure; CheckLaunch looks at the file system. Any thread.
+//
+// Decided here, documented in docs/launch-contract.md:
+// - The base is the client's environment as it is in the spec, never this daemon's. Foreign
+// MUSTER_* variables in it
+//   (a jobctl inside a job) are removed.
+// - A job without gpus on a node that has some gets CUDA_VISIBLE_DEVICES="" (npu:
+// ASCEND_RT_VISIBLE_DEVICES=""): what was
+//   not granted is not visible. On a node without such devices the client's value stays.
+// - PATH, HOME and USER are filled in when the spec has none (--clean-env).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/shim_protocol.h"
+
+namespace muster::v1 {
+class LaunchAttempt;
+}
+
+namespace muster::worker {
+
+struct InterfaceAddress {
+  std::string interface;
+  std::string address;  // numeric, without scope
+};
+// getifaddrs, IPv4 and IPv6.
+std::vector<InterfaceAddress> ListInterfaceAddresses();
+
+// What the worker adds to a LaunchAttempt.
+struct LaunchFacts {
+  std::string node;  // its name, for messages
+  std::string advertise;
+  std::vector<InterfaceAddress> interfaces;
+  uint32_t usable_cores = 1;  // physical
+  bool has_gpus = false;      // this node has devices of the kind, granted or not
+  bool has_npus = false;
+  std::string mark;             // NewAttemptMark
+  std::string trainer_socket;   // MUSTER_SOCKET
+  std::string errors_dir;       // TORCHELASTIC_ERROR_FILE = <errors_dir>/rank-R.json; must exist
+  std::string checkpoint_dir;   // MUSTER_CHECKPOINT_DIR
+  std::string tensorboard_dir;  // MUSTER_TENSORBOARD_DIR
+  std::string resume_dir;       // MUSTER_RESUME_FROM; empty: fresh start, the variable is unset
+  std::string home, user;       // of the worker's user, used when the spec has none
+  uint32_t hccl_base_port = 60000;  // npu only: first of 32 leased host ports
+};
+
+// One per local rank, in order. `program` is argv[0] until CheckLaunch has resolved it.
+std::vector<common::RankLaunch> BuildRanks(const muster::v1::LaunchAttempt& launch,
+                                           const LaunchFacts& facts);
+
+// Why no rank can start here.
+struct LaunchProblem {
+  int launch_errno = 0;  // goes to RankExit.launch_errno
+  int exit_code = 0;     // 127 missing, 126 not executable; workdir: 126
+  std::string text;      // one sentence: node, value, reason, "; fix: …"
+};
+
+// Checks workdir and command as a shell would, before any rank starts, and fills in every rank's
+// `program`.
+std::optional<LaunchProblem> CheckLaunch(const std::string& node,
+                                         std::vector<common::RankLaunch>* ranks);
+
+}  // namespace muster::worker

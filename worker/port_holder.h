@@ -1,0 +1,46 @@
+// Holds TCP ports that rank 0 will listen on: bound, never listening, first plainly, then with
+// SO_REUSEADDR, so that every plain bind is refused while the trainer's own SO_REUSEADDR listener
+// succeeds. Any thread. Source: tried on Linux 6.18; docs/launch-contract.md. With the option set
+// before bind two holders would get one port.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/files.h"
+
+namespace muster::worker {
+
+struct PortRange {
+  uint16_t first = 20000;
+  uint16_t last = 28999;  // inclusive; below the kernel's ephemeral ports
+};
+// "LO-HI". INVALID_ARGUMENT with the reason and the fix.
+absl::StatusOr<PortRange> ParsePortRange(std::string_view text);
+
+struct HeldPort {
+  uint16_t port = 0;
+  common::UniqueFd socket;  // [::] for both families, 0.0.0.0 where the host has no IPv6
+};
+
+class PortHolder {
+ public:
+  // `seed` spreads the first candidate over the range, so that workers on one host seldom collide.
+  PortHolder(PortRange range, uint64_t seed);
+  // `count` free ports, in a row when `contiguous`. Never 29400, 29500 (torch's own) or 60000-60031
+  // (HCCL). RESOURCE_EXHAUSTED names the range and the fix.
+  absl::StatusOr<std::vector<HeldPort>> Hold(uint32_t count, bool contiguous);
+  // Takes this very port again, e.g. after a restart of the worker before the launch.
+  // ALREADY_EXISTS when it is in use.
+  static absl::StatusOr<HeldPort> HoldExactly(uint16_t port);
+
+ private:
+  PortRange range_;
+  uint64_t next_;  // round robin: a port just let go is not taken again at once
+};
+
+}  // namespace muster::worker

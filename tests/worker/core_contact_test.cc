@@ -1,0 +1,116 @@
+#include "tests/worker/core_fixture.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr AttemptKey kKey{42, 0};
+
+class ContactTest : public CoreTest {};
+
+TEST_F(ContactTest, RegistrationSaysEverythingThatIsHeld) {
+  Run(kKey);  // commands are obeyed whatever the link's stage
+  state_.highest_epoch = 9;
+  const Actions up = Say(LinkUpInput{});
+  ASSERT_EQ(Of<SendAction>(up).size(), 1u);
+  const v1::Register message = Of<SendAction>(up)[0].message.register_();
+  EXPECT_EQ(message.facts().name(), "node-a");
+  EXPECT_EQ(message.attempts_size(), 1);
+  EXPECT_EQ(message.highest_epoch(), 9u);
+}
+
+TEST_F(ContactTest, CommandsOfALowerEpochChangeNothingAndAreCounted) {
+  Connect();
+  v1::CoordinatorMessage launch = Launch(kKey);
+  EXPECT_EQ(Of<ResetLinkAction>(Command(launch, 4)).size(), 1u);
+  EXPECT_TRUE(state_.attempts.empty());
+  EXPECT_EQ(state_.stale_commands, 1u);
+}
+
+TEST_F(ContactTest, HigherEpochIsDurableBeforeTheCommandIsObeyed) {
+  Connect();
+  const Actions actions = Command(Launch(kKey), 6);
+  ASSERT_FALSE(actions.empty());
+  ASSERT_NE(std::get_if<PersistEpochAction>(&actions[0]), nullptr);
+  EXPECT_EQ(std::get<PersistEpochAction>(actions[0]).epoch, 6u);
+}
+
+TEST_F(ContactTest, HeartbeatsAreNumberedAndPaced) {
+  Connect(1'000);
+  EXPECT_TRUE(Of<SendAction>(Say(TickInput{})).empty());
+  now_ms_ += 1'000;
+  const Actions beat = Say(TickInput{77});
+  ASSERT_EQ(Of<SendAction>(beat).size(), 1u);
+  EXPECT_EQ(Of<SendAction>(beat)[0].message.heartbeat().number(), 1u);
+  EXPECT_EQ(Of<SendAction>(beat)[0].message.heartbeat().spool_bytes(), 77u);
+  EXPECT_EQ(NextDeadlineMonoMs(state_), now_ms_ + 1'000);
+}
+
+TEST_F(ContactTest, SilentLinkIsCutAfterThreeHeartbeats) {
+  Connect(1'000);
+  now_ms_ += 2'999;
+  EXPECT_TRUE(Of<ResetLinkAction>(Say(TickInput{})).empty());
+  now_ms_ += 1;
+  EXPECT_EQ(Of<ResetLinkAction>(Say(TickInput{})).size(), 1u);
+  EXPECT_EQ(state_.contact.link, LinkStage::kDown);
+}
+
+TEST_F(ContactTest, AnUnansweredRegistrationIsCut) {
+  Say(LinkUpInput{});
+  now_ms_ += kRegisterTimeoutMs;
+  EXPECT_EQ(Of<ResetLinkAction>(Say(TickInput{})).size(), 1u);
+}
+
+TEST_F(ContactTest, NothingIsSentWithoutALink) {
+  Run(kKey);
+  v1::RankExit exit;
+  EXPECT_TRUE(Of<SendAction>(Say(RankExitedInput{kKey, exit})).empty());
+}
+
+TEST_F(ContactTest, ReplacedJobsStopThemselvesAfterStopAfter) {
+  Connect();
+  v1::CoordinatorMessage launch = Launch(kKey);
+  launch.mutable_launch()->mutable_spec()->set_stop_after_ms(20'000);
+  launch.mutable_launch()->mutable_spec()->set_grace_ms(300);
+  Command(launch);
+  Say(PreparedInput{kKey});
+  Say(RanksStartedInput{kKey, 2});
+  Say(LinkDownInput{});
+  EXPECT_EQ(NextDeadlineMonoMs(state_), now_ms_ + 20'000);
+  now_ms_ += 19'999;
+  EXPECT_TRUE(Of<StopShimAction>(Say(TickInput{})).empty());
+  now_ms_ += 1;
+  const Actions fenced = Say(TickInput{});
+  ASSERT_EQ(Of<StopShimAction>(fenced).size(), 1u);
+  EXPECT_EQ(Of<StopShimAction>(fenced)[0].grace_ms, 300u);
+  Say(AttemptEndedInput{kKey, "empty", "", {}});
+  EXPECT_EQ(StatusOf(state_.attempts[kKey]).failure_cause(), v1::STOP_CAUSE_NODE_LOST);
+}
+
+TEST_F(ContactTest, ContactRegainedInTimeKeepsTheRanks) {
+  Connect();
+  Run(kKey);
+  Say(LinkDownInput{});
+  now_ms_ += 599'999;
+  Connect();
+  now_ms_ += 10;
+  EXPECT_TRUE(Of<StopShimAction>(Say(TickInput{})).empty());
+}
+
+TEST_F(ContactTest, JobsThatWaitForTheirNodeNeverStopThemselves) {
+  Connect();
+  v1::CoordinatorMessage launch = Launch(kKey);
+  launch.mutable_launch()->mutable_spec()->set_on_node_loss(v1::ON_NODE_LOSS_WAIT);
+  Command(launch);
+  Say(PreparedInput{kKey});
+  Say(LinkDownInput{});
+  now_ms_ += 100'000'000;
+  EXPECT_TRUE(Of<StopShimAction>(Say(TickInput{})).empty());
+}
+
+TEST_F(ContactTest, UnknownMessagesOfANewerCoordinatorAreIgnored) {
+  Connect();
+  EXPECT_TRUE(Command(v1::CoordinatorMessage()).empty());
+}
+
+}  // namespace
+}  // namespace muster::worker

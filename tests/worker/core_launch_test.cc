@@ -1,0 +1,208 @@
+#include "tests/worker/core_fixture.h"
+#include "worker/core/stages.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr AttemptKey kKey{42, 0};
+
+class LaunchTest : public CoreTest {};
+
+TEST_F(LaunchTest, HeldPortIsReportedAndLaunchUsesIt) {
+  Connect();
+  v1::CoordinatorMessage hold;
+  hold.mutable_hold_ports()->set_job(42);
+  hold.mutable_hold_ports()->set_count(1);
+  ASSERT_EQ(Of<HoldPortsAction>(Command(hold)).size(), 1u);
+  const auto status = LastStatus(Say(PortsHeldInput{kKey, 20'001, ""}));
+  EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_HOLDING);
+  EXPECT_EQ(status.master_port(), 20'001u);
+  EXPECT_TRUE(Of<HoldPortsAction>(Command(hold)).empty()) << "a repeated command holds no second";
+
+  auto launch = Launch(kKey);
+  launch.mutable_launch()->set_is_master(true);
+  launch.mutable_launch()->set_master_port(20'001);
+  EXPECT_EQ(Of<PrepareAction>(Command(launch)).size(), 1u);
+}
+
+TEST_F(LaunchTest, MasterLaunchWithoutItsPortFailsWithTheReason) {
+  Connect();
+  auto launch = Launch(kKey);
+  launch.mutable_launch()->set_is_master(true);
+  launch.mutable_launch()->set_master_port(20'001);
+  const Actions actions = Command(launch);
+  EXPECT_TRUE(Of<PrepareAction>(actions).empty());
+  const auto status = LastStatus(actions);
+  EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
+  EXPECT_NE(status.failure().find("port 20001 is not held"), std::string::npos);
+}
+
+TEST_F(LaunchTest, PortsThatCannotBeHeldEndTheAttempt) {
+  Connect();
+  v1::CoordinatorMessage hold;
+  hold.mutable_hold_ports()->set_job(42);
+  Command(hold);
+  const auto status = LastStatus(Say(PortsHeldInput{kKey, 0, "no free port in 20000-20001"}));
+  EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_EQ(status.failure(), "no free port in 20000-20001");
+}
+
+TEST_F(LaunchTest, EveryRankStartedMakesItRunning) {
+  Connect();
+  EXPECT_EQ(LastStatus(Command(Launch(kKey))).phase(), v1::ATTEMPT_PHASE_PREPARING);
+  EXPECT_EQ(Of<SpawnAction>(Say(PreparedInput{kKey})).size(), 1u);
+  const auto status = LastStatus(Say(RanksStartedInput{kKey, 2}));
+  EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_RUNNING);
+  EXPECT_EQ(status.ranks_started(), 2u);
+}
+
+TEST_F(LaunchTest, RepeatedLaunchSpawnsOnceAndIsAnsweredByTheStatus) {
+  Connect();
+  Run(kKey);
+  const Actions again = Command(Launch(kKey));
+  EXPECT_TRUE(Of<PrepareAction>(again).empty());
+  EXPECT_TRUE(Of<SpawnAction>(again).empty());
+  EXPECT_EQ(LastStatus(again).phase(), v1::ATTEMPT_PHASE_RUNNING);
+}
+
+TEST_F(LaunchTest, CheckpointIsFetchedBeforeTheRanksStart) {
+  Connect();
+  auto launch = Launch(kKey);
+  launch.mutable_launch()->set_resume_step(120);
+  launch.mutable_launch()->add_resume_files()->set_path("model.pt");
+  Command(launch);
+  const Actions prepared = Say(PreparedInput{kKey});
+  EXPECT_EQ(Of<FetchAction>(prepared).size(), 1u);
+  EXPECT_TRUE(Of<SpawnAction>(prepared).empty());
+  EXPECT_EQ(Of<SpawnAction>(Say(FetchedInput{kKey, ""})).size(), 1u);
+}
+
+TEST_F(LaunchTest, FailedFetchFailsTheLaunchAndNamesTheStep) {
+  Connect();
+  auto launch = Launch(kKey);
+  launch.mutable_launch()->set_resume_step(120);
+  launch.mutable_launch()->add_resume_files()->set_path("model.pt");
+  Command(launch);
+  Say(PreparedInput{kKey});
+  const auto status = LastStatus(Say(FetchedInput{kKey, "No space left on device"}));
+  EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_EQ(status.failure(), "cannot fetch checkpoint step-120: No space left on device");
+}
+
+TEST_F(LaunchTest, StopWhileFetchingEndsAtOnceAndALateFetchStartsNothing) {
+  Connect();
+  auto launch = Launch(kKey);
+  launch.mutable_launch()->set_resume_step(120);
+  launch.mutable_launch()->add_resume_files()->set_path("model.pt");
+  Command(launch);
+  Say(PreparedInput{kKey});
+  const Actions stopped = Command(StopOf(kKey));
+  EXPECT_EQ(LastStatus(stopped).phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_EQ(Of<CancelFetchAction>(stopped).size(), 1u);
+  EXPECT_TRUE(Of<SpawnAction>(Say(FetchedInput{kKey, ""})).empty());
+}
+
+TEST_F(LaunchTest, StopOfAnUnknownAttemptAnswersEndedAndALaterLaunchStartsNothing) {
+  Connect();
+  EXPECT_EQ(LastStatus(Command(StopOf(kKey))).phase(), v1::ATTEMPT_PHASE_ENDED);
+  const Actions launched = Command(Launch(kKey));
+  EXPECT_TRUE(Of<PrepareAction>(launched).empty());
+  EXPECT_EQ(LastStatus(launched).phase(), v1::ATTEMPT_PHASE_ENDED);
+}
+
+TEST_F(LaunchTest, StopOfARunningAttemptWaitsForTheShimsProof) {
+  Connect();
+  Run(kKey);
+  const Actions stopped = Command(StopOf(kKey, 1'500));
+  ASSERT_EQ(Of<StopShimAction>(stopped).size(), 1u);
+  EXPECT_EQ(Of<StopShimAction>(stopped)[0].grace_ms, 1'500u);
+  EXPECT_EQ(Of<NotifyStopAction>(stopped).size(), 1u);
+  EXPECT_TRUE(Statuses(stopped).empty());
+  const auto ended = LastStatus(Say(AttemptEndedInput{kKey, "empty", "", {}}));
+  EXPECT_EQ(ended.phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_EQ(ended.how_ended(), "empty");
+}
+
+TEST_F(LaunchTest, RepeatedStopCanOnlyShortenTheGrace) {
+  Connect();
+  Run(kKey);
+  Command(StopOf(kKey, 1'000));
+  EXPECT_EQ(Of<StopShimAction>(Command(StopOf(kKey, 30'000)))[0].grace_ms, 1'000u);
+  EXPECT_EQ(Of<StopShimAction>(Command(StopOf(kKey, 0)))[0].grace_ms, 0u);
+}
+
+TEST_F(LaunchTest, ExitsAreReportedOnceEach) {
+  Connect();
+  Run(kKey);
+  v1::RankExit exit;
+  exit.set_rank(1);
+  exit.set_exit_code(7);
+  EXPECT_EQ(LastStatus(Say(RankExitedInput{kKey, exit})).exits_size(), 1);
+  EXPECT_TRUE(Statuses(Say(RankExitedInput{kKey, exit})).empty());
+}
+
+TEST_F(LaunchTest, ForgottenAttemptWaitsForItsLogsAndIsNeverLaunchedAgain) {
+  Connect();
+  Run(kKey);
+  Say(AttemptEndedInput{kKey, "empty", "", {}});
+  EXPECT_TRUE(Of<DeleteAttemptAction>(Command(ForgetOf(kKey))).empty());
+  EXPECT_TRUE(Of<DeleteAttemptAction>(Say(FinalScanDoneInput{kKey})).empty());
+  EXPECT_EQ(Of<DeleteAttemptAction>(Say(OutputDrainedInput{kKey})).size(), 1u);
+  const Actions again = Command(Launch(kKey));
+  EXPECT_TRUE(Of<PrepareAction>(again).empty());
+  EXPECT_EQ(LastStatus(again).phase(), v1::ATTEMPT_PHASE_ENDED);
+}
+
+TEST_F(LaunchTest, ForgettingALiveAttemptKillsIt) {
+  Connect();
+  Run(kKey);
+  const Actions actions = Command(ForgetOf(kKey));
+  ASSERT_EQ(Of<StopShimAction>(actions).size(), 1u);
+  EXPECT_EQ(Of<StopShimAction>(actions)[0].grace_ms, 0u);
+}
+
+TEST_F(LaunchTest, NewAttemptWaitsUntilTheOlderOneIsGoneHere) {
+  Connect();
+  Run(kKey);
+  const AttemptKey next{42, 1};
+  const Actions launched = Command(Launch(next));
+  EXPECT_TRUE(Of<PrepareAction>(launched).empty());
+  EXPECT_EQ(Of<StopShimAction>(launched).size(), 1u);
+  const Actions ended = Say(AttemptEndedInput{kKey, "empty", "", {}});
+  ASSERT_EQ(Of<PrepareAction>(ended).size(), 1u);
+  EXPECT_EQ(Of<PrepareAction>(ended)[0].key, next);
+}
+
+TEST_F(LaunchTest, OlderAttemptThanAKnownOneIsRefused) {
+  Connect();
+  Run({42, 3});
+  const Actions actions = Command(Launch({42, 2}));
+  EXPECT_TRUE(Of<PrepareAction>(actions).empty());
+  EXPECT_EQ(LastStatus(actions).how_ended(), "superseded by attempt 3");
+}
+
+TEST_F(LaunchTest, RestoredAttemptIsReportedAndGoesOnWithItsShimsStory) {
+  v1::LaunchAttempt launch = Launch(kKey).launch();
+  Say(RestoredInput{kKey, launch, 0});
+  Say(RanksStartedInput{kKey, 2});
+  const Actions up = Say(LinkUpInput{});
+  const v1::Register registration = Of<SendAction>(up)[0].message.register_();
+  ASSERT_EQ(registration.attempts_size(), 1);
+  EXPECT_EQ(registration.attempts(0).phase(), v1::ATTEMPT_PHASE_RUNNING);
+}
+
+TEST_F(LaunchTest, EveryStageButTheLastCanEnd) {
+  for (Stage stage : {Stage::kNew, Stage::kHolding, Stage::kWaiting, Stage::kPreparing,
+                      Stage::kFetching, Stage::kSpawning, Stage::kRunning}) {
+    bool found = false;
+    for (const StageRow& row : StageRows()) {
+      found |= row.from == stage && row.change == Change::kEnd && row.to == Stage::kEnded;
+    }
+    EXPECT_TRUE(found) << StageName(stage);
+  }
+  for (const StageRow& row : StageRows()) EXPECT_NE(row.from, Stage::kEnded);
+}
+
+}  // namespace
+}  // namespace muster::worker

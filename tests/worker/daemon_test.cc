@@ -1,0 +1,222 @@
+#include "common/sha256.h"
+#include "tests/worker/daemon_fixture.h"
+
+namespace muster::worker {
+namespace {
+
+// Writes `count` numbered lines, with a short pause after every tenth.
+std::string NumberedLines(int count) {
+  return "i=0; while [ $i -lt " + std::to_string(count) +
+         " ]; do echo \"rank $RANK line $i\"; i=$((i+1)); "
+         "[ $((i % 10)) = 0 ] && sleep 0.01; done; exit 0";
+}
+std::string ExpectedLines(int rank, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += "rank " + std::to_string(rank) + " line " + std::to_string(i) + "\n";
+  }
+  return text;
+}
+
+TEST_F(DaemonTest, OutputAndExitCodesOfEveryRankArriveExactly) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0, "printf 'out %s\\0x' $RANK; echo err >&2; exit $((RANK*7))", 2));
+  ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_ENDED)) << WorkerLog();
+  ASSERT_TRUE(WaitDrained(7, 0)) << WorkerLog();
+  EXPECT_EQ(Stdout(7, 0, 0), std::string("out 0\0x", 7));
+  EXPECT_EQ(Stdout(7, 0, 1), std::string("out 1\0x", 7));
+  const auto status = Status(7, 0);
+  ASSERT_EQ(status.exits_size(), 2);
+  for (const auto& exit : status.exits()) {
+    EXPECT_EQ(exit.exit_code(), static_cast<int>(exit.rank()) * 7);
+    EXPECT_EQ(exit.last_lines(), exit.rank() == 1 ? "err\n" : "");
+  }
+  EXPECT_EQ(status.how_ended(), "empty");
+  for (const auto& [key, log] : coordinator_.logs) EXPECT_TRUE(log.ended);
+  EXPECT_TRUE(coordinator_.complaints.empty());
+
+  v1::CoordinatorMessage forget;
+  forget.mutable_forget()->set_job(7);
+  coordinator_.Send(forget);
+  const uint64_t beats = coordinator_.heartbeats;
+  coordinator_.Wait([&] { return coordinator_.heartbeats > beats + 1 && !fs::exists(AttemptDir(7, 0)); });
+  EXPECT_FALSE(fs::exists(AttemptDir(7, 0)));
+}
+
+TEST_F(DaemonTest, MissingCommandIsExitCode127WithASentence) {
+  StartWorker();
+  auto launch = ShellLaunch(7, 0, "", 2);
+  launch.mutable_spec()->clear_command();
+  launch.mutable_spec()->add_command("no-such-program");
+  Launch(launch);
+  ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_ENDED)) << WorkerLog();
+  const auto status = Status(7, 0);
+  EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_FAILED);
+  ASSERT_GE(status.exits_size(), 1);
+  EXPECT_EQ(status.exits(0).exit_code(), 127);
+  EXPECT_NE(status.failure().find("no-such-program"), std::string::npos);
+  EXPECT_TRUE(WaitDrained(7, 0));
+}
+
+TEST_F(DaemonTest, KilledWorkerAdoptsItsRanksAndNoByteIsLost) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0, NumberedLines(1'000), 2));
+  ASSERT_TRUE(coordinator_.Wait([&] { return Stdout(7, 0, 1).size() > 4'000; })) << WorkerLog();
+  KillWorker(SIGKILL);
+  StartWorker();
+  const auto registration = coordinator_.registrations.back();
+  ASSERT_EQ(registration.attempts_size(), 1);
+  EXPECT_NE(registration.attempts(0).phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_EQ(registration.facts().incarnation(),
+            coordinator_.registrations.front().facts().incarnation());
+  ASSERT_TRUE(WaitDrained(7, 0)) << WorkerLog();
+  for (int rank : {0, 1}) EXPECT_EQ(Stdout(7, 0, rank), ExpectedLines(rank, 1'000));
+  EXPECT_EQ(Status(7, 0).exits_size(), 2);
+  EXPECT_TRUE(coordinator_.complaints.empty());
+}
+
+TEST_F(DaemonTest, RanksThatEndedWithoutAWorkerAreReportedWhenItReturns) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0, "echo begin; sleep 0.5; echo end; exit 5", 1));
+  ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_RUNNING)) << WorkerLog();
+  KillWorker(SIGKILL);
+  for (int i = 0; i < 500 && !fs::exists(AttemptDir(7, 0) + "/exit"); ++i) usleep(10'000);
+  StartWorker();
+  ASSERT_TRUE(WaitDrained(7, 0)) << WorkerLog();
+  EXPECT_EQ(Status(7, 0).phase(), v1::ATTEMPT_PHASE_ENDED);
+  ASSERT_EQ(Status(7, 0).exits_size(), 1);
+  EXPECT_EQ(Status(7, 0).exits(0).exit_code(), 5);
+  EXPECT_EQ(Stdout(7, 0, 0), "begin\nend\n");
+}
+
+TEST_F(DaemonTest, CoordinatorRestartLosesAndRepeatsNothing) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0, NumberedLines(1'000), 1));
+  ASSERT_TRUE(coordinator_.Wait([&] { return Stdout(7, 0, 0).size() > 4'000; })) << WorkerLog();
+  coordinator_.Stop();
+  coordinator_.epoch = 2;
+  coordinator_.Start();
+  ASSERT_TRUE(WaitDrained(7, 0)) << WorkerLog();
+  EXPECT_EQ(Stdout(7, 0, 0), ExpectedLines(0, 1'000));
+  EXPECT_EQ(coordinator_.registrations.back().highest_epoch(), 1u);
+}
+
+TEST_F(DaemonTest, StopKillsWhatIgnoresSigtermAndWhatLeftTheSession) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0, "trap '' TERM; setsid sleep 987 & echo $!; while :; do sleep 1; done", 1));
+  ASSERT_TRUE(coordinator_.Wait([&] { return !Stdout(7, 0, 0).empty(); })) << WorkerLog();
+  const pid_t escaped = atoi(Stdout(7, 0, 0).c_str());
+  Stop(7, 0, 200);
+  ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_ENDED)) << WorkerLog();
+  EXPECT_EQ(Status(7, 0).exits(0).signal(), SIGKILL);
+  EXPECT_TRUE(Status(7, 0).exits(0).stopped_by_us());
+  EXPECT_NE(kill(escaped, 0), 0);
+}
+
+TEST_F(DaemonTest, KilledShimEndsTheAttemptAsSupervisorLost) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0, "echo $PPID $$; sleep 987", 1));
+  ASSERT_TRUE(coordinator_.Wait([&] { return !Stdout(7, 0, 0).empty(); })) << WorkerLog();
+  int shim = 0, rank = 0;
+  ASSERT_EQ(sscanf(Stdout(7, 0, 0).c_str(), "%d %d", &shim, &rank), 2);
+  kill(shim, SIGKILL);
+  ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_ENDED)) << WorkerLog();
+  EXPECT_EQ(Status(7, 0).failure_cause(), v1::STOP_CAUSE_SUPERVISOR_LOST);
+  EXPECT_NE(kill(rank, 0), 0);
+  EXPECT_TRUE(WaitDrained(7, 0)) << WorkerLog();
+}
+
+TEST_F(DaemonTest, CheckpointIsUploadedAndGivenToTheNextAttempt) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0,
+                     "cd $MUSTER_CHECKPOINT_DIR; mkdir -p step-3.tmp/sub; "
+                     "head -c 3000000 /dev/zero > step-3.tmp/model; echo hi > step-3.tmp/sub/a; "
+                     "mv step-3.tmp step-3",
+                     1));
+  ASSERT_TRUE(coordinator_.Wait([&] { return coordinator_.parts.size() == 1; })) << WorkerLog();
+  const auto part = coordinator_.parts[0];
+  ASSERT_EQ(part.files_size(), 2);
+  EXPECT_EQ(part.step(), 3);
+  EXPECT_EQ(part.files(0).path(), "model");
+  EXPECT_EQ(part.files(1).path(), "sub/a");
+  EXPECT_EQ(part.files(1).sha256(), common::Sha256Hex("hi\n"));
+  ASSERT_TRUE(coordinator_.Wait([&] {
+    return Status(7, 0).phase() == v1::ATTEMPT_PHASE_ENDED && !Status(7, 0).checkpoints_pending();
+  })) << WorkerLog();
+
+  // Another job, so nothing local is asked for first; then its bytes are compared by the rank itself.
+  auto next = ShellLaunch(8, 1, "cat $MUSTER_RESUME_FROM/sub/a; wc -c < $MUSTER_RESUME_FROM/model", 1);
+  next.set_resume_step(3);
+  *next.mutable_resume_files() = part.files();
+  fs::remove_all(AttemptDir(7, 0) + "/checkpoints");
+  Launch(next);
+  ASSERT_TRUE(WaitDrained(8, 1)) << WorkerLog();
+  EXPECT_EQ(Stdout(8, 1, 0), "hi\n3000000\n");
+}
+
+TEST_F(DaemonTest, SymbolicLinkInACheckpointIsRefusedAndTheJobGoesOn) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0,
+                     "cd $MUSTER_CHECKPOINT_DIR; mkdir s; ln -s /etc/passwd s/x; mv s step-1; "
+                     "sleep 0.8; echo alive",
+                     1));
+  ASSERT_TRUE(coordinator_.Wait([&] { return !Status(7, 0).checkpoint_error().empty(); }))
+      << WorkerLog();
+  EXPECT_NE(Status(7, 0).checkpoint_error().find("x is a symbolic link"), std::string::npos);
+  ASSERT_TRUE(WaitDrained(7, 0));
+  EXPECT_EQ(Stdout(7, 0, 0), "alive\n");
+  EXPECT_TRUE(coordinator_.blobs.empty());
+}
+
+TEST_F(DaemonTest, TrainerSocketMetricsArriveOnceAndGarbageIsAnswered) {
+  StartWorker();
+  const std::string program = R"(
+import json, os, socket
+s = socket.socket(socket.AF_UNIX); s.connect(os.environ["MUSTER_SOCKET"]); f = s.makefile("rw")
+def say(line): f.write(line + "\n"); f.flush(); return f.readline().strip()
+print(say("garbage"))
+print(say(json.dumps({"type": "hello", "version": 1, "job": 7, "attempt": 0, "rank": 0, "pid": 1})))
+points = [{"name": "loss", "step": 1, "value": 0.5, "time_ms": 1}, {"name": "x", "step": 1, "value": "NaN"}]
+batch = json.dumps({"type": "metrics", "seq": 1, "points": points})
+print(say(batch)); print(say(batch))
+f.write(json.dumps({"type": "metrics", "seq": 2, "points": points[:1]}) + "\n"); f.flush()
+)";
+  auto launch = ShellLaunch(7, 0, "", 1);
+  launch.mutable_spec()->clear_command();
+  for (const std::string& word : {std::string("python3"), std::string("-c"), program}) {
+    launch.mutable_spec()->add_command(word);
+  }
+  Launch(launch);
+  ASSERT_TRUE(WaitDrained(7, 0)) << WorkerLog();
+  EXPECT_EQ(Stdout(7, 0, 0),
+            "{\"message\":\"this line is not JSON\",\"type\":\"error\"}\n"
+            "{\"metrics_seq\":0,\"type\":\"welcome\",\"version\":1}\n"
+            "{\"metrics_seq\":1,\"type\":\"ack\"}\n"
+            "{\"metrics_seq\":1,\"type\":\"ack\"}\n");
+  ASSERT_EQ(coordinator_.points.size(), 3u);
+  EXPECT_EQ(coordinator_.points[0].name(), "loss");
+  EXPECT_EQ(coordinator_.points[0].value(), 0.5);
+}
+
+TEST_F(DaemonTest, SecondWorkerOnTheSameStateDirectoryIsRefused) {
+  StartWorker();
+  const std::string binary =
+      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "muster-worker";
+  const int code = system((binary + " --coordinator unix:/tmp/x --state-dir " + StateDir() +
+                           " 2> " + directory_ + "/second.txt").c_str());
+  EXPECT_EQ(WEXITSTATUS(code), 3);
+  EXPECT_NE(ReadAll(directory_ + "/second.txt").find("locked by another process"), std::string::npos);
+}
+
+TEST_F(DaemonTest, SigtermLeavesTheRanksRunning) {
+  StartWorker();
+  Launch(ShellLaunch(7, 0, "echo $$; sleep 987", 1));
+  ASSERT_TRUE(coordinator_.Wait([&] { return !Stdout(7, 0, 0).empty(); })) << WorkerLog();
+  const int status = KillWorker(SIGTERM);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << WorkerLog();
+  EXPECT_EQ(kill(atoi(Stdout(7, 0, 0).c_str()), 0), 0);
+  StartWorker();
+}
+
+}  // namespace
+}  // namespace muster::worker

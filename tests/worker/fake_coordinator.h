@@ -1,0 +1,61 @@
+// A coordinator as small as the worker's contract allows, for tests of the real daemon: remembers everything it is told,
+// keeps logs, metrics and blobs in memory, says what the test tells it to. Its memory survives Stop and Start.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::worker {
+
+class FakeCoordinator {
+ public:
+  struct Log {
+    std::string bytes;
+    bool ended = false;
+    uint64_t dropped = 0;
+  };
+  using LogKey = std::tuple<uint64_t, uint32_t, uint32_t, int>;  // job, attempt, rank, stream
+
+  explicit FakeCoordinator(std::string socket_path);
+  ~FakeCoordinator();
+  void Start();
+  void Stop();
+  std::string endpoint() const { return "unix:" + socket_; }
+
+  void Send(muster::v1::CoordinatorMessage message);
+  // Waits until `done` holds (called with the lock held), at most 20 s. False: it never did.
+  bool Wait(const std::function<bool()>& done);
+
+  // Under Wait's lock, or when nothing runs.
+  std::map<std::pair<uint64_t, uint32_t>, muster::v1::AttemptStatus> statuses;
+  std::vector<muster::v1::Register> registrations;
+  std::vector<muster::v1::CheckpointPartReady> parts;
+  std::map<LogKey, Log> logs;
+  std::vector<muster::v1::MetricPoint> points;
+  std::map<std::string, uint64_t> metric_seqs;  // "rank source"
+  std::map<std::string, std::string> blobs;
+  std::vector<std::string> complaints;  // what a worker must not do
+  uint64_t heartbeats = 0;
+  size_t blob_bytes_received = 0;
+  bool refuse_blobs = false;
+  uint64_t epoch = 1;
+
+  struct Service;  // keeps gRPC out of this header
+
+ private:
+  const std::string socket_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unique_ptr<Service> service_;
+};
+
+}  // namespace muster::worker

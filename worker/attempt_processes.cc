@@ -1,0 +1,358 @@
+// attempt_processes: from a decision to processes, and from processes to facts.
+#include "worker/attempt_processes.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "worker/rank_report.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int64_t kSeenPauseMs = 4;  // a flood wakes the forwarder this often, the first byte at once
+
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
+
+// Not synced: after a power cut the boot id already says that the attempt is dead.
+absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
+  const std::string temporary = path + ".tmp";
+  {
+    common::UniqueFd fd(
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!fd.valid()) return common::ErrnoStatus(common::StrCat("cannot create ", temporary));
+    if (absl::Status written = common::WriteAll(fd.get(), launch.SerializeAsString());
+        !written.ok()) {
+      return absl::Status(written.code(), common::StrCat(temporary, ": ", Text(written)));
+    }
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    return common::ErrnoStatus(common::StrCat("cannot rename ", temporary));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, Doors doors)
+    : setup_(std::move(setup)),
+      io_(io),
+      doors_(std::move(doors)),
+      ports_(setup_.ports, setup_.port_seed) {}
+
+void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
+  absl::StatusOr<std::vector<HeldPort>> held = ports_.Hold(action.count, action.contiguous);
+  if (!held.ok()) return doors_.input(PortsHeldInput{action.key, 0, Text(held.status())});
+  const uint32_t first = held->front().port;
+  held_[action.key] = *std::move(held);
+  doors_.input(PortsHeldInput{action.key, first, ""});
+}
+
+void AttemptProcesses::Prepare(const PrepareAction& action) {
+  const Paths& paths = setup_.paths;
+  absl::Status status;
+  for (const std::string& directory :
+       {paths.SpoolDir(action.key), paths.ErrorsDir(action.key), paths.MetricsDir(action.key),
+        paths.CheckpointsDir(action.key), paths.UploadsDir(action.key), paths.ResumeDir(action.key),
+        paths.TensorboardDir(action.key)}) {
+    if (status.ok()) status = common::MakeDirectories(directory);
+  }
+  if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
+  doors_.input(PreparedInput{
+      action.key,
+      status.ok() ? ""
+                  : common::StrCat("node ", setup_.node, " cannot prepare the attempt: ", Text(status))});
+}
+
+LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
+                                       const std::string& mark) const {
+  LaunchFacts facts;
+  facts.node = setup_.node;
+  facts.advertise = setup_.advertise;
+  facts.interfaces = ListInterfaceAddresses();
+  facts.usable_cores = setup_.cores;
+  facts.has_gpus = setup_.has_gpus;
+  facts.has_npus = setup_.has_npus;
+  facts.mark = mark;
+  facts.trainer_socket = setup_.paths.TrainerSocket(key);
+  facts.errors_dir = setup_.paths.ErrorsDir(key);
+  facts.checkpoint_dir = setup_.paths.CheckpointsDir(key);
+  facts.tensorboard_dir = setup_.paths.TensorboardDir(key);
+  if (launch.resume_step() >= 0 && launch.resume_files_size() > 0) {
+    facts.resume_dir = setup_.paths.ResumeStep(key, launch.resume_step());
+  }
+  if (const passwd* user = getpwuid(getuid()); user != nullptr) {
+    facts.home = user->pw_dir;
+    facts.user = user->pw_name;
+  }
+  return facts;
+}
+
+common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
+                                                    const v1::LaunchAttempt& launch,
+                                                    std::vector<common::RankLaunch> ranks,
+                                                    const std::string& mark) {
+  const common::AttemptCgroups cgroups = common::MakeAttemptCgroups(setup_.cgroups, mark);
+  common::ShimLaunch order;
+  order.job = key.job;
+  order.attempt = key.attempt;
+  order.mark = mark;
+  order.attempt_dir = setup_.paths.AttemptDir(key);
+  order.spool_dir = setup_.paths.SpoolDir(key);
+  order.socket_path = setup_.paths.ShimSocket(key);
+  order.ranks = std::move(ranks);
+  order.cgroup_dir = cgroups.v2_dir;
+  order.freezer_dir = cgroups.freezer_dir;
+  order.spool_quota_bytes =
+      launch.spool_quota_bytes() > 0 ? launch.spool_quota_bytes() : common::kSpoolQuotaBytes;
+  order.block_when_full = launch.spec().logs() == v1::LOG_POLICY_BLOCK;
+  if (launch.spec().grace_ms() > 0) order.term_grace_ms = launch.spec().grace_ms();
+  return order;
+}
+
+void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch) {
+  const std::string mark = NewAttemptMark(key.job, key.attempt);
+  std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, mark));
+  if (const auto problem = CheckLaunch(setup_.node, &ranks)) {
+    v1::RankExit exit;
+    exit.set_rank(launch.part().first_rank());
+    exit.set_node(launch.part().node());
+    exit.set_exit_code(problem->exit_code);
+    exit.set_launch_errno(problem->launch_errno);
+    exit.set_launch_error(problem->text);
+    exit.set_ended_ms(common::SystemClock().Read().wall_ms);
+    doors_.input(RankExitedInput{key, exit});
+    return doors_.input(
+        AttemptEndedInput{key, "never launched", problem->text, v1::STOP_CAUSE_LAUNCH_FAILED});
+  }
+  absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
+  if (!listener.ok()) {
+    doors_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
+                               " reason=\"", Text(listener.status()), "\""));
+  }
+  io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
+  std::vector<int> fds;
+  for (const HeldPort& port : held_[key]) fds.push_back(port.socket.get());
+  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), mark);
+  absl::StatusOr<std::unique_ptr<ShimClient>> client =
+      ShimClient::Spawn(setup_.shim_binary, order, fds);
+  held_.erase(key);  // the shim has its own
+  if (!client.ok()) {
+    common::RemoveAttemptCgroups({order.cgroup_dir, order.freezer_dir});
+    return doors_.input(AttemptEndedInput{
+        key, "never launched",
+        common::StrCat("node ", setup_.node, " cannot start the supervisor: ", Text(client.status())),
+        v1::STOP_CAUSE_LAUNCH_FAILED});
+  }
+  Shim& shim = shims_[key];
+  shim.client = *std::move(client);
+  shim.launch = launch;
+}
+
+void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
+  if (auto shim = shims_.find(key); shim != shims_.end()) shim->second.client->Stop(grace_ms);
+}
+
+void AttemptProcesses::MoveFence(const AttemptKey& key, int64_t fence_mono_ms) {
+  if (auto shim = shims_.find(key); shim != shims_.end()) {
+    shim->second.client->MoveFence(fence_mono_ms);
+  }
+}
+
+void AttemptProcesses::Signal(const AttemptKey& key, int signal) {
+  if (auto shim = shims_.find(key); shim != shims_.end()) shim->second.client->Signal(signal);
+}
+
+void AttemptProcesses::Trim(const AttemptKey& key, uint32_t rank, common::Stream stream,
+                            uint64_t offset, uint64_t index_records) {
+  if (auto shim = shims_.find(key); shim != shims_.end()) {
+    shim->second.client->Trim(rank, stream, offset, index_records);
+  }
+}
+
+void AttemptProcesses::AppendPollFds(std::vector<pollfd>* fds) const {
+  for (const auto& [key, shim] : shims_) fds->push_back({shim.client->fd(), POLLIN, 0});
+}
+
+void AttemptProcesses::OnReady(int fd) {
+  auto found = std::find_if(shims_.begin(), shims_.end(),
+                            [fd](const auto& item) { return item.second.client->fd() == fd; });
+  if (found == shims_.end()) return;
+  const AttemptKey key = found->first;
+  Shim& shim = found->second;
+  const absl::StatusOr<std::vector<ShimEvent>> events = shim.client->Read();
+  if (events.ok()) {
+    for (const ShimEvent& event : *events) OnEvent(key, shim, event);
+  } else {
+    doors_.note(common::StrCat("shim not understood job=", key.job, " attempt=", key.attempt,
+                               " reason=\"", Text(events.status()), "\""));
+  }
+  if (!shim.client->gone() && events.ok()) return;
+  Shim gone = std::move(shim);
+  shims_.erase(key);
+  OnGone(key, std::move(gone));
+}
+
+void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEvent& event) {
+  std::visit(Overloaded{[&](const RankStarted& started) {
+                          io_->RankStarted(key, started.rank, started.pid);
+                          if (++shim.started != shim.launch.part().local_world_size()) return;
+                          doors_.input(RanksStartedInput{key, shim.started});
+                        },
+                        [&](const RankExited& exit) {
+                          doors_.input(RankExitedInput{
+                              key, ReportExit(setup_.paths, shim.launch, shim.client->launch(), exit)});
+                        },
+                        [&](const StreamClosed& closed) {
+                          io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
+                        },
+                        [&](const SpoolGrew&) {
+                          const int64_t now = NowMs();
+                          shim.grew = true;
+                          if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
+                        },
+                        [&](const ShimEnded& ended) { shim.how = ended.how; }},
+             event);
+}
+
+void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
+  shim.grew = false;
+  shim.seen_at_ms = now_ms;
+  shim.client->SpoolSeen();  // before the spool is read: what grows later is told again
+  io_->SpoolGrew(key);
+}
+
+std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
+  std::optional<int64_t> next;
+  for (const auto& [key, shim] : shims_) {
+    if (!shim.grew) continue;
+    const int64_t due = shim.seen_at_ms + kSeenPauseMs;
+    next = next ? std::min(*next, due) : due;
+  }
+  return next;
+}
+
+void AttemptProcesses::OnTime(int64_t now_ms) {
+  for (auto& [key, shim] : shims_) {
+    if (shim.grew && now_ms >= shim.seen_at_ms + kSeenPauseMs) Seen(key, shim, now_ms);
+  }
+}
+
+void AttemptProcesses::OnGone(const AttemptKey& key, Shim shim) {
+  const absl::StatusOr<common::ExitRecord> record =
+      ReadExitRecord(setup_.paths.AttemptDir(key));
+  if (record.ok()) return FromExitRecord(key, shim.launch, *record);
+  ProveEnd(key, {key, "killed after its shim was lost",
+                 common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
+                                " was killed; its ranks were killed with it"),
+                 v1::STOP_CAUSE_SUPERVISOR_LOST});
+}
+
+void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAttempt& launch,
+                                      const common::ExitRecord& record) {
+  const auto order = ReadShimLaunch(setup_.paths.AttemptDir(key));
+  const common::ShimLaunch shim_launch = order.ok() ? *order : common::ShimLaunch();
+  for (const RankExited& exit : record.exits) {
+    doors_.input(RankExitedInput{key, ReportExit(setup_.paths, launch, shim_launch, exit)});
+  }
+  for (const StreamClosed& closed : record.streams) {
+    io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
+  }
+  AttemptEndedInput end{key, record.how, record.failure,
+                        record.failure.empty() ? v1::STOP_CAUSE_UNSPECIFIED
+                                               : v1::STOP_CAUSE_LAUNCH_FAILED};
+  if (record.how != "empty") return ProveEnd(key, end);
+  common::RemoveAttemptCgroups({shim_launch.cgroup_dir, shim_launch.freezer_dir});
+  doors_.input(std::move(end));
+}
+
+void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& end) {
+  const std::string directory = setup_.paths.AttemptDir(key);
+  doors_.in_background([this, directory, end] {
+    const common::KillResult result = KillAttempt(directory);
+    doors_.in_loop([this, directory, end, result] {
+      if (result.empty) {
+        const auto order = ReadShimLaunch(directory);
+        if (order.ok()) common::RemoveAttemptCgroups({order->cgroup_dir, order->freezer_dir});
+        return doors_.input(end);
+      }
+      // Processes in uninterruptible sleep: the attempt has not ended, its devices stay taken. Tried again until it has.
+      doors_.note(common::StrCat("not ended job=", end.key.job, " attempt=", end.key.attempt,
+                                 " reason=\"", result.how, "\""));
+      ProveEnd(end.key, end);
+    });
+  });
+}
+
+void AttemptProcesses::Restore(bool new_boot) {
+  const auto names = common::ListDirectory(setup_.paths.Attempts());
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const auto key = ParseKey(name);
+    if (!key) continue;
+    v1::LaunchAttempt launch;
+    const auto bytes = common::ReadFile(setup_.paths.Launch(*key));
+    if (!bytes.ok() || !launch.ParseFromString(*bytes)) {
+      // It died before launch.pb was whole: nothing was started.
+      common::RemoveTree(setup_.paths.AttemptDir(*key)).IgnoreError();
+      continue;
+    }
+    RestoreOne(*key, launch, new_boot);
+  }
+}
+
+void AttemptProcesses::RestoreOne(const AttemptKey& key, const v1::LaunchAttempt& launch,
+                                  bool new_boot) {
+  const std::string directory = setup_.paths.AttemptDir(key);
+  doors_.note(common::StrCat("found job=", key.job, " attempt=", key.attempt));
+  doors_.input(RestoredInput{key, launch, 0});
+  if (!new_boot) {
+    absl::StatusOr<std::unique_ptr<ShimClient>> client = ShimClient::Adopt(directory);
+    if (client.ok()) {
+      absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
+      io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
+      Shim& shim = shims_[key];
+      shim.client = *std::move(client);
+      shim.launch = launch;
+      return;
+    }
+    doors_.note(common::StrCat("no shim job=", key.job, " attempt=", key.attempt, " reason=\"",
+                               Text(client.status()), "\""));
+  }
+  io_->Open(key, launch, common::UniqueFd());
+  if (const auto record = ReadExitRecord(directory); record.ok()) {
+    return FromExitRecord(key, launch, *record);
+  }
+  if (new_boot) {
+    return doors_.input(AttemptEndedInput{
+        key, "new boot", common::StrCat("node ", setup_.node, " was restarted"),
+        v1::STOP_CAUSE_NODE_LOST});
+  }
+  if (!ReadShimLaunch(directory).ok()) {
+    return doors_.input(AttemptEndedInput{key, "never launched",
+                                          "the worker was restarted before it started the ranks",
+                                          v1::STOP_CAUSE_LAUNCH_FAILED});
+  }
+  ProveEnd(key, {key, "killed after its shim was lost",
+                 common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
+                                " was killed; its ranks were killed with it"),
+                 v1::STOP_CAUSE_SUPERVISOR_LOST});
+}
+
+}  // namespace muster::worker

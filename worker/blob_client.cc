@@ -1,0 +1,210 @@
+// blob_client: blocking calls with deadlines, on a connection of their own.
+#include "worker/blob_client.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "common/files.h"
+#include "common/limits.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "muster/v1/worker_service.grpc.pb.h"
+#include "worker/channel.h"
+
+namespace muster::worker {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kCallDeadline{30'000};
+constexpr milliseconds kStreamDeadline{300'000};  // a longer transfer goes on where it stopped
+constexpr milliseconds kPauseFirst{50};
+constexpr milliseconds kPauseMax{5'000};
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+bool MayRetry(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status) || absl::IsResourceExhausted(status) ||
+         absl::IsUnknown(status) || absl::IsAborted(status);
+}
+
+}  // namespace
+
+struct BlobClient::Parts {
+  using Stub = v1::WorkerService::Stub;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string endpoint;                 // guarded by mutex, as all below
+  std::shared_ptr<Stub> stub;
+  grpc::ClientContext* running = nullptr;
+  bool stopped = false;
+
+  // The stub, once an endpoint is known; null after Stop.
+  std::shared_ptr<Stub> WaitForStub() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return stopped || stub != nullptr; });
+    return stopped ? nullptr : stub;
+  }
+  // False after Stop.
+  bool Begin(grpc::ClientContext* context, milliseconds deadline) {
+    context->set_deadline(std::chrono::system_clock::now() + deadline);
+    std::lock_guard<std::mutex> lock(mutex);
+    running = context;
+    return !stopped;
+  }
+  void Finish() {
+    std::lock_guard<std::mutex> lock(mutex);
+    running = nullptr;
+  }
+  // False after Stop.
+  bool Pause(milliseconds duration) {
+    std::unique_lock<std::mutex> lock(mutex);
+    return !changed.wait_for(lock, duration, [this] { return stopped; });
+  }
+};
+
+BlobClient::BlobClient() : parts_(std::make_unique<Parts>()) {}
+BlobClient::~BlobClient() = default;
+
+void BlobClient::SetEndpoint(const std::string& endpoint) {
+  std::lock_guard<std::mutex> lock(parts_->mutex);
+  if (endpoint == parts_->endpoint) return;
+  parts_->endpoint = endpoint;
+  parts_->stub = v1::WorkerService::NewStub(MakeChannel(endpoint, true));
+  parts_->changed.notify_all();
+}
+
+void BlobClient::Stop() {
+  std::lock_guard<std::mutex> lock(parts_->mutex);
+  parts_->stopped = true;
+  if (parts_->running != nullptr) parts_->running->TryCancel();
+  parts_->changed.notify_all();
+}
+
+namespace {
+
+using Stub = v1::WorkerService::Stub;
+
+// Sends [offset, size) of the file; returns the coordinator's answer.
+absl::StatusOr<v1::UploadBlobResponse> SendBytes(Stub& stub, grpc::ClientContext* context, int fd,
+                                                 const Blob& blob, uint64_t offset,
+                                                 const std::function<void()>& progress) {
+  v1::UploadBlobResponse response;
+  auto writer = stub.UploadBlob(context, &response);
+  v1::BlobChunk chunk;
+  chunk.set_sha256(blob.sha256);
+  chunk.set_size(blob.size);
+  bool open = true;
+  do {
+    const size_t want = std::min<uint64_t>(common::kBlobChunkBytes, blob.size - offset);
+    std::string data(want, '\0');
+    const ssize_t count = pread(fd, data.data(), want, static_cast<off_t>(offset));
+    if (count != static_cast<ssize_t>(want)) {
+      context->TryCancel();
+      writer->Finish();
+      return absl::DataLossError("the file became shorter while it was uploaded");
+    }
+    chunk.set_offset(offset);
+    chunk.set_data(std::move(data));
+    open = writer->Write(chunk);
+    offset += want;
+    if (open) progress();
+    chunk.Clear();
+  } while (open && offset < blob.size);
+  if (open) writer->WritesDone();
+  RETURN_IF_ERROR(FromGrpc(writer->Finish()));
+  return response;
+}
+
+}  // namespace
+
+absl::Status BlobClient::Upload(const std::string& path, const Blob& blob, const AttemptKey& key,
+                                const std::function<void()>& progress) {
+  common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return common::ErrnoStatus(common::StrCat("cannot open ", path));
+  milliseconds pause = kPauseFirst;
+  while (true) {
+    const std::shared_ptr<Stub> stub = parts_->WaitForStub();
+    if (stub == nullptr) return absl::CancelledError("the worker is stopping");
+    v1::BeginUploadRequest request;
+    request.set_sha256(blob.sha256);
+    request.set_size(blob.size);
+    request.set_job(key.job);
+    request.set_attempt(key.attempt);
+    v1::BeginUploadResponse begun;
+    absl::Status status;
+    {
+      grpc::ClientContext context;
+      if (!parts_->Begin(&context, kCallDeadline)) continue;
+      status = FromGrpc(stub->BeginUpload(&context, request, &begun));
+      parts_->Finish();
+    }
+    if (status.ok() && begun.have()) return absl::OkStatus();
+    if (status.ok()) {
+      grpc::ClientContext context;
+      if (!parts_->Begin(&context, kStreamDeadline)) continue;
+      const auto answer = SendBytes(*stub, &context, fd.get(), blob,
+                                    std::min(begun.offset(), blob.size), progress);
+      parts_->Finish();
+      if (answer.ok() && answer->complete()) return absl::OkStatus();
+      status = answer.status();
+      if (status.ok()) pause = kPauseFirst;  // it took a part of it
+    }
+    if (!status.ok() && !MayRetry(status)) return status;
+    parts_->Pause(pause);
+    pause = std::min(pause * 2, kPauseMax);
+  }
+}
+
+absl::Status BlobClient::Download(const Blob& blob, int fd,
+                                  const std::function<bool()>& cancelled) {
+  common::Sha256 hash;
+  uint64_t offset = 0;
+  milliseconds pause = kPauseFirst;
+  while (offset < blob.size) {
+    const std::shared_ptr<Stub> stub = parts_->WaitForStub();
+    if (stub == nullptr || cancelled()) return absl::CancelledError("stopped");
+    v1::DownloadBlobRequest request;
+    request.set_sha256(blob.sha256);
+    request.set_offset(offset);
+    grpc::ClientContext context;
+    if (!parts_->Begin(&context, kStreamDeadline)) continue;
+    auto reader = stub->DownloadBlob(&context, request);
+    v1::BlobChunk chunk;
+    absl::Status status;
+    while (status.ok() && reader->Read(&chunk)) {
+      if (cancelled()) status = absl::AbortedError("stopped");
+      if (chunk.offset() != offset || offset + chunk.data().size() > blob.size) {
+        status = absl::DataLossError("the coordinator sent bytes that were not asked for");
+      }
+      if (status.ok()) status = common::WriteAll(fd, chunk.data());
+      if (!status.ok()) break;
+      hash.Update(chunk.data());
+      offset += chunk.data().size();
+      pause = kPauseFirst;
+    }
+    if (!status.ok()) context.TryCancel();
+    const absl::Status ended = FromGrpc(reader->Finish());
+    parts_->Finish();
+    if (!status.ok()) return status;  // of our own disk, or a broken peer
+    if (!ended.ok() && !MayRetry(ended)) return ended;
+    if (offset < blob.size) parts_->Pause(pause);
+    pause = std::min(pause * 2, kPauseMax);
+  }
+  if (hash.FinishHex() != blob.sha256) {
+    return absl::DataLossError("the bytes do not match their SHA-256");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::worker

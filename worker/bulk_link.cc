@@ -1,0 +1,182 @@
+// bulk_link: two streams of one shape.
+#include "worker/bulk_link.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "common/clock.h"
+#include "muster/v1/worker_service.grpc.pb.h"
+#include "worker/bidi_stream.h"
+#include "worker/channel.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int64_t kPauseFirstMs = 50;
+constexpr int64_t kPauseMaxMs = 5'000;
+constexpr size_t kWaitingMax = 4;  // messages handed over at a time; more wait in the spools, which are on disk
+
+// Streams that are not done yet, for Shutdown.
+struct OpenCount {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int open = 0;
+  void Add(int difference) {
+    std::lock_guard<std::mutex> lock(mutex);
+    open += difference;
+    changed.notify_all();
+  }
+};
+
+// One stream that is dialled again when it ends.
+template <typename Request, typename Response>
+class Lane {
+ public:
+  using Stream = BidiStream<Request, Response>;
+  struct Hooks {
+    typename Stream::Start start;
+    std::function<void()> up;
+    std::function<void(const Response&)> message;
+    std::function<void()> writable;
+  };
+
+  Lane(Mailbox* io, std::shared_ptr<OpenCount> open, Hooks hooks, uint64_t seed)
+      : io_(io), open_(std::move(open)), hooks_(std::move(hooks)), jitter_(seed) {}
+
+  void DialNow() {
+    failures_ = 0;
+    next_dial_ms_ = 0;
+  }
+  std::optional<int64_t> NextDialMs() const {
+    if (stream_ != nullptr) return std::nullopt;
+    return next_dial_ms_;
+  }
+  bool CanSend() const { return stream_ != nullptr && stream_->Waiting() < kWaitingMax; }
+  void Send(Request message) {
+    if (stream_ != nullptr) stream_->Write(std::move(message));
+  }
+  void Drop() {
+    ++generation_;
+    if (stream_ != nullptr) stream_->Cancel();
+    stream_.reset();
+  }
+
+  void MaybeDial(int64_t now_ms) {
+    if (stream_ != nullptr || now_ms < next_dial_ms_) return;
+    const uint64_t generation = ++generation_;
+    typename Stream::Sink sink;
+    sink.on_up = [] {};
+    sink.on_written = [this, generation] {
+      io_->Post([this, generation] {
+        if (generation == generation_) hooks_.writable();
+      });
+    };
+    sink.on_message = [this, generation](Response message) {
+      io_->Post([this, generation, message = std::move(message)] {
+        if (generation != generation_ || stream_ == nullptr) return;
+        failures_ = 0;
+        hooks_.message(message);
+        stream_->Next();
+      });
+    };
+    sink.on_done = [this, generation, open = open_](const grpc::Status&) {
+      io_->Post([this, generation] { OnDone(generation); });
+      open->Add(-1);
+    };
+    open_->Add(1);
+    stream_ = Stream::Open(hooks_.start, std::move(sink));
+    hooks_.up();
+  }
+
+ private:
+  void OnDone(uint64_t generation) {
+    if (generation != generation_ || stream_ == nullptr) return;
+    stream_.reset();
+    const int64_t ceiling = std::min(kPauseMaxMs, kPauseFirstMs << std::min(failures_, 10));
+    ++failures_;
+    next_dial_ms_ = common::SystemClock().Read().mono_ms +
+                    std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);
+  }
+
+  Mailbox* const io_;
+  const std::shared_ptr<OpenCount> open_;
+  const Hooks hooks_;
+  std::mt19937_64 jitter_;
+  std::shared_ptr<Stream> stream_;
+  uint64_t generation_ = 0;
+  int failures_ = 0;
+  int64_t next_dial_ms_ = 0;
+};
+
+}  // namespace
+
+struct BulkLink::Parts {
+  Parts(Mailbox* io, Events events, uint64_t seed)
+      : logs(io, open,
+             {[this](grpc::ClientContext* context, auto* stream) {
+                stub->async()->UploadLogs(context, stream);
+              },
+              events.logs_up, events.log_ack, events.writable},
+             seed),
+        metrics(io, open,
+                {[this](grpc::ClientContext* context, auto* stream) {
+                   stub->async()->UploadMetrics(context, stream);
+                 },
+                 events.metrics_up, events.metric_ack, events.writable},
+                seed + 1) {}
+
+  std::string endpoint;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::WorkerService::Stub> stub;
+  std::shared_ptr<OpenCount> open = std::make_shared<OpenCount>();
+  Lane<v1::LogChunk, v1::LogAck> logs;
+  Lane<v1::MetricBatch, v1::MetricAck> metrics;
+};
+
+BulkLink::BulkLink(Mailbox* io, Events events, uint64_t jitter_seed)
+    : parts_(std::make_unique<Parts>(io, std::move(events), jitter_seed)) {}
+
+BulkLink::~BulkLink() { Shutdown(); }
+
+void BulkLink::SetEndpoint(const std::string& endpoint) {
+  if (endpoint != parts_->endpoint) {
+    parts_->logs.Drop();
+    parts_->metrics.Drop();
+    parts_->endpoint = endpoint;
+    parts_->channel = MakeChannel(endpoint, true);
+    parts_->stub = v1::WorkerService::NewStub(parts_->channel);
+  }
+  parts_->logs.DialNow();
+  parts_->metrics.DialNow();
+}
+
+void BulkLink::MaybeDial(int64_t now_ms) {
+  if (parts_->stub == nullptr) return;
+  parts_->logs.MaybeDial(now_ms);
+  parts_->metrics.MaybeDial(now_ms);
+}
+
+std::optional<int64_t> BulkLink::NextDialMs() const {
+  if (parts_->stub == nullptr) return std::nullopt;
+  const auto logs = parts_->logs.NextDialMs();
+  const auto metrics = parts_->metrics.NextDialMs();
+  if (!logs || !metrics) return logs ? logs : metrics;
+  return std::min(*logs, *metrics);
+}
+
+bool BulkLink::CanSendLogs() const { return parts_->logs.CanSend(); }
+void BulkLink::SendLogs(v1::LogChunk chunk) { parts_->logs.Send(std::move(chunk)); }
+bool BulkLink::CanSendMetrics() const { return parts_->metrics.CanSend(); }
+void BulkLink::SendMetrics(v1::MetricBatch batch) { parts_->metrics.Send(std::move(batch)); }
+
+void BulkLink::Shutdown() {
+  parts_->logs.Drop();
+  parts_->metrics.Drop();
+  std::unique_lock<std::mutex> lock(parts_->open->mutex);
+  parts_->open->changed.wait(lock, [this] { return parts_->open->open == 0; });
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,47 @@
+// The bulk channel: one stream for logs and one for metrics, on a connection of their own. Lives on the I/O thread;
+// gRPC's threads only post into its mailbox. Dials for ever with full jitter once it knows an endpoint.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "muster/v1/worker_service.pb.h"
+#include "worker/mailbox.h"
+
+namespace muster::worker {
+
+class BulkLink {
+ public:
+  // Called on the I/O thread.
+  struct Events {
+    std::function<void()> logs_up;     // a new stream: send again from the acknowledged offsets
+    std::function<void()> metrics_up;
+    std::function<void(const v1::LogAck&)> log_ack;
+    std::function<void(const v1::MetricAck&)> metric_ack;
+    std::function<void()> writable;    // CanSend… may have become true
+  };
+
+  BulkLink(Mailbox* io, Events events, uint64_t jitter_seed);
+  ~BulkLink();
+
+  // Both streams go to this endpoint from now on. Said at each registration: dials at once.
+  void SetEndpoint(const std::string& endpoint);
+  void MaybeDial(int64_t now_ms);
+  std::optional<int64_t> NextDialMs() const;
+
+  bool CanSendLogs() const;
+  void SendLogs(v1::LogChunk chunk);
+  bool CanSendMetrics() const;
+  void SendMetrics(v1::MetricBatch batch);
+  // Blocks until both streams are gone.
+  void Shutdown();
+
+ private:
+  struct Parts;  // keeps gRPC out of this header
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace muster::worker

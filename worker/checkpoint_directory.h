@@ -1,0 +1,39 @@
+// What lies in MUSTER_CHECKPOINT_DIR, by the rules of docs/protocol.md: finished directories step-N, their part files,
+// their content. Names come from user programs: what could lead out of the directory is refused. Any thread; blocks for
+// directory listings.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace muster::worker {
+
+inline constexpr size_t kCheckpointFilesMax = 20'000;
+inline constexpr int kCheckpointDepthMax = 16;
+
+struct FoundStep {
+  int64_t step = 0;
+  uint32_t part = 0;
+  uint32_t parts = 0;   // 0: no part file
+  std::string problem;  // not empty: this step may not be taken, and why
+};
+// Finished step directories, ascending. A directory that does not exist holds none.
+absl::StatusOr<std::vector<FoundStep>> FindSteps(const std::string& checkpoints_dir);
+
+struct StepFile {
+  std::string path;  // relative to the step directory
+  uint64_t size = 0;
+};
+// Every file of a step, sorted by path. INVALID_ARGUMENT names the entry that is not allowed: a symbolic link, a device,
+// a name with control characters.
+absl::StatusOr<std::vector<StepFile>> ListStepFiles(const std::string& step_dir);
+
+// A relative path without empty, "." or ".." components and without control characters.
+absl::Status CheckRelativePath(std::string_view path);
+
+}  // namespace muster::worker

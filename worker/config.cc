@@ -1,0 +1,104 @@
+// config: checks and node facts.
+#include "worker/config.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <random>
+
+#include "common/files.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/version.h"
+#include "worker/device_probe.h"
+#include "worker/launch_environment.h"
+
+namespace muster::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The address that other nodes most likely reach: the first that is not loopback, IPv4 before IPv6.
+std::string GuessAddress() {
+  std::string six;
+  for (const InterfaceAddress& address : ListInterfaceAddresses()) {
+    if (address.address.rfind("127.", 0) == 0 || address.address == "::1") continue;
+    if (address.address.find(':') == std::string::npos) return address.address;
+    if (six.empty() && address.address.rfind("fe80", 0) != 0) six = address.address;
+  }
+  return six.empty() ? "127.0.0.1" : six;
+}
+
+}  // namespace
+
+absl::Status CheckConfig(Config* config) {
+  if (config->name.empty()) config->name = HostName();
+  if (config->name.size() > common::kNameBytesMax || !common::IsCleanUtf8(config->name) ||
+      config->name.find('/') != std::string::npos) {
+    return absl::InvalidArgumentError(common::StrCat(
+        "--name \"", common::Printable(config->name), "\" must be 1 to ", common::kNameBytesMax,
+        " bytes of UTF-8 without control characters and slashes"));
+  }
+  if (config->coordinator.rfind("unix:", 0) != 0 &&
+      config->coordinator.find(':') == std::string::npos) {
+    return absl::InvalidArgumentError(common::StrCat("--coordinator \"", config->coordinator,
+                                                     "\" is neither unix:/path nor HOST:PORT"));
+  }
+  std::error_code error;
+  config->state_dir = fs::absolute(config->state_dir, error).lexically_normal().string();
+  if (config->runtime_dir.empty()) config->runtime_dir = DefaultRuntimeDir(config->state_dir);
+  if (config->runtime_dir.size() > kRuntimeDirBytesMax) {
+    return absl::InvalidArgumentError(common::StrCat(
+        "--runtime-dir ", config->runtime_dir, " is longer than ", kRuntimeDirBytesMax,
+        " bytes, and a unix socket's path ends at 108; fix: a shorter one"));
+  }
+  if (config->advertise.empty()) {
+    const bool local = config->is_private || config->coordinator.rfind("unix:", 0) == 0;
+    config->advertise = local ? "127.0.0.1" : GuessAddress();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> FindShim() {
+  char self[PATH_MAX] = {};
+  if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0) {
+    return common::ErrnoStatus("cannot read /proc/self/exe");
+  }
+  const fs::path directory = fs::path(self).parent_path();
+  for (const fs::path& candidate :
+       {directory / "muster-shim", directory / "../libexec/muster/muster-shim"}) {
+    if (access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
+  }
+  return absl::NotFoundError(common::StrCat("muster-shim is neither in ", directory.string(),
+                                            " nor in ../libexec/muster; fix: install it there"));
+}
+
+absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& identity,
+                                        const common::CgroupHost& cgroups) {
+  v1::NodeFacts facts;
+  facts.set_name(config.name);
+  facts.set_incarnation(identity.incarnation);
+  facts.set_boot_id(identity.boot_id);
+  facts.set_machine_id(identity.machine_id);
+  facts.set_hostname(HostName());
+  facts.set_advertise(config.advertise);
+  const ProbedHost host = ProbeHost();
+  ASSIGN_OR_RETURN(const std::vector<v1::Device> devices, ResolveDevices(config.devices, host));
+  for (const v1::Device& device : devices) {
+    *facts.add_devices() = device;
+  }
+  facts.set_oversubscribe_cpu(config.is_private);
+  facts.set_cores(host.cores);
+  facts.set_memory_bytes(UsableMemoryBytes());
+  facts.set_kill_level(common::KillLevelName(cgroups));
+  facts.set_version(common::kVersion);
+  facts.set_protocol(common::kProtocol);
+  facts.set_process((uint64_t{std::random_device()()} << 32) | std::random_device()());
+  return facts;
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,35 @@
+// What the command line of muster-worker says, checked once. Main thread.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/kill_ladder.h"
+#include "muster/v1/event.pb.h"
+#include "worker/identity.h"
+#include "worker/paths.h"
+#include "worker/port_holder.h"
+
+namespace muster::worker {
+
+struct Config {
+  std::string coordinator;  // "unix:/path" or "HOST:PORT"
+  std::string name;
+  std::string devices;      // "cpu:2,gpu"; empty: everything
+  std::string state_dir;
+  std::string runtime_dir;
+  std::string advertise;
+  PortRange ports;
+  bool is_private = false;
+  std::string log_file;
+  std::string shim_binary;
+};
+
+// INVALID_ARGUMENT names the value, the reason and the fix.
+absl::Status CheckConfig(Config* config);
+// muster-shim beside this program, or in ../libexec/muster. NOT_FOUND says where it was looked for.
+absl::StatusOr<std::string> FindShim();
+absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& identity,
+                                        const common::CgroupHost& cgroups);
+
+}  // namespace muster::worker

@@ -1,0 +1,200 @@
+// control_loop: poll, inputs, actions.
+#include "worker/control_loop.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/strings.h"
+#include "worker/json_lines.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int64_t kContactSaveMs = 5'000;
+constexpr int64_t kAbandonedMs = 60'000;
+
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+common::Now ReadClock() { return common::SystemClock().Read(); }
+
+}  // namespace
+
+ControlLoop::ControlLoop(Setup setup, int stop_fd)
+    : setup_(std::move(setup)),
+      stop_fd_(stop_fd),
+      paths_(setup_.config.state_dir, setup_.config.runtime_dir),
+      identity_(setup_.identity.identity),
+      io_(paths_, {setup_.config.name, identity_.incarnation},
+          {[this](Input input) {
+             mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
+           },
+           [this](const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t offset,
+                  uint64_t records) {
+             mailbox_.Post([this, key, rank, stream, offset, records] {
+               processes_.Trim(key, rank, stream, offset, records);
+             });
+           },
+           [](const std::string& line) { common::LogWarning(line); }},
+          setup_.seed),
+      transfers_(paths_,
+                 [this](Input input) {
+                   mailbox_.Post(
+                       [this, input = std::move(input)]() mutable { Feed(std::move(input)); });
+                 }),
+      processes_({paths_, setup_.config.name, setup_.config.advertise, setup_.config.shim_binary,
+                  setup_.facts.cores(),
+                  std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
+                              [](const v1::Device& device) { return device.kind() == "gpu"; }),
+                  std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
+                              [](const v1::Device& device) { return device.kind() == "npu"; }),
+                  setup_.cgroups, setup_.config.ports, setup_.seed},
+                 &io_,
+                 {[this](Input input) { Feed(std::move(input)); },
+                  [this](std::function<void()> task) { transfers_.Post(std::move(task)); },
+                  [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
+                  [](const std::string& line) { common::LogInfo(line); }}),
+      link_(setup_.config.coordinator, &mailbox_,
+            {[this] { Feed(LinkUpInput{}); },
+             [this](v1::CoordinatorMessage message) { Feed(CommandInput{std::move(message)}); },
+             [this] { Feed(LinkDownInput{}); },
+             [](const std::string& line) { common::LogWarning(line); }},
+            setup_.seed + 2) {
+  state_.facts = setup_.facts;
+  state_.highest_epoch = identity_.highest_epoch;
+  // After a restart the self-fence counts from the contact that the process before had.
+  const int64_t saved = setup_.identity.new_boot ? 0 : LoadContact(paths_);
+  const int64_t now = ReadClock().mono_ms;
+  state_.contact.lease_mono_ms = saved > 0 ? std::min(saved, now) : now;
+  state_.contact.last_heard_mono_ms = now;
+}
+
+void ControlLoop::Run() {
+  processes_.Restore(setup_.identity.new_boot);
+  while (!stopping_) Turn();
+  link_.Shutdown();
+  io_.Shutdown();
+  transfers_.Shutdown();
+  SaveContact(paths_, state_.contact.lease_mono_ms);
+}
+
+int ControlLoop::PollTimeout(int64_t now_ms) const {
+  std::optional<int64_t> wake = NextDeadlineMonoMs(state_);
+  for (const std::optional<int64_t> other : {link_.NextDialMs(), processes_.NextDeadlineMs()}) {
+    if (other && (!wake || *other < *wake)) wake = other;
+  }
+  return wake ? static_cast<int>(std::clamp<int64_t>(*wake - now_ms, 0, 10'000)) : 10'000;
+}
+
+void ControlLoop::Turn() {
+  int64_t now = ReadClock().mono_ms;
+  link_.MaybeDial(now);
+  std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+  processes_.AppendPollFds(&fds);
+  if (poll(fds.data(), fds.size(), PollTimeout(now)) < 0) return;
+  if (fds[1].revents != 0) stopping_ = true;
+  for (size_t i = 2; i < fds.size(); ++i) {
+    if (fds[i].revents != 0) processes_.OnReady(fds[i].fd);
+  }
+  if (fds[0].revents != 0) mailbox_.RunWaiting();
+  now = ReadClock().mono_ms;
+  processes_.OnTime(now);
+  if (const auto due = NextDeadlineMonoMs(state_); due && now >= *due) {
+    Feed(TickInput{io_.spool_bytes()});
+  }
+  MaybeSaveContact();
+  if (Abandoned(now)) {
+    common::LogInfo("leaving: nothing runs here and the private coordinator is gone");
+    stopping_ = true;
+  }
+}
+
+bool ControlLoop::Abandoned(int64_t now_ms) const {
+  return setup_.config.is_private && state_.attempts.empty() &&
+         state_.contact.link != LinkStage::kUp &&
+         now_ms - state_.contact.last_heard_mono_ms > kAbandonedMs;
+}
+
+void ControlLoop::MaybeSaveContact() {
+  if (state_.contact.lease_mono_ms - contact_saved_ms_ < kContactSaveMs) return;
+  contact_saved_ms_ = state_.contact.lease_mono_ms;
+  SaveContact(paths_, contact_saved_ms_);
+}
+
+void ControlLoop::Feed(Input input) {
+  inputs_.push_back(std::move(input));
+  if (feeding_) return;  // an action's own result: after the actions before it
+  feeding_ = true;
+  while (!inputs_.empty()) {
+    const Input next = std::move(inputs_.front());
+    inputs_.pop_front();
+    Actions actions = Decide(state_, next, ReadClock());
+    for (Action& action : actions) Carry(action);
+  }
+  feeding_ = false;
+}
+
+void ControlLoop::Carry(Action& action) {
+  std::visit(
+      Overloaded{
+          [&](SendAction& a) { link_.Send(std::move(a.message)); },
+          [&](ResetLinkAction& a) { link_.Reset(a.reason); },
+          [&](RegisteredAction& a) {
+            link_.Confirm();
+            const std::string bulk =
+                a.bulk_endpoint.empty() ? setup_.config.coordinator : a.bulk_endpoint;
+            io_.SetBulkEndpoint(bulk);
+            transfers_.SetEndpoint(bulk);
+            common::LogInfo(common::StrCat("registered coordinator=", setup_.config.coordinator,
+                                           " epoch=", state_.highest_epoch));
+          },
+          [&](PersistEpochAction& a) {
+            identity_.highest_epoch = a.epoch;
+            if (absl::Status saved = SaveIdentity(paths_, identity_); !saved.ok()) {
+              common::LogError(common::StrCat("epoch not kept reason=\"",
+                                              std::string(saved.message()), "\""));
+            }
+          },
+          [&](HoldPortsAction& a) { processes_.HoldPorts(a); },
+          [&](ReleasePortsAction& a) { processes_.ReleasePorts(a.key); },
+          [&](PrepareAction& a) { processes_.Prepare(a); },
+          [&](FetchAction& a) { transfers_.Fetch(a.key, state_.attempts[a.key].launch); },
+          [&](CancelFetchAction& a) { transfers_.CancelFetch(a.key); },
+          [&](SpawnAction& a) {
+            processes_.Spawn(a.key, state_.attempts[a.key].launch);
+            processes_.MoveFence(a.key, a.fence_mono_ms);
+          },
+          [&](MoveFenceAction& a) { processes_.MoveFence(a.key, a.fence_mono_ms); },
+          [&](StopShimAction& a) { processes_.Stop(a.key, a.grace_ms); },
+          [&](SignalShimAction& a) { processes_.Signal(a.key, a.signal); },
+          [&](NotifyStopAction& a) { io_.Broadcast(a.key, StopLine(a.reason, a.grace_ms)); },
+          [&](NotifyCommittedAction& a) { io_.Broadcast(a.key, CommittedLine(a.step)); },
+          [&](NotifyErrorAction& a) { io_.Broadcast(a.key, ErrorLine(a.message)); },
+          [&](UploadAction& a) { transfers_.Upload(a); },
+          [&](DeleteStepAction& a) {
+            transfers_.DeleteTree(
+                common::StrCat(paths_.CheckpointsDir(a.key), "/", StepName(a.step)));
+          },
+          [&](FinalScanAction& a) { io_.Ended(a.key); },
+          [&](DeleteAttemptAction& a) {
+            io_.Remove(a.key);
+            unlink(paths_.TrainerSocket(a.key).c_str());
+            unlink(paths_.ShimSocket(a.key).c_str());
+            transfers_.DeleteTree(paths_.AttemptDir(a.key));
+          },
+          [&](NoteAction& a) { common::LogInfo(a.line); },
+      },
+      action);
+}
+
+}  // namespace muster::worker

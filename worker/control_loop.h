@@ -1,0 +1,63 @@
+// The worker's one control loop: takes inputs, asks the core, carries out its actions in order. Everything that happens
+// on this node comes through here, one thing at a time. Runs on the main thread; never blocks on disks or the network
+// beyond small local files.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/attempt_processes.h"
+#include "worker/config.h"
+#include "worker/coordinator_link.h"
+#include "worker/core/decide.h"
+#include "worker/identity.h"
+#include "worker/io_thread.h"
+#include "worker/mailbox.h"
+#include "worker/transfers.h"
+
+namespace muster::worker {
+
+class ControlLoop {
+ public:
+  struct Setup {
+    Config config;
+    LoadedIdentity identity;
+    v1::NodeFacts facts;
+    common::CgroupHost cgroups;
+    uint64_t seed = 0;
+  };
+  // `stop_fd`: readable when the process is asked to leave (a signalfd).
+  ControlLoop(Setup setup, int stop_fd);
+
+  // Until stopped. Ranks and shims go on afterwards.
+  void Run();
+
+ private:
+  void Feed(Input input);
+  void Carry(Action& action);
+  void Turn();
+  int PollTimeout(int64_t now_ms) const;
+  // A private worker whose coordinator is gone for good does not stay for ever.
+  bool Abandoned(int64_t now_ms) const;
+  void MaybeSaveContact();
+
+  const Setup setup_;
+  const int stop_fd_;
+  const Paths paths_;
+  Identity identity_;
+  WorkerState state_;
+  Mailbox mailbox_;
+  std::deque<Input> inputs_;
+  bool feeding_ = false;
+  bool stopping_ = false;
+  int64_t contact_saved_ms_ = 0;
+  IoThread io_;
+  Transfers transfers_;
+  AttemptProcesses processes_;
+  CoordinatorLink link_;
+};
+
+}  // namespace muster::worker

@@ -1,0 +1,127 @@
+// coordinator_link: one stream at a time; what an older one still delivers is dropped by its generation.
+#include "worker/coordinator_link.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/strings.h"
+#include "muster/v1/worker_service.grpc.pb.h"
+#include "worker/bidi_stream.h"
+#include "worker/channel.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int64_t kPauseFirstMs = 50;
+constexpr int64_t kPauseMaxMs = 5'000;
+constexpr size_t kOutboxMax = 10'000;  // reports waiting for a coordinator that does not read
+
+using Control = BidiStream<v1::WorkerMessage, v1::CoordinatorMessage>;
+
+}  // namespace
+
+struct CoordinatorLink::Stream {
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::WorkerService::Stub> stub;
+  std::shared_ptr<Control> control;
+  // Set by on_done, for Shutdown.
+  struct Ended {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool ended = false;
+  };
+  std::shared_ptr<Ended> ended = std::make_shared<Ended>();
+};
+
+CoordinatorLink::CoordinatorLink(std::string endpoint, Mailbox* loop, Events events,
+                                 uint64_t jitter_seed)
+    : endpoint_(std::move(endpoint)),
+      loop_(loop),
+      events_(std::move(events)),
+      jitter_(jitter_seed) {}
+
+CoordinatorLink::~CoordinatorLink() { Shutdown(); }
+
+std::optional<int64_t> CoordinatorLink::NextDialMs() const {
+  if (stream_ != nullptr || closing_) return std::nullopt;
+  return next_dial_ms_;
+}
+
+void CoordinatorLink::MaybeDial(int64_t now_ms) {
+  if (stream_ != nullptr || closing_ || now_ms < next_dial_ms_) return;
+  const uint64_t generation = ++generation_;
+  auto stream = std::make_shared<Stream>();
+  stream->channel = MakeChannel(endpoint_, false);
+  stream->stub = v1::WorkerService::NewStub(stream->channel);
+  Control::Sink sink;
+  sink.on_up = [] {};
+  sink.on_written = [] {};
+  sink.on_message = [this, generation](v1::CoordinatorMessage message) {
+    loop_->Post([this, generation, message = std::move(message)]() mutable {
+      if (generation != generation_ || stream_ == nullptr) return;
+      events_.message(std::move(message));
+      if (stream_ != nullptr) stream_->control->Next();
+    });
+  };
+  sink.on_done = [this, generation, ended = stream->ended](const grpc::Status& status) {
+    const std::string reason = common::StrCat(status.error_message(), " (code ",
+                                              static_cast<int>(status.error_code()), ")");
+    loop_->Post([this, generation, reason] { OnDone(generation, reason); });
+    std::lock_guard<std::mutex> lock(ended->mutex);
+    ended->ended = true;
+    ended->changed.notify_all();
+  };
+  stream->control = Control::Open(
+      [&stream](grpc::ClientContext* context, Control* reactor) {
+        stream->stub->async()->Connect(context, reactor);
+      },
+      std::move(sink));
+  stream_ = std::move(stream);
+  events_.up();
+}
+
+void CoordinatorLink::OnDone(uint64_t generation, const std::string& reason) {
+  if (generation != generation_ || stream_ == nullptr) return;
+  stream_.reset();
+  const int64_t ceiling = std::min(kPauseMaxMs, kPauseFirstMs << std::min(failures_, 10));
+  ++failures_;
+  next_dial_ms_ =
+      common::SystemClock().Read().mono_ms + std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);
+  if (!closing_) Note(common::StrCat("control stream ended coordinator=", endpoint_, " reason=\"",
+                                     reason, "\""));
+  events_.down();
+}
+
+void CoordinatorLink::Note(const std::string& line) {
+  if (line == last_note_) return;
+  last_note_ = line;
+  events_.note(line);
+}
+
+void CoordinatorLink::Send(v1::WorkerMessage message) {
+  if (stream_ == nullptr) return;
+  if (stream_->control->Waiting() >= kOutboxMax) {
+    return Reset("the coordinator does not read the control stream");
+  }
+  stream_->control->Write(std::move(message));
+}
+
+void CoordinatorLink::Reset(const std::string& reason) {
+  if (stream_ == nullptr) return;
+  Note(common::StrCat("control stream cut coordinator=", endpoint_, " reason=\"", reason, "\""));
+  stream_->control->Cancel();
+}
+
+void CoordinatorLink::Shutdown() {
+  closing_ = true;
+  if (stream_ == nullptr) return;
+  const std::shared_ptr<Stream> stream = std::move(stream_);
+  stream->control->Cancel();
+  std::unique_lock<std::mutex> lock(stream->ended->mutex);
+  stream->ended->changed.wait(lock, [&] { return stream->ended->ended; });
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,60 @@
+// The control stream: dials for ever with full jitter, hands messages to the control loop, sends what it is given.
+// Lives on the control loop's thread; gRPC's threads only post into the loop's mailbox.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "muster/v1/worker_service.pb.h"
+#include "worker/mailbox.h"
+
+namespace muster::worker {
+
+class CoordinatorLink {
+ public:
+  // Called on the control loop's thread.
+  struct Events {
+    std::function<void()> up;  // the stream is open
+    std::function<void(v1::CoordinatorMessage)> message;
+    std::function<void()> down;
+    std::function<void(const std::string& line)> note;  // for the log; the same reason once
+  };
+
+  CoordinatorLink(std::string endpoint, Mailbox* loop, Events events, uint64_t jitter_seed);
+  ~CoordinatorLink();
+
+  // Dials when it is time. Call at start and when NextDialMs has come.
+  void MaybeDial(int64_t now_ms);
+  // When to call MaybeDial, or nullopt while a stream exists.
+  std::optional<int64_t> NextDialMs() const;
+  void Send(v1::WorkerMessage message);
+  // Cuts the stream; dialled again after a pause.
+  void Reset(const std::string& reason);
+  // The coordinator answered: the next pause is short again.
+  void Confirm() { failures_ = 0; }
+  // No further dialling. Blocks until the stream is gone.
+  void Shutdown();
+
+ private:
+  struct Stream;  // keeps gRPC out of this header
+
+  void OnDone(uint64_t generation, const std::string& reason);
+  void Note(const std::string& line);
+
+  const std::string endpoint_;
+  Mailbox* const loop_;
+  const Events events_;
+  std::mt19937_64 jitter_;
+  std::shared_ptr<Stream> stream_;
+  uint64_t generation_ = 0;  // of the newest stream; older ones' messages are dropped
+  int failures_ = 0;
+  int64_t next_dial_ms_ = 0;
+  bool closing_ = false;
+  std::string last_note_;
+};
+
+}  // namespace muster::worker

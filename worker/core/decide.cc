@@ -1,0 +1,44 @@
+// Decide: one input, its function. Pure.
+#include "worker/core/decide.h"
+
+#include "worker/core/steps.h"
+
+namespace muster::worker {
+namespace {
+
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+}  // namespace
+
+Actions Decide(WorkerState& state, const Input& input, Now now) {
+  Step step{state, now, {}};
+  std::visit(Overloaded{
+                 [&](const TickInput& in) { OnTick(step, in); },
+                 [&](const LinkUpInput&) { OnLinkUp(step); },
+                 [&](const LinkDownInput&) { OnLinkDown(step); },
+                 [&](const CommandInput& in) { OnCommand(step, in.message); },
+                 [&](const PortsHeldInput& in) { OnPortsHeld(step, in); },
+                 [&](const PreparedInput& in) { OnPrepared(step, in); },
+                 [&](const FetchedInput& in) { OnFetched(step, in); },
+                 [&](const RanksStartedInput& in) { OnRanksStarted(step, in); },
+                 [&](const RankExitedInput& in) { OnRankExited(step, in); },
+                 [&](const AttemptEndedInput& in) { OnAttemptEnded(step, in); },
+                 [&](const RestoredInput& in) { OnRestored(step, in); },
+                 [&](const CheckpointFoundInput& in) { OnCheckpointFound(step, in); },
+                 [&](const CheckpointRefusedInput& in) { OnCheckpointRefused(step, in); },
+                 [&](const UploadProgressInput& in) { OnUploadProgress(step, in); },
+                 [&](const UploadDoneInput& in) { OnUploadDone(step, in); },
+                 [&](const UploadFailedInput& in) { OnUploadFailed(step, in); },
+                 [&](const FinalScanDoneInput& in) { OnFinalScanDone(step, in); },
+                 [&](const OutputDrainedInput& in) { OnOutputDrained(step, in); },
+             },
+             input);
+  return std::move(step.actions);
+}
+
+}  // namespace muster::worker

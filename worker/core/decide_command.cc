@@ -1,0 +1,183 @@
+// The coordinator's commands, behind the epoch fence. Pure.
+#include "absl/strings/str_cat.h"
+#include "worker/core/stages.h"
+#include "worker/core/steps.h"
+
+namespace muster::worker {
+namespace {
+
+template <typename Message>
+AttemptKey KeyIn(const Message& message) {
+  return {message.job(), message.attempt()};
+}
+
+// An ended status for an attempt that this worker will not start; nothing is kept of it.
+void AnswerEnded(Step& step, const AttemptKey& key, const std::string& how) {
+  Attempt refused;
+  refused.stage = Stage::kEnded;
+  refused.status.set_job(key.job);
+  refused.status.set_attempt(key.attempt);
+  refused.status.set_how_ended(how);
+  Report(step, refused);
+}
+
+// Why this attempt must not start here any more, or empty.
+std::string Superseded(const WorkerState& state, const AttemptKey& key) {
+  auto gone = state.forgotten.find(key.job);
+  if (gone != state.forgotten.end() && key.attempt <= gone->second) return "forgotten";
+  for (auto at = state.attempts.upper_bound(key);
+       at != state.attempts.end() && at->first.job == key.job; ++at) {
+    return absl::StrCat("superseded by attempt ", at->first.attempt);
+  }
+  return "";
+}
+
+void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
+  const AttemptKey key = KeyIn(hold);
+  if (const Attempt* known = step.Find(key); known != nullptr) {
+    if (known->stage != Stage::kHolding || known->status.master_port() != 0) Report(step, *known);
+    return;
+  }
+  if (const std::string why = Superseded(step.state, key); !why.empty()) {
+    return AnswerEnded(step, key, why);
+  }
+  Attempt& attempt = step.FindOrAdd(key);
+  Move(attempt, Change::kHold);
+  step.Do(HoldPortsAction{key, hold.count() == 0 ? 1 : hold.count(), hold.contiguous()});
+}
+
+void OnLaunch(Step& step, const v1::LaunchAttempt& launch) {
+  const AttemptKey key = KeyIn(launch);
+  const Attempt* known = step.Find(key);
+  if (known != nullptr && known->stage != Stage::kHolding) return Report(step, *known);
+  if (known == nullptr) {
+    if (const std::string why = Superseded(step.state, key); !why.empty()) {
+      return AnswerEnded(step, key, why);
+    }
+  }
+  Attempt& attempt = step.FindOrAdd(key);
+  const uint32_t held = attempt.status.master_port();
+  attempt.launch = launch;
+  if (launch.is_master() && held != launch.master_port()) {
+    return EndAttempt(
+        step, attempt,
+        {"never launched",
+         absl::StrCat("port ", launch.master_port(),
+                      " is not held here (the worker was restarted in between); a new attempt "
+                      "gets a new port"),
+         v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
+  }
+  PrepareOrWait(step, attempt);
+  Report(step, attempt);
+}
+
+void OnStop(Step& step, const v1::StopAttempt& stop) {
+  const AttemptKey key = KeyIn(stop);
+  if (step.Find(key) == nullptr) {
+    if (const std::string why = Superseded(step.state, key); !why.empty()) {
+      return AnswerEnded(step, key, why);
+    }
+    // Kept as ended, so that a launch that was overtaken by its stop starts nothing.
+    return EndAttempt(step, step.FindOrAdd(key), {"never launched", "", {}});
+  }
+  StopAttemptHere(step, *step.Find(key), {stop.grace_ms(), stop.cause(), stop.reason()});
+}
+
+void OnSignal(Step& step, const v1::SignalAttempt& signal) {
+  const Attempt* attempt = step.Find(KeyIn(signal));
+  if (attempt == nullptr || !HasShim(*attempt)) return;
+  step.Do(SignalShimAction{KeyIn(signal), signal.signal()});
+}
+
+void OnForget(Step& step, const v1::ForgetAttempt& forget) {
+  const AttemptKey key = KeyIn(forget);
+  Attempt* attempt = step.Find(key);
+  if (attempt == nullptr) return;
+  attempt->forget_wanted = true;
+  // The coordinator counts it as ended (fenced by time, declared dead): whatever still runs must
+  // not.
+  if (IsLive(*attempt)) {
+    return StopAttemptHere(step, *attempt,
+                           {0, v1::STOP_CAUSE_NODE_LOST, "the coordinator has given this up"});
+  }
+  MaybeForget(step, key);
+}
+
+}  // namespace
+
+void OnCommand(Step& step, const v1::CoordinatorMessage& message) {
+  WorkerState& state = step.state;
+  if (message.epoch() < state.highest_epoch) {
+    ++state.stale_commands;
+    step.Do(ResetLinkAction{absl::StrCat("the coordinator is of epoch ", message.epoch(),
+                                         ", this worker has obeyed epoch ", state.highest_epoch,
+                                         "; is an old coordinator still running?")});
+    return;
+  }
+  if (message.epoch() > state.highest_epoch) {
+    state.highest_epoch = message.epoch();
+    step.Do(PersistEpochAction{message.epoch()});
+  }
+  state.contact.last_heard_mono_ms = step.now.mono_ms;
+  switch (message.what_case()) {
+    case v1::CoordinatorMessage::kRegistered:
+      return OnRegistered(step, message.registered());
+    case v1::CoordinatorMessage::kHoldPorts:
+      return OnHoldPorts(step, message.hold_ports());
+    case v1::CoordinatorMessage::kLaunch:
+      return OnLaunch(step, message.launch());
+    case v1::CoordinatorMessage::kStop:
+      return OnStop(step, message.stop());
+    case v1::CoordinatorMessage::kSignal:
+      return OnSignal(step, message.signal());
+    case v1::CoordinatorMessage::kForget:
+      return OnForget(step, message.forget());
+    case v1::CoordinatorMessage::kCheckpointAck:
+      return OnCheckpointAck(step, message.checkpoint_ack());
+    case v1::CoordinatorMessage::kHeartbeatReply:
+      return OnHeartbeatReply(step, message.heartbeat_reply());
+    case v1::CoordinatorMessage::WHAT_NOT_SET:  // from a newer coordinator
+      return;
+  }
+}
+
+void OnPortsHeld(Step& step, const PortsHeldInput& input) {
+  Attempt* attempt = step.Find(input.key);
+  if (attempt == nullptr || attempt->stage != Stage::kHolding) {
+    step.Do(ReleasePortsAction{input.key});
+    return;
+  }
+  if (!input.failure.empty()) {
+    return EndAttempt(step, *attempt,
+                      {"never launched", input.failure, v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
+  }
+  attempt->status.set_master_port(input.port);
+  Report(step, *attempt);
+}
+
+void OnPrepared(Step& step, const PreparedInput& input) {
+  Attempt* attempt = step.Find(input.key);
+  if (attempt == nullptr || attempt->stage != Stage::kPreparing) return;
+  if (!input.failure.empty()) {
+    return EndAttempt(step, *attempt,
+                      {"never launched", input.failure, v1::STOP_CAUSE_LAUNCH_FAILED});
+  }
+  if (attempt->launch.resume_step() < 0 || attempt->launch.resume_files().empty()) {
+    return SpawnNow(step, *attempt);
+  }
+  Move(*attempt, Change::kFetch);
+  step.Do(FetchAction{input.key});
+}
+
+void OnFetched(Step& step, const FetchedInput& input) {
+  Attempt* attempt = step.Find(input.key);
+  if (attempt == nullptr || attempt->stage != Stage::kFetching) return;
+  if (input.failure.empty()) return SpawnNow(step, *attempt);
+  EndAttempt(step, *attempt,
+             {"never launched",
+              absl::StrCat("cannot fetch checkpoint step-", attempt->launch.resume_step(), ": ",
+                           input.failure),
+              v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,160 @@
+// The link to the coordinator, heartbeats, and what time alone brings: the self-fence, stalled
+// uploads. Pure.
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/core/steps.h"
+
+namespace muster::worker {
+namespace {
+
+int64_t LinkSilenceMs(const Contact& contact) {
+  return std::max<int64_t>(kLinkSilenceMinMs, int64_t{contact.heartbeat_ms} * kHeartbeatsMissed);
+}
+
+// When a silent link counts as dead.
+int64_t LinkDeadlineMs(const Contact& contact) {
+  if (contact.link == LinkStage::kRegistering) {
+    return contact.link_since_mono_ms + kRegisterTimeoutMs;
+  }
+  return std::max(contact.last_heard_mono_ms, contact.link_since_mono_ms) + LinkSilenceMs(contact);
+}
+
+// When uploads of an ended attempt stop holding the next one back. Without a link nothing can
+// progress, so the time without one does not count.
+std::optional<int64_t> StallDeadlineMs(const WorkerState& state, const Attempt& attempt) {
+  if (IsLive(attempt) || !UploadsPending(attempt) || state.contact.link != LinkStage::kUp) {
+    return std::nullopt;
+  }
+  return std::max(attempt.upload_progress_mono_ms, state.contact.link_since_mono_ms) +
+         kUploadStallMs;
+}
+
+void FenceItself(Step& step, Attempt& attempt) {
+  attempt.fenced_itself = true;
+  const uint32_t grace = attempt.launch.spec().grace_ms();
+  const std::string reason = absl::StrCat(
+      "this node stopped the attempt itself: nothing was heard from the coordinator for ",
+      (step.now.mono_ms - step.state.contact.lease_mono_ms) / 1000, " s");
+  attempt.status.set_failure(reason);
+  attempt.status.set_failure_cause(v1::STOP_CAUSE_NODE_LOST);
+  step.Do(NoteAction{absl::StrCat("self-fence job=", attempt.status.job(), " attempt=",
+                                  attempt.status.attempt(), " reason=\"", reason, "\"")});
+  StopAttemptHere(step, attempt,
+                  {grace > 0 ? grace : kDefaultGraceMs, v1::STOP_CAUSE_NODE_LOST, reason});
+}
+
+void GiveUpUploads(Step& step, Attempt& attempt) {
+  attempt.final_scan_done = true;
+  for (auto& [at, part] : attempt.parts) {
+    if (part.state == PartState::kUploading) part.state = PartState::kFailed;
+  }
+  attempt.status.set_checkpoint_error(
+      "the upload of its last checkpoint made no progress for 60 s and was given up");
+  Report(step, attempt);
+}
+
+std::vector<AttemptKey> Keys(const WorkerState& state) {
+  std::vector<AttemptKey> keys;
+  for (const auto& [key, attempt] : state.attempts) keys.push_back(key);
+  return keys;
+}
+
+void TickLink(Step& step) {
+  Contact& contact = step.state.contact;
+  if (contact.link == LinkStage::kDown) return;
+  const int64_t now = step.now.mono_ms;
+  if (now >= LinkDeadlineMs(contact)) {
+    contact.link = LinkStage::kDown;
+    step.Do(ResetLinkAction{"the coordinator does not answer on the control stream"});
+    return;
+  }
+  if (contact.link != LinkStage::kUp || now < contact.next_heartbeat_mono_ms) return;
+  contact.next_heartbeat_mono_ms = now + contact.heartbeat_ms;
+  v1::WorkerMessage message;
+  message.mutable_heartbeat()->set_number(++contact.heartbeat_number);
+  contact.heartbeats_sent_mono_ms[contact.heartbeat_number] = now;
+  message.mutable_heartbeat()->set_spool_bytes(step.state.spool_bytes);
+  Send(step, std::move(message));
+}
+
+void RenewLease(Step& step, int64_t sent_mono_ms) {
+  int64_t& lease = step.state.contact.lease_mono_ms;
+  lease = std::max(lease, sent_mono_ms);
+  for (const auto& [key, attempt] : step.state.attempts) {
+    const auto fence = FenceDeadlineMs(step.state, attempt);
+    if (fence && HasShim(attempt)) step.Do(MoveFenceAction{key, *fence});
+  }
+}
+
+}  // namespace
+
+std::optional<int64_t> FenceDeadlineMs(const WorkerState& state, const Attempt& attempt) {
+  if (!IsLive(attempt) || attempt.fenced_itself || attempt.launch.job() == 0) return std::nullopt;
+  if (attempt.launch.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT) return std::nullopt;
+  const uint32_t set = attempt.launch.spec().stop_after_ms();
+  return state.contact.lease_mono_ms + (set > 0 ? set : kDefaultStopAfterMs);
+}
+
+void OnTick(Step& step, const TickInput& input) {
+  step.state.spool_bytes = input.spool_bytes;
+  TickLink(step);
+  for (const AttemptKey& key : Keys(step.state)) {
+    Attempt* attempt = step.Find(key);
+    if (attempt == nullptr) continue;
+    const auto fence = FenceDeadlineMs(step.state, *attempt);
+    if (fence && step.now.mono_ms >= *fence) FenceItself(step, *attempt);
+    const auto stall = StallDeadlineMs(step.state, *attempt);
+    if (stall && step.now.mono_ms >= *stall) GiveUpUploads(step, *attempt);
+    MaybeForget(step, key);
+  }
+}
+
+void OnLinkUp(Step& step) {
+  Contact& contact = step.state.contact;
+  contact.link = LinkStage::kRegistering;
+  contact.link_since_mono_ms = step.now.mono_ms;
+  contact.heartbeats_sent_mono_ms.clear();
+  v1::WorkerMessage message;
+  *message.mutable_register_() = RegisterMessage(step.state);
+  Send(step, std::move(message));
+}
+
+void OnLinkDown(Step& step) { step.state.contact.link = LinkStage::kDown; }
+
+void OnRegistered(Step& step, const v1::Registered& registered) {
+  Contact& contact = step.state.contact;
+  if (contact.link == LinkStage::kDown) return;
+  if (contact.link == LinkStage::kRegistering) RenewLease(step, contact.link_since_mono_ms);
+  contact.link = LinkStage::kUp;
+  contact.link_since_mono_ms = step.now.mono_ms;
+  if (registered.heartbeat_ms() > 0) contact.heartbeat_ms = registered.heartbeat_ms();
+  contact.next_heartbeat_mono_ms = step.now.mono_ms + contact.heartbeat_ms;
+  step.Do(RegisteredAction{registered.bulk_endpoint()});
+}
+
+void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply) {
+  Contact& contact = step.state.contact;
+  const auto sent = contact.heartbeats_sent_mono_ms.find(reply.number());
+  if (sent == contact.heartbeats_sent_mono_ms.end()) return;
+  RenewLease(step, sent->second);
+  contact.heartbeats_sent_mono_ms.erase(contact.heartbeats_sent_mono_ms.begin(), std::next(sent));
+}
+
+std::optional<int64_t> NextDeadlineMonoMs(const WorkerState& state) {
+  std::optional<int64_t> next;
+  const auto consider = [&next](std::optional<int64_t> at) {
+    if (at && (!next || *at < *next)) next = at;
+  };
+  if (state.contact.link != LinkStage::kDown) consider(LinkDeadlineMs(state.contact));
+  if (state.contact.link == LinkStage::kUp) consider(state.contact.next_heartbeat_mono_ms);
+  for (const auto& [key, attempt] : state.attempts) {
+    consider(FenceDeadlineMs(state, attempt));
+    consider(StallDeadlineMs(state, attempt));
+  }
+  return next;
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,65 @@
+// stages: the table. Pure.
+#include "worker/core/stages.h"
+
+#include "common/status.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr StageRow kRows[] = {
+    {Stage::kNew, Change::kHold, Stage::kHolding},
+    {Stage::kNew, Change::kWait, Stage::kWaiting},
+    {Stage::kNew, Change::kPrepare, Stage::kPreparing},
+    {Stage::kNew, Change::kEnd, Stage::kEnded},  // a stop of an attempt that never came here
+    {Stage::kHolding, Change::kWait, Stage::kWaiting},
+    {Stage::kHolding, Change::kPrepare, Stage::kPreparing},
+    {Stage::kHolding, Change::kEnd, Stage::kEnded},
+    {Stage::kWaiting, Change::kPrepare, Stage::kPreparing},
+    {Stage::kWaiting, Change::kEnd, Stage::kEnded},
+    {Stage::kPreparing, Change::kFetch, Stage::kFetching},
+    {Stage::kPreparing, Change::kSpawn, Stage::kSpawning},
+    {Stage::kPreparing, Change::kEnd, Stage::kEnded},
+    {Stage::kFetching, Change::kSpawn, Stage::kSpawning},
+    {Stage::kFetching, Change::kEnd, Stage::kEnded},
+    {Stage::kSpawning, Change::kRanksStarted, Stage::kRunning},
+    {Stage::kSpawning, Change::kEnd, Stage::kEnded},
+    {Stage::kRunning, Change::kEnd, Stage::kEnded},
+};
+
+}  // namespace
+
+std::span<const StageRow> StageRows() { return kRows; }
+
+void Move(Attempt& attempt, Change change) {
+  for (const StageRow& row : kRows) {
+    if (row.from == attempt.stage && row.change == change) {
+      attempt.stage = row.to;
+      return;
+    }
+  }
+  CHECK(false && "no such edge in the life of an attempt");
+}
+
+const char* StageName(Stage stage) {
+  switch (stage) {
+    case Stage::kNew:
+      return "new";
+    case Stage::kHolding:
+      return "holding";
+    case Stage::kWaiting:
+      return "waiting";
+    case Stage::kPreparing:
+      return "preparing";
+    case Stage::kFetching:
+      return "fetching";
+    case Stage::kSpawning:
+      return "spawning";
+    case Stage::kRunning:
+      return "running";
+    case Stage::kEnded:
+      return "ended";
+  }
+  return "?";
+}
+
+}  // namespace muster::worker

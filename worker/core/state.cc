@@ -1,0 +1,71 @@
+// Views of the state: what is told to the coordinator. Pure.
+#include "worker/core/state.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::worker {
+namespace {
+
+v1::AttemptPhase PhaseOf(Stage stage) {
+  switch (stage) {
+    case Stage::kNew:
+    case Stage::kHolding:
+      return v1::ATTEMPT_PHASE_HOLDING;
+    case Stage::kWaiting:
+    case Stage::kPreparing:
+    case Stage::kFetching:
+    case Stage::kSpawning:
+      return v1::ATTEMPT_PHASE_PREPARING;
+    case Stage::kRunning:
+      return v1::ATTEMPT_PHASE_RUNNING;
+    case Stage::kEnded:
+      return v1::ATTEMPT_PHASE_ENDED;
+  }
+  return v1::ATTEMPT_PHASE_UNSPECIFIED;
+}
+
+}  // namespace
+
+std::string KeyText(const AttemptKey& key) { return absl::StrCat(key.job, "-", key.attempt); }
+
+bool IsLive(const Attempt& attempt) { return attempt.stage != Stage::kEnded; }
+
+bool HasShim(const Attempt& attempt) {
+  return attempt.stage == Stage::kSpawning || attempt.stage == Stage::kRunning;
+}
+
+bool UploadsPending(const Attempt& attempt) {
+  if (!attempt.spawned) return false;
+  if (!attempt.final_scan_done) return true;
+  for (const auto& [at, part] : attempt.parts) {
+    if (part.state == PartState::kUploading) return true;
+  }
+  return false;
+}
+
+v1::AttemptStatus StatusOf(const Attempt& attempt) {
+  v1::AttemptStatus status = attempt.status;
+  status.set_phase(PhaseOf(attempt.stage));
+  if (attempt.stage == Stage::kEnded) {
+    status.set_checkpoints_pending(UploadsPending(attempt));
+    status.set_logs_drained(attempt.output_drained || !attempt.spawned);
+  }
+  return status;
+}
+
+v1::Register RegisterMessage(const WorkerState& state) {
+  v1::Register message;
+  *message.mutable_facts() = state.facts;
+  message.set_highest_epoch(state.highest_epoch);
+  for (const auto& [key, attempt] : state.attempts) {
+    // A port that is still being looked for is no fact yet.
+    if (attempt.stage == Stage::kHolding && attempt.status.master_port() == 0) continue;
+    *message.add_attempts() = StatusOf(attempt);
+    for (const auto& [at, part] : attempt.parts) {
+      if (part.state == PartState::kReady) *message.add_checkpoint_parts() = part.ready;
+    }
+  }
+  return message;
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,130 @@
+// The worker's whole state, and the life of one attempt on one node.
+//
+//   HoldPorts        Launch            directory, launch.pb      checkpoint here        all ranks
+//   run       proof
+//  ───────────▶ HOLDING ───▶ PREPARING ───────────▶ FETCHING ───────────▶ SPAWNING ───────────▶
+//  RUNNING ───────▶ ENDED
+//                  │            ▲                        (skipped on a fresh start)
+//                  └─▶ WAITING ─┘  while an older attempt of the same job is still alive here
+//
+// ENDED is for good and means: nothing of the attempt is alive on this node. A stop ends an attempt
+// without a shim at once; with a shim it ends when the shim proves it. The rows are in stages.cc.
+//
+// Pure: no I/O, clock, thread, random number or log. Owned by the control loop's thread, changed by
+// Decide alone.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "common/clock.h"
+#include "muster/v1/event.pb.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::worker {
+
+using common::Now;
+
+// The fence: names everything that belongs to one gang.
+struct AttemptKey {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  auto operator<=>(const AttemptKey&) const = default;
+};
+
+// "42-0": as in directory and socket names.
+std::string KeyText(const AttemptKey& key);
+
+enum class Stage : uint8_t {
+  kNew,  // only inside one Decide
+  kHolding,
+  kWaiting,
+  kPreparing,
+  kFetching,
+  kSpawning,
+  kRunning,
+  kEnded,
+};
+
+// One checkpoint part that was found on this node.
+enum class PartState : uint8_t {
+  kUploading,     // found; bytes are hashed and sent
+  kReady,         // durable at the coordinator; said again at each registration until acknowledged
+  kAcknowledged,  // the coordinator knows the part
+  kCommitted,     // the whole checkpoint is committed
+  kFailed,        // refused here or there, or could not be uploaded
+};
+
+struct CheckpointPart {
+  PartState state = PartState::kUploading;
+  v1::CheckpointPartReady ready;
+};
+
+struct Attempt {
+  Stage stage = Stage::kNew;
+  v1::LaunchAttempt launch;  // empty until launched
+  bool spawned = false;      // a shim was started: output and checkpoints have to be looked after
+  v1::AttemptStatus status;  // what the coordinator is told; phase follows stage
+  bool stop_wanted = false;
+  uint32_t stop_grace_ms = 0;
+  v1::StopCause stop_cause = v1::STOP_CAUSE_UNSPECIFIED;
+  std::string stop_reason;
+  bool fenced_itself = false;  // stopped because contact was lost for too long
+  bool forget_wanted = false;
+  bool output_drained = false;   // every log byte and metric is durable at the coordinator
+  bool final_scan_done = false;  // after the end, the checkpoint directory was looked at once more
+  int64_t upload_progress_mono_ms = 0;
+  std::map<std::pair<int64_t, uint32_t>, CheckpointPart> parts;  // by (step, part)
+};
+
+enum class LinkStage : uint8_t { kDown, kRegistering, kUp };
+
+// The control stream, and when the coordinator was last heard.
+struct Contact {
+  LinkStage link = LinkStage::kDown;
+  int64_t link_since_mono_ms = 0;
+  int64_t last_heard_mono_ms = 0;  // anything at all, on any link: a silent link is dead
+  // When the newest heartbeat or registration that the coordinator has answered was sent: what the
+  // self-fence counts from. The coordinator heard it later than that, so a late answer never makes
+  // this node outlive the coordinator's patience.
+  int64_t lease_mono_ms = 0;
+  std::map<uint64_t, int64_t> heartbeats_sent_mono_ms;  // by number, unanswered ones of this link
+  int64_t next_heartbeat_mono_ms = 0;
+  uint64_t heartbeat_number = 0;
+  uint32_t heartbeat_ms = 5'000;
+};
+
+struct WorkerState {
+  v1::NodeFacts facts;  // set once at start
+  std::map<AttemptKey, Attempt> attempts;
+  std::map<uint64_t, uint32_t>
+      forgotten;  // job → highest attempt deleted here: never launched again
+  Contact contact;
+  uint64_t highest_epoch = 0;
+  uint64_t stale_commands = 0;  // refused because of a lower epoch
+  uint64_t spool_bytes = 0;     // for heartbeats
+};
+
+inline constexpr int64_t kUploadStallMs =
+    60'000;  // a finished attempt waits this long without upload progress
+inline constexpr int64_t kRegisterTimeoutMs = 10'000;  // Register unanswered: the link is dead
+inline constexpr int kHeartbeatsMissed = 3;  // silent for so many heartbeats: the link is dead
+inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner than this
+inline constexpr uint32_t kDefaultStopAfterMs = 600'000;
+inline constexpr uint32_t kDefaultGraceMs = 30'000;
+inline constexpr size_t kForgottenMax = 4'096;  // tombstones; the lowest job numbers leave first
+inline constexpr size_t kCommittedStepsKept =
+    2;  // committed step directories that stay on the node
+
+bool IsLive(const Attempt& attempt);   // launched or holding, not ended
+bool HasShim(const Attempt& attempt);  // a shim may exist: only proof ends it
+bool UploadsPending(const Attempt& attempt);
+// The status as it is sent: phase and checkpoints_pending filled in.
+v1::AttemptStatus StatusOf(const Attempt& attempt);
+// Everything this worker holds.
+v1::Register RegisterMessage(const WorkerState& state);
+
+}  // namespace muster::worker

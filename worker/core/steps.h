@@ -1,0 +1,81 @@
+// What the decide_*.cc files share: one decision in progress, and the steps that several inputs
+// lead to. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "worker/core/decide.h"
+
+namespace muster::worker {
+
+// One call of Decide.
+struct Step {
+  WorkerState& state;
+  Now now;
+  Actions actions;
+
+  template <typename A>
+  void Do(A action) {
+    actions.emplace_back(std::move(action));
+  }
+  Attempt* Find(const AttemptKey& key);
+  // Existing, or new with its status' names filled in.
+  Attempt& FindOrAdd(const AttemptKey& key);
+};
+
+// Sends the attempt's whole status, if there is a link.
+void Report(Step& step, const Attempt& attempt);
+void Send(Step& step, v1::WorkerMessage message);
+AttemptKey KeyOf(const Attempt& attempt);
+
+// Ends an attempt that has no shim, or whose end the shim proved.
+struct End {
+  std::string how;
+  std::string failure;
+  v1::StopCause cause = v1::STOP_CAUSE_UNSPECIFIED;
+};
+void EndAttempt(Step& step, Attempt& attempt, const End& end);
+// Deletes the attempt when the coordinator has said so and nothing of it is needed any more.
+void MaybeForget(Step& step, const AttemptKey& key);
+
+struct Stop {
+  uint32_t grace_ms = 0;
+  v1::StopCause cause = v1::STOP_CAUSE_UNSPECIFIED;
+  std::string reason;
+};
+// Ends it at once when no shim can exist, else asks the shim. Said again, it may only shorten the
+// grace.
+void StopAttemptHere(Step& step, Attempt& attempt, const Stop& stop);
+
+// Launch, once no older attempt of the job is alive here.
+void PrepareOrWait(Step& step, Attempt& attempt);
+void SpawnNow(Step& step, Attempt& attempt);
+
+// decide_command.cc, decide_shim.cc, decide_checkpoint.cc, decide_contact.cc
+void OnCommand(Step& step, const v1::CoordinatorMessage& message);
+void OnPortsHeld(Step& step, const PortsHeldInput& input);
+void OnPrepared(Step& step, const PreparedInput& input);
+void OnFetched(Step& step, const FetchedInput& input);
+void OnRanksStarted(Step& step, const RanksStartedInput& input);
+void OnRankExited(Step& step, const RankExitedInput& input);
+void OnAttemptEnded(Step& step, const AttemptEndedInput& input);
+void OnRestored(Step& step, const RestoredInput& input);
+void OnOutputDrained(Step& step, const OutputDrainedInput& input);
+void OnCheckpointFound(Step& step, const CheckpointFoundInput& input);
+void OnCheckpointRefused(Step& step, const CheckpointRefusedInput& input);
+void OnUploadProgress(Step& step, const UploadProgressInput& input);
+void OnUploadDone(Step& step, const UploadDoneInput& input);
+void OnUploadFailed(Step& step, const UploadFailedInput& input);
+void OnFinalScanDone(Step& step, const FinalScanDoneInput& input);
+void OnCheckpointAck(Step& step, const v1::CheckpointAck& ack);
+void OnTick(Step& step, const TickInput& input);
+void OnLinkUp(Step& step);
+void OnLinkDown(Step& step);
+// When this node stops the attempt itself unless the lease is renewed, or nullopt: not at all.
+std::optional<int64_t> FenceDeadlineMs(const WorkerState& state, const Attempt& attempt);
+void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply);
+void OnRegistered(Step& step, const v1::Registered& registered);
+
+}  // namespace muster::worker

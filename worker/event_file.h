@@ -1,0 +1,38 @@
+// Scalars from one TensorBoard event file: TFRecord framing with masked CRC-32C, and as much of the protobuf messages
+// Event, Summary and TensorProto as a scalar needs. Pure; any bytes are safe. Source: TensorFlow's record_writer.h,
+// event.proto, summary.proto, tensor.proto.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::worker {
+
+struct Scalar {
+  std::string tag;
+  double value = 0;
+};
+
+struct EventRecord {
+  double wall_time = 0;  // seconds
+  int64_t step = 0;
+  std::vector<Scalar> scalars;
+};
+
+struct FramedRecord {
+  EventRecord event;
+  size_t bytes = 0;  // of the frame
+};
+
+// The first record of `bytes`; nullopt when it is not complete yet. DATA_LOSS when a checksum is wrong.
+absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view bytes);
+
+// Wrong or unknown fields are skipped.
+EventRecord ParseEvent(std::string_view message);
+
+}  // namespace muster::worker

@@ -1,0 +1,96 @@
+// The I/O thread: logs, metrics, the trainers' sockets, event files, and the look into checkpoint directories, for all
+// attempts of this node. It alone owns what those need; the control loop speaks to it by posting, it answers the same
+// way. Never decides anything about an attempt.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/files.h"
+#include "common/shim_protocol.h"
+#include "worker/bulk_link.h"
+#include "worker/core/decide.h"
+#include "worker/event_tailer.h"
+#include "worker/log_forwarder.h"
+#include "worker/mailbox.h"
+#include "worker/metric_forwarder.h"
+#include "worker/paths.h"
+#include "worker/trainer_socket.h"
+
+namespace muster::worker {
+
+class IoThread {
+ public:
+  // Called on the I/O thread; they only enqueue.
+  struct Events {
+    std::function<void(Input)> input;
+    std::function<void(const AttemptKey&, uint32_t rank, common::Stream, uint64_t offset,
+                       uint64_t index_records)>
+        trim;
+    std::function<void(const std::string&)> note;
+  };
+
+  IoThread(Paths paths, LogForwarder::Source source, Events events, uint64_t jitter_seed);
+  ~IoThread();
+
+  // All below: any thread; they take effect in order.
+  // Everything that has to be looked after, before its ranks start. `listener` may be invalid (no trainer socket).
+  void Open(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
+  void SetBulkEndpoint(const std::string& endpoint);
+  void RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid);
+  void SpoolGrew(const AttemptKey& key);
+  void StreamClosed(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t end);
+  // Nothing of it lives: last looks, FinalScanDone, and OutputDrained when all is delivered.
+  void Ended(const AttemptKey& key);
+  void Remove(const AttemptKey& key);
+  void Broadcast(const AttemptKey& key, std::string line);
+  uint64_t spool_bytes() const { return spool_bytes_; }
+  void Shutdown();
+
+ private:
+  struct Watched {
+    v1::LaunchAttempt launch;
+    std::unique_ptr<EventTailer> tailer;
+    std::set<int64_t> seen_steps;
+    std::map<uint32_t, uint64_t> dropped;  // by rank, as the trainer said
+    std::map<uint32_t, std::pair<int64_t, uint64_t>> progress;  // by rank: step, total; not yet passed on
+    bool ended = false;
+    bool logs_drained = false;
+    bool metrics_drained = false;
+  };
+
+  void Run();
+  void Turn();
+  void OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
+  void EndNow(const AttemptKey& key);
+  std::unique_ptr<EventTailer> MakeTailer(const AttemptKey& key, const v1::LaunchAttempt& launch);
+  void ScanAll(int64_t now_ms);
+  void ScanCheckpoints(const AttemptKey& key, Watched& watched);
+  void PassProgress(const AttemptKey& key, Watched& watched);
+  void MaybeDrained(const AttemptKey& key);
+  TrainerSocket::Doors SocketDoors();
+  Watched* Find(const AttemptKey& key);
+
+  const Paths paths_;
+  const Events events_;
+  Mailbox mailbox_;
+  BulkLink bulk_;
+  LogForwarder logs_;
+  MetricForwarder metrics_;
+  TrainerSocket trainers_;
+  std::map<AttemptKey, Watched> attempts_;
+  int64_t next_scan_ms_ = 0;
+  int64_t next_count_ms_ = 0;
+  bool running_ = true;
+  std::atomic<uint64_t> spool_bytes_ = 0;
+  std::thread thread_;  // last
+};
+
+}  // namespace muster::worker

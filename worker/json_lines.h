@@ -1,0 +1,47 @@
+// JSON as the worker speaks it: lines of the trainer socket (docs/protocol.md) and torch's error files. Nothing that
+// arrives is trusted. Pure, any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::worker {
+
+inline constexpr size_t kPointsPerBatchMax = 10'000;
+inline constexpr size_t kMetricNameBytesMax = 256;
+
+struct TrainerLine {
+  enum class Kind { kHello, kMetrics, kProgress, kCheckpoint, kDropped, kUnknown };
+  Kind kind = Kind::kUnknown;
+  // hello
+  uint32_t version = 0;
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  uint32_t rank = 0;
+  // metrics
+  v1::MetricBatch batch;  // seq and points only
+  // progress, checkpoint
+  int64_t step = 0;
+  uint64_t total = 0;
+  // dropped
+  uint64_t dropped = 0;
+};
+
+// INVALID_ARGUMENT says what is wrong with the line. Unknown types are kUnknown.
+absl::StatusOr<TrainerLine> ParseTrainerLine(std::string_view line);
+
+// Lines to a trainer, each with its newline.
+std::string WelcomeLine(uint64_t metrics_seq);
+std::string AckLine(uint64_t metrics_seq);
+std::string StopLine(const std::string& reason, uint32_t grace_ms);
+std::string CommittedLine(int64_t step);
+std::string ErrorLine(std::string_view message);
+
+// The message in a torch elastic error file, of either shape; empty when there is none. At most kErrorMessageBytesMax.
+std::string ErrorFileMessage(const std::string& content);
+
+}  // namespace muster::worker

@@ -1,0 +1,265 @@
+// log_forwarder: one cursor per stream, credits for all.
+#include "worker/log_forwarder.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "common/files.h"
+#include "common/limits.h"
+#include "common/strings.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr uint64_t kCreditBytes = 4 << 20;        // unacknowledged, all streams together
+constexpr uint64_t kStreamCreditBytes = 1 << 20;  // … of one stream
+constexpr uint64_t kBatchBytes = 64 * 1024;
+constexpr int64_t kBatchMs = 50;
+constexpr uint64_t kTrimStepBytes = 1 << 20;  // trimming and saving offsets costs a few system calls
+constexpr uint64_t kTailKeptBytes = 64 * 1024;  // stays for the last lines in an exit report
+
+v1::LogStream WireStream(common::Stream stream) {
+  return stream == common::Stream::kStdout ? v1::LOG_STREAM_STDOUT : v1::LOG_STREAM_STDERR;
+}
+
+}  // namespace
+
+LogForwarder::LogForwarder(Paths paths, Source source, Doors doors)
+    : paths_(std::move(paths)), source_(std::move(source)), doors_(std::move(doors)) {}
+
+void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks) {
+  const auto acked = LoadAcked(key);
+  for (uint32_t rank = first_rank; rank < first_rank + ranks; ++rank) {
+    for (common::Stream which : {common::Stream::kStdout, common::Stream::kStderr}) {
+      const std::pair<uint32_t, uint32_t> id{rank, static_cast<uint32_t>(which)};
+      Stream stream;
+      stream.key = key;
+      stream.rank = rank;
+      stream.stream = which;
+      stream.reader = std::make_unique<SpoolReader>(
+          common::SpoolPath(paths_.SpoolDir(key), rank, which));
+      if (auto known = acked.find(id); known != acked.end()) stream.acked.offset = known->second;
+      stream.reader->Seek(stream.acked);
+      if (streams_.emplace(StreamKey{key, id}, std::move(stream)).second) ++open_[key];
+    }
+  }
+}
+
+void LogForwarder::Grew(const AttemptKey& key) { Touch(key); }
+
+// The shim's note does not say which stream grew.
+void LogForwarder::Touch(const AttemptKey& key) {
+  for (auto at = streams_.lower_bound({key, {0, 0}}); at != streams_.end() && at->first.first == key;
+       ++at) {
+    at->second.maybe_more = true;
+  }
+}
+
+void LogForwarder::Closed(const AttemptKey& key, uint32_t rank, common::Stream stream,
+                          uint64_t end) {
+  auto found = streams_.find({key, {rank, static_cast<uint32_t>(stream)}});
+  if (found != streams_.end() && !found->second.end) found->second.end = end;
+  Touch(key);
+}
+
+void LogForwarder::Ended(const AttemptKey& key) {
+  if (open_.find(key) == open_.end()) return doors_.drained(key);
+  for (auto at = streams_.lower_bound({key, {0, 0}}); at != streams_.end() && at->first.first == key;
+       ++at) {
+    if (!at->second.end) at->second.end = at->second.reader->End();
+  }
+  Touch(key);
+}
+
+void LogForwarder::Remove(const AttemptKey& key) {
+  auto at = streams_.lower_bound({key, {0, 0}});
+  while (at != streams_.end() && at->first.first == key) {
+    in_flight_bytes_ -= at->second.in_flight_bytes;
+    at = streams_.erase(at);
+  }
+  open_.erase(key);
+}
+
+void LogForwarder::Restart() {
+  for (auto& [id, stream] : streams_) {
+    stream.in_flight.clear();
+    stream.in_flight_bytes = 0;
+    stream.end_sent = false;
+    stream.maybe_more = true;
+    stream.reader->Seek(stream.acked);
+  }
+  in_flight_bytes_ = 0;
+}
+
+LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
+  if (stream.done || stream.end_sent || !stream.maybe_more ||
+      stream.in_flight_bytes >= kStreamCreditBytes) {
+    return Ready::kNo;
+  }
+  const uint64_t available = stream.reader->Available();
+  if (available == 0) {
+    // An end without bytes goes out when all before it is acknowledged, so that the next acknowledgement is its own.
+    const bool at_end = stream.end && stream.reader->place().offset >= *stream.end;
+    if (!at_end) stream.maybe_more = false;
+    return at_end && stream.in_flight.empty() ? Ready::kYes : Ready::kNo;
+  }
+  if (stream.in_flight.empty() || available >= kBatchBytes || stream.end) return Ready::kYes;
+  if (stream.waiting_since_ms < 0) stream.waiting_since_ms = now_ms;
+  return now_ms - stream.waiting_since_ms >= kBatchMs ? Ready::kYes : Ready::kLater;
+}
+
+std::optional<int64_t> LogForwarder::Pump(int64_t now_ms) {
+  std::optional<int64_t> later;
+  size_t idle = 0;  // streams in a row with nothing to send
+  auto at = streams_.upper_bound(turn_);
+  while (idle < streams_.size() && in_flight_bytes_ < kCreditBytes && doors_.can_send()) {
+    if (at == streams_.end()) at = streams_.begin();
+    Stream& stream = at->second;
+    const Ready ready = Check(stream, now_ms);
+    if (ready == Ready::kLater) {
+      const int64_t due = stream.waiting_since_ms + kBatchMs;
+      later = later ? std::min(*later, due) : due;
+    }
+    if (ready == Ready::kYes) {
+      turn_ = at->first;
+      SendNext(stream);
+      idle = 0;
+    } else {
+      ++idle;
+    }
+    ++at;
+  }
+  return later;
+}
+
+void LogForwarder::SendNext(Stream& stream) {
+  stream.waiting_since_ms = -1;
+  absl::StatusOr<SpoolPiece> piece = stream.reader->Next(common::kLogChunkBytesMax);
+  if (!piece.ok()) return Fail(stream, std::string(piece.status().message()));
+  const uint64_t size = piece->data.size();
+  v1::LogChunk chunk;
+  chunk.set_job(stream.key.job);
+  chunk.set_attempt(stream.key.attempt);
+  chunk.set_rank(stream.rank);
+  chunk.set_stream(WireStream(stream.stream));
+  chunk.set_offset(piece->offset);
+  chunk.set_dropped(piece->dropped);
+  chunk.set_node(source_.node);
+  chunk.set_incarnation(source_.incarnation);
+  for (const auto& [position, time_us] : piece->marks) {
+    v1::LogMark* mark = chunk.add_marks();
+    mark->set_position(position);
+    mark->set_time_us(time_us);
+    chunk.set_time_us(time_us);
+  }
+  chunk.set_data(std::move(piece->data));
+  const SpoolPlace place = stream.reader->place();
+  const bool last = stream.end && place.offset >= *stream.end;
+  chunk.set_end(last);
+  if (piece->dropped == 0 && size == 0 && !last) {  // nothing readable yet
+    stream.maybe_more = false;
+    return;
+  }
+  stream.end_sent = last;
+  stream.in_flight.push_back({place, size, last});
+  stream.in_flight_bytes += size;
+  in_flight_bytes_ += size;
+  doors_.send(std::move(chunk));
+}
+
+void LogForwarder::OnAck(const v1::LogAck& ack) {
+  const uint32_t which = ack.stream() == v1::LOG_STREAM_STDERR ? 1 : 0;
+  auto found = streams_.find({{ack.job(), ack.attempt()}, {ack.rank(), which}});
+  if (found == streams_.end()) return;
+  Stream& stream = found->second;
+  if (stream.done) return;
+  if (ack.refused()) return Fail(stream, "the coordinator refuses it (unknown job or old attempt)");
+  bool finished = false;
+  while (!stream.in_flight.empty() && stream.in_flight.front().end.offset <= ack.durable_offset()) {
+    const InFlight& front = stream.in_flight.front();
+    stream.acked = front.end;
+    stream.in_flight_bytes -= front.bytes;
+    in_flight_bytes_ -= front.bytes;
+    finished |= front.last;
+    stream.in_flight.pop_front();
+  }
+  // The coordinator may have more than we remember (we were restarted): what it has is skipped.
+  if (stream.in_flight.empty() && ack.durable_offset() > stream.acked.offset &&
+      ack.durable_offset() > stream.reader->place().offset) {
+    stream.acked.offset = ack.durable_offset();
+    stream.reader->Seek({ack.durable_offset(), stream.reader->place().record});
+  }
+  if (finished) return Finish(stream);
+  MaybeTrim(stream);
+}
+
+void LogForwarder::MaybeTrim(Stream& stream) {
+  if (stream.acked.offset < stream.trimmed + kTrimStepBytes + kTailKeptBytes) return;
+  stream.trimmed = stream.acked.offset - kTailKeptBytes;
+  // First the place where a restarted worker begins, then the hole.
+  SaveAcked(stream.key);
+  doors_.trim(stream.key, stream.rank, stream.stream, stream.trimmed, stream.acked.record);
+}
+
+// The rest of the stream cannot be delivered; the spool must not fill because of it.
+void LogForwarder::Fail(Stream& stream, const std::string& reason) {
+  doors_.note(common::StrCat("output given up job=", stream.key.job, " attempt=",
+                             stream.key.attempt, " rank=", stream.rank, " reason=\"", reason, "\""));
+  in_flight_bytes_ -= stream.in_flight_bytes;
+  stream.in_flight.clear();
+  stream.in_flight_bytes = 0;
+  doors_.trim(stream.key, stream.rank, stream.stream, stream.reader->End(), 0);
+  Finish(stream);
+}
+
+void LogForwarder::Finish(Stream& stream) {
+  stream.done = true;
+  const AttemptKey key = stream.key;
+  SaveAcked(key);
+  auto open = open_.find(key);
+  if (open == open_.end() || --open->second > 0) return;
+  open_.erase(open);
+  doors_.drained(key);
+}
+
+uint64_t LogForwarder::SpoolBytes() {
+  uint64_t total = 0;
+  for (auto& [id, stream] : streams_) {
+    if (stream.done) continue;
+    const uint64_t end = stream.reader->End();
+    total += end > stream.acked.offset ? end - stream.acked.offset : 0;
+  }
+  return total;
+}
+
+void LogForwarder::SaveAcked(const AttemptKey& key) {
+  std::string text;
+  for (auto at = streams_.lower_bound({key, {0, 0}}); at != streams_.end() && at->first.first == key;
+       ++at) {
+    common::StrAppend(&text, at->second.rank, " ", static_cast<uint32_t>(at->second.stream), " ",
+                      at->second.acked.offset, "\n");
+  }
+  // Replaced, not synced: it only has to survive the worker, and a cut of power ends the attempt anyway.
+  const std::string path = paths_.SpoolAcked(key);
+  const std::string temporary = path + ".tmp";
+  std::FILE* file = std::fopen(temporary.c_str(), "we");
+  if (file == nullptr) return;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) == 0 && written) std::rename(temporary.c_str(), path.c_str());
+}
+
+std::map<std::pair<uint32_t, uint32_t>, uint64_t> LogForwarder::LoadAcked(const AttemptKey& key) {
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> acked;
+  std::FILE* file = std::fopen(paths_.SpoolAcked(key).c_str(), "re");
+  if (file == nullptr) return acked;
+  unsigned rank = 0, stream = 0;
+  unsigned long long offset = 0;
+  while (std::fscanf(file, "%u %u %llu", &rank, &stream, &offset) == 3) {
+    acked[{rank, stream}] = offset;
+  }
+  std::fclose(file);
+  return acked;
+}
+
+}  // namespace muster::worker

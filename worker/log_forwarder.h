@@ -1,0 +1,103 @@
+// Sends every rank's output to the coordinator, in order and exactly once, from the spools of all attempts on this node.
+// I/O thread. Never blocks; knows nothing of gRPC. What is not acknowledged stays in the spools, so its memory is
+// bounded by credits, not by what the ranks write.
+//
+// Latency and batching: a stream with nothing under way sends at once; else it waits for 64 KiB or 50 ms. Streams take
+// turns, one chunk each, so a rank that floods does not silence the others.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/shim_protocol.h"
+#include "muster/v1/worker_service.pb.h"
+#include "worker/paths.h"
+#include "worker/spool_reader.h"
+
+namespace muster::worker {
+
+class LogForwarder {
+ public:
+  struct Doors {
+    std::function<bool()> can_send;
+    std::function<void(v1::LogChunk)> send;
+    // Everything below is durable at the coordinator.
+    std::function<void(const AttemptKey&, uint32_t rank, common::Stream, uint64_t offset,
+                       uint64_t index_records)>
+        trim;
+    std::function<void(const AttemptKey&)> drained;  // every stream of the attempt, to its end
+    std::function<void(const std::string&)> note;
+  };
+  struct Source {
+    std::string node;
+    uint64_t incarnation = 0;
+  };
+
+  LogForwarder(Paths paths, Source source, Doors doors);
+
+  // Ranks [first_rank, first_rank + ranks); goes on from the offsets that were acknowledged before a restart.
+  void Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks);
+  void Grew(const AttemptKey& key);
+  // The stream is complete: nothing follows behind `end`.
+  void Closed(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t end);
+  // Nothing of the attempt lives: streams whose end nobody said end where their index ends.
+  void Ended(const AttemptKey& key);
+  void Remove(const AttemptKey& key);
+
+  // A new stream to the coordinator: whatever is unacknowledged is sent again.
+  void Restart();
+  void OnAck(const v1::LogAck& ack);
+  // Sends what may be sent. Returns when to be called again, or nullopt.
+  std::optional<int64_t> Pump(int64_t now_ms);
+  // Written, not yet acknowledged.
+  uint64_t SpoolBytes();
+
+ private:
+  struct InFlight {
+    SpoolPlace end;
+    uint64_t bytes = 0;
+    bool last = false;
+  };
+  struct Stream {
+    AttemptKey key;
+    uint32_t rank = 0;
+    common::Stream stream = common::Stream::kStdout;
+    std::unique_ptr<SpoolReader> reader;
+    SpoolPlace acked;
+    uint64_t trimmed = 0;
+    std::deque<InFlight> in_flight;
+    uint64_t in_flight_bytes = 0;
+    std::optional<uint64_t> end;
+    bool end_sent = false;
+    bool done = false;
+    int64_t waiting_since_ms = -1;
+    bool maybe_more = true;  // since the index was last seen at its end, something was said
+  };
+  using StreamKey = std::pair<AttemptKey, std::pair<uint32_t, uint32_t>>;  // attempt, (rank, stream)
+
+  enum class Ready { kNo, kYes, kLater };
+  Ready Check(Stream& stream, int64_t now_ms);
+  void SendNext(Stream& stream);
+  void Touch(const AttemptKey& key);
+  void Fail(Stream& stream, const std::string& reason);
+  void Finish(Stream& stream);
+  void MaybeTrim(Stream& stream);
+  void SaveAcked(const AttemptKey& key);
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> LoadAcked(const AttemptKey& key);
+
+  const Paths paths_;
+  const Source source_;
+  const Doors doors_;
+  std::map<StreamKey, Stream> streams_;
+  std::map<AttemptKey, int> open_;  // streams not done yet
+  StreamKey turn_;                  // the stream that sent last
+  uint64_t in_flight_bytes_ = 0;
+};
+
+}  // namespace muster::worker

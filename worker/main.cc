@@ -1,0 +1,131 @@
+// muster-worker: the daemon of one node. Reads the command line, takes the state directory, probes the node, runs the
+// control loop until SIGTERM or SIGINT. Its shims, and the ranks under them, outlive it.
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <random>
+#include <string>
+
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/version.h"
+#include "worker/config.h"
+#include "worker/control_loop.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitLocked = 3;
+constexpr int kExitFailed = 1;
+
+int Fail(int code, const absl::Status& status) {
+  const std::string line = common::StrCat("muster-worker: ", std::string(status.message()));
+  std::fprintf(stderr, "%s\n", line.c_str());
+  common::LogError(line);
+  return code;
+}
+
+// The directory of the sockets must be ours alone: another user must not be able to stand in for a shim.
+absl::Status MakeRuntimeDir(const std::string& path) {
+  RETURN_IF_ERROR(common::MakeDirectories(path, 0700));
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0) return common::ErrnoStatus(path);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 022) != 0) {
+    return absl::PermissionDeniedError(common::StrCat(
+        path, " does not belong to this user alone; fix: remove it or give another --runtime-dir"));
+  }
+  return absl::OkStatus();
+}
+
+// SIGTERM and SIGINT become readable; blocked in every thread, so this comes before any thread.
+int TakeSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);  // a closed terminal is no reason to leave
+  return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int Run(Config config) {
+  const int stop_fd = TakeSignals();
+  if (absl::Status checked = CheckConfig(&config); !checked.ok()) return Fail(kExitUsage, checked);
+  if (absl::Status opened = common::OpenLog("muster-worker", config.log_file, common::LogLevel::kInfo);
+      !opened.ok()) {
+    return Fail(kExitFailed, opened);
+  }
+  const Paths paths(config.state_dir, config.runtime_dir);
+  if (absl::Status made = common::MakeDirectories(paths.Attempts()); !made.ok()) {
+    return Fail(kExitFailed, made);
+  }
+  absl::StatusOr<common::UniqueFd> lock = common::LockFile(paths.Lock());
+  if (!lock.ok()) {
+    return Fail(kExitLocked,
+                absl::FailedPreconditionError(common::StrCat(
+                    std::string(lock.status().message()),
+                    "; fix: another worker uses this state directory, give --state-dir")));
+  }
+  if (absl::Status made = MakeRuntimeDir(config.runtime_dir); !made.ok()) {
+    return Fail(kExitFailed, made);
+  }
+  absl::StatusOr<std::string> shim = FindShim();
+  if (!shim.ok()) return Fail(kExitFailed, shim.status());
+  config.shim_binary = *shim;
+
+  ControlLoop::Setup setup;
+  setup.config = config;
+  absl::StatusOr<LoadedIdentity> identity =
+      LoadIdentity(paths, common::SystemClock().Read().wall_ms * 1000);
+  if (!identity.ok()) return Fail(kExitFailed, identity.status());
+  setup.identity = *identity;
+  setup.cgroups = common::ProbeCgroupHost();
+  absl::StatusOr<v1::NodeFacts> facts = MakeFacts(config, identity->identity, setup.cgroups);
+  if (!facts.ok()) return Fail(kExitUsage, facts.status());
+  setup.facts = *facts;
+  setup.seed = std::random_device()();
+  common::LogInfo(common::StrCat("worker started name=", config.name, " version=", common::kVersion,
+                                 " incarnation=", identity->identity.incarnation,
+                                 " state_dir=", config.state_dir,
+                                 " kill_level=\"", facts->kill_level(), "\""));
+  ControlLoop(std::move(setup), stop_fd).Run();
+  common::LogInfo("worker leaves; its ranks go on");
+  return 0;
+}
+
+}  // namespace
+}  // namespace muster::worker
+
+int main(int argc, char** argv) {
+  using muster::worker::Config;
+  Config config;
+  std::string ports = "20000-28999";
+  CLI::App app("muster-worker: runs the ranks of this node and streams back what they make");
+  app.add_option("--coordinator", config.coordinator, "unix:/path or HOST:PORT")->required();
+  app.add_option("--name", config.name, "this node's name (default: the host name)");
+  app.add_option("--devices", config.devices, "cpu:N, gpu, gpu:N, npu:N, comma separated (default: all)");
+  app.add_option("--state-dir", config.state_dir, "what must survive a restart")->required();
+  app.add_option("--runtime-dir", config.runtime_dir, "short directory for sockets");
+  app.add_option("--advertise", config.advertise, "address other nodes reach this one at");
+  app.add_option("--port-range", ports, "LO-HI, for MASTER_PORT")->capture_default_str();
+  app.add_option("--log-file", config.log_file, "instead of stderr");
+  app.add_flag("--private", config.is_private, "one user's own: cpu slots are not counted");
+  app.set_version_flag("--version", std::string(muster::common::kVersion));
+  CLI11_PARSE(app, argc, argv);
+  const auto range = muster::worker::ParsePortRange(ports);
+  if (!range.ok()) {
+    std::fprintf(stderr, "muster-worker: %s\n", std::string(range.status().message()).c_str());
+    return 2;
+  }
+  config.ports = *range;
+  return muster::worker::Run(std::move(config));
+}

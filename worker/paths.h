@@ -1,0 +1,82 @@
+// Every path name of the worker, made in one place. Any thread; touches no file.
+//
+//   <state-dir>/
+//     LOCK                       one worker per state directory
+//     identity                   incarnation, boot id, highest epoch, recorded facts
+//     contact                    boot-time clock of the last contact: the self-fence after a restart counts from it
+//     attempts/<job>-<attempt>/
+//       launch.pb                the LaunchAttempt message; here before the shim starts
+//       shim.launch  exit        the shim's order and its last word
+//       spool/rank-R.stdout|.stderr (+ .idx), acked
+//       errors/rank-R.json
+//       metrics/rank-R.batches, acked
+//       checkpoints/step-N/      MUSTER_CHECKPOINT_DIR
+//       uploads/step-N.part-P    parts whose bytes are durable at the coordinator
+//       resume/step-N/           MUSTER_RESUME_FROM
+//       tensorboard/             MUSTER_TENSORBOARD_DIR
+//   <runtime-dir>/               short: a unix socket's path ends at 108 bytes
+//     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "worker/core/state.h"
+
+namespace muster::worker {
+
+inline constexpr size_t kRuntimeDirBytesMax = 60;
+
+class Paths {
+ public:
+  Paths() = default;
+  Paths(std::string state_dir, std::string runtime_dir)
+      : state_dir_(std::move(state_dir)), runtime_dir_(std::move(runtime_dir)) {}
+
+  const std::string& StateDir() const { return state_dir_; }
+  const std::string& RuntimeDir() const { return runtime_dir_; }
+  std::string Lock() const;
+  std::string Identity() const;
+  std::string Contact() const;
+  std::string Attempts() const;
+
+  std::string AttemptDir(const AttemptKey& key) const;
+  std::string Launch(const AttemptKey& key) const;
+  std::string ShimLaunch(const AttemptKey& key) const;
+  std::string ExitRecord(const AttemptKey& key) const;
+  std::string SpoolDir(const AttemptKey& key) const;
+  // `stream` is "stdout" or "stderr".
+  std::string Spool(const AttemptKey& key, uint32_t rank, std::string_view stream) const;
+  std::string SpoolIndex(const AttemptKey& key, uint32_t rank, std::string_view stream) const;
+  std::string SpoolAcked(const AttemptKey& key) const;
+  std::string ErrorsDir(const AttemptKey& key) const;
+  std::string ErrorFile(const AttemptKey& key, uint32_t rank) const;
+  std::string MetricsDir(const AttemptKey& key) const;
+  std::string MetricBatches(const AttemptKey& key, uint32_t rank) const;
+  std::string MetricsAcked(const AttemptKey& key) const;
+  std::string CheckpointsDir(const AttemptKey& key) const;
+  std::string UploadsDir(const AttemptKey& key) const;
+  std::string UploadRecord(const AttemptKey& key, int64_t step, uint32_t part) const;
+  std::string ResumeDir(const AttemptKey& key) const;
+  std::string ResumeStep(const AttemptKey& key, int64_t step) const;
+  std::string TensorboardDir(const AttemptKey& key) const;
+
+  std::string ShimSocket(const AttemptKey& key) const;
+  std::string TrainerSocket(const AttemptKey& key) const;
+
+ private:
+  std::string state_dir_;
+  std::string runtime_dir_;
+};
+
+// "42-0" → {42, 0}; nullopt for any other name.
+std::optional<AttemptKey> ParseKey(std::string_view name);
+// "step-120" → 120; nullopt for any other name, leading zeros included.
+std::optional<int64_t> ParseStep(std::string_view name);
+std::string StepName(int64_t step);
+// <state-dir>/run when that is short enough, else /tmp/muster-<uid>-<hash of the state directory>.
+std::string DefaultRuntimeDir(const std::string& state_dir);
+
+}  // namespace muster::worker

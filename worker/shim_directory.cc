@@ -1,0 +1,103 @@
+// The part of shim_client.h that needs no connection: what an attempt's directory says, and ending
+// what is left of it.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/process.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "worker/shim_client.h"
+
+namespace muster::worker {
+namespace {
+
+using common::ShimLaunch;
+using common::UniqueFd;
+
+std::string LaunchPath(const std::string& attempt_dir) {
+  return common::StrCat(attempt_dir, "/", common::kLaunchFileName);
+}
+
+}  // namespace
+
+absl::StatusOr<ShimLaunch> ReadShimLaunch(const std::string& attempt_dir) {
+  const std::string path = LaunchPath(attempt_dir);
+  ASSIGN_OR_RETURN(const std::string bytes, common::ReadFile(path, common::kLaunchFileBytesMax));
+  ShimLaunch launch;
+  if (!common::DecodeShimLaunch(bytes, &launch)) {
+    return absl::DataLossError(common::StrCat(path, " is damaged or of another version"));
+  }
+  return launch;
+}
+
+absl::StatusOr<common::ExitRecord> ReadExitRecord(const std::string& attempt_dir) {
+  const std::string path = common::StrCat(attempt_dir, "/", common::kExitRecordName);
+  ASSIGN_OR_RETURN(const std::string text, common::ReadFile(path));
+  common::ExitRecord record;
+  if (!common::DecodeExitRecord(text, &record)) {
+    return absl::DataLossError(common::StrCat(path, " is damaged"));
+  }
+  return record;
+}
+
+bool ShimLives(const std::string& attempt_dir) {
+  UniqueFd file(open(LaunchPath(attempt_dir).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return false;
+  return flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms) {
+  const absl::StatusOr<ShimLaunch> launch = ReadShimLaunch(attempt_dir);
+  if (!launch.ok()) return {.empty = true, .survivors = {}, .how = "empty"};
+  std::vector<common::KnownProcess> known;
+  std::string state;
+  common::ReadSmallFile(common::StrCat(attempt_dir, "/", common::kShimStateName), &state);
+  char role[32];
+  int pid = 0, used = 0;
+  unsigned long long start_time = 0;
+  for (const char* line = state.c_str();
+       std::sscanf(line, "%31s %d %llu%n", role, &pid, &start_time, &used) == 3; line += used) {
+    known.push_back({pid, start_time});
+  }
+  return common::KillByMark(launch->mark, {launch->cgroup_dir, launch->freezer_dir}, known,
+                            timeout_ms);
+}
+
+std::string NewAttemptMark(uint64_t job, uint32_t attempt) {
+  uint64_t nonce = 0;
+  CHECK(getrandom(&nonce, sizeof nonce, 0) == static_cast<ssize_t>(sizeof nonce));
+  return absl::StrFormat("%d-%d-%016x", job, attempt, nonce);
+}
+
+std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch& rank,
+                                const std::string& node) {
+  const std::string reason = std::strerror(exit.exec_errno);
+  switch (exit.exec_stage) {
+    case common::ExecStage::kNone:
+      return {};
+    case common::ExecStage::kWorkdir:
+      return common::StrCat("node ", node, ": cannot enter the working directory ", rank.workdir,
+                            ": ", reason,
+                            "; fix: make it on that node, or give another one with --workdir");
+    case common::ExecStage::kExec:
+      return common::StrCat("node ", node, ": cannot execute ", rank.program, ": ", reason,
+                            "; fix: correct the command, or install it on that node");
+    case common::ExecStage::kFork:
+      return common::StrCat("node ", node, ": cannot start a process for rank ", rank.rank, ": ",
+                            reason, "; fix: raise the limit of processes and memory on that node");
+    case common::ExecStage::kSetup:
+      break;
+  }
+  return common::StrCat("node ", node, ": cannot prepare the process of rank ", rank.rank, ": ",
+                        reason, "; fix: see the worker's log on that node");
+}
+
+}  // namespace muster::worker

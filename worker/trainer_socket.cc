@@ -1,0 +1,238 @@
+// trainer_socket: one buffer in, one buffer out per connection.
+#include "worker/trainer_socket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr size_t kConnectionsMax = 4'096;
+constexpr size_t kOutputBytesMax = 256 * 1024;
+constexpr size_t kReadBytes = 64 * 1024;
+constexpr int kDrainRoundsMax = 1'000;
+constexpr int kReadsPerTurn = 4;  // a rank that floods its socket waits for the others
+
+}  // namespace
+
+absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return absl::InvalidArgumentError(common::StrCat("the socket path ", path, " is longer than ",
+                                                     sizeof address.sun_path - 1,
+                                                     " bytes; fix: a shorter --runtime-dir"));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  common::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  unlink(path.c_str());
+  if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      chmod(path.c_str(), 0600) != 0 || listen(fd.get(), 128) != 0) {
+    return common::ErrnoStatus(common::StrCat("cannot listen on ", path));
+  }
+  return fd;
+}
+
+void TrainerSocket::Add(const Attempt& attempt, common::UniqueFd listener) {
+  const int fd = listener.get();
+  listeners_[fd] = {attempt, std::move(listener)};
+}
+
+void TrainerSocket::Remove(const AttemptKey& key) {
+  std::erase_if(listeners_, [&](const auto& item) { return item.second.attempt.key == key; });
+  std::erase_if(connections_, [&](const auto& item) { return item.second->attempt.key == key; });
+}
+
+void TrainerSocket::Broadcast(const AttemptKey& key, const std::string& line) {
+  for (auto at = connections_.begin(); at != connections_.end();) {
+    Connection& connection = *at->second;
+    if (connection.attempt.key == key && connection.greeted) {
+      connection.output += line;
+      if (!Flush(connection)) {
+        at = connections_.erase(at);
+        continue;
+      }
+    }
+    ++at;
+  }
+}
+
+void TrainerSocket::AppendPollFds(std::vector<pollfd>* fds) const {
+  for (const auto& [fd, listener] : listeners_) fds->push_back({fd, POLLIN, 0});
+  for (const auto& [fd, connection] : connections_) {
+    const short out = connection->output.empty() ? 0 : POLLOUT;
+    fds->push_back({fd, static_cast<short>(POLLIN | out), 0});
+  }
+}
+
+void TrainerSocket::OnReady(const pollfd& ready) {
+  if (auto listener = listeners_.find(ready.fd); listener != listeners_.end()) {
+    return Accept(listener->second);
+  }
+  auto found = connections_.find(ready.fd);
+  if (found == connections_.end()) return;
+  Connection& connection = *found->second;
+  bool keep = (ready.revents & POLLIN) == 0 || Read(connection);
+  keep = keep && Flush(connection) && (ready.revents & (POLLERR | POLLNVAL)) == 0;
+  if ((ready.revents & POLLHUP) != 0 && (ready.revents & POLLIN) == 0) keep = false;
+  if (!keep) connections_.erase(found);
+}
+
+void TrainerSocket::Drain() {
+  for (int round = 0; round < kDrainRoundsMax; ++round) {
+    std::vector<pollfd> fds;
+    AppendPollFds(&fds);
+    for (pollfd& fd : fds) fd.events = POLLIN;
+    if (poll(fds.data(), fds.size(), 0) <= 0) return;
+    bool read_some = false;
+    for (const pollfd& fd : fds) {
+      if ((fd.revents & POLLIN) == 0) continue;
+      read_some = true;
+      OnReady(fd);
+    }
+    if (!read_some) return;
+  }
+}
+
+void TrainerSocket::Accept(Listener& listener) {
+  while (true) {
+    common::UniqueFd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) return;
+    if (connections_.size() >= kConnectionsMax) continue;  // closed at once
+    auto connection = std::make_unique<Connection>();
+    connection->attempt = listener.attempt;
+    const int number = fd.get();
+    connection->fd = std::move(fd);
+    connections_[number] = std::move(connection);
+  }
+}
+
+bool TrainerSocket::Read(Connection& connection) {
+  char buffer[kReadBytes];
+  for (int i = 0; i < kReadsPerTurn; ++i) {
+    const ssize_t count = read(connection.fd.get(), buffer, sizeof buffer);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    if (count == 0) return false;
+    connection.input.append(buffer, static_cast<size_t>(count));
+    TakeLines(connection);
+    if (static_cast<size_t>(count) < sizeof buffer) return true;
+  }
+  return true;
+}
+
+void TrainerSocket::TakeLines(Connection& connection) {
+  size_t at = 0;
+  for (size_t end; (end = connection.input.find('\n', at)) != std::string::npos; at = end + 1) {
+    if (connection.skipping) {
+      connection.skipping = false;
+      continue;
+    }
+    OnLine(connection, std::string_view(connection.input).substr(at, end - at));
+  }
+  connection.input.erase(0, at);
+  if (connection.input.size() <= common::kTrainerLineBytesMax) return;
+  if (!connection.skipping) Refuse(connection, "the line is longer than 1 MiB");
+  connection.skipping = true;
+  connection.input.clear();
+}
+
+void TrainerSocket::OnLine(Connection& connection, std::string_view text) {
+  if (text.empty()) return;
+  absl::StatusOr<TrainerLine> line = text.size() > common::kTrainerLineBytesMax
+                                         ? absl::InvalidArgumentError("the line is longer than 1 MiB")
+                                         : ParseTrainerLine(text);
+  if (!line.ok()) return Refuse(connection, common::FromAbsl(line.status().message()));
+  using Kind = TrainerLine::Kind;
+  if (line->kind == Kind::kUnknown) return;
+  if (line->kind != Kind::kHello && !connection.greeted) {
+    return Refuse(connection, "the first line must be a hello");
+  }
+  const AttemptKey& key = connection.attempt.key;
+  absl::Status status;
+  switch (line->kind) {
+    case Kind::kHello:
+      status = OnHello(connection, *line);
+      break;
+    case Kind::kMetrics:
+      status = OnMetrics(connection, *std::move(line));
+      break;
+    case Kind::kProgress:
+      doors_.progress(key, connection.rank, line->step, line->total);
+      break;
+    case Kind::kDropped:
+      doors_.dropped(key, connection.rank, line->dropped);
+      break;
+    case Kind::kCheckpoint:
+      doors_.checkpoint_hint(key);
+      break;
+    case Kind::kUnknown:
+      break;
+  }
+  if (!status.ok()) Refuse(connection, common::FromAbsl(status.message()));
+}
+
+absl::Status TrainerSocket::OnHello(Connection& connection, const TrainerLine& line) {
+  const Attempt& attempt = connection.attempt;
+  if (line.job != attempt.key.job || line.attempt != attempt.key.attempt) {
+    return absl::InvalidArgumentError(common::StrCat(
+        "this socket belongs to job ", attempt.key.job, " attempt ", attempt.key.attempt,
+        ", not to job ", line.job, " attempt ", line.attempt));
+  }
+  if (line.rank < attempt.first_rank || line.rank >= attempt.first_rank + attempt.ranks) {
+    return absl::InvalidArgumentError(common::StrCat("rank ", line.rank, " does not run here; ",
+                                                     attempt.first_rank, " to ",
+                                                     attempt.first_rank + attempt.ranks - 1, " do"));
+  }
+  connection.greeted = true;
+  connection.rank = line.rank;
+  connection.output += WelcomeLine(doors_.last_seq(attempt.key, line.rank));
+  return absl::OkStatus();
+}
+
+absl::Status TrainerSocket::OnMetrics(Connection& connection, TrainerLine line) {
+  const AttemptKey& key = connection.attempt.key;
+  const uint64_t last = doors_.last_seq(key, connection.rank);
+  const uint64_t seq = line.batch.seq();
+  if (seq > last + 1) {
+    return absl::InvalidArgumentError(
+        common::StrCat("batch ", seq, " came, ", last + 1, " was expected; send that one again"));
+  }
+  if (seq == last + 1) {
+    line.batch.set_source("socket");
+    const absl::Status kept = doors_.metrics(key, connection.rank, std::move(line.batch));
+    if (!kept.ok()) return kept;
+  }
+  connection.output += AckLine(std::max(last, seq));
+  return absl::OkStatus();
+}
+
+void TrainerSocket::Refuse(Connection& connection, std::string_view reason) {
+  // A trainer that repeats one mistake for ever is told once.
+  if (connection.sent_error == reason) return;
+  connection.sent_error = std::string(reason);
+  connection.output += ErrorLine(common::Printable(reason));
+}
+
+bool TrainerSocket::Flush(Connection& connection) {
+  while (!connection.output.empty()) {
+    const ssize_t count = send(connection.fd.get(), connection.output.data(),
+                               connection.output.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return connection.output.size() <= kOutputBytesMax;
+    if (count < 0) return false;
+    connection.output.erase(0, static_cast<size_t>(count));
+  }
+  return true;
+}
+
+}  // namespace muster::worker

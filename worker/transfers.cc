@@ -1,0 +1,219 @@
+// transfers: one part or one fetch at a time.
+#include "worker/transfers.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "common/files.h"
+#include "common/log.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "worker/checkpoint_directory.h"
+
+namespace muster::worker {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kHashBytes = 1 << 20;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+// Of a regular file, never through a link. DATA_LOSS when its size is not `size`.
+absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
+                                     const std::function<void()>& progress) {
+  common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat info{};
+  if (!fd.valid() || fstat(fd.get(), &info) != 0) {
+    return common::ErrnoStatus(common::StrCat("cannot open ", path));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(common::StrCat(path, " is no regular file"));
+  }
+  common::Sha256 hash;
+  std::vector<char> buffer(kHashBytes);
+  uint64_t total = 0;
+  while (true) {
+    const ssize_t count = read(fd.get(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return common::ErrnoStatus(common::StrCat("cannot read ", path));
+    if (count == 0) break;
+    hash.Update({buffer.data(), static_cast<size_t>(count)});
+    total += static_cast<uint64_t>(count);
+    progress();
+  }
+  if (total != size) {
+    return absl::DataLossError(common::StrCat(
+        path, " changed after its directory was renamed into place; fix: rename finished work only"));
+  }
+  return hash.FinishHex();
+}
+
+}  // namespace
+
+Transfers::Transfers(Paths paths, std::function<void(Input)> result)
+    : paths_(std::move(paths)), result_(std::move(result)) {}
+
+Transfers::~Transfers() { Shutdown(); }
+
+void Transfers::Shutdown() {
+  stopping_ = true;
+  uploads_client_.Stop();
+  fetch_client_.Stop();
+  uploads_.Stop();
+  files_.Stop();
+}
+
+void Transfers::SetEndpoint(const std::string& endpoint) {
+  uploads_client_.SetEndpoint(endpoint);
+  fetch_client_.SetEndpoint(endpoint);
+}
+
+void Transfers::Upload(const UploadAction& action) {
+  uploads_.Post([this, action] { UploadNow(action); });
+}
+
+void Transfers::UploadNow(const UploadAction& action) {
+  const std::string record = paths_.UploadRecord(action.key, action.step, action.part);
+  v1::CheckpointPartReady ready;
+  // Uploaded before a restart of this worker: nothing is hashed again.
+  const auto known = common::ReadFile(record);
+  if (!known.ok() || !ready.ParseFromString(*known)) {
+    absl::StatusOr<v1::CheckpointPartReady> sent = HashAndSend(action);
+    if (stopping_) return;
+    if (!sent.ok()) {
+      return result_(UploadFailedInput{action.key, action.step, action.part, Text(sent.status())});
+    }
+    ready = *std::move(sent);
+    if (absl::Status kept = common::WriteFileDurably(record, ready.SerializeAsString()); !kept.ok()) {
+      common::LogWarning(common::StrCat("upload record not kept reason=\"", Text(kept), "\""));
+    }
+  }
+  result_(UploadDoneInput{std::move(ready)});
+}
+
+absl::StatusOr<v1::CheckpointPartReady> Transfers::HashAndSend(const UploadAction& action) {
+  const std::string directory =
+      common::StrCat(paths_.CheckpointsDir(action.key), "/", StepName(action.step));
+  ASSIGN_OR_RETURN(const std::vector<StepFile> files, ListStepFiles(directory));
+  const auto progress = [&] { result_(UploadProgressInput{action.key}); };
+  v1::CheckpointPartReady ready;
+  ready.set_job(action.key.job);
+  ready.set_attempt(action.key.attempt);
+  ready.set_step(action.step);
+  ready.set_part(action.part);
+  ready.set_parts(action.parts);
+  for (const StepFile& file : files) {
+    if (stopping_) return absl::CancelledError("the worker is stopping");
+    const std::string path = directory + "/" + file.path;
+    ASSIGN_OR_RETURN(const std::string sha256, HashFile(path, file.size, progress));
+    RETURN_IF_ERROR(uploads_client_.Upload(path, {sha256, file.size}, action.key, progress));
+    v1::CheckpointFile* out = ready.add_files();
+    out->set_path(file.path);
+    out->set_size(file.size);
+    out->set_sha256(sha256);
+    out->set_part(action.part);
+    progress();
+  }
+  return ready;
+}
+
+void Transfers::Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch) {
+  auto cancelled = std::make_shared<std::atomic<bool>>(false);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    fetches_[key] = cancelled;
+  }
+  files_.Post([this, key, launch, cancelled] {
+    const absl::Status status = FetchNow(key, launch, *cancelled);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      fetches_.erase(key);
+    }
+    if (!stopping_) result_(FetchedInput{key, status.ok() ? "" : Text(status)});
+  });
+}
+
+void Transfers::CancelFetch(const AttemptKey& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (auto found = fetches_.find(key); found != fetches_.end()) *found->second = true;
+}
+
+absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
+                                 const std::atomic<bool>& cancelled) {
+  const std::string target = paths_.ResumeStep(key, launch.resume_step());
+  const std::string building = target + ".tmp";
+  RETURN_IF_ERROR(common::RemoveTree(building));
+  absl::Status status = common::MakeDirectories(building);
+  for (const v1::CheckpointFile& file : launch.resume_files()) {
+    if (!status.ok()) break;
+    status = FetchFile(file, building + "/" + file.path(), launch, cancelled);
+    if (!status.ok()) {
+      status = absl::Status(status.code(), common::StrCat(file.path(), ": ", Text(status)));
+    }
+  }
+  if (status.ok()) status = common::SyncDirectory(building);
+  if (status.ok() && rename(building.c_str(), target.c_str()) != 0) {
+    status = common::ErrnoStatus(common::StrCat("cannot rename ", building));
+  }
+  if (status.ok()) return common::SyncDirectory(paths_.ResumeDir(key));
+  common::RemoveTree(building).IgnoreError();  // never a half directory
+  return status;
+}
+
+absl::Status Transfers::FetchFile(const v1::CheckpointFile& file, const std::string& target,
+                                  const v1::LaunchAttempt& launch,
+                                  const std::atomic<bool>& cancelled) {
+  RETURN_IF_ERROR(CheckRelativePath(file.path()));
+  if (!common::IsSha256Hex(file.sha256())) {
+    return absl::InvalidArgumentError("its SHA-256 is not 64 hex digits");
+  }
+  RETURN_IF_ERROR(common::MakeDirectories(fs::path(target).parent_path().string()));
+  if (cancelled) return absl::CancelledError("stopped");
+  if (LinkLocal(file, target, launch)) return absl::OkStatus();
+  common::UniqueFd fd(open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) return common::ErrnoStatus("cannot create it");
+  RETURN_IF_ERROR(fetch_client_.Download({file.sha256(), file.size()}, fd.get(),
+                                         [&] { return cancelled.load(); }));
+  if (fsync(fd.get()) != 0) return common::ErrnoStatus("cannot fsync it");
+  return common::SyncDirectory(fs::path(target).parent_path().string());
+}
+
+bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& target,
+                          const v1::LaunchAttempt& launch) {
+  const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(paths_.Attempts());
+  if (!names.ok()) return false;
+  for (const std::string& name : *names) {
+    const auto key = ParseKey(name);
+    if (!key) continue;
+    for (const std::string& directory : {paths_.CheckpointsDir(*key), paths_.ResumeDir(*key)}) {
+      const std::string path =
+          common::StrCat(directory, "/", StepName(launch.resume_step()), "/", file.path());
+      struct stat info{};
+      if (lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
+          static_cast<uint64_t>(info.st_size) != file.size()) {
+        continue;
+      }
+      const auto hash = HashFile(path, file.size(), [] {});
+      if (hash.ok() && *hash == file.sha256() && link(path.c_str(), target.c_str()) == 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void Transfers::DeleteTree(const std::string& path) {
+  files_.Post([path] {
+    if (absl::Status removed = common::RemoveTree(path); !removed.ok()) {
+      common::LogWarning(common::StrCat("not removed reason=\"", Text(removed), "\""));
+    }
+  });
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,59 @@
+// Checkpoints on their way: hashing and uploading parts on one thread, fetching what an attempt resumes from on another,
+// which also deletes. Results go to the control loop's mailbox. Logs never wait for any of it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "muster/v1/worker_service.pb.h"
+#include "worker/blob_client.h"
+#include "worker/core/decide.h"
+#include "worker/paths.h"
+#include "worker/task_thread.h"
+
+namespace muster::worker {
+
+class Transfers {
+ public:
+  // `result` is called on transfer threads and only enqueues.
+  Transfers(Paths paths, std::function<void(Input)> result);
+  ~Transfers();
+
+  void SetEndpoint(const std::string& endpoint);
+  void Upload(const UploadAction& action);
+  void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
+  void CancelFetch(const AttemptKey& key);
+  void DeleteTree(const std::string& path);
+  // Runs on the fetching thread: for other work that blocks.
+  void Post(std::function<void()> task) { files_.Post(std::move(task)); }
+  void Shutdown();
+
+ private:
+  void UploadNow(const UploadAction& action);
+  absl::StatusOr<v1::CheckpointPartReady> HashAndSend(const UploadAction& action);
+  absl::Status FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
+                        const std::atomic<bool>& cancelled);
+  absl::Status FetchFile(const v1::CheckpointFile& file, const std::string& target,
+                         const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled);
+  // Another attempt on this node has the very bytes: linked instead of fetched.
+  bool LinkLocal(const v1::CheckpointFile& file, const std::string& target,
+                 const v1::LaunchAttempt& launch);
+
+  const Paths paths_;
+  const std::function<void(Input)> result_;
+  BlobClient uploads_client_;
+  BlobClient fetch_client_;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::map<AttemptKey, std::shared_ptr<std::atomic<bool>>> fetches_;  // guarded: their cancel flags
+  TaskThread uploads_;
+  TaskThread files_;
+};
+
+}  // namespace muster::worker

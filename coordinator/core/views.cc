@@ -31,8 +31,12 @@ std::string LastLine(const std::string& text) {
   return text.substr(first, end - first + 1);
 }
 
+// At most `most` bytes, cut between characters.
 std::string Clip(const std::string& text, size_t most) {
-  return text.size() <= most ? text : absl::StrCat(text.substr(0, most), "…");
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return absl::StrCat(text.substr(0, end), "…");
 }
 
 std::string AttemptPrefix(const v1::Event& event) {

@@ -1,0 +1,362 @@
+#include "coordinator/control_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/core/apply.h"
+#include "coordinator/core/views.h"
+
+namespace muster::coordinator {
+
+using common::Now;
+
+ControlLoop::ControlLoop(Journal& journal, const common::Clock& clock, Settings settings)
+    : journal_(journal), clock_(clock) {
+  state_.settings = settings;
+}
+
+ControlLoop::~ControlLoop() { Stop(); }
+
+absl::Status ControlLoop::Recover() {
+  const Now now = clock_.Read();
+  std::set<uint64_t> removed;
+  ReplaySink sink;
+  sink.snapshot = [&](const v1::Snapshot& snapshot) { RestoreSnapshot(state_, snapshot, now); };
+  sink.key = [&](const std::string& owner, const std::string& key, uint64_t job,
+                 uint64_t spec_hash) { RestoreKey(state_, owner, key, job, spec_hash); };
+  sink.event = [&](const v1::Event& event) {
+    if (event.has_job_removed()) removed.insert(event.job());
+    Apply(state_, event, now);
+    ++events_since_snapshot_;
+  };
+  RETURN_IF_ERROR(journal_.Replay(sink));
+  for (const auto& [id, job] : state_.jobs) {
+    live_names_[job.name()] = id;
+    names_of_live_[id] = job.name();
+  }
+  Turn turn = ResumeAfterReplay(state_, now);
+  // A job that finished and was removed since the snapshot is over; its rows must not come back.
+  std::erase_if(turn.finished,
+                [&](const v1::JobRecord& job) { return removed.contains(job.id()); });
+  for (const uint64_t id : removed) {
+    live_names_.erase(names_of_live_[id]);
+    names_of_live_.erase(id);
+  }
+  Finish(std::move(turn), nullptr, now);
+  return absl::OkStatus();
+}
+
+void ControlLoop::Start(LoopObserver observer) {
+  observer_ = std::move(observer);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ControlLoop::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status ControlLoop::Submit(Input input, Done done) {
+  if (disk_full_ && std::holds_alternative<SubmitInput>(input)) {
+    return absl::ResourceExhaustedError(
+        "[JC1605] the coordinator's disk is full, so no new job can be recorded; running jobs go "
+        "on; "
+        "fix: free some space on the disk of its data directory, then submit again");
+  }
+  Entry entry{.what = std::move(input), .done = std::move(done), .is_request = true};
+  {
+    std::lock_guard lock(mutex_);
+    if (queued_requests_ >= kQueuedRequestsMax ||
+        journal_.PendingBytes() > kPendingJournalBytesMax) {
+      return absl::ResourceExhaustedError(common::StrCat(
+          "[JC1308] the coordinator is busy: ", queued_requests_, " requests wait (the limit is ",
+          kQueuedRequestsMax, "); fix: try again in a moment"));
+    }
+    ++queued_requests_;
+    queue_.push_back(std::move(entry));
+  }
+  wake_.notify_one();
+  return absl::OkStatus();
+}
+
+void ControlLoop::Say(Input input, std::function<void()> taken) {
+  Push(Entry{.what = std::move(input), .taken = std::move(taken)});
+}
+
+void ControlLoop::Register(WorkerRegisteredInput input, std::shared_ptr<CommandSink> sink) {
+  Push(Entry{.what = Input(std::move(input)), .sink = std::move(sink)});
+}
+
+void ControlLoop::Ask(Question question) { Push(Entry{.what = std::move(question)}); }
+
+void ControlLoop::RewriteFinished(std::shared_ptr<const v1::JobRecord> record,
+                                  std::function<void()> done) {
+  Push(Entry{.what = Rewrite{std::move(record), std::move(done)}});
+}
+
+void ControlLoop::RewriteRow(Rewrite rewrite) {
+  JournalRecord record;
+  FinishedJob row{rewrite.record, Summarize(*rewrite.record)};
+  if (observer_.decorate) observer_.decorate(row.summary);
+  record.finished.push_back(std::move(row));
+  last_appended_ = record.turn = next_turn_++;
+  journal_.Append(std::move(record));
+  Release release;
+  release.turn = last_appended_;
+  release.effects.push_back(std::move(rewrite.done));
+  releases_.push_back(std::move(release));
+}
+
+void ControlLoop::Push(Entry entry) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(entry));
+  }
+  wake_.notify_one();
+}
+
+void ControlLoop::OnDurable(uint64_t turn) {
+  {
+    std::lock_guard lock(mutex_);
+    durable_turn_ = turn;
+  }
+  wake_.notify_one();
+}
+
+void ControlLoop::Run() {
+  std::vector<Entry> entries;
+  while (TakeEntries(entries)) {
+    ReleaseDurable();
+    TakeInputs(entries);
+    AnswerQuestions(entries);
+    ReleaseDurable();
+    entries.clear();
+  }
+  // The last words: a snapshot, so that the next start replays nothing.
+  JournalRecord record;
+  record.turn = next_turn_;
+  record.snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state_));
+  journal_.Append(std::move(record));
+}
+
+// Waits for work. False: stopping, and everything taken so far is released or can never be.
+bool ControlLoop::TakeEntries(std::vector<Entry>& entries) {
+  std::unique_lock lock(mutex_);
+  const uint64_t seen_durable = releases_.empty() ? UINT64_MAX : releases_.front().turn;
+  const auto ready = [&] { return !queue_.empty() || stopping_ || durable_turn_ >= seen_durable; };
+  if (!ready()) {
+    const std::optional<int64_t> deadline = NextDeadlineMonoMs(state_);
+    if (deadline.has_value()) {
+      const int64_t wait_ms = std::clamp<int64_t>(*deadline - clock_.Read().mono_ms, 0, 3'600'000);
+      wake_.wait_for(lock, std::chrono::milliseconds(wait_ms), ready);
+    } else {
+      wake_.wait(lock, ready);
+    }
+  }
+  if (stopping_ && queue_.empty()) return false;
+  while (!queue_.empty() && entries.size() < kInputsPerTurn) {
+    if (queue_.front().is_request) --queued_requests_;
+    entries.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  }
+  return true;
+}
+
+void ControlLoop::TakeInputs(std::vector<Entry>& entries) {
+  const Now now = clock_.Read();
+  std::vector<Input> inputs;
+  std::vector<Entry> sources;
+  for (Entry& entry : entries) {
+    Input* input = std::get_if<Input>(&entry.what);
+    if (input == nullptr) continue;
+    if (entry.taken) entry.taken();
+    inputs.push_back(std::move(*input));
+    sources.push_back(std::move(entry));
+  }
+  std::erase_if(entries,
+                [](const Entry& entry) { return std::holds_alternative<Input>(entry.what); });
+  const std::optional<int64_t> deadline = NextDeadlineMonoMs(state_);
+  if (deadline.has_value() && *deadline <= now.mono_ms) {
+    inputs.emplace_back(TickInput{});
+    sources.emplace_back();
+  }
+  if (inputs.empty()) return;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (const auto* registered = std::get_if<WorkerRegisteredInput>(&inputs[i])) {
+      sources[i].what =
+          Input(WorkerGoneInput{registered->session, registered->message.facts().name()});
+    } else if (const auto* gone = std::get_if<WorkerGoneInput>(&inputs[i])) {
+      const auto stream = streams_.find(gone->node);
+      if (stream != streams_.end() && stream->second.session == gone->session)
+        streams_.erase(stream);
+    }
+  }
+  Finish(TakeTurn(state_, inputs, now), &sources, now);
+}
+
+void ControlLoop::AnswerQuestions(std::vector<Entry>& entries) {
+  for (Entry& entry : entries) {
+    if (Rewrite* rewrite = std::get_if<Rewrite>(&entry.what)) {
+      RewriteRow(std::move(*rewrite));
+      continue;
+    }
+    const LoopView view{state_, live_names_, clock_.Read(), watches_};
+    std::function<void()> answer = std::get<Question>(entry.what)(view);
+    if (!answer) continue;
+    Release release;
+    release.turn = last_appended_;
+    release.effects.push_back(std::move(answer));
+    releases_.push_back(std::move(release));
+  }
+}
+
+void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
+  Release release;
+  JournalRecord record = RecordOf(turn);
+  const bool has_facts =
+      !record.events->empty() || !record.finished.empty() || !record.removed_jobs.empty();
+  if (entries != nullptr) QueueReplies(turn, *entries, release);
+  QueueCommands(turn, release);
+  QueueWatches(turn, record, release);
+  QueueObserver(turn, record, release);
+  if (has_facts) {
+    events_since_snapshot_ += record.events->size();
+    if (events_since_snapshot_ >= kEventsPerSnapshot) {
+      record.snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state_));
+      events_since_snapshot_ = 0;
+    }
+    last_appended_ = record.turn = next_turn_++;
+    journal_.Append(std::move(record));
+  }
+  release.turn = last_appended_;
+  releases_.push_back(std::move(release));
+}
+
+JournalRecord ControlLoop::RecordOf(Turn& turn) {
+  for (const uint64_t id : turn.changed_jobs) {
+    const auto job = state_.jobs.find(id);
+    if (job == state_.jobs.end() || names_of_live_.contains(id)) continue;
+    names_of_live_[id] = job->second.name();
+    live_names_[job->second.name()] = id;
+  }
+  JournalRecord record;
+  std::erase_if(turn.events, [](const v1::Event& event) { return !IsJournalled(event); });
+  record.events = std::make_shared<const std::vector<v1::Event>>(std::move(turn.events));
+  for (v1::JobRecord& job : turn.finished) {
+    live_names_.erase(job.name());
+    names_of_live_.erase(job.id());
+    auto shared = std::make_shared<const v1::JobRecord>(std::move(job));
+    FinishedJob row{shared, Summarize(*shared)};
+    if (observer_.decorate) observer_.decorate(row.summary);
+    record.finished.push_back(std::move(row));
+  }
+  record.removed_jobs = turn.removed_jobs;
+  return record;
+}
+
+void ControlLoop::QueueReplies(Turn& turn, std::vector<Entry>& entries, Release& release) {
+  for (size_t i = 0; i < turn.replies.size() && i < entries.size(); ++i) {
+    Entry& entry = entries[i];
+    if (entry.sink != nullptr) {
+      // TakeInputs left here which session of which node this is.
+      const auto& who = std::get<WorkerGoneInput>(std::get<Input>(entry.what));
+      release.effects.push_back(
+          [this, sink = std::move(entry.sink), who, status = turn.replies[i].status] {
+            if (!status.ok()) return sink->Close(status);
+            Stream& stream = streams_[who.node];
+            if (stream.sink != nullptr && stream.sink != sink) {
+              stream.sink->Close(absl::AbortedError(
+                  common::StrCat("a newer control stream of node ", who.node, " has taken over")));
+            }
+            stream = Stream{who.session, sink};
+          });
+    } else if (entry.done) {
+      release.effects.push_back(
+          [done = std::move(entry.done), reply = std::move(turn.replies[i])] { done(reply); });
+    }
+  }
+}
+
+void ControlLoop::QueueCommands(Turn& turn, Release& release) {
+  for (Command& command : turn.commands) {
+    if (command.message.has_heartbeat_reply()) {
+      SendCommand(command.node, command.message);
+      continue;
+    }
+    release.effects.push_back(
+        [this, command = std::move(command)] { SendCommand(command.node, command.message); });
+  }
+}
+
+void ControlLoop::SendCommand(const std::string& node, const v1::CoordinatorMessage& message) {
+  const auto stream = streams_.find(node);
+  if (stream == streams_.end()) return;
+  v1::CoordinatorMessage copy = message;
+  copy.set_epoch(journal_.Epoch());
+  stream->second.sink->Send(copy);
+}
+
+void ControlLoop::QueueWatches(const Turn& turn, const JournalRecord& record, Release& release) {
+  for (const uint64_t id : turn.changed_jobs) {
+    WatchHub::JobWatchers watchers = watches_.WatchersOf(id);
+    if (watchers.empty()) continue;
+    JobChange change;
+    for (const FinishedJob& job : record.finished) {
+      if (job.record->id() == id) change.record = job.record;
+    }
+    const auto live = state_.jobs.find(id);
+    if (change.record == nullptr && live != state_.jobs.end()) {
+      change.record = std::make_shared<const v1::JobRecord>(live->second);
+    }
+    for (const v1::Event& event : *record.events) {
+      if (event.job() == id) change.events.push_back(event);
+    }
+    release.effects.push_back([watchers = std::move(watchers), change = std::move(change)] {
+      for (const auto& watcher : watchers) {
+        if (const auto alive = watcher.lock()) (*alive)(change);
+      }
+    });
+  }
+  WatchHub::EventWatchers watchers = watches_.WatchersOfEvents();
+  if (watchers.empty() || record.events->empty()) return;
+  release.effects.push_back([watchers = std::move(watchers), events = record.events] {
+    for (const auto& watcher : watchers) {
+      if (const auto alive = watcher.lock()) (*alive)(events);
+    }
+  });
+}
+
+void ControlLoop::QueueObserver(Turn& turn, const JournalRecord& record, Release& release) {
+  std::vector<uint64_t> finished;
+  for (const FinishedJob& job : record.finished) finished.push_back(job.record->id());
+  release.effects.push_back([this, live = state_.jobs.size(),
+                             removed = std::move(turn.removed_jobs),
+                             blobs = std::move(turn.unused_blobs), finished] {
+    if (observer_.live_jobs) observer_.live_jobs(live);
+    if (!finished.empty() && observer_.finished) observer_.finished(finished);
+    if (!removed.empty() && observer_.removed) observer_.removed(removed);
+    if (!blobs.empty() && observer_.unused_blobs) observer_.unused_blobs(blobs);
+  });
+}
+
+void ControlLoop::ReleaseDurable() {
+  uint64_t durable = 0;
+  {
+    std::lock_guard lock(mutex_);
+    durable = durable_turn_;
+  }
+  while (!releases_.empty() && releases_.front().turn <= durable) {
+    Release release = std::move(releases_.front());
+    releases_.pop_front();
+    for (const std::function<void()>& effect : release.effects) effect();
+  }
+}
+
+}  // namespace muster::coordinator

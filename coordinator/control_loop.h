@@ -1,0 +1,165 @@
+// The one thread that owns the cluster's state: takes inputs, lets the core decide, hands the facts
+// to the journal and releases the effects (replies, commands, watch updates) once they are durable.
+//
+// Answers to questions wait for the same: nobody sees a state that a crash could take back.
+// Heartbeat replies alone go out at once, so that a slow disk never costs a lease. The thread never
+// waits for a disk or a network.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "coordinator/core/input.h"
+#include "coordinator/core/state.h"
+#include "coordinator/core/turn.h"
+#include "coordinator/journal.h"
+#include "coordinator/watch_hub.h"
+
+namespace muster::coordinator {
+
+// The sending side of one worker's control stream. Any thread; never blocks.
+class CommandSink {
+ public:
+  virtual ~CommandSink() = default;
+  virtual void Send(const v1::CoordinatorMessage& message) = 0;
+  // Ends the stream with this status, after what was sent.
+  virtual void Close(const absl::Status& status) = 0;
+};
+
+// What a question may look at, on the control loop's thread.
+struct LoopView {
+  const ClusterState& state;
+  const std::map<std::string, uint64_t>& live_names;
+  common::Now now;
+  WatchHub& watches;
+};
+
+// Told on the control loop's thread; must only enqueue.
+struct LoopObserver {
+  std::function<void(size_t live_jobs)> live_jobs;
+  std::function<void(const std::vector<uint64_t>& jobs)> removed;
+  std::function<void(const std::vector<std::string>& blobs)> unused_blobs;
+  std::function<void(const std::vector<uint64_t>& jobs)> finished;
+  std::function<void(const absl::Status&)> failed;
+  // Fills in what only the metric store knows.
+  std::function<void(v1::JobSummary&)> decorate;
+};
+
+class ControlLoop {
+ public:
+  static constexpr size_t kInputsPerTurn = 256;
+  static constexpr size_t kQueuedRequestsMax = 16'384;  // people's requests; more are refused
+  static constexpr size_t kPendingJournalBytesMax = 64 << 20;  // beyond it new requests are refused
+  static constexpr uint64_t kEventsPerSnapshot = 10'000;
+
+  using Done = std::function<void(const Reply&)>;
+  // Looks at the state; what it returns runs when all that it saw is durable.
+  using Question = std::function<std::function<void()>(const LoopView&)>;
+
+  ControlLoop(Journal& journal, const common::Clock& clock, Settings settings);
+  ~ControlLoop();
+
+  // Replays the journal and takes the first turn. Before Start.
+  absl::Status Recover();
+  void Start(LoopObserver observer);
+  // Lets what was taken become durable, writes a snapshot, ends the thread.
+  void Stop();
+
+  // A person's request. RESOURCE_EXHAUSTED at once when the queue or the disk is full.
+  absl::Status Submit(Input input, Done done);
+  // A fact that may not be refused: from a worker (whose stream sends one at a time) or from
+  // ourselves. `taken` runs when the loop has taken it in (not when it is durable).
+  void Say(Input input, std::function<void()> taken = nullptr);
+  // A registration: the sink becomes the node's when the core agrees, else it is closed.
+  void Register(WorkerRegisteredInput input, std::shared_ptr<CommandSink> sink);
+  void Ask(Question question);
+  // A finished job's record changes (a checkpoint was removed). `done` runs when that is durable.
+  void RewriteFinished(std::shared_ptr<const v1::JobRecord> record, std::function<void()> done);
+
+  // From the journal's thread.
+  void OnDurable(uint64_t turn);
+  void OnDiskFull(bool full) { disk_full_ = full; }
+
+  uint64_t NextSession() { return next_session_++; }
+  bool DiskFull() const { return disk_full_; }
+
+ private:
+  struct Rewrite {
+    std::shared_ptr<const v1::JobRecord> record;
+    std::function<void()> done;
+  };
+  struct Entry {
+    std::variant<Input, Question, Rewrite> what;
+    Done done;
+    std::function<void()> taken;
+    std::shared_ptr<CommandSink> sink;
+    bool is_request = false;
+  };
+  struct Release {
+    uint64_t turn = 0;
+    std::vector<std::function<void()>> effects;
+  };
+  struct Stream {
+    uint64_t session = 0;
+    std::shared_ptr<CommandSink> sink;
+  };
+
+  void Run();
+  bool TakeEntries(std::vector<Entry>& entries);
+  void TakeInputs(std::vector<Entry>& entries);
+  void AnswerQuestions(std::vector<Entry>& entries);
+  void RewriteRow(Rewrite rewrite);
+  // Journals the turn and queues its effects.
+  void Finish(Turn turn, std::vector<Entry>* entries, common::Now now);
+  JournalRecord RecordOf(Turn& turn);
+  void QueueReplies(Turn& turn, std::vector<Entry>& entries, Release& release);
+  void QueueCommands(Turn& turn, Release& release);
+  void QueueWatches(const Turn& turn, const JournalRecord& record, Release& release);
+  void QueueObserver(Turn& turn, const JournalRecord& record, Release& release);
+  void SendCommand(const std::string& node, const v1::CoordinatorMessage& message);
+  void ReleaseDurable();
+  void Push(Entry entry);
+
+  // Set once.
+  Journal& journal_;
+  const common::Clock& clock_;
+  LoopObserver observer_;
+
+  // The loop thread's (and Recover's, before there is a thread).
+  ClusterState state_;
+  std::map<std::string, uint64_t> live_names_;
+  std::map<uint64_t, std::string> names_of_live_;
+  WatchHub watches_;
+  std::map<std::string, Stream> streams_;  // by node
+  std::deque<Release> releases_;
+  uint64_t next_turn_ = 1;
+  uint64_t last_appended_ = 0;
+  uint64_t events_since_snapshot_ = 0;
+
+  std::atomic<uint64_t> next_session_ = 1;
+  std::atomic<bool> disk_full_ = false;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::deque<Entry> queue_;
+  size_t queued_requests_ = 0;
+  uint64_t durable_turn_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace muster::coordinator

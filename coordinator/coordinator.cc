@@ -1,0 +1,176 @@
+#include "coordinator/coordinator.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/data_lock.h"
+#include "coordinator/listener.h"
+#include "coordinator/private_worker.h"
+#include "coordinator/rpc/attached_runs.h"
+#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/job_gate.h"
+#include "coordinator/rpc/lifetime.h"
+#include "coordinator/services/server.h"
+#include "coordinator/sqlite_journal.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::LogInfo;
+using common::StrCat;
+
+constexpr int kPoolThreads = 3;
+
+}  // namespace
+
+// In the order of their making; they end in the opposite one (Shutdown).
+struct Coordinator::Parts {
+  Parts(const Config& settings, std::function<void(const absl::Status&)> on_stop)
+      : config(settings),
+        stop(std::move(on_stop)),
+        paths(settings.data_dir),
+        pool(kPoolThreads),
+        logs(paths, stop),
+        metrics(paths, stop),
+        lifetime(
+            settings.is_private, pool, [this] { stop(absl::OkStatus()); },
+            [this] { return logs.UnendedStreams(); }) {}
+  // What the pool still does uses the rest.
+  ~Parts() { pool.Stop(); }
+
+  absl::Status Open(common::UniqueFd data_lock);
+  void Serve();
+
+  const Config config;
+  const std::function<void(const absl::Status&)> stop;
+  const Paths paths;
+  common::SystemClock clock;
+  common::UniqueFd lock;
+  WorkPool pool;
+  LogStore logs;
+  MetricStore metrics;
+  std::unique_ptr<BlobStore> blobs;
+  std::unique_ptr<Journal> journal;
+  std::unique_ptr<JobIndex> index;
+  std::unique_ptr<ControlLoop> loop;
+  Lifetime lifetime;
+  AttachedRuns attached;
+  JobGate gate;
+  std::unique_ptr<Daemon> daemon;
+  std::unique_ptr<RpcServer> server;
+  std::unique_ptr<PrivateWorker> worker;
+  bool is_down = false;
+};
+
+absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
+  lock = std::move(data_lock);
+  ASSIGN_OR_RETURN(blobs, BlobStore::Open(paths));
+  ASSIGN_OR_RETURN(journal, OpenSqliteJournal(paths));
+  ASSIGN_OR_RETURN(index, JobIndex::Open(paths));
+  loop = std::make_unique<ControlLoop>(*journal, clock, config.settings);
+  RETURN_IF_ERROR(loop->Recover());
+  daemon.reset(new Daemon{.paths = paths,
+                          .loop = *loop,
+                          .index = *index,
+                          .logs = logs,
+                          .metrics = metrics,
+                          .blobs = *blobs,
+                          .pool = pool,
+                          .gate = gate,
+                          .lifetime = lifetime,
+                          .attached = attached,
+                          .epoch = journal->Epoch(),
+                          .started_ms = clock.Read().wall_ms,
+                          .is_private = config.is_private});
+  return absl::OkStatus();
+}
+
+void Coordinator::Parts::Serve() {
+  journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
+                  .disk_full =
+                      [this](bool full) {
+                        loop->OnDiskFull(full);
+                        common::LogWarning(full ? "the disk is full: new jobs are refused"
+                                                : "the disk has room again: jobs are accepted");
+                      },
+                  .failed = stop});
+  LoopObserver observer;
+  observer.live_jobs = [this](size_t live) { lifetime.SetLiveJobs(live); };
+  observer.unused_blobs = [this](const std::vector<std::string>& blobs_unused) {
+    CollectBlobs(*daemon, blobs_unused);
+  };
+  observer.decorate = [this](v1::JobSummary& summary) { metrics.Decorate(summary); };
+  loop->Start(std::move(observer));
+  loop->Ask([this](const LoopView& view) -> std::function<void()> {
+    for (const auto& [id, job] : view.state.jobs) {
+      pool.Post([this, job = id] { metrics.Warm(job); });
+    }
+    return [live = view.state.jobs.size(), this] { lifetime.SetLiveJobs(live); };
+  });
+  CancelAbandonedRuns(*daemon);
+  KeepHouse(*daemon, config.retention);
+  if (index->NeedsWholeCheck()) {
+    pool.Post([this] {
+      const absl::Status status = index->CheckWhole();
+      if (!status.ok()) stop(status);
+    });
+  }
+}
+
+Coordinator::Coordinator(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Coordinator::~Coordinator() { Shutdown(); }
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
+    const Config& config, std::function<void(const absl::Status&)> stop) {
+  const auto began = std::chrono::steady_clock::now();
+  RETURN_IF_ERROR(common::MakeDirectories(config.data_dir));
+  const Paths paths(config.data_dir);
+  ASSIGN_OR_RETURN(common::UniqueFd lock, LockDataDirectory(paths.Lock()));
+  if (!config.socket.empty()) RETURN_IF_ERROR(PrepareSocket(config.socket, config.is_private));
+  if (!config.listen.empty()) RETURN_IF_ERROR(CheckPort(config.listen));
+  auto parts = std::make_unique<Parts>(config, std::move(stop));
+  RETURN_IF_ERROR(parts->Open(std::move(lock)));
+  // The worker first: it starts while we do, and no thread of gRPC exists yet.
+  if (config.is_private) {
+    parts->worker = std::make_unique<PrivateWorker>(config.worker_state_dir, config.socket);
+    parts->worker->Start();
+  }
+  parts->Serve();
+  ASSIGN_OR_RETURN(parts->server, RpcServer::Start(*parts->daemon, config.socket, config.listen));
+  parts->daemon->endpoint = parts->server->Endpoint();
+  parts->lifetime.Begin();
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - began);
+  LogInfo(StrCat("serving endpoint=", parts->daemon->endpoint, " epoch=", parts->daemon->epoch,
+                 " data_dir=", config.data_dir, " started_in_ms=", took.count()));
+  return std::unique_ptr<Coordinator>(new Coordinator(std::move(parts)));
+}
+
+void Coordinator::Shutdown() {
+  if (std::exchange(parts_->is_down, true)) return;
+  parts_->daemon->stopping = true;
+  // The worker goes first, so that its last reports are still heard.
+  if (parts_->worker != nullptr) parts_->worker->Stop();
+  if (parts_->server != nullptr) parts_->server->Stop();
+  parts_->loop->Stop();
+  const absl::Status closed = parts_->journal->Stop();
+  if (!closed.ok()) common::LogError(std::string(closed.message()));
+  parts_->logs.Stop();
+  parts_->metrics.Stop();
+  parts_->pool.Stop();
+  if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());
+  LogInfo("ended in order");
+}
+
+std::string Coordinator::Endpoint() const { return parts_->daemon->endpoint; }
+
+}  // namespace muster::coordinator

@@ -1,0 +1,65 @@
+#include "coordinator/data_lock.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+
+absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path) {
+  absl::StatusOr<common::UniqueFd> lock = common::LockFile(path);
+  if (!lock.ok() && absl::IsFailedPrecondition(lock.status())) {
+    const int holder = LockHolder(path);
+    return absl::FailedPreconditionError(
+        common::StrCat("[JC1604] another muster-coordinator",
+                       holder > 0 ? common::StrCat(" (pid ", holder, ")") : std::string(),
+                       " already uses this data directory (", path,
+                       " is locked); fix: stop it, or name another --data-dir"));
+  }
+  RETURN_IF_ERROR(lock.status());
+  const std::string text = common::StrCat(getpid(), "\n");
+  if (ftruncate(lock->get(), 0) != 0 ||
+      pwrite(lock->get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    // The lock is what counts; the text is for people.
+    return lock;
+  }
+  return lock;
+}
+
+int LockHolder(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return 0;
+  const std::string file = absl::StrFormat("%02x:%02x:%u", major(info.st_dev), minor(info.st_dev),
+                                           static_cast<uint64_t>(info.st_ino));
+  const absl::StatusOr<std::string> locks = common::ReadFile("/proc/locks");
+  bool is_locked = false;
+  if (locks.ok()) {
+    // "3: FLOCK  ADVISORY  WRITE 4711 fe:01:131 0 EOF"
+    for (const auto& line : absl::StrSplit(*locks, '\n')) {
+      const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
+      if (words.size() < 6 || words[5] != file) continue;
+      is_locked = true;
+      int pid = 0;
+      if (absl::SimpleAtoi(words[4], &pid) && pid > 0) return pid;
+    }
+  }
+  // Some file systems show another device number there: try the lock itself.
+  if (!is_locked && !absl::IsFailedPrecondition(common::LockFile(path).status())) return 0;
+  const absl::StatusOr<std::string> text = common::ReadFile(path);
+  int pid = 0;
+  if (text.ok() && absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &pid)) return pid;
+  return 0;
+}
+
+}  // namespace muster::coordinator

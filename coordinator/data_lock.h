@@ -1,0 +1,16 @@
+// One daemon per data directory: an flock on LOCK, which also holds the owner's pid for people.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/files.h"
+
+namespace muster::coordinator {
+
+// FAILED_PRECONDITION names the process that holds it.
+absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path);
+// The pid that holds an flock on `path`, from /proc/locks or the file's text; 0: nobody.
+int LockHolder(const std::string& path);
+
+}  // namespace muster::coordinator

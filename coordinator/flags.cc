@@ -1,0 +1,106 @@
+// The only file that sees CLI11: its texts are replaced by ours.
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+#include "common/strings.h"
+#include "common/version.h"
+#include "coordinator/config.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr int kUsageExit = 2;
+constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
+
+void AddFlags(CLI::App& app, Config& config, bool& version) {
+  app.add_option("--data-dir", config.data_dir,
+                 "directory of the journal, logs, metrics, checkpoints");
+  app.add_option("--socket", config.socket,
+                 "listen on this unix socket (default: DATA_DIR/coordinator.sock)");
+  app.add_option("--listen", config.listen, "listen on ADDR:PORT too; needs --insecure-plaintext");
+  app.add_flag("--insecure-plaintext", config.insecure_plaintext,
+               "allow --listen without encryption and without knowing who calls");
+  app.add_flag("--private", config.is_private, "serve one user's jobctl, and leave with it");
+  app.add_option("--worker-state-dir", config.worker_state_dir,
+                 "private: state directory of its worker");
+  app.add_option("--log-file", config.log_file, "append the daemon's log here instead of stderr");
+  const auto duration = CLI::Range(int64_t{1}, kDurationMaxMs);
+  app.add_option("--heartbeat-ms", config.settings.heartbeat_ms, "how often workers report")
+      ->check(duration);
+  app.add_option("--suspect-after-ms", config.settings.suspect_after_ms,
+                 "silence that makes a node suspect")
+      ->check(duration);
+  app.add_option("--fence-margin-ms", config.settings.fence_margin_ms,
+                 "added to stop_after and grace before a silent node is replaced")
+      ->check(duration);
+  app.add_option("--backoff-first-ms", config.settings.backoff_first_ms,
+                 "first pause after a quick failure")
+      ->check(duration);
+  app.add_option("--start-timeout-ms", config.settings.start_timeout_ms,
+                 "how long a worker may take to launch its ranks")
+      ->check(duration);
+  app.add_option("--retain-jobs", config.retention.jobs,
+                 "finished jobs that are kept (default 10000)");
+  app.add_option("--retain-days", config.retention.days,
+                 "days that a finished job is kept (default 30)")
+      ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
+  app.add_flag("--version", version, "print the version");
+}
+
+ParsedFlags Refuse(const std::string& text) {
+  return {.stop = true,
+          .exit_code = kUsageExit,
+          .text = StrCat("muster-coordinator: ", text,
+                         "\n  fix: muster-coordinator --help lists all flags\n")};
+}
+
+}  // namespace
+
+ParsedFlags ParseFlags(int argc, char** argv) {
+  ParsedFlags parsed;
+  Config& config = parsed.config;
+  bool version = false;
+  CLI::App app("muster-coordinator: keeps jobs, places them on nodes, collects what they write");
+  AddFlags(app, config, version);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return {.stop = true, .exit_code = 0, .text = app.help()};
+  } catch (const CLI::ExtrasError& error) {
+    return Refuse(StrCat("unknown argument: ", std::string(error.what())));
+  } catch (const CLI::ParseError& error) {
+    return Refuse(error.what());
+  }
+  if (version) {
+    return {.stop = true,
+            .text = StrCat("muster-coordinator ", common::kVersion, " (protocol ",
+                           common::kProtocol, ")\n")};
+  }
+  if (config.data_dir.empty())
+    return Refuse("--data-dir is missing: name the directory to keep data in");
+  if (!config.listen.empty() && !config.insecure_plaintext) {
+    return Refuse(
+        StrCat("--listen ", config.listen,
+               " would serve without encryption to anybody who can reach it; if the network is "
+               "yours alone, add --insecure-plaintext"));
+  }
+  if (!config.listen.empty() && config.listen.rfind(':') == std::string::npos) {
+    return Refuse(StrCat("--listen ", config.listen, " has no port; write ADDR:PORT"));
+  }
+  if (config.is_private && (config.worker_state_dir.empty() || config.socket.empty())) {
+    return Refuse("--private needs --socket and --worker-state-dir");
+  }
+  if (config.settings.suspect_after_ms < 2 * config.settings.heartbeat_ms) {
+    return Refuse(StrCat("--suspect-after-ms ", config.settings.suspect_after_ms,
+                         " must be at least twice --heartbeat-ms ", config.settings.heartbeat_ms));
+  }
+  if (config.socket.empty() && config.listen.empty()) {
+    config.socket = config.data_dir + "/coordinator.sock";
+  }
+  return parsed;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,67 @@
+// The durable record of everything that happened: append-only events, snapshots, finished jobs.
+//
+// The narrow door to the store (SQLite now). The control loop appends and goes on; the journal's
+// own thread groups what is queued into one commit and says which turn is durable. Nothing that was
+// not committed may become visible outside, and a failed commit is never passed over.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "muster/v1/event.pb.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+
+// What listing and lookup need of a finished job, and its whole record.
+struct FinishedJob {
+  std::shared_ptr<const v1::JobRecord> record;
+  v1::JobSummary summary;
+};
+
+// One turn's facts. Turns are committed in order, each wholly or not at all.
+struct JournalRecord {
+  uint64_t turn = 0;
+  std::shared_ptr<const std::vector<v1::Event>> events;
+  std::vector<FinishedJob> finished;
+  std::vector<uint64_t> removed_jobs;
+  std::shared_ptr<const v1::Snapshot> snapshot;  // of the state after this record's events, or null
+};
+
+// Where replay puts what it finds, in this order: snapshot, keys of finished jobs, later events.
+struct ReplaySink {
+  std::function<void(const v1::Snapshot&)> snapshot;
+  std::function<void(const std::string& owner, const std::string& key, uint64_t job,
+                     uint64_t spec_hash)>
+      key;
+  std::function<void(const v1::Event&)> event;
+};
+
+// Called on the journal's thread; must only enqueue.
+struct JournalObserver {
+  std::function<void(uint64_t turn)> durable;       // this turn and all before it
+  std::function<void(bool full)> disk_full;         // the disk ran full, or has room again
+  std::function<void(const absl::Status&)> failed;  // nothing will be committed any more
+};
+
+class Journal {
+ public:
+  virtual ~Journal() = default;
+  // Grows at every start; every commit checks that nobody has raised it since.
+  virtual uint64_t Epoch() const = 0;
+  // Before Start. DATA_LOSS names the file, the finding and the fix.
+  virtual absl::Status Replay(const ReplaySink& sink) = 0;
+  virtual void Start(JournalObserver observer) = 0;
+  // Any thread; never blocks.
+  virtual void Append(JournalRecord record) = 0;
+  // Bytes of events that are appended and not yet committed.
+  virtual size_t PendingBytes() const = 0;
+  // Commits what is queued and closes. A commit that fails now is returned.
+  virtual absl::Status Stop() = 0;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,48 @@
+#include "coordinator/log_format.h"
+
+#include <cstring>
+
+#include "coordinator/crc32c.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr uint32_t kEndFlag = 1;
+constexpr size_t kSummedBytes = kLogIndexRecordBytes - sizeof(uint32_t);
+
+// Little-endian, as the machine: offset, dropped, time, length, data crc, flags, record crc.
+struct Packed {
+  uint64_t offset;
+  uint64_t dropped;
+  int64_t time_us;
+  uint32_t length;
+  uint32_t data_crc;
+  uint32_t flags;
+  uint32_t record_crc;
+};
+static_assert(sizeof(Packed) == kLogIndexRecordBytes);
+
+}  // namespace
+
+std::string EncodeLogIndexRecord(const LogIndexRecord& record) {
+  Packed packed{record.offset,
+                record.dropped,
+                record.time_us,
+                record.length,
+                record.data_crc,
+                record.end ? kEndFlag : 0,
+                0};
+  packed.record_crc = Crc32c({reinterpret_cast<const char*>(&packed), kSummedBytes});
+  return {reinterpret_cast<const char*>(&packed), sizeof packed};
+}
+
+std::optional<LogIndexRecord> DecodeLogIndexRecord(std::string_view bytes) {
+  Packed packed{};
+  if (bytes.size() < sizeof packed) return std::nullopt;
+  std::memcpy(&packed, bytes.data(), sizeof packed);
+  if (packed.record_crc != Crc32c(bytes.substr(0, kSummedBytes))) return std::nullopt;
+  return LogIndexRecord{packed.offset, packed.dropped,  packed.time_us,
+                        packed.length, packed.data_crc, (packed.flags & kEndFlag) != 0};
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,62 @@
+// A job's log streams as one, in order of (attempt, receive time, rank). The work pool's threads,
+// one at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/log_cursor.h"
+#include "coordinator/paths.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+
+class LogMerge {
+ public:
+  LogMerge(const Paths& paths, uint64_t job, const v1::StreamLogsRequest& request);
+
+  // The record tells which ranks ran where; call again when it changed.
+  void Know(const v1::JobRecord& record);
+  // Looks for streams that appeared since.
+  void Discover();
+  // The next piece there is; nullopt: nothing for now.
+  std::optional<v1::LogRecord> Next();
+  // Every stream that is to be expected has been read to its end.
+  bool Complete() const;
+
+ private:
+  struct Place {
+    uint32_t attempt = 0;
+    int64_t time_us = 0;
+    uint32_t rank = 0;
+    v1::LogStream stream = v1::LOG_STREAM_STDOUT;
+    auto operator<=>(const Place&) const = default;
+  };
+  bool Wants(const LogKey& key) const;
+  uint64_t StartOf(const LogKey& key) const;
+  void AddStream(const LogKey& key);
+  void SkipAllButLastLines();
+  // Puts cursors that got something to read into the order.
+  void Refill();
+  v1::LogRecord RecordOf(LogCursor& cursor, const LogIndexRecord& piece) const;
+
+  const Paths paths_;
+  const uint64_t job_;
+  const v1::StreamLogsRequest request_;
+  std::set<uint32_t> ranks_;
+  std::set<std::string> nodes_;
+  std::map<std::pair<uint32_t, uint32_t>, std::string> node_of_;  // (attempt, rank)
+  std::set<LogKey> expected_;
+  uint32_t newest_attempt_ = 0;
+  std::map<LogKey, LogCursor> cursors_;
+  std::map<Place, LogKey> ready_;
+  std::set<LogKey> waiting_;
+  bool tail_done_ = false;
+  uint64_t lines_to_skip_ = 0;
+};
+
+}  // namespace muster::coordinator

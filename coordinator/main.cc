@@ -1,0 +1,120 @@
+// The muster-coordinator process: command line, signals, and the one sentence a failure ends with.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include "common/log.h"
+#include "common/strings.h"
+#include "coordinator/config.h"
+#include "coordinator/coordinator.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr int kFailedExit = 1;
+constexpr int kLockedExit = 3;
+
+// Why the daemon should end, from any thread, and the descriptor that tells main.
+class StopRequest {
+ public:
+  StopRequest() : event_(eventfd(0, EFD_CLOEXEC)) {}
+  void Say(const absl::Status& status) {
+    {
+      std::lock_guard lock(mutex_);
+      if (status_.ok()) status_ = status;
+    }
+    const uint64_t one = 1;
+    if (write(event_, &one, sizeof one) < 0) std::perror("muster-coordinator: eventfd");
+  }
+  absl::Status Why() {
+    std::lock_guard lock(mutex_);
+    return status_;
+  }
+  int Descriptor() const { return event_; }
+
+ private:
+  const int event_;
+  std::mutex mutex_;  // guards what follows
+  absl::Status status_;
+};
+
+// Before any thread exists: all of them then leave these signals to main.
+int BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signalfd(-1, &signals, SFD_CLOEXEC);
+}
+
+void WaitForStop(int signals, const StopRequest& request) {
+  pollfd sources[] = {{.fd = signals, .events = POLLIN},
+                      {.fd = request.Descriptor(), .events = POLLIN}};
+  while (true) {
+    if (poll(sources, 2, -1) < 0) continue;
+    if (sources[1].revents != 0) return;
+    if (sources[0].revents == 0) continue;
+    signalfd_siginfo info{};
+    if (read(signals, &info, sizeof info) != sizeof info) continue;
+    // A terminal that closes does not end a daemon.
+    if (info.ssi_signo == SIGHUP) continue;
+    common::LogInfo(common::StrCat("asked to end signal=", info.ssi_signo));
+    return;
+  }
+}
+
+int Main(int argc, char** argv) {
+  const ParsedFlags flags = ParseFlags(argc, argv);
+  if (flags.stop) {
+    std::fputs(flags.text.c_str(), flags.exit_code == 0 ? stdout : stderr);
+    return flags.exit_code;
+  }
+  const Config& config = flags.config;
+  umask(0077);
+  const absl::Status log =
+      common::OpenLog("muster-coordinator", config.log_file, common::LogLevel::kInfo);
+  if (!log.ok()) {
+    std::fprintf(stderr, "muster-coordinator: %s\n", std::string(log.message()).c_str());
+    return kFailedExit;
+  }
+  if (!config.listen.empty()) {
+    common::LogWarning(common::StrCat(
+        "--insecure-plaintext: ", config.listen,
+        " is served without encryption, and anybody who reaches it can run commands on the nodes"));
+  }
+  const int signals = BlockSignals();
+  StopRequest request;
+  auto coordinator =
+      Coordinator::Start(config, [&request](const absl::Status& why) { request.Say(why); });
+  if (!coordinator.ok()) {
+    const std::string message(coordinator.status().message());
+    std::fprintf(stderr, "muster-coordinator: %s\n", message.c_str());
+    if (!config.log_file.empty()) common::LogError(message);
+    return message.find("[JC1604]") != std::string::npos ? kLockedExit : kFailedExit;
+  }
+  WaitForStop(signals, request);
+  const absl::Status why = request.Why();
+  if (!why.ok()) {
+    // The disk cannot be trusted: nothing more is written, recovery happens at the next start.
+    const std::string message(why.message());
+    std::fprintf(stderr, "muster-coordinator: %s\n", message.c_str());
+    if (!config.log_file.empty()) common::LogError(message);
+    _exit(kFailedExit);
+  }
+  (*coordinator)->Shutdown();
+  return 0;
+}
+
+}  // namespace
+}  // namespace muster::coordinator
+
+int main(int argc, char** argv) { return muster::coordinator::Main(argc, argv); }

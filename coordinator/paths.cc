@@ -1,0 +1,44 @@
+#include "coordinator/paths.h"
+
+#include "common/strings.h"
+
+namespace muster::coordinator {
+
+using common::StrCat;
+
+std::string Paths::LogDirectory(uint64_t job) const { return StrCat(LogRoot(), "/", job); }
+
+std::string Paths::LogDirectory(uint64_t job, uint32_t attempt) const {
+  return StrCat(LogDirectory(job), "/", attempt);
+}
+
+std::string Paths::LogFile(uint64_t job, uint32_t attempt, uint32_t rank,
+                           v1::LogStream stream) const {
+  return StrCat(LogDirectory(job, attempt), "/rank-", rank,
+                stream == v1::LOG_STREAM_STDERR ? ".stderr" : ".stdout");
+}
+
+std::string Paths::LogIndex(uint64_t job, uint32_t attempt, uint32_t rank,
+                            v1::LogStream stream) const {
+  return LogFile(job, attempt, rank, stream) + ".idx";
+}
+
+std::string Paths::MetricDirectory(uint64_t job) const { return StrCat(MetricRoot(), "/", job); }
+
+std::string Paths::MetricFile(uint64_t job, uint32_t attempt) const {
+  return StrCat(MetricDirectory(job), "/", attempt, ".mseg");
+}
+
+std::string Paths::BlobDirectory(const std::string& sha256) const {
+  return StrCat(BlobRoot(), "/", sha256.substr(0, 2));
+}
+
+std::string Paths::BlobFile(const std::string& sha256) const {
+  return StrCat(BlobDirectory(sha256), "/", sha256);
+}
+
+std::string Paths::UploadFile(const std::string& sha256) const {
+  return StrCat(UploadRoot(), "/", sha256, ".part");
+}
+
+}  // namespace muster::coordinator

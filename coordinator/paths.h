@@ -1,0 +1,44 @@
+// Every path below the coordinator's data directory. Pure; drawn as a tree in docs/formats.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+class Paths {
+ public:
+  explicit Paths(std::string root) : root_(std::move(root)) {}
+
+  const std::string& Root() const { return root_; }
+  std::string Lock() const { return root_ + "/LOCK"; }
+  std::string Database() const { return root_ + "/muster.db"; }
+  // The highest event number that was ever acknowledged; tells a truncated database from a whole
+  // one.
+  std::string HighWater() const { return root_ + "/HIGHWATER"; }
+  // Bytes that are given back when the disk is full, so that running jobs can still be recorded.
+  std::string Headroom() const { return root_ + "/HEADROOM"; }
+
+  std::string LogRoot() const { return root_ + "/logs"; }
+  std::string LogDirectory(uint64_t job) const;
+  std::string LogDirectory(uint64_t job, uint32_t attempt) const;
+  std::string LogFile(uint64_t job, uint32_t attempt, uint32_t rank, v1::LogStream stream) const;
+  std::string LogIndex(uint64_t job, uint32_t attempt, uint32_t rank, v1::LogStream stream) const;
+
+  std::string MetricRoot() const { return root_ + "/metrics"; }
+  std::string MetricDirectory(uint64_t job) const;
+  std::string MetricFile(uint64_t job, uint32_t attempt) const;
+
+  std::string BlobRoot() const { return root_ + "/blobs/sha256"; }
+  std::string BlobDirectory(const std::string& sha256) const;
+  std::string BlobFile(const std::string& sha256) const;
+  std::string UploadRoot() const { return root_ + "/uploads"; }
+  std::string UploadFile(const std::string& sha256) const;
+
+ private:
+  std::string root_;
+};
+
+}  // namespace muster::coordinator

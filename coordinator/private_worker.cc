@@ -1,0 +1,151 @@
+#include "coordinator/private_worker.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <utility>
+#include <vector>
+
+#include "common/files.h"
+#include "common/log.h"
+#include "common/strings.h"
+#include "coordinator/data_lock.h"
+
+extern char** environ;
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr std::chrono::milliseconds kAlivePoll{100};
+constexpr std::chrono::milliseconds kEndPoll{5};
+constexpr std::chrono::seconds kEndWithin{10};
+constexpr std::chrono::seconds kRespawnPause{1};
+
+// Beside this program, or where an installation puts it.
+std::string WorkerProgram() {
+  char self[PATH_MAX] = {};
+  const ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
+  const std::string path(self, size > 0 ? static_cast<size_t>(size) : 0);
+  const std::string directory = path.substr(0, path.rfind('/'));
+  for (const std::string& candidate :
+       {directory + "/muster-worker", directory + "/../libexec/muster/muster-worker"}) {
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return directory + "/muster-worker";
+}
+
+std::string HostName() {
+  char name[HOST_NAME_MAX + 1] = {};
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+}  // namespace
+
+PrivateWorker::PrivateWorker(std::string state_dir, std::string socket)
+    : state_dir_(std::move(state_dir)), socket_(std::move(socket)) {}
+
+void PrivateWorker::Start() {
+  if (const absl::Status made = common::MakeDirectories(state_dir_); !made.ok()) {
+    common::LogError(
+        StrCat("cannot make the worker's directory reason=\"", std::string(made.message()), "\""));
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+void PrivateWorker::Run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (pid_ == 0) {
+      const int holder = LockHolder(state_dir_ + "/LOCK");
+      if (holder > 0) {
+        pid_ = holder;
+        is_child_ = false;
+        common::LogInfo(StrCat("a worker runs already pid=", holder));
+      } else if (const absl::Status status = Spawn(); !status.ok()) {
+        common::LogError(
+            StrCat("cannot start the worker reason=\"", std::string(status.message()), "\""));
+      }
+    }
+    wake_.wait_for(lock, kAlivePoll, [this] { return stopping_; });
+    if (stopping_ || (pid_ != 0 && IsAlive())) continue;
+    pid_ = 0;
+    common::LogWarning("the worker is gone; it will be started again");
+    wake_.wait_for(lock, kRespawnPause, [this] { return stopping_; });
+  }
+}
+
+absl::Status PrivateWorker::Spawn() {
+  const std::string program = WorkerProgram();
+  std::vector<std::string> words = {
+      program,    "--private",   "--coordinator", "unix:" + socket_, "--name",
+      HostName(), "--state-dir", state_dir_,      "--log-file",      state_dir_ + "/worker.log"};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  sigset_t defaults;
+  sigfillset(&defaults);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    errno = error;
+    return common::ErrnoStatus(StrCat("cannot start ", program));
+  }
+  pid_ = pid;
+  is_child_ = true;
+  common::LogInfo(StrCat("started the worker pid=", pid));
+  return absl::OkStatus();
+}
+
+bool PrivateWorker::IsAlive() {
+  if (!is_child_) return kill(pid_, 0) == 0 || errno == EPERM;
+  int status = 0;
+  return waitpid(pid_, &status, WNOHANG) == 0;
+}
+
+void PrivateWorker::Stop() {
+  std::unique_lock lock(mutex_);
+  if (std::exchange(stopping_, true)) return;
+  wake_.notify_all();
+  lock.unlock();
+  if (thread_.joinable()) thread_.join();
+  if (pid_ == 0) return;
+  kill(pid_, SIGTERM);
+  WaitForEnd();
+  pid_ = 0;
+}
+
+void PrivateWorker::WaitForEnd() {
+  const auto until = std::chrono::steady_clock::now() + kEndWithin;
+  while (IsAlive()) {
+    if (std::chrono::steady_clock::now() > until) {
+      common::LogWarning(StrCat("the worker does not end and is killed pid=", pid_));
+      kill(pid_, SIGKILL);
+      if (!is_child_) return;
+    }
+    std::this_thread::sleep_for(kEndPoll);
+  }
+}
+
+}  // namespace muster::coordinator

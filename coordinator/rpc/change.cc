@@ -1,0 +1,126 @@
+#include <utility>
+
+#include "common/strings.h"
+#include "coordinator/core/state.h"
+#include "coordinator/rpc/garbage.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lookup.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr int kBulkMax = 100'000;
+
+std::vector<std::string> ReferencesOf(const google::protobuf::RepeatedPtrField<std::string>& jobs) {
+  return {jobs.begin(), jobs.end()};
+}
+
+absl::Status AlreadyOver(const v1::JobRecord& job) {
+  return absl::FailedPreconditionError(
+      StrCat("[JC1203] job ", job.name(), " is over (", StateName(job.state()), ")"));
+}
+
+// The results in the order of what was asked: `direct` where there is one, else the core's next
+// one.
+v1::BulkResponse Interleave(std::vector<std::optional<v1::BulkResult>> direct,
+                            const std::vector<std::string>& subjects, const Reply& reply) {
+  v1::BulkResponse response;
+  size_t next = 0;
+  for (size_t i = 0; i < direct.size(); ++i) {
+    if (direct[i].has_value()) {
+      *response.add_results() = *std::move(direct[i]);
+    } else if (next < reply.results.size()) {
+      *response.add_results() = reply.results[next++];
+      response.mutable_results(response.results_size() - 1)->set_subject(subjects[i]);
+    } else {
+      *response.add_results() = BulkResultOf(subjects[i], reply.status);
+    }
+  }
+  return response;
+}
+
+void Enqueue(Daemon& daemon, Input input, std::vector<std::optional<v1::BulkResult>> direct,
+             std::vector<std::string> subjects, Answer<v1::BulkResponse> answer) {
+  const absl::Status queued = daemon.loop.Submit(
+      std::move(input),
+      [direct = std::move(direct), subjects = std::move(subjects), answer](const Reply& reply) {
+        if (!reply.status.ok() && direct.size() == 1) return answer(reply.status);
+        answer(Interleave(direct, subjects, reply));
+      });
+  if (!queued.ok()) answer(queued);
+}
+
+}  // namespace
+
+void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsRequest& request,
+                Answer<v1::BulkResponse> answer) {
+  if (request.jobs_size() > kBulkMax) {
+    return answer(
+        absl::InvalidArgumentError(StrCat("[JC1004] at most ", kBulkMax, " jobs at once")));
+  }
+  const std::vector<std::string> subjects = ReferencesOf(request.jobs());
+  FindJobs(daemon, caller, subjects,
+           [&daemon, caller, request, subjects,
+            answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) {
+             CancelInput input{.caller = caller,
+                               .has_grace = request.has_grace(),
+                               .grace_ms = request.grace_ms(),
+                               .reason = request.reason()};
+             std::vector<std::optional<v1::BulkResult>> direct(found.size());
+             for (size_t i = 0; i < found.size(); ++i) {
+               if (!found[i].ok()) {
+                 direct[i] = BulkResultOf(subjects[i], found[i].status());
+               } else if (!found[i]->live) {
+                 const v1::JobRecord& job = *found[i]->record;
+                 direct[i] = BulkResultOf(subjects[i], AlreadyOver(job), &job);
+               } else {
+                 input.jobs.push_back(found[i]->record->id());
+               }
+             }
+             if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));
+             Enqueue(daemon, std::move(input), std::move(direct), subjects, answer);
+           });
+}
+
+void SignalJob(Daemon& daemon, const Caller& caller, const v1::SignalJobRequest& request,
+               Answer<v1::BulkResponse> answer) {
+  FindJob(daemon, caller, request.job(),
+          [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            if (!found->live) return answer(AlreadyOver(*found->record));
+            Enqueue(daemon, SignalInput{caller, found->record->id(), request.signal()},
+                    std::vector<std::optional<v1::BulkResult>>(1), {request.job()}, answer);
+          });
+}
+
+void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
+                Answer<v1::BulkResponse> answer) {
+  if (request.jobs_size() > kBulkMax) {
+    return answer(
+        absl::InvalidArgumentError(StrCat("[JC1004] at most ", kBulkMax, " jobs at once")));
+  }
+  const std::vector<std::string> subjects = ReferencesOf(request.jobs());
+  FindJobs(daemon, caller, subjects,
+           [&daemon, caller, subjects,
+            answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) {
+             RemoveInput input{.caller = caller};
+             std::vector<std::optional<v1::BulkResult>> direct(found.size());
+             for (size_t i = 0; i < found.size(); ++i) {
+               if (!found[i].ok()) {
+                 direct[i] = BulkResultOf(subjects[i], found[i].status());
+                 continue;
+               }
+               const v1::JobRecord& job = *found[i]->record;
+               input.jobs.push_back({job.id(), job.name(), job.owner(), job.idempotency_key()});
+             }
+             if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));
+             RemoveWithBelongings(daemon, std::move(input),
+                                  [direct, subjects, answer](const Reply& reply) {
+                                    answer(Interleave(direct, subjects, reply));
+                                  });
+           });
+}
+
+}  // namespace muster::coordinator

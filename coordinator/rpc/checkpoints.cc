@@ -1,0 +1,193 @@
+#include <mutex>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/core/state.h"
+#include "coordinator/rpc/garbage.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lookup.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+absl::StatusOr<v1::Checkpoint> FindCheckpoint(const v1::JobRecord& job, int64_t step, bool latest) {
+  const v1::Checkpoint* found = nullptr;
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED) continue;
+    if (latest || checkpoint.step() == step) found = &checkpoint;
+  }
+  if (latest && LatestCheckpoint(job) != nullptr) found = LatestCheckpoint(job);
+  if (found != nullptr) return *found;
+  return absl::NotFoundError(StrCat("[JC1501] job ", job.name(), " has no committed checkpoint",
+                                    latest ? std::string() : StrCat(" of step ", step),
+                                    "; fix: list them with jobctl ckpt ls ", job.name()));
+}
+
+v1::VerifyCheckpointResponse Verify(Daemon& daemon, const v1::Checkpoint& checkpoint) {
+  v1::VerifyCheckpointResponse response;
+  response.set_step(checkpoint.step());
+  response.set_ok(true);
+  for (const v1::CheckpointFile& file : checkpoint.files()) {
+    v1::FileVerdict* verdict = response.add_files();
+    verdict->set_path(file.path());
+    verdict->set_size(file.size());
+    verdict->set_sha256(file.sha256());
+    const absl::Status status = daemon.blobs.Verify(file.sha256());
+    verdict->set_ok(status.ok());
+    if (status.ok()) continue;
+    verdict->set_problem(std::string(status.message()));
+    response.set_ok(false);
+  }
+  return response;
+}
+
+// Sends one blob piece by piece, as fast as the client takes it.
+class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
+ public:
+  BlobFeed(Daemon& daemon, std::shared_ptr<Sink<v1::BlobChunk>> sink, std::string sha256,
+           uint64_t offset)
+      : daemon_(daemon), sink_(std::move(sink)), sha256_(std::move(sha256)), offset_(offset) {}
+
+  void Start() {
+    sink_->Observe([self = shared_from_this()] { self->Wake(); }, [] {});
+    Wake();
+  }
+
+ private:
+  void Wake() {
+    {
+      std::lock_guard lock(mutex_);
+      if (over_ || std::exchange(sending_, true)) return;
+    }
+    daemon_.pool.Post([self = shared_from_this()] { self->Send(); });
+  }
+
+  void Send() {
+    const absl::Status status = SendSome();
+    bool has_room = false;
+    {
+      std::lock_guard lock(mutex_);
+      sending_ = false;
+      over_ = !status.ok() || offset_ >= size_;
+      if (over_) return sink_->Close(status);
+      has_room = sink_->QueuedBytes() < Sink<v1::BlobChunk>::kFullBytes;
+    }
+    if (has_room && !sink_->Gone()) Wake();
+  }
+
+  absl::Status SendSome() {
+    ASSIGN_OR_RETURN(size_, daemon_.blobs.Size(sha256_));
+    do {
+      ASSIGN_OR_RETURN(std::string bytes,
+                       daemon_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes));
+      if (bytes.empty() && offset_ < size_) return absl::DataLossError("the blob became shorter");
+      v1::BlobChunk chunk;
+      chunk.set_sha256(sha256_);
+      chunk.set_size(size_);
+      chunk.set_offset(offset_);
+      offset_ += bytes.size();
+      chunk.set_data(std::move(bytes));
+      sink_->Write(std::move(chunk));
+    } while (offset_ < size_ && sink_->QueuedBytes() < Sink<v1::BlobChunk>::kFullBytes);
+    return absl::OkStatus();
+  }
+
+  Daemon& daemon_;
+  const std::shared_ptr<Sink<v1::BlobChunk>> sink_;
+  const std::string sha256_;
+  uint64_t offset_;  // the sender's, one at a time
+  uint64_t size_ = 0;
+
+  std::mutex mutex_;  // guards what follows
+  bool sending_ = false;
+  bool over_ = false;
+};
+
+}  // namespace
+
+void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
+                      Answer<v1::VerifyCheckpointResponse> answer) {
+  FindJob(daemon, caller, request.job(),
+          [&daemon, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            absl::StatusOr<v1::Checkpoint> checkpoint =
+                FindCheckpoint(*found->record, request.step(), request.latest());
+            if (!checkpoint.ok()) return answer(checkpoint.status());
+            daemon.pool.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
+              v1::VerifyCheckpointResponse response = Verify(daemon, checkpoint);
+              if (!response.ok() && job.live) {
+                daemon.loop.Say(FlagCheckpointInput{job.record->id(), checkpoint.step(),
+                                                    "its files do not match their hashes"});
+              }
+              answer(std::move(response));
+            });
+          });
+}
+
+void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
+              std::shared_ptr<Sink<v1::BlobChunk>> sink) {
+  std::make_shared<BlobFeed>(daemon, std::move(sink), sha256, offset)->Start();
+}
+
+void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& request,
+              std::shared_ptr<Sink<v1::BlobChunk>> sink) {
+  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
+    if (!found.ok()) return sink->Close(found.status());
+    const auto checkpoint = FindCheckpoint(*found->record, request.step(), request.step() < 0);
+    if (!checkpoint.ok()) return sink->Close(checkpoint.status());
+    for (const v1::CheckpointFile& file : checkpoint->files()) {
+      if (file.path() == request.path()) {
+        return SendBlob(daemon, file.sha256(), request.offset(), sink);
+      }
+    }
+    sink->Close(absl::NotFoundError(StrCat(
+        "[JC1505] the checkpoint of step ", checkpoint->step(), " has no file \"", request.path(),
+        "\"; fix: list its files with jobctl ckpt show ", found->record->name())));
+  });
+}
+
+void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
+                      Answer<v1::BulkResponse> answer) {
+  FindJob(daemon, caller, request.job(),
+          [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            const std::shared_ptr<const v1::JobRecord> job = found->record;
+            const auto checkpoint = FindCheckpoint(*job, request.step(), request.latest());
+            if (!checkpoint.ok()) return answer(checkpoint.status());
+            const std::string subject = StrCat("step ", checkpoint->step());
+            std::vector<std::string> blobs;
+            for (const v1::CheckpointFile& file : checkpoint->files())
+              blobs.push_back(file.sha256());
+            if (!found->live) {
+              auto rest = std::make_shared<v1::JobRecord>(*job);
+              rest->clear_checkpoints();
+              for (const v1::Checkpoint& kept : job->checkpoints()) {
+                if (kept.step() != checkpoint->step()) *rest->add_checkpoints() = kept;
+              }
+              return daemon.loop.RewriteFinished(rest, [&daemon, subject, job, blobs, answer] {
+                v1::BulkResponse response;
+                *response.add_results() = BulkResultOf(subject, absl::OkStatus(), job.get());
+                answer(std::move(response));
+                CollectBlobs(daemon, blobs);
+              });
+            }
+            const absl::Status queued = daemon.loop.Submit(
+                RemoveCheckpointInput{caller, job->id(), checkpoint->step()},
+                [subject, answer](const Reply& reply) {
+                  if (!reply.status.ok()) return answer(reply.status);
+                  v1::BulkResponse response;
+                  for (const v1::BulkResult& result : reply.results) {
+                    *response.add_results() = result;
+                    response.mutable_results(response.results_size() - 1)->set_subject(subject);
+                  }
+                  answer(std::move(response));
+                });
+            if (!queued.ok()) answer(queued);
+          });
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,44 @@
+// What every handler may use. Set once by the coordinator before the first call; handlers run on
+// gRPC's threads, never block there, and post what waits for a disk to the pool.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "coordinator/blob_store.h"
+#include "coordinator/control_loop.h"
+#include "coordinator/job_index.h"
+#include "coordinator/log_store.h"
+#include "coordinator/metric_store.h"
+#include "coordinator/paths.h"
+#include "coordinator/work_pool.h"
+
+namespace muster::coordinator {
+
+class AttachedRuns;
+class JobGate;
+class Lifetime;
+
+struct Daemon {
+  const Paths& paths;
+  ControlLoop& loop;
+  JobIndex& index;
+  LogStore& logs;
+  MetricStore& metrics;
+  BlobStore& blobs;
+  WorkPool& pool;
+  JobGate& gate;
+  Lifetime& lifetime;
+  AttachedRuns& attached;
+
+  uint64_t epoch = 0;
+  int64_t started_ms = 0;
+  std::string endpoint;
+  bool is_private = false;
+  // Set before the server goes: a stream that ends now ends because of us, not because its client
+  // left.
+  std::atomic<bool> stopping = false;
+};
+
+}  // namespace muster::coordinator

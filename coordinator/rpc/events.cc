@@ -1,0 +1,141 @@
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "coordinator/core/views.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lookup.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr uint32_t kPastEventsDefault = 10'000;
+constexpr size_t kWaitingBatchesMax = 10'000;
+
+using EventSink = Sink<v1::EventBatch>;
+
+// One reader of the event log: the past from the index, then what happens, without gap or repeat.
+class EventFeed : public std::enable_shared_from_this<EventFeed> {
+ public:
+  EventFeed(Daemon& daemon, std::shared_ptr<EventSink> sink, const v1::ListEventsRequest& request,
+            uint64_t job)
+      : daemon_(daemon), sink_(std::move(sink)), request_(request), job_(job) {}
+
+  void Start();
+
+ private:
+  void SayPast(uint64_t until);
+  void OnEvents(const std::vector<v1::Event>& events);
+  bool Wants(const v1::Event& event) const {
+    return (job_ == 0 || event.job() == job_) &&
+           (request_.node().empty() || event.node() == request_.node());
+  }
+  void Flush();
+
+  Daemon& daemon_;
+  const std::shared_ptr<EventSink> sink_;
+  const v1::ListEventsRequest request_;
+  const uint64_t job_;
+
+  std::mutex mutex_;  // guards what follows
+  WatchToken token_;
+  std::deque<v1::EventBatch> waiting_;
+  bool past_said_ = false;
+};
+
+v1::EventBatch BatchOf(std::vector<v1::Event> events) {
+  v1::EventBatch batch;
+  for (v1::Event& event : events) {
+    batch.add_texts(DescribeEvent(event));
+    *batch.add_events() = std::move(event);
+  }
+  return batch;
+}
+
+void EventFeed::Start() {
+  sink_->Observe(
+      [weak = weak_from_this()] {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        std::lock_guard lock(self->mutex_);
+        self->Flush();
+      },
+      [self = shared_from_this()] {
+        std::lock_guard lock(self->mutex_);
+        self->token_ = nullptr;
+      });
+  daemon_.loop.Ask([self = shared_from_this()](const LoopView& view) -> std::function<void()> {
+    if (self->request_.follow()) {
+      std::lock_guard lock(self->mutex_);
+      self->token_ = view.watches.WatchEvents([weak = self->weak_from_this()](const auto& events) {
+        if (const auto alive = weak.lock()) alive->OnEvents(*events);
+      });
+    }
+    return [self, until = view.state.next_seq - 1] {
+      self->daemon_.pool.Post([self, until] { self->SayPast(until); });
+    };
+  });
+}
+
+void EventFeed::SayPast(uint64_t until) {
+  constexpr size_t kEventsPerBatch = 500;
+  absl::StatusOr<std::vector<v1::Event>> past = daemon_.index.Events(
+      {.job = job_,
+       .node = request_.node(),
+       .after = request_.after_seq(),
+       .until = until,
+       .newest = request_.limit() == 0 ? kPastEventsDefault : request_.limit()});
+  if (!past.ok()) return sink_->Close(past.status());
+  std::vector<v1::Event> some;
+  for (v1::Event& event : *past) {
+    some.push_back(std::move(event));
+    if (some.size() < kEventsPerBatch) continue;
+    sink_->Write(BatchOf(std::move(some)));
+    some.clear();
+  }
+  if (!some.empty()) sink_->Write(BatchOf(std::move(some)));
+  if (!request_.follow()) return sink_->Close(absl::OkStatus());
+  std::lock_guard lock(mutex_);
+  past_said_ = true;
+  Flush();
+}
+
+void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
+  std::vector<v1::Event> wanted;
+  for (const v1::Event& event : events) {
+    if (Wants(event)) wanted.push_back(event);
+  }
+  if (wanted.empty()) return;
+  std::unique_lock lock(mutex_);
+  if (waiting_.size() >= kWaitingBatchesMax) {
+    lock.unlock();
+    // The reader goes on from its last event: nothing is skipped silently.
+    return sink_->Close(
+        absl::ResourceExhaustedError("[JC1308] events come faster than they are read; fix: follow "
+                                     "again from the last one seen"));
+  }
+  waiting_.push_back(BatchOf(std::move(wanted)));
+  Flush();
+}
+
+void EventFeed::Flush() {
+  while (past_said_ && !waiting_.empty() && sink_->QueuedBytes() < EventSink::kFullBytes) {
+    sink_->Write(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+}  // namespace
+
+void ListEvents(Daemon& daemon, const Caller& caller, const v1::ListEventsRequest& request,
+                std::shared_ptr<EventSink> sink) {
+  if (request.job().empty()) {
+    return std::make_shared<EventFeed>(daemon, std::move(sink), request, 0)->Start();
+  }
+  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
+    if (!found.ok()) return sink->Close(found.status());
+    std::make_shared<EventFeed>(daemon, sink, request, found->record->id())->Start();
+  });
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "coordinator/core/state.h"
+#include "coordinator/core/views.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lookup.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr uint32_t kListedByDefault = 1'000;
+constexpr uint32_t kListedMax = 10'000;
+constexpr int64_t kRecentMs = 24 * 3'600'000;
+
+bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request) {
+  if (request.before_id() != 0 && job.id() >= request.before_id()) return false;
+  if (!request.owner().empty() && job.owner() != request.owner()) return false;
+  if (request.states().empty()) return true;
+  return std::find(request.states().begin(), request.states().end(), job.state()) !=
+         request.states().end();
+}
+
+uint32_t LimitOf(const v1::ListJobsRequest& request) {
+  return std::min(request.limit() == 0 ? kListedByDefault : request.limit(), kListedMax);
+}
+
+// On a pool thread: adds finished jobs, newest first, and cuts to the limit.
+absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
+                                                  const v1::ListJobsRequest& request,
+                                                  std::vector<v1::JobSummary> live,
+                                                  int64_t now_ms) {
+  JobIndex::Filter filter;
+  for (const int state : request.states())
+    filter.states.push_back(static_cast<v1::JobState>(state));
+  filter.owner = request.owner();
+  filter.before_id = request.before_id();
+  filter.limit = LimitOf(request) + 1;
+  if (!request.all() && request.states().empty()) filter.finished_since_ms = now_ms - kRecentMs;
+  absl::StatusOr<std::vector<v1::JobSummary>> finished = daemon.index.List(filter);
+  if (!finished.ok()) return finished.status();
+  std::set<uint64_t> listed;
+  for (const v1::JobSummary& job : live) listed.insert(job.id());
+  for (v1::JobSummary& job : *finished) {
+    if (!listed.contains(job.id())) live.push_back(std::move(job));
+  }
+  std::sort(live.begin(), live.end(),
+            [](const v1::JobSummary& a, const v1::JobSummary& b) { return a.id() > b.id(); });
+  v1::ListJobsResponse response;
+  response.set_more(live.size() > LimitOf(request));
+  live.resize(std::min<size_t>(live.size(), LimitOf(request)));
+  for (v1::JobSummary& job : live) {
+    daemon.metrics.Decorate(job);
+    *response.add_jobs() = std::move(job);
+  }
+  return response;
+}
+
+}  // namespace
+
+void ListJobs(Daemon& daemon, const v1::ListJobsRequest& request,
+              Answer<v1::ListJobsResponse> answer) {
+  daemon.loop.Ask([&daemon, request, answer = std::move(answer)](const LoopView& view) {
+    std::vector<v1::JobSummary> live;
+    const uint32_t limit = LimitOf(request);
+    for (auto job = view.state.jobs.rbegin(); job != view.state.jobs.rend() && live.size() <= limit;
+         ++job) {
+      if (Matches(job->second, request)) live.push_back(Summarize(job->second));
+    }
+    return [&daemon, request, answer, live = std::move(live), now_ms = view.now.wall_ms] {
+      daemon.pool.Post([&daemon, request, answer, live, now_ms] {
+        answer(WithFinished(daemon, request, live, now_ms));
+      });
+    };
+  });
+}
+
+void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
+            Answer<v1::GetJobResponse> answer) {
+  FindJob(daemon, caller, request.job(),
+          [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            v1::GetJobResponse response;
+            *response.mutable_record() = *found->record;
+            *response.mutable_summary() = Summarize(*found->record);
+            daemon.metrics.Decorate(*response.mutable_summary());
+            answer(std::move(response));
+          });
+}
+
+void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
+            Answer<v1::WhyResponse> answer) {
+  FindJob(daemon, caller, request.job(),
+          [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            daemon.loop.Ask([answer, job = found->record](const LoopView& view) {
+              const auto live = view.state.jobs.find(job->id());
+              v1::WhyResponse response =
+                  Why(view.state, live != view.state.jobs.end() ? live->second : *job, view.now);
+              return [answer, response = std::move(response)] { answer(response); };
+            });
+          });
+}
+
+}  // namespace muster::coordinator

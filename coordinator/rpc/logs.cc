@@ -1,0 +1,227 @@
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "common/strings.h"
+#include "coordinator/core/state.h"
+#include "coordinator/log_merge.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lookup.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+// After a job's end, how long the rest of its output may take to come in (a lost node's never
+// does).
+constexpr std::chrono::seconds kRestWithin{5};
+constexpr size_t kBytesPerPump = 1 << 20;
+
+using LogSink = Sink<v1::LogRecord>;
+
+// One reader of a job's logs. Pumps on the pool, one pump at a time, woken by new bytes, new facts
+// about the job, or room in the client's stream.
+class LogFeed : public std::enable_shared_from_this<LogFeed> {
+ public:
+  LogFeed(Daemon& daemon, std::shared_ptr<LogSink> sink, const v1::StreamLogsRequest& request,
+          std::shared_ptr<const v1::JobRecord> record)
+      : daemon_(daemon),
+        sink_(std::move(sink)),
+        request_(request),
+        job_(record->id()),
+        merge_(daemon.paths, job_, request),
+        record_(std::move(record)) {}
+
+  void Start();
+
+ private:
+  void Wake(bool discover);
+  void Pump();
+  // False: the client's stream is full.
+  bool SendWhatThereIs(bool* more);
+  void SayAttempt(uint32_t attempt);
+  void MaybeEnd(bool is_over);
+
+  Daemon& daemon_;
+  const std::shared_ptr<LogSink> sink_;
+  const v1::StreamLogsRequest request_;
+  const uint64_t job_;
+
+  // The pump's, one at a time.
+  LogMerge merge_;
+  int64_t attempt_said_ = -1;
+
+  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<const v1::JobRecord> record_;
+  WatchToken job_token_;
+  WatchToken log_token_;
+  bool pumping_ = false;
+  bool again_ = false;
+  bool discover_ = true;
+  bool gone_ = false;
+  std::chrono::steady_clock::time_point last_byte_ = std::chrono::steady_clock::now();
+};
+
+void LogFeed::Start() {
+  sink_->Observe(
+      [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->Wake(false);
+      },
+      [self = shared_from_this()] {
+        std::lock_guard lock(self->mutex_);
+        self->gone_ = true;
+        self->job_token_ = nullptr;
+        self->log_token_ = nullptr;
+      });
+  if (!request_.follow()) return Wake(true);
+  {
+    std::lock_guard lock(mutex_);
+    log_token_ = daemon_.logs.Watch(job_, [weak = weak_from_this()](bool new_stream) {
+      if (const auto self = weak.lock()) self->Wake(new_stream);
+    });
+  }
+  daemon_.loop.Ask([self = shared_from_this()](const LoopView& view) -> std::function<void()> {
+    const auto live = view.state.jobs.find(self->job_);
+    std::lock_guard lock(self->mutex_);
+    if (live != view.state.jobs.end()) {
+      self->record_ = std::make_shared<const v1::JobRecord>(live->second);
+      self->job_token_ = view.watches.WatchJob(
+          self->job_, [weak = self->weak_from_this()](const JobChange& change) {
+            const auto alive = weak.lock();
+            if (alive == nullptr || change.record == nullptr) return;
+            {
+              std::lock_guard guard(alive->mutex_);
+              alive->record_ = change.record;
+              alive->last_byte_ = std::chrono::steady_clock::now();
+            }
+            alive->Wake(true);
+          });
+      return [self] { self->Wake(true); };
+    }
+    // It ended since it was looked up: the index has its last record.
+    return [self] {
+      self->daemon_.pool.Post([self] {
+        auto finished = self->daemon_.index.Find(self->job_);
+        if (finished.ok() && finished->has_value()) {
+          std::lock_guard guard(self->mutex_);
+          self->record_ = std::make_shared<const v1::JobRecord>(**finished);
+        }
+        self->Wake(true);
+      });
+    };
+  });
+}
+
+void LogFeed::Wake(bool discover) {
+  {
+    std::lock_guard lock(mutex_);
+    if (gone_) return;
+    discover_ = discover_ || discover;
+    if (pumping_) {
+      again_ = true;
+      return;
+    }
+    pumping_ = true;
+  }
+  daemon_.pool.Post([self = shared_from_this()] { self->Pump(); });
+}
+
+void LogFeed::Pump() {
+  std::shared_ptr<const v1::JobRecord> record;
+  bool discover = false;
+  {
+    std::lock_guard lock(mutex_);
+    again_ = false;
+    record = record_;
+    discover = std::exchange(discover_, false);
+  }
+  const bool is_over = IsFinal(record->state());
+  if (discover) {
+    merge_.Know(*record);
+    merge_.Discover();
+  }
+  bool more = false;
+  const bool has_room = SendWhatThereIs(&more);
+  if (has_room && !more) MaybeEnd(is_over || !request_.follow());
+  std::unique_lock lock(mutex_);
+  pumping_ = false;
+  if (gone_ || (!again_ && !more)) return;
+  if (!has_room && !again_) return;  // `drained` wakes it
+  lock.unlock();
+  Wake(false);
+}
+
+bool LogFeed::SendWhatThereIs(bool* more) {
+  size_t sent = 0;
+  *more = false;
+  while (sink_->QueuedBytes() < LogSink::kFullBytes) {
+    if (sent >= kBytesPerPump) {
+      *more = true;
+      return true;
+    }
+    std::optional<v1::LogRecord> record = merge_.Next();
+    if (!record.has_value()) return true;
+    if (static_cast<int64_t>(record->attempt()) > attempt_said_) SayAttempt(record->attempt());
+    sent += record->data().size() + 64;
+    {
+      std::lock_guard lock(mutex_);
+      last_byte_ = std::chrono::steady_clock::now();
+    }
+    sink_->Write(*std::move(record));
+  }
+  *more = true;
+  return false;
+}
+
+void LogFeed::SayAttempt(uint32_t attempt) {
+  const bool is_change = attempt_said_ >= 0;
+  attempt_said_ = attempt;
+  if (!is_change) return;
+  v1::LogRecord notice;
+  notice.set_attempt(attempt);
+  std::string from = "from the beginning";
+  std::lock_guard lock(mutex_);
+  for (const v1::Attempt& known : record_->attempts()) {
+    if (known.number() == attempt && known.resume_step() >= 0) {
+      from = StrCat("from step ", known.resume_step());
+    }
+  }
+  notice.set_notice(StrCat("attempt ", attempt, " starts ", from));
+  sink_->Write(std::move(notice));
+}
+
+void LogFeed::MaybeEnd(bool is_over) {
+  if (!is_over) return;
+  if (!request_.follow()) return sink_->Close(absl::OkStatus());
+  merge_.Discover();
+  if (merge_.Complete()) return sink_->Close(absl::OkStatus());
+  const auto now = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  const auto waited = now - last_byte_;
+  lock.unlock();
+  if (waited >= kRestWithin) {
+    v1::LogRecord notice;
+    notice.set_notice("some ranks' output did not arrive in full: their node is out of reach");
+    sink_->Write(std::move(notice));
+    return sink_->Close(absl::OkStatus());
+  }
+  daemon_.pool.PostAfter(
+      std::chrono::duration_cast<std::chrono::milliseconds>(kRestWithin - waited) +
+          std::chrono::milliseconds(1),
+      [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->Wake(true);
+      });
+}
+
+}  // namespace
+
+void StreamLogs(Daemon& daemon, const Caller& caller, const v1::StreamLogsRequest& request,
+                std::shared_ptr<LogSink> sink) {
+  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
+    if (!found.ok()) return sink->Close(found.status());
+    std::make_shared<LogFeed>(daemon, sink, request, found->record)->Start();
+  });
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,176 @@
+#include "coordinator/rpc/lookup.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr char kLast[] = "@last";
+constexpr uint32_t kNamedMax = 6;  // how many candidates an error names
+
+// What the live jobs say about a reference.
+struct LiveFindings {
+  std::shared_ptr<const v1::JobRecord> exact;
+  std::shared_ptr<const v1::JobRecord>
+      candidate;  // the only prefix match, or the newest of the caller
+  std::vector<std::string> prefixed;
+};
+
+absl::Status NoSuchJob(const std::string& reference) {
+  if (reference == kLast) {
+    return absl::NotFoundError("[JC1201] you have no job yet; fix: submit one with jobctl submit");
+  }
+  return absl::NotFoundError(StrCat("[JC1201] there is no job \"",
+                                    common::Printable(reference.substr(0, 100)),
+                                    "\"; fix: list all jobs with jobctl ls -a"));
+}
+
+LiveFindings FindAmongLive(const LoopView& view, const Caller& caller,
+                           const std::string& reference) {
+  LiveFindings found;
+  const auto copy = [](const v1::JobRecord& job) {
+    return std::make_shared<const v1::JobRecord>(job);
+  };
+  const auto& jobs = view.state.jobs;
+  if (reference == kLast) {
+    for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
+      if (job->second.owner() != caller.principal) continue;
+      found.candidate = copy(job->second);
+      break;
+    }
+    return found;
+  }
+  uint64_t id = 0;
+  if (absl::SimpleAtoi(reference, &id)) {
+    if (const auto job = jobs.find(id); job != jobs.end()) found.exact = copy(job->second);
+    return found;
+  }
+  auto name = view.live_names.lower_bound(reference);
+  if (name == view.live_names.end()) return found;
+  if (name->first == reference) {
+    if (const auto job = jobs.find(name->second); job != jobs.end())
+      found.exact = copy(job->second);
+    return found;
+  }
+  uint64_t only = 0;
+  for (; name != view.live_names.end() && absl::StartsWith(name->first, reference) &&
+         found.prefixed.size() < kNamedMax;
+       ++name) {
+    found.prefixed.push_back(name->first);
+    only = name->second;
+  }
+  if (found.prefixed.size() != 1) return found;
+  if (const auto job = jobs.find(only); job != jobs.end()) found.candidate = copy(job->second);
+  return found;
+}
+
+absl::StatusOr<FoundJob> FindFinished(JobIndex& index, uint64_t id, const std::string& reference) {
+  ASSIGN_OR_RETURN(std::optional<v1::JobRecord> record, index.Find(id));
+  if (!record.has_value()) return NoSuchJob(reference);
+  return FoundJob{std::make_shared<const v1::JobRecord>(*std::move(record)), false};
+}
+
+absl::StatusOr<FoundJob> FindByPrefix(JobIndex& index, const std::string& reference,
+                                      LiveFindings live) {
+  if (reference.empty()) return NoSuchJob(reference);
+  ASSIGN_OR_RETURN(const std::vector<JobIndex::NamedJob> finished,
+                   index.FindPrefix(reference, kNamedMax));
+  for (const JobIndex::NamedJob& job : finished) live.prefixed.push_back(job.name);
+  std::sort(live.prefixed.begin(), live.prefixed.end());
+  live.prefixed.erase(std::unique(live.prefixed.begin(), live.prefixed.end()), live.prefixed.end());
+  if (live.prefixed.empty()) return NoSuchJob(reference);
+  if (live.prefixed.size() > 1) {
+    std::string names;
+    for (const std::string& name : live.prefixed) {
+      names += StrCat(names.empty() ? "" : ", ", name);
+    }
+    return absl::InvalidArgumentError(StrCat("[JC1202] \"", common::Printable(reference),
+                                             "\" fits several jobs: ", names,
+                                             "; fix: type more of the name"));
+  }
+  if (live.candidate != nullptr) return FoundJob{live.candidate, true};
+  return FindFinished(index, finished.front().id, reference);
+}
+
+// On a pool thread: the live jobs did not settle it.
+absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
+                                     const std::string& reference, LiveFindings live) {
+  if (reference == kLast) {
+    ASSIGN_OR_RETURN(const uint64_t newest, index.Newest(caller.principal));
+    if (live.candidate != nullptr && live.candidate->id() >= newest) {
+      return FoundJob{live.candidate, true};
+    }
+    if (newest == 0) return NoSuchJob(reference);
+    return FindFinished(index, newest, reference);
+  }
+  uint64_t id = 0;
+  if (absl::SimpleAtoi(reference, &id)) return FindFinished(index, id, reference);
+  ASSIGN_OR_RETURN(const std::optional<uint64_t> named, index.FindNamed(reference));
+  if (named.has_value()) return FindFinished(index, *named, reference);
+  return FindByPrefix(index, reference, std::move(live));
+}
+
+}  // namespace
+
+void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
+             Answer<FoundJob> answer) {
+  daemon.loop.Ask([&daemon, caller, reference, answer = std::move(answer)](const LoopView& view) {
+    LiveFindings live = FindAmongLive(view, caller, reference);
+    return [&daemon, caller, reference, answer, live = std::move(live)] {
+      if (live.exact != nullptr) return answer(FoundJob{live.exact, true});
+      daemon.pool.Post([&daemon, caller, reference, answer, live] {
+        answer(FindInIndex(daemon.index, caller, reference, live));
+      });
+    };
+  });
+}
+
+void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,
+              std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer) {
+  struct Gathered {
+    std::mutex mutex;
+    std::vector<absl::StatusOr<FoundJob>> jobs;
+    size_t missing = 0;
+    std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer;
+  };
+  auto gathered = std::make_shared<Gathered>();
+  gathered->missing = references.size();
+  gathered->jobs.resize(references.size());
+  gathered->answer = std::move(answer);
+  if (references.empty()) return gathered->answer({});
+  for (size_t i = 0; i < references.size(); ++i) {
+    FindJob(daemon, caller, references[i], [gathered, i](absl::StatusOr<FoundJob> found) {
+      {
+        std::lock_guard lock(gathered->mutex);
+        gathered->jobs[i] = std::move(found);
+        if (--gathered->missing > 0) return;
+      }
+      gathered->answer(std::move(gathered->jobs));
+    });
+  }
+}
+
+v1::BulkResult BulkResultOf(const std::string& subject, const absl::Status& status,
+                            const v1::JobRecord* job) {
+  v1::BulkResult result;
+  result.set_subject(subject);
+  result.set_status_code(static_cast<int>(status.code()));
+  result.set_message(std::string(status.message()));
+  if (job != nullptr) {
+    result.set_job(job->id());
+    result.set_name(job->name());
+  }
+  return result;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,33 @@
+// From what a person typed to a job: a number, a name, a unique prefix of a name, "@last".
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/core/input.h"
+#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/sink.h"
+
+namespace muster::coordinator {
+
+struct FoundJob {
+  std::shared_ptr<const v1::JobRecord> record;
+  bool live = false;
+};
+
+// NOT_FOUND, or INVALID_ARGUMENT when a prefix fits several. Answers on the control loop's or a
+// pool thread.
+void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
+             Answer<FoundJob> answer);
+// Each in its order.
+void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,
+              std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer);
+
+// For a bulk answer: what became of one subject.
+v1::BulkResult BulkResultOf(const std::string& subject, const absl::Status& status,
+                            const v1::JobRecord* job = nullptr);
+
+}  // namespace muster::coordinator

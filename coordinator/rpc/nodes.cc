@@ -1,0 +1,43 @@
+#include <utility>
+
+#include "coordinator/core/views.h"
+#include "coordinator/rpc/handlers.h"
+
+namespace muster::coordinator {
+namespace {
+
+// Inputs whose reply is a list of results, or a status for all.
+void Change(Daemon& daemon, Input input, Answer<v1::BulkResponse> answer) {
+  const absl::Status queued = daemon.loop.Submit(std::move(input), [answer](const Reply& reply) {
+    if (!reply.status.ok()) return answer(reply.status);
+    v1::BulkResponse response;
+    for (const v1::BulkResult& result : reply.results) *response.add_results() = result;
+    answer(std::move(response));
+  });
+  if (!queued.ok()) answer(queued);
+}
+
+}  // namespace
+
+void ListNodes(Daemon& daemon, Answer<v1::ListNodesResponse> answer) {
+  daemon.loop.Ask([answer = std::move(answer)](const LoopView& view) {
+    v1::ListNodesResponse response;
+    for (const auto& [name, node] : view.state.nodes) {
+      *response.add_nodes() = ViewNode(view.state, node);
+    }
+    return [answer, response = std::move(response)] { answer(response); };
+  });
+}
+
+void DrainNode(Daemon& daemon, const Caller& caller, const v1::DrainNodeRequest& request,
+               Answer<v1::BulkResponse> answer) {
+  Change(daemon, DrainInput{caller, request.node(), request.drain(), request.reason()},
+         std::move(answer));
+}
+
+void DeclareNodeDead(Daemon& daemon, const Caller& caller,
+                     const v1::DeclareNodeDeadRequest& request, Answer<v1::BulkResponse> answer) {
+  Change(daemon, DeclareDeadInput{caller, request.node(), request.reason()}, std::move(answer));
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,83 @@
+#include <unistd.h>
+
+#include <utility>
+
+#include "common/strings.h"
+#include "common/version.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lifetime.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+absl::Status PrivateOnly() {
+  return absl::FailedPreconditionError(
+      "[JC1306] this is a cluster's coordinator: it does not come and go with its clients; fix: "
+      "stop it "
+      "with its service manager, or choose the private context");
+}
+
+}  // namespace
+
+void GetServer(Daemon& daemon, const v1::GetServerRequest& request,
+               Answer<v1::GetServerResponse> answer) {
+  if (request.client_protocol() != 0 && request.client_protocol() < common::kProtocolMin) {
+    return answer(absl::FailedPreconditionError(StrCat(
+        "[JC1302] jobctl ", request.client_version(), " speaks protocol ",
+        request.client_protocol(), "; this coordinator (", common::kVersion, ") needs at least ",
+        common::kProtocolMin, "; fix: install jobctl ", common::kVersion)));
+  }
+  daemon.loop.Ask([&daemon, answer = std::move(answer)](const LoopView& view) {
+    v1::GetServerResponse response;
+    response.set_version(common::kVersion);
+    response.set_protocol(common::kProtocol);
+    response.set_epoch(daemon.epoch);
+    response.set_is_private(daemon.is_private);
+    response.set_stays(daemon.lifetime.Stays());
+    response.set_data_dir(daemon.paths.Root());
+    response.set_endpoint(daemon.endpoint);
+    response.set_started_ms(daemon.started_ms);
+    response.set_pid(static_cast<uint32_t>(getpid()));
+    response.set_live_jobs(static_cast<uint32_t>(view.state.jobs.size()));
+    response.set_nodes(static_cast<uint32_t>(view.state.nodes.size()));
+    return [answer, response] { answer(response); };
+  });
+}
+
+void Attend(Daemon& daemon, std::shared_ptr<Sink<v1::AttendResponse>> sink) {
+  if (!daemon.is_private) return sink->Close(PrivateOnly());
+  daemon.lifetime.ClientCame();
+  sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
+  sink->Write(v1::AttendResponse());
+}
+
+void SetLifetime(Daemon& daemon, const Caller& caller, const v1::SetLifetimeRequest& request,
+                 Answer<v1::SetLifetimeResponse> answer) {
+  if (!daemon.is_private) return answer(PrivateOnly());
+  daemon.loop.Ask([&daemon, caller, request, answer = std::move(answer)](const LoopView& view) {
+    CancelInput cancel{.caller = caller};
+    for (const auto& [id, job] : view.state.jobs) cancel.jobs.push_back(id);
+    return [&daemon, request, answer, cancel = std::move(cancel)] {
+      v1::SetLifetimeResponse response;
+      response.set_live_jobs(static_cast<uint32_t>(cancel.jobs.size()));
+      response.set_pid(static_cast<uint32_t>(getpid()));
+      if (!request.stop()) {
+        daemon.lifetime.SetStay(request.stay());
+        return answer(response);
+      }
+      if (!cancel.jobs.empty() && !request.cancel_jobs()) {
+        return answer(absl::FailedPreconditionError(StrCat(
+            "[JC1204] ", cancel.jobs.size(), " jobs are not over yet; fix: wait for them, or ",
+            "cancel them with jobctl down --cancel")));
+      }
+      if (!cancel.jobs.empty()) daemon.loop.Say(cancel);
+      // The answer first: stopping closes this very connection.
+      answer(response);
+      daemon.lifetime.StopWhenIdle();
+    };
+  });
+}
+
+}  // namespace muster::coordinator

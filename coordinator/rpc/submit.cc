@@ -1,0 +1,84 @@
+#include <utility>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/core/state.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lookup.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+absl::StatusOr<v1::Checkpoint> CheckpointToResume(const v1::JobRecord& job,
+                                                  const v1::RerunJobRequest& request) {
+  if (request.step() < 0) {
+    const v1::Checkpoint* latest = LatestCheckpoint(job);
+    if (latest != nullptr) return *latest;
+    return absl::NotFoundError(StrCat(
+        "[JC1501] job ", job.name(),
+        " has no committed checkpoint; fix: ", "rerun it from the beginning, without --from"));
+  }
+  const v1::Checkpoint* found = nullptr;
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.step() == request.step() &&
+        checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED && !checkpoint.flagged_corrupt()) {
+      found = &checkpoint;
+    }
+  }
+  if (found != nullptr) return *found;
+  return absl::NotFoundError(StrCat("[JC1501] job ", job.name(),
+                                    " has no committed checkpoint of step ", request.step(),
+                                    "; fix: list them with jobctl ckpt ls ", job.name()));
+}
+
+absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobRequest& request,
+                                       const v1::JobRecord& job) {
+  SubmitInput input{.caller = caller};
+  *input.request.mutable_spec() = job.spec();
+  v1::JobSpec& spec = *input.request.mutable_spec();
+  spec.set_rerun_of(job.id());
+  spec.set_resume_step(0);
+  input.request.set_idempotency_key(request.idempotency_key());
+  if (!request.from_checkpoint()) return input;
+  ASSIGN_OR_RETURN(v1::Checkpoint checkpoint, CheckpointToResume(job, request));
+  spec.set_resume_step(checkpoint.step());
+  input.resume_from = std::move(checkpoint);
+  return input;
+}
+
+void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse> answer) {
+  const absl::Status queued = daemon.loop.Submit(std::move(input), [answer](const Reply& reply) {
+    if (reply.status.ok()) return answer(reply.submit);
+    answer(reply.status);
+  });
+  if (!queued.ok()) answer(queued);
+}
+
+}  // namespace
+
+void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
+            Answer<v1::SubmitResponse> answer) {
+  const size_t bytes = request.spec().ByteSizeLong();
+  if (bytes > common::kSpecBytesMax) {
+    return answer(absl::InvalidArgumentError(StrCat("[JC1102] the job's spec has ", bytes,
+                                                    " bytes; the limit is ", common::kSpecBytesMax,
+                                                    "; fix: shorten its environment or command")));
+  }
+  EnqueueSubmit(daemon, SubmitInput{.caller = caller, .request = request}, std::move(answer));
+}
+
+void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& request,
+              Answer<v1::SubmitResponse> answer) {
+  FindJob(daemon, caller, request.job(),
+          [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            absl::StatusOr<SubmitInput> input = RerunInput(caller, request, *found->record);
+            if (!input.ok()) return answer(input.status());
+            EnqueueSubmit(daemon, *std::move(input), answer);
+          });
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,199 @@
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "common/strings.h"
+#include "coordinator/core/state.h"
+#include "coordinator/rpc/attached_runs.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lifetime.h"
+#include "coordinator/rpc/lookup.h"
+
+namespace muster::coordinator {
+namespace {
+
+// How long after a restart the client of an attached job may take to come back.
+constexpr std::chrono::seconds kReattachWithin{20};
+constexpr uint32_t kPastEventsMax = 10'000;
+constexpr int kMergedEventsMax = 4'096;
+
+using UpdateSink = Sink<v1::JobUpdate>;
+
+// One client's view of one job. A slow client gets merged updates: the newest record, all events.
+class JobFeed : public std::enable_shared_from_this<JobFeed> {
+ public:
+  JobFeed(Daemon& daemon, std::shared_ptr<UpdateSink> sink, bool past_end)
+      : daemon_(daemon), sink_(std::move(sink)), past_end_(past_end) {}
+
+  // `with_past`: the first update carries all events so far.
+  void Start(uint64_t job, bool with_past, std::function<void()> gone);
+
+ private:
+  void OnChange(const JobChange& change);
+  // With what was known when the watch began; changes wait until it is said.
+  void SayFirst(std::shared_ptr<const v1::JobRecord> record, std::vector<v1::Event> past);
+  void Flush(std::unique_lock<std::mutex>& lock);
+
+  Daemon& daemon_;
+  const std::shared_ptr<UpdateSink> sink_;
+  const bool past_end_;
+
+  std::mutex mutex_;  // guards what follows
+  WatchToken token_;
+  v1::JobUpdate pending_;
+  bool has_pending_ = false;
+  bool began_ = false;
+  bool over_ = false;
+  bool closed_ = false;
+};
+
+void JobFeed::Start(uint64_t job, bool with_past, std::function<void()> gone) {
+  sink_->Observe(
+      [weak = weak_from_this()] {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        std::unique_lock lock(self->mutex_);
+        self->Flush(lock);
+      },
+      // Keeps this feed alive as long as the stream.
+      [self = shared_from_this(), gone = std::move(gone)] {
+        {
+          std::lock_guard lock(self->mutex_);
+          self->token_ = nullptr;
+          self->closed_ = true;
+        }
+        if (gone) gone();
+      });
+  daemon_.loop.Ask([self = shared_from_this(), job, with_past](const LoopView& view) {
+    const auto live = view.state.jobs.find(job);
+    std::shared_ptr<const v1::JobRecord> record;
+    if (live != view.state.jobs.end()) {
+      record = std::make_shared<const v1::JobRecord>(live->second);
+      std::lock_guard lock(self->mutex_);
+      self->token_ =
+          view.watches.WatchJob(job, [weak = self->weak_from_this()](const JobChange& change) {
+            if (const auto alive = weak.lock()) alive->OnChange(change);
+          });
+    }
+    const uint64_t until = view.state.next_seq - 1;
+    return std::function<void()>([self, job, record, until, with_past] {
+      self->daemon_.pool.Post([self, job, record, until, with_past]() mutable {
+        std::vector<v1::Event> past;
+        JobIndex& index = self->daemon_.index;
+        if (record == nullptr) {
+          auto finished = index.Find(job);
+          if (!finished.ok()) return self->sink_->Close(finished.status());
+          if (!finished->has_value()) {
+            return self->sink_->Close(
+                absl::NotFoundError(common::StrCat("[JC1201] job ", job, " was removed")));
+          }
+          record = std::make_shared<const v1::JobRecord>(**finished);
+        }
+        if (with_past) {
+          auto events = index.Events({.job = job, .until = until, .newest = kPastEventsMax});
+          if (events.ok()) past = *std::move(events);
+        }
+        self->SayFirst(std::move(record), std::move(past));
+      });
+    });
+  });
+}
+
+void JobFeed::SayFirst(std::shared_ptr<const v1::JobRecord> record, std::vector<v1::Event> past) {
+  std::unique_lock lock(mutex_);
+  v1::JobUpdate first;
+  *first.mutable_record() = *record;
+  for (v1::Event& event : past) *first.add_events() = std::move(event);
+  sink_->Write(std::move(first));
+  began_ = true;
+  if (IsFinal(record->state())) over_ = true;
+  Flush(lock);
+}
+
+void JobFeed::OnChange(const JobChange& change) {
+  std::unique_lock lock(mutex_);
+  if (change.record == nullptr) {
+    over_ = true;
+  } else {
+    *pending_.mutable_record() = *change.record;
+    if (IsFinal(change.record->state())) over_ = true;
+    has_pending_ = true;
+  }
+  for (const v1::Event& event : change.events) {
+    if (pending_.events_size() >= kMergedEventsMax) pending_.mutable_events()->DeleteSubrange(0, 1);
+    *pending_.add_events() = event;
+  }
+  Flush(lock);
+}
+
+void JobFeed::Flush(std::unique_lock<std::mutex>& lock) {
+  if (!began_ || closed_) return;
+  if (has_pending_ && sink_->QueuedBytes() < UpdateSink::kFullBytes) {
+    sink_->Write(std::move(pending_));
+    pending_ = v1::JobUpdate();
+    has_pending_ = false;
+  }
+  if (!over_ || has_pending_ || past_end_) return;
+  closed_ = true;
+  lock.unlock();
+  sink_->Close(absl::OkStatus());
+}
+
+void CancelGone(Daemon& daemon, uint64_t job) {
+  CancelInput cancel{.caller = {"coordinator"}, .jobs = {job}};
+  cancel.cause = v1::STOP_CAUSE_CLIENT_GONE;
+  cancel.reason = "the attached jobctl run went away";
+  daemon.loop.Say(std::move(cancel));
+}
+
+}  // namespace
+
+void Run(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
+         std::shared_ptr<UpdateSink> sink) {
+  SubmitInput input{.caller = caller, .request = request, .attached = true};
+  daemon.lifetime.ClientCame();
+  const absl::Status queued =
+      daemon.loop.Submit(std::move(input), [&daemon, sink](const Reply& reply) {
+        if (!reply.status.ok()) {
+          sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
+          return sink->Close(reply.status);
+        }
+        const uint64_t job = reply.submit.job();
+        daemon.attached.Came(job);
+        std::make_shared<JobFeed>(daemon, sink, /*past_end=*/false)
+            ->Start(job, /*with_past=*/true, [&daemon, job] {
+              if (daemon.attached.Left(job) && !daemon.stopping) CancelGone(daemon, job);
+              daemon.lifetime.ClientLeft();
+            });
+      });
+  if (queued.ok()) return;
+  sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
+  sink->Close(queued);
+}
+
+void WatchJob(Daemon& daemon, const Caller& caller, const v1::WatchJobRequest& request,
+              std::shared_ptr<UpdateSink> sink) {
+  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
+    if (!found.ok()) return sink->Close(found.status());
+    std::make_shared<JobFeed>(daemon, sink, request.past_end())
+        ->Start(found->record->id(), /*with_past=*/false, nullptr);
+  });
+}
+
+void CancelAbandonedRuns(Daemon& daemon) {
+  daemon.pool.PostAfter(kReattachWithin, [&daemon] {
+    daemon.loop.Ask([&daemon](const LoopView& view) -> std::function<void()> {
+      std::vector<uint64_t> abandoned;
+      for (const auto& [id, job] : view.state.jobs) {
+        if (job.attached() && job.submitted_ms() < daemon.started_ms && !daemon.attached.Has(id)) {
+          abandoned.push_back(id);
+        }
+      }
+      return [&daemon, abandoned] {
+        for (const uint64_t job : abandoned) CancelGone(daemon, job);
+      };
+    });
+  });
+}
+
+}  // namespace muster::coordinator

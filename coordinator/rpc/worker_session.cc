@@ -1,0 +1,79 @@
+#include "coordinator/rpc/worker_session.h"
+
+#include <utility>
+
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/version.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+}  // namespace
+
+absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) const {
+  const v1::NodeFacts& facts = registration.facts();
+  if (facts.protocol() < common::kProtocolMin) {
+    return absl::FailedPreconditionError(
+        StrCat("[JC1302] muster-worker ", facts.version(), " speaks protocol ", facts.protocol(),
+               "; this coordinator (", common::kVersion, ") needs at least ", common::kProtocolMin,
+               "; fix: install muster-worker ", common::kVersion, " on that node"));
+  }
+  if (facts.name().empty() || facts.name().size() > common::kNameBytesMax ||
+      !common::IsCleanUtf8(facts.name())) {
+    return absl::InvalidArgumentError(
+        StrCat("[JC1407] \"", common::Printable(facts.name().substr(0, common::kNameBytesMax)),
+               "\" cannot be a node's name: it needs 1 to ", common::kNameBytesMax,
+               " bytes of UTF-8 without control characters; fix: start muster-worker with another "
+               "--name"));
+  }
+  if (registration.highest_epoch() > daemon_.epoch) {
+    return absl::FailedPreconditionError(
+        StrCat("[JC1310] node ", facts.name(), " has obeyed a coordinator of epoch ",
+               registration.highest_epoch(), "; this one has epoch ", daemon_.epoch,
+               ": it was started on an older data directory; fix: start it on the newest one"));
+  }
+  return absl::OkStatus();
+}
+
+void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> next) {
+  if (!registered_) {
+    if (!message.has_register_()) {
+      return Close(absl::FailedPreconditionError(
+          "[JC1302] the first message of a control stream must be a registration"));
+    }
+    const absl::Status status = CheckRegistration(message.register_());
+    if (!status.ok()) return Close(status);
+    session_ = daemon_.loop.NextSession();
+    node_ = message.register_().facts().name();
+    registered_ = true;
+    common::LogInfo(StrCat("a worker registers node=", node_, " session=", session_,
+                           " attempts=", message.register_().attempts_size()));
+    auto sink = sink_.lock();
+    if (sink == nullptr) return;
+    daemon_.loop.Register(WorkerRegisteredInput{session_, std::move(*message.mutable_register_())},
+                          std::move(sink));
+    return next();
+  }
+  if (message.has_register_()) {
+    return Close(absl::FailedPreconditionError("[JC1302] a control stream registers once"));
+  }
+  daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)}, std::move(next));
+}
+
+void WorkerSession::OnGone() {
+  if (!registered_) return;
+  common::LogInfo(StrCat("a worker's control stream ended node=", node_, " session=", session_));
+  daemon_.loop.Say(WorkerGoneInput{session_, node_});
+}
+
+void WorkerSession::Close(const absl::Status& status) {
+  common::LogWarning(StrCat("a worker was refused reason=\"", std::string(status.message()), "\""));
+  if (const auto sink = sink_.lock()) sink->Close(status);
+}
+
+}  // namespace muster::coordinator

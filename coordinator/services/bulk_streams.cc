@@ -1,0 +1,208 @@
+#include "coordinator/services/bulk_streams.h"
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/strings.h"
+#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/job_gate.h"
+#include "coordinator/services/streams.h"
+
+namespace muster::coordinator {
+namespace {
+
+// Bytes of one stream that may wait for their store.
+constexpr size_t kUnderWayBytesMax = 4 << 20;
+// After the client said its last, acknowledgements of the last sync may still go out.
+constexpr std::chrono::milliseconds kLastAcksWithin{400};
+
+// What logs and metrics share: credits, the gate, late acknowledgements. `Uploader` is the store's
+// view.
+template <typename In, typename Ack, typename Uploader>
+class UploadStream : public DuplexStream<In, Ack>, public Uploader {
+ public:
+  explicit UploadStream(Daemon& daemon) : daemon_(daemon) {}
+
+  void Consumed(size_t bytes) override {
+    bool read_next = false;
+    {
+      std::lock_guard lock(mutex_);
+      under_way_ -= bytes;
+      read_next = paused_ && under_way_ < kUnderWayBytesMax / 2;
+      if (read_next) paused_ = false;
+    }
+    if (read_next) this->ReadNext();
+  }
+  void Acknowledge(const Ack& ack) override { this->Enqueue(ack); }
+
+ protected:
+  // OK, or why the message cannot be right.
+  virtual absl::Status Check(const In& message) const = 0;
+  virtual void Store(In message) = 0;
+
+  Daemon& daemon_;
+
+ private:
+  void OnMessage(In message) final {
+    const absl::Status status = Check(message);
+    if (!status.ok()) return this->EnqueueClose(status);
+    {
+      std::lock_guard lock(mutex_);
+      under_way_ += message.ByteSizeLong();
+    }
+    auto self = this->shared_from_this();
+    const uint64_t job = message.job();
+    const uint32_t attempt = message.attempt();
+    daemon_.gate.Check(daemon_, job, attempt,
+                       [self, this, message = std::move(message)](bool known) mutable {
+                         if (known) {
+                           Store(std::move(message));
+                         } else {
+                           Refuse(message);
+                         }
+                         MaybeReadNext();
+                       });
+  }
+
+  void Refuse(const In& message) {
+    Ack ack;
+    ack.set_job(message.job());
+    ack.set_attempt(message.attempt());
+    ack.set_rank(message.rank());
+    if constexpr (std::is_same_v<In, v1::LogChunk>) {
+      ack.set_stream(message.stream());
+    } else {
+      ack.set_source(message.source());
+    }
+    ack.set_refused(true);
+    this->Enqueue(ack);
+    std::lock_guard lock(mutex_);
+    under_way_ -= message.ByteSizeLong();
+  }
+
+  void MaybeReadNext() {
+    {
+      std::lock_guard lock(mutex_);
+      paused_ = under_way_ >= kUnderWayBytesMax;
+      if (paused_) return;
+    }
+    this->ReadNext();
+  }
+
+  void OnHalfClose() final {
+    daemon_.pool.PostAfter(kLastAcksWithin, [self = this->shared_from_this(), this] {
+      this->EnqueueClose(absl::OkStatus());
+    });
+  }
+  void OnGone() final {}
+
+  std::mutex mutex_;  // guards what follows
+  size_t under_way_ = 0;
+  bool paused_ = false;
+};
+
+class LogUpload final : public UploadStream<v1::LogChunk, v1::LogAck, LogUploader> {
+ public:
+  using UploadStream::UploadStream;
+
+ private:
+  absl::Status Check(const v1::LogChunk& chunk) const override {
+    if (chunk.data().size() > common::kLogChunkBytesMax || chunk.rank() >= common::kRanksMax ||
+        (chunk.stream() != v1::LOG_STREAM_STDOUT && chunk.stream() != v1::LOG_STREAM_STDERR)) {
+      return absl::InvalidArgumentError(common::StrCat(
+          "a log chunk of job ", chunk.job(), " rank ", chunk.rank(), " stream ",
+          static_cast<int>(chunk.stream()), " with ", chunk.data().size(), " bytes is not valid"));
+    }
+    return absl::OkStatus();
+  }
+  void Store(v1::LogChunk chunk) override {
+    daemon_.logs.Append(std::move(chunk), std::static_pointer_cast<LogUpload>(shared_from_this()));
+  }
+};
+
+class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, MetricUploader> {
+ public:
+  using UploadStream::UploadStream;
+
+ private:
+  absl::Status Check(const v1::MetricBatch& batch) const override {
+    if (batch.seq() == 0 || batch.rank() >= common::kRanksMax) {
+      return absl::InvalidArgumentError(common::StrCat("a metric batch of job ", batch.job(),
+                                                       " rank ", batch.rank(), " with seq ",
+                                                       batch.seq(), " is not valid"));
+    }
+    return absl::OkStatus();
+  }
+  void Store(v1::MetricBatch batch) override {
+    daemon_.metrics.Append(std::move(batch),
+                           std::static_pointer_cast<MetricUpload>(shared_from_this()));
+  }
+};
+
+// One file's bytes, one chunk at a time on the pool.
+class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
+ public:
+  BlobUpload(Daemon& daemon, v1::UploadBlobResponse* response)
+      : daemon_(daemon), response_(response) {
+    StartRead(&chunk_);
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    daemon_.pool.Post([this, ok] {
+      if (!ok) return End();
+      if (sha256_.empty()) {
+        sha256_ = chunk_.sha256();
+        size_ = chunk_.size();
+      }
+      const absl::Status status =
+          daemon_.blobs.Write(sha256_, size_, chunk_.offset(), chunk_.data());
+      if (!status.ok()) return Finish(ToGrpc(status));
+      StartRead(&chunk_);
+    });
+  }
+  // All chunks came, or the stream broke: either way what is here is kept.
+  void End() {
+    if (sha256_.empty()) {
+      return Finish({grpc::StatusCode::INVALID_ARGUMENT, "an upload without a chunk"});
+    }
+    const absl::StatusOr<bool> complete = daemon_.blobs.Finish(sha256_, size_);
+    if (complete.ok()) {
+      response_->set_complete(*complete);
+      response_->set_durable_offset(daemon_.blobs.Received(sha256_));
+    }
+    Finish(ToGrpc(complete.status()));
+  }
+  void OnDone() override { delete this; }
+
+  Daemon& daemon_;
+  v1::UploadBlobResponse* const response_;
+  v1::BlobChunk chunk_;
+  std::string sha256_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* BeginLogUpload(Daemon& daemon) {
+  auto stream = std::make_shared<LogUpload>(daemon);
+  stream->Begin();
+  return stream.get();
+}
+
+grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* BeginMetricUpload(Daemon& daemon) {
+  auto stream = std::make_shared<MetricUpload>(daemon);
+  stream->Begin();
+  return stream.get();
+}
+
+grpc::ServerReadReactor<v1::BlobChunk>* BeginBlobUpload(Daemon& daemon,
+                                                        v1::UploadBlobResponse* response) {
+  return new BlobUpload(daemon, response);
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,17 @@
+// WorkerService.Connect: one worker's control stream, with a bounded outbox and a deadline for its
+// registration.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+struct Daemon;
+
+// Owned by gRPC until it is done.
+grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* BeginControlStream(
+    Daemon& daemon);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,17 @@
+// JobService.SubmitMany: a pipeline of submits, answered in their order.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include "coordinator/core/input.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+
+struct Daemon;
+
+// Owned by gRPC until it is done.
+grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* BeginSubmitMany(
+    Daemon& daemon, const Caller& caller);
+
+}  // namespace muster::coordinator

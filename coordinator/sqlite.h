@@ -1,0 +1,69 @@
+// SQLite with statuses: a connection and its statements. One thread at a time per connection.
+// A full disk is RESOURCE_EXHAUSTED, a damaged file DATA_LOSS, a lock UNAVAILABLE, the rest
+// INTERNAL.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace muster::coordinator {
+
+// A prepared statement; must not outlive its connection.
+class Statement {
+ public:
+  Statement(sqlite3* connection, sqlite3_stmt* statement)
+      : connection_(connection), statement_(statement) {}
+  Statement(Statement&& other) noexcept;
+  Statement& operator=(Statement&& other) noexcept;
+  ~Statement();
+
+  // Parameters count from 1. Blobs and texts must live until Reset.
+  Statement& Bind(int parameter, int64_t value);
+  Statement& BindText(int parameter, std::string_view text);
+  Statement& BindBlob(int parameter, std::string_view bytes);
+  // True: a row is there to be read. False: done.
+  absl::StatusOr<bool> Step();
+  // Step to the end, then Reset.
+  absl::Status Run();
+  void Reset();
+
+  // Columns count from 0; texts live until the next Step.
+  int64_t Integer(int column);
+  std::string_view Bytes(int column);
+
+ private:
+  sqlite3* connection_ = nullptr;
+  sqlite3_stmt* statement_ = nullptr;
+};
+
+class Database {
+ public:
+  enum class Mode { kReadWrite, kReadOnly };
+  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  absl::Status Execute(const std::string& sql);
+  absl::StatusOr<Statement> Prepare(const std::string& sql);
+  // The first column of the first row; 0 when there is none.
+  absl::StatusOr<int64_t> Scalar(const std::string& sql);
+  // The first column of all rows, joined with "; ".
+  absl::StatusOr<std::string> Texts(const std::string& sql);
+  int64_t Changes();
+  bool InTransaction();
+
+ private:
+  explicit Database(sqlite3* connection) : connection_(connection) {}
+  sqlite3* connection_;
+};
+
+}  // namespace muster::coordinator

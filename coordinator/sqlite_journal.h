@@ -1,0 +1,17 @@
+// The journal in one SQLite file. Owns the only read-write connection and the journal thread; every
+// write and every checkpoint of the file happens there (SQLite 3.40 can corrupt a file whose WAL
+// two connections reset at once). Never called from a gRPC thread but for Append's enqueueing.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "coordinator/journal.h"
+#include "coordinator/paths.h"
+
+namespace muster::coordinator {
+
+// Opens or makes the file, checks it and raises the epoch, durably. `paths` is copied.
+absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,47 @@
+// docs/lifecycle.md is printed from the table; MUSTER_UPDATE_SCENARIOS=1 rewrites it.
+#include "coordinator/core/lifecycle.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/files.h"
+#include "coordinator/core/state.h"
+
+namespace muster::coordinator {
+namespace {
+
+std::string PrintedTable() {
+  std::string text =
+      "# The life of a job\n\nPrinted from the table in `coordinator/core/lifecycle.cc`; every "
+      "other edge is a bug that "
+      "stops the daemon.\n\n| from | to | when |\n|---|---|---|\n";
+  for (const JobEdge& edge : JobEdges()) {
+    absl::StrAppend(&text, "| ", StateName(edge.from), " | ", StateName(edge.to), " | ", edge.when,
+                    " |\n");
+  }
+  return text;
+}
+
+TEST(Lifecycle, TheDocumentShowsTheTable) {
+  const std::string path = std::string(MUSTER_DOCS_DIR) + "/lifecycle.md";
+  if (std::getenv("MUSTER_UPDATE_SCENARIOS") != nullptr) std::ofstream(path) << PrintedTable();
+  EXPECT_EQ(common::ReadFile(path).value_or("missing"), PrintedTable());
+}
+
+TEST(Lifecycle, FinalStatesHaveNoWayOutAndAllOthersReachOne) {
+  std::set<v1::JobState> reaches;
+  for (size_t round = 0; round < JobEdges().size(); ++round) {
+    for (const JobEdge& edge : JobEdges()) {
+      EXPECT_FALSE(IsFinal(edge.from)) << edge.when;
+      if (IsFinal(edge.to) || reaches.contains(edge.to)) reaches.insert(edge.from);
+    }
+  }
+  EXPECT_EQ(reaches.size(), 5u);  // QUEUED, STARTING, RUNNING, STOPPING, RESTARTING
+}
+
+}  // namespace
+}  // namespace muster::coordinator

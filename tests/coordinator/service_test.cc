@@ -1,0 +1,382 @@
+// The whole coordinator behind real gRPC over a unix socket, with workers and clients played by the
+// test.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/version.h"
+#include "coordinator/coordinator.h"
+#include "muster/v1/job_service.grpc.pb.h"
+#include "muster/v1/worker_service.grpc.pb.h"
+#include "tests/coordinator/temp_dir.h"
+
+namespace muster::coordinator {
+namespace {
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Restart(); }
+
+  void Restart() {
+    stub_.reset();
+    coordinator_.reset();
+    Config config;
+    config.data_dir = dir_.path() + "/data";
+    config.socket = dir_.path() + "/c.sock";
+    auto started =
+        Coordinator::Start(config, [](const absl::Status& why) { ADD_FAILURE() << why; });
+    ASSERT_TRUE(started.ok()) << started.status();
+    coordinator_ = *std::move(started);
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    channel_ = grpc::CreateCustomChannel(coordinator_->Endpoint(),
+                                         grpc::InsecureChannelCredentials(), arguments);
+    stub_ = v1::JobService::NewStub(channel_);
+  }
+
+  static v1::SubmitRequest Job(const std::string& key = "") {
+    v1::SubmitRequest request;
+    request.mutable_spec()->add_command("true");
+    request.mutable_spec()->set_workdir("/");
+    request.mutable_spec()->mutable_shape()->set_processes(1);
+    request.mutable_spec()->mutable_shape()->mutable_device()->set_kind("cpu");
+    request.set_idempotency_key(key);
+    return request;
+  }
+
+  grpc::Status Submit(const v1::SubmitRequest& request, v1::SubmitResponse* response) {
+    grpc::ClientContext context;
+    return stub_->Submit(&context, request, response);
+  }
+
+  uint64_t SubmitOne(const std::string& key = "") {
+    v1::SubmitResponse response;
+    const grpc::Status status = Submit(Job(key), &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.job();
+  }
+
+  grpc::Status Get(const std::string& reference, v1::GetJobResponse* response) {
+    grpc::ClientContext context;
+    v1::JobReference request;
+    request.set_job(reference);
+    return stub_->GetJob(&context, request, response);
+  }
+
+  v1::ListJobsResponse List() {
+    grpc::ClientContext context;
+    v1::ListJobsRequest request;
+    request.set_all(true);
+    request.set_limit(10'000);
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(stub_->ListJobs(&context, request, &response).ok());
+    return response;
+  }
+
+  v1::BulkResult Cancel(const std::string& reference) {
+    grpc::ClientContext context;
+    v1::CancelJobsRequest request;
+    request.add_jobs(reference);
+    v1::BulkResponse response;
+    const grpc::Status status = stub_->CancelJobs(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.results_size() == 1 ? response.results(0) : v1::BulkResult();
+  }
+
+  TempDir dir_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::JobService::Stub> stub_;
+};
+
+// A worker with two cpu slots, spoken by hand.
+class FakeWorker {
+ public:
+  using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>;
+
+  explicit FakeWorker(const std::shared_ptr<grpc::Channel>& channel, uint64_t incarnation = 1)
+      : stub_(v1::WorkerService::NewStub(channel)), stream_(stub_->Connect(&context_)) {
+    v1::WorkerMessage hello;
+    v1::NodeFacts* facts = hello.mutable_register_()->mutable_facts();
+    facts->set_name("node-a");
+    facts->set_incarnation(incarnation);
+    facts->set_boot_id("boot");
+    facts->set_advertise("127.0.0.1");
+    facts->set_protocol(common::kProtocol);
+    for (uint32_t index = 0; index < 2; ++index) {
+      v1::Device* device = facts->add_devices();
+      device->set_kind("cpu");
+      device->set_index(index);
+    }
+    facts->set_cores(2);
+    stream_->Write(hello);
+  }
+  ~FakeWorker() { context_.TryCancel(); }
+
+  // The next message that is not a heartbeat's answer.
+  v1::CoordinatorMessage Read() {
+    v1::CoordinatorMessage message;
+    if (!stream_->Read(&message)) message.Clear();
+    return message;
+  }
+  void SayStatus(uint64_t job, v1::AttemptPhase phase, uint32_t port, bool exited) {
+    v1::WorkerMessage message;
+    v1::AttemptStatus* status = message.mutable_attempt_status();
+    status->set_job(job);
+    status->set_phase(phase);
+    status->set_master_port(port);
+    if (phase == v1::ATTEMPT_PHASE_RUNNING || exited) status->set_ranks_started(1);
+    if (exited) status->add_exits()->set_node("node-a");
+    if (phase == v1::ATTEMPT_PHASE_ENDED) status->set_how_ended("empty");
+    stream_->Write(message);
+  }
+  // Plays one rank that succeeds.
+  void RunJob(uint64_t job) {
+    v1::CoordinatorMessage message = Read();
+    while (!message.has_hold_ports()) message = Read();
+    SayStatus(job, v1::ATTEMPT_PHASE_HOLDING, 4711, false);
+    while (!message.has_launch()) message = Read();
+    SayStatus(job, v1::ATTEMPT_PHASE_RUNNING, 4711, false);
+    SayStatus(job, v1::ATTEMPT_PHASE_ENDED, 4711, true);
+    while (!message.has_forget()) message = Read();
+  }
+  grpc::Status Finish() { return stream_->Finish(); }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST_F(ServiceTest, AnAcknowledgedJobIsListedAfterARestart) {
+  const uint64_t job = SubmitOne();
+  Restart();
+  const v1::ListJobsResponse listed = List();
+  ASSERT_EQ(listed.jobs_size(), 1);
+  EXPECT_EQ(listed.jobs(0).id(), job);
+  EXPECT_EQ(listed.jobs(0).owner(), "uid:" + std::to_string(getuid()));
+}
+
+TEST_F(ServiceTest, TheSameKeyIsTheSameJobAlsoAfterItIsOver) {
+  const uint64_t job = SubmitOne("key");
+  EXPECT_EQ(SubmitOne("key"), job);
+  EXPECT_EQ(Cancel(std::to_string(job)).status_code(), 0);
+  Restart();
+  EXPECT_EQ(SubmitOne("key"), job);
+  v1::SubmitRequest other = Job("key");
+  other.mutable_spec()->add_command("another");
+  v1::SubmitResponse response;
+  EXPECT_EQ(Submit(other, &response).error_code(), grpc::StatusCode::ALREADY_EXISTS);
+}
+
+TEST_F(ServiceTest, ManyPipelinedSubmitsAreDurableQuickly) {
+  constexpr int kJobs = 5'000;
+  grpc::ClientContext context;
+  auto stream = stub_->SubmitMany(&context);
+  const auto began = std::chrono::steady_clock::now();
+  std::thread writer([&] {
+    for (int i = 0; i < kJobs; ++i) stream->Write(Job("key-" + std::to_string(i)));
+    stream->WritesDone();
+  });
+  v1::SubmitResponse response;
+  uint64_t answered = 0;
+  while (stream->Read(&response)) {
+    EXPECT_EQ(response.status_code(), 0) << response.status_message();
+    EXPECT_EQ(response.job(), ++answered);
+  }
+  writer.join();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(answered, static_cast<uint64_t>(kJobs));
+  RecordProperty("submits_per_second", static_cast<int>(kJobs / took.count()));
+  std::printf("%d durable submits in %.3f s: %.0f/s\n", kJobs, took.count(), kJobs / took.count());
+  Restart();
+  EXPECT_EQ(List().jobs_size(), kJobs);
+}
+
+TEST_F(ServiceTest, AJobIsFoundByNumberNameAndPrefixLiveOrOver) {
+  const uint64_t job = SubmitOne();
+  v1::GetJobResponse found;
+  ASSERT_TRUE(Get(std::to_string(job), &found).ok());
+  const std::string name = found.record().name();
+  for (int over = 0; over < 2; ++over) {
+    for (const std::string& reference : {name, name.substr(0, 3), std::string("@last")}) {
+      ASSERT_TRUE(Get(reference, &found).ok()) << reference << " over " << over;
+      EXPECT_EQ(found.record().id(), job);
+    }
+    if (over == 0) {
+      EXPECT_EQ(Cancel(name).status_code(), 0);
+    }
+  }
+  EXPECT_EQ(found.record().state(), v1::JOB_STATE_CANCELLED);
+  const grpc::Status missing = Get("no-such-job", &found);
+  EXPECT_EQ(missing.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_NE(missing.error_message().find("[JC1201]"), std::string::npos);
+}
+
+TEST_F(ServiceTest, AWorkerRunsAJobToItsEnd) {
+  FakeWorker worker(channel_);
+  EXPECT_TRUE(worker.Read().has_registered());
+  const uint64_t job = SubmitOne();
+  worker.RunJob(job);
+  v1::GetJobResponse found;
+  ASSERT_TRUE(Get(std::to_string(job), &found).ok());
+  EXPECT_EQ(found.record().state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(ServiceTest, AWorkerOfAnotherProtocolIsRefused) {
+  grpc::ClientContext context;
+  auto stub = v1::WorkerService::NewStub(channel_);
+  auto stream = stub->Connect(&context);
+  v1::WorkerMessage hello;
+  hello.mutable_register_()->mutable_facts()->set_name("old");
+  stream->Write(hello);
+  v1::CoordinatorMessage message;
+  EXPECT_FALSE(stream->Read(&message));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_NE(status.error_message().find("protocol"), std::string::npos);
+}
+
+TEST_F(ServiceTest, ANewStreamOfANodeEndsItsOldOne) {
+  FakeWorker old(channel_);
+  EXPECT_TRUE(old.Read().has_registered());
+  FakeWorker newer(channel_);
+  EXPECT_TRUE(newer.Read().has_registered());
+  EXPECT_EQ(old.Finish().error_code(), grpc::StatusCode::ABORTED);
+}
+
+TEST_F(ServiceTest, AnAttachedJobIsCancelledWhenItsClientLeaves) {
+  uint64_t job = 0;
+  {
+    grpc::ClientContext context;
+    auto stream = stub_->Run(&context, Job());
+    v1::JobUpdate update;
+    ASSERT_TRUE(stream->Read(&update));
+    job = update.record().id();
+    EXPECT_GT(update.events_size(), 0);
+    context.TryCancel();
+  }
+  grpc::ClientContext context;
+  v1::WatchJobRequest watch;
+  watch.set_job(std::to_string(job));
+  auto stream = stub_->WatchJob(&context, watch);
+  v1::JobUpdate last;
+  while (stream->Read(&last)) {
+  }
+  EXPECT_EQ(last.record().state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(last.record().cause(), v1::STOP_CAUSE_CLIENT_GONE);
+}
+
+TEST_F(ServiceTest, UploadedLogsReachAFollowerAndTheFollowerEndsWithTheJob) {
+  FakeWorker worker(channel_);
+  EXPECT_TRUE(worker.Read().has_registered());
+  const uint64_t job = SubmitOne();
+  worker.RunJob(job);
+  grpc::ClientContext follow_context;
+  v1::StreamLogsRequest follow;
+  follow.set_job(std::to_string(job));
+  follow.set_follow(true);
+  follow.set_attempt(-1);
+  auto logs = stub_->StreamLogs(&follow_context, follow);
+  auto bulk = v1::WorkerService::NewStub(channel_);
+  grpc::ClientContext upload_context;
+  auto upload = bulk->UploadLogs(&upload_context);
+  v1::LogChunk chunk;
+  chunk.set_job(job);
+  chunk.set_stream(v1::LOG_STREAM_STDOUT);
+  chunk.set_time_us(1);
+  chunk.set_data(std::string("any bytes \0\xff\n", 13));
+  chunk.set_end(true);
+  upload->Write(chunk);
+  chunk.set_stream(v1::LOG_STREAM_STDERR);
+  chunk.clear_data();
+  upload->Write(chunk);
+  v1::LogAck ack;
+  ASSERT_TRUE(upload->Read(&ack));
+  EXPECT_FALSE(ack.refused());
+  std::string bytes;
+  v1::LogRecord record;
+  while (logs->Read(&record)) bytes += record.data();
+  EXPECT_TRUE(logs->Finish().ok());
+  EXPECT_EQ(bytes, std::string("any bytes \0\xff\n", 13));
+  chunk.set_attempt(9);
+  upload->Write(chunk);
+  while (upload->Read(&ack) && !ack.refused()) {
+  }
+  EXPECT_TRUE(ack.refused());
+  upload->WritesDone();
+}
+
+TEST_F(ServiceTest, EventsAreToldFromThePastAndAsTheyHappen) {
+  const uint64_t job = SubmitOne();
+  grpc::ClientContext context;
+  v1::ListEventsRequest request;
+  request.set_job(std::to_string(job));
+  request.set_follow(true);
+  auto stream = stub_->ListEvents(&context, request);
+  v1::EventBatch batch;
+  ASSERT_TRUE(stream->Read(&batch));
+  EXPECT_TRUE(batch.events(0).has_job_submitted());
+  uint64_t last = batch.events(batch.events_size() - 1).seq();
+  Cancel(std::to_string(job));
+  bool cancelled = false;
+  while (!cancelled && stream->Read(&batch)) {
+    for (const v1::Event& event : batch.events()) {
+      EXPECT_GT(event.seq(), last);
+      last = event.seq();
+      cancelled = cancelled || event.job_state_changed().to() == v1::JOB_STATE_CANCELLED;
+    }
+  }
+  EXPECT_TRUE(cancelled);
+  context.TryCancel();
+}
+
+TEST_F(ServiceTest, ARemovedJobIsGoneAndItsNumberIsNotUsedAgain) {
+  const uint64_t job = SubmitOne("key");
+  grpc::ClientContext busy_context;
+  v1::JobReferences request;
+  request.add_jobs(std::to_string(job));
+  v1::BulkResponse response;
+  ASSERT_TRUE(stub_->RemoveJobs(&busy_context, request, &response).ok());
+  EXPECT_NE(response.results(0).status_code(), 0);
+  Cancel(std::to_string(job));
+  grpc::ClientContext context;
+  ASSERT_TRUE(stub_->RemoveJobs(&context, request, &response).ok());
+  EXPECT_EQ(response.results(0).status_code(), 0) << response.results(0).message();
+  EXPECT_EQ(List().jobs_size(), 0);
+  Restart();
+  EXPECT_EQ(List().jobs_size(), 0);
+  EXPECT_GT(SubmitOne("key"), job);
+}
+
+TEST_F(ServiceTest, ASecondCoordinatorOnTheSameDataIsToldWhoHoldsIt) {
+  Config config;
+  config.data_dir = dir_.path() + "/data";
+  config.socket = dir_.path() + "/other.sock";
+  const auto second = Coordinator::Start(config, [](const absl::Status&) {});
+  ASSERT_FALSE(second.ok());
+  const std::string message(second.status().message());
+  EXPECT_NE(message.find("pid " + std::to_string(getpid())), std::string::npos) << message;
+}
+
+TEST_F(ServiceTest, AnOccupiedPortIsNamed) {
+  Config config;
+  config.data_dir = dir_.path() + "/one";
+  config.listen = "127.0.0.1:0";
+  auto first = Coordinator::Start(config, [](const absl::Status&) {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  config.data_dir = dir_.path() + "/two";
+  config.listen = (*first)->Endpoint();
+  const auto second = Coordinator::Start(config, [](const absl::Status&) {});
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(std::string(second.status().message()).find(config.listen), std::string::npos)
+      << second.status();
+}
+
+}  // namespace
+}  // namespace muster::coordinator

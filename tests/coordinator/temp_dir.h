@@ -1,0 +1,25 @@
+// A directory of its own for one test, short enough for unix sockets, removed at the end.
+#pragma once
+
+#include <stdlib.h>
+
+#include <string>
+
+#include "common/files.h"
+
+namespace muster::coordinator {
+
+class TempDir {
+ public:
+  TempDir() {
+    char name[] = "/tmp/mctXXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~TempDir() { common::RemoveTree(path_).IgnoreError(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,143 @@
+// accelerate's default_config.yaml (or the same as JSON, which YAML contains): keys of accelerate/commands/config.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "client/errors.h"
+#include "client/launchers.h"
+#include "client/yaml.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+std::string FlagName(std::string_view key) {
+  std::string name(key);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// The line wins over the file.
+void SetDefault(LaunchFlags* flags, std::string name, std::string value) {
+  flags->values.emplace(std::move(name), std::move(value));
+}
+
+bool IsTrue(const YamlNode& node) {
+  const std::string text = absl::AsciiStrToLower(node.text);
+  return text == "true" || text == "yes" || text == "1";
+}
+
+// fsdp_config, megatron_lm_config, …: the prefix in the sub-keys is optional.
+void TakeSection(const YamlNode& section, std::string_view prefix, LaunchFlags* flags) {
+  for (const YamlNode::Entry& entry : section.entries) {
+    if (entry.value.kind != YamlNode::Kind::kScalar) continue;
+    std::string name = FlagName(entry.key);
+    if (!name.starts_with(prefix)) name = StrCat(prefix, name);
+    SetDefault(flags, std::move(name), entry.value.text);
+  }
+}
+
+absl::Status TakeDistributedType(const std::string& path, const YamlNode& node, LaunchFlags* flags,
+                                 LaunchPlan* plan) {
+  const std::string type = absl::AsciiStrToUpper(node.text);
+  const bool placed_by_flags = flags->Has("cpu") || flags->Has("multi-gpu");
+  if (type == "NO") {
+    if (!placed_by_flags) SetDefault(flags, "num-processes", "1");
+  } else if (type == "MULTI_CPU") {
+    if (!placed_by_flags) SetDefault(flags, "use-cpu", "true");
+  } else if (type == "MULTI_GPU" || type == "FSDP" || type == "DEEPSPEED" || type == "MEGATRON_LM") {
+    if (!placed_by_flags && plan->device_kind.empty()) plan->device_kind = "gpu";
+    if (type == "FSDP") SetDefault(flags, "use-fsdp", "1");
+    if (type == "DEEPSPEED") SetDefault(flags, "use-deepspeed", "1");
+    if (type == "MEGATRON_LM") SetDefault(flags, "use-megatron-lm", "1");
+  } else if (type == "MULTI_NPU") {
+    plan->device_kind = "npu";
+  } else {
+    return Usage("JC1012",
+                 StrCat(path, ":", node.line, ":", node.column, ": distributed_type ", node.text, " is not supported"),
+                 "use NO, MULTI_CPU, MULTI_GPU, MULTI_NPU, FSDP, DEEPSPEED or MEGATRON_LM");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakeKey(const std::string& path, const YamlNode::Entry& entry, LaunchFlags* flags, LaunchPlan* plan,
+                     std::vector<std::string>* ignored) {
+  constexpr std::string_view kPlain[] = {"num_processes", "num_machines", "gpu_ids", "mixed_precision",
+                                         "enable_cpu_affinity", "debug", "use_cpu", "max_restarts"};
+  constexpr std::pair<std::string_view, std::string_view> kSections[] = {
+      {"fsdp_config", "fsdp-"},
+      {"fp8_config", "fp8-"},
+      {"dynamo_config", "dynamo-"},
+      {"megatron_lm_config", "megatron-lm-"},
+      {"parallelism_config", "parallelism-config-"},
+      {"deepspeed_config", ""}};
+  const std::string& key = entry.key;
+  const YamlNode& value = entry.value;
+  if (value.kind == YamlNode::Kind::kNull) return absl::OkStatus();
+  if (key == "compute_environment") {
+    if (value.text == "LOCAL_MACHINE") return absl::OkStatus();
+    return Usage("JC1012", StrCat(path, ":", value.line, ": compute_environment ", value.text, " is not supported"),
+                 "use LOCAL_MACHINE");
+  }
+  if (key == "distributed_type") return TakeDistributedType(path, value, flags, plan);
+  if (key == "fp16") {
+    if (IsTrue(value)) SetDefault(flags, "mixed-precision", "fp16");
+    return absl::OkStatus();
+  }
+  if (key == "dynamo_backend") {
+    SetDefault(flags, "dynamo-backend", value.text);
+    return absl::OkStatus();
+  }
+  if (std::find(std::begin(kPlain), std::end(kPlain), key) != std::end(kPlain)) {
+    const bool is_switch = key == "debug" || key == "use_cpu" || key == "enable_cpu_affinity";
+    if (!is_switch || IsTrue(value)) SetDefault(flags, FlagName(key), value.text);
+    return absl::OkStatus();
+  }
+  for (const auto& [name, prefix] : kSections) {
+    if (key != name) continue;
+    TakeSection(value, prefix, flags);
+    if (name == "parallelism_config" && !value.entries.empty()) SetDefault(flags, "use-parallelism-config", "1");
+    return absl::OkStatus();
+  }
+  ignored->push_back(key);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, LaunchFlags* flags, LaunchPlan* plan) {
+  if (!must_exist && access(path.c_str(), F_OK) != 0) return absl::OkStatus();
+  const absl::StatusOr<std::string> content = common::ReadFile(path, 256 * 1024);
+  if (!content.ok()) {
+    return Usage("JC1012", StrCat("the accelerate configuration cannot be read: ",
+                                  common::FromAbsl(content.status().message())),
+                 "name an existing file, or give the values as flags");
+  }
+  std::vector<YamlProblem> problems;
+  const YamlNode root = ParseYaml(*content, &problems, true);
+  if (problems.empty() && root.Find("distributed_type") == nullptr) {
+    problems.push_back({1, 1, "the key distributed_type is missing"});
+  }
+  if (!problems.empty()) {
+    return Usage("JC1012", StrCat("the accelerate configuration has errors\n", FormatProblems(path, problems)),
+                 StrCat("correct ", path, ", or write it anew with `accelerate config`"));
+  }
+  std::vector<std::string> ignored;
+  for (const YamlNode::Entry& entry : root.entries) {
+    RETURN_IF_ERROR(TakeKey(path, entry, flags, plan, &ignored));
+  }
+  // A device kind on the line wins over distributed_type.
+  if (flags->Has("cpu") || flags->Has("use-cpu")) plan->device_kind = "cpu";
+  if (!ignored.empty()) {
+    plan->notices.push_back(StrCat("not used of ", path, ": ", absl::StrJoin(ignored, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::client

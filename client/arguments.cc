@@ -1,0 +1,312 @@
+#include "client/arguments.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "client/errors.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+std::string Dashed(std::string_view name) {
+  std::string text(name);
+  std::replace(text.begin(), text.end(), '_', '-');
+  return text;
+}
+
+std::string HelpFix(const Command* command) {
+  return command == nullptr ? "jobctl help" : common::StrCat("jobctl help ", command->name);
+}
+
+std::vector<const Flag*> FlagsOf(const Command* command) {
+  std::vector<const Flag*> flags;
+  const auto add = [&](std::span<const Flag> more) {
+    for (const Flag& flag : more) flags.push_back(&flag);
+  };
+  // The command's own come first: `wait --timeout` shadows the global --timeout.
+  if (command != nullptr) add(command->flags);
+  if (command != nullptr && command->listing) add(ListingFlags());
+  add(GlobalFlags());
+  return flags;
+}
+
+const Flag* FindFlag(const Command* command, std::string_view name) {
+  for (const Flag* flag : FlagsOf(command)) {
+    if (flag->name == name) return flag;
+  }
+  return nullptr;
+}
+
+const Flag* FindLetter(const Command* command, char letter) {
+  for (const Flag* flag : FlagsOf(command)) {
+    if (flag->letter == letter) return flag;
+  }
+  return nullptr;
+}
+
+absl::Status UnknownFlag(const Command* command, std::string_view shown, std::string_view name) {
+  if (IsPlannedFlag(name)) {
+    return Usage("JC1003", common::StrCat(shown, " is not part of this version"), HelpFix(command));
+  }
+  std::string hint;
+  if (const std::string_view peer = PeerFlag(name); !peer.empty()) {
+    hint = DidYouMean(peer);
+  } else {
+    std::vector<std::string_view> names;
+    for (const Flag* flag : FlagsOf(command)) names.push_back(flag->name);
+    if (const std::string_view nearest = common::Nearest(name, names); !nearest.empty() && name.size() > 1) {
+      hint = DidYouMean(common::StrCat("--", nearest));
+    }
+  }
+  const std::string where = command == nullptr ? "jobctl" : common::StrCat("jobctl ", command->name);
+  return Usage("JC1002", common::StrCat(where, " has no flag ", shown, hint), HelpFix(command));
+}
+
+absl::Status UnknownCommand(std::string_view name, std::string_view group) {
+  const std::string full = group.empty() ? std::string(name) : common::StrCat(group, " ", name);
+  if (IsPlannedCommand(full)) {
+    return Usage("JC1003", common::StrCat("`jobctl ", full, "` is not part of this version"), "jobctl help");
+  }
+  std::string_view nearest = PeerCommand(full);
+  std::vector<std::string_view> names;
+  if (nearest.empty()) {
+    for (const Command* command : Commands()) names.push_back(command->name);
+    nearest = common::Nearest(full, names);
+  }
+  return Usage("JC1001", common::StrCat("jobctl has no command \"", full, "\"", DidYouMean(nearest)),
+               nearest.empty() ? "jobctl help" : common::StrCat("jobctl ", nearest, " --help"));
+}
+
+}  // namespace
+
+struct Arguments::Cursor {
+  const std::vector<std::string>& line;
+  size_t at = 0;
+  bool help = false;
+  std::string group;
+
+  bool done() const { return at >= line.size(); }
+  const std::string& word() const { return line[at]; }
+};
+
+absl::Status Arguments::Store(const Flag& flag, std::string value) {
+  if (!flag.choices.empty()) {
+    std::string_view left = flag.choices;
+    bool found = false;
+    while (!found && !left.empty()) {
+      const size_t bar = std::min(left.find('|'), left.size());
+      found = left.substr(0, bar) == value;
+      left.remove_prefix(std::min(bar + 1, left.size()));
+    }
+    if (!found) {
+      return Usage("JC1004",
+                   common::StrCat("--", flag.name, " takes ", flag.choices, ", not \"", value, "\""),
+                   HelpFix(command_));
+    }
+  }
+  flags_[std::string(flag.name)].push_back(std::move(value));
+  return absl::OkStatus();
+}
+
+absl::Status Arguments::ReadLong(Cursor& cursor) {
+  const std::string word = cursor.word();
+  const size_t equals = word.find('=');
+  const std::string name = Dashed(std::string_view(word).substr(2, equals == std::string::npos ? equals : equals - 2));
+  ++cursor.at;
+  if (name == "help") {
+    cursor.help = true;
+    return absl::OkStatus();
+  }
+  const Flag* flag = FindFlag(command_, name);
+  if (flag == nullptr) return UnknownFlag(command_, common::StrCat("--", name), name);
+  if (flag->value.empty()) {
+    if (equals != std::string::npos) {
+      return Usage("JC1004", common::StrCat("--", name, " takes no value"), HelpFix(command_));
+    }
+    return Store(*flag, "");
+  }
+  if (equals != std::string::npos) return Store(*flag, word.substr(equals + 1));
+  if (cursor.done()) {
+    return Usage("JC1004", common::StrCat("--", name, " needs a value (", flag->value, ")"), HelpFix(command_));
+  }
+  return Store(*flag, cursor.line[cursor.at++]);
+}
+
+absl::Status Arguments::ReadShort(Cursor& cursor) {
+  const std::string word = cursor.word();
+  ++cursor.at;
+  for (size_t i = 1; i < word.size(); ++i) {
+    if (word[i] == 'h' && FindLetter(command_, 'h') == nullptr) {
+      cursor.help = true;
+      continue;
+    }
+    const Flag* flag = FindLetter(command_, word[i]);
+    if (flag == nullptr) {
+      // "-np 4" is mpirun's: look at the whole word too.
+      const std::string_view whole = std::string_view(word).substr(1);
+      return UnknownFlag(command_, common::StrCat("-", whole), whole);
+    }
+    if (flag->value.empty()) {
+      RETURN_IF_ERROR(Store(*flag, ""));
+      continue;
+    }
+    if (i + 1 < word.size()) {
+      const size_t from = word[i + 1] == '=' ? i + 2 : i + 1;
+      const std::string value = word.substr(from);
+      if (i == 1 && flag->value == "N" && !value.empty() && (value[0] < '0' || value[0] > '9') && value[0] != '-') {
+        return UnknownFlag(command_, word, std::string_view(word).substr(1));
+      }
+      return Store(*flag, value);
+    }
+    if (cursor.done()) {
+      return Usage("JC1004", common::StrCat("-", std::string(1, word[i]), " needs a value (", flag->value, ")"),
+                   HelpFix(command_));
+    }
+    return Store(*flag, cursor.line[cursor.at++]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Arguments::CheckWords() const {
+  const int count = static_cast<int>(words_.size());
+  const std::string usage = common::StrCat("jobctl ", command_->name, command_->arguments.empty() ? "" : " ",
+                                           command_->arguments);
+  if (count < command_->least) {
+    return Usage("JC1004", common::StrCat("an argument is missing: ", usage), HelpFix(command_));
+  }
+  if (command_->most >= 0 && count > command_->most) {
+    return Usage("JC1004",
+                 common::StrCat("\"", words_[command_->most], "\" is one argument too many: ", usage),
+                 HelpFix(command_));
+  }
+  if (has_rest_ && rest_.empty()) {
+    return Usage("JC1004", "nothing follows `--`", common::StrCat("jobctl ", command_->name, " -- COMMAND"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& line) {
+  Arguments result;
+  Cursor cursor{line};
+  while (!cursor.done()) {
+    const std::string& word = cursor.word();
+    if (word == "--") {
+      if (result.command_ == nullptr || !result.command_->rest) {
+        return Usage("JC1004", "`--` is for commands that start something", "jobctl run -n 2 -- python train.py");
+      }
+      result.has_rest_ = true;
+      result.rest_.assign(line.begin() + cursor.at + 1, line.end());
+      break;
+    }
+    if (word.size() > 2 && word.starts_with("--")) {
+      RETURN_IF_ERROR(result.ReadLong(cursor));
+    } else if (word.size() > 1 && word[0] == '-') {
+      RETURN_IF_ERROR(result.ReadShort(cursor));
+    } else if (result.command_ == nullptr) {
+      const std::string name = cursor.group.empty() ? word : common::StrCat(cursor.group, " ", word);
+      ++cursor.at;
+      if (cursor.group.empty() && IsCommandGroup(word)) {
+        cursor.group = word;
+        continue;
+      }
+      result.command_ = FindCommand(name);
+      if (result.command_ == nullptr) return UnknownCommand(word, cursor.group);
+    } else if (result.command_->rest_without_dashes) {
+      result.has_rest_ = true;
+      result.rest_.assign(line.begin() + cursor.at, line.end());
+      break;
+    } else {
+      result.words_.push_back(word);
+      ++cursor.at;
+    }
+  }
+  if (cursor.help || result.command_ == nullptr) {
+    Arguments help;
+    help.command_ = FindCommand("help");
+    help.flags_ = result.flags_;
+    if (result.command_ != nullptr) {
+      help.words_ = {std::string(result.command_->name)};
+    } else if (!cursor.group.empty()) {
+      help.words_ = {cursor.group};
+    }
+    return help;
+  }
+  RETURN_IF_ERROR(result.CheckWords());
+  return result;
+}
+
+std::string Arguments::Get(std::string_view flag, std::string_view otherwise) const {
+  const auto found = flags_.find(flag);
+  return found == flags_.end() ? std::string(otherwise) : found->second.back();
+}
+
+std::vector<std::string> Arguments::All(std::string_view flag) const {
+  const auto found = flags_.find(flag);
+  return found == flags_.end() ? std::vector<std::string>() : found->second;
+}
+
+absl::StatusOr<int64_t> Arguments::Number(std::string_view flag, int64_t least, int64_t most,
+                                          int64_t otherwise) const {
+  if (!Has(flag)) return otherwise;
+  const std::string text = Get(flag);
+  const absl::StatusOr<int64_t> number = ParseInteger(text);
+  if (!number.ok() || *number < least || *number > most) {
+    const std::string range = most == std::numeric_limits<int64_t>::max()
+                                  ? common::StrCat("of ", least, " or more")
+                                  : common::StrCat("from ", least, " to ", most);
+    return Usage("JC1004", common::StrCat("--", flag, " takes a whole number ", range, ", not \"", text, "\""),
+                 HelpFix(command_));
+  }
+  return *number;
+}
+
+absl::StatusOr<int64_t> Arguments::DurationMs(std::string_view flag, int64_t otherwise) const {
+  if (!Has(flag)) return otherwise;
+  const absl::StatusOr<int64_t> duration = ParseDurationMs(Get(flag));
+  if (!duration.ok()) {
+    return Usage("JC1004",
+                 common::StrCat("--", flag, " takes a duration like 30s, 10m or 2h, not \"", Get(flag), "\""),
+                 HelpFix(command_));
+  }
+  return *duration;
+}
+
+absl::StatusOr<int64_t> ParseInteger(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+    return absl::InvalidArgumentError("not a whole number");
+  }
+  return value;
+}
+
+absl::StatusOr<int64_t> ParseDurationMs(std::string_view text) {
+  constexpr int64_t kMostMs = int64_t{1000} * 86400 * 365 * 100;
+  if (const absl::StatusOr<int64_t> seconds = ParseInteger(text); seconds.ok()) {
+    if (*seconds < 0 || *seconds > kMostMs / 1000) return absl::InvalidArgumentError("out of range");
+    return *seconds * 1000;
+  }
+  double total = 0;
+  if (text.empty()) return absl::InvalidArgumentError("empty");
+  while (!text.empty()) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+    if (error != std::errc() || number < 0) return absl::InvalidArgumentError("not a duration");
+    text.remove_prefix(end - text.data());
+    constexpr std::pair<std::string_view, double> kUnits[] = {
+        {"ms", 1}, {"s", 1000}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits),
+                                   [&](const auto& each) { return text.starts_with(each.first); });
+    if (unit == std::end(kUnits)) return absl::InvalidArgumentError("not a duration");
+    text.remove_prefix(unit->first.size());
+    total += number * unit->second;
+  }
+  if (total > static_cast<double>(kMostMs)) return absl::InvalidArgumentError("out of range");
+  return static_cast<int64_t>(total + 0.5);
+}
+
+}  // namespace muster::client

@@ -1,0 +1,52 @@
+// A parsed command line: which command, its flags, words, and what follows `--`. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/command.h"
+
+namespace muster::client {
+
+class Arguments {
+ public:
+  // `line` is argv without the program. Errors: JC1001 to JC1004, with the nearest name. A line that asks for help
+  // parses to the help command with the command's name as words.
+  static absl::StatusOr<Arguments> Parse(const std::vector<std::string>& line);
+
+  const Command& command() const { return *command_; }
+  bool Has(std::string_view flag) const { return flags_.find(flag) != flags_.end(); }
+  // The last value given, or `otherwise`.
+  std::string Get(std::string_view flag, std::string_view otherwise = {}) const;
+  std::vector<std::string> All(std::string_view flag) const;
+  absl::StatusOr<int64_t> Number(std::string_view flag, int64_t least, int64_t most, int64_t otherwise) const;
+  absl::StatusOr<int64_t> DurationMs(std::string_view flag, int64_t otherwise) const;
+
+  const std::vector<std::string>& words() const { return words_; }
+  const std::vector<std::string>& rest() const { return rest_; }
+  bool has_rest() const { return has_rest_; }
+
+ private:
+  struct Cursor;
+  absl::Status ReadLong(Cursor& cursor);
+  absl::Status ReadShort(Cursor& cursor);
+  absl::Status Store(const Flag& flag, std::string value);
+  absl::Status CheckWords() const;
+
+  const Command* command_ = nullptr;
+  std::map<std::string, std::vector<std::string>, std::less<>> flags_;
+  std::vector<std::string> words_;
+  std::vector<std::string> rest_;
+  bool has_rest_ = false;
+};
+
+// "500ms", "30s", "10m", "2h", "1d", "1h30m", or whole seconds. Nothing negative.
+absl::StatusOr<int64_t> ParseDurationMs(std::string_view text);
+absl::StatusOr<int64_t> ParseInteger(std::string_view text);
+
+}  // namespace muster::client

@@ -1,0 +1,46 @@
+// The rows of all commands; each is defined in the file of its name.
+#pragma once
+
+#include "client/command.h"
+
+namespace muster::client {
+
+extern const Command kRunCommand;
+extern const Command kSubmitCommand;
+extern const Command kValidateCommand;
+extern const Command kLsCommand;
+extern const Command kShowCommand;
+extern const Command kWhyCommand;
+extern const Command kLogsCommand;
+extern const Command kEventsCommand;
+extern const Command kMetricsCommand;
+extern const Command kCkptLsCommand;
+extern const Command kCkptShowCommand;
+extern const Command kCkptVerifyCommand;
+extern const Command kCkptPullCommand;
+extern const Command kCkptRmCommand;
+extern const Command kWaitCommand;
+extern const Command kCancelCommand;
+extern const Command kSignalCommand;
+extern const Command kRerunCommand;
+extern const Command kRmCommand;
+extern const Command kNodesLsCommand;
+extern const Command kNodesShowCommand;
+extern const Command kNodesDrainCommand;
+extern const Command kNodesUndrainCommand;
+extern const Command kNodesDeclareDeadCommand;
+extern const Command kUpCommand;
+extern const Command kDownCommand;
+extern const Command kContextLsCommand;
+extern const Command kContextUseCommand;
+extern const Command kContextAddCommand;
+extern const Command kContextRmCommand;
+extern const Command kContextShowCommand;
+extern const Command kConfigViewCommand;
+extern const Command kCompletionCommand;
+extern const Command kCompleteCommand;
+extern const Command kExplainCommand;
+extern const Command kVersionCommand;
+extern const Command kHelpCommand;
+
+}  // namespace muster::client

@@ -1,0 +1,39 @@
+// jobctl config view.
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/session.h"
+#include "common/status.h"
+
+namespace muster::client {
+namespace {
+
+constexpr Flag kFlags[] = {
+    {"origin", 0, "", "where each setting comes from"},
+};
+
+absl::StatusOr<int> View(Session& session, const Arguments& arguments) {
+  Listing listing;
+  listing.kind = "SettingList";
+  listing.columns = {{"setting"}, {"value"}, {"origin", !arguments.Has("origin")}};
+  for (const Setting& setting : session.settings().all()) {
+    listing.rows.push_back({Cell(setting.name), Cell(setting.value), Cell(setting.origin)});
+  }
+  RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kConfigViewCommand = {
+    .name = "config view",
+    .summary = "every setting of jobctl",
+    .flags = kFlags,
+    .listing = true,
+    .examples = "jobctl config view --origin\twith flag, variable, context, file or default behind each",
+    .notes = "A flag wins over a JOBCTL_* variable, that over the context, that\n"
+             "over config.yaml, that over the default.",
+    .run = View};
+
+}  // namespace muster::client

@@ -1,0 +1,136 @@
+// jobctl context ls, use, add, rm, show: the coordinators that jobctl knows.
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+absl::Status Unknown(const ConfigFile& file, const std::string& name) {
+  std::vector<std::string_view> names = {"private"};
+  for (const auto& [each, unused] : file.contexts) names.push_back(each);
+  return Problem(absl::StatusCode::kNotFound, "JC1007",
+                 StrCat("there is no context \"", name, "\"", DidYouMean(common::Nearest(name, names))),
+                 "jobctl context ls");
+}
+
+absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
+  const ConfigFile& file = session.settings().file();
+  Listing listing;
+  listing.kind = "ContextList";
+  listing.columns = {{"current"}, {"name"}, {"server"}};
+  listing.name_column = 1;
+  const std::string current = session.settings().Get("context");
+  const auto add = [&](const std::string& name, const std::string& server) {
+    listing.rows.push_back({Cell(Value(name == current), name == current ? "*" : ""), Cell(name), Cell(server)});
+  };
+  add("private", "this machine, started on demand");
+  for (const auto& [name, server] : file.contexts) add(name, server);
+  RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  return kExitOk;
+}
+
+absl::StatusOr<int> Use(Session& session, const Arguments& arguments) {
+  ConfigFile file = session.settings().file();
+  const std::string& name = arguments.words()[0];
+  if (name != "private" && file.contexts.count(name) == 0) return Unknown(file, name);
+  file.current = name == "private" ? "" : name;
+  RETURN_IF_ERROR(file.Write());
+  session.Print(StrCat("✓ the context is ", name, "\n"));
+  return kExitOk;
+}
+
+absl::StatusOr<int> Add(Session& session, const Arguments& arguments) {
+  ConfigFile file = session.settings().file();
+  const std::string& name = arguments.words()[0];
+  const std::string& server = arguments.words()[1];
+  if (name == "private" || name.empty() || !common::IsCleanUtf8(name) || name.size() > 100) {
+    return Usage("JC1004", StrCat("\"", common::Printable(name), "\" cannot name a context"),
+                 "jobctl context add lab head:7700");
+  }
+  const size_t colon = server.rfind(':');
+  const absl::StatusOr<int64_t> port =
+      colon == std::string::npos ? absl::InvalidArgumentError("") : ParseInteger(server.substr(colon + 1));
+  const bool is_socket = server.starts_with("unix:/");
+  if (!is_socket && (!port.ok() || *port < 1 || *port > 65535 || colon == 0)) {
+    return Usage("JC1004", StrCat("\"", common::Printable(server), "\" is neither HOST:PORT nor unix:/PATH"),
+                 StrCat("jobctl context add ", name, " head:7700"));
+  }
+  file.contexts[name] = server;
+  RETURN_IF_ERROR(file.Write());
+  session.Print(StrCat("✓ context ", name, " is ", server, "\n"));
+  session.Note(StrCat("next: jobctl context use ", name));
+  return kExitOk;
+}
+
+absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
+  ConfigFile file = session.settings().file();
+  const std::string& name = arguments.words()[0];
+  if (file.contexts.erase(name) == 0) return Unknown(file, name);
+  if (file.current == name) file.current.clear();
+  RETURN_IF_ERROR(file.Write());
+  session.Print(StrCat("✓ context ", name, " removed\n"));
+  return kExitOk;
+}
+
+absl::StatusOr<int> Show(Session& session, const Arguments&) {
+  const Settings& settings = session.settings();
+  if (session.is_private()) {
+    session.Print(StrCat("private: unix:", settings.Get("runtime-dir"), "/coordinator.sock, data in ",
+                         settings.Get("data-dir"), "\n"));
+  } else {
+    session.Print(StrCat(settings.Get("context"), settings.Get("context").empty() ? "" : ": ", settings.server(),
+                         "\n"));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kContextLsCommand = {
+    .name = "context ls",
+    .summary = "list the coordinators that jobctl knows",
+    .listing = true,
+    .examples = "jobctl context ls\tthe current one has a star",
+    .run = List};
+const Command kContextUseCommand = {
+    .name = "context use",
+    .summary = "talk to this coordinator from now on",
+    .arguments = "NAME",
+    .least = 1,
+    .most = 1,
+    .completes = "context",
+    .examples = "jobctl context use lab\ta configured one\n"
+                "jobctl context use private\tthis machine, started on demand",
+    .run = Use};
+const Command kContextAddCommand = {
+    .name = "context add",
+    .summary = "name a coordinator",
+    .arguments = "NAME HOST:PORT",
+    .least = 2,
+    .most = 2,
+    .examples = "jobctl context add lab head:7700\tthen: jobctl context use lab",
+    .run = Add};
+const Command kContextRmCommand = {
+    .name = "context rm",
+    .summary = "forget a coordinator",
+    .arguments = "NAME",
+    .least = 1,
+    .most = 1,
+    .completes = "context",
+    .examples = "jobctl context rm lab\tits jobs are not touched",
+    .run = Remove};
+const Command kContextShowCommand = {
+    .name = "context show",
+    .summary = "where jobctl goes now",
+    .examples = "jobctl context show\tname and address",
+    .run = Show};
+
+}  // namespace muster::client

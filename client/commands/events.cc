@@ -1,0 +1,107 @@
+// jobctl events.
+#include "absl/strings/str_split.h"
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/record_text.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kFlags[] = {
+    {"watch", 'w', "", "go on with what happens from now"},
+    {"node", 0, "NODE", "only what concerns this node"},
+    {"after", 0, "SEQ", "only events after this number"},
+};
+
+Listing EventListing() {
+  Listing listing;
+  listing.kind = "EventList";
+  listing.columns = {{"seq", true, true}, {"time"}, {"job", false, true}, {"node", true}, {"event", false, false, true}};
+  return listing;
+}
+
+// Of today the clock alone.
+std::string ShortTime(int64_t unix_ms) {
+  const std::string text = LocalTime(unix_ms);
+  return text.substr(0, 10) == LocalTime(WallMs()).substr(0, 10) ? ClockTime(unix_ms) : text;
+}
+
+void AddRows(const v1::EventBatch& batch, Listing* listing) {
+  for (int i = 0; i < batch.events_size(); ++i) {
+    const v1::Event& event = batch.events(i);
+    Cell job;
+    if (event.job() > 0) job = Cell(static_cast<int64_t>(event.job()));
+    listing->rows.push_back({Cell(static_cast<int64_t>(event.seq())),
+                             Cell(Value(event.at_ms()), ShortTime(event.at_ms())), job, Cell(event.node()),
+                             Cell(i < batch.texts_size() ? batch.texts(i) : std::string())});
+  }
+}
+
+absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
+  v1::ListEventsRequest request;
+  if (!arguments.words().empty()) request.set_job(arguments.words()[0]);
+  request.set_node(arguments.Get("node"));
+  ASSIGN_OR_RETURN(const int64_t after, arguments.Number("after", 0, INT64_MAX, 0));
+  request.set_after_seq(static_cast<uint64_t>(after));
+  ASSIGN_OR_RETURN(const int64_t limit, arguments.Number("limit", 0, 1'000'000, 0));
+  request.set_limit(static_cast<uint32_t>(limit));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  Listing listing = EventListing();
+  if (!arguments.Has("watch")) {
+    RETURN_IF_ERROR(connection->ListEvents(request, [&](const v1::EventBatch& batch) {
+      AddRows(batch, &listing);
+      return true;
+    }));
+    RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+    return kExitOk;
+  }
+  request.set_follow(true);
+  ASSIGN_OR_RETURN(ListingOptions options, ListingOptions::From(arguments, session.settings().Get("output")));
+  if (options.output == "json" || options.output == "yaml") options.output = "jsonl";
+  options.limit = 0;
+  absl::Status failed;
+  const absl::Status ended = connection->ListEvents(request, [&](const v1::EventBatch& batch) {
+    listing.rows.clear();
+    AddRows(batch, &listing);
+    const absl::StatusOr<std::string> text = RenderListing(listing, options, session.terminal());
+    if (!text.ok()) {
+      failed = text.status();
+      return false;
+    }
+    session.Print(*text);
+    fflush(stdout);
+    options.headers = false;
+    return true;
+  });
+  RETURN_IF_ERROR(failed);
+  RETURN_IF_ERROR(ended);
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kEventsCommand = {
+    .name = "events",
+    .summary = "what happened, and why, to a job or all",
+    .arguments = "[JOB]",
+    .least = 0,
+    .most = 1,
+    .flags = kFlags,
+    .listing = true,
+    .completes = "job",
+    .examples = "jobctl events calm-otter-3\tthe life of a job\n"
+                "jobctl events -w\teverything, as it happens\n"
+                "jobctl events --node node2\twhat happened to a node",
+    .run = Events};
+
+}  // namespace muster::client

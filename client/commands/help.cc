@@ -1,0 +1,81 @@
+// jobctl help and completion.
+#include "client/help.h"
+
+#include "absl/strings/str_join.h"
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/errors.h"
+#include "client/job_file.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+constexpr Flag kFlags[] = {
+    {"markdown", 0, "", "all commands as one document"},
+};
+
+absl::StatusOr<int> Help(Session& session, const Arguments& arguments) {
+  if (arguments.Has("markdown")) {
+    session.Print(HelpDocument());
+    return kExitOk;
+  }
+  const std::string topic = absl::StrJoin(arguments.words(), " ");
+  if (topic.empty()) {
+    session.Print(OverviewHelp());
+  } else if (topic == "exit-codes") {
+    session.Print(ExitCodeHelp());
+  } else if (topic == "jobfile") {
+    session.Print(JobKeyTable());
+  } else if (IsCommandGroup(topic)) {
+    session.Print(GroupHelp(topic));
+  } else if (const Command* command = FindCommand(topic); command != nullptr) {
+    session.Print(CommandHelp(*command));
+  } else {
+    std::vector<std::string_view> names = {"exit-codes", "jobfile"};
+    for (const Command* each : Commands()) names.push_back(each->name);
+    std::string_view nearest = PeerCommand(topic);
+    if (nearest.empty()) nearest = common::Nearest(topic, names);
+    return Usage("JC1001", common::StrCat("there is no help on \"", topic, "\"", DidYouMean(nearest)), "jobctl help");
+  }
+  return kExitOk;
+}
+
+absl::StatusOr<int> Completion(Session& session, const Arguments& arguments) {
+  const std::string& shell = arguments.words()[0];
+  if (shell != "bash" && shell != "zsh" && shell != "fish") {
+    return Usage("JC1004", common::StrCat("completion exists for bash, zsh and fish, not for \"", shell, "\""),
+                 "jobctl completion bash");
+  }
+  session.Print(CompletionScript(shell));
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kHelpCommand = {
+    .name = "help",
+    .summary = "this, a command's page, exit-codes, or jobfile",
+    .arguments = "[COMMAND]",
+    .least = 0,
+    .most = 2,
+    .flags = kFlags,
+    .completes = "command",
+    .examples = "jobctl help run\ta command\n"
+                "jobctl help exit-codes\twhat scripts may rely on\n"
+                "jobctl help jobfile\tthe keys of a job file",
+    .run = Help};
+const Command kCompletionCommand = {
+    .name = "completion",
+    .summary = "completion script for bash, zsh or fish",
+    .arguments = "bash|zsh|fish",
+    .least = 1,
+    .most = 1,
+    .examples = "jobctl completion bash > ~/.local/share/bash-completion/completions/jobctl\tonce\n"
+                "jobctl completion fish > ~/.config/fish/completions/jobctl.fish\tonce",
+    .run = Completion};
+
+}  // namespace muster::client

@@ -1,0 +1,91 @@
+// jobctl cancel, signal and rm: verbs on several jobs, each one request.
+#include "client/arguments.h"
+#include "client/bulk.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/session.h"
+#include "client/signals.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kCancelFlags[] = {
+    {"grace", 0, "TIME", "between SIGTERM and SIGKILL (default: the job's own); 0 kills at once"},
+    {"reason", 0, "TEXT", "kept with the job"},
+};
+
+absl::StatusOr<int> Cancel(Session& session, const Arguments& arguments) {
+  v1::CancelJobsRequest request;
+  request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
+  ASSIGN_OR_RETURN(const int64_t grace_ms, arguments.DurationMs("grace", 0));
+  request.set_has_grace(arguments.Has("grace"));
+  request.set_grace_ms(static_cast<uint32_t>(grace_ms));
+  request.set_reason(arguments.Get("reason"));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->CancelJobs(request));
+  return ReportBulk(session, response, "is being cancelled");
+}
+
+absl::StatusOr<int> Signal(Session& session, const Arguments& arguments) {
+  v1::SignalJobRequest request;
+  request.set_job(arguments.words()[0]);
+  ASSIGN_OR_RETURN(const int number, ParseSignal(arguments.words()[1]));
+  request.set_signal(number);
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->SignalJob(request));
+  return ReportBulk(session, response, StrCat("gets ", SignalName(number)));
+}
+
+absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
+  const size_t count = arguments.words().size();
+  RETURN_IF_ERROR(session.Confirm(
+      StrCat("Remove ", count == 1 ? arguments.words()[0] : StrCat(count, " jobs"),
+             " with logs, metrics and checkpoints?")));
+  v1::JobReferences request;
+  request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->RemoveJobs(request));
+  return ReportBulk(session, response, "removed");
+}
+
+}  // namespace
+
+const Command kCancelCommand = {
+    .name = "cancel",
+    .summary = "stop jobs: SIGTERM, grace, SIGKILL",
+    .arguments = "JOB…",
+    .least = 1,
+    .most = -1,
+    .flags = kCancelFlags,
+    .completes = "job",
+    .examples = "jobctl cancel calm-otter-3\tstop it\n"
+                "jobctl cancel $(jobctl ls --state queued -o name)\tall that wait, in one request",
+    .run = Cancel};
+
+const Command kSignalCommand = {
+    .name = "signal",
+    .summary = "send a signal to every rank of a job",
+    .arguments = "JOB SIGNAL",
+    .least = 2,
+    .most = 2,
+    .completes = "job",
+    .examples = "jobctl signal calm-otter-3 USR1\tfor trainers that save on it",
+    .run = Signal};
+
+const Command kRmCommand = {
+    .name = "rm",
+    .summary = "remove finished jobs with all that was kept of them",
+    .arguments = "JOB…",
+    .least = 1,
+    .most = -1,
+    .completes = "job",
+    .examples = "jobctl rm calm-otter-3 --yes\twithout a question",
+    .run = Remove};
+
+}  // namespace muster::client

@@ -1,0 +1,188 @@
+// jobctl nodes ls, show, drain, undrain, declare-dead.
+#include "absl/strings/str_join.h"
+#include "client/arguments.h"
+#include "client/bulk.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/record_text.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kReasonFlags[] = {
+    {"reason", 0, "TEXT", "kept with the node, shown by `nodes ls`"},
+};
+
+std::string State(const v1::NodeRecord& node) {
+  std::string state = NodeStateName(node.state());
+  return node.draining() ? StrCat(state, ",DRAINING") : state;
+}
+
+std::string Devices(const v1::NodeView& node) {
+  std::string text;
+  for (const v1::DeviceUse& use : node.uses()) {
+    // A private worker's cpu slots have no limit.
+    const bool unlimited = use.kind() == "cpu" && node.record().facts().oversubscribe_cpu();
+    common::StrAppend(&text, text.empty() ? "" : ", ", use.used(), unlimited ? "" : StrCat("/", use.total()), " ",
+                      use.kind());
+  }
+  return text;
+}
+
+absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
+  Listing listing;
+  listing.kind = "NodeList";
+  listing.columns = {{"node"}, {"state"}, {"used"}, {"jobs", false, false, true}, {"address"}, {"contact", false, true},
+                     {"memory", true, true}, {"version", true}, {"reason", false, false, true}};
+  for (const v1::NodeView& node : response.nodes()) {
+    const v1::NodeRecord& record = node.record();
+    listing.rows.push_back(
+        {Cell(record.facts().name()), Cell(State(record)), Cell(Devices(node)),
+         Cell(absl::StrJoin(node.jobs(), ", ")), Cell(record.facts().advertise()),
+         Cell(Value(int64_t{record.last_contact_ms()}), record.connected() ? "now" : Age(record.last_contact_ms())),
+         Cell(Value(static_cast<int64_t>(record.facts().memory_bytes())),
+              common::HumanBytes(record.facts().memory_bytes())),
+         Cell(record.facts().version()), Cell(record.reason())});
+  }
+  const bool none = listing.rows.empty();
+  RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  if (none && session.terminal().out_is_tty) {
+    session.Note("no nodes; join one: muster-worker --coordinator HOST:PORT --name NAME --devices cpu:2 --state-dir DIR");
+  }
+  return kExitOk;
+}
+
+absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
+  const std::string& wanted = arguments.words()[0];
+  std::vector<std::string_view> names;
+  for (const v1::NodeView& node : response.nodes()) {
+    const v1::NodeRecord& record = node.record();
+    const v1::NodeFacts& facts = record.facts();
+    names.push_back(facts.name());
+    if (facts.name() != wanted) continue;
+    std::string text;
+    const auto field = [&](std::string_view name, const std::string& value) {
+      if (!value.empty()) {
+        common::StrAppend(&text, name, std::string(14 - name.size(), ' '), common::Printable(value), "\n");
+      }
+    };
+    field("Node", facts.name());
+    field("State", State(record));
+    field("Reason", record.reason());
+    field("Address", facts.advertise());
+    field("Host", facts.hostname());
+    field("Contact", record.connected() ? "connected" : StrCat(Age(record.last_contact_ms()), " ago"));
+    field("Registered", LocalTime(record.registered_ms()));
+    field("Used", Devices(node));
+    field("Cores", StrCat(facts.cores(), " physical"));
+    field("Memory", common::HumanBytes(facts.memory_bytes()));
+    field("Stops by", facts.kill_level());
+    field("Version", StrCat(facts.version(), ", protocol ", facts.protocol()));
+    field("Jobs", absl::StrJoin(node.jobs(), ", "));
+    for (const v1::Device& device : facts.devices()) {
+      if (device.kind() == "cpu") continue;
+      field("Device", StrCat(device.kind(), " ", device.index(), "  ", device.model(), "  ",
+                             common::HumanBytes(device.memory_bytes()), "  ", device.uuid()));
+    }
+    session.Print(text);
+    return kExitOk;
+  }
+  return Problem(absl::StatusCode::kNotFound, "JC1401",
+                 StrCat("there is no node \"", wanted, "\"", DidYouMean(common::Nearest(wanted, names))),
+                 "jobctl nodes ls");
+}
+
+absl::StatusOr<int> SetDrain(Session& session, const Arguments& arguments, bool drain) {
+  int worst = kExitOk;
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  for (const std::string& node : arguments.words()) {
+    v1::DrainNodeRequest request;
+    request.set_node(node);
+    request.set_drain(drain);
+    request.set_reason(arguments.Get("reason"));
+    ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->DrainNode(request));
+    ASSIGN_OR_RETURN(const int code,
+                     ReportBulk(session, response, drain ? "gets no new jobs" : "may get jobs again"));
+    worst = std::max(worst, code);
+  }
+  return worst;
+}
+
+absl::StatusOr<int> Drain(Session& session, const Arguments& arguments) { return SetDrain(session, arguments, true); }
+absl::StatusOr<int> Undrain(Session& session, const Arguments& arguments) {
+  return SetDrain(session, arguments, false);
+}
+
+absl::StatusOr<int> DeclareDead(Session& session, const Arguments& arguments) {
+  const std::string& node = arguments.words()[0];
+  RETURN_IF_ERROR(session.Confirm(
+      StrCat("Is ", node, " really off? If its ranks still run, jobs started in their place run twice.")));
+  v1::DeclareNodeDeadRequest request;
+  request.set_node(node);
+  request.set_reason(arguments.Get("reason"));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->DeclareNodeDead(request));
+  return ReportBulk(session, response, "is declared dead");
+}
+
+}  // namespace
+
+const Command kNodesLsCommand = {
+    .name = "nodes ls",
+    .summary = "list nodes",
+    .listing = true,
+    .examples = "jobctl nodes ls\tstate, devices, jobs",
+    .run = List};
+const Command kNodesShowCommand = {
+    .name = "nodes show",
+    .summary = "everything about one node",
+    .arguments = "NODE",
+    .least = 1,
+    .most = 1,
+    .completes = "node",
+    .examples = "jobctl nodes show node2\tdevices, version, how ranks are stopped there",
+    .run = Show};
+const Command kNodesDrainCommand = {
+    .name = "nodes drain",
+    .summary = "give nodes no new jobs; running ones go on",
+    .arguments = "NODE…",
+    .least = 1,
+    .most = -1,
+    .flags = kReasonFlags,
+    .completes = "node",
+    .examples = "jobctl nodes drain node2 --reason 'new disk'\tbefore maintenance",
+    .run = Drain};
+const Command kNodesUndrainCommand = {
+    .name = "nodes undrain",
+    .summary = "let nodes have jobs again",
+    .arguments = "NODE…",
+    .least = 1,
+    .most = -1,
+    .completes = "node",
+    .examples = "jobctl nodes undrain node2\tafter maintenance",
+    .run = Undrain};
+const Command kNodesDeclareDeadCommand = {
+    .name = "nodes declare-dead",
+    .summary = "say that a lost node is off: its jobs go elsewhere",
+    .arguments = "NODE",
+    .least = 1,
+    .most = 1,
+    .flags = kReasonFlags,
+    .completes = "node",
+    .examples = "jobctl nodes declare-dead node2\tyou have seen that it is off",
+    .run = DeclareDead};
+
+}  // namespace muster::client

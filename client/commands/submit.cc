@@ -1,0 +1,154 @@
+// jobctl submit and validate.
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/follow.h"
+#include "client/listing.h"
+#include "client/record_text.h"
+#include "client/session.h"
+#include "client/spec.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kSubmitFlags[] = {
+    {"processes", 'n', "N", "ranks in total"},
+    {"nodes", 0, "K", "spread over exactly K nodes"},
+    {"devices", 0, "KIND", "cpu, gpu, npu, a model, gpu:8 for a total"},
+    {"env", 'e', "NAME=VALUE", "set a variable of the ranks; may be given again"},
+    {"name", 0, "NAME", "label of the job"},
+    {"restarts", 0, "R", "start the gang anew up to R times when a rank fails"},
+    {"priority", 0, "P", "higher goes first"},
+    {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
+    {"workdir", 0, "DIR", "working directory of the ranks"},
+    {"clean-env", 0, "", "do not send this environment"},
+    {"accelerate-config", 0, "FILE", "take shape and settings from accelerate's default_config.yaml"},
+    {"tb-dir", 0, "DIR", "read TensorBoard event files there as metrics"},
+    {"set", 0, "KEY=VALUE", "overlay a key of the job file: --set resources.processes=4; may be given again"},
+    {"dry-run", 0, "", "check and place, change nothing"},
+    {"wait", 0, "", "wait for the end: 0 succeeded, 100 failed, 103 cancelled"},
+    {"follow", 'f', "", "show the output until the end; Ctrl-C detaches"},
+    {"propagate", 0, "", "with --wait or --follow: return the failing rank's code"},
+    {"idempotency-key", 0, "KEY", "submit at most once under this key"},
+    {"queue-anyway", 0, "", "accept a shape that no registered nodes could hold"},
+    {"output", 'o', "FORMAT", "name: the name alone; json", "name|json"},
+};
+constexpr Flag kValidateFlags[] = {
+    {"set", 0, "KEY=VALUE", "overlay a key of the job file; may be given again"},
+};
+
+absl::StatusOr<int> DryRun(Session& session, Connection& connection, const v1::SubmitRequest& request) {
+  ASSIGN_OR_RETURN(const v1::SubmitResponse response, connection.Submit(request));
+  std::string text = StrCat("fits: ", response.layout().empty() ? DescribeShape(request.spec()) : response.layout(), "\n");
+  if (!response.reason().empty()) common::StrAppend(&text, "would wait: ", common::Printable(response.reason()), "\n");
+  session.Print(text);
+  return kExitOk;
+}
+
+void Report(Session& session, const Arguments& arguments, const v1::SubmitResponse& response) {
+  const std::string output = arguments.Get("output");
+  if (output == "name") {
+    session.Print(StrCat(response.name(), "\n"));
+    return;
+  }
+  if (output == "json") {
+    session.Print(StrCat("{\"version\": 1, \"job\": ", response.job(), ", \"name\": ", JsonQuote(response.name()),
+                         ", \"existed\": ", response.existed() ? "true" : "false", ", \"queue_position\": ",
+                         response.queue_position(), ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
+    return;
+  }
+  std::string detail;
+  if (response.existed()) {
+    detail = " (this key was submitted before; it is the same job)";
+  } else if (response.queue_position() > 0) {
+    detail = StrCat(" (queue #", response.queue_position(),
+                    response.reason().empty() ? "" : StrCat(": ", common::Printable(response.reason())), ")");
+  } else if (!response.layout().empty()) {
+    detail = StrCat(" (", response.layout(), ")");
+  }
+  session.Print(StrCat(response.name(), " submitted", detail, "\n"));
+  session.Note(StrCat("next: jobctl logs -f ", response.name(), "   jobctl why ", response.name()));
+}
+
+absl::StatusOr<int> AwaitEnd(Session& session, Connection& connection, const std::string& name, bool propagate) {
+  v1::WatchJobRequest watch;
+  watch.set_job(name);
+  v1::JobRecord record;
+  RETURN_IF_ERROR(connection.WatchJob(watch, 0, [&](const v1::JobUpdate& update) {
+    record = update.record();
+    return !IsOver(record.state());
+  }));
+  session.Note(StrCat(name, " ", Verdict(record, session.terminal().color_err)));
+  return WaitExitCode(record, propagate);
+}
+
+absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
+  if (arguments.words().empty() && !arguments.has_rest() && !arguments.Has("set")) {
+    return Usage("JC1105", "there is nothing to submit", "jobctl submit train.yaml, or jobctl submit -n 2 -- python "
+                                                         "train.py");
+  }
+  v1::SubmitRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
+  request.set_idempotency_key(arguments.Get("idempotency-key", session.idempotency_key()));
+  request.set_queue_anyway(arguments.Has("queue-anyway"));
+  request.set_dry_run(arguments.Has("dry-run"));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  if (request.dry_run()) return DryRun(session, *connection, request);
+  ASSIGN_OR_RETURN(const v1::SubmitResponse response, connection->Submit(request));
+  Report(session, arguments, response);
+  fflush(stdout);
+  if (arguments.Has("follow")) {
+    v1::StreamLogsRequest logs;
+    logs.set_job(response.name());
+    logs.set_follow(true);
+    logs.set_attempt(-1);
+    return FollowJob(session, logs, {}, arguments.Has("propagate"));
+  }
+  if (arguments.Has("wait")) return AwaitEnd(session, *connection, response.name(), arguments.Has("propagate"));
+  return kExitOk;
+}
+
+absl::StatusOr<int> Validate(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const v1::JobSpec spec, BuildSpec(session, arguments));
+  std::string command;
+  for (const std::string& word : spec.command()) common::StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
+  session.Print(StrCat(arguments.words()[0], ": ok: ", DescribeShape(spec), ": ", common::Printable(command), "\n"));
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kSubmitCommand = {
+    .name = "submit",
+    .summary = "queue a job file or a command and leave",
+    .arguments = "FILE | -- CMD…",
+    .least = 0,
+    .most = 1,
+    .flags = kSubmitFlags,
+    .rest = true,
+    .completes = "file",
+    .examples = "jobctl submit train.yaml\tqueue a job file (docs/jobfile.md)\n"
+                "jobctl submit train.yaml --set env.LR=0.01 --follow\twith a change, and its output\n"
+                "jobctl submit -n 4 -- torchrun train.py\ta command; launcher lines work too\n"
+                "job=$(jobctl submit -o name train.yaml)\tfor scripts",
+    .run = Submit};
+
+const Command kValidateCommand = {
+    .name = "validate",
+    .summary = "check a job file: all errors at once",
+    .arguments = "FILE",
+    .least = 1,
+    .most = 1,
+    .flags = kValidateFlags,
+    .completes = "file",
+    .examples = "jobctl validate train.yaml\tsays what is wrong, where, and what was meant",
+    .run = Validate};
+
+}  // namespace muster::client

@@ -1,0 +1,115 @@
+// jobctl up and down: the private coordinator stays, or goes.
+#include <chrono>
+#include <thread>
+
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/private_coordinator.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+using std::chrono::steady_clock;
+
+constexpr auto kWorkerLimit = std::chrono::seconds(10);
+// Ranks get their grace, then the daemons end.
+constexpr int kDownLimitMs = 120'000;
+
+absl::Status OnlyPrivate(const Session& session, std::string_view command) {
+  if (session.is_private()) return absl::OkStatus();
+  return Problem(absl::StatusCode::kFailedPrecondition, "JC1306",
+                 StrCat("`jobctl ", command, "` is about the private coordinator of this machine, but the context is ",
+                        session.settings().server()),
+                 StrCat("jobctl --context private ", command));
+}
+
+std::string Inventory(const v1::ListNodesResponse& nodes) {
+  std::string devices;
+  for (const v1::NodeView& node : nodes.nodes()) {
+    for (const v1::DeviceUse& use : node.uses()) {
+      const bool unlimited = use.kind() == "cpu" && node.record().facts().oversubscribe_cpu();
+      common::StrAppend(&devices, devices.empty() ? "" : ", ", use.total(), " ", use.kind(),
+                        unlimited ? " (shared)" : "");
+    }
+  }
+  return StrCat(nodes.nodes_size(), nodes.nodes_size() == 1 ? " worker" : " workers",
+                devices.empty() ? "" : StrCat(", ", devices));
+}
+
+absl::StatusOr<int> Up(Session& session, const Arguments&) {
+  RETURN_IF_ERROR(OnlyPrivate(session, "up"));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  v1::SetLifetimeRequest request;
+  request.set_stay(true);
+  RETURN_IF_ERROR(connection->SetLifetime(request).status());
+  const auto deadline = steady_clock::now() + kWorkerLimit;
+  ASSIGN_OR_RETURN(v1::ListNodesResponse nodes, connection->ListNodes());
+  const auto connected = [&] { return nodes.nodes_size() > 0 && nodes.nodes(0).record().connected(); };
+  while (!connected() && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSIGN_OR_RETURN(nodes, connection->ListNodes());
+  }
+  if (!connected()) {
+    return Problem(absl::StatusCode::kUnavailable, "JC1303",
+                   "the coordinator is up, but its worker did not register within 10 s",
+                   StrCat("less ", session.private_coordinator().data_dir(), "/worker/worker.log"));
+  }
+  session.Print(StrCat("✓ coordinator ", connection->endpoint(), " · ", Inventory(nodes), "\n"));
+  session.Note("it stays until: jobctl down");
+  return kExitOk;
+}
+
+constexpr Flag kDownFlags[] = {
+    {"cancel-jobs", 0, "", "cancel what still runs or waits"},
+};
+
+absl::StatusOr<int> Down(Session& session, const Arguments& arguments) {
+  RETURN_IF_ERROR(OnlyPrivate(session, "down"));
+  if (!session.private_coordinator().Running()) {
+    session.Print("✓ nothing was up\n");
+    return kExitOk;
+  }
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  const uint32_t live = connection->server().live_jobs();
+  if (live > 0 && !arguments.Has("cancel-jobs")) {
+    return Problem(absl::StatusCode::kFailedPrecondition, "JC1204",
+                   StrCat(live, live == 1 ? " job is" : " jobs are", " not over"),
+                   "jobctl ls; then wait for them, or jobctl down --cancel-jobs");
+  }
+  v1::SetLifetimeRequest request;
+  request.set_stop(true);
+  request.set_cancel_jobs(arguments.Has("cancel-jobs"));
+  RETURN_IF_ERROR(connection->SetLifetime(request).status());
+  connection->CancelStreams();
+  session.Disconnect();
+  if (!session.private_coordinator().WaitForEnd(kDownLimitMs)) {
+    return Problem(absl::StatusCode::kDeadlineExceeded, "JC1303", "the private coordinator did not end in time",
+                   StrCat("less ", session.private_coordinator().log_path()));
+  }
+  session.Print("✓ down; the record stays: jobctl ls -a\n");
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kUpCommand = {
+    .name = "up",
+    .summary = "start the private coordinator and worker, and let them stay",
+    .examples = "jobctl up\tuntil `jobctl down`",
+    .run = Up};
+const Command kDownCommand = {
+    .name = "down",
+    .summary = "end the private coordinator and worker; the record stays",
+    .flags = kDownFlags,
+    .examples = "jobctl down\twhen no job runs\n"
+                "jobctl down --cancel-jobs\twhatever runs",
+    .run = Down};
+
+}  // namespace muster::client

@@ -1,0 +1,74 @@
+// jobctl version and explain.
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/private_coordinator.h"
+#include "client/session.h"
+#include "common/error_codes.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/version.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kFlags[] = {
+    {"client", 0, "", "only jobctl's own; asks nobody"},
+};
+
+absl::StatusOr<int> Version(Session& session, const Arguments& arguments) {
+  const std::string own = StrCat("client ", common::kVersion, "  protocol ", common::kProtocol);
+  if (arguments.Has("client")) {
+    session.Print(own + "\n");
+    return kExitOk;
+  }
+  // Nobody starts a coordinator to learn its version.
+  if (session.is_private() && !session.private_coordinator().Running()) {
+    session.Print(own + "  server none (private, not running)\n");
+    return kExitOk;
+  }
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  const v1::GetServerResponse& server = connection->server();
+  session.Print(StrCat("client ", common::kVersion, "  server ", server.version(), "  protocol ", server.protocol(),
+                       server.protocol() == common::kProtocol ? " (compatible)" : " (compatible, other version)",
+                       "\n"));
+  return kExitOk;
+}
+
+absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
+  const std::string& wanted = arguments.words()[0];
+  const common::ErrorCode* code = common::FindErrorCode(wanted);
+  if (code == nullptr) {
+    std::vector<std::string_view> names;
+    for (const common::ErrorCode& each : common::ErrorCodes()) names.push_back(each.code);
+    return Problem(absl::StatusCode::kNotFound, "JC1004",
+                   StrCat("there is no code \"", wanted, "\"", DidYouMean(common::Nearest(wanted, names))),
+                   "jobctl explain JC1201");
+  }
+  session.Print(StrCat(code->code, ": ", code->title, "\n\n", code->explanation, "\n\nfix: ", code->fix, "\n"));
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kVersionCommand = {
+    .name = "version",
+    .summary = "versions of jobctl and of the coordinator",
+    .flags = kFlags,
+    .examples = "jobctl version\tand whether they fit",
+    .run = Version};
+const Command kExplainCommand = {
+    .name = "explain",
+    .summary = "what an error code means",
+    .arguments = "CODE",
+    .least = 1,
+    .most = 1,
+    .completes = "code",
+    .examples = "jobctl explain JC1402\tworks without a coordinator",
+    .run = Explain};
+
+}  // namespace muster::client

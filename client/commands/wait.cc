@@ -1,0 +1,127 @@
+// jobctl wait.
+#include <chrono>
+
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/follow.h"
+#include "client/record_text.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kFlags[] = {
+    {"for", 0, "WHAT", "done, running, checkpoint, or step=N (a checkpoint of step N or later)"},
+    {"timeout", 0, "TIME", "give up after this; exit code 101 (default: never)"},
+    {"propagate", 0, "", "return the failing rank's code"},
+};
+
+struct Goal {
+  enum Kind { kDone, kRunning, kCheckpoint } kind = kDone;
+  int64_t step = 0;
+};
+
+absl::StatusOr<Goal> ParseGoal(const std::string& text) {
+  if (text.empty() || text == "done") return Goal{};
+  if (text == "running") return Goal{Goal::kRunning, 0};
+  if (text == "checkpoint") return Goal{Goal::kCheckpoint, 0};
+  if (text.starts_with("step=")) {
+    const absl::StatusOr<int64_t> step = ParseInteger(text.substr(5));
+    if (step.ok() && *step >= 0) return Goal{Goal::kCheckpoint, *step};
+  }
+  return Usage("JC1004", StrCat("--for takes done, running, checkpoint or step=N, not \"", text, "\""),
+               "jobctl wait JOB --for running");
+}
+
+bool Reached(const Goal& goal, const v1::JobRecord& record) {
+  switch (goal.kind) {
+    case Goal::kDone:
+      return IsOver(record.state());
+    case Goal::kRunning:
+      return record.state() == v1::JOB_STATE_RUNNING || record.first_running_ms() > 0;
+    case Goal::kCheckpoint:
+      for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
+        if (checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED && checkpoint.step() >= goal.step) return true;
+      }
+      return false;
+  }
+  return false;
+}
+
+// The record when the goal was reached or the job is over.
+absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, const Goal& goal, int64_t left_ms) {
+  v1::WatchJobRequest request;
+  request.set_job(job);
+  v1::JobRecord record;
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  while (true) {
+    const absl::Status status = connection->WatchJob(request, left_ms, [&](const v1::JobUpdate& update) {
+      record = update.record();
+      return !Reached(goal, record) && !IsOver(record.state());
+    });
+    if (status.code() == absl::StatusCode::kUnavailable && record.id() > 0) {
+      ASSIGN_OR_RETURN(connection, Reconnect(session, status));
+      continue;
+    }
+    RETURN_IF_ERROR(status);
+    return record;
+  }
+}
+
+absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const Goal goal, ParseGoal(arguments.Get("for")));
+  ASSIGN_OR_RETURN(const int64_t timeout_ms, arguments.DurationMs("timeout", 0));
+  const auto begin = std::chrono::steady_clock::now();
+  int worst = kExitOk;
+  for (const std::string& job : arguments.words()) {
+    const int64_t passed_ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count();
+    const int64_t left_ms = arguments.Has("timeout") ? std::max<int64_t>(1, timeout_ms - passed_ms) : 0;
+    const absl::StatusOr<v1::JobRecord> record = Await(session, job, goal, left_ms);
+    if (record.status().code() == absl::StatusCode::kDeadlineExceeded) {
+      fflush(stdout);
+      fputs(FormatError(Problem(absl::StatusCode::kDeadlineExceeded, "JC1206",
+                                StrCat("job ", job, " did not get there within ",
+                                       common::HumanDuration(timeout_ms), "; it goes on"),
+                                StrCat("jobctl why ", job)),
+                        session.terminal().color_err)
+                .c_str(),
+            stderr);
+      return kExitWaitTimedOut;
+    }
+    RETURN_IF_ERROR(record.status());
+    const bool over = IsOver(record->state());
+    std::string reason = record->reason().empty() ? "" : StrCat(" (", common::Printable(record->reason()), ")");
+    if (record->state() == v1::JOB_STATE_SUCCEEDED) reason.clear();
+    session.Print(StrCat(record->name(), " ", StateName(record->state()), reason, "\n"));
+    if (over) {
+      const int code = WaitExitCode(*record, arguments.Has("propagate"));
+      // Succeeding without ever reaching the goal is a failure of the wait.
+      worst = std::max(worst, code == kExitOk && !Reached(goal, *record) ? kExitFailed : code);
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+const Command kWaitCommand = {
+    .name = "wait",
+    .summary = "wait until jobs are over, run, or have a checkpoint",
+    .arguments = "JOB…",
+    .least = 1,
+    .most = -1,
+    .flags = kFlags,
+    .completes = "job",
+    .examples = "jobctl wait calm-otter-3 && ./evaluate.sh\t0 succeeded, 100 failed, 103 cancelled\n"
+                "jobctl wait calm-otter-3 --for step=1000 --timeout 2h\t101 when it takes longer",
+    .run = Wait};
+
+}  // namespace muster::client

@@ -1,0 +1,237 @@
+#include "client/connection.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <mutex>
+#include <set>
+
+#include "client/errors.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/version.h"
+#include "muster/v1/job_service.grpc.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+std::chrono::system_clock::time_point After(int64_t milliseconds) {
+  return std::chrono::system_clock::now() + std::chrono::milliseconds(milliseconds);
+}
+
+absl::Status Unreachable(const std::string& endpoint, const std::string& reason) {
+  return Problem(absl::StatusCode::kUnavailable, "JC1301",
+                 StrCat("the coordinator at ", endpoint, " does not answer: ", reason),
+                 "check that muster-coordinator runs there and that the port is open; jobctl context show");
+}
+
+}  // namespace
+
+struct Connection::Channel {
+  std::string endpoint;
+  int64_t timeout_ms = 0;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::JobService::Stub> stub;
+  v1::GetServerResponse server;
+
+  std::mutex mutex;  // guards the two below
+  std::set<grpc::ClientContext*> streams;
+  bool cancelled = false;
+
+  std::unique_ptr<grpc::ClientContext> attend_context;
+  std::unique_ptr<grpc::ClientReader<v1::AttendResponse>> attend;
+
+  absl::Status Convert(const grpc::Status& status) const {
+    if (status.ok()) return absl::OkStatus();
+    const std::string& message = status.error_message();
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !message.starts_with("[JC")) {
+      // Of gRPC's chain of causes only the last is for people: "…: Connection refused".
+      const size_t last = message.rfind(": ");
+      return Unreachable(endpoint, last == std::string::npos ? message : message.substr(last + 2));
+    }
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && !message.starts_with("[JC")) {
+      return Problem(absl::StatusCode::kUnimplemented, "JC1302",
+                     StrCat("the coordinator at ", endpoint, " is of another version and does not know this request"),
+                     "jobctl version");
+    }
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
+  }
+
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Unary(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                              Response*),
+                                 const Request& request, int64_t limit_ms) {
+    grpc::ClientContext context;
+    context.set_deadline(After(limit_ms));
+    Response response;
+    const grpc::Status status = (stub.get()->*method)(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !status.error_message().starts_with("[JC")) {
+      return Unreachable(endpoint, StrCat("no answer within ", limit_ms / 1000.0, " s"));
+    }
+    RETURN_IF_ERROR(Convert(status));
+    return response;
+  }
+
+  template <typename Reader, typename Message>
+  absl::Status Stream(const std::function<std::unique_ptr<Reader>(grpc::ClientContext*)>& open,
+                      const std::function<bool(const Message&)>& on_message, int64_t deadline_ms = 0) {
+    grpc::ClientContext context;
+    if (deadline_ms > 0) context.set_deadline(After(deadline_ms));
+    {
+      std::lock_guard lock(mutex);
+      if (cancelled) return absl::CancelledError("the connection was closed");
+      streams.insert(&context);
+    }
+    const std::unique_ptr<Reader> reader = open(&context);
+    Message message;
+    bool ended_by_us = false;
+    while (reader->Read(&message)) {
+      if (!ended_by_us && !on_message(message)) {
+        ended_by_us = true;
+        context.TryCancel();
+      }
+    }
+    const grpc::Status status = reader->Finish();
+    {
+      std::lock_guard lock(mutex);
+      streams.erase(&context);
+    }
+    return ended_by_us ? absl::OkStatus() : Convert(status);
+  }
+};
+
+Connection::Connection(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
+
+Connection::~Connection() {
+  CancelStreams();
+  if (channel_->attend != nullptr) {
+    v1::AttendResponse ignored;
+    while (channel_->attend->Read(&ignored)) {
+    }
+    channel_->attend->Finish();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& endpoint, int64_t timeout_ms) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(common::kBulkMessageBytesMax) + 64 * 1024);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Silence on a cut network is noticed within about 30 s, also in a stream that waits for days.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  auto channel = std::make_unique<Channel>();
+  channel->endpoint = endpoint;
+  channel->timeout_ms = timeout_ms;
+  channel->channel = grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+  channel->stub = v1::JobService::NewStub(channel->channel);
+  std::unique_ptr<Connection> connection(new Connection(std::move(channel)));
+  ASSIGN_OR_RETURN(connection->channel_->server, connection->GetServer());
+  const v1::GetServerResponse& server = connection->channel_->server;
+  if (server.protocol() < common::kProtocolMin) {
+    return Problem(absl::StatusCode::kFailedPrecondition, "JC1302",
+                   StrCat("the coordinator at ", endpoint, " (", server.version(), ") speaks protocol ",
+                          server.protocol(), ", jobctl ", common::kVersion, " needs ", common::kProtocolMin,
+                          " or newer"),
+                   "install the same release on both sides");
+  }
+  return connection;
+}
+
+const v1::GetServerResponse& Connection::server() const { return channel_->server; }
+const std::string& Connection::endpoint() const { return channel_->endpoint; }
+
+absl::StatusOr<v1::GetServerResponse> Connection::GetServer() {
+  v1::GetServerRequest request;
+  request.set_client_protocol(common::kProtocol);
+  request.set_client_version(common::kVersion);
+  return channel_->Unary(&v1::JobService::Stub::GetServer, request, channel_->timeout_ms);
+}
+
+// A durable answer may wait for a slow disk, so requests that change something have longer than a probe.
+constexpr int64_t kSlowRequestMs = 60'000;
+// Hashing a checkpoint of many GB takes its time.
+constexpr int64_t kHashRequestMs = 3'600'000;
+
+#define MUSTER_UNARY(name, request_type, response_type, limit_ms)                                  \
+  absl::StatusOr<v1::response_type> Connection::name(const v1::request_type& request) {            \
+    return channel_->Unary(&v1::JobService::Stub::name, request, std::max(limit_ms, channel_->timeout_ms)); \
+  }
+MUSTER_UNARY(Submit, SubmitRequest, SubmitResponse, kSlowRequestMs)
+MUSTER_UNARY(ListJobs, ListJobsRequest, ListJobsResponse, kSlowRequestMs)
+MUSTER_UNARY(CancelJobs, CancelJobsRequest, BulkResponse, kSlowRequestMs)
+MUSTER_UNARY(SignalJob, SignalJobRequest, BulkResponse, kSlowRequestMs)
+MUSTER_UNARY(RemoveJobs, JobReferences, BulkResponse, kSlowRequestMs)
+MUSTER_UNARY(RerunJob, RerunJobRequest, SubmitResponse, kSlowRequestMs)
+MUSTER_UNARY(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kHashRequestMs)
+MUSTER_UNARY(RemoveCheckpoint, CheckpointReference, BulkResponse, kSlowRequestMs)
+MUSTER_UNARY(DrainNode, DrainNodeRequest, BulkResponse, kSlowRequestMs)
+MUSTER_UNARY(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kSlowRequestMs)
+MUSTER_UNARY(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kSlowRequestMs)
+#undef MUSTER_UNARY
+
+absl::StatusOr<v1::GetJobResponse> Connection::GetJob(const std::string& job) {
+  v1::JobReference request;
+  request.set_job(job);
+  return channel_->Unary(&v1::JobService::Stub::GetJob, request, kSlowRequestMs);
+}
+absl::StatusOr<v1::WhyResponse> Connection::WhyJob(const std::string& job) {
+  v1::JobReference request;
+  request.set_job(job);
+  return channel_->Unary(&v1::JobService::Stub::WhyJob, request, kSlowRequestMs);
+}
+absl::StatusOr<v1::MetricSummaries> Connection::SummarizeMetrics(const std::string& job) {
+  v1::JobReference request;
+  request.set_job(job);
+  return channel_->Unary(&v1::JobService::Stub::SummarizeMetrics, request, kSlowRequestMs);
+}
+absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {
+  return channel_->Unary(&v1::JobService::Stub::ListNodes, v1::ListNodesRequest(), kSlowRequestMs);
+}
+
+absl::Status Connection::Run(const v1::SubmitRequest& request, const OnUpdate& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::JobUpdate>, v1::JobUpdate>(
+      [&](grpc::ClientContext* context) { return channel_->stub->Run(context, request); }, on_message);
+}
+absl::Status Connection::WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms,
+                                  const OnUpdate& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::JobUpdate>, v1::JobUpdate>(
+      [&](grpc::ClientContext* context) { return channel_->stub->WatchJob(context, request); }, on_message,
+      deadline_ms);
+}
+absl::Status Connection::ListEvents(const v1::ListEventsRequest& request, const OnEvents& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::EventBatch>, v1::EventBatch>(
+      [&](grpc::ClientContext* context) { return channel_->stub->ListEvents(context, request); }, on_message);
+}
+absl::Status Connection::StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::LogRecord>, v1::LogRecord>(
+      [&](grpc::ClientContext* context) { return channel_->stub->StreamLogs(context, request); }, on_message);
+}
+absl::Status Connection::QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::MetricBatch>, v1::MetricBatch>(
+      [&](grpc::ClientContext* context) { return channel_->stub->QueryMetrics(context, request); }, on_message);
+}
+absl::Status Connection::PullFile(const v1::PullFileRequest& request, const OnBytes& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::BlobChunk>, v1::BlobChunk>(
+      [&](grpc::ClientContext* context) { return channel_->stub->PullFile(context, request); }, on_message);
+}
+
+void Connection::Attend() {
+  if (channel_->attend != nullptr) return;
+  channel_->attend_context = std::make_unique<grpc::ClientContext>();
+  v1::AttendRequest request;
+  request.set_pid(static_cast<uint32_t>(getpid()));
+  channel_->attend = channel_->stub->Attend(channel_->attend_context.get(), request);
+}
+
+void Connection::CancelStreams() {
+  std::lock_guard lock(channel_->mutex);
+  channel_->cancelled = true;
+  for (grpc::ClientContext* context : channel_->streams) context->TryCancel();
+  if (channel_->attend_context != nullptr) channel_->attend_context->TryCancel();
+}
+
+}  // namespace muster::client

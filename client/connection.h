@@ -1,0 +1,68 @@
+// The one door to the coordinator: JobService without gRPC's types. Blocking calls; any thread, several at once.
+// Errors are the coordinator's own ("[JC1201] …"), or JC1301, JC1302, JC1307 from here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+
+class Connection {
+ public:
+  // Checks version and protocol with GetServer. `endpoint` is "unix:/path" or "HOST:PORT".
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& endpoint, int64_t timeout_ms);
+  ~Connection();
+
+  // What GetServer said when the connection was opened.
+  const v1::GetServerResponse& server() const;
+  const std::string& endpoint() const;
+
+  absl::StatusOr<v1::GetServerResponse> GetServer();
+  absl::StatusOr<v1::SubmitResponse> Submit(const v1::SubmitRequest& request);
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
+  absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
+  absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);
+  absl::StatusOr<v1::BulkResponse> CancelJobs(const v1::CancelJobsRequest& request);
+  absl::StatusOr<v1::BulkResponse> SignalJob(const v1::SignalJobRequest& request);
+  absl::StatusOr<v1::BulkResponse> RemoveJobs(const v1::JobReferences& request);
+  absl::StatusOr<v1::SubmitResponse> RerunJob(const v1::RerunJobRequest& request);
+  absl::StatusOr<v1::MetricSummaries> SummarizeMetrics(const std::string& job);
+  absl::StatusOr<v1::VerifyCheckpointResponse> VerifyCheckpoint(const v1::CheckpointReference& request);
+  absl::StatusOr<v1::BulkResponse> RemoveCheckpoint(const v1::CheckpointReference& request);
+  absl::StatusOr<v1::ListNodesResponse> ListNodes();
+  absl::StatusOr<v1::BulkResponse> DrainNode(const v1::DrainNodeRequest& request);
+  absl::StatusOr<v1::BulkResponse> DeclareNodeDead(const v1::DeclareNodeDeadRequest& request);
+  absl::StatusOr<v1::SetLifetimeResponse> SetLifetime(const v1::SetLifetimeRequest& request);
+
+  // Streams. `on_message` returns false to end the stream (OK is returned then).
+  using OnUpdate = std::function<bool(const v1::JobUpdate&)>;
+  using OnEvents = std::function<bool(const v1::EventBatch&)>;
+  using OnLog = std::function<bool(const v1::LogRecord&)>;
+  using OnMetrics = std::function<bool(const v1::MetricBatch&)>;
+  using OnBytes = std::function<bool(const v1::BlobChunk&)>;
+  absl::Status Run(const v1::SubmitRequest& request, const OnUpdate& on_message);
+  // `deadline_ms` 0: none. Else DEADLINE_EXCEEDED when it passes.
+  absl::Status WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms, const OnUpdate& on_message);
+  absl::Status ListEvents(const v1::ListEventsRequest& request, const OnEvents& on_message);
+  absl::Status StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message);
+  absl::Status QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message);
+  absl::Status PullFile(const v1::PullFileRequest& request, const OnBytes& on_message);
+
+  // Private coordinator: keeps it alive until Close or the end of the process.
+  void Attend();
+  // Ends every open stream of this connection, from any thread; they return CANCELLED.
+  void CancelStreams();
+
+ private:
+  struct Channel;
+  explicit Connection(std::unique_ptr<Channel> channel);
+  std::unique_ptr<Channel> channel_;
+};
+
+}  // namespace muster::client

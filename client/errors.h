@@ -1,0 +1,44 @@
+// Errors as people see them. Every error of jobctl, local or from the coordinator, is an absl::Status whose message is
+// "[JC1201] what, why; fix: what to do". This file makes, splits, prints and grades them. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace muster::client {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitNotFound = 3;
+inline constexpr int kExitAuth = 4;
+inline constexpr int kExitUnreachable = 5;
+inline constexpr int kExitRefused = 6;
+inline constexpr int kExitJobFailed = 100;
+inline constexpr int kExitWaitTimedOut = 101;
+inline constexpr int kExitCancelled = 103;
+inline constexpr int kExitDetached = 130;
+
+absl::Status Problem(absl::StatusCode status, std::string_view code, std::string_view what, std::string_view fix);
+// Wrong command line: INVALID_ARGUMENT.
+absl::Status Usage(std::string_view code, std::string_view what, std::string_view fix);
+
+struct ErrorParts {
+  std::string code;  // "JC1201", or empty
+  std::string what;
+  std::string fix;
+};
+ErrorParts SplitError(const absl::Status& error);
+
+// NOT_FOUND 3, not allowed 4, unreachable 5; else by the code's group: 10xx 2, 11xx and 14xx 6; else 1.
+int ExitCodeFor(const absl::Status& error);
+
+// "error: … [JC1201]\nfix:   …\n". `what` may have several lines.
+std::string FormatError(const absl::Status& error, bool color);
+
+// ", did you mean "x"?" or nothing.
+std::string DidYouMean(std::string_view nearest);
+
+}  // namespace muster::client

@@ -1,0 +1,296 @@
+#include "client/follow.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/record_text.h"
+#include "client/session.h"
+#include "client/signals.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+using std::chrono::steady_clock;
+
+// After the job's end its last output is still on the way; it may take long, but not stand still.
+constexpr auto kLogsStandStill = std::chrono::seconds(15);
+constexpr auto kQueuePatience = std::chrono::milliseconds(500);
+constexpr auto kReconnectLimit = std::chrono::seconds(60);
+
+bool IsLost(const absl::Status& status) { return status.code() == absl::StatusCode::kUnavailable; }
+
+// The attached run: one Run stream on the main thread, one log stream beside it.
+class AttachedRun {
+ public:
+  AttachedRun(Session& session, const v1::SubmitRequest& request, LogPrinter& printer)
+      : session_(session), request_(request), printer_(printer) {}
+
+  ~AttachedRun() { StopQueueNote(); }
+
+  absl::StatusOr<int> Execute() {
+    session_.DoNotRepeat();
+    HandleSignals([this](int number, int count) { OnSignal(number, count); });
+    ASSIGN_OR_RETURN(Connection * connection, session_.Connect());
+    while (true) {
+      Publish(connection);
+      const absl::Status status = connection->Run(request_, [&](const v1::JobUpdate& update) {
+        OnUpdate(*connection, update);
+        return true;
+      });
+      const bool over = IsOver(record_.state());
+      JoinLogs(*connection, over);
+      if (over) break;
+      Publish(nullptr);
+      // The key of the submit makes it safe to send again.
+      if (!IsLost(status) || (name_.empty() && !session_.is_private())) return Broken(status);
+      if (announced_) session_.Note("the connection to the coordinator was lost; waiting for it");
+      ASSIGN_OR_RETURN(connection, Reconnect(session_, status));
+    }
+    Publish(nullptr);
+    printer_.Finish();
+    fflush(stdout);
+    session_.Note(Verdict(record_, session_.terminal().color_err));
+    if (interrupted_ && record_.state() == v1::JOB_STATE_CANCELLED) return kExitDetached;
+    return RunExitCode(record_);
+  }
+
+ private:
+  absl::Status Broken(const absl::Status& status) const {
+    if (!status.ok()) return status;
+    return Problem(absl::StatusCode::kUnavailable, "JC1307", "the coordinator ended the stream before the job's end",
+                   name_.empty() ? "try again" : StrCat("jobctl show ", name_));
+  }
+
+  // The signal thread uses the connection too; null while there is none.
+  void Publish(Connection* connection) {
+    std::lock_guard lock(connection_mutex_);
+    shared_connection_ = connection;
+  }
+
+  void OnUpdate(Connection& connection, const v1::JobUpdate& update) {
+    const v1::JobRecord before = record_;
+    {
+      std::lock_guard lock(mutex_);
+      record_ = update.record();
+      changed_.notify_all();
+    }
+    if (name_.empty()) {
+      std::lock_guard lock(mutex_);
+      name_ = record_.name();
+    }
+    Announce(before);
+    if (!logs_.joinable()) StartLogs(connection);
+  }
+
+  // What changed since the last update, for people.
+  void Announce(const v1::JobRecord& before) {
+    if (!announced_ && record_.attempts_size() > 0) {
+      announced_ = true;
+      session_.Note(StrCat(name_, "  ", Layout(record_)));
+      return;
+    }
+    if (!announced_ && record_.state() == v1::JOB_STATE_QUEUED && !queue_note_.joinable()) {
+      queue_note_ = std::thread([this] { SayWhatItWaitsFor(); });
+    }
+    if (record_.state() == v1::JOB_STATE_RESTARTING && before.state() != v1::JOB_STATE_RESTARTING) {
+      session_.Note(StrCat("↻ ", common::Printable(record_.reason())));
+    }
+  }
+
+  // A job that waits only for a moment needs no words.
+  void SayWhatItWaitsFor() {
+    std::unique_lock lock(mutex_);
+    std::string said;
+    while (record_.state() == v1::JOB_STATE_QUEUED && !ended_) {
+      if (changed_.wait_for(lock, kQueuePatience) != std::cv_status::timeout) continue;
+      if (record_.state() != v1::JOB_STATE_QUEUED || ended_ || record_.reason() == said) continue;
+      said = record_.reason();
+      session_.Note(StrCat(name_, "  queued: ", common::Printable(said)));
+    }
+  }
+
+  void StopQueueNote() {
+    {
+      std::lock_guard lock(mutex_);
+      ended_ = true;
+      changed_.notify_all();
+    }
+    if (queue_note_.joinable()) queue_note_.join();
+  }
+
+  void StartLogs(Connection& connection) {
+    if (follower_ == nullptr) {
+      v1::StreamLogsRequest request;
+      request.set_job(std::to_string(record_.id()));
+      request.set_follow(true);
+      request.set_attempt(-1);
+      follower_ = std::make_unique<LogFollower>(request, &printer_);
+    }
+    logs_done_ = false;
+    logs_ = std::thread([this, &connection] {
+      const absl::Status status = follower_->Follow(connection);
+      std::lock_guard lock(mutex_);
+      logs_done_ = true;
+      logs_status_ = status;
+      changed_.notify_all();
+    });
+  }
+
+  void JoinLogs(Connection& connection, bool over) {
+    if (!logs_.joinable()) return;
+    {
+      std::unique_lock lock(mutex_);
+      uint64_t seen = follower_->records();
+      while (!logs_done_ && over) {
+        if (changed_.wait_for(lock, kLogsStandStill) == std::cv_status::timeout) {
+          if (follower_->records() == seen) break;
+          seen = follower_->records();
+        }
+      }
+      if (!logs_done_) {
+        lock.unlock();
+        if (over) session_.Note(StrCat("output is still on its way: jobctl logs ", name_));
+        connection.CancelStreams();
+        lock.lock();
+      }
+    }
+    logs_.join();
+    if (over && !logs_status_.ok() && logs_status_.code() != absl::StatusCode::kCancelled) {
+      session_.Note(StrCat("the output is incomplete here (", SplitError(logs_status_).what,
+                           "); all of it: jobctl logs ", name_));
+    }
+  }
+
+  void OnSignal(int number, int count) {
+    // Held over the request below, so that the connection stays.
+    std::lock_guard connection_lock(connection_mutex_);
+    Connection* connection = shared_connection_;
+    std::string name;
+    uint32_t grace_ms = 0;
+    {
+      std::lock_guard lock(mutex_);
+      name = name_;
+      grace_ms = record_.spec().grace_ms() > 0 ? record_.spec().grace_ms() : 30'000;
+      interrupted_ = true;
+    }
+    // Nothing was submitted yet, or nobody is there to stop it: the end of our stream cancels the job.
+    if (connection == nullptr || name.empty() || count > 2) _exit(128 + number);
+    v1::CancelJobsRequest request;
+    request.add_jobs(name);
+    request.set_reason(StrCat(SignalName(number), " at the attached client"));
+    if (count == 1) {
+      session_.Note(StrCat("\nstopping ", name, " (grace ", common::HumanDuration(grace_ms),
+                           "; Ctrl-C again kills it)"));
+    } else {
+      request.set_has_grace(true);
+      request.set_grace_ms(0);
+      session_.Note(StrCat("\nkilling ", name));
+    }
+    if (const auto cancelled = connection->CancelJobs(request); !cancelled.ok()) {
+      session_.Note(StrCat("it could not be stopped: ", SplitError(cancelled.status()).what));
+    }
+  }
+
+  Session& session_;
+  const v1::SubmitRequest& request_;
+  LogPrinter& printer_;
+  std::unique_ptr<LogFollower> follower_;
+  std::thread logs_;
+  std::thread queue_note_;
+  bool announced_ = false;
+
+  std::mutex connection_mutex_;  // guards shared_connection_; taken before mutex_
+  Connection* shared_connection_ = nullptr;
+  std::mutex mutex_;  // guards all below, which the signal and log threads see
+  std::condition_variable changed_;
+  v1::JobRecord record_;
+  std::string name_;
+  bool ended_ = false;
+  bool logs_done_ = false;
+  absl::Status logs_status_;
+  std::atomic<bool> interrupted_{false};
+};
+
+}  // namespace
+
+LogFollower::LogFollower(v1::StreamLogsRequest request, LogPrinter* printer)
+    : request_(std::move(request)), printer_(printer) {}
+
+absl::Status LogFollower::Follow(Connection& connection) {
+  request_.clear_resume();
+  for (const auto& [key, offset] : positions_) {
+    v1::LogPosition* position = request_.add_resume();
+    position->set_attempt(std::get<0>(key));
+    position->set_rank(std::get<1>(key));
+    position->set_stream(static_cast<v1::LogStream>(std::get<2>(key)));
+    position->set_offset(offset);
+  }
+  // The tail was already shown; a resumed stream goes on from its positions.
+  if (!positions_.empty()) request_.clear_tail_lines();
+  return connection.StreamLogs(request_, [this](const v1::LogRecord& record) {
+    if (record.notice().empty()) {
+      uint64_t& position = positions_[{record.attempt(), record.rank(), record.stream()}];
+      position = std::max<uint64_t>(position, record.offset() + record.data().size());
+    }
+    ++records_;
+    printer_->Write(record);
+    return true;
+  });
+}
+
+absl::StatusOr<Connection*> Reconnect(Session& session, const absl::Status& lost) {
+  session.Disconnect();
+  const auto deadline = steady_clock::now() + kReconnectLimit;
+  auto pause = std::chrono::milliseconds(100);
+  while (steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(pause);
+    const absl::StatusOr<Connection*> connection = session.Connect();
+    if (connection.ok() || connection.status().code() != absl::StatusCode::kUnavailable) return connection;
+    pause = std::min(pause * 2, std::chrono::milliseconds(2000));
+  }
+  return lost;
+}
+
+absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& request, LogPrinter::Options options) {
+  LogPrinter printer(std::move(options), session.terminal());
+  RETURN_IF_ERROR(printer.Prepare());
+  return AttachedRun(session, request, printer).Execute();
+}
+
+absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request, LogPrinter::Options options,
+                              bool propagate) {
+  LogPrinter printer(std::move(options), session.terminal());
+  RETURN_IF_ERROR(printer.Prepare());
+  const std::string job = request.job();
+  session.DoNotRepeat();
+  HandleSignals([&session, job](int number, int) {
+    session.Note(StrCat("\ndetached; the job goes on. jobctl logs -f ", job, "   jobctl cancel ", job));
+    _exit(number == 2 ? kExitDetached : 128 + number);
+  });
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  LogFollower follower(request, &printer);
+  absl::Status status = follower.Follow(*connection);
+  while (request.follow() && IsLost(status)) {
+    ASSIGN_OR_RETURN(connection, Reconnect(session, status));
+    status = follower.Follow(*connection);
+  }
+  printer.Finish();
+  RETURN_IF_ERROR(status);
+  if (!request.follow()) return kExitOk;
+  ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(job));
+  if (!IsOver(response.record().state())) return kExitOk;
+  session.Note(Verdict(response.record(), session.terminal().color_err));
+  return WaitExitCode(response.record(), propagate);
+}
+
+}  // namespace muster::client

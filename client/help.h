@@ -1,0 +1,22 @@
+// Help pages and shell completion, made from the command table alone. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "client/command.h"
+
+namespace muster::client {
+
+std::string OverviewHelp();
+std::string CommandHelp(const Command& command);
+// The commands of a group: "ckpt".
+std::string GroupHelp(std::string_view group);
+std::string ExitCodeHelp();
+// All commands as Markdown: docs/jobctl.md.
+std::string HelpDocument();
+
+// The script for bash, zsh or fish. It asks `jobctl __complete` for everything, so it never grows old.
+std::string CompletionScript(std::string_view shell);
+
+}  // namespace muster::client

@@ -1,0 +1,400 @@
+#include "client/job_file.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iostream>
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "client/arguments.h"
+#include "client/errors.h"
+#include "client/yaml.h"
+#include "common/files.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+using Kind = YamlNode::Kind;
+
+const JobKey* FindKey(std::string_view path) {
+  for (const JobKey& key : JobKeys()) {
+    if (key.path == path) return &key;
+  }
+  return nullptr;
+}
+
+std::string Shown(const YamlNode& node) {
+  switch (node.kind) {
+    case Kind::kNull:
+      return "nothing";
+    case Kind::kList:
+      return "a list";
+    case Kind::kMap:
+      return "a section";
+    case Kind::kScalar:
+      break;
+  }
+  return StrCat("\"", node.text, "\"");
+}
+
+class Reader {
+ public:
+  Reader(v1::JobSpec* spec, JobFile* file, std::vector<YamlProblem>* problems)
+      : spec_(spec), file_(file), problems_(problems) {}
+
+  void ReadMap(const YamlNode& map, const std::string& section) {
+    for (const YamlNode::Entry& entry : map.entries) {
+      const std::string path = section.empty() ? entry.key : StrCat(section, ".", entry.key);
+      const JobKey* key = FindKey(path);
+      if (key == nullptr) {
+        Unknown(entry, section);
+      } else if (key->type == KeyType::kPlanned) {
+        Add(entry.line, entry.column, StrCat("\"", path, "\" is not part of this version; leave it out"));
+      } else if (key->type == KeyType::kSection) {
+        if (entry.value.kind == Kind::kMap) {
+          ReadMap(entry.value, path);
+        } else if (entry.value.kind != Kind::kNull) {
+          Wrong(entry.value, path, "a section of keys");
+        }
+      } else {
+        ReadKey(*key, entry.value);
+      }
+    }
+  }
+
+ private:
+  void Add(int line, int column, std::string text) { problems_->push_back({line, column, std::move(text)}); }
+  void Wrong(const YamlNode& node, std::string_view path, std::string_view wanted) {
+    Add(node.line, node.column, StrCat(path, " takes ", wanted, ", not ", Shown(node)));
+  }
+
+  void Unknown(const YamlNode::Entry& entry, const std::string& section) {
+    // A peer's name first, then the nearest key of this section, then the same key of another section.
+    std::string nearest(PeerKey(entry.key));
+    if (nearest.empty()) {
+      std::vector<std::string_view> names;
+      for (const JobKey& key : JobKeys()) {
+        const size_t dot = key.path.rfind('.');
+        const std::string_view parent = dot == std::string_view::npos ? "" : key.path.substr(0, dot);
+        if (parent == section) names.push_back(dot == std::string_view::npos ? key.path : key.path.substr(dot + 1));
+      }
+      nearest = common::Nearest(entry.key, names);
+      if (nearest.empty() && !section.empty() && FindKey(entry.key) != nullptr) {
+        nearest = StrCat(entry.key, "\" outside of \"", section);
+      }
+    } else if (!section.empty() && nearest.starts_with(section + ".")) {
+      nearest = nearest.substr(section.size() + 1);
+    }
+    Add(entry.line, entry.column,
+        StrCat("unknown key \"", entry.key, "\"", section.empty() ? "" : StrCat(" in ", section),
+               DidYouMean(nearest)));
+  }
+
+  void ReadKey(const JobKey& key, const YamlNode& node) {
+    if (node.kind == Kind::kNull) {
+      Add(node.line, node.column, StrCat(key.path, " has no value; give one or leave the key out"));
+      return;
+    }
+    KeyValue value;
+    if (!ReadValue(key, node, &value)) return;
+    if (key.path == "clean_env") file_->clean_env = value.number != 0;
+    if (key.apply != nullptr) key.apply(value, spec_);
+  }
+
+  bool ReadValue(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    switch (key.type) {
+      case KeyType::kString:
+        return ReadText(key, node, &value->text);
+      case KeyType::kCommand:
+        return ReadCommand(key, node, value);
+      case KeyType::kStringList:
+        return ReadList(key, node, value);
+      case KeyType::kStringMap:
+        return ReadStringMap(key, node, value);
+      case KeyType::kInteger:
+        return ReadInteger(key, node, value);
+      case KeyType::kDuration:
+        return ReadDuration(key, node, value);
+      case KeyType::kBoolean:
+        return ReadBoolean(key, node, value);
+      case KeyType::kChoice:
+        return ReadChoice(key, node, value);
+      case KeyType::kNodes:
+        return ReadNodes(key, node, value);
+      case KeyType::kDevices: {
+        if (!ReadText(key, node, &value->text)) return false;
+        const absl::Status parsed = ParseDevices(value->text, spec_, &file_->device_total);
+        if (!parsed.ok()) Add(node.line, node.column, StrCat(key.path, ": ", SplitError(parsed).what));
+        return parsed.ok();
+      }
+      case KeyType::kSection:
+      case KeyType::kPlanned:
+        break;
+    }
+    return false;
+  }
+
+  bool ReadText(const JobKey& key, const YamlNode& node, std::string* text) {
+    if (node.kind != Kind::kScalar) {
+      Wrong(node, key.path, "a text");
+      return false;
+    }
+    *text = node.text;
+    return true;
+  }
+
+  bool ReadList(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    if (node.kind == Kind::kScalar) {
+      value->list = {node.text};
+      return true;
+    }
+    if (node.kind != Kind::kList) {
+      Wrong(node, key.path, "a list of texts");
+      return false;
+    }
+    bool good = true;
+    for (const YamlNode& item : node.items) {
+      if (item.kind == Kind::kScalar) {
+        value->list.push_back(item.text);
+      } else {
+        Wrong(item, StrCat("an item of ", key.path), "a text");
+        good = false;
+      }
+    }
+    return good;
+  }
+
+  bool ReadCommand(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    if (node.kind == Kind::kScalar) {
+      value->list = {"sh", "-c", node.text};
+      return true;
+    }
+    return ReadList(key, node, value);
+  }
+
+  bool ReadStringMap(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    if (node.kind != Kind::kMap) {
+      Wrong(node, key.path, "a map of names to texts");
+      return false;
+    }
+    bool good = true;
+    for (const YamlNode::Entry& entry : node.entries) {
+      if (entry.value.kind == Kind::kScalar) {
+        value->map.emplace_back(entry.key, entry.value.text);
+      } else if (entry.value.kind == Kind::kNull) {
+        value->map.emplace_back(entry.key, "");
+      } else {
+        Wrong(entry.value, StrCat(key.path, ".", entry.key), "a text");
+        good = false;
+      }
+    }
+    return good;
+  }
+
+  bool ReadInteger(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    const absl::StatusOr<int64_t> number = ParseInteger(node.text);
+    if (node.kind != Kind::kScalar || node.quoted || !number.ok() || *number < key.least || *number > key.most) {
+      Wrong(node, key.path, StrCat("a whole number from ", key.least, " to ", key.most));
+      return false;
+    }
+    value->number = *number;
+    return true;
+  }
+
+  bool ReadDuration(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    const absl::StatusOr<int64_t> duration = ParseDurationMs(node.text);
+    if (node.kind != Kind::kScalar || !duration.ok() || *duration < key.least || *duration > key.most) {
+      Wrong(node, key.path,
+            StrCat("a duration like 30s, 10m or 2h, from ", common::HumanDuration(key.least), " to ",
+                   common::HumanDuration(key.most)));
+      return false;
+    }
+    value->number = *duration;
+    return true;
+  }
+
+  bool ReadBoolean(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    if (node.kind != Kind::kScalar || node.quoted || (node.text != "true" && node.text != "false")) {
+      Wrong(node, key.path, "true or false");
+      return false;
+    }
+    value->number = node.text == "true" ? 1 : 0;
+    return true;
+  }
+
+  bool ReadChoice(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    std::string_view left = key.choices;
+    for (int index = 0; node.kind == Kind::kScalar && !left.empty(); ++index) {
+      const size_t bar = std::min(left.find('|'), left.size());
+      if (left.substr(0, bar) == node.text) {
+        value->number = index;
+        return true;
+      }
+      left.remove_prefix(std::min(bar + 1, left.size()));
+    }
+    std::string wanted(key.choices);
+    if (const size_t bar = wanted.find('|'); bar != std::string::npos) wanted.replace(bar, 1, " or ");
+    Wrong(node, key.path, wanted);
+    return false;
+  }
+
+  bool ReadNodes(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    const size_t colon = node.text.find(':');
+    const absl::StatusOr<int64_t> least = ParseInteger(node.text.substr(0, colon));
+    const absl::StatusOr<int64_t> most =
+        colon == std::string::npos ? least : ParseInteger(node.text.substr(colon + 1));
+    if (node.kind != Kind::kScalar || !least.ok() || !most.ok() || *least < key.least || *most < *least ||
+        *most > key.most) {
+      Wrong(node, key.path, StrCat("N or MIN:MAX from ", key.least, " to ", key.most));
+      return false;
+    }
+    value->number = *least;
+    value->number2 = *most;
+    return true;
+  }
+
+  v1::JobSpec* spec_;
+  JobFile* file_;
+  std::vector<YamlProblem>* problems_;
+};
+
+// Lays "a.b=value" over the tree, as if it had been written there.
+void Set(const std::string& set, YamlNode* root, std::vector<YamlProblem>* problems) {
+  const size_t equals = set.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    problems->push_back({0, 0, StrCat("--set ", set, ": write --set KEY=VALUE, like --set resources.processes=4")});
+    return;
+  }
+  std::vector<YamlProblem> inner;
+  YamlNode value = ParseYaml(set.substr(equals + 1), &inner);
+  for (YamlProblem& problem : inner) problems->push_back({0, 0, StrCat("--set ", set, ": ", problem.text)});
+  value.line = 0;
+  // env and labels hold names with dots of their own.
+  std::string_view left = std::string_view(set).substr(0, equals);
+  YamlNode* node = root;
+  while (true) {
+    const bool open_names = left.starts_with("env.") || left.starts_with("labels.");
+    const size_t dot = left.find('.');
+    const std::string word(left.substr(0, dot));
+    if (node->kind != YamlNode::Kind::kMap) *node = YamlNode{YamlNode::Kind::kMap, {}, false, 0, 0, {}, {}};
+    auto found = std::find_if(node->entries.begin(), node->entries.end(),
+                              [&](const YamlNode::Entry& entry) { return entry.key == word; });
+    if (found == node->entries.end()) {
+      node->entries.push_back({word, 0, 0, {}});
+      found = std::prev(node->entries.end());
+    }
+    node = &found->value;
+    if (dot == std::string_view::npos) break;
+    left.remove_prefix(dot + 1);
+    if (open_names) {
+      if (node->kind != YamlNode::Kind::kMap) *node = YamlNode{YamlNode::Kind::kMap, {}, false, 0, 0, {}, {}};
+      node->entries.push_back({std::string(left), 0, 0, {}});
+      std::erase_if(node->entries, [&](const YamlNode::Entry& entry) {
+        return entry.key == left && &entry != &node->entries.back();
+      });
+      node = &node->entries.back().value;
+      break;
+    }
+  }
+  *node = std::move(value);
+}
+
+}  // namespace
+
+absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* total) {
+  const std::string shown(text);
+  const auto wrong = [&](std::string_view why) {
+    return Usage("JC1104", StrCat("\"", shown, "\" names no devices: ", why),
+                 "use cpu, gpu, npu, a model like h100, npu>=64GB, or gpu:8 for a total");
+  };
+  v1::DeviceConstraint* device = spec->mutable_shape()->mutable_device();
+  if (const size_t colon = text.rfind(':'); colon != std::string_view::npos) {
+    const absl::StatusOr<int64_t> count = ParseInteger(text.substr(colon + 1));
+    if (!count.ok() || *count < 1 || *count > common::kRanksMax) {
+      return wrong(StrCat("after `:` stands how many, from 1 to ", common::kRanksMax));
+    }
+    *total = static_cast<uint32_t>(*count);
+    text = text.substr(0, colon);
+  }
+  if (const size_t at_least = text.find(">="); at_least != std::string_view::npos) {
+    const std::string memory = absl::AsciiStrToUpper(common::ToAbsl(text.substr(at_least + 2)));
+    const std::string_view unit = std::string_view(memory).size() > 2
+                                      ? std::string_view(memory).substr(memory.size() - 2)
+                                      : std::string_view();
+    const absl::StatusOr<int64_t> amount = ParseInteger(std::string_view(memory).substr(0, memory.size() - unit.size()));
+    if (!amount.ok() || *amount < 1 || *amount > 1'000'000 || (unit != "GB" && unit != "MB")) {
+      return wrong("after `>=` stands a memory like 64GB");
+    }
+    device->set_min_memory_bytes(static_cast<uint64_t>(*amount) * (unit == "GB" ? 1'000'000'000ull : 1'000'000ull));
+    text = text.substr(0, at_least);
+  }
+  const std::string word = absl::AsciiStrToLower(common::ToAbsl(text));
+  if (word.empty() || !std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
+    return wrong("a kind or model has letters and digits");
+  }
+  if (word == "cpu" || word == "gpu" || word == "npu") {
+    device->set_kind(word);
+  } else if (word == "cuda" || word == "nvidia") {
+    device->set_kind("gpu");
+  } else if (word == "ascend") {
+    device->set_kind("npu");
+  } else {
+    device->set_kind(word.starts_with("910") || word.starts_with("npu-") || word.starts_with("ascend") ? "npu" : "gpu");
+    device->set_model(word.starts_with("npu-") ? word.substr(4) : word);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view content,
+                                     const std::vector<std::string>& sets, v1::JobSpec* spec) {
+  JobFile file;
+  std::vector<YamlProblem> problems;
+  YamlNode root = ParseYaml(content, &problems);
+  if (problems.empty() && root.kind != YamlNode::Kind::kMap) {
+    problems.push_back({1, 1, "a job file is a map of keys; the smallest is `command: [python, train.py]`"});
+  }
+  for (const std::string& set : sets) Set(set, &root, &problems);
+  Reader(spec, &file, &problems).ReadMap(root, "");
+  if (problems.empty()) return file;
+  const std::string count = problems.size() == 1 ? "1 error" : StrCat(problems.size(), " errors");
+  return Usage("JC1101", StrCat(name, " has ", count, "\n", FormatProblems(name, std::move(problems))),
+               StrCat("correct the lines, then: jobctl validate ", name));
+}
+
+absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<std::string>& sets,
+                                    v1::JobSpec* spec) {
+  std::string content;
+  if (path == "-") {
+    // One byte more than allowed is enough to know.
+    content.resize(common::kSpecBytesMax + 1);
+    std::cin.read(content.data(), static_cast<std::streamsize>(content.size()));
+    content.resize(static_cast<size_t>(std::cin.gcount()));
+  } else {
+    absl::StatusOr<std::string> read = common::ReadFile(path, common::kSpecBytesMax + 1);
+    if (read.ok()) {
+      content = *std::move(read);
+    } else if (read.status().code() == absl::StatusCode::kResourceExhausted ||
+               read.status().code() == absl::StatusCode::kOutOfRange ||
+               read.status().code() == absl::StatusCode::kInvalidArgument) {
+      content.resize(common::kSpecBytesMax + 1);
+    } else {
+      return Usage("JC1005", StrCat("the job file cannot be read: ", common::FromAbsl(read.status().message())),
+                   StrCat("ls -l ", path));
+    }
+  }
+  const std::string name = path == "-" ? "stdin" : path;
+  if (content.size() > common::kSpecBytesMax) {
+    return Usage("JC1102", StrCat(name, " is larger than ", common::kSpecBytesMax / 1024, " KiB"),
+                 "put data into files beside the job");
+  }
+  return ParseJobFile(name, content, sets, spec);
+}
+
+}  // namespace muster::client

@@ -1,0 +1,223 @@
+#include "client/job_text.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <nlohmann/json.hpp>
+
+#include "client/listing.h"
+#include "client/record_text.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrAppend;
+using common::StrCat;
+
+constexpr int kAttemptsShown = 5;
+constexpr int kCheckpointsShown = 5;
+
+class Sheet {
+ public:
+  explicit Sheet(const Terminal& terminal) : terminal_(terminal) {}
+
+  void Field(std::string_view name, std::string_view value) {
+    if (value.empty()) return;
+    const std::string text = common::Printable(value);
+    const std::string label = StrCat(name, std::string(name.size() < 13 ? 13 - name.size() : 1, ' '));
+    StrAppend(&out_, bold(), label, reset(), terminal_.out_is_tty ? Wrapped(text, label.size()) : text, "\n");
+  }
+  void Line(std::string_view text) { StrAppend(&out_, "  ", common::Printable(text), "\n"); }
+  void Title(std::string_view text) { StrAppend(&out_, "\n", bold(), text, reset(), "\n"); }
+  // Several lines of a rank, kept apart by a bar.
+  void Quote(std::string_view text) {
+    while (!text.empty()) {
+      const size_t end = text.find('\n');
+      StrAppend(&out_, "    | ", common::Printable(text.substr(0, end)), "\n");
+      if (end == std::string_view::npos) break;
+      text.remove_prefix(end + 1);
+    }
+  }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  std::string bold() const { return terminal_.color_out ? "\033[1m" : ""; }
+  std::string reset() const { return terminal_.color_out ? "\033[0m" : ""; }
+
+  // Breaks at blanks; the following lines stand under the first.
+  std::string Wrapped(std::string_view text, size_t indent) const {
+    std::string out;
+    const size_t width = std::max<size_t>(terminal_.width - indent, 20);
+    while (DisplayWidth(text) > width) {
+      size_t cut = std::min(text.size(), width);
+      const size_t blank = text.rfind(' ', cut);
+      if (blank == std::string_view::npos || blank == 0) break;
+      StrAppend(&out, text.substr(0, blank), "\n", std::string(indent, ' '));
+      text.remove_prefix(blank + 1);
+    }
+    return StrCat(out, text);
+  }
+
+  const Terminal& terminal_;
+  std::string out_;
+};
+
+std::string Times(const v1::JobRecord& record) {
+  std::string text = LocalTime(record.submitted_ms());
+  if (record.first_running_ms() > 0) {
+    StrAppend(&text, ", ran from ", ClockTime(record.first_running_ms()));
+    if (record.finished_ms() > 0) StrAppend(&text, " to ", ClockTime(record.finished_ms()));
+  }
+  return text;
+}
+
+void AddAttempt(const v1::Attempt& attempt, Sheet* sheet) {
+  std::string text = StrCat("attempt ", attempt.number(), ": ", attempt.world_size(),
+                            attempt.world_size() == 1 ? " rank" : " ranks");
+  if (attempt.master_port() > 0) {
+    StrAppend(&text, ", master ", attempt.master_addr(), ":", attempt.master_port());
+  }
+  if (attempt.resume_step() > 0) StrAppend(&text, ", from step ", attempt.resume_step());
+  if (attempt.ended_ms() > 0) {
+    StrAppend(&text, ", ", CauseName(attempt.cause()), " after ",
+              Took(attempt.ended_ms() - attempt.started_ms()));
+  }
+  sheet->Line(text);
+  for (const v1::NodePart& part : attempt.parts()) sheet->Line(StrCat("  ", PartText(part)));
+  if (!attempt.has_culprit()) return;
+  const v1::RankExit& culprit = attempt.culprit();
+  if (!attempt.reason().empty()) sheet->Line(StrCat("  ", attempt.reason()));
+  sheet->Quote(!culprit.error_message().empty() ? culprit.error_message() : culprit.last_lines());
+}
+
+void AddCheckpoints(const v1::JobRecord& record, Sheet* sheet) {
+  int committed = 0;
+  for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
+    if (checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED) ++committed;
+  }
+  if (committed == 0) return;
+  sheet->Title("Checkpoints");
+  int shown = 0;
+  for (int i = record.checkpoints_size() - 1; i >= 0 && shown < kCheckpointsShown; --i) {
+    const v1::Checkpoint& checkpoint = record.checkpoints(i);
+    if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED) continue;
+    ++shown;
+    sheet->Line(StrCat("step ", checkpoint.step(), "  ", common::HumanBytes(checkpoint.bytes()), "  ",
+                       checkpoint.files_size(), checkpoint.files_size() == 1 ? " file" : " files",
+                       checkpoint.flagged_corrupt() ? "  DAMAGED" : ""));
+  }
+}
+
+std::string YamlOf(const nlohmann::ordered_json& value, int indent);
+
+std::string YamlEntries(const nlohmann::ordered_json& value, int indent) {
+  std::string out;
+  const std::string pad(indent, ' ');
+  if (value.is_object()) {
+    for (const auto& [key, child] : value.items()) StrAppend(&out, pad, YamlQuote(key), ":", YamlOf(child, indent));
+    return out;
+  }
+  for (const auto& child : value) {
+    if (child.is_structured() && !child.empty()) {
+      std::string inner = YamlEntries(child, indent + 2);
+      inner[indent] = '-';
+      out += inner;
+    } else {
+      StrAppend(&out, pad, "-", YamlOf(child, indent));
+    }
+  }
+  return out;
+}
+
+std::string YamlOf(const nlohmann::ordered_json& value, int indent) {
+  if (value.is_structured()) {
+    if (value.empty()) return value.is_object() ? " {}\n" : " []\n";
+    return "\n" + YamlEntries(value, indent + 2);
+  }
+  return StrCat(" ", value.is_string() ? YamlQuote(value.get<std::string>()) : value.dump(), "\n");
+}
+
+}  // namespace
+
+void HideSecrets(v1::JobSpec* spec) {
+  for (auto& [name, value] : *spec->mutable_env()) {
+    if (common::LooksSecret(name) && !value.empty()) value = "(hidden)";
+  }
+}
+
+std::string ReproduceLine(const v1::JobSpec& spec) {
+  const v1::Shape& shape = spec.shape();
+  std::string line = "jobctl run";
+  const uint32_t ranks = shape.processes() > 0 ? shape.processes() : shape.per_node() * std::max(1u, shape.min_nodes());
+  StrAppend(&line, " -n ", ranks);
+  if (shape.min_nodes() > 0 && shape.min_nodes() == shape.max_nodes()) StrAppend(&line, " --nodes ", shape.min_nodes());
+  if (!shape.device().kind().empty()) {
+    const std::string& kind = shape.device().model().empty() ? shape.device().kind() : shape.device().model();
+    StrAppend(&line, " --devices ", kind);
+    if (shape.device().count_per_rank() > 1) StrAppend(&line, ":", ranks * shape.device().count_per_rank());
+  }
+  if (spec.restarts() > 0) StrAppend(&line, " --restarts ", spec.restarts());
+  if (!spec.workdir().empty()) StrAppend(&line, " --workdir ", ShellQuote(spec.workdir()));
+  line += " --";
+  for (const std::string& word : spec.command()) StrAppend(&line, " ", ShellQuote(word));
+  return line;
+}
+
+std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal) {
+  const v1::JobRecord& record = response.record();
+  const v1::JobSummary& summary = response.summary();
+  Sheet sheet(terminal);
+  sheet.Field("Job", StrCat(record.name(), " (", record.id(), ")"));
+  sheet.Field("State", IsOver(record.state()) ? StrCat(StateName(record.state()), " ", Age(record.finished_ms()), " ago")
+                                              : StrCat(StateName(record.state()), " for ", Age(record.state_ms())));
+  sheet.Field("Reason", record.reason());
+  if (record.state() == v1::JOB_STATE_FAILED) sheet.Field("Exit code", std::to_string(record.exit_code()));
+  sheet.Field("Owner", record.owner());
+  sheet.Field("Submitted", Times(record));
+  std::string shape = Layout(record);
+  if (!record.resolved_device_kind().empty()) StrAppend(&shape, ", ", record.resolved_device_kind());
+  sheet.Field("Ranks", shape);
+  if (summary.has_loss()) sheet.Field("Progress", StrCat("step ", summary.step(), ", loss ", summary.loss()));
+  sheet.Field("Directory", record.spec().workdir());
+  std::string command;
+  for (const std::string& word : record.spec().command()) StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
+  sheet.Field("Command", command);
+  if (record.spec().restarts() > 0) {
+    sheet.Field("Restarts", StrCat(record.failures(), " of ", record.spec().restarts(), " used"));
+  }
+  if (record.spec().rerun_of() > 0) sheet.Field("Rerun of", StrCat("job ", record.spec().rerun_of()));
+  if (record.attempts_size() > 0) {
+    sheet.Title("Attempts");
+    const int first = std::max(0, record.attempts_size() - kAttemptsShown);
+    const uint32_t hidden = record.dropped_attempts() + static_cast<uint32_t>(first);
+    if (hidden > 0) sheet.Line(StrCat(hidden, " earlier ones: jobctl events ", record.name()));
+    for (int i = first; i < record.attempts_size(); ++i) AddAttempt(record.attempts(i), &sheet);
+  }
+  AddCheckpoints(record, &sheet);
+  sheet.Title("Again");
+  sheet.Line(StrCat("jobctl rerun ", record.name()));
+  sheet.Line(ReproduceLine(record.spec()));
+  return sheet.Take();
+}
+
+absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok()) return absl::InternalError("the record cannot be written as JSON");
+  return json;
+}
+
+absl::StatusOr<std::string> MessageYaml(const google::protobuf::Message& message) {
+  const absl::StatusOr<std::string> json = MessageJson(message);
+  if (!json.ok()) return json;
+  const auto parsed = nlohmann::ordered_json::parse(*json, nullptr, false);
+  if (parsed.is_discarded()) return absl::InternalError("the record cannot be written as YAML");
+  return YamlEntries(parsed, 0);
+}
+
+}  // namespace muster::client

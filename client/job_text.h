@@ -1,0 +1,26 @@
+// A job record for people (`show`), and for programs as JSON and YAML. Secret values are hidden in all of them. Pure.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/terminal.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace google::protobuf {
+class Message;
+}
+
+namespace muster::client {
+
+std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal);
+// The jobctl line that would start the same job.
+std::string ReproduceLine(const v1::JobSpec& spec);
+// Values of variables whose names look secret become "(hidden)".
+void HideSecrets(v1::JobSpec* spec);
+
+// Protobuf's JSON of any message (64-bit numbers as strings), and the same as YAML.
+absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message);
+absl::StatusOr<std::string> MessageYaml(const google::protobuf::Message& message);
+
+}  // namespace muster::client

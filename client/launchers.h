@@ -1,0 +1,90 @@
+// Command lines of other launchers, taken as they are: `jobctl run -- torchrun --nproc-per-node 2 train.py`. Recognised,
+// read with the launcher's own rules, and turned into the command of one rank plus a shape and environment. Reads the
+// launcher's first line (to find its Python) and configuration files, nothing else; never runs anything.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace muster::client {
+
+// A variable of the submitting environment; empty when unset.
+using Environment = std::function<std::string(std::string_view)>;
+
+struct LaunchPlan {
+  std::string launcher;              // "torchrun", as people know it
+  std::vector<std::string> command;  // argv of one rank
+  uint32_t processes = 0;            // total ranks; 0: per_node × nodes
+  uint32_t per_node = 0;
+  uint32_t min_nodes = 0;
+  uint32_t max_nodes = 0;
+  std::string per_node_of;  // "gpu", "npu", "cpu" or "auto": as many as a node has devices
+  std::string device_kind;
+  std::optional<uint32_t> restarts;
+  std::optional<uint32_t> grace_ms;
+  std::map<std::string, std::string> env;
+  std::string role;
+  std::string run_id;
+  std::string log_dir;
+  bool virtual_local_rank = false;
+  std::vector<std::string> overridden;  // flags that the coordinator decides itself
+  std::vector<std::string> notices;     // sentences
+};
+
+// Null when `argv` is no launcher's line. Errors: JC1010, JC1011, JC1012.
+absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std::string>& argv,
+                                                           const Environment& environment);
+
+// `--accelerate-config FILE` for a plain command: what `accelerate launch --config_file FILE` would set.
+absl::StatusOr<LaunchPlan> PlanFromAccelerateConfig(const std::string& path, const std::vector<std::string>& command,
+                                                    const Environment& environment);
+
+// One line: what was taken and what was overridden; empty when nothing needs saying.
+std::string DescribePlan(const LaunchPlan& plan);
+
+// ---- shared by the launchers' own files
+
+enum class FlagFate { kHonoured, kOverridden, kDisplay, kRefused };
+struct LaunchFlag {
+  std::string_view name;  // with `-` for `_`
+  char letter = 0;
+  bool takes_value = false;
+  FlagFate fate = FlagFate::kHonoured;
+  std::string_view fix = {};  // of a refused flag
+};
+struct LaunchFlags {
+  std::map<std::string, std::string, std::less<>> values;  // by name; switches: "1"
+  std::vector<std::string> script;                         // the first bare word and all after it
+
+  bool Has(std::string_view name) const { return values.find(name) != values.end(); }
+  std::string Get(std::string_view name, std::string_view otherwise = {}) const;
+};
+// `prefixes`: any flag that begins so is a flag with a value.
+absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher, std::span<const std::string> words,
+                                             std::span<const LaunchFlag> table,
+                                             std::span<const std::string_view> prefixes, LaunchPlan* plan);
+absl::StatusOr<uint32_t> LaunchNumber(std::string_view launcher, const LaunchFlags& flags, std::string_view name,
+                                      uint32_t least, uint32_t otherwise);
+
+// The interpreter that the launcher at `program` would start scripts with: its #! line, python3 beside it, or python3.
+std::string PythonOf(const std::string& program, const Environment& environment);
+
+absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher, std::span<const std::string> words,
+                                        const std::vector<std::string>& python, const Environment& environment);
+absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words, const std::vector<std::string>& python,
+                                          const Environment& environment);
+// Adds what the configuration file says; values already in `flags` win. Lines that say what was ignored go to notices.
+absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, LaunchFlags* flags, LaunchPlan* plan);
+// Fills shape and environment of `plan` from flags and configuration.
+absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan);
+
+}  // namespace muster::client

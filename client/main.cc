@@ -1,0 +1,59 @@
+// jobctl: parses the command line, runs the command's function and turns its status into words and an exit code.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "client/arguments.h"
+#include "client/errors.h"
+#include "client/session.h"
+
+namespace muster::client {
+namespace {
+
+int Fail(const absl::Status& error, const Terminal& terminal) {
+  fflush(stdout);
+  fputs(FormatError(error, terminal.color_err).c_str(), stderr);
+  return ExitCodeFor(error);
+}
+
+int Main(const std::vector<std::string>& line) {
+  const absl::StatusOr<Arguments> arguments = Arguments::Parse(line);
+  if (!arguments.ok()) return Fail(arguments.status(), DetectTerminal("auto"));
+  // gRPC says its own things on stderr; people get our words unless they ask.
+  setenv("GRPC_VERBOSITY", arguments->Has("debug") ? "DEBUG" : "NONE", arguments->Has("debug") ? 1 : 0);
+  absl::StatusOr<Settings> settings = Settings::Resolve(*arguments);
+  if (!settings.ok()) return Fail(settings.status(), DetectTerminal(arguments->Get("color", "auto")));
+  const Terminal terminal = DetectTerminal(settings->Get("color"));
+  Session session(terminal, *std::move(settings), *arguments);
+  absl::StatusOr<int> code = arguments->command().run(session, *arguments);
+  // The private coordinator may leave between two requests of ours: then the next one starts it anew.
+  constexpr int kTries = 3;
+  for (int i = 1; i < kTries && session.is_private() && session.may_repeat() &&
+                  code.status().code() == absl::StatusCode::kUnavailable && SplitError(code.status()).code == "JC1301";
+       ++i) {
+    session.Disconnect();
+    usleep(50'000);
+    code = arguments->command().run(session, *arguments);
+  }
+  const int result = code.ok() ? *code : Fail(code.status(), terminal);
+  const bool written = fflush(stdout) == 0;
+  session.Leave();
+  if (!written) {
+    perror("error: stdout cannot be written");
+    return kExitFailed;
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace muster::client
+
+int main(int argc, char** argv) {
+  const int code = muster::client::Main(std::vector<std::string>(argv + 1, argv + argc));
+  // Nothing is left to save: gRPC's own threads need no orderly end.
+  fflush(stderr);
+  _exit(code);
+}

@@ -1,0 +1,200 @@
+#include "client/private_coordinator.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "client/errors.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+extern char** environ;
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+using std::chrono::steady_clock;
+
+// Replaying a large journal after a crash takes a while; a healthy start takes about 30 ms.
+constexpr auto kStartLimit = std::chrono::seconds(30);
+constexpr int kExitLostTheRace = 3;
+
+std::string LastLines(const std::string& path) {
+  const absl::StatusOr<std::string> log = common::ReadFile(path);
+  if (!log.ok()) return "";
+  size_t begin = log->size();
+  for (int lines = 0; lines < 6 && begin > 0; ++lines) {
+    const size_t newline = log->rfind('\n', begin - 1 - (begin == log->size() ? 1 : 0));
+    begin = newline == std::string::npos ? 0 : newline;
+  }
+  std::string tail = log->substr(begin);
+  while (!tail.empty() && tail.back() == '\n') tail.pop_back();
+  return tail;
+}
+
+absl::Status StartFailed(std::string_view what, const std::string& log_path) {
+  const std::string tail = LastLines(log_path);
+  return Problem(absl::StatusCode::kUnavailable, "JC1303",
+                 StrCat("the private coordinator ", what, tail.empty() ? "" : "; the end of its log:", tail),
+                 StrCat("less ", log_path));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindProgram(const std::string& name) {
+  char self[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof(self));
+  const std::string path(self, length > 0 ? length : 0);
+  const std::string directory = path.substr(0, path.rfind('/'));
+  for (const std::string& candidate :
+       {StrCat(directory, "/", name), StrCat(directory, "/../libexec/muster/", name)}) {
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return Problem(absl::StatusCode::kFailedPrecondition, "JC1305",
+                 StrCat(name, " is neither in ", directory, " nor in ", directory, "/../libexec/muster"),
+                 "install all programs of Muster side by side");
+}
+
+PrivateCoordinator::PrivateCoordinator(std::string runtime_dir, std::string data_dir)
+    : runtime_dir_(std::move(runtime_dir)), data_dir_(std::move(data_dir)) {
+  char here[PATH_MAX];
+  const std::string prefix = getcwd(here, sizeof(here)) == nullptr ? "" : StrCat(here, "/");
+  if (runtime_dir_[0] != '/') runtime_dir_ = prefix + runtime_dir_;
+  if (data_dir_[0] != '/') data_dir_ = prefix + data_dir_;
+}
+
+bool PrivateCoordinator::Running() const {
+  const std::string path = socket_path();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return false;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const common::UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return connect(probe.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+bool PrivateCoordinator::HasData() const { return common::Exists(data_dir_ + "/coordinator/muster.db"); }
+
+absl::Status PrivateCoordinator::MakeDirectories() const {
+  if (socket_path().size() >= sizeof(sockaddr_un::sun_path)) {
+    return Problem(absl::StatusCode::kFailedPrecondition, "JC1304",
+                   StrCat("the socket's path ", socket_path(), " is longer than ", sizeof(sockaddr_un::sun_path) - 1,
+                          " bytes"),
+                   "export JOBCTL_RUNTIME_DIR=/tmp/muster-$USER");
+  }
+  for (const std::string& directory : {runtime_dir_, data_dir_ + "/coordinator", data_dir_ + "/worker"}) {
+    const absl::Status made = common::MakeDirectories(directory);
+    if (!made.ok()) {
+      return Problem(absl::StatusCode::kInternal, "JC1601", common::FromAbsl(made.message()),
+                     StrCat("ls -ld ", directory, "; or set JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR"));
+    }
+  }
+  struct stat info {};
+  if (lstat(runtime_dir_.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
+      (info.st_mode & 0077) != 0) {
+    return Problem(absl::StatusCode::kFailedPrecondition, "JC1304",
+                   StrCat(runtime_dir_, " must be a directory of yours that nobody else may enter (mode 0700)"),
+                   StrCat("chmod 0700 ", runtime_dir_, ", or set JOBCTL_RUNTIME_DIR to a directory of your own"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> PrivateCoordinator::Spawn() const {
+  ASSIGN_OR_RETURN(const std::string program, FindProgram("muster-coordinator"));
+  const std::vector<std::string> words = {program,      "--private",  "--socket",
+                                          socket_path(), "--data-dir", data_dir_ + "/coordinator",
+                                          "--worker-state-dir", data_dir_ + "/worker"};
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log_path().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  posix_spawn_file_actions_addclosefrom_np(&files, 3);
+  // Its working directory must not keep a file system of ours busy.
+  posix_spawn_file_actions_addchdir_np(&files, data_dir_.c_str());
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, program.c_str(), &files, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  if (error != 0) return StartFailed(StrCat("could not be started: ", strerror(error)), log_path());
+  return pid;
+}
+
+absl::Status PrivateCoordinator::AwaitSocket(int pid) const {
+  const auto deadline = steady_clock::now() + kStartLimit;
+  auto pause = std::chrono::microseconds(500);
+  bool is_ours = true;
+  while (!Running()) {
+    int status = 0;
+    if (is_ours && waitpid(pid, &status, WNOHANG) == pid) {
+      // Lost the race against a coordinator that someone started by hand: that one's socket will answer.
+      if (!WIFEXITED(status) || WEXITSTATUS(status) != kExitLostTheRace) {
+        return StartFailed(WIFEXITED(status) ? StrCat("ended with code ", WEXITSTATUS(status))
+                                             : StrCat("was killed by signal ", WTERMSIG(status)),
+                           log_path());
+      }
+      is_ours = false;
+    }
+    if (steady_clock::now() > deadline) return StartFailed("did not answer within 30 s", log_path());
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(10'000));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrivateCoordinator::Ensure() {
+  if (Running()) return absl::OkStatus();
+  RETURN_IF_ERROR(MakeDirectories());
+  const std::string lock_path = runtime_dir_ + "/starting";
+  const common::UniqueFd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  // Waits for the other starter; the kernel frees the lock when that one dies.
+  while (lock.valid() && flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  if (Running()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int pid, Spawn());
+  return AwaitSocket(pid);
+}
+
+void PrivateCoordinator::Watch(int pid) {
+  if (pid > 0) process_ = common::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+bool PrivateCoordinator::WaitForEnd(int milliseconds) {
+  if (!process_.valid()) return true;
+  pollfd waited{process_.get(), POLLIN, 0};
+  const bool gone = poll(&waited, 1, milliseconds) > 0;
+  // Reaps it when it is our child, so that no zombie stays behind in a container without an init.
+  siginfo_t info{};
+  if (gone) waitid(static_cast<idtype_t>(P_PIDFD), process_.get(), &info, WEXITED | WNOHANG);
+  return gone;
+}
+
+}  // namespace muster::client

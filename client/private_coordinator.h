@@ -1,0 +1,50 @@
+// The user's private coordinator: finds it, starts it when needed, waits for its end. Main thread only.
+//
+// Several jobctl may start at once: one takes the lock file `starting`, starts the daemon and waits until its socket
+// answers; the others wait for the lock and connect. The daemon outlives this process and ends by itself.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files.h"
+
+namespace muster::client {
+
+class PrivateCoordinator {
+ public:
+  // Absolute paths: sockets and logs there, the record here.
+  PrivateCoordinator(std::string runtime_dir, std::string data_dir);
+
+  std::string endpoint() const { return "unix:" + socket_path(); }
+  std::string socket_path() const { return runtime_dir_ + "/coordinator.sock"; }
+  std::string log_path() const { return data_dir_ + "/coordinator/coordinator.log"; }
+  const std::string& data_dir() const { return data_dir_; }
+
+  // A connect to its socket succeeds.
+  bool Running() const;
+  // Something was ever recorded.
+  bool HasData() const;
+  // Running, started if need be. Errors: JC1303, JC1304, JC1305.
+  absl::Status Ensure();
+
+  // Remembers the process with `pid`, to wait for its end later.
+  void Watch(int pid);
+  // True when the watched process is gone within `milliseconds`.
+  bool WaitForEnd(int milliseconds);
+
+ private:
+  absl::Status MakeDirectories() const;
+  absl::StatusOr<int> Spawn() const;
+  absl::Status AwaitSocket(int pid) const;
+
+  std::string runtime_dir_;
+  std::string data_dir_;
+  common::UniqueFd process_;  // a pidfd
+};
+
+// Path of a program beside this one, or in ../libexec/muster. Errors: JC1305.
+absl::StatusOr<std::string> FindProgram(const std::string& name);
+
+}  // namespace muster::client

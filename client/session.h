@@ -1,0 +1,72 @@
+// One run of jobctl: its terminal, settings and connection, and the orderly end. Main thread, except Note.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/settings.h"
+#include "client/terminal.h"
+
+namespace muster::client {
+
+class Arguments;
+class Connection;
+class PrivateCoordinator;
+struct Listing;
+
+class Session {
+ public:
+  Session(Terminal terminal, Settings settings, const Arguments& arguments);
+  ~Session();
+
+  const Terminal& terminal() const { return terminal_; }
+  const Settings& settings() const { return settings_; }
+  bool is_private() const { return settings_.server().empty(); }
+  PrivateCoordinator& private_coordinator() { return *private_; }
+  bool quiet() const { return quiet_; }
+  bool verbose() const { return verbose_; }
+
+  // The connection, opened at the first call; the private coordinator is started for it.
+  absl::StatusOr<Connection*> Connect();
+  // As Connect, but null instead of starting a private coordinator that has nothing to tell.
+  absl::StatusOr<Connection*> ConnectIfAny();
+  Connection* connection() { return connection_.get(); }
+  // The same in every try of this process: a submit that is sent twice makes one job.
+  const std::string& idempotency_key();
+  // A command that fails because the private coordinator was just leaving is run once more, unless it has begun
+  // something that cannot be repeated.
+  bool may_repeat() const { return may_repeat_; }
+  void DoNotRepeat() { may_repeat_ = false; }
+  // Forgets a connection that broke; Connect opens a new one.
+  void Disconnect();
+
+  // Data, to stdout. A reader that went away ends jobctl by SIGPIPE, as it ends every filter.
+  void Print(std::string_view text);
+  // A line for people, to stderr; nothing with --quiet. Any thread.
+  void Note(std::string_view line);
+  // Asks on a terminal unless --yes. Errors: JC1009 when nobody can be asked, CANCELLED when the answer is no.
+  absl::Status Confirm(const std::string& question);
+  absl::Status PrintListing(Listing listing, const Arguments& arguments);
+
+  // Closes the connection; waits for the private coordinator's end when nothing else needs it.
+  void Leave();
+
+ private:
+  absl::Status OpenPrivate();
+
+  Terminal terminal_;
+  Settings settings_;
+  bool quiet_;
+  bool verbose_;
+  bool yes_;
+  bool no_input_;
+  bool may_repeat_ = true;
+  std::string key_;
+  std::unique_ptr<PrivateCoordinator> private_;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace muster::client

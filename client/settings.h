@@ -1,0 +1,61 @@
+// Where jobctl's settings come from: flag > JOBCTL_* variable > context > config.yaml > default. Read once at start.
+//
+// $XDG_CONFIG_HOME/muster/config.yaml (or ~/.config/muster, or JOBCTL_CONFIG):
+//   current: lab
+//   contexts: {lab: {server: "head:7700"}}
+//   defaults: {output: wide, color: auto}
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace muster::client {
+
+class Arguments;
+
+struct Setting {
+  std::string name;
+  std::string value;
+  std::string origin;  // "flag --server", "JOBCTL_SERVER", "context lab", "/home/…/config.yaml", "default"
+};
+
+// config.yaml as it is in the file.
+struct ConfigFile {
+  std::string path;
+  std::string current;                          // empty: private
+  std::map<std::string, std::string> contexts;  // name -> HOST:PORT
+  std::map<std::string, std::string> defaults;
+
+  static absl::StatusOr<ConfigFile> Read();
+  absl::Status Write() const;
+};
+
+class Settings {
+ public:
+  static absl::StatusOr<Settings> Resolve(const Arguments& arguments);
+
+  std::string Get(std::string_view name) const;
+  const std::vector<Setting>& all() const { return all_; }
+  // Empty: the private coordinator of this user.
+  std::string server() const { return Get("server"); }
+  int64_t timeout_ms() const { return timeout_ms_; }
+  const ConfigFile& file() const { return file_; }
+
+ private:
+  ConfigFile file_;
+  std::vector<Setting> all_;
+  int64_t timeout_ms_ = 10'000;
+};
+
+// The private coordinator's directories (see docs): JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR win over XDG's.
+std::string DefaultDataDir();
+std::string DefaultRuntimeDir();
+std::string HomeDirectory();
+
+}  // namespace muster::client

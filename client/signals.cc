@@ -1,0 +1,70 @@
+#include "client/signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cctype>
+#include <thread>
+
+#include "client/arguments.h"
+#include "client/errors.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+struct Name {
+  int number;
+  std::string_view name;
+};
+constexpr Name kNames[] = {
+    {SIGHUP, "HUP"},   {SIGINT, "INT"},   {SIGQUIT, "QUIT"}, {SIGILL, "ILL"},   {SIGTRAP, "TRAP"},
+    {SIGABRT, "ABRT"}, {SIGBUS, "BUS"},   {SIGFPE, "FPE"},   {SIGKILL, "KILL"}, {SIGUSR1, "USR1"},
+    {SIGSEGV, "SEGV"}, {SIGUSR2, "USR2"}, {SIGPIPE, "PIPE"}, {SIGALRM, "ALRM"}, {SIGTERM, "TERM"},
+    {SIGCHLD, "CHLD"}, {SIGCONT, "CONT"}, {SIGSTOP, "STOP"}, {SIGTSTP, "TSTP"}, {SIGTTIN, "TTIN"},
+    {SIGTTOU, "TTOU"}, {SIGURG, "URG"},   {SIGXCPU, "XCPU"}, {SIGXFSZ, "XFSZ"}, {SIGWINCH, "WINCH"},
+    {SIGSYS, "SYS"},
+};
+
+}  // namespace
+
+absl::StatusOr<int> ParseSignal(std::string_view text) {
+  std::string upper;
+  for (const char c : text) upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  std::string_view name = upper;
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  std::string_view all[std::size(kNames)];
+  size_t count = 0;
+  for (const Name& each : kNames) {
+    if (each.name == name) return each.number;
+    all[count++] = each.name;
+  }
+  const absl::StatusOr<int64_t> number = ParseInteger(text);
+  if (number.ok() && *number >= 1 && *number <= SIGRTMAX) return static_cast<int>(*number);
+  return Usage("JC1004", common::StrCat("\"", text, "\" is no signal", DidYouMean(common::Nearest(name, all))),
+               "jobctl signal JOB USR1");
+}
+
+std::string SignalName(int number) {
+  for (const Name& each : kNames) {
+    if (each.number == number) return common::StrCat("SIG", each.name);
+  }
+  return common::StrCat("signal ", number);
+}
+
+void HandleSignals(std::function<void(int, int)> on_signal) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::thread([set, on_signal = std::move(on_signal)] {
+    for (int count = 1;; ++count) {
+      int number = 0;
+      if (sigwait(&set, &number) != 0) return;
+      on_signal(number, count);
+    }
+  }).detach();
+}
+
+}  // namespace muster::client

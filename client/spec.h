@@ -1,0 +1,31 @@
+// From a command line to a JobSpec: job file, launcher line, flags, environment and working directory, then the checks
+// that give a good message before anything is sent (the coordinator checks again).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/launchers.h"
+
+namespace muster::v1 {
+class JobSpec;
+}
+
+namespace muster::client {
+
+class Arguments;
+class Session;
+
+// What `run` and `submit` ask for. Notices (what a launcher's line had overridden) go to stderr. May ask the coordinator
+// how many devices a node has (`--nproc-per-node gpu`).
+absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments);
+
+// Range and consistency of everything a person can get wrong. Errors: JC11xx.
+absl::Status ValidateSpec(const v1::JobSpec& spec);
+
+// "8 ranks", "2 nodes × 4 ranks", "1 to 4 nodes × 8 ranks", with the devices.
+std::string DescribeShape(const v1::JobSpec& spec);
+
+}  // namespace muster::client

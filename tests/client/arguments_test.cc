@@ -1,0 +1,123 @@
+// The command line parser: every wrong line gets one error with a code and the nearest name.
+#include "client/arguments.h"
+
+#include <gtest/gtest.h>
+
+#include "client/errors.h"
+
+namespace muster::client {
+namespace {
+
+using Line = std::vector<std::string>;
+
+struct Wrong {
+  Line line;
+  std::string code;
+  std::string says;
+};
+
+TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
+  const Wrong kWrong[] = {
+      {{"sumbit"}, "JC1001", "did you mean \"submit\""},
+      {{"squeue"}, "JC1001", "did you mean \"ls\""},
+      {{"scancel", "3"}, "JC1001", "did you mean \"cancel\""},
+      {{"nodes", "list"}, "JC1001", "did you mean \"nodes ls\""},
+      {{"plan", "x.yaml"}, "JC1003", "`jobctl plan` is not part of this version"},
+      {{"ckpt", "pin"}, "JC1003", "`jobctl ckpt pin` is not part of this version"},
+      {{"ls", "--colums", "a"}, "JC1002", "did you mean \"--columns\""},
+      {{"run", "--nproc-per-node", "2", "--", "x"}, "JC1002", "did you mean \"-n\""},
+      {{"run", "-np", "2", "--", "x"}, "JC1002", "did you mean \"-n\""},
+      {{"run", "--max-restarts=3", "--", "x"}, "JC1002", "did you mean \"--restarts\""},
+      {{"run", "--image", "x"}, "JC1003", "--image is not part of this version"},
+      {{"ls", "--project", "x"}, "JC1003", "--project is not part of this version"},
+      {{"ls", "-o", "xml"}, "JC1004", "takes table|wide|json"},
+      {{"ls", "--watch=yes"}, "JC1004", "takes no value"},
+      {{"run", "-n"}, "JC1004", "needs a value (N)"},
+      {{"show"}, "JC1004", "an argument is missing: jobctl show JOB"},
+      {{"show", "a", "b"}, "JC1004", "\"b\" is one argument too many"},
+      {{"run", "--"}, "JC1004", "nothing follows `--`"},
+      {{"ls", "--", "x"}, "JC1004", "`--` is for commands that start something"},
+  };
+  for (const Wrong& wrong : kWrong) {
+    const auto parsed = Arguments::Parse(wrong.line);
+    ASSERT_FALSE(parsed.ok()) << wrong.line[0];
+    const ErrorParts parts = SplitError(parsed.status());
+    EXPECT_EQ(parts.code, wrong.code) << parts.what;
+    EXPECT_NE(parts.what.find(wrong.says), std::string::npos) << parts.what;
+    EXPECT_FALSE(parts.fix.empty()) << parts.what;
+    EXPECT_EQ(ExitCodeFor(parsed.status()), kExitUsage);
+  }
+}
+
+TEST(ArgumentsTest, ValuesMayStandBesideBehindOrAfterTheFlag) {
+  for (const Line& line : {Line{"run", "-n", "4", "--", "x"}, Line{"run", "-n4", "--", "x"},
+                           Line{"run", "--processes=4", "--", "x"}, Line{"run", "--processes", "4", "--", "x"}}) {
+    const auto parsed = Arguments::Parse(line);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(*parsed->Number("processes", 1, 10, 1), 4);
+    EXPECT_EQ(parsed->rest(), Line{"x"});
+  }
+}
+
+TEST(ArgumentsTest, HyphensAndUnderscoresAreAlike) {
+  const auto parsed = Arguments::Parse({"ls", "--no_headers"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->Has("no-headers"));
+}
+
+TEST(ArgumentsTest, TheFirstBareWordOfRunBeginsTheCommand) {
+  const auto parsed = Arguments::Parse({"run", "-n", "2", "python", "train.py", "-n", "7", "--", "x"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->Get("processes"), "2");
+  EXPECT_EQ(parsed->rest(), (Line{"python", "train.py", "-n", "7", "--", "x"}));
+}
+
+TEST(ArgumentsTest, GlobalFlagsMayStandBeforeTheCommand) {
+  const auto parsed = Arguments::Parse({"-s", "head:7700", "ls", "-aq"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->Get("server"), "head:7700");
+  EXPECT_TRUE(parsed->Has("all"));
+  EXPECT_TRUE(parsed->Has("quiet"));
+}
+
+TEST(ArgumentsTest, HelpOfACommandIsTheHelpCommand) {
+  for (const Line& line : {Line{"run", "--help"}, Line{"run", "-h"}, Line{"--help", "run"}}) {
+    const auto parsed = Arguments::Parse(line);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->command().name, "help");
+    EXPECT_EQ(parsed->words(), Line{"run"});
+  }
+  EXPECT_EQ(Arguments::Parse({})->command().name, "help");
+  EXPECT_EQ(Arguments::Parse({"ckpt"})->words(), Line{"ckpt"});
+}
+
+TEST(ArgumentsTest, HelpBehindTheDashesBelongsToTheTrainer) {
+  const auto parsed = Arguments::Parse({"run", "--", "train", "--help"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->command().name, "run");
+}
+
+TEST(ArgumentsTest, DurationsAreReadAndWrongOnesRefused) {
+  EXPECT_EQ(*ParseDurationMs("500ms"), 500);
+  EXPECT_EQ(*ParseDurationMs("30"), 30'000);
+  EXPECT_EQ(*ParseDurationMs("30s"), 30'000);
+  EXPECT_EQ(*ParseDurationMs("1h30m"), 5'400'000);
+  EXPECT_EQ(*ParseDurationMs("1.5s"), 1'500);
+  EXPECT_EQ(*ParseDurationMs("2d"), 172'800'000);
+  for (const char* wrong : {"", "s", "-1s", "1x", "1 s", "1s2", "1e9s", "99999999999999999999s", "inf", "nan"}) {
+    EXPECT_FALSE(ParseDurationMs(wrong).ok()) << wrong;
+  }
+}
+
+TEST(ArgumentsTest, NumbersOutOfRangeNameTheRange) {
+  const auto parsed = Arguments::Parse({"run", "-n", "0", "--", "x"});
+  const auto number = parsed->Number("processes", 1, 100'000, 1);
+  ASSERT_FALSE(number.ok());
+  EXPECT_NE(SplitError(number.status()).what.find("from 1 to 100000, not \"0\""), std::string::npos);
+  for (const char* wrong : {"x", "1.5", "", "99999999999999999999"}) {
+    EXPECT_FALSE(Arguments::Parse({"run", "-n", wrong, "--", "x"})->Number("processes", 1, 100, 1).ok()) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace muster::client

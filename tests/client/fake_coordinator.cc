@@ -1,0 +1,127 @@
+#include "tests/client/fake_coordinator.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+
+#include "muster/v1/job_service.grpc.pb.h"
+
+namespace muster::client {
+
+class FakeCoordinator::Service final : public v1::JobService::Service {
+ public:
+  explicit Service(FakeCoordinator* fake) : fake_(fake) {}
+
+  grpc::Status GetServer(grpc::ServerContext*, const v1::GetServerRequest*, v1::GetServerResponse* response) override {
+    response->set_version("0.1.0");
+    response->set_protocol(fake_->protocol);
+    return grpc::Status::OK;
+  }
+  grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request, v1::SubmitResponse* response) override {
+    std::lock_guard lock(mutex);
+    submit = *request;
+    if (!fake_->submit_error.empty()) {
+      return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, fake_->submit_error);
+    }
+    response->set_job(3);
+    response->set_name("calm-otter-3");
+    response->set_queue_position(2);
+    return grpc::Status::OK;
+  }
+  grpc::Status Run(grpc::ServerContext*, const v1::SubmitRequest* request,
+                   grpc::ServerWriter<v1::JobUpdate>* writer) override {
+    std::unique_lock lock(mutex);
+    submit = *request;
+    for (const v1::JobUpdate& update : fake_->updates) writer->Write(update);
+    if (fake_->wait_for_cancel) {
+      changed.wait(lock, [&] { return !cancelled.empty(); });
+      v1::JobUpdate update;
+      *update.mutable_record() = fake_->updates.back().record();
+      update.mutable_record()->set_state(v1::JOB_STATE_CANCELLED);
+      update.mutable_record()->set_reason("cancelled by uid:0");
+      writer->Write(update);
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
+                          grpc::ServerWriter<v1::LogRecord>* writer) override {
+    for (const v1::LogRecord& log : fake_->logs) writer->Write(log);
+    return grpc::Status::OK;
+  }
+  grpc::Status CancelJobs(grpc::ServerContext*, const v1::CancelJobsRequest* request,
+                          v1::BulkResponse* response) override {
+    std::lock_guard lock(mutex);
+    cancelled.push_back(*request);
+    for (const std::string& job : request->jobs()) {
+      v1::BulkResult* result = response->add_results();
+      result->set_subject(job);
+      if (job == "gone") {
+        result->set_status_code(grpc::StatusCode::NOT_FOUND);
+        result->set_message("[JC1201] there is no job gone; fix: jobctl ls -a");
+      }
+    }
+    changed.notify_all();
+    return grpc::Status::OK;
+  }
+  grpc::Status GetJob(grpc::ServerContext*, const v1::JobReference*, v1::GetJobResponse* response) override {
+    *response->mutable_record() = fake_->record;
+    return grpc::Status::OK;
+  }
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest*,
+                        grpc::ServerWriter<v1::JobUpdate>* writer) override {
+    v1::JobUpdate update;
+    *update.mutable_record() = fake_->record;
+    writer->Write(update);
+    std::unique_lock lock(mutex);
+    while (fake_->record.finished_ms() == 0 && !context->IsCancelled()) {
+      changed.wait_for(lock, std::chrono::milliseconds(20));
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*, v1::ListJobsResponse* response) override {
+    *response = fake_->jobs;
+    return grpc::Status::OK;
+  }
+  grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*, v1::ListNodesResponse* response) override {
+    *response = fake_->nodes;
+    return grpc::Status::OK;
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  v1::SubmitRequest submit;
+  std::vector<v1::CancelJobsRequest> cancelled;
+  std::unique_ptr<grpc::Server> server;
+
+ private:
+  FakeCoordinator* fake_;
+};
+
+FakeCoordinator::FakeCoordinator() {
+  char path[] = "/tmp/jobctl.XXXXXX";
+  directory_ = mkdtemp(path);
+  service_ = std::make_unique<Service>(this);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(endpoint(), grpc::InsecureServerCredentials());
+  builder.RegisterService(service_.get());
+  service_->server = builder.BuildAndStart();
+}
+
+FakeCoordinator::~FakeCoordinator() {
+  service_->server->Shutdown(std::chrono::system_clock::now());
+  unlink((directory_ + "/c.sock").c_str());
+  rmdir(directory_.c_str());
+}
+
+v1::SubmitRequest FakeCoordinator::last_submit() const {
+  std::lock_guard lock(service_->mutex);
+  return service_->submit;
+}
+std::vector<v1::CancelJobsRequest> FakeCoordinator::cancels() const {
+  std::lock_guard lock(service_->mutex);
+  return service_->cancelled;
+}
+
+}  // namespace muster::client

@@ -1,0 +1,116 @@
+// Help, completion and documents all come from the command table; these hold them together.
+#include "client/help.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "client/arguments.h"
+#include "client/errors.h"
+#include "client/terminal.h"
+#include "common/error_codes.h"
+
+namespace muster::client {
+namespace {
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(HelpTest, EveryPageFitsEightyColumnsAndBeginsWithExamples) {
+  for (const Command* command : Commands()) {
+    if (command->name.starts_with("__")) continue;
+    const std::string page = CommandHelp(*command);
+    for (const std::string& line : LinesOf(page)) {
+      EXPECT_LE(DisplayWidth(line), 80u) << command->name << ": " << line;
+    }
+    EXPECT_FALSE(command->examples.empty()) << command->name;
+    EXPECT_LT(page.find("  jobctl "), page.find("Usage:")) << command->name;
+  }
+  for (const std::string& line : LinesOf(OverviewHelp() + ExitCodeHelp() + GroupHelp("nodes"))) {
+    EXPECT_LE(DisplayWidth(line), 80u) << line;
+  }
+}
+
+TEST(HelpTest, FlagsOfACommandAreUniqueAndDoNotShadowByAccident) {
+  const std::set<std::string_view> kMeant = {"timeout", "output", "context"};
+  for (const Command* command : Commands()) {
+    EXPECT_NE(command->run, nullptr) << command->name;
+    std::set<std::string_view> names;
+    std::set<char> letters;
+    for (const Flag& flag : command->flags) {
+      EXPECT_TRUE(names.insert(flag.name).second) << command->name << " --" << flag.name;
+      EXPECT_TRUE(flag.letter == 0 || letters.insert(flag.letter).second) << command->name << " -" << flag.letter;
+      EXPECT_FALSE(flag.help.empty()) << command->name << " --" << flag.name;
+      for (const Flag& global : GlobalFlags()) {
+        EXPECT_TRUE(flag.name != global.name || kMeant.count(flag.name) > 0) << command->name << " --" << flag.name;
+      }
+    }
+  }
+}
+
+TEST(HelpTest, EveryExampleParses) {
+  for (const Command* command : Commands()) {
+    for (const std::string& line : LinesOf(std::string(command->examples))) {
+      std::string text = line.substr(0, line.find('\t'));
+      if (!text.starts_with("jobctl ") || text.find_first_of("'|&$>") != std::string::npos) continue;
+      std::istringstream stream(text);
+      std::vector<std::string> words;
+      for (std::string word; stream >> word;) words.push_back(word);
+      words.erase(words.begin());
+      const auto parsed = Arguments::Parse(words);
+      ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.status();
+      EXPECT_EQ(parsed->command().name, command->name) << text;
+    }
+  }
+}
+
+TEST(HelpTest, TheDocumentIsUpToDate) {
+  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/jobctl.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), HelpDocument()) << "write it anew: build/bin/jobctl help --markdown > docs/jobctl.md";
+}
+
+TEST(HelpTest, CompletionAsksJobctlInEveryShell) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    EXPECT_NE(CompletionScript(shell).find("jobctl __complete -- "), std::string::npos) << shell;
+  }
+}
+
+TEST(ErrorCodesTest, RowsAreSortedUniqueAndComplete) {
+  std::string_view before;
+  for (const common::ErrorCode& row : common::ErrorCodes()) {
+    EXPECT_LT(before, row.code);
+    EXPECT_TRUE(row.code.size() == 6 && row.code.starts_with("JC1")) << row.code;
+    EXPECT_FALSE(row.title.empty() || row.explanation.empty() || row.fix.empty()) << row.code;
+    EXPECT_EQ(common::FindErrorCode(row.code), &row);
+    before = row.code;
+  }
+  EXPECT_NE(common::FindErrorCode("jc1201"), nullptr);
+  EXPECT_NE(common::FindErrorCode("1201"), nullptr);
+  EXPECT_EQ(common::FindErrorCode("JC9999"), nullptr);
+}
+
+TEST(ErrorsTest, AnErrorIsSplitPrintedAndGraded) {
+  const absl::Status error = Problem(absl::StatusCode::kNotFound, "JC1201", "there is no job 7", "jobctl ls -a");
+  EXPECT_EQ(FormatError(error, false), "error: there is no job 7 [JC1201]\nfix:   jobctl ls -a\n");
+  EXPECT_EQ(ExitCodeFor(error), kExitNotFound);
+  const absl::Status list = Usage("JC1101", "f has 2 errors\nf:1:1: a\nf:2:1: b", "jobctl validate f");
+  EXPECT_EQ(FormatError(list, false),
+            "error: f has 2 errors [JC1101]\nf:1:1: a\nf:2:1: b\nfix:   jobctl validate f\n");
+  EXPECT_EQ(ExitCodeFor(list), kExitRefused);
+  EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kUnavailable, "JC1301", "a", "b")), kExitUnreachable);
+  EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kFailedPrecondition, "JC1402", "a", "b")), kExitRefused);
+  EXPECT_EQ(ExitCodeFor(absl::PermissionDeniedError("[JC1201] no")), kExitAuth);
+  EXPECT_EQ(ExitCodeFor(absl::InternalError("x")), kExitFailed);
+  EXPECT_EQ(FormatError(absl::InternalError("plain \033[2J"), false), "error: plain \\x1b[2J\n");
+}
+
+}  // namespace
+}  // namespace muster::client

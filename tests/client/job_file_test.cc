@@ -1,0 +1,201 @@
+// The strict job file: what is read, and every trap of YAML with its place and its fix.
+#include "client/job_file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "client/errors.h"
+#include "client/spec.h"
+#include "client/yaml.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::client {
+namespace {
+
+struct Wrong {
+  std::string text;
+  std::string says;  // "line:column: …"
+};
+
+std::string ErrorOf(const std::string& text, const std::vector<std::string>& sets = {}) {
+  v1::JobSpec spec;
+  const auto file = ParseJobFile("f", text, sets, &spec);
+  return file.ok() ? "" : SplitError(file.status()).what;
+}
+
+TEST(JobFileTest, AWholeFileBecomesItsSpec) {
+  v1::JobSpec spec;
+  const auto file = ParseJobFile("f", R"(
+name: digits
+command: [python, train.py, --lr, "0.1"]
+workdir: /data
+env: {LR: 0.1, EMPTY: , WORD: "yes"}
+resources:
+  nodes: 1:4
+  per_node: 8
+  devices: npu>=64GB
+restarts: 3
+priority: -5
+grace: 1m30s
+max_duration: 2h
+on_node_loss: wait
+checkpoint: {keep: 5, writers: all}
+logs: block
+tensorboard: [runs, /tb]
+virtual_local_rank: true
+clean_env: true
+)",
+                                 {}, &spec);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(file->clean_env);
+  EXPECT_EQ(spec.name(), "digits");
+  EXPECT_EQ(spec.command_size(), 4);
+  EXPECT_EQ(spec.command(3), "0.1");
+  EXPECT_EQ(spec.env().at("LR"), "0.1");
+  EXPECT_EQ(spec.env().at("EMPTY"), "");
+  EXPECT_EQ(spec.env().at("WORD"), "yes");
+  EXPECT_EQ(spec.shape().min_nodes(), 1u);
+  EXPECT_EQ(spec.shape().max_nodes(), 4u);
+  EXPECT_EQ(spec.shape().per_node(), 8u);
+  EXPECT_EQ(spec.shape().device().kind(), "npu");
+  EXPECT_EQ(spec.shape().device().min_memory_bytes(), 64'000'000'000ull);
+  EXPECT_EQ(spec.restarts(), 3u);
+  EXPECT_EQ(spec.priority(), -5);
+  EXPECT_EQ(spec.grace_ms(), 90'000u);
+  EXPECT_EQ(spec.max_duration_ms(), 7'200'000u);
+  EXPECT_EQ(spec.on_node_loss(), v1::ON_NODE_LOSS_WAIT);
+  EXPECT_EQ(spec.checkpoint().keep(), 5u);
+  EXPECT_EQ(spec.checkpoint().writers(), v1::CHECKPOINT_WRITERS_ALL);
+  EXPECT_EQ(spec.logs(), v1::LOG_POLICY_BLOCK);
+  EXPECT_EQ(spec.tensorboard_dirs_size(), 2);
+  EXPECT_TRUE(spec.virtual_local_rank());
+}
+
+TEST(JobFileTest, ACommandInOneTextRunsInAShell) {
+  v1::JobSpec spec;
+  ASSERT_TRUE(ParseJobFile("f", "command: python a.py | tee b\n", {}, &spec).ok());
+  EXPECT_EQ(spec.command(0), "sh");
+  EXPECT_EQ(spec.command(2), "python a.py | tee b");
+}
+
+TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
+  const Wrong kWrong[] = {
+      {"num_process: 2", "f:1:1: unknown key \"num_process\""},
+      {"resources:\n  processs: 2", "f:2:3: unknown key \"processs\" in resources; did you mean \"processes\"?"},
+      {"num_processes: 2", "f:1:1: unknown key \"num_processes\"; did you mean \"resources.processes\"?"},
+      {"resources: {nproc_per_node: 2}", "unknown key \"nproc_per_node\" in resources; did you mean \"per_node\"?"},
+      {"entrypoint: x", "did you mean \"command\"?"},
+      {"resources:\n  restarts: 1", "did you mean \"restarts\" outside of \"resources\"?"},
+      {"name: a\nname: b", "f:2:1: \"name\" is given twice; the first is in line 1"},
+      {"env:\n  A: 1\n  A: 2", "f:3:3: \"A\" is given twice"},
+      {"<<: {a: 1}", "`<<` (merge) is not allowed"},
+      {"name: &x a\nworkdir: *x", "f:2:10: aliases (*name) are not allowed"},
+      {"name: &x a", "f:1:7: anchors (&name) are not allowed"},
+      {"env: {FLAG: yes}", "f:1:13: `yes` means different things to different readers; write true or false, or "
+                           "\"yes\" for the word"},
+      {"env: {FLAG: Off}", "`Off` means different things"},
+      {"virtual_local_rank: on", "`on` means different things"},
+      {"env: {CODE: 010}", "f:1:13: `010` has a leading zero"},
+      {"restarts: 010", "`010` has a leading zero"},
+      {"restarts: three", "f:1:11: restarts takes a whole number from 0 to 10000, not \"three\""},
+      {"restarts: \"3\"", "restarts takes a whole number"},
+      {"restarts: -1", "not \"-1\""},
+      {"restarts: 1.5", "not \"1.5\""},
+      {"resources: {processes: 0}", "resources.processes takes a whole number from 1 to 100000, not \"0\""},
+      {"resources: {processes: 1000000}", "not \"1000000\""},
+      {"resources: {nodes: 4:1}", "resources.nodes takes N or MIN:MAX"},
+      {"resources: {devices: \"gpu:0\"}", "after `:` stands how many"},
+      {"resources: {devices: \"gpu>=12\"}", "after `>=` stands a memory like 64GB"},
+      {"resources: 4", "resources takes a section of keys, not \"4\""},
+      {"grace: soon", "grace takes a duration like 30s"},
+      {"logs: maybe", "logs takes drop or block, not \"maybe\""},
+      {"virtual_local_rank: 1", "virtual_local_rank takes true or false, not \"1\""},
+      {"command: {a: b}", "command takes a list of texts, not a section"},
+      {"command: [a, [b]]", "an item of command takes a text, not a list"},
+      {"name:", "name has no value; give one or leave the key out"},
+      {"image: x", "\"image\" is not part of this version"},
+      {"resources: {shm: 1}", "\"resources.shm\" is not part of this version"},
+      {"a: b: c", "f:1:5: not valid YAML"},
+      {"- a\n- b", "a job file is a map of keys"},
+      {"", "a job file is a map of keys"},
+      {"name: a\n---\nname: b", "a second document begins here"},
+      {"name: !!python/object x", "tags ("},
+      {"? [a]\n: b", "a key must be a word"},
+      {"name: \"a\x01\"", "f:1:1: this line has control characters or is not UTF-8"},
+      {"name: a\nworkdir: \xff", "f:2:1: this line has control characters or is not UTF-8"},
+  };
+  for (const Wrong& wrong : kWrong) {
+    const std::string error = ErrorOf(wrong.text);
+    EXPECT_NE(error.find(wrong.says), std::string::npos) << wrong.text << "\n=> " << error;
+  }
+}
+
+TEST(JobFileTest, AllErrorsComeAtOnceInFileOrder) {
+  const std::string error = ErrorOf("nmae: a\nrestarts: x\nresources:\n  bogus: 1\n");
+  EXPECT_NE(error.find("f has 3 errors\nf:1:1: unknown key \"nmae\"; did you mean \"name\"?\nf:2:11: "), std::string::npos)
+      << error;
+  EXPECT_LT(error.find("f:2:11"), error.find("f:4:3"));
+}
+
+TEST(JobFileTest, DepthAndNumberOfValuesAreBounded) {
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) deep += "[";
+  EXPECT_NE(ErrorOf("command: " + deep), "");
+  deep += std::string(1000, ']');
+  EXPECT_NE(ErrorOf("command: " + deep).find("levels deep"), std::string::npos);
+  std::string many = "command: [";
+  for (int i = 0; i < 30'000; ++i) many += "a,";
+  EXPECT_NE(ErrorOf(many + "a]").find("more than 20000 values"), std::string::npos);
+}
+
+TEST(JobFileTest, SetOverlaysKeysAsIfWrittenThere) {
+  v1::JobSpec spec;
+  const auto file = ParseJobFile("f", "command: [a]\nenv: {LR: 1}\n",
+                                 {"resources.processes=4", "env.LR=2", "env.a.b=3", "command=[x, y]"}, &spec);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(spec.shape().processes(), 4u);
+  EXPECT_EQ(spec.env().at("LR"), "2");
+  EXPECT_EQ(spec.env().at("a.b"), "3");
+  EXPECT_EQ(spec.command(1), "y");
+  EXPECT_NE(ErrorOf("command: [a]", {"restarts"}).find("write --set KEY=VALUE"), std::string::npos);
+  EXPECT_NE(ErrorOf("command: [a]", {"retsarts=1"}).find("did you mean \"restarts\"?"), std::string::npos);
+}
+
+TEST(JobFileTest, TheDocumentListsEveryKey) {
+  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/jobfile.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(text.str().find(JobKeyTable()), std::string::npos)
+      << "docs/jobfile.md must hold the output of `jobctl help jobfile`";
+}
+
+v1::JobSpec Good() {
+  v1::JobSpec spec;
+  spec.add_command("true");
+  spec.mutable_shape()->set_processes(1);
+  return spec;
+}
+
+TEST(SpecTest, WhatAPersonCanGetWrongIsRefusedWithItsCode) {
+  const auto code_of = [](auto change) {
+    v1::JobSpec spec = Good();
+    change(spec);
+    return SplitError(ValidateSpec(spec)).code;
+  };
+  EXPECT_EQ(code_of([](v1::JobSpec&) {}), "");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name("a\nb"); }), "JC1103");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name("42"); }), "JC1103");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name(std::string(101, 'a')); }), "JC1103");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.clear_command(); }), "JC1105");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_processes(0); }), "JC1104");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_processes(1'000'000); }), "JC1104");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_per_node(2); }), "JC1104");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_workdir("here"); }), "JC1107");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { (*spec.mutable_env())["A=B"] = "1"; }), "JC1106");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { (*spec.mutable_env())["A"] = std::string(300'000, 'x'); }), "JC1102");
+}
+
+}  // namespace
+}  // namespace muster::client

@@ -1,0 +1,300 @@
+// The real jobctl binary against prepared answers: what it prints where, and its exit codes.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/client/fake_coordinator.h"
+
+namespace muster::client {
+namespace {
+
+struct Ended {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+// A jobctl that runs, its output in pipes.
+class Process {
+ public:
+  Process(const std::string& server, std::vector<std::string> words) {
+    words.insert(words.begin(), MUSTER_JOBCTL);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::vector<std::string> variables = {"PATH=/usr/bin:/bin", "HOME=/nonexistent", "SECRET_TOKEN=abc",
+                                          "JOBCTL_CONFIG=/nonexistent/config.yaml"};
+    if (!server.empty()) variables.push_back("JOBCTL_SERVER=" + server);
+    std::vector<char*> environment;
+    for (std::string& variable : variables) environment.push_back(variable.data());
+    environment.push_back(nullptr);
+    int out[2], err[2];
+    EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(err, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, out[1], 1);
+    posix_spawn_file_actions_adddup2(&files, err[1], 2);
+    EXPECT_EQ(posix_spawn(&pid_, MUSTER_JOBCTL, &files, nullptr, argv.data(), environment.data()), 0);
+    posix_spawn_file_actions_destroy(&files);
+    close(out[1]);
+    close(err[1]);
+    fds_[0] = out[0];
+    fds_[1] = err[0];
+  }
+  ~Process() {
+    close(fds_[0]);
+    close(fds_[1]);
+  }
+  void Signal(int number) { kill(pid_, number); }
+
+  // Reads until stderr holds `text`; false at its end.
+  bool ReadUntil(const std::string& text) {
+    while (texts_[1].find(text) == std::string::npos) {
+      if (!ReadSome()) return false;
+    }
+    return true;
+  }
+  Ended End() {
+    while (ReadSome()) {
+    }
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), texts_[0], texts_[1]};
+  }
+
+ private:
+  bool ReadSome() {
+    pollfd polled[2] = {{open_[0] ? fds_[0] : -1, POLLIN, 0}, {open_[1] ? fds_[1] : -1, POLLIN, 0}};
+    if (!open_[0] && !open_[1]) return false;
+    if (poll(polled, 2, 20'000) <= 0) return false;
+    for (int i = 0; i < 2; ++i) {
+      if (polled[i].revents == 0) continue;
+      char buffer[65536];
+      const ssize_t count = read(fds_[i], buffer, sizeof(buffer));
+      if (count <= 0) open_[i] = false;
+      if (count > 0) texts_[i].append(buffer, count);
+    }
+    return true;
+  }
+
+  pid_t pid_ = 0;
+  int fds_[2] = {-1, -1};
+  bool open_[2] = {true, true};
+  std::string texts_[2];
+};
+
+Ended Jobctl(const FakeCoordinator& fake, std::vector<std::string> words) {
+  return Process(fake.endpoint(), std::move(words)).End();
+}
+
+v1::JobUpdate Update(v1::JobState state, int exit_code = 0, const std::string& reason = "") {
+  v1::JobUpdate update;
+  v1::JobRecord* record = update.mutable_record();
+  record->set_id(3);
+  record->set_name("calm-otter-3");
+  record->set_state(state);
+  record->set_exit_code(exit_code);
+  record->set_reason(reason);
+  record->set_first_running_ms(1000);
+  if (state >= v1::JOB_STATE_SUCCEEDED) record->set_finished_ms(42'000);
+  v1::Attempt* attempt = record->add_attempts();
+  attempt->set_world_size(2);
+  attempt->add_parts()->set_node("node1");
+  return update;
+}
+
+v1::LogRecord Log(uint32_t rank, const std::string& data, v1::LogStream stream = v1::LOG_STREAM_STDOUT) {
+  v1::LogRecord record;
+  record.set_node("node1");
+  record.set_rank(rank);
+  record.set_stream(stream);
+  record.set_data(data);
+  return record;
+}
+
+TEST(JobctlRunTest, ShowsLayoutPrefixedLinesAndVerdictAndReturnsZero) {
+  FakeCoordinator fake;
+  fake.updates = {Update(v1::JOB_STATE_RUNNING), Update(v1::JOB_STATE_SUCCEEDED)};
+  fake.logs = {Log(0, "step 1\n"), Log(1, "warn\n", v1::LOG_STREAM_STDERR)};
+  const Ended ended = Jobctl(fake, {"run", "-n", "2", "-e", "A=1", "--", "train", "x"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out, "[node1:0] step 1\n");
+  EXPECT_NE(ended.err.find("calm-otter-3  2 ranks on 1 node\n"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("[node1:1] warn\n"), std::string::npos) << ended.err;
+  EXPECT_TRUE(ended.err.ends_with("✓ succeeded in 41s\n")) << ended.err;
+  const v1::JobSpec spec = fake.last_submit().spec();
+  EXPECT_EQ(spec.shape().processes(), 2u);
+  EXPECT_EQ(spec.command(1), "x");
+  EXPECT_EQ(spec.env().at("A"), "1");
+  EXPECT_EQ(spec.env().at("SECRET_TOKEN"), "abc");
+  EXPECT_EQ(spec.workdir()[0], '/');
+  EXPECT_FALSE(fake.last_submit().idempotency_key().empty());
+}
+
+TEST(JobctlRunTest, ReturnsTheCulpritsCodeAndSaysWhy) {
+  FakeCoordinator fake;
+  fake.updates = {Update(v1::JOB_STATE_RUNNING),
+                  Update(v1::JOB_STATE_FAILED, 7, "rank 1 on node1 exited with code 7")};
+  const Ended ended = Jobctl(fake, {"run", "-n", "2", "--", "train"});
+  EXPECT_EQ(ended.code, 7);
+  EXPECT_TRUE(ended.err.ends_with("✗ failed after 41s: rank 1 on node1 exited with code 7\n")) << ended.err;
+}
+
+TEST(JobctlRunTest, CtrlCCancelsTheJobAndASecondOneKillsIt) {
+  FakeCoordinator fake;
+  fake.updates = {Update(v1::JOB_STATE_RUNNING)};
+  fake.wait_for_cancel = true;
+  Process process(fake.endpoint(), {"run", "--", "train"});
+  ASSERT_TRUE(process.ReadUntil("2 ranks on 1 node"));
+  process.Signal(SIGINT);
+  const Ended ended = process.End();
+  EXPECT_EQ(ended.code, 130) << ended.err;
+  EXPECT_NE(ended.err.find("stopping calm-otter-3 (grace 30s; Ctrl-C again kills it)"), std::string::npos) << ended.err;
+  ASSERT_EQ(fake.cancels().size(), 1u);
+  EXPECT_EQ(fake.cancels()[0].jobs(0), "calm-otter-3");
+  EXPECT_FALSE(fake.cancels()[0].has_grace());
+}
+
+TEST(JobctlRunTest, AStreamThatEndsEarlyIsAnErrorNotASuccess) {
+  FakeCoordinator fake;
+  fake.updates = {Update(v1::JOB_STATE_RUNNING)};
+  const Ended ended = Jobctl(fake, {"run", "--", "train"});
+  EXPECT_EQ(ended.code, 5) << ended.err;
+  EXPECT_NE(ended.err.find("[JC1307]"), std::string::npos) << ended.err;
+}
+
+TEST(JobctlRunTest, ATorchrunLineIsTakenApart) {
+  FakeCoordinator fake;
+  fake.updates = {Update(v1::JOB_STATE_SUCCEEDED)};
+  const Ended ended = Jobctl(fake, {"run", "--", "torchrun", "--nproc_per_node=4", "--master-port=1", "t.py", "-n", "9"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.err.find("torchrun: the coordinator decides in place of --master-port\n"), std::string::npos);
+  const v1::JobSpec spec = fake.last_submit().spec();
+  EXPECT_EQ(spec.shape().per_node(), 4u);
+  EXPECT_EQ(spec.command(spec.command_size() - 1), "9");
+  EXPECT_EQ(spec.command(1), "-u");
+}
+
+TEST(JobctlSubmitTest, PrintsTheNameAloneForScripts) {
+  FakeCoordinator fake;
+  const Ended name = Jobctl(fake, {"submit", "-o", "name", "--idempotency-key", "k1", "--", "train"});
+  EXPECT_EQ(name.out, "calm-otter-3\n");
+  EXPECT_EQ(fake.last_submit().idempotency_key(), "k1");
+  const Ended text = Jobctl(fake, {"submit", "--", "train"});
+  EXPECT_EQ(text.out, "calm-otter-3 submitted (queue #2)\n");
+  EXPECT_NE(text.err.find("next: jobctl logs -f calm-otter-3"), std::string::npos);
+}
+
+TEST(JobctlSubmitTest, ARefusalOfTheCoordinatorIsExitSixWithItsFix) {
+  FakeCoordinator fake;
+  fake.submit_error = "[JC1402] needs 8 gpu, the largest node set has 2; fix: -n 2, or --queue-anyway";
+  const Ended ended = Jobctl(fake, {"submit", "-n", "8", "--", "train"});
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_EQ(ended.err,
+            "error: needs 8 gpu, the largest node set has 2 [JC1402]\nfix:   -n 2, or --queue-anyway\n");
+}
+
+TEST(JobctlSubmitTest, ABadJobFileIsRefusedBeforeAnythingIsSent) {
+  FakeCoordinator fake;
+  const std::string path = fake.directory() + "/job.yaml";
+  std::ofstream(path) << "command: [train]\nretsarts: 1\n";
+  const Ended ended = Jobctl(fake, {"submit", path});
+  unlink(path.c_str());
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_NE(ended.err.find(":2:1: unknown key \"retsarts\"; did you mean \"restarts\"?"), std::string::npos) << ended.err;
+  EXPECT_TRUE(fake.last_submit().idempotency_key().empty());
+}
+
+TEST(JobctlWaitTest, CodesTellSuccessFailureAndTimeApart) {
+  FakeCoordinator fake;
+  fake.record = Update(v1::JOB_STATE_SUCCEEDED).record();
+  EXPECT_EQ(Jobctl(fake, {"wait", "3"}).code, 0);
+  fake.record = Update(v1::JOB_STATE_FAILED, 7, "rank 11: OOM").record();
+  const Ended failed = Jobctl(fake, {"wait", "3"});
+  EXPECT_EQ(failed.code, 100);
+  EXPECT_EQ(failed.out, "calm-otter-3 FAILED (rank 11: OOM)\n");
+  EXPECT_EQ(Jobctl(fake, {"wait", "3", "--propagate"}).code, 7);
+  fake.record = Update(v1::JOB_STATE_RUNNING).record();
+  const Ended late = Jobctl(fake, {"wait", "3", "--timeout", "100ms"});
+  EXPECT_EQ(late.code, 101);
+  EXPECT_NE(late.err.find("[JC1206]"), std::string::npos) << late.err;
+  EXPECT_EQ(Jobctl(fake, {"wait", "3", "--for", "running"}).code, 0);
+}
+
+TEST(JobctlTest, SeveralJobsAreCancelledInOneRequestAndTheWorstCodeCounts) {
+  FakeCoordinator fake;
+  const Ended ended = Jobctl(fake, {"cancel", "a", "gone", "--grace", "5s"});
+  EXPECT_EQ(ended.code, 3);
+  EXPECT_EQ(ended.out, "a is being cancelled\n");
+  EXPECT_EQ(ended.err, "error: there is no job gone [JC1201]\nfix:   jobctl ls -a\n");
+  ASSERT_EQ(fake.cancels().size(), 1u);
+  EXPECT_EQ(fake.cancels()[0].grace_ms(), 5000u);
+}
+
+TEST(JobctlTest, ListsForPipesAndPrograms) {
+  FakeCoordinator fake;
+  v1::JobSummary* job = fake.jobs.add_jobs();
+  job->set_id(3);
+  job->set_name("calm-otter-3");
+  job->set_state(v1::JOB_STATE_RUNNING);
+  job->set_ranks(2);
+  job->set_device_kind("cpu");
+  job->set_step(-1);
+  job->set_checkpoint_step(-1);
+  EXPECT_EQ(Jobctl(fake, {"ls", "--columns", "job,state,devices,step"}).out,
+            "JOB\tSTATE\tDEVICES\tSTEP\ncalm-otter-3\tRUNNING\t2 cpu\t\n");
+  EXPECT_EQ(Jobctl(fake, {"ls", "-o", "name"}).out, "calm-otter-3\n");
+  EXPECT_EQ(Jobctl(fake, {"ls", "--state", "runing"}).code, 2);
+}
+
+TEST(JobctlTest, AnUnreachableCoordinatorIsExitFiveAndNeverAPrivateRun) {
+  const Ended ended = Process("unix:/nonexistent/c.sock", {"run", "--", "true"}).End();
+  EXPECT_EQ(ended.code, 5);
+  EXPECT_NE(ended.err.find("error: the coordinator at unix:/nonexistent/c.sock does not answer"), std::string::npos)
+      << ended.err;
+  EXPECT_NE(ended.err.find("[JC1301]"), std::string::npos);
+}
+
+TEST(JobctlTest, AnotherProtocolIsRefusedWithBothVersions) {
+  FakeCoordinator fake;
+  fake.protocol = 0;
+  const Ended ended = Jobctl(fake, {"ls"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.err.find("[JC1302]"), std::string::npos) << ended.err;
+}
+
+TEST(JobctlTest, SecretsAreHiddenInShow) {
+  FakeCoordinator fake;
+  fake.record = Update(v1::JOB_STATE_RUNNING).record();
+  (*fake.record.mutable_spec()->mutable_env())["API_KEY"] = "very-secret";
+  for (const char* format : {"json", "yaml"}) {
+    const Ended ended = Jobctl(fake, {"show", "3", "-o", format});
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    EXPECT_EQ(ended.out.find("very-secret"), std::string::npos);
+    EXPECT_NE(ended.out.find("(hidden)"), std::string::npos);
+  }
+  EXPECT_NE(Jobctl(fake, {"show", "3"}).out.find("node1"), std::string::npos);
+}
+
+TEST(JobctlTest, CompletionKnowsCommandsFlagsAndJobs) {
+  FakeCoordinator fake;
+  fake.jobs.add_jobs()->set_name("calm-otter-3");
+  EXPECT_EQ(Jobctl(fake, {"__complete", "--", "su"}).out, "submit\n");
+  EXPECT_EQ(Jobctl(fake, {"__complete", "--", "ckpt", ""}).out, "ls\npull\nrm\nshow\nverify\n");
+  EXPECT_EQ(Jobctl(fake, {"__complete", "--", "show", "c"}).out, "calm-otter-3\n");
+  EXPECT_EQ(Jobctl(fake, {"__complete", "--", "run", "--dev"}).out, "--devices\n");
+  EXPECT_EQ(Jobctl(fake, {"__complete", "--", "ls", "-o", "js"}).out, "");
+  EXPECT_EQ(Jobctl(fake, {"__complete", "--", "ls", "--output", "js"}).out, "json\njsonl\n");
+  EXPECT_EQ(Jobctl(fake, {"__complete", "--", "submit", "x"}).out, ":files\n");
+}
+
+}  // namespace
+}  // namespace muster::client

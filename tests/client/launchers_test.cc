@@ -1,0 +1,232 @@
+// Other launchers' lines: what each becomes, and what is refused.
+#include "client/launchers.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/errors.h"
+
+namespace muster::client {
+namespace {
+
+// No variable is set: PATH leads nowhere, so every launcher's Python is python3.
+const Environment kNothing = [](std::string_view name) {
+  return std::string(name == "HOME" ? "/nonexistent" : "");
+};
+
+absl::StatusOr<std::optional<LaunchPlan>> Read(const std::string& line, const Environment& environment = kNothing) {
+  return ReadLauncherLine(absl::StrSplit(line, ' ', absl::SkipEmpty()), environment);
+}
+
+LaunchPlan Plan(const std::string& line, const Environment& environment = kNothing) {
+  const auto plan = Read(line, environment);
+  EXPECT_TRUE(plan.ok()) << line << ": " << plan.status();
+  EXPECT_TRUE(plan.ok() && plan->has_value()) << line;
+  return plan.ok() && plan->has_value() ? **plan : LaunchPlan{};
+}
+
+struct Line {
+  std::string line;
+  std::string command;
+  uint32_t processes;
+  uint32_t per_node;
+  uint32_t min_nodes;
+  uint32_t max_nodes;
+};
+
+TEST(LaunchersTest, EachLineBecomesTheCommandOfOneRankAndAShape) {
+  const Line kLines[] = {
+      {"torchrun train.py", "python3 -u train.py", 0, 1, 1, 1},
+      {"torchrun --nproc-per-node 2 train.py --lr 1", "python3 -u train.py --lr 1", 0, 2, 1, 1},
+      {"torchrun --nproc_per_node=2 --nnodes=1:4 train.py", "python3 -u train.py", 0, 2, 1, 4},
+      {"torchrun --standalone --nproc-per-node=4 -m pkg.train x", "python3 -u -m pkg.train x", 0, 4, 1, 1},
+      {"torchrun --nproc-per-node 3 --no-python ./train --nproc-per-node 9", "./train --nproc-per-node 9", 0, 3, 1, 1},
+      {"torchrun -r 3 -t 3 --nproc-per-node 2 -- train.py", "python3 -u train.py", 0, 2, 1, 1},
+      {"/venv/bin/python -W ignore -m torch.distributed.run --nproc-per-node 2 t.py a",
+       "/venv/bin/python -W ignore -u t.py a", 0, 2, 1, 1},
+      {"python -m torch.distributed.launch --nproc_per_node=2 t.py a",
+       "python -u t.py --local-rank=${local_rank} a", 0, 2, 1, 1},
+      {"python -m torch.distributed.launch --use-env --nproc_per_node=2 t.py", "python -u t.py", 0, 2, 1, 1},
+      {"torch_npu_run --rdzv-backend parallel --nproc-per-node 8 t.py", "python3 -u t.py", 0, 8, 1, 1},
+      {"accelerate launch --num_processes 2 --cpu t.py x", "python3 t.py x", 2, 0, 0, 0},
+      {"accelerate launch --num-processes=8 --num_machines 2 -m pkg", "python3 -m pkg", 8, 0, 2, 2},
+      {"accelerate-launch --num_processes 2 --no_python ./t", "./t", 2, 0, 0, 0},
+      {"python3 -m accelerate.commands.launch --num_processes 3 t.py", "python3 t.py", 3, 0, 0, 0},
+  };
+  for (const Line& line : kLines) {
+    const LaunchPlan plan = Plan(line.line);
+    EXPECT_EQ(absl::StrJoin(plan.command, " "), line.command) << line.line;
+    EXPECT_EQ(plan.processes, line.processes) << line.line;
+    EXPECT_EQ(plan.per_node, line.per_node) << line.line;
+    EXPECT_EQ(plan.min_nodes, line.min_nodes) << line.line;
+    EXPECT_EQ(plan.max_nodes, line.max_nodes) << line.line;
+  }
+}
+
+TEST(LaunchersTest, OtherCommandsAreLeftAlone) {
+  for (const char* line : {"python train.py", "python -m pkg.train", "sh -c torchrun", "accelerate config",
+                           "./torchrun.sh", "python -c torchrun", "python train.py -m torch.distributed.run"}) {
+    const auto plan = Read(line);
+    ASSERT_TRUE(plan.ok()) << line;
+    EXPECT_FALSE(plan->has_value()) << line;
+  }
+}
+
+struct Wrong {
+  std::string line;
+  std::string code;
+  std::string says;
+};
+
+TEST(LaunchersTest, WhatCannotBeHonouredIsRefusedByName) {
+  const Wrong kWrong[] = {
+      {"torchrun --nproc-per-nod 2 t.py", "JC1010", "did you mean \"--nproc-per-node\"?"},
+      {"torchrun --nproc-per-node two t.py", "JC1010", "takes a whole number from 1"},
+      {"torchrun --nproc-per-node xpu t.py", "JC1011", "xpu devices are not supported"},
+      {"torchrun --nnodes 4:1 t.py", "JC1010", "takes N or MIN:MAX"},
+      {"torchrun --standalone --nnodes 2 t.py", "JC1010", "means one node"},
+      {"torchrun -m --no-python t.py", "JC1011", "exclude each other"},
+      {"torchrun --logs-specs x t.py", "JC1011", "--logs-specs of torchrun cannot be honoured"},
+      {"torchrun --run-path t.py", "JC1011", "--run-path"},
+      {"torchrun --nproc-per-node 2", "JC1010", "names no script"},
+      {"torchrun --nproc-per-node", "JC1010", "needs a value"},
+      {"accelerate launch --tpu t.py", "JC1011", "--tpu of accelerate launch"},
+      {"accelerate launch --env A=1 t.py", "JC1011", "--env"},
+      {"accelerate launch --cpu --multi_gpu t.py", "JC1010", "exclude each other"},
+      {"accelerate launch --num_processes 1 --num_machines 2 t.py", "JC1010", "num_processes is the total"},
+      {"accelerate launch --mixed_precision fp7 --num_processes 1 t.py", "JC1010", "mixed_precision is no, fp16"},
+      {"accelerate launch --config_file /nonexistent t.py", "JC1012", "cannot be read"},
+  };
+  for (const Wrong& wrong : kWrong) {
+    const auto plan = Read(wrong.line);
+    ASSERT_FALSE(plan.ok()) << wrong.line;
+    const ErrorParts parts = SplitError(plan.status());
+    EXPECT_EQ(parts.code, wrong.code) << parts.what;
+    EXPECT_NE(parts.what.find(wrong.says), std::string::npos) << parts.what;
+    EXPECT_FALSE(parts.fix.empty());
+  }
+}
+
+TEST(LaunchersTest, OneLineNamesEverythingThatWasOverridden) {
+  const LaunchPlan plan =
+      Plan("torchrun --rdzv-backend c10d --rdzv_endpoint=h:29500 --node-rank 0 --rdzv-id job7 --nproc-per-node 2 t.py");
+  EXPECT_EQ(DescribePlan(plan),
+            "torchrun: the coordinator decides in place of --rdzv-backend, --rdzv-endpoint, --node-rank");
+  EXPECT_EQ(plan.run_id, "job7");
+  EXPECT_EQ(DescribePlan(Plan("torchrun --nproc-per-node 2 t.py")), "");
+}
+
+TEST(LaunchersTest, TorchrunFlagsReachTheSpec) {
+  const LaunchPlan plan = Plan(
+      "torchrun --nproc-per-node gpu --max-restarts 3 --role trainer --log-dir /l --shutdown-timeout 5 "
+      "--signals-to-handle SIGTERM --virtual-local-rank t.py");
+  EXPECT_EQ(plan.per_node_of, "gpu");
+  EXPECT_EQ(plan.device_kind, "gpu");
+  EXPECT_EQ(plan.restarts, 3u);
+  EXPECT_EQ(plan.role, "trainer");
+  EXPECT_EQ(plan.log_dir, "/l");
+  EXPECT_EQ(plan.grace_ms, 5000u);
+  EXPECT_EQ(plan.env.at("TORCHELASTIC_SIGNALS_TO_HANDLE"), "SIGTERM");
+  EXPECT_TRUE(plan.virtual_local_rank);
+}
+
+TEST(LaunchersTest, PetVariablesCountUnlessTheLineSaysOtherwise) {
+  const Environment pet = [](std::string_view name) {
+    return std::string(name == "PET_NPROC_PER_NODE" ? "4" : name == "PET_NNODES" ? "2" : "");
+  };
+  EXPECT_EQ(Plan("torchrun t.py", pet).per_node, 4u);
+  EXPECT_EQ(Plan("torchrun --nproc-per-node 3 t.py", pet).per_node, 3u);
+  EXPECT_EQ(Plan("torchrun t.py", pet).min_nodes, 2u);
+}
+
+TEST(LaunchersTest, AccelerateFlagsBecomeItsEnvironment) {
+  const LaunchPlan plan = Plan(
+      "accelerate launch --num_processes 2 --cpu --mixed_precision bf16 --num_cpu_threads_per_process 4 --debug "
+      "--dynamo_backend inductor t.py");
+  EXPECT_EQ(plan.device_kind, "cpu");
+  EXPECT_EQ(plan.env.at("ACCELERATE_MIXED_PRECISION"), "bf16");
+  EXPECT_EQ(plan.env.at("ACCELERATE_DYNAMO_BACKEND"), "INDUCTOR");
+  EXPECT_EQ(plan.env.at("ACCELERATE_USE_CPU"), "True");
+  EXPECT_EQ(plan.env.at("OMP_NUM_THREADS"), "4");
+  EXPECT_EQ(plan.env.at("ACCELERATE_DEBUG_MODE"), "true");
+  const LaunchPlan fsdp = Plan(
+      "accelerate launch --num_processes 2 --use_fsdp --fsdp_version 2 --fsdp_transformer_layer_cls_to_wrap Block t.py");
+  EXPECT_EQ(fsdp.env.at("ACCELERATE_USE_FSDP"), "true");
+  EXPECT_EQ(fsdp.env.at("FSDP_VERSION"), "2");
+  EXPECT_EQ(fsdp.env.at("FSDP_TRANSFORMER_CLS_TO_WRAP"), "Block");
+}
+
+class FilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/launchers.XXXXXX";
+    directory_ = mkdtemp(path);
+  }
+  void TearDown() override {
+    for (const std::string& file : files_) unlink(file.c_str());
+    rmdir(directory_.c_str());
+  }
+  std::string Write(const std::string& name, const std::string& text) {
+    files_.push_back(directory_ + "/" + name);
+    std::ofstream(files_.back()) << text;
+    chmod(files_.back().c_str(), 0755);
+    return files_.back();
+  }
+  std::string directory_;
+  std::vector<std::string> files_;
+};
+
+TEST_F(FilesTest, ThePythonIsTheOneOfTheLaunchersFirstLine) {
+  const std::string plain = Write("torchrun", "#!/opt/venv/bin/python3.11\nimport sys\n");
+  EXPECT_EQ(PythonOf(plain, kNothing), "/opt/venv/bin/python3.11");
+  const std::string env = Write("env-launcher", "#!/usr/bin/env python3\n");
+  EXPECT_EQ(PythonOf(env, kNothing), "python3");
+  const std::string longest = Write("long", "#!/bin/sh\n'''exec' \"/very long/bin/python\" \"$0\" \"$@\"\n' '''\n");
+  EXPECT_EQ(PythonOf(longest, kNothing), "/very long/bin/python");
+  EXPECT_EQ(PythonOf("/nonexistent/torchrun", kNothing), "python3");
+}
+
+TEST_F(FilesTest, AccelerateConfigurationGivesTheDefaults) {
+  const std::string config = Write("default_config.yaml",
+                                   "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\n"
+                                   "num_processes: 4\nnum_machines: 1\nmixed_precision: 'no'\nuse_cpu: yes\n"
+                                   "main_process_port: 29501\nmachine_rank: 0\nrdzv_backend: static\n");
+  const LaunchPlan plan = Plan("accelerate launch --config_file " + config + " t.py");
+  EXPECT_EQ(plan.processes, 4u);
+  EXPECT_EQ(plan.device_kind, "cpu");
+  EXPECT_NE(DescribePlan(plan).find("main_process_port, machine_rank, rdzv_backend"), std::string::npos);
+  EXPECT_EQ(Plan("accelerate launch --num_processes 2 --config_file " + config + " t.py").processes, 2u);
+  const auto direct = PlanFromAccelerateConfig(config, {"./train"}, kNothing);
+  ASSERT_TRUE(direct.ok()) << direct.status();
+  EXPECT_EQ(direct->processes, 4u);
+  EXPECT_EQ(direct->command, std::vector<std::string>{"./train"});
+}
+
+TEST_F(FilesTest, AccelerateConfigurationMayBeJsonAndHasPrefixesOrNot) {
+  const std::string config = Write("c.json",
+                                   "{\"distributed_type\": \"FSDP\", \"num_processes\": 2, \"fsdp_config\": "
+                                   "{\"fsdp_version\": 2, \"offload_params\": false}}");
+  const LaunchPlan plan = Plan("accelerate launch --config_file " + config + " t.py");
+  EXPECT_EQ(plan.env.at("ACCELERATE_USE_FSDP"), "true");
+  EXPECT_EQ(plan.env.at("FSDP_VERSION"), "2");
+  EXPECT_EQ(plan.env.at("FSDP_OFFLOAD_PARAMS"), "false");
+}
+
+TEST_F(FilesTest, UnsupportedConfigurationsAreRefused) {
+  const auto error = [&](const std::string& text) {
+    return SplitError(Read("accelerate launch --config_file " + Write("bad.yaml", text) + " t.py").status()).what;
+  };
+  EXPECT_NE(error("distributed_type: XLA\n").find(":1:19: distributed_type XLA is not supported"), std::string::npos);
+  EXPECT_NE(error("num_processes: 2\n").find("the key distributed_type is missing"), std::string::npos);
+  EXPECT_NE(error("distributed_type: NO\ncompute_environment: AMAZON_SAGEMAKER\n").find("is not supported"),
+            std::string::npos);
+  EXPECT_NE(error("a: b: c\n").find("not valid YAML"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace muster::client

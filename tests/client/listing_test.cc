@@ -1,0 +1,131 @@
+// Every output format of one listing, byte for byte, and what is refused.
+#include "client/listing.h"
+
+#include <gtest/gtest.h>
+
+#include "client/errors.h"
+
+namespace muster::client {
+namespace {
+
+Listing Jobs() {
+  Listing listing;
+  listing.kind = "JobList";
+  listing.columns = {{"job"}, {"id", true, true}, {"state"}, {"loss", false, true}, {"reason", false, false, true}};
+  listing.rows = {
+      {Cell("calm-otter-3"), Cell(int64_t{3}), Cell("RUNNING"), Cell(Value(0.43125), "0.431"), Cell("")},
+      {Cell("日本-2"), Cell(int64_t{2}), Cell("FAILED"), Cell(), Cell("rank 1 on node1 said \"no\", twice, and left")},
+  };
+  return listing;
+}
+
+std::string Render(ListingOptions options, bool tty, size_t width = 80) {
+  Terminal terminal;
+  terminal.out_is_tty = tty;
+  terminal.width = width;
+  const auto text = RenderListing(Jobs(), options, terminal);
+  return text.ok() ? *text : SplitError(text.status()).code + " " + SplitError(text.status()).what;
+}
+
+ListingOptions Format(const std::string& output) {
+  ListingOptions options;
+  options.output = output;
+  return options;
+}
+
+TEST(ListingTest, ATableOnATerminalIsAlignedByDisplayWidth) {
+  EXPECT_EQ(Render(Format("table"), true),
+            "JOB           STATE     LOSS  REASON\n"
+            "calm-otter-3  RUNNING  0.431  -\n"
+            "日本-2        FAILED       -  rank 1 on node1 said \"no\", twice, and left\n");
+}
+
+TEST(ListingTest, ANarrowTerminalShortensOnlyWhatMayShrink) {
+  EXPECT_EQ(Render(Format("table"), true, 45),
+            "JOB           STATE     LOSS  REASON\n"
+            "calm-otter-3  RUNNING  0.431  -\n"
+            "日本-2        FAILED       -  rank 1 on node…\n");
+}
+
+TEST(ListingTest, APipeGetsTabsAndEverything) {
+  EXPECT_EQ(Render(Format("table"), false, 20),
+            "JOB\tSTATE\tLOSS\tREASON\n"
+            "calm-otter-3\tRUNNING\t0.431\t\n"
+            "日本-2\tFAILED\t\trank 1 on node1 said \"no\", twice, and left\n");
+}
+
+TEST(ListingTest, EachFormatForPrograms) {
+  EXPECT_EQ(Render(Format("json"), true),
+            "{\"version\": 1, \"kind\": \"JobList\", \"items\": [\n"
+            "  {\"job\": \"calm-otter-3\", \"id\": 3, \"state\": \"RUNNING\", \"loss\": 0.43125, \"reason\": \"\"},\n"
+            "  {\"job\": \"日本-2\", \"id\": 2, \"state\": \"FAILED\", \"loss\": null, \"reason\": \"rank 1 on node1 "
+            "said \\\"no\\\", twice, and left\"}\n]}\n");
+  EXPECT_EQ(Render(Format("csv"), true),
+            "job,id,state,loss,reason\ncalm-otter-3,3,RUNNING,0.43125,\n"
+            "日本-2,2,FAILED,,\"rank 1 on node1 said \"\"no\"\", twice, and left\"\n");
+  EXPECT_EQ(Render(Format("name"), true), "calm-otter-3\n日本-2\n");
+  EXPECT_EQ(Render(Format("yaml"), true),
+            "version: 1\nkind: JobList\nitems:\n- job: calm-otter-3\n  id: 3\n  state: RUNNING\n  loss: 0.43125\n"
+            "  reason: \"\"\n- job: \"日本-2\"\n  id: 2\n  state: FAILED\n  loss: null\n"
+            "  reason: \"rank 1 on node1 said \\\"no\\\", twice, and left\"\n");
+  ListingOptions lines = Format("jsonl");
+  lines.columns = {"id", "state"};
+  EXPECT_EQ(Render(lines, false), "{\"id\": 3, \"state\": \"RUNNING\"}\n{\"id\": 2, \"state\": \"FAILED\"}\n");
+}
+
+TEST(ListingTest, FiltersSortLimitAndHeaders) {
+  ListingOptions options = Format("table");
+  options.columns = {"id"};
+  options.headers = false;
+  options.sort = "id";
+  EXPECT_EQ(Render(options, false), "2\n3\n");
+  options.sort = "-id";
+  options.limit = 1;
+  EXPECT_EQ(Render(options, false), "3\n");
+  options = Format("name");
+  options.filters = {"state=running"};
+  EXPECT_EQ(Render(options, false), "calm-otter-3\n");
+  options.filters = {"state!=RUNNING"};
+  EXPECT_EQ(Render(options, false), "日本-2\n");
+  options.filters = {"state!=RUNNING", "id=3"};
+  EXPECT_EQ(Render(options, false), "");
+}
+
+TEST(ListingTest, WhatDoesNotExistIsNamedWithTheNearest) {
+  ListingOptions options = Format("table");
+  options.columns = {"sate"};
+  EXPECT_EQ(Render(options, false), "JC1008 there is no column \"sate\"; did you mean \"state\"?");
+  options = Format("table");
+  options.filters = {"state"};
+  EXPECT_EQ(Render(options, false), "JC1008 the filter \"state\" is not KEY=VALUE or KEY!=VALUE");
+  options = Format("table");
+  options.sort = "-nothing";
+  EXPECT_EQ(Render(options, false), "JC1008 there is no column \"nothing\"");
+}
+
+TEST(ListingTest, JobDataCannotDriveTheTerminalOrBreakRows) {
+  Listing listing;
+  listing.kind = "X";
+  listing.columns = {{"a"}};
+  listing.rows = {{Cell("x\033[2Jy\n\tz")}};
+  Terminal tty;
+  tty.out_is_tty = true;
+  ListingOptions options;
+  options.headers = false;
+  EXPECT_EQ(RenderListing(listing, options, tty)->find('\033'), std::string::npos);
+  EXPECT_EQ(*RenderListing(listing, options, Terminal{}), "x\033[2Jy  z\n");
+}
+
+TEST(ListingTest, QuotingSurvivesAnyBytes) {
+  EXPECT_EQ(JsonQuote("a\"\\\n\t\x01\x7f"), "\"a\\\"\\\\\\n\\t\\u0001\\u007f\"");
+  EXPECT_EQ(JsonQuote("\xff\xc3"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
+  EXPECT_EQ(JsonValue(Value(0.1)), "0.1");
+  EXPECT_EQ(JsonValue(Value(1.0 / 0.0)), "\"Infinity\"");
+  EXPECT_EQ(YamlQuote("plain-word"), "plain-word");
+  for (const char* tricky : {"yes", "No", "null", "1", "0x1", "-", "a: b", ""}) {
+    EXPECT_EQ(YamlQuote(tricky), JsonQuote(tricky)) << tricky;
+  }
+}
+
+}  // namespace
+}  // namespace muster::client

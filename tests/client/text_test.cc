@@ -1,0 +1,90 @@
+// Widths, signals, ranges, verdicts and quoting.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "client/errors.h"
+#include "client/job_text.h"
+#include "client/record_text.h"
+#include "client/signals.h"
+#include "client/terminal.h"
+
+namespace muster::client {
+namespace {
+
+TEST(TerminalTest, WidthCountsColumnsNotBytes) {
+  EXPECT_EQ(DisplayWidth("abc"), 3u);
+  EXPECT_EQ(DisplayWidth("é"), 1u);
+  EXPECT_EQ(DisplayWidth("e\u0301"), 1u);
+  EXPECT_EQ(DisplayWidth("日本"), 4u);
+  EXPECT_EQ(DisplayWidth("🚀"), 2u);
+  EXPECT_EQ(DisplayWidth("✓ …"), 3u);
+  EXPECT_EQ(Shorten("abcdef", 4), "abc…");
+  EXPECT_EQ(Shorten("日本語", 4), "日…");
+  EXPECT_EQ(Shorten("abc", 3), "abc");
+  EXPECT_EQ(Shorten("abc", 0), "");
+}
+
+TEST(SignalsTest, NamesAndNumbersGoBothWays) {
+  for (const char* text : {"USR1", "SIGUSR1", "usr1", "sigusr1", "10"}) EXPECT_EQ(*ParseSignal(text), SIGUSR1) << text;
+  EXPECT_EQ(SignalName(SIGKILL), "SIGKILL");
+  EXPECT_EQ(SignalName(99), "signal 99");
+  for (const char* text : {"", "0", "-1", "999", "FOO"}) EXPECT_FALSE(ParseSignal(text).ok()) << text;
+  EXPECT_NE(SplitError(ParseSignal("SIGUSR3").status()).what.find("did you mean \"USR1\"?"), std::string::npos);
+}
+
+TEST(RecordTextTest, NumbersAreGroupedIntoRanges) {
+  google::protobuf::RepeatedField<uint32_t> numbers;
+  for (const uint32_t n : {0, 1, 2, 5, 7, 8}) numbers.Add(n);
+  EXPECT_EQ(Ranges(numbers), "0-2,5,7-8");
+}
+
+v1::JobRecord Record(v1::JobState state, int code) {
+  v1::JobRecord record;
+  record.set_state(state);
+  record.set_exit_code(code);
+  record.set_reason("rank 1 on node1 exited with code 7");
+  record.set_first_running_ms(1000);
+  record.set_finished_ms(42'000);
+  return record;
+}
+
+TEST(RecordTextTest, TheVerdictIsOneTrueSentenceAndItsCodes) {
+  EXPECT_EQ(Verdict(Record(v1::JOB_STATE_SUCCEEDED, 0), false), "✓ succeeded in 41s");
+  EXPECT_EQ(Verdict(Record(v1::JOB_STATE_FAILED, 7), false),
+            "✗ failed after 41s: rank 1 on node1 exited with code 7");
+  EXPECT_EQ(RunExitCode(Record(v1::JOB_STATE_SUCCEEDED, 0)), 0);
+  EXPECT_EQ(RunExitCode(Record(v1::JOB_STATE_FAILED, 137)), 137);
+  EXPECT_EQ(RunExitCode(Record(v1::JOB_STATE_FAILED, 0)), 1);
+  EXPECT_EQ(RunExitCode(Record(v1::JOB_STATE_CANCELLED, 143)), 103);
+  EXPECT_EQ(WaitExitCode(Record(v1::JOB_STATE_FAILED, 7), false), 100);
+  EXPECT_EQ(WaitExitCode(Record(v1::JOB_STATE_FAILED, 7), true), 7);
+  EXPECT_EQ(WaitExitCode(Record(v1::JOB_STATE_CANCELLED, 0), false), 103);
+}
+
+TEST(JobTextTest, SecretsAreHiddenAndTheLineCanBeTyped) {
+  v1::JobSpec spec;
+  (*spec.mutable_env())["HF_TOKEN"] = "x";
+  (*spec.mutable_env())["LR"] = "1";
+  HideSecrets(&spec);
+  EXPECT_EQ(spec.env().at("HF_TOKEN"), "(hidden)");
+  EXPECT_EQ(spec.env().at("LR"), "1");
+  spec.mutable_shape()->set_processes(2);
+  spec.add_command("sh");
+  spec.add_command("-c");
+  spec.add_command("echo 'a'");
+  EXPECT_EQ(ReproduceLine(spec), "jobctl run -n 2 -- sh -c 'echo '\\''a'\\'''");
+}
+
+TEST(JobTextTest, YamlOfARecordReadsLikeItsJson) {
+  v1::BulkResponse response;
+  v1::BulkResult* result = response.add_results();
+  result->set_subject("a: b");
+  result->set_job(7);
+  const auto yaml = MessageYaml(response);
+  ASSERT_TRUE(yaml.ok());
+  EXPECT_EQ(*yaml, "results:\n  - subject: \"a: b\"\n    job: \"7\"\n    name: \"\"\n    status_code: 0\n"
+                   "    message: \"\"\n");
+}
+
+}  // namespace
+}  // namespace muster::client

@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""`./dev bench [NAME…]`: Muster beside its peers, on this machine, in this run.
+
+Method: both sides are warmed up, then measured in turns (A B A B …), and the median and the spread of each
+are printed with their ratio and the target. A peer that is not installed is reported as absent, never
+estimated. Durable against durable, the same logs kept. `--json FILE` keeps the raw values.
+"""
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
+import harness  # noqa: E402  (the daemons of the benchmarks are started as in the tests)
+from harness import JOBCTL, wait_until  # noqa: E402
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+
+
+class Stage(harness.Case):
+    """A test case's directory, daemons and cleaning up, for one benchmark."""
+
+    def runTest(self):
+        pass
+
+    def __enter__(self):
+        self.setUp()
+        return self
+
+    def __exit__(self, *exception):
+        self.doCleanups()
+
+
+class Table:
+    """Rows as they come; every row is printed at once."""
+
+    def __init__(self):
+        self.rows = []
+        print(f"{'benchmark':34} {'muster':>18} {'peer':>26} {'ratio':>8}  target", flush=True)
+
+    def row(self, name, unit, values, target, good, peer="", peer_values=None, note=""):
+        """`good(median, peer median or None)` says whether the target is met."""
+        median = statistics.median(values)
+        other = statistics.median(peer_values) if peer_values else None
+        ratio = f"{median / other:.3f}" if other else "–"
+        peer_text = f"{peer} {other:.4g} {unit}" if other else (f"{peer} absent" if peer else "–")
+        verdict = "met" if good(median, other) else "MISSED"
+        if other is None and "×" in target and peer:
+            verdict = "not compared"
+        spread = f"±{(max(values) - min(values)) / 2:.2g}" if len(values) > 1 else ""
+        print(f"{name:34} {median:>9.4g} {unit}{spread:>6} {peer_text:>26} {ratio:>8}  {target}: {verdict}"
+              f"{'  (' + note + ')' if note else ''}", flush=True)
+        self.rows.append({"name": name, "unit": unit, "values": values, "peer": peer, "peer_values": peer_values,
+                          "target": target, "verdict": verdict, "note": note})
+
+
+def timed(command, env=None, **options):
+    started = time.perf_counter()
+    subprocess.run(command, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, **options)
+    return time.perf_counter() - started
+
+
+def in_turns(repeats, *sides):
+    """Each side is a callable giving one value, or None (absent). Warmed up once, then A B A B …"""
+    values = [[] for _ in sides]
+    for turn in range(repeats + 1):
+        for side, kept in zip(sides, values):
+            if side is not None:
+                value = side()
+                if turn:
+                    kept.append(value)
+    return values
+
+
+def mpirun_command():
+    if not shutil.which("mpirun"):
+        return None
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return ["mpirun", *root, "--oversubscribe", "-n", "2", "true"]
+
+
+def bench_launch(table):
+    """Two ranks of `true`, from the command to its end: private and cold, and with the coordinator up."""
+    with Stage() as stage:
+        muster = stage.private()
+        line = [JOBCTL, "run", "-n", "2", "--", "true"]
+        mpirun = mpirun_command()
+        srun = ["srun", "-n", "2", "true"] if shutil.which("srun") else None
+
+        def torchrun():
+            return timed([*TORCHRUN, "--nproc-per-node", "2", "--no-python", "true"])
+        cold, torch_values, mpi_values, srun_values = in_turns(
+            5, lambda: timed(line, muster.env), torchrun, mpirun and (lambda: timed(mpirun)),
+            srun and (lambda: timed(srun)))
+        muster.jobctl("up")
+        warm, = in_turns(9, lambda: timed(line, muster.env))
+        muster.jobctl("down")
+        table.row("launch, private coordinator", "s", cold, "≤ 0.1 × torchrun", lambda a, b: a <= 0.1 * b, "torchrun",
+                  torch_values)
+        table.row("launch, coordinator up", "s", warm, "≤ 0.1 × torchrun", lambda a, b: a <= 0.1 * b, "torchrun",
+                  torch_values)
+        table.row("launch, coordinator up", "s", warm, "≤ 1.0 × mpirun", lambda a, b: b is not None and a <= b,
+                  "mpirun", mpi_values)
+        table.row("launch, coordinator up", "s", warm, "≤ 0.5 × srun", lambda a, b: b is not None and a <= 0.5 * b,
+                  "srun", srun_values)
+
+
+def bench_submit(table):
+    """Durable submits: one connection with pipelining, one by one, and through the command line."""
+    load = os.path.join(harness.BIN, "bench", "bench_submit")
+
+    def measure(cluster, count, window):
+        done = subprocess.run([load, cluster.endpoint, str(count), str(window)], check=True, capture_output=True,
+                              text=True, timeout=300)
+        return json.loads(done.stdout)
+    with Stage() as stage:
+        cluster = harness.Cluster(stage).start()  # no worker: the jobs are queued, durable, and counted
+        measure(cluster, 500, 64)
+        piped = [measure(cluster, 5000, 512) for _ in range(3)]
+        single = [measure(cluster, 500, 1) for _ in range(3)]
+        table.row("submits/s, one connection, piped", "/s", [run["rate"] for run in piped], "≥ 5000 /s",
+                  lambda a, _: a >= 5000, note=f"p99 {statistics.median(run['p99_ms'] for run in piped):.1f} ms")
+        table.row("submit, one by one", "ms", [run["p50_ms"] for run in single], "reported", lambda a, _: True,
+                  note=f"p99 {statistics.median(run['p99_ms'] for run in single):.2f} ms")
+    with Stage() as stage:
+        cluster = harness.Cluster(stage).start()
+        line = [JOBCTL, "submit", "-n", "1", "--queue-anyway", "--", "true"]
+        script = tempfile.NamedTemporaryFile("w", suffix=".sh")
+        script.write("#!/bin/sh\ntrue\n")
+        script.flush()
+        sbatch = ["sbatch", "-o", "/dev/null", script.name] if shutil.which("sbatch") else None
+        ours, theirs = in_turns(50, lambda: timed(line, cluster.env) * 1000,
+                                sbatch and (lambda: timed(sbatch) * 1000))
+        table.row("jobctl submit", "ms", ours, "≤ 1.0 × sbatch", lambda a, b: b is not None and a <= b, "sbatch",
+                  theirs, note="7.8 ms was measured for sbatch on 2 cores")
+        listing, = in_turns(50, lambda: timed([JOBCTL, "ls"], cluster.env) * 1000)
+        table.row("jobctl ls", "ms", listing, "≤ 10 ms", lambda a, _: a <= 10)
+
+
+def bench_jobs(table):
+    """Short one-rank jobs per second, with their logs and final states."""
+    count, rates = 300, []
+    load = os.path.join(harness.BIN, "bench", "bench_submit")
+    for _ in range(3):
+        with Stage() as stage:
+            cluster = harness.Cluster(stage).start()
+            cluster.add_worker("node1", f"cpu:{max(4, 2 * (os.cpu_count() or 1))}")
+            started = time.perf_counter()
+            subprocess.run([load, cluster.endpoint, str(count), "128"], check=True, stdout=subprocess.DEVNULL)
+            wait_until(lambda: sum(job.state == harness.SUCCEEDED for job in cluster.api.list()) == count,
+                       "all short jobs are over", 120, every_s=0.05)
+            rates.append(count / (time.perf_counter() - started))
+    table.row("short jobs completed/s", "/s", rates, "≥ 130 /s", lambda a, _: a >= 130)
+
+
+def bench_exit(table):
+    """SIGKILL of a rank, to the event at the client."""
+    with Stage() as stage:
+        cluster = harness.Cluster(stage).start()
+        cluster.add_worker("node1", "cpu:2")
+        service = cluster.api.service
+
+        def ours():
+            marker = f"EXITBENCH={time.monotonic_ns()}"
+            job = cluster.submit("-n", "2", "-e", marker, "--", "sleep", "600")
+            cluster.wait_for(job, harness.RUNNING)
+            pids = [pid for pid, line in harness.processes_with(marker).items() if line.startswith("sleep")]
+            stream = cluster.api.stream("WatchJob", service.WatchJobRequest(job=job), service.JobUpdate)
+            next(stream)
+            started = time.perf_counter()
+            os.kill(pids[0], signal.SIGKILL)
+            for update in stream:
+                if any(part.exits for attempt in update.record.attempts for part in attempt.parts):
+                    took = time.perf_counter() - started
+                    break
+            stream.cancel()
+            cluster.wait_over(job)
+            return took * 1000
+
+        def torchrun():
+            marker = f"EXITBENCH={time.monotonic_ns()}"
+            name, value = marker.split("=")
+            process = subprocess.Popen([*TORCHRUN, "--nproc-per-node", "2", "--no-python", "sleep", "600"],
+                                       env={**os.environ, name: value}, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            pids = wait_until(lambda: [pid for pid, line in harness.processes_with(marker).items()
+                                       if line.startswith("sleep")][:2], "torchrun's ranks run")
+            time.sleep(0.5)  # its monitor loop is under way
+            started = time.perf_counter()
+            os.kill(pids[0], signal.SIGKILL)
+            process.wait()
+            return (time.perf_counter() - started) * 1000
+        values, peer = in_turns(5, ours, torchrun)
+        table.row("exit seen at the client", "ms", values, "≤ 20 ms and ≤ 0.2 × torchrun",
+                  lambda a, b: a <= 20 and a <= 0.2 * b, "torchrun", peer)
+
+
+def bench_logs(table):
+    """100 MB in 100-byte lines, rank to client, against the same writer into a plain file."""
+    writer = os.path.join(harness.BIN, "bench", "bench_writer")
+    lines = 1_000_000
+    with Stage() as stage:
+        cluster = harness.Cluster(stage).start()
+        cluster.add_worker("node1", "cpu:2")
+        path = stage.path("plain.log")
+
+        def plain():
+            started = time.perf_counter()
+            with open(path, "wb") as file:
+                subprocess.run([writer, str(lines)], stdout=file, check=True)
+                os.fsync(file.fileno())
+            took = time.perf_counter() - started
+            os.remove(path)
+            return lines * 100 / took / 1e6
+
+        def ours():
+            started = time.perf_counter()
+            job = cluster.submit("-n", "1", "--", writer, lines)
+            out = subprocess.run([JOBCTL, "logs", "-f", "--raw", job], env=cluster.env, stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL)
+            took = time.perf_counter() - started
+            if len(out.stdout) != lines * 100:
+                raise AssertionError(f"{len(out.stdout)} bytes of {lines * 100} arrived")
+            cluster.jobctl("rm", job, "--yes")
+            return lines * 100 / took / 1e6
+        values, peer = in_turns(3, ours, plain)
+        table.row("log, 100-byte lines, to the client", "MB/s", values, "≥ 0.5 × plain file", lambda a, b: a >= 0.5 * b,
+                  "file", peer, note="every byte arrived")
+
+
+def bench_restart(table):
+    """kill -9 of the coordinator under 100 running jobs, to serving again and to all jobs taken up."""
+    with Stage() as stage:
+        cluster = harness.Cluster(stage).start()
+        cluster.add_worker("node1", "cpu:100")
+        for _ in range(100):
+            cluster.submit("-n", "1", "--", "sleep", "600")
+        wait_until(lambda: sum(job.state == harness.RUNNING for job in cluster.api.list()) == 100, "100 jobs run", 120)
+        marks = set(harness.processes_with(stage.mark))
+        serving, attached = [], []
+        for _ in range(3):
+            cluster.coordinator.kill9()
+            started = time.perf_counter()
+            cluster.restart_coordinator()
+            serving.append(time.perf_counter() - started)
+            wait_until(lambda: cluster.nodes()["node1"].record.state == 1, "the worker is back", every_s=0.005)
+            attached.append(time.perf_counter() - started)
+        jobs = cluster.api.list()
+        disturbed = sum(job.state != harness.RUNNING or job.attempts != 1 for job in jobs)
+        ranks_gone = len([pid for pid in marks if not os.path.exists(f"/proc/{pid}")]) - 1  # the first coordinator
+        table.row("restart to serving, 100 jobs", "s", serving, "≤ 2 s", lambda a, _: a <= 2 and disturbed == 0,
+                  note=f"{disturbed} jobs disturbed, {ranks_gone} processes lost")
+        table.row("restart to worker attached", "s", attached, "≤ 2 s", lambda a, _: a <= 2)
+        cluster.jobctl("cancel", *[job.name for job in jobs], "--grace", "1s", timeout=120)
+        wait_until(lambda: all(job.state in harness.OVER for job in cluster.api.list()), "all are cancelled", 60)
+
+
+def bench_idle(table):
+    """Memory of an idle coordinator and worker."""
+    with Stage() as stage:
+        cluster = harness.Cluster(stage).start()
+        cluster.add_worker("node1", "cpu:2")
+        cluster.wait_for(cluster.submit("-n", "1", "--", "true"), harness.SUCCEEDED)
+        time.sleep(2)  # idle
+        table.row("coordinator idle RSS", "MB", [harness.rss_bytes(cluster.coordinator.pid) / 1e6], "≤ 60 MB",
+                  lambda a, _: a <= 60)
+        table.row("worker idle RSS", "MB", [harness.rss_bytes(cluster.workers["node1"].pid) / 1e6], "reported",
+                  lambda a, _: True)
+
+
+BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
+           "logs": bench_logs, "restart": bench_restart, "idle": bench_idle}
+
+
+def machine():
+    def version(command):
+        if not shutil.which(command[0]):
+            return "absent"
+        return subprocess.run(command, capture_output=True, text=True).stdout.split("\n")[0].strip()
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "?")
+    torch_version = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"],
+                                   capture_output=True, text=True).stdout.strip() or "absent"
+    return {"cpu": model, "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg()[0],
+            "torch": torch_version, "mpirun": version(["mpirun", "--version"]), "slurm": version(["sinfo", "--version"])}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__.split("\n")[0])
+    parser.add_argument("name", nargs="*", help=f"which ones: {', '.join(BENCHES)} (default: all)")
+    parser.add_argument("--json", metavar="FILE", help="keep the raw values")
+    options = parser.parse_args()
+    unknown = [name for name in options.name if name not in BENCHES]
+    if unknown:
+        parser.error(f"unknown benchmark {unknown[0]}; there are {', '.join(BENCHES)}")
+    facts = machine()
+    print(" · ".join(f"{key} {value}" for key, value in facts.items()))
+    table, failed = Table(), []
+    for name in options.name or BENCHES:
+        try:
+            BENCHES[name](table)
+        except Exception as error:  # one broken benchmark does not hide the others
+            failed.append(name)
+            print(f"{name}: could not be measured: {type(error).__name__}: {error}", flush=True)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"machine": facts, "rows": table.rows}, file, indent=1)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+# Compiler settings that every target shares.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# Assertions of our own (CHECK) stay on in release; NDEBUG only silences third-party headers.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+# Release binaries lie in build/bin, examples in build/bin/examples, tests in build/bin/tests.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+find_program(MUSTER_CCACHE ccache)
+if(MUSTER_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${MUSTER_CCACHE})
+endif()
+find_program(MUSTER_MOLD mold)
+if(MUSTER_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Every library and binary of the product: warnings on, includes from the root ("common/ids.h").
+add_library(muster_settings INTERFACE)
+target_compile_options(muster_settings INTERFACE -Wall -Wextra -Wno-unused-parameter
+                                                 -Wno-missing-field-initializers)
+target_include_directories(muster_settings INTERFACE ${CMAKE_SOURCE_DIR})

@@ -1,0 +1,33 @@
+# gRPC, protobuf and abseil, linked statically: a client that makes one call starts in 5 ms that
+# way and in 13 ms with shared libraries. Debian's CMake targets point at the shared ones, so the
+# list comes from pkg-config.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_program(MUSTER_PROTOC protoc REQUIRED)
+find_program(MUSTER_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+
+pkg_check_modules(MUSTER_GRPCPP REQUIRED grpc++)
+pkg_check_modules(MUSTER_PROTOBUF REQUIRED protobuf)
+
+# Turns pkg-config's static list of the modules into the INTERFACE library TARGET.
+function(muster_static_library target)
+  set(modules ${ARGN})
+  execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --static --libs-only-l ${modules}
+                  OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE
+                  COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  list(REMOVE_DUPLICATES flags)
+  list(REMOVE_ITEM flags -ldl -lrt -latomic -lpthread)
+  list(JOIN flags " " joined)
+  add_library(${target} INTERFACE)
+  target_link_libraries(${target} INTERFACE
+    "-Wl,--start-group -Wl,-Bstatic ${joined} -Wl,-Bdynamic -Wl,--end-group"
+    Threads::Threads ${CMAKE_DL_LIBS} rt)
+endfunction()
+
+muster_static_library(muster_protobuf protobuf)
+muster_static_library(muster_grpc grpc++)
+muster_static_library(muster_absl absl_status absl_statusor absl_strings absl_str_format absl_flat_hash_map absl_time)
+muster_static_library(muster_crypto libcrypto)
+muster_static_library(muster_sqlite sqlite3)
+muster_static_library(muster_yaml yaml-cpp)

@@ -1,0 +1,25 @@
+// Reads the hand-written digits of examples/data: plain C++, no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace digits {
+
+inline constexpr int kPixels = 64;        // 8 x 8, row by row
+inline constexpr int kTrainRows = 1'437;  // the rest is held out: other writers
+
+struct DigitRows {
+  std::vector<float> pixels;    // [rows][64], 0 to 1
+  std::vector<int64_t> labels;  // [rows], 0 to 9
+  int64_t rows() const { return static_cast<int64_t>(labels.size()); }
+};
+
+// Reads the gzipped table. Throws std::runtime_error naming the file and line that is wrong.
+DigitRows read_digits(const std::string& path);
+
+// The table beside the installed binary, or in the source tree; empty when neither is there.
+std::string default_data_path();
+
+}  // namespace digits

@@ -1,0 +1,125 @@
+"""Several nodes: uneven splits over network namespaces, the registered address, partitions, lost nodes."""
+import os
+import re
+import time
+
+import harness
+from harness import FAILED, RUNNING, SUCCEEDED, Case, need, wait_until
+from network import Network
+
+
+class NamespacedNodes(Case):
+    def setUp(self):
+        super().setUp()
+        need(harness.has_network_namespaces(), "needs root, iproute2 and network namespaces")
+
+    def cluster_of(self, nodes, devices="cpu:2", coordinator_args=()):
+        self.network = Network(self, nodes)
+        cluster = harness.Cluster(self, prefix=self.network.inside(), coordinator_args=[
+            "--listen", self.network.address + ":7700", "--insecure-plaintext", *coordinator_args]).start()
+        for name, address in self.network.nodes.items():
+            cluster.add_worker(name, devices, coordinator=self.network.address + ":7700",
+                               args=["--advertise", address], prefix=self.network.inside(name), wait=False)
+        cluster.wait_nodes(*self.network.nodes)
+        return cluster
+
+    def test_three_ranks_span_two_nodes_as_two_and_one(self):
+        cluster = self.cluster_of(2)
+        job = cluster.submit("-n", "3", "--", "sh", "-c",
+                             "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $MASTER_PORT")
+        cluster.wait_for(job, SUCCEEDED)
+        logs, _ = cluster.api.logs(job)
+        seen = [logs[(0, rank, 1)].decode().split() for rank in range(3)]
+        self.assertEqual([line[:5] for line in seen],
+                         [["0", "3", "0", "2", "0"], ["1", "3", "1", "2", "0"], ["2", "3", "0", "1", "1"]])
+        self.assertEqual({line[5] for line in seen}, {self.network.nodes["node1"]}, "the registered address")
+        self.assertEqual(len({line[6] for line in seen}), 1)
+
+    def test_the_ranks_of_two_nodes_train_together(self):
+        cluster = self.cluster_of(2)
+        job = cluster.submit("-n", "3", "--", harness.PYTHON, harness.rank_script("allreduce.py"))
+        record = cluster.wait_over(job, deadline_s=90)
+        logs, _ = cluster.api.logs(job)
+        self.assertEqual(record.state, SUCCEEDED, logs)
+        for rank in range(3):
+            self.assertIn(b"sum 6", logs[(0, rank, 1)])
+
+    def test_a_partition_shorter_than_the_suspicion_disturbs_nothing(self):
+        cluster = self.cluster_of(2, coordinator_args=["--suspect-after-ms", "8000"])
+        go = self.path("go")
+        job = cluster.submit("-n", "4", "--", "sh", "-c",
+                             f"i=0; while [ ! -e {go} ]; do i=$((i+1)); echo $i; sleep 0.05; done")
+        cluster.wait_for(job, RUNNING)
+        self.network.cut(2)
+        time.sleep(3)  # the length of the partition
+        self.network.mend(2)
+        open(go, "w").close()
+        record = cluster.wait_for(job, SUCCEEDED, deadline_s=40)
+        self.assertEqual(record.next_attempt, 1)
+        logs, dropped = cluster.api.logs(job)
+        for rank in range(4):
+            numbers = [int(line) for line in logs[(0, rank, 1)].split()]
+            self.assertEqual(numbers, list(range(1, len(numbers) + 1)))
+
+    def test_a_node_declared_dead_is_replaced_at_once(self):
+        cluster = self.cluster_of(2, devices="cpu:1", coordinator_args=["--suspect-after-ms", "1500"])
+        witness = self.path("witness")
+        job = cluster.submit("-n", "1", "-e", f"WITNESS={witness}",
+                             *harness.python_line("witness.py", "--until", self.path("go")))
+        node = cluster.wait_for(job, RUNNING).attempts[0].parts[0].node
+        self.network.cut(int(node[-1]))
+        cluster.workers[node].kill9()
+        wait_until(lambda: cluster.nodes()[node].record.state == 2, "the silent node is suspect")
+        cluster.jobctl("nodes", "declare-dead", node, "--yes")
+        wait_until(lambda: cluster.api.record(job).next_attempt == 2, "a second attempt")
+        record = cluster.wait_for(job, RUNNING)
+        self.assertNotEqual(record.attempts[1].parts[0].node, node)
+        open(self.path("go"), "w").close()
+        record = cluster.wait_for(job, SUCCEEDED)
+        self.assertEqual((record.failures, record.node_losses), (0, 1), "node losses have their own budget")
+
+    def test_a_missing_working_directory_on_one_node_is_one_clear_error(self):
+        # The second node sees a file system where the directory is hidden by an empty one.
+        cluster = self.cluster_of(1)
+        where = self.path("work")
+        os.mkdir(where)
+        cover = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {where} && exec "$@"', "sh"]
+        inner = os.path.join(where, "project")
+        os.mkdir(inner)
+        cluster.add_worker("bare", "cpu:2", args=["--advertise", "10.77.0.11"],
+                           prefix=[*self.network.inside("node1"), *cover])
+        touched = self.path("ran")
+        job = cluster.submit("-n", "4", "--", "sh", "-c", f"touch {touched}.$RANK", cwd=inner)
+        record = cluster.wait_for(job, FAILED)
+        self.assertIn(inner, record.reason)
+        self.assertIn("bare", record.reason)
+        self.assertFalse([name for name in os.listdir(self.directory) if name.startswith("ran.")],
+                         "no rank started")
+
+
+class LoopbackNodes(Case):
+    def test_drained_nodes_take_no_new_job_and_undrained_ones_do(self):
+        cluster = self.cluster(workers=("node1",))
+        cluster.jobctl("nodes", "drain", "node1", "--reason", "cleaning")
+        job = cluster.submit("-n", "1", "--", "true")
+        self.assertIn("drain", cluster.jobctl("why", job).stdout)
+        self.assertIn("cleaning", cluster.jobctl("nodes", "show", "node1").stdout)
+        cluster.jobctl("nodes", "undrain", "node1")
+        cluster.wait_for(job, SUCCEEDED)
+
+    def test_nodes_show_names_the_supervision_level(self):
+        cluster = self.cluster()
+        shown = cluster.jobctl("nodes", "show", "node1").stdout
+        self.assertRegex(shown.lower(), re.compile(r"cgroup|process group|/proc"))
+
+    def test_ranks_are_stable_over_restarts(self):
+        cluster = self.cluster(workers=("a", "b"), devices="cpu:1")
+        job = cluster.submit("-n", "2", "--restarts", "1", "--", "sh", "-c",
+                             'echo $RANK; [ "$MUSTER_ATTEMPT" = 0 ] && [ $RANK = 1 ] && exit 3; exit 0')
+        record = cluster.wait_for(job, SUCCEEDED)
+        self.assertEqual([part.node for part in record.attempts[0].parts],
+                         [part.node for part in record.attempts[1].parts])
+
+
+if __name__ == "__main__":
+    harness.main()

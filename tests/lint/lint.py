@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""`./dev lint`: layering, banned calls, formatting and leftovers, over the files that git knows or
+would take. Prints every finding as FILE:LINE: what, and what to do instead; exit 1 when there is one.
+Sizes (house rule: files 400 lines, functions 70) are reported, not enforced.
+
+    lint.py              all checks
+    lint.py --list-cpp   only prints the C++ files (for clang-format)
+"""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# Which folders a folder may include from: proto <- common <- cores <- daemons; the client sees proto
+# and common; the trainer stands alone. "proto" stands for muster/v1/*.pb.h.
+LAYERS = {
+    "common": {"common"},
+    "coordinator/core": {"coordinator/core", "common", "proto"},
+    "worker/core": {"worker/core", "common", "proto"},
+    "coordinator": {"coordinator", "coordinator/core", "common", "proto"},
+    "worker": {"worker", "worker/core", "common", "proto"},
+    "shim": {"shim", "common"},
+    "client": {"client", "common", "proto"},
+    "trainer": {"trainer", "muster-sdk"},
+    "examples": {"examples", "muster-sdk"},
+    "bench": {"bench", "common", "proto"},
+}
+
+# gRPC lives at the edges: services, links, the client, the load generator, and daemons' mains.
+GRPC_FILES = re.compile(
+    r"^(client/|bench/|tests/|(coordinator|worker)/([a-z_]*(service|link|server|stream|call|upload|"
+    r"download|main|daemon|grpc|channel)[a-z_]*)\.(h|cc)$|(coordinator|worker)/(services|links?)/)")
+
+# Banned calls: (pattern, files it concerns, files excepted, what to do instead).
+BANNED = [
+    (r"(?<![\w:>.])(::)?system\s*\(|(?<![\w:>.])popen\s*\(", r"\.(cc|h)$", r"^$",
+     "no shell: posix_spawn the program itself"),
+    (r"(?<![\w:>.])(::)?v?fork\s*\(\)", r"\.(cc|h)$", r"^(shim/|tests/|bench/)",
+     "only the shim forks; posix_spawn elsewhere (gRPC does not survive a fork)"),
+    (r"\bstd::(jthread|thread|async)\b(?!::)", r"\.(cc|h)$", 
+     r"^((coordinator|worker)/(?!core/)|trainer/|client/|tests/|bench/|examples/)",
+     "threads are listed in ARCHITECTURE.md; the cores, common and the shim have none"),
+    (r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|(?<![\w.])sleep\s*\(", r"\.(cc|h)$",
+     r"^((coordinator|worker)/(?!core/)|tests/e2e/|trainer/|examples/|bench/|client/|shim/)",
+     "wait for the condition itself, or let simulated time pass"),
+    (r"\b(system_clock|steady_clock|high_resolution_clock)::now|\bclock_gettime\s*\(|\bgettimeofday\s*\(|"
+     r"(?<![\w:.>])time\s*\(\s*(nullptr|NULL|0)\s*\)|absl::Now\s*\(", r"\.(cc|h)$",
+     r"^(common/(clock|log|process)\.cc|(coordinator|worker)/(?!core/)|shim/|trainer/|examples/|tests/|bench/|client/)",
+     "time arrives as an argument (common/clock.h)"),
+    (r"\brand\s*\(\)|\bstd::random_device\b|\bstd::mt19937", r"^(coordinator|worker)/core/", r"^$",
+     "the cores have no random numbers: take one as an input"),
+]
+
+# What the pure cores may not include: threads, clocks, files, random numbers, logging.
+CORE_BANNED_HEADERS = re.compile(
+    r"#include\s+[<\"](thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|ctime|time\.h|"
+    r"fstream|filesystem|iostream|cstdio|unistd\.h|fcntl\.h|sys/[^>]*|random|common/(files|log)\.h|"
+    r"grpcpp/[^>]*|absl/time/clock\.h|absl/synchronization/[^>\"]*)[>\"]")
+
+LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XXX|HACK)\b")
+
+
+def project_files():
+    """Tracked files and those that git would take, that still exist."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
+                            capture_output=True, text=True).stdout.split("\n")
+    return sorted({name for name in listed if name and os.path.isfile(os.path.join(ROOT, name))})
+
+
+def folder_of(path):
+    """The layer that a path belongs to, or None (tests see everything)."""
+    for prefix in ("coordinator/core", "worker/core"):
+        if path.startswith(prefix + "/"):
+            return prefix
+    top = path.split("/", 1)[0]
+    return top if top in LAYERS else None
+
+
+def included_layer(header):
+    if header.startswith("muster/v1/"):
+        return "proto"
+    if header.startswith("muster/"):
+        return "muster-sdk"
+    return folder_of(header)
+
+
+class Lint:
+    def __init__(self):
+        self.findings = 0
+
+    def report(self, path, line, text):
+        self.findings += 1
+        print(f"{path}:{line}: {text}")
+
+    def check_includes(self, path, lines):
+        layer = folder_of(path)
+        if layer is None:
+            return
+        for number, line in enumerate(lines, 1):
+            found = re.match(r'\s*#include\s+[<"]([^>"]+)[>"]', line)
+            if not found:
+                continue
+            header = found.group(1)
+            target = included_layer(header)
+            if target and target not in LAYERS[layer] and header.count("/"):
+                self.report(path, number, f"{layer} may not include {header}: it sees only "
+                            f"{', '.join(sorted(LAYERS[layer]))}")
+            if (header.startswith("grpc") or header.endswith(".grpc.pb.h")) and not GRPC_FILES.match(path):
+                self.report(path, number, f"{header}: gRPC only in services, links and the client")
+            if re.match(r"(torch|c10|ATen)/", header) and layer not in ("trainer", "examples"):
+                self.report(path, number, f"{header}: LibTorch only in trainer/ and examples/")
+            if header.startswith("sqlite3") and not re.match(r"coordinator/(?!core/).*\.cc$|tests/", path):
+                self.report(path, number, f"{header}: SQLite only in the coordinator's .cc files")
+            if layer.endswith("/core") and CORE_BANNED_HEADERS.match(line):
+                self.report(path, number, f"{header}: the cores are pure (no thread, clock, file, "
+                            "random number or log)")
+            if path.endswith(".h") and re.match(r"(nlohmann|yaml-cpp|CLI|spdlog)/", header):
+                self.report(path, number, f"{header}: heavy header, include it in .cc files only")
+
+    def check_banned(self, path, lines):
+        for pattern, concerned, excepted, remedy in BANNED:
+            if not re.search(concerned, path) or re.search(excepted, path):
+                continue
+            for number, line in enumerate(lines, 1):
+                code = re.sub(r'"(\\.|[^"\\])*"', '""', line.split("//", 1)[0])
+                if re.search(pattern, code):
+                    self.report(path, number, f"{code.strip()[:60]}: {remedy}")
+
+    def check_text(self, path, lines):
+        for number, line in enumerate(lines, 1):
+            if LEFTOVER.search(line):
+                self.report(path, number, "leftover marker: finish it, or open an issue")
+            if line.rstrip("\n") != line.rstrip("\n").rstrip(" \t") and not path.endswith(".md"):
+                self.report(path, number, "trailing white space")
+
+    def check_head_comment(self, path, lines):
+        first = next((line for line in lines if line.strip()), "")
+        if path.endswith(".h") and not first.startswith("//"):
+            self.report(path, 1, "no head comment: say what it owns, which thread, what it never does")
+
+    def check_format(self, paths):
+        if not paths:
+            return
+        try:
+            done = subprocess.run(["clang-format", "--dry-run", "-Werror", *paths], cwd=ROOT,
+                                  capture_output=True, text=True)
+        except FileNotFoundError:
+            print("note: clang-format is not installed: formatting not checked")
+            return
+        unformatted = sorted(set(re.findall(r"^([^:\s]+):\d+:\d+: error: code should be", done.stderr, re.M)))
+        for path in unformatted:
+            self.report(path, 1, "not formatted: run ./dev format")
+
+    def check_orphans(self, paths):
+        """A .cc file that no CMakeLists.txt names is dead."""
+        lists = "\n".join(open(os.path.join(ROOT, path), encoding="utf-8").read()
+                          for path in paths if path.endswith(("CMakeLists.txt", ".cmake")))
+        for path in paths:
+            if path.endswith(".cc") and os.path.basename(path) not in lists:
+                self.report(path, 1, "no CMakeLists.txt names this file: add it or delete it")
+
+
+def report_sizes(cpp):
+    """The largest files and functions beyond the aim: information, not an error."""
+    long_files, long_functions = [], []
+    for path in cpp:
+        if path.startswith("tests/"):
+            continue
+        lines = open(os.path.join(ROOT, path), encoding="utf-8").read().split("\n")
+        if len(lines) > 400:
+            long_files.append((len(lines), path))
+        start = None
+        for number, line in enumerate(lines, 1):
+            if start is None and re.match(r"^\S.*\)[^;]*\{$", line) and not line.startswith(("namespace", "class", "struct", "//", "#")):
+                start = number
+            elif start is None and re.match(r"^ {4,}.*\)[^;]*\{$", line) and number > 1 and re.match(r"^[A-Za-z].*\($|^[A-Za-z].*,$", lines[number - 2]):
+                start = number
+            elif start is not None and line.startswith("}"):
+                if number - start > 70:
+                    long_functions.append((number - start, f"{path}:{start}"))
+                start = None
+    for title, found in (("files over 400 lines", long_files), ("functions over 70 lines", long_functions)):
+        if found:
+            print(f"note: {title}: " + ", ".join(f"{name} ({size})" for size, name in sorted(found, reverse=True)))
+
+
+def main():
+    paths = project_files()
+    cpp = [path for path in paths if path.endswith((".cc", ".h", ".cpp"))]
+    if sys.argv[1:] == ["--list-cpp"]:
+        print("\n".join(os.path.join(ROOT, path) for path in cpp))
+        return 0
+    lint = Lint()
+    for path in paths:
+        if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".md")):
+            continue
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            lines = file.read().split("\n")
+        if path != "tests/lint/lint.py":
+            lint.check_text(path, lines)
+        if path in cpp:
+            lint.check_includes(path, lines)
+            lint.check_banned(path, lines)
+            lint.check_head_comment(path, lines)
+    lint.check_format(cpp)
+    lint.check_orphans(paths)
+    report_sizes(cpp)
+    print(f"lint: {len(paths)} files, " + (f"{lint.findings} findings" if lint.findings else "clean"))
+    return 1 if lint.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

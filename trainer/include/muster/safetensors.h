@@ -1,0 +1,68 @@
+// Tensors in safetensors files: the format that Python's safetensors and Hugging Face loaders read.
+//
+// Source: github.com/huggingface/safetensors (README, tensor.rs); docs/formats-checkpoint.md.
+// Tensors are written row-major and little-endian, largest alignment first, then by name. Tensors
+// that share all their memory (tied weights) are written once; `__metadata__` then maps the other
+// name to the one that was written, as safetensors.torch.save_model does. Any thread; a file is
+// used by one thread at a time.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+using TensorMap = std::map<std::string, at::Tensor>;
+using StringMap = std::map<std::string, std::string>;
+
+// A file as it stands on the disk.
+struct SavedFile {
+  uint64_t bytes = 0;
+  std::string sha256;  // of the whole file, 64 hexadecimal digits
+};
+
+// Writes tensors (any device, layout strided, any strides) to `path`: under a temporary name first,
+// fsync, then renamed, so that the path never holds a part of a file. Throws CheckpointError when
+// the disk refuses, FormatError when a tensor cannot be said in the format (complex128, quantized,
+// sparse, a name that is not UTF-8).
+SavedFile save_safetensors(const std::string& path, const TensorMap& tensors,
+                           const StringMap& metadata = {});
+
+// All tensors of a file, on the CPU; aliases of tied weights too, sharing memory.
+// Errors as SafetensorsReader.
+TensorMap load_safetensors(const std::string& path);
+
+// Reads single tensors without loading the whole file. The header is checked strictly when the file
+// is opened (safetensors_header.h lists the rules); bad files give a FormatError that names the
+// file and the rule, and never more memory use than the file's size.
+class SafetensorsReader {
+ public:
+  // Throws CheckpointError when the file cannot be read, FormatError when it is not valid.
+  explicit SafetensorsReader(const std::string& path);
+  ~SafetensorsReader();
+  SafetensorsReader(SafetensorsReader&&) noexcept;
+
+  // Names in the file and aliases of them, sorted.
+  std::vector<std::string> names() const;
+  const StringMap& metadata() const;
+  bool contains(const std::string& name) const;
+  std::vector<int64_t> shape(const std::string& name) const;
+
+  // A new CPU tensor with the file's dtype and shape. Throws FormatError when the name is unknown
+  // or LibTorch has no such dtype (F4, F6_*).
+  at::Tensor tensor(const std::string& name) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The format's word for a tensor's dtype ("F32"). Throws FormatError when it has none.
+std::string safetensors_dtype(at::ScalarType type);
+
+}  // namespace muster

@@ -1,0 +1,8 @@
+// The version of the trainer SDK.
+#pragma once
+
+namespace muster {
+
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace muster

@@ -1,0 +1,36 @@
+// The state of LibTorch's modules and optimizers as named tensors, so that it goes into safetensors
+// files.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "muster/safetensors.h"
+
+namespace muster {
+
+// Parameters and buffers by their names in the module, sharing its memory.
+TensorMap module_tensors(torch::nn::Module& module);
+
+// Copies saved tensors into the module. Throws CheckpointError that lists every tensor that is
+// missing, unknown or of another shape, with `where` in front; the module is then unchanged.
+void restore_module(torch::nn::Module& module, const TensorMap& saved, const std::string& where);
+
+// Names of parameters, by tensor.
+using ParameterNames = std::unordered_map<c10::TensorImpl*, std::string>;
+
+// Keys "<field>/<parameter>" (exp_avg, exp_avg_sq, max_exp_avg_sq, momentum_buffer, square_avg,
+// grad_avg, sum: the parameter's shape; step: int64, 0-d) and "lr", float64 [groups]. A parameter
+// that has no name is called "group.G.parameter.I". Throws CheckpointError for other optimizers
+// than Adam, AdamW, SGD, RMSprop and Adagrad.
+TensorMap optimizer_tensors(torch::optim::Optimizer& optimizer, const ParameterNames& names);
+
+// The reverse: replaces the optimizer's state and learning rates. Parameters without saved state
+// start fresh, as in Python. Throws CheckpointError when shapes or groups do not fit.
+void restore_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
+                       const TensorMap& tensors);
+
+}  // namespace muster

@@ -1,4 +1,5 @@
-// accelerate's default_config.yaml (or the same as JSON, which YAML contains): keys of accelerate/commands/config.
+// accelerate's default_config.yaml (or the same as JSON, which YAML contains): keys of
+// accelerate/commands/config.
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,7 +52,8 @@ absl::Status TakeDistributedType(const std::string& path, const YamlNode& node, 
     if (!placed_by_flags) SetDefault(flags, "num-processes", "1");
   } else if (type == "MULTI_CPU") {
     if (!placed_by_flags) SetDefault(flags, "use-cpu", "true");
-  } else if (type == "MULTI_GPU" || type == "FSDP" || type == "DEEPSPEED" || type == "MEGATRON_LM") {
+  } else if (type == "MULTI_GPU" || type == "FSDP" || type == "DEEPSPEED" ||
+             type == "MEGATRON_LM") {
     if (!placed_by_flags && plan->device_kind.empty()) plan->device_kind = "gpu";
     if (type == "FSDP") SetDefault(flags, "use-fsdp", "1");
     if (type == "DEEPSPEED") SetDefault(flags, "use-deepspeed", "1");
@@ -60,16 +62,18 @@ absl::Status TakeDistributedType(const std::string& path, const YamlNode& node, 
     plan->device_kind = "npu";
   } else {
     return Usage("JC1012",
-                 StrCat(path, ":", node.line, ":", node.column, ": distributed_type ", node.text, " is not supported"),
+                 StrCat(path, ":", node.line, ":", node.column, ": distributed_type ", node.text,
+                        " is not supported"),
                  "use NO, MULTI_CPU, MULTI_GPU, MULTI_NPU, FSDP, DEEPSPEED or MEGATRON_LM");
   }
   return absl::OkStatus();
 }
 
-absl::Status TakeKey(const std::string& path, const YamlNode::Entry& entry, LaunchFlags* flags, LaunchPlan* plan,
-                     std::vector<std::string>* ignored) {
-  constexpr std::string_view kPlain[] = {"num_processes", "num_machines", "gpu_ids", "mixed_precision",
-                                         "enable_cpu_affinity", "debug", "use_cpu", "max_restarts"};
+absl::Status TakeKey(const std::string& path, const YamlNode::Entry& entry, LaunchFlags* flags,
+                     LaunchPlan* plan, std::vector<std::string>* ignored) {
+  constexpr std::string_view kPlain[] = {"num_processes",   "num_machines",        "gpu_ids",
+                                         "mixed_precision", "enable_cpu_affinity", "debug",
+                                         "use_cpu",         "max_restarts"};
   constexpr std::pair<std::string_view, std::string_view> kSections[] = {
       {"fsdp_config", "fsdp-"},
       {"fp8_config", "fp8-"},
@@ -82,8 +86,10 @@ absl::Status TakeKey(const std::string& path, const YamlNode::Entry& entry, Laun
   if (value.kind == YamlNode::Kind::kNull) return absl::OkStatus();
   if (key == "compute_environment") {
     if (value.text == "LOCAL_MACHINE") return absl::OkStatus();
-    return Usage("JC1012", StrCat(path, ":", value.line, ": compute_environment ", value.text, " is not supported"),
-                 "use LOCAL_MACHINE");
+    return Usage(
+        "JC1012",
+        StrCat(path, ":", value.line, ": compute_environment ", value.text, " is not supported"),
+        "use LOCAL_MACHINE");
   }
   if (key == "distributed_type") return TakeDistributedType(path, value, flags, plan);
   if (key == "fp16") {
@@ -102,7 +108,8 @@ absl::Status TakeKey(const std::string& path, const YamlNode::Entry& entry, Laun
   for (const auto& [name, prefix] : kSections) {
     if (key != name) continue;
     TakeSection(value, prefix, flags);
-    if (name == "parallelism_config" && !value.entries.empty()) SetDefault(flags, "use-parallelism-config", "1");
+    if (name == "parallelism_config" && !value.entries.empty())
+      SetDefault(flags, "use-parallelism-config", "1");
     return absl::OkStatus();
   }
   ignored->push_back(key);
@@ -111,12 +118,14 @@ absl::Status TakeKey(const std::string& path, const YamlNode::Entry& entry, Laun
 
 }  // namespace
 
-absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, LaunchFlags* flags, LaunchPlan* plan) {
+absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, LaunchFlags* flags,
+                                  LaunchPlan* plan) {
   if (!must_exist && access(path.c_str(), F_OK) != 0) return absl::OkStatus();
   const absl::StatusOr<std::string> content = common::ReadFile(path, 256 * 1024);
   if (!content.ok()) {
-    return Usage("JC1012", StrCat("the accelerate configuration cannot be read: ",
-                                  common::FromAbsl(content.status().message())),
+    return Usage("JC1012",
+                 StrCat("the accelerate configuration cannot be read: ",
+                        common::FromAbsl(content.status().message())),
                  "name an existing file, or give the values as flags");
   }
   std::vector<YamlProblem> problems;
@@ -125,8 +134,10 @@ absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, Laun
     problems.push_back({1, 1, "the key distributed_type is missing"});
   }
   if (!problems.empty()) {
-    return Usage("JC1012", StrCat("the accelerate configuration has errors\n", FormatProblems(path, problems)),
-                 StrCat("correct ", path, ", or write it anew with `accelerate config`"));
+    return Usage(
+        "JC1012",
+        StrCat("the accelerate configuration has errors\n", FormatProblems(path, problems)),
+        StrCat("correct ", path, ", or write it anew with `accelerate config`"));
   }
   std::vector<std::string> ignored;
   for (const YamlNode::Entry& entry : root.entries) {

@@ -1,4 +1,5 @@
-// accelerate launch: flags of accelerate/commands/launch.py and the environment of accelerate/utils/launch.py (1.15).
+// accelerate launch: flags of accelerate/commands/launch.py and the environment of
+// accelerate/utils/launch.py (1.15).
 #include <algorithm>
 #include <cctype>
 
@@ -19,7 +20,8 @@ constexpr FlagFate kOurs = FlagFate::kOverridden;
 constexpr FlagFate kShown = FlagFate::kDisplay;
 constexpr FlagFate kNo = FlagFate::kRefused;
 constexpr std::string_view kNoTpu = "TPUs are not supported; use cpu, gpu or npu nodes";
-constexpr std::string_view kNoFilter = "choose nodes by their devices: --devices, or resources.devices in a job file";
+constexpr std::string_view kNoFilter =
+    "choose nodes by their devices: --devices, or resources.devices in a job file";
 
 constexpr LaunchFlag kFlags[] = {
     {"config-file", 0, true, kYes},
@@ -82,11 +84,13 @@ constexpr LaunchFlag kFlags[] = {
     {"deepspeed-exclusion-filter", 0, true, kNo, kNoFilter},
     {"deepspeed-inclusion-filter", 0, true, kNo, kNoFilter},
 };
-constexpr std::string_view kPrefixes[] = {"fsdp-", "megatron-lm-", "parallelism-config-", "dynamo-", "fp8-"};
+constexpr std::string_view kPrefixes[] = {"fsdp-", "megatron-lm-", "parallelism-config-", "dynamo-",
+                                          "fp8-"};
 
 std::string VariableName(std::string_view flag) {
   std::string name;
-  for (const char c : flag) name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  for (const char c : flag)
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return name;
 }
 
@@ -116,13 +120,15 @@ void AddDeepSpeed(const LaunchFlags& flags, LaunchPlan* plan) {
   }
 }
 
-// --fsdp_X, --megatron_lm_X, --parallelism_config_X become their variables; --dynamo_X and --fp8_X get ACCELERATE_.
+// --fsdp_X, --megatron_lm_X, --parallelism_config_X become their variables; --dynamo_X and --fp8_X
+// get ACCELERATE_.
 void AddPrefixed(const LaunchFlags& flags, LaunchPlan* plan) {
   for (const auto& [name, value] : flags.values) {
     if (name == "fsdp-transformer-layer-cls-to-wrap") {
       plan->env["FSDP_TRANSFORMER_CLS_TO_WRAP"] = value;
     } else if (name.starts_with("fsdp-")) {
-      const bool boolean = value == "True" || value == "False" || value == "TRUE" || value == "FALSE";
+      const bool boolean =
+          value == "True" || value == "False" || value == "TRUE" || value == "FALSE";
       plan->env[VariableName(name)] = boolean ? absl::AsciiStrToLower(value) : value;
     } else if (name.starts_with("megatron-lm-") || name.starts_with("parallelism-config-")) {
       plan->env[VariableName(name)] = value;
@@ -135,16 +141,20 @@ void AddPrefixed(const LaunchFlags& flags, LaunchPlan* plan) {
 void AddDynamo(const LaunchFlags& flags, LaunchPlan* plan) {
   plan->env["ACCELERATE_DYNAMO_BACKEND"] = absl::AsciiStrToUpper(flags.Get("dynamo-backend", "no"));
   plan->env["ACCELERATE_DYNAMO_MODE"] = flags.Get("dynamo-mode", "default");
-  const auto boolean = [&](std::string_view flag) { return Truthy(flags.Get(flag)) ? "True" : "False"; };
+  const auto boolean = [&](std::string_view flag) {
+    return Truthy(flags.Get(flag)) ? "True" : "False";
+  };
   plan->env["ACCELERATE_DYNAMO_USE_FULLGRAPH"] = boolean("dynamo-use-fullgraph");
   plan->env["ACCELERATE_DYNAMO_USE_DYNAMIC"] = boolean("dynamo-use-dynamic");
-  plan->env["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] = boolean("dynamo-use-regional-compilation");
+  plan->env["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] =
+      boolean("dynamo-use-regional-compilation");
 }
 
 absl::Status AddEnvironment(const LaunchFlags& flags, bool cpu, LaunchPlan* plan) {
   const std::string precision = absl::AsciiStrToLower(flags.Get("mixed-precision", "no"));
   if (precision != "no" && precision != "fp16" && precision != "bf16" && precision != "fp8") {
-    return Usage("JC1010", StrCat("mixed_precision is no, fp16, bf16 or fp8, not \"", precision, "\""),
+    return Usage("JC1010",
+                 StrCat("mixed_precision is no, fp16, bf16 or fp8, not \"", precision, "\""),
                  "--mixed_precision bf16");
   }
   plan->env["ACCELERATE_MIXED_PRECISION"] = precision;
@@ -175,8 +185,10 @@ absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan) {
   for (const std::string_view flag : {"cpu", "multi-gpu", "use-deepspeed", "use-fsdp"}) {
     if (!flags.Has(flag)) continue;
     if (!chosen.empty()) {
-      return Usage("JC1010", StrCat("--", chosen, " and --", flag, " of accelerate launch exclude each other"),
-                   "leave out one of them");
+      return Usage(
+          "JC1010",
+          StrCat("--", chosen, " and --", flag, " of accelerate launch exclude each other"),
+          "leave out one of them");
     }
     chosen = flag;
   }
@@ -185,7 +197,8 @@ absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan) {
   if (flags.Has("num-processes") && flags.Get("num-processes") != "-1") {
     ASSIGN_OR_RETURN(plan->processes, LaunchNumber(kLauncher, flags, "num-processes", 1, 1));
   } else if (gpu_ids != "all" && !gpu_ids.empty() && !cpu) {
-    plan->processes = machines * static_cast<uint32_t>(1 + std::count(gpu_ids.begin(), gpu_ids.end(), ','));
+    plan->processes =
+        machines * static_cast<uint32_t>(1 + std::count(gpu_ids.begin(), gpu_ids.end(), ','));
   } else if (cpu) {
     plan->processes = machines;
   } else {
@@ -193,16 +206,19 @@ absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan) {
   }
   plan->min_nodes = plan->max_nodes = machines;
   // One machine is accelerate's default, not a wish; the ranks may then spread.
-  if (!flags.Has("num-machines")) plan->min_nodes = plan->max_nodes = plan->per_node_of.empty() ? 0 : 1;
+  if (!flags.Has("num-machines"))
+    plan->min_nodes = plan->max_nodes = plan->per_node_of.empty() ? 0 : 1;
   if (plan->processes > 0 && plan->processes < machines) {
-    return Usage("JC1010", StrCat("num_processes is the total: ", plan->processes, " ranks cannot fill ", machines,
-                                  " machines"),
+    return Usage("JC1010",
+                 StrCat("num_processes is the total: ", plan->processes, " ranks cannot fill ",
+                        machines, " machines"),
                  StrCat("--num_processes ", machines));
   }
   if (cpu) plan->device_kind = "cpu";
   if (flags.Has("multi-gpu")) plan->device_kind = "gpu";
   if (gpu_ids != "all" && !gpu_ids.empty()) {
-    plan->notices.push_back("gpu_ids counts: which gpus the job gets is the coordinator's decision");
+    plan->notices.push_back(
+        "gpu_ids counts: which gpus the job gets is the coordinator's decision");
   }
   if (flags.Has("max-restarts")) {
     ASSIGN_OR_RETURN(plan->restarts, LaunchNumber(kLauncher, flags, "max-restarts", 0, 0));
@@ -212,13 +228,15 @@ absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan) {
   return AddEnvironment(flags, cpu, plan);
 }
 
-absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words, const std::vector<std::string>& python,
+absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words,
+                                          const std::vector<std::string>& python,
                                           const Environment& environment) {
   LaunchPlan plan;
   plan.launcher = kLauncher;
   ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(kLauncher, words, kFlags, kPrefixes, &plan));
   if (flags.Has("module") && flags.Has("no-python")) {
-    return Usage("JC1011", "-m and --no_python of accelerate launch exclude each other", "leave out one of them");
+    return Usage("JC1011", "-m and --no_python of accelerate launch exclude each other",
+                 "leave out one of them");
   }
   if (flags.script.empty()) {
     return Usage("JC1010", "the accelerate launch line names no script",
@@ -241,7 +259,8 @@ absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words, co
   return plan;
 }
 
-absl::StatusOr<LaunchPlan> PlanFromAccelerateConfig(const std::string& path, const std::vector<std::string>& command,
+absl::StatusOr<LaunchPlan> PlanFromAccelerateConfig(const std::string& path,
+                                                    const std::vector<std::string>& command,
                                                     const Environment&) {
   LaunchPlan plan;
   plan.launcher = "accelerate configuration";

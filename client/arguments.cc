@@ -58,18 +58,21 @@ absl::Status UnknownFlag(const Command* command, std::string_view shown, std::st
   } else {
     std::vector<std::string_view> names;
     for (const Flag* flag : FlagsOf(command)) names.push_back(flag->name);
-    if (const std::string_view nearest = common::Nearest(name, names); !nearest.empty() && name.size() > 1) {
+    if (const std::string_view nearest = common::Nearest(name, names);
+        !nearest.empty() && name.size() > 1) {
       hint = DidYouMean(common::StrCat("--", nearest));
     }
   }
-  const std::string where = command == nullptr ? "jobctl" : common::StrCat("jobctl ", command->name);
+  const std::string where =
+      command == nullptr ? "jobctl" : common::StrCat("jobctl ", command->name);
   return Usage("JC1002", common::StrCat(where, " has no flag ", shown, hint), HelpFix(command));
 }
 
 absl::Status UnknownCommand(std::string_view name, std::string_view group) {
   const std::string full = group.empty() ? std::string(name) : common::StrCat(group, " ", name);
   if (IsPlannedCommand(full)) {
-    return Usage("JC1003", common::StrCat("`jobctl ", full, "` is not part of this version"), "jobctl help");
+    return Usage("JC1003", common::StrCat("`jobctl ", full, "` is not part of this version"),
+                 "jobctl help");
   }
   std::string_view nearest = PeerCommand(full);
   std::vector<std::string_view> names;
@@ -77,7 +80,8 @@ absl::Status UnknownCommand(std::string_view name, std::string_view group) {
     for (const Command* command : Commands()) names.push_back(command->name);
     nearest = common::Nearest(full, names);
   }
-  return Usage("JC1001", common::StrCat("jobctl has no command \"", full, "\"", DidYouMean(nearest)),
+  return Usage("JC1001",
+               common::StrCat("jobctl has no command \"", full, "\"", DidYouMean(nearest)),
                nearest.empty() ? "jobctl help" : common::StrCat("jobctl ", nearest, " --help"));
 }
 
@@ -103,9 +107,10 @@ absl::Status Arguments::Store(const Flag& flag, std::string value) {
       left.remove_prefix(std::min(bar + 1, left.size()));
     }
     if (!found) {
-      return Usage("JC1004",
-                   common::StrCat("--", flag.name, " takes ", flag.choices, ", not \"", value, "\""),
-                   HelpFix(command_));
+      return Usage(
+          "JC1004",
+          common::StrCat("--", flag.name, " takes ", flag.choices, ", not \"", value, "\""),
+          HelpFix(command_));
     }
   }
   flags_[std::string(flag.name)].push_back(std::move(value));
@@ -115,7 +120,8 @@ absl::Status Arguments::Store(const Flag& flag, std::string value) {
 absl::Status Arguments::ReadLong(Cursor& cursor) {
   const std::string word = cursor.word();
   const size_t equals = word.find('=');
-  const std::string name = Dashed(std::string_view(word).substr(2, equals == std::string::npos ? equals : equals - 2));
+  const std::string name =
+      Dashed(std::string_view(word).substr(2, equals == std::string::npos ? equals : equals - 2));
   ++cursor.at;
   if (name == "help") {
     cursor.help = true;
@@ -131,7 +137,8 @@ absl::Status Arguments::ReadLong(Cursor& cursor) {
   }
   if (equals != std::string::npos) return Store(*flag, word.substr(equals + 1));
   if (cursor.done()) {
-    return Usage("JC1004", common::StrCat("--", name, " needs a value (", flag->value, ")"), HelpFix(command_));
+    return Usage("JC1004", common::StrCat("--", name, " needs a value (", flag->value, ")"),
+                 HelpFix(command_));
   }
   return Store(*flag, cursor.line[cursor.at++]);
 }
@@ -157,14 +164,17 @@ absl::Status Arguments::ReadShort(Cursor& cursor) {
     if (i + 1 < word.size()) {
       const size_t from = word[i + 1] == '=' ? i + 2 : i + 1;
       const std::string value = word.substr(from);
-      if (i == 1 && flag->value == "N" && !value.empty() && (value[0] < '0' || value[0] > '9') && value[0] != '-') {
+      if (i == 1 && flag->value == "N" && !value.empty() && (value[0] < '0' || value[0] > '9') &&
+          value[0] != '-') {
         return UnknownFlag(command_, word, std::string_view(word).substr(1));
       }
       return Store(*flag, value);
     }
     if (cursor.done()) {
-      return Usage("JC1004", common::StrCat("-", std::string(1, word[i]), " needs a value (", flag->value, ")"),
-                   HelpFix(command_));
+      return Usage(
+          "JC1004",
+          common::StrCat("-", std::string(1, word[i]), " needs a value (", flag->value, ")"),
+          HelpFix(command_));
     }
     return Store(*flag, cursor.line[cursor.at++]);
   }
@@ -173,18 +183,20 @@ absl::Status Arguments::ReadShort(Cursor& cursor) {
 
 absl::Status Arguments::CheckWords() const {
   const int count = static_cast<int>(words_.size());
-  const std::string usage = common::StrCat("jobctl ", command_->name, command_->arguments.empty() ? "" : " ",
-                                           command_->arguments);
+  const std::string usage = common::StrCat(
+      "jobctl ", command_->name, command_->arguments.empty() ? "" : " ", command_->arguments);
   if (count < command_->least) {
     return Usage("JC1004", common::StrCat("an argument is missing: ", usage), HelpFix(command_));
   }
   if (command_->most >= 0 && count > command_->most) {
-    return Usage("JC1004",
-                 common::StrCat("\"", words_[command_->most], "\" is one argument too many: ", usage),
-                 HelpFix(command_));
+    return Usage(
+        "JC1004",
+        common::StrCat("\"", words_[command_->most], "\" is one argument too many: ", usage),
+        HelpFix(command_));
   }
   if (has_rest_ && rest_.empty()) {
-    return Usage("JC1004", "nothing follows `--`", common::StrCat("jobctl ", command_->name, " -- COMMAND"));
+    return Usage("JC1004", "nothing follows `--`",
+                 common::StrCat("jobctl ", command_->name, " -- COMMAND"));
   }
   return absl::OkStatus();
 }
@@ -196,7 +208,8 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& line)
     const std::string& word = cursor.word();
     if (word == "--") {
       if (result.command_ == nullptr || !result.command_->rest) {
-        return Usage("JC1004", "`--` is for commands that start something", "jobctl run -n 2 -- python train.py");
+        return Usage("JC1004", "`--` is for commands that start something",
+                     "jobctl run -n 2 -- python train.py");
       }
       result.has_rest_ = true;
       result.rest_.assign(line.begin() + cursor.at + 1, line.end());
@@ -207,7 +220,8 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& line)
     } else if (word.size() > 1 && word[0] == '-') {
       RETURN_IF_ERROR(result.ReadShort(cursor));
     } else if (result.command_ == nullptr) {
-      const std::string name = cursor.group.empty() ? word : common::StrCat(cursor.group, " ", word);
+      const std::string name =
+          cursor.group.empty() ? word : common::StrCat(cursor.group, " ", word);
       ++cursor.at;
       if (cursor.group.empty() && IsCommandGroup(word)) {
         cursor.group = word;
@@ -258,8 +272,10 @@ absl::StatusOr<int64_t> Arguments::Number(std::string_view flag, int64_t least, 
     const std::string range = most == std::numeric_limits<int64_t>::max()
                                   ? common::StrCat("of ", least, " or more")
                                   : common::StrCat("from ", least, " to ", most);
-    return Usage("JC1004", common::StrCat("--", flag, " takes a whole number ", range, ", not \"", text, "\""),
-                 HelpFix(command_));
+    return Usage(
+        "JC1004",
+        common::StrCat("--", flag, " takes a whole number ", range, ", not \"", text, "\""),
+        HelpFix(command_));
   }
   return *number;
 }
@@ -269,7 +285,8 @@ absl::StatusOr<int64_t> Arguments::DurationMs(std::string_view flag, int64_t oth
   const absl::StatusOr<int64_t> duration = ParseDurationMs(Get(flag));
   if (!duration.ok()) {
     return Usage("JC1004",
-                 common::StrCat("--", flag, " takes a duration like 30s, 10m or 2h, not \"", Get(flag), "\""),
+                 common::StrCat("--", flag, " takes a duration like 30s, 10m or 2h, not \"",
+                                Get(flag), "\""),
                  HelpFix(command_));
   }
   return *duration;
@@ -287,14 +304,16 @@ absl::StatusOr<int64_t> ParseInteger(std::string_view text) {
 absl::StatusOr<int64_t> ParseDurationMs(std::string_view text) {
   constexpr int64_t kMostMs = int64_t{1000} * 86400 * 365 * 100;
   if (const absl::StatusOr<int64_t> seconds = ParseInteger(text); seconds.ok()) {
-    if (*seconds < 0 || *seconds > kMostMs / 1000) return absl::InvalidArgumentError("out of range");
+    if (*seconds < 0 || *seconds > kMostMs / 1000)
+      return absl::InvalidArgumentError("out of range");
     return *seconds * 1000;
   }
   double total = 0;
   if (text.empty()) return absl::InvalidArgumentError("empty");
   while (!text.empty()) {
     double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
     if (error != std::errc() || number < 0) return absl::InvalidArgumentError("not a duration");
     text.remove_prefix(end - text.data());
     constexpr std::pair<std::string_view, double> kUnits[] = {

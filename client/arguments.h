@@ -15,8 +15,8 @@ namespace muster::client {
 
 class Arguments {
  public:
-  // `line` is argv without the program. Errors: JC1001 to JC1004, with the nearest name. A line that asks for help
-  // parses to the help command with the command's name as words.
+  // `line` is argv without the program. Errors: JC1001 to JC1004, with the nearest name. A line
+  // that asks for help parses to the help command with the command's name as words.
   static absl::StatusOr<Arguments> Parse(const std::vector<std::string>& line);
 
   const Command& command() const { return *command_; }
@@ -24,7 +24,8 @@ class Arguments {
   // The last value given, or `otherwise`.
   std::string Get(std::string_view flag, std::string_view otherwise = {}) const;
   std::vector<std::string> All(std::string_view flag) const;
-  absl::StatusOr<int64_t> Number(std::string_view flag, int64_t least, int64_t most, int64_t otherwise) const;
+  absl::StatusOr<int64_t> Number(std::string_view flag, int64_t least, int64_t most,
+                                 int64_t otherwise) const;
   absl::StatusOr<int64_t> DurationMs(std::string_view flag, int64_t otherwise) const;
 
   const std::vector<std::string>& words() const { return words_; }

@@ -10,12 +10,14 @@
 
 namespace muster::client {
 
-absl::StatusOr<int> ReportBulk(Session& session, const v1::BulkResponse& response, std::string_view done) {
+absl::StatusOr<int> ReportBulk(Session& session, const v1::BulkResponse& response,
+                               std::string_view done) {
   int worst = kExitOk;
   for (const v1::BulkResult& result : response.results()) {
     const std::string& name = result.name().empty() ? result.subject() : result.name();
     if (result.status_code() == 0) {
-      session.Print(common::StrCat(name, " ", result.message().empty() ? std::string(done) : result.message(), "\n"));
+      session.Print(common::StrCat(
+          name, " ", result.message().empty() ? std::string(done) : result.message(), "\n"));
       continue;
     }
     const absl::Status error(static_cast<absl::StatusCode>(result.status_code()), result.message());

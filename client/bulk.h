@@ -14,6 +14,7 @@ namespace muster::client {
 class Session;
 
 // "calm-otter-3 is being cancelled" to stdout for each that worked, an error for each that did not.
-absl::StatusOr<int> ReportBulk(Session& session, const v1::BulkResponse& response, std::string_view done);
+absl::StatusOr<int> ReportBulk(Session& session, const v1::BulkResponse& response,
+                               std::string_view done);
 
 }  // namespace muster::client

@@ -1,5 +1,5 @@
-// One command of jobctl as a row: parsing, help, completion and documentation all read it. A command's file in
-// client/commands/ defines its row; command_table.cc lists the rows. Immutable.
+// One command of jobctl as a row: parsing, help, completion and documentation all read it. A
+// command's file in client/commands/ defines its row; command_table.cc lists the rows. Immutable.
 #pragma once
 
 #include <span>
@@ -15,9 +15,9 @@ class Arguments;
 class Session;
 
 struct Flag {
-  std::string_view name;          // without dashes; `-` and `_` are alike on the command line
-  char letter = 0;                // 0: none
-  std::string_view value = {};    // "N", "FILE"; empty: a switch
+  std::string_view name;        // without dashes; `-` and `_` are alike on the command line
+  char letter = 0;              // 0: none
+  std::string_view value = {};  // "N", "FILE"; empty: a switch
   std::string_view help = {};
   std::string_view choices = {};  // "a|b|c" when only these are allowed
 };

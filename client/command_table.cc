@@ -8,15 +8,15 @@ namespace muster::client {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kRunCommand,          &kSubmitCommand,       &kValidateCommand,    &kLsCommand,
-    &kShowCommand,         &kWhyCommand,          &kLogsCommand,        &kEventsCommand,
-    &kMetricsCommand,      &kCkptLsCommand,       &kCkptShowCommand,    &kCkptVerifyCommand,
-    &kCkptPullCommand,     &kCkptRmCommand,       &kWaitCommand,        &kCancelCommand,
-    &kSignalCommand,       &kRerunCommand,        &kRmCommand,          &kNodesLsCommand,
-    &kNodesShowCommand,    &kNodesDrainCommand,   &kNodesUndrainCommand, &kNodesDeclareDeadCommand,
-    &kUpCommand,           &kDownCommand,         &kContextLsCommand,   &kContextUseCommand,
-    &kContextAddCommand,   &kContextRmCommand,    &kContextShowCommand, &kConfigViewCommand,
-    &kCompletionCommand,   &kCompleteCommand,     &kExplainCommand,     &kVersionCommand,
+    &kRunCommand,        &kSubmitCommand,     &kValidateCommand,     &kLsCommand,
+    &kShowCommand,       &kWhyCommand,        &kLogsCommand,         &kEventsCommand,
+    &kMetricsCommand,    &kCkptLsCommand,     &kCkptShowCommand,     &kCkptVerifyCommand,
+    &kCkptPullCommand,   &kCkptRmCommand,     &kWaitCommand,         &kCancelCommand,
+    &kSignalCommand,     &kRerunCommand,      &kRmCommand,           &kNodesLsCommand,
+    &kNodesShowCommand,  &kNodesDrainCommand, &kNodesUndrainCommand, &kNodesDeclareDeadCommand,
+    &kUpCommand,         &kDownCommand,       &kContextLsCommand,    &kContextUseCommand,
+    &kContextAddCommand, &kContextRmCommand,  &kContextShowCommand,  &kConfigViewCommand,
+    &kCompletionCommand, &kCompleteCommand,   &kExplainCommand,      &kVersionCommand,
     &kHelpCommand,
 };
 
@@ -47,39 +47,99 @@ struct Alias {
   std::string_view ours;
 };
 constexpr Alias kPeerCommands[] = {
-    {"ps", "ls"},          {"list", "ls"},          {"jobs", "ls"},         {"status", "ls"},
-    {"squeue", "ls"},      {"get", "ls"},           {"queue", "ls"},        {"top", "ls"},
-    {"describe", "show"},  {"inspect", "show"},     {"info", "show"},       {"scontrol", "show"},
-    {"delete", "rm"},      {"remove", "rm"},        {"kill", "cancel"},     {"stop", "cancel"},
-    {"scancel", "cancel"}, {"sbatch", "submit"},    {"apply", "submit"},    {"create", "submit"},
-    {"launch", "run"},     {"srun", "run"},         {"mpirun", "run"},      {"torchrun", "run"},
-    {"log", "logs"},       {"tail", "logs"},        {"retry", "rerun"},     {"restart", "rerun"},
-    {"resubmit", "rerun"}, {"node", "nodes ls"},    {"sinfo", "nodes ls"},  {"checkpoint", "ckpt ls"},
-    {"checkpoints", "ckpt ls"}, {"start", "up"},    {"ctx", "context ls"},  {"lint", "validate"},
-    {"check", "validate"}, {"cordon", "nodes drain"}, {"uncordon", "nodes undrain"},
-    {"drain", "nodes drain"}, {"undrain", "nodes undrain"}, {"metric", "metrics"}, {"event", "events"},
-    {"ckpt list", "ckpt ls"}, {"ckpt download", "ckpt pull"}, {"ckpt delete", "ckpt rm"},
-    {"nodes list", "nodes ls"}, {"context list", "context ls"}, {"context set", "context use"},
-    {"context delete", "context rm"}, {"reason", "why"},
+    {"ps", "ls"},
+    {"list", "ls"},
+    {"jobs", "ls"},
+    {"status", "ls"},
+    {"squeue", "ls"},
+    {"get", "ls"},
+    {"queue", "ls"},
+    {"top", "ls"},
+    {"describe", "show"},
+    {"inspect", "show"},
+    {"info", "show"},
+    {"scontrol", "show"},
+    {"delete", "rm"},
+    {"remove", "rm"},
+    {"kill", "cancel"},
+    {"stop", "cancel"},
+    {"scancel", "cancel"},
+    {"sbatch", "submit"},
+    {"apply", "submit"},
+    {"create", "submit"},
+    {"launch", "run"},
+    {"srun", "run"},
+    {"mpirun", "run"},
+    {"torchrun", "run"},
+    {"log", "logs"},
+    {"tail", "logs"},
+    {"retry", "rerun"},
+    {"restart", "rerun"},
+    {"resubmit", "rerun"},
+    {"node", "nodes ls"},
+    {"sinfo", "nodes ls"},
+    {"checkpoint", "ckpt ls"},
+    {"checkpoints", "ckpt ls"},
+    {"start", "up"},
+    {"ctx", "context ls"},
+    {"lint", "validate"},
+    {"check", "validate"},
+    {"cordon", "nodes drain"},
+    {"uncordon", "nodes undrain"},
+    {"drain", "nodes drain"},
+    {"undrain", "nodes undrain"},
+    {"metric", "metrics"},
+    {"event", "events"},
+    {"ckpt list", "ckpt ls"},
+    {"ckpt download", "ckpt pull"},
+    {"ckpt delete", "ckpt rm"},
+    {"nodes list", "nodes ls"},
+    {"context list", "context ls"},
+    {"context set", "context use"},
+    {"context delete", "context rm"},
+    {"reason", "why"},
 };
 constexpr Alias kPeerFlags[] = {
-    {"np", "-n"},           {"nproc", "-n"},          {"num-processes", "-n"}, {"ntasks", "-n"},
-    {"nprocs", "-n"},       {"processes", "-n"},      {"replicas", "-n"},      {"ranks", "-n"},
-    {"nproc-per-node", "-n"}, {"num-nodes", "--nodes"}, {"nnodes", "--nodes"}, {"num-machines", "--nodes"},
-    {"gpus", "--devices"},  {"accelerator", "--devices"}, {"accelerators", "--devices"}, {"gres", "--devices"},
-    {"max-restarts", "--restarts"}, {"retries", "--restarts"}, {"job-name", "--name"},
-    {"chdir", "--workdir"}, {"cwd", "--workdir"},     {"envs", "--env"},       {"export", "--env"},
-    {"format", "--output"}, {"json", "--output"},     {"follow-logs", "--follow"}, {"watch-only", "--watch"},
-    {"detached", "--detach"}, {"d", "--detach"},      {"time", "--timeout"},   {"lines", "--tail"},
+    {"np", "-n"},
+    {"nproc", "-n"},
+    {"num-processes", "-n"},
+    {"ntasks", "-n"},
+    {"nprocs", "-n"},
+    {"processes", "-n"},
+    {"replicas", "-n"},
+    {"ranks", "-n"},
+    {"nproc-per-node", "-n"},
+    {"num-nodes", "--nodes"},
+    {"nnodes", "--nodes"},
+    {"num-machines", "--nodes"},
+    {"gpus", "--devices"},
+    {"accelerator", "--devices"},
+    {"accelerators", "--devices"},
+    {"gres", "--devices"},
+    {"max-restarts", "--restarts"},
+    {"retries", "--restarts"},
+    {"job-name", "--name"},
+    {"chdir", "--workdir"},
+    {"cwd", "--workdir"},
+    {"envs", "--env"},
+    {"export", "--env"},
+    {"format", "--output"},
+    {"json", "--output"},
+    {"follow-logs", "--follow"},
+    {"watch-only", "--watch"},
+    {"detached", "--detach"},
+    {"d", "--detach"},
+    {"time", "--timeout"},
+    {"lines", "--tail"},
     {"max-duration", "--set"},
 };
 constexpr std::string_view kPlannedCommands[] = {
-    "plan",  "init",  "attach", "exec",  "stack",  "compare",     "diff",       "diagnose", "pause",
-    "resume", "scale", "quota", "cp",    "export", "doctor",      "login",      "worker",   "worker join",
-    "top",   "queue", "ckpt pin", "ckpt gc", "nodes add"};
+    "plan",   "init",        "attach", "exec",  "stack",    "compare", "diff",     "diagnose",
+    "pause",  "resume",      "scale",  "quota", "cp",       "export",  "doctor",   "login",
+    "worker", "worker join", "top",    "queue", "ckpt pin", "ckpt gc", "nodes add"};
 constexpr std::string_view kPlannedFlags[] = {
-    "project",  "image",    "workers", "port",    "wasted",      "level", "no-fold", "best",
-    "exclude",  "deadline", "any",     "join",    "min-devices", "virtual-local-rank"};
+    "project", "image",   "workers",  "port", "wasted", "level",       "no-fold",
+    "best",    "exclude", "deadline", "any",  "join",   "min-devices", "virtual-local-rank"};
 
 template <size_t kCount>
 std::string_view Lookup(const Alias (&table)[kCount], std::string_view name) {
@@ -103,7 +163,8 @@ const Command* FindCommand(std::string_view name) {
 
 bool IsCommandGroup(std::string_view word) {
   return std::any_of(std::begin(kCommands), std::end(kCommands), [word](const Command* command) {
-    return command->name.size() > word.size() && command->name.starts_with(word) && command->name[word.size()] == ' ';
+    return command->name.size() > word.size() && command->name.starts_with(word) &&
+           command->name[word.size()] == ' ';
   });
 }
 
@@ -111,10 +172,12 @@ std::string_view PeerCommand(std::string_view name) { return Lookup(kPeerCommand
 std::string_view PeerFlag(std::string_view name) { return Lookup(kPeerFlags, name); }
 
 bool IsPlannedCommand(std::string_view name) {
-  return std::find(std::begin(kPlannedCommands), std::end(kPlannedCommands), name) != std::end(kPlannedCommands);
+  return std::find(std::begin(kPlannedCommands), std::end(kPlannedCommands), name) !=
+         std::end(kPlannedCommands);
 }
 bool IsPlannedFlag(std::string_view name) {
-  return std::find(std::begin(kPlannedFlags), std::end(kPlannedFlags), name) != std::end(kPlannedFlags);
+  return std::find(std::begin(kPlannedFlags), std::end(kPlannedFlags), name) !=
+         std::end(kPlannedFlags);
 }
 
 }  // namespace muster::client

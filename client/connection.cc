@@ -24,9 +24,10 @@ std::chrono::system_clock::time_point After(int64_t milliseconds) {
 }
 
 absl::Status Unreachable(const std::string& endpoint, const std::string& reason) {
-  return Problem(absl::StatusCode::kUnavailable, "JC1301",
-                 StrCat("the coordinator at ", endpoint, " does not answer: ", reason),
-                 "check that muster-coordinator runs there and that the port is open; jobctl context show");
+  return Problem(
+      absl::StatusCode::kUnavailable, "JC1301",
+      StrCat("the coordinator at ", endpoint, " does not answer: ", reason),
+      "check that muster-coordinator runs there and that the port is open; jobctl context show");
 }
 
 }  // namespace
@@ -50,26 +51,32 @@ struct Connection::Channel {
     const std::string& message = status.error_message();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !message.starts_with("[JC")) {
       // Of gRPC's chain of causes only the last is for people: "…: Connection refused".
+      if (message.find("HTTP/2") != std::string::npos) {
+        return Unreachable(endpoint, "what answers there is no coordinator");
+      }
       const size_t last = message.rfind(": ");
       return Unreachable(endpoint, last == std::string::npos ? message : message.substr(last + 2));
     }
     if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && !message.starts_with("[JC")) {
       return Problem(absl::StatusCode::kUnimplemented, "JC1302",
-                     StrCat("the coordinator at ", endpoint, " is of another version and does not know this request"),
+                     StrCat("the coordinator at ", endpoint,
+                            " is of another version and does not know this request"),
                      "jobctl version");
     }
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
   }
 
   template <typename Request, typename Response>
-  absl::StatusOr<Response> Unary(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
+  absl::StatusOr<Response> Unary(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*,
+                                                                              const Request&,
                                                                               Response*),
                                  const Request& request, int64_t limit_ms) {
     grpc::ClientContext context;
     context.set_deadline(After(limit_ms));
     Response response;
     const grpc::Status status = (stub.get()->*method)(&context, request, &response);
-    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !status.error_message().starts_with("[JC")) {
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
+        !status.error_message().starts_with("[JC")) {
       return Unreachable(endpoint, StrCat("no answer within ", limit_ms / 1000.0, " s"));
     }
     RETURN_IF_ERROR(Convert(status));
@@ -78,7 +85,8 @@ struct Connection::Channel {
 
   template <typename Reader, typename Message>
   absl::Status Stream(const std::function<std::unique_ptr<Reader>(grpc::ClientContext*)>& open,
-                      const std::function<bool(const Message&)>& on_message, int64_t deadline_ms = 0) {
+                      const std::function<bool(const Message&)>& on_message,
+                      int64_t deadline_ms = 0) {
     grpc::ClientContext context;
     if (deadline_ms > 0) context.set_deadline(After(deadline_ms));
     {
@@ -116,7 +124,8 @@ Connection::~Connection() {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& endpoint, int64_t timeout_ms) {
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& endpoint,
+                                                             int64_t timeout_ms) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(common::kBulkMessageBytesMax) + 64 * 1024);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -126,16 +135,17 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
   auto channel = std::make_unique<Channel>();
   channel->endpoint = endpoint;
   channel->timeout_ms = timeout_ms;
-  channel->channel = grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+  channel->channel =
+      grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
   channel->stub = v1::JobService::NewStub(channel->channel);
   std::unique_ptr<Connection> connection(new Connection(std::move(channel)));
   ASSIGN_OR_RETURN(connection->channel_->server, connection->GetServer());
   const v1::GetServerResponse& server = connection->channel_->server;
   if (server.protocol() < common::kProtocolMin) {
     return Problem(absl::StatusCode::kFailedPrecondition, "JC1302",
-                   StrCat("the coordinator at ", endpoint, " (", server.version(), ") speaks protocol ",
-                          server.protocol(), ", jobctl ", common::kVersion, " needs ", common::kProtocolMin,
-                          " or newer"),
+                   StrCat("the coordinator at ", endpoint, " (", server.version(),
+                          ") speaks protocol ", server.protocol(), ", jobctl ", common::kVersion,
+                          " needs ", common::kProtocolMin, " or newer"),
                    "install the same release on both sides");
   }
   return connection;
@@ -151,14 +161,16 @@ absl::StatusOr<v1::GetServerResponse> Connection::GetServer() {
   return channel_->Unary(&v1::JobService::Stub::GetServer, request, channel_->timeout_ms);
 }
 
-// A durable answer may wait for a slow disk, so requests that change something have longer than a probe.
+// A durable answer may wait for a slow disk, so requests that change something have longer than a
+// probe.
 constexpr int64_t kSlowRequestMs = 60'000;
 // Hashing a checkpoint of many GB takes its time.
 constexpr int64_t kHashRequestMs = 3'600'000;
 
-#define MUSTER_UNARY(name, request_type, response_type, limit_ms)                                  \
-  absl::StatusOr<v1::response_type> Connection::name(const v1::request_type& request) {            \
-    return channel_->Unary(&v1::JobService::Stub::name, request, std::max(limit_ms, channel_->timeout_ms)); \
+#define MUSTER_UNARY(name, request_type, response_type, limit_ms)                       \
+  absl::StatusOr<v1::response_type> Connection::name(const v1::request_type& request) { \
+    return channel_->Unary(&v1::JobService::Stub::name, request,                        \
+                           std::max(limit_ms, channel_->timeout_ms));                   \
   }
 MUSTER_UNARY(Submit, SubmitRequest, SubmitResponse, kSlowRequestMs)
 MUSTER_UNARY(ListJobs, ListJobsRequest, ListJobsResponse, kSlowRequestMs)
@@ -194,29 +206,36 @@ absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {
 
 absl::Status Connection::Run(const v1::SubmitRequest& request, const OnUpdate& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::JobUpdate>, v1::JobUpdate>(
-      [&](grpc::ClientContext* context) { return channel_->stub->Run(context, request); }, on_message);
+      [&](grpc::ClientContext* context) { return channel_->stub->Run(context, request); },
+      on_message);
 }
 absl::Status Connection::WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms,
                                   const OnUpdate& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::JobUpdate>, v1::JobUpdate>(
-      [&](grpc::ClientContext* context) { return channel_->stub->WatchJob(context, request); }, on_message,
-      deadline_ms);
+      [&](grpc::ClientContext* context) { return channel_->stub->WatchJob(context, request); },
+      on_message, deadline_ms);
 }
-absl::Status Connection::ListEvents(const v1::ListEventsRequest& request, const OnEvents& on_message) {
+absl::Status Connection::ListEvents(const v1::ListEventsRequest& request,
+                                    const OnEvents& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::EventBatch>, v1::EventBatch>(
-      [&](grpc::ClientContext* context) { return channel_->stub->ListEvents(context, request); }, on_message);
+      [&](grpc::ClientContext* context) { return channel_->stub->ListEvents(context, request); },
+      on_message);
 }
 absl::Status Connection::StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::LogRecord>, v1::LogRecord>(
-      [&](grpc::ClientContext* context) { return channel_->stub->StreamLogs(context, request); }, on_message);
+      [&](grpc::ClientContext* context) { return channel_->stub->StreamLogs(context, request); },
+      on_message);
 }
-absl::Status Connection::QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message) {
+absl::Status Connection::QueryMetrics(const v1::QueryMetricsRequest& request,
+                                      const OnMetrics& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::MetricBatch>, v1::MetricBatch>(
-      [&](grpc::ClientContext* context) { return channel_->stub->QueryMetrics(context, request); }, on_message);
+      [&](grpc::ClientContext* context) { return channel_->stub->QueryMetrics(context, request); },
+      on_message);
 }
 absl::Status Connection::PullFile(const v1::PullFileRequest& request, const OnBytes& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::BlobChunk>, v1::BlobChunk>(
-      [&](grpc::ClientContext* context) { return channel_->stub->PullFile(context, request); }, on_message);
+      [&](grpc::ClientContext* context) { return channel_->stub->PullFile(context, request); },
+      on_message);
 }
 
 void Connection::Attend() {

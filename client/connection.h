@@ -1,5 +1,6 @@
-// The one door to the coordinator: JobService without gRPC's types. Blocking calls; any thread, several at once.
-// Errors are the coordinator's own ("[JC1201] …"), or JC1301, JC1302, JC1307 from here.
+// The one door to the coordinator: JobService without gRPC's types. Blocking calls; any thread,
+// several at once. Errors are the coordinator's own ("[JC1201] …"), or JC1301, JC1302, JC1307 from
+// here.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace muster::client {
 class Connection {
  public:
   // Checks version and protocol with GetServer. `endpoint` is "unix:/path" or "HOST:PORT".
-  static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& endpoint, int64_t timeout_ms);
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& endpoint,
+                                                          int64_t timeout_ms);
   ~Connection();
 
   // What GetServer said when the connection was opened.
@@ -33,7 +35,8 @@ class Connection {
   absl::StatusOr<v1::BulkResponse> RemoveJobs(const v1::JobReferences& request);
   absl::StatusOr<v1::SubmitResponse> RerunJob(const v1::RerunJobRequest& request);
   absl::StatusOr<v1::MetricSummaries> SummarizeMetrics(const std::string& job);
-  absl::StatusOr<v1::VerifyCheckpointResponse> VerifyCheckpoint(const v1::CheckpointReference& request);
+  absl::StatusOr<v1::VerifyCheckpointResponse> VerifyCheckpoint(
+      const v1::CheckpointReference& request);
   absl::StatusOr<v1::BulkResponse> RemoveCheckpoint(const v1::CheckpointReference& request);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
   absl::StatusOr<v1::BulkResponse> DrainNode(const v1::DrainNodeRequest& request);
@@ -48,7 +51,8 @@ class Connection {
   using OnBytes = std::function<bool(const v1::BlobChunk&)>;
   absl::Status Run(const v1::SubmitRequest& request, const OnUpdate& on_message);
   // `deadline_ms` 0: none. Else DEADLINE_EXCEEDED when it passes.
-  absl::Status WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms, const OnUpdate& on_message);
+  absl::Status WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms,
+                        const OnUpdate& on_message);
   absl::Status ListEvents(const v1::ListEventsRequest& request, const OnEvents& on_message);
   absl::Status StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message);
   absl::Status QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message);

@@ -5,7 +5,8 @@
 
 namespace muster::client {
 
-absl::Status Problem(absl::StatusCode status, std::string_view code, std::string_view what, std::string_view fix) {
+absl::Status Problem(absl::StatusCode status, std::string_view code, std::string_view what,
+                     std::string_view fix) {
   std::string message = common::StrCat("[", code, "] ", what);
   if (!fix.empty()) common::StrAppend(&message, "; fix: ", fix);
   return absl::Status(status, message);

@@ -1,5 +1,7 @@
-// Errors as people see them. Every error of jobctl, local or from the coordinator, is an absl::Status whose message is
-// "[JC1201] what, why; fix: what to do". This file makes, splits, prints and grades them. Any thread.
+// Errors as people see them. Every error of jobctl, local or from the coordinator, is an
+// absl::Status whose message is
+// "[JC1201] what, why; fix: what to do". This file makes, splits, prints and grades them. Any
+// thread.
 #pragma once
 
 #include <string>
@@ -21,7 +23,8 @@ inline constexpr int kExitWaitTimedOut = 101;
 inline constexpr int kExitCancelled = 103;
 inline constexpr int kExitDetached = 130;
 
-absl::Status Problem(absl::StatusCode status, std::string_view code, std::string_view what, std::string_view fix);
+absl::Status Problem(absl::StatusCode status, std::string_view code, std::string_view what,
+                     std::string_view fix);
 // Wrong command line: INVALID_ARGUMENT.
 absl::Status Usage(std::string_view code, std::string_view what, std::string_view fix);
 
@@ -32,7 +35,8 @@ struct ErrorParts {
 };
 ErrorParts SplitError(const absl::Status& error);
 
-// NOT_FOUND 3, not allowed 4, unreachable 5; else by the code's group: 10xx 2, 11xx and 14xx 6; else 1.
+// NOT_FOUND 3, not allowed 4, unreachable 5; else by the code's group: 10xx 2, 11xx and 14xx 6;
+// else 1.
 int ExitCodeFor(const absl::Status& error);
 
 // "error: … [JC1201]\nfix:   …\n". `what` may have several lines.

@@ -67,7 +67,8 @@ class AttachedRun {
  private:
   absl::Status Broken(const absl::Status& status) const {
     if (!status.ok()) return status;
-    return Problem(absl::StatusCode::kUnavailable, "JC1307", "the coordinator ended the stream before the job's end",
+    return Problem(absl::StatusCode::kUnavailable, "JC1307",
+                   "the coordinator ended the stream before the job's end",
                    name_.empty() ? "try again" : StrCat("jobctl show ", name_));
   }
 
@@ -78,7 +79,6 @@ class AttachedRun {
   }
 
   void OnUpdate(Connection& connection, const v1::JobUpdate& update) {
-    const v1::JobRecord before = record_;
     {
       std::lock_guard lock(mutex_);
       record_ = update.record();
@@ -88,23 +88,48 @@ class AttachedRun {
       std::lock_guard lock(mutex_);
       name_ = record_.name();
     }
-    Announce(before);
+    Announce();
     if (!logs_.joinable()) StartLogs(connection);
   }
 
   // What changed since the last update, for people.
-  void Announce(const v1::JobRecord& before) {
+  void Announce() {
     if (!announced_ && record_.attempts_size() > 0) {
       announced_ = true;
+      attempt_ = record_.attempts(record_.attempts_size() - 1).number();
       session_.Note(StrCat(name_, "  ", Layout(record_)));
+      MaybeSayShared();
       return;
     }
     if (!announced_ && record_.state() == v1::JOB_STATE_QUEUED && !queue_note_.joinable()) {
       queue_note_ = std::thread([this] { SayWhatItWaitsFor(); });
     }
-    if (record_.state() == v1::JOB_STATE_RESTARTING && before.state() != v1::JOB_STATE_RESTARTING) {
-      session_.Note(StrCat("↻ ", common::Printable(record_.reason())));
+    SayNewAttempt();
+  }
+
+  // A private worker does not count cpu slots: more ranks than cores run, but slower.
+  void MaybeSayShared() {
+    const v1::Attempt& attempt = record_.attempts(record_.attempts_size() - 1);
+    const unsigned cores = std::thread::hardware_concurrency();
+    if (!session_.is_private() || attempt.parts_size() == 0 ||
+        attempt.parts(0).device_kind() != "cpu" || cores == 0 || attempt.world_size() <= cores) {
+      return;
     }
+    session_.Note(StrCat("note: ", attempt.world_size(), " ranks share ", cores,
+                         cores == 1 ? " cpu" : " cpus", " of this machine"));
+  }
+
+  // Why there is another attempt. RESTARTING itself may be too short to be seen.
+  void SayNewAttempt() {
+    const int count = record_.attempts_size();
+    if (count == 0) return;
+    const uint32_t number = record_.attempts(count - 1).number();
+    if (number > attempt_ && count > 1) {
+      session_.Note(StrCat("↻ ", common::Printable(record_.attempts(count - 2).reason()),
+                           "; attempt ", number, " (restart ",
+                           record_.failures() + record_.node_losses(), ")"));
+    }
+    attempt_ = number;
   }
 
   // A job that waits only for a moment needs no words.
@@ -183,7 +208,8 @@ class AttachedRun {
       grace_ms = record_.spec().grace_ms() > 0 ? record_.spec().grace_ms() : 30'000;
       interrupted_ = true;
     }
-    // Nothing was submitted yet, or nobody is there to stop it: the end of our stream cancels the job.
+    // Nothing was submitted yet, or nobody is there to stop it: the end of our stream cancels the
+    // job.
     if (connection == nullptr || name.empty() || count > 2) _exit(128 + number);
     v1::CancelJobsRequest request;
     request.add_jobs(name);
@@ -208,6 +234,7 @@ class AttachedRun {
   std::thread logs_;
   std::thread queue_note_;
   bool announced_ = false;
+  uint32_t attempt_ = 0;
 
   std::mutex connection_mutex_;  // guards shared_connection_; taken before mutex_
   Connection* shared_connection_ = nullptr;
@@ -255,26 +282,29 @@ absl::StatusOr<Connection*> Reconnect(Session& session, const absl::Status& lost
   while (steady_clock::now() < deadline) {
     std::this_thread::sleep_for(pause);
     const absl::StatusOr<Connection*> connection = session.Connect();
-    if (connection.ok() || connection.status().code() != absl::StatusCode::kUnavailable) return connection;
+    if (connection.ok() || connection.status().code() != absl::StatusCode::kUnavailable)
+      return connection;
     pause = std::min(pause * 2, std::chrono::milliseconds(2000));
   }
   return lost;
 }
 
-absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& request, LogPrinter::Options options) {
+absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& request,
+                                LogPrinter::Options options) {
   LogPrinter printer(std::move(options), session.terminal());
   RETURN_IF_ERROR(printer.Prepare());
   return AttachedRun(session, request, printer).Execute();
 }
 
-absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request, LogPrinter::Options options,
-                              bool propagate) {
+absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request,
+                              LogPrinter::Options options, bool propagate) {
   LogPrinter printer(std::move(options), session.terminal());
   RETURN_IF_ERROR(printer.Prepare());
   const std::string job = request.job();
   session.DoNotRepeat();
   HandleSignals([&session, job](int number, int) {
-    session.Note(StrCat("\ndetached; the job goes on. jobctl logs -f ", job, "   jobctl cancel ", job));
+    session.Note(
+        StrCat("\ndetached; the job goes on. jobctl logs -f ", job, "   jobctl cancel ", job));
     _exit(number == 2 ? kExitDetached : 128 + number);
   });
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());

@@ -1,4 +1,5 @@
-// Following jobs: their logs by offset, across restarts of the coordinator, and the attached run with its Ctrl-C.
+// Following jobs: their logs by offset, across restarts of the coordinator, and the attached run
+// with its Ctrl-C.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,8 @@ namespace muster::client {
 class Connection;
 class Session;
 
-// Streams a job's logs and remembers how far it came, so that a broken stream goes on where it ended: no gap, no repeat.
+// Streams a job's logs and remembers how far it came, so that a broken stream goes on where it
+// ended: no gap, no repeat.
 class LogFollower {
  public:
   LogFollower(v1::StreamLogsRequest request, LogPrinter* printer);
@@ -32,15 +34,18 @@ class LogFollower {
   std::atomic<uint64_t> records_{0};
 };
 
-// Runs an attached job until it is over: submits, prints its output, stops it on Ctrl-C. Returns what jobctl run
-// returns. A coordinator that restarts meanwhile is waited for.
-absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& request, LogPrinter::Options options);
+// Runs an attached job until it is over: submits, prints its output, stops it on Ctrl-C. Returns
+// what jobctl run returns. A coordinator that restarts meanwhile is waited for.
+absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& request,
+                                LogPrinter::Options options);
 
-// Follows a job that is already there (`submit --follow`, `logs -f`): Ctrl-C only detaches. Returns 0, 100, 103 or 130.
-absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request, LogPrinter::Options options,
-                              bool propagate);
+// Follows a job that is already there (`submit --follow`, `logs -f`): Ctrl-C only detaches. Returns
+// 0, 100, 103 or 130.
+absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request,
+                              LogPrinter::Options options, bool propagate);
 
-// Reconnects after the coordinator went away, for at most a minute. `lost` is returned when it stays away.
+// Reconnects after the coordinator went away, for at most a minute. `lost` is returned when it
+// stays away.
 absl::StatusOr<Connection*> Reconnect(Session& session, const absl::Status& lost);
 
 }  // namespace muster::client

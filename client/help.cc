@@ -20,7 +20,8 @@ struct Pair {
 // Two columns; the right one is wrapped at 80.
 std::string TwoColumns(const std::vector<Pair>& pairs) {
   size_t width = 0;
-  for (const Pair& pair : pairs) width = std::max(width, std::min<size_t>(DisplayWidth(pair.left), 30));
+  for (const Pair& pair : pairs)
+    width = std::max(width, std::min<size_t>(DisplayWidth(pair.left), 30));
   std::string out;
   const size_t indent = width + 4;
   for (const Pair& pair : pairs) {
@@ -50,7 +51,8 @@ std::vector<Pair> ExamplePairs(std::string_view examples) {
     const size_t end = std::min(examples.find('\n'), examples.size());
     const std::string_view line = examples.substr(0, end);
     const size_t tab = std::min(line.find('\t'), line.size());
-    pairs.push_back({std::string(line.substr(0, tab)), std::string(line.substr(std::min(tab + 1, line.size())))});
+    pairs.push_back({std::string(line.substr(0, tab)),
+                     std::string(line.substr(std::min(tab + 1, line.size())))});
     examples.remove_prefix(std::min(end + 1, examples.size()));
   }
   return pairs;
@@ -60,7 +62,8 @@ std::string Examples(std::string_view examples) {
   std::string out;
   for (const Pair& pair : ExamplePairs(examples)) {
     const std::string line = StrCat("  ", pair.left);
-    StrAppend(&out, line, DisplayWidth(line) + pair.right.size() + 4 > 80 ? "\n      " : "  ", "# ", pair.right, "\n");
+    StrAppend(&out, line, DisplayWidth(line) + pair.right.size() + 4 > 80 ? "\n      " : "  ", "# ",
+              pair.right, "\n");
   }
   return out;
 }
@@ -68,8 +71,9 @@ std::string Examples(std::string_view examples) {
 std::vector<Pair> FlagPairs(std::span<const Flag> flags) {
   std::vector<Pair> pairs;
   for (const Flag& flag : flags) {
-    std::string left = flag.letter != 0 ? StrCat("-", std::string(1, flag.letter), ", --", flag.name)
-                                        : StrCat("    --", flag.name);
+    std::string left = flag.letter != 0
+                           ? StrCat("-", std::string(1, flag.letter), ", --", flag.name)
+                           : StrCat("    --", flag.name);
     if (!flag.value.empty()) StrAppend(&left, " ", flag.value);
     pairs.push_back({left, std::string(flag.help)});
   }
@@ -78,8 +82,8 @@ std::vector<Pair> FlagPairs(std::span<const Flag> flags) {
 
 std::string UsageLine(const Command& command) {
   return StrCat("jobctl ", command.name,
-                command.flags.empty() && !command.listing ? "" : " [FLAGS]", command.arguments.empty() ? "" : " ",
-                command.arguments);
+                command.flags.empty() && !command.listing ? "" : " [FLAGS]",
+                command.arguments.empty() ? "" : " ", command.arguments);
 }
 
 bool Hidden(const Command& command) { return command.name.starts_with("__"); }
@@ -109,7 +113,8 @@ std::string OverviewHelp() {
                          "jobctl run -- torchrun --nproc-per-node 2 train.py\tthe line you have\n"
                          "jobctl submit train.yaml\tqueue a job file\n"
                          "jobctl logs -f @last\tthe output of your newest job"),
-                "\nCommands:\n", TwoColumns(commands), "\nFlags of all commands:\n", TwoColumns(FlagPairs(GlobalFlags())),
+                "\nCommands:\n", TwoColumns(commands), "\nFlags of all commands:\n",
+                TwoColumns(FlagPairs(GlobalFlags())),
                 "\njobctl help COMMAND, jobctl help exit-codes, jobctl explain CODE tell more.\n");
 }
 
@@ -118,7 +123,8 @@ std::string CommandHelp(const Command& command) {
   if (!command.examples.empty()) StrAppend(&out, Examples(command.examples), "\n");
   StrAppend(&out, "Usage: ", UsageLine(command), "\n");
   if (!command.flags.empty()) StrAppend(&out, "\nFlags:\n", TwoColumns(FlagPairs(command.flags)));
-  if (command.listing) StrAppend(&out, "\nFlags of listings:\n", TwoColumns(FlagPairs(ListingFlags())));
+  if (command.listing)
+    StrAppend(&out, "\nFlags of listings:\n", TwoColumns(FlagPairs(ListingFlags())));
   if (!command.notes.empty()) StrAppend(&out, "\n", command.notes, "\n");
   return out;
 }
@@ -127,7 +133,8 @@ std::string GroupHelp(std::string_view group) {
   std::vector<Pair> pairs;
   for (const Command* command : Commands()) {
     if (command->name.starts_with(StrCat(group, " "))) {
-      pairs.push_back({StrCat("jobctl ", command->name, command->arguments.empty() ? "" : " ", command->arguments),
+      pairs.push_back({StrCat("jobctl ", command->name, command->arguments.empty() ? "" : " ",
+                              command->arguments),
                        std::string(command->summary)});
     }
   }
@@ -146,14 +153,18 @@ std::string ExitCodeHelp() {
                      {"100", "wait, logs -f, submit --wait: the job failed"},
                      {"101", "wait: the time was over"},
                      {"103", "wait, logs -f, submit --wait, run: the job was cancelled"},
-                     {"130", "Ctrl-C: detached (the job goes on, and jobctl says so); in `run`: the job was stopped"}}) +
-         "\n`jobctl run`, and --propagate, return the first failing rank's code, or 128 +\nits signal "
+                     {"130",
+                      "Ctrl-C: detached (the job goes on, and jobctl says so); in `run`: the job "
+                      "was stopped"}}) +
+         "\n`jobctl run`, and --propagate, return the first failing rank's code, or 128 +\nits "
+         "signal "
          "(127: the command does not exist, 126: it is not executable).\n";
 }
 
 std::string HelpDocument() {
   std::string out =
-      "# jobctl\n\nWritten from the command table (`jobctl help --markdown`); a test compares the two.\n\n```\n" +
+      "# jobctl\n\nWritten from the command table (`jobctl help --markdown`); a test compares the "
+      "two.\n\n```\n" +
       OverviewHelp() + "```\n";
   for (const Command* command : Commands()) {
     if (Hidden(*command)) continue;

@@ -16,7 +16,8 @@ std::string ExitCodeHelp();
 // All commands as Markdown: docs/jobctl.md.
 std::string HelpDocument();
 
-// The script for bash, zsh or fish. It asks `jobctl __complete` for everything, so it never grows old.
+// The script for bash, zsh or fish. It asks `jobctl __complete` for everything, so it never grows
+// old.
 std::string CompletionScript(std::string_view shell);
 
 }  // namespace muster::client

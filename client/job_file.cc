@@ -1,12 +1,9 @@
 #include "client/job_file.h"
 
 #include <algorithm>
-#include <cctype>
 #include <iostream>
 #include <iterator>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "client/arguments.h"
 #include "client/errors.h"
 #include "client/yaml.h"
@@ -56,7 +53,8 @@ class Reader {
       if (key == nullptr) {
         Unknown(entry, section);
       } else if (key->type == KeyType::kPlanned) {
-        Add(entry.line, entry.column, StrCat("\"", path, "\" is not part of this version; leave it out"));
+        Add(entry.line, entry.column,
+            StrCat("\"", path, "\" is not part of this version; leave it out"));
       } else if (key->type == KeyType::kSection) {
         if (entry.value.kind == Kind::kMap) {
           ReadMap(entry.value, path);
@@ -70,20 +68,25 @@ class Reader {
   }
 
  private:
-  void Add(int line, int column, std::string text) { problems_->push_back({line, column, std::move(text)}); }
+  void Add(int line, int column, std::string text) {
+    problems_->push_back({line, column, std::move(text)});
+  }
   void Wrong(const YamlNode& node, std::string_view path, std::string_view wanted) {
     Add(node.line, node.column, StrCat(path, " takes ", wanted, ", not ", Shown(node)));
   }
 
   void Unknown(const YamlNode::Entry& entry, const std::string& section) {
-    // A peer's name first, then the nearest key of this section, then the same key of another section.
+    // A peer's name first, then the nearest key of this section, then the same key of another
+    // section.
     std::string nearest(PeerKey(entry.key));
     if (nearest.empty()) {
       std::vector<std::string_view> names;
       for (const JobKey& key : JobKeys()) {
         const size_t dot = key.path.rfind('.');
-        const std::string_view parent = dot == std::string_view::npos ? "" : key.path.substr(0, dot);
-        if (parent == section) names.push_back(dot == std::string_view::npos ? key.path : key.path.substr(dot + 1));
+        const std::string_view parent =
+            dot == std::string_view::npos ? "" : key.path.substr(0, dot);
+        if (parent == section)
+          names.push_back(dot == std::string_view::npos ? key.path : key.path.substr(dot + 1));
       }
       nearest = common::Nearest(entry.key, names);
       if (nearest.empty() && !section.empty() && FindKey(entry.key) != nullptr) {
@@ -131,7 +134,8 @@ class Reader {
       case KeyType::kDevices: {
         if (!ReadText(key, node, &value->text)) return false;
         const absl::Status parsed = ParseDevices(value->text, spec_, &file_->device_total);
-        if (!parsed.ok()) Add(node.line, node.column, StrCat(key.path, ": ", SplitError(parsed).what));
+        if (!parsed.ok())
+          Add(node.line, node.column, StrCat(key.path, ": ", SplitError(parsed).what));
         return parsed.ok();
       }
       case KeyType::kSection:
@@ -200,7 +204,8 @@ class Reader {
 
   bool ReadInteger(const JobKey& key, const YamlNode& node, KeyValue* value) {
     const absl::StatusOr<int64_t> number = ParseInteger(node.text);
-    if (node.kind != Kind::kScalar || node.quoted || !number.ok() || *number < key.least || *number > key.most) {
+    if (node.kind != Kind::kScalar || node.quoted || !number.ok() || *number < key.least ||
+        *number > key.most) {
       Wrong(node, key.path, StrCat("a whole number from ", key.least, " to ", key.most));
       return false;
     }
@@ -210,10 +215,11 @@ class Reader {
 
   bool ReadDuration(const JobKey& key, const YamlNode& node, KeyValue* value) {
     const absl::StatusOr<int64_t> duration = ParseDurationMs(node.text);
-    if (node.kind != Kind::kScalar || !duration.ok() || *duration < key.least || *duration > key.most) {
+    if (node.kind != Kind::kScalar || !duration.ok() || *duration < key.least ||
+        *duration > key.most) {
       Wrong(node, key.path,
-            StrCat("a duration like 30s, 10m or 2h, from ", common::HumanDuration(key.least), " to ",
-                   common::HumanDuration(key.most)));
+            StrCat("a duration like 30s, 10m or 2h, from ", common::HumanDuration(key.least),
+                   " to ", common::HumanDuration(key.most)));
       return false;
     }
     value->number = *duration;
@@ -221,7 +227,8 @@ class Reader {
   }
 
   bool ReadBoolean(const JobKey& key, const YamlNode& node, KeyValue* value) {
-    if (node.kind != Kind::kScalar || node.quoted || (node.text != "true" && node.text != "false")) {
+    if (node.kind != Kind::kScalar || node.quoted ||
+        (node.text != "true" && node.text != "false")) {
       Wrong(node, key.path, "true or false");
       return false;
     }
@@ -240,7 +247,8 @@ class Reader {
       left.remove_prefix(std::min(bar + 1, left.size()));
     }
     std::string wanted(key.choices);
-    if (const size_t bar = wanted.find('|'); bar != std::string::npos) wanted.replace(bar, 1, " or ");
+    if (const size_t bar = wanted.find('|'); bar != std::string::npos)
+      wanted.replace(bar, 1, " or ");
     Wrong(node, key.path, wanted);
     return false;
   }
@@ -250,8 +258,8 @@ class Reader {
     const absl::StatusOr<int64_t> least = ParseInteger(node.text.substr(0, colon));
     const absl::StatusOr<int64_t> most =
         colon == std::string::npos ? least : ParseInteger(node.text.substr(colon + 1));
-    if (node.kind != Kind::kScalar || !least.ok() || !most.ok() || *least < key.least || *most < *least ||
-        *most > key.most) {
+    if (node.kind != Kind::kScalar || !least.ok() || !most.ok() || *least < key.least ||
+        *most < *least || *most > key.most) {
       Wrong(node, key.path, StrCat("N or MIN:MAX from ", key.least, " to ", key.most));
       return false;
     }
@@ -269,12 +277,14 @@ class Reader {
 void Set(const std::string& set, YamlNode* root, std::vector<YamlProblem>* problems) {
   const size_t equals = set.find('=');
   if (equals == std::string::npos || equals == 0) {
-    problems->push_back({0, 0, StrCat("--set ", set, ": write --set KEY=VALUE, like --set resources.processes=4")});
+    problems->push_back(
+        {0, 0, StrCat("--set ", set, ": write --set KEY=VALUE, like --set resources.processes=4")});
     return;
   }
   std::vector<YamlProblem> inner;
   YamlNode value = ParseYaml(set.substr(equals + 1), &inner);
-  for (YamlProblem& problem : inner) problems->push_back({0, 0, StrCat("--set ", set, ": ", problem.text)});
+  for (YamlProblem& problem : inner)
+    problems->push_back({0, 0, StrCat("--set ", set, ": ", problem.text)});
   value.line = 0;
   // env and labels hold names with dots of their own.
   std::string_view left = std::string_view(set).substr(0, equals);
@@ -283,7 +293,8 @@ void Set(const std::string& set, YamlNode* root, std::vector<YamlProblem>* probl
     const bool open_names = left.starts_with("env.") || left.starts_with("labels.");
     const size_t dot = left.find('.');
     const std::string word(left.substr(0, dot));
-    if (node->kind != YamlNode::Kind::kMap) *node = YamlNode{YamlNode::Kind::kMap, {}, false, 0, 0, {}, {}};
+    if (node->kind != YamlNode::Kind::kMap)
+      *node = YamlNode{YamlNode::Kind::kMap, {}, false, 0, 0, {}, {}};
     auto found = std::find_if(node->entries.begin(), node->entries.end(),
                               [&](const YamlNode::Entry& entry) { return entry.key == word; });
     if (found == node->entries.end()) {
@@ -294,7 +305,8 @@ void Set(const std::string& set, YamlNode* root, std::vector<YamlProblem>* probl
     if (dot == std::string_view::npos) break;
     left.remove_prefix(dot + 1);
     if (open_names) {
-      if (node->kind != YamlNode::Kind::kMap) *node = YamlNode{YamlNode::Kind::kMap, {}, false, 0, 0, {}, {}};
+      if (node->kind != YamlNode::Kind::kMap)
+        *node = YamlNode{YamlNode::Kind::kMap, {}, false, 0, 0, {}, {}};
       node->entries.push_back({std::string(left), 0, 0, {}});
       std::erase_if(node->entries, [&](const YamlNode::Entry& entry) {
         return entry.key == left && &entry != &node->entries.back();
@@ -308,63 +320,21 @@ void Set(const std::string& set, YamlNode* root, std::vector<YamlProblem>* probl
 
 }  // namespace
 
-absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* total) {
-  const std::string shown(text);
-  const auto wrong = [&](std::string_view why) {
-    return Usage("JC1104", StrCat("\"", shown, "\" names no devices: ", why),
-                 "use cpu, gpu, npu, a model like h100, npu>=64GB, or gpu:8 for a total");
-  };
-  v1::DeviceConstraint* device = spec->mutable_shape()->mutable_device();
-  if (const size_t colon = text.rfind(':'); colon != std::string_view::npos) {
-    const absl::StatusOr<int64_t> count = ParseInteger(text.substr(colon + 1));
-    if (!count.ok() || *count < 1 || *count > common::kRanksMax) {
-      return wrong(StrCat("after `:` stands how many, from 1 to ", common::kRanksMax));
-    }
-    *total = static_cast<uint32_t>(*count);
-    text = text.substr(0, colon);
-  }
-  if (const size_t at_least = text.find(">="); at_least != std::string_view::npos) {
-    const std::string memory = absl::AsciiStrToUpper(common::ToAbsl(text.substr(at_least + 2)));
-    const std::string_view unit = std::string_view(memory).size() > 2
-                                      ? std::string_view(memory).substr(memory.size() - 2)
-                                      : std::string_view();
-    const absl::StatusOr<int64_t> amount = ParseInteger(std::string_view(memory).substr(0, memory.size() - unit.size()));
-    if (!amount.ok() || *amount < 1 || *amount > 1'000'000 || (unit != "GB" && unit != "MB")) {
-      return wrong("after `>=` stands a memory like 64GB");
-    }
-    device->set_min_memory_bytes(static_cast<uint64_t>(*amount) * (unit == "GB" ? 1'000'000'000ull : 1'000'000ull));
-    text = text.substr(0, at_least);
-  }
-  const std::string word = absl::AsciiStrToLower(common::ToAbsl(text));
-  if (word.empty() || !std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
-    return wrong("a kind or model has letters and digits");
-  }
-  if (word == "cpu" || word == "gpu" || word == "npu") {
-    device->set_kind(word);
-  } else if (word == "cuda" || word == "nvidia") {
-    device->set_kind("gpu");
-  } else if (word == "ascend") {
-    device->set_kind("npu");
-  } else {
-    device->set_kind(word.starts_with("910") || word.starts_with("npu-") || word.starts_with("ascend") ? "npu" : "gpu");
-    device->set_model(word.starts_with("npu-") ? word.substr(4) : word);
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view content,
                                      const std::vector<std::string>& sets, v1::JobSpec* spec) {
   JobFile file;
   std::vector<YamlProblem> problems;
   YamlNode root = ParseYaml(content, &problems);
   if (problems.empty() && root.kind != YamlNode::Kind::kMap) {
-    problems.push_back({1, 1, "a job file is a map of keys; the smallest is `command: [python, train.py]`"});
+    problems.push_back(
+        {1, 1, "a job file is a map of keys; the smallest is `command: [python, train.py]`"});
   }
   for (const std::string& set : sets) Set(set, &root, &problems);
   Reader(spec, &file, &problems).ReadMap(root, "");
   if (problems.empty()) return file;
   const std::string count = problems.size() == 1 ? "1 error" : StrCat(problems.size(), " errors");
-  return Usage("JC1101", StrCat(name, " has ", count, "\n", FormatProblems(name, std::move(problems))),
+  return Usage("JC1101",
+               StrCat(name, " has ", count, "\n", FormatProblems(name, std::move(problems))),
                StrCat("correct the lines, then: jobctl validate ", name));
 }
 
@@ -385,8 +355,10 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<s
                read.status().code() == absl::StatusCode::kInvalidArgument) {
       content.resize(common::kSpecBytesMax + 1);
     } else {
-      return Usage("JC1005", StrCat("the job file cannot be read: ", common::FromAbsl(read.status().message())),
-                   StrCat("ls -l ", path));
+      return Usage(
+          "JC1005",
+          StrCat("the job file cannot be read: ", common::FromAbsl(read.status().message())),
+          StrCat("ls -l ", path));
     }
   }
   const std::string name = path == "-" ? "stdin" : path;

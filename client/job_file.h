@@ -1,5 +1,5 @@
-// The job file: YAML in, JobSpec out, every error at once with file:line:column. One table of keys drives reading,
-// suggestions and the documentation. Pure but for reading the file.
+// The job file: YAML in, JobSpec out, every error at once with file:line:column. One table of keys
+// drives reading, suggestions and the documentation. Pure but for reading the file.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,20 @@ class JobSpec;
 
 namespace muster::client {
 
-enum class KeyType { kSection, kString, kCommand, kStringList, kStringMap, kInteger, kDuration, kBoolean, kChoice,
-                     kNodes, kDevices, kPlanned };
+enum class KeyType {
+  kSection,
+  kString,
+  kCommand,
+  kStringList,
+  kStringMap,
+  kInteger,
+  kDuration,
+  kBoolean,
+  kChoice,
+  kNodes,
+  kDevices,
+  kPlanned
+};
 
 // A key's value after its type was checked.
 struct KeyValue {
@@ -31,7 +43,7 @@ struct KeyValue {
 };
 
 struct JobKey {
-  std::string_view path;     // "resources.processes"
+  std::string_view path;  // "resources.processes"
   KeyType type;
   std::string_view meaning;  // for people
   int64_t least = 0;         // integers and durations (ms)
@@ -48,14 +60,16 @@ struct JobFile {
   uint32_t device_total = 0;  // the number in `devices: h100:8`; settled when the ranks are known
 };
 
-// Reads `path` ("-": stdin), lays `sets` ("key.path=value") over it and fills `spec`. Errors: JC1005, JC1101, JC1102.
+// Reads `path` ("-": stdin), lays `sets` ("key.path=value") over it and fills `spec`. Errors:
+// JC1005, JC1101, JC1102.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<std::string>& sets,
                                     v1::JobSpec* spec);
 // The same on text; `name` is for messages.
 absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view content,
                                      const std::vector<std::string>& sets, v1::JobSpec* spec);
 
-// "gpu", "h100", "npu>=64GB", "gpu:8" (total of the job) into the constraint. Null pointer: only checked.
+// "gpu", "h100", "npu>=64GB", "gpu:8" (total of the job) into the constraint. Null pointer: only
+// checked.
 absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* total);
 
 // The table of keys as Markdown, for docs/jobfile.md.

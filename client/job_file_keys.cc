@@ -11,73 +11,164 @@ constexpr int64_t kSecond = 1000;
 constexpr int64_t kDay = 86400 * kSecond;
 
 constexpr JobKey kKeys[] = {
-    {"name", KeyType::kString, "Label of the job; the coordinator adds its number. Default: two words", 0, 0, {},
+    {"name",
+     KeyType::kString,
+     "Label of the job; the coordinator adds its number. Default: two words",
+     0,
+     0,
+     {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_name(value.text); }},
-    {"command", KeyType::kCommand,
-     "What each rank runs: a list of words, or one text for `sh -c`. `${rank}` and `${local_rank}` in a word are "
+    {"command",
+     KeyType::kCommand,
+     "What each rank runs: a list of words, or one text for `sh -c`. `${rank}` and `${local_rank}` "
+     "in a word are "
      "replaced",
-     0, 0, {},
-     [](const KeyValue& value, JobSpec* spec) { spec->mutable_command()->Assign(value.list.begin(), value.list.end()); }},
-    {"workdir", KeyType::kString, "Working directory, absolute; must exist on every node. Default: where jobctl runs",
-     0, 0, {}, [](const KeyValue& value, JobSpec* spec) { spec->set_workdir(value.text); }},
-    {"env", KeyType::kStringMap, "Variables laid over the environment of jobctl, which travels with the job", 0, 0, {},
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->mutable_command()->Assign(value.list.begin(), value.list.end());
+     }},
+    {"workdir",
+     KeyType::kString,
+     "Working directory, absolute; must exist on every node. Default: where jobctl runs",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) { spec->set_workdir(value.text); }},
+    {"env",
+     KeyType::kStringMap,
+     "Variables laid over the environment of jobctl, which travels with the job",
+     0,
+     0,
+     {},
      [](const KeyValue& value, JobSpec* spec) {
        for (const auto& [name, text] : value.map) (*spec->mutable_env())[name] = text;
      }},
-    {"clean_env", KeyType::kBoolean, "true: only PATH, HOME, USER, SHELL, LANG, TZ and `env` travel. Default: false"},
-    {"labels", KeyType::kStringMap, "Words of yours, kept with the job", 0, 0, {},
+    {"clean_env", KeyType::kBoolean,
+     "true: only PATH, HOME, USER, SHELL, LANG, TZ and `env` travel. Default: false"},
+    {"labels",
+     KeyType::kStringMap,
+     "Words of yours, kept with the job",
+     0,
+     0,
+     {},
      [](const KeyValue& value, JobSpec* spec) {
        for (const auto& [name, text] : value.map) (*spec->mutable_labels())[name] = text;
      }},
 
     {"resources", KeyType::kSection, "How many ranks, on what"},
-    {"resources.processes", KeyType::kInteger, "Ranks in total; nodes may get different numbers of them", 1, 100'000,
-     {}, [](const KeyValue& value, JobSpec* spec) {
+    {"resources.processes",
+     KeyType::kInteger,
+     "Ranks in total; nodes may get different numbers of them",
+     1,
+     100'000,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_shape()->set_processes(static_cast<uint32_t>(value.number));
      }},
-    {"resources.nodes", KeyType::kNodes,
-     "Number of nodes, or MIN:MAX (with per_node): the number is decided at each start. Default: any", 1, 10'000, {},
+    {"resources.nodes",
+     KeyType::kNodes,
+     "Number of nodes, or MIN:MAX (with per_node): the number is decided at each start. Default: "
+     "any",
+     1,
+     10'000,
+     {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_shape()->set_min_nodes(static_cast<uint32_t>(value.number));
        spec->mutable_shape()->set_max_nodes(static_cast<uint32_t>(value.number2));
      }},
-    {"resources.per_node", KeyType::kInteger, "Ranks on each node, instead of processes", 1, 100'000, {},
+    {"resources.per_node",
+     KeyType::kInteger,
+     "Ranks on each node, instead of processes",
+     1,
+     100'000,
+     {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_shape()->set_per_node(static_cast<uint32_t>(value.number));
      }},
     {"resources.devices", KeyType::kDevices,
-     "`cpu`, `gpu`, `npu`, or a model (`h100`); `npu>=64GB` asks for memory; `gpu:8` is the total of the job, shared "
-     "evenly by the ranks, and the number of ranks when that is not given. Default: gpu if any node has one, else cpu"},
+     "`cpu`, `gpu`, `npu`, or a model (`h100`); `npu>=64GB` asks for memory; `gpu:8` is the total "
+     "of the job, shared "
+     "evenly by the ranks, and the number of ranks when that is not given. Default: gpu if any "
+     "node has one, else cpu"},
     {"resources.cpus", KeyType::kPlanned, ""},
     {"resources.memory", KeyType::kPlanned, ""},
     {"resources.shm", KeyType::kPlanned, ""},
 
-    {"priority", KeyType::kInteger, "Higher goes first; ties by job number. Default: 0", -1'000'000, 1'000'000, {},
-     [](const KeyValue& value, JobSpec* spec) { spec->set_priority(static_cast<int32_t>(value.number)); }},
-    {"restarts", KeyType::kInteger, "How often a failed attempt is followed by another. Default: 0", 0, 10'000, {},
-     [](const KeyValue& value, JobSpec* spec) { spec->set_restarts(static_cast<uint32_t>(value.number)); }},
-    {"node_loss_restarts", KeyType::kInteger, "The same for lost nodes. Default: 10", 1, 10'000, {},
-     [](const KeyValue& value, JobSpec* spec) { spec->set_node_loss_restarts(static_cast<uint32_t>(value.number)); }},
-    {"on_node_loss", KeyType::kChoice, "`replace` the node, or `wait` for it. Default: replace", 0, 0, "replace|wait",
+    {"priority",
+     KeyType::kInteger,
+     "Higher goes first; ties by job number. Default: 0",
+     -1'000'000,
+     1'000'000,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_priority(static_cast<int32_t>(value.number));
+     }},
+    {"restarts",
+     KeyType::kInteger,
+     "How often a failed attempt is followed by another. Default: 0",
+     0,
+     10'000,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_restarts(static_cast<uint32_t>(value.number));
+     }},
+    {"node_loss_restarts",
+     KeyType::kInteger,
+     "The same for lost nodes. Default: 10",
+     1,
+     10'000,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_node_loss_restarts(static_cast<uint32_t>(value.number));
+     }},
+    {"on_node_loss", KeyType::kChoice, "`replace` the node, or `wait` for it. Default: replace", 0,
+     0, "replace|wait",
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_on_node_loss(value.number == 0 ? v1::ON_NODE_LOSS_REPLACE : v1::ON_NODE_LOSS_WAIT);
      }},
-    {"stop_after", KeyType::kDuration, "A node that lost the coordinator stops its ranks after this. Default: 10m",
-     kSecond, kDay, {},
-     [](const KeyValue& value, JobSpec* spec) { spec->set_stop_after_ms(static_cast<uint32_t>(value.number)); }},
-    {"grace", KeyType::kDuration, "Between SIGTERM and SIGKILL. Default: 30s", 1, kDay, {},
-     [](const KeyValue& value, JobSpec* spec) { spec->set_grace_ms(static_cast<uint32_t>(value.number)); }},
-    {"max_duration", KeyType::kDuration, "Running time after which the job is stopped as failed. Default: none",
-     kSecond, 365 * kDay, {},
-     [](const KeyValue& value, JobSpec* spec) { spec->set_max_duration_ms(static_cast<uint64_t>(value.number)); }},
+    {"stop_after",
+     KeyType::kDuration,
+     "A node that lost the coordinator stops its ranks after this. Default: 10m",
+     kSecond,
+     kDay,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_stop_after_ms(static_cast<uint32_t>(value.number));
+     }},
+    {"grace",
+     KeyType::kDuration,
+     "Between SIGTERM and SIGKILL. Default: 30s",
+     1,
+     kDay,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_grace_ms(static_cast<uint32_t>(value.number));
+     }},
+    {"max_duration",
+     KeyType::kDuration,
+     "Running time after which the job is stopped as failed. Default: none",
+     kSecond,
+     365 * kDay,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->set_max_duration_ms(static_cast<uint64_t>(value.number));
+     }},
 
     {"checkpoint", KeyType::kSection, "What is kept of the checkpoints"},
-    {"checkpoint.keep", KeyType::kInteger, "How many committed checkpoints stay. Default: 3", 1, 10'000, {},
+    {"checkpoint.keep",
+     KeyType::kInteger,
+     "How many committed checkpoints stay. Default: 3",
+     1,
+     10'000,
+     {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_checkpoint()->set_keep(static_cast<uint32_t>(value.number));
      }},
-    {"checkpoint.writers", KeyType::kChoice, "Whose `step-N` directories count: `rank0`'s node, or `all` nodes'. "
-                                             "Default: rank0",
+    {"checkpoint.writers", KeyType::kChoice,
+     "Whose `step-N` directories count: `rank0`'s node, or `all` nodes'. "
+     "Default: rank0",
      0, 0, "rank0|all",
      [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_checkpoint()->set_writers(value.number == 0 ? v1::CHECKPOINT_WRITERS_RANK0
@@ -86,24 +177,50 @@ constexpr JobKey kKeys[] = {
     {"checkpoint.every", KeyType::kPlanned, ""},
     {"checkpoint.store", KeyType::kPlanned, ""},
 
-    {"logs", KeyType::kChoice, "When output comes faster than it can be stored: `drop` and count, or `block` the rank. "
-                               "Default: drop",
+    {"logs", KeyType::kChoice,
+     "When output comes faster than it can be stored: `drop` and count, or `block` the rank. "
+     "Default: drop",
      0, 0, "drop|block",
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_logs(value.number == 0 ? v1::LOG_POLICY_DROP : v1::LOG_POLICY_BLOCK);
      }},
-    {"log_dir", KeyType::kString, "A directory on the nodes that gets a copy of every rank's output", 0, 0, {},
+    {"log_dir",
+     KeyType::kString,
+     "A directory on the nodes that gets a copy of every rank's output",
+     0,
+     0,
+     {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_log_dir(value.text); }},
-    {"tensorboard", KeyType::kStringList, "More directories whose TensorBoard event files are read as metrics", 0, 0,
-     {}, [](const KeyValue& value, JobSpec* spec) {
+    {"tensorboard",
+     KeyType::kStringList,
+     "More directories whose TensorBoard event files are read as metrics",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_tensorboard_dirs()->Assign(value.list.begin(), value.list.end());
      }},
-    {"role", KeyType::kString, "ROLE_NAME of the ranks. Default: default", 0, 0, {},
+    {"role",
+     KeyType::kString,
+     "ROLE_NAME of the ranks. Default: default",
+     0,
+     0,
+     {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_role(value.text); }},
-    {"run_id", KeyType::kString, "TORCHELASTIC_RUN_ID. Default: the job's number", 0, 0, {},
+    {"run_id",
+     KeyType::kString,
+     "TORCHELASTIC_RUN_ID. Default: the job's number",
+     0,
+     0,
+     {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_run_id(value.text); }},
-    {"virtual_local_rank", KeyType::kBoolean, "true: each rank sees one device and LOCAL_RANK=0. Default: false", 0, 0,
-     {}, [](const KeyValue& value, JobSpec* spec) { spec->set_virtual_local_rank(value.number != 0); }},
+    {"virtual_local_rank",
+     KeyType::kBoolean,
+     "true: each rank sees one device and LOCAL_RANK=0. Default: false",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) { spec->set_virtual_local_rank(value.number != 0); }},
 
     {"files", KeyType::kPlanned, ""},
     {"image", KeyType::kPlanned, ""},

@@ -25,8 +25,10 @@ class Sheet {
   void Field(std::string_view name, std::string_view value) {
     if (value.empty()) return;
     const std::string text = common::Printable(value);
-    const std::string label = StrCat(name, std::string(name.size() < 13 ? 13 - name.size() : 1, ' '));
-    StrAppend(&out_, bold(), label, reset(), terminal_.out_is_tty ? Wrapped(text, label.size()) : text, "\n");
+    const std::string label =
+        StrCat(name, std::string(name.size() < 13 ? 13 - name.size() : 1, ' '));
+    StrAppend(&out_, bold(), label, reset(),
+              terminal_.out_is_tty ? Wrapped(text, label.size()) : text, "\n");
   }
   void Line(std::string_view text) { StrAppend(&out_, "  ", common::Printable(text), "\n"); }
   void Title(std::string_view text) { StrAppend(&out_, "\n", bold(), text, reset(), "\n"); }
@@ -103,8 +105,9 @@ void AddCheckpoints(const v1::JobRecord& record, Sheet* sheet) {
     const v1::Checkpoint& checkpoint = record.checkpoints(i);
     if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED) continue;
     ++shown;
-    sheet->Line(StrCat("step ", checkpoint.step(), "  ", common::HumanBytes(checkpoint.bytes()), "  ",
-                       checkpoint.files_size(), checkpoint.files_size() == 1 ? " file" : " files",
+    sheet->Line(StrCat("step ", checkpoint.step(), "  ", common::HumanBytes(checkpoint.bytes()),
+                       "  ", checkpoint.files_size(),
+                       checkpoint.files_size() == 1 ? " file" : " files",
                        checkpoint.flagged_corrupt() ? "  DAMAGED" : ""));
   }
 }
@@ -115,7 +118,8 @@ std::string YamlEntries(const nlohmann::ordered_json& value, int indent) {
   std::string out;
   const std::string pad(indent, ' ');
   if (value.is_object()) {
-    for (const auto& [key, child] : value.items()) StrAppend(&out, pad, YamlQuote(key), ":", YamlOf(child, indent));
+    for (const auto& [key, child] : value.items())
+      StrAppend(&out, pad, YamlQuote(key), ":", YamlOf(child, indent));
     return out;
   }
   for (const auto& child : value) {
@@ -149,13 +153,17 @@ void HideSecrets(v1::JobSpec* spec) {
 std::string ReproduceLine(const v1::JobSpec& spec) {
   const v1::Shape& shape = spec.shape();
   std::string line = "jobctl run";
-  const uint32_t ranks = shape.processes() > 0 ? shape.processes() : shape.per_node() * std::max(1u, shape.min_nodes());
+  const uint32_t ranks = shape.processes() > 0 ? shape.processes()
+                                               : shape.per_node() * std::max(1u, shape.min_nodes());
   StrAppend(&line, " -n ", ranks);
-  if (shape.min_nodes() > 0 && shape.min_nodes() == shape.max_nodes()) StrAppend(&line, " --nodes ", shape.min_nodes());
+  if (shape.min_nodes() > 0 && shape.min_nodes() == shape.max_nodes())
+    StrAppend(&line, " --nodes ", shape.min_nodes());
   if (!shape.device().kind().empty()) {
-    const std::string& kind = shape.device().model().empty() ? shape.device().kind() : shape.device().model();
+    const std::string& kind =
+        shape.device().model().empty() ? shape.device().kind() : shape.device().model();
     StrAppend(&line, " --devices ", kind);
-    if (shape.device().count_per_rank() > 1) StrAppend(&line, ":", ranks * shape.device().count_per_rank());
+    if (shape.device().count_per_rank() > 1)
+      StrAppend(&line, ":", ranks * shape.device().count_per_rank());
   }
   if (spec.restarts() > 0) StrAppend(&line, " --restarts ", spec.restarts());
   if (!spec.workdir().empty()) StrAppend(&line, " --workdir ", ShellQuote(spec.workdir()));
@@ -169,24 +177,31 @@ std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal
   const v1::JobSummary& summary = response.summary();
   Sheet sheet(terminal);
   sheet.Field("Job", StrCat(record.name(), " (", record.id(), ")"));
-  sheet.Field("State", IsOver(record.state()) ? StrCat(StateName(record.state()), " ", Age(record.finished_ms()), " ago")
-                                              : StrCat(StateName(record.state()), " for ", Age(record.state_ms())));
+  sheet.Field("State",
+              IsOver(record.state())
+                  ? StrCat(StateName(record.state()), " ", Age(record.finished_ms()), " ago")
+                  : StrCat(StateName(record.state()), " for ", Age(record.state_ms())));
   sheet.Field("Reason", record.reason());
-  if (record.state() == v1::JOB_STATE_FAILED) sheet.Field("Exit code", std::to_string(record.exit_code()));
+  if (record.state() == v1::JOB_STATE_FAILED)
+    sheet.Field("Exit code", std::to_string(record.exit_code()));
   sheet.Field("Owner", record.owner());
   sheet.Field("Submitted", Times(record));
   std::string shape = Layout(record);
-  if (!record.resolved_device_kind().empty()) StrAppend(&shape, ", ", record.resolved_device_kind());
+  if (!record.resolved_device_kind().empty())
+    StrAppend(&shape, ", ", record.resolved_device_kind());
   sheet.Field("Ranks", shape);
-  if (summary.has_loss()) sheet.Field("Progress", StrCat("step ", summary.step(), ", loss ", summary.loss()));
+  if (summary.has_loss())
+    sheet.Field("Progress", StrCat("step ", summary.step(), ", loss ", summary.loss()));
   sheet.Field("Directory", record.spec().workdir());
   std::string command;
-  for (const std::string& word : record.spec().command()) StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
+  for (const std::string& word : record.spec().command())
+    StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
   sheet.Field("Command", command);
   if (record.spec().restarts() > 0) {
     sheet.Field("Restarts", StrCat(record.failures(), " of ", record.spec().restarts(), " used"));
   }
-  if (record.spec().rerun_of() > 0) sheet.Field("Rerun of", StrCat("job ", record.spec().rerun_of()));
+  if (record.spec().rerun_of() > 0)
+    sheet.Field("Rerun of", StrCat("job ", record.spec().rerun_of()));
   if (record.attempts_size() > 0) {
     sheet.Title("Attempts");
     const int first = std::max(0, record.attempts_size() - kAttemptsShown);

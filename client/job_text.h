@@ -1,4 +1,5 @@
-// A job record for people (`show`), and for programs as JSON and YAML. Secret values are hidden in all of them. Pure.
+// A job record for people (`show`), and for programs as JSON and YAML. Secret values are hidden in
+// all of them. Pure.
 #pragma once
 
 #include <string>

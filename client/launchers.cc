@@ -38,7 +38,8 @@ std::string FindInPath(const std::string& program, const Environment& environmen
   return "";
 }
 
-// Where the module stands in `python [options] -m MODULE …`, or 0. Options with a value of their own: -X, -W, --check….
+// Where the module stands in `python [options] -m MODULE …`, or 0. Options with a value of their
+// own: -X, -W, --check….
 size_t ModuleIndex(const std::vector<std::string>& argv) {
   for (size_t i = 1; i + 1 < argv.size(); ++i) {
     const std::string& word = argv[i];
@@ -71,9 +72,11 @@ std::string LaunchFlags::Get(std::string_view name, std::string_view otherwise) 
   return found == values.end() ? std::string(otherwise) : found->second;
 }
 
-absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher, std::span<const std::string> words,
+absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher,
+                                             std::span<const std::string> words,
                                              std::span<const LaunchFlag> table,
-                                             std::span<const std::string_view> prefixes, LaunchPlan* plan) {
+                                             std::span<const std::string_view> prefixes,
+                                             LaunchPlan* plan) {
   LaunchFlags flags;
   size_t at = 0;
   for (; at < words.size(); ++at) {
@@ -85,12 +88,14 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher, std::spa
     if (word.size() < 2 || word[0] != '-') break;
     const bool is_long = word[1] == '-';
     const size_t equals = is_long ? word.find('=') : std::string::npos;
-    std::string name = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2) : "";
+    std::string name =
+        is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2) : "";
     std::replace(name.begin(), name.end(), '_', '-');
     const LaunchFlag* flag = Find(table, name, is_long ? 0 : word[1]);
     LaunchFlag by_prefix;
     if (flag == nullptr && is_long &&
-        std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return name.starts_with(prefix); })) {
+        std::any_of(prefixes.begin(), prefixes.end(),
+                    [&](auto prefix) { return name.starts_with(prefix); })) {
       by_prefix = {name, 0, true, FlagFate::kHonoured, {}};
       flag = &by_prefix;
     }
@@ -101,8 +106,9 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher, std::spa
       return Usage("JC1010",
                    StrCat(launcher, " has no flag ", word.substr(0, equals),
                           nearest.empty() ? "" : DidYouMean(StrCat("--", nearest))),
-                   StrCat("correct the ", launcher, " line, or run the script itself: jobctl run -n N -- python "
-                                                    "SCRIPT"));
+                   StrCat("correct the ", launcher,
+                          " line, or run the script itself: jobctl run -n N -- python "
+                          "SCRIPT"));
     }
     if (flag->fate == FlagFate::kRefused) return Refused(launcher, *flag);
     std::string value = "1";
@@ -114,14 +120,15 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher, std::spa
       } else if (at + 1 < words.size()) {
         value = words[++at];
       } else {
-        return Usage("JC1010", StrCat(word, " of ", launcher, " needs a value"), StrCat("correct the ", launcher,
-                                                                                         " line"));
+        return Usage("JC1010", StrCat(word, " of ", launcher, " needs a value"),
+                     StrCat("correct the ", launcher, " line"));
       }
     }
     if (flag->fate == FlagFate::kOverridden) plan->overridden.push_back(StrCat("--", flag->name));
     if (flag->fate == FlagFate::kDisplay) {
-      plan->notices.push_back(StrCat("--", flag->name, " is not needed: every rank's output is recorded and shown; "
-                                                       "`jobctl logs --rank N` selects"));
+      plan->notices.push_back(StrCat("--", flag->name,
+                                     " is not needed: every rank's output is recorded and shown; "
+                                     "`jobctl logs --rank N` selects"));
     }
     flags.values[std::string(flag->name)] = value;
   }
@@ -129,14 +136,14 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher, std::spa
   return flags;
 }
 
-absl::StatusOr<uint32_t> LaunchNumber(std::string_view launcher, const LaunchFlags& flags, std::string_view name,
-                                      uint32_t least, uint32_t otherwise) {
+absl::StatusOr<uint32_t> LaunchNumber(std::string_view launcher, const LaunchFlags& flags,
+                                      std::string_view name, uint32_t least, uint32_t otherwise) {
   if (!flags.Has(name)) return otherwise;
   const absl::StatusOr<int64_t> number = ParseInteger(flags.Get(name));
   if (!number.ok() || *number < least || *number > 1'000'000) {
     return Usage("JC1010",
-                 StrCat("--", name, " of ", launcher, " takes a whole number from ", least, ", not \"",
-                        flags.Get(name), "\""),
+                 StrCat("--", name, " of ", launcher, " takes a whole number from ", least,
+                        ", not \"", flags.Get(name), "\""),
                  StrCat("correct the ", launcher, " line"));
   }
   return static_cast<uint32_t>(*number);
@@ -173,15 +180,19 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std
   if (argv.empty()) return std::nullopt;
   const std::string name = BaseName(argv[0]);
   const auto from = [&](size_t index) { return std::span<const std::string>(argv).subspan(index); };
-  const auto python_of_launcher = [&] { return std::vector<std::string>{PythonOf(argv[0], environment)}; };
-  const auto wrap = [](absl::StatusOr<LaunchPlan> plan) -> absl::StatusOr<std::optional<LaunchPlan>> {
+  const auto python_of_launcher = [&] {
+    return std::vector<std::string>{PythonOf(argv[0], environment)};
+  };
+  const auto wrap =
+      [](absl::StatusOr<LaunchPlan> plan) -> absl::StatusOr<std::optional<LaunchPlan>> {
     if (!plan.ok()) return plan.status();
     return std::optional<LaunchPlan>(*std::move(plan));
   };
   if (name == "torchrun" || name == "torch_npu_run") {
     return wrap(ReadTorchrun(name, from(1), python_of_launcher(), environment));
   }
-  if (name == "accelerate-launch") return wrap(ReadAccelerate(from(1), python_of_launcher(), environment));
+  if (name == "accelerate-launch")
+    return wrap(ReadAccelerate(from(1), python_of_launcher(), environment));
   if (name == "accelerate" && argv.size() > 1 && argv[1] == "launch") {
     return wrap(ReadAccelerate(from(2), python_of_launcher(), environment));
   }
@@ -189,15 +200,17 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std
   const size_t module = ModuleIndex(argv);
   if (module == 0) return std::nullopt;
   // The interpreter and its options stay as they were given.
-  const std::vector<std::string> python(argv.begin(), argv.begin() + static_cast<std::ptrdiff_t>(module) - 1);
+  const std::vector<std::string> python(argv.begin(),
+                                        argv.begin() + static_cast<std::ptrdiff_t>(module) - 1);
   const std::string& which = argv[module];
   if (which == "torch.distributed.run" || which == "torch.distributed.launch" ||
       which == "torch_npu.distributed.run" || which == "torch.distributed.launcher") {
     return wrap(ReadTorchrun(which, from(module + 1), python, environment));
   }
-  if (which == "accelerate.commands.launch") return wrap(ReadAccelerate(from(module + 1), python, environment));
-  if ((which == "accelerate.commands.accelerate_cli" || which == "accelerate") && module + 1 < argv.size() &&
-      argv[module + 1] == "launch") {
+  if (which == "accelerate.commands.launch")
+    return wrap(ReadAccelerate(from(module + 1), python, environment));
+  if ((which == "accelerate.commands.accelerate_cli" || which == "accelerate") &&
+      module + 1 < argv.size() && argv[module + 1] == "launch") {
     return wrap(ReadAccelerate(from(module + 2), python, environment));
   }
   return std::nullopt;
@@ -206,7 +219,8 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std
 std::string DescribePlan(const LaunchPlan& plan) {
   std::string line;
   if (!plan.overridden.empty()) {
-    line = StrCat(plan.launcher, ": the coordinator decides in place of ", absl::StrJoin(plan.overridden, ", "));
+    line = StrCat(plan.launcher, ": the coordinator decides in place of ",
+                  absl::StrJoin(plan.overridden, ", "));
   }
   for (const std::string& notice : plan.notices) {
     common::StrAppend(&line, line.empty() ? StrCat(plan.launcher, ": ") : "; ", notice);

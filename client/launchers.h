@@ -1,6 +1,7 @@
-// Command lines of other launchers, taken as they are: `jobctl run -- torchrun --nproc-per-node 2 train.py`. Recognised,
-// read with the launcher's own rules, and turned into the command of one rank plus a shape and environment. Reads the
-// launcher's first line (to find its Python) and configuration files, nothing else; never runs anything.
+// Command lines of other launchers, taken as they are: `jobctl run -- torchrun --nproc-per-node 2
+// train.py`. Recognised, read with the launcher's own rules, and turned into the command of one
+// rank plus a shape and environment. Reads the launcher's first line (to find its Python) and
+// configuration files, nothing else; never runs anything.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,10 @@ struct LaunchPlan {
 absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std::string>& argv,
                                                            const Environment& environment);
 
-// `--accelerate-config FILE` for a plain command: what `accelerate launch --config_file FILE` would set.
-absl::StatusOr<LaunchPlan> PlanFromAccelerateConfig(const std::string& path, const std::vector<std::string>& command,
+// `--accelerate-config FILE` for a plain command: what `accelerate launch --config_file FILE` would
+// set.
+absl::StatusOr<LaunchPlan> PlanFromAccelerateConfig(const std::string& path,
+                                                    const std::vector<std::string>& command,
                                                     const Environment& environment);
 
 // One line: what was taken and what was overridden; empty when nothing needs saying.
@@ -69,21 +72,29 @@ struct LaunchFlags {
   std::string Get(std::string_view name, std::string_view otherwise = {}) const;
 };
 // `prefixes`: any flag that begins so is a flag with a value.
-absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher, std::span<const std::string> words,
+absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher,
+                                             std::span<const std::string> words,
                                              std::span<const LaunchFlag> table,
-                                             std::span<const std::string_view> prefixes, LaunchPlan* plan);
-absl::StatusOr<uint32_t> LaunchNumber(std::string_view launcher, const LaunchFlags& flags, std::string_view name,
-                                      uint32_t least, uint32_t otherwise);
+                                             std::span<const std::string_view> prefixes,
+                                             LaunchPlan* plan);
+absl::StatusOr<uint32_t> LaunchNumber(std::string_view launcher, const LaunchFlags& flags,
+                                      std::string_view name, uint32_t least, uint32_t otherwise);
 
-// The interpreter that the launcher at `program` would start scripts with: its #! line, python3 beside it, or python3.
+// The interpreter that the launcher at `program` would start scripts with: its #! line, python3
+// beside it, or python3.
 std::string PythonOf(const std::string& program, const Environment& environment);
 
-absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher, std::span<const std::string> words,
-                                        const std::vector<std::string>& python, const Environment& environment);
-absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words, const std::vector<std::string>& python,
+absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
+                                        std::span<const std::string> words,
+                                        const std::vector<std::string>& python,
+                                        const Environment& environment);
+absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words,
+                                          const std::vector<std::string>& python,
                                           const Environment& environment);
-// Adds what the configuration file says; values already in `flags` win. Lines that say what was ignored go to notices.
-absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, LaunchFlags* flags, LaunchPlan* plan);
+// Adds what the configuration file says; values already in `flags` win. Lines that say what was
+// ignored go to notices.
+absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, LaunchFlags* flags,
+                                  LaunchPlan* plan);
 // Fills shape and environment of `plan` from flags and configuration.
 absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan);
 

@@ -41,7 +41,8 @@ absl::StatusOr<size_t> ColumnIndex(const Listing& listing, std::string_view key)
   }
   std::string all;
   for (const std::string_view each : keys) StrAppend(&all, all.empty() ? "" : ",", each);
-  return Usage("JC1008", StrCat("there is no column \"", key, "\"", DidYouMean(common::Nearest(key, keys))),
+  return Usage("JC1008",
+               StrCat("there is no column \"", key, "\"", DidYouMean(common::Nearest(key, keys))),
                StrCat("use one of ", all));
 }
 
@@ -81,7 +82,8 @@ absl::Status Sort(Listing* listing, std::string_view key) {
   if (descending) key.remove_prefix(1);
   ASSIGN_OR_RETURN(const size_t column, ColumnIndex(*listing, key));
   std::stable_sort(listing->rows.begin(), listing->rows.end(), [&](const auto& a, const auto& b) {
-    return descending ? Less(b[column].value, a[column].value) : Less(a[column].value, b[column].value);
+    return descending ? Less(b[column].value, a[column].value)
+                      : Less(a[column].value, b[column].value);
   });
   return absl::OkStatus();
 }
@@ -111,7 +113,8 @@ void Fit(std::vector<size_t>* widths, const std::vector<bool>& shrinkable, size_
   while (total() > terminal_width) {
     size_t widest = widths->size();
     for (size_t i = 0; i < widths->size(); ++i) {
-      if (shrinkable[i] && (*widths)[i] > kLeast && (widest == widths->size() || (*widths)[i] > (*widths)[widest])) {
+      if (shrinkable[i] && (*widths)[i] > kLeast &&
+          (widest == widths->size() || (*widths)[i] > (*widths)[widest])) {
         widest = i;
       }
     }
@@ -120,8 +123,8 @@ void Fit(std::vector<size_t>* widths, const std::vector<bool>& shrinkable, size_
   }
 }
 
-std::string HumanTable(const Listing& listing, const std::vector<size_t>& chosen, const ListingOptions& options,
-                       const Terminal& terminal) {
+std::string HumanTable(const Listing& listing, const std::vector<size_t>& chosen,
+                       const ListingOptions& options, const Terminal& terminal) {
   std::vector<std::vector<std::string>> lines;
   if (options.headers) {
     lines.emplace_back();
@@ -160,7 +163,8 @@ std::string HumanTable(const Listing& listing, const std::vector<size_t>& chosen
 std::string PipedTable(const Listing& listing, const std::vector<size_t>& chosen, bool headers) {
   std::string out;
   const auto join = [&](const auto& text_of) {
-    for (size_t i = 0; i < chosen.size(); ++i) StrAppend(&out, i == 0 ? "" : "\t", text_of(chosen[i]));
+    for (size_t i = 0; i < chosen.size(); ++i)
+      StrAppend(&out, i == 0 ? "" : "\t", text_of(chosen[i]));
     out += '\n';
   };
   if (headers) join([&](size_t column) { return Upper(listing.columns[column].key); });
@@ -168,7 +172,9 @@ std::string PipedTable(const Listing& listing, const std::vector<size_t>& chosen
     join([&](size_t column) {
       std::string text = row[column].text;
       // A tab or newline inside a cell would shift the columns.
-      std::replace_if(text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
+      std::replace_if(
+          text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; },
+          ' ');
       return text;
     });
   }
@@ -185,7 +191,8 @@ std::string CsvField(const std::string& text) {
 std::string Csv(const Listing& listing, const std::vector<size_t>& chosen, bool headers) {
   std::string out;
   if (headers) {
-    for (size_t i = 0; i < chosen.size(); ++i) StrAppend(&out, i == 0 ? "" : ",", listing.columns[chosen[i]].key);
+    for (size_t i = 0; i < chosen.size(); ++i)
+      StrAppend(&out, i == 0 ? "" : ",", listing.columns[chosen[i]].key);
     out += "\n";
   }
   for (const std::vector<Cell>& row : listing.rows) {
@@ -197,7 +204,8 @@ std::string Csv(const Listing& listing, const std::vector<size_t>& chosen, bool 
   return out;
 }
 
-std::string JsonObject(const Listing& listing, const std::vector<Cell>& row, const std::vector<size_t>& chosen) {
+std::string JsonObject(const Listing& listing, const std::vector<Cell>& row,
+                       const std::vector<size_t>& chosen) {
   std::string out = "{";
   for (size_t i = 0; i < chosen.size(); ++i) {
     StrAppend(&out, i == 0 ? "" : ", ", JsonQuote(listing.columns[chosen[i]].key), ": ",
@@ -207,7 +215,8 @@ std::string JsonObject(const Listing& listing, const std::vector<Cell>& row, con
 }
 
 std::string Json(const Listing& listing, const std::vector<size_t>& chosen) {
-  std::string out = StrCat("{\"version\": 1, \"kind\": ", JsonQuote(listing.kind), ", \"items\": [");
+  std::string out =
+      StrCat("{\"version\": 1, \"kind\": ", JsonQuote(listing.kind), ", \"items\": [");
   for (size_t i = 0; i < listing.rows.size(); ++i) {
     StrAppend(&out, i == 0 ? "\n  " : ",\n  ", JsonObject(listing, listing.rows[i], chosen));
   }
@@ -215,7 +224,8 @@ std::string Json(const Listing& listing, const std::vector<size_t>& chosen) {
 }
 
 std::string Yaml(const Listing& listing, const std::vector<size_t>& chosen) {
-  std::string out = StrCat("version: 1\nkind: ", listing.kind, "\nitems:", listing.rows.empty() ? " []\n" : "\n");
+  std::string out =
+      StrCat("version: 1\nkind: ", listing.kind, "\nitems:", listing.rows.empty() ? " []\n" : "\n");
   for (const std::vector<Cell>& row : listing.rows) {
     for (size_t i = 0; i < chosen.size(); ++i) {
       const Value& value = row[chosen[i]].value;
@@ -291,22 +301,27 @@ std::string YamlQuote(std::string_view text) {
   const bool word = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.' || c == '/';
   });
-  constexpr std::string_view kAmbiguous[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
-  const bool ambiguous = std::any_of(std::begin(kAmbiguous), std::end(kAmbiguous), [&](std::string_view each) {
-    return absl::EqualsIgnoreCase(common::ToAbsl(each), common::ToAbsl(text));
-  });
+  constexpr std::string_view kAmbiguous[] = {"true", "false", "yes", "no", "on",
+                                             "off",  "null",  "y",   "n"};
+  const bool ambiguous =
+      std::any_of(std::begin(kAmbiguous), std::end(kAmbiguous), [&](std::string_view each) {
+        return absl::EqualsIgnoreCase(common::ToAbsl(each), common::ToAbsl(text));
+      });
   if (word && !ambiguous && absl::ascii_isalpha(text[0])) return std::string(text);
   return JsonQuote(text);
 }
 
-absl::StatusOr<ListingOptions> ListingOptions::From(const Arguments& arguments, std::string_view default_output) {
+absl::StatusOr<ListingOptions> ListingOptions::From(const Arguments& arguments,
+                                                    std::string_view default_output) {
   ListingOptions options;
   options.output = arguments.Get("output", default_output);
   for (const std::string& list : arguments.All("columns")) {
-    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty())) options.columns.emplace_back(part);
+    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty()))
+      options.columns.emplace_back(part);
   }
   for (const std::string& list : arguments.All("filter")) {
-    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty())) options.filters.emplace_back(part);
+    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty()))
+      options.filters.emplace_back(part);
   }
   options.sort = arguments.Get("sort");
   options.headers = !arguments.Has("no-headers");
@@ -314,7 +329,8 @@ absl::StatusOr<ListingOptions> ListingOptions::From(const Arguments& arguments, 
   return options;
 }
 
-absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions& options, const Terminal& terminal) {
+absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions& options,
+                                          const Terminal& terminal) {
   for (const std::string& filter : options.filters) RETURN_IF_ERROR(Filter(&listing, filter));
   if (!options.sort.empty()) RETURN_IF_ERROR(Sort(&listing, options.sort));
   if (options.limit > 0 && listing.rows.size() > static_cast<size_t>(options.limit)) {
@@ -328,7 +344,8 @@ absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions&
     std::string out;
     for (const std::vector<Cell>& row : listing.rows) {
       StrAppend(&out,
-                options.output == "name" ? Plain(row[listing.name_column].value) : JsonObject(listing, row, chosen),
+                options.output == "name" ? Plain(row[listing.name_column].value)
+                                         : JsonObject(listing, row, chosen),
                 "\n");
     }
     return out;

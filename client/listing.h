@@ -1,8 +1,8 @@
-// The one implementation of every listing: rows of typed cells, printed as table, wide, json, jsonl, yaml, csv or name,
-// after --columns, --filter, --sort and --limit. Pure.
+// The one implementation of every listing: rows of typed cells, printed as table, wide, json,
+// jsonl, yaml, csv or name, after --columns, --filter, --sort and --limit. Pure.
 //
-// For people (table, wide) a cell shows its text; for programs (json, jsonl, yaml, csv) its value, under the column's
-// key. In a pipe the table is tab-separated, untruncated and uncoloured.
+// For people (table, wide) a cell shows its text; for programs (json, jsonl, yaml, csv) its value,
+// under the column's key. In a pipe the table is tab-separated, untruncated and uncoloured.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ using Value = std::variant<std::monostate, std::string, int64_t, double, bool>;
 
 struct Cell {
   Cell() = default;
-  Cell(std::string text);             // NOLINT: a cell is written like its value
-  Cell(const char* text);             // NOLINT
-  Cell(int64_t number);               // NOLINT
+  Cell(std::string text);  // NOLINT: a cell is written like its value
+  Cell(const char* text);  // NOLINT
+  Cell(int64_t number);    // NOLINT
   Cell(Value machine, std::string human) : value(std::move(machine)), text(std::move(human)) {}
 
   Value value;
@@ -51,11 +51,13 @@ struct ListingOptions {
   std::string sort;                  // "key" or "-key"
   bool headers = true;
   int64_t limit = 0;  // 0: all
-  static absl::StatusOr<ListingOptions> From(const Arguments& arguments, std::string_view default_output);
+  static absl::StatusOr<ListingOptions> From(const Arguments& arguments,
+                                             std::string_view default_output);
 };
 
 // Errors: JC1008 for columns and keys that do not exist.
-absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions& options, const Terminal& terminal);
+absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions& options,
+                                          const Terminal& terminal);
 
 // JSON text of a string, with quotes. Bytes that are no UTF-8 become U+FFFD.
 std::string JsonQuote(std::string_view text);

@@ -12,10 +12,12 @@ namespace {
 
 using common::StrCat;
 
-// A line longer than this is printed in pieces, so that a rank without newlines does not fill our memory.
+// A line longer than this is printed in pieces, so that a rank without newlines does not fill our
+// memory.
 constexpr size_t kPartialBytesMax = 256 * 1024;
 constexpr int64_t kRedrawUs = 1'000'000;
-constexpr const char* kRankColors[] = {"\033[36m", "\033[32m", "\033[35m", "\033[33m", "\033[34m", "\033[31m"};
+constexpr const char* kRankColors[] = {"\033[36m", "\033[32m", "\033[35m",
+                                       "\033[33m", "\033[34m", "\033[31m"};
 
 }  // namespace
 
@@ -33,7 +35,8 @@ absl::Status LogPrinter::Prepare() {
   if (error != 0) {
     char text[200];
     regerror(error, expression.get(), text, sizeof(text));
-    return Usage("JC1004", StrCat("--grep \"", options_.grep, "\" is no extended regular expression: ", text),
+    return Usage("JC1004",
+                 StrCat("--grep \"", options_.grep, "\" is no extended regular expression: ", text),
                  "jobctl logs JOB --grep 'error|warning'");
   }
   expression_ = std::move(expression);
@@ -50,8 +53,8 @@ void LogPrinter::Write(const v1::LogRecord& record) {
   if (stream.prefix.empty()) {
     stream.to_stderr = options_.split_streams && record.stream() == v1::LOG_STREAM_STDERR;
     const bool color = stream.to_stderr ? terminal_.color_err : terminal_.color_out;
-    stream.prefix = StrCat(color ? kRankColors[record.rank() % std::size(kRankColors)] : "", "[", record.node(), ":",
-                           record.rank(), "]", color ? "\033[0m" : "", " ");
+    stream.prefix = StrCat(color ? kRankColors[record.rank() % std::size(kRankColors)] : "", "[",
+                           record.node(), ":", record.rank(), "]", color ? "\033[0m" : "", " ");
   }
   if (record.dropped() > 0) {
     common::StrAppend(&err_, "-- rank ", record.rank(), " on ", record.node(), ": ",
@@ -88,7 +91,8 @@ void LogPrinter::WriteLines(Stream& stream, const v1::LogRecord& record) {
     data.remove_prefix(end + 1);
   }
   if (is_tty && record.time_us() - stream.last_redraw_us >= kRedrawUs) {
-    if (const size_t redraw = stream.partial.rfind('\r'); redraw != std::string::npos && redraw > 0) {
+    if (const size_t redraw = stream.partial.rfind('\r');
+        redraw != std::string::npos && redraw > 0) {
       stream.last_redraw_us = record.time_us();
       Line(stream, stream.partial.substr(0, redraw), true, record.time_us());
       stream.partial.erase(0, redraw + 1);
@@ -100,14 +104,17 @@ void LogPrinter::WriteLines(Stream& stream, const v1::LogRecord& record) {
 }
 
 void LogPrinter::Line(Stream& stream, std::string_view line, bool ended, int64_t time_us) {
-  if (expression_ != nullptr && regexec(expression_.get(), std::string(line).c_str(), 0, nullptr, 0) != 0) return;
+  if (expression_ != nullptr &&
+      regexec(expression_.get(), std::string(line).c_str(), 0, nullptr, 0) != 0)
+    return;
   std::string& target = stream.to_stderr ? err_ : out_;
   if (options_.timestamps) common::StrAppend(&target, ClockTime(time_us / 1000), " ");
   target += stream.prefix;
   if (stream.to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty) {
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     // What a terminal would still show of a line that was redrawn.
-    if (const size_t redraw = line.rfind('\r'); redraw != std::string_view::npos) line.remove_prefix(redraw + 1);
+    if (const size_t redraw = line.rfind('\r'); redraw != std::string_view::npos)
+      line.remove_prefix(redraw + 1);
     target += TerminalSafe(line, stream.to_stderr ? terminal_.color_err : terminal_.color_out);
   } else {
     target.append(line);

@@ -1,7 +1,8 @@
-// Ranks' bytes to the client's stdout and stderr: whole lines with a prefix, or exactly the bytes with `raw`. One thread.
+// Ranks' bytes to the client's stdout and stderr: whole lines with a prefix, or exactly the bytes
+// with `raw`. One thread.
 //
-// In a pipe a line's bytes are never changed; on a terminal control characters are escaped, and of a progress bar that
-// redraws its line by carriage returns one state a second is shown.
+// In a pipe a line's bytes are never changed; on a terminal control characters are escaped, and of
+// a progress bar that redraws its line by carriage returns one state a second is shown.
 #pragma once
 
 #include <regex.h>
@@ -25,7 +26,7 @@ class LogPrinter {
     bool raw = false;
     bool split_streams = false;  // a rank's stderr goes to our stderr
     bool timestamps = false;
-    std::string grep;            // extended regular expression; only lines that match
+    std::string grep;  // extended regular expression; only lines that match
   };
   LogPrinter(Options options, const Terminal& terminal);
   ~LogPrinter();

@@ -1,9 +1,11 @@
-// jobctl: parses the command line, runs the command's function and turns its status into words and an exit code.
+// jobctl: parses the command line, runs the command's function and turns its status into words and
+// an exit code.
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/arguments.h"
@@ -23,16 +25,25 @@ int Main(const std::vector<std::string>& line) {
   const absl::StatusOr<Arguments> arguments = Arguments::Parse(line);
   if (!arguments.ok()) return Fail(arguments.status(), DetectTerminal("auto"));
   // gRPC says its own things on stderr; people get our words unless they ask.
-  setenv("GRPC_VERBOSITY", arguments->Has("debug") ? "DEBUG" : "NONE", arguments->Has("debug") ? 1 : 0);
+  setenv("GRPC_VERBOSITY", arguments->Has("debug") ? "DEBUG" : "NONE",
+         arguments->Has("debug") ? 1 : 0);
   absl::StatusOr<Settings> settings = Settings::Resolve(*arguments);
-  if (!settings.ok()) return Fail(settings.status(), DetectTerminal(arguments->Get("color", "auto")));
+  // These need no settings: they must help where the settings are wrong.
+  const std::string_view name = arguments->command().name;
+  if (!settings.ok() && (name == "help" || name == "explain" || name == "completion")) {
+    settings = Settings();
+  }
+  if (!settings.ok())
+    return Fail(settings.status(), DetectTerminal(arguments->Get("color", "auto")));
   const Terminal terminal = DetectTerminal(settings->Get("color"));
   Session session(terminal, *std::move(settings), *arguments);
   absl::StatusOr<int> code = arguments->command().run(session, *arguments);
-  // The private coordinator may leave between two requests of ours: then the next one starts it anew.
+  // The private coordinator may leave between two requests of ours: then the next one starts it
+  // anew.
   constexpr int kTries = 3;
   for (int i = 1; i < kTries && session.is_private() && session.may_repeat() &&
-                  code.status().code() == absl::StatusCode::kUnavailable && SplitError(code.status()).code == "JC1301";
+                  code.status().code() == absl::StatusCode::kUnavailable &&
+                  SplitError(code.status()).code == "JC1301";
        ++i) {
     session.Disconnect();
     usleep(50'000);

@@ -50,9 +50,10 @@ std::string LastLines(const std::string& path) {
 
 absl::Status StartFailed(std::string_view what, const std::string& log_path) {
   const std::string tail = LastLines(log_path);
-  return Problem(absl::StatusCode::kUnavailable, "JC1303",
-                 StrCat("the private coordinator ", what, tail.empty() ? "" : "; the end of its log:", tail),
-                 StrCat("less ", log_path));
+  return Problem(
+      absl::StatusCode::kUnavailable, "JC1303",
+      StrCat("the private coordinator ", what, tail.empty() ? "" : "; the end of its log:", tail),
+      StrCat("less ", log_path));
 }
 
 }  // namespace
@@ -66,9 +67,10 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
        {StrCat(directory, "/", name), StrCat(directory, "/../libexec/muster/", name)}) {
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
-  return Problem(absl::StatusCode::kFailedPrecondition, "JC1305",
-                 StrCat(name, " is neither in ", directory, " nor in ", directory, "/../libexec/muster"),
-                 "install all programs of Muster side by side");
+  return Problem(
+      absl::StatusCode::kFailedPrecondition, "JC1305",
+      StrCat(name, " is neither in ", directory, " nor in ", directory, "/../libexec/muster"),
+      "install all programs of Muster side by side");
 }
 
 PrivateCoordinator::PrivateCoordinator(std::string runtime_dir, std::string data_dir)
@@ -89,37 +91,48 @@ bool PrivateCoordinator::Running() const {
   return connect(probe.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
 }
 
-bool PrivateCoordinator::HasData() const { return common::Exists(data_dir_ + "/coordinator/muster.db"); }
+bool PrivateCoordinator::HasData() const {
+  return common::Exists(data_dir_ + "/coordinator/muster.db");
+}
 
 absl::Status PrivateCoordinator::MakeDirectories() const {
   if (socket_path().size() >= sizeof(sockaddr_un::sun_path)) {
     return Problem(absl::StatusCode::kFailedPrecondition, "JC1304",
-                   StrCat("the socket's path ", socket_path(), " is longer than ", sizeof(sockaddr_un::sun_path) - 1,
-                          " bytes"),
+                   StrCat("the socket's path ", socket_path(), " is longer than ",
+                          sizeof(sockaddr_un::sun_path) - 1, " bytes"),
                    "export JOBCTL_RUNTIME_DIR=/tmp/muster-$USER");
   }
-  for (const std::string& directory : {runtime_dir_, data_dir_ + "/coordinator", data_dir_ + "/worker"}) {
+  for (const std::string& directory :
+       {runtime_dir_, data_dir_ + "/coordinator", data_dir_ + "/worker"}) {
     const absl::Status made = common::MakeDirectories(directory);
     if (!made.ok()) {
-      return Problem(absl::StatusCode::kInternal, "JC1601", common::FromAbsl(made.message()),
-                     StrCat("ls -ld ", directory, "; or set JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR"));
+      return Problem(
+          absl::StatusCode::kInternal, "JC1601", common::FromAbsl(made.message()),
+          StrCat("ls -ld ", directory, "; or set JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR"));
     }
   }
   struct stat info {};
-  if (lstat(runtime_dir_.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
-      (info.st_mode & 0077) != 0) {
+  if (lstat(runtime_dir_.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
+      info.st_uid != geteuid() || (info.st_mode & 0077) != 0) {
     return Problem(absl::StatusCode::kFailedPrecondition, "JC1304",
-                   StrCat(runtime_dir_, " must be a directory of yours that nobody else may enter (mode 0700)"),
-                   StrCat("chmod 0700 ", runtime_dir_, ", or set JOBCTL_RUNTIME_DIR to a directory of your own"));
+                   StrCat(runtime_dir_,
+                          " must be a directory of yours that nobody else may enter (mode 0700)"),
+                   StrCat("chmod 0700 ", runtime_dir_,
+                          ", or set JOBCTL_RUNTIME_DIR to a directory of your own"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<int> PrivateCoordinator::Spawn() const {
   ASSIGN_OR_RETURN(const std::string program, FindProgram("muster-coordinator"));
-  const std::vector<std::string> words = {program,      "--private",  "--socket",
-                                          socket_path(), "--data-dir", data_dir_ + "/coordinator",
-                                          "--worker-state-dir", data_dir_ + "/worker"};
+  const std::vector<std::string> words = {program,
+                                          "--private",
+                                          "--socket",
+                                          socket_path(),
+                                          "--data-dir",
+                                          data_dir_ + "/coordinator",
+                                          "--worker-state-dir",
+                                          data_dir_ + "/worker"};
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -127,7 +140,8 @@ absl::StatusOr<int> PrivateCoordinator::Spawn() const {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log_path().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log_path().c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   posix_spawn_file_actions_addclosefrom_np(&files, 3);
   // Its working directory must not keep a file system of ours busy.
@@ -139,7 +153,8 @@ absl::StatusOr<int> PrivateCoordinator::Spawn() const {
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = 0;
   const int error = posix_spawn(&pid, program.c_str(), &files, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
@@ -155,7 +170,8 @@ absl::Status PrivateCoordinator::AwaitSocket(int pid) const {
   while (!Running()) {
     int status = 0;
     if (is_ours && waitpid(pid, &status, WNOHANG) == pid) {
-      // Lost the race against a coordinator that someone started by hand: that one's socket will answer.
+      // Lost the race against a coordinator that someone started by hand: that one's socket will
+      // answer.
       if (!WIFEXITED(status) || WEXITSTATUS(status) != kExitLostTheRace) {
         return StartFailed(WIFEXITED(status) ? StrCat("ended with code ", WEXITSTATUS(status))
                                              : StrCat("was killed by signal ", WTERMSIG(status)),
@@ -163,7 +179,8 @@ absl::Status PrivateCoordinator::AwaitSocket(int pid) const {
       }
       is_ours = false;
     }
-    if (steady_clock::now() > deadline) return StartFailed("did not answer within 30 s", log_path());
+    if (steady_clock::now() > deadline)
+      return StartFailed("did not answer within 30 s", log_path());
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(10'000));
   }

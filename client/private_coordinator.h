@@ -1,7 +1,9 @@
-// The user's private coordinator: finds it, starts it when needed, waits for its end. Main thread only.
+// The user's private coordinator: finds it, starts it when needed, waits for its end. Main thread
+// only.
 //
-// Several jobctl may start at once: one takes the lock file `starting`, starts the daemon and waits until its socket
-// answers; the others wait for the lock and connect. The daemon outlives this process and ends by itself.
+// Several jobctl may start at once: one takes the lock file `starting`, starts the daemon and waits
+// until its socket answers; the others wait for the lock and connect. The daemon outlives this
+// process and ends by itself.
 #pragma once
 
 #include <string>

@@ -33,7 +33,9 @@ std::string FormatLocal(int64_t unix_ms, const char* format) {
 
 }  // namespace
 
-std::string StateName(v1::JobState state) { return WithoutPrefix(v1::JobState_Name(state), "JOB_STATE_"); }
+std::string StateName(v1::JobState state) {
+  return WithoutPrefix(v1::JobState_Name(state), "JOB_STATE_");
+}
 
 std::string_view StateColor(v1::JobState state, bool color) {
   if (!color) return "";
@@ -52,15 +54,19 @@ std::string_view StateColor(v1::JobState state, bool color) {
 }
 
 bool IsOver(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
+         state == v1::JOB_STATE_CANCELLED;
 }
 
-std::string NodeStateName(v1::NodeState state) { return WithoutPrefix(v1::NodeState_Name(state), "NODE_STATE_"); }
+std::string NodeStateName(v1::NodeState state) {
+  return WithoutPrefix(v1::NodeState_Name(state), "NODE_STATE_");
+}
 
 std::string CauseName(v1::StopCause cause) {
   if (cause == v1::STOP_CAUSE_UNSPECIFIED) return "";
   std::string name = WithoutPrefix(v1::StopCause_Name(cause), "STOP_CAUSE_");
-  for (char& c : name) c = c == '_' ? ' ' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : name)
+    c = c == '_' ? ' ' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return name;
 }
 
@@ -103,7 +109,9 @@ std::string PartText(const v1::NodePart& part) {
 }
 
 std::string Layout(const v1::JobRecord& record) {
-  const auto count = [](uint64_t n, std::string_view noun) { return StrCat(n, " ", noun, n == 1 ? "" : "s"); };
+  const auto count = [](uint64_t n, std::string_view noun) {
+    return StrCat(n, " ", noun, n == 1 ? "" : "s");
+  };
   if (record.attempts_size() > 0) {
     const v1::Attempt& attempt = record.attempts(record.attempts_size() - 1);
     return StrCat(count(attempt.world_size(), "rank"), " on ", count(attempt.parts_size(), "node"));
@@ -115,15 +123,18 @@ std::string Layout(const v1::JobRecord& record) {
 
 std::string Took(int64_t milliseconds) {
   if (milliseconds >= 10'000) return common::HumanDuration(milliseconds);
-  return absl::StrFormat(milliseconds < 1000 ? "%.2fs" : "%.1fs", std::max<int64_t>(0, milliseconds) / 1000.0);
+  return absl::StrFormat(milliseconds < 1000 ? "%.2fs" : "%.1fs",
+                         std::max<int64_t>(0, milliseconds) / 1000.0);
 }
 
 std::string Verdict(const v1::JobRecord& record, bool color) {
-  const int64_t begin = record.first_running_ms() > 0 ? record.first_running_ms() : record.submitted_ms();
+  const int64_t begin =
+      record.first_running_ms() > 0 ? record.first_running_ms() : record.submitted_ms();
   const std::string took = Took(record.finished_ms() - begin);
   const std::string_view paint = StateColor(record.state(), color);
   const std::string_view reset = paint.empty() ? "" : "\033[0m";
-  const std::string reason = record.reason().empty() ? "" : StrCat(": ", common::Printable(record.reason()));
+  const std::string reason =
+      record.reason().empty() ? "" : StrCat(": ", common::Printable(record.reason()));
   switch (record.state()) {
     case v1::JOB_STATE_SUCCEEDED:
       return StrCat(paint, "✓ succeeded", reset, " in ", took);
@@ -149,7 +160,8 @@ int WaitExitCode(const v1::JobRecord& record, bool propagate) {
 
 std::string ShellQuote(std::string_view word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./=:,@%+").find(static_cast<char>(c)) != std::string_view::npos;
+    return std::isalnum(c) ||
+           std::string_view("_-./=:,@%+").find(static_cast<char>(c)) != std::string_view::npos;
   });
   if (plain) return std::string(word);
   std::string out = "'";

@@ -24,7 +24,8 @@ Session::Session(Terminal terminal, Settings settings, const Arguments& argument
       verbose_(arguments.Has("verbose")),
       yes_(arguments.Has("yes")),
       no_input_(arguments.Has("no-input")),
-      private_(std::make_unique<PrivateCoordinator>(settings_.Get("runtime-dir"), settings_.Get("data-dir"))) {}
+      private_(std::make_unique<PrivateCoordinator>(settings_.Get("runtime-dir"),
+                                                    settings_.Get("data-dir"))) {}
 
 Session::~Session() = default;
 
@@ -56,13 +57,15 @@ absl::StatusOr<Connection*> Session::Connect() {
     ASSIGN_OR_RETURN(connection_, Connection::Open(settings_.server(), settings_.timeout_ms()));
   }
   if (verbose_) {
-    Note(common::StrCat("connected to ", connection_->endpoint(), " (", connection_->server().version(), ")"));
+    Note(common::StrCat("connected to ", connection_->endpoint(), " (",
+                        connection_->server().version(), ")"));
   }
   return connection_.get();
 }
 
 absl::StatusOr<Connection*> Session::ConnectIfAny() {
-  if (is_private() && connection_ == nullptr && !private_->Running() && !private_->HasData()) return nullptr;
+  if (is_private() && connection_ == nullptr && !private_->Running() && !private_->HasData())
+    return nullptr;
   return Connect();
 }
 
@@ -99,7 +102,8 @@ absl::Status Session::Confirm(const std::string& question) {
 }
 
 absl::Status Session::PrintListing(Listing listing, const Arguments& arguments) {
-  ASSIGN_OR_RETURN(const ListingOptions options, ListingOptions::From(arguments, settings_.Get("output")));
+  ASSIGN_OR_RETURN(const ListingOptions options,
+                   ListingOptions::From(arguments, settings_.Get("output")));
   ASSIGN_OR_RETURN(const std::string text, RenderListing(std::move(listing), options, terminal_));
   Print(text);
   return absl::OkStatus();

@@ -1,4 +1,5 @@
-// One run of jobctl: its terminal, settings and connection, and the orderly end. Main thread, except Note.
+// One run of jobctl: its terminal, settings and connection, and the orderly end. Main thread,
+// except Note.
 #pragma once
 
 #include <memory>
@@ -36,8 +37,8 @@ class Session {
   Connection* connection() { return connection_.get(); }
   // The same in every try of this process: a submit that is sent twice makes one job.
   const std::string& idempotency_key();
-  // A command that fails because the private coordinator was just leaving is run once more, unless it has begun
-  // something that cannot be repeated.
+  // A command that fails because the private coordinator was just leaving is run once more, unless
+  // it has begun something that cannot be repeated.
   bool may_repeat() const { return may_repeat_; }
   void DoNotRepeat() { may_repeat_ = false; }
   // Forgets a connection that broke; Connect opens a new one.
@@ -47,7 +48,8 @@ class Session {
   void Print(std::string_view text);
   // A line for people, to stderr; nothing with --quiet. Any thread.
   void Note(std::string_view line);
-  // Asks on a terminal unless --yes. Errors: JC1009 when nobody can be asked, CANCELLED when the answer is no.
+  // Asks on a terminal unless --yes. Errors: JC1009 when nobody can be asked, CANCELLED when the
+  // answer is no.
   absl::Status Confirm(const std::string& question);
   absl::Status PrintListing(Listing listing, const Arguments& arguments);
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <optional>
+#include <span>
 
 #include "client/arguments.h"
 #include "client/errors.h"
@@ -38,7 +38,8 @@ void ReadContexts(const YamlNode& node, ConfigFile* config, std::vector<YamlProb
   for (const YamlNode::Entry& context : node.entries) {
     const YamlNode* server = context.value.Find("server");
     if (server == nullptr || server->text.empty() || context.value.entries.size() != 1) {
-      problems->push_back({context.line, context.column, "a context has exactly one key: server: HOST:PORT"});
+      problems->push_back(
+          {context.line, context.column, "a context has exactly one key: server: HOST:PORT"});
       continue;
     }
     config->contexts[context.key] = server->text;
@@ -63,7 +64,8 @@ void ReadConfig(const YamlNode& root, ConfigFile* config, std::vector<YamlProble
     } else {
       constexpr std::string_view kKeys[] = {"current", "contexts", "defaults"};
       problems->push_back({entry.line, entry.column,
-                           StrCat("unknown key \"", entry.key, "\"", DidYouMean(common::Nearest(entry.key, kKeys)))});
+                           StrCat("unknown key \"", entry.key, "\"",
+                                  DidYouMean(common::Nearest(entry.key, kKeys)))});
     }
   }
 }
@@ -81,28 +83,30 @@ std::string DefaultDataDir() { return XdgDirectory("XDG_DATA_HOME", ".local/shar
 
 std::string DefaultRuntimeDir() {
   const std::string runtime = Variable("XDG_RUNTIME_DIR");
-  if (!runtime.empty() && runtime[0] == '/' && access(runtime.c_str(), W_OK) == 0) return runtime + "/muster";
+  if (!runtime.empty() && runtime[0] == '/' && access(runtime.c_str(), W_OK) == 0)
+    return runtime + "/muster";
   return StrCat("/tmp/muster-", getuid());
 }
 
 absl::StatusOr<ConfigFile> ConfigFile::Read() {
   ConfigFile config;
   config.path = Variable("JOBCTL_CONFIG");
-  if (config.path.empty()) config.path = XdgDirectory("XDG_CONFIG_HOME", ".config") + "/muster/config.yaml";
+  if (config.path.empty())
+    config.path = XdgDirectory("XDG_CONFIG_HOME", ".config") + "/muster/config.yaml";
   if (access(config.path.c_str(), F_OK) != 0) return config;
   const absl::StatusOr<std::string> content = common::ReadFile(config.path, 1 << 20);
   if (!content.ok()) {
-    return Usage("JC1006", StrCat("the configuration cannot be read: ", common::FromAbsl(content.status().message())),
-                 StrCat("check its permissions: ls -l ", config.path));
+    return Usage(
+        "JC1006",
+        StrCat("the configuration cannot be read: ", common::FromAbsl(content.status().message())),
+        StrCat("check its permissions: ls -l ", config.path));
   }
   std::vector<YamlProblem> problems;
   const YamlNode root = ParseYaml(*content, &problems);
   ReadConfig(root, &config, &problems);
-  if (!config.current.empty() && config.current != "private" && config.contexts.count(config.current) == 0) {
-    problems.push_back({0, 0, StrCat("current names the context \"", config.current, "\", which is not configured")});
-  }
   if (!problems.empty()) {
-    return Usage("JC1006", StrCat("the configuration has errors\n", FormatProblems(config.path, problems)),
+    return Usage("JC1006",
+                 StrCat("the configuration has errors\n", FormatProblems(config.path, problems)),
                  StrCat("correct ", config.path));
   }
   return config;
@@ -116,69 +120,29 @@ absl::Status ConfigFile::Write() const {
     common::StrAppend(&text, "  ", YamlQuote(name), ":\n    server: ", YamlQuote(server), "\n");
   }
   if (!defaults.empty()) text += "defaults:\n";
-  for (const auto& [name, value] : defaults) common::StrAppend(&text, "  ", name, ": ", YamlQuote(value), "\n");
+  for (const auto& [name, value] : defaults)
+    common::StrAppend(&text, "  ", name, ": ", YamlQuote(value), "\n");
   const std::string directory = path.substr(0, path.rfind('/'));
   absl::Status written = common::MakeDirectories(directory);
   if (written.ok()) written = common::WriteFileDurably(path, text);
   if (written.ok()) return written;
-  return Problem(absl::StatusCode::kInternal, "JC1006",
-                 StrCat("the configuration cannot be written: ", common::FromAbsl(written.message())),
-                 StrCat("ls -ld ", directory));
+  return Problem(
+      absl::StatusCode::kInternal, "JC1006",
+      StrCat("the configuration cannot be written: ", common::FromAbsl(written.message())),
+      StrCat("ls -ld ", directory));
 }
 
 absl::StatusOr<Settings> Settings::Resolve(const Arguments& arguments) {
   Settings settings;
   ASSIGN_OR_RETURN(settings.file_, ConfigFile::Read());
-  const ConfigFile& file = settings.file_;
-  if (arguments.Has("server") && arguments.Has("context")) {
-    return Usage("JC1004", "--server and --context both say where to go", "give one of them");
-  }
-  const auto from_flag_or_variable = [&](std::string_view name, const char* variable) -> std::optional<Setting> {
-    if (!name.empty() && arguments.Has(name)) {
-      return Setting{std::string(name), arguments.Get(name), StrCat("flag --", name)};
-    }
-    if (const std::string value = Variable(variable); !value.empty()) {
-      return Setting{std::string(name), value, variable};
-    }
-    return std::nullopt;
-  };
-
-  Setting context = from_flag_or_variable("context", "JOBCTL_CONTEXT")
-                        .value_or(file.current.empty() ? Setting{"context", "private", "default"}
-                                                       : Setting{"context", file.current, file.path});
-  std::optional<Setting> server;
-  // A context given as a flag wins over JOBCTL_SERVER.
-  if (!arguments.Has("context")) server = from_flag_or_variable("server", "JOBCTL_SERVER");
-  if (server.has_value()) {
-    context = {"context", "", "not used: the server is given"};
-  } else if (context.value == "private") {
-    server = Setting{"server", "", "context private"};
-  } else if (const auto found = file.contexts.find(context.value); found != file.contexts.end()) {
-    server = Setting{"server", found->second, StrCat("context ", context.value)};
-  } else {
-    std::vector<std::string_view> names = {"private"};
-    for (const auto& [name, unused] : file.contexts) names.push_back(name);
-    return Problem(absl::StatusCode::kNotFound, "JC1007",
-                   StrCat("there is no context \"", context.value, "\"",
-                          DidYouMean(common::Nearest(context.value, names))),
-                   "jobctl context ls");
-  }
-  settings.all_ = {context, *server};
-  const auto add = [&](std::string_view name, const char* variable, std::string otherwise) {
-    std::optional<Setting> setting = from_flag_or_variable(name, variable);
-    const auto found = file.defaults.find(std::string(name));
-    if (!setting.has_value() && found != file.defaults.end()) {
-      setting = Setting{std::string(name), found->second, file.path};
-    }
-    settings.all_.push_back(setting.value_or(Setting{std::string(name), std::move(otherwise), "default"}));
-  };
-  add("output", "JOBCTL_OUTPUT", "table");
-  add("color", "JOBCTL_COLOR", "auto");
+  RETURN_IF_ERROR(settings.AddServer(arguments));
+  settings.Add(arguments, "output", "JOBCTL_OUTPUT", "table");
+  settings.Add(arguments, "color", "JOBCTL_COLOR", "auto");
   // `wait --timeout` is that command's own; the answer's limit is then the default.
   if (arguments.command().name == "wait") {
     settings.all_.push_back({"timeout", "10s", "default"});
   } else {
-    add("timeout", "JOBCTL_TIMEOUT", "10s");
+    settings.Add(arguments, "timeout", "JOBCTL_TIMEOUT", "10s");
   }
   const auto directory = [&](const char* name, const char* variable, std::string otherwise) {
     const std::string value = Variable(variable);
@@ -187,24 +151,90 @@ absl::StatusOr<Settings> Settings::Resolve(const Arguments& arguments) {
   };
   directory("data-dir", "JOBCTL_DATA_DIR", DefaultDataDir());
   directory("runtime-dir", "JOBCTL_RUNTIME_DIR", DefaultRuntimeDir());
-  settings.all_.push_back({"config", file.path, Variable("JOBCTL_CONFIG").empty() ? "default" : "JOBCTL_CONFIG"});
+  settings.all_.push_back({"config", settings.file_.path,
+                           Variable("JOBCTL_CONFIG").empty() ? "default" : "JOBCTL_CONFIG"});
+  RETURN_IF_ERROR(settings.Check(arguments));
+  return settings;
+}
 
-  // Flags are checked by the parser; variables and the file are checked here.
-  for (const Flag& flag : ListingFlags()) {
-    const std::string output = settings.Get("output");
-    if (flag.name == "output" && !arguments.Has("output") &&
-        StrCat("|", flag.choices, "|").find(StrCat("|", output, "|")) == std::string::npos) {
-      return Usage("JC1008", StrCat("the output format is ", flag.choices, ", not \"", output, "\""),
-                   "jobctl config view --origin -o table");
-    }
+std::optional<Setting> Settings::FromFlagOrVariable(const Arguments& arguments,
+                                                    std::string_view name, const char* variable) {
+  if (arguments.Has(name)) {
+    return Setting{std::string(name), arguments.Get(name), StrCat("flag --", name)};
   }
-  const absl::StatusOr<int64_t> timeout = ParseDurationMs(settings.Get("timeout"));
+  if (const std::string value = Variable(variable); !value.empty()) {
+    return Setting{std::string(name), value, variable};
+  }
+  return std::nullopt;
+}
+
+absl::Status Settings::AddServer(const Arguments& arguments) {
+  if (arguments.Has("server") && arguments.Has("context")) {
+    return Usage("JC1004", "--server and --context both say where to go", "give one of them");
+  }
+  Setting context =
+      FromFlagOrVariable(arguments, "context", "JOBCTL_CONTEXT")
+          .value_or(file_.current.empty() ? Setting{"context", "private", "default"}
+                                          : Setting{"context", file_.current, file_.path});
+  std::optional<Setting> server;
+  // A context given as a flag wins over JOBCTL_SERVER.
+  if (!arguments.Has("context")) server = FromFlagOrVariable(arguments, "server", "JOBCTL_SERVER");
+  const auto found = file_.contexts.find(context.value);
+  if (server.has_value()) {
+    context = {"context", "", "not used: the server is given"};
+  } else if (context.value == "private") {
+    server = Setting{"server", "", "context private"};
+  } else if (found != file_.contexts.end()) {
+    server = Setting{"server", found->second, StrCat("context ", context.value)};
+  } else if (arguments.command().name.starts_with("context ")) {
+    // `context use` is how one gets out of this.
+    server = Setting{"server", "", StrCat("context ", context.value, ", which does not exist")};
+  } else {
+    std::vector<std::string_view> names = {"private"};
+    for (const auto& [name, unused] : file_.contexts) names.push_back(name);
+    return Problem(absl::StatusCode::kNotFound, "JC1007",
+                   StrCat("there is no context \"", context.value, "\" (from ", context.origin, ")",
+                          DidYouMean(common::Nearest(context.value, names))),
+                   "jobctl context ls, jobctl context use private");
+  }
+  all_ = {context, *server};
+  return absl::OkStatus();
+}
+
+void Settings::Add(const Arguments& arguments, std::string_view name, const char* variable,
+                   std::string otherwise) {
+  std::optional<Setting> setting = FromFlagOrVariable(arguments, name, variable);
+  const auto found = file_.defaults.find(std::string(name));
+  if (!setting.has_value() && found != file_.defaults.end()) {
+    setting = Setting{std::string(name), found->second, file_.path};
+  }
+  all_.push_back(setting.value_or(Setting{std::string(name), std::move(otherwise), "default"}));
+}
+
+// Flags are checked by the parser; variables and the file are checked here.
+absl::Status Settings::Check(const Arguments& arguments) {
+  const auto check = [&](std::span<const Flag> flags, std::string_view name) -> absl::Status {
+    const std::string value = Get(name);
+    for (const Flag& flag : flags) {
+      if (flag.name != name || arguments.Has(name)) continue;
+      if (StrCat("|", flag.choices, "|").find(StrCat("|", value, "|")) != std::string::npos)
+        continue;
+      return Usage("JC1008", StrCat(name, " is one of ", flag.choices, ", not \"", value, "\""),
+                   StrCat("jobctl config view --origin --", name, " ",
+                          std::string(flag.choices.substr(0, flag.choices.find('|')))));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(check(ListingFlags(), "output"));
+  RETURN_IF_ERROR(check(GlobalFlags(), "color"));
+  const absl::StatusOr<int64_t> timeout = ParseDurationMs(Get("timeout"));
   if (!timeout.ok() || *timeout == 0) {
-    return Usage("JC1004", StrCat("timeout takes a duration like 10s, not \"", settings.Get("timeout"), "\""),
+    return Usage("JC1004",
+                 StrCat("timeout takes a duration like 10s, not \"", Get("timeout"), "\""),
                  "--timeout 10s");
   }
-  settings.timeout_ms_ = *timeout;
-  return settings;
+  timeout_ms_ = *timeout;
+  return absl::OkStatus();
 }
 
 std::string Settings::Get(std::string_view name) const {

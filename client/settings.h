@@ -1,4 +1,5 @@
-// Where jobctl's settings come from: flag > JOBCTL_* variable > context > config.yaml > default. Read once at start.
+// Where jobctl's settings come from: flag > JOBCTL_* variable > context > config.yaml > default.
+// Read once at start.
 //
 // $XDG_CONFIG_HOME/muster/config.yaml (or ~/.config/muster, or JOBCTL_CONFIG):
 //   current: lab
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +24,8 @@ class Arguments;
 struct Setting {
   std::string name;
   std::string value;
-  std::string origin;  // "flag --server", "JOBCTL_SERVER", "context lab", "/home/…/config.yaml", "default"
+  std::string
+      origin;  // "flag --server", "JOBCTL_SERVER", "context lab", "/home/…/config.yaml", "default"
 };
 
 // config.yaml as it is in the file.
@@ -48,12 +51,20 @@ class Settings {
   const ConfigFile& file() const { return file_; }
 
  private:
+  static std::optional<Setting> FromFlagOrVariable(const Arguments& arguments,
+                                                   std::string_view name, const char* variable);
+  absl::Status AddServer(const Arguments& arguments);
+  void Add(const Arguments& arguments, std::string_view name, const char* variable,
+           std::string otherwise);
+  absl::Status Check(const Arguments& arguments);
+
   ConfigFile file_;
   std::vector<Setting> all_;
   int64_t timeout_ms_ = 10'000;
 };
 
-// The private coordinator's directories (see docs): JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR win over XDG's.
+// The private coordinator's directories (see docs): JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR win over
+// XDG's.
 std::string DefaultDataDir();
 std::string DefaultRuntimeDir();
 std::string HomeDirectory();

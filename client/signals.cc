@@ -42,8 +42,10 @@ absl::StatusOr<int> ParseSignal(std::string_view text) {
   }
   const absl::StatusOr<int64_t> number = ParseInteger(text);
   if (number.ok() && *number >= 1 && *number <= SIGRTMAX) return static_cast<int>(*number);
-  return Usage("JC1004", common::StrCat("\"", text, "\" is no signal", DidYouMean(common::Nearest(name, all))),
-               "jobctl signal JOB USR1");
+  return Usage(
+      "JC1004",
+      common::StrCat("\"", text, "\" is no signal", DidYouMean(common::Nearest(name, all))),
+      "jobctl signal JOB USR1");
 }
 
 std::string SignalName(int number) {

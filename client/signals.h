@@ -14,8 +14,9 @@ absl::StatusOr<int> ParseSignal(std::string_view text);
 // "SIGUSR1", or "signal 99".
 std::string SignalName(int number);
 
-// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those it makes later (so: before the connection is opened), and
-// calls `on_signal(number, count)` for each on a thread of its own, count from 1. Once in a process.
+// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those it makes later (so: before the
+// connection is opened), and calls `on_signal(number, count)` for each on a thread of its own,
+// count from 1. Once in a process.
 void HandleSignals(std::function<void(int number, int count)> on_signal);
 
 }  // namespace muster::client

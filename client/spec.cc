@@ -1,9 +1,9 @@
 #include "client/spec.h"
 
-#include <climits>
-#include <cstdlib>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <climits>
+#include <cstdlib>
 
 #include <algorithm>
 
@@ -29,10 +29,12 @@ std::string Variable(std::string_view name) {
   return value == nullptr ? "" : value;
 }
 
-// $PWD when it is this directory: it keeps the name under which people know it, symbolic links included.
+// $PWD when it is this directory: it keeps the name under which people know it, symbolic links
+// included.
 std::string WorkingDirectory() {
   const std::string named = Variable("PWD");
-  struct stat a {}, b {};
+  struct stat a {
+  }, b{};
   if (!named.empty() && named[0] == '/' && stat(named.c_str(), &a) == 0 && stat(".", &b) == 0 &&
       a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
     return named;
@@ -43,7 +45,8 @@ std::string WorkingDirectory() {
 
 // The whole environment, or the few variables that programs cannot do without.
 void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec) {
-  constexpr std::string_view kAlways[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"};
+  constexpr std::string_view kAlways[] = {"PATH",  "HOME", "USER", "LOGNAME",
+                                          "SHELL", "LANG", "TZ",   "TMPDIR"};
   std::string skipped;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -51,10 +54,13 @@ void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec) {
     if (equals == 0 || equals == std::string_view::npos) continue;
     const std::string name(text.substr(0, equals));
     const std::string value(text.substr(equals + 1));
-    if (clean && std::find(std::begin(kAlways), std::end(kAlways), name) == std::end(kAlways)) continue;
-    // Functions that bash exports have control characters in their values; they are valid UTF-8 all the same.
+    if (clean && std::find(std::begin(kAlways), std::end(kAlways), name) == std::end(kAlways))
+      continue;
+    // Functions that bash exports have control characters in their values; they are valid UTF-8 all
+    // the same.
     std::string flat = value;
-    std::replace_if(flat.begin(), flat.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+    std::replace_if(
+        flat.begin(), flat.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
     if (!common::IsCleanUtf8(name) || !common::IsCleanUtf8(flat)) {
       common::StrAppend(&skipped, skipped.empty() ? "" : ", ", common::Printable(name));
       continue;
@@ -69,18 +75,25 @@ absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec*
     const size_t equals = setting.find('=');
     const std::string name = setting.substr(0, equals);
     if (name.empty() || !common::IsCleanUtf8(name)) {
-      return Usage("JC1106", StrCat("-e ", setting, " is not NAME=VALUE"), "-e NAME=VALUE");
+      return Usage("JC1004", StrCat("-e ", setting, " is not NAME=VALUE"), "-e NAME=VALUE");
     }
     // `-e NAME` alone takes the value from here, as docker does.
-    (*spec->mutable_env())[name] = equals == std::string::npos ? Variable(name) : setting.substr(equals + 1);
+    (*spec->mutable_env())[name] =
+        equals == std::string::npos ? Variable(name) : setting.substr(equals + 1);
   }
   return absl::OkStatus();
 }
 
 // How many devices of the kind the best node has; "auto": gpu, npu or 1.
-absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan, v1::JobSpec* spec) {
+absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan,
+                                        v1::JobSpec* spec) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection->ListNodes());
+  ASSIGN_OR_RETURN(v1::ListNodesResponse nodes, connection->ListNodes());
+  // A private worker registers some milliseconds after its coordinator answers.
+  for (int i = 0; session.is_private() && nodes.nodes().empty() && i < 500; ++i) {
+    usleep(10'000);
+    ASSIGN_OR_RETURN(nodes, connection->ListNodes());
+  }
   const std::string wanted =
       plan.per_node_of == "auto" && !plan.device_kind.empty() ? plan.device_kind : plan.per_node_of;
   uint32_t most = 0;
@@ -95,14 +108,16 @@ absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan
       }
     }
     if (most == 0) continue;
-    // accelerate starts one process where there is no accelerator; torchrun's auto takes the cpu count.
+    // accelerate starts one process where there is no accelerator; torchrun's auto takes the cpu
+    // count.
     if (kind == "cpu" && plan.launcher.starts_with("accelerate")) most = 1;
     spec->mutable_shape()->mutable_device()->set_kind(kind);
     return most;
   }
-  return Problem(absl::StatusCode::kFailedPrecondition, "JC1402",
-                 StrCat("no registered node has a ", wanted, ", so ", plan.launcher, " cannot count them"),
-                 "give the number of processes, or see jobctl nodes ls");
+  return Problem(
+      absl::StatusCode::kFailedPrecondition, "JC1402",
+      StrCat("no registered node has a ", wanted, ", so ", plan.launcher, " cannot count them"),
+      "give the number of processes, or see jobctl nodes ls");
 }
 
 absl::Status ApplyPlan(Session& session, const LaunchPlan& plan, v1::JobSpec* spec) {
@@ -130,16 +145,19 @@ absl::Status ApplyPlan(Session& session, const LaunchPlan& plan, v1::JobSpec* sp
 
 absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobSpec* spec) {
   const std::string config = arguments.Get("accelerate-config");
-  ASSIGN_OR_RETURN(const std::optional<LaunchPlan> plan, ReadLauncherLine(arguments.rest(), Variable));
+  ASSIGN_OR_RETURN(const std::optional<LaunchPlan> plan,
+                   ReadLauncherLine(arguments.rest(), Variable));
   if (plan.has_value()) {
     if (!config.empty()) {
-      return Usage("JC1004", StrCat("--accelerate-config does not go with a ", plan->launcher, " line"),
+      return Usage("JC1004",
+                   StrCat("--accelerate-config does not go with a ", plan->launcher, " line"),
                    "accelerate launch --config_file FILE …");
     }
     return ApplyPlan(session, *plan, spec);
   }
   if (!config.empty()) {
-    ASSIGN_OR_RETURN(const LaunchPlan from_file, PlanFromAccelerateConfig(config, arguments.rest(), Variable));
+    ASSIGN_OR_RETURN(const LaunchPlan from_file,
+                     PlanFromAccelerateConfig(config, arguments.rest(), Variable));
     return ApplyPlan(session, from_file, spec);
   }
   spec->mutable_command()->Assign(arguments.rest().begin(), arguments.rest().end());
@@ -147,10 +165,12 @@ absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobS
 }
 
 // -n, --nodes, --devices win over the launcher's line and the job file.
-absl::Status ApplyShapeFlags(const Arguments& arguments, v1::JobSpec* spec, uint32_t* device_total) {
+absl::Status ApplyShapeFlags(const Arguments& arguments, v1::JobSpec* spec,
+                             uint32_t* device_total) {
   v1::Shape* shape = spec->mutable_shape();
   if (arguments.Has("processes")) {
-    ASSIGN_OR_RETURN(const int64_t processes, arguments.Number("processes", 1, common::kRanksMax, 1));
+    ASSIGN_OR_RETURN(const int64_t processes,
+                     arguments.Number("processes", 1, common::kRanksMax, 1));
     shape->set_processes(static_cast<uint32_t>(processes));
     shape->set_per_node(0);
     // MIN:MAX nodes belong to per_node; a total is a total.
@@ -187,7 +207,8 @@ absl::Status SettleDevices(uint32_t total, v1::JobSpec* spec) {
   uint32_t ranks = shape->processes();
   if (shape->per_node() > 0) {
     if (shape->min_nodes() != shape->max_nodes()) {
-      return Usage("JC1104", "a total of devices does not go with a range of nodes", "leave out the number after `:`");
+      return Usage("JC1104", "a total of devices does not go with a range of nodes",
+                   "leave out the number after `:`");
     }
     ranks = shape->per_node() * shape->min_nodes();
   }
@@ -205,16 +226,19 @@ absl::Status SettleDevices(uint32_t total, v1::JobSpec* spec) {
 
 absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
   if (arguments.Has("name")) spec->set_name(arguments.Get("name"));
-  ASSIGN_OR_RETURN(const int64_t restarts, arguments.Number("restarts", 0, 10'000, spec->restarts()));
+  ASSIGN_OR_RETURN(const int64_t restarts,
+                   arguments.Number("restarts", 0, 10'000, spec->restarts()));
   spec->set_restarts(static_cast<uint32_t>(restarts));
   ASSIGN_OR_RETURN(const int64_t grace_ms, arguments.DurationMs("grace", spec->grace_ms()));
   spec->set_grace_ms(static_cast<uint32_t>(std::min<int64_t>(grace_ms, UINT32_MAX)));
   if (arguments.Has("grace") && grace_ms == 0) spec->set_grace_ms(1);
   if (arguments.Has("priority")) {
-    ASSIGN_OR_RETURN(const int64_t priority, arguments.Number("priority", -1'000'000, 1'000'000, 0));
+    ASSIGN_OR_RETURN(const int64_t priority,
+                     arguments.Number("priority", -1'000'000, 1'000'000, 0));
     spec->set_priority(static_cast<int32_t>(priority));
   }
-  for (const std::string& directory : arguments.All("tb-dir")) spec->add_tensorboard_dirs(directory);
+  for (const std::string& directory : arguments.All("tb-dir"))
+    spec->add_tensorboard_dirs(directory);
   if (arguments.Has("workdir")) spec->set_workdir(arguments.Get("workdir"));
   const std::string here = WorkingDirectory();
   if (spec->workdir().empty()) spec->set_workdir(here);
@@ -225,25 +249,31 @@ absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
 }
 
 bool IsNumber(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 }  // namespace
 
 absl::Status ValidateSpec(const v1::JobSpec& spec) {
   const std::string& name = spec.name();
-  const bool bad_name = name.size() > common::kNameBytesMax || !common::IsCleanUtf8(name) || IsNumber(name) ||
-                        name.find_first_of("@/ \t") != std::string::npos || name.starts_with('-');
+  const bool bad_name = name.size() > common::kNameBytesMax || !common::IsCleanUtf8(name) ||
+                        IsNumber(name) || name.find_first_of("@/ \t") != std::string::npos ||
+                        name.starts_with('-');
   if (bad_name) {
-    return Usage("JC1103",
-                 StrCat("\"", common::Printable(name), "\" cannot name a job: a name has 1 to ", common::kNameBytesMax,
-                        " bytes of UTF-8 without control characters, blanks, @ or /, and is not a number"),
-                 "--name train-small");
+    return Usage(
+        "JC1103",
+        StrCat("\"", common::Printable(name), "\" cannot name a job: a name has 1 to ",
+               common::kNameBytesMax,
+               " bytes of UTF-8 without control characters, blanks, @ or /, and is not a number"),
+        "--name train-small");
   }
   if (spec.command().empty() || spec.command(0).empty()) {
     return Usage("JC1105", "the job has no command", "jobctl run -n 2 -- python train.py");
   }
-  const auto not_text = [](const std::string& text) { return text.find('\0') != std::string::npos; };
+  const auto not_text = [](const std::string& text) {
+    return text.find('\0') != std::string::npos;
+  };
   if (std::any_of(spec.command().begin(), spec.command().end(), not_text)) {
     return Usage("JC1108", "a word of the command holds a NUL byte", "leave it out");
   }
@@ -252,16 +282,20 @@ absl::Status ValidateSpec(const v1::JobSpec& spec) {
     return Usage("JC1104", "both a total (processes) and per_node are given",
                  "give processes, or nodes and per_node");
   }
-  const uint64_t ranks = shape.per_node() > 0 ? uint64_t{shape.per_node()} * std::max(1u, shape.max_nodes())
-                                              : shape.processes();
+  const uint64_t ranks = shape.per_node() > 0
+                             ? uint64_t{shape.per_node()} * std::max(1u, shape.max_nodes())
+                             : shape.processes();
   if (ranks < 1 || ranks > common::kRanksMax) {
-    return Usage("JC1104", StrCat("a job has 1 to ", common::kRanksMax, " ranks, not ", ranks), "-n 2");
+    return Usage("JC1104", StrCat("a job has 1 to ", common::kRanksMax, " ranks, not ", ranks),
+                 "-n 2");
   }
   if (shape.processes() > 0 && shape.min_nodes() != shape.max_nodes() && shape.max_nodes() > 0) {
-    return Usage("JC1104", "a range of nodes needs per_node: the world size follows from it", "resources.per_node: 4");
+    return Usage("JC1104", "a range of nodes needs per_node: the world size follows from it",
+                 "resources.per_node: 4");
   }
   if (shape.processes() > 0 && shape.min_nodes() > shape.processes()) {
-    return Usage("JC1104", StrCat(shape.processes(), " ranks cannot fill ", shape.min_nodes(), " nodes"),
+    return Usage("JC1104",
+                 StrCat(shape.processes(), " ranks cannot fill ", shape.min_nodes(), " nodes"),
                  StrCat("-n ", shape.min_nodes()));
   }
   if (!spec.workdir().empty() && spec.workdir()[0] != '/') {
@@ -269,15 +303,18 @@ absl::Status ValidateSpec(const v1::JobSpec& spec) {
                  "--workdir /absolute/path");
   }
   for (const auto& [variable, value] : spec.env()) {
-    if (variable.empty() || variable.find('=') != std::string::npos || !common::IsCleanUtf8(variable) ||
-        not_text(value)) {
-      return Usage("JC1106", StrCat("\"", common::Printable(variable), "\" cannot name an environment variable"),
-                   "-e NAME=VALUE");
+    if (variable.empty() || variable.find('=') != std::string::npos ||
+        !common::IsCleanUtf8(variable) || not_text(value)) {
+      return Usage(
+          "JC1106",
+          StrCat("\"", common::Printable(variable), "\" cannot name an environment variable"),
+          "-e NAME=VALUE");
     }
   }
   if (const size_t bytes = spec.ByteSizeLong(); bytes > common::kSpecBytesMax) {
-    return Usage("JC1102", StrCat("the job with its environment has ", bytes / 1024, " KiB; at most ",
-                                  common::kSpecBytesMax / 1024, " KiB are possible"),
+    return Usage("JC1102",
+                 StrCat("the job with its environment has ", bytes / 1024, " KiB; at most ",
+                        common::kSpecBytesMax / 1024, " KiB are possible"),
                  "--clean-env, with -e for the variables that the job needs");
   }
   return absl::OkStatus();
@@ -287,10 +324,12 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
   v1::JobSpec spec;
   uint32_t device_total = 0;
   bool clean_env = arguments.Has("clean-env");
-  // The file's own variables are laid over the environment, so they are kept aside until that is there.
+  // The file's own variables are laid over the environment, so they are kept aside until that is
+  // there.
   v1::JobSpec from_file;
   if (!arguments.words().empty()) {
-    ASSIGN_OR_RETURN(const JobFile file, LoadJobFile(arguments.words()[0], arguments.All("set"), &from_file));
+    ASSIGN_OR_RETURN(const JobFile file,
+                     LoadJobFile(arguments.words()[0], arguments.All("set"), &from_file));
     device_total = file.device_total;
     clean_env = clean_env || file.clean_env;
   } else if (arguments.Has("set")) {
@@ -311,10 +350,13 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
 
 std::string DescribeShape(const v1::JobSpec& spec) {
   const v1::Shape& shape = spec.shape();
-  const auto count = [](uint32_t n, std::string_view noun) { return StrCat(n, " ", noun, n == 1 ? "" : "s"); };
+  const auto count = [](uint32_t n, std::string_view noun) {
+    return StrCat(n, " ", noun, n == 1 ? "" : "s");
+  };
   std::string text;
   if (shape.per_node() > 0 && shape.min_nodes() != shape.max_nodes()) {
-    text = StrCat(shape.min_nodes(), " to ", shape.max_nodes(), " nodes × ", count(shape.per_node(), "rank"));
+    text = StrCat(shape.min_nodes(), " to ", shape.max_nodes(), " nodes × ",
+                  count(shape.per_node(), "rank"));
   } else if (shape.per_node() > 0) {
     text = StrCat(count(shape.min_nodes(), "node"), " × ", count(shape.per_node(), "rank"));
   } else {

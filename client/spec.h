@@ -1,5 +1,6 @@
-// From a command line to a JobSpec: job file, launcher line, flags, environment and working directory, then the checks
-// that give a good message before anything is sent (the coordinator checks again).
+// From a command line to a JobSpec: job file, launcher line, flags, environment and working
+// directory, then the checks that give a good message before anything is sent (the coordinator
+// checks again).
 #pragma once
 
 #include <string>
@@ -18,8 +19,8 @@ namespace muster::client {
 class Arguments;
 class Session;
 
-// What `run` and `submit` ask for. Notices (what a launcher's line had overridden) go to stderr. May ask the coordinator
-// how many devices a node has (`--nproc-per-node gpu`).
+// What `run` and `submit` ask for. Notices (what a launcher's line had overridden) go to stderr.
+// May ask the coordinator how many devices a node has (`--nproc-per-node gpu`).
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments);
 
 // Range and consistency of everything a person can get wrong. Errors: JC11xx.

@@ -23,7 +23,8 @@ bool MayColor(std::string_view color, bool is_tty) {
   if (color == "always") return true;
   if (color == "never") return false;
   if (!Variable("NO_COLOR").empty()) return false;
-  if (const std::string_view force = Variable("CLICOLOR_FORCE"); !force.empty() && force != "0") return true;
+  if (const std::string_view force = Variable("CLICOLOR_FORCE"); !force.empty() && force != "0")
+    return true;
   if (Variable("CLICOLOR") == "0" || Variable("TERM") == "dumb") return false;
   return is_tty;
 }
@@ -33,24 +34,26 @@ struct Range {
   uint32_t last;
 };
 // Combining marks and other characters without a column of their own.
-constexpr Range kZeroWidth[] = {{0x0300, 0x036F}, {0x0483, 0x0489}, {0x0591, 0x05BD}, {0x0610, 0x061A},
-                                {0x064B, 0x065F}, {0x0E31, 0x0E31}, {0x0E34, 0x0E3A}, {0x1AB0, 0x1AFF},
-                                {0x1DC0, 0x1DFF}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F},
-                                {0xFE20, 0xFE2F}, {0xE0100, 0xE01EF}};
+constexpr Range kZeroWidth[] = {
+    {0x0300, 0x036F}, {0x0483, 0x0489}, {0x0591, 0x05BD}, {0x0610, 0x061A},  {0x064B, 0x065F},
+    {0x0E31, 0x0E31}, {0x0E34, 0x0E3A}, {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF},  {0x200B, 0x200F},
+    {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xE0100, 0xE01EF}};
 // East Asian wide and full-width characters, and emoji (Unicode TR 11).
-constexpr Range kDoubleWidth[] = {{0x1100, 0x115F}, {0x231A, 0x231B}, {0x23E9, 0x23EC}, {0x2E80, 0x303E},
-                                  {0x3041, 0x33FF}, {0x3400, 0x4DBF}, {0x4E00, 0x9FFF}, {0xA000, 0xA4CF},
-                                  {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE4F}, {0xFF00, 0xFF60},
-                                  {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF},
-                                  {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+constexpr Range kDoubleWidth[] = {
+    {0x1100, 0x115F},   {0x231A, 0x231B},  {0x23E9, 0x23EC}, {0x2E80, 0x303E},   {0x3041, 0x33FF},
+    {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},  {0xA000, 0xA4CF}, {0xAC00, 0xD7A3},   {0xF900, 0xFAFF},
+    {0xFE30, 0xFE4F},   {0xFF00, 0xFF60},  {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF},
+    {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
 
 template <size_t kCount>
 bool In(const Range (&ranges)[kCount], uint32_t point) {
-  return std::any_of(std::begin(ranges), std::end(ranges),
-                     [point](const Range& range) { return point >= range.first && point <= range.last; });
+  return std::any_of(std::begin(ranges), std::end(ranges), [point](const Range& range) {
+    return point >= range.first && point <= range.last;
+  });
 }
 
-// The code point at the start of `text` (at least one byte) and its length; broken bytes count as themselves.
+// The code point at the start of `text` (at least one byte) and its length; broken bytes count as
+// themselves.
 std::pair<uint32_t, size_t> Decode(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -88,7 +91,8 @@ Terminal DetectTerminal(std::string_view color) {
   winsize size{};
   if (const int columns = std::atoi(std::string(Variable("COLUMNS")).c_str()); columns > 0) {
     terminal.width = std::clamp(columns, 20, 2000);
-  } else if (terminal.out_is_tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+  } else if (terminal.out_is_tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
+             size.ws_col > 0) {
     terminal.width = std::max<size_t>(size.ws_col, 20);
   }
   return terminal;

@@ -1,4 +1,5 @@
-// What we know of the terminal: is it one, how wide, may we colour; and how wide text is on it. Read once at start.
+// What we know of the terminal: is it one, how wide, may we colour; and how wide text is on it.
+// Read once at start.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,17 @@ struct Terminal {
   size_t width = 80;  // columns of stdout, 80 when unknown
 };
 
-// `color` is auto, always or never; auto obeys NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM=dumb. COLUMNS gives the width.
+// `color` is auto, always or never; auto obeys NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM=dumb.
+// COLUMNS gives the width.
 Terminal DetectTerminal(std::string_view color);
 
-// Columns that valid UTF-8 takes: 0 for combining marks, 2 for East Asian wide characters and emoji, else 1.
+// Columns that valid UTF-8 takes: 0 for combining marks, 2 for East Asian wide characters and
+// emoji, else 1.
 size_t DisplayWidth(std::string_view text);
 // At most `width` columns, "…" at the end when something was cut.
 std::string Shorten(std::string_view text, size_t width);
-// A line of a rank for a terminal: control characters escaped. Colour sequences (ESC [ … m) pass when `color` is set and
-// are closed at the end.
+// A line of a rank for a terminal: control characters escaped. Colour sequences (ESC [ … m) pass
+// when `color` is set and are closed at the end.
 std::string TerminalSafe(std::string_view line, bool color);
 
 }  // namespace muster::client

@@ -1,4 +1,5 @@
-// torchrun, python -m torch.distributed.run and .launch, torch_npu_run: flags of torch/distributed/run.py (2.13).
+// torchrun, python -m torch.distributed.run and .launch, torch_npu_run: flags of
+// torch/distributed/run.py (2.13).
 #include <algorithm>
 
 #include "client/arguments.h"
@@ -48,7 +49,8 @@ constexpr LaunchFlag kFlags[] = {
     {"start-method", 0, true, kOurs},
     {"event-log-handler", 0, true, kOurs},
     {"enable-tiered-parallel-tcpstore", 0, true, kOurs},
-    {"numa-binding", 0, true, kNo, "leave it out, or bind in the command: numactl --cpunodebind=… python SCRIPT"},
+    {"numa-binding", 0, true, kNo,
+     "leave it out, or bind in the command: numactl --cpunodebind=… python SCRIPT"},
     {"logs-specs", 0, true, kNo, "leave it out: it names a Python class of torchrun's own process"},
     {"run-path", 0, false, kNo, "give the script's path without --run-path"},
 };
@@ -69,16 +71,19 @@ absl::Status ReadNodes(std::string_view launcher, const LaunchFlags& flags, Laun
   const std::string text = flags.Get("nnodes", "1");
   const size_t colon = text.find(':');
   const absl::StatusOr<int64_t> least = ParseInteger(text.substr(0, colon));
-  const absl::StatusOr<int64_t> most = colon == std::string::npos ? least : ParseInteger(text.substr(colon + 1));
+  const absl::StatusOr<int64_t> most =
+      colon == std::string::npos ? least : ParseInteger(text.substr(colon + 1));
   if (!least.ok() || !most.ok() || *least < 1 || *most < *least || *most > 10'000) {
-    return Usage("JC1010", StrCat("--nnodes of ", launcher, " takes N or MIN:MAX, not \"", text, "\""),
+    return Usage("JC1010",
+                 StrCat("--nnodes of ", launcher, " takes N or MIN:MAX, not \"", text, "\""),
                  "--nnodes 2, or --nnodes 1:4");
   }
   plan->min_nodes = static_cast<uint32_t>(*least);
   plan->max_nodes = static_cast<uint32_t>(*most);
   if (flags.Has("standalone")) {
     if (plan->max_nodes > 1) {
-      return Usage("JC1010", StrCat("--standalone of ", launcher, " means one node, --nnodes says ", text),
+      return Usage("JC1010",
+                   StrCat("--standalone of ", launcher, " means one node, --nnodes says ", text),
                    "leave out one of them");
     }
     plan->min_nodes = plan->max_nodes = 1;
@@ -94,7 +99,8 @@ absl::Status ReadProcesses(std::string_view launcher, const LaunchFlags& flags, 
     return absl::OkStatus();
   }
   if (text == "xpu") {
-    return Usage("JC1011", StrCat("--nproc-per-node xpu of ", launcher, ": xpu devices are not supported"),
+    return Usage("JC1011",
+                 StrCat("--nproc-per-node xpu of ", launcher, ": xpu devices are not supported"),
                  "--nproc-per-node gpu, npu, cpu or a number");
   }
   ASSIGN_OR_RETURN(plan->per_node, LaunchNumber(launcher, flags, "nproc-per-node", 1, 1));
@@ -103,18 +109,21 @@ absl::Status ReadProcesses(std::string_view launcher, const LaunchFlags& flags, 
 
 }  // namespace
 
-absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher, std::span<const std::string> words,
-                                        const std::vector<std::string>& python, const Environment& environment) {
+absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
+                                        std::span<const std::string> words,
+                                        const std::vector<std::string>& python,
+                                        const Environment& environment) {
   LaunchPlan plan;
   plan.launcher = launcher;
   ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(launcher, words, kFlags, {}, &plan));
   AddFromEnvironment(environment, &flags);
   if (flags.Has("module") && flags.Has("no-python")) {
-    return Usage("JC1011", StrCat("-m and --no-python of ", launcher, " exclude each other"), "leave out one of them");
+    return Usage("JC1011", StrCat("-m and --no-python of ", launcher, " exclude each other"),
+                 "leave out one of them");
   }
   if (flags.script.empty()) {
-    return Usage("JC1010", StrCat("the ", launcher, " line names no script"), StrCat("jobctl run -- ", launcher,
-                                                                                      " --nproc-per-node 2 train.py"));
+    return Usage("JC1010", StrCat("the ", launcher, " line names no script"),
+                 StrCat("jobctl run -- ", launcher, " --nproc-per-node 2 train.py"));
   }
   RETURN_IF_ERROR(ReadNodes(launcher, flags, &plan));
   RETURN_IF_ERROR(ReadProcesses(launcher, flags, &plan));
@@ -122,10 +131,12 @@ absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher, std::span<con
     ASSIGN_OR_RETURN(plan.restarts, LaunchNumber(launcher, flags, "max-restarts", 0, 0));
   }
   if (flags.Has("shutdown-timeout")) {
-    ASSIGN_OR_RETURN(const uint32_t seconds, LaunchNumber(launcher, flags, "shutdown-timeout", 0, 30));
+    ASSIGN_OR_RETURN(const uint32_t seconds,
+                     LaunchNumber(launcher, flags, "shutdown-timeout", 0, 30));
     plan.grace_ms = seconds * 1000;
   }
-  if (flags.Has("signals-to-handle")) plan.env["TORCHELASTIC_SIGNALS_TO_HANDLE"] = flags.Get("signals-to-handle");
+  if (flags.Has("signals-to-handle"))
+    plan.env["TORCHELASTIC_SIGNALS_TO_HANDLE"] = flags.Get("signals-to-handle");
   plan.role = flags.Get("role");
   plan.run_id = flags.Get("rdzv-id");
   plan.log_dir = flags.Get("log-dir");

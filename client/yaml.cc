@@ -35,7 +35,8 @@ bool HasLeadingZero(std::string_view text) {
 
 class Builder final : public YAML::EventHandler {
  public:
-  Builder(std::vector<YamlProblem>* problems, bool lenient) : problems_(problems), lenient_(lenient) {}
+  Builder(std::vector<YamlProblem>* problems, bool lenient)
+      : problems_(problems), lenient_(lenient) {}
 
   YamlNode Take() { return std::move(root_); }
 
@@ -57,7 +58,8 @@ class Builder final : public YAML::EventHandler {
     YamlNode node = Node(mark, YamlNode::Kind::kScalar);
     node.text = value;
     node.quoted = tag == "!";
-    if (!tag.empty() && tag != "!" && tag != "?") Add(mark, common::StrCat("tags (", tag, ") are not allowed"));
+    if (!tag.empty() && tag != "!" && tag != "?")
+      Add(mark, common::StrCat("tags (", tag, ") are not allowed"));
     if (!node.quoted && !lenient_ && !AtKey()) CheckPlain(mark, value);
     if (!node.quoted && (value == "~" || value == "null" || value == "Null" || value == "NULL")) {
       node.kind = YamlNode::Kind::kNull;
@@ -98,24 +100,32 @@ class Builder final : public YAML::EventHandler {
     throw Stop();
   }
   void RefuseAnchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (anchor != 0) Add(mark, "anchors (&name) are not allowed; write the value out where it is used");
+    if (anchor != 0)
+      Add(mark, "anchors (&name) are not allowed; write the value out where it is used");
   }
   bool AtKey() const {
-    return !levels_.empty() && levels_.back().node.kind == YamlNode::Kind::kMap && !levels_.back().has_key;
+    return !levels_.empty() && levels_.back().node.kind == YamlNode::Kind::kMap &&
+           !levels_.back().has_key;
   }
   void CheckPlain(const YAML::Mark& mark, const std::string& value) {
     if (IsBareBoolean(value)) {
-      Add(mark, common::StrCat("`", value, "` means different things to different readers; write true or false, or \"",
-                               value, "\" for the word"));
+      Add(mark, common::StrCat(
+                    "`", value,
+                    "` means different things to different readers; write true or false, or \"",
+                    value, "\" for the word"));
     } else if (HasLeadingZero(value)) {
-      Add(mark, common::StrCat("`", value, "` has a leading zero, which some readers take as octal; write it without, "
-                                           "or \"", value, "\" for the text"));
+      Add(mark, common::StrCat(
+                    "`", value,
+                    "` has a leading zero, which some readers take as octal; write it without, "
+                    "or \"",
+                    value, "\" for the text"));
     }
   }
   void Open(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind) {
     RefuseAnchor(mark, anchor);
     if (AtKey()) Fail(mark, "a key must be a word");
-    if (levels_.size() >= kDepthMax) Fail(mark, common::StrCat("more than ", kDepthMax, " levels deep"));
+    if (levels_.size() >= kDepthMax)
+      Fail(mark, common::StrCat("more than ", kDepthMax, " levels deep"));
     levels_.push_back({Node(mark, kind), false, {}});
   }
   void Close() {
@@ -148,10 +158,12 @@ class Builder final : public YAML::EventHandler {
     level->entry.line = key.line;
     level->entry.column = key.column;
     if (key.kind != YamlNode::Kind::kScalar) Add(mark, "a key must be a word");
-    if (key.text == "<<" && !key.quoted) Add(mark, "`<<` (merge) is not allowed; write the keys out");
+    if (key.text == "<<" && !key.quoted)
+      Add(mark, "`<<` (merge) is not allowed; write the keys out");
     for (const YamlNode::Entry& other : level->node.entries) {
       if (other.key == key.text) {
-        Add(mark, common::StrCat("\"", key.text, "\" is given twice; the first is in line ", other.line));
+        Add(mark,
+            common::StrCat("\"", key.text, "\" is given twice; the first is in line ", other.line));
         return;
       }
     }
@@ -179,7 +191,8 @@ YamlNode ParseYaml(std::string_view content, std::vector<YamlProblem>* problems,
   size_t line_start = 0;
   for (size_t i = 0; i < content.size(); ++i) {
     if (content[i] == '\n') {
-      if (!common::IsCleanUtf8(content.substr(line_start, i - line_start - (i > line_start && content[i - 1] == '\r')))) {
+      if (!common::IsCleanUtf8(content.substr(
+              line_start, i - line_start - (i > line_start && content[i - 1] == '\r')))) {
         problems->push_back({line, 1, "this line has control characters or is not UTF-8"});
         return {};
       }
@@ -199,19 +212,22 @@ YamlNode ParseYaml(std::string_view content, std::vector<YamlProblem>* problems,
     }
   } catch (const Stop&) {
   } catch (const YAML::Exception& error) {
-    problems->push_back({error.mark.line + 1, error.mark.column + 1, common::StrCat("not valid YAML: ", error.msg)});
+    problems->push_back({error.mark.line + 1, error.mark.column + 1,
+                         common::StrCat("not valid YAML: ", error.msg)});
   }
   return builder.Take();
 }
 
 std::string FormatProblems(std::string_view file, std::vector<YamlProblem> problems) {
-  std::stable_sort(problems.begin(), problems.end(), [](const YamlProblem& a, const YamlProblem& b) {
-    return std::pair(a.line, a.column) < std::pair(b.line, b.column);
-  });
+  std::stable_sort(problems.begin(), problems.end(),
+                   [](const YamlProblem& a, const YamlProblem& b) {
+                     return std::pair(a.line, a.column) < std::pair(b.line, b.column);
+                   });
   std::string out;
   for (const YamlProblem& problem : problems) {
-    const std::string place = problem.line > 0 ? common::StrCat(file, ":", problem.line, ":", problem.column, ": ")
-                                               : std::string();
+    const std::string place =
+        problem.line > 0 ? common::StrCat(file, ":", problem.line, ":", problem.column, ": ")
+                         : std::string();
     common::StrAppend(&out, out.empty() ? "" : "\n", place, problem.text);
   }
   return out;

@@ -1,8 +1,9 @@
-// The one strict YAML reader: job files, jobctl's configuration and accelerate's all pass through it. Pure.
+// The one strict YAML reader: job files, jobctl's configuration and accelerate's all pass through
+// it. Pure.
 //
-// YAML lets a file mean something else than it seems to; here each of these is an error with its place and the fix:
-// duplicate keys, `<<`, anchors and aliases, tags, several documents, bare yes/no/on/off, numbers with a leading zero,
-// tabs, more than 16 levels or 20,000 values.
+// YAML lets a file mean something else than it seems to; here each of these is an error with its
+// place and the fix: duplicate keys, `<<`, anchors and aliases, tags, several documents, bare
+// yes/no/on/off, numbers with a leading zero, tabs, more than 16 levels or 20,000 values.
 #pragma once
 
 #include <string>
@@ -42,7 +43,8 @@ struct YamlProblem {
 
 // The document, with everything wrong with it appended to `problems`.
 // `lenient`: a foreign file, in which yes/no are booleans and leading zeros pass.
-YamlNode ParseYaml(std::string_view content, std::vector<YamlProblem>* problems, bool lenient = false);
+YamlNode ParseYaml(std::string_view content, std::vector<YamlProblem>* problems,
+                   bool lenient = false);
 
 // "file:line:column: text" lines in file order.
 std::string FormatProblems(std::string_view file, std::vector<YamlProblem> problems);

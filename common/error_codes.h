@@ -1,8 +1,8 @@
-// The stable error codes that people see ("JC1201"), each with what it means and what to do. One row per code,
-// sorted; `jobctl explain CODE` prints them without a coordinator. Any thread.
+// The stable error codes that people see ("JC1201"), each with what it means and what to do. One
+// row per code, sorted; `jobctl explain CODE` prints them without a coordinator. Any thread.
 //
-// 10xx command line and configuration · 11xx job spec and job file · 12xx jobs · 13xx coordinator and connection ·
-// 14xx nodes and placement · 15xx checkpoints, logs, metrics · 16xx storage.
+// 10xx command line and configuration · 11xx job spec and job file · 12xx jobs · 13xx coordinator
+// and connection · 14xx nodes and placement · 15xx checkpoints, logs, metrics · 16xx storage.
 #pragma once
 
 #include <span>

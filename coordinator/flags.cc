@@ -69,8 +69,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     return {.stop = true, .exit_code = 0, .text = app.help()};
-  } catch (const CLI::ExtrasError& error) {
-    return Refuse(StrCat("unknown argument: ", std::string(error.what())));
+  } catch (const CLI::ExtrasError&) {
+    std::string extras;
+    for (const std::string& extra : app.remaining()) extras += " " + extra;
+    return Refuse(StrCat("unknown:", extras));
   } catch (const CLI::ParseError& error) {
     return Refuse(error.what());
   }

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "coordinator/crc32c.h"
+#include "common/crc32c.h"
 
 namespace muster::coordinator {
 namespace {
@@ -32,7 +32,7 @@ std::string EncodeLogIndexRecord(const LogIndexRecord& record) {
                 record.data_crc,
                 record.end ? kEndFlag : 0,
                 0};
-  packed.record_crc = Crc32c({reinterpret_cast<const char*>(&packed), kSummedBytes});
+  packed.record_crc = common::Crc32c({reinterpret_cast<const char*>(&packed), kSummedBytes});
   return {reinterpret_cast<const char*>(&packed), sizeof packed};
 }
 
@@ -40,7 +40,7 @@ std::optional<LogIndexRecord> DecodeLogIndexRecord(std::string_view bytes) {
   Packed packed{};
   if (bytes.size() < sizeof packed) return std::nullopt;
   std::memcpy(&packed, bytes.data(), sizeof packed);
-  if (packed.record_crc != Crc32c(bytes.substr(0, kSummedBytes))) return std::nullopt;
+  if (packed.record_crc != common::Crc32c(bytes.substr(0, kSummedBytes))) return std::nullopt;
   return LogIndexRecord{packed.offset, packed.dropped,  packed.time_us,
                         packed.length, packed.data_crc, (packed.flags & kEndFlag) != 0};
 }

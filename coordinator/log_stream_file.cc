@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/crc32c.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "coordinator/crc32c.h"
 
 namespace muster::coordinator {
 namespace {
@@ -103,7 +103,7 @@ absl::Status LogStreamFile::Recover(const std::string& index_path) {
     const LogIndexRecord& record = records[i];
     if (record.offset + record.length + kVerifiedTailBytes < claimed) continue;
     if (ReadAt(data_.get(), record.offset, record.length, &bytes) &&
-        Crc32c(bytes) == record.data_crc) {
+        common::Crc32c(bytes) == record.data_crc) {
       continue;
     }
     records.resize(i);
@@ -141,7 +141,7 @@ absl::Status LogStreamFile::Append(const v1::LogChunk& chunk) {
                                      .dropped = dropped,
                                      .time_us = piece.time_us,
                                      .length = static_cast<uint32_t>(bytes.size()),
-                                     .data_crc = Crc32c(bytes),
+                                     .data_crc = common::Crc32c(bytes),
                                      .end = chunk.end() && piece.end == data.size()});
     dropped = 0;
   }
@@ -150,7 +150,7 @@ absl::Status LogStreamFile::Append(const v1::LogChunk& chunk) {
                                      .dropped = dropped,
                                      .time_us = chunk.time_us(),
                                      .length = 0,
-                                     .data_crc = Crc32c({}),
+                                     .data_crc = common::Crc32c({}),
                                      .end = true});
   }
   RETURN_IF_ERROR(WriteAt(index_.get(), records, index_bytes_, path_ + ".idx"));

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <utility>
 
+#include "common/crc32c.h"
 #include "common/files.h"
 #include "common/status.h"
-#include "coordinator/crc32c.h"
 
 namespace muster::coordinator {
 namespace {
@@ -17,7 +17,7 @@ constexpr size_t kHeaderBytes = 2 * sizeof(uint32_t);
 
 std::string EncodeMetricRecord(const v1::MetricBatch& batch) {
   const std::string body = batch.SerializeAsString();
-  const uint32_t header[2] = {static_cast<uint32_t>(body.size()), Crc32c(body)};
+  const uint32_t header[2] = {static_cast<uint32_t>(body.size()), common::Crc32c(body)};
   std::string record(reinterpret_cast<const char*>(header), sizeof header);
   return record + body;
 }
@@ -36,7 +36,7 @@ absl::Status ReadMetricSegment(const std::string& path,
     if (rest.size() - kHeaderBytes < header[0]) break;
     const std::string_view body = rest.substr(kHeaderBytes, header[0]);
     v1::MetricBatch batch;
-    if (Crc32c(body) != header[1] ||
+    if (common::Crc32c(body) != header[1] ||
         !batch.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
       break;
     }

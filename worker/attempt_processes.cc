@@ -18,7 +18,8 @@
 namespace muster::worker {
 namespace {
 
-constexpr int64_t kSeenPauseMs = 4;  // a flood wakes the forwarder this often, the first byte at once
+constexpr int64_t kSeenPauseMs =
+    4;  // a flood wakes the forwarder this often, the first byte at once
 
 template <typename... F>
 struct Overloaded : F... {
@@ -34,8 +35,7 @@ int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
   const std::string temporary = path + ".tmp";
   {
-    common::UniqueFd fd(
-        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    common::UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (!fd.valid()) return common::ErrnoStatus(common::StrCat("cannot create ", temporary));
     if (absl::Status written = common::WriteAll(fd.get(), launch.SerializeAsString());
         !written.ok()) {
@@ -75,9 +75,9 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
   }
   if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
   doors_.input(PreparedInput{
-      action.key,
-      status.ok() ? ""
-                  : common::StrCat("node ", setup_.node, " cannot prepare the attempt: ", Text(status))});
+      action.key, status.ok() ? ""
+                              : common::StrCat("node ", setup_.node,
+                                               " cannot prepare the attempt: ", Text(status))});
 }
 
 LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -155,10 +155,11 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   held_.erase(key);  // the shim has its own
   if (!client.ok()) {
     common::RemoveAttemptCgroups({order.cgroup_dir, order.freezer_dir});
-    return doors_.input(AttemptEndedInput{
-        key, "never launched",
-        common::StrCat("node ", setup_.node, " cannot start the supervisor: ", Text(client.status())),
-        v1::STOP_CAUSE_LAUNCH_FAILED});
+    return doors_.input(
+        AttemptEndedInput{key, "never launched",
+                          common::StrCat("node ", setup_.node,
+                                         " cannot start the supervisor: ", Text(client.status())),
+                          v1::STOP_CAUSE_LAUNCH_FAILED});
   }
   Shim& shim = shims_[key];
   shim.client = *std::move(client);
@@ -210,25 +211,26 @@ void AttemptProcesses::OnReady(int fd) {
 }
 
 void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEvent& event) {
-  std::visit(Overloaded{[&](const RankStarted& started) {
-                          io_->RankStarted(key, started.rank, started.pid);
-                          if (++shim.started != shim.launch.part().local_world_size()) return;
-                          doors_.input(RanksStartedInput{key, shim.started});
-                        },
-                        [&](const RankExited& exit) {
-                          doors_.input(RankExitedInput{
-                              key, ReportExit(setup_.paths, shim.launch, shim.client->launch(), exit)});
-                        },
-                        [&](const StreamClosed& closed) {
-                          io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
-                        },
-                        [&](const SpoolGrew&) {
-                          const int64_t now = NowMs();
-                          shim.grew = true;
-                          if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
-                        },
-                        [&](const ShimEnded& ended) { shim.how = ended.how; }},
-             event);
+  std::visit(
+      Overloaded{[&](const RankStarted& started) {
+                   io_->RankStarted(key, started.rank, started.pid);
+                   if (++shim.started != shim.launch.part().local_world_size()) return;
+                   doors_.input(RanksStartedInput{key, shim.started});
+                 },
+                 [&](const RankExited& exit) {
+                   doors_.input(RankExitedInput{
+                       key, ReportExit(setup_.paths, shim.launch, shim.client->launch(), exit)});
+                 },
+                 [&](const StreamClosed& closed) {
+                   io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
+                 },
+                 [&](const SpoolGrew&) {
+                   const int64_t now = NowMs();
+                   shim.grew = true;
+                   if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
+                 },
+                 [&](const ShimEnded& ended) { shim.how = ended.how; }},
+      event);
 }
 
 void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
@@ -255,8 +257,7 @@ void AttemptProcesses::OnTime(int64_t now_ms) {
 }
 
 void AttemptProcesses::OnGone(const AttemptKey& key, Shim shim) {
-  const absl::StatusOr<common::ExitRecord> record =
-      ReadExitRecord(setup_.paths.AttemptDir(key));
+  const absl::StatusOr<common::ExitRecord> record = ReadExitRecord(setup_.paths.AttemptDir(key));
   if (record.ok()) return FromExitRecord(key, shim.launch, *record);
   ProveEnd(key, {key, "killed after its shim was lost",
                  common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
@@ -274,9 +275,9 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   for (const StreamClosed& closed : record.streams) {
     io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
   }
-  AttemptEndedInput end{key, record.how, record.failure,
-                        record.failure.empty() ? v1::STOP_CAUSE_UNSPECIFIED
-                                               : v1::STOP_CAUSE_LAUNCH_FAILED};
+  AttemptEndedInput end{
+      key, record.how, record.failure,
+      record.failure.empty() ? v1::STOP_CAUSE_UNSPECIFIED : v1::STOP_CAUSE_LAUNCH_FAILED};
   if (record.how != "empty") return ProveEnd(key, end);
   common::RemoveAttemptCgroups({shim_launch.cgroup_dir, shim_launch.freezer_dir});
   doors_.input(std::move(end));
@@ -292,7 +293,8 @@ void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& 
         if (order.ok()) common::RemoveAttemptCgroups({order->cgroup_dir, order->freezer_dir});
         return doors_.input(end);
       }
-      // Processes in uninterruptible sleep: the attempt has not ended, its devices stay taken. Tried again until it has.
+      // Processes in uninterruptible sleep: the attempt has not ended, its devices stay taken.
+      // Tried again until it has.
       doors_.note(common::StrCat("not ended job=", end.key.job, " attempt=", end.key.attempt,
                                  " reason=\"", result.how, "\""));
       ProveEnd(end.key, end);
@@ -340,9 +342,9 @@ void AttemptProcesses::RestoreOne(const AttemptKey& key, const v1::LaunchAttempt
     return FromExitRecord(key, launch, *record);
   }
   if (new_boot) {
-    return doors_.input(AttemptEndedInput{
-        key, "new boot", common::StrCat("node ", setup_.node, " was restarted"),
-        v1::STOP_CAUSE_NODE_LOST});
+    return doors_.input(AttemptEndedInput{key, "new boot",
+                                          common::StrCat("node ", setup_.node, " was restarted"),
+                                          v1::STOP_CAUSE_NODE_LOST});
   }
   if (!ReadShimLaunch(directory).ok()) {
     return doors_.input(AttemptEndedInput{key, "never launched",

@@ -1,5 +1,6 @@
-// The shims of this node: starts them, listens to them, adopts them after a restart, and proves the end of those that
-// were killed. Control loop's thread; what blocks (killing what a dead shim left) goes to a thread that may.
+// The shims of this node: starts them, listens to them, adopts them after a restart, and proves the
+// end of those that were killed. Control loop's thread; what blocks (killing what a dead shim left)
+// goes to a thread that may.
 #pragma once
 
 #include <poll.h>
@@ -37,9 +38,9 @@ class AttemptProcesses {
     uint64_t port_seed = 0;
   };
   struct Doors {
-    std::function<void(Input)> input;                       // on the control loop's thread
+    std::function<void(Input)> input;                          // on the control loop's thread
     std::function<void(std::function<void()>)> in_background;  // runs it on a thread that may block
-    std::function<void(std::function<void()>)> in_loop;        // from there back to the control loop
+    std::function<void(std::function<void()>)> in_loop;  // from there back to the control loop
     std::function<void(const std::string&)> note;
   };
   AttemptProcesses(Setup setup, IoThread* io, Doors doors);
@@ -67,9 +68,9 @@ class AttemptProcesses {
     std::unique_ptr<ShimClient> client;
     v1::LaunchAttempt launch;
     uint32_t started = 0;
-    bool grew = false;            // a SpoolSeen is owed
+    bool grew = false;  // a SpoolSeen is owed
     int64_t seen_at_ms = 0;
-    std::string how;              // ShimEnded said it
+    std::string how;  // ShimEnded said it
   };
 
   void OnEvent(const AttemptKey& key, Shim& shim, const ShimEvent& event);

@@ -1,6 +1,6 @@
-// One bidirectional gRPC stream as a client sees it, over the callback API. gRPC's threads only call the sink, which
-// only enqueues; one read and one write are in flight; the next message is read when the consumer says so.
-// Only links include this file. Lives until OnDone, held by itself.
+// One bidirectional gRPC stream as a client sees it, over the callback API. gRPC's threads only
+// call the sink, which only enqueues; one read and one write are in flight; the next message is
+// read when the consumer says so. Only links include this file. Lives until OnDone, held by itself.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -18,9 +18,9 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
  public:
   // Called from gRPC's threads, each at most once at a time. After on_done nothing is called.
   struct Sink {
-    std::function<void()> on_up;                     // the first moment something may be written
-    std::function<void(Response)> on_message;        // then call Next()
-    std::function<void()> on_written;                // the outbox got shorter
+    std::function<void()> on_up;               // the first moment something may be written
+    std::function<void(Response)> on_message;  // then call Next()
+    std::function<void()> on_written;          // the outbox got shorter
     std::function<void(const grpc::Status&)> on_done;
   };
 
@@ -56,8 +56,8 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!closed_) this->StartRead(&incoming_);
   }
-  // Ends the stream; on_done follows.
-  void Cancel() { context_.TryCancel(); }
+  // Ends the stream; on_done follows, whether or not a read is under way.
+  void Cancel() { Close(); }
 
   void OnReadDone(bool ok) override {
     if (!ok) return Close();
@@ -80,7 +80,8 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
  private:
   explicit BidiStream(Sink sink) : sink_(std::move(sink)) {}
 
-  // Operations may start outside of reactions, so a hold keeps the call open until one of them failed.
+  // Operations may start outside of reactions, so a hold keeps the call open until one of them
+  // failed.
   void Close() {
     {
       std::lock_guard<std::mutex> lock(mutex_);

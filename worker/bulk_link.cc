@@ -17,7 +17,8 @@ namespace {
 
 constexpr int64_t kPauseFirstMs = 50;
 constexpr int64_t kPauseMaxMs = 5'000;
-constexpr size_t kWaitingMax = 4;  // messages handed over at a time; more wait in the spools, which are on disk
+constexpr size_t kWaitingMax =
+    4;  // messages handed over at a time; more wait in the spools, which are on disk
 
 // Streams that are not done yet, for Shutdown.
 struct OpenCount {

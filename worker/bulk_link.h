@@ -1,5 +1,6 @@
-// The bulk channel: one stream for logs and one for metrics, on a connection of their own. Lives on the I/O thread;
-// gRPC's threads only post into its mailbox. Dials for ever with full jitter once it knows an endpoint.
+// The bulk channel: one stream for logs and one for metrics, on a connection of their own. Lives on
+// the I/O thread; gRPC's threads only post into its mailbox. Dials for ever with full jitter once
+// it knows an endpoint.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ class BulkLink {
  public:
   // Called on the I/O thread.
   struct Events {
-    std::function<void()> logs_up;     // a new stream: send again from the acknowledged offsets
+    std::function<void()> logs_up;  // a new stream: send again from the acknowledged offsets
     std::function<void()> metrics_up;
     std::function<void(const v1::LogAck&)> log_ack;
     std::function<void(const v1::MetricAck&)> metric_ack;
-    std::function<void()> writable;    // CanSend… may have become true
+    std::function<void()> writable;  // CanSend… may have become true
   };
 
   BulkLink(Mailbox* io, Events events, uint64_t jitter_seed);

@@ -1,4 +1,5 @@
-// Channels to the coordinator, with the keepalive rules of docs/operating.md. Only links include this file.
+// Channels to the coordinator, with the keepalive rules of docs/operating.md. Only links include
+// this file.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -31,7 +31,7 @@ bool ParsePartFile(const std::string& name, uint32_t* part, uint32_t* parts) {
 FoundStep Inspect(const std::string& directory, int64_t step) {
   FoundStep found;
   found.step = step;
-  struct stat info{};
+  struct stat info {};
   if (lstat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     found.problem = "it is not a directory; fix: write into step-N.tmp and rename it";
     return found;
@@ -64,7 +64,7 @@ absl::Status List(const std::string& root, const std::string& relative, int dept
   for (const std::string& name : names) {
     const std::string path = relative.empty() ? name : relative + "/" + name;
     RETURN_IF_ERROR(CheckRelativePath(path));
-    struct stat info{};
+    struct stat info {};
     if (lstat((root + "/" + path).c_str(), &info) != 0) {
       return common::ErrnoStatus(common::StrCat("cannot look at ", path));
     }
@@ -78,7 +78,8 @@ absl::Status List(const std::string& root, const std::string& relative, int dept
     }
     if (!S_ISREG(info.st_mode)) {
       return absl::InvalidArgumentError(
-          common::StrCat(common::Printable(path), S_ISLNK(info.st_mode) ? " is a symbolic link" : " is no regular file",
+          common::StrCat(common::Printable(path),
+                         S_ISLNK(info.st_mode) ? " is a symbolic link" : " is no regular file",
                          "; fix: a checkpoint holds regular files only"));
     }
     if (files->size() >= kCheckpointFilesMax) {

@@ -1,6 +1,6 @@
-// What lies in MUSTER_CHECKPOINT_DIR, by the rules of docs/protocol.md: finished directories step-N, their part files,
-// their content. Names come from user programs: what could lead out of the directory is refused. Any thread; blocks for
-// directory listings.
+// What lies in MUSTER_CHECKPOINT_DIR, by the rules of docs/protocol.md: finished directories
+// step-N, their part files, their content. Names come from user programs: what could lead out of
+// the directory is refused. Any thread; blocks for directory listings.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct StepFile {
   std::string path;  // relative to the step directory
   uint64_t size = 0;
 };
-// Every file of a step, sorted by path. INVALID_ARGUMENT names the entry that is not allowed: a symbolic link, a device,
-// a name with control characters.
+// Every file of a step, sorted by path. INVALID_ARGUMENT names the entry that is not allowed: a
+// symbolic link, a device, a name with control characters.
 absl::StatusOr<std::vector<StepFile>> ListStepFiles(const std::string& step_dir);
 
 // A relative path without empty, "." or ".." components and without control characters.

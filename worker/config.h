@@ -15,7 +15,7 @@ namespace muster::worker {
 struct Config {
   std::string coordinator;  // "unix:/path" or "HOST:PORT"
   std::string name;
-  std::string devices;      // "cpu:2,gpu"; empty: everything
+  std::string devices;  // "cpu:2,gpu"; empty: everything
   std::string state_dir;
   std::string runtime_dir;
   std::string advertise;

@@ -47,11 +47,11 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
            },
            [](const std::string& line) { common::LogWarning(line); }},
           setup_.seed),
-      transfers_(paths_,
-                 [this](Input input) {
-                   mailbox_.Post(
-                       [this, input = std::move(input)]() mutable { Feed(std::move(input)); });
-                 }),
+      transfers_(
+          paths_,
+          [this](Input input) {
+            mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
+          }),
       processes_({paths_, setup_.config.name, setup_.config.advertise, setup_.config.shim_binary,
                   setup_.facts.cores(),
                   std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
@@ -161,8 +161,8 @@ void ControlLoop::Carry(Action& action) {
           [&](PersistEpochAction& a) {
             identity_.highest_epoch = a.epoch;
             if (absl::Status saved = SaveIdentity(paths_, identity_); !saved.ok()) {
-              common::LogError(common::StrCat("epoch not kept reason=\"",
-                                              std::string(saved.message()), "\""));
+              common::LogError(
+                  common::StrCat("epoch not kept reason=\"", std::string(saved.message()), "\""));
             }
           },
           [&](HoldPortsAction& a) { processes_.HoldPorts(a); },

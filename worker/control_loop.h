@@ -1,6 +1,6 @@
-// The worker's one control loop: takes inputs, asks the core, carries out its actions in order. Everything that happens
-// on this node comes through here, one thing at a time. Runs on the main thread; never blocks on disks or the network
-// beyond small local files.
+// The worker's one control loop: takes inputs, asks the core, carries out its actions in order.
+// Everything that happens on this node comes through here, one thing at a time. Runs on the main
+// thread; never blocks on disks or the network beyond small local files.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The control stream: dials for ever with full jitter, hands messages to the control loop, sends what it is given.
-// Lives on the control loop's thread; gRPC's threads only post into the loop's mailbox.
+// The control stream: dials for ever with full jitter, hands messages to the control loop, sends
+// what it is given. Lives on the control loop's thread; gRPC's threads only post into the loop's
+// mailbox.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "worker/crc32c.h"
+#include "common/crc32c.h"
 
 namespace muster::worker {
 namespace {
@@ -83,15 +83,16 @@ std::optional<double> TypedValue(int64_t type, const WireReader& field) {
   if (type == kDouble && field.number() == 6 && bytes.size() == 8) {
     return LittleEndian<double>(bytes);
   }
-  const bool integers = (type == kInt32 && field.number() == 7) ||
-                        (type == kInt64 && field.number() == 10);
+  const bool integers =
+      (type == kInt32 && field.number() == 7) || (type == kInt64 && field.number() == 10);
   if (!integers) return std::nullopt;
   if (bytes.empty()) return static_cast<double>(field.Integer());
   // Packed: read it as a varint by framing it as field 1.
   std::string framed("\x08", 1);
   framed.append(bytes);
   WireReader reader(framed);
-  return reader.Next() ? std::optional<double>(static_cast<double>(reader.Integer())) : std::nullopt;
+  return reader.Next() ? std::optional<double>(static_cast<double>(reader.Integer()))
+                       : std::nullopt;
 }
 
 std::optional<double> ContentValue(int64_t type, std::string_view content) {
@@ -156,13 +157,13 @@ absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view byt
   constexpr size_t kHeader = 12, kFooter = 4;
   if (bytes.size() < kHeader) return std::nullopt;
   const uint64_t size = LittleEndian<uint64_t>(bytes);
-  if (LittleEndian<uint32_t>(bytes.substr(8)) != MaskedCrc32c(bytes.substr(0, 8)) ||
+  if (LittleEndian<uint32_t>(bytes.substr(8)) != common::MaskedCrc32c(bytes.substr(0, 8)) ||
       size > kRecordBytesMax) {
     return absl::DataLossError("the length of a record does not match its checksum");
   }
   if (bytes.size() < kHeader + size + kFooter) return std::nullopt;
   const std::string_view data = bytes.substr(kHeader, size);
-  if (LittleEndian<uint32_t>(bytes.substr(kHeader + size)) != MaskedCrc32c(data)) {
+  if (LittleEndian<uint32_t>(bytes.substr(kHeader + size)) != common::MaskedCrc32c(data)) {
     return absl::DataLossError("a record does not match its checksum");
   }
   return FramedRecord{ParseEvent(data), kHeader + size + kFooter};

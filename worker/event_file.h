@@ -1,6 +1,6 @@
-// Scalars from one TensorBoard event file: TFRecord framing with masked CRC-32C, and as much of the protobuf messages
-// Event, Summary and TensorProto as a scalar needs. Pure; any bytes are safe. Source: TensorFlow's record_writer.h,
-// event.proto, summary.proto, tensor.proto.
+// Scalars from one TensorBoard event file: TFRecord framing with masked CRC-32C, and as much of the
+// protobuf messages Event, Summary and TensorProto as a scalar needs. Pure; any bytes are safe.
+// Source: TensorFlow's record_writer.h, event.proto, summary.proto, tensor.proto.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct FramedRecord {
   size_t bytes = 0;  // of the frame
 };
 
-// The first record of `bytes`; nullopt when it is not complete yet. DATA_LOSS when a checksum is wrong.
+// The first record of `bytes`; nullopt when it is not complete yet. DATA_LOSS when a checksum is
+// wrong.
 absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view bytes);
 
 // Wrong or unknown fields are skipped.

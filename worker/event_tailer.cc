@@ -22,7 +22,8 @@ namespace {
 constexpr int kDepthMax = 5;
 constexpr size_t kFilesMax = 1'000;
 constexpr size_t kReadBytes = 1 << 20;
-constexpr size_t kReadBytesMax = 80 << 20;  // one record (an image, a graph) may be larger than a pass
+constexpr size_t kReadBytesMax = 80
+                                 << 20;  // one record (an image, a graph) may be larger than a pass
 constexpr size_t kSourceBytesMax = 512;
 constexpr int64_t kClockSlackMs = 2'000;
 
@@ -38,7 +39,8 @@ std::string ReadSome(const std::string& path, uint64_t offset, size_t size) {
 }  // namespace
 
 int64_t PidInEventFileName(const std::string& name) {
-  // From the end, because a host name may hold dots: [.<suffix>] .<n> .<pid>; the pid is followed by one number.
+  // From the end, because a host name may hold dots: [.<suffix>] .<n> .<pid>; the pid is followed
+  // by one number.
   std::vector<std::string> parts;
   size_t at = 0;
   while (at <= name.size()) {
@@ -49,7 +51,8 @@ int64_t PidInEventFileName(const std::string& name) {
   for (size_t i = parts.size(); i-- > 4;) {
     int64_t pid = 0;
     const std::string& text = parts[i - 1];
-    const bool number = !parts[i].empty() && parts[i].find_first_not_of("0123456789") == std::string::npos;
+    const bool number =
+        !parts[i].empty() && parts[i].find_first_not_of("0123456789") == std::string::npos;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
     if (number && parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) return pid;
   }
@@ -116,7 +119,8 @@ void EventTailer::Adopt(const TailRoot& root, const std::string& relative) {
   files_.emplace(path, std::move(file));
 }
 
-// Two jobs may share a working directory: a living writer that carries another attempt's mark is not ours.
+// Two jobs may share a working directory: a living writer that carries another attempt's mark is
+// not ours.
 bool EventTailer::IsOurs(const std::string& path) const {
   const int64_t pid = PidInEventFileName(path.substr(path.rfind('/') + 1));
   if (pid <= 0) return true;
@@ -130,7 +134,7 @@ bool EventTailer::IsOurs(const std::string& path) const {
 }
 
 bool EventTailer::Read(File& file) {
-  struct stat info{};
+  struct stat info {};
   if (stat(file.path.c_str(), &info) != 0 || static_cast<uint64_t>(info.st_size) <= file.offset) {
     return false;
   }

@@ -1,6 +1,7 @@
-// Finds TensorBoard event files of one attempt and turns their new records into metric batches: one batch a record, its
-// seq the file offset behind the record, so that a record counts once whatever restarts. I/O thread; Scan blocks for a
-// few directory listings and at most 1 MiB of reading per file.
+// Finds TensorBoard event files of one attempt and turns their new records into metric batches: one
+// batch a record, its seq the file offset behind the record, so that a record counts once whatever
+// restarts. I/O thread; Scan blocks for a few directory listings and at most 1 MiB of reading per
+// file.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,16 @@ namespace muster::worker {
 
 struct TailRoot {
   std::string path;
-  std::string prefix;     // put before names relative to path: "runs/"
-  bool shared = false;    // also other programs' files may appear here: only new ones of this attempt count
+  std::string prefix;  // put before names relative to path: "runs/"
+  bool shared =
+      false;  // also other programs' files may appear here: only new ones of this attempt count
 };
 
 class EventTailer {
  public:
   struct Doors {
-    // Where the file's records go on: the highest seq known for the source on any rank, and that rank. {0, -1}: unknown.
+    // Where the file's records go on: the highest seq known for the source on any rank, and that
+    // rank. {0, -1}: unknown.
     std::function<std::pair<uint64_t, int64_t>(const std::string& source)> known;
     // False: not taken (no space); the record is read again by the next scan.
     std::function<bool(uint32_t rank, v1::MetricBatch)> batch;
@@ -57,8 +60,8 @@ class EventTailer {
   const int64_t since_ms_;
   const uint32_t default_rank_;
   const Doors doors_;
-  std::map<std::string, File> files_;    // by path
-  std::map<int64_t, uint32_t> ranks_;    // by pid
+  std::map<std::string, File> files_;  // by path
+  std::map<int64_t, uint32_t> ranks_;  // by pid
 };
 
 // The pid in "events.out.tfevents.<time>.<host>.<pid>.<n>", or 0.

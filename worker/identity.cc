@@ -28,7 +28,8 @@ std::map<std::string, std::string> ReadPairs(const std::string& text) {
     size_t end = text.find('\n', at);
     if (end == std::string::npos) end = text.size();
     const size_t equals = text.find('=', at);
-    if (equals < end) pairs[text.substr(at, equals - at)] = text.substr(equals + 1, end - equals - 1);
+    if (equals < end)
+      pairs[text.substr(at, equals - at)] = text.substr(equals + 1, end - equals - 1);
     at = end + 1;
   }
   return pairs;

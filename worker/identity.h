@@ -1,5 +1,5 @@
-// Who this worker is: the incarnation that fences it, the boot it knows, the highest epoch it obeyed. Kept in the state
-// directory. Control loop's thread.
+// Who this worker is: the incarnation that fences it, the boot it knows, the highest epoch it
+// obeyed. Kept in the state directory. Control loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct LoadedIdentity {
 absl::StatusOr<LoadedIdentity> LoadIdentity(const Paths& paths, int64_t wall_us);
 absl::Status SaveIdentity(const Paths& paths, const Identity& identity);
 
-// When the coordinator was last heard, on the boot-time clock; survives a crash of the worker, not of the node.
+// When the coordinator was last heard, on the boot-time clock; survives a crash of the worker, not
+// of the node.
 void SaveContact(const Paths& paths, int64_t mono_ms);
 // 0 when unknown.
 int64_t LoadContact(const Paths& paths);

@@ -30,9 +30,14 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, Events events, uint
              [this](const v1::LogAck& ack) { logs_.OnAck(ack); },
              [this](const v1::MetricAck& ack) { metrics_.OnAck(ack); }, [] {}},
             jitter_seed),
+      copies_(events_.note),
       logs_(paths, std::move(source),
             {[this] { return bulk_.CanSendLogs(); },
-             [this](v1::LogChunk chunk) { bulk_.SendLogs(std::move(chunk)); }, events_.trim,
+             [this](v1::LogChunk chunk) {
+               copies_.Write(chunk);
+               bulk_.SendLogs(std::move(chunk));
+             },
+             events_.trim,
              [this](const AttemptKey& key) {
                if (Watched* watched = Find(key)) watched->logs_drained = true;
                MaybeDrained(key);
@@ -101,8 +106,7 @@ void IoThread::Turn() {
   std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}};
   trainers_.AppendPollFds(&fds);
   now = NowMs();
-  const int timeout =
-      wake ? static_cast<int>(std::clamp<int64_t>(*wake - now, 0, 60'000)) : -1;
+  const int timeout = wake ? static_cast<int>(std::clamp<int64_t>(*wake - now, 0, 60'000)) : -1;
   if (poll(fds.data(), fds.size(), timeout) < 0) return;
   for (size_t i = 1; i < fds.size(); ++i) {
     if (fds[i].revents != 0) trainers_.OnReady(fds[i]);
@@ -164,7 +168,7 @@ std::unique_ptr<EventTailer> IoThread::MakeTailer(const AttemptKey& key,
     const bool absolute = !extra.empty() && extra[0] == '/';
     roots.push_back({absolute ? extra : workdir + "/" + extra, extra + "/", true});
   }
-  struct stat info{};
+  struct stat info {};
   const int64_t since_ms = stat(paths_.Launch(key).c_str(), &info) == 0
                                ? info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000
                                : common::SystemClock().Read().wall_ms;
@@ -193,6 +197,7 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
   const uint32_t ranks = launch.part().local_world_size();
   Watched& watched = attempts_[key];
   watched.launch = launch;
+  copies_.Open(key, launch);
   logs_.Add(key, first, ranks);
   metrics_.Add(key, first, ranks);
   watched.tailer = MakeTailer(key, launch);
@@ -252,6 +257,7 @@ void IoThread::Remove(const AttemptKey& key) {
   mailbox_.Post([this, key] {
     trainers_.Remove(key);
     logs_.Remove(key);
+    copies_.Close(key);
     metrics_.Remove(key);
     attempts_.erase(key);
   });

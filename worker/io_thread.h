@@ -1,6 +1,6 @@
-// The I/O thread: logs, metrics, the trainers' sockets, event files, and the look into checkpoint directories, for all
-// attempts of this node. It alone owns what those need; the control loop speaks to it by posting, it answers the same
-// way. Never decides anything about an attempt.
+// The I/O thread: logs, metrics, the trainers' sockets, event files, and the look into checkpoint
+// directories, for all attempts of this node. It alone owns what those need; the control loop
+// speaks to it by posting, it answers the same way. Never decides anything about an attempt.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 #include "worker/bulk_link.h"
 #include "worker/core/decide.h"
 #include "worker/event_tailer.h"
+#include "worker/log_copies.h"
 #include "worker/log_forwarder.h"
 #include "worker/mailbox.h"
 #include "worker/metric_forwarder.h"
@@ -41,7 +42,8 @@ class IoThread {
   ~IoThread();
 
   // All below: any thread; they take effect in order.
-  // Everything that has to be looked after, before its ranks start. `listener` may be invalid (no trainer socket).
+  // Everything that has to be looked after, before its ranks start. `listener` may be invalid (no
+  // trainer socket).
   void Open(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
   void SetBulkEndpoint(const std::string& endpoint);
   void RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid);
@@ -60,7 +62,8 @@ class IoThread {
     std::unique_ptr<EventTailer> tailer;
     std::set<int64_t> seen_steps;
     std::map<uint32_t, uint64_t> dropped;  // by rank, as the trainer said
-    std::map<uint32_t, std::pair<int64_t, uint64_t>> progress;  // by rank: step, total; not yet passed on
+    std::map<uint32_t, std::pair<int64_t, uint64_t>>
+        progress;  // by rank: step, total; not yet passed on
     bool ended = false;
     bool logs_drained = false;
     bool metrics_drained = false;
@@ -82,6 +85,7 @@ class IoThread {
   const Events events_;
   Mailbox mailbox_;
   BulkLink bulk_;
+  LogCopies copies_;
   LogForwarder logs_;
   MetricForwarder metrics_;
   TrainerSocket trainers_;

@@ -71,11 +71,20 @@ absl::Status ReadMetrics(const json& object, TrainerLine* line) {
   line->batch.set_seq(seq);
   auto points = object.find("points");
   if (points == object.end() || !points->is_array()) return Bad("\"points\" must be a list");
-  if (points->size() > kPointsPerBatchMax) {
-    return Bad(common::StrCat("a batch holds at most ", kPointsPerBatchMax, " points, this one has ",
-                              points->size()));
+  // One bad point must not hold up the batches behind it: it is left out and named, the rest
+  // counts.
+  for (const json& point : *points) {
+    if (static_cast<size_t>(line->batch.points_size()) == kPointsPerBatchMax) {
+      line->left_out =
+          common::StrCat("a batch holds at most ", kPointsPerBatchMax, " points, this one has ",
+                         points->size(), "; the rest is left out");
+      break;
+    }
+    const absl::Status read = ReadPoint(point, line->batch.add_points());
+    if (read.ok()) continue;
+    line->batch.mutable_points()->RemoveLast();
+    line->left_out = common::StrCat("a point is left out: ", common::FromAbsl(read.message()));
   }
-  for (const json& point : *points) RETURN_IF_ERROR(ReadPoint(point, line->batch.add_points()));
   return absl::OkStatus();
 }
 

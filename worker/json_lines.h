@@ -1,5 +1,5 @@
-// JSON as the worker speaks it: lines of the trainer socket (docs/protocol.md) and torch's error files. Nothing that
-// arrives is trusted. Pure, any thread.
+// JSON as the worker speaks it: lines of the trainer socket (docs/protocol.md) and torch's error
+// files. Nothing that arrives is trusted. Pure, any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,8 @@ struct TrainerLine {
   uint32_t rank = 0;
   // metrics
   v1::MetricBatch batch;  // seq and points only
+  std::string left_out;   // why points of the batch were left out, if some were; the batch counts
+                          // all the same
   // progress, checkpoint
   int64_t step = 0;
   uint64_t total = 0;
@@ -41,7 +43,8 @@ std::string StopLine(const std::string& reason, uint32_t grace_ms);
 std::string CommittedLine(int64_t step);
 std::string ErrorLine(std::string_view message);
 
-// The message in a torch elastic error file, of either shape; empty when there is none. At most kErrorMessageBytesMax.
+// The message in a torch elastic error file, of either shape; empty when there is none. At most
+// kErrorMessageBytesMax.
 std::string ErrorFileMessage(const std::string& content);
 
 }  // namespace muster::worker

@@ -16,7 +16,8 @@ constexpr uint64_t kCreditBytes = 4 << 20;        // unacknowledged, all streams
 constexpr uint64_t kStreamCreditBytes = 1 << 20;  // … of one stream
 constexpr uint64_t kBatchBytes = 64 * 1024;
 constexpr int64_t kBatchMs = 50;
-constexpr uint64_t kTrimStepBytes = 1 << 20;  // trimming and saving offsets costs a few system calls
+constexpr uint64_t kTrimStepBytes = 1
+                                    << 20;  // trimming and saving offsets costs a few system calls
 constexpr uint64_t kTailKeptBytes = 64 * 1024;  // stays for the last lines in an exit report
 
 v1::LogStream WireStream(common::Stream stream) {
@@ -37,8 +38,8 @@ void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t rank
       stream.key = key;
       stream.rank = rank;
       stream.stream = which;
-      stream.reader = std::make_unique<SpoolReader>(
-          common::SpoolPath(paths_.SpoolDir(key), rank, which));
+      stream.reader =
+          std::make_unique<SpoolReader>(common::SpoolPath(paths_.SpoolDir(key), rank, which));
       if (auto known = acked.find(id); known != acked.end()) stream.acked.offset = known->second;
       stream.reader->Seek(stream.acked);
       if (streams_.emplace(StreamKey{key, id}, std::move(stream)).second) ++open_[key];
@@ -50,8 +51,8 @@ void LogForwarder::Grew(const AttemptKey& key) { Touch(key); }
 
 // The shim's note does not say which stream grew.
 void LogForwarder::Touch(const AttemptKey& key) {
-  for (auto at = streams_.lower_bound({key, {0, 0}}); at != streams_.end() && at->first.first == key;
-       ++at) {
+  for (auto at = streams_.lower_bound({key, {0, 0}});
+       at != streams_.end() && at->first.first == key; ++at) {
     at->second.maybe_more = true;
   }
 }
@@ -65,8 +66,8 @@ void LogForwarder::Closed(const AttemptKey& key, uint32_t rank, common::Stream s
 
 void LogForwarder::Ended(const AttemptKey& key) {
   if (open_.find(key) == open_.end()) return doors_.drained(key);
-  for (auto at = streams_.lower_bound({key, {0, 0}}); at != streams_.end() && at->first.first == key;
-       ++at) {
+  for (auto at = streams_.lower_bound({key, {0, 0}});
+       at != streams_.end() && at->first.first == key; ++at) {
     if (!at->second.end) at->second.end = at->second.reader->End();
   }
   Touch(key);
@@ -99,7 +100,8 @@ LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
   }
   const uint64_t available = stream.reader->Available();
   if (available == 0) {
-    // An end without bytes goes out when all before it is acknowledged, so that the next acknowledgement is its own.
+    // An end without bytes goes out when all before it is acknowledged, so that the next
+    // acknowledgement is its own.
     const bool at_end = stream.end && stream.reader->place().offset >= *stream.end;
     if (!at_end) stream.maybe_more = false;
     return at_end && stream.in_flight.empty() ? Ready::kYes : Ready::kNo;
@@ -204,8 +206,9 @@ void LogForwarder::MaybeTrim(Stream& stream) {
 
 // The rest of the stream cannot be delivered; the spool must not fill because of it.
 void LogForwarder::Fail(Stream& stream, const std::string& reason) {
-  doors_.note(common::StrCat("output given up job=", stream.key.job, " attempt=",
-                             stream.key.attempt, " rank=", stream.rank, " reason=\"", reason, "\""));
+  doors_.note(common::StrCat("output given up job=", stream.key.job,
+                             " attempt=", stream.key.attempt, " rank=", stream.rank, " reason=\"",
+                             reason, "\""));
   in_flight_bytes_ -= stream.in_flight_bytes;
   stream.in_flight.clear();
   stream.in_flight_bytes = 0;
@@ -235,12 +238,13 @@ uint64_t LogForwarder::SpoolBytes() {
 
 void LogForwarder::SaveAcked(const AttemptKey& key) {
   std::string text;
-  for (auto at = streams_.lower_bound({key, {0, 0}}); at != streams_.end() && at->first.first == key;
-       ++at) {
+  for (auto at = streams_.lower_bound({key, {0, 0}});
+       at != streams_.end() && at->first.first == key; ++at) {
     common::StrAppend(&text, at->second.rank, " ", static_cast<uint32_t>(at->second.stream), " ",
                       at->second.acked.offset, "\n");
   }
-  // Replaced, not synced: it only has to survive the worker, and a cut of power ends the attempt anyway.
+  // Replaced, not synced: it only has to survive the worker, and a cut of power ends the attempt
+  // anyway.
   const std::string path = paths_.SpoolAcked(key);
   const std::string temporary = path + ".tmp";
   std::FILE* file = std::fopen(temporary.c_str(), "we");

@@ -1,9 +1,9 @@
-// Sends every rank's output to the coordinator, in order and exactly once, from the spools of all attempts on this node.
-// I/O thread. Never blocks; knows nothing of gRPC. What is not acknowledged stays in the spools, so its memory is
-// bounded by credits, not by what the ranks write.
+// Sends every rank's output to the coordinator, in order and exactly once, from the spools of all
+// attempts on this node. I/O thread. Never blocks; knows nothing of gRPC. What is not acknowledged
+// stays in the spools, so its memory is bounded by credits, not by what the ranks write.
 //
-// Latency and batching: a stream with nothing under way sends at once; else it waits for 64 KiB or 50 ms. Streams take
-// turns, one chunk each, so a rank that floods does not silence the others.
+// Latency and batching: a stream with nothing under way sends at once; else it waits for 64 KiB or
+// 50 ms. Streams take turns, one chunk each, so a rank that floods does not silence the others.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,8 @@ class LogForwarder {
 
   LogForwarder(Paths paths, Source source, Doors doors);
 
-  // Ranks [first_rank, first_rank + ranks); goes on from the offsets that were acknowledged before a restart.
+  // Ranks [first_rank, first_rank + ranks); goes on from the offsets that were acknowledged before
+  // a restart.
   void Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks);
   void Grew(const AttemptKey& key);
   // The stream is complete: nothing follows behind `end`.
@@ -79,7 +80,8 @@ class LogForwarder {
     int64_t waiting_since_ms = -1;
     bool maybe_more = true;  // since the index was last seen at its end, something was said
   };
-  using StreamKey = std::pair<AttemptKey, std::pair<uint32_t, uint32_t>>;  // attempt, (rank, stream)
+  using StreamKey =
+      std::pair<AttemptKey, std::pair<uint32_t, uint32_t>>;  // attempt, (rank, stream)
 
   enum class Ready { kNo, kYes, kLater };
   Ready Check(Stream& stream, int64_t now_ms);

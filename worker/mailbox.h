@@ -1,5 +1,5 @@
-// Work handed to a thread that polls: any thread posts, the owner runs. The only way into the control loop and the I/O
-// thread. One lock, held for a push or a swap.
+// Work handed to a thread that polls: any thread posts, the owner runs. The only way into the
+// control loop and the I/O thread. One lock, held for a push or a swap.
 #pragma once
 
 #include <sys/eventfd.h>

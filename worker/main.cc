@@ -1,5 +1,6 @@
-// muster-worker: the daemon of one node. Reads the command line, takes the state directory, probes the node, runs the
-// control loop until SIGTERM or SIGINT. Its shims, and the ranks under them, outlive it.
+// muster-worker: the daemon of one node. Reads the command line, takes the state directory, probes
+// the node, runs the control loop until SIGTERM or SIGINT. Its shims, and the ranks under them,
+// outlive it.
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -33,10 +34,11 @@ int Fail(int code, const absl::Status& status) {
   return code;
 }
 
-// The directory of the sockets must be ours alone: another user must not be able to stand in for a shim.
+// The directory of the sockets must be ours alone: another user must not be able to stand in for a
+// shim.
 absl::Status MakeRuntimeDir(const std::string& path) {
   RETURN_IF_ERROR(common::MakeDirectories(path, 0700));
-  struct stat info{};
+  struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return common::ErrnoStatus(path);
   if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 022) != 0) {
     return absl::PermissionDeniedError(common::StrCat(
@@ -60,7 +62,8 @@ int TakeSignals() {
 int Run(Config config) {
   const int stop_fd = TakeSignals();
   if (absl::Status checked = CheckConfig(&config); !checked.ok()) return Fail(kExitUsage, checked);
-  if (absl::Status opened = common::OpenLog("muster-worker", config.log_file, common::LogLevel::kInfo);
+  if (absl::Status opened =
+          common::OpenLog("muster-worker", config.log_file, common::LogLevel::kInfo);
       !opened.ok()) {
     return Fail(kExitFailed, opened);
   }
@@ -94,9 +97,8 @@ int Run(Config config) {
   setup.facts = *facts;
   setup.seed = std::random_device()();
   common::LogInfo(common::StrCat("worker started name=", config.name, " version=", common::kVersion,
-                                 " incarnation=", identity->identity.incarnation,
-                                 " state_dir=", config.state_dir,
-                                 " kill_level=\"", facts->kill_level(), "\""));
+                                 " incarnation=", identity->identity.incarnation, " state_dir=",
+                                 config.state_dir, " kill_level=\"", facts->kill_level(), "\""));
   ControlLoop(std::move(setup), stop_fd).Run();
   common::LogInfo("worker leaves; its ranks go on");
   return 0;
@@ -112,7 +114,8 @@ int main(int argc, char** argv) {
   CLI::App app("muster-worker: runs the ranks of this node and streams back what they make");
   app.add_option("--coordinator", config.coordinator, "unix:/path or HOST:PORT")->required();
   app.add_option("--name", config.name, "this node's name (default: the host name)");
-  app.add_option("--devices", config.devices, "cpu:N, gpu, gpu:N, npu:N, comma separated (default: all)");
+  app.add_option("--devices", config.devices,
+                 "cpu:N, gpu, gpu:N, npu:N, comma separated (default: all)");
   app.add_option("--state-dir", config.state_dir, "what must survive a restart")->required();
   app.add_option("--runtime-dir", config.runtime_dir, "short directory for sockets");
   app.add_option("--advertise", config.advertise, "address other nodes reach this one at");

@@ -86,7 +86,8 @@ void MetricForwarder::Pump() {
 
 void MetricForwarder::CheckDrained(const AttemptKey& key) {
   if (ended_.count(key) == 0) return;
-  for (auto at = spools_.lower_bound({key, 0}); at != spools_.end() && at->first.first == key; ++at) {
+  for (auto at = spools_.lower_bound({key, 0}); at != spools_.end() && at->first.first == key;
+       ++at) {
     if (!at->second.Drained()) return;
   }
   ended_.erase(key);

@@ -1,5 +1,5 @@
-// Takes metric batches of all ranks on this node and sends them to the coordinator, exactly once by (source, seq).
-// I/O thread. Never blocks; knows nothing of gRPC.
+// Takes metric batches of all ranks on this node and sends them to the coordinator, exactly once by
+// (source, seq). I/O thread. Never blocks; knows nothing of gRPC.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class MetricForwarder {
   MetricForwarder(Paths paths, Doors doors);
 
   void Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks);
-  // Survives a crash of this process afterwards. Job, attempt and rank are filled in; a batch whose seq is known already
-  // is accepted and ignored.
+  // Survives a crash of this process afterwards. Job, attempt and rank are filled in; a batch whose
+  // seq is known already is accepted and ignored.
   absl::Status Append(const AttemptKey& key, uint32_t rank, v1::MetricBatch batch);
   uint64_t LastSeq(const AttemptKey& key, uint32_t rank, const std::string& source) const;
   // Nothing follows.

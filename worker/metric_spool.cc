@@ -10,10 +10,10 @@
 #include <cstring>
 #include <utility>
 
+#include "common/crc32c.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "worker/crc32c.h"
 
 namespace muster::worker {
 namespace {
@@ -60,7 +60,7 @@ bool MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end) con
       static_cast<ssize_t>(bytes.size())) {
     return false;
   }
-  if (Crc32c(bytes) != header[1] || !batch->ParseFromString(bytes)) return false;
+  if (common::Crc32c(bytes) != header[1] || !batch->ParseFromString(bytes)) return false;
   *end = at + kHeaderBytes + bytes.size();
   return true;
 }
@@ -68,7 +68,8 @@ bool MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end) con
 uint64_t MetricSpool::LastSeq(const std::string& source) const {
   const auto last = last_.find(source);
   const auto acked = acked_.find(source);
-  return std::max(last == last_.end() ? 0 : last->second, acked == acked_.end() ? 0 : acked->second);
+  return std::max(last == last_.end() ? 0 : last->second,
+                  acked == acked_.end() ? 0 : acked->second);
 }
 
 absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
@@ -76,7 +77,7 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
   if (bytes.size() > common::kBulkMessageBytesMax) {
     return absl::InvalidArgumentError("a batch of metrics is larger than 4 MiB");
   }
-  const uint32_t header[2] = {static_cast<uint32_t>(bytes.size()), Crc32c(bytes)};
+  const uint32_t header[2] = {static_cast<uint32_t>(bytes.size()), common::Crc32c(bytes)};
   std::string record(reinterpret_cast<const char*>(header), kHeaderBytes);
   record += bytes;
   const ssize_t written =
@@ -135,8 +136,7 @@ void MetricSpool::SaveAcked() {
   std::string text;
   for (const auto& [source, seq] : acked_) common::StrAppend(&text, seq, " ", source, "\n");
   const std::string temporary = path_ + ".acked.tmp";
-  common::UniqueFd file(
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  common::UniqueFd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file.valid() || !common::WriteAll(file.get(), text).ok()) return;
   rename(temporary.c_str(), (path_ + ".acked").c_str());
 }
@@ -149,7 +149,8 @@ void MetricSpool::LoadAcked() {
     const size_t end = std::min(text->find('\n', at), text->size());
     const size_t blank = text->find(' ', at);
     uint64_t seq = 0;
-    if (blank < end && std::from_chars(text->data() + at, text->data() + blank, seq).ec == std::errc()) {
+    if (blank < end &&
+        std::from_chars(text->data() + at, text->data() + blank, seq).ec == std::errc()) {
       acked_[text->substr(blank + 1, end - blank - 1)] = seq;
     }
     at = end + 1;

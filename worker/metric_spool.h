@@ -1,6 +1,7 @@
-// The metric batches of one rank, on disk until the coordinator has them: appended before the trainer's acknowledgement,
-// sent again after a reconnection, exactly once by (source, seq). One thread.
-// File: records of size (4 bytes), CRC-32C (4 bytes), serialised MetricBatch; a cut last record is dropped on open.
+// The metric batches of one rank, on disk until the coordinator has them: appended before the
+// trainer's acknowledgement, sent again after a reconnection, exactly once by (source, seq). One
+// thread. File: records of size (4 bytes), CRC-32C (4 bytes), serialised MetricBatch; a cut last
+// record is dropped on open.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 //   <state-dir>/
 //     LOCK                       one worker per state directory
 //     identity                   incarnation, boot id, highest epoch, recorded facts
-//     contact                    boot-time clock of the last contact: the self-fence after a restart counts from it
-//     attempts/<job>-<attempt>/
+//     contact                    boot-time clock of the last contact: the self-fence after a
+//     restart counts from it attempts/<job>-<attempt>/
 //       launch.pb                the LaunchAttempt message; here before the shim starts
 //       shim.launch  exit        the shim's order and its last word
 //       spool/rank-R.stdout|.stderr (+ .idx), acked

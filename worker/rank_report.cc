@@ -16,7 +16,7 @@ namespace muster::worker {
 
 std::string LastLines(const Paths& paths, const AttemptKey& key, uint32_t rank) {
   common::UniqueFd fd(open(paths.Spool(key, rank, "stderr").c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat info{};
+  struct stat info {};
   if (!fd.valid() || fstat(fd.get(), &info) != 0) return "";
   const off_t size = std::min<off_t>(info.st_size, common::kLastLinesBytesMax);
   std::string tail(static_cast<size_t>(size), '\0');

@@ -1,5 +1,5 @@
-// What is told about a rank that ended: the shim's facts, the error file, the end of its stderr. Any thread; reads small
-// files.
+// What is told about a rank that ended: the shim's facts, the error file, the end of its stderr.
+// Any thread; reads small files.
 #pragma once
 
 #include "muster/v1/worker_service.pb.h"
@@ -11,7 +11,8 @@ namespace muster::worker {
 v1::RankExit ReportExit(const Paths& paths, const v1::LaunchAttempt& launch,
                         const common::ShimLaunch& shim_launch, const RankExited& exit);
 
-// The last bytes of a rank's stderr that are still on this node, printable, whole lines when possible.
+// The last bytes of a rank's stderr that are still on this node, printable, whole lines when
+// possible.
 std::string LastLines(const Paths& paths, const AttemptKey& key, uint32_t rank);
 
 }  // namespace muster::worker

@@ -52,7 +52,7 @@ bool SpoolReader::Load(uint64_t number, SpoolRecord* record) {
 
 uint64_t SpoolReader::End() {
   if (!Open()) return 0;
-  struct stat info{};
+  struct stat info {};
   if (fstat(index_.get(), &info) != 0) return place_.offset;
   const uint64_t records = static_cast<uint64_t>(info.st_size) / sizeof(SpoolRecord);
   if (records == 0) return 0;
@@ -100,8 +100,8 @@ absl::StatusOr<SpoolPiece> SpoolReader::Next(size_t max_bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return common::ErrnoStatus(common::StrCat("cannot read ", path_));
     if (count == 0) {
-      return absl::DataLossError(common::StrCat(path_, " ends at ", piece.offset + done,
-                                                ", its index promises more"));
+      return absl::DataLossError(
+          common::StrCat(path_, " ends at ", piece.offset + done, ", its index promises more"));
     }
     done += static_cast<size_t>(count);
   }

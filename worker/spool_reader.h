@@ -1,5 +1,6 @@
-// Reads one spool (a rank's stream) in order: bytes with their receive times, gaps where output was dropped. The index
-// says what is there; a hole in it was trimmed. Any one thread. Format: common/shim_protocol.h.
+// Reads one spool (a rank's stream) in order: bytes with their receive times, gaps where output was
+// dropped. The index says what is there; a hole in it was trimmed. Any one thread. Format:
+// common/shim_protocol.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct SpoolPiece {
   uint64_t offset = 0;   // of data[0] in the stream
   uint64_t dropped = 0;  // lost just before
   std::string data;
-  std::vector<std::pair<uint32_t, int64_t>> marks;  // position in data, receive time (Unix microseconds)
+  std::vector<std::pair<uint32_t, int64_t>>
+      marks;  // position in data, receive time (Unix microseconds)
   bool empty() const { return data.empty() && dropped == 0; }
 };
 
@@ -36,7 +38,8 @@ class SpoolReader {
   void Seek(SpoolPlace place) { place_ = place; }
   // Bytes (and dropped bytes) behind place() that the index knows. 0 while the files do not exist.
   uint64_t Available();
-  // At most `max_bytes`; ends before a gap. Empty when there is nothing. DATA_LOSS when index and file disagree.
+  // At most `max_bytes`; ends before a gap. Empty when there is nothing. DATA_LOSS when index and
+  // file disagree.
   absl::StatusOr<SpoolPiece> Next(size_t max_bytes);
   // Offset behind the last byte the index knows.
   uint64_t End();

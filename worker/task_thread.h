@@ -1,4 +1,5 @@
-// A thread that runs what it is given, one after the other: for work that blocks on disks or the network.
+// A thread that runs what it is given, one after the other: for work that blocks on disks or the
+// network.
 #pragma once
 
 #include <condition_variable>

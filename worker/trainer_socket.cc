@@ -148,9 +148,10 @@ void TrainerSocket::TakeLines(Connection& connection) {
 
 void TrainerSocket::OnLine(Connection& connection, std::string_view text) {
   if (text.empty()) return;
-  absl::StatusOr<TrainerLine> line = text.size() > common::kTrainerLineBytesMax
-                                         ? absl::InvalidArgumentError("the line is longer than 1 MiB")
-                                         : ParseTrainerLine(text);
+  absl::StatusOr<TrainerLine> line =
+      text.size() > common::kTrainerLineBytesMax
+          ? absl::InvalidArgumentError("the line is longer than 1 MiB")
+          : ParseTrainerLine(text);
   if (!line.ok()) return Refuse(connection, common::FromAbsl(line.status().message()));
   using Kind = TrainerLine::Kind;
   if (line->kind == Kind::kUnknown) return;
@@ -184,14 +185,14 @@ void TrainerSocket::OnLine(Connection& connection, std::string_view text) {
 absl::Status TrainerSocket::OnHello(Connection& connection, const TrainerLine& line) {
   const Attempt& attempt = connection.attempt;
   if (line.job != attempt.key.job || line.attempt != attempt.key.attempt) {
-    return absl::InvalidArgumentError(common::StrCat(
-        "this socket belongs to job ", attempt.key.job, " attempt ", attempt.key.attempt,
-        ", not to job ", line.job, " attempt ", line.attempt));
+    return absl::InvalidArgumentError(
+        common::StrCat("this socket belongs to job ", attempt.key.job, " attempt ",
+                       attempt.key.attempt, ", not to job ", line.job, " attempt ", line.attempt));
   }
   if (line.rank < attempt.first_rank || line.rank >= attempt.first_rank + attempt.ranks) {
-    return absl::InvalidArgumentError(common::StrCat("rank ", line.rank, " does not run here; ",
-                                                     attempt.first_rank, " to ",
-                                                     attempt.first_rank + attempt.ranks - 1, " do"));
+    return absl::InvalidArgumentError(
+        common::StrCat("rank ", line.rank, " does not run here; ", attempt.first_rank, " to ",
+                       attempt.first_rank + attempt.ranks - 1, " do"));
   }
   connection.greeted = true;
   connection.rank = line.rank;
@@ -203,6 +204,7 @@ absl::Status TrainerSocket::OnMetrics(Connection& connection, TrainerLine line) 
   const AttemptKey& key = connection.attempt.key;
   const uint64_t last = doors_.last_seq(key, connection.rank);
   const uint64_t seq = line.batch.seq();
+  if (!line.left_out.empty()) Refuse(connection, line.left_out);
   if (seq > last + 1) {
     return absl::InvalidArgumentError(
         common::StrCat("batch ", seq, " came, ", last + 1, " was expected; send that one again"));
@@ -225,8 +227,8 @@ void TrainerSocket::Refuse(Connection& connection, std::string_view reason) {
 
 bool TrainerSocket::Flush(Connection& connection) {
   while (!connection.output.empty()) {
-    const ssize_t count = send(connection.fd.get(), connection.output.data(),
-                               connection.output.size(), MSG_NOSIGNAL);
+    const ssize_t count =
+        send(connection.fd.get(), connection.output.data(), connection.output.size(), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return connection.output.size() <= kOutputBytesMax;
     if (count < 0) return false;

@@ -1,5 +1,6 @@
-// The unix sockets that ranks speak to (docs/protocol.md): accepts, reads lines, answers. I/O thread; never blocks.
-// What arrives is not trusted: a bad line is answered by an error line, a peer that does not read is cut off.
+// The unix sockets that ranks speak to (docs/protocol.md): accepts, reads lines, answers. I/O
+// thread; never blocks. What arrives is not trusted: a bad line is answered by an error line, a
+// peer that does not read is cut off.
 #pragma once
 
 #include <poll.h>

@@ -28,7 +28,7 @@ std::string Text(const absl::Status& status) { return std::string(status.message
 absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
                                      const std::function<void()>& progress) {
   common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat info{};
+  struct stat info {};
   if (!fd.valid() || fstat(fd.get(), &info) != 0) {
     return common::ErrnoStatus(common::StrCat("cannot open ", path));
   }
@@ -49,7 +49,8 @@ absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
   }
   if (total != size) {
     return absl::DataLossError(common::StrCat(
-        path, " changed after its directory was renamed into place; fix: rename finished work only"));
+        path,
+        " changed after its directory was renamed into place; fix: rename finished work only"));
   }
   return hash.FinishHex();
 }
@@ -90,7 +91,8 @@ void Transfers::UploadNow(const UploadAction& action) {
       return result_(UploadFailedInput{action.key, action.step, action.part, Text(sent.status())});
     }
     ready = *std::move(sent);
-    if (absl::Status kept = common::WriteFileDurably(record, ready.SerializeAsString()); !kept.ok()) {
+    if (absl::Status kept = common::WriteFileDurably(record, ready.SerializeAsString());
+        !kept.ok()) {
       common::LogWarning(common::StrCat("upload record not kept reason=\"", Text(kept), "\""));
     }
   }
@@ -194,7 +196,7 @@ bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& tar
     for (const std::string& directory : {paths_.CheckpointsDir(*key), paths_.ResumeDir(*key)}) {
       const std::string path =
           common::StrCat(directory, "/", StepName(launch.resume_step()), "/", file.path());
-      struct stat info{};
+      struct stat info {};
       if (lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
           static_cast<uint64_t>(info.st_size) != file.size()) {
         continue;

@@ -1,5 +1,6 @@
-// Checkpoints on their way: hashing and uploading parts on one thread, fetching what an attempt resumes from on another,
-// which also deletes. Results go to the control loop's mailbox. Logs never wait for any of it.
+// Checkpoints on their way: hashing and uploading parts on one thread, fetching what an attempt
+// resumes from on another, which also deletes. Results go to the control loop's mailbox. Logs never
+// wait for any of it.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "muster/v1/worker_service.pb.h"
-#include "worker/blob_client.h"
+#include "worker/blob_link.h"
 #include "worker/core/decide.h"
 #include "worker/paths.h"
 #include "worker/task_thread.h"
@@ -47,8 +48,8 @@ class Transfers {
 
   const Paths paths_;
   const std::function<void(Input)> result_;
-  BlobClient uploads_client_;
-  BlobClient fetch_client_;
+  BlobLink uploads_client_;
+  BlobLink fetch_client_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
   std::map<AttemptKey, std::shared_ptr<std::atomic<bool>>> fetches_;  // guarded: their cancel flags

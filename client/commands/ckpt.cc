@@ -24,7 +24,9 @@ using common::StrCat;
 
 // STEP is a number, or "last" (also when it is left out).
 absl::StatusOr<int64_t> WantedStep(const Arguments& arguments) {
-  if (arguments.words().size() < 2 || arguments.words()[1] == "last" || arguments.words()[1] == "latest") return -1;
+  if (arguments.words().size() < 2 || arguments.words()[1] == "last" ||
+      arguments.words()[1] == "latest")
+    return -1;
   const absl::StatusOr<int64_t> step = ParseInteger(arguments.words()[1]);
   if (!step.ok() || *step < 0) {
     return Usage("JC1004", StrCat("STEP is a number or last, not \"", arguments.words()[1], "\""),
@@ -37,14 +39,16 @@ absl::StatusOr<v1::Checkpoint> FindCheckpoint(const v1::JobRecord& record, int64
   const v1::Checkpoint* found = nullptr;
   for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
     if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED) continue;
-    if (step < 0 ? (found == nullptr || checkpoint.step() > found->step()) : checkpoint.step() == step) {
+    if (step < 0 ? (found == nullptr || checkpoint.step() > found->step())
+                 : checkpoint.step() == step) {
       found = &checkpoint;
     }
   }
   if (found != nullptr) return *found;
   return Problem(absl::StatusCode::kNotFound, "JC1501",
-                 step < 0 ? StrCat("job ", record.name(), " has no committed checkpoint")
-                          : StrCat("job ", record.name(), " has no committed checkpoint of step ", step),
+                 step < 0
+                     ? StrCat("job ", record.name(), " has no committed checkpoint")
+                     : StrCat("job ", record.name(), " has no committed checkpoint of step ", step),
                  StrCat("jobctl ckpt ls ", record.name()));
 }
 
@@ -53,18 +57,26 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(arguments.words()[0]));
   Listing listing;
   listing.kind = "CheckpointList";
-  listing.columns = {{"step", false, true}, {"size", false, true}, {"files", false, true}, {"parts"},
-                     {"attempt", false, true}, {"age", false, true}, {"state"}};
+  listing.columns = {{"step", false, true},
+                     {"size", false, true},
+                     {"files", false, true},
+                     {"parts"},
+                     {"attempt", false, true},
+                     {"age", false, true},
+                     {"state"}};
   for (const v1::Checkpoint& checkpoint : response.record().checkpoints()) {
     const bool committed = checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED;
     listing.rows.push_back(
         {Cell(int64_t{checkpoint.step()}),
-         Cell(Value(static_cast<int64_t>(checkpoint.bytes())), common::HumanBytes(checkpoint.bytes())),
+         Cell(Value(static_cast<int64_t>(checkpoint.bytes())),
+              common::HumanBytes(checkpoint.bytes())),
          Cell(int64_t{checkpoint.files_size()}),
          Cell(StrCat(checkpoint.parts_present_size(), "/", checkpoint.parts())),
          Cell(int64_t{checkpoint.attempt()}),
          Cell(Value(int64_t{checkpoint.committed_ms()}), Age(checkpoint.committed_ms())),
-         Cell(checkpoint.flagged_corrupt() ? "damaged" : committed ? "committed" : "uploading")});
+         Cell(checkpoint.flagged_corrupt() ? "damaged"
+              : committed                  ? "committed"
+                                           : "uploading")});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
@@ -75,16 +87,20 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(arguments.words()[0]));
   ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, FindCheckpoint(response.record(), step));
-  session.Note(StrCat("step ", checkpoint.step(), ", ", common::HumanBytes(checkpoint.bytes()), ", of attempt ",
-                      checkpoint.attempt(), ", committed ", LocalTime(checkpoint.committed_ms())));
+  session.Note(StrCat("step ", checkpoint.step(), ", ", common::HumanBytes(checkpoint.bytes()),
+                      ", of attempt ", checkpoint.attempt(), ", committed ",
+                      LocalTime(checkpoint.committed_ms())));
   Listing listing;
   listing.kind = "CheckpointFileList";
-  listing.columns = {{"file", false, false, true}, {"size", false, true}, {"part", false, true},
+  listing.columns = {{"file", false, false, true},
+                     {"size", false, true},
+                     {"part", false, true},
                      {"sha256", false, false, true}};
   for (const v1::CheckpointFile& file : checkpoint.files()) {
-    listing.rows.push_back({Cell(file.path()),
-                            Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
-                            Cell(int64_t{file.part()}), Cell(file.sha256())});
+    listing.rows.push_back(
+        {Cell(file.path()),
+         Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
+         Cell(int64_t{file.part()}), Cell(file.sha256())});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
@@ -105,22 +121,28 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
                    connection->VerifyCheckpoint(Reference(arguments, step)));
   Listing listing;
   listing.kind = "CheckpointVerdictList";
-  listing.columns = {{"file", false, false, true}, {"size", false, true}, {"verdict"}, {"problem", false, false, true},
+  listing.columns = {{"file", false, false, true},
+                     {"size", false, true},
+                     {"verdict"},
+                     {"problem", false, false, true},
                      {"sha256", true}};
   for (const v1::FileVerdict& file : response.files()) {
-    listing.rows.push_back({Cell(file.path()),
-                            Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
-                            Cell(file.ok() ? "ok" : "BAD"), Cell(file.problem()), Cell(file.sha256())});
+    listing.rows.push_back(
+        {Cell(file.path()),
+         Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
+         Cell(file.ok() ? "ok" : "BAD"), Cell(file.problem()), Cell(file.sha256())});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (response.ok()) {
     session.Note(StrCat("✓ step ", response.step(), ": every file matches its SHA-256"));
     return kExitOk;
   }
-  return Problem(absl::StatusCode::kDataLoss, "JC1502", StrCat("the checkpoint of step ", response.step(),
-                                                               " is damaged; it will not be resumed from"),
-                 StrCat("jobctl rerun ", arguments.words()[0], " --from STEP, with an earlier step of jobctl ckpt ls ",
-                        arguments.words()[0]));
+  return Problem(
+      absl::StatusCode::kDataLoss, "JC1502",
+      StrCat("the checkpoint of step ", response.step(),
+             " is damaged; it will not be resumed from"),
+      StrCat("jobctl rerun ", arguments.words()[0],
+             " --from STEP, with an earlier step of jobctl ckpt ls ", arguments.words()[0]));
 }
 
 // A path from the coordinator must stay below the target directory.
@@ -135,13 +157,15 @@ bool IsSafeRelative(const std::string& path) {
   return true;
 }
 
-absl::Status PullOne(Connection& connection, const std::string& job, int64_t step, const v1::CheckpointFile& file,
-                     const std::string& target) {
+absl::Status PullOne(Connection& connection, const std::string& job, int64_t step,
+                     const v1::CheckpointFile& file, const std::string& target) {
   const auto cannot_write = [&](const absl::Status& why) {
-    return Problem(absl::StatusCode::kInternal, "JC1601", common::FromAbsl(why.message()), StrCat("df ", target));
+    return Problem(absl::StatusCode::kInternal, "JC1601", common::FromAbsl(why.message()),
+                   StrCat("df ", target));
   };
   if (!IsSafeRelative(file.path())) {
-    return Problem(absl::StatusCode::kDataLoss, "JC1504", StrCat("the file name \"", file.path(), "\" leads outside"),
+    return Problem(absl::StatusCode::kDataLoss, "JC1504",
+                   StrCat("the file name \"", file.path(), "\" leads outside"),
                    "do not use this checkpoint");
   }
   const absl::StatusOr<std::string> present =
@@ -174,7 +198,8 @@ absl::Status PullOne(Connection& connection, const std::string& job, int64_t ste
   if (!written.ok()) return cannot_write(written);
   if (hash.FinishHex() != file.sha256()) {
     unlink(part.c_str());
-    return Problem(absl::StatusCode::kDataLoss, "JC1504", StrCat(file.path(), " does not match its SHA-256"),
+    return Problem(absl::StatusCode::kDataLoss, "JC1504",
+                   StrCat(file.path(), " does not match its SHA-256"),
                    StrCat("jobctl ckpt verify ", job, " ", step, ", then pull again"));
   }
   if (fsync(fd.get()) != 0 || rename(part.c_str(), target.c_str()) != 0) {
@@ -192,8 +217,8 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
       arguments.Get("to", StrCat(response.record().name(), "/step-", checkpoint.step()));
   for (const v1::CheckpointFile& file : checkpoint.files()) {
     session.Note(StrCat(file.path(), "  ", common::HumanBytes(file.size())));
-    RETURN_IF_ERROR(PullOne(*connection, std::to_string(response.record().id()), checkpoint.step(), file,
-                            StrCat(directory, "/", file.path())));
+    RETURN_IF_ERROR(PullOne(*connection, std::to_string(response.record().id()), checkpoint.step(),
+                            file, StrCat(directory, "/", file.path())));
   }
   session.Print(StrCat(directory, "\n"));
   return kExitOk;
@@ -201,10 +226,11 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
 
 absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t step, WantedStep(arguments));
-  RETURN_IF_ERROR(session.Confirm(StrCat("Remove the checkpoint of step ", arguments.words()[1], " of ",
-                                         arguments.words()[0], "?")));
+  RETURN_IF_ERROR(session.Confirm(StrCat("Remove the checkpoint of step ", arguments.words()[1],
+                                         " of ", arguments.words()[0], "?")));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->RemoveCheckpoint(Reference(arguments, step)));
+  ASSIGN_OR_RETURN(const v1::BulkResponse response,
+                   connection->RemoveCheckpoint(Reference(arguments, step)));
   return ReportBulk(session, response, StrCat("step ", arguments.words()[1], " removed"));
 }
 
@@ -214,16 +240,15 @@ constexpr Flag kPullFlags[] = {
 
 }  // namespace
 
-const Command kCkptLsCommand = {
-    .name = "ckpt ls",
-    .summary = "list a job's checkpoints",
-    .arguments = "JOB",
-    .least = 1,
-    .most = 1,
-    .listing = true,
-    .completes = "job",
-    .examples = "jobctl ckpt ls calm-otter-3\tstep, size, state",
-    .run = List};
+const Command kCkptLsCommand = {.name = "ckpt ls",
+                                .summary = "list a job's checkpoints",
+                                .arguments = "JOB",
+                                .least = 1,
+                                .most = 1,
+                                .listing = true,
+                                .completes = "job",
+                                .examples = "jobctl ckpt ls calm-otter-3\tstep, size, state",
+                                .run = List};
 const Command kCkptShowCommand = {
     .name = "ckpt show",
     .summary = "the files of a checkpoint",
@@ -234,16 +259,15 @@ const Command kCkptShowCommand = {
     .completes = "job",
     .examples = "jobctl ckpt show calm-otter-3 120\tfiles, sizes, SHA-256",
     .run = Show};
-const Command kCkptVerifyCommand = {
-    .name = "ckpt verify",
-    .summary = "read a checkpoint and compare every SHA-256",
-    .arguments = "JOB [STEP]",
-    .least = 1,
-    .most = 2,
-    .listing = true,
-    .completes = "job",
-    .examples = "jobctl ckpt verify calm-otter-3\tthe newest one",
-    .run = Verify};
+const Command kCkptVerifyCommand = {.name = "ckpt verify",
+                                    .summary = "read a checkpoint and compare every SHA-256",
+                                    .arguments = "JOB [STEP]",
+                                    .least = 1,
+                                    .most = 2,
+                                    .listing = true,
+                                    .completes = "job",
+                                    .examples = "jobctl ckpt verify calm-otter-3\tthe newest one",
+                                    .run = Verify};
 const Command kCkptPullCommand = {
     .name = "ckpt pull",
     .summary = "download a checkpoint; goes on where it was interrupted",
@@ -252,8 +276,9 @@ const Command kCkptPullCommand = {
     .most = 2,
     .flags = kPullFlags,
     .completes = "job",
-    .examples = "jobctl ckpt pull calm-otter-3\tthe newest one into calm-otter-3/step-N\n"
-                "jobctl ckpt pull calm-otter-3 120 --to model\tstep 120 into model",
+    .examples =
+        "jobctl ckpt pull calm-otter-3\tthe newest one into calm-otter-3/step-N\n"
+        "jobctl ckpt pull calm-otter-3 120 --to model\tstep 120 into model",
     .run = Pull};
 const Command kCkptRmCommand = {
     .name = "ckpt rm",

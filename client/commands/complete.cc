@@ -1,4 +1,5 @@
-// jobctl __complete -- WORDS…: what the shell's completion asks. Answers are lines; ":files" means file names.
+// jobctl __complete -- WORDS…: what the shell's completion asks. Answers are lines; ":files" means
+// file names.
 #include <signal.h>
 #include <unistd.h>
 
@@ -26,7 +27,8 @@ std::vector<std::string> Subjects(Session& session, std::string_view what) {
     names.push_back("private");
     for (const auto& [name, unused] : session.settings().file().contexts) names.push_back(name);
   } else if (what == "command") {
-    for (const Command* command : Commands()) names.emplace_back(command->name.substr(0, command->name.find(' ')));
+    for (const Command* command : Commands())
+      names.emplace_back(command->name.substr(0, command->name.find(' ')));
     names.push_back("exit-codes");
   } else if (what == "code") {
     for (const common::ErrorCode& code : common::ErrorCodes()) names.emplace_back(code.code);
@@ -44,7 +46,8 @@ std::vector<std::string> Subjects(Session& session, std::string_view what) {
     } else {
       const auto nodes = (*connection)->ListNodes();
       if (nodes.ok()) {
-        for (const v1::NodeView& node : nodes->nodes()) names.push_back(node.record().facts().name());
+        for (const v1::NodeView& node : nodes->nodes())
+          names.push_back(node.record().facts().name());
       }
     }
   }
@@ -86,9 +89,11 @@ std::vector<std::string> Candidates(Session& session, const std::vector<std::str
     if (words[i] == "--") return {":files"};
     if (words[i].starts_with("--") && words[i].find('=') == std::string::npos) {
       for (const std::span<const Flag> flags :
-           {command == nullptr ? std::span<const Flag>() : command->flags, ListingFlags(), GlobalFlags()}) {
+           {command == nullptr ? std::span<const Flag>() : command->flags, ListingFlags(),
+            GlobalFlags()}) {
         for (const Flag& flag : flags) {
-          if (open_flag == nullptr && words[i].substr(2) == flag.name && !flag.value.empty()) open_flag = &flag;
+          if (open_flag == nullptr && words[i].substr(2) == flag.name && !flag.value.empty())
+            open_flag = &flag;
         }
       }
       if (open_flag != nullptr && i + 2 < words.size()) ++i;
@@ -127,18 +132,18 @@ absl::StatusOr<int> Complete(Session& session, const Arguments& arguments) {
   std::sort(candidates.begin(), candidates.end());
   candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
   for (const std::string& candidate : candidates) {
-    if (candidate == ":files" || candidate.starts_with(words.back())) session.Print(candidate + "\n");
+    if (candidate == ":files" || candidate.starts_with(words.back()))
+      session.Print(candidate + "\n");
   }
   return kExitOk;
 }
 
 }  // namespace
 
-const Command kCompleteCommand = {
-    .name = "__complete",
-    .summary = "answers the shell's completion",
-    .arguments = "-- WORDS…",
-    .rest = true,
-    .run = Complete};
+const Command kCompleteCommand = {.name = "__complete",
+                                  .summary = "answers the shell's completion",
+                                  .arguments = "-- WORDS…",
+                                  .rest = true,
+                                  .run = Complete};
 
 }  // namespace muster::client

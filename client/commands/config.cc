@@ -31,9 +31,11 @@ const Command kConfigViewCommand = {
     .summary = "every setting of jobctl",
     .flags = kFlags,
     .listing = true,
-    .examples = "jobctl config view --origin\twith flag, variable, context, file or default behind each",
-    .notes = "A flag wins over a JOBCTL_* variable, that over the context, that\n"
-             "over config.yaml, that over the default.",
+    .examples =
+        "jobctl config view --origin\twith flag, variable, context, file or default behind each",
+    .notes =
+        "A flag wins over a JOBCTL_* variable, that over the context, that\n"
+        "over config.yaml, that over the default.",
     .run = View};
 
 }  // namespace muster::client

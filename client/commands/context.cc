@@ -16,9 +16,10 @@ using common::StrCat;
 absl::Status Unknown(const ConfigFile& file, const std::string& name) {
   std::vector<std::string_view> names = {"private"};
   for (const auto& [each, unused] : file.contexts) names.push_back(each);
-  return Problem(absl::StatusCode::kNotFound, "JC1007",
-                 StrCat("there is no context \"", name, "\"", DidYouMean(common::Nearest(name, names))),
-                 "jobctl context ls");
+  return Problem(
+      absl::StatusCode::kNotFound, "JC1007",
+      StrCat("there is no context \"", name, "\"", DidYouMean(common::Nearest(name, names))),
+      "jobctl context ls");
 }
 
 absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
@@ -29,7 +30,8 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   listing.name_column = 1;
   const std::string current = session.settings().Get("context");
   const auto add = [&](const std::string& name, const std::string& server) {
-    listing.rows.push_back({Cell(Value(name == current), name == current ? "*" : ""), Cell(name), Cell(server)});
+    listing.rows.push_back(
+        {Cell(Value(name == current), name == current ? "*" : ""), Cell(name), Cell(server)});
   };
   add("private", "this machine, started on demand");
   for (const auto& [name, server] : file.contexts) add(name, server);
@@ -56,11 +58,13 @@ absl::StatusOr<int> Add(Session& session, const Arguments& arguments) {
                  "jobctl context add lab head:7700");
   }
   const size_t colon = server.rfind(':');
-  const absl::StatusOr<int64_t> port =
-      colon == std::string::npos ? absl::InvalidArgumentError("") : ParseInteger(server.substr(colon + 1));
+  const absl::StatusOr<int64_t> port = colon == std::string::npos
+                                           ? absl::InvalidArgumentError("")
+                                           : ParseInteger(server.substr(colon + 1));
   const bool is_socket = server.starts_with("unix:/");
   if (!is_socket && (!port.ok() || *port < 1 || *port > 65535 || colon == 0)) {
-    return Usage("JC1004", StrCat("\"", common::Printable(server), "\" is neither HOST:PORT nor unix:/PATH"),
+    return Usage("JC1004",
+                 StrCat("\"", common::Printable(server), "\" is neither HOST:PORT nor unix:/PATH"),
                  StrCat("jobctl context add ", name, " head:7700"));
   }
   file.contexts[name] = server;
@@ -83,23 +87,22 @@ absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
 absl::StatusOr<int> Show(Session& session, const Arguments&) {
   const Settings& settings = session.settings();
   if (session.is_private()) {
-    session.Print(StrCat("private: unix:", settings.Get("runtime-dir"), "/coordinator.sock, data in ",
-                         settings.Get("data-dir"), "\n"));
+    session.Print(StrCat("private: unix:", settings.Get("runtime-dir"),
+                         "/coordinator.sock, data in ", settings.Get("data-dir"), "\n"));
   } else {
-    session.Print(StrCat(settings.Get("context"), settings.Get("context").empty() ? "" : ": ", settings.server(),
-                         "\n"));
+    session.Print(StrCat(settings.Get("context"), settings.Get("context").empty() ? "" : ": ",
+                         settings.server(), "\n"));
   }
   return kExitOk;
 }
 
 }  // namespace
 
-const Command kContextLsCommand = {
-    .name = "context ls",
-    .summary = "list the coordinators that jobctl knows",
-    .listing = true,
-    .examples = "jobctl context ls\tthe current one has a star",
-    .run = List};
+const Command kContextLsCommand = {.name = "context ls",
+                                   .summary = "list the coordinators that jobctl knows",
+                                   .listing = true,
+                                   .examples = "jobctl context ls\tthe current one has a star",
+                                   .run = List};
 const Command kContextUseCommand = {
     .name = "context use",
     .summary = "talk to this coordinator from now on",
@@ -107,8 +110,9 @@ const Command kContextUseCommand = {
     .least = 1,
     .most = 1,
     .completes = "context",
-    .examples = "jobctl context use lab\ta configured one\n"
-                "jobctl context use private\tthis machine, started on demand",
+    .examples =
+        "jobctl context use lab\ta configured one\n"
+        "jobctl context use private\tthis machine, started on demand",
     .run = Use};
 const Command kContextAddCommand = {
     .name = "context add",
@@ -118,19 +122,17 @@ const Command kContextAddCommand = {
     .most = 2,
     .examples = "jobctl context add lab head:7700\tthen: jobctl context use lab",
     .run = Add};
-const Command kContextRmCommand = {
-    .name = "context rm",
-    .summary = "forget a coordinator",
-    .arguments = "NAME",
-    .least = 1,
-    .most = 1,
-    .completes = "context",
-    .examples = "jobctl context rm lab\tits jobs are not touched",
-    .run = Remove};
-const Command kContextShowCommand = {
-    .name = "context show",
-    .summary = "where jobctl goes now",
-    .examples = "jobctl context show\tname and address",
-    .run = Show};
+const Command kContextRmCommand = {.name = "context rm",
+                                   .summary = "forget a coordinator",
+                                   .arguments = "NAME",
+                                   .least = 1,
+                                   .most = 1,
+                                   .completes = "context",
+                                   .examples = "jobctl context rm lab\tits jobs are not touched",
+                                   .run = Remove};
+const Command kContextShowCommand = {.name = "context show",
+                                     .summary = "where jobctl goes now",
+                                     .examples = "jobctl context show\tname and address",
+                                     .run = Show};
 
 }  // namespace muster::client

@@ -26,7 +26,11 @@ constexpr Flag kFlags[] = {
 Listing EventListing() {
   Listing listing;
   listing.kind = "EventList";
-  listing.columns = {{"seq", true, true}, {"time"}, {"job", false, true}, {"node", true}, {"event", false, false, true}};
+  listing.columns = {{"seq", true, true},
+                     {"time"},
+                     {"job", false, true},
+                     {"node", true},
+                     {"event", false, false, true}};
   return listing;
 }
 
@@ -42,7 +46,8 @@ void AddRows(const v1::EventBatch& batch, Listing* listing) {
     Cell job;
     if (event.job() > 0) job = Cell(static_cast<int64_t>(event.job()));
     listing->rows.push_back({Cell(static_cast<int64_t>(event.seq())),
-                             Cell(Value(event.at_ms()), ShortTime(event.at_ms())), job, Cell(event.node()),
+                             Cell(Value(event.at_ms()), ShortTime(event.at_ms())), job,
+                             Cell(event.node()),
                              Cell(i < batch.texts_size() ? batch.texts(i) : std::string())});
   }
 }
@@ -66,7 +71,8 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
     return kExitOk;
   }
   request.set_follow(true);
-  ASSIGN_OR_RETURN(ListingOptions options, ListingOptions::From(arguments, session.settings().Get("output")));
+  ASSIGN_OR_RETURN(ListingOptions options,
+                   ListingOptions::From(arguments, session.settings().Get("output")));
   if (options.output == "json" || options.output == "yaml") options.output = "jsonl";
   options.limit = 0;
   absl::Status failed;
@@ -90,18 +96,18 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
 
 }  // namespace
 
-const Command kEventsCommand = {
-    .name = "events",
-    .summary = "what happened, and why, to a job or all",
-    .arguments = "[JOB]",
-    .least = 0,
-    .most = 1,
-    .flags = kFlags,
-    .listing = true,
-    .completes = "job",
-    .examples = "jobctl events calm-otter-3\tthe life of a job\n"
-                "jobctl events -w\teverything, as it happens\n"
-                "jobctl events --node node2\twhat happened to a node",
-    .run = Events};
+const Command kEventsCommand = {.name = "events",
+                                .summary = "what happened, and why, to a job or all",
+                                .arguments = "[JOB]",
+                                .least = 0,
+                                .most = 1,
+                                .flags = kFlags,
+                                .listing = true,
+                                .completes = "job",
+                                .examples =
+                                    "jobctl events calm-otter-3\tthe life of a job\n"
+                                    "jobctl events -w\teverything, as it happens\n"
+                                    "jobctl events --node node2\twhat happened to a node",
+                                .run = Events};
 
 }  // namespace muster::client

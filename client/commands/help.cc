@@ -39,7 +39,9 @@ absl::StatusOr<int> Help(Session& session, const Arguments& arguments) {
     for (const Command* each : Commands()) names.push_back(each->name);
     std::string_view nearest = PeerCommand(topic);
     if (nearest.empty()) nearest = common::Nearest(topic, names);
-    return Usage("JC1001", common::StrCat("there is no help on \"", topic, "\"", DidYouMean(nearest)), "jobctl help");
+    return Usage("JC1001",
+                 common::StrCat("there is no help on \"", topic, "\"", DidYouMean(nearest)),
+                 "jobctl help");
   }
   return kExitOk;
 }
@@ -47,8 +49,10 @@ absl::StatusOr<int> Help(Session& session, const Arguments& arguments) {
 absl::StatusOr<int> Completion(Session& session, const Arguments& arguments) {
   const std::string& shell = arguments.words()[0];
   if (shell != "bash" && shell != "zsh" && shell != "fish") {
-    return Usage("JC1004", common::StrCat("completion exists for bash, zsh and fish, not for \"", shell, "\""),
-                 "jobctl completion bash");
+    return Usage(
+        "JC1004",
+        common::StrCat("completion exists for bash, zsh and fish, not for \"", shell, "\""),
+        "jobctl completion bash");
   }
   session.Print(CompletionScript(shell));
   return kExitOk;
@@ -56,26 +60,27 @@ absl::StatusOr<int> Completion(Session& session, const Arguments& arguments) {
 
 }  // namespace
 
-const Command kHelpCommand = {
-    .name = "help",
-    .summary = "this, a command's page, exit-codes, or jobfile",
-    .arguments = "[COMMAND]",
-    .least = 0,
-    .most = 2,
-    .flags = kFlags,
-    .completes = "command",
-    .examples = "jobctl help run\ta command\n"
-                "jobctl help exit-codes\twhat scripts may rely on\n"
-                "jobctl help jobfile\tthe keys of a job file",
-    .run = Help};
+const Command kHelpCommand = {.name = "help",
+                              .summary = "this, a command's page, exit-codes, or jobfile",
+                              .arguments = "[COMMAND]",
+                              .least = 0,
+                              .most = 2,
+                              .flags = kFlags,
+                              .completes = "command",
+                              .examples =
+                                  "jobctl help run\ta command\n"
+                                  "jobctl help exit-codes\twhat scripts may rely on\n"
+                                  "jobctl help jobfile\tthe keys of a job file",
+                              .run = Help};
 const Command kCompletionCommand = {
     .name = "completion",
     .summary = "completion script for bash, zsh or fish",
     .arguments = "bash|zsh|fish",
     .least = 1,
     .most = 1,
-    .examples = "jobctl completion bash > ~/.local/share/bash-completion/completions/jobctl\tonce\n"
-                "jobctl completion fish > ~/.config/fish/completions/jobctl.fish\tonce",
+    .examples =
+        "jobctl completion bash > ~/.local/share/bash-completion/completions/jobctl\tonce\n"
+        "jobctl completion fish > ~/.config/fish/completions/jobctl.fish\tonce",
     .run = Completion};
 
 }  // namespace muster::client

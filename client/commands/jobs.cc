@@ -44,9 +44,9 @@ absl::StatusOr<int> Signal(Session& session, const Arguments& arguments) {
 
 absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
   const size_t count = arguments.words().size();
-  RETURN_IF_ERROR(session.Confirm(
-      StrCat("Remove ", count == 1 ? arguments.words()[0] : StrCat(count, " jobs"),
-             " with logs, metrics and checkpoints?")));
+  RETURN_IF_ERROR(
+      session.Confirm(StrCat("Remove ", count == 1 ? arguments.words()[0] : StrCat(count, " jobs"),
+                             " with logs, metrics and checkpoints?")));
   v1::JobReferences request;
   request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
@@ -64,8 +64,9 @@ const Command kCancelCommand = {
     .most = -1,
     .flags = kCancelFlags,
     .completes = "job",
-    .examples = "jobctl cancel calm-otter-3\tstop it\n"
-                "jobctl cancel $(jobctl ls --state queued -o name)\tall that wait, in one request",
+    .examples =
+        "jobctl cancel calm-otter-3\tstop it\n"
+        "jobctl cancel $(jobctl ls --state queued -o name)\tall that wait, in one request",
     .run = Cancel};
 
 const Command kSignalCommand = {
@@ -78,14 +79,13 @@ const Command kSignalCommand = {
     .examples = "jobctl signal calm-otter-3 USR1\tfor trainers that save on it",
     .run = Signal};
 
-const Command kRmCommand = {
-    .name = "rm",
-    .summary = "remove finished jobs with all that was kept of them",
-    .arguments = "JOB…",
-    .least = 1,
-    .most = -1,
-    .completes = "job",
-    .examples = "jobctl rm calm-otter-3 --yes\twithout a question",
-    .run = Remove};
+const Command kRmCommand = {.name = "rm",
+                            .summary = "remove finished jobs with all that was kept of them",
+                            .arguments = "JOB…",
+                            .least = 1,
+                            .most = -1,
+                            .completes = "job",
+                            .examples = "jobctl rm calm-otter-3 --yes\twithout a question",
+                            .run = Remove};
 
 }  // namespace muster::client

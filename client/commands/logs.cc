@@ -36,12 +36,15 @@ absl::Status AddRanks(const std::string& list, v1::StreamLogsRequest* request) {
     const std::string text(part);
     const size_t dash = text.find('-');
     const absl::StatusOr<int64_t> first = ParseInteger(text.substr(0, dash));
-    const absl::StatusOr<int64_t> last = dash == std::string::npos ? first : ParseInteger(text.substr(dash + 1));
+    const absl::StatusOr<int64_t> last =
+        dash == std::string::npos ? first : ParseInteger(text.substr(dash + 1));
     if (!first.ok() || !last.ok() || *first < 0 || *last < *first || *last >= common::kRanksMax) {
-      return Usage("JC1004", StrCat("--rank takes numbers and ranges like 0,3-5, not \"", text, "\""),
+      return Usage("JC1004",
+                   StrCat("--rank takes numbers and ranges like 0,3-5, not \"", text, "\""),
                    "jobctl logs JOB --rank 0");
     }
-    for (int64_t rank = *first; rank <= *last; ++rank) request->add_ranks(static_cast<uint32_t>(rank));
+    for (int64_t rank = *first; rank <= *last; ++rank)
+      request->add_ranks(static_cast<uint32_t>(rank));
   }
   return absl::OkStatus();
 }
@@ -52,7 +55,8 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   request.set_follow(arguments.Has("follow"));
   for (const std::string& list : arguments.All("rank")) RETURN_IF_ERROR(AddRanks(list, &request));
   for (const std::string& list : arguments.All("node")) {
-    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty())) request.add_nodes(std::string(part));
+    for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty()))
+      request.add_nodes(std::string(part));
   }
   request.set_attempt(-1);
   if (arguments.Get("attempt") == "last") {
@@ -87,9 +91,11 @@ const Command kLogsCommand = {
     .most = 1,
     .flags = kFlags,
     .completes = "job",
-    .examples = "jobctl logs -f calm-otter-3\tfollow\n"
-                "jobctl logs @last --rank 0 --tail 20\tthe end of rank 0 of your newest job\n"
-                "jobctl logs calm-otter-3 --rank 1 --stream stdout --raw > out.bin\texactly what the rank wrote",
+    .examples =
+        "jobctl logs -f calm-otter-3\tfollow\n"
+        "jobctl logs @last --rank 0 --tail 20\tthe end of rank 0 of your newest job\n"
+        "jobctl logs calm-otter-3 --rank 1 --stream stdout --raw > out.bin\texactly what the rank "
+        "wrote",
     .run = Logs};
 
 }  // namespace muster::client

@@ -32,8 +32,8 @@ std::string Devices(const v1::NodeView& node) {
   for (const v1::DeviceUse& use : node.uses()) {
     // A private worker's cpu slots have no limit.
     const bool unlimited = use.kind() == "cpu" && node.record().facts().oversubscribe_cpu();
-    common::StrAppend(&text, text.empty() ? "" : ", ", use.used(), unlimited ? "" : StrCat("/", use.total()), " ",
-                      use.kind());
+    common::StrAppend(&text, text.empty() ? "" : ", ", use.used(),
+                      unlimited ? "" : StrCat("/", use.total()), " ", use.kind());
   }
   return text;
 }
@@ -43,22 +43,32 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
   Listing listing;
   listing.kind = "NodeList";
-  listing.columns = {{"node"}, {"state"}, {"used"}, {"jobs", false, false, true}, {"address"}, {"contact", false, true},
-                     {"memory", true, true}, {"version", true}, {"reason", false, false, true}};
+  listing.columns = {{"node"},
+                     {"state"},
+                     {"used"},
+                     {"jobs", false, false, true},
+                     {"address"},
+                     {"contact", false, true},
+                     {"memory", true, true},
+                     {"version", true},
+                     {"reason", false, false, true}};
   for (const v1::NodeView& node : response.nodes()) {
     const v1::NodeRecord& record = node.record();
-    listing.rows.push_back(
-        {Cell(record.facts().name()), Cell(State(record)), Cell(Devices(node)),
-         Cell(absl::StrJoin(node.jobs(), ", ")), Cell(record.facts().advertise()),
-         Cell(Value(int64_t{record.last_contact_ms()}), record.connected() ? "now" : Age(record.last_contact_ms())),
-         Cell(Value(static_cast<int64_t>(record.facts().memory_bytes())),
-              common::HumanBytes(record.facts().memory_bytes())),
-         Cell(record.facts().version()), Cell(record.reason())});
+    listing.rows.push_back({Cell(record.facts().name()), Cell(State(record)), Cell(Devices(node)),
+                            Cell(absl::StrJoin(node.jobs(), ", ")),
+                            Cell(record.facts().advertise()),
+                            Cell(Value(int64_t{record.last_contact_ms()}),
+                                 record.connected() ? "now" : Age(record.last_contact_ms())),
+                            Cell(Value(static_cast<int64_t>(record.facts().memory_bytes())),
+                                 common::HumanBytes(record.facts().memory_bytes())),
+                            Cell(record.facts().version()), Cell(record.reason())});
   }
   const bool none = listing.rows.empty();
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (none && session.terminal().out_is_tty) {
-    session.Note("no nodes; join one: muster-worker --coordinator HOST:PORT --name NAME --devices cpu:2 --state-dir DIR");
+    session.Note(
+        "no nodes; join one: muster-worker --coordinator HOST:PORT --name NAME --devices cpu:2 "
+        "--state-dir DIR");
   }
   return kExitOk;
 }
@@ -76,7 +86,8 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
     std::string text;
     const auto field = [&](std::string_view name, const std::string& value) {
       if (!value.empty()) {
-        common::StrAppend(&text, name, std::string(14 - name.size(), ' '), common::Printable(value), "\n");
+        common::StrAppend(&text, name, std::string(14 - name.size(), ' '), common::Printable(value),
+                          "\n");
       }
     };
     field("Node", facts.name());
@@ -84,7 +95,8 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
     field("Reason", record.reason());
     field("Address", facts.advertise());
     field("Host", facts.hostname());
-    field("Contact", record.connected() ? "connected" : StrCat(Age(record.last_contact_ms()), " ago"));
+    field("Contact",
+          record.connected() ? "connected" : StrCat(Age(record.last_contact_ms()), " ago"));
     field("Registered", LocalTime(record.registered_ms()));
     field("Used", Devices(node));
     field("Cores", StrCat(facts.cores(), " physical"));
@@ -100,9 +112,10 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
     session.Print(text);
     return kExitOk;
   }
-  return Problem(absl::StatusCode::kNotFound, "JC1401",
-                 StrCat("there is no node \"", wanted, "\"", DidYouMean(common::Nearest(wanted, names))),
-                 "jobctl nodes ls");
+  return Problem(
+      absl::StatusCode::kNotFound, "JC1401",
+      StrCat("there is no node \"", wanted, "\"", DidYouMean(common::Nearest(wanted, names))),
+      "jobctl nodes ls");
 }
 
 absl::StatusOr<int> SetDrain(Session& session, const Arguments& arguments, bool drain) {
@@ -114,22 +127,24 @@ absl::StatusOr<int> SetDrain(Session& session, const Arguments& arguments, bool 
     request.set_drain(drain);
     request.set_reason(arguments.Get("reason"));
     ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->DrainNode(request));
-    ASSIGN_OR_RETURN(const int code,
-                     ReportBulk(session, response, drain ? "gets no new jobs" : "may get jobs again"));
+    ASSIGN_OR_RETURN(const int code, ReportBulk(session, response,
+                                                drain ? "gets no new jobs" : "may get jobs again"));
     worst = std::max(worst, code);
   }
   return worst;
 }
 
-absl::StatusOr<int> Drain(Session& session, const Arguments& arguments) { return SetDrain(session, arguments, true); }
+absl::StatusOr<int> Drain(Session& session, const Arguments& arguments) {
+  return SetDrain(session, arguments, true);
+}
 absl::StatusOr<int> Undrain(Session& session, const Arguments& arguments) {
   return SetDrain(session, arguments, false);
 }
 
 absl::StatusOr<int> DeclareDead(Session& session, const Arguments& arguments) {
   const std::string& node = arguments.words()[0];
-  RETURN_IF_ERROR(session.Confirm(
-      StrCat("Is ", node, " really off? If its ranks still run, jobs started in their place run twice.")));
+  RETURN_IF_ERROR(session.Confirm(StrCat(
+      "Is ", node, " really off? If its ranks still run, jobs started in their place run twice.")));
   v1::DeclareNodeDeadRequest request;
   request.set_node(node);
   request.set_reason(arguments.Get("reason"));
@@ -140,12 +155,11 @@ absl::StatusOr<int> DeclareDead(Session& session, const Arguments& arguments) {
 
 }  // namespace
 
-const Command kNodesLsCommand = {
-    .name = "nodes ls",
-    .summary = "list nodes",
-    .listing = true,
-    .examples = "jobctl nodes ls\tstate, devices, jobs",
-    .run = List};
+const Command kNodesLsCommand = {.name = "nodes ls",
+                                 .summary = "list nodes",
+                                 .listing = true,
+                                 .examples = "jobctl nodes ls\tstate, devices, jobs",
+                                 .run = List};
 const Command kNodesShowCommand = {
     .name = "nodes show",
     .summary = "everything about one node",
@@ -165,15 +179,14 @@ const Command kNodesDrainCommand = {
     .completes = "node",
     .examples = "jobctl nodes drain node2 --reason 'new disk'\tbefore maintenance",
     .run = Drain};
-const Command kNodesUndrainCommand = {
-    .name = "nodes undrain",
-    .summary = "let nodes have jobs again",
-    .arguments = "NODE…",
-    .least = 1,
-    .most = -1,
-    .completes = "node",
-    .examples = "jobctl nodes undrain node2\tafter maintenance",
-    .run = Undrain};
+const Command kNodesUndrainCommand = {.name = "nodes undrain",
+                                      .summary = "let nodes have jobs again",
+                                      .arguments = "NODE…",
+                                      .least = 1,
+                                      .most = -1,
+                                      .completes = "node",
+                                      .examples = "jobctl nodes undrain node2\tafter maintenance",
+                                      .run = Undrain};
 const Command kNodesDeclareDeadCommand = {
     .name = "nodes declare-dead",
     .summary = "say that a lost node is off: its jobs go elsewhere",

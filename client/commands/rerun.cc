@@ -16,7 +16,8 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kFlags[] = {
-    {"from", 0, "STEP", "begin from the old job's checkpoint: last, or a step (default: from the beginning)"},
+    {"from", 0, "STEP",
+     "begin from the old job's checkpoint: last, or a step (default: from the beginning)"},
     {"follow", 'f', "", "show the output until the end; Ctrl-C detaches"},
     {"propagate", 0, "", "with --follow: return the failing rank's code"},
     {"output", 'o', "FORMAT", "name: the new name alone", "name"},
@@ -32,7 +33,8 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
     if (arguments.Get("from") != "last") {
       const absl::StatusOr<int64_t> step = ParseInteger(arguments.Get("from"));
       if (!step.ok() || *step < 0) {
-        return Usage("JC1004", StrCat("--from takes last or a step, not \"", arguments.Get("from"), "\""),
+        return Usage("JC1004",
+                     StrCat("--from takes last or a step, not \"", arguments.Get("from"), "\""),
                      StrCat("jobctl ckpt ls ", arguments.words()[0]));
       }
       request.set_step(*step);
@@ -45,7 +47,9 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
   } else {
     const std::string from = arguments.Get("from");
     session.Print(StrCat(response.name(), " repeats ", arguments.words()[0],
-                         from.empty() ? "" : from == "last" ? " from its last checkpoint" : StrCat(" from step ", from),
+                         from.empty()     ? ""
+                         : from == "last" ? " from its last checkpoint"
+                                          : StrCat(" from step ", from),
                          "\n"));
     session.Note(StrCat("next: jobctl logs -f ", response.name()));
   }
@@ -67,8 +71,9 @@ const Command kRerunCommand = {
     .most = 1,
     .flags = kFlags,
     .completes = "job",
-    .examples = "jobctl rerun calm-otter-3\tfrom the beginning\n"
-                "jobctl rerun calm-otter-3 --from last -f\tfrom its newest checkpoint, with its output",
+    .examples =
+        "jobctl rerun calm-otter-3\tfrom the beginning\n"
+        "jobctl rerun calm-otter-3 --from last -f\tfrom its newest checkpoint, with its output",
     .run = Rerun};
 
 }  // namespace muster::client

@@ -17,14 +17,16 @@ namespace {
 constexpr Flag kFlags[] = {
     {"processes", 'n', "N", "ranks in total (default 1)"},
     {"nodes", 0, "K", "spread over exactly K nodes (default: any number)"},
-    {"devices", 0, "KIND", "cpu, gpu, npu, a model, gpu:8 for a total (default: gpu if there is one, else cpu)"},
+    {"devices", 0, "KIND",
+     "cpu, gpu, npu, a model, gpu:8 for a total (default: gpu if there is one, else cpu)"},
     {"env", 'e', "NAME=VALUE", "set a variable of the ranks; may be given again"},
     {"name", 0, "NAME", "label of the job"},
     {"restarts", 0, "R", "start the gang anew up to R times when a rank fails"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
     {"workdir", 0, "DIR", "working directory of the ranks (default: this one)"},
     {"clean-env", 0, "", "do not send this environment; only PATH, HOME and the like, and -e"},
-    {"accelerate-config", 0, "FILE", "take shape and settings from accelerate's default_config.yaml"},
+    {"accelerate-config", 0, "FILE",
+     "take shape and settings from accelerate's default_config.yaml"},
     {"tb-dir", 0, "DIR", "read TensorBoard event files there as metrics; may be given again"},
     {"detach", 0, "", "print the job's name and leave; the job goes on"},
     {"raw", 0, "", "the ranks' bytes as they are, without prefix"},
@@ -35,13 +37,14 @@ absl::StatusOr<int> Detach(Session& session, const v1::SubmitRequest& request) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::SubmitResponse response, connection->Submit(request));
   session.Print(common::StrCat(response.name(), "\n"));
-  session.Note(common::StrCat("next: jobctl logs -f ", response.name(), "   jobctl cancel ", response.name()));
+  session.Note(common::StrCat("next: jobctl logs -f ", response.name(), "   jobctl cancel ",
+                              response.name()));
   return kExitOk;
 }
 
 absl::StatusOr<int> Run(Session& session, const Arguments& arguments) {
   if (!arguments.has_rest()) {
-    return Usage("JC1105", "there is no command to run", "jobctl run -n 2 -- python train.py");
+    return Usage("JC1004", "there is no command to run", "jobctl run -n 2 -- python train.py");
   }
   v1::SubmitRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
@@ -65,13 +68,16 @@ const Command kRunCommand = {
     .flags = kFlags,
     .rest = true,
     .rest_without_dashes = true,
-    .examples = "jobctl run -n 2 -- python train.py\ttwo ranks on this machine\n"
-                "jobctl run -n 8 --devices gpu --restarts 3 -- ./train --lr 0.1\tgpus, three second chances\n"
-                "jobctl run -- torchrun --nproc-per-node 2 train.py\ta torchrun line as it is\n"
-                "jobctl run -- accelerate launch --num_processes 2 train.py\tan accelerate line as it is",
-    .notes = "Returns the first failing rank's exit code, or 128 + its signal. Ctrl-C stops\n"
-             "the job, twice kills it. Without a configured context it runs on a coordinator\n"
-             "of your own on this machine, started on demand.",
+    .examples =
+        "jobctl run -n 2 -- python train.py\ttwo ranks on this machine\n"
+        "jobctl run -n 8 --devices gpu --restarts 3 -- ./train --lr 0.1\tgpus, three second "
+        "chances\n"
+        "jobctl run -- torchrun --nproc-per-node 2 train.py\ta torchrun line as it is\n"
+        "jobctl run -- accelerate launch --num_processes 2 train.py\tan accelerate line as it is",
+    .notes =
+        "Returns the first failing rank's exit code, or 128 + its signal. Ctrl-C stops\n"
+        "the job, twice kills it. Without a configured context it runs on a coordinator\n"
+        "of your own on this machine, started on demand.",
     .run = Run};
 
 }  // namespace muster::client

@@ -51,17 +51,17 @@ absl::StatusOr<int> Why(Session& session, const Arguments& arguments) {
 
 }  // namespace
 
-const Command kShowCommand = {
-    .name = "show",
-    .summary = "everything about one job",
-    .arguments = "JOB",
-    .least = 1,
-    .most = 1,
-    .flags = kShowFlags,
-    .completes = "job",
-    .examples = "jobctl show @last\tyour newest job\n"
-                "jobctl show calm-otter-3 -o json\tthe whole record",
-    .run = Show};
+const Command kShowCommand = {.name = "show",
+                              .summary = "everything about one job",
+                              .arguments = "JOB",
+                              .least = 1,
+                              .most = 1,
+                              .flags = kShowFlags,
+                              .completes = "job",
+                              .examples =
+                                  "jobctl show @last\tyour newest job\n"
+                                  "jobctl show calm-otter-3 -o json\tthe whole record",
+                              .run = Show};
 
 const Command kWhyCommand = {
     .name = "why",

@@ -29,9 +29,11 @@ constexpr Flag kSubmitFlags[] = {
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
     {"workdir", 0, "DIR", "working directory of the ranks"},
     {"clean-env", 0, "", "do not send this environment"},
-    {"accelerate-config", 0, "FILE", "take shape and settings from accelerate's default_config.yaml"},
+    {"accelerate-config", 0, "FILE",
+     "take shape and settings from accelerate's default_config.yaml"},
     {"tb-dir", 0, "DIR", "read TensorBoard event files there as metrics"},
-    {"set", 0, "KEY=VALUE", "overlay a key of the job file: --set resources.processes=4; may be given again"},
+    {"set", 0, "KEY=VALUE",
+     "overlay a key of the job file: --set resources.processes=4; may be given again"},
     {"dry-run", 0, "", "check and place, change nothing"},
     {"wait", 0, "", "wait for the end: 0 succeeded, 100 failed, 103 cancelled"},
     {"follow", 'f', "", "show the output until the end; Ctrl-C detaches"},
@@ -44,10 +46,14 @@ constexpr Flag kValidateFlags[] = {
     {"set", 0, "KEY=VALUE", "overlay a key of the job file; may be given again"},
 };
 
-absl::StatusOr<int> DryRun(Session& session, Connection& connection, const v1::SubmitRequest& request) {
+absl::StatusOr<int> DryRun(Session& session, Connection& connection,
+                           const v1::SubmitRequest& request) {
   ASSIGN_OR_RETURN(const v1::SubmitResponse response, connection.Submit(request));
-  std::string text = StrCat("fits: ", response.layout().empty() ? DescribeShape(request.spec()) : response.layout(), "\n");
-  if (!response.reason().empty()) common::StrAppend(&text, "would wait: ", common::Printable(response.reason()), "\n");
+  std::string text = StrCat(
+      "fits: ", response.layout().empty() ? DescribeShape(request.spec()) : response.layout(),
+      "\n");
+  if (!response.reason().empty())
+    common::StrAppend(&text, "would wait: ", common::Printable(response.reason()), "\n");
   session.Print(text);
   return kExitOk;
 }
@@ -59,17 +65,20 @@ void Report(Session& session, const Arguments& arguments, const v1::SubmitRespon
     return;
   }
   if (output == "json") {
-    session.Print(StrCat("{\"version\": 1, \"job\": ", response.job(), ", \"name\": ", JsonQuote(response.name()),
-                         ", \"existed\": ", response.existed() ? "true" : "false", ", \"queue_position\": ",
-                         response.queue_position(), ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
+    session.Print(StrCat("{\"version\": 1, \"job\": ", response.job(),
+                         ", \"name\": ", JsonQuote(response.name()),
+                         ", \"existed\": ", response.existed() ? "true" : "false",
+                         ", \"queue_position\": ", response.queue_position(),
+                         ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
     return;
   }
   std::string detail;
   if (response.existed()) {
     detail = " (this key was submitted before; it is the same job)";
   } else if (response.queue_position() > 0) {
-    detail = StrCat(" (queue #", response.queue_position(),
-                    response.reason().empty() ? "" : StrCat(": ", common::Printable(response.reason())), ")");
+    detail = StrCat(
+        " (queue #", response.queue_position(),
+        response.reason().empty() ? "" : StrCat(": ", common::Printable(response.reason())), ")");
   } else if (!response.layout().empty()) {
     detail = StrCat(" (", response.layout(), ")");
   }
@@ -77,7 +86,8 @@ void Report(Session& session, const Arguments& arguments, const v1::SubmitRespon
   session.Note(StrCat("next: jobctl logs -f ", response.name(), "   jobctl why ", response.name()));
 }
 
-absl::StatusOr<int> AwaitEnd(Session& session, Connection& connection, const std::string& name, bool propagate) {
+absl::StatusOr<int> AwaitEnd(Session& session, Connection& connection, const std::string& name,
+                             bool propagate) {
   v1::WatchJobRequest watch;
   watch.set_job(name);
   v1::JobRecord record;
@@ -91,8 +101,9 @@ absl::StatusOr<int> AwaitEnd(Session& session, Connection& connection, const std
 
 absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
   if (arguments.words().empty() && !arguments.has_rest() && !arguments.Has("set")) {
-    return Usage("JC1105", "there is nothing to submit", "jobctl submit train.yaml, or jobctl submit -n 2 -- python "
-                                                         "train.py");
+    return Usage("JC1004", "there is nothing to submit",
+                 "jobctl submit train.yaml, or jobctl submit -n 2 -- python "
+                 "train.py");
   }
   v1::SubmitRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
@@ -101,7 +112,13 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
   request.set_dry_run(arguments.Has("dry-run"));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   if (request.dry_run()) return DryRun(session, *connection, request);
-  ASSIGN_OR_RETURN(const v1::SubmitResponse response, connection->Submit(request));
+  ASSIGN_OR_RETURN(v1::SubmitResponse response, connection->Submit(request));
+  if (response.name().empty()) {
+    // A job known by its key that is over already: the coordinator's index of keys holds the number
+    // alone.
+    const auto known = connection->GetJob(std::to_string(response.job()));
+    response.set_name(known.ok() ? known->record().name() : std::to_string(response.job()));
+  }
   Report(session, arguments, response);
   fflush(stdout);
   if (arguments.Has("follow")) {
@@ -111,15 +128,18 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
     logs.set_attempt(-1);
     return FollowJob(session, logs, {}, arguments.Has("propagate"));
   }
-  if (arguments.Has("wait")) return AwaitEnd(session, *connection, response.name(), arguments.Has("propagate"));
+  if (arguments.Has("wait"))
+    return AwaitEnd(session, *connection, response.name(), arguments.Has("propagate"));
   return kExitOk;
 }
 
 absl::StatusOr<int> Validate(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::JobSpec spec, BuildSpec(session, arguments));
   std::string command;
-  for (const std::string& word : spec.command()) common::StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
-  session.Print(StrCat(arguments.words()[0], ": ok: ", DescribeShape(spec), ": ", common::Printable(command), "\n"));
+  for (const std::string& word : spec.command())
+    common::StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
+  session.Print(StrCat(arguments.words()[0], ": ok: ", DescribeShape(spec), ": ",
+                       common::Printable(command), "\n"));
   return kExitOk;
 }
 
@@ -134,10 +154,11 @@ const Command kSubmitCommand = {
     .flags = kSubmitFlags,
     .rest = true,
     .completes = "file",
-    .examples = "jobctl submit train.yaml\tqueue a job file (docs/jobfile.md)\n"
-                "jobctl submit train.yaml --set env.LR=0.01 --follow\twith a change, and its output\n"
-                "jobctl submit -n 4 -- torchrun train.py\ta command; launcher lines work too\n"
-                "job=$(jobctl submit -o name train.yaml)\tfor scripts",
+    .examples =
+        "jobctl submit train.yaml\tqueue a job file (docs/jobfile.md)\n"
+        "jobctl submit train.yaml --set env.LR=0.01 --follow\twith a change, and its output\n"
+        "jobctl submit -n 4 -- torchrun train.py\ta command; launcher lines work too\n"
+        "job=$(jobctl submit -o name train.yaml)\tfor scripts",
     .run = Submit};
 
 const Command kValidateCommand = {

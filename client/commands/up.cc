@@ -25,7 +25,8 @@ constexpr int kDownLimitMs = 120'000;
 absl::Status OnlyPrivate(const Session& session, std::string_view command) {
   if (session.is_private()) return absl::OkStatus();
   return Problem(absl::StatusCode::kFailedPrecondition, "JC1306",
-                 StrCat("`jobctl ", command, "` is about the private coordinator of this machine, but the context is ",
+                 StrCat("`jobctl ", command,
+                        "` is about the private coordinator of this machine, but the context is ",
                         session.settings().server()),
                  StrCat("jobctl --context private ", command));
 }
@@ -51,7 +52,9 @@ absl::StatusOr<int> Up(Session& session, const Arguments&) {
   RETURN_IF_ERROR(connection->SetLifetime(request).status());
   const auto deadline = steady_clock::now() + kWorkerLimit;
   ASSIGN_OR_RETURN(v1::ListNodesResponse nodes, connection->ListNodes());
-  const auto connected = [&] { return nodes.nodes_size() > 0 && nodes.nodes(0).record().connected(); };
+  const auto connected = [&] {
+    return nodes.nodes_size() > 0 && nodes.nodes(0).record().connected();
+  };
   while (!connected() && steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     ASSIGN_OR_RETURN(nodes, connection->ListNodes());
@@ -90,7 +93,8 @@ absl::StatusOr<int> Down(Session& session, const Arguments& arguments) {
   connection->CancelStreams();
   session.Disconnect();
   if (!session.private_coordinator().WaitForEnd(kDownLimitMs)) {
-    return Problem(absl::StatusCode::kDeadlineExceeded, "JC1303", "the private coordinator did not end in time",
+    return Problem(absl::StatusCode::kDeadlineExceeded, "JC1303",
+                   "the private coordinator did not end in time",
                    StrCat("less ", session.private_coordinator().log_path()));
   }
   session.Print("✓ down; the record stays: jobctl ls -a\n");
@@ -104,12 +108,12 @@ const Command kUpCommand = {
     .summary = "start the private coordinator and worker, and let them stay",
     .examples = "jobctl up\tuntil `jobctl down`",
     .run = Up};
-const Command kDownCommand = {
-    .name = "down",
-    .summary = "end the private coordinator and worker; the record stays",
-    .flags = kDownFlags,
-    .examples = "jobctl down\twhen no job runs\n"
-                "jobctl down --cancel-jobs\twhatever runs",
-    .run = Down};
+const Command kDownCommand = {.name = "down",
+                              .summary = "end the private coordinator and worker; the record stays",
+                              .flags = kDownFlags,
+                              .examples =
+                                  "jobctl down\twhen no job runs\n"
+                                  "jobctl down --cancel-jobs\twhatever runs",
+                              .run = Down};
 
 }  // namespace muster::client

@@ -1,4 +1,5 @@
 // jobctl version and explain.
+#include "common/version.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
@@ -9,7 +10,6 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
-#include "common/version.h"
 
 namespace muster::client {
 namespace {
@@ -33,9 +33,10 @@ absl::StatusOr<int> Version(Session& session, const Arguments& arguments) {
   }
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   const v1::GetServerResponse& server = connection->server();
-  session.Print(StrCat("client ", common::kVersion, "  server ", server.version(), "  protocol ", server.protocol(),
-                       server.protocol() == common::kProtocol ? " (compatible)" : " (compatible, other version)",
-                       "\n"));
+  session.Print(StrCat(
+      "client ", common::kVersion, "  server ", server.version(), "  protocol ", server.protocol(),
+      server.protocol() == common::kProtocol ? " (compatible)" : " (compatible, other version)",
+      "\n"));
   return kExitOk;
 }
 
@@ -45,30 +46,30 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
   if (code == nullptr) {
     std::vector<std::string_view> names;
     for (const common::ErrorCode& each : common::ErrorCodes()) names.push_back(each.code);
-    return Problem(absl::StatusCode::kNotFound, "JC1004",
-                   StrCat("there is no code \"", wanted, "\"", DidYouMean(common::Nearest(wanted, names))),
-                   "jobctl explain JC1201");
+    return Problem(
+        absl::StatusCode::kNotFound, "JC1004",
+        StrCat("there is no code \"", wanted, "\"", DidYouMean(common::Nearest(wanted, names))),
+        "jobctl explain JC1201");
   }
-  session.Print(StrCat(code->code, ": ", code->title, "\n\n", code->explanation, "\n\nfix: ", code->fix, "\n"));
+  session.Print(StrCat(code->code, ": ", code->title, "\n\n", code->explanation,
+                       "\n\nfix: ", code->fix, "\n"));
   return kExitOk;
 }
 
 }  // namespace
 
-const Command kVersionCommand = {
-    .name = "version",
-    .summary = "versions of jobctl and of the coordinator",
-    .flags = kFlags,
-    .examples = "jobctl version\tand whether they fit",
-    .run = Version};
-const Command kExplainCommand = {
-    .name = "explain",
-    .summary = "what an error code means",
-    .arguments = "CODE",
-    .least = 1,
-    .most = 1,
-    .completes = "code",
-    .examples = "jobctl explain JC1402\tworks without a coordinator",
-    .run = Explain};
+const Command kVersionCommand = {.name = "version",
+                                 .summary = "versions of jobctl and of the coordinator",
+                                 .flags = kFlags,
+                                 .examples = "jobctl version\tand whether they fit",
+                                 .run = Version};
+const Command kExplainCommand = {.name = "explain",
+                                 .summary = "what an error code means",
+                                 .arguments = "CODE",
+                                 .least = 1,
+                                 .most = 1,
+                                 .completes = "code",
+                                 .examples = "jobctl explain JC1402\tworks without a coordinator",
+                                 .run = Explain};
 
 }  // namespace muster::client

@@ -36,7 +36,8 @@ absl::StatusOr<Goal> ParseGoal(const std::string& text) {
     const absl::StatusOr<int64_t> step = ParseInteger(text.substr(5));
     if (step.ok() && *step >= 0) return Goal{Goal::kCheckpoint, *step};
   }
-  return Usage("JC1004", StrCat("--for takes done, running, checkpoint or step=N, not \"", text, "\""),
+  return Usage("JC1004",
+               StrCat("--for takes done, running, checkpoint or step=N, not \"", text, "\""),
                "jobctl wait JOB --for running");
 }
 
@@ -48,7 +49,8 @@ bool Reached(const Goal& goal, const v1::JobRecord& record) {
       return record.state() == v1::JOB_STATE_RUNNING || record.first_running_ms() > 0;
     case Goal::kCheckpoint:
       for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
-        if (checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED && checkpoint.step() >= goal.step) return true;
+        if (checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED && checkpoint.step() >= goal.step)
+          return true;
       }
       return false;
   }
@@ -56,16 +58,18 @@ bool Reached(const Goal& goal, const v1::JobRecord& record) {
 }
 
 // The record when the goal was reached or the job is over.
-absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, const Goal& goal, int64_t left_ms) {
+absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, const Goal& goal,
+                                    int64_t left_ms) {
   v1::WatchJobRequest request;
   request.set_job(job);
   v1::JobRecord record;
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   while (true) {
-    const absl::Status status = connection->WatchJob(request, left_ms, [&](const v1::JobUpdate& update) {
-      record = update.record();
-      return !Reached(goal, record) && !IsOver(record.state());
-    });
+    const absl::Status status =
+        connection->WatchJob(request, left_ms, [&](const v1::JobUpdate& update) {
+          record = update.record();
+          return !Reached(goal, record) && !IsOver(record.state());
+        });
     if (status.code() == absl::StatusCode::kUnavailable && record.id() > 0) {
       ASSIGN_OR_RETURN(connection, Reconnect(session, status));
       continue;
@@ -81,9 +85,11 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
   const auto begin = std::chrono::steady_clock::now();
   int worst = kExitOk;
   for (const std::string& job : arguments.words()) {
-    const int64_t passed_ms =
-        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count();
-    const int64_t left_ms = arguments.Has("timeout") ? std::max<int64_t>(1, timeout_ms - passed_ms) : 0;
+    const int64_t passed_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                                  std::chrono::steady_clock::now() - begin)
+                                  .count();
+    const int64_t left_ms =
+        arguments.Has("timeout") ? std::max<int64_t>(1, timeout_ms - passed_ms) : 0;
     const absl::StatusOr<v1::JobRecord> record = Await(session, job, goal, left_ms);
     if (record.status().code() == absl::StatusCode::kDeadlineExceeded) {
       fflush(stdout);
@@ -98,13 +104,19 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
     }
     RETURN_IF_ERROR(record.status());
     const bool over = IsOver(record->state());
-    std::string reason = record->reason().empty() ? "" : StrCat(" (", common::Printable(record->reason()), ")");
+    std::string reason =
+        record->reason().empty() ? "" : StrCat(" (", common::Printable(record->reason()), ")");
     if (record->state() == v1::JOB_STATE_SUCCEEDED) reason.clear();
     session.Print(StrCat(record->name(), " ", StateName(record->state()), reason, "\n"));
     if (over) {
       const int code = WaitExitCode(*record, arguments.Has("propagate"));
-      // Succeeding without ever reaching the goal is a failure of the wait.
-      worst = std::max(worst, code == kExitOk && !Reached(goal, *record) ? kExitFailed : code);
+      if (code == kExitOk && !Reached(goal, *record)) {
+        return Problem(absl::StatusCode::kFailedPrecondition, "JC1207",
+                       StrCat("job ", record->name(), " succeeded without ever getting to ",
+                              arguments.Get("for")),
+                       StrCat("jobctl show ", record->name()));
+      }
+      worst = std::max(worst, code);
     }
   }
   return worst;
@@ -120,8 +132,9 @@ const Command kWaitCommand = {
     .most = -1,
     .flags = kFlags,
     .completes = "job",
-    .examples = "jobctl wait calm-otter-3 && ./evaluate.sh\t0 succeeded, 100 failed, 103 cancelled\n"
-                "jobctl wait calm-otter-3 --for step=1000 --timeout 2h\t101 when it takes longer",
+    .examples =
+        "jobctl wait calm-otter-3 && ./evaluate.sh\t0 succeeded, 100 failed, 103 cancelled\n"
+        "jobctl wait calm-otter-3 --for step=1000 --timeout 2h\t101 when it takes longer",
     .run = Wait};
 
 }  // namespace muster::client

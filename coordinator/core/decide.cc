@@ -36,7 +36,8 @@ v1::Event JobEvent(const v1::JobRecord& job, Now now) {
 v1::BulkResult NotLive(uint64_t id) {
   v1::BulkResult result = ResultFor(id, nullptr);
   Refuse(result, absl::StatusCode::kFailedPrecondition,
-         absl::StrCat("[JC1204] job ", id, " is over"));
+         absl::StrCat("[JC1203] job ", id, " is over; fix: jobctl rerun ", id,
+                      " starts a new one like it"));
   return result;
 }
 
@@ -85,7 +86,7 @@ Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) 
   v1::BulkResult result = ResultFor(input.job, job);
   if (LiveAttempt(*job) == nullptr) {
     Refuse(result, absl::StatusCode::kFailedPrecondition,
-           absl::StrCat("[JC1205] job ", job->name(), " is ", StateName(job->state()),
+           absl::StrCat("[JC1208] job ", job->name(), " is ", StateName(job->state()),
                         ": no rank runs that a signal could reach; fix: jobctl why ", job->name()));
   } else {
     v1::Event event = JobEvent(*job, now);
@@ -104,7 +105,7 @@ Decision DecideOn(const ClusterState& state, const RemoveInput& input, Now now) 
     v1::BulkResult result = ResultFor(asked.id, job);
     if (job != nullptr) {
       Refuse(result, absl::StatusCode::kFailedPrecondition,
-             absl::StrCat("[JC1206] job ", job->name(), " is ", StateName(job->state()),
+             absl::StrCat("[JC1204] job ", job->name(), " is ", StateName(job->state()),
                           "; fix: jobctl cancel ", job->name(), " first"));
     } else {
       result.set_name(asked.name);
@@ -137,7 +138,7 @@ Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input,
     if (attempt != nullptr && !AllPartsLaunched(*attempt) &&
         ResumedCheckpoint(*job, *attempt) == &checkpoint) {
       Refuse(result, absl::StatusCode::kFailedPrecondition,
-             absl::StrCat("[JC1502] attempt ", attempt->number(), " is starting from step ",
+             absl::StrCat("[JC1506] attempt ", attempt->number(), " is starting from step ",
                           input.step, "; fix: try again when it runs"));
       break;
     }
@@ -187,7 +188,7 @@ Decision NoSuchNode(const std::string& name) {
   v1::BulkResult result;
   result.set_subject(name);
   Refuse(result, absl::StatusCode::kNotFound,
-         absl::StrCat("[JC1405] no node is named ", name, "; fix: jobctl nodes ls"));
+         absl::StrCat("[JC1401] no node is named ", name, "; fix: jobctl nodes ls"));
   decision.reply.results.push_back(std::move(result));
   return decision;
 }
@@ -210,9 +211,10 @@ Decision DecideOn(const ClusterState& state, const DeclareDeadInput& input, Now 
   Decision decision;
   v1::BulkResult& result = decision.reply.results.emplace_back();
   result.set_subject(input.node);
-  if (node->record.connected()) {
+  // A suspect node is silent: that its connection still looks open says nothing.
+  if (node->record.connected() && node->record.state() == v1::NODE_STATE_ALIVE) {
     Refuse(result, absl::StatusCode::kFailedPrecondition,
-           absl::StrCat("[JC1406] ", input.node,
+           absl::StrCat("[JC1403] ", input.node,
                         " is connected, so it is not dead; fix: jobctl nodes drain ", input.node));
     return decision;
   }

@@ -25,35 +25,35 @@ absl::Status Invalid(const Parts&... parts) {
 
 absl::Status ValidateShape(const v1::Shape& shape) {
   if (shape.processes() > 0 && shape.per_node() > 0) {
-    return Invalid("[JC1102] the job asks for ", shape.processes(), " processes and for ",
+    return Invalid("[JC1104] the job asks for ", shape.processes(), " processes and for ",
                    shape.per_node(), " per node; fix: give one of the two");
   }
   if (shape.max_nodes() != 0 && shape.max_nodes() < shape.min_nodes()) {
-    return Invalid("[JC1102] nodes ", shape.min_nodes(), ":", shape.max_nodes(),
+    return Invalid("[JC1104] nodes ", shape.min_nodes(), ":", shape.max_nodes(),
                    " is an empty range; fix: MIN:MAX with MIN ≤ MAX");
   }
   if (shape.min_nodes() > common::kNodesMax || shape.max_nodes() > common::kNodesMax) {
-    return Invalid("[JC1102] ", std::max(shape.min_nodes(), shape.max_nodes()),
+    return Invalid("[JC1104] ", std::max(shape.min_nodes(), shape.max_nodes()),
                    " nodes are more than the limit of ", common::kNodesMax, "; fix: ask for fewer");
   }
   const uint64_t nodes = std::max<uint64_t>({shape.min_nodes(), shape.max_nodes(), 1});
   const uint64_t most = shape.per_node() > 0 ? nodes * shape.per_node() : shape.processes();
-  if (most == 0) return Invalid("[JC1102] the job asks for 0 processes; fix: ask for at least 1");
+  if (most == 0) return Invalid("[JC1104] the job asks for 0 processes; fix: ask for at least 1");
   if (most > common::kRanksMax) {
-    return Invalid("[JC1102] ", most, " processes are more than the limit of ", common::kRanksMax,
+    return Invalid("[JC1104] ", most, " processes are more than the limit of ", common::kRanksMax,
                    "; fix: ask for fewer");
   }
   if (shape.per_node() == 0 && shape.min_nodes() > shape.processes()) {
-    return Invalid("[JC1102] ", shape.processes(), " processes cannot fill ", shape.min_nodes(),
+    return Invalid("[JC1104] ", shape.processes(), " processes cannot fill ", shape.min_nodes(),
                    " nodes; fix: ask for at least one process per node");
   }
   if (shape.device().count_per_rank() > 1024) {
-    return Invalid("[JC1102] ", shape.device().count_per_rank(),
+    return Invalid("[JC1104] ", shape.device().count_per_rank(),
                    " devices per process are more than the limit of 1024; fix: ask for fewer");
   }
   const std::string& kind = shape.device().kind();
   if (!kind.empty() && kind != "cpu" && kind != "gpu" && kind != "npu") {
-    return Invalid("[JC1103] device kind \"", common::Printable(kind),
+    return Invalid("[JC1104] device kind \"", common::Printable(kind),
                    "\" is not known; fix: use cpu, gpu or npu");
   }
   return absl::OkStatus();
@@ -66,23 +66,23 @@ bool IsVariableName(const std::string& name) {
 
 absl::Status ValidateTexts(const v1::JobSpec& spec) {
   if (spec.command().empty() || spec.command(0).empty()) {
-    return Invalid("[JC1101] the job has no command; fix: give one after --");
+    return Invalid("[JC1105] the job has no command; fix: give one after --");
   }
   for (const std::string& argument : spec.command()) {
     if (std::memchr(argument.data(), '\0', argument.size()) != nullptr) {
-      return Invalid("[JC1101] an argument of the command holds a zero byte; fix: remove it");
+      return Invalid("[JC1105] an argument of the command holds a zero byte; fix: remove it");
     }
   }
   if (spec.name().size() > common::kNameBytesMax) {
-    return Invalid("[JC1104] the name has ", spec.name().size(), " bytes, the limit is ",
+    return Invalid("[JC1103] the name has ", spec.name().size(), " bytes, the limit is ",
                    common::kNameBytesMax, "; fix: shorten it");
   }
   if (!common::IsCleanUtf8(spec.name())) {
-    return Invalid("[JC1104] the name \"", common::Printable(spec.name()),
+    return Invalid("[JC1103] the name \"", common::Printable(spec.name()),
                    "\" is not plain UTF-8 text; fix: use letters, digits, - and _");
   }
   if (!spec.workdir().empty() && spec.workdir()[0] != '/') {
-    return Invalid("[JC1105] workdir \"", common::Printable(spec.workdir()),
+    return Invalid("[JC1107] workdir \"", common::Printable(spec.workdir()),
                    "\" is relative; fix: give an absolute path");
   }
   for (const auto& [name, value] : spec.env()) {
@@ -126,7 +126,7 @@ std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput
   Reply reply;
   if (known->second.spec_hash != hash) {
     reply.status = absl::AlreadyExistsError(absl::StrCat(
-        "[JC1202] the idempotency key \"", common::Printable(key), "\" belongs to job ",
+        "[JC1205] the idempotency key \"", common::Printable(key), "\" belongs to job ",
         known->second.job, ", which has another spec; fix: use a new key for a new job"));
     return reply;
   }
@@ -156,7 +156,7 @@ uint64_t HashSpec(const v1::JobSpec& spec) {
 
 absl::Status ValidateSpec(const v1::JobSpec& spec) {
   if (const size_t size = spec.ByteSizeLong(); size > common::kSpecBytesMax) {
-    return Invalid("[JC1107] the job's spec has ", size, " bytes, the limit is ",
+    return Invalid("[JC1102] the job's spec has ", size, " bytes, the limit is ",
                    common::kSpecBytesMax,
                    "; fix: submit with --clean-env, or put large inputs into files");
   }
@@ -186,14 +186,14 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
   if (const std::string never = NeverFits(state, spec.shape());
       !never.empty() && !input.request.queue_anyway()) {
     reply.status = absl::FailedPreconditionError(
-        absl::StrCat("[JC1401] the job needs ",
+        absl::StrCat("[JC1402] the job needs ",
                      DescribeShape(spec.shape(), ResolveKind(state, spec.shape().device())), "; ",
                      never, "; fix: ask for less, or --queue-anyway to wait for more nodes"));
     return decision;
   }
   if (state.queue.size() + state.active.size() >= state.settings.live_jobs_max) {
     reply.status = absl::ResourceExhaustedError(
-        absl::StrCat("[JC1203] ", state.settings.live_jobs_max,
+        absl::StrCat("[JC1209] ", state.settings.live_jobs_max,
                      " jobs are queued or running, which is the limit; fix: try again later"));
     return decision;
   }

@@ -133,13 +133,15 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
   } else if (part.group_rank() != 0 || attempt.master_port() == 0) {
     return;  // it has not begun: the registration repeats its command
   } else if (attempt.parts_size() > 1) {
-    // Other nodes may be launching with the port that is gone; ranks of one attempt must see one world.
+    // Other nodes may be launching with the port that is gone; ranks of one attempt must see one
+    // world.
     decision.facts.push_back(
         PartEnded(job, attempt, part.node(), "never launched",
                   absl::StrCat("the port held on ", part.node(), " was lost with its worker"),
                   v1::STOP_CAUSE_LAUNCH_INTERRUPTED, now));
   } else {
-    // It restarted between holding the port and launching, and nobody else knows the port: hold a new one.
+    // It restarted between holding the port and launching, and nobody else knows the port: hold a
+    // new one.
     v1::Event event = PartEvent(job, attempt, part.node(), now);
     event.mutable_master_port_held()->set_port(0);
     decision.facts.push_back(std::move(event));
@@ -193,27 +195,27 @@ void AddCheckpointPart(const ClusterState& state, const std::string& node,
 absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& facts, Now now) {
   if (facts.protocol() < common::kProtocolMin) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "[JC1303] this worker speaks protocol ", facts.protocol(), " (version ",
+        "[JC1302] this worker speaks protocol ", facts.protocol(), " (version ",
         common::Printable(facts.version()), "), the coordinator needs ", common::kProtocolMin,
         " or newer; fix: upgrade muster-worker to ", common::kVersion));
   }
   if (facts.name().empty() || facts.name().size() > common::kNameBytesMax ||
       !common::IsCleanUtf8(facts.name())) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "[JC1403] the node name \"", common::Printable(facts.name()),
+        "[JC1407] the node name \"", common::Printable(facts.name()),
         "\" is empty, too long or not plain text; fix: --name with letters, digits and -"));
   }
   const Node* known = FindNode(state, facts.name());
   if (known == nullptr) {
     if (state.nodes.size() < common::kNodesMax) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrCat("[JC1404] ", common::kNodesMax, " nodes are registered, which is the limit"));
+        absl::StrCat("[JC1405] ", common::kNodesMax, " nodes are registered, which is the limit"));
   }
   const bool fresh = now.mono_ms - known->last_contact_mono_ms < 2 * state.settings.heartbeat_ms;
   const v1::NodeFacts& old = known->record.facts();
   if (known->record.connected() && fresh && old.process() != facts.process()) {
     return absl::AlreadyExistsError(
-        absl::StrCat("[JC1402] another worker named ", facts.name(), " is connected (",
+        absl::StrCat("[JC1404] another worker named ", facts.name(), " is connected (",
                      old.hostname(), ", ", old.advertise(),
                      "); fix: give this one another --name and --state-dir, or stop the other"));
   }

@@ -15,6 +15,7 @@ namespace {
 constexpr int kFollowedLine = -1;  // QueryMetricsRequest.attempt
 constexpr int kAllRanks = -1;
 constexpr size_t kSparkValues = 24;
+constexpr size_t kWaitingBatchesMax = 10'000;  // that a slow follower has not taken
 
 using MetricSink = Sink<v1::MetricBatch>;
 
@@ -152,6 +153,11 @@ void MetricFeed::Say(const v1::MetricBatch& batch, const std::map<uint32_t, int6
 
 void MetricFeed::OnBatch(const v1::MetricBatch& batch) {
   std::lock_guard lock(mutex_);
+  if (waiting_.size() >= kWaitingBatchesMax) {
+    metric_token_ = nullptr;
+    return sink_->Close(absl::ResourceExhaustedError(
+        "[JC1308] this follower of metrics reads more slowly than they come; fix: follow again"));
+  }
   waiting_.push_back(batch);
   Flush();
 }

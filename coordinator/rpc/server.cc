@@ -70,7 +70,7 @@ void SetLifetime(Daemon& daemon, const Caller& caller, const v1::SetLifetimeRequ
       if (!cancel.jobs.empty() && !request.cancel_jobs()) {
         return answer(absl::FailedPreconditionError(StrCat(
             "[JC1204] ", cancel.jobs.size(), " jobs are not over yet; fix: wait for them, or ",
-            "cancel them with jobctl down --cancel")));
+            "cancel them with jobctl down --cancel-jobs")));
       }
       if (!cancel.jobs.empty()) daemon.loop.Say(cancel);
       // The answer first: stopping closes this very connection.

@@ -19,7 +19,7 @@ constexpr int64_t kNoticeSteps = 8;  // between two looks for a stop or checkpoi
 
 struct Options {
   int64_t epochs = 40;
-  int64_t batch = 32;  // samples per step, over all ranks together
+  int64_t batch = 0;  // samples per step, over all ranks together; 0: 32, rounded up to a multiple
   double lr = 2e-3;
   int64_t seed = 1;
   std::string data = digits::default_data_path();
@@ -152,6 +152,14 @@ double learning_rate(const Options& options, int64_t epoch) {
   return options.lr * (0.01 + 0.99 * 0.5 * (1 + std::cos(M_PI * done)));
 }
 
+// What each rank takes of a batch that all share.
+int64_t share_batch(int64_t batch, int64_t ranks) {
+  if (batch == 0) return (32 + ranks - 1) / ranks;
+  if (batch % ranks == 0) return batch / ranks;
+  throw muster::DoNotRetryError("--batch " + std::to_string(batch) + " cannot be shared by " +
+                                std::to_string(ranks) + " ranks: use a multiple of it");
+}
+
 // Where the run is and the sums of the running epoch over all ranks; they travel with the
 // checkpoint, so that a run that stops in the middle of an epoch still prints the epoch's true mean
 // afterwards.
@@ -183,14 +191,8 @@ class Training {
         rows_(digits::read_digits(options.data)),
         train_(slice(rows_, 0, digits::kTrainRows, accelerator_.device())),
         held_out_(slice(rows_, digits::kTrainRows, rows_.rows(), accelerator_.device())),
-        saves_(options.checkpoint_every > 0 && (!options.checkpoint_dir.empty() ||
-                                                std::getenv("MUSTER_CHECKPOINT_DIR") != nullptr)) {
-    if (options.batch % accelerator_.num_processes() != 0) {
-      throw muster::DoNotRetryError(
-          "--batch " + std::to_string(options.batch) + " cannot be shared by " +
-          std::to_string(accelerator_.num_processes()) + " ranks: use a multiple");
-    }
-  }
+        batch_per_rank_(share_batch(options.batch, accelerator_.num_processes())),
+        saves_(options.checkpoint_every > 0 && !accelerator_.checkpoint_dir().empty()) {}
 
   int run();
 
@@ -205,6 +207,7 @@ class Training {
   const digits::DigitRows rows_;
   const Split train_;
   const Split held_out_;
+  const int64_t batch_per_rank_;
   const bool saves_;
   std::shared_ptr<muster::ShardedSampler> sampler_;
   Progress progress_;        // equal on all ranks
@@ -253,7 +256,16 @@ void Training::add_up_losses() {
 
 void Training::save() {
   add_up_losses();
-  if (saves_) accelerator_.save_state(progress_.step);
+  if (!saves_) return;
+  try {
+    accelerator_.save_state(progress_.step);
+  } catch (const muster::CheckpointError& error) {
+    // All ranks got it. The last checkpoint is still there, and hours of training are worth more
+    // than this one.
+    if (accelerator_.is_main_process()) {
+      accelerator_.print(std::string("checkpoint not saved: ") + error.what());
+    }
+  }
 }
 
 void Training::finish_epoch(muster::PreparedModel<Net>& model, double samples_per_s) {
@@ -278,10 +290,10 @@ int Training::run() {
   auto model = accelerator_.prepare(net);
   auto optimizer = accelerator_.prepare(
       torch::optim::AdamW(net->parameters(), torch::optim::AdamWOptions(options_.lr)));
-  sampler_ = accelerator_.prepare(
-      muster::ShardedSampler({.dataset_size = digits::kTrainRows,
-                              .batch_size = options_.batch / accelerator_.num_processes(),
-                              .seed = static_cast<uint64_t>(options_.seed)}));
+  sampler_ =
+      accelerator_.prepare(muster::ShardedSampler({.dataset_size = digits::kTrainRows,
+                                                   .batch_size = batch_per_rank_,
+                                                   .seed = static_cast<uint64_t>(options_.seed)}));
   accelerator_.register_for_checkpointing("progress", progress_.as_state());
   // Dropout and shifts must differ from rank to rank.
   accelerator_.set_seed(static_cast<uint64_t>(options_.seed) + 1'000, /*device_specific=*/true);

@@ -98,7 +98,8 @@ def newest_checkpoint(directory):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--batch", type=int, default=32, help="over all ranks")
+    parser.add_argument("--batch", type=int, default=0,
+                        help="over all ranks; 0: 32, rounded up to a multiple of their number")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", type=pathlib.Path, default=DATA)
@@ -236,8 +237,10 @@ def main():
                         "MASTER_PORT": "29500"}.items():
         os.environ.setdefault(name, value)
     dist.init_process_group("gloo")
-    if options.batch % dist.get_world_size() != 0:
-        sys.exit(f"--batch {options.batch} cannot be shared by {dist.get_world_size()} ranks")
+    ranks = dist.get_world_size()
+    options.batch = options.batch or (32 + ranks - 1) // ranks * ranks
+    if options.batch % ranks != 0:
+        sys.exit(f"--batch {options.batch} cannot be shared by {ranks} ranks: use a multiple of it")
     with contextlib.ExitStack() as stack:
         stack.callback(dist.destroy_process_group)
         writer = None

@@ -50,8 +50,9 @@ TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
 }
 
 TEST(ArgumentsTest, ValuesMayStandBesideBehindOrAfterTheFlag) {
-  for (const Line& line : {Line{"run", "-n", "4", "--", "x"}, Line{"run", "-n4", "--", "x"},
-                           Line{"run", "--processes=4", "--", "x"}, Line{"run", "--processes", "4", "--", "x"}}) {
+  for (const Line& line :
+       {Line{"run", "-n", "4", "--", "x"}, Line{"run", "-n4", "--", "x"},
+        Line{"run", "--processes=4", "--", "x"}, Line{"run", "--processes", "4", "--", "x"}}) {
     const auto parsed = Arguments::Parse(line);
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(*parsed->Number("processes", 1, 10, 1), 4);
@@ -66,7 +67,8 @@ TEST(ArgumentsTest, HyphensAndUnderscoresAreAlike) {
 }
 
 TEST(ArgumentsTest, TheFirstBareWordOfRunBeginsTheCommand) {
-  const auto parsed = Arguments::Parse({"run", "-n", "2", "python", "train.py", "-n", "7", "--", "x"});
+  const auto parsed =
+      Arguments::Parse({"run", "-n", "2", "python", "train.py", "-n", "7", "--", "x"});
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->Get("processes"), "2");
   EXPECT_EQ(parsed->rest(), (Line{"python", "train.py", "-n", "7", "--", "x"}));
@@ -104,7 +106,8 @@ TEST(ArgumentsTest, DurationsAreReadAndWrongOnesRefused) {
   EXPECT_EQ(*ParseDurationMs("1h30m"), 5'400'000);
   EXPECT_EQ(*ParseDurationMs("1.5s"), 1'500);
   EXPECT_EQ(*ParseDurationMs("2d"), 172'800'000);
-  for (const char* wrong : {"", "s", "-1s", "1x", "1 s", "1s2", "1e9s", "99999999999999999999s", "inf", "nan"}) {
+  for (const char* wrong :
+       {"", "s", "-1s", "1x", "1 s", "1s2", "1e9s", "99999999999999999999s", "inf", "nan"}) {
     EXPECT_FALSE(ParseDurationMs(wrong).ok()) << wrong;
   }
 }
@@ -113,9 +116,12 @@ TEST(ArgumentsTest, NumbersOutOfRangeNameTheRange) {
   const auto parsed = Arguments::Parse({"run", "-n", "0", "--", "x"});
   const auto number = parsed->Number("processes", 1, 100'000, 1);
   ASSERT_FALSE(number.ok());
-  EXPECT_NE(SplitError(number.status()).what.find("from 1 to 100000, not \"0\""), std::string::npos);
+  EXPECT_NE(SplitError(number.status()).what.find("from 1 to 100000, not \"0\""),
+            std::string::npos);
   for (const char* wrong : {"x", "1.5", "", "99999999999999999999"}) {
-    EXPECT_FALSE(Arguments::Parse({"run", "-n", wrong, "--", "x"})->Number("processes", 1, 100, 1).ok()) << wrong;
+    EXPECT_FALSE(
+        Arguments::Parse({"run", "-n", wrong, "--", "x"})->Number("processes", 1, 100, 1).ok())
+        << wrong;
   }
 }
 

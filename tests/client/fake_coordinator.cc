@@ -14,12 +14,14 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
  public:
   explicit Service(FakeCoordinator* fake) : fake_(fake) {}
 
-  grpc::Status GetServer(grpc::ServerContext*, const v1::GetServerRequest*, v1::GetServerResponse* response) override {
+  grpc::Status GetServer(grpc::ServerContext*, const v1::GetServerRequest*,
+                         v1::GetServerResponse* response) override {
     response->set_version("0.1.0");
     response->set_protocol(fake_->protocol);
     return grpc::Status::OK;
   }
-  grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request, v1::SubmitResponse* response) override {
+  grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
+                      v1::SubmitResponse* response) override {
     std::lock_guard lock(mutex);
     submit = *request;
     if (!fake_->submit_error.empty()) {
@@ -65,7 +67,8 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     changed.notify_all();
     return grpc::Status::OK;
   }
-  grpc::Status GetJob(grpc::ServerContext*, const v1::JobReference*, v1::GetJobResponse* response) override {
+  grpc::Status GetJob(grpc::ServerContext*, const v1::JobReference*,
+                      v1::GetJobResponse* response) override {
     *response->mutable_record() = fake_->record;
     return grpc::Status::OK;
   }
@@ -80,11 +83,13 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     }
     return grpc::Status::OK;
   }
-  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*, v1::ListJobsResponse* response) override {
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
+                        v1::ListJobsResponse* response) override {
     *response = fake_->jobs;
     return grpc::Status::OK;
   }
-  grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*, v1::ListNodesResponse* response) override {
+  grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
+                         v1::ListNodesResponse* response) override {
     *response = fake_->nodes;
     return grpc::Status::OK;
   }

@@ -45,10 +45,12 @@ TEST(HelpTest, FlagsOfACommandAreUniqueAndDoNotShadowByAccident) {
     std::set<char> letters;
     for (const Flag& flag : command->flags) {
       EXPECT_TRUE(names.insert(flag.name).second) << command->name << " --" << flag.name;
-      EXPECT_TRUE(flag.letter == 0 || letters.insert(flag.letter).second) << command->name << " -" << flag.letter;
+      EXPECT_TRUE(flag.letter == 0 || letters.insert(flag.letter).second)
+          << command->name << " -" << flag.letter;
       EXPECT_FALSE(flag.help.empty()) << command->name << " --" << flag.name;
       for (const Flag& global : GlobalFlags()) {
-        EXPECT_TRUE(flag.name != global.name || kMeant.count(flag.name) > 0) << command->name << " --" << flag.name;
+        EXPECT_TRUE(flag.name != global.name || kMeant.count(flag.name) > 0)
+            << command->name << " --" << flag.name;
       }
     }
   }
@@ -58,7 +60,8 @@ TEST(HelpTest, EveryExampleParses) {
   for (const Command* command : Commands()) {
     for (const std::string& line : LinesOf(std::string(command->examples))) {
       std::string text = line.substr(0, line.find('\t'));
-      if (!text.starts_with("jobctl ") || text.find_first_of("'|&$>") != std::string::npos) continue;
+      if (!text.starts_with("jobctl ") || text.find_first_of("'|&$>") != std::string::npos)
+        continue;
       std::istringstream stream(text);
       std::vector<std::string> words;
       for (std::string word; stream >> word;) words.push_back(word);
@@ -74,7 +77,8 @@ TEST(HelpTest, TheDocumentIsUpToDate) {
   std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/jobctl.md");
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_EQ(text.str(), HelpDocument()) << "write it anew: build/bin/jobctl help --markdown > docs/jobctl.md";
+  EXPECT_EQ(text.str(), HelpDocument())
+      << "write it anew: build/bin/jobctl help --markdown > docs/jobctl.md";
 }
 
 TEST(HelpTest, CompletionAsksJobctlInEveryShell) {
@@ -98,15 +102,19 @@ TEST(ErrorCodesTest, RowsAreSortedUniqueAndComplete) {
 }
 
 TEST(ErrorsTest, AnErrorIsSplitPrintedAndGraded) {
-  const absl::Status error = Problem(absl::StatusCode::kNotFound, "JC1201", "there is no job 7", "jobctl ls -a");
+  const absl::Status error =
+      Problem(absl::StatusCode::kNotFound, "JC1201", "there is no job 7", "jobctl ls -a");
   EXPECT_EQ(FormatError(error, false), "error: there is no job 7 [JC1201]\nfix:   jobctl ls -a\n");
   EXPECT_EQ(ExitCodeFor(error), kExitNotFound);
-  const absl::Status list = Usage("JC1101", "f has 2 errors\nf:1:1: a\nf:2:1: b", "jobctl validate f");
+  const absl::Status list =
+      Usage("JC1101", "f has 2 errors\nf:1:1: a\nf:2:1: b", "jobctl validate f");
   EXPECT_EQ(FormatError(list, false),
             "error: f has 2 errors [JC1101]\nf:1:1: a\nf:2:1: b\nfix:   jobctl validate f\n");
   EXPECT_EQ(ExitCodeFor(list), kExitRefused);
-  EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kUnavailable, "JC1301", "a", "b")), kExitUnreachable);
-  EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kFailedPrecondition, "JC1402", "a", "b")), kExitRefused);
+  EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kUnavailable, "JC1301", "a", "b")),
+            kExitUnreachable);
+  EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kFailedPrecondition, "JC1402", "a", "b")),
+            kExitRefused);
   EXPECT_EQ(ExitCodeFor(absl::PermissionDeniedError("[JC1201] no")), kExitAuth);
   EXPECT_EQ(ExitCodeFor(absl::InternalError("x")), kExitFailed);
   EXPECT_EQ(FormatError(absl::InternalError("plain \033[2J"), false), "error: plain \\x1b[2J\n");

@@ -83,9 +83,12 @@ TEST(JobFileTest, ACommandInOneTextRunsInAShell) {
 TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
   const Wrong kWrong[] = {
       {"num_process: 2", "f:1:1: unknown key \"num_process\""},
-      {"resources:\n  processs: 2", "f:2:3: unknown key \"processs\" in resources; did you mean \"processes\"?"},
-      {"num_processes: 2", "f:1:1: unknown key \"num_processes\"; did you mean \"resources.processes\"?"},
-      {"resources: {nproc_per_node: 2}", "unknown key \"nproc_per_node\" in resources; did you mean \"per_node\"?"},
+      {"resources:\n  processs: 2",
+       "f:2:3: unknown key \"processs\" in resources; did you mean \"processes\"?"},
+      {"num_processes: 2",
+       "f:1:1: unknown key \"num_processes\"; did you mean \"resources.processes\"?"},
+      {"resources: {nproc_per_node: 2}",
+       "unknown key \"nproc_per_node\" in resources; did you mean \"per_node\"?"},
       {"entrypoint: x", "did you mean \"command\"?"},
       {"resources:\n  restarts: 1", "did you mean \"restarts\" outside of \"resources\"?"},
       {"name: a\nname: b", "f:2:1: \"name\" is given twice; the first is in line 1"},
@@ -93,8 +96,9 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
       {"<<: {a: 1}", "`<<` (merge) is not allowed"},
       {"name: &x a\nworkdir: *x", "f:2:10: aliases (*name) are not allowed"},
       {"name: &x a", "f:1:7: anchors (&name) are not allowed"},
-      {"env: {FLAG: yes}", "f:1:13: `yes` means different things to different readers; write true or false, or "
-                           "\"yes\" for the word"},
+      {"env: {FLAG: yes}",
+       "f:1:13: `yes` means different things to different readers; write true or false, or "
+       "\"yes\" for the word"},
       {"env: {FLAG: Off}", "`Off` means different things"},
       {"virtual_local_rank: on", "`on` means different things"},
       {"env: {CODE: 010}", "f:1:13: `010` has a leading zero"},
@@ -103,7 +107,8 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
       {"restarts: \"3\"", "restarts takes a whole number"},
       {"restarts: -1", "not \"-1\""},
       {"restarts: 1.5", "not \"1.5\""},
-      {"resources: {processes: 0}", "resources.processes takes a whole number from 1 to 100000, not \"0\""},
+      {"resources: {processes: 0}",
+       "resources.processes takes a whole number from 1 to 100000, not \"0\""},
       {"resources: {processes: 1000000}", "not \"1000000\""},
       {"resources: {nodes: 4:1}", "resources.nodes takes N or MIN:MAX"},
       {"resources: {devices: \"gpu:0\"}", "after `:` stands how many"},
@@ -134,7 +139,9 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
 
 TEST(JobFileTest, AllErrorsComeAtOnceInFileOrder) {
   const std::string error = ErrorOf("nmae: a\nrestarts: x\nresources:\n  bogus: 1\n");
-  EXPECT_NE(error.find("f has 3 errors\nf:1:1: unknown key \"nmae\"; did you mean \"name\"?\nf:2:11: "), std::string::npos)
+  EXPECT_NE(
+      error.find("f has 3 errors\nf:1:1: unknown key \"nmae\"; did you mean \"name\"?\nf:2:11: "),
+      std::string::npos)
       << error;
   EXPECT_LT(error.find("f:2:11"), error.find("f:4:3"));
 }
@@ -152,15 +159,17 @@ TEST(JobFileTest, DepthAndNumberOfValuesAreBounded) {
 
 TEST(JobFileTest, SetOverlaysKeysAsIfWrittenThere) {
   v1::JobSpec spec;
-  const auto file = ParseJobFile("f", "command: [a]\nenv: {LR: 1}\n",
-                                 {"resources.processes=4", "env.LR=2", "env.a.b=3", "command=[x, y]"}, &spec);
+  const auto file =
+      ParseJobFile("f", "command: [a]\nenv: {LR: 1}\n",
+                   {"resources.processes=4", "env.LR=2", "env.a.b=3", "command=[x, y]"}, &spec);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(spec.shape().processes(), 4u);
   EXPECT_EQ(spec.env().at("LR"), "2");
   EXPECT_EQ(spec.env().at("a.b"), "3");
   EXPECT_EQ(spec.command(1), "y");
   EXPECT_NE(ErrorOf("command: [a]", {"restarts"}).find("write --set KEY=VALUE"), std::string::npos);
-  EXPECT_NE(ErrorOf("command: [a]", {"retsarts=1"}).find("did you mean \"restarts\"?"), std::string::npos);
+  EXPECT_NE(ErrorOf("command: [a]", {"retsarts=1"}).find("did you mean \"restarts\"?"),
+            std::string::npos);
 }
 
 TEST(JobFileTest, TheDocumentListsEveryKey) {
@@ -190,11 +199,14 @@ TEST(SpecTest, WhatAPersonCanGetWrongIsRefusedWithItsCode) {
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name(std::string(101, 'a')); }), "JC1103");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.clear_command(); }), "JC1105");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_processes(0); }), "JC1104");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_processes(1'000'000); }), "JC1104");
+  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_processes(1'000'000); }),
+            "JC1104");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_per_node(2); }), "JC1104");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_workdir("here"); }), "JC1107");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { (*spec.mutable_env())["A=B"] = "1"; }), "JC1106");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { (*spec.mutable_env())["A"] = std::string(300'000, 'x'); }), "JC1102");
+  EXPECT_EQ(
+      code_of([](v1::JobSpec& spec) { (*spec.mutable_env())["A"] = std::string(300'000, 'x'); }),
+      "JC1102");
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ class Process {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    std::vector<std::string> variables = {"PATH=/usr/bin:/bin", "HOME=/nonexistent", "SECRET_TOKEN=abc",
+    std::vector<std::string> variables = {"PATH=/usr/bin:/bin", "HOME=/nonexistent",
+                                          "SECRET_TOKEN=abc",
                                           "JOBCTL_CONFIG=/nonexistent/config.yaml"};
     if (!server.empty()) variables.push_back("JOBCTL_SERVER=" + server);
     std::vector<char*> environment;
@@ -42,7 +43,8 @@ class Process {
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, out[1], 1);
     posix_spawn_file_actions_adddup2(&files, err[1], 2);
-    EXPECT_EQ(posix_spawn(&pid_, MUSTER_JOBCTL, &files, nullptr, argv.data(), environment.data()), 0);
+    EXPECT_EQ(posix_spawn(&pid_, MUSTER_JOBCTL, &files, nullptr, argv.data(), environment.data()),
+              0);
     posix_spawn_file_actions_destroy(&files);
     close(out[1]);
     close(err[1]);
@@ -67,7 +69,8 @@ class Process {
     }
     int status = 0;
     waitpid(pid_, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), texts_[0], texts_[1]};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), texts_[0],
+            texts_[1]};
   }
 
  private:
@@ -111,7 +114,8 @@ v1::JobUpdate Update(v1::JobState state, int exit_code = 0, const std::string& r
   return update;
 }
 
-v1::LogRecord Log(uint32_t rank, const std::string& data, v1::LogStream stream = v1::LOG_STREAM_STDOUT) {
+v1::LogRecord Log(uint32_t rank, const std::string& data,
+                  v1::LogStream stream = v1::LOG_STREAM_STDOUT) {
   v1::LogRecord record;
   record.set_node("node1");
   record.set_rank(rank);
@@ -145,7 +149,8 @@ TEST(JobctlRunTest, ReturnsTheCulpritsCodeAndSaysWhy) {
                   Update(v1::JOB_STATE_FAILED, 7, "rank 1 on node1 exited with code 7")};
   const Ended ended = Jobctl(fake, {"run", "-n", "2", "--", "train"});
   EXPECT_EQ(ended.code, 7);
-  EXPECT_TRUE(ended.err.ends_with("✗ failed after 41s: rank 1 on node1 exited with code 7\n")) << ended.err;
+  EXPECT_TRUE(ended.err.ends_with("✗ failed after 41s: rank 1 on node1 exited with code 7\n"))
+      << ended.err;
 }
 
 TEST(JobctlRunTest, CtrlCCancelsTheJobAndASecondOneKillsIt) {
@@ -157,7 +162,9 @@ TEST(JobctlRunTest, CtrlCCancelsTheJobAndASecondOneKillsIt) {
   process.Signal(SIGINT);
   const Ended ended = process.End();
   EXPECT_EQ(ended.code, 130) << ended.err;
-  EXPECT_NE(ended.err.find("stopping calm-otter-3 (grace 30s; Ctrl-C again kills it)"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("stopping calm-otter-3 (grace 30s; Ctrl-C again kills it)"),
+            std::string::npos)
+      << ended.err;
   ASSERT_EQ(fake.cancels().size(), 1u);
   EXPECT_EQ(fake.cancels()[0].jobs(0), "calm-otter-3");
   EXPECT_FALSE(fake.cancels()[0].has_grace());
@@ -174,9 +181,11 @@ TEST(JobctlRunTest, AStreamThatEndsEarlyIsAnErrorNotASuccess) {
 TEST(JobctlRunTest, ATorchrunLineIsTakenApart) {
   FakeCoordinator fake;
   fake.updates = {Update(v1::JOB_STATE_SUCCEEDED)};
-  const Ended ended = Jobctl(fake, {"run", "--", "torchrun", "--nproc_per_node=4", "--master-port=1", "t.py", "-n", "9"});
+  const Ended ended = Jobctl(
+      fake, {"run", "--", "torchrun", "--nproc_per_node=4", "--master-port=1", "t.py", "-n", "9"});
   EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_NE(ended.err.find("torchrun: the coordinator decides in place of --master-port\n"), std::string::npos);
+  EXPECT_NE(ended.err.find("torchrun: the coordinator decides in place of --master-port\n"),
+            std::string::npos);
   const v1::JobSpec spec = fake.last_submit().spec();
   EXPECT_EQ(spec.shape().per_node(), 4u);
   EXPECT_EQ(spec.command(spec.command_size() - 1), "9");
@@ -185,7 +194,8 @@ TEST(JobctlRunTest, ATorchrunLineIsTakenApart) {
 
 TEST(JobctlSubmitTest, PrintsTheNameAloneForScripts) {
   FakeCoordinator fake;
-  const Ended name = Jobctl(fake, {"submit", "-o", "name", "--idempotency-key", "k1", "--", "train"});
+  const Ended name =
+      Jobctl(fake, {"submit", "-o", "name", "--idempotency-key", "k1", "--", "train"});
   EXPECT_EQ(name.out, "calm-otter-3\n");
   EXPECT_EQ(fake.last_submit().idempotency_key(), "k1");
   const Ended text = Jobctl(fake, {"submit", "--", "train"});
@@ -195,11 +205,13 @@ TEST(JobctlSubmitTest, PrintsTheNameAloneForScripts) {
 
 TEST(JobctlSubmitTest, ARefusalOfTheCoordinatorIsExitSixWithItsFix) {
   FakeCoordinator fake;
-  fake.submit_error = "[JC1402] needs 8 gpu, the largest node set has 2; fix: -n 2, or --queue-anyway";
+  fake.submit_error =
+      "[JC1402] needs 8 gpu, the largest node set has 2; fix: -n 2, or --queue-anyway";
   const Ended ended = Jobctl(fake, {"submit", "-n", "8", "--", "train"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_EQ(ended.err,
-            "error: needs 8 gpu, the largest node set has 2 [JC1402]\nfix:   -n 2, or --queue-anyway\n");
+  EXPECT_EQ(
+      ended.err,
+      "error: needs 8 gpu, the largest node set has 2 [JC1402]\nfix:   -n 2, or --queue-anyway\n");
 }
 
 TEST(JobctlSubmitTest, ABadJobFileIsRefusedBeforeAnythingIsSent) {
@@ -209,7 +221,9 @@ TEST(JobctlSubmitTest, ABadJobFileIsRefusedBeforeAnythingIsSent) {
   const Ended ended = Jobctl(fake, {"submit", path});
   unlink(path.c_str());
   EXPECT_EQ(ended.code, 6);
-  EXPECT_NE(ended.err.find(":2:1: unknown key \"retsarts\"; did you mean \"restarts\"?"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find(":2:1: unknown key \"retsarts\"; did you mean \"restarts\"?"),
+            std::string::npos)
+      << ended.err;
   EXPECT_TRUE(fake.last_submit().idempotency_key().empty());
 }
 
@@ -217,6 +231,9 @@ TEST(JobctlWaitTest, CodesTellSuccessFailureAndTimeApart) {
   FakeCoordinator fake;
   fake.record = Update(v1::JOB_STATE_SUCCEEDED).record();
   EXPECT_EQ(Jobctl(fake, {"wait", "3"}).code, 0);
+  const Ended short_of = Jobctl(fake, {"wait", "3", "--for", "step=5"});
+  EXPECT_EQ(short_of.code, 1);
+  EXPECT_NE(short_of.err.find("[JC1207]"), std::string::npos) << short_of.err;
   fake.record = Update(v1::JOB_STATE_FAILED, 7, "rank 11: OOM").record();
   const Ended failed = Jobctl(fake, {"wait", "3"});
   EXPECT_EQ(failed.code, 100);
@@ -258,7 +275,8 @@ TEST(JobctlTest, ListsForPipesAndPrograms) {
 TEST(JobctlTest, AnUnreachableCoordinatorIsExitFiveAndNeverAPrivateRun) {
   const Ended ended = Process("unix:/nonexistent/c.sock", {"run", "--", "true"}).End();
   EXPECT_EQ(ended.code, 5);
-  EXPECT_NE(ended.err.find("error: the coordinator at unix:/nonexistent/c.sock does not answer"), std::string::npos)
+  EXPECT_NE(ended.err.find("error: the coordinator at unix:/nonexistent/c.sock does not answer"),
+            std::string::npos)
       << ended.err;
   EXPECT_NE(ended.err.find("[JC1301]"), std::string::npos);
 }

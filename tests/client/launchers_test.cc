@@ -19,7 +19,8 @@ const Environment kNothing = [](std::string_view name) {
   return std::string(name == "HOME" ? "/nonexistent" : "");
 };
 
-absl::StatusOr<std::optional<LaunchPlan>> Read(const std::string& line, const Environment& environment = kNothing) {
+absl::StatusOr<std::optional<LaunchPlan>> Read(const std::string& line,
+                                               const Environment& environment = kNothing) {
   return ReadLauncherLine(absl::StrSplit(line, ' ', absl::SkipEmpty()), environment);
 }
 
@@ -44,15 +45,19 @@ TEST(LaunchersTest, EachLineBecomesTheCommandOfOneRankAndAShape) {
       {"torchrun train.py", "python3 -u train.py", 0, 1, 1, 1},
       {"torchrun --nproc-per-node 2 train.py --lr 1", "python3 -u train.py --lr 1", 0, 2, 1, 1},
       {"torchrun --nproc_per_node=2 --nnodes=1:4 train.py", "python3 -u train.py", 0, 2, 1, 4},
-      {"torchrun --standalone --nproc-per-node=4 -m pkg.train x", "python3 -u -m pkg.train x", 0, 4, 1, 1},
-      {"torchrun --nproc-per-node 3 --no-python ./train --nproc-per-node 9", "./train --nproc-per-node 9", 0, 3, 1, 1},
+      {"torchrun --standalone --nproc-per-node=4 -m pkg.train x", "python3 -u -m pkg.train x", 0, 4,
+       1, 1},
+      {"torchrun --nproc-per-node 3 --no-python ./train --nproc-per-node 9",
+       "./train --nproc-per-node 9", 0, 3, 1, 1},
       {"torchrun -r 3 -t 3 --nproc-per-node 2 -- train.py", "python3 -u train.py", 0, 2, 1, 1},
       {"/venv/bin/python -W ignore -m torch.distributed.run --nproc-per-node 2 t.py a",
        "/venv/bin/python -W ignore -u t.py a", 0, 2, 1, 1},
       {"python -m torch.distributed.launch --nproc_per_node=2 t.py a",
        "python -u t.py --local-rank=${local_rank} a", 0, 2, 1, 1},
-      {"python -m torch.distributed.launch --use-env --nproc_per_node=2 t.py", "python -u t.py", 0, 2, 1, 1},
-      {"torch_npu_run --rdzv-backend parallel --nproc-per-node 8 t.py", "python3 -u t.py", 0, 8, 1, 1},
+      {"python -m torch.distributed.launch --use-env --nproc_per_node=2 t.py", "python -u t.py", 0,
+       2, 1, 1},
+      {"torch_npu_run --rdzv-backend parallel --nproc-per-node 8 t.py", "python3 -u t.py", 0, 8, 1,
+       1},
       {"accelerate launch --num_processes 2 --cpu t.py x", "python3 t.py x", 2, 0, 0, 0},
       {"accelerate launch --num-processes=8 --num_machines 2 -m pkg", "python3 -m pkg", 8, 0, 2, 2},
       {"accelerate-launch --num_processes 2 --no_python ./t", "./t", 2, 0, 0, 0},
@@ -69,8 +74,9 @@ TEST(LaunchersTest, EachLineBecomesTheCommandOfOneRankAndAShape) {
 }
 
 TEST(LaunchersTest, OtherCommandsAreLeftAlone) {
-  for (const char* line : {"python train.py", "python -m pkg.train", "sh -c torchrun", "accelerate config",
-                           "./torchrun.sh", "python -c torchrun", "python train.py -m torch.distributed.run"}) {
+  for (const char* line :
+       {"python train.py", "python -m pkg.train", "sh -c torchrun", "accelerate config",
+        "./torchrun.sh", "python -c torchrun", "python train.py -m torch.distributed.run"}) {
     const auto plan = Read(line);
     ASSERT_TRUE(plan.ok()) << line;
     EXPECT_FALSE(plan->has_value()) << line;
@@ -98,8 +104,10 @@ TEST(LaunchersTest, WhatCannotBeHonouredIsRefusedByName) {
       {"accelerate launch --tpu t.py", "JC1011", "--tpu of accelerate launch"},
       {"accelerate launch --env A=1 t.py", "JC1011", "--env"},
       {"accelerate launch --cpu --multi_gpu t.py", "JC1010", "exclude each other"},
-      {"accelerate launch --num_processes 1 --num_machines 2 t.py", "JC1010", "num_processes is the total"},
-      {"accelerate launch --mixed_precision fp7 --num_processes 1 t.py", "JC1010", "mixed_precision is no, fp16"},
+      {"accelerate launch --num_processes 1 --num_machines 2 t.py", "JC1010",
+       "num_processes is the total"},
+      {"accelerate launch --mixed_precision fp7 --num_processes 1 t.py", "JC1010",
+       "mixed_precision is no, fp16"},
       {"accelerate launch --config_file /nonexistent t.py", "JC1012", "cannot be read"},
   };
   for (const Wrong& wrong : kWrong) {
@@ -113,17 +121,20 @@ TEST(LaunchersTest, WhatCannotBeHonouredIsRefusedByName) {
 }
 
 TEST(LaunchersTest, OneLineNamesEverythingThatWasOverridden) {
-  const LaunchPlan plan =
-      Plan("torchrun --rdzv-backend c10d --rdzv_endpoint=h:29500 --node-rank 0 --rdzv-id job7 --nproc-per-node 2 t.py");
-  EXPECT_EQ(DescribePlan(plan),
-            "torchrun: the coordinator decides in place of --rdzv-backend, --rdzv-endpoint, --node-rank");
+  const LaunchPlan plan = Plan(
+      "torchrun --rdzv-backend c10d --rdzv_endpoint=h:29500 --node-rank 0 --rdzv-id job7 "
+      "--nproc-per-node 2 t.py");
+  EXPECT_EQ(
+      DescribePlan(plan),
+      "torchrun: the coordinator decides in place of --rdzv-backend, --rdzv-endpoint, --node-rank");
   EXPECT_EQ(plan.run_id, "job7");
   EXPECT_EQ(DescribePlan(Plan("torchrun --nproc-per-node 2 t.py")), "");
 }
 
 TEST(LaunchersTest, TorchrunFlagsReachTheSpec) {
   const LaunchPlan plan = Plan(
-      "torchrun --nproc-per-node gpu --max-restarts 3 --role trainer --log-dir /l --shutdown-timeout 5 "
+      "torchrun --nproc-per-node gpu --max-restarts 3 --role trainer --log-dir /l "
+      "--shutdown-timeout 5 "
       "--signals-to-handle SIGTERM --virtual-local-rank t.py");
   EXPECT_EQ(plan.per_node_of, "gpu");
   EXPECT_EQ(plan.device_kind, "gpu");
@@ -146,7 +157,8 @@ TEST(LaunchersTest, PetVariablesCountUnlessTheLineSaysOtherwise) {
 
 TEST(LaunchersTest, AccelerateFlagsBecomeItsEnvironment) {
   const LaunchPlan plan = Plan(
-      "accelerate launch --num_processes 2 --cpu --mixed_precision bf16 --num_cpu_threads_per_process 4 --debug "
+      "accelerate launch --num_processes 2 --cpu --mixed_precision bf16 "
+      "--num_cpu_threads_per_process 4 --debug "
       "--dynamo_backend inductor t.py");
   EXPECT_EQ(plan.device_kind, "cpu");
   EXPECT_EQ(plan.env.at("ACCELERATE_MIXED_PRECISION"), "bf16");
@@ -155,7 +167,8 @@ TEST(LaunchersTest, AccelerateFlagsBecomeItsEnvironment) {
   EXPECT_EQ(plan.env.at("OMP_NUM_THREADS"), "4");
   EXPECT_EQ(plan.env.at("ACCELERATE_DEBUG_MODE"), "true");
   const LaunchPlan fsdp = Plan(
-      "accelerate launch --num_processes 2 --use_fsdp --fsdp_version 2 --fsdp_transformer_layer_cls_to_wrap Block t.py");
+      "accelerate launch --num_processes 2 --use_fsdp --fsdp_version 2 "
+      "--fsdp_transformer_layer_cls_to_wrap Block t.py");
   EXPECT_EQ(fsdp.env.at("ACCELERATE_USE_FSDP"), "true");
   EXPECT_EQ(fsdp.env.at("FSDP_VERSION"), "2");
   EXPECT_EQ(fsdp.env.at("FSDP_TRANSFORMER_CLS_TO_WRAP"), "Block");
@@ -186,21 +199,25 @@ TEST_F(FilesTest, ThePythonIsTheOneOfTheLaunchersFirstLine) {
   EXPECT_EQ(PythonOf(plain, kNothing), "/opt/venv/bin/python3.11");
   const std::string env = Write("env-launcher", "#!/usr/bin/env python3\n");
   EXPECT_EQ(PythonOf(env, kNothing), "python3");
-  const std::string longest = Write("long", "#!/bin/sh\n'''exec' \"/very long/bin/python\" \"$0\" \"$@\"\n' '''\n");
+  const std::string longest =
+      Write("long", "#!/bin/sh\n'''exec' \"/very long/bin/python\" \"$0\" \"$@\"\n' '''\n");
   EXPECT_EQ(PythonOf(longest, kNothing), "/very long/bin/python");
   EXPECT_EQ(PythonOf("/nonexistent/torchrun", kNothing), "python3");
 }
 
 TEST_F(FilesTest, AccelerateConfigurationGivesTheDefaults) {
-  const std::string config = Write("default_config.yaml",
-                                   "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\n"
-                                   "num_processes: 4\nnum_machines: 1\nmixed_precision: 'no'\nuse_cpu: yes\n"
-                                   "main_process_port: 29501\nmachine_rank: 0\nrdzv_backend: static\n");
+  const std::string config =
+      Write("default_config.yaml",
+            "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\n"
+            "num_processes: 4\nnum_machines: 1\nmixed_precision: 'no'\nuse_cpu: yes\n"
+            "main_process_port: 29501\nmachine_rank: 0\nrdzv_backend: static\n");
   const LaunchPlan plan = Plan("accelerate launch --config_file " + config + " t.py");
   EXPECT_EQ(plan.processes, 4u);
   EXPECT_EQ(plan.device_kind, "cpu");
-  EXPECT_NE(DescribePlan(plan).find("main_process_port, machine_rank, rdzv_backend"), std::string::npos);
-  EXPECT_EQ(Plan("accelerate launch --num_processes 2 --config_file " + config + " t.py").processes, 2u);
+  EXPECT_NE(DescribePlan(plan).find("main_process_port, machine_rank, rdzv_backend"),
+            std::string::npos);
+  EXPECT_EQ(Plan("accelerate launch --num_processes 2 --config_file " + config + " t.py").processes,
+            2u);
   const auto direct = PlanFromAccelerateConfig(config, {"./train"}, kNothing);
   ASSERT_TRUE(direct.ok()) << direct.status();
   EXPECT_EQ(direct->processes, 4u);
@@ -208,9 +225,10 @@ TEST_F(FilesTest, AccelerateConfigurationGivesTheDefaults) {
 }
 
 TEST_F(FilesTest, AccelerateConfigurationMayBeJsonAndHasPrefixesOrNot) {
-  const std::string config = Write("c.json",
-                                   "{\"distributed_type\": \"FSDP\", \"num_processes\": 2, \"fsdp_config\": "
-                                   "{\"fsdp_version\": 2, \"offload_params\": false}}");
+  const std::string config =
+      Write("c.json",
+            "{\"distributed_type\": \"FSDP\", \"num_processes\": 2, \"fsdp_config\": "
+            "{\"fsdp_version\": 2, \"offload_params\": false}}");
   const LaunchPlan plan = Plan("accelerate launch --config_file " + config + " t.py");
   EXPECT_EQ(plan.env.at("ACCELERATE_USE_FSDP"), "true");
   EXPECT_EQ(plan.env.at("FSDP_VERSION"), "2");
@@ -219,11 +237,16 @@ TEST_F(FilesTest, AccelerateConfigurationMayBeJsonAndHasPrefixesOrNot) {
 
 TEST_F(FilesTest, UnsupportedConfigurationsAreRefused) {
   const auto error = [&](const std::string& text) {
-    return SplitError(Read("accelerate launch --config_file " + Write("bad.yaml", text) + " t.py").status()).what;
+    return SplitError(Read("accelerate launch --config_file " + Write("bad.yaml", text) + " t.py")
+                          .status())
+        .what;
   };
-  EXPECT_NE(error("distributed_type: XLA\n").find(":1:19: distributed_type XLA is not supported"), std::string::npos);
-  EXPECT_NE(error("num_processes: 2\n").find("the key distributed_type is missing"), std::string::npos);
-  EXPECT_NE(error("distributed_type: NO\ncompute_environment: AMAZON_SAGEMAKER\n").find("is not supported"),
+  EXPECT_NE(error("distributed_type: XLA\n").find(":1:19: distributed_type XLA is not supported"),
+            std::string::npos);
+  EXPECT_NE(error("num_processes: 2\n").find("the key distributed_type is missing"),
+            std::string::npos);
+  EXPECT_NE(error("distributed_type: NO\ncompute_environment: AMAZON_SAGEMAKER\n")
+                .find("is not supported"),
             std::string::npos);
   EXPECT_NE(error("a: b: c\n").find("not valid YAML"), std::string::npos);
 }

@@ -11,10 +11,16 @@ namespace {
 Listing Jobs() {
   Listing listing;
   listing.kind = "JobList";
-  listing.columns = {{"job"}, {"id", true, true}, {"state"}, {"loss", false, true}, {"reason", false, false, true}};
+  listing.columns = {{"job"},
+                     {"id", true, true},
+                     {"state"},
+                     {"loss", false, true},
+                     {"reason", false, false, true}};
   listing.rows = {
-      {Cell("calm-otter-3"), Cell(int64_t{3}), Cell("RUNNING"), Cell(Value(0.43125), "0.431"), Cell("")},
-      {Cell("日本-2"), Cell(int64_t{2}), Cell("FAILED"), Cell(), Cell("rank 1 on node1 said \"no\", twice, and left")},
+      {Cell("calm-otter-3"), Cell(int64_t{3}), Cell("RUNNING"), Cell(Value(0.43125), "0.431"),
+       Cell("")},
+      {Cell("日本-2"), Cell(int64_t{2}), Cell("FAILED"), Cell(),
+       Cell("rank 1 on node1 said \"no\", twice, and left")},
   };
   return listing;
 }
@@ -57,20 +63,24 @@ TEST(ListingTest, APipeGetsTabsAndEverything) {
 TEST(ListingTest, EachFormatForPrograms) {
   EXPECT_EQ(Render(Format("json"), true),
             "{\"version\": 1, \"kind\": \"JobList\", \"items\": [\n"
-            "  {\"job\": \"calm-otter-3\", \"id\": 3, \"state\": \"RUNNING\", \"loss\": 0.43125, \"reason\": \"\"},\n"
-            "  {\"job\": \"日本-2\", \"id\": 2, \"state\": \"FAILED\", \"loss\": null, \"reason\": \"rank 1 on node1 "
+            "  {\"job\": \"calm-otter-3\", \"id\": 3, \"state\": \"RUNNING\", \"loss\": 0.43125, "
+            "\"reason\": \"\"},\n"
+            "  {\"job\": \"日本-2\", \"id\": 2, \"state\": \"FAILED\", \"loss\": null, \"reason\": "
+            "\"rank 1 on node1 "
             "said \\\"no\\\", twice, and left\"}\n]}\n");
   EXPECT_EQ(Render(Format("csv"), true),
             "job,id,state,loss,reason\ncalm-otter-3,3,RUNNING,0.43125,\n"
             "日本-2,2,FAILED,,\"rank 1 on node1 said \"\"no\"\", twice, and left\"\n");
   EXPECT_EQ(Render(Format("name"), true), "calm-otter-3\n日本-2\n");
   EXPECT_EQ(Render(Format("yaml"), true),
-            "version: 1\nkind: JobList\nitems:\n- job: calm-otter-3\n  id: 3\n  state: RUNNING\n  loss: 0.43125\n"
+            "version: 1\nkind: JobList\nitems:\n- job: calm-otter-3\n  id: 3\n  state: RUNNING\n  "
+            "loss: 0.43125\n"
             "  reason: \"\"\n- job: \"日本-2\"\n  id: 2\n  state: FAILED\n  loss: null\n"
             "  reason: \"rank 1 on node1 said \\\"no\\\", twice, and left\"\n");
   ListingOptions lines = Format("jsonl");
   lines.columns = {"id", "state"};
-  EXPECT_EQ(Render(lines, false), "{\"id\": 3, \"state\": \"RUNNING\"}\n{\"id\": 2, \"state\": \"FAILED\"}\n");
+  EXPECT_EQ(Render(lines, false),
+            "{\"id\": 3, \"state\": \"RUNNING\"}\n{\"id\": 2, \"state\": \"FAILED\"}\n");
 }
 
 TEST(ListingTest, FiltersSortLimitAndHeaders) {

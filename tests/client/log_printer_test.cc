@@ -23,8 +23,8 @@ struct Printed {
   std::string err;
 };
 
-Printed Print(const std::vector<v1::LogRecord>& records, LogPrinter::Options options = {}, bool tty = false,
-              bool color = false) {
+Printed Print(const std::vector<v1::LogRecord>& records, LogPrinter::Options options = {},
+              bool tty = false, bool color = false) {
   Terminal terminal;
   terminal.out_is_tty = terminal.err_is_tty = tty;
   terminal.color_out = terminal.color_err = color;
@@ -64,22 +64,26 @@ TEST(LogPrinterTest, AProgressBarShowsItsLastStateOnATerminalAndAllBytesInAPipe)
   const std::vector<v1::LogRecord> bar = {Record(0, "1%\r2%\r100%\n")};
   EXPECT_EQ(Print(bar, {}, true).out, "[node1:0] 100%\n");
   EXPECT_EQ(Print(bar).out, "[node1:0] 1%\r2%\r100%\n");
-  const std::vector<v1::LogRecord> slow = {Record(0, "10%\r20%\r", false, v1::LOG_STREAM_STDOUT, 5'000'000),
-                                           Record(0, "21%\r22%\r", false, v1::LOG_STREAM_STDOUT, 5'100'000),
-                                           Record(0, "99%\r", true, v1::LOG_STREAM_STDOUT, 7'000'000)};
+  const std::vector<v1::LogRecord> slow = {
+      Record(0, "10%\r20%\r", false, v1::LOG_STREAM_STDOUT, 5'000'000),
+      Record(0, "21%\r22%\r", false, v1::LOG_STREAM_STDOUT, 5'100'000),
+      Record(0, "99%\r", true, v1::LOG_STREAM_STDOUT, 7'000'000)};
   EXPECT_EQ(Print(slow, {}, true).out, "[node1:0] 20%\n[node1:0] 99%\n");
 }
 
 TEST(LogPrinterTest, RawIsExactlyTheBytes) {
   LogPrinter::Options options;
   options.raw = true;
-  EXPECT_EQ(Print({Record(0, "a\nb"), Record(1, "\xff"), Record(0, "c", true)}, options, true).out, "a\nb\xff" "c");
+  EXPECT_EQ(Print({Record(0, "a\nb"), Record(1, "\xff"), Record(0, "c", true)}, options, true).out,
+            "a\nb\xff"
+            "c");
 }
 
 TEST(LogPrinterTest, StderrGoesToStderrWhenStreamsAreSplit) {
   LogPrinter::Options options;
   options.split_streams = true;
-  const Printed printed = Print({Record(0, "o\n"), Record(0, "e\n", false, v1::LOG_STREAM_STDERR)}, options);
+  const Printed printed =
+      Print({Record(0, "o\n"), Record(0, "e\n", false, v1::LOG_STREAM_STDERR)}, options);
   EXPECT_EQ(printed.out, "[node1:0] o\n");
   EXPECT_EQ(printed.err, "[node1:0] e\n");
 }
@@ -91,14 +95,16 @@ TEST(LogPrinterTest, DroppedBytesAndNoticesAreSaidOnStderr) {
   notice.set_notice("attempt 1 starts from step 40");
   const Printed printed = Print({dropped, notice});
   EXPECT_EQ(printed.out, "[node1:0] after\n");
-  EXPECT_NE(printed.err.find("(2000000 bytes) of output dropped here"), std::string::npos) << printed.err;
+  EXPECT_NE(printed.err.find("(2000000 bytes) of output dropped here"), std::string::npos)
+      << printed.err;
   EXPECT_NE(printed.err.find("-- attempt 1 starts from step 40\n"), std::string::npos);
 }
 
 TEST(LogPrinterTest, GrepKeepsMatchingLinesAndABadExpressionIsAnError) {
   LogPrinter::Options options;
   options.grep = "err|warn";
-  EXPECT_EQ(Print({Record(0, "fine\nan error\nwarning\n")}, options).out, "[node1:0] an error\n[node1:0] warning\n");
+  EXPECT_EQ(Print({Record(0, "fine\nan error\nwarning\n")}, options).out,
+            "[node1:0] an error\n[node1:0] warning\n");
   options.grep = "(";
   EXPECT_FALSE(LogPrinter(options, Terminal{}).Prepare().ok());
 }

@@ -25,11 +25,14 @@ TEST(TerminalTest, WidthCountsColumnsNotBytes) {
 }
 
 TEST(SignalsTest, NamesAndNumbersGoBothWays) {
-  for (const char* text : {"USR1", "SIGUSR1", "usr1", "sigusr1", "10"}) EXPECT_EQ(*ParseSignal(text), SIGUSR1) << text;
+  for (const char* text : {"USR1", "SIGUSR1", "usr1", "sigusr1", "10"})
+    EXPECT_EQ(*ParseSignal(text), SIGUSR1) << text;
   EXPECT_EQ(SignalName(SIGKILL), "SIGKILL");
   EXPECT_EQ(SignalName(99), "signal 99");
-  for (const char* text : {"", "0", "-1", "999", "FOO"}) EXPECT_FALSE(ParseSignal(text).ok()) << text;
-  EXPECT_NE(SplitError(ParseSignal("SIGUSR3").status()).what.find("did you mean \"USR1\"?"), std::string::npos);
+  for (const char* text : {"", "0", "-1", "999", "FOO"})
+    EXPECT_FALSE(ParseSignal(text).ok()) << text;
+  EXPECT_NE(SplitError(ParseSignal("SIGUSR3").status()).what.find("did you mean \"USR1\"?"),
+            std::string::npos);
 }
 
 TEST(RecordTextTest, NumbersAreGroupedIntoRanges) {
@@ -82,8 +85,9 @@ TEST(JobTextTest, YamlOfARecordReadsLikeItsJson) {
   result->set_job(7);
   const auto yaml = MessageYaml(response);
   ASSERT_TRUE(yaml.ok());
-  EXPECT_EQ(*yaml, "results:\n  - subject: \"a: b\"\n    job: \"7\"\n    name: \"\"\n    status_code: 0\n"
-                   "    message: \"\"\n");
+  EXPECT_EQ(*yaml,
+            "results:\n  - subject: \"a: b\"\n    job: \"7\"\n    name: \"\"\n    status_code: 0\n"
+            "    message: \"\"\n");
 }
 
 }  // namespace

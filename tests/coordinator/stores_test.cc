@@ -5,9 +5,9 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "common/crc32c.h"
 #include "common/sha256.h"
 #include "coordinator/blob_store.h"
-#include "coordinator/crc32c.h"
 #include "coordinator/metric_store.h"
 #include "tests/coordinator/temp_dir.h"
 
@@ -51,8 +51,8 @@ v1::MetricBatch Batch(uint64_t seq, int64_t step, double loss) {
 void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
 
 TEST(Crc32cTest, MatchesTheCheckValueOfTheRfc) {
-  EXPECT_EQ(Crc32c("123456789"), 0xe3069283u);
-  EXPECT_EQ(Crc32c("6789", Crc32c("12345")), 0xe3069283u);
+  EXPECT_EQ(common::Crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(common::Crc32c("6789", common::Crc32c("12345")), 0xe3069283u);
 }
 
 TEST(MetricStoreTest, ARepeatedBatchCountsOnceAlsoAfterARestart) {

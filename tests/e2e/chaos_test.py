@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 
+import grpc
+
 import harness
 from harness import FULL, SUCCEEDED, Case, python_line, wait_until
 
@@ -31,6 +33,9 @@ class RandomKills(Case):
         def submit_jobs():
             number = 0
             while not over.is_set():
+                if len(acknowledged) - sum(job.state in harness.OVER for job in self.list(cluster)) > 30:
+                    time.sleep(0.05)  # enough is under way
+                    continue
                 number += 1
                 ranks = number % 3 + 1
                 if number % 3:
@@ -63,6 +68,15 @@ class RandomKills(Case):
         self.check_witness(witness)
         self.check_logs(cluster, acknowledged)
 
+    def list(self, cluster):
+        """All jobs, also while the coordinator comes and goes."""
+        def listed():
+            try:
+                return [cluster.api.list()]
+            except grpc.RpcError:
+                return None
+        return wait_until(listed, "jobs listed")[0]
+
     def settle(self, cluster, acknowledged):
         def settled():
             jobs = {job.name: job for job in cluster.api.list()}
@@ -75,7 +89,7 @@ class RandomKills(Case):
         self.assertEqual(set(jobs), set(acknowledged), "J1, J2: exactly the acknowledged jobs")
         bad = {name: job.reason for name, job in jobs.items() if job.state != SUCCEEDED}
         self.assertEqual(bad, {}, "killed daemons disturb no job")
-        ranks = {pid: line for pid, line in harness.processes_with(self.mark).items()
+        ranks = {pid: line for pid, line in self.processes().items()
                  if "witness.py" in line or "writer.py" in line}
         self.assertEqual(ranks, {}, "J6")
 

@@ -1,7 +1,7 @@
 """What every end-to-end test stands on: daemons of its own in a short temporary directory, jobctl, a
 gRPC client that is not ours (grpcio), waiting with deadlines, and a scan for processes left behind.
 
-Every process of a test carries MUSTER_TEST_MARK in its environment (ranks too: the client's environment
+Every process of a test carries E2E_TEST_MARK in its environment (ranks too: the client's environment
 travels with the job), so that the whole machine can be searched for survivors. Processes are only ever
 killed by their pid. Nothing here sleeps without a deadline.
 """
@@ -341,7 +341,7 @@ class Case(unittest.TestCase):
 
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="mt", dir="/tmp")
-        self.mark = f"MUSTER_TEST_MARK={uuid.uuid4().hex}"
+        self.mark = f"E2E_TEST_MARK={uuid.uuid4().hex}"
         self.daemons = []
         name, value = self.mark.split("=")
         self.env = {key: text for key, text in os.environ.items()

@@ -4,7 +4,7 @@ import sys
 import time
 
 import harness
-from harness import FULL, Case
+from harness import FULL, Case, wait_until
 
 sys.path.insert(0, harness.RANKS)
 import writer  # noqa: E402  (the rank's program knows what it writes)
@@ -12,7 +12,18 @@ import writer  # noqa: E402  (the rank's program knows what it writes)
 
 class ExactLogs(Case):
     def assert_exact(self, cluster, job, ranks, lines, binary=False, attempt=0):
-        logs, dropped = cluster.api.logs(job)
+        size = sum(len(writer.expected(rank, letter, lines, binary)) for rank in range(ranks) for letter in "oe")
+        # The end of the output may arrive after the job's end; more than was written must never come.
+        arrived = [cluster.api.logs(job)]
+
+        def whole():
+            arrived[0] = cluster.api.logs(job)
+            return sum(map(len, arrived[0][0].values())) >= size
+        try:
+            wait_until(whole, "the whole output", 15, every_s=0.1)
+        except AssertionError:
+            pass  # below it is said what is missing
+        logs, dropped = arrived[0]
         self.assertEqual(sum(dropped.values()), 0, dropped)
         for rank in range(ranks):
             for stream, letter in ((1, "o"), (2, "e")):

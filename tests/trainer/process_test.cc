@@ -152,6 +152,17 @@ TEST(Checkpoint, FailsOnAllRanksWhenOneCannotWrite) {
   }
 }
 
+TEST(Checkpoint, ThatOneRankCannotWriteLeavesTheOthersAndTrainingAlone) {
+  const TemporaryDirectory directory;
+  for (auto& rank : outcome(2, {"save_without_space", directory.path()})) {
+    EXPECT_NE(rank["error"].find("rank 1: cannot write"), std::string::npos) << rank["error"];
+    EXPECT_NE(rank["error"].find("File too large"), std::string::npos) << rank["error"];
+  }
+  EXPECT_EQ(list_steps(directory.path()), (std::vector<int64_t>{1, 3}));
+  EXPECT_FALSE(path_exists(directory / "step-2.tmp"));
+  EXPECT_EQ(read_checkpoint(directory / "step-1", true).step, 1);
+}
+
 TEST(Checkpoint, IsOnePartPerNodeWhereNodesHaveTheirOwnDirectories) {
   const TemporaryDirectory directory;
   const auto on_nodes = [&](const std::string& variable, const std::vector<std::string>& paths,
@@ -254,10 +265,8 @@ TEST(Ranks, AllStopWhenOneIsTold) {
 }
 
 TEST(Ranks, SayWhoIsMissingWhenTheyDoNotMeet) {
-  ChildProcess first(
-      {TRAINER_RANKS, "meet"},
-      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "28765"}});
-  const auto result = first.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
+  // One rank of two is started.
+  const ChildResult result = run(1, {"meet"}, {{"WORLD_SIZE", "2"}})[0];
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find("rank 0 of 2 did not meet the others"), std::string::npos)
       << result.output;
@@ -265,8 +274,8 @@ TEST(Ranks, SayWhoIsMissingWhenTheyDoNotMeet) {
 }
 
 TEST(Ranks, MeetAtTheStoreOfTorchrunsAgent) {
-  ChildProcess torchrun({MUSTER_TEST_PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-                         "--no-python", TRAINER_RANKS, "agent_store"},
+  ChildProcess torchrun({MUSTER_TEST_PYTHON, "-m", "torch.distributed.run", "--standalone",
+                         "--nproc-per-node", "2", "--no-python", TRAINER_RANKS, "agent_store"},
                         {{"OMP_NUM_THREADS", "1"}});
   const auto result = torchrun.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
   if (result.output.find("No module named") != std::string::npos) GTEST_SKIP() << "no torchrun";

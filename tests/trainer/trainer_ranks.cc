@@ -3,6 +3,7 @@
 // escapes.
 #include <muster/trainer.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -281,6 +282,28 @@ void save(const Arguments& arguments) {
   }
 }
 
+// save_without_space DIRECTORY: the last rank can write no file above 1,000 bytes for one save of
+// three.
+void save_without_space(const Arguments& arguments) {
+  muster::AcceleratorOptions options;
+  options.checkpoint_dir = arguments.at(0);
+  Run run(options);
+  run.accelerator.save_state(1);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit before = limit;
+  limit.rlim_cur = 1'000;
+  ::signal(SIGXFSZ, SIG_IGN);
+  if (run.accelerator.is_last_process()) ::setrlimit(RLIMIT_FSIZE, &limit);
+  try {
+    run.accelerator.save_state(2);
+  } catch (const muster::CheckpointError& error) {
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    say("error", std::string(error.what()));
+  }
+  run.accelerator.save_state(3);
+}
+
 int scenario(int argc, char** argv) {
   const std::map<std::string, std::function<void(const Arguments&)>> scenarios = {
       {"gradients", gradients},
@@ -291,7 +314,8 @@ int scenario(int argc, char** argv) {
       {"agent_store", agent_store},
       {"meet", meet},
       {"train", train},
-      {"save", save}};
+      {"save", save},
+      {"save_without_space", save_without_space}};
   scenarios.at(argv[1])(Arguments(argv + 2, argv + argc));
   return 0;
 }

@@ -1,5 +1,5 @@
-// Starts the real muster-worker (and through it real shims and ranks) in a directory of its own, against a
-// FakeCoordinator. Kills by pid only.
+// Starts the real muster-worker (and through it real shims and ranks) in a directory of its own,
+// against a FakeCoordinator. Kills by pid only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,18 +48,22 @@ class DaemonTest : public ::testing::Test {
     return StateDir() + "/attempts/" + std::to_string(job) + "-" + std::to_string(attempt);
   }
 
-  // Waits until it has registered.
-  void StartWorker() {
-    const size_t before = coordinator_.registrations.size();
-    const std::string binary = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "muster-worker";
-    std::vector<std::string> words{binary,        "--coordinator", coordinator_.endpoint(),
-                                   "--name",      "node-a",        "--devices",
-                                   "cpu:4",       "--state-dir",   StateDir(),
-                                   "--log-file",  directory_ + "/worker.log"};
+  int SpawnWorker(pid_t* pid, const std::string& log_file) const {
+    const std::string binary =
+        fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "muster-worker";
+    std::vector<std::string> words{binary,       "--coordinator", coordinator_.endpoint(),
+                                   "--name",     "node-a",        "--devices",
+                                   "cpu:4",      "--state-dir",   StateDir(),
+                                   "--log-file", log_file};
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    ASSERT_EQ(posix_spawn(&worker_, binary.c_str(), nullptr, nullptr, argv.data(), environ), 0);
+    return posix_spawn(pid, binary.c_str(), nullptr, nullptr, argv.data(), environ);
+  }
+  // Waits until it has registered.
+  void StartWorker() {
+    const size_t before = coordinator_.registrations.size();
+    ASSERT_EQ(SpawnWorker(&worker_, directory_ + "/worker.log"), 0);
     ASSERT_TRUE(coordinator_.Wait([&] { return coordinator_.registrations.size() > before; }))
         << WorkerLog();
   }
@@ -70,6 +74,12 @@ class DaemonTest : public ::testing::Test {
     waitpid(worker_, &status, 0);
     worker_ = -1;
     return status;
+  }
+  // A zombie that nobody has reaped yet is dead.
+  static bool Alive(pid_t pid) {
+    const std::string stat = ReadAll("/proc/" + std::to_string(pid) + "/stat");
+    const size_t name_end = stat.rfind(')');
+    return name_end != std::string::npos && stat[name_end + 2] != 'Z' && stat[name_end + 2] != 'X';
   }
   std::string WorkerLog() const { return ReadAll(directory_ + "/worker.log"); }
   static std::string ReadAll(const std::string& path) {

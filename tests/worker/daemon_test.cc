@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include "common/sha256.h"
 #include "tests/worker/daemon_fixture.h"
 
@@ -39,7 +42,8 @@ TEST_F(DaemonTest, OutputAndExitCodesOfEveryRankArriveExactly) {
   forget.mutable_forget()->set_job(7);
   coordinator_.Send(forget);
   const uint64_t beats = coordinator_.heartbeats;
-  coordinator_.Wait([&] { return coordinator_.heartbeats > beats + 1 && !fs::exists(AttemptDir(7, 0)); });
+  coordinator_.Wait(
+      [&] { return coordinator_.heartbeats > beats + 1 && !fs::exists(AttemptDir(7, 0)); });
   EXPECT_FALSE(fs::exists(AttemptDir(7, 0)));
 }
 
@@ -80,7 +84,10 @@ TEST_F(DaemonTest, RanksThatEndedWithoutAWorkerAreReportedWhenItReturns) {
   Launch(ShellLaunch(7, 0, "echo begin; sleep 0.5; echo end; exit 5", 1));
   ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_RUNNING)) << WorkerLog();
   KillWorker(SIGKILL);
-  for (int i = 0; i < 500 && !fs::exists(AttemptDir(7, 0) + "/exit"); ++i) usleep(10'000);
+  // The shim holds this lock exactly while it lives.
+  const int launch_file = open((AttemptDir(7, 0) + "/shim.launch").c_str(), O_RDONLY);
+  flock(launch_file, LOCK_SH);
+  close(launch_file);
   StartWorker();
   ASSERT_TRUE(WaitDrained(7, 0)) << WorkerLog();
   EXPECT_EQ(Status(7, 0).phase(), v1::ATTEMPT_PHASE_ENDED);
@@ -103,14 +110,15 @@ TEST_F(DaemonTest, CoordinatorRestartLosesAndRepeatsNothing) {
 
 TEST_F(DaemonTest, StopKillsWhatIgnoresSigtermAndWhatLeftTheSession) {
   StartWorker();
-  Launch(ShellLaunch(7, 0, "trap '' TERM; setsid sleep 987 & echo $!; while :; do sleep 1; done", 1));
+  Launch(
+      ShellLaunch(7, 0, "trap '' TERM; setsid sleep 987 & echo $!; while :; do sleep 1; done", 1));
   ASSERT_TRUE(coordinator_.Wait([&] { return !Stdout(7, 0, 0).empty(); })) << WorkerLog();
   const pid_t escaped = atoi(Stdout(7, 0, 0).c_str());
   Stop(7, 0, 200);
   ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_ENDED)) << WorkerLog();
   EXPECT_EQ(Status(7, 0).exits(0).signal(), SIGKILL);
   EXPECT_TRUE(Status(7, 0).exits(0).stopped_by_us());
-  EXPECT_NE(kill(escaped, 0), 0);
+  EXPECT_FALSE(Alive(escaped));
 }
 
 TEST_F(DaemonTest, KilledShimEndsTheAttemptAsSupervisorLost) {
@@ -122,7 +130,7 @@ TEST_F(DaemonTest, KilledShimEndsTheAttemptAsSupervisorLost) {
   kill(shim, SIGKILL);
   ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_ENDED)) << WorkerLog();
   EXPECT_EQ(Status(7, 0).failure_cause(), v1::STOP_CAUSE_SUPERVISOR_LOST);
-  EXPECT_NE(kill(rank, 0), 0);
+  EXPECT_FALSE(Alive(rank));
   EXPECT_TRUE(WaitDrained(7, 0)) << WorkerLog();
 }
 
@@ -144,8 +152,10 @@ TEST_F(DaemonTest, CheckpointIsUploadedAndGivenToTheNextAttempt) {
     return Status(7, 0).phase() == v1::ATTEMPT_PHASE_ENDED && !Status(7, 0).checkpoints_pending();
   })) << WorkerLog();
 
-  // Another job, so nothing local is asked for first; then its bytes are compared by the rank itself.
-  auto next = ShellLaunch(8, 1, "cat $MUSTER_RESUME_FROM/sub/a; wc -c < $MUSTER_RESUME_FROM/model", 1);
+  // Another job, so nothing local is asked for first; then its bytes are compared by the rank
+  // itself.
+  auto next =
+      ShellLaunch(8, 1, "cat $MUSTER_RESUME_FROM/sub/a; wc -c < $MUSTER_RESUME_FROM/model", 1);
   next.set_resume_step(3);
   *next.mutable_resume_files() = part.files();
   fs::remove_all(AttemptDir(7, 0) + "/checkpoints");
@@ -200,12 +210,13 @@ f.write(json.dumps({"type": "metrics", "seq": 2, "points": points[:1]}) + "\n");
 
 TEST_F(DaemonTest, SecondWorkerOnTheSameStateDirectoryIsRefused) {
   StartWorker();
-  const std::string binary =
-      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "muster-worker";
-  const int code = system((binary + " --coordinator unix:/tmp/x --state-dir " + StateDir() +
-                           " 2> " + directory_ + "/second.txt").c_str());
-  EXPECT_EQ(WEXITSTATUS(code), 3);
-  EXPECT_NE(ReadAll(directory_ + "/second.txt").find("locked by another process"), std::string::npos);
+  pid_t second = -1;
+  ASSERT_EQ(SpawnWorker(&second, directory_ + "/second.log"), 0);
+  int status = 0;
+  waitpid(second, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_NE(ReadAll(directory_ + "/second.log").find("locked by another process"),
+            std::string::npos);
 }
 
 TEST_F(DaemonTest, SigtermLeavesTheRanksRunning) {

@@ -23,8 +23,9 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
     owner->statuses[{status.job(), status.attempt()}] = status;
   }
 
-  Status Connect(ServerContext*, grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>*
-                                     stream) override {
+  Status Connect(
+      ServerContext*,
+      grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) override {
     v1::WorkerMessage message;
     while (stream->Read(&message)) {
       std::lock_guard<std::mutex> lock(owner->mutex_);
@@ -52,7 +53,8 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
     return Status::OK;
   }
 
-  Status UploadLogs(ServerContext*, grpc::ServerReaderWriter<v1::LogAck, v1::LogChunk>* stream) override {
+  Status UploadLogs(ServerContext*,
+                    grpc::ServerReaderWriter<v1::LogAck, v1::LogChunk>* stream) override {
     v1::LogChunk chunk;
     while (stream->Read(&chunk)) {
       v1::LogAck ack;

@@ -1,5 +1,6 @@
-// A coordinator as small as the worker's contract allows, for tests of the real daemon: remembers everything it is told,
-// keeps logs, metrics and blobs in memory, says what the test tells it to. Its memory survives Stop and Start.
+// A coordinator as small as the worker's contract allows, for tests of the real daemon: remembers
+// everything it is told, keeps logs, metrics and blobs in memory, says what the test tells it to.
+// Its memory survives Stop and Start.
 #pragma once
 
 #include <chrono>

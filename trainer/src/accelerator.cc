@@ -1,6 +1,8 @@
 // Wires the parts of the SDK together behind the public class; see accelerator.h. Training thread.
 #include "muster/accelerator.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -235,6 +237,8 @@ void PreparedOptimizer::zero_grad() {
 Accelerator::Accelerator(const AcceleratorOptions& options)
     : state_(std::make_unique<State>(options)) {
   if (options.handle_sigterm) watch_stop_signal();
+  // Kernels and communicators without an explicit device go to this one, of whatever kind it is.
+  if (!device().is_cpu()) c10::impl::VirtualGuardImpl(device().type()).setDevice(device());
   state_->group = make_process_group(state_->topology, state_->device,
                                      {options.process_group_timeout, options.init_timeout});
 }
@@ -337,8 +341,10 @@ bool Accelerator::should_checkpoint() {
   return state_->any_rank(state_->reporter.checkpoint_requested());
 }
 
+std::string Accelerator::checkpoint_dir() const { return state_->checkpoint_dir(); }
+
 std::string Accelerator::save_state(int64_t step) {
-  const std::string directory = state_->checkpoint_dir();
+  const std::string directory = checkpoint_dir();
   if (directory.empty()) {
     throw CheckpointError("save_state: no directory: set AcceleratorOptions::checkpoint_dir, or " +
                           std::string("run under Muster, which sets MUSTER_CHECKPOINT_DIR"));

@@ -180,6 +180,9 @@ class Accelerator {
   bool stop_requested() const;
 
   // ---- Checkpoints; collective ----
+  // Where save_state writes; empty when neither a worker nor the options name a directory. Not
+  // collective.
+  std::string checkpoint_dir() const;
   // Writes models, optimizers, samplers, registered state and the random numbers of every rank as
   // step-N, atomically, and returns its path; a second save of the same step returns at once.
   // Throws CheckpointError on all ranks when one cannot write; earlier checkpoints stay.

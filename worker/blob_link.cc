@@ -1,5 +1,5 @@
-// blob_client: blocking calls with deadlines, on a connection of their own.
-#include "worker/blob_client.h"
+// blob_link: blocking calls with deadlines, on a connection of their own.
+#include "worker/blob_link.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -40,11 +40,11 @@ bool MayRetry(const absl::Status& status) {
 
 }  // namespace
 
-struct BlobClient::Parts {
+struct BlobLink::Parts {
   using Stub = v1::WorkerService::Stub;
   std::mutex mutex;
   std::condition_variable changed;
-  std::string endpoint;                 // guarded by mutex, as all below
+  std::string endpoint;  // guarded by mutex, as all below
   std::shared_ptr<Stub> stub;
   grpc::ClientContext* running = nullptr;
   bool stopped = false;
@@ -73,10 +73,10 @@ struct BlobClient::Parts {
   }
 };
 
-BlobClient::BlobClient() : parts_(std::make_unique<Parts>()) {}
-BlobClient::~BlobClient() = default;
+BlobLink::BlobLink() : parts_(std::make_unique<Parts>()) {}
+BlobLink::~BlobLink() = default;
 
-void BlobClient::SetEndpoint(const std::string& endpoint) {
+void BlobLink::SetEndpoint(const std::string& endpoint) {
   std::lock_guard<std::mutex> lock(parts_->mutex);
   if (endpoint == parts_->endpoint) return;
   parts_->endpoint = endpoint;
@@ -84,7 +84,7 @@ void BlobClient::SetEndpoint(const std::string& endpoint) {
   parts_->changed.notify_all();
 }
 
-void BlobClient::Stop() {
+void BlobLink::Stop() {
   std::lock_guard<std::mutex> lock(parts_->mutex);
   parts_->stopped = true;
   if (parts_->running != nullptr) parts_->running->TryCancel();
@@ -128,8 +128,8 @@ absl::StatusOr<v1::UploadBlobResponse> SendBytes(Stub& stub, grpc::ClientContext
 
 }  // namespace
 
-absl::Status BlobClient::Upload(const std::string& path, const Blob& blob, const AttemptKey& key,
-                                const std::function<void()>& progress) {
+absl::Status BlobLink::Upload(const std::string& path, const Blob& blob, const AttemptKey& key,
+                              const std::function<void()>& progress) {
   common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid()) return common::ErrnoStatus(common::StrCat("cannot open ", path));
   milliseconds pause = kPauseFirst;
@@ -153,8 +153,8 @@ absl::Status BlobClient::Upload(const std::string& path, const Blob& blob, const
     if (status.ok()) {
       grpc::ClientContext context;
       if (!parts_->Begin(&context, kStreamDeadline)) continue;
-      const auto answer = SendBytes(*stub, &context, fd.get(), blob,
-                                    std::min(begun.offset(), blob.size), progress);
+      const auto answer =
+          SendBytes(*stub, &context, fd.get(), blob, std::min(begun.offset(), blob.size), progress);
       parts_->Finish();
       if (answer.ok() && answer->complete()) return absl::OkStatus();
       status = answer.status();
@@ -166,8 +166,7 @@ absl::Status BlobClient::Upload(const std::string& path, const Blob& blob, const
   }
 }
 
-absl::Status BlobClient::Download(const Blob& blob, int fd,
-                                  const std::function<bool()>& cancelled) {
+absl::Status BlobLink::Download(const Blob& blob, int fd, const std::function<bool()>& cancelled) {
   common::Sha256 hash;
   uint64_t offset = 0;
   milliseconds pause = kPauseFirst;

@@ -1,5 +1,5 @@
-// Checkpoint bytes to and from the coordinator's blob store, resuming where a broken transfer stopped. Blocks: used by
-// transfer threads only, one call at a time; Stop from any thread.
+// Checkpoint bytes to and from the coordinator's blob store, resuming where a broken transfer
+// stopped. Blocks: used by transfer threads only, one call at a time; Stop from any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,19 @@ struct Blob {
   uint64_t size = 0;
 };
 
-class BlobClient {
+class BlobLink {
  public:
-  BlobClient();
-  ~BlobClient();
+  BlobLink();
+  ~BlobLink();
 
   // Calls wait until the first endpoint is known.
   void SetEndpoint(const std::string& endpoint);
-  // Retries for ever what may be retried, until `cancelled` says so or Stop (CANCELLED). `progress` is called whenever
-  // bytes were accepted.
+  // Retries for ever what may be retried, until `cancelled` says so or Stop (CANCELLED). `progress`
+  // is called whenever bytes were accepted.
   absl::Status Upload(const std::string& path, const Blob& blob, const AttemptKey& key,
                       const std::function<void()>& progress);
-  // Writes the blob to `fd` from its present offset 0 on and checks its SHA-256 (DATA_LOSS when it differs).
+  // Writes the blob to `fd` from its present offset 0 on and checks its SHA-256 (DATA_LOSS when it
+  // differs).
   absl::Status Download(const Blob& blob, int fd, const std::function<bool()>& cancelled);
   // Every call returns CANCELLED soon, now and later.
   void Stop();

@@ -1,10 +1,10 @@
-#include "coordinator/crc32c.h"
+#include "common/crc32c.h"
 
 #include <array>
 #include <cstddef>
 #include <cstring>
 
-namespace muster::coordinator {
+namespace muster::common {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // reflected
@@ -51,4 +51,9 @@ uint32_t Crc32c(std::string_view bytes, uint32_t before) {
   return ~sum;
 }
 
-}  // namespace muster::coordinator
+uint32_t MaskedCrc32c(std::string_view bytes) {
+  const uint32_t sum = Crc32c(bytes);
+  return ((sum >> 15) | (sum << 17)) + 0xa282ead8u;
+}
+
+}  // namespace muster::common

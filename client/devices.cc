@@ -1,0 +1,66 @@
+// The text that asks for devices: "gpu", "h100", "npu>=64GB", "gpu:8".
+#include <algorithm>
+#include <cctype>
+
+#include "absl/strings/ascii.h"
+#include "client/arguments.h"
+#include "client/errors.h"
+#include "client/job_file.h"
+#include "common/limits.h"
+#include "common/strings.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::client {
+
+using common::StrCat;
+
+absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* total) {
+  const std::string shown(text);
+  const auto wrong = [&](std::string_view why) {
+    return Usage("JC1104", StrCat("\"", shown, "\" names no devices: ", why),
+                 "use cpu, gpu, npu, a model like h100, npu>=64GB, or gpu:8 for a total");
+  };
+  v1::DeviceConstraint* device = spec->mutable_shape()->mutable_device();
+  if (const size_t colon = text.rfind(':'); colon != std::string_view::npos) {
+    const absl::StatusOr<int64_t> count = ParseInteger(text.substr(colon + 1));
+    if (!count.ok() || *count < 1 || *count > common::kRanksMax) {
+      return wrong(StrCat("after `:` stands how many, from 1 to ", common::kRanksMax));
+    }
+    *total = static_cast<uint32_t>(*count);
+    text = text.substr(0, colon);
+  }
+  if (const size_t at_least = text.find(">="); at_least != std::string_view::npos) {
+    const std::string memory = absl::AsciiStrToUpper(common::ToAbsl(text.substr(at_least + 2)));
+    const std::string_view unit = std::string_view(memory).size() > 2
+                                      ? std::string_view(memory).substr(memory.size() - 2)
+                                      : std::string_view();
+    const absl::StatusOr<int64_t> amount =
+        ParseInteger(std::string_view(memory).substr(0, memory.size() - unit.size()));
+    if (!amount.ok() || *amount < 1 || *amount > 1'000'000 || (unit != "GB" && unit != "MB")) {
+      return wrong("after `>=` stands a memory like 64GB");
+    }
+    device->set_min_memory_bytes(static_cast<uint64_t>(*amount) *
+                                 (unit == "GB" ? 1'000'000'000ull : 1'000'000ull));
+    text = text.substr(0, at_least);
+  }
+  const std::string word = absl::AsciiStrToLower(common::ToAbsl(text));
+  if (word.empty() || !std::all_of(word.begin(), word.end(),
+                                   [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
+    return wrong("a kind or model has letters and digits");
+  }
+  if (word == "cpu" || word == "gpu" || word == "npu") {
+    device->set_kind(word);
+  } else if (word == "cuda" || word == "nvidia") {
+    device->set_kind("gpu");
+  } else if (word == "ascend") {
+    device->set_kind("npu");
+  } else {
+    device->set_kind(
+        word.starts_with("910") || word.starts_with("npu-") || word.starts_with("ascend") ? "npu"
+                                                                                          : "gpu");
+    device->set_model(word.starts_with("npu-") ? word.substr(4) : word);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::client

@@ -1,0 +1,110 @@
+// Precedence of settings, contexts, and a configuration file with errors.
+#include "client/settings.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "client/arguments.h"
+#include "client/errors.h"
+
+namespace muster::client {
+namespace {
+
+class SettingsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/settings.XXXXXX";
+    directory_ = mkdtemp(path);
+    setenv("JOBCTL_CONFIG", File().c_str(), 1);
+    for (const char* name : {"JOBCTL_SERVER", "JOBCTL_CONTEXT", "JOBCTL_OUTPUT", "JOBCTL_COLOR"}) {
+      unsetenv(name);
+    }
+  }
+  void TearDown() override {
+    unlink(File().c_str());
+    rmdir(directory_.c_str());
+    for (const char* name : {"JOBCTL_CONFIG", "JOBCTL_SERVER", "JOBCTL_CONTEXT", "JOBCTL_OUTPUT"}) {
+      unsetenv(name);
+    }
+  }
+  std::string File() const { return directory_ + "/config.yaml"; }
+  void Write(const std::string& text) { std::ofstream(File()) << text; }
+  static absl::StatusOr<Settings> Resolve(const std::vector<std::string>& line) {
+    return Settings::Resolve(*Arguments::Parse(line));
+  }
+  static std::string Origin(const Settings& settings, const std::string& name) {
+    for (const Setting& setting : settings.all()) {
+      if (setting.name == name) return setting.origin;
+    }
+    return "";
+  }
+  std::string directory_;
+};
+
+TEST_F(SettingsTest, WithoutAnythingThePrivateCoordinatorIsMeant) {
+  const auto settings = Resolve({"ls"});
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->server(), "");
+  EXPECT_EQ(settings->Get("context"), "private");
+  EXPECT_EQ(settings->timeout_ms(), 10'000);
+}
+
+TEST_F(SettingsTest, FlagsWinOverVariablesOverContextOverDefaults) {
+  Write("current: lab\ncontexts:\n  lab: {server: 'head:7700'}\ndefaults: {output: wide}\n");
+  EXPECT_EQ(Resolve({"ls"})->server(), "head:7700");
+  EXPECT_EQ(Origin(*Resolve({"ls"}), "server"), "context lab");
+  EXPECT_EQ(Origin(*Resolve({"ls"}), "output"), File());
+  setenv("JOBCTL_SERVER", "other:1", 1);
+  setenv("JOBCTL_OUTPUT", "json", 1);
+  EXPECT_EQ(Resolve({"ls"})->server(), "other:1");
+  EXPECT_EQ(Origin(*Resolve({"ls"}), "output"), "JOBCTL_OUTPUT");
+  EXPECT_EQ(Resolve({"ls", "-s", "third:2"})->server(), "third:2");
+  EXPECT_EQ(Resolve({"ls", "-c", "private"})->server(), "");
+  EXPECT_EQ(Origin(*Resolve({"ls", "-o", "csv"}), "output"), "flag --output");
+}
+
+TEST_F(SettingsTest, WrongSettingsAreNamed) {
+  const auto what = [](const std::vector<std::string>& line) {
+    const auto settings = Resolve(line);
+    return settings.ok() ? "" : SplitError(settings.status()).what;
+  };
+  EXPECT_NE(what({"ls", "-s", "a:1", "-c", "b"}).find("both say where to go"), std::string::npos);
+  EXPECT_NE(what({"ls", "-c", "privat"}).find("did you mean \"private\"?"), std::string::npos);
+  EXPECT_NE(what({"ls", "--timeout", "soon"}).find("a duration like 10s"), std::string::npos);
+  setenv("JOBCTL_OUTPUT", "xml", 1);
+  EXPECT_NE(what({"ls"}).find("output is one of table|wide|json"), std::string::npos);
+  unsetenv("JOBCTL_OUTPUT");
+  Write("current: lab\ncontext: {}\ncontexts: {lab: {sever: x}}\n");
+  const std::string errors = what({"ls"});
+  EXPECT_NE(errors.find(":2:1: unknown key \"context\"; did you mean \"contexts\"?"),
+            std::string::npos)
+      << errors;
+  EXPECT_NE(errors.find(":3:12: a context has exactly one key: server: HOST:PORT"),
+            std::string::npos);
+}
+
+TEST_F(SettingsTest, AContextThatIsGoneCanBeLeft) {
+  Write("current: gone\n");
+  EXPECT_FALSE(Resolve({"ls"}).ok());
+  EXPECT_TRUE(Resolve({"context", "use", "private"}).ok());
+}
+
+TEST_F(SettingsTest, TheFileIsWrittenSoThatItReadsBack) {
+  ConfigFile file;
+  file.path = File();
+  file.current = "lab";
+  file.contexts = {{"lab", "head:7700"}, {"yes", "unix:/run/x y.sock"}};
+  file.defaults = {{"output", "wide"}};
+  ASSERT_TRUE(file.Write().ok());
+  const auto read = ConfigFile::Read();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->current, "lab");
+  EXPECT_EQ(read->contexts, file.contexts);
+  EXPECT_EQ(read->defaults, file.defaults);
+}
+
+}  // namespace
+}  // namespace muster::client

@@ -20,6 +20,9 @@ constexpr size_t kDrainBytesMax = 1 << 20;  // one stream's turn
 constexpr uint64_t kPunchBytes =
     1 << 20;  // holes are punched in pieces of this, not per acknowledgement
 constexpr uint64_t kIndexPunchBytes = 64 << 10;
+constexpr uint64_t kIndexStepBytes = 4096;
+// A record that is pending, a mark of dropped bytes, and the closing mark.
+constexpr uint64_t kLastRecordsBytes = 3 * sizeof(SpoolRecord);
 
 // Where dropped bytes go, without being copied.
 int NullFd() {
@@ -107,7 +110,7 @@ Drained SpoolStream::Drain() {
   if (dropping_ && quota_->RoomAgain() && !record_pending_) dropping_ = false;
   if (blocked_ && (quota_->RoomAgain() || quota_->closing))
     blocked_ = false;  // or find the disk full again
-  const uint64_t room = quota_->Room();
+  const uint64_t room = IndexHasRoom() ? quota_->Room() : 0;
   if (room == 0 || record_pending_ || blocked_) {
     if (quota_->MayBlock()) {
       blocked_ = true;
@@ -191,8 +194,19 @@ bool SpoolStream::FlushPendingRecord() {
   return true;
 }
 
+bool SpoolStream::IndexHasRoom() {
+  if (index_offset_ + kLastRecordsBytes <= index_reserved_) return true;
+  if (fallocate(index_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(index_reserved_),
+                kIndexStepBytes) != 0) {
+    return errno == EOPNOTSUPP;
+  }
+  index_reserved_ += kIndexStepBytes;
+  return true;
+}
+
 bool SpoolStream::FlushDropMark() {
   if (closed() || drop_pending_ == 0 || record_pending_ || !quota_->RoomAgain()) return false;
+  if (!IndexHasRoom()) return false;
   dropping_ = false;
   AppendRecord({offset_, 0, common::WallMicros(), std::exchange(drop_pending_, 0)});
   return true;

@@ -67,15 +67,19 @@ class SpoolStream {
   void CountDropped(uint64_t bytes);
   bool AppendRecord(const common::SpoolRecord& record);
   bool FlushPendingRecord();
+  // Blocks for the next records are there before they are needed: on a full disk the mark of what
+  // was dropped can still be written.
+  bool IndexHasRoom();
 
   SpoolQuota* quota_ = nullptr;
   int pipe_ = -1;
   int file_ = -1;
   int index_ = -1;
   size_t pipe_bytes_ = 0;
-  uint64_t offset_ = 0;        // stream offset = file offset of the next byte
-  uint64_t index_offset_ = 0;  // where the next record goes
-  uint64_t drop_pending_ = 0;  // dropped since the last record
+  uint64_t offset_ = 0;          // stream offset = file offset of the next byte
+  uint64_t index_offset_ = 0;    // where the next record goes
+  uint64_t index_reserved_ = 0;  // blocks below this offset exist
+  uint64_t drop_pending_ = 0;    // dropped since the last record
   uint64_t dropped_total_ = 0;
   uint64_t trimmed_ = 0;
   uint64_t punched_ = 0;

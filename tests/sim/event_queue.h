@@ -1,10 +1,13 @@
 // Simulated time: closures in order of (time, number). One seed, one order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <random>
+#include <string>
 #include <utility>
 
 namespace muster::sim {
@@ -26,6 +29,12 @@ class EventQueue {
     event.mapped()();
     return true;
   }
+
+  // One line of the run's history, with its simulated second.
+  void Trace(const std::string& line) const {
+    if (trace) std::printf("%10.3f  %s\n", static_cast<double>(now_ms_) / 1000, line.c_str());
+  }
+  bool trace = false;
 
   // Uniform in [low, high].
   int64_t Draw(int64_t low, int64_t high) {

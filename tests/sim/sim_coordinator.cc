@@ -1,7 +1,5 @@
 #include "tests/sim/sim_coordinator.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "coordinator/core/state.h"
@@ -78,34 +76,32 @@ void SimCoordinator::Release(Turn turn, std::vector<ReplySink> replies) {
                                                : queue_.Draw(0, 3);
   last_release_ms_ = std::max(last_release_ms_, queue_.now_ms() + commit);
   const uint64_t life = life_;
-  queue_.After(last_release_ms_ - queue_.now_ms(),
-               [this, life, turn = std::move(turn), replies = std::move(replies)] {
-                 if (life != life_) return;  // killed before it was durable: it never happened
-                 for (const v1::Event& event : turn.events) {
-                   durable_.push_back(event);
-                   if (std::getenv("MUSTER_SIM_TRACE") != nullptr) {
-                     std::printf("%9.3f job %llu %s\n", static_cast<double>(queue_.now_ms()) / 1000,
-                                 static_cast<unsigned long long>(event.job()),
-                                 coordinator::DescribeEvent(event).c_str());
-                   }
-                   CheckCommitted(event);
-                   CheckFinal(event);
-                 }
-                 for (const v1::JobRecord& job : turn.finished) finished_[job.id()] = job;
-                 for (const coordinator::Command& command : turn.commands)
-                   wires_.deliver(command, epoch_);
-                 for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
-                   if (replies[i]) replies[i](turn.replies[i]);
-                 }
-                 if (durable_.size() - snapshot_size_ > 200 && queue_.Chance(0.05)) {
-                   // Compaction: only what is durable may be in a snapshot.
-                   ClusterState state;
-                   state.settings = settings_;
-                   Replay(state, 0);
-                   snapshot_ = coordinator::MakeSnapshot(state);
-                   snapshot_size_ = durable_.size();
-                 }
-               });
+  queue_.After(last_release_ms_ - queue_.now_ms(), [this, life, turn = std::move(turn),
+                                                    replies = std::move(replies)] {
+    if (life != life_) return;  // killed before it was durable: it never happened
+    for (const v1::Event& event : turn.events) {
+      durable_.push_back(event);
+      if (queue_.trace) {
+        queue_.Trace(absl::StrCat(event.job() != 0 ? absl::StrCat("job ", event.job(), ": ") : "",
+                                  coordinator::DescribeEvent(event)));
+      }
+      CheckCommitted(event);
+      CheckFinal(event);
+    }
+    for (const v1::JobRecord& job : turn.finished) finished_[job.id()] = job;
+    for (const coordinator::Command& command : turn.commands) wires_.deliver(command, epoch_);
+    for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
+      if (replies[i]) replies[i](turn.replies[i]);
+    }
+    if (durable_.size() - snapshot_size_ > 200 && queue_.Chance(0.05)) {
+      // Compaction: only what is durable may be in a snapshot.
+      ClusterState state;
+      state.settings = settings_;
+      Replay(state, 0);
+      snapshot_ = coordinator::MakeSnapshot(state);
+      snapshot_size_ = durable_.size();
+    }
+  });
 }
 
 void SimCoordinator::ArmTimer() {

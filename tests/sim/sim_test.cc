@@ -1,5 +1,6 @@
-// Seeded simulation of the real cores under faults. `sim_test SEED` runs one seed, `sim_test FIRST
-// COUNT` many; the first broken promise is printed with its seed, which reproduces it exactly.
+// Seeded simulation of the real cores under faults. `sim_test SEED` runs one seed and prints its
+// history, `sim_test FIRST COUNT` many; the first broken promise is printed with its seed, which
+// reproduces it exactly.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +15,7 @@ int main(int argc, char** argv) {
   const auto began = std::chrono::steady_clock::now();
   for (uint64_t seed = first; seed < first + count; ++seed) {
     try {
-      const muster::sim::Result result = muster::sim::World(seed).Run();
+      const muster::sim::Result result = muster::sim::World(seed, /*trace=*/argc == 2).Run();
       total.events += result.events;
       total.rank_starts += result.rank_starts;
       total.jobs += result.jobs;

@@ -16,7 +16,8 @@ constexpr uint32_t kGraceMs = 5'000;
 
 }  // namespace
 
-World::World(uint64_t seed) : queue_(seed) {
+World::World(uint64_t seed, bool trace) : queue_(seed) {
+  queue_.trace = trace;
   coordinator_ = std::make_unique<SimCoordinator>(
       queue_, witness_,
       SimCoordinator::Wires{
@@ -183,7 +184,12 @@ void World::BreakSomething() {
   ++faults_;
   SimNode& node =
       *nodes_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(nodes_.size()) - 1))];
-  switch (queue_.Draw(0, 8)) {
+  static constexpr const char* kFaults[] = {
+      "kill coordinator", "kill worker", "kill worker",  "kill a shim",         "reboot",
+      "partition",        "hang up",     "cancel a job", "repeat an old report"};
+  const int64_t fault = queue_.Draw(0, 8);
+  queue_.Trace(absl::StrCat("FAULT ", kFaults[fault], " (", node.name(), ")"));
+  switch (fault) {
     case 0:
       coordinator_->Kill();
       queue_.After(queue_.Draw(10, 60'000), [this] { coordinator_->Start(); });

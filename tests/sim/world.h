@@ -26,7 +26,8 @@ struct Result {
 
 class World {
  public:
-  explicit World(uint64_t seed);
+  // With `trace` every event and fault is printed.
+  explicit World(uint64_t seed, bool trace = false);
   // Throws Broken with the first promise that does not hold.
   Result Run();
 

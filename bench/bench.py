@@ -56,8 +56,10 @@ class Table:
         if other is None and "×" in target and peer:
             verdict = "not compared"
         spread = f"±{(max(values) - min(values)) / 2:.2g}" if len(values) > 1 else ""
-        print(f"{name:34} {median:>9.4g} {unit}{spread:>6} {peer_text:>26} {ratio:>8}  {target}: {verdict}"
-              f"{'  (' + note + ')' if note else ''}", flush=True)
+        if target == "reported":
+            verdict = ""
+        print(f"{name:34} {median:>9.4g} {unit}{spread:>6} {peer_text:>26} {ratio:>8}  {target}"
+              f"{': ' + verdict if verdict else ''}{'  (' + note + ')' if note else ''}", flush=True)
         self.rows.append({"name": name, "unit": unit, "values": values, "peer": peer, "peer_values": peer_values,
                           "target": target, "verdict": verdict, "note": note})
 
@@ -225,11 +227,13 @@ def bench_logs(table):
         def ours():
             started = time.perf_counter()
             job = cluster.submit("-n", "1", "--", writer, lines)
-            out = subprocess.run([JOBCTL, "logs", "-f", "--raw", job], env=cluster.env, stdout=subprocess.PIPE,
-                                 stderr=subprocess.DEVNULL)
+            follower = subprocess.Popen([JOBCTL, "logs", "-f", "--raw", job], env=cluster.env,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            count = subprocess.run(["wc", "-c"], stdin=follower.stdout, capture_output=True, check=True)
+            follower.wait()
             took = time.perf_counter() - started
-            if len(out.stdout) != lines * 100:
-                raise AssertionError(f"{len(out.stdout)} bytes of {lines * 100} arrived")
+            if int(count.stdout) != lines * 100:
+                raise AssertionError(f"{int(count.stdout)} bytes of {lines * 100} arrived")
             cluster.jobctl("rm", job, "--yes")
             return lines * 100 / took / 1e6
         values, peer = in_turns(3, ours, plain)

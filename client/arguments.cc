@@ -85,6 +85,23 @@ absl::Status UnknownCommand(std::string_view name, std::string_view group) {
                nearest.empty() ? "jobctl help" : common::StrCat("jobctl ", nearest, " --help"));
 }
 
+// `jobctl nodes` alone, or with flags only, lists. Null when a command of the group or a request for
+// help follows, or when the group's list needs an argument.
+const Command* DefaultOfGroup(std::string_view group, const std::vector<std::string>& line,
+                              size_t at) {
+  for (size_t i = at; i < line.size(); ++i) {
+    const std::string& word = line[i];
+    if (i == at && !word.starts_with('-')) return nullptr;
+    if (word == "-h" || word == "--help") return nullptr;
+    if (FindCommand(common::StrCat(group, " ", word)) != nullptr) return nullptr;
+  }
+  for (const std::string_view verb : {"ls", "view"}) {
+    const Command* command = FindCommand(common::StrCat(group, " ", verb));
+    if (command != nullptr && command->least == 0) return command;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 struct Arguments::Cursor {
@@ -225,6 +242,7 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& line)
       ++cursor.at;
       if (cursor.group.empty() && IsCommandGroup(word)) {
         cursor.group = word;
+        result.command_ = DefaultOfGroup(word, line, cursor.at);
         continue;
       }
       result.command_ = FindCommand(name);

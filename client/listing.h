@@ -35,6 +35,7 @@ struct Column {
   bool wide = false;    // only with -o wide and for programs
   bool right = false;   // numbers stand right
   bool shrink = false;  // may be shortened to fit the terminal
+  bool wrap = false;    // the last column only: goes on in the next line instead
 };
 
 struct Listing {

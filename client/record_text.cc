@@ -123,8 +123,8 @@ std::string Layout(const v1::JobRecord& record) {
 
 std::string Took(int64_t milliseconds) {
   if (milliseconds >= 10'000) return common::HumanDuration(milliseconds);
-  return absl::StrFormat(milliseconds < 1000 ? "%.2fs" : "%.1fs",
-                         std::max<int64_t>(0, milliseconds) / 1000.0);
+  if (milliseconds >= 1'000) return absl::StrFormat("%.1fs", milliseconds / 1000.0);
+  return StrCat(std::max<int64_t>(0, milliseconds), "ms");
 }
 
 std::string Verdict(const v1::JobRecord& record, bool color) {

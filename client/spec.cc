@@ -165,12 +165,20 @@ absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobS
 }
 
 // -n, --nodes, --devices win over the launcher's line and the job file.
-absl::Status ApplyShapeFlags(const Arguments& arguments, v1::JobSpec* spec,
+absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::JobSpec* spec,
                              uint32_t* device_total) {
   v1::Shape* shape = spec->mutable_shape();
   if (arguments.Has("processes")) {
     ASSIGN_OR_RETURN(const int64_t processes,
                      arguments.Number("processes", 1, common::kRanksMax, 1));
+    const uint32_t on_line =
+        shape->per_node() > 0 && shape->min_nodes() == shape->max_nodes()
+            ? shape->per_node() * std::max<uint32_t>(1, shape->min_nodes())
+            : shape->processes();
+    if (arguments.has_rest() && on_line > 1 && on_line != processes) {
+      session.Note(StrCat("note: -n ", processes, " wins over the ", on_line,
+                          " ranks of the launcher's line"));
+    }
     shape->set_processes(static_cast<uint32_t>(processes));
     shape->set_per_node(0);
     // MIN:MAX nodes belong to per_node; a total is a total.
@@ -341,7 +349,7 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
   AddEnvironment(clean_env, session, &spec);
   spec.MergeFrom(from_file);
   if (arguments.has_rest()) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
-  RETURN_IF_ERROR(ApplyShapeFlags(arguments, &spec, &device_total));
+  RETURN_IF_ERROR(ApplyShapeFlags(session, arguments, &spec, &device_total));
   RETURN_IF_ERROR(SettleDevices(device_total, &spec));
   RETURN_IF_ERROR(ApplyOtherFlags(arguments, &spec));
   RETURN_IF_ERROR(ValidateSpec(spec));

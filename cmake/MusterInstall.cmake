@@ -12,11 +12,16 @@ if(TARGET muster-shim)
   install(TARGETS muster-shim RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/muster COMPONENT muster)
 endif()
 
-foreach(unit muster-coordinator.service muster-worker.service)
-  set(MUSTER_BINDIR ${CMAKE_INSTALL_FULL_BINDIR})
-  configure_file(${CMAKE_SOURCE_DIR}/deploy/systemd/${unit}.in ${CMAKE_BINARY_DIR}/deploy/${unit} @ONLY)
-  install(FILES ${CMAKE_BINARY_DIR}/deploy/${unit} DESTINATION lib/systemd/system COMPONENT muster)
-endforeach()
+# The units name the binaries by their installed path, which is only known when the prefix is.
+install(CODE "set(source_dir \"${CMAKE_SOURCE_DIR}\")" COMPONENT muster)
+install(CODE [[
+  set(MUSTER_BINDIR "${CMAKE_INSTALL_PREFIX}/bin")
+  foreach(unit muster-coordinator.service muster-worker.service)
+    set(target "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/lib/systemd/system/${unit}")
+    message(STATUS "Installing: ${target}")
+    configure_file("${source_dir}/deploy/systemd/${unit}.in" "${target}" @ONLY)
+  endforeach()
+]] COMPONENT muster)
 install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/worker.env.example
               ${CMAKE_SOURCE_DIR}/deploy/systemd/coordinator.env.example
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT muster)

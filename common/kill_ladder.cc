@@ -17,10 +17,12 @@
 #include <string_view>
 
 #include "common/process.h"
+#include "common/shim_protocol.h"
 
 namespace muster::common {
 namespace {
 
+constexpr char kCgroupPrefix[] = "muster-";
 constexpr int kFreezeWaitMs = 20;
 constexpr int kDyingWaitMs =
     50;  // a killed process that is still there after this is looked at again
@@ -172,7 +174,6 @@ std::vector<ProcessStat> FindProcesses(const std::string& mark, const AttemptCgr
                                        const std::vector<KnownProcess>& known) {
   const std::vector<ProcessStat> all = ListProcesses();
   const std::vector<pid_t> in_cgroups = CgroupPids(cgroups);
-  const std::string assignment = "MUSTER_ATTEMPT_MARK=" + mark;
   std::set<pid_t> ours(in_cgroups.begin(), in_cgroups.end());
   std::set<pid_t> leaders;
   for (const ProcessStat& process : all) {
@@ -181,7 +182,8 @@ std::vector<ProcessStat> FindProcesses(const std::string& mark, const AttemptCgr
           return candidate.pid == process.pid && candidate.start_time == process.start_time;
         });
     if (is_known) leaders.insert(process.pid);
-    if (is_known || (!mark.empty() && Alive(process) && EnvironHolds(process.pid, assignment))) {
+    if (is_known ||
+        (!mark.empty() && Alive(process) && EnvironValue(process.pid, kMarkVariable) == mark)) {
       ours.insert(process.pid);
     }
   }
@@ -237,7 +239,7 @@ std::string KillLevelName(const CgroupHost& host) {
 AttemptCgroups MakeAttemptCgroups(const CgroupHost& host, const std::string& mark) {
   AttemptCgroups cgroups;
   const auto make = [&mark](const std::string& base, std::string* made) {
-    const std::string path = base + "/muster-" + mark;
+    const std::string path = base + "/" + kCgroupPrefix + mark;
     if (!base.empty() && (mkdir(path.c_str(), 0755) == 0 || errno == EEXIST)) *made = path;
   };
   make(host.v2_base, &cgroups.v2_dir);
@@ -282,6 +284,31 @@ int64_t OutOfMemoryKills() {
   if (count >= 0) return count;
   const std::string v1 = OwnCgroup("memory");
   return v1.empty() ? -1 : counter(v1 + "/memory.oom_control");
+}
+
+std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& suffix) {
+  const auto ends = [&suffix](const std::string& mark) {
+    return mark.size() > suffix.size() &&
+           mark.compare(mark.size() - suffix.size(), suffix.size(), suffix) == 0;
+  };
+  std::set<std::string> marks;
+  for (const ProcessStat& process : ListProcesses()) {
+    const std::string mark = Alive(process) ? EnvironValue(process.pid, kMarkVariable) : "";
+    if (ends(mark)) marks.insert(mark);
+  }
+  for (const std::string* base : {&host.v2_base, &host.freezer_base}) {
+    DIR* entries = base->empty() ? nullptr : opendir(base->c_str());
+    if (entries == nullptr) continue;
+    while (const dirent* entry = readdir(entries)) {
+      const std::string name = entry->d_name;
+      const size_t prefix = sizeof kCgroupPrefix - 1;
+      if (name.compare(0, prefix, kCgroupPrefix) == 0 && ends(name)) {
+        marks.insert(name.substr(prefix));
+      }
+    }
+    closedir(entries);
+  }
+  return {marks.begin(), marks.end()};
 }
 
 KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,

@@ -67,6 +67,10 @@ struct KnownProcess {
   uint64_t start_time = 0;
 };
 
+// The marks, among those of living processes and of the host's attempt cgroups, that end with
+// `suffix`.
+std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& suffix);
+
 // Level 4, for an attempt without its shim. Spares the calling process. Blocks, at most
 // `timeout_ms`.
 KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,

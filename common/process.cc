@@ -93,20 +93,20 @@ std::vector<pid_t> ListChildren() {
   return children;
 }
 
-bool EnvironHolds(pid_t pid, std::string_view assignment) {
+std::string EnvironValue(pid_t pid, std::string_view name) {
   char path[40];
   std::snprintf(path, sizeof path, "/proc/%d/environ", pid);
-  std::string environ_bytes;
-  if (!ReadSmallFile(path, &environ_bytes)) return false;
-  size_t at = 0;
-  while ((at = environ_bytes.find(assignment, at)) != std::string::npos) {
-    const size_t end = at + assignment.size();
-    const bool starts = at == 0 || environ_bytes[at - 1] == '\0';
-    const bool ends = end == environ_bytes.size() || environ_bytes[end] == '\0';
-    if (starts && ends) return true;
-    at = end;
+  std::string variables;
+  if (!ReadSmallFile(path, &variables)) return {};
+  const std::string assignment = std::string(name) + "=";
+  for (size_t at = 0; at < variables.size();) {
+    const size_t end = std::min(variables.find('\0', at), variables.size());
+    if (variables.compare(at, assignment.size(), assignment) == 0) {
+      return variables.substr(at + assignment.size(), end - at - assignment.size());
+    }
+    at = end + 1;
   }
-  return false;
+  return {};
 }
 
 bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes) {

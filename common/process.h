@@ -27,9 +27,9 @@ bool ReadProcessStat(pid_t pid, ProcessStat* stat);
 std::vector<ProcessStat> ListProcesses();
 // The direct children of the calling process (its main thread's list), zombies included.
 std::vector<pid_t> ListChildren();
-// Does the environment that `pid` was started with hold exactly this "NAME=value"? False when it
-// may not be read.
-bool EnvironHolds(pid_t pid, std::string_view assignment);
+// The value of a variable in the environment that the process was started with; empty: not set, or
+// not ours to read.
+std::string EnvironValue(pid_t pid, std::string_view name);
 
 // Whole file. False with errno set; an unreadable file leaves `content` empty.
 bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes = 64 << 20);

@@ -127,7 +127,8 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
   }
   for (const uint64_t number :
        {uint64_t{launch.held_ports}, launch.spool_quota_bytes, uint64_t{launch.block_when_full},
-        uint64_t{launch.no_new_privs}, uint64_t{launch.term_grace_ms}}) {
+        uint64_t{launch.no_new_privs}, uint64_t{launch.term_grace_ms},
+        static_cast<uint64_t>(launch.fence_mono_ms)}) {
     out.Number(number);
   }
   out.Number(launch.ranks.size());
@@ -156,6 +157,7 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
   launch->block_when_full = in.Number() != 0;
   launch->no_new_privs = in.Number() != 0;
   launch->term_grace_ms = static_cast<uint32_t>(in.Number());
+  launch->fence_mono_ms = static_cast<int64_t>(in.Number());
   const uint64_t ranks = in.Number();
   if (!in.ok() || ranks > kRanksPerShimMax) return false;
   launch->ranks.clear();

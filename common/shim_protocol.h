@@ -13,7 +13,7 @@
 
 namespace muster::common {
 
-inline constexpr uint32_t kShimVersion = 1;
+inline constexpr uint32_t kShimVersion = 2;
 inline constexpr uint32_t kRanksPerShimMax = 4096;
 inline constexpr size_t kLaunchFileBytesMax = 512u << 20;
 
@@ -51,7 +51,7 @@ struct RankLaunch {
 struct ShimLaunch {
   uint64_t job = 0;
   uint32_t attempt = 0;
-  std::string mark;  // value of kMarkVariable in every rank's env
+  std::string mark;  // value of kMarkVariable in the env of the shim and of every rank
   std::string attempt_dir;
   std::string spool_dir;    // must exist; files rank-R.stdout, rank-R.stdout.idx, …
   std::string socket_path;  // where a returning worker connects
@@ -64,6 +64,8 @@ struct ShimLaunch {
   bool no_new_privs =
       false;  // off: ranks run as the worker's user anyway, and sudo, ping and MPI helpers need it
   uint32_t term_grace_ms = 30000;  // grace when the shim itself gets SIGTERM
+  // As kFence says: from the first moment on, also when the worker dies before its first packet.
+  int64_t fence_mono_ms = 0;
 };
 
 std::string EncodeShimLaunch(const ShimLaunch& launch);

@@ -28,6 +28,9 @@ using common::LogInfo;
 using common::StrCat;
 
 constexpr int kPoolThreads = 3;
+constexpr std::chrono::milliseconds kLockPatience{1'000};
+// Of several private ones that are started at once, all but the first leave at once.
+constexpr std::chrono::milliseconds kNoPatience{0};
 
 }  // namespace
 
@@ -134,7 +137,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   const auto began = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(common::MakeDirectories(config.data_dir));
   const Paths paths(config.data_dir);
-  ASSIGN_OR_RETURN(common::UniqueFd lock, LockDataDirectory(paths.Lock()));
+  ASSIGN_OR_RETURN(
+      common::UniqueFd lock,
+      LockDataDirectory(paths.Lock(), config.is_private ? kNoPatience : kLockPatience));
   if (!config.socket.empty()) RETURN_IF_ERROR(PrepareSocket(config.socket, config.is_private));
   if (!config.listen.empty()) RETURN_IF_ERROR(CheckPort(config.listen));
   auto parts = std::make_unique<Parts>(config, std::move(stop));

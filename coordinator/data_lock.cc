@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -16,9 +17,21 @@
 #include "common/strings.h"
 
 namespace muster::coordinator {
+namespace {
 
-absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path) {
+constexpr std::chrono::milliseconds kRetryPause{10};
+
+}  // namespace
+
+absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
+                                                   std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   absl::StatusOr<common::UniqueFd> lock = common::LockFile(path);
+  while (!lock.ok() && absl::IsFailedPrecondition(lock.status()) &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kRetryPause);
+    lock = common::LockFile(path);
+  }
   if (!lock.ok() && absl::IsFailedPrecondition(lock.status())) {
     const int holder = LockHolder(path);
     return absl::FailedPreconditionError(

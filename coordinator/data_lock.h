@@ -1,6 +1,7 @@
 // One daemon per data directory: an flock on LOCK, which also holds the owner's pid for people.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -8,8 +9,10 @@
 
 namespace muster::coordinator {
 
-// FAILED_PRECONDITION names the process that holds it.
-absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path);
+// FAILED_PRECONDITION names the process that holds it. Tries for `patience`: a coordinator that was
+// killed an instant ago still holds it while it dies.
+absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
+                                                   std::chrono::milliseconds patience);
 // The pid that holds an flock on `path`, from /proc/locks or the file's text; 0: nobody.
 int LockHolder(const std::string& path);
 

@@ -92,6 +92,7 @@ int SpoolStream::Open(const std::string& spool_path, SpoolQuota* quota, int* wri
   if (file_ < 0) return errno;
   index_ = open((spool_path + ".idx").c_str(), flags, 0600);
   if (index_ < 0) return errno;
+  IndexHasRoom();  // while the disk still has some
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno;
   pipe_ = ends[0];

@@ -59,6 +59,7 @@ Supervisor::Supervisor(common::ShimLaunch launch, int worker_fd)
     : launch_(std::move(launch)), connection_(worker_fd), ranks_(launch_.ranks.size()) {
   quota_.limit = launch_.spool_quota_bytes;
   quota_.block_when_full = launch_.block_when_full;
+  fence_us_ = launch_.fence_mono_ms * 1000;
   for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].exit.rank = launch_.ranks[i].rank;
 }
 

@@ -18,6 +18,7 @@
 namespace muster::worker {
 namespace {
 
+constexpr int kProveTurnMs = 1'000;  // the end of this worker waits no longer than that for a proof
 constexpr int64_t kSeenPauseMs =
     4;  // a flood wakes the forwarder this often, the first byte at once
 
@@ -107,7 +108,7 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
 common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
                                                     const v1::LaunchAttempt& launch,
                                                     std::vector<common::RankLaunch> ranks,
-                                                    const std::string& mark) {
+                                                    const std::string& mark) const {
   const common::AttemptCgroups cgroups = common::MakeAttemptCgroups(setup_.cgroups, mark);
   common::ShimLaunch order;
   order.job = key.job;
@@ -126,8 +127,9 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
   return order;
 }
 
-void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch) {
-  const std::string mark = NewAttemptMark(key.job, key.attempt);
+void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch,
+                             int64_t fence_mono_ms) {
+  const std::string mark = NewAttemptMark(key.job, key.attempt, setup_.node_tag);
   std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, mark));
   if (const auto problem = CheckLaunch(setup_.node, &ranks)) {
     v1::RankExit exit;
@@ -150,6 +152,7 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   std::vector<int> fds;
   for (const HeldPort& port : held_[key]) fds.push_back(port.socket.get());
   common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), mark);
+  order.fence_mono_ms = fence_mono_ms;
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
   held_.erase(key);  // the shim has its own
@@ -283,11 +286,12 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   doors_.input(std::move(end));
 }
 
-void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& end) {
+void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& end,
+                                const std::string& said) {
   const std::string directory = setup_.paths.AttemptDir(key);
-  doors_.in_background([this, directory, end] {
-    const common::KillResult result = KillAttempt(directory);
-    doors_.in_loop([this, directory, end, result] {
+  doors_.in_background([this, directory, end, said] {
+    const common::KillResult result = KillAttempt(directory, kProveTurnMs);
+    doors_.in_loop([this, directory, end, result, said] {
       if (result.empty) {
         const auto order = ReadShimLaunch(directory);
         if (order.ok()) common::RemoveAttemptCgroups({order->cgroup_dir, order->freezer_dir});
@@ -295,9 +299,11 @@ void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& 
       }
       // Processes in uninterruptible sleep: the attempt has not ended, its devices stay taken.
       // Tried again until it has.
-      doors_.note(common::StrCat("not ended job=", end.key.job, " attempt=", end.key.attempt,
-                                 " reason=\"", result.how, "\""));
-      ProveEnd(end.key, end);
+      if (result.how != said) {
+        doors_.note(common::StrCat("not ended job=", end.key.job, " attempt=", end.key.attempt,
+                                   " reason=\"", result.how, "\""));
+      }
+      ProveEnd(end.key, end, result.how);
     });
   });
 }
@@ -349,7 +355,7 @@ void AttemptProcesses::RestoreOne(const AttemptKey& key, const v1::LaunchAttempt
   if (!ReadShimLaunch(directory).ok()) {
     return doors_.input(AttemptEndedInput{key, "never launched",
                                           "the worker was restarted before it started the ranks",
-                                          v1::STOP_CAUSE_LAUNCH_FAILED});
+                                          v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
   }
   ProveEnd(key, {key, "killed after its shim was lost",
                  common::StrCat("the supervisor (muster-shim) on node ", setup_.node,

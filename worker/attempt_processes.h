@@ -36,6 +36,7 @@ class AttemptProcesses {
     common::CgroupHost cgroups;
     PortRange ports;
     uint64_t port_seed = 0;
+    std::string node_tag;  // NodeTag
   };
   struct Doors {
     std::function<void(Input)> input;                          // on the control loop's thread
@@ -48,7 +49,7 @@ class AttemptProcesses {
   void HoldPorts(const HoldPortsAction& action);
   void ReleasePorts(const AttemptKey& key) { held_.erase(key); }
   void Prepare(const PrepareAction& action);
-  void Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch);
+  void Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch, int64_t fence_mono_ms);
   void Stop(const AttemptKey& key, uint32_t grace_ms);
   void MoveFence(const AttemptKey& key, int64_t fence_mono_ms);
   void Signal(const AttemptKey& key, int signal);
@@ -80,9 +81,11 @@ class AttemptProcesses {
   void FromExitRecord(const AttemptKey& key, const v1::LaunchAttempt& launch,
                       const common::ExitRecord& record);
   // Kills what is left until nothing is, then reports the end.
-  void ProveEnd(const AttemptKey& key, const AttemptEndedInput& end);
+  // `said`: what survived the last time, and was noted.
+  void ProveEnd(const AttemptKey& key, const AttemptEndedInput& end, const std::string& said = "");
   common::ShimLaunch MakeShimLaunch(const AttemptKey& key, const v1::LaunchAttempt& launch,
-                                    std::vector<common::RankLaunch> ranks, const std::string& mark);
+                                    std::vector<common::RankLaunch> ranks,
+                                    const std::string& mark) const;
   LaunchFacts FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
                        const std::string& mark) const;
 

@@ -58,7 +58,8 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                               [](const v1::Device& device) { return device.kind() == "gpu"; }),
                   std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
                               [](const v1::Device& device) { return device.kind() == "npu"; }),
-                  setup_.cgroups, setup_.config.ports, setup_.seed},
+                  setup_.cgroups, setup_.config.ports, setup_.seed,
+                  NodeTag(setup_.config.coordinator, setup_.config.name)},
                  &io_,
                  {[this](Input input) { Feed(std::move(input)); },
                   [this](std::function<void()> task) { transfers_.Post(std::move(task)); },
@@ -171,8 +172,7 @@ void ControlLoop::Carry(Action& action) {
           [&](FetchAction& a) { transfers_.Fetch(a.key, state_.attempts[a.key].launch); },
           [&](CancelFetchAction& a) { transfers_.CancelFetch(a.key); },
           [&](SpawnAction& a) {
-            processes_.Spawn(a.key, state_.attempts[a.key].launch);
-            processes_.MoveFence(a.key, a.fence_mono_ms);
+            processes_.Spawn(a.key, state_.attempts[a.key].launch, a.fence_mono_ms);
           },
           [&](MoveFenceAction& a) { processes_.MoveFence(a.key, a.fence_mono_ms); },
           [&](StopShimAction& a) { processes_.Stop(a.key, a.grace_ms); },

@@ -1,6 +1,7 @@
 // muster-worker: the daemon of one node. Reads the command line, takes the state directory, probes
 // the node, runs the control loop until SIGTERM or SIGINT. Its shims, and the ranks under them,
 // outlive it.
+#include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@
 #include "common/version.h"
 #include "worker/config.h"
 #include "worker/control_loop.h"
+#include "worker/shim_client.h"
 
 namespace muster::worker {
 namespace {
@@ -26,6 +28,9 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr int kExitLocked = 3;
 constexpr int kExitFailed = 1;
+constexpr int kLeftoversMs = 1'000;
+constexpr int kLockWaitMs = 1'000;
+constexpr int kLockRetryMs = 10;
 
 int Fail(int code, const absl::Status& status) {
   const std::string line = common::StrCat("muster-worker: ", std::string(status.message()));
@@ -59,6 +64,34 @@ int TakeSignals() {
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+// A worker without its state gets a new incarnation, and with it the coordinator counts whatever an
+// older one had started here as dead: so it must be, before we register. False: asked to end first.
+bool EndWhatOlderWorkersLeft(const Config& config, int stop_fd) {
+  const common::CgroupHost cgroups = common::ProbeCgroupHost();
+  const std::string tag = NodeTag(config.coordinator, config.name);
+  pollfd stop{stop_fd, POLLIN, 0};
+  while (true) {
+    const absl::Status ended = EndLeftovers(cgroups, tag, kLeftoversMs);
+    if (ended.ok()) return true;
+    common::LogError(common::StrCat("an attempt of an older worker is still alive reason=\"",
+                                    std::string(ended.message()), "\""));
+    if (poll(&stop, 1, kLeftoversMs) > 0) return false;
+  }
+}
+
+// A worker that was killed an instant ago may still hold it.
+absl::StatusOr<common::UniqueFd> LockState(const std::string& path) {
+  const int64_t deadline = common::SystemClock().Read().mono_ms + kLockWaitMs;
+  while (true) {
+    absl::StatusOr<common::UniqueFd> lock = common::LockFile(path);
+    if (lock.ok() || !absl::IsFailedPrecondition(lock.status()) ||
+        common::SystemClock().Read().mono_ms >= deadline) {
+      return lock;
+    }
+    poll(nullptr, 0, kLockRetryMs);
+  }
+}
+
 int Run(Config config) {
   const int stop_fd = TakeSignals();
   if (absl::Status checked = CheckConfig(&config); !checked.ok()) return Fail(kExitUsage, checked);
@@ -71,7 +104,7 @@ int Run(Config config) {
   if (absl::Status made = common::MakeDirectories(paths.Attempts()); !made.ok()) {
     return Fail(kExitFailed, made);
   }
-  absl::StatusOr<common::UniqueFd> lock = common::LockFile(paths.Lock());
+  absl::StatusOr<common::UniqueFd> lock = LockState(paths.Lock());
   if (!lock.ok()) {
     return Fail(kExitLocked,
                 absl::FailedPreconditionError(common::StrCat(
@@ -87,6 +120,7 @@ int Run(Config config) {
 
   ControlLoop::Setup setup;
   setup.config = config;
+  if (!common::Exists(paths.Identity()) && !EndWhatOlderWorkersLeft(config, stop_fd)) return 0;
   absl::StatusOr<LoadedIdentity> identity =
       LoadIdentity(paths, common::SystemClock().Read().wall_ms * 1000);
   if (!identity.ok()) return Fail(kExitFailed, identity.status());

@@ -90,7 +90,9 @@ pid_t SpawnShim(const std::string& binary, const ShimLaunch& launch, const std::
   posix_spawnattr_setsigmask(&attributes, &none);
   const std::string name = common::StrCat(launch.job, ".", launch.attempt);
   const char* argv[] = {"muster-shim", name.c_str(), launch.attempt_dir.c_str(), nullptr};
-  const char* env[] = {nullptr};
+  // The mark makes it findable before it has written its state.
+  const std::string mark = common::StrCat(common::kMarkVariable, "=", launch.mark);
+  const char* env[] = {mark.c_str(), nullptr};
   pid_t pid = -1;
   const int error = posix_spawn(&pid, binary.c_str(), &files.actions, &attributes,
                                 const_cast<char**>(argv), const_cast<char**>(env));

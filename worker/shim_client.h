@@ -112,8 +112,15 @@ bool ShimLives(const std::string& attempt_dir);
 // Result: see common/kill_ladder.h.
 common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms = 10000);
 
-// A fresh mark for (job, attempt): "<job>-<attempt>-<16 random hex digits>".
-std::string NewAttemptMark(uint64_t job, uint32_t attempt);
+// A fresh mark for (job, attempt): "<job>-<attempt>-<16 random hex digits>-<node tag>".
+std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& node_tag);
+// Tells the attempts of this node of this coordinator from those of other workers on the host.
+std::string NodeTag(const std::string& coordinator, const std::string& node);
+// Ends every attempt that a worker of this node ever started on this host and that is still alive:
+// for a worker that starts without its state, because the coordinator takes that as the proof of
+// their death. Blocks up to `timeout_ms` for each. UNAVAILABLE names what survives SIGKILL.
+absl::Status EndLeftovers(const common::CgroupHost& cgroups, const std::string& node_tag,
+                          int timeout_ms);
 
 // One sentence for a rank that could not be started, naming node, value and fix.
 std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch& rank,

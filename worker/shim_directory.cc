@@ -71,10 +71,29 @@ common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms) {
                             timeout_ms);
 }
 
-std::string NewAttemptMark(uint64_t job, uint32_t attempt) {
+std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& node_tag) {
   uint64_t nonce = 0;
   CHECK(getrandom(&nonce, sizeof nonce, 0) == static_cast<ssize_t>(sizeof nonce));
-  return absl::StrFormat("%d-%d-%016x", job, attempt, nonce);
+  return absl::StrFormat("%d-%d-%016x-%s", job, attempt, nonce, node_tag);
+}
+
+std::string NodeTag(const std::string& coordinator, const std::string& node) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: the same in every version of this program
+  for (const char c : common::StrCat(coordinator, "\n", node)) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return absl::StrFormat("%016x", hash);
+}
+
+absl::Status EndLeftovers(const common::CgroupHost& cgroups, const std::string& node_tag,
+                          int timeout_ms) {
+  absl::Status status;
+  for (const std::string& mark : common::FindMarks(cgroups, common::StrCat("-", node_tag))) {
+    const common::KillResult result =
+        common::KillByMark(mark, common::MakeAttemptCgroups(cgroups, mark), {}, timeout_ms);
+    if (!result.empty) status = absl::UnavailableError(common::StrCat(mark, ": ", result.how));
+  }
+  return status;
 }
 
 std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch& rank,

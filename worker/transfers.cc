@@ -25,8 +25,9 @@ constexpr size_t kHashBytes = 1 << 20;
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
 // Of a regular file, never through a link. DATA_LOSS when its size is not `size`.
+// CANCELLED when `progress` says false.
 absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
-                                     const std::function<void()>& progress) {
+                                     const std::function<bool()>& progress) {
   common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat info {};
   if (!fd.valid() || fstat(fd.get(), &info) != 0) {
@@ -45,7 +46,7 @@ absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
     if (count == 0) break;
     hash.Update({buffer.data(), static_cast<size_t>(count)});
     total += static_cast<uint64_t>(count);
-    progress();
+    if (!progress()) return absl::CancelledError("the worker is stopping");
   }
   if (total != size) {
     return absl::DataLossError(common::StrCat(
@@ -103,7 +104,10 @@ absl::StatusOr<v1::CheckpointPartReady> Transfers::HashAndSend(const UploadActio
   const std::string directory =
       common::StrCat(paths_.CheckpointsDir(action.key), "/", StepName(action.step));
   ASSIGN_OR_RETURN(const std::vector<StepFile> files, ListStepFiles(directory));
-  const auto progress = [&] { result_(UploadProgressInput{action.key}); };
+  const auto progress = [&] {
+    result_(UploadProgressInput{action.key});
+    return !stopping_;
+  };
   v1::CheckpointPartReady ready;
   ready.set_job(action.key.job);
   ready.set_attempt(action.key.attempt);
@@ -201,7 +205,7 @@ bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& tar
           static_cast<uint64_t>(info.st_size) != file.size()) {
         continue;
       }
-      const auto hash = HashFile(path, file.size(), [] {});
+      const auto hash = HashFile(path, file.size(), [this] { return !stopping_; });
       if (hash.ok() && *hash == file.sha256() && link(path.c_str(), target.c_str()) == 0) {
         return true;
       }

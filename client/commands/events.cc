@@ -23,14 +23,14 @@ constexpr Flag kFlags[] = {
     {"after", 0, "SEQ", "only events after this number"},
 };
 
-Listing EventListing() {
+Listing EventListing(bool of_one_job) {
   Listing listing;
   listing.kind = "EventList";
   listing.columns = {{"seq", true, true},
                      {"time"},
-                     {"job", false, true},
+                     {"job", of_one_job, true},
                      {"node", true},
-                     {"event", false, false, true}};
+                     {"event", false, false, false, true}};
   return listing;
 }
 
@@ -61,7 +61,7 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t limit, arguments.Number("limit", 0, 1'000'000, 0));
   request.set_limit(static_cast<uint32_t>(limit));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  Listing listing = EventListing();
+  Listing listing = EventListing(!request.job().empty());
   if (!arguments.Has("watch")) {
     RETURN_IF_ERROR(connection->ListEvents(request, [&](const v1::EventBatch& batch) {
       AddRows(batch, &listing);

@@ -299,6 +299,9 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       ChangeCheckpoint(state, event, event.checkpoint_flagged().step(), event.attempt(),
                        [](v1::Checkpoint& known) { known.set_flagged_corrupt(true); });
       break;
+    case v1::Event::kCheckpointFailed:
+      PartOf(JobOf(state, event), event).set_checkpoint_error(event.checkpoint_failed().why());
+      break;
     case v1::Event::kNodeRegistered:
       ApplyNodeRegistered(state, event, now);
       break;

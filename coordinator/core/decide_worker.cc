@@ -13,6 +13,8 @@
 namespace muster::coordinator {
 namespace {
 
+constexpr size_t kCheckpointErrorBytesMax = 1'024;
+
 v1::Event NodeEvent(const std::string& node, Now now) {
   v1::Event event;
   event.set_node(node);
@@ -103,6 +105,14 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   if (!part->launched() && status.ranks_started() == part->local_world_size()) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_part_launched();
+    decision.facts.push_back(std::move(event));
+  }
+  const std::string checkpoint_error =
+      common::Printable(status.checkpoint_error().substr(0, kCheckpointErrorBytesMax));
+  if (!checkpoint_error.empty() && checkpoint_error != part->checkpoint_error()) {
+    v1::Event event = PartEvent(job, *attempt, node, now);
+    event.set_skippable(true);
+    event.mutable_checkpoint_failed()->set_why(checkpoint_error);
     decision.facts.push_back(std::move(event));
   }
   AddExits(job, *attempt, *part, status, now, decision.facts);

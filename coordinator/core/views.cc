@@ -43,6 +43,46 @@ std::string AttemptPrefix(const v1::Event& event) {
   return absl::StrCat("attempt ", event.attempt(), ": ");
 }
 
+// Without what PyTorch puts before each line of a rank, and of Gloo's text only what happened.
+std::string WhatWasSaid(std::string line) {
+  if (line.starts_with("[rank")) {
+    const size_t end = line.find("]: ");
+    if (end != std::string::npos && end <= sizeof("[rank99999")) line.erase(0, end + 3);
+  }
+  constexpr std::string_view kAdvice = ". This is typically caused by a remote worker crashing";
+  const size_t advice = line.find(kAdvice);
+  if (advice == std::string::npos) return line;
+  line.erase(advice);
+  const size_t source = line.find("[/");
+  const size_t end = source == std::string::npos ? source : line.find("] ", source);
+  if (end != std::string::npos) line.erase(source, end + 2 - source);
+  return line;
+}
+
+// A shell says with 128 + N that signal N killed its command.
+std::string ShellsWord(int exit_code) {
+  const char* abbreviation = exit_code > 128 ? sigabbrev_np(exit_code - 128) : nullptr;
+  return abbreviation == nullptr ? "" : absl::StrCat(" (128 + SIG", abbreviation, ")");
+}
+
+std::string DescribePartEnded(const v1::Event& event) {
+  const v1::PartEnded& ended = event.part_ended();
+  std::string text = absl::StrCat(AttemptPrefix(event), "nothing of it runs on ", event.node(),
+                                  " any more");
+  // What the shim reports is its own word; these two are about ranks that nobody saw end.
+  if (ended.how() == "declared dead" || ended.how() == "fenced by time")
+    absl::StrAppend(&text, " (", ended.how(), ")");
+  if (!ended.failure().empty()) absl::StrAppend(&text, ": ", ended.failure());
+  return text;
+}
+
+std::string DescribeStop(const v1::StopRequested& stop) {
+  return stop.grace_ms() == 0
+             ? "SIGKILL to all ranks"
+             : absl::StrCat("SIGTERM to all ranks, SIGKILL after ",
+                            common::HumanDuration(stop.grace_ms()));
+}
+
 std::string DescribeStateChange(const v1::JobStateChanged& change) {
   std::string text = absl::StrCat(StateName(change.from()), " → ", StateName(change.to()));
   if (!change.reason().empty()) absl::StrAppend(&text, ": ", change.reason());
@@ -73,19 +113,22 @@ std::string DescribeNodeChange(const v1::Event& event) {
 std::string DescribeExit(const v1::RankExit& exit) {
   std::string text = absl::StrCat("rank ", exit.rank(), " on ", exit.node());
   if (exit.launch_errno() != 0) {
-    return absl::StrCat(text, " could not start: ", common::Printable(exit.launch_error()));
+    std::string error = exit.launch_error();
+    const std::string node = absl::StrCat("node ", exit.node(), ": ");
+    if (error.starts_with(node)) error.erase(0, node.size());
+    return absl::StrCat(text, " could not start: ", common::Printable(error));
   }
   if (exit.out_of_memory()) {
     absl::StrAppend(&text, " was killed by the kernel: out of memory");
   } else if (exit.signal() != 0) {
     absl::StrAppend(&text, " was killed by signal ", SignalName(exit.signal()));
   } else {
-    absl::StrAppend(&text, " exited with code ", exit.exit_code());
+    absl::StrAppend(&text, " exited with code ", exit.exit_code(), ShellsWord(exit.exit_code()));
   }
   const std::string said =
       !exit.error_message().empty() ? exit.error_message() : LastLine(exit.last_lines());
   if (!said.empty()) {
-    absl::StrAppend(&text, ": ", Clip(common::Printable(LastLine(said)), kErrorShown));
+    absl::StrAppend(&text, ": ", Clip(common::Printable(WhatWasSaid(LastLine(said))), kErrorShown));
   }
   return text;
 }
@@ -166,19 +209,14 @@ std::string DescribeEvent(const v1::Event& event) {
                  : absl::StrCat(AttemptPrefix(event), event.node(), " holds MASTER_PORT ",
                                 event.master_port_held().port());
     case v1::Event::kPartLaunched:
-      return absl::StrCat(AttemptPrefix(event), "all ranks of ", event.node(), " are started");
+      return absl::StrCat(AttemptPrefix(event), "all its ranks on ", event.node(), " are started");
     case v1::Event::kRankExited:
       return absl::StrCat(AttemptPrefix(event), DescribeExit(event.rank_exited().exit()),
                           event.rank_exited().first_failure() ? " (first failure)" : "");
     case v1::Event::kStopRequested:
-      return absl::StrCat("stop: ", event.stop_requested().reason(), " (grace ",
-                          common::HumanDuration(event.stop_requested().grace_ms()), ")");
+      return absl::StrCat(AttemptPrefix(event), DescribeStop(event.stop_requested()));
     case v1::Event::kPartEnded:
-      return absl::StrCat(AttemptPrefix(event), "nothing of it is alive on ", event.node(), " (",
-                          event.part_ended().how(), ")",
-                          event.part_ended().failure().empty()
-                              ? ""
-                              : absl::StrCat(": ", event.part_ended().failure()));
+      return DescribePartEnded(event);
     case v1::Event::kAttemptEnded:
       return absl::StrCat(AttemptPrefix(event), "over, ", CauseName(event.attempt_ended().cause()),
                           ": ", event.attempt_ended().reason());
@@ -189,13 +227,16 @@ std::string DescribeEvent(const v1::Event& event) {
     case v1::Event::kCheckpointPart:
       return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_part().step(),
                           ": part ", event.checkpoint_part().part() + 1, " of ",
-                          event.checkpoint_part().parts(), " is here");
+                          event.checkpoint_part().parts(), " is uploaded");
     case v1::Event::kCheckpointCommitted:
       return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_committed().step(),
                           " is committed");
     case v1::Event::kCheckpointRemoved:
       return absl::StrCat("checkpoint ", event.checkpoint_removed().step(),
                           " was removed: ", event.checkpoint_removed().why());
+    case v1::Event::kCheckpointFailed:
+      return absl::StrCat(AttemptPrefix(event), event.checkpoint_failed().why(), " (on ",
+                          event.node(), ")");
     case v1::Event::kCheckpointFlagged:
       return absl::StrCat("checkpoint ", event.checkpoint_flagged().step(),
                           " is damaged: ", event.checkpoint_flagged().why());

@@ -35,8 +35,8 @@ void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now 
     if (node == nullptr || part.ended() || node->record.connected()) continue;
     const std::optional<int64_t> fenced = FencedAtMonoMs(state, job, part);
     response.add_details(absl::StrCat(
-        part.node(), " was not heard for ",
-        common::HumanDuration(now.mono_ms - node->last_contact_mono_ms),
+        part.node(), " is not connected, last heard ",
+        common::HumanDuration(now.mono_ms - node->last_contact_mono_ms), " ago",
         fenced.has_value()
             ? absl::StrCat("; its ranks count as stopped in ",
                            common::HumanDuration(*fenced - now.mono_ms),

@@ -4,15 +4,29 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "common/crc32c.h"
 #include "common/sha256.h"
 #include "coordinator/blob_store.h"
+#include "coordinator/data_lock.h"
 #include "coordinator/metric_store.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
 namespace {
+
+TEST(DataLock, ACoordinatorThatIsStillDyingIsWaitedFor) {
+  TempDir dir;
+  const std::string path = dir.path() + "/LOCK";
+  auto first = LockDataDirectory(path, std::chrono::milliseconds(0));
+  ASSERT_TRUE(first.ok());
+  const auto refused = LockDataDirectory(path, std::chrono::milliseconds(0));
+  EXPECT_NE(refused.status().message().find("[JC1604]"), std::string::npos);
+  std::thread dying([&] { first->Reset(); });
+  EXPECT_TRUE(LockDataDirectory(path, std::chrono::seconds(20)).ok());
+  dying.join();
+}
 
 class Sender : public MetricUploader {
  public:

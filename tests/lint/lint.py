@@ -63,9 +63,15 @@ LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XXX|HACK)\b")
 
 
 def project_files():
-    """Tracked files and those that git would take, that still exist."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.split("\n")
+    """Tracked files and those that git would take, that still exist; without git all but what is built."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
+                                capture_output=True, text=True).stdout.split("\n")
+    except (OSError, subprocess.CalledProcessError):
+        listed = []
+        for directory, folders, names in os.walk(ROOT):
+            folders[:] = [name for name in folders if not name.startswith(("build", ".venv", ".git", "__pycache__"))]
+            listed += [os.path.relpath(os.path.join(directory, name), ROOT) for name in names]
     return sorted({name for name in listed if name and os.path.isfile(os.path.join(ROOT, name))})
 
 

@@ -121,6 +121,29 @@ TEST_F(ShimLife, SigtermToTheShimIsAStopWithGrace) {
   EXPECT_TRUE(exits_.at(0).stopped);
 }
 
+TEST_F(ShimLife, TheFenceHoldsFromTheFirstMomentAlsoWhenTheWorkerNeverSpeaks) {
+  launch_.term_grace_ms = 10'000;
+  launch_.fence_mono_ms = common::MonotonicMicros() / 1000 + 1;
+  AddRank({"sleep", "1000"});
+  launch_.ranks[0].program = "/bin/sleep";
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).signal, SIGTERM);
+  EXPECT_TRUE(exits_.at(0).stopped);
+}
+
+TEST_F(ShimLife, AnAttemptWithoutStateFileIsFoundByTheTagOfItsNode) {
+  launch_.mark = NewAttemptMark(7, 2, NodeTag("unix:" + root_, "n1"));
+  AddRank({"test_rank", "ignore-term"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && shim_->pid() > 0; }));
+  const pid_t pids[] = {shim_->pid(), static_cast<pid_t>(started_.at(0).pid)};
+  ASSERT_TRUE(EndLeftovers({}, NodeTag("unix:" + root_, "n2"), 5'000).ok());
+  EXPECT_TRUE(Alive(pids[0]) && Alive(pids[1])) << "another node's attempts are spared";
+  ASSERT_TRUE(EndLeftovers({}, NodeTag("unix:" + root_, "n1"), 5'000).ok());
+  EXPECT_FALSE(Alive(pids[0]) || Alive(pids[1]));
+}
+
 TEST_F(ShimLife, UserSignalsReachTheRank) {
   AddRank({"test_rank", "usr1"});
   Spawn();

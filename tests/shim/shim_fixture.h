@@ -39,7 +39,7 @@ class ShimFixture : public testing::Test {
     root_ = mkdtemp(name);
     launch_.job = 7;
     launch_.attempt = 2;
-    launch_.mark = NewAttemptMark(7, 2);
+    launch_.mark = NewAttemptMark(7, 2, "test");
     launch_.attempt_dir = root_ + "/7-2";
     launch_.spool_dir = launch_.attempt_dir + "/spool";
     launch_.socket_path = root_ + "/s.sock";

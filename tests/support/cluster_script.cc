@@ -215,6 +215,7 @@ void ClusterScript::Status(const Words& words, Options& options) {
     status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
   }
   status.set_checkpoints_pending(Option(options, "pending", "0") == "1");
+  status.set_checkpoint_error(Option(options, "checkpoint_error", ""));
   SayStatus(words.at(1), key);
 }
 

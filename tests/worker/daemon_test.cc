@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <iterator>
+
 #include "common/sha256.h"
 #include "tests/worker/daemon_fixture.h"
 
@@ -12,6 +14,12 @@ std::string NumberedLines(int count) {
   return "i=0; while [ $i -lt " + std::to_string(count) +
          " ]; do echo \"rank $RANK line $i\"; i=$((i+1)); "
          "[ $((i % 10)) = 0 ] && sleep 0.01; done; exit 0";
+}
+std::string FirstMachineId() {
+  std::ifstream file("/etc/machine-id");
+  std::string line;
+  std::getline(file, line);
+  return line;
 }
 std::string ExpectedLines(int rank, int count) {
   std::string text;
@@ -45,6 +53,38 @@ TEST_F(DaemonTest, OutputAndExitCodesOfEveryRankArriveExactly) {
   coordinator_.Wait(
       [&] { return coordinator_.heartbeats > beats + 1 && !fs::exists(AttemptDir(7, 0)); });
   EXPECT_FALSE(fs::exists(AttemptDir(7, 0)));
+}
+
+TEST_F(DaemonTest, AWorkerWithoutItsStateRegistersOnlyWhenNothingOlderIsAlive) {
+  StartWorker();
+  const std::string pids = directory_ + "/pids";
+  Launch(ShellLaunch(7, 0, "trap '' TERM; echo $$ >> " + pids + "; while :; do sleep 1; done", 2));
+  ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_RUNNING)) << WorkerLog();
+  std::vector<pid_t> ranks;
+  ASSERT_TRUE(coordinator_.Wait([&] {
+    std::istringstream lines(ReadAll(pids));
+    ranks.assign(std::istream_iterator<pid_t>(lines), {});
+    return ranks.size() == 2;
+  }));
+  KillWorker(SIGKILL);
+  fs::remove_all(StateDir());
+  StartWorker();
+  for (const pid_t rank : ranks) EXPECT_FALSE(Alive(rank)) << rank;
+  coordinator_.statuses.clear();  // nobody will report its end
+}
+
+TEST_F(DaemonTest, AnAttemptThatItsWorkerDidNotGetToStartMayBeTriedAgain) {
+  fs::create_directories(AttemptDir(7, 0));
+  std::ofstream(AttemptDir(7, 0) + "/launch.pb", std::ios::binary)
+      << ShellLaunch(7, 0, "exit 0", 1).SerializeAsString();
+  std::ofstream(StateDir() + "/identity")
+      << "incarnation=1\nepoch=0\nboot_id=" << ReadAll("/proc/sys/kernel/random/boot_id")
+      << "machine_id=" << FirstMachineId() << "\n";
+  StartWorker();
+  ASSERT_EQ(coordinator_.registrations.back().attempts_size(), 1);
+  const v1::AttemptStatus& status = coordinator_.registrations.back().attempts(0);
+  EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED) << status.failure();
 }
 
 TEST_F(DaemonTest, MissingCommandIsExitCode127WithASentence) {

@@ -85,8 +85,8 @@ absl::Status UnknownCommand(std::string_view name, std::string_view group) {
                nearest.empty() ? "jobctl help" : common::StrCat("jobctl ", nearest, " --help"));
 }
 
-// `jobctl nodes` alone, or with flags only, lists. Null when a command of the group or a request for
-// help follows, or when the group's list needs an argument.
+// `jobctl nodes` alone, or with flags only, lists. Null when a command of the group or a request
+// for help follows, or when the group's list needs an argument.
 const Command* DefaultOfGroup(std::string_view group, const std::vector<std::string>& line,
                               size_t at) {
   for (size_t i = at; i < line.size(); ++i) {

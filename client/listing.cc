@@ -151,8 +151,7 @@ void DropEmptyColumns(const Listing& listing, size_t terminal_width, std::vector
 std::string TakeLine(std::string* rest, size_t width) {
   if (DisplayWidth(*rest) <= width) return std::exchange(*rest, "");
   size_t end = Shorten(*rest, width + 1).size() - std::string_view("…").size();
-  if (const size_t blank = rest->rfind(' ', end);
-      blank != std::string::npos && blank > end / 2) {
+  if (const size_t blank = rest->rfind(' ', end); blank != std::string::npos && blank > end / 2) {
     end = blank;
   }
   const std::string line = rest->substr(0, end);
@@ -186,8 +185,7 @@ std::string HumanTable(const Listing& listing, std::vector<size_t> chosen,
   }
   const size_t name = static_cast<size_t>(
       std::find(chosen.begin(), chosen.end(), listing.name_column) - chosen.begin());
-  if (options.output == "table" && !chosen.empty())
-    Fit(&widths, shrinkable, name, terminal.width);
+  if (options.output == "table" && !chosen.empty()) Fit(&widths, shrinkable, name, terminal.width);
   std::string out;
   for (size_t at = 0; at < lines.size(); ++at) {
     std::string line;

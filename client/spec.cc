@@ -171,10 +171,9 @@ absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::J
   if (arguments.Has("processes")) {
     ASSIGN_OR_RETURN(const int64_t processes,
                      arguments.Number("processes", 1, common::kRanksMax, 1));
-    const uint32_t on_line =
-        shape->per_node() > 0 && shape->min_nodes() == shape->max_nodes()
-            ? shape->per_node() * std::max<uint32_t>(1, shape->min_nodes())
-            : shape->processes();
+    const uint32_t on_line = shape->per_node() > 0 && shape->min_nodes() == shape->max_nodes()
+                                 ? shape->per_node() * std::max<uint32_t>(1, shape->min_nodes())
+                                 : shape->processes();
     if (arguments.has_rest() && on_line > 1 && on_line != processes) {
       session.Note(StrCat("note: -n ", processes, " wins over the ", on_line,
                           " ranks of the launcher's line"));

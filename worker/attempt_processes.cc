@@ -30,6 +30,11 @@ template <typename... F>
 Overloaded(F...) -> Overloaded<F...>;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
+std::string FixFor(const absl::Status& status) {
+  return absl::IsResourceExhausted(status)
+             ? "; fix: free some space on the disk of that node's --state-dir"
+             : "";
+}
 int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 
 // Not synced: after a power cut the boot id already says that the attempt is dead.
@@ -58,11 +63,34 @@ AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, Doors doors)
       ports_(setup_.ports, setup_.port_seed) {}
 
 void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
-  absl::StatusOr<std::vector<HeldPort>> held = ports_.Hold(action.count, action.contiguous);
+  const v1::HoldPorts& order = action.order;
+  std::vector<common::RankLaunch> probe(1);
+  probe[0].argv = {order.program()};
+  probe[0].env = {common::StrCat("PATH=", order.search_path())};
+  probe[0].workdir = order.workdir();
+  if (const auto problem = CheckLaunch(setup_.node, &probe)) {
+    SayUnlaunchable(action.key, order.first_rank(), *problem);
+    return doors_.input(PortsHeldInput{action.key, 0, problem->text, true});
+  }
+  if (order.count() == 0) return doors_.input(PortsHeldInput{action.key});
+  absl::StatusOr<std::vector<HeldPort>> held = ports_.Hold(order.count(), order.contiguous());
   if (!held.ok()) return doors_.input(PortsHeldInput{action.key, 0, Text(held.status())});
   const uint32_t first = held->front().port;
   held_[action.key] = *std::move(held);
   doors_.input(PortsHeldInput{action.key, first, ""});
+}
+
+// The exit of a rank that never began: what the job's exit code comes from.
+void AttemptProcesses::SayUnlaunchable(const AttemptKey& key, uint32_t rank,
+                                       const LaunchProblem& problem) {
+  v1::RankExit exit;
+  exit.set_rank(rank);
+  exit.set_node(setup_.node);
+  exit.set_exit_code(problem.exit_code);
+  exit.set_launch_errno(problem.launch_errno);
+  exit.set_launch_error(problem.text);
+  exit.set_ended_ms(common::SystemClock().Read().wall_ms);
+  doors_.input(RankExitedInput{key, exit});
 }
 
 void AttemptProcesses::Prepare(const PrepareAction& action) {
@@ -76,9 +104,10 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
   }
   if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
   doors_.input(PreparedInput{
-      action.key, status.ok() ? ""
-                              : common::StrCat("node ", setup_.node,
-                                               " cannot prepare the attempt: ", Text(status))});
+      action.key,
+      status.ok() ? ""
+                  : common::StrCat("node ", setup_.node,
+                                   " cannot prepare the attempt: ", Text(status), FixFor(status))});
 }
 
 LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -132,14 +161,7 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   const std::string mark = NewAttemptMark(key.job, key.attempt, setup_.node_tag);
   std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, mark));
   if (const auto problem = CheckLaunch(setup_.node, &ranks)) {
-    v1::RankExit exit;
-    exit.set_rank(launch.part().first_rank());
-    exit.set_node(launch.part().node());
-    exit.set_exit_code(problem->exit_code);
-    exit.set_launch_errno(problem->launch_errno);
-    exit.set_launch_error(problem->text);
-    exit.set_ended_ms(common::SystemClock().Read().wall_ms);
-    doors_.input(RankExitedInput{key, exit});
+    SayUnlaunchable(key, launch.part().first_rank(), *problem);
     return doors_.input(
         AttemptEndedInput{key, "never launched", problem->text, v1::STOP_CAUSE_LAUNCH_FAILED});
   }
@@ -160,8 +182,8 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
     common::RemoveAttemptCgroups({order.cgroup_dir, order.freezer_dir});
     return doors_.input(
         AttemptEndedInput{key, "never launched",
-                          common::StrCat("node ", setup_.node,
-                                         " cannot start the supervisor: ", Text(client.status())),
+                          common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
+                                         Text(client.status()), FixFor(client.status())),
                           v1::STOP_CAUSE_LAUNCH_FAILED});
   }
   Shim& shim = shims_[key];

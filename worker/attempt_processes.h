@@ -65,6 +65,7 @@ class AttemptProcesses {
   void OnTime(int64_t now_ms);
 
  private:
+  void SayUnlaunchable(const AttemptKey& key, uint32_t rank, const LaunchProblem& problem);
   struct Shim {
     std::unique_ptr<ShimClient> client;
     v1::LaunchAttempt launch;

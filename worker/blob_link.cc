@@ -196,6 +196,10 @@ absl::Status BlobLink::Download(const Blob& blob, int fd, const std::function<bo
     const absl::Status ended = FromGrpc(reader->Finish());
     parts_->Finish();
     if (!status.ok()) return status;  // of our own disk, or a broken peer
+    if (absl::IsNotFound(ended)) {
+      return absl::DataLossError(
+          common::StrCat("the coordinator has lost it: ", std::string(ended.message())));
+    }
     if (!ended.ok() && !MayRetry(ended)) return ended;
     if (offset < blob.size) parts_->Pause(pause);
     pause = std::min(pause * 2, kPauseMax);

@@ -141,7 +141,8 @@ void Transfers::Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch) {
       std::lock_guard<std::mutex> lock(mutex_);
       fetches_.erase(key);
     }
-    if (!stopping_) result_(FetchedInput{key, status.ok() ? "" : Text(status)});
+    if (!stopping_)
+      result_(FetchedInput{key, status.ok() ? "" : Text(status), absl::IsDataLoss(status)});
   });
 }
 

@@ -258,9 +258,12 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kMasterPortHeld: {
       v1::Attempt& attempt = NewestAttempt(JobOf(state, event));
       attempt.set_master_port(event.master_port_held().port());
-      attempt.mutable_parts(0)->set_port_held(event.master_port_held().port() != 0);
+      attempt.mutable_parts(0)->set_ready(event.master_port_held().port() != 0);
       break;
     }
+    case v1::Event::kPartReady:
+      PartOf(JobOf(state, event), event).set_ready(true);
+      break;
     case v1::Event::kPartLaunched:
       PartOf(JobOf(state, event), event).set_launched(true);
       break;

@@ -35,6 +35,19 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   *launch->mutable_resume_files() = from->files();
 }
 
+// Every node checks before any rank starts anywhere; the master's node also holds the port.
+void FillHold(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
+              v1::HoldPorts* hold) {
+  Address(hold, job, attempt);
+  hold->set_purpose("master");
+  hold->set_count(part.group_rank() == 0 ? 1 : 0);
+  hold->set_workdir(job.spec().workdir());
+  hold->set_program(job.spec().command(0));
+  hold->set_first_rank(part.first_rank());
+  const auto path = job.spec().env().find("PATH");
+  if (path != job.spec().env().end()) hold->set_search_path(path->second);
+}
+
 // What this part's worker should do next, from the part's state alone.
 std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::Attempt& attempt, const v1::NodePart& part) {
@@ -47,13 +60,9 @@ std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRe
     stop->set_grace_ms(attempt.stop_grace_ms());
     stop->set_cause(attempt.cause());
     stop->set_reason(attempt.reason());
-  } else if (attempt.master_port() == 0) {
-    if (part.group_rank() != 0) return std::nullopt;
-    v1::HoldPorts* hold = command.message.mutable_hold_ports();
-    Address(hold, job, attempt);
-    hold->set_purpose("master");
-    hold->set_count(1);
-  } else if (!part.launched()) {
+  } else if (!part.ready()) {
+    FillHold(job, attempt, part, command.message.mutable_hold_ports());
+  } else if (!part.launched() && AllPartsReady(attempt)) {
     FillLaunch(state, job, attempt, part, command.message.mutable_launch());
   } else {
     return std::nullopt;
@@ -116,8 +125,11 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
   const v1::JobRecord& job = found->second;
   switch (event.what_case()) {
     case v1::Event::kAttemptStarted:
-    case v1::Event::kMasterPortHeld:
       AddPartCommands(state, job, "", commands);
+      break;
+    case v1::Event::kMasterPortHeld:
+    case v1::Event::kPartReady:
+      if (AllPartsReady(*job.attempts().rbegin())) AddPartCommands(state, job, "", commands);
       break;
     case v1::Event::kStopRequested:
       if (LiveAttempt(job) != nullptr) AddPartCommands(state, job, "", commands);

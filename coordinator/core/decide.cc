@@ -164,7 +164,10 @@ Decision DecideOn(const ClusterState& state, const FlagCheckpointInput& input, N
   const v1::JobRecord* job = FindJob(state, input.job);
   if (job == nullptr) return decision;
   for (const v1::Checkpoint& checkpoint : job->checkpoints()) {
-    if (checkpoint.step() != input.step || checkpoint.flagged_corrupt()) continue;
+    if (checkpoint.step() != input.step || checkpoint.attempt() != input.attempt ||
+        checkpoint.flagged_corrupt()) {
+      continue;
+    }
     v1::Event event = JobEvent(*job, now);
     event.set_attempt(checkpoint.attempt());
     event.mutable_checkpoint_flagged()->set_step(input.step);

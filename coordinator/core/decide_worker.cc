@@ -102,6 +102,11 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     event.mutable_master_port_held()->set_port(status.master_port());
     decision.facts.push_back(std::move(event));
   }
+  if (part->group_rank() != 0 && !part->ready() && status.ready()) {
+    v1::Event event = PartEvent(job, *attempt, node, now);
+    event.mutable_part_ready();
+    decision.facts.push_back(std::move(event));
+  }
   if (!part->launched() && status.ranks_started() == part->local_world_size()) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_part_launched();
@@ -113,6 +118,17 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.set_skippable(true);
     event.mutable_checkpoint_failed()->set_why(checkpoint_error);
+    decision.facts.push_back(std::move(event));
+  }
+  // The next attempt then starts from an older one.
+  const v1::Checkpoint* resumed = status.resume_damaged() && attempt->resume_step() >= 0
+                                      ? ResumedCheckpoint(job, *attempt)
+                                      : nullptr;
+  if (resumed != nullptr && !resumed->flagged_corrupt()) {
+    v1::Event event = PartEvent(job, *attempt, node, now);
+    event.set_attempt(resumed->attempt());
+    event.mutable_checkpoint_flagged()->set_step(resumed->step());
+    event.mutable_checkpoint_flagged()->set_why(common::Printable(status.failure()));
     decision.facts.push_back(std::move(event));
   }
   AddExits(job, *attempt, *part, status, now, decision.facts);
@@ -142,7 +158,7 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
                   v1::STOP_CAUSE_SUPERVISOR_LOST, now));
   } else if (part.group_rank() != 0 || attempt.master_port() == 0) {
     return;  // it has not begun: the registration repeats its command
-  } else if (attempt.parts_size() > 1) {
+  } else if (attempt.parts_size() > 1 && AllPartsReady(attempt)) {
     // Other nodes may be launching with the port that is gone; ranks of one attempt must see one
     // world.
     decision.facts.push_back(

@@ -68,6 +68,7 @@ struct RemoveCheckpointInput {
 struct FlagCheckpointInput {
   uint64_t job = 0;
   int64_t step = 0;
+  uint32_t attempt = 0;  // that made it
   std::string why;
 };
 

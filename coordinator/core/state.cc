@@ -28,6 +28,11 @@ bool AllPartsEnded(const v1::Attempt& attempt) {
                      [](const v1::NodePart& part) { return part.ended(); });
 }
 
+bool AllPartsReady(const v1::Attempt& attempt) {
+  return std::all_of(attempt.parts().begin(), attempt.parts().end(),
+                     [](const v1::NodePart& part) { return part.ready(); });
+}
+
 bool AllPartsLaunched(const v1::Attempt& attempt) {
   return std::all_of(attempt.parts().begin(), attempt.parts().end(),
                      [](const v1::NodePart& part) { return part.launched(); });

@@ -93,6 +93,8 @@ bool IsFinal(v1::JobState state);
 const v1::Attempt* LiveAttempt(const v1::JobRecord& job);
 const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node);
 bool AllPartsEnded(const v1::Attempt& attempt);
+// Every worker has checked what the launch needs; the port is held.
+bool AllPartsReady(const v1::Attempt& attempt);
 bool AllPartsLaunched(const v1::Attempt& attempt);
 // Newest committed checkpoint that is not flagged: by attempt, then step. Null: none.
 const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);

@@ -67,20 +67,19 @@ std::string ShellsWord(int exit_code) {
 
 std::string DescribePartEnded(const v1::Event& event) {
   const v1::PartEnded& ended = event.part_ended();
-  std::string text = absl::StrCat(AttemptPrefix(event), "nothing of it runs on ", event.node(),
-                                  " any more");
-  // What the shim reports is its own word; these two are about ranks that nobody saw end.
-  if (ended.how() == "declared dead" || ended.how() == "fenced by time")
+  std::string text =
+      absl::StrCat(AttemptPrefix(event), "nothing of it runs on ", event.node(), " any more");
+  // "empty": proven. All else a reader should know: declared dead, fenced by time, what was left.
+  if (!ended.how().empty() && ended.how() != "empty")
     absl::StrAppend(&text, " (", ended.how(), ")");
   if (!ended.failure().empty()) absl::StrAppend(&text, ": ", ended.failure());
   return text;
 }
 
 std::string DescribeStop(const v1::StopRequested& stop) {
-  return stop.grace_ms() == 0
-             ? "SIGKILL to all ranks"
-             : absl::StrCat("SIGTERM to all ranks, SIGKILL after ",
-                            common::HumanDuration(stop.grace_ms()));
+  return stop.grace_ms() == 0 ? "SIGKILL to all ranks"
+                              : absl::StrCat("SIGTERM to all ranks, SIGKILL after ",
+                                             common::HumanDuration(stop.grace_ms()));
 }
 
 std::string DescribeStateChange(const v1::JobStateChanged& change) {
@@ -208,6 +207,8 @@ std::string DescribeEvent(const v1::Event& event) {
                  ? absl::StrCat(AttemptPrefix(event), "the held port was lost with its worker")
                  : absl::StrCat(AttemptPrefix(event), event.node(), " holds MASTER_PORT ",
                                 event.master_port_held().port());
+    case v1::Event::kPartReady:
+      return absl::StrCat(AttemptPrefix(event), event.node(), " is ready to launch");
     case v1::Event::kPartLaunched:
       return absl::StrCat(AttemptPrefix(event), "all its ranks on ", event.node(), " are started");
     case v1::Event::kRankExited:
@@ -218,8 +219,8 @@ std::string DescribeEvent(const v1::Event& event) {
     case v1::Event::kPartEnded:
       return DescribePartEnded(event);
     case v1::Event::kAttemptEnded:
-      return absl::StrCat(AttemptPrefix(event), "over, ", CauseName(event.attempt_ended().cause()),
-                          ": ", event.attempt_ended().reason());
+      // The reason follows with the job's next state.
+      return absl::StrCat(AttemptPrefix(event), "over, ", CauseName(event.attempt_ended().cause()));
     case v1::Event::kJobStateChanged:
       return DescribeStateChange(event.job_state_changed());
     case v1::Event::kReasonChanged:

@@ -45,6 +45,17 @@ v1::VerifyCheckpointResponse Verify(Daemon& daemon, const v1::Checkpoint& checkp
   return response;
 }
 
+std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job,
+                                             const v1::Checkpoint& damaged) {
+  auto flagged = std::make_shared<v1::JobRecord>(job);
+  for (v1::Checkpoint& known : *flagged->mutable_checkpoints()) {
+    if (known.step() == damaged.step() && known.attempt() == damaged.attempt()) {
+      known.set_flagged_corrupt(true);
+    }
+  }
+  return flagged;
+}
+
 // Sends one blob piece by piece, as fast as the client takes it.
 class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
  public:
@@ -119,11 +130,15 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
             if (!checkpoint.ok()) return answer(checkpoint.status());
             daemon.pool.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
               v1::VerifyCheckpointResponse response = Verify(daemon, checkpoint);
-              if (!response.ok() && job.live) {
+              if (response.ok() || checkpoint.flagged_corrupt()) return answer(std::move(response));
+              if (job.live) {
                 daemon.loop.Say(FlagCheckpointInput{job.record->id(), checkpoint.step(),
+                                                    checkpoint.attempt(),
                                                     "its files do not match their hashes"});
+                return answer(std::move(response));
               }
-              answer(std::move(response));
+              daemon.loop.RewriteFinished(Flagged(*job.record, checkpoint),
+                                          [answer, response] { answer(response); });
             });
           });
 }
@@ -166,7 +181,9 @@ void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
               auto rest = std::make_shared<v1::JobRecord>(*job);
               rest->clear_checkpoints();
               for (const v1::Checkpoint& kept : job->checkpoints()) {
-                if (kept.step() != checkpoint->step()) *rest->add_checkpoints() = kept;
+                if (kept.step() != checkpoint->step() || kept.attempt() != checkpoint->attempt()) {
+                  *rest->add_checkpoints() = kept;
+                }
               }
               return daemon.loop.RewriteFinished(rest, [&daemon, subject, job, blobs, answer] {
                 v1::BulkResponse response;

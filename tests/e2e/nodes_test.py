@@ -35,6 +35,21 @@ class NamespacedNodes(Case):
         self.assertEqual({line[5] for line in seen}, {self.network.nodes["node1"]}, "the registered address")
         self.assertEqual(len({line[6] for line in seen}), 1)
 
+    def test_three_ranks_on_two_nodes_train_the_digits_and_commit_checkpoints(self):
+        cluster = self.cluster_of(2)
+        digits = os.path.join(harness.BIN, "examples", "digits")
+        data = os.path.join(harness.ROOT, "examples", "data", "optdigits.csv.gz")
+        job = cluster.submit("-n", "3", "-e", "OMP_NUM_THREADS=1", "--", digits, "--epochs", "3", "--data", data)
+        record = cluster.wait_over(job, deadline_s=120)
+        logs, _ = cluster.api.logs(job)
+        self.assertEqual(record.state, SUCCEEDED, logs)
+        self.assertIn(b"epoch 3/3", re.sub(rb" +", b" ", logs[(0, 0, 1)]))
+        losses = [value for name, _, value, *_ in cluster.api.metrics(job) if name == "loss"]
+        self.assertLess(losses[-1], losses[0])
+        newest = [c for c in record.checkpoints if c.state == 2][-1]
+        self.assertEqual(newest.parts, 2, "each node brings the shards of its ranks")
+        self.assertEqual(cluster.jobctl("ckpt", "verify", job).returncode, 0)
+
     def test_the_ranks_of_two_nodes_train_together(self):
         cluster = self.cluster_of(2)
         job = cluster.submit("-n", "3", "--", harness.PYTHON, harness.rank_script("allreduce.py"))
@@ -93,6 +108,7 @@ class NamespacedNodes(Case):
         self.assertIn(inner, record.reason)
         self.assertIn("bare", record.reason)
         self.assertEqual(record.next_attempt, 1, "trying again would not help")
+        self.assertFalse(any(part.launched for part in record.attempts[0].parts), "no rank was started anywhere")
         wait_until(lambda: "sleep 600" not in self.processes().values(), "no rank is left on the other node")
 
 

@@ -169,7 +169,8 @@ void SimNode::Do(const worker::Action& action) {
   } else if (const auto* epoch = std::get_if<PersistEpochAction>(&action)) {
     disk_.epoch = epoch->epoch;
   } else if (const auto* hold = std::get_if<HoldPortsAction>(&action)) {
-    FeedLater(queue_.Draw(0, 3), PortsHeldInput{hold->key, next_port_++, ""});
+    FeedLater(queue_.Draw(0, 3),
+              PortsHeldInput{hold->key, hold->order.count() > 0 ? next_port_++ : 0});
   } else if (const auto* prepare = std::get_if<PrepareAction>(&action)) {
     disk_.launches[prepare->key] = prepare->launch;
     FeedLater(queue_.Draw(1, 20), PreparedInput{prepare->key, ""});

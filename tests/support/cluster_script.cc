@@ -39,8 +39,8 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
     case Message::kHeartbeatReply:
       return "heartbeat reply";
     case Message::kHoldPorts:
-      return absl::StrCat("hold ", message.hold_ports().count(), " port for ",
-                          of(message.hold_ports()));
+      return absl::StrCat(message.hold_ports().count() == 0 ? "check" : "check and hold 1 port",
+                          " for ", of(message.hold_ports()));
     case Message::kLaunch: {
       const v1::LaunchAttempt& launch = message.launch();
       const v1::NodePart& part = launch.part();
@@ -205,6 +205,10 @@ void ClusterScript::Status(const Words& words, Options& options) {
     status.set_master_port(Number(Option(options, "port", "")));
     status.set_phase(v1::ATTEMPT_PHASE_HOLDING);
   }
+  if (Option(options, "ready", "0") == "1") {
+    status.set_ready(true);
+    status.set_phase(v1::ATTEMPT_PHASE_HOLDING);
+  }
   if (options.contains("started")) {
     status.set_ranks_started(Number(Option(options, "started", "")));
     status.set_phase(v1::ATTEMPT_PHASE_RUNNING);
@@ -215,6 +219,10 @@ void ClusterScript::Status(const Words& words, Options& options) {
     status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
   }
   status.set_checkpoints_pending(Option(options, "pending", "0") == "1");
+  if (options.contains("resume_damaged")) {
+    status.set_resume_damaged(true);
+    status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
+  }
   status.set_checkpoint_error(Option(options, "checkpoint_error", ""));
   SayStatus(words.at(1), key);
 }
@@ -227,6 +235,12 @@ void ClusterScript::Launch(uint64_t job) {
   held.set_master_port(20000 + static_cast<uint32_t>(job * 10 + key.second));
   SayStatus(master, key);
   const v1::Attempt attempt = AttemptOf(job);
+  for (const v1::NodePart& part : attempt.parts()) {
+    if (part.node() == master) continue;
+    StatusOf(part.node(), key).set_phase(v1::ATTEMPT_PHASE_HOLDING);
+    StatusOf(part.node(), key).set_ready(true);
+    SayStatus(part.node(), key);
+  }
   for (const v1::NodePart& part : attempt.parts()) {
     v1::AttemptStatus& status = StatusOf(part.node(), key);
     status.set_phase(v1::ATTEMPT_PHASE_RUNNING);
@@ -311,8 +325,9 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
     Take(coordinator::RemoveCheckpointInput{caller, static_cast<uint64_t>(Number(words.at(1))),
                                             Number(words.at(2))});
   } else if (verb == "flag") {
-    Take(coordinator::FlagCheckpointInput{static_cast<uint64_t>(Number(words.at(1))),
-                                          Number(words.at(2)), "hash differs"});
+    Take(coordinator::FlagCheckpointInput{
+        static_cast<uint64_t>(Number(words.at(1))), Number(words.at(2)),
+        static_cast<uint32_t>(Number(Option(options, "attempt", "0"))), "hash differs"});
   } else if (verb == "drain" || verb == "undrain") {
     Take(coordinator::DrainInput{caller, words.at(1), verb == "drain",
                                  Option(options, "reason", "")});

@@ -86,8 +86,21 @@ TEST_F(LaunchTest, FailedFetchFailsTheLaunchAndNamesTheStep) {
   Command(launch);
   Say(PreparedInput{kKey});
   const auto status = LastStatus(Say(FetchedInput{kKey, "No space left on device"}));
+  EXPECT_FALSE(status.resume_damaged());
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
   EXPECT_EQ(status.failure(), "cannot fetch checkpoint step-120: No space left on device");
+}
+
+TEST_F(LaunchTest, ADamagedCheckpointIsReportedAsSuch) {
+  Connect();
+  auto launch = Launch(kKey);
+  launch.mutable_launch()->set_resume_step(120);
+  launch.mutable_launch()->add_resume_files()->set_path("model.pt");
+  Command(launch);
+  Say(PreparedInput{kKey});
+  const auto status = LastStatus(Say(FetchedInput{kKey, "model.pt: wrong hash", true}));
+  EXPECT_TRUE(status.resume_damaged());
+  EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
 }
 
 TEST_F(LaunchTest, StopWhileFetchingEndsAtOnceAndALateFetchStartsNothing) {

@@ -35,18 +35,20 @@ struct CommandInput {
 // Answers HoldPortsAction.
 struct PortsHeldInput {
   AttemptKey key;
-  uint32_t port = 0;
-  std::string failure;  // empty: held
+  uint32_t port = 0;              // 0: none was asked for
+  std::string failure;            // empty: checked and held
+  bool would_fail_again = false;  // the job is to blame: a missing command or directory
 };
 // Answers PrepareAction.
 struct PreparedInput {
   AttemptKey key;
   std::string failure;
 };
-// Answers FetchAction.
+// Answers FetchAction. `damaged`: the coordinator's bytes do not match their hashes, or are gone.
 struct FetchedInput {
   AttemptKey key;
   std::string failure;
+  bool damaged = false;
 };
 // From the shim of one attempt.
 struct RanksStartedInput {
@@ -131,10 +133,10 @@ struct RegisteredAction {
 struct PersistEpochAction {
   uint64_t epoch = 0;
 };
+// Check what the launch will need and hold the ports.
 struct HoldPortsAction {
   AttemptKey key;
-  uint32_t count = 1;
-  bool contiguous = false;
+  v1::HoldPorts order;
 };
 struct ReleasePortsAction {
   AttemptKey key;

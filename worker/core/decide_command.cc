@@ -35,7 +35,7 @@ std::string Superseded(const WorkerState& state, const AttemptKey& key) {
 void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
   const AttemptKey key = KeyIn(hold);
   if (const Attempt* known = step.Find(key); known != nullptr) {
-    if (known->stage != Stage::kHolding || known->status.master_port() != 0) Report(step, *known);
+    if (known->stage != Stage::kHolding || known->status.ready()) Report(step, *known);
     return;
   }
   if (const std::string why = Superseded(step.state, key); !why.empty()) {
@@ -43,7 +43,7 @@ void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
   }
   Attempt& attempt = step.FindOrAdd(key);
   Move(attempt, Change::kHold);
-  step.Do(HoldPortsAction{key, hold.count() == 0 ? 1 : hold.count(), hold.contiguous()});
+  step.Do(HoldPortsAction{key, hold});
 }
 
 void OnLaunch(Step& step, const v1::LaunchAttempt& launch) {
@@ -149,9 +149,12 @@ void OnPortsHeld(Step& step, const PortsHeldInput& input) {
   }
   if (!input.failure.empty()) {
     return EndAttempt(step, *attempt,
-                      {"never launched", input.failure, v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
+                      {"never launched", input.failure,
+                       input.would_fail_again ? v1::STOP_CAUSE_LAUNCH_FAILED
+                                              : v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
   }
   attempt->status.set_master_port(input.port);
+  attempt->status.set_ready(true);
   Report(step, *attempt);
 }
 
@@ -173,6 +176,7 @@ void OnFetched(Step& step, const FetchedInput& input) {
   Attempt* attempt = step.Find(input.key);
   if (attempt == nullptr || attempt->stage != Stage::kFetching) return;
   if (input.failure.empty()) return SpawnNow(step, *attempt);
+  attempt->status.set_resume_damaged(input.damaged);
   EndAttempt(step, *attempt,
              {"never launched",
               absl::StrCat("cannot fetch checkpoint step-", attempt->launch.resume_step(), ": ",

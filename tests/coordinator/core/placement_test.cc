@@ -80,9 +80,13 @@ void ExpectSound(const Case& drawn, const std::vector<Share>& shares) {
                                        [&](const Capacity& c) { return c.node == share.node; });
     ASSERT_NE(capacity, drawn.capacities.end());
     EXPECT_LE(share.ranks, capacity->ranks);
-    if (shape.per_node() > 0) EXPECT_EQ(share.ranks, shape.per_node());
+    if (shape.per_node() > 0) {
+      EXPECT_EQ(share.ranks, shape.per_node());
+    }
   }
-  if (shape.per_node() == 0) EXPECT_EQ(total, shape.processes());
+  if (shape.per_node() == 0) {
+    EXPECT_EQ(total, shape.processes());
+  }
   if (shape.min_nodes() > 0) {
     EXPECT_GE(shares.size(), shape.min_nodes());
     EXPECT_LE(shares.size(), std::max(shape.max_nodes(), shape.min_nodes()));

@@ -59,8 +59,9 @@ struct BlobLink::Parts {
   bool Begin(grpc::ClientContext* context, milliseconds deadline) {
     context->set_deadline(std::chrono::system_clock::now() + deadline);
     std::lock_guard<std::mutex> lock(mutex);
+    if (stopped) return false;
     running = context;
-    return !stopped;
+    return true;
   }
   void Finish() {
     std::lock_guard<std::mutex> lock(mutex);

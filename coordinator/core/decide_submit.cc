@@ -112,7 +112,12 @@ v1::Event SubmittedEvent(const ClusterState& state, const SubmitInput& input, ui
   record->set_attached(input.attached);
   record->set_queue_anyway(input.request.queue_anyway());
   record->set_reason(kBehindOthers);
-  if (input.resume_from.has_value()) *record->add_checkpoints() = *input.resume_from;
+  if (input.resume_from.has_value()) {
+    v1::Checkpoint* inherited = record->add_checkpoints();
+    *inherited = *input.resume_from;
+    // Older than anything that this job saves: attempts of the other job do not count here.
+    inherited->set_attempt(0);
+  }
   return event;
 }
 

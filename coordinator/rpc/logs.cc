@@ -2,6 +2,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
 #include "coordinator/log_merge.h"
@@ -20,6 +21,14 @@ constexpr size_t kBytesPerPump = 1 << 20;
 
 using LogSink = Sink<v1::LogRecord>;
 
+// A job is over when nothing of it is alive; its last output may still be on the way. Who asks
+// right after the end gets all of it, as if following.
+bool EndedJustNow(const v1::JobRecord& record) {
+  constexpr int64_t kJustNowMs = 60'000;
+  return IsFinal(record.state()) &&
+         common::SystemClock().Read().wall_ms - record.finished_ms() < kJustNowMs;
+}
+
 // One reader of a job's logs. Pumps on the pool, one pump at a time, woken by new bytes, new facts
 // about the job, or room in the client's stream.
 class LogFeed : public std::enable_shared_from_this<LogFeed> {
@@ -30,6 +39,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
         sink_(std::move(sink)),
         request_(request),
         job_(record->id()),
+        follow_(request.follow() || EndedJustNow(*record)),
         merge_(daemon.paths, job_, request),
         record_(std::move(record)) {}
 
@@ -47,6 +57,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   const std::shared_ptr<LogSink> sink_;
   const v1::StreamLogsRequest request_;
   const uint64_t job_;
+  const bool follow_;
 
   // The pump's, one at a time.
   LogMerge merge_;
@@ -74,7 +85,7 @@ void LogFeed::Start() {
         self->job_token_ = nullptr;
         self->log_token_ = nullptr;
       });
-  if (!request_.follow()) return Wake(true);
+  if (!follow_) return Wake(true);
   {
     std::lock_guard lock(mutex_);
     log_token_ = daemon_.logs.Watch(job_, [weak = weak_from_this()](bool new_stream) {
@@ -143,7 +154,7 @@ void LogFeed::Pump() {
   }
   bool more = false;
   const bool has_room = SendWhatThereIs(&more);
-  if (has_room && !more) MaybeEnd(is_over || !request_.follow());
+  if (has_room && !more) MaybeEnd(is_over || !follow_);
   std::unique_lock lock(mutex_);
   pumping_ = false;
   if (gone_ || (!again_ && !more)) return;
@@ -193,7 +204,7 @@ void LogFeed::SayAttempt(uint32_t attempt) {
 
 void LogFeed::MaybeEnd(bool is_over) {
   if (!is_over) return;
-  if (!request_.follow()) return sink_->Close(absl::OkStatus());
+  if (!follow_) return sink_->Close(absl::OkStatus());
   merge_.Discover();
   if (merge_.Complete()) return sink_->Close(absl::OkStatus());
   const auto now = std::chrono::steady_clock::now();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -16,6 +17,10 @@ constexpr int kFollowedLine = -1;  // QueryMetricsRequest.attempt
 constexpr int kAllRanks = -1;
 constexpr size_t kSparkValues = 24;
 constexpr size_t kWaitingBatchesMax = 10'000;  // that a slow follower has not taken
+
+// After a job's end, how long a follower waits for points that are still under way. A lost node's
+// never come.
+constexpr std::chrono::seconds kRestWithin{1};
 
 using MetricSink = Sink<v1::MetricBatch>;
 
@@ -77,6 +82,8 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   std::map<Source, uint64_t> said_;  // the newest seq
   bool stored_said_ = false;
   bool over_ = false;
+  bool rest_awaited_ = false;
+  bool rest_is_due_ = false;
 };
 
 void MetricFeed::Start(bool follow) {
@@ -167,7 +174,16 @@ void MetricFeed::Flush() {
     Say(waiting_.front(), nullptr);
     waiting_.pop_front();
   }
-  if (stored_said_ && waiting_.empty() && over_) sink_->Close(absl::OkStatus());
+  if (!stored_said_ || !waiting_.empty() || !over_) return;
+  if (rest_is_due_) return sink_->Close(absl::OkStatus());
+  if (std::exchange(rest_awaited_, true)) return;
+  daemon_.pool.PostAfter(kRestWithin, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    std::lock_guard lock(self->mutex_);
+    self->rest_is_due_ = true;
+    self->Flush();
+  });
 }
 
 struct Series {

@@ -125,5 +125,19 @@ TEST(ArgumentsTest, NumbersOutOfRangeNameTheRange) {
   }
 }
 
+TEST(ArgumentsTest, AGroupAloneOrWithFlagsLists) {
+  const auto command = [](const std::vector<std::string>& line) {
+    const auto parsed = Arguments::Parse(line);
+    return parsed.ok() ? std::string(parsed->command().name) : SplitError(parsed.status()).code;
+  };
+  EXPECT_EQ(command({"nodes"}), "nodes ls");
+  EXPECT_EQ(command({"nodes", "-o", "json"}), "nodes ls");
+  EXPECT_EQ(command({"config"}), "config view");
+  EXPECT_EQ(command({"nodes", "--help"}), "help");
+  EXPECT_EQ(command({"nodes", "-q", "drain", "node2"}), "nodes drain");
+  EXPECT_EQ(command({"nodes", "drian", "node2"}), "JC1001");
+  EXPECT_EQ(command({"ckpt"}), "help");  // its list needs a job
+}
+
 }  // namespace
 }  // namespace muster::client

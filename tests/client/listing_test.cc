@@ -113,6 +113,33 @@ TEST(ListingTest, WhatDoesNotExistIsNamedWithTheNearest) {
   EXPECT_EQ(Render(options, false), "JC1008 there is no column \"nothing\"");
 }
 
+TEST(ListingTest, ANarrowTerminalLosesEmptyColumnsThenTheReasonButNeverTheName) {
+  Listing listing;
+  listing.kind = "JobList";
+  listing.columns = {{"job", false, false, true}, {"loss"}, {"reason", false, false, true}};
+  listing.rows = {{Cell("bright-otter-123"), Cell(), Cell("rank 1 exited with code 7")}};
+  Terminal tty;
+  tty.out_is_tty = true;
+  tty.width = 30;
+  EXPECT_EQ(*RenderListing(listing, {}, tty),
+            "JOB               REASON\nbright-otter-123  rank 1 exit…\n");
+  tty.width = 80;
+  EXPECT_EQ(*RenderListing(listing, {}, tty),
+            "JOB               LOSS  REASON\nbright-otter-123  -     rank 1 exited with code 7\n");
+}
+
+TEST(ListingTest, TheLastColumnGoesOnInTheNextLineWhereItMayNotBeCut) {
+  Listing listing;
+  listing.kind = "EventList";
+  listing.columns = {{"time"}, {"event", false, false, false, true}};
+  listing.rows = {{Cell("14:02:11"), Cell("starts again from the checkpoint of step 20")}};
+  Terminal tty;
+  tty.out_is_tty = true;
+  tty.width = 34;
+  EXPECT_EQ(*RenderListing(listing, {}, tty),
+            "TIME      EVENT\n14:02:11  starts again from the\n          checkpoint of step 20\n");
+}
+
 TEST(ListingTest, JobDataCannotDriveTheTerminalOrBreakRows) {
   Listing listing;
   listing.kind = "X";

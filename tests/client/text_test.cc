@@ -64,6 +64,14 @@ TEST(RecordTextTest, TheVerdictIsOneTrueSentenceAndItsCodes) {
   EXPECT_EQ(WaitExitCode(Record(v1::JOB_STATE_CANCELLED, 0), false), 103);
 }
 
+TEST(RecordTextTest, AShortTimeIsSaidInMilliseconds) {
+  EXPECT_EQ(Took(0), "0ms");
+  EXPECT_EQ(Took(4), "4ms");
+  EXPECT_EQ(Took(999), "999ms");
+  EXPECT_EQ(Took(1'340), "1.3s");
+  EXPECT_EQ(Took(41'000), "41s");
+}
+
 TEST(JobTextTest, SecretsAreHiddenAndTheLineCanBeTyped) {
   v1::JobSpec spec;
   (*spec.mutable_env())["HF_TOKEN"] = "x";

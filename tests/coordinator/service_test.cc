@@ -134,13 +134,27 @@ class FakeWorker {
     if (phase == v1::ATTEMPT_PHASE_ENDED) status->set_how_ended("empty");
     stream_->Write(message);
   }
+  // A checkpoint of one file that the coordinator does not have.
+  void SayCheckpoint(uint64_t job, int64_t step) {
+    v1::WorkerMessage message;
+    v1::CheckpointPartReady* part = message.mutable_checkpoint_part();
+    part->set_job(job);
+    part->set_step(step);
+    part->set_parts(1);
+    v1::CheckpointFile* file = part->add_files();
+    file->set_path("model");
+    file->set_size(1);
+    file->set_sha256(std::string(64, 'a'));
+    stream_->Write(message);
+  }
   // Plays one rank that succeeds.
-  void RunJob(uint64_t job) {
+  void RunJob(uint64_t job, bool with_checkpoint = false) {
     v1::CoordinatorMessage message = Read();
     while (!message.has_hold_ports()) message = Read();
     SayStatus(job, v1::ATTEMPT_PHASE_HOLDING, 4711, false);
     while (!message.has_launch()) message = Read();
     SayStatus(job, v1::ATTEMPT_PHASE_RUNNING, 4711, false);
+    if (with_checkpoint) SayCheckpoint(job, 10);
     SayStatus(job, v1::ATTEMPT_PHASE_ENDED, 4711, true);
     while (!message.has_forget()) message = Read();
   }
@@ -310,6 +324,32 @@ TEST_F(ServiceTest, UploadedLogsReachAFollowerAndTheFollowerEndsWithTheJob) {
   }
   EXPECT_TRUE(ack.refused());
   upload->WritesDone();
+}
+
+TEST_F(ServiceTest, ADamagedCheckpointOfAFinishedJobIsFlaggedAndNoJobIsStartedFromIt) {
+  FakeWorker worker(channel_);
+  EXPECT_TRUE(worker.Read().has_registered());
+  const uint64_t job = SubmitOne();
+  worker.RunJob(job, /*with_checkpoint=*/true);
+  v1::CheckpointReference reference;
+  reference.set_job(std::to_string(job));
+  reference.set_latest(true);
+  v1::VerifyCheckpointResponse verified;
+  grpc::ClientContext verify_context;
+  ASSERT_TRUE(stub_->VerifyCheckpoint(&verify_context, reference, &verified).ok());
+  EXPECT_FALSE(verified.ok());
+  v1::GetJobResponse found;
+  ASSERT_TRUE(Get(std::to_string(job), &found).ok());
+  ASSERT_EQ(found.record().checkpoints_size(), 1);
+  EXPECT_TRUE(found.record().checkpoints(0).flagged_corrupt());
+  v1::RerunJobRequest rerun;
+  rerun.set_job(std::to_string(job));
+  rerun.set_from_checkpoint(true);
+  rerun.set_step(10);
+  v1::SubmitResponse response;
+  grpc::ClientContext rerun_context;
+  EXPECT_EQ(stub_->RerunJob(&rerun_context, rerun, &response).error_code(),
+            grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(ServiceTest, EventsAreToldFromThePastAndAsTheyHappen) {

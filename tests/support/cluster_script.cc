@@ -176,6 +176,17 @@ void ClusterScript::Submit(const Words&, Options& options) {
   }
   spec->mutable_checkpoint()->set_keep(Number(Option(options, "keep", "0")));
   input.request.set_idempotency_key(Option(options, "key", ""));
+  if (options.contains("from")) {  // STEP.ATTEMPT of another job's checkpoint
+    const std::pair<std::string, std::string> from =
+        absl::StrSplit(Option(options, "from", ""), '.');
+    v1::Checkpoint& checkpoint = input.resume_from.emplace();
+    checkpoint.set_step(Number(from.first));
+    checkpoint.set_attempt(Number(from.second));
+    checkpoint.set_parts(1);
+    checkpoint.add_parts_present(0);
+    checkpoint.set_state(v1::CHECKPOINT_STATE_COMMITTED);
+    checkpoint.add_files()->set_sha256("inherited");
+  }
   input.request.set_queue_anyway(Option(options, "anyway", "0") == "1");
   input.request.set_dry_run(Option(options, "dry", "0") == "1");
   Take(std::move(input));
@@ -219,7 +230,7 @@ void ClusterScript::Status(const Words& words, Options& options) {
     status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
   }
   status.set_checkpoints_pending(Option(options, "pending", "0") == "1");
-  if (options.contains("resume_damaged")) {
+  if (Option(options, "resume_damaged", "0") == "1") {
     status.set_resume_damaged(true);
     status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
   }

@@ -210,7 +210,8 @@ void LogStore::Sync() {
     if (!status.ok()) break;
     if (const auto uploader = stream.uploader.lock()) {
       v1::LogAck ack = AckFor(key);
-      ack.set_durable_offset(stream.file.Durable());
+      // The end counts as one more: a repeated acknowledgement of the last bytes is not its own.
+      ack.set_durable_offset(stream.file.Durable() + (stream.file.Ended() ? 1 : 0));
       uploader->Acknowledge(ack);
     }
   }

@@ -145,13 +145,15 @@ absl::Status LogStreamFile::Append(const v1::LogChunk& chunk) {
                                      .end = chunk.end() && piece.end == data.size()});
     dropped = 0;
   }
-  if (chunk.end() && skip == data.size()) {
+  // Without bytes of its own: the end, or a gap that nothing follows yet. A gap must not go without
+  // a record, or all that comes behind it is cut off as torn at the next start.
+  if (skip == data.size() && (chunk.end() || dropped > 0)) {
     records += EncodeLogIndexRecord({.offset = end,
                                      .dropped = dropped,
                                      .time_us = chunk.time_us(),
                                      .length = 0,
                                      .data_crc = common::Crc32c({}),
-                                     .end = true});
+                                     .end = chunk.end()});
   }
   RETURN_IF_ERROR(WriteAt(index_.get(), records, index_bytes_, path_ + ".idx"));
   index_bytes_ += records.size();

@@ -178,21 +178,24 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
   if (stream.done) return;
   if (ack.refused()) return Fail(stream, "the coordinator refuses it (unknown job or old attempt)");
   bool finished = false;
-  while (!stream.in_flight.empty() && stream.in_flight.front().end.offset <= ack.durable_offset()) {
+  while (!stream.in_flight.empty()) {
     const InFlight& front = stream.in_flight.front();
+    // The end counts as one more. Its bytes alone may have been acknowledged before, or twice.
+    if (front.end.offset + (front.last ? 1 : 0) > ack.durable_offset()) break;
     stream.acked = front.end;
     stream.in_flight_bytes -= front.bytes;
     in_flight_bytes_ -= front.bytes;
     finished |= front.last;
     stream.in_flight.pop_front();
   }
-  // The coordinator may have more than we remember (we were restarted): what it has is skipped.
-  if (stream.in_flight.empty() && ack.durable_offset() > stream.acked.offset &&
-      ack.durable_offset() > stream.reader->place().offset) {
-    stream.acked.offset = ack.durable_offset();
-    stream.reader->Seek({ack.durable_offset(), stream.reader->place().record});
-  }
   if (finished) return Finish(stream);
+  // The coordinator may have more than we remember (we were restarted): what it has is skipped.
+  const SpoolPlace place = stream.reader->place();
+  if (stream.in_flight.empty() && ack.durable_offset() > place.offset) {
+    const uint64_t known = std::min(ack.durable_offset(), stream.reader->End());  // not the end
+    stream.acked.offset = std::max(stream.acked.offset, known);
+    stream.reader->Seek({std::max(place.offset, known), place.record});
+  }
   MaybeTrim(stream);
 }
 

@@ -70,7 +70,7 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
         }
         log.dropped += chunk.dropped();
         log.ended |= chunk.end();
-        ack.set_durable_offset(log.bytes.size());
+        ack.set_durable_offset(log.bytes.size() + (log.ended ? 1 : 0));
         owner->changed_.notify_all();
       }
       ack.set_job(chunk.job());

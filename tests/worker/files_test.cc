@@ -197,7 +197,10 @@ TEST_F(FilesTest, ForwarderSendsAgainFromTheAcknowledgedOffsetAndEndsOnce) {
   for (size_t i : {2u, 3u}) {
     EXPECT_TRUE(sent[i].end());
     ack.set_stream(sent[i].stream());
-    ack.set_durable_offset(sent[i].offset());
+    ack.set_durable_offset(sent[i].offset());  // the bytes once more, not the end
+    forwarder.OnAck(ack);
+    EXPECT_EQ(drained, 0);
+    ack.set_durable_offset(sent[i].offset() + 1);
     forwarder.OnAck(ack);
   }
   EXPECT_EQ(drained, 1);

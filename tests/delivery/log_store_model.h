@@ -1,0 +1,55 @@
+// The coordinator's side: real log files, driven as the log store's thread drives them (append on
+// arrival; a sync that is due later, then one acknowledgement per stream that a chunk came for),
+// but in simulated time and with crashes that take what was not synced.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "coordinator/log_format.h"
+#include "coordinator/log_stream_file.h"
+#include "coordinator/paths.h"
+#include "tests/delivery/spooled_stream.h"
+#include "tests/sim/event_queue.h"
+
+namespace muster::delivery {
+
+class LogStoreModel {
+ public:
+  using Acknowledge = std::function<void(uint64_t link, const v1::LogAck&)>;
+  LogStoreModel(sim::EventQueue& queue, const std::string& root, Acknowledge acknowledge)
+      : queue_(queue), paths_(root), acknowledge_(std::move(acknowledge)) {}
+
+  void Append(const v1::LogChunk& chunk, uint64_t link);
+  // `power`: of what was not synced any part may be lost, from data and index apart.
+  void Crash(bool power);
+  // Opens every stream again; each must have all that was ever synced.
+  void Reopen();
+  bool EndIsDurable(const coordinator::LogKey& key, uint64_t end) const;
+  // What a client that follows the job is given of the stream.
+  Content Read(const coordinator::LogKey& key) const;
+
+ private:
+  struct Durable {
+    uint64_t written = 0;
+    bool ended = false;
+    uint64_t index_bytes = 0;
+  };
+  void SyncAfter(int64_t delay_ms);
+  void Sync();
+  void LoseUnsynced(const coordinator::LogKey& key, const Durable& durable);
+
+  sim::EventQueue& queue_;
+  const coordinator::Paths paths_;
+  const Acknowledge acknowledge_;
+  std::map<coordinator::LogKey, coordinator::LogStreamFile> open_;
+  std::map<coordinator::LogKey, uint64_t> dirty_;  // the link that the last chunk came by
+  std::map<coordinator::LogKey, Durable> durable_;
+  uint64_t dirty_bytes_ = 0;
+  int64_t sync_due_ms_ = 0;  // 0: none
+  uint64_t life_ = 0;
+};
+
+}  // namespace muster::delivery

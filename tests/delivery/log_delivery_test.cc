@@ -198,6 +198,7 @@ class World {
     if (!link_up_) return;
     late_[link_] = static_cast<uint64_t>(queue_.Draw(0, static_cast<int64_t>(under_way_)));
     ++link_;
+    last_arrival_ms_ = 0;  // the next link's chunks may overtake them
     link_up_ = false;
     under_way_ = 0;
   }
@@ -205,7 +206,8 @@ class World {
   void Send(v1::LogChunk chunk) {
     ++counts_.chunks;
     ++under_way_;
-    last_arrival_ms_ = std::max(last_arrival_ms_, queue_.now_ms() + queue_.Draw(0, 15));
+    last_arrival_ms_ =
+        std::max(last_arrival_ms_, queue_.now_ms() + queue_.Draw(0, queue_.Chance(0.1) ? 400 : 15));
     queue_.After(last_arrival_ms_ - queue_.now_ms(),
                  [this, link = link_, life = coordinator_life_, chunk = std::move(chunk)] {
                    // Of a link that broke, the first chunks may still come.

@@ -18,6 +18,9 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   Address(launch, job, attempt);
   launch->set_job_name(job.name());
   *launch->mutable_spec() = job.spec();
+  // Resolved here, so that the node's fence and ours never count with different defaults.
+  launch->mutable_spec()->set_grace_ms(GraceMsOf(state, job.spec()));
+  launch->mutable_spec()->set_stop_after_ms(StopAfterMsOf(state, job.spec()));
   launch->set_world_size(attempt.world_size());
   *launch->mutable_part() = part;
   launch->set_group_world_size(attempt.parts_size());

@@ -41,11 +41,6 @@ v1::BulkResult NotLive(uint64_t id) {
   return result;
 }
 
-uint32_t GraceOf(const ClusterState& state, const v1::JobRecord& job, const CancelInput& input) {
-  if (input.has_grace) return input.grace_ms;
-  return job.spec().grace_ms() > 0 ? job.spec().grace_ms() : state.settings.default_grace_ms;
-}
-
 Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) {
   Decision decision;
   for (const uint64_t id : input.jobs) {
@@ -56,7 +51,7 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
     }
     v1::BulkResult result = ResultFor(id, job);
     const v1::Attempt* attempt = LiveAttempt(*job);
-    const uint32_t grace = GraceOf(state, *job, input);
+    const uint32_t grace = input.has_grace ? input.grace_ms : GraceMsOf(state, job->spec());
     // A second cancel counts when it shortens the grace: Ctrl-C twice.
     const bool again = job->cancel_requested();
     if (again && (attempt == nullptr || grace >= attempt->stop_grace_ms())) {

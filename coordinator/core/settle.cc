@@ -21,16 +21,12 @@ v1::Event JobEvent(const v1::JobRecord& job, Now now) {
   return event;
 }
 
-uint32_t GraceOf(const ClusterState& state, const v1::JobRecord& job) {
-  return job.spec().grace_ms() > 0 ? job.spec().grace_ms() : state.settings.default_grace_ms;
-}
-
 v1::Event Stop(const ClusterState& state, const v1::JobRecord& job, v1::StopCause cause,
                const std::string& reason, Now now) {
   v1::Event event = JobEvent(job, now);
   event.mutable_stop_requested()->set_cause(cause);
   event.mutable_stop_requested()->set_reason(reason);
-  event.mutable_stop_requested()->set_grace_ms(GraceOf(state, job));
+  event.mutable_stop_requested()->set_grace_ms(GraceMsOf(state, job.spec()));
   return event;
 }
 
@@ -161,9 +157,8 @@ std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRe
   if (job.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT) return std::nullopt;
   const auto node = state.nodes.find(part.node());
   if (node == state.nodes.end()) return std::nullopt;
-  const int64_t stop_after = job.spec().stop_after_ms() > 0 ? job.spec().stop_after_ms()
-                                                            : state.settings.default_stop_after_ms;
-  return node->second.last_contact_mono_ms + stop_after + GraceOf(state, job) +
+  const int64_t stop_after = StopAfterMsOf(state, job.spec());
+  return node->second.last_contact_mono_ms + stop_after + GraceMsOf(state, job.spec()) +
          state.settings.fence_margin_ms;
 }
 

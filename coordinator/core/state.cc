@@ -72,6 +72,14 @@ const Node* FindNode(const ClusterState& state, const std::string& name) {
   return found == state.nodes.end() ? nullptr : &found->second;
 }
 
+uint32_t GraceMsOf(const ClusterState& state, const v1::JobSpec& spec) {
+  return spec.grace_ms() > 0 ? spec.grace_ms() : state.settings.default_grace_ms;
+}
+
+uint32_t StopAfterMsOf(const ClusterState& state, const v1::JobSpec& spec) {
+  return spec.stop_after_ms() > 0 ? spec.stop_after_ms() : state.settings.default_stop_after_ms;
+}
+
 uint32_t WantedRanks(const v1::Shape& shape) {
   if (shape.per_node() == 0) return shape.processes();
   return shape.per_node() * std::max<uint32_t>(shape.min_nodes(), 1);

@@ -102,6 +102,10 @@ const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
 const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt);
 std::string KeyOf(const std::string& owner, const std::string& key);
 const Node* FindNode(const ClusterState& state, const std::string& name);
+// The job's own values, else the defaults. One place for both: the fence is only safe when the
+// coordinator waits for what the node was told.
+uint32_t GraceMsOf(const ClusterState& state, const v1::JobSpec& spec);
+uint32_t StopAfterMsOf(const ClusterState& state, const v1::JobSpec& spec);
 // How many ranks the job's shape asks for at least.
 uint32_t WantedRanks(const v1::Shape& shape);
 // "RUNNING", "QUEUED"…

@@ -1,0 +1,196 @@
+// Tensors in files, and optimizer state as tensors.
+#include <gtest/gtest.h>
+#include <muster/trainer.h>
+
+#include <fstream>
+
+#include "support/child_process.h"
+#include "checkpoint/named_state.h"
+#include "support/temporary_directory.h"
+
+namespace muster {
+namespace {
+
+ChildResult python(const std::string& program, const std::string& argument) {
+  ChildProcess child({MUSTER_TEST_PYTHON, "-c", program, argument}, {});
+  return child.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
+}
+
+bool python_has_safetensors() {
+  static const bool has = python("import safetensors.torch", "").exit_code == 0;
+  return has;
+}
+
+const at::ScalarType kAllTypes[] = {
+    at::kBool,   at::kByte,         at::kChar,        at::kShort,        at::kInt,    at::kLong,
+    at::kHalf,   at::kBFloat16,     at::kFloat,       at::kDouble,       at::kUInt16, at::kUInt32,
+    at::kUInt64, at::kComplexFloat, at::kFloat8_e5m2, at::kFloat8_e4m3fn};
+
+TensorMap one_of_each_type() {
+  TensorMap tensors;
+  for (const at::ScalarType type : kAllTypes) {
+    tensors[c10::toString(type)] = torch::arange(6).view({2, 3}).to(type);
+  }
+  return tensors;
+}
+
+TEST(Safetensors, ComeBackWithEveryDtypeAndShape) {
+  const TemporaryDirectory directory;
+  TensorMap tensors = one_of_each_type();
+  tensors["scalar"] = torch::tensor(2.5);
+  tensors["empty"] = torch::zeros({0, 4});
+  tensors["transposed"] = torch::arange(6).view({2, 3}).t();
+  const SavedFile saved = save_safetensors(directory / "f", tensors, {{"format", "pt"}});
+  EXPECT_EQ(saved.bytes, std::filesystem::file_size(directory / "f"));
+  EXPECT_EQ(saved.sha256.size(), 64u);
+  const TensorMap read = load_safetensors(directory / "f");
+  ASSERT_EQ(read.size(), tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor& same = read.at(name);
+    EXPECT_EQ(same.scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_EQ(same.sizes(), tensor.sizes()) << name;
+    EXPECT_TRUE(same.to(at::kComplexDouble).equal(tensor.to(at::kComplexDouble))) << name;
+  }
+}
+
+TEST(Safetensors, AreReadByPythonWithTheSameValues) {
+  if (!python_has_safetensors()) GTEST_SKIP() << "no Python with safetensors";
+  const TemporaryDirectory directory;
+  TensorMap tensors = one_of_each_type();
+  tensors["tied"] = tensors["Float"];
+  save_safetensors(directory / "f", tensors, {{"note", "x"}});
+  const ChildResult result = python(
+      "import sys, torch\n"
+      "from safetensors import safe_open\n"
+      "from safetensors.torch import load_file\n"
+      "read = load_file(sys.argv[1])\n"
+      "for name, tensor in read.items():\n"
+      "    expected = torch.arange(6).view(2, 3).to(tensor.dtype)\n"
+      "    assert tensor.to(torch.complex128).equal(expected.to(torch.complex128)), name\n"
+      "meta = safe_open(sys.argv[1], 'pt').metadata()\n"
+      "assert meta['note'] == 'x' and meta['tied'] == 'Float', meta\n"
+      "print(len(read))\n",
+      directory / "f");
+  EXPECT_EQ(result.output, "16\n");
+  EXPECT_EQ(result.exit_code, 0);
+}
+
+TEST(Safetensors, OfPythonAreRead) {
+  if (!python_has_safetensors()) GTEST_SKIP() << "no Python with safetensors";
+  const TemporaryDirectory directory;
+  const ChildResult result = python(
+      "import sys, torch\n"
+      "from safetensors.torch import save_file\n"
+      "save_file({'w': torch.arange(12.).view(3, 4).bfloat16(), 's': torch.tensor(7)},\n"
+      "          sys.argv[1], metadata={'format': 'pt'})\n",
+      directory / "f");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const TensorMap read = load_safetensors(directory / "f");
+  EXPECT_TRUE(read.at("w").equal(torch::arange(12).view({3, 4}).to(at::kBFloat16)));
+  EXPECT_EQ(read.at("s").item<int64_t>(), 7);
+}
+
+TEST(Safetensors, WriteTiedWeightsOnceAndGiveThemBackTied) {
+  const TemporaryDirectory directory;
+  const at::Tensor shared = torch::randn({64, 64});
+  const SavedFile once = save_safetensors(directory / "a", {{"embedding", shared}});
+  const SavedFile twice =
+      save_safetensors(directory / "b", {{"embedding", shared}, {"head", shared}});
+  EXPECT_LT(twice.bytes, once.bytes + 200);
+  const TensorMap read = load_safetensors(directory / "b");
+  EXPECT_TRUE(read.at("head").is_same(read.at("embedding")));
+  EXPECT_TRUE(SafetensorsReader(directory / "b").contains("head"));
+}
+
+TEST(Safetensors, RefuseWhatTheFormatCannotSay) {
+  const TemporaryDirectory directory;
+  EXPECT_THROW(save_safetensors(directory / "f", {{"x", torch::zeros({2}, at::kComplexDouble)}}),
+               FormatError);
+  EXPECT_THROW(save_safetensors(directory / "f", {{"x", torch::zeros({2}).to_sparse()}}),
+               FormatError);
+  EXPECT_THROW(save_safetensors("/nowhere/f", {{"x", torch::zeros({2})}}), CheckpointError);
+  EXPECT_FALSE(std::filesystem::exists(directory / "f"));
+}
+
+TEST(Safetensors, RefuseDamagedFilesAtEveryLength) {
+  const TemporaryDirectory directory;
+  save_safetensors(directory / "f", {{"w", torch::arange(10)}, {"b", torch::ones({3})}});
+  std::ifstream file(directory / "f", std::ios::binary);
+  const std::string good((std::istreambuf_iterator<char>(file)), {});
+  for (size_t length = 0; length < good.size(); ++length) {
+    std::ofstream(directory / "g", std::ios::binary) << good.substr(0, length);
+    EXPECT_THROW(load_safetensors(directory / "g"), FormatError) << "cut to " << length;
+  }
+  std::string huge = good;
+  huge[7] = '\x7f';  // a header of 2^62 bytes
+  std::ofstream(directory / "g", std::ios::binary) << huge;
+  EXPECT_THROW(load_safetensors(directory / "g"), FormatError);
+  std::ofstream(directory / "g", std::ios::binary) << good << "x";
+  EXPECT_THROW(load_safetensors(directory / "g"), FormatError);
+  EXPECT_THROW(load_safetensors(directory / "missing"), CheckpointError);
+}
+
+// Trains a little, saves, trains on; then restores into a new optimizer and repeats: same weights.
+template <typename Optimizer, typename Options>
+void expect_restorable(const Options& options) {
+  torch::manual_seed(3);
+  const at::Tensor start = torch::randn({4, 3});
+  const auto train = [](at::Tensor& weight, torch::optim::Optimizer& optimizer, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      optimizer.zero_grad();
+      (weight * (step + 1)).sin().sum().backward();
+      optimizer.step();
+    }
+  };
+  at::Tensor weight = start.clone().set_requires_grad(true);
+  Optimizer first({weight}, options);
+  train(weight, first, 0, 3);
+  first.param_groups()[0].options().set_lr(0.005);
+  const ParameterNames names = {{weight.unsafeGetTensorImpl(), "w"}};
+  TensorMap saved;
+  for (const auto& [name, tensor] : optimizer_tensors(first, names)) saved[name] = tensor.clone();
+  at::Tensor copy = weight.detach().clone().set_requires_grad(true);
+  train(weight, first, 3, 6);
+
+  Optimizer second({copy}, options);
+  restore_optimizer(second, {{copy.unsafeGetTensorImpl(), "w"}}, saved);
+  train(copy, second, 3, 6);
+  EXPECT_TRUE(copy.equal(weight));
+}
+
+TEST(OptimizerState, ContinuesEveryKindBitForBit) {
+  using namespace torch::optim;  // NOLINT: five optimizers and their options
+  expect_restorable<Adam>(AdamOptions(0.01).amsgrad(true));
+  expect_restorable<AdamW>(AdamWOptions(0.01));
+  expect_restorable<SGD>(SGDOptions(0.01).momentum(0.9));
+  expect_restorable<RMSprop>(RMSpropOptions(0.01).momentum(0.5).centered(true));
+  expect_restorable<Adagrad>(AdagradOptions(0.01));
+}
+
+TEST(ModuleState, SaysEverythingThatDoesNotFit) {
+  torch::nn::Linear layer(2, 3);
+  const at::Tensor before = layer->weight.detach().clone();
+  try {
+    restore_module(*layer, {{"weight", torch::zeros({5})}, {"extra", torch::zeros({1})}}, "step-1");
+    ADD_FAILURE() << "expected a CheckpointError";
+  } catch (const CheckpointError& error) {
+    EXPECT_STREQ(error.what(),
+                 "step-1 does not fit the model: 'bias' is missing; 'weight' has another shape; "
+                 "'extra' is unknown to the model;");
+  }
+  EXPECT_TRUE(layer->weight.equal(before));
+}
+
+TEST(OptimizerState, IsRefusedForAnotherModelOrAnUnknownOptimizer) {
+  at::Tensor weight = torch::ones({2}).set_requires_grad(true);
+  torch::optim::Adam adam({weight}, torch::optim::AdamOptions(0.1));
+  EXPECT_THROW(restore_optimizer(adam, {}, {}), CheckpointError);
+  const TensorMap other = {{"lr", torch::ones({1}, at::kDouble)},
+                           {"exp_avg/group.0.parameter.0", torch::ones({5})}};
+  EXPECT_THROW(restore_optimizer(adam, {}, other), CheckpointError);
+  torch::optim::LBFGS lbfgs({weight}, torch::optim::LBFGSOptions(1));
+  EXPECT_THROW(optimizer_tensors(lbfgs, {}), CheckpointError);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,157 @@
+// POSIX file operations with exact errors; see files.h.
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "muster/errors.h"
+
+namespace muster {
+namespace {
+
+FileDescriptor open_or_throw(const std::string& path, int flags, const char* action) {
+  FileDescriptor fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!fd.valid()) throw_errno(action, path);
+  return fd;
+}
+
+void write_all(int fd, const void* data, size_t bytes, const std::string& path) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(fd, next, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_errno("write", path);
+    next += written;
+    bytes -= static_cast<size_t>(written);
+  }
+}
+
+// Calls consume(data, bytes) for each piece of the file.
+template <typename Consume>
+void read_pieces(const std::string& path, Consume consume) {
+  const FileDescriptor fd = open_or_throw(path, O_RDONLY, "read");
+  std::vector<char> piece(1 << 20);
+  while (true) {
+    const ssize_t bytes = ::read(fd.get(), piece.data(), piece.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) throw_errno("read", path);
+    if (bytes == 0) return;
+    consume(piece.data(), static_cast<size_t>(bytes));
+  }
+}
+
+}  // namespace
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) reset(other.release());
+  return *this;
+}
+
+int FileDescriptor::release() {
+  const int fd = fd_;
+  fd_ = -1;
+  return fd;
+}
+
+void FileDescriptor::reset(int fd) {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = fd;
+}
+
+void throw_errno(const std::string& action, const std::string& path) {
+  throw CheckpointError("cannot " + action + " " + path + ": " + std::strerror(errno));
+}
+
+HashingFile::HashingFile(const std::string& path)
+    : path_(path), fd_(open_or_throw(path, O_WRONLY | O_CREAT | O_TRUNC, "create")) {}
+
+void HashingFile::write(const void* data, size_t bytes) {
+  write_all(fd_.get(), data, bytes, path_);
+  hash_.update(data, bytes);
+  bytes_ += bytes;
+}
+
+void HashingFile::finish() {
+  if (::fsync(fd_.get()) != 0) throw_errno("fsync", path_);
+  // close() reports what a network file system could not write.
+  if (::close(fd_.release()) != 0) throw_errno("close", path_);
+}
+
+bool path_exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw CheckpointError("cannot create the directory " + path + ": " + error.message());
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) throw CheckpointError("cannot remove " + path + ": " + error.message());
+}
+
+std::string read_file(const std::string& path, uint64_t most_bytes) {
+  std::string content;
+  read_pieces(path, [&](const char* data, size_t bytes) {
+    if (content.size() + bytes > most_bytes) {
+      throw FormatError(path + " is longer than " + std::to_string(most_bytes) + " bytes");
+    }
+    content.append(data, bytes);
+  });
+  return content;
+}
+
+std::string sha256_of_file(const std::string& path) {
+  Sha256 hash;
+  read_pieces(path, [&](const char* data, size_t bytes) { hash.update(data, bytes); });
+  return hash.hex_digest();
+}
+
+void write_file_durably(const std::string& path, std::string_view content) {
+  const std::string temporary = path + ".tmp";
+  {
+    const FileDescriptor fd = open_or_throw(temporary, O_WRONLY | O_CREAT | O_TRUNC, "create");
+    write_all(fd.get(), content.data(), content.size(), temporary);
+    if (::fsync(fd.get()) != 0) throw_errno("fsync", temporary);
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno("rename", temporary);
+  fsync_directory(parent_of(path));
+}
+
+void fsync_directory(const std::string& path) {
+  const FileDescriptor fd = open_or_throw(path, O_RDONLY | O_DIRECTORY, "open");
+  if (::fsync(fd.get()) != 0) throw_errno("fsync", path);
+}
+
+void publish_directory(const std::string& from, const std::string& to) {
+  fsync_directory(from);
+  const bool replaces = path_exists(to);
+  const unsigned flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) {
+    // Some network file systems know only the plain rename.
+    if (errno != EINVAL && errno != ENOSYS) throw_errno("publish", to);
+    if (replaces) remove_tree(to);
+    if (::rename(from.c_str(), to.c_str()) != 0) throw_errno("publish", to);
+  }
+  fsync_directory(parent_of(to));
+  if (replaces) remove_tree(from);
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace muster

@@ -1,0 +1,79 @@
+// The door to the file system for checkpoints, metric files and error files: durable writes, atomic
+// publication, exact errors. Any thread. Throws CheckpointError with the path and errno's text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/sha256.h"
+
+namespace muster {
+
+// Owns a file descriptor.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor() { reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int release();
+  void reset(int fd = -1);
+
+ private:
+  int fd_;
+};
+
+// Throws CheckpointError("cannot <action> <path>: <errno's text>").
+[[noreturn]] void throw_errno(const std::string& action, const std::string& path);
+
+// A new file that hashes what is written into it. finish() makes it durable; a file that was not
+// finished stays where it is for the owner of the directory to remove.
+class HashingFile {
+ public:
+  // Creates the file or empties it.
+  explicit HashingFile(const std::string& path);
+  void write(const void* data, size_t bytes);
+  void finish();  // fsync and close
+  uint64_t bytes() const { return bytes_; }
+  std::string sha256() { return hash_.hex_digest(); }  // once, after finish()
+
+ private:
+  std::string path_;
+  FileDescriptor fd_;
+  Sha256 hash_;
+  uint64_t bytes_ = 0;
+};
+
+bool path_exists(const std::string& path);
+
+// mkdir -p with mode 0777 minus the umask.
+void make_directories(const std::string& path);
+
+// Removes a file or a whole tree; nothing there is no error.
+void remove_tree(const std::string& path);
+
+// The whole file; throws when it is longer than most_bytes.
+std::string read_file(const std::string& path, uint64_t most_bytes);
+
+// SHA-256 of a whole file, 64 hexadecimal digits.
+std::string sha256_of_file(const std::string& path);
+
+// Writes path by way of a temporary name in the same directory: write, fsync, rename, fsync of the
+// directory. Afterwards either the old or the new content is there, also after a loss of power.
+void write_file_durably(const std::string& path, std::string_view content);
+
+void fsync_directory(const std::string& path);
+
+// Renames the finished directory `from` to `to`, both below one parent, and makes that durable. A
+// directory already at `to` is exchanged in one step, so that there is never none, and then
+// removed.
+void publish_directory(const std::string& from, const std::string& to);
+
+// The directory part of a path; "." when there is none.
+std::string parent_of(const std::string& path);
+
+}  // namespace muster

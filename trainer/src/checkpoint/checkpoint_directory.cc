@@ -1,0 +1,232 @@
+// Names, manifests and retention of checkpoints; see checkpoint_directory.h.
+#include "checkpoint/checkpoint_directory.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/files.h"
+#include "muster/errors.h"
+#include "muster/version.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kFormat[] = "muster-checkpoint";
+constexpr int kFormatVersion = 1;
+constexpr uint64_t kManifestBytesMax = 256 << 20;
+
+// "step-N" with N decimal and without leading zeros, as docs/protocol.md wants it.
+std::optional<int64_t> step_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (name.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  if (std::to_string(step) != name) return std::nullopt;
+  return step;
+}
+
+std::string five_digits(int number) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "%05d", number);
+  return text;
+}
+
+Json json_shard(const ShardFile& shard) {
+  return {{"file", shard.file},
+          {"bytes", shard.bytes},
+          {"sha256", shard.sha256},
+          {"rank", shard.rank},
+          {"part", shard.part}};
+}
+
+// A manifest may come from anywhere: a name in it must stay inside the checkpoint's directory.
+void require_plain_name(const std::string& name, const std::string& where) {
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos) {
+    throw FormatError(where + ": '" + name + "' is not a plain file name");
+  }
+}
+
+ShardFile parse_shard(const Json& json, const std::string& where) {
+  ShardFile shard;
+  shard.file = json.at("file").get<std::string>();
+  require_plain_name(shard.file, where);
+  shard.bytes = json.at("bytes").get<uint64_t>();
+  shard.sha256 = json.at("sha256").get<std::string>();
+  shard.rank = json.at("rank").get<int>();
+  shard.part = json.at("part").get<int>();
+  return shard;
+}
+
+ManifestTensor parse_tensor(const Json& json, const std::string& where) {
+  ManifestTensor tensor;
+  tensor.dtype = json.at("dtype").get<std::string>();
+  tensor.shape = json.at("shape").get<std::vector<int64_t>>();
+  for (const Json& piece : json.at("pieces")) {
+    TensorPiece parsed{piece.at("file").get<std::string>(), piece.at("tensor").get<std::string>(),
+                       piece.at("offsets").get<std::vector<int64_t>>(),
+                       piece.at("sizes").get<std::vector<int64_t>>()};
+    require_plain_name(parsed.file, where);
+    tensor.pieces.push_back(std::move(parsed));
+  }
+  return tensor;
+}
+
+Manifest parse_fields(const Json& json, const std::string& where) {
+  Manifest manifest;
+  manifest.step = json.at("step").get<int64_t>();
+  manifest.job = json.at("job").get<int64_t>();
+  manifest.attempt = json.at("attempt").get<int64_t>();
+  manifest.world_size = json.at("world_size").get<int>();
+  manifest.node_count = json.at("node_count").get<int>();
+  manifest.created_ms = json.at("created_ms").get<int64_t>();
+  for (const Json& shard : json.at("shards")) manifest.shards.push_back(parse_shard(shard, where));
+  for (const auto& [name, tensor] : json.at("tensors").items()) {
+    manifest.tensors[name] = parse_tensor(tensor, where);
+  }
+  for (const Json& position : json.at("data")) {
+    manifest.data.push_back(
+        {position.at("seed").get<uint64_t>(), position.at("epoch").get<int64_t>(),
+         position.at("consumed").get<int64_t>(), position.at("dataset_size").get<int64_t>()});
+  }
+  manifest.bucket_order = json.at("bucket_order").get<decltype(manifest.bucket_order)>();
+  return manifest;
+}
+
+}  // namespace
+
+std::string step_name(int64_t step) { return "step-" + std::to_string(step); }
+
+std::string shard_name(int rank, int world_size) {
+  return "shard-" + five_digits(rank) + "-of-" + five_digits(world_size) + ".safetensors";
+}
+
+std::string part_name(int part, int parts) {
+  return "part-" + five_digits(part) + "-of-" + five_digits(parts) + ".json";
+}
+
+std::string format_manifest(const Manifest& manifest) {
+  Json json = {{"format", kFormat},
+               {"version", kFormatVersion},
+               {"client", std::string("muster-trainer/") + kVersion},
+               {"step", manifest.step},
+               {"job", manifest.job},
+               {"attempt", manifest.attempt},
+               {"world_size", manifest.world_size},
+               {"node_count", manifest.node_count},
+               {"created_ms", manifest.created_ms},
+               {"bucket_order", manifest.bucket_order}};
+  json["shards"] = Json::array();
+  for (const ShardFile& shard : manifest.shards) json["shards"].push_back(json_shard(shard));
+  json["tensors"] = Json::object();
+  for (const auto& [name, tensor] : manifest.tensors) {
+    Json pieces = Json::array();
+    for (const TensorPiece& piece : tensor.pieces) {
+      pieces.push_back({{"file", piece.file},
+                        {"tensor", piece.tensor},
+                        {"offsets", piece.offsets},
+                        {"sizes", piece.sizes}});
+    }
+    json["tensors"][name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"pieces", std::move(pieces)}};
+  }
+  json["data"] = Json::array();
+  for (const ManifestPosition& position : manifest.data) {
+    json["data"].push_back({{"seed", position.seed},
+                            {"epoch", position.epoch},
+                            {"consumed", position.consumed},
+                            {"dataset_size", position.dataset_size}});
+  }
+  return json.dump(1) + "\n";
+}
+
+std::string format_part(int part, int parts, int64_t step, const std::vector<ShardFile>& shards) {
+  Json json = {{"part", part}, {"parts", parts}, {"step", step}, {"shards", Json::array()}};
+  for (const ShardFile& shard : shards) json["shards"].push_back(json_shard(shard));
+  return json.dump(1) + "\n";
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& where) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.value("format", "") != kFormat) {
+      throw FormatError(where + ": it is not a manifest of a Muster checkpoint");
+    }
+    if (const int version = json.at("version").get<int>(); version > kFormatVersion) {
+      throw FormatError(where + ": version " + std::to_string(version) + " is newer than this " +
+                        "library reads (" + std::to_string(kFormatVersion) +
+                        "): update the library");
+    }
+    return parse_fields(json, where);
+  } catch (const Json::exception& error) {
+    throw FormatError(where + ": " + error.what());
+  }
+}
+
+Manifest read_checkpoint(const std::string& step_directory, bool verify_hashes) {
+  const std::string path = step_directory + "/" + kManifestName;
+  if (!path_exists(path)) {
+    throw CheckpointError(step_directory + " has no " + kManifestName +
+                          ": it is not a whole checkpoint of this library");
+  }
+  Manifest manifest = parse_manifest(read_file(path, kManifestBytesMax), path);
+  for (const ShardFile& shard : manifest.shards) {
+    const std::string file = step_directory + "/" + shard.file;
+    struct stat status {};
+    if (::stat(file.c_str(), &status) != 0) throw_errno("read", file);
+    if (static_cast<uint64_t>(status.st_size) != shard.bytes) {
+      throw FormatError(file + " has " + std::to_string(status.st_size) +
+                        " bytes, the manifest says " + std::to_string(shard.bytes));
+    }
+    if (verify_hashes && sha256_of_file(file) != shard.sha256) {
+      throw FormatError(file + " is damaged: its SHA-256 is not the manifest's " + shard.sha256);
+    }
+  }
+  return manifest;
+}
+
+std::vector<int64_t> list_steps(const std::string& directory) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const auto step = step_of(entry.path().filename().string());
+    if (step && entry.is_directory(error)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+void remove_unfinished(const std::string& directory) {
+  std::error_code error;
+  std::vector<std::string> unfinished;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".tmp")) unfinished.push_back(entry.path());
+  }
+  for (const std::string& path : unfinished) remove_tree(path);
+}
+
+void remove_old_steps(const std::string& directory, int keep, int64_t removable_up_to) {
+  if (keep <= 0) return;
+  const std::vector<int64_t> steps = list_steps(directory);
+  for (size_t i = 0; i + keep < steps.size(); ++i) {
+    if (steps[i] > removable_up_to) return;
+    const std::string path = directory + "/" + step_name(steps[i]);
+    const std::string aside = path + ".tmp";
+    remove_tree(aside);
+    if (std::rename(path.c_str(), aside.c_str()) != 0) throw_errno("remove", path);
+    remove_tree(aside);
+  }
+}
+
+}  // namespace muster

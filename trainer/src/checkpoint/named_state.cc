@@ -1,0 +1,219 @@
+// Modules, and optimizers: one table row per optimizer says which fields its state has.
+#include "checkpoint/named_state.h"
+
+#include <functional>
+#include <memory>
+
+#include "muster/errors.h"
+
+namespace muster {
+namespace {
+
+using torch::optim::Optimizer;
+using torch::optim::OptimizerParamState;
+
+// Reaches the fields of one parameter's state, for saving and for restoring.
+class Fields {
+ public:
+  virtual ~Fields() = default;
+  virtual void tensor(const char* field, const at::Tensor& value,
+                      const std::function<void(at::Tensor)>& set) = 0;
+  virtual void step(int64_t value, const std::function<void(int64_t)>& set) = 0;
+};
+
+#define MUSTER_TENSOR_FIELD(name) \
+  fields.tensor(#name, state.name(), [&](at::Tensor value) { state.name(std::move(value)); })
+#define MUSTER_STEP_FIELD() fields.step(state.step(), [&](int64_t value) { state.step(value); })
+
+void visit(torch::optim::AdamParamState& state, Fields& fields) {
+  MUSTER_STEP_FIELD();
+  MUSTER_TENSOR_FIELD(exp_avg);
+  MUSTER_TENSOR_FIELD(exp_avg_sq);
+  MUSTER_TENSOR_FIELD(max_exp_avg_sq);
+}
+
+void visit(torch::optim::AdamWParamState& state, Fields& fields) {
+  MUSTER_STEP_FIELD();
+  MUSTER_TENSOR_FIELD(exp_avg);
+  MUSTER_TENSOR_FIELD(exp_avg_sq);
+  MUSTER_TENSOR_FIELD(max_exp_avg_sq);
+}
+
+void visit(torch::optim::SGDParamState& state, Fields& fields) {
+  MUSTER_TENSOR_FIELD(momentum_buffer);
+}
+
+void visit(torch::optim::RMSpropParamState& state, Fields& fields) {
+  MUSTER_STEP_FIELD();
+  MUSTER_TENSOR_FIELD(square_avg);
+  MUSTER_TENSOR_FIELD(momentum_buffer);
+  MUSTER_TENSOR_FIELD(grad_avg);
+}
+
+void visit(torch::optim::AdagradParamState& state, Fields& fields) {
+  MUSTER_STEP_FIELD();
+  MUSTER_TENSOR_FIELD(sum);
+}
+
+#undef MUSTER_TENSOR_FIELD
+#undef MUSTER_STEP_FIELD
+
+struct Kind {
+  std::function<bool(Optimizer&)> matches;
+  std::function<std::unique_ptr<OptimizerParamState>()> make;
+  std::function<void(OptimizerParamState&, Fields&)> visit_fields;
+};
+
+template <typename Type, typename State>
+Kind kind() {
+  return {[](Optimizer& optimizer) { return dynamic_cast<Type*>(&optimizer) != nullptr; },
+          [] { return std::make_unique<State>(); },
+          [](OptimizerParamState& state, Fields& fields) {
+            visit(static_cast<State&>(state), fields);
+          }};
+}
+
+const Kind& kind_of(Optimizer& optimizer) {
+  static const Kind kinds[] = {kind<torch::optim::AdamW, torch::optim::AdamWParamState>(),
+                               kind<torch::optim::Adam, torch::optim::AdamParamState>(),
+                               kind<torch::optim::SGD, torch::optim::SGDParamState>(),
+                               kind<torch::optim::RMSprop, torch::optim::RMSpropParamState>(),
+                               kind<torch::optim::Adagrad, torch::optim::AdagradParamState>()};
+  for (const Kind& known : kinds) {
+    if (known.matches(optimizer)) return known;
+  }
+  throw CheckpointError(
+      "the state of this optimizer cannot be saved: use Adam, AdamW, SGD, RMSprop or Adagrad");
+}
+
+class Saver : public Fields {
+ public:
+  Saver(TensorMap& tensors, std::string parameter)
+      : tensors_(tensors), parameter_(std::move(parameter)) {}
+  void tensor(const char* field, const at::Tensor& value,
+              const std::function<void(at::Tensor)>&) override {
+    if (value.defined()) tensors_[std::string(field) + "/" + parameter_] = value;
+  }
+  void step(int64_t value, const std::function<void(int64_t)>&) override {
+    tensors_["step/" + parameter_] = torch::tensor(value, at::kLong);
+  }
+
+ private:
+  TensorMap& tensors_;
+  std::string parameter_;
+};
+
+class Restorer : public Fields {
+ public:
+  Restorer(const TensorMap& tensors, std::string parameter, at::Tensor like)
+      : tensors_(tensors), parameter_(std::move(parameter)), like_(std::move(like)) {}
+  void tensor(const char* field, const at::Tensor&,
+              const std::function<void(at::Tensor)>& set) override {
+    const auto found = tensors_.find(std::string(field) + "/" + parameter_);
+    if (found == tensors_.end()) return;
+    if (found->second.sizes() != like_.sizes()) {
+      throw CheckpointError("the optimizer's " + found->first + " has another shape than the " +
+                            "parameter: is the checkpoint of another model?");
+    }
+    any_ = true;
+    set(found->second.to(like_.device(), /*non_blocking=*/false, /*copy=*/true));
+  }
+  void step(int64_t, const std::function<void(int64_t)>& set) override {
+    const auto found = tensors_.find("step/" + parameter_);
+    if (found == tensors_.end()) return;
+    any_ = true;
+    set(found->second.item<int64_t>());
+  }
+  bool any() const { return any_; }
+
+ private:
+  const TensorMap& tensors_;
+  std::string parameter_;
+  at::Tensor like_;
+  bool any_ = false;
+};
+
+// Calls use(name, parameter) for each parameter of each group.
+template <typename Use>
+void for_each_parameter(Optimizer& optimizer, const ParameterNames& names, Use use) {
+  auto& groups = optimizer.param_groups();
+  for (size_t g = 0; g < groups.size(); ++g) {
+    auto& parameters = groups[g].params();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const auto named = names.find(parameters[i].unsafeGetTensorImpl());
+      use(named != names.end() ? named->second
+                               : "group." + std::to_string(g) + ".parameter." + std::to_string(i),
+          parameters[i]);
+    }
+  }
+}
+
+}  // namespace
+
+TensorMap module_tensors(torch::nn::Module& module) {
+  TensorMap tensors;
+  for (const auto& item : module.named_parameters()) tensors[item.key()] = item.value();
+  for (const auto& item : module.named_buffers()) tensors[item.key()] = item.value();
+  return tensors;
+}
+
+void restore_module(torch::nn::Module& module, const TensorMap& saved, const std::string& where) {
+  const torch::NoGradGuard no_grad;
+  TensorMap own = module_tensors(module);
+  std::string problems;
+  for (const auto& [name, tensor] : own) {
+    const auto found = saved.find(name);
+    if (found == saved.end()) {
+      problems += " '" + name + "' is missing;";
+    } else if (found->second.sizes() != tensor.sizes()) {
+      problems += " '" + name + "' has another shape;";
+    }
+  }
+  for (const auto& [name, tensor] : saved) {
+    if (!own.contains(name)) problems += " '" + name + "' is unknown to the model;";
+  }
+  if (!problems.empty()) {
+    throw CheckpointError(where + " does not fit the model:" + problems.substr(0, 1000));
+  }
+  for (auto& [name, tensor] : own) tensor.copy_(saved.at(name));
+}
+
+TensorMap optimizer_tensors(Optimizer& optimizer, const ParameterNames& names) {
+  const Kind& kind = kind_of(optimizer);
+  TensorMap tensors;
+  for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
+    const auto state = optimizer.state().find(parameter.unsafeGetTensorImpl());
+    if (state == optimizer.state().end()) return;
+    Saver saver(tensors, name);
+    kind.visit_fields(*state->second, saver);
+  });
+  std::vector<double> rates;
+  for (auto& group : optimizer.param_groups()) rates.push_back(group.options().get_lr());
+  tensors["lr"] = torch::tensor(rates, at::kDouble);
+  return tensors;
+}
+
+void restore_optimizer(Optimizer& optimizer, const ParameterNames& names,
+                       const TensorMap& tensors) {
+  const Kind& kind = kind_of(optimizer);
+  const auto rates = tensors.find("lr");
+  const auto groups = static_cast<int64_t>(optimizer.param_groups().size());
+  if (rates == tensors.end() || rates->second.numel() != groups) {
+    throw CheckpointError("the checkpoint's optimizer does not have the " + std::to_string(groups) +
+                          " parameter groups of this one");
+  }
+  for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
+    std::unique_ptr<OptimizerParamState> state = kind.make();
+    Restorer restorer(tensors, name, parameter);
+    kind.visit_fields(*state, restorer);
+    optimizer.state().erase(parameter.unsafeGetTensorImpl());
+    if (restorer.any()) {
+      optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+    }
+  });
+  for (int64_t g = 0; g < groups; ++g) {
+    optimizer.param_groups()[g].options().set_lr(rates->second[g].item<double>());
+  }
+}
+
+}  // namespace muster

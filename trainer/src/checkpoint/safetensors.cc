@@ -1,0 +1,234 @@
+// Between LibTorch tensors and safetensors files; the header's rules are in safetensors_header.cc.
+#include "muster/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <tuple>
+
+#include "base/files.h"
+#include "muster/errors.h"
+#include "checkpoint/safetensors_file.h"
+#include "checkpoint/safetensors_header.h"
+
+namespace muster {
+namespace {
+
+struct DtypeName {
+  at::ScalarType type;
+  const char* name;
+};
+
+constexpr DtypeName kDtypeNames[] = {
+    {at::kBool, "BOOL"},
+    {at::kByte, "U8"},
+    {at::kChar, "I8"},
+    {at::kFloat8_e5m2, "F8_E5M2"},
+    {at::kFloat8_e4m3fn, "F8_E4M3"},
+    {at::ScalarType::Float8_e8m0fnu, "F8_E8M0"},
+    {at::kFloat8_e4m3fnuz, "F8_E4M3FNUZ"},
+    {at::kFloat8_e5m2fnuz, "F8_E5M2FNUZ"},
+    {at::kShort, "I16"},
+    {at::ScalarType::UInt16, "U16"},
+    {at::kHalf, "F16"},
+    {at::kBFloat16, "BF16"},
+    {at::kInt, "I32"},
+    {at::ScalarType::UInt32, "U32"},
+    {at::kFloat, "F32"},
+    {at::kComplexFloat, "C64"},
+    {at::kDouble, "F64"},
+    {at::kLong, "I64"},
+    {at::ScalarType::UInt64, "U64"},
+};
+
+// What makes two tensors the same piece of memory.
+auto identity_of(const at::Tensor& tensor) {
+  return std::make_tuple(tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(),
+                         tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec());
+}
+
+struct Source {
+  TensorEntry entry;
+  at::Tensor tensor;
+};
+
+// The tensors to write, in the order of the file, and the metadata with their aliases added.
+std::vector<Source> arrange(const TensorMap& tensors, StringMap& metadata) {
+  std::map<decltype(identity_of({})), std::string> written;
+  std::vector<Source> sources;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
+      throw FormatError("tensor '" + name + "' is undefined, sparse or quantized: safetensors " +
+                        "holds dense tensors only");
+    }
+    if (tensor.numel() > 0) {
+      const auto [first, is_new] = written.try_emplace(identity_of(tensor), name);
+      if (!is_new) {
+        metadata[name] = first->second;
+        continue;
+      }
+    }
+    TensorEntry entry;
+    entry.name = name;
+    entry.dtype = safetensors_dtype(tensor.scalar_type());
+    entry.shape = tensor.sizes().vec();
+    sources.push_back({std::move(entry), tensor});
+  }
+  std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) {
+    return a.tensor.element_size() > b.tensor.element_size();
+  });
+  return sources;
+}
+
+}  // namespace
+
+std::string safetensors_dtype(at::ScalarType type) {
+  for (const DtypeName& known : kDtypeNames) {
+    if (known.type == type) return known.name;
+  }
+  throw FormatError(std::string("safetensors has no dtype for ") + c10::toString(type) +
+                    ": convert the tensor first");
+}
+
+SavedFile write_safetensors(const std::string& path, const TensorMap& tensors,
+                            const StringMap& metadata) {
+  StringMap all_metadata = metadata;
+  const std::vector<Source> sources = arrange(tensors, all_metadata);
+  std::vector<TensorEntry> entries;
+  for (const Source& source : sources) entries.push_back(source.entry);
+  const std::string header = format_safetensors_header(entries, all_metadata);
+  HashingFile file(path);
+  file.write(header.data(), header.size());
+  for (const Source& source : sources) {
+    // One tensor at a time is made contiguous, so that the copy never doubles the whole model.
+    const at::Tensor bytes = source.tensor.detach().to(at::kCPU).contiguous();
+    file.write(bytes.const_data_ptr(), bytes.nbytes());
+  }
+  file.finish();
+  return {file.bytes(), file.sha256()};
+}
+
+SavedFile save_safetensors(const std::string& path, const TensorMap& tensors,
+                           const StringMap& metadata) {
+  const std::string temporary = path + ".tmp";
+  const SavedFile saved = write_safetensors(temporary, tensors, metadata);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno("rename", temporary);
+  fsync_directory(parent_of(path));
+  return saved;
+}
+
+struct SafetensorsReader::State {
+  std::string path;
+  FileDescriptor fd;
+  uint64_t data_start = 0;
+  std::map<std::string, TensorEntry> entries;
+  StringMap metadata;
+
+  void read_at(uint64_t offset, void* into, uint64_t bytes) const {
+    char* next = static_cast<char*>(into);
+    while (bytes > 0) {
+      const ssize_t got = ::pread(fd.get(), next, bytes, static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw_errno("read", path);
+      if (got == 0) throw FormatError(path + ": the file became shorter while it was read");
+      next += got;
+      offset += static_cast<uint64_t>(got);
+      bytes -= static_cast<uint64_t>(got);
+    }
+  }
+
+  const TensorEntry& entry(const std::string& name) const {
+    auto found = entries.find(name);
+    if (found == entries.end()) {
+      const auto alias = metadata.find(name);
+      if (alias != metadata.end()) found = entries.find(alias->second);
+    }
+    if (found == entries.end()) throw FormatError(path + " has no tensor '" + name + "'");
+    return found->second;
+  }
+};
+
+SafetensorsReader::SafetensorsReader(const std::string& path) : state_(std::make_unique<State>()) {
+  state_->path = path;
+  state_->fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!state_->fd.valid() || ::fstat(state_->fd.get(), &status) != 0) throw_errno("read", path);
+  const auto file_bytes = static_cast<uint64_t>(status.st_size);
+  if (file_bytes < 8)
+    throw FormatError(path + ": " + std::to_string(file_bytes) + " bytes are too few for a header");
+  unsigned char prefix[8];
+  state_->read_at(0, prefix, sizeof(prefix));
+  uint64_t header_bytes = 0;
+  for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
+  if (header_bytes > kSafetensorsHeaderBytesMax || header_bytes > file_bytes - 8) {
+    throw FormatError(path + ": the header claims " + std::to_string(header_bytes) +
+                      " bytes, more than the file or the format allows");
+  }
+  std::string json(header_bytes, '\0');
+  state_->read_at(8, json.data(), header_bytes);
+  state_->data_start = 8 + header_bytes;
+  SafetensorsHeader header = parse_safetensors_header(json, file_bytes - state_->data_start, path);
+  state_->metadata = std::move(header.metadata);
+  for (TensorEntry& entry : header.tensors) {
+    const std::string name = entry.name;
+    state_->entries.emplace(name, std::move(entry));
+  }
+}
+
+SafetensorsReader::~SafetensorsReader() = default;
+SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
+
+std::vector<std::string> SafetensorsReader::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : state_->entries) names.push_back(name);
+  for (const auto& [alias, name] : state_->metadata) {
+    if (state_->entries.contains(name) && !state_->entries.contains(alias)) names.push_back(alias);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+const StringMap& SafetensorsReader::metadata() const { return state_->metadata; }
+
+bool SafetensorsReader::contains(const std::string& name) const {
+  if (state_->entries.contains(name)) return true;
+  const auto alias = state_->metadata.find(name);
+  return alias != state_->metadata.end() && state_->entries.contains(alias->second);
+}
+
+std::vector<int64_t> SafetensorsReader::shape(const std::string& name) const {
+  return state_->entry(name).shape;
+}
+
+at::Tensor SafetensorsReader::tensor(const std::string& name) const {
+  const TensorEntry& entry = state_->entry(name);
+  for (const DtypeName& known : kDtypeNames) {
+    if (entry.dtype != known.name) continue;
+    at::Tensor tensor = at::empty(entry.shape, at::TensorOptions().dtype(known.type));
+    if (tensor.nbytes() != entry.end - entry.begin) {
+      throw FormatError(state_->path + ": tensor '" + name + "' has another size than its bytes");
+    }
+    if (tensor.nbytes() > 0) {
+      state_->read_at(state_->data_start + entry.begin, tensor.mutable_data_ptr(), tensor.nbytes());
+    }
+    return tensor;
+  }
+  throw FormatError(state_->path + ": tensor '" + name + "' has dtype " + entry.dtype +
+                    ", which LibTorch does not have");
+}
+
+TensorMap load_safetensors(const std::string& path) {
+  const SafetensorsReader reader(path);
+  TensorMap tensors;
+  for (const std::string& name : reader.names()) {
+    const auto alias = reader.metadata().find(name);
+    const bool is_alias = alias != reader.metadata().end() && tensors.contains(alias->second);
+    tensors[name] = is_alias ? tensors[alias->second] : reader.tensor(name);
+  }
+  return tensors;
+}
+
+}  // namespace muster

@@ -1,0 +1,133 @@
+// JSON of the trainer socket; see trainer_lines.h.
+#include "tracking/trainer_lines.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "muster/version.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::json;
+
+// JSON has no words for these three; docs/protocol.md spells them as strings.
+Json json_value(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+Json json_point(const MetricPoint& point) {
+  return {{"name", point.name},
+          {"step", point.step},
+          {"value", json_value(point.value)},
+          {"time_ms", point.time_ms}};
+}
+
+std::string line_of(const Json& json) { return json.dump() + "\n"; }
+
+bool is_printable_ascii(char byte) { return byte >= 0x20 && byte < 0x7f; }
+
+// Bytes of the UTF-8 sequence at the start of text, 0 when there is none or it is a control
+// character. Source: RFC 3629, table in section 4.
+size_t sequence_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto follows = [&](size_t i, int least = 0x80, int most = 0xbf) {
+    return i < text.size() && byte(i) >= least && byte(i) <= most;
+  };
+  const int first = byte(0);
+  if (first < 0x80) return is_printable_ascii(text[0]) ? 1 : 0;
+  if (first >= 0xc2 && first <= 0xdf) return follows(1, first == 0xc2 ? 0xa0 : 0x80) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool second = follows(1, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf);
+    return second && follows(2) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool second = follows(1, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf);
+    return second && follows(2) && follows(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+WorkerLine::Kind kind_of(const std::string& type) {
+  using Kind = WorkerLine::Kind;
+  if (type == "welcome") return Kind::welcome;
+  if (type == "ack") return Kind::ack;
+  if (type == "stop") return Kind::stop;
+  if (type == "checkpoint_request") return Kind::checkpoint_request;
+  if (type == "committed") return Kind::committed;
+  if (type == "error") return Kind::error;
+  return Kind::unknown;
+}
+
+}  // namespace
+
+std::string clean_metric_name(std::string_view name) {
+  name = name.substr(0, kMetricNameBytesMax);
+  if (name.empty()) return "_";
+  if (std::all_of(name.begin(), name.end(), is_printable_ascii)) return std::string(name);
+  std::string clean;
+  while (!name.empty()) {
+    const size_t length = sequence_length(name);
+    if (length == 0) {
+      clean += '_';
+    } else {
+      clean += name.substr(0, length);
+    }
+    name.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return clean;
+}
+
+std::string hello_line(const Hello& hello) {
+  return line_of({{"type", "hello"},
+                  {"version", 1},
+                  {"job", hello.job},
+                  {"attempt", hello.attempt},
+                  {"rank", hello.rank},
+                  {"pid", hello.pid},
+                  {"client", std::string("muster-trainer/") + kVersion}});
+}
+
+std::string metrics_line(int64_t seq, const std::vector<MetricPoint>& points) {
+  Json list = Json::array();
+  for (const MetricPoint& point : points) list.push_back(json_point(point));
+  return line_of({{"type", "metrics"}, {"seq", seq}, {"points", std::move(list)}});
+}
+
+std::string progress_line(int64_t step, int64_t total) {
+  return line_of({{"type", "progress"}, {"step", step}, {"total", std::max<int64_t>(total, 0)}});
+}
+
+std::string checkpoint_line(int64_t step) {
+  return line_of({{"type", "checkpoint"}, {"step", step}});
+}
+
+std::string dropped_line(uint64_t metrics) {
+  return line_of({{"type", "dropped"}, {"metrics", metrics}});
+}
+
+std::string file_line(const MetricPoint& point, int rank) {
+  Json json = json_point(point);
+  json["rank"] = rank;
+  return line_of(json);
+}
+
+WorkerLine parse_worker_line(std::string_view text) {
+  WorkerLine line;
+  try {
+    const Json json = Json::parse(text.begin(), text.end());
+    if (!json.is_object()) return line;
+    const WorkerLine::Kind kind = kind_of(json.value("type", ""));
+    line.metrics_seq = json.value("metrics_seq", int64_t{0});
+    line.step = json.value("step", int64_t{-1});
+    line.message = json.value("message", "");
+    line.kind = kind;
+  } catch (const Json::exception&) {
+  }
+  return line;
+}
+
+}  // namespace muster

@@ -1,27 +1,14 @@
 // Parsing of optdigits.csv.gz; see digit_data.h.
-#include "digit_data.h"
-
-#include <zlib.h>
+#include "examples/digits/digit_data.h"
 
 #include <charconv>
-#include <filesystem>
-#include <memory>
 #include <stdexcept>
 #include <string_view>
 
+#include "examples/common/gzip_text.h"
+
 namespace digits {
 namespace {
-
-std::string read_gzip(const std::string& path) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) throw std::runtime_error("cannot open " + path + ": give the table with --data FILE");
-  std::string text;
-  char piece[64 << 10];
-  int bytes = 0;
-  while ((bytes = gzread(file.get(), piece, sizeof(piece))) > 0) text.append(piece, bytes);
-  if (bytes < 0) throw std::runtime_error(path + " is damaged: it cannot be decompressed");
-  return text;
-}
 
 // 64 pixels and a label, separated by commas.
 bool parse_row(std::string_view line, DigitRows& rows) {
@@ -46,7 +33,7 @@ bool parse_row(std::string_view line, DigitRows& rows) {
 }  // namespace
 
 DigitRows read_digits(const std::string& path) {
-  const std::string text = read_gzip(path);
+  const std::string text = examples::read_gzip(path);
   DigitRows rows;
   int number = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -65,16 +52,6 @@ DigitRows read_digits(const std::string& path) {
                              std::to_string(kTrainRows) + " are needed");
   }
   return rows;
-}
-
-std::string default_data_path() {
-  std::error_code error;
-  const auto binary = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto installed = binary.parent_path() / "../../share/muster/examples/data/optdigits.csv.gz";
-  for (const std::filesystem::path& path : {std::filesystem::path(DIGITS_SOURCE_DATA), installed}) {
-    if (std::filesystem::exists(path, error)) return path.lexically_normal().string();
-  }
-  return "";
 }
 
 }  // namespace digits

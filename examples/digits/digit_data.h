@@ -19,7 +19,4 @@ struct DigitRows {
 // Reads the gzipped table. Throws std::runtime_error naming the file and line that is wrong.
 DigitRows read_digits(const std::string& path);
 
-// The table beside the installed binary, or in the source tree; empty when neither is there.
-std::string default_data_path();
-
 }  // namespace digits

@@ -25,7 +25,7 @@ LAYERS = {
     "client": {"client", "common", "proto"},
     "trainer": {"trainer", "muster-sdk"},
     "examples": {"examples", "muster-sdk"},
-    "bench": {"bench", "common", "proto"},
+    "bench": {"bench", "common", "proto", "muster-sdk"},
 }
 
 # gRPC lives at the edges: services, links, the client, the load generator, and daemons' mains.

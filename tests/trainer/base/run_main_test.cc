@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "muster/errors.h"
 #include "base/sha256.h"
+#include "muster/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <functional>
 
@@ -23,7 +24,8 @@ Manifest example() {
   manifest.shards = {{"shard-00000-of-00001.safetensors", 3, "", 0, 0}};
   manifest.tensors["model/w"] = {
       "F32", {2, 3}, {{"shard-00000-of-00001.safetensors", "model/w", {0, 0}, {2, 3}}}};
-  manifest.data = {{~uint64_t{0}, 3, 99, 1437}};
+  manifest.data = {{~uint64_t{0}, 3, 99, 1437, {}}, {7, 0, 12, -1, {{"global_batch", 24}}}};
+  manifest.metrics = {{"loss", 0.1}, {"lost", std::nan("")}, {"far", -HUGE_VAL}};
   manifest.bucket_order = {{{1, 0}, {2}}};
   return manifest;
 }
@@ -48,7 +50,23 @@ TEST(Manifest, ComesBackAsItWasWritten) {
   EXPECT_EQ(read.tensors.at("model/w").pieces[0].sizes, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(read.data[0].seed, ~uint64_t{0});
   EXPECT_EQ(read.data[0].consumed, 99);
+  EXPECT_EQ(read.data[1].dataset_size, -1);
+  EXPECT_EQ(read.data[1].fields.at("global_batch"), 24);
   EXPECT_EQ(read.bucket_order, example().bucket_order);
+  EXPECT_EQ(read.metrics.at("loss"), 0.1);
+  EXPECT_TRUE(std::isnan(read.metrics.at("lost")));
+  EXPECT_EQ(read.metrics.at("far"), -HUGE_VAL);
+}
+
+TEST(Manifest, OfOlderAndNewerLibrariesOfTheSameVersionIsRead) {
+  const std::string good = format_manifest(example());
+  std::string newer = good;
+  newer.replace(newer.find("\"epoch\""), 7, "\"unheard\": {\"of\": [1]}, \"epoch\"");
+  newer.replace(newer.find('{'), 1, "{\"also\": null, ");
+  EXPECT_EQ(parse_manifest(newer, "m").data[0].epoch, 3);
+  std::string older = good;
+  older.replace(older.find("\"metrics\""), 9, "\"omitted\"");
+  EXPECT_TRUE(parse_manifest(older, "m").metrics.empty());
 }
 
 TEST(Manifest, IsRefusedWhenItIsDamagedForeignOrNewer) {
@@ -98,17 +116,6 @@ TEST(CheckpointDirectory, RemovesUnfinishedSavesOnly) {
   EXPECT_TRUE(path_exists(directory / "step-1"));
   EXPECT_FALSE(path_exists(directory / "step-2.tmp"));
   EXPECT_TRUE(path_exists(directory / "mine.tmp"));
-}
-
-TEST(CheckpointDirectory, KeepsTheNewestAndWhatIsNotYetCommitted) {
-  const TemporaryDirectory directory;
-  for (const int64_t step : {10, 20, 30, 40}) make_checkpoint(directory, step);
-  remove_old_steps(directory.path(), 0, 1000);
-  EXPECT_EQ(list_steps(directory.path()).size(), 4u);
-  remove_old_steps(directory.path(), 2, 10);
-  EXPECT_EQ(list_steps(directory.path()), (std::vector<int64_t>{20, 30, 40}));
-  remove_old_steps(directory.path(), 2, 1000);
-  EXPECT_EQ(list_steps(directory.path()), (std::vector<int64_t>{30, 40}));
 }
 
 TEST(CheckpointDirectory, ReplacesAPublishedDirectoryInOneStep) {

@@ -2,6 +2,7 @@
 #include "checkpoint/safetensors_header.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <random>
 
@@ -80,7 +81,7 @@ TEST(SafetensorsHeader, RefusesNumbersThatOverflowOrAreNone) {
               "not a whole number");
   refused_for("{" + entry("a", "U8", "[-1]", "[0,0]") + "}", 0, "not a whole number");
   refused_for("{" + entry("a", "U8", "[1.5]", "[0,1]") + "}", 1, "not a whole number");
-  refused_for("{" + entry("a", "U8", "[1]", "[0,1e0]") + "}", 1, "not a whole number");
+  refused_for("{" + entry("a", "U8", "[1]", "[0,1e0]") + "}", 1, "whole numbers");
   refused_for("{" + entry("a", "F6_E2M3", "[1]", "[0,1]") + "}", 1, "whole byte");
 }
 
@@ -91,7 +92,36 @@ TEST(SafetensorsHeader, RefusesDuplicateKeysUnknownDtypesAndDepth) {
               "appears twice");
   refused_for("{" + entry("a", "F128", "[1]", "[0,16]") + "}", 16, "unknown dtype");
   refused_for("{\"__metadata__\":{\"k\":1}}", 0, "not a string");
-  refused_for("{\"a\":" + std::string(1'000'000, '['), 0, "nested too deeply");
+  refused_for("{\"a\":" + std::string(1'000'000, '['), 0, "must have exactly");
+}
+
+TEST(SafetensorsHeader, RefusesValuesWhereOthersBelong) {
+  refused_for("{\"__metadata__\":[]}", 0, "not an object");
+  refused_for("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "appears twice");
+  refused_for("{\"__metadata__\":{\"k\":\"v\",\"k\":\"w\"}}", 0, "appears twice");
+  refused_for("{" + entry("a", "U8", "7", "[0,1]") + "}", 1, "shape that is not a list");
+  refused_for("{" + entry("a", "U8", "[[1]]", "[0,1]") + "}", 1, "not a whole number");
+  refused_for("{" + entry("a", "U8", "[1]", "[0,1,1]") + "}", 1, "two data_offsets");
+  refused_for("{" + entry("a", "U8", "[1]", "[0]") + "}", 1, "two data_offsets");
+  refused_for("{" + entry("a", "U8", "[1]", "{}") + "}", 1, "two data_offsets");
+  refused_for("{\"a\":{\"dtype\":8}}", 0, "dtype that is not a string");
+  refused_for("{\"a\":{\"dtype\":\"U8\",\"shape\":[]}}", 0, "must have exactly");
+  refused_for("{\"a\":{\"dtype\":\"U8\",\"device\":1}}", 0, "must have exactly");
+  refused_for("{\"a\":null}", 0, "must have exactly");
+}
+
+// Trees of JSON take many times the memory of their text; a hostile header must not get that far.
+TEST(SafetensorsHeader, CostsLittleMemoryHoweverLargeAndHostileItIs) {
+  std::string values = "{\"a\":{\"shape\":[0";
+  for (int i = 0; i < 5'000'000; ++i) values += ",0";
+  std::string keys = "{\"a\":{";
+  for (int i = 0; i < 1'000'000; ++i) keys += "\"k" + std::to_string(i) + "\":{},";
+  rusage before{}, after{};
+  ::getrusage(RUSAGE_SELF, &before);
+  refused_for(values, 0, "not JSON");
+  refused_for(keys, 0, "must have exactly");
+  ::getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 100'000) << "KiB";
 }
 
 TEST(SafetensorsHeader, RefusesToWriteWhatItWouldNotRead) {

@@ -1,23 +1,20 @@
 // Tensors in files, and optimizer state as tensors.
 #include <gtest/gtest.h>
-#include <muster/trainer.h>
+#include <muster/optimizers.h>
+#include <muster/safetensors.h>
 
 #include <fstream>
 
-#include "support/child_process.h"
 #include "checkpoint/named_state.h"
+#include "checkpoint/python_reader.h"
+#include "muster/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {
 namespace {
 
-ChildResult python(const std::string& program, const std::string& argument) {
-  ChildProcess child({MUSTER_TEST_PYTHON, "-c", program, argument}, {});
-  return child.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
-}
-
 bool python_has_safetensors() {
-  static const bool has = python("import safetensors.torch", "").exit_code == 0;
+  static const bool has = python_has("safetensors");
   return has;
 }
 
@@ -131,8 +128,9 @@ TEST(Safetensors, RefuseDamagedFilesAtEveryLength) {
 }
 
 // Trains a little, saves, trains on; then restores into a new optimizer and repeats: same weights.
-template <typename Optimizer, typename Options>
-void expect_restorable(const Options& options) {
+// The second optimizer may be of another library.
+template <typename First, typename Second = First, typename Options, typename Others = Options>
+void expect_restorable(const Options& options, const Others& others) {
   torch::manual_seed(3);
   const at::Tensor start = torch::randn({4, 3});
   const auto train = [](at::Tensor& weight, torch::optim::Optimizer& optimizer, int from, int to) {
@@ -143,7 +141,7 @@ void expect_restorable(const Options& options) {
     }
   };
   at::Tensor weight = start.clone().set_requires_grad(true);
-  Optimizer first({weight}, options);
+  First first({weight}, options);
   train(weight, first, 0, 3);
   first.param_groups()[0].options().set_lr(0.005);
   const ParameterNames names = {{weight.unsafeGetTensorImpl(), "w"}};
@@ -152,19 +150,91 @@ void expect_restorable(const Options& options) {
   at::Tensor copy = weight.detach().clone().set_requires_grad(true);
   train(weight, first, 3, 6);
 
-  Optimizer second({copy}, options);
+  Second second({copy}, others);
   restore_optimizer(second, {{copy.unsafeGetTensorImpl(), "w"}}, saved);
   train(copy, second, 3, 6);
   EXPECT_TRUE(copy.equal(weight));
 }
 
+template <typename Optimizer, typename Options>
+void expect_restorable(const Options& options) {
+  expect_restorable<Optimizer, Optimizer>(options, options);
+}
+
 TEST(OptimizerState, ContinuesEveryKindBitForBit) {
-  using namespace torch::optim;  // NOLINT: five optimizers and their options
-  expect_restorable<Adam>(AdamOptions(0.01).amsgrad(true));
-  expect_restorable<AdamW>(AdamWOptions(0.01));
-  expect_restorable<SGD>(SGDOptions(0.01).momentum(0.9));
-  expect_restorable<RMSprop>(RMSpropOptions(0.01).momentum(0.5).centered(true));
-  expect_restorable<Adagrad>(AdagradOptions(0.01));
+  namespace optim = torch::optim;
+  expect_restorable<optim::Adam>(optim::AdamOptions(0.01).amsgrad(true));
+  expect_restorable<optim::AdamW>(optim::AdamWOptions(0.01));
+  expect_restorable<optim::SGD>(optim::SGDOptions(0.01).momentum(0.9));
+  expect_restorable<optim::RMSprop>(optim::RMSpropOptions(0.01).momentum(0.5).centered(true));
+  expect_restorable<optim::Adagrad>(optim::AdagradOptions(0.01));
+  expect_restorable<Adam>(AdamOptions{.lr = 0.01, .amsgrad = true});
+  expect_restorable<AdamW>(AdamWOptions{.lr = 0.01});
+  expect_restorable<SGD>(SGDOptions{.lr = 0.01, .momentum = 0.9});
+  expect_restorable<Adagrad>(AdagradOptions{.lr = 0.01});
+}
+
+// What torch's optimizer saved, muster's of the same kind restores, and the other way round.
+template <typename First, typename Second, typename Options, typename Others>
+void expect_state_moves(const Options& options, const Others& others) {
+  at::Tensor weight = torch::ones({3}).set_requires_grad(true);
+  at::Tensor other = torch::ones({3}).set_requires_grad(true);
+  First first({weight}, options);
+  for (int step = 0; step < 2; ++step) {
+    first.zero_grad();
+    weight.sin().sum().backward();
+    first.step();
+  }
+  Second second({other}, others);
+  const auto copy_of = [](const TensorMap& tensors) {
+    TensorMap copies;
+    for (const auto& [name, tensor] : tensors) copies[name] = tensor.clone();
+    return copies;
+  };
+  const TensorMap saved = copy_of(optimizer_tensors(first, {}));
+  restore_optimizer(second, {}, saved);
+  const TensorMap again = optimizer_tensors(second, {});
+  ASSERT_EQ(again.size(), saved.size());
+  for (const auto& [name, tensor] : saved) {
+    EXPECT_TRUE(again.at(name).equal(tensor)) << name;
+    EXPECT_EQ(again.at(name).scalar_type(), tensor.scalar_type()) << name;
+  }
+}
+
+TEST(OptimizerState, MovesBetweenTorchsAndMustersOptimizers) {
+  namespace optim = torch::optim;
+  expect_state_moves<optim::AdamW, AdamW>(optim::AdamWOptions(0.1), AdamWOptions{});
+  expect_state_moves<AdamW, optim::AdamW>(AdamWOptions{}, optim::AdamWOptions(0.1));
+  expect_state_moves<optim::Adam, Adam>(optim::AdamOptions(0.1).amsgrad(true),
+                                        AdamOptions{.amsgrad = true});
+  expect_state_moves<optim::SGD, SGD>(optim::SGDOptions(0.1).momentum(0.9),
+                                      SGDOptions{.momentum = 0.9});
+  expect_state_moves<SGD, optim::SGD>(SGDOptions{.momentum = 0.9},
+                                      optim::SGDOptions(0.1).momentum(0.9));
+  expect_state_moves<Adagrad, optim::Adagrad>(AdagradOptions{}, optim::AdagradOptions(0.1));
+}
+
+TEST(Safetensors, AreReadIntoPlaceWhateverTheTarget) {
+  const TemporaryDirectory directory;
+  const at::Tensor saved = torch::arange(12, at::kFloat).view({3, 4});
+  save_safetensors(directory / "f", {{"w", saved}});
+  const SafetensorsReader reader(directory / "f");
+  EXPECT_EQ(reader.dtype("w"), "F32");
+  const at::Tensor parameter = torch::zeros({3, 4}).set_requires_grad(true);
+  const void* const memory = parameter.const_data_ptr();
+  const auto version = parameter._version();
+  reader.read_into("w", parameter);
+  EXPECT_TRUE(parameter.equal(saved));
+  EXPECT_EQ(parameter.const_data_ptr(), memory);
+  EXPECT_GT(parameter._version(), version);  // or a backward would use wrong values unnoticed
+  const at::Tensor transposed = torch::zeros({4, 3}).t();
+  reader.read_into("w", transposed);
+  EXPECT_TRUE(transposed.equal(saved));
+  const at::Tensor half = torch::zeros({3, 4}, at::kBFloat16);
+  reader.read_into("w", half);
+  EXPECT_TRUE(half.equal(saved.to(at::kBFloat16)));
+  EXPECT_THROW(reader.read_into("w", torch::zeros({4, 3})), FormatError);
+  EXPECT_THROW(reader.read_into("v", parameter), FormatError);
 }
 
 TEST(ModuleState, SaysEverythingThatDoesNotFit) {

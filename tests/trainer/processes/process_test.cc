@@ -4,8 +4,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "checkpoint/checkpoint_directory.h"
 #include "base/files.h"
+#include "checkpoint/checkpoint_directory.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
 
@@ -231,6 +231,15 @@ TEST(Ranks, ThatBuiltDifferentModelsAreToldTheFirstParameterThatDiffers) {
               std::string::npos)
         << rank["error"];
   }
+}
+
+TEST(Ranks, AreToldThatAForwardOfTheBareModuleAveragesNothing) {
+  auto ranks = outcome(2, {"bypass"});
+  for (auto& rank : ranks) {
+    EXPECT_NE(rank["error"].find("call what prepare() returned, model(x)"), std::string::npos)
+        << rank["error"];
+  }
+  EXPECT_EQ(ranks[0]["end"], ranks[1]["end"]);
 }
 
 TEST(Ranks, GatherAndReduceScalarsAndTensors) {

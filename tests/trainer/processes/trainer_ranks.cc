@@ -191,6 +191,20 @@ void different_models(const Arguments&) {
   }
 }
 
+// What scripts written for a bare module do: the ranks would drift apart without a word.
+void bypass(const Arguments&) {
+  Run run(small_buckets());
+  const auto batch = *run.sampler->next_batch();
+  run.accelerator.backward((*run.model)->forward(input_of(batch)).pow(2).mean());
+  try {
+    run.optimizer->step();
+  } catch (const muster::Error& error) {
+    say("error", std::string(error.what()));
+  }
+  run.step();
+  say("end", fingerprint(*run.net));
+}
+
 void collectives(const Arguments&) {
   muster::Accelerator accelerator;
   const double rank = accelerator.process_index();
@@ -309,6 +323,7 @@ int scenario(int argc, char** argv) {
       {"gradients", gradients},
       {"keeps_ranks_identical", keeps_ranks_identical},
       {"different_models", different_models},
+      {"bypass", bypass},
       {"collectives", collectives},
       {"stop", stop},
       {"agent_store", agent_store},

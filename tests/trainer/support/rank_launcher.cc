@@ -56,7 +56,7 @@ std::vector<ChildResult> run_ranks(const RankPlan& plan) {
     }
     ranks.emplace_back(plan.argv, environment);
   }
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto deadline = std::chrono::steady_clock::now() + plan.deadline;
   std::vector<ChildResult> results;
   for (ChildProcess& rank : ranks) results.push_back(rank.wait(deadline));
   return results;

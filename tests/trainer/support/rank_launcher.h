@@ -1,6 +1,7 @@
 // Starts the ranks of a job on this machine with torchrun's variables set by hand.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -17,9 +18,11 @@ struct RankPlan {
   std::map<std::string, std::string> environment;  // of every rank
   // Further variables of one rank.
   std::function<std::map<std::string, std::string>(int rank)> environment_of;
+  std::chrono::seconds deadline{60};  // of all ranks together
 };
 
-// Runs all ranks to their end (60 s at most) and returns their results in rank order.
+// Runs all ranks to their end, kills those that miss the deadline, and returns their results in
+// rank order.
 std::vector<ChildResult> run_ranks(const RankPlan& plan);
 
 }  // namespace muster

@@ -214,6 +214,23 @@ TEST_F(ReporterTest, DropsAndCountsWhatDoesNotFitAndNeverWaits) {
   }));
 }
 
+TEST_F(ReporterTest, KeepsTheValuesOfAStepTogether) {
+  ReporterOptions small = options();
+  small.buffered_points_max = 3;
+  small.close_timeout = std::chrono::milliseconds(0);
+  FakeWorker worker(directory_ / "s");
+  Reporter reporter(small);
+  const std::vector<ScalarValue> pair = {{"loss", 1}, {"l\nr", 2}};
+  reporter.log(pair, 1);
+  reporter.log(pair, 2);  // only one of them would fit
+  EXPECT_EQ(reporter.dropped(), 2u);
+  worker.welcome(0);
+  const Json points = worker.next_of("metrics").at("points");
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points.at(1).at("name"), "l_r");
+  EXPECT_EQ(points.at(0).at("time_ms"), points.at(1).at("time_ms"));
+}
+
 TEST_F(ReporterTest, CutsLongQueuesIntoBatches) {
   ReporterOptions batched = options();
   batched.batch_points_max = 4;

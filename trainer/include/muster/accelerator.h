@@ -1,20 +1,21 @@
 // The one object of a distributed trainer: where it runs, what it prepares, what it reports.
 //
 //   int train(int argc, char** argv) {
-//     muster::Accelerator accelerator;
+//     muster::Accelerator accelerator({.mixed_precision = muster::Precision::bf16});
 //     Net net;
-//     auto model = accelerator.prepare(net);
-//     auto optimizer = accelerator.prepare(torch::optim::Adam(net->parameters(), 1e-3));
-//     auto sampler = accelerator.prepare(
-//         muster::ShardedSampler({.dataset_size = 1437, .batch_size = 16, .seed = 1}));
+//     auto [model, optimizer, loader, scheduler] = accelerator.prepare(
+//         net, muster::AdamW(net->parameters(), {.lr = 1e-3}),
+//         muster::DataLoader(dataset, {.batch_size = 16, .shuffle = true, .seed = 1}),
+//         muster::cosine_schedule({.total_steps = 4000}));
 //     accelerator.load_state();
-//     while (sampler->epoch() < 40) {
-//       while (auto batch = sampler->next_batch()) {
-//         optimizer.zero_grad();
-//         accelerator.backward(loss_of(model, *batch));
+//     while (loader.epoch() < 40) {
+//       for (auto& batch : loader) {
+//         accelerator.backward(loss_of(model(batch.data), batch.target));
 //         optimizer.step();
+//         scheduler.step();
+//         optimizer.zero_grad();
 //       }
-//       accelerator.save_state(sampler->epoch());
+//       accelerator.save_state(loader.epoch());
 //     }
 //     return 0;
 //   }
@@ -22,78 +23,49 @@
 //
 // The same program runs under Muster, under torchrun, with hand-set variables and alone: the place
 // among the ranks comes from the environment (topology.h). The names are those of Python's
-// Accelerate where it has them. All functions are for the training thread; those marked collective
-// must be called by all ranks at the same point. Errors are exceptions derived from muster::Error.
+// Accelerate where it has them; docs/trainer.md lists them all. All functions are for the training
+// thread; those marked collective must be called by all ranks at the same point. Errors are
+// exceptions derived from muster::Error, or std::invalid_argument for a wrong argument.
 #pragma once
 
 #include <torch/torch.h>
 
-#include <chrono>
-#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "muster/data_parallel.h"
+#include "muster/batch_plan.h"
+#include "muster/checkpoint_options.h"
+#include "muster/clip_grad.h"
+#include "muster/data_loader.h"
+#include "muster/executable_batch_size.h"
+#include "muster/local_sgd.h"
+#include "muster/logger.h"
+#include "muster/model_files.h"
+#include "muster/nested.h"
+#include "muster/optimizers.h"
+#include "muster/options.h"
+#include "muster/prepared.h"
+#include "muster/reduction.h"
 #include "muster/safetensors.h"
 #include "muster/sampler.h"
+#include "muster/schedulers.h"
+#include "muster/step_timer.h"
 #include "muster/topology.h"
+#include "muster/tracker.h"
 
 namespace muster {
 
-struct AcceleratorOptions {
-  bool cpu = false;  // stay on the CPU where LibTorch has a device
-  DataParallelOptions data_parallel;
-
-  std::chrono::milliseconds process_group_timeout = std::chrono::minutes(30);  // one collective
-  std::chrono::milliseconds init_timeout = std::chrono::minutes(5);  // until all ranks have met
-
-  // Where save_state writes when no worker says so in MUSTER_CHECKPOINT_DIR. Empty: without a
-  // worker save_state throws.
-  std::string checkpoint_dir;
-  // What load_state reads when no worker says so in MUSTER_RESUME_FROM. Empty: the newest whole
-  // checkpoint of the checkpoint directory.
-  std::string resume_from;
-  // Checkpoints to keep in the directory; 0: all. Under a worker one is removed only after the
-  // coordinator holds it.
-  int keep_checkpoints = 0;
-  // Called on each rank as it passes a stage of a save ("prepared", "shard", "parts", "manifest",
-  // "published"), to trace or time it.
-  std::function<void(const char* stage)> on_checkpoint_stage;
-
-  // Metrics are appended here as JSON lines too ({"name","step","value","time_ms","rank"}); all
-  // ranks may share one file. Empty: none.
-  std::string metrics_file;
-  size_t buffered_metrics_max = 65'536;  // points; more are dropped and counted
-
-  bool handle_sigterm = true;  // SIGTERM makes should_stop() true instead of ending the process
-};
-
-enum class Reduction { sum, mean, max, min };
-
 struct LogOptions {
   bool all_ranks = false;  // a series per rank; by default only the main process reports
-};
-
-// An optimizer that Accelerator::prepare returned. Copies share it.
-class PreparedOptimizer {
- public:
-  explicit PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer)
-      : optimizer_(std::move(optimizer)) {}
-
-  void step() { optimizer_->step(); }
-  // Lets the gradients go. Unlike torch's own it also works on gradients inside DDP's buckets.
-  void zero_grad();
-  torch::optim::Optimizer& unwrap() { return *optimizer_; }
-
- private:
-  std::shared_ptr<torch::optim::Optimizer> optimizer_;
 };
 
 // State of the user's own that travels with the checkpoints.
@@ -102,19 +74,14 @@ struct CustomState {
   std::function<void(const TensorMap&)> load;  // called on every rank
 };
 
-template <typename T>
-concept ModuleHandle =
-    std::is_base_of_v<torch::nn::Module, std::remove_reference_t<decltype(*std::declval<T&>())>>;
-
-template <typename T>
-concept OptimizerType = std::derived_from<T, torch::optim::Optimizer>;
-
 class Accelerator {
  public:
   // Collective: reads the environment, meets the other ranks, picks the device, connects to the
   // worker. Throws TopologyError or CommunicationError.
   explicit Accelerator(const AcceleratorOptions& options = {});
-  ~Accelerator();  // end_training()
+  // end_training(); when an exception is leaving the scope, the other ranks' collectives fail at
+  // once.
+  ~Accelerator();
   Accelerator(const Accelerator&) = delete;
   Accelerator& operator=(const Accelerator&) = delete;
 
@@ -124,51 +91,261 @@ class Accelerator {
   int process_index() const { return topology().rank; }
   int num_processes() const { return topology().world_size; }
   int local_process_index() const { return topology().local_rank; }
+  bool use_distributed() const { return num_processes() > 1; }
   bool is_main_process() const { return process_index() == 0; }
   bool is_local_main_process() const { return local_process_index() == 0; }
   bool is_last_process() const { return process_index() == num_processes() - 1; }
+  const AcceleratorOptions& options() const;
+  Precision mixed_precision() const;
+  std::string project_dir() const { return options().project.project_dir; }
+  std::string logging_dir() const;
 
   // ---- Preparing; collective. What was prepared is part of save_state, in this order ----
+
   // Moves the module to the device, gives all ranks rank 0's weights, averages gradients in
-  // backward.
+  // backward. Throws CommunicationError on all ranks when they built different models.
   template <ModuleHandle Holder>
   PreparedModel<Holder> prepare(Holder module) {
-    auto shared = share_module(*module);
-    return PreparedModel<Holder>(std::move(module), std::move(shared));
+    auto frame = frame_module(*module);
+    return PreparedModel<Holder>(std::move(module), std::move(frame));
   }
   template <OptimizerType Optimizer>
   PreparedOptimizer prepare(Optimizer optimizer) {
     return prepare_shared(std::make_shared<Optimizer>(std::move(optimizer)));
   }
+  // Gives the loader its share of the samples; its batches then lie on device().
+  template <AnyDataset Dataset, typename Collate>
+  DataLoader<Dataset, Collate> prepare(DataLoader<Dataset, Collate> loader) {
+    attach_loader(loader.core());
+    return loader;
+  }
+  // Binds the schedule to the optimizer that was prepared last. Throws std::invalid_argument when
+  // there is none.
+  PreparedScheduler prepare(Schedule schedule);
+  PreparedScheduler prepare(Schedule schedule, PreparedOptimizer& optimizer);
   // Gives the sampler this rank's shard.
   std::shared_ptr<ShardedSampler> prepare(ShardedSampler sampler);
-  // Throws std::invalid_argument when the name is taken or contains '/'.
+  // Several at once, left to right: auto [model, optimizer] = accelerator.prepare(net, Adam(…)).
+  template <typename First, typename Second, typename... Others>
+  requires(!std::is_same_v<std::decay_t<Second>, PreparedOptimizer>) auto prepare(
+      First&& first, Second&& second, Others&&... others) {
+    // Braces keep the order.
+    return std::tuple<decltype(prepare(std::forward<First>(first))),
+                      decltype(prepare(std::forward<Second>(second))),
+                      decltype(prepare(std::forward<Others>(others)))...>{
+        prepare(std::forward<First>(first)), prepare(std::forward<Second>(second)),
+        prepare(std::forward<Others>(others))...};
+  }
+  // Throws std::invalid_argument when the name is taken or contains '/'. The template takes
+  // anything with state() and load_state(TensorMap), such as ExponentialMovingAverage; it must
+  // outlive this.
   void register_for_checkpointing(const std::string& name, CustomState state);
+  template <typename Stateful>
+  requires requires(Stateful& object, const TensorMap& saved) {
+    { object.state() } -> std::convertible_to<TensorMap>;
+    object.load_state(saved);
+  }
+  void register_for_checkpointing(const std::string& name, Stateful& object) {
+    register_for_checkpointing(
+        name, CustomState{[&object]() -> TensorMap { return object.state(); },
+                          [&object](const TensorMap& saved) { object.load_state(saved); }});
+  }
+  template <typename Holder>
+  Holder& unwrap_model(PreparedModel<Holder>& model) {
+    return model.unwrap();
+  }
+  // Parameters and buffers by name, on the CPU.
+  template <typename Holder>
+  TensorMap get_state_dict(PreparedModel<Holder>& model) {
+    return state_dict_of(*model.unwrap());
+  }
+  // Lets go of all that was prepared and of the device's cache; the handles stay valid.
+  void free_memory();
 
   // ---- Training ----
-  void backward(const at::Tensor& loss) { loss.backward(); }
-  // Seeds all generators; with device_specific each rank gets a seed of its own.
-  void set_seed(uint64_t seed, bool device_specific = false);
 
-  // ---- Between the ranks; collective ----
+  // Divides the loss by the micro-batches of the window, scales it when there is a GradScaler, and
+  // runs backward. Collective where gradients are reduced.
+  void backward(const at::Tensor& loss);
+
+  // One micro-batch of an accumulation window: while the scope lives, sync_gradients() says whether
+  // it is the window's last, and gradients are reduced only then. The last batch of an epoch ends
+  // the window. Put forward, backward and the steps inside.
+  class Accumulation {
+   public:
+    ~Accumulation();
+    Accumulation(const Accumulation&) = delete;
+    Accumulation& operator=(const Accumulation&) = delete;
+
+   private:
+    friend class Accelerator;
+    Accumulation(Accelerator& accelerator, std::vector<DataParallel*> models);
+    std::vector<std::pair<DataParallel*, bool>> models_;
+  };
+  template <typename... Holders>
+  [[nodiscard]] Accumulation accumulate(PreparedModel<Holders>&... models) {
+    return Accumulation(*this, {&models.data_parallel()...});
+  }
+  // While it lives backward adds up without reducing, whatever the window says.
+  template <typename Holder>
+  [[nodiscard]] NoSync no_sync(PreparedModel<Holder>& model) {
+    return NoSync(model);
+  }
+  // Ranks with fewer batches follow the others' reductions while the scope lives; see
+  // JoinUnevenInputs.
+  template <typename... Holders>
+  [[nodiscard]] JoinUnevenInputs join_uneven_inputs(PreparedModel<Holders>&... models) {
+    return JoinUnevenInputs({&models.data_parallel()...});
+  }
+  bool sync_gradients() const;
+  int gradient_accumulation_steps() const;
+  // From the next window on.
+  void set_gradient_accumulation_steps(int steps);
+  // Solves the contract for num_processes(), prints the equation on the main process and sets the
+  // accumulation. Throws std::invalid_argument with the alternatives when the batch does not
+  // divide.
+  BatchPlan plan_batch(const BatchContract& contract);
+
+  // Code outside a prepared model's forward (the loss, say) in the run's precision.
+  [[nodiscard]] Autocast autocast() const;
+  // Divides the gradients of all prepared optimizers by the scale; once per step. Without a scaler:
+  // nothing.
+  void unscale_gradients();
+  // Unscales first. Returns the norm before clipping, 0-d, without waiting for the device. Call it
+  // where sync_gradients().
+  at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm,
+                             double norm_type = 2.0);
+  void clip_grad_value_(const std::vector<at::Tensor>& parameters, double clip_value);
+  // Whether the last step() of any prepared optimizer left the weights alone. Waits for the device.
+  bool optimizer_step_was_skipped() const;
+  GradScaler* scaler();  // nullptr unless the precision is fp16
+
+  // Seeds all generators; with device_specific each rank gets a seed of its own.
+  void set_seed(uint64_t seed, bool device_specific = false, bool deterministic = false);
+  // Gives all ranks rank 0's random numbers. Collective.
+  void synchronize_rng_states();
+  // The loader from its batch n on, for the next epoch that is begun on it.
+  template <AnyDataset Dataset, typename Collate>
+  auto skip_first_batches(DataLoader<Dataset, Collate> loader, int64_t batches) {
+    return muster::skip_first_batches(std::move(loader), batches);
+  }
+  // Tries fn(batch_size) with smaller and smaller sizes until it fits on all ranks. Collective; see
+  // executable_batch_size.h.
+  int64_t find_executable_batch_size(int64_t starting_batch_size,
+                                     const std::function<void(int64_t batch_size)>& fn);
+
+  // ---- Between the ranks; collective. Values are Nested (nested.h) ----
   void wait_for_everyone();
-  // Tensors of equal shape from all ranks, joined along dimension 0; a 0-d tensor from each becomes
-  // one tensor [num_processes].
-  at::Tensor gather(const at::Tensor& tensor);
+  // Tensors of all ranks, joined along dimension 0 in the order of the ranks; a 0-d tensor from
+  // each becomes one tensor [num_processes]. Shapes must agree: pad_across_processes makes them.
+  template <Nested T>
+  T gather(const T& value) {
+    return with_tensors(value, gather_tensors(flatten_tensors(value)));
+  }
   std::vector<double> gather(double value);
+  // As gather, without the samples that the loader gave twice to fill the last batch of the epoch.
+  template <Nested T>
+  T gather_for_metrics(const T& value) {
+    return with_tensors(value, gather_metric_tensors(flatten_tensors(value)));
+  }
   // Reduces over the ranks; the same result on every rank. mean of integers throws.
-  at::Tensor reduce(const at::Tensor& tensor, Reduction reduction = Reduction::mean);
+  template <Nested T>
+  T reduce(const T& value, Reduction reduction = Reduction::mean, double scale = 1.0) {
+    return with_tensors(value, reduce_tensors(flatten_tensors(value), reduction, scale));
+  }
   double reduce(double value, Reduction reduction = Reduction::mean);
+  // Pads dimension dim to the greatest size on any rank.
+  template <Nested T>
+  T pad_across_processes(const T& value, int64_t dim = 0, double pad_index = 0,
+                         bool pad_first = false) {
+    return with_tensors(value, pad_tensors(flatten_tensors(value), dim, pad_index, pad_first));
+  }
+  template <Nested T>
+  T broadcast(const T& value, int from_process = 0) {
+    return with_tensors(value, broadcast_tensors(flatten_tensors(value), from_process));
+  }
+  // Bytes of any kind and length (JSON, say), from every rank.
+  std::vector<std::string> gather_object(const std::string& object);
+  std::vector<std::string> broadcast_object_list(std::vector<std::string> objects,
+                                                 int from_process = 0);
+  // This rank's part of a list, a map of lists, or of dimension 0 of tensors. Not collective.
+  template <typename T>
+  T split_between_processes(const T& inputs, bool apply_padding = false) const {
+    return muster::split_between_processes(inputs, process_index(), num_processes(), apply_padding);
+  }
+  // Any rank may set it; check_trigger is then true once on all of them. Only the check is
+  // collective.
+  void set_trigger();
+  bool check_trigger();
+
+  // Run fn on one rank only. Not collective.
+  template <typename F>
+  void run_on_main(F&& fn) const {
+    if (is_main_process()) std::forward<F>(fn)();
+  }
+  template <typename F>
+  void run_on_local_main(F&& fn) const {
+    if (is_local_main_process()) std::forward<F>(fn)();
+  }
+  template <typename F>
+  void run_on_last(F&& fn) const {
+    if (is_last_process()) std::forward<F>(fn)();
+  }
+  template <typename F>
+  void run_on_process(int index, F&& fn) const {
+    if (process_index() == index) std::forward<F>(fn)();
+  }
+  // The main process passes through the scope first, then the others (to prepare a cache, say).
+  // Collective.
+  class FirstScope {
+   public:
+    ~FirstScope();
+    FirstScope(const FirstScope&) = delete;
+    FirstScope& operator=(const FirstScope&) = delete;
+
+   private:
+    friend class Accelerator;
+    FirstScope(Accelerator& accelerator, bool first);
+    Accelerator& accelerator_;
+    bool first_;
+  };
+  [[nodiscard]] FirstScope main_process_first() { return {*this, is_main_process()}; }
+  [[nodiscard]] FirstScope local_main_process_first() { return {*this, is_local_main_process()}; }
 
   // ---- Speech ----
-  // One point of a series, to the worker and to metrics_file. Never waits and never fails: when the
-  // worker is slow, points are dropped and counted (dropped_metrics).
+
+  // Starts the trackers of AcceleratorOptions::log_with; the first log() does so with no config.
+  void init_trackers(const std::string& project_name, const TrackerConfig& config = {});
+  // nullptr when the run has none of that name.
+  Tracker* get_tracker(std::string_view name);
+  // Points of series, to the worker, metrics_file and trackers. Never waits and never fails: what
+  // does not fit into the queues is dropped and counted (dropped_metrics).
   void log(std::string_view name, double value, int64_t step, const LogOptions& options = {});
+  void log(std::initializer_list<ScalarValue> values, int64_t step, const LogOptions& options = {});
+  void log(std::span<const ScalarValue> values, int64_t step, const LogOptions& options = {});
+  // Means over steps and ranks. add_metric only adds, without waiting for the device; weight: the
+  // samples behind the value, so that batches of different sizes count right. log_metrics counts a
+  // step: every log_metrics_every-th one reduces all means in one packed reduction, logs them at
+  // `step` and returns them, the same on all ranks; else nothing. Only log_metrics is collective.
+  void add_metric(std::string_view name, const at::Tensor& value, double weight = 1);
+  void add_metric(std::string_view name, double value, double weight = 1);
+  std::vector<std::pair<std::string, double>> log_metrics(int64_t step);
+  // To the trackers that can keep them, from the main process. The first two wait for the device.
+  void log_histogram(std::string_view name, const at::Tensor& values, int64_t step);
+  void log_image(std::string_view name, const at::Tensor& image, int64_t step,
+                 ImageLayout layout = ImageLayout::chw);
+  void log_text(std::string_view name, const std::string& text, int64_t step);
+  void log_hparams(const TrackerConfig& config, const std::map<std::string, double>& metrics);
   // How far the run is, for people; total 0 when not known. From the main process.
   void progress(int64_t step, int64_t total);
   uint64_t dropped_metrics() const;
   // A line on stdout from the local main process.
   void print(const std::string& line);
+  // Lines that know their rank; see logger.h.
+  Logger get_logger(const std::string& name);
+  // Where the time of a step goes. Data, compute and checkpoint time are measured by this class; a
+  // step ends with the prepared optimizer's.
+  StepTimer& step_timer();
 
   // ---- Notices; collective: true on all ranks as soon as one of them was told ----
   // The job is being stopped (SIGTERM or the worker's notice): save and leave. Costs one small
@@ -183,24 +360,52 @@ class Accelerator {
   // Where save_state writes; empty when neither a worker nor the options name a directory. Not
   // collective.
   std::string checkpoint_dir() const;
-  // Writes models, optimizers, samplers, registered state and the random numbers of every rank as
-  // step-N, atomically, and returns its path; a second save of the same step returns at once.
-  // Throws CheckpointError on all ranks when one cannot write; earlier checkpoints stay.
-  std::string save_state(int64_t step);
+  // Writes models, optimizers, schedules, loaders, the scaler, registered state and the random
+  // numbers of every rank as step-N, atomically, and returns its path; a second save of the same
+  // step returns at once. Call it between optimizer steps: gradients of an unfinished window are
+  // not saved. Throws CheckpointError on all ranks when one cannot write; earlier checkpoints stay.
+  // When saves are asynchronous the checkpoint appears later and an error shows at the next call.
+  std::string save_state(int64_t step, const SaveOptions& options = {});
+  // With save_iteration() for the step.
+  std::string save_state() { return save_state(save_iteration()); }
+  // One more than the last step saved or loaded; before that, ProjectConfiguration::iteration.
+  int64_t save_iteration() const;
+  // Until the last save is durable on all ranks.
+  void wait_for_checkpoint();
   // Goes on from MUSTER_RESUME_FROM, else resume_from, else the newest whole checkpoint of the
   // directory; returns its step, or nullopt when there is none. On the same world size the run then
   // continues bit for bit; on another one the random numbers are seeded anew from step and rank.
   // Throws CheckpointError or FormatError on all ranks when it does not fit or is damaged.
   std::optional<int64_t> load_state();
+  // Weights for others to read, from the main process: model.safetensors, or shards with an index.
+  template <typename Holder>
+  void save_model(PreparedModel<Holder>& model, const std::string& directory,
+                  const SaveModelOptions& save_options = {}) {
+    save_module(*model.unwrap(), directory, save_options);
+  }
+  // Tensors as one safetensors file, from the main process.
+  void save(const TensorMap& tensors, const std::string& path);
 
-  // Sends what is buffered (at most 2 s) and ends reporting. The destructor calls it.
+  // Finishes the last save, sends what is buffered (at most 2 s), closes the trackers. The
+  // destructor calls it.
   void end_training();
 
  private:
   struct State;
 
-  std::shared_ptr<DataParallel> share_module(torch::nn::Module& module);
+  std::shared_ptr<ModelFrame> frame_module(torch::nn::Module& module);
   PreparedOptimizer prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer);
+  void attach_loader(std::shared_ptr<LoaderCore> loader);
+  TensorMap state_dict_of(torch::nn::Module& module) const;
+  void save_module(torch::nn::Module& module, const std::string& directory,
+                   const SaveModelOptions& options);
+  std::vector<at::Tensor> gather_tensors(const std::vector<at::Tensor>& tensors);
+  std::vector<at::Tensor> gather_metric_tensors(const std::vector<at::Tensor>& tensors);
+  std::vector<at::Tensor> reduce_tensors(const std::vector<at::Tensor>& tensors,
+                                         Reduction reduction, double scale);
+  std::vector<at::Tensor> pad_tensors(const std::vector<at::Tensor>& tensors, int64_t dim,
+                                      double pad_index, bool pad_first);
+  std::vector<at::Tensor> broadcast_tensors(const std::vector<at::Tensor>& tensors, int from);
 
   std::unique_ptr<State> state_;
 };

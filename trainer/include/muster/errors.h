@@ -41,6 +41,14 @@ class FormatError : public Error {
   using Error::Error;
 };
 
+// Samples cannot be read: a dataset or collate function failed, or a data file is short or changed.
+// The message names the file, the sample, the epoch and the rank where they are known; the original
+// exception is nested in it (std::rethrow_if_nested) where there was one.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Thrown by a trainer to say that trying again cannot help (bad configuration, missing data).
 // run_main turns it into exit code 93, which Muster never retries.
 class DoNotRetryError : public Error {

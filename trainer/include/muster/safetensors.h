@@ -1,10 +1,10 @@
 // Tensors in safetensors files: the format that Python's safetensors and Hugging Face loaders read.
 //
 // Source: github.com/huggingface/safetensors (README, tensor.rs); docs/formats-checkpoint.md.
-// Tensors are written row-major and little-endian, largest alignment first, then by name. Tensors
-// that share all their memory (tied weights) are written once; `__metadata__` then maps the other
-// name to the one that was written, as safetensors.torch.save_model does. Any thread; a file is
-// used by one thread at a time.
+// Tensors are written row-major and little-endian, by dtype in the order of Python's writer
+// (largest elements first), then by name. Tensors that share all their memory (tied weights) are
+// written once; `__metadata__` then maps the other name to the one that was written, as
+// safetensors.torch.save_model does. Any thread; a file is used by one thread at a time.
 #pragma once
 
 #include <torch/torch.h>
@@ -38,8 +38,8 @@ SavedFile save_safetensors(const std::string& path, const TensorMap& tensors,
 TensorMap load_safetensors(const std::string& path);
 
 // Reads single tensors without loading the whole file. The header is checked strictly when the file
-// is opened (safetensors_header.h lists the rules); bad files give a FormatError that names the
-// file and the rule, and never more memory use than the file's size.
+// is opened; bad files give a FormatError that names the file and the first rule they break, and
+// never cost more memory than a few times their size.
 class SafetensorsReader {
  public:
   // Throws CheckpointError when the file cannot be read, FormatError when it is not valid.
@@ -50,12 +50,21 @@ class SafetensorsReader {
   // Names in the file and aliases of them, sorted.
   std::vector<std::string> names() const;
   const StringMap& metadata() const;
+  // Further names of tied weights and the name under which each was written.
+  StringMap aliases() const;
   bool contains(const std::string& name) const;
+  // The format's word for the dtype ("F32"). These throw FormatError when the name is unknown.
+  std::string dtype(const std::string& name) const;
   std::vector<int64_t> shape(const std::string& name) const;
 
   // A new CPU tensor with the file's dtype and shape. Throws FormatError when the name is unknown
   // or LibTorch has no such dtype (F4, F6_*).
   at::Tensor tensor(const std::string& name) const;
+
+  // Reads into a tensor of the same shape on any device; another dtype is converted. A contiguous
+  // CPU tensor of the file's dtype is filled straight from the file. Not recorded by autograd.
+  // Throws FormatError when the name is unknown or the shape differs.
+  void read_into(const std::string& name, const at::Tensor& target) const;
 
  private:
   struct State;

@@ -1,29 +1,34 @@
-// Wires the parts of the SDK together behind the public class; see accelerator.h. Training thread.
+// Making an Accelerator and preparing what it trains; see muster/accelerator.h.
 #include "muster/accelerator.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <stdexcept>
 
-#include "checkpoint/checkpoint.h"
-#include "parallel/data_parallel_factory.h"
-#include "muster/errors.h"
-#include "checkpoint/named_state.h"
-#include "parallel/process_group.h"
-#include "tracking/reporter.h"
+#include "accelerator/state.h"
 #include "base/stop_signal.h"
+#include "muster/errors.h"
+#include "parallel/data_parallel_factory.h"
 
 namespace muster {
 namespace {
 
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool is_true(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), ::tolower);
+  return text == "1" || text == "true" || text == "yes" || text == "on";
+}
+
 at::Device choose_device(const Topology& topology, bool cpu) {
-  const char* accelerate = std::getenv("ACCELERATE_USE_CPU");
-  const bool asked_for_cpu = accelerate != nullptr && std::string_view(accelerate) == "true";
-  if (cpu || asked_for_cpu || !torch::cuda::is_available()) return at::kCPU;
+  if (cpu || is_true(environment("ACCELERATE_USE_CPU")) || !torch::cuda::is_available()) {
+    return at::kCPU;
+  }
   const auto count = static_cast<int>(torch::cuda::device_count());
   if (topology.local_rank >= count) {
     throw TopologyError("LOCAL_RANK=" + std::to_string(topology.local_rank) + " has no device: " +
@@ -33,49 +38,23 @@ at::Device choose_device(const Topology& topology, bool cpu) {
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(topology.local_rank));
 }
 
-// "model" for the first, "model.1" for the second.
-std::string numbered(const char* prefix, size_t index) {
-  return index == 0 ? prefix : std::string(prefix) + "." + std::to_string(index);
+Precision choose_precision(const std::optional<Precision>& asked) {
+  if (asked) return *asked;
+  const std::string name = environment("ACCELERATE_MIXED_PRECISION");
+  return name.empty() ? Precision::fp32 : parse_precision(name);
 }
 
-void add_under(TensorMap& all, const std::string& prefix, const TensorMap& tensors) {
-  for (const auto& [name, tensor] : tensors) all[prefix + "/" + name] = tensor;
-}
-
-TensorMap take_under(const TensorMap& all, const std::string& prefix) {
-  TensorMap tensors;
-  const std::string start = prefix + "/";
-  for (auto at = all.lower_bound(start); at != all.end() && at->first.starts_with(start); ++at) {
-    tensors[at->first.substr(start.size())] = at->second;
+int choose_accumulation(int asked) {
+  if (asked != 0) return asked;
+  const std::string text = environment("ACCELERATE_GRADIENT_ACCUMULATION_STEPS");
+  if (text.empty()) return 1;
+  char* end = nullptr;
+  const long steps = std::strtol(text.c_str(), &end, 10);
+  if (*end != '\0' || steps < 1 || steps > 1'000'000) {
+    throw std::invalid_argument("ACCELERATE_GRADIENT_ACCUMULATION_STEPS='" + text +
+                                "' is not a number of at least 1");
   }
-  return tensors;
-}
-
-at::Generator generator_of(at::Device device) {
-  return at::globalContext().defaultGenerator(device);
-}
-
-at::Tensor random_state(at::Device device) {
-  at::Generator generator = generator_of(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_random_state(at::Device device, const at::Tensor& state) {
-  at::Generator generator = generator_of(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
-}
-
-c10d::ReduceOp reduce_op(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::max:
-      return c10d::ReduceOp::MAX;
-    case Reduction::min:
-      return c10d::ReduceOp::MIN;
-    default:
-      return c10d::ReduceOp::SUM;  // mean divides afterwards: not every backend has AVG
-  }
+  return static_cast<int>(steps);
 }
 
 ReporterOptions reporter_options(const AcceleratorOptions& options, const Topology& topology,
@@ -90,180 +69,153 @@ ReporterOptions reporter_options(const AcceleratorOptions& options, const Topolo
   return reporter;
 }
 
+std::shared_ptr<GradientState> make_gradient_state(const AcceleratorOptions& options,
+                                                   const Topology& topology, Precision precision) {
+  auto state = std::make_shared<GradientState>();
+  state->accumulation = options.gradient_accumulation;
+  state->set_accumulation_steps(choose_accumulation(options.gradient_accumulation.num_steps));
+  state->step_scheduler_with_optimizer = options.step_scheduler_with_optimizer;
+  if (options.step_scheduler_per_process && !options.dataloader_config.split_batches) {
+    state->scheduler_steps = topology.world_size;
+  }
+  if (precision == Precision::fp16 && options.grad_scaler.enabled) {
+    state->scaler.emplace(options.grad_scaler);
+  }
+  return state;
+}
+
 }  // namespace
 
-struct Accelerator::State {
-  explicit State(const AcceleratorOptions& given)
-      : options(given),
-        topology(Topology::from_environment()),
-        worker(WorkerEnvironment::from_environment()),
-        device(choose_device(topology, given.cpu)),
-        reporter(reporter_options(given, topology, worker)) {}
-
-  const AcceleratorOptions options;
-  const Topology topology;
-  const WorkerEnvironment worker;
-  const at::Device device;
-  Reporter reporter;
-  ProcessGroupPtr group;
-
-  std::vector<std::shared_ptr<DataParallel>> models;
-  std::vector<std::shared_ptr<torch::optim::Optimizer>> optimizers;
-  std::vector<std::shared_ptr<ShardedSampler>> samplers;
-  std::vector<std::pair<std::string, CustomState>> custom;
-
-  std::optional<CheckpointWriter> writer;
-  std::optional<int64_t> saved_step;
-
-  // The worker's directory wins: a checkpoint elsewhere would never reach the coordinator.
-  std::string checkpoint_dir() const {
-    return worker.checkpoint_dir.empty() ? options.checkpoint_dir : worker.checkpoint_dir;
-  }
-
-  int64_t removable_up_to() const {
-    if (worker.checkpoint_dir.empty()) return std::numeric_limits<int64_t>::max();
-    return reporter.committed_step();
-  }
-
-  at::Tensor all_reduce(at::Tensor tensor, Reduction reduction) const {
-    if (!group) return tensor;
-    c10d::AllreduceOptions reduce_options;
-    reduce_options.reduceOp = reduce_op(reduction);
-    std::vector<at::Tensor> tensors = {tensor};
-    group->getBackend(tensor.device().type())->allreduce(tensors, reduce_options)->wait();
-    if (reduction == Reduction::mean) tensor.div_(topology.world_size);
-    return tensor;
-  }
-
-  bool any_rank(bool own) const {
-    return all_reduce(torch::tensor({own ? 1 : 0}, at::kInt), Reduction::max).item<int>() != 0;
-  }
-
-  ParameterNames parameter_names() const {
-    ParameterNames names;
-    for (size_t i = 0; i < models.size(); ++i) {
-      const std::string prefix = i == 0 ? "" : std::to_string(i) + ".";
-      for (const auto& item : models[i]->module().named_parameters()) {
-        names.emplace(item.value().unsafeGetTensorImpl(), prefix + item.key());
-      }
-    }
-    return names;
-  }
-
-  CheckpointContent content(int64_t step);
-  void apply(const LoadedCheckpoint& loaded);
-  void restore_random_numbers(const LoadedCheckpoint& loaded);
-};
-
-CheckpointContent Accelerator::State::content(int64_t step) {
-  CheckpointContent content;
-  content.manifest.step = step;
-  content.manifest.job = worker.job;
-  content.manifest.attempt = worker.attempt;
-  for (const auto& sampler : samplers) {
-    const DataPosition position = sampler->position();
-    content.manifest.data.push_back(
-        {position.seed, position.epoch, position.consumed, sampler->options().dataset_size});
-  }
-  for (const auto& model : models) content.manifest.bucket_order.push_back(model->bucket_order());
-  content.own["rng_cpu"] = random_state(at::kCPU);
-  if (!device.is_cpu()) content.own["rng_device"] = random_state(device);
-  if (topology.rank != 0) return content;  // replicas: rank 0's copy is everyone's
-  for (size_t i = 0; i < models.size(); ++i) {
-    add_under(content.global, numbered("model", i), module_tensors(models[i]->module()));
-  }
-  const ParameterNames names = parameter_names();
-  for (size_t i = 0; i < optimizers.size(); ++i) {
-    add_under(content.global, numbered("optim", i), optimizer_tensors(*optimizers[i], names));
-  }
-  for (const auto& [name, state] : custom) {
-    add_under(content.global, "custom/" + name, state.save());
-  }
-  return content;
+AcceleratorOptions accelerate_compat(AcceleratorOptions options) {
+  options.gradient_accumulation.weight_short_window = false;
+  options.step_scheduler_per_process = true;
+  options.dataloader_config.accelerate_last_step = true;
+  options.data_parallel.broadcast_buffers_in_evaluation = true;
+  return options;
 }
 
-void Accelerator::State::restore_random_numbers(const LoadedCheckpoint& loaded) {
-  const auto saved = loaded.own.find("rng_cpu");
-  if (saved == loaded.own.end()) {
-    torch::manual_seed(static_cast<uint64_t>(loaded.manifest.step) * 1'000'003 +
-                       static_cast<uint64_t>(topology.rank));
-    return;
-  }
-  set_random_state(at::kCPU, saved->second);
-  const auto on_device = loaded.own.find("rng_device");
-  if (!device.is_cpu() && on_device != loaded.own.end()) {
-    set_random_state(device, on_device->second);
-  }
-}
-
-void Accelerator::State::apply(const LoadedCheckpoint& loaded) {
-  const Manifest& manifest = loaded.manifest;
-  if (manifest.data.size() != samplers.size()) {
-    throw CheckpointError(loaded.path + " has the position of " +
-                          std::to_string(manifest.data.size()) +
-                          " samplers, the program prepared " + std::to_string(samplers.size()));
-  }
-  for (size_t i = 0; i < models.size(); ++i) {
-    const TensorMap saved = take_under(loaded.global, numbered("model", i));
-    restore_module(models[i]->module(), saved, loaded.path);
-    // Another world size has no bits to keep: it may build its own buckets.
-    if (manifest.world_size == topology.world_size && i < manifest.bucket_order.size()) {
-      models[i]->set_bucket_order(manifest.bucket_order[i]);
-    }
-  }
-  const ParameterNames names = parameter_names();
-  for (size_t i = 0; i < optimizers.size(); ++i) {
-    restore_optimizer(*optimizers[i], names, take_under(loaded.global, numbered("optim", i)));
-  }
-  for (size_t i = 0; i < samplers.size(); ++i) {
-    const ManifestPosition& saved = manifest.data[i];
-    if (saved.dataset_size != samplers[i]->options().dataset_size) {
-      throw CheckpointError(loaded.path + " was made with " + std::to_string(saved.dataset_size) +
-                            " samples, the dataset now has " +
-                            std::to_string(samplers[i]->options().dataset_size));
-    }
-    samplers[i]->set_position({saved.seed, saved.epoch, saved.consumed});
-  }
-  for (const auto& [name, state] : custom) state.load(take_under(loaded.global, "custom/" + name));
-  restore_random_numbers(loaded);
-}
-
-void PreparedOptimizer::zero_grad() {
-  for (auto& group : optimizer_->param_groups()) {
-    for (at::Tensor& parameter : group.params()) parameter.mutable_grad().reset();
-  }
-}
+Accelerator::State::State(const AcceleratorOptions& given)
+    : options(given),
+      topology(Topology::from_environment()),
+      worker(WorkerEnvironment::from_environment()),
+      device(choose_device(topology, given.cpu)),
+      precision(choose_precision(given.mixed_precision)),
+      reporter(reporter_options(given, topology, worker)),
+      gradients(make_gradient_state(given, topology, precision)),
+      next_iteration(given.project.iteration) {}
 
 Accelerator::Accelerator(const AcceleratorOptions& options)
     : state_(std::make_unique<State>(options)) {
+  State& state = *state_;
   if (options.handle_sigterm) watch_stop_signal();
   // Kernels and communicators without an explicit device go to this one, of whatever kind it is.
   if (!device().is_cpu()) c10::impl::VirtualGuardImpl(device().type()).setDevice(device());
-  state_->group = make_process_group(state_->topology, state_->device,
-                                     {options.process_group_timeout, options.init_timeout});
+  state.group = make_process_group(
+      state.topology, state.device,
+      {options.process_group_timeout, options.init_timeout, options.network_interfaces});
+  state.collectives =
+      std::make_shared<Collectives>(state.group, state.topology, state.device,
+                                    options.debug || is_true(environment("ACCELERATE_DEBUG_MODE")));
+  if (!options.log_with.empty()) {
+    state.trackers.emplace(TrackerSetOptions{.log_with = options.log_with,
+                                             .logging_dir = state.logging_dir(),
+                                             .rank = state.topology.rank});
+  }
+  MetricAccumulatorOptions metrics{.every = options.log_metrics_every, .device = state.device};
+  if (state.group) {
+    metrics.sum_over_ranks = [collectives = state.collectives](const at::Tensor& sums) {
+      return collectives->reduce({sums}, Reduction::sum)[0];
+    };
+    metrics.gather_texts = [collectives = state.collectives](const std::string& text) {
+      return collectives->gather_object(text);
+    };
+  }
+  state.metrics.emplace(std::move(metrics));
+  state.gradients->after_step = [&state] { state.end_step(); };
+  state.gradients->timer.restart();
 }
 
-Accelerator::~Accelerator() { end_training(); }
+Accelerator::~Accelerator() {
+  // The others must not wait for a rank that leaves by an exception.
+  if (std::uncaught_exceptions() > state_->exceptions) {
+    abort_process_group(state_->checkpoint_group);
+    abort_process_group(state_->group);
+  }
+  try {
+    end_training();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "muster: rank %d: %s\n", process_index(), error.what());
+  }
+  // Handles may outlive this object; what they would call must not.
+  state_->gradients->after_step = nullptr;
+}
 
 const Topology& Accelerator::topology() const { return state_->topology; }
 at::Device Accelerator::device() const { return state_->device; }
+const AcceleratorOptions& Accelerator::options() const { return state_->options; }
+Precision Accelerator::mixed_precision() const { return state_->precision; }
 
-std::shared_ptr<DataParallel> Accelerator::share_module(torch::nn::Module& module) {
-  module.to(state_->device);
+std::shared_ptr<ModelFrame> Accelerator::frame_module(torch::nn::Module& module) {
+  if (state_->options.device_placement) module.to(state_->device);
   state_->models.push_back(
       make_data_parallel(module, state_->group, state_->options.data_parallel));
-  return state_->models.back();
+  state_->gradients->averages_gradients = num_processes() > 1;
+  return std::make_shared<ModelFrame>(
+      state_->models.back(),
+      ModelFrame::Options{state_->device.type(), state_->precision, state_->options.autocast},
+      state_->gradients);
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {
-  state_->optimizers.push_back(optimizer);
-  return PreparedOptimizer(std::move(optimizer));
+  state_->gradients->optimizers.push_back(optimizer);
+  return PreparedOptimizer(std::move(optimizer), state_->gradients);
+}
+
+PreparedScheduler Accelerator::prepare(Schedule schedule) {
+  if (state_->gradients->optimizers.empty()) {
+    throw std::invalid_argument(
+        "prepare(schedule): no optimizer was prepared before it: prepare the optimizer first, or " +
+        std::string("name it: prepare(schedule, optimizer)"));
+  }
+  state_->schedulers.push_back(
+      std::make_shared<LrScheduler>(state_->gradients->optimizers.back(), std::move(schedule)));
+  return PreparedScheduler(state_->schedulers.back(), state_->gradients);
+}
+
+PreparedScheduler Accelerator::prepare(Schedule schedule, PreparedOptimizer& optimizer) {
+  state_->schedulers.push_back(
+      std::make_shared<LrScheduler>(optimizer.optimizer_, std::move(schedule)));
+  return PreparedScheduler(state_->schedulers.back(), state_->gradients);
 }
 
 std::shared_ptr<ShardedSampler> Accelerator::prepare(ShardedSampler sampler) {
   sampler.set_shard(process_index(), num_processes());
-  state_->samplers.push_back(std::make_shared<ShardedSampler>(std::move(sampler)));
-  return state_->samplers.back();
+  auto shared = std::make_shared<ShardedSampler>(std::move(sampler));
+  state_->sources.push_back(
+      {[shared] { return shared->position(); },
+       [shared](const DataPosition& position) { shared->set_position(position); },
+       [shared] { return shared->options().dataset_size; }});
+  return shared;
+}
+
+void Accelerator::attach_loader(std::shared_ptr<LoaderCore> loader) {
+  LoaderContext context;
+  context.rank = process_index();
+  context.world_size = num_processes();
+  if (state_->options.device_placement) context.device = device();
+  context.configuration = state_->options.dataloader_config;
+  context.collectives = state_->collectives;
+  context.on_wait = [gradients = state_->gradients](double seconds) {
+    gradients->timer.add(StepPart::data_wait, seconds);
+  };
+  context.on_active = [gradients = state_->gradients](const LoaderCore& core, bool active) {
+    gradients->loader_is_active(core, active);
+  };
+  loader->attach(std::move(context));
+  state_->sources.push_back(
+      {[loader] { return loader->position(); },
+       [loader](const DataPosition& position) { loader->set_position(position); },
+       [loader] { return loader->dataset_size(); }});
 }
 
 void Accelerator::register_for_checkpointing(const std::string& name, CustomState custom) {
@@ -276,104 +228,14 @@ void Accelerator::register_for_checkpointing(const std::string& name, CustomStat
   state_->custom.emplace_back(name, std::move(custom));
 }
 
-void Accelerator::set_seed(uint64_t seed, bool device_specific) {
-  torch::manual_seed(seed + (device_specific ? static_cast<uint64_t>(process_index()) : 0));
+void Accelerator::free_memory() {
+  wait_for_checkpoint();
+  state_->models.clear();
+  state_->gradients->optimizers.clear();
+  state_->schedulers.clear();
+  state_->sources.clear();
+  state_->custom.clear();
+  clear_device_cache();
 }
-
-void Accelerator::wait_for_everyone() { barrier(state_->group); }
-
-at::Tensor Accelerator::gather(const at::Tensor& tensor) {
-  const torch::NoGradGuard no_grad;
-  at::Tensor own = tensor.detach().contiguous();
-  if (own.dim() == 0) own = own.reshape({1});
-  if (!state_->group) return own.clone();
-  std::vector<std::vector<at::Tensor>> outputs(1);
-  for (int i = 0; i < num_processes(); ++i) outputs[0].push_back(at::empty_like(own));
-  std::vector<at::Tensor> inputs = {own};
-  state_->group->getBackend(own.device().type())->allgather(outputs, inputs)->wait();
-  return at::cat(outputs[0]);
-}
-
-std::vector<double> Accelerator::gather(double value) {
-  const at::Tensor values = gather(torch::tensor(value, at::kDouble));
-  return std::vector<double>(values.const_data_ptr<double>(),
-                             values.const_data_ptr<double>() + values.numel());
-}
-
-at::Tensor Accelerator::reduce(const at::Tensor& tensor, Reduction reduction) {
-  const torch::NoGradGuard no_grad;
-  if (reduction == Reduction::mean && !tensor.is_floating_point() && !tensor.is_complex()) {
-    throw std::invalid_argument(std::string("reduce: the mean of ") +
-                                c10::toString(tensor.scalar_type()) +
-                                " is not defined: convert to a floating type or take the sum");
-  }
-  return state_->all_reduce(tensor.detach().contiguous().clone(), reduction);
-}
-
-double Accelerator::reduce(double value, Reduction reduction) {
-  return reduce(torch::tensor({value}, at::kDouble), reduction).item<double>();
-}
-
-void Accelerator::log(std::string_view name, double value, int64_t step,
-                      const LogOptions& options) {
-  if (is_main_process() || options.all_ranks) state_->reporter.log(name, value, step);
-}
-
-void Accelerator::progress(int64_t step, int64_t total) {
-  if (is_main_process()) state_->reporter.progress(step, total);
-}
-
-uint64_t Accelerator::dropped_metrics() const { return state_->reporter.dropped(); }
-
-void Accelerator::print(const std::string& line) {
-  if (!is_local_main_process()) return;
-  std::fprintf(stdout, "%s\n", line.c_str());
-  std::fflush(stdout);
-}
-
-bool Accelerator::stop_requested() const {
-  return state_->reporter.stop_requested() || stop_signal_received();
-}
-
-bool Accelerator::should_stop() { return state_->any_rank(stop_requested()); }
-
-bool Accelerator::should_checkpoint() {
-  return state_->any_rank(state_->reporter.checkpoint_requested());
-}
-
-std::string Accelerator::checkpoint_dir() const { return state_->checkpoint_dir(); }
-
-std::string Accelerator::save_state(int64_t step) {
-  const std::string directory = checkpoint_dir();
-  if (directory.empty()) {
-    throw CheckpointError("save_state: no directory: set AcceleratorOptions::checkpoint_dir, or " +
-                          std::string("run under Muster, which sets MUSTER_CHECKPOINT_DIR"));
-  }
-  const std::string path = directory + "/" + step_name(step);
-  if (state_->saved_step == step) return path;
-  if (!state_->writer) {
-    state_->writer.emplace(
-        CheckpointWriterOptions{directory, state_->topology, state_->options.keep_checkpoints,
-                                state_->options.on_checkpoint_stage},
-        state_->group);
-  }
-  state_->writer->save(state_->content(step), state_->removable_up_to());
-  state_->saved_step = step;
-  state_->reporter.clear_checkpoint_request();
-  if (is_local_main_process()) state_->reporter.checkpoint_saved(step);
-  return path;
-}
-
-std::optional<int64_t> Accelerator::load_state() {
-  const std::string& resume_from =
-      state_->worker.resume_from.empty() ? state_->options.resume_from : state_->worker.resume_from;
-  const auto loaded =
-      load_checkpoint(resume_from, state_->checkpoint_dir(), state_->topology, state_->group);
-  if (!loaded) return std::nullopt;
-  state_->apply(*loaded);
-  return loaded->manifest.step;
-}
-
-void Accelerator::end_training() { state_->reporter.close(); }
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// The joint protocol of saving and loading; see checkpoint.h. Every stage ends with an agreement,
+// The joint protocol of saving; see checkpoint.h. Every stage ends with an agreement,
 // so that a rank whose disk is full fails the save on all ranks instead of leaving them waiting.
 #include "checkpoint/checkpoint.h"
 
@@ -9,27 +9,14 @@
 #include <random>
 
 #include "base/files.h"
-#include "muster/errors.h"
+#include "checkpoint/joint_step.h"
 #include "checkpoint/safetensors_file.h"
+#include "muster/errors.h"
 
 namespace muster {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr char kOwnPrefix[] = "rank/";  // names of tensors that belong to one rank alone
-
-// Runs a step that may fail and returns its error text; empty when it succeeded.
-template <typename Step>
-std::string error_of(Step step) {
-  try {
-    step();
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    return text.empty() ? "unknown error" : text;
-  }
-  return "";
-}
 
 int64_t wall_time_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -53,74 +40,10 @@ Places gather_places(const ProcessGroupPtr& group, const Topology& topology) {
   return places;
 }
 
-at::Tensor read_whole(const std::string& directory, const std::string& name,
-                      const ManifestTensor& description,
-                      std::map<std::string, SafetensorsReader>& readers) {
-  at::Tensor whole;
-  int64_t covered = 0;
-  for (const TensorPiece& piece : description.pieces) {
-    const std::string path = directory + "/" + piece.file;
-    const SafetensorsReader& reader = readers.try_emplace(piece.file, path).first->second;
-    at::Tensor part = reader.tensor(piece.tensor);
-    if (part.sizes() != at::IntArrayRef(piece.sizes) ||
-        piece.offsets.size() != description.shape.size() ||
-        piece.sizes.size() != description.shape.size()) {
-      throw FormatError(path + ": tensor '" + piece.tensor + "' is not the piece of '" + name +
-                        "' that the manifest describes");
-    }
-    if (piece.sizes == description.shape) return part;
-    if (!whole.defined()) whole = at::zeros(description.shape, part.options());
-    at::Tensor target = whole;
-    for (size_t d = 0; d < piece.sizes.size(); ++d) {
-      target = target.narrow(static_cast<int64_t>(d), piece.offsets[d], piece.sizes[d]);
-    }
-    target.copy_(part);
-    covered += part.numel();
-  }
-  if (!whole.defined() || covered != whole.numel()) {
-    throw FormatError(directory + ": the pieces of '" + name + "' do not make a whole tensor");
-  }
-  return whole;
-}
-
-// Rank 0 decides; the answer is a path, empty for a fresh start.
-std::string choose_source(const std::string& resume_from, const std::string& directory) {
-  if (!resume_from.empty()) return resume_from;
-  if (directory.empty()) return "";
-  std::vector<int64_t> steps = list_steps(directory);
-  std::reverse(steps.begin(), steps.end());
-  for (const int64_t step : steps) {
-    const std::string path = directory + "/" + step_name(step);
-    const std::string error = error_of([&] { read_checkpoint(path, /*verify_hashes=*/true); });
-    if (error.empty()) return path;
-    std::fprintf(stderr, "muster: passing over a checkpoint: %s\n", error.c_str());
-  }
-  return "";
-}
-
-LoadedCheckpoint read_all(const std::string& path, const Topology& topology, bool verify_hashes) {
-  LoadedCheckpoint loaded;
-  loaded.path = path;
-  loaded.manifest = read_checkpoint(path, verify_hashes);
-  std::map<std::string, SafetensorsReader> readers;
-  for (const auto& [name, description] : loaded.manifest.tensors) {
-    loaded.global[name] = read_whole(path, name, description, readers);
-  }
-  if (loaded.manifest.world_size != topology.world_size) return loaded;
-  const std::string file = shard_name(topology.rank, topology.world_size);
-  if (!path_exists(path + "/" + file)) return loaded;
-  const SafetensorsReader& reader = readers.try_emplace(file, path + "/" + file).first->second;
-  for (const std::string& name : reader.names()) {
-    if (!name.starts_with(kOwnPrefix)) continue;
-    loaded.own[name.substr(sizeof(kOwnPrefix) - 1)] = reader.tensor(name);
-  }
-  return loaded;
-}
-
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options, ProcessGroupPtr group)
-    : options_(std::move(options)), group_(std::move(group)) {}
+    : options_(std::move(options)), group_(std::move(group)), retention_(options_.policy) {}
 
 void CheckpointWriter::stage(const char* name) const {
   if (options_.on_stage) options_.on_stage(name);
@@ -149,6 +72,14 @@ void CheckpointWriter::find_publisher() {
   barrier(group_);
 }
 
+// Rank 0's, on all ranks: the part files of other nodes say them too.
+std::map<std::string, double> CheckpointWriter::agreed_metrics(
+    const std::map<std::string, double>& own) const {
+  Manifest carrier;
+  carrier.metrics = own;
+  return parse_manifest(broadcast_string(group_, format_manifest(carrier)), "metrics").metrics;
+}
+
 void CheckpointWriter::prepare(const std::string& temporary) {
   if (options_.topology.rank != publisher_) return;
   remove_tree(temporary);
@@ -161,7 +92,7 @@ std::string CheckpointWriter::write_shard(const std::string& temporary,
   const Topology& topology = options_.topology;
   Json report = {{"node", topology.node_rank}, {"tensors", Json::object()}};
   TensorMap tensors = content.global;
-  for (const auto& [name, tensor] : content.own) tensors[kOwnPrefix + name] = tensor;
+  for (const auto& [name, tensor] : content.own) tensors[std::string(kOwnPrefix) + name] = tensor;
   if (tensors.empty()) return report.dump();
   const std::string file = shard_name(topology.rank, topology.world_size);
   const SavedFile saved =
@@ -202,7 +133,7 @@ void CheckpointWriter::write_lists(const std::string& temporary, const Manifest&
   }
   if (topology.rank == first_of_node) {
     write_file_durably(temporary + "/" + part_name(topology.node_rank, topology.node_count),
-                       format_part(topology.node_rank, topology.node_count, base.step, own_part));
+                       format_part(topology.node_rank, topology.node_count, base, own_part));
   }
   stage("parts");
   if (topology.rank != 0) return;
@@ -213,20 +144,30 @@ void CheckpointWriter::write_lists(const std::string& temporary, const Manifest&
   stage("manifest");
 }
 
+std::string CheckpointWriter::path_of(int64_t step) const {
+  return options_.directory + "/" + step_name(step);
+}
+
 std::string CheckpointWriter::save(const CheckpointContent& content, int64_t removable_up_to) {
+  const int64_t step = content.manifest.step;
+  const std::string path = path_of(step);
+  const std::string temporary = path + ".tmp";
   if (publisher_ < 0) find_publisher();
   const bool publishes = options_.topology.rank == publisher_;
-  const std::string path = options_.directory + "/" + step_name(content.manifest.step);
-  const std::string temporary = path + ".tmp";
   try {
     agree_on_success(group_, error_of([&] { prepare(temporary); }));
     stage("prepared");
     std::string report;
-    const std::string shard_error = error_of([&] { report = write_shard(temporary, content); });
+    const std::string shard_error = error_of([&] {
+      if (!content.error.empty()) throw CheckpointError(content.error);
+      report = write_shard(temporary, content);
+    });
     stage("shard");
     agree_on_success(group_, shard_error);
+    Manifest manifest = content.manifest;
+    manifest.metrics = agreed_metrics(manifest.metrics);
     const std::vector<std::string> reports = all_gather_strings(group_, report);
-    agree_on_success(group_, error_of([&] { write_lists(temporary, content.manifest, reports); }));
+    agree_on_success(group_, error_of([&] { write_lists(temporary, manifest, reports); }));
     agree_on_success(group_, error_of([&] {
                        if (publishes) publish_directory(temporary, path);
                      }));
@@ -235,35 +176,14 @@ std::string CheckpointWriter::save(const CheckpointContent& content, int64_t rem
     throw;
   }
   stage("published");
+  if (options_.on_published) options_.on_published(step, path);
   const std::string error = error_of([&] {
-    if (publishes) remove_old_steps(options_.directory, options_.keep, removable_up_to);
+    if (publishes) retention_.apply(options_.directory, step, removable_up_to);
   });
   // The checkpoint is there; that an older one could not be removed must not end the run.
   if (!error.empty()) std::fprintf(stderr, "muster: %s\n", error.c_str());
+  stage("retained");
   return path;
-}
-
-std::optional<LoadedCheckpoint> load_checkpoint(const std::string& resume_from,
-                                                const std::string& directory,
-                                                const Topology& topology,
-                                                const ProcessGroupPtr& group) {
-  std::string path;
-  const std::string choice_error = error_of([&] {
-    if (topology.rank == 0) path = choose_source(resume_from, directory);
-  });
-  agree_on_success(group, choice_error);
-  path = broadcast_string(group, path);
-  if (path.empty()) return std::nullopt;
-  LoadedCheckpoint loaded;
-  // One rank per node reads every byte for the hashes; the others read only what they load.
-  const bool verify = topology.local_rank == 0;
-  std::string error = error_of([&] { loaded = read_all(path, topology, verify); });
-  if (!error.empty() && topology.node_rank > 0 && !path_exists(path)) {
-    error += " (rank 0 sees it: put the checkpoint directory on a file system that all nodes " +
-             std::string("share, or run under Muster, which brings it to every node)");
-  }
-  agree_on_success(group, error);
-  return loaded;
 }
 
 }  // namespace muster

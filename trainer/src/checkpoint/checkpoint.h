@@ -1,14 +1,15 @@
-// What the ranks do together to write and to read a checkpoint directory (docs/protocol.md,
-// docs/formats-checkpoint.md). Training thread only; every function is collective: all ranks call
-// it at the same point, and either all succeed or all throw.
+// What the ranks do together to write a checkpoint directory (docs/protocol.md,
+// docs/formats-checkpoint.md). One thread at a time; saving is collective: all ranks call it at the
+// same point, and either all succeed or all throw. Reading: checkpoint_reader.h.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "checkpoint/checkpoint_directory.h"
+#include "checkpoint/retention.h"
+#include "muster/checkpoint_options.h"
 #include "muster/safetensors.h"
 #include "muster/topology.h"
 #include "parallel/process_group.h"
@@ -18,21 +19,27 @@ namespace muster {
 struct CheckpointWriterOptions {
   std::string directory;
   Topology topology;
-  int keep = 0;  // checkpoints to keep in the directory; 0: all
-  // Called on each rank as it passes a stage of a save: "prepared", "shard", "parts", "manifest",
-  // "published".
-  std::function<void(const char* stage)> on_stage;
+  CheckpointPolicy policy = {};
+  // Called on each rank, on the thread that saves, as it passes a stage of a save: "prepared",
+  // "shard", "parts", "manifest", "published", "retained". An AsyncCheckpointer adds "snapshot".
+  std::function<void(const char* stage)> on_stage = {};
+  // Called on each rank, on the thread that saves, when step-N is there. Must not throw.
+  std::function<void(int64_t step, const std::string& path)> on_published = {};
 };
 
 // What this rank puts into a checkpoint.
 struct CheckpointContent {
   TensorMap global;   // of the whole run; written by the rank that holds them (rank 0 with DDP)
   TensorMap own;      // of this rank alone (random numbers)
-  Manifest manifest;  // rank 0: step, data, bucket_order, job, attempt; the rest is filled in
+  Manifest manifest;  // rank 0: step (all ranks), data, bucket_order, metrics, job, attempt; the
+                      // rest is filled in
+  std::string
+      error;  // not empty: this rank could not gather its content; the save fails everywhere
 };
 
 class CheckpointWriter {
  public:
+  // Throws std::invalid_argument for a policy with negative numbers. `group`: null for one rank.
   CheckpointWriter(CheckpointWriterOptions options, ProcessGroupPtr group);
 
   // Writes step-N and returns its path. Steps above removable_up_to survive the retention.
@@ -40,8 +47,12 @@ class CheckpointWriter {
   // Throws CheckpointError on all ranks when one of them failed.
   std::string save(const CheckpointContent& content, int64_t removable_up_to);
 
+  std::string path_of(int64_t step) const;
+  const CheckpointWriterOptions& options() const { return options_; }
+
  private:
   void find_publisher();
+  std::map<std::string, double> agreed_metrics(const std::map<std::string, double>& own) const;
   void prepare(const std::string& temporary);
   std::string write_shard(const std::string& temporary, const CheckpointContent& content);
   void write_lists(const std::string& temporary, const Manifest& base,
@@ -50,24 +61,10 @@ class CheckpointWriter {
 
   CheckpointWriterOptions options_;
   ProcessGroupPtr group_;
+  Retention retention_;
   // The rank that makes and renames the directory that this rank sees: rank 0 where its directory
   // is visible, else the first rank of the node. -1: not found out yet.
   int publisher_ = -1;
 };
-
-struct LoadedCheckpoint {
-  std::string path;
-  Manifest manifest;
-  TensorMap global;
-  TensorMap own;  // empty when the world size differs from the saved one
-};
-
-// Reads `resume_from`, or when that is empty the newest whole checkpoint in `directory`; damaged
-// ones there are passed over with a warning. nullopt when there is nothing to resume from. Throws
-// CheckpointError or FormatError on all ranks, naming the file.
-std::optional<LoadedCheckpoint> load_checkpoint(const std::string& resume_from,
-                                                const std::string& directory,
-                                                const Topology& topology,
-                                                const ProcessGroupPtr& group);
 
 }  // namespace muster

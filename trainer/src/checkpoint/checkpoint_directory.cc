@@ -1,13 +1,16 @@
-// Names, manifests and retention of checkpoints; see checkpoint_directory.h.
+// Names and manifests of checkpoints; see checkpoint_directory.h.
 #include "checkpoint/checkpoint_directory.h"
 
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "base/files.h"
@@ -49,12 +52,54 @@ Json json_shard(const ShardFile& shard) {
           {"part", shard.part}};
 }
 
-// A manifest may come from anywhere: a name in it must stay inside the checkpoint's directory.
-void require_plain_name(const std::string& name, const std::string& where) {
-  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos ||
-      name.find('\0') != std::string::npos) {
-    throw FormatError(where + ": '" + name + "' is not a plain file name");
+// JSON has no word for NaN and the infinities.
+Json json_metrics(const std::map<std::string, double>& metrics) {
+  Json json = Json::object();
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) {
+      json[name] = value;
+    } else {
+      json[name] = std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+    }
   }
+  return json;
+}
+
+std::map<std::string, double> parse_metrics(const Json& json) {
+  std::map<std::string, double> metrics;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_number()) {
+      metrics[name] = value.get<double>();
+    } else {
+      const double infinity = std::numeric_limits<double>::infinity();
+      const std::string word = value.get<std::string>();
+      metrics[name] = word == "Infinity"    ? infinity
+                      : word == "-Infinity" ? -infinity
+                                            : std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  return metrics;
+}
+
+Json json_position(const ManifestPosition& position) {
+  Json json = {{"seed", position.seed},
+               {"epoch", position.epoch},
+               {"consumed", position.consumed},
+               {"dataset_size", position.dataset_size}};
+  if (!position.fields.empty()) json["fields"] = position.fields;
+  return json;
+}
+
+ManifestPosition parse_position(const Json& json) {
+  ManifestPosition position{json.at("seed").get<uint64_t>(),
+                            json.at("epoch").get<int64_t>(),
+                            json.at("consumed").get<int64_t>(),
+                            json.at("dataset_size").get<int64_t>(),
+                            {}};
+  if (json.contains("fields")) {
+    position.fields = json.at("fields").get<std::map<std::string, int64_t>>();
+  }
+  return position;
 }
 
 ShardFile parse_shard(const Json& json, const std::string& where) {
@@ -95,11 +140,11 @@ Manifest parse_fields(const Json& json, const std::string& where) {
     manifest.tensors[name] = parse_tensor(tensor, where);
   }
   for (const Json& position : json.at("data")) {
-    manifest.data.push_back(
-        {position.at("seed").get<uint64_t>(), position.at("epoch").get<int64_t>(),
-         position.at("consumed").get<int64_t>(), position.at("dataset_size").get<int64_t>()});
+    manifest.data.push_back(parse_position(position));
   }
   manifest.bucket_order = json.at("bucket_order").get<decltype(manifest.bucket_order)>();
+  // Written since there are policies; older checkpoints have none.
+  if (json.contains("metrics")) manifest.metrics = parse_metrics(json.at("metrics"));
   return manifest;
 }
 
@@ -142,16 +187,19 @@ std::string format_manifest(const Manifest& manifest) {
   }
   json["data"] = Json::array();
   for (const ManifestPosition& position : manifest.data) {
-    json["data"].push_back({{"seed", position.seed},
-                            {"epoch", position.epoch},
-                            {"consumed", position.consumed},
-                            {"dataset_size", position.dataset_size}});
+    json["data"].push_back(json_position(position));
   }
+  json["metrics"] = json_metrics(manifest.metrics);
   return json.dump(1) + "\n";
 }
 
-std::string format_part(int part, int parts, int64_t step, const std::vector<ShardFile>& shards) {
-  Json json = {{"part", part}, {"parts", parts}, {"step", step}, {"shards", Json::array()}};
+std::string format_part(int part, int parts, const Manifest& manifest,
+                        const std::vector<ShardFile>& shards) {
+  Json json = {{"part", part},
+               {"parts", parts},
+               {"step", manifest.step},
+               {"metrics", json_metrics(manifest.metrics)},
+               {"shards", Json::array()}};
   for (const ShardFile& shard : shards) json["shards"].push_back(json_shard(shard));
   return json.dump(1) + "\n";
 }
@@ -216,16 +264,28 @@ void remove_unfinished(const std::string& directory) {
   for (const std::string& path : unfinished) remove_tree(path);
 }
 
-void remove_old_steps(const std::string& directory, int keep, int64_t removable_up_to) {
-  if (keep <= 0) return;
-  const std::vector<int64_t> steps = list_steps(directory);
-  for (size_t i = 0; i + keep < steps.size(); ++i) {
-    if (steps[i] > removable_up_to) return;
-    const std::string path = directory + "/" + step_name(steps[i]);
-    const std::string aside = path + ".tmp";
-    remove_tree(aside);
-    if (std::rename(path.c_str(), aside.c_str()) != 0) throw_errno("remove", path);
-    remove_tree(aside);
+std::map<std::string, double> read_metrics(const std::string& step_directory) {
+  try {
+    const std::string manifest = step_directory + "/" + kManifestName;
+    if (path_exists(manifest)) {
+      return parse_manifest(read_file(manifest, kManifestBytesMax), manifest).metrics;
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(step_directory)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("part-") || !name.ends_with(".json")) continue;
+      const Json json = Json::parse(read_file(entry.path(), kManifestBytesMax));
+      if (json.contains("metrics")) return parse_metrics(json.at("metrics"));
+    }
+  } catch (const std::exception&) {
+    // A checkpoint that cannot be read has no metric to be kept for.
+  }
+  return {};
+}
+
+void require_plain_name(const std::string& name, const std::string& where) {
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos) {
+    throw FormatError(where + ": '" + name + "' is not a plain file name");
   }
 }
 

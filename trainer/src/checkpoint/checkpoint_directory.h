@@ -1,6 +1,6 @@
 // The directory in which checkpoints appear as step-N: names, which of them are complete, manifests
-// and part files, retention. docs/formats-checkpoint.md describes the bytes. No torch, no ranks:
-// what several processes do together is in checkpoint.cc.
+// and part files. What stays: retention.h. docs/formats-checkpoint.md describes the bytes. No
+// torch, no ranks: what several processes do together is in checkpoint.cc.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,13 @@ struct ManifestTensor {
   std::vector<TensorPiece> pieces;
 };
 
+// The place of one loader in its data.
 struct ManifestPosition {
   uint64_t seed = 0;
   int64_t epoch = 0;
-  int64_t consumed = 0;
-  int64_t dataset_size = 0;
+  int64_t consumed = 0;                   // samples of this epoch, of all ranks together
+  int64_t dataset_size = 0;               // -1: a stream, whose length nobody knows
+  std::map<std::string, int64_t> fields;  // whatever else the loader wants back (global_batch, say)
 };
 
 struct Manifest {
@@ -50,8 +52,9 @@ struct Manifest {
   int64_t created_ms = 0;
   std::vector<ShardFile> shards;
   std::map<std::string, ManifestTensor> tensors;
-  std::vector<ManifestPosition> data;                           // one per sampler
+  std::vector<ManifestPosition> data;                           // one per loader
   std::vector<std::vector<std::vector<int64_t>>> bucket_order;  // per model: DDP's buckets
+  std::map<std::string, double> metrics;                        // given at the save
 };
 
 std::string step_name(int64_t step);               // "step-N"
@@ -60,7 +63,10 @@ std::string part_name(int part, int parts);        // "part-PPPPP-of-QQQQQ.json"
 inline constexpr char kManifestName[] = "manifest.json";
 
 std::string format_manifest(const Manifest& manifest);
-std::string format_part(int part, int parts, int64_t step, const std::vector<ShardFile>& shards);
+// Of `manifest` the step and the metrics: a node without the manifest decides by the part file
+// which checkpoints stay.
+std::string format_part(int part, int parts, const Manifest& manifest,
+                        const std::vector<ShardFile>& shards);
 
 // Throws FormatError naming `where` and the first thing that is wrong, also for a manifest of a
 // newer version or one whose file names leave the directory.
@@ -77,8 +83,12 @@ std::vector<int64_t> list_steps(const std::string& directory);
 // Removes what an interrupted save left behind: step-*.tmp.
 void remove_unfinished(const std::string& directory);
 
-// Removes the oldest steps so that `keep` remain (0: all remain), never one above removable_up_to.
-// Each leaves its final name in one rename before its files go.
-void remove_old_steps(const std::string& directory, int keep, int64_t removable_up_to);
+// The metrics of a checkpoint, by its manifest or, where that lies on another node, its part file;
+// none when neither can be read.
+std::map<std::string, double> read_metrics(const std::string& step_directory);
+
+// A name in a file that came from somewhere must stay inside that file's directory: throws
+// FormatError("<where>: …") when it does not.
+void require_plain_name(const std::string& name, const std::string& where);
 
 }  // namespace muster

@@ -5,11 +5,13 @@
 #include <memory>
 
 #include "muster/errors.h"
+#include "muster/optimizers.h"
 
 namespace muster {
 namespace {
 
-using torch::optim::Optimizer;
+// Not "Optimizer": that is the base of muster's own.
+using TorchOptimizer = torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
 
 // Reaches the fields of one parameter's state, for saving and for restoring.
@@ -58,22 +60,26 @@ void visit(torch::optim::AdagradParamState& state, Fields& fields) {
 #undef MUSTER_TENSOR_FIELD
 #undef MUSTER_STEP_FIELD
 
+// All of the above, and those of muster's own optimizers.
+constexpr const char* kTensorFields[] = {
+    "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "grad_avg", "square_avg", "momentum_buffer", "sum"};
+
 struct Kind {
-  std::function<bool(Optimizer&)> matches;
+  std::function<bool(TorchOptimizer&)> matches;
   std::function<std::unique_ptr<OptimizerParamState>()> make;
   std::function<void(OptimizerParamState&, Fields&)> visit_fields;
 };
 
 template <typename Type, typename State>
 Kind kind() {
-  return {[](Optimizer& optimizer) { return dynamic_cast<Type*>(&optimizer) != nullptr; },
+  return {[](TorchOptimizer& optimizer) { return dynamic_cast<Type*>(&optimizer) != nullptr; },
           [] { return std::make_unique<State>(); },
           [](OptimizerParamState& state, Fields& fields) {
             visit(static_cast<State&>(state), fields);
           }};
 }
 
-const Kind& kind_of(Optimizer& optimizer) {
+const Kind& kind_of(TorchOptimizer& optimizer) {
   static const Kind kinds[] = {kind<torch::optim::AdamW, torch::optim::AdamWParamState>(),
                                kind<torch::optim::Adam, torch::optim::AdamParamState>(),
                                kind<torch::optim::SGD, torch::optim::SGDParamState>(),
@@ -82,8 +88,8 @@ const Kind& kind_of(Optimizer& optimizer) {
   for (const Kind& known : kinds) {
     if (known.matches(optimizer)) return known;
   }
-  throw CheckpointError(
-      "the state of this optimizer cannot be saved: use Adam, AdamW, SGD, RMSprop or Adagrad");
+  throw CheckpointError("the state of this optimizer cannot be saved: use one of muster's, or " +
+                        std::string("torch's Adam, AdamW, SGD, RMSprop or Adagrad"));
 }
 
 class Saver : public Fields {
@@ -103,31 +109,39 @@ class Saver : public Fields {
   std::string parameter_;
 };
 
+// A saved field of a parameter on the parameter's device; undefined when it was not saved.
+at::Tensor read_field(const TensorSource& saved, const std::string& field,
+                      const std::string& parameter, const at::Tensor& like) {
+  const std::string name = field + "/" + parameter;
+  const auto found = saved.find(name);
+  if (!found) return {};
+  if (at::IntArrayRef(found->shape) != like.sizes()) {
+    throw CheckpointError("the optimizer's " + name + " has another shape than the parameter: is " +
+                          "the checkpoint of another model?");
+  }
+  return saved.read(name).to(like.device());
+}
+
 class Restorer : public Fields {
  public:
-  Restorer(const TensorMap& tensors, std::string parameter, at::Tensor like)
-      : tensors_(tensors), parameter_(std::move(parameter)), like_(std::move(like)) {}
+  Restorer(const TensorSource& saved, std::string parameter, at::Tensor like)
+      : saved_(saved), parameter_(std::move(parameter)), like_(std::move(like)) {}
   void tensor(const char* field, const at::Tensor&,
               const std::function<void(at::Tensor)>& set) override {
-    const auto found = tensors_.find(std::string(field) + "/" + parameter_);
-    if (found == tensors_.end()) return;
-    if (found->second.sizes() != like_.sizes()) {
-      throw CheckpointError("the optimizer's " + found->first + " has another shape than the " +
-                            "parameter: is the checkpoint of another model?");
-    }
+    at::Tensor value = read_field(saved_, field, parameter_, like_);
+    if (!value.defined()) return;
     any_ = true;
-    set(found->second.to(like_.device(), /*non_blocking=*/false, /*copy=*/true));
+    set(std::move(value));
   }
   void step(int64_t, const std::function<void(int64_t)>& set) override {
-    const auto found = tensors_.find("step/" + parameter_);
-    if (found == tensors_.end()) return;
+    if (!saved_.find("step/" + parameter_)) return;
     any_ = true;
-    set(found->second.item<int64_t>());
+    set(saved_.read("step/" + parameter_).item<int64_t>());
   }
   bool any() const { return any_; }
 
  private:
-  const TensorMap& tensors_;
+  const TensorSource& saved_;
   std::string parameter_;
   at::Tensor like_;
   bool any_ = false;
@@ -135,7 +149,7 @@ class Restorer : public Fields {
 
 // Calls use(name, parameter) for each parameter of each group.
 template <typename Use>
-void for_each_parameter(Optimizer& optimizer, const ParameterNames& names, Use use) {
+void for_each_parameter(TorchOptimizer& optimizer, const ParameterNames& names, Use use) {
   auto& groups = optimizer.param_groups();
   for (size_t g = 0; g < groups.size(); ++g) {
     auto& parameters = groups[g].params();
@@ -157,63 +171,107 @@ TensorMap module_tensors(torch::nn::Module& module) {
   return tensors;
 }
 
-void restore_module(torch::nn::Module& module, const TensorMap& saved, const std::string& where) {
-  const torch::NoGradGuard no_grad;
-  TensorMap own = module_tensors(module);
+void restore_module(torch::nn::Module& module, const TensorSource& saved,
+                    const std::string& where) {
+  const TensorMap own = module_tensors(module);
   std::string problems;
   for (const auto& [name, tensor] : own) {
     const auto found = saved.find(name);
-    if (found == saved.end()) {
+    if (!found) {
       problems += " '" + name + "' is missing;";
-    } else if (found->second.sizes() != tensor.sizes()) {
+    } else if (at::IntArrayRef(found->shape) != tensor.sizes()) {
       problems += " '" + name + "' has another shape;";
     }
   }
-  for (const auto& [name, tensor] : saved) {
+  for (const std::string& name : saved.names()) {
     if (!own.contains(name)) problems += " '" + name + "' is unknown to the model;";
   }
   if (!problems.empty()) {
     throw CheckpointError(where + " does not fit the model:" + problems.substr(0, 1000));
   }
-  for (auto& [name, tensor] : own) tensor.copy_(saved.at(name));
+  for (const auto& [name, tensor] : own) saved.read_into(name, tensor);
 }
 
-TensorMap optimizer_tensors(Optimizer& optimizer, const ParameterNames& names) {
-  const Kind& kind = kind_of(optimizer);
+void restore_module(torch::nn::Module& module, const TensorMap& saved, const std::string& where) {
+  restore_module(module, MapSource(saved), where);
+}
+
+TensorMap optimizer_tensors(TorchOptimizer& optimizer, const ParameterNames& names) {
   TensorMap tensors;
-  for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
-    const auto state = optimizer.state().find(parameter.unsafeGetTensorImpl());
-    if (state == optimizer.state().end()) return;
-    Saver saver(tensors, name);
-    kind.visit_fields(*state->second, saver);
-  });
+  if (auto* const own = dynamic_cast<muster::Optimizer*>(&optimizer)) {
+    for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
+      for (auto& [field, value] : own->parameter_state(parameter)) {
+        tensors[field + "/" + name] = value;
+      }
+    });
+  } else {
+    const Kind& kind = kind_of(optimizer);
+    for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
+      const auto state = optimizer.state().find(parameter.unsafeGetTensorImpl());
+      if (state == optimizer.state().end()) return;
+      Saver saver(tensors, name);
+      kind.visit_fields(*state->second, saver);
+    });
+  }
   std::vector<double> rates;
   for (auto& group : optimizer.param_groups()) rates.push_back(group.options().get_lr());
   tensors["lr"] = torch::tensor(rates, at::kDouble);
   return tensors;
 }
 
-void restore_optimizer(Optimizer& optimizer, const ParameterNames& names,
-                       const TensorMap& tensors) {
+namespace {
+
+void restore_parameters(muster::Optimizer& optimizer, const ParameterNames& names,
+                        const TensorSource& saved) {
+  for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
+    TensorMap state;
+    for (const char* field : kTensorFields) {
+      at::Tensor value = read_field(saved, field, name, parameter);
+      if (value.defined()) state[field] = std::move(value);
+    }
+    if (saved.find("step/" + name)) state["step"] = saved.read("step/" + name);
+    optimizer.set_parameter_state(parameter, state);
+  });
+}
+
+void restore_parameters(TorchOptimizer& optimizer, const ParameterNames& names,
+                        const TensorSource& saved) {
   const Kind& kind = kind_of(optimizer);
-  const auto rates = tensors.find("lr");
-  const auto groups = static_cast<int64_t>(optimizer.param_groups().size());
-  if (rates == tensors.end() || rates->second.numel() != groups) {
-    throw CheckpointError("the checkpoint's optimizer does not have the " + std::to_string(groups) +
-                          " parameter groups of this one");
-  }
   for_each_parameter(optimizer, names, [&](const std::string& name, const at::Tensor& parameter) {
     std::unique_ptr<OptimizerParamState> state = kind.make();
-    Restorer restorer(tensors, name, parameter);
+    Restorer restorer(saved, name, parameter);
     kind.visit_fields(*state, restorer);
     optimizer.state().erase(parameter.unsafeGetTensorImpl());
     if (restorer.any()) {
       optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
     }
   });
-  for (int64_t g = 0; g < groups; ++g) {
-    optimizer.param_groups()[g].options().set_lr(rates->second[g].item<double>());
+}
+
+}  // namespace
+
+void restore_optimizer(TorchOptimizer& optimizer, const ParameterNames& names,
+                       const TensorSource& saved) {
+  const auto groups = static_cast<int64_t>(optimizer.param_groups().size());
+  at::Tensor rates;
+  if (saved.find("lr")) rates = saved.read("lr");
+  if (!rates.defined() || rates.numel() != groups) {
+    throw CheckpointError("the checkpoint's optimizer does not have the " + std::to_string(groups) +
+                          " parameter groups of this one");
   }
+  if (auto* const own = dynamic_cast<muster::Optimizer*>(&optimizer)) {
+    restore_parameters(*own, names, saved);
+  } else {
+    restore_parameters(optimizer, names, saved);
+  }
+  for (int64_t g = 0; g < groups; ++g) {
+    optimizer.param_groups()[g].options().set_lr(rates[g].item<double>());
+  }
+}
+
+void restore_optimizer(TorchOptimizer& optimizer, const ParameterNames& names,
+                       const TensorMap& saved) {
+  restore_optimizer(optimizer, names, MapSource(saved));
 }
 
 }  // namespace muster

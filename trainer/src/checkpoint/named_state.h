@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "checkpoint/tensor_source.h"
 #include "muster/safetensors.h"
 
 namespace muster {
@@ -15,8 +16,10 @@ namespace muster {
 // Parameters and buffers by their names in the module, sharing its memory.
 TensorMap module_tensors(torch::nn::Module& module);
 
-// Copies saved tensors into the module. Throws CheckpointError that lists every tensor that is
-// missing, unknown or of another shape, with `where` in front; the module is then unchanged.
+// Reads saved tensors into the module's own, one at a time. Throws CheckpointError that lists every
+// tensor that is missing, unknown or of another shape, with `where` in front; the module is then
+// unchanged.
+void restore_module(torch::nn::Module& module, const TensorSource& saved, const std::string& where);
 void restore_module(torch::nn::Module& module, const TensorMap& saved, const std::string& where);
 
 // Names of parameters, by tensor.
@@ -24,13 +27,17 @@ using ParameterNames = std::unordered_map<c10::TensorImpl*, std::string>;
 
 // Keys "<field>/<parameter>" (exp_avg, exp_avg_sq, max_exp_avg_sq, momentum_buffer, square_avg,
 // grad_avg, sum: the parameter's shape; step: int64, 0-d) and "lr", float64 [groups]. A parameter
-// that has no name is called "group.G.parameter.I". Throws CheckpointError for other optimizers
-// than Adam, AdamW, SGD, RMSprop and Adagrad.
+// that has no name is called "group.G.parameter.I". The keys are the same for torch::optim's
+// classes and muster's own, so that a run may go on with the other one. Throws CheckpointError for
+// optimizers other than muster's and torch's Adam, AdamW, SGD, RMSprop and Adagrad.
 TensorMap optimizer_tensors(torch::optim::Optimizer& optimizer, const ParameterNames& names);
 
-// The reverse: replaces the optimizer's state and learning rates. Parameters without saved state
-// start fresh, as in Python. Throws CheckpointError when shapes or groups do not fit.
+// The reverse: replaces the optimizer's state and learning rates, one tensor at a time. Parameters
+// without saved state start fresh, as in Python. Throws CheckpointError when shapes or groups do
+// not fit.
 void restore_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
-                       const TensorMap& tensors);
+                       const TensorSource& saved);
+void restore_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
+                       const TensorMap& saved);
 
 }  // namespace muster

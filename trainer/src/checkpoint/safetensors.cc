@@ -10,9 +10,9 @@
 #include <tuple>
 
 #include "base/files.h"
-#include "muster/errors.h"
 #include "checkpoint/safetensors_file.h"
 #include "checkpoint/safetensors_header.h"
+#include "muster/errors.h"
 
 namespace muster {
 namespace {
@@ -44,10 +44,11 @@ constexpr DtypeName kDtypeNames[] = {
     {at::ScalarType::UInt64, "U64"},
 };
 
-// What makes two tensors the same piece of memory.
-auto identity_of(const at::Tensor& tensor) {
-  return std::make_tuple(tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(),
-                         tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec());
+// The place in the table, which is in the order of the format's own list: by element size.
+ptrdiff_t dtype_rank(at::ScalarType type) {
+  return std::find_if(std::begin(kDtypeNames), std::end(kDtypeNames),
+                      [&](const DtypeName& known) { return known.type == type; }) -
+         std::begin(kDtypeNames);
 }
 
 struct Source {
@@ -57,13 +58,10 @@ struct Source {
 
 // The tensors to write, in the order of the file, and the metadata with their aliases added.
 std::vector<Source> arrange(const TensorMap& tensors, StringMap& metadata) {
-  std::map<decltype(identity_of({})), std::string> written;
+  std::map<TensorIdentity, std::string> written;
   std::vector<Source> sources;
   for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
-      throw FormatError("tensor '" + name + "' is undefined, sparse or quantized: safetensors " +
-                        "holds dense tensors only");
-    }
+    require_dense(name, tensor);
     if (tensor.numel() > 0) {
       const auto [first, is_new] = written.try_emplace(identity_of(tensor), name);
       if (!is_new) {
@@ -77,8 +75,9 @@ std::vector<Source> arrange(const TensorMap& tensors, StringMap& metadata) {
     entry.shape = tensor.sizes().vec();
     sources.push_back({std::move(entry), tensor});
   }
+  // By name already; the dtypes in the order of Python's writer, so that the files are the same.
   std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) {
-    return a.tensor.element_size() > b.tensor.element_size();
+    return dtype_rank(a.tensor.scalar_type()) > dtype_rank(b.tensor.scalar_type());
   });
   return sources;
 }
@@ -91,6 +90,17 @@ std::string safetensors_dtype(at::ScalarType type) {
   }
   throw FormatError(std::string("safetensors has no dtype for ") + c10::toString(type) +
                     ": convert the tensor first");
+}
+
+TensorIdentity identity_of(const at::Tensor& tensor) {
+  return {tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(), tensor.scalar_type(),
+          tensor.sizes().vec(), tensor.strides().vec()};
+}
+
+void require_dense(const std::string& name, const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized()) return;
+  throw FormatError("tensor '" + name + "' is undefined, sparse or quantized: safetensors " +
+                    "holds dense tensors only");
 }
 
 SavedFile write_safetensors(const std::string& path, const TensorMap& tensors,
@@ -140,6 +150,23 @@ struct SafetensorsReader::State {
     }
   }
 
+  void read_whole(const TensorEntry& entry, const at::Tensor& target) const {
+    if (target.nbytes() != entry.end - entry.begin) {
+      throw FormatError(path + ": tensor '" + entry.name + "' has another size than its bytes");
+    }
+    if (target.nbytes() > 0) {
+      read_at(data_start + entry.begin, target.mutable_data_ptr(), target.nbytes());
+    }
+  }
+
+  at::ScalarType type_of(const std::string& name, const TensorEntry& entry) const {
+    for (const DtypeName& known : kDtypeNames) {
+      if (entry.dtype == known.name) return known.type;
+    }
+    throw FormatError(path + ": tensor '" + name + "' has dtype " + entry.dtype +
+                      ", which LibTorch does not have");
+  }
+
   const TensorEntry& entry(const std::string& name) const {
     auto found = entries.find(name);
     if (found == entries.end()) {
@@ -181,12 +208,18 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : state_(std::make
 SafetensorsReader::~SafetensorsReader() = default;
 SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
 
+StringMap SafetensorsReader::aliases() const {
+  StringMap aliases;
+  for (const auto& [alias, name] : state_->metadata) {
+    if (state_->entries.contains(name) && !state_->entries.contains(alias)) aliases[alias] = name;
+  }
+  return aliases;
+}
+
 std::vector<std::string> SafetensorsReader::names() const {
   std::vector<std::string> names;
   for (const auto& [name, entry] : state_->entries) names.push_back(name);
-  for (const auto& [alias, name] : state_->metadata) {
-    if (state_->entries.contains(name) && !state_->entries.contains(alias)) names.push_back(alias);
-  }
+  for (const auto& [alias, name] : aliases()) names.push_back(alias);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -203,21 +236,32 @@ std::vector<int64_t> SafetensorsReader::shape(const std::string& name) const {
   return state_->entry(name).shape;
 }
 
+std::string SafetensorsReader::dtype(const std::string& name) const {
+  return state_->entry(name).dtype;
+}
+
 at::Tensor SafetensorsReader::tensor(const std::string& name) const {
   const TensorEntry& entry = state_->entry(name);
-  for (const DtypeName& known : kDtypeNames) {
-    if (entry.dtype != known.name) continue;
-    at::Tensor tensor = at::empty(entry.shape, at::TensorOptions().dtype(known.type));
-    if (tensor.nbytes() != entry.end - entry.begin) {
-      throw FormatError(state_->path + ": tensor '" + name + "' has another size than its bytes");
-    }
-    if (tensor.nbytes() > 0) {
-      state_->read_at(state_->data_start + entry.begin, tensor.mutable_data_ptr(), tensor.nbytes());
-    }
-    return tensor;
+  at::Tensor tensor =
+      at::empty(entry.shape, at::TensorOptions().dtype(state_->type_of(name, entry)));
+  state_->read_whole(entry, tensor);
+  return tensor;
+}
+
+void SafetensorsReader::read_into(const std::string& name, const at::Tensor& target) const {
+  const TensorEntry& entry = state_->entry(name);
+  if (target.sizes() != at::IntArrayRef(entry.shape)) {
+    throw FormatError(state_->path + ": tensor '" + name + "' has another shape than its target");
   }
-  throw FormatError(state_->path + ": tensor '" + name + "' has dtype " + entry.dtype +
-                    ", which LibTorch does not have");
+  const bool straight = target.is_cpu() && target.is_contiguous() && !target.is_conj() &&
+                        !target.is_neg() && target.scalar_type() == state_->type_of(name, entry);
+  if (straight) {
+    state_->read_whole(entry, target);
+    target.unsafeGetTensorImpl()->bump_version();  // as an in-place operation would
+  } else {
+    const torch::NoGradGuard no_grad;
+    at::Tensor(target).copy_(tensor(name));
+  }
 }
 
 TensorMap load_safetensors(const std::string& path) {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <tuple>
+#include <utility>
 
 #include "muster/errors.h"
 
@@ -27,33 +27,6 @@ constexpr DtypeBits kDtypes[] = {
     {"I64", 64},        {"U64", 64},
 };
 
-// A header has two levels of objects and an array; deeper input is refused before it is built.
-constexpr int kDepthMax = 4;
-
-Json parse_json(std::string_view text, const std::string& where) {
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kDepthMax) throw FormatError(where + ": the header is nested too deeply");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(parsed.get_ref<const std::string&>()).second) {
-      throw FormatError(where + ": the key '" + parsed.get<std::string>() + "' appears twice");
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), check);
-  } catch (const Json::exception& error) {
-    throw FormatError(where + ": the header is not JSON: " + error.what());
-  }
-}
-
-uint64_t unsigned_at(const Json& value, const std::string& what) {
-  if (!value.is_number_unsigned()) throw FormatError(what + " is not a whole number");
-  return value.get<uint64_t>();
-}
-
 // Bytes of a tensor from shape and dtype, or FormatError when that overflows or ends inside a byte.
 uint64_t bytes_of(const TensorEntry& tensor, const std::string& what) {
   uint64_t bits = static_cast<uint64_t>(safetensors_dtype_bits(tensor.dtype));
@@ -67,34 +40,199 @@ uint64_t bytes_of(const TensorEntry& tensor, const std::string& what) {
   return bits / 8;
 }
 
-TensorEntry parse_entry(const std::string& name, const Json& value, const std::string& where) {
-  const std::string what = where + ": tensor '" + name + "'";
-  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
-      !value.contains("shape") || !value.contains("data_offsets")) {
-    throw FormatError(what + " must have exactly dtype, shape and data_offsets");
-  }
-  TensorEntry entry;
-  entry.name = name;
-  if (!value["dtype"].is_string()) throw FormatError(what + " has a dtype that is not a string");
-  entry.dtype = value["dtype"].get<std::string>();
-  if (!value["shape"].is_array()) throw FormatError(what + " has a shape that is not a list");
-  for (const Json& size : value["shape"]) {
-    const uint64_t number = unsigned_at(size, what + ": a size of the shape");
-    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      throw FormatError(what + " has a shape whose size overflows");
+// Takes the header as a stream of JSON events and refuses the first one that has no place in it.
+// No tree is built: hostile input of any shape costs no more than the tensors that it describes.
+class HeaderEvents : public nlohmann::json_sax<Json> {
+ public:
+  HeaderEvents(SafetensorsHeader& header, const std::string& where)
+      : header_(header), where_(where) {}
+
+  bool null() override { misplaced(); }
+  bool boolean(bool) override { misplaced(); }
+  bool number_integer(int64_t) override { misplaced(); }
+  bool number_float(double, const std::string&) override { misplaced(); }
+  bool binary(Json::binary_t&) override { misplaced(); }
+
+  bool number_unsigned(uint64_t number) override {
+    if (place_ == Place::shape) {
+      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        throw FormatError(what() + " has a shape whose size overflows");
+      }
+      entry_.shape.push_back(static_cast<int64_t>(number));
+    } else if (place_ == Place::offsets && offsets_ < 2) {
+      (offsets_++ == 0 ? entry_.begin : entry_.end) = number;
+    } else {
+      misplaced();
     }
-    entry.shape.push_back(static_cast<int64_t>(number));
+    return true;
   }
-  const Json& offsets = value["data_offsets"];
-  if (!offsets.is_array() || offsets.size() != 2) {
-    throw FormatError(what + " must have two data_offsets");
+
+  bool string(std::string& text) override {
+    if (place_ == Place::dtype) {
+      entry_.dtype = std::move(text);
+      place_ = Place::entry;
+    } else if (place_ == Place::metadata) {
+      header_.metadata[key_] = std::move(text);
+    } else {
+      misplaced();
+    }
+    return true;
   }
-  entry.begin = unsigned_at(offsets[0], what + ": data_offsets[0]");
-  entry.end = unsigned_at(offsets[1], what + ": data_offsets[1]");
-  if (entry.end < entry.begin || entry.end - entry.begin != bytes_of(entry, what)) {
-    throw FormatError(what + " has data_offsets that do not fit its dtype and shape");
+
+  bool start_object(size_t) override {
+    if (place_ == Place::start) {
+      place_ = Place::names;
+    } else if (place_ == Place::before_entry) {
+      place_ = Place::entry;
+      seen_ = {};
+    } else if (place_ == Place::before_metadata) {
+      place_ = Place::metadata;
+    } else {
+      misplaced();
+    }
+    return true;
   }
-  return entry;
+
+  bool key(std::string& name) override {
+    key_ = std::move(name);
+    if (place_ == Place::names) {
+      top_level_key();
+    } else if (place_ == Place::metadata) {
+      if (header_.metadata.contains(key_)) twice();
+    } else if (key_ == "dtype") {
+      field(seen_.dtype, Place::dtype);
+    } else if (key_ == "shape") {
+      field(seen_.shape, Place::before_shape);
+    } else if (key_ == "data_offsets") {
+      field(seen_.offsets, Place::before_offsets);
+    } else {
+      wrong_fields();
+    }
+    return true;
+  }
+
+  bool end_object() override {
+    if (place_ == Place::entry) finish_entry();
+    place_ = place_ == Place::names ? Place::end : Place::names;
+    return true;
+  }
+
+  bool start_array(size_t) override {
+    if (place_ == Place::before_shape) {
+      place_ = Place::shape;
+    } else if (place_ == Place::before_offsets) {
+      place_ = Place::offsets;
+      offsets_ = 0;
+    } else {
+      misplaced();
+    }
+    return true;
+  }
+
+  bool end_array() override {
+    if (place_ == Place::offsets && offsets_ != 2) misplaced();
+    place_ = Place::entry;
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const Json::exception& error) override {
+    throw FormatError(where_ + ": the header is not JSON: " + error.what());
+  }
+
+ private:
+  // What the next event belongs to.
+  enum class Place {
+    start,
+    names,
+    before_entry,
+    entry,
+    dtype,
+    before_shape,
+    shape,
+    before_offsets,
+    offsets,
+    before_metadata,
+    metadata,
+    end,
+  };
+
+  struct Seen {
+    bool dtype = false, shape = false, offsets = false;
+  };
+
+  std::string what() const { return where_ + ": tensor '" + entry_.name + "'"; }
+
+  [[noreturn]] void twice() const {
+    throw FormatError(where_ + ": the key '" + key_ + "' appears twice");
+  }
+
+  [[noreturn]] void wrong_fields() const {
+    throw FormatError(what() + " must have exactly dtype, shape and data_offsets");
+  }
+
+  // A value where another kind of value belongs.
+  [[noreturn]] void misplaced() const {
+    switch (place_) {
+      case Place::before_metadata:
+        throw FormatError(where_ + ": __metadata__ is not an object");
+      case Place::metadata:
+        throw FormatError(where_ + ": __metadata__['" + key_ + "'] is not a string");
+      case Place::dtype:
+        throw FormatError(what() + " has a dtype that is not a string");
+      case Place::before_shape:
+        throw FormatError(what() + " has a shape that is not a list");
+      case Place::shape:
+        throw FormatError(what() + ": a size of the shape is not a whole number");
+      case Place::before_offsets:
+      case Place::offsets:
+        throw FormatError(what() + " must have two data_offsets, whole numbers");
+      default:
+        wrong_fields();
+    }
+  }
+
+  void top_level_key() {
+    if (key_ != "__metadata__") {
+      entry_ = TensorEntry{};
+      entry_.name = key_;
+      place_ = Place::before_entry;
+      return;
+    }
+    if (std::exchange(has_metadata_, true)) twice();
+    place_ = Place::before_metadata;
+  }
+
+  void field(bool& seen, Place next) {
+    if (std::exchange(seen, true)) twice();
+    place_ = next;
+  }
+
+  void finish_entry() {
+    if (!seen_.dtype || !seen_.shape || !seen_.offsets) wrong_fields();
+    if (entry_.end < entry_.begin || entry_.end - entry_.begin != bytes_of(entry_, what())) {
+      throw FormatError(what() + " has data_offsets that do not fit its dtype and shape");
+    }
+    header_.tensors.push_back(std::move(entry_));
+  }
+
+  SafetensorsHeader& header_;
+  const std::string& where_;
+  Place place_ = Place::start;
+  std::string key_;
+  TensorEntry entry_;
+  int offsets_ = 0;
+  Seen seen_;
+  bool has_metadata_ = false;
+};
+
+void require_distinct_names(const std::vector<TensorEntry>& tensors, const std::string& where) {
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const TensorEntry& tensor : tensors) names.push_back(tensor.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice == names.end()) return;
+  throw FormatError(where + ": the key '" + std::string(*twice) + "' appears twice");
 }
 
 void require_covering(const std::vector<TensorEntry>& tensors, uint64_t data_bytes,
@@ -129,21 +267,10 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_
   if (json.empty() || json.front() != '{') {
     throw FormatError(where + ": the header does not start with '{'");
   }
-  const Json root = parse_json(json, where);
   SafetensorsHeader header;
-  for (const auto& [name, value] : root.items()) {
-    if (name != "__metadata__") {
-      header.tensors.push_back(parse_entry(name, value, where));
-      continue;
-    }
-    if (!value.is_object()) throw FormatError(where + ": __metadata__ is not an object");
-    for (const auto& [key, text] : value.items()) {
-      if (!text.is_string()) {
-        throw FormatError(where + ": __metadata__['" + key + "'] is not a string");
-      }
-      header.metadata[key] = text.get<std::string>();
-    }
-  }
+  HeaderEvents events(header, where);
+  Json::sax_parse(json.begin(), json.end(), &events);
+  require_distinct_names(header.tensors, where);
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorEntry& a, const TensorEntry& b) {
               return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

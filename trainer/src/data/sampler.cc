@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "data/epoch_order.h"
+
 namespace muster {
 namespace {
 
@@ -17,11 +19,28 @@ uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
+}  // namespace
+
 uint64_t epoch_key(uint64_t seed, int64_t epoch) {
   return mix(mix(seed) ^ static_cast<uint64_t>(epoch));
 }
 
-}  // namespace
+uint64_t sample_random_seed(uint64_t seed, int64_t epoch, int64_t index) {
+  // Another constant than epoch_key's, so that augmentation and order do not share their numbers.
+  return mix(mix(epoch_key(seed, epoch) ^ 0x5851f42d4c957f2dULL) ^ static_cast<uint64_t>(index));
+}
+
+EpochOrder EpochOrder::sequential(int64_t size) { return EpochOrder(size, false, 0); }
+
+EpochOrder EpochOrder::shuffled(int64_t size, uint64_t seed, int64_t epoch) {
+  return EpochOrder(size, true, epoch_key(seed, epoch));
+}
+
+EpochOrder EpochOrder::listed(std::shared_ptr<const std::vector<int64_t>> indices) {
+  EpochOrder order(static_cast<int64_t>(indices->size()), false, 0);
+  order.indices_ = std::move(indices);
+  return order;
+}
 
 KeyedPermutation::KeyedPermutation(int64_t size, uint64_t key) : size_(size) {
   if (size < 0)

@@ -1,181 +1,194 @@
 // The order of calls around c10d::Reducer; see data_parallel.h. Training thread only.
 #include "muster/data_parallel.h"
 
-#include <algorithm>
-#include <sstream>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <type_traits>
-#include <unordered_map>
-#include <unordered_set>
+#include <torch/csrc/autograd/engine.h>
 
-#include "parallel/data_parallel_factory.h"
+#include <algorithm>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+#include <unordered_map>
+
 #include "muster/compat.h"
-#include "muster/errors.h"
+#include "parallel/data_parallel_factory.h"
+#include "parallel/data_parallel_state.h"
 
 namespace muster {
 namespace {
 
-using Buckets = std::vector<std::vector<size_t>>;
+void require_sane(const DataParallelOptions& options) {
+  const auto refuse = [](const char* name, int64_t value) {
+    throw std::invalid_argument(std::string("DataParallelOptions::") + name + " is " +
+                                std::to_string(value) + ": at least 1 is needed");
+  };
+  if (options.bucket_cap_mb < 1) refuse("bucket_cap_mb", options.bucket_cap_mb);
+  if (options.first_bucket_cap_mb.value_or(1) < 1) {
+    refuse("first_bucket_cap_mb", *options.first_bucket_cap_mb);
+  }
+  if (options.timing_sample_rate < 1) refuse("timing_sample_rate", options.timing_sample_rate);
+}
 
-constexpr size_t kBroadcastBytes = 250 << 20;  // as torch's distributed.py
+// Identity on the outputs of forward. Undefined gradients stay undefined in its backward, so that
+// outputs which the loss does not use are recognised; under static_graph the first backward asks
+// the engine for the delayed reduction. Python's _DDPSink.
+class Sink : public torch::autograd::Function<Sink> {
+ public:
+  struct Model : torch::CustomClassHolder {
+    std::weak_ptr<DataParallel::State> state;
+  };
 
-struct NamedParameter {
-  std::string name;
-  at::Tensor tensor;
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const c10::intrusive_ptr<Model>& model,
+                                                at::TensorList outputs) {
+    context->set_materialize_grads(false);
+    context->saved_data["model"] = c10::IValue::make_capsule(model);
+    torch::autograd::variable_list copies;
+    // Copies, because a loss may be changed in place, and an identity's output may not.
+    for (const at::Tensor& output : outputs) copies.push_back(output.clone());
+    return copies;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto model =
+        c10::static_intrusive_pointer_cast<Model>(context->saved_data["model"].toCapsule());
+    const auto state = model->state.lock();
+    if (state && state->options.static_graph && !state->delay_is_queued) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [reducer = state->reducer] { reducer->delay_all_reduce(); });
+      state->delay_is_queued = true;
+    }
+    gradients.insert(gradients.begin(), at::Tensor());  // of the model
+    return gradients;
+  }
 };
-
-// Parameters that train, each once even when modules share it.
-std::vector<NamedParameter> trained_parameters(torch::nn::Module& module) {
-  std::vector<NamedParameter> parameters;
-  std::unordered_set<c10::TensorImpl*> seen;
-  for (const auto& item : module.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
-    if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
-    parameters.push_back({item.key(), item.value()});
-  }
-  return parameters;
-}
-
-// Sparse gradients come from embeddings that ask for them.
-std::vector<bool> sparse_flags(torch::nn::Module& module,
-                               const std::vector<NamedParameter>& parameters) {
-  std::unordered_set<c10::TensorImpl*> sparse;
-  for (const auto& child : module.modules()) {
-    if (const auto* embedding = child->as<torch::nn::Embedding>()) {
-      if (embedding->options.sparse()) sparse.insert(embedding->weight.unsafeGetTensorImpl());
-    }
-    if (const auto* bag = child->as<torch::nn::EmbeddingBag>()) {
-      if (bag->options.sparse()) sparse.insert(bag->weight.unsafeGetTensorImpl());
-    }
-  }
-  std::vector<bool> flags;
-  for (const NamedParameter& parameter : parameters) {
-    flags.push_back(sparse.contains(parameter.tensor.unsafeGetTensorImpl()));
-  }
-  return flags;
-}
-
-// One line per parameter: name, dtype, shape.
-std::vector<std::string> describe(const std::vector<NamedParameter>& parameters) {
-  std::vector<std::string> lines;
-  for (const NamedParameter& parameter : parameters) {
-    std::ostringstream line;
-    line << "'" << parameter.name << "' " << parameter.tensor.scalar_type() << " "
-         << parameter.tensor.sizes();
-    lines.push_back(line.str());
-  }
-  return lines;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-// c10d's own check says only that something differs, and hangs on some differences.
-void require_same_model(const ProcessGroupPtr& group,
-                        const std::vector<NamedParameter>& parameters) {
-  std::string own;
-  for (const std::string& line : describe(parameters)) own += line + "\n";
-  const std::vector<std::string> all = all_gather_strings(group, own);
-  const std::vector<std::string> first = lines_of(all[0]);
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    const std::vector<std::string> other = lines_of(all[rank]);
-    for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
-      const std::string here = i < other.size() ? other[i] : "none";
-      const std::string there = i < first.size() ? first[i] : "none";
-      if (here == there) continue;
-      throw CommunicationError("the ranks built different models: parameter " + std::to_string(i) +
-                               " is " + here + " on rank " + std::to_string(rank) + " and " +
-                               there + " on rank 0: build the same model on all ranks");
-    }
-  }
-}
-
-// A template, so that the branch that a release lacks is never compiled.
-template <typename Reducer>
-std::unique_ptr<Reducer> make_reducer(const std::vector<at::Tensor>& parameters,
-                                      const Buckets& buckets, const ProcessGroupPtr& group,
-                                      const std::vector<bool>& sparse,
-                                      const std::unordered_map<size_t, std::string>& names,
-                                      const DataParallelOptions& options) {
-  const int64_t cap = options.bucket_cap_mb << 20;
-  const int64_t first_cap = options.first_bucket_cap_mb << 20;
-  using Names = std::unordered_map<size_t, std::string>;
-  constexpr bool kHasCapList =
-      std::is_constructible_v<Reducer, std::vector<at::Tensor>, Buckets, ProcessGroupPtr,
-                              std::vector<bool>, int64_t, bool, bool, Names, int64_t, bool, bool,
-                              std::vector<int64_t>>;
-  if constexpr (kHasCapList) {
-    return std::make_unique<Reducer>(parameters, buckets, group, sparse, cap, false,
-                                     options.gradient_as_bucket_view, names, first_cap, false,
-                                     false, std::vector<int64_t>{});
-  } else {
-    return std::make_unique<Reducer>(parameters, buckets, group, sparse, cap, false,
-                                     options.gradient_as_bucket_view, names, first_cap, false,
-                                     false);
-  }
-}
 
 }  // namespace
 
-struct DataParallel::State {
-  std::shared_ptr<torch::nn::Module> module;
-  ProcessGroupPtr group;
-  DataParallelOptions options;
-  std::vector<NamedParameter> parameters;
-  std::vector<bool> sparse;
-  std::vector<at::Tensor> buffers;
-  bool synchronizing = true;
-  std::unique_ptr<c10d::Reducer> reducer;  // last: destroyed before what it hooks into
+bool DataParallel::State::uses_sink() const {
+  if (!reducer || !torch::GradMode::is_enabled()) return false;
+  return options.static_graph ? !delay_is_queued : options.find_unused_parameters;
+}
 
-  std::vector<at::Tensor> tensors() const {
-    std::vector<at::Tensor> tensors;
-    for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
-    return tensors;
-  }
+std::vector<at::Tensor> DataParallel::State::tensors() const {
+  std::vector<at::Tensor> tensors;
+  for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
 
-  Buckets first_buckets() const {
-    const std::vector<size_t> limits = {static_cast<size_t>(options.first_bucket_cap_mb) << 20,
-                                        static_cast<size_t>(options.bucket_cap_mb) << 20};
-    auto [buckets, bucket_limits] =
-        c10d::compute_bucket_assignment_by_size(tensors(), limits, sparse);
-    // Backward meets the last parameters first.
-    std::reverse(buckets.begin(), buckets.end());
-    return buckets;
+Buckets DataParallel::State::first_buckets() const {
+  // One bucket, as the order of backward is not known yet; where it is never rebuilt, the caps
+  // count from the start.
+  std::vector<size_t> limits = {std::numeric_limits<int64_t>::max()};
+  if (options.find_unused_parameters && !options.static_graph) {
+    const auto first = static_cast<size_t>(first_bucket_bytes(options));
+    limits = {static_cast<size_t>(options.bucket_cap_mb) << 20};
+    if (first < limits[0]) limits.insert(limits.begin(), first);
   }
+  auto [buckets, bucket_limits] =
+      c10d::compute_bucket_assignment_by_size(tensors(), limits, sparse);
+  // Backward meets the last parameters first.
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
+}
 
-  void reset_reducer(const Buckets& buckets) {
-    reducer.reset();
-    std::unordered_map<size_t, std::string> names;
-    for (size_t i = 0; i < parameters.size(); ++i) names[i] = parameters[i].name;
-    reducer = make_reducer<c10d::Reducer>(tensors(), buckets, group, sparse, names, options);
-  }
+void DataParallel::State::reset_reducer(const Buckets& buckets) {
+  logger.reset();
+  reducer.reset();
+  delay_is_queued = false;
+  forwards = 0;
+  timings.reset();
+  reducer = make_reducer(*this, buckets);
+  reducer->set_ddp_runtime_logging_sample_rate(options.timing_sample_rate);
+  logger = std::make_shared<c10d::Logger>(reducer);
+  reducer->set_logger(logger);
+  logger->set_construction_data_and_log(module->name(), {}, -1, options.broadcast_buffers, false,
+                                        options.static_graph);
+}
 
-  void broadcast_initial_state() const {
-    const torch::NoGradGuard no_grad;
-    std::vector<at::Tensor> state;
-    for (const auto& item : module->named_parameters()) state.push_back(item.value().detach());
-    for (const at::Tensor& buffer : buffers) state.push_back(buffer.detach());
-    if (!state.empty()) c10d::broadcast_coalesced(group, state, kBroadcastBytes);
+void DataParallel::State::broadcast_from(int root, bool with_parameters, bool with_buffers) const {
+  // Below autograd's keys the copies do not count as changes in place, which would make a forward
+  // that waits for its backward fail.
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  std::vector<at::Tensor> tensors;
+  if (with_parameters) {
+    for (const at::Tensor& parameter : module->parameters()) {
+      if (parameter.defined()) tensors.push_back(parameter.detach());
+    }
   }
-};
+  if (with_buffers) tensors.insert(tensors.end(), buffers.begin(), buffers.end());
+  if (!tensors.empty()) c10d::broadcast_coalesced(group, tensors, kBroadcastBytes, root);
+}
+
+std::string DataParallel::State::unused_names(const std::string& reducer_message) const {
+  // "Parameter indices which did not receive grad for rank 1: 2 3". Only the reducer knows the
+  // list.
+  const size_t line = reducer_message.find("Parameter indices which did not receive grad");
+  const size_t colon = line == std::string::npos ? line : reducer_message.find(':', line);
+  if (colon == std::string::npos) return "";
+  std::string names;
+  std::istringstream indices(reducer_message.substr(colon + 1));
+  for (size_t index = 0; indices >> index && index < parameters.size();) {
+    names += (names.empty() ? "'" : ", '") + parameters[index].name + "'";
+  }
+  return names;
+}
+
+void DataParallel::State::rebuild_buckets() {
+  try {
+    reducer->rebuild_buckets();
+  } catch (const c10::Error& error) {
+    const std::string names = unused_names(error.what_without_backtrace());
+    if (names.empty()) throw;
+    throw UnusedParametersError(
+        "rank " + std::to_string(group->getRank()) +
+        ": the last backward gave no gradient to the parameters " + names +
+        ": let the loss depend on them, freeze them (requires_grad_(false)), or set "
+        "DataParallelOptions::find_unused_parameters (static_graph when they are the same in every "
+        "iteration)");
+  }
+}
+
+void DataParallel::State::begin_iteration() {
+  // The reducer's own rule for the iterations that it times.
+  if (forwards > 0 && (forwards <= 10 || forwards % options.timing_sample_rate == 0)) {
+    logger->set_runtime_stats_and_log();
+    const auto data = logger->get_ddp_logging_data();
+    const auto seconds = [&](const char* name) {
+      const auto found = data.ints_map.find(name);
+      return found == data.ints_map.end() || found->second < 0
+                 ? 0.0
+                 : static_cast<double>(found->second) * 1e-9;
+    };
+    timings.reset();
+    if (const double communication = seconds("backward_comm_time"); communication > 0) {
+      timings = {.iteration = forwards,
+                 .forward_compute = seconds("forward_compute_time"),
+                 .backward_compute = seconds("backward_compute_time"),
+                 .communication = communication,
+                 .overlap = seconds("backward_compute_comm_overlap_time")};
+    }
+  }
+  reducer->prepare_for_forward();
+  ++forwards;
+}
 
 std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
                                                  const ProcessGroupPtr& group,
                                                  const DataParallelOptions& options) {
-  auto state = std::make_unique<DataParallel::State>();
+  require_sane(options);
+  auto state = std::make_shared<DataParallel::State>();
   state->module = module.shared_from_this();
   state->group = group;
   state->options = options;
   state->parameters = trained_parameters(module);
-  state->buffers = module.buffers();
+  for (const at::Tensor& buffer : module.buffers()) {
+    if (buffer.defined()) state->buffers.push_back(buffer);
+  }
+  attach_sync_batch_norm(module, group);
   if (group) {
-    require_same_model(group, state->parameters);
-    state->broadcast_initial_state();
+    require_same_model(*state);
+    state->broadcast_from(0, true, true);
     if (!state->parameters.empty()) {
       state->sparse = sparse_flags(module, state->parameters);
       state->reset_reducer(state->first_buckets());
@@ -184,35 +197,86 @@ std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
   return std::make_unique<DataParallel>(std::move(state));
 }
 
-DataParallel::DataParallel(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DataParallel::DataParallel(std::shared_ptr<State> state) : state_(std::move(state)) {}
 DataParallel::~DataParallel() = default;
 
 void DataParallel::before_forward() {
   State& state = *state_;
-  if (!state.reducer || !torch::GradMode::is_enabled()) return;
-  if (state.synchronizing) state.reducer->prepare_for_forward();
-  // Must be asked before every forward: when it is first asked after several iterations it asserts.
-  state.reducer->rebuild_buckets();
-  if (state.synchronizing && state.options.broadcast_buffers && !state.buffers.empty()) {
-    const torch::NoGradGuard no_grad;
-    c10d::broadcast_coalesced(state.group, state.buffers, kBroadcastBytes);
-  }
+  if (!state.group) return;
+  const bool with_gradients = torch::GradMode::is_enabled();
+  if (!with_gradients && !state.options.broadcast_buffers_in_evaluation) return;
+  if (with_gradients && state.reduces()) state.begin_iteration();
+  if (state.join.enabled) announce_iteration(state);
+  // Asked before every forward: when it is first asked after several iterations it asserts. Finds
+  // out what the last backward left undone.
+  if (with_gradients && state.reducer) state.rebuild_buckets();
+  if (state.sends_buffers()) send_buffers(state, true);
+  if (state.join.enabled) announce_reduction(state);
 }
 
-void DataParallel::after_forward() {
+void DataParallel::after_forward(const std::vector<at::Tensor>& outputs) {
   State& state = *state_;
-  if (!state.reducer || !torch::GradMode::is_enabled() || !state.synchronizing) return;
-  state.reducer->prepare_for_backward({});
+  if (!state.group) return;
+  const bool with_gradients = torch::GradMode::is_enabled();
+  if (!with_gradients && !state.options.broadcast_buffers_in_evaluation) return;
+  state.buffers_are_due = with_gradients && (state.synchronizing || state.reduces());
+  if (!state.buffers_are_due || !state.reducer) return;
+  if (!state.options.find_unused_parameters || state.options.static_graph) {
+    state.reducer->prepare_for_backward({});
+    return;
+  }
+  std::vector<at::Tensor> defined;
+  for (const at::Tensor& output : outputs) {
+    if (output.defined()) defined.push_back(output);
+  }
+  if (defined.empty()) {
+    throw std::invalid_argument(
+        "after_forward: find_unused_parameters needs the tensors that forward returned");
+  }
+  state.reducer->prepare_for_backward(defined);
+}
+
+bool DataParallel::needs_outputs() const { return state_->uses_sink(); }
+
+std::vector<at::Tensor> DataParallel::wrap_outputs(std::vector<at::Tensor> outputs) {
+  if (!state_->uses_sink()) return outputs;
+  std::vector<size_t> places;
+  std::vector<at::Tensor> inputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined() || !outputs[i].grad_fn()) continue;
+    places.push_back(i);
+    inputs.push_back(outputs[i]);
+  }
+  if (inputs.empty()) return outputs;
+  auto model = c10::make_intrusive<Sink::Model>();
+  model->state = state_;
+  const auto wrapped = Sink::apply(model, at::TensorList(inputs));
+  for (size_t i = 0; i < places.size(); ++i) outputs[places[i]] = wrapped[i];
+  return outputs;
 }
 
 void DataParallel::set_synchronizing(bool synchronizing) { state_->synchronizing = synchronizing; }
 bool DataParallel::synchronizing() const { return state_->synchronizing; }
 torch::nn::Module& DataParallel::module() const { return *state_->module; }
+const DataParallelOptions& DataParallel::options() const { return state_->options; }
+int64_t DataParallel::world_size() const { return state_->world_size(); }
+
+void DataParallel::zero_grad() {
+  for (const NamedParameter& parameter : state_->parameters) {
+    at::Tensor(parameter.tensor).mutable_grad().reset();
+  }
+}
+
+void DataParallel::sync_buffers() {
+  if (state_->group && !state_->buffers.empty()) state_->broadcast_from(0, false, true);
+}
+
+std::optional<DataParallelTimings> DataParallel::last_timings() const { return state_->timings; }
 
 std::vector<std::vector<int64_t>> DataParallel::bucket_order() {
   if (!state_->reducer) return {};
   // The order that the next forward would use: after the first iteration it is rebuilt once.
-  state_->reducer->rebuild_buckets();
+  state_->rebuild_buckets();
   std::unordered_map<c10::TensorImpl*, int64_t> index_of;
   for (size_t i = 0; i < state_->parameters.size(); ++i) {
     index_of[state_->parameters[i].tensor.unsafeGetTensorImpl()] = static_cast<int64_t>(i);

@@ -2,6 +2,7 @@
 #include "parallel/process_group.h"
 
 #include <netdb.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 
 #include "base/files.h"
 #include "muster/errors.h"
+#include "parallel/connections.h"
+#include "parallel/shared_gloo.h"
 
 namespace muster {
 namespace {
@@ -80,28 +83,68 @@ std::shared_ptr<::gloo::transport::Device> make_gloo_device(bool is_interface,
                       : c10d::ProcessGroupGloo::createDeviceForHostname(name);
 }
 
-c10::intrusive_ptr<c10d::ProcessGroupGloo> make_gloo(const Topology& topology,
-                                                     const c10::intrusive_ptr<c10d::Store>& store,
-                                                     std::chrono::milliseconds timeout) {
-  const GlooAddresses addresses = gloo_addresses(topology.master_addr, topology.master_port);
+// Gloo writes to sockets in a way that raises SIGPIPE when the other rank is gone. The default
+// action would end this process without a word; ignored, as in Python, the collective fails with an
+// error.
+void ignore_broken_pipes() {
+  struct sigaction action {};
+  ::sigaction(SIGPIPE, nullptr, &action);
+  if (action.sa_handler != SIG_DFL) return;
+  action.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &action, nullptr);
+}
+
+// A group that knows how to break its own connections.
+class TrainerGroup : public Group {
+ public:
+  TrainerGroup(const c10::intrusive_ptr<c10d::Store>& store, const Topology& topology,
+               c10::intrusive_ptr<SharedGloo> gloo)
+      : Group(store, topology.rank, topology.world_size),
+        topology(topology),
+        gloo(std::move(gloo)) {
+    setBackend(c10::kCPU, BackendType::GLOO, this->gloo);
+    setDefaultBackend(BackendType::GLOO);
+  }
+
+  const Topology topology;
+  const c10::intrusive_ptr<SharedGloo> gloo;
+};
+
+c10::intrusive_ptr<SharedGloo> make_gloo(const Topology& topology,
+                                         const c10::intrusive_ptr<c10d::Store>& store,
+                                         const ProcessGroupOptions& given) {
+  const GlooAddresses addresses =
+      gloo_addresses(topology.master_addr, topology.master_port, given.interfaces);
   auto options = c10d::ProcessGroupGloo::Options::create();
-  options->timeout = timeout;
+  options->timeout = given.timeout;
   std::string tried;
   try {
     for (const std::string& name : addresses.names) {
       tried = name;
       options->devices.push_back(make_gloo_device(addresses.is_interface, name));
     }
-    options->threads = static_cast<int>(options->devices.size() * 2);
-    return c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", store), topology.rank, topology.world_size,
-        options);
+    options->threads =
+        given.gloo_threads > 0 ? given.gloo_threads : static_cast<int>(options->devices.size() * 2);
+    const std::vector<SocketIdentity> before = connected_sockets();
+    auto gloo =
+        c10::make_intrusive<SharedGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store),
+                                        topology.rank, topology.world_size, options);
+    gloo->set_connections(new_sockets(before, connected_sockets()));
+    return gloo;
   } catch (const std::exception& error) {
     throw CommunicationError(place_of(topology) + " cannot connect to the other ranks through " +
                              (addresses.is_interface ? "interface " : "address ") + tried + ": " +
                              error.what() + " (name an interface in GLOO_SOCKET_IFNAME)");
   }
 }
+
+#ifdef MUSTER_WITH_NCCL
+// A template, so that nothing is compiled where a release has no abort.
+template <typename Backend>
+void abort_backend(Backend& backend) {
+  if constexpr (requires { backend.abort(); }) backend.abort();
+}
+#endif
 
 at::Tensor bytes_tensor(const std::string& text, int64_t size) {
   at::Tensor tensor = at::zeros({size}, at::kByte);
@@ -123,8 +166,10 @@ std::vector<at::Tensor> all_gather(Group& group, at::Tensor tensor) {
 
 }  // namespace
 
-GlooAddresses gloo_addresses(const std::string& master_addr, int master_port) {
+GlooAddresses gloo_addresses(const std::string& master_addr, int master_port,
+                             const std::vector<std::string>& interfaces) {
   GlooAddresses addresses;
+  if (!interfaces.empty()) return {.is_interface = true, .names = interfaces};
   if (const char* names = std::getenv("GLOO_SOCKET_IFNAME"); names != nullptr && *names != '\0') {
     addresses.is_interface = true;
     std::istringstream stream(names);
@@ -161,20 +206,48 @@ GlooAddresses gloo_addresses(const std::string& master_addr, int master_port) {
 ProcessGroupPtr make_process_group(const Topology& topology, at::Device device,
                                    const ProcessGroupOptions& options) {
   if (topology.world_size == 1) return {};
+  ignore_broken_pipes();
   const auto store = open_store(topology, options.init_timeout);
-  const auto gloo = make_gloo(topology, store, options.timeout);
-  auto group = c10::make_intrusive<Group>(store, topology.rank, topology.world_size);
-  group->setBackend(c10::kCPU, Group::BackendType::GLOO, gloo);
-  group->setDefaultBackend(Group::BackendType::GLOO);
+  auto group =
+      c10::make_intrusive<TrainerGroup>(store, topology, make_gloo(topology, store, options));
+  if (topology.world_size <= options.shared_memory_ranks_max) group->gloo->share_memory();
   if (device.is_cuda()) {
 #ifdef MUSTER_WITH_NCCL
     add_nccl_backend(group, store, options);
 #else
     // Gloo moves CUDA tensors too, by way of the host.
-    group->setBackend(c10::kCUDA, Group::BackendType::GLOO, gloo);
+    group->setBackend(c10::kCUDA, Group::BackendType::GLOO, group->getBackend(c10::kCPU));
 #endif
   }
   return group;
+}
+
+ProcessGroupPtr make_side_group(const ProcessGroupPtr& group, const std::string& name,
+                                const ProcessGroupOptions& options) {
+  if (!group) return {};
+  const auto* own = dynamic_cast<const TrainerGroup*>(group.get());
+  if (own == nullptr) {
+    throw std::invalid_argument("make_side_group: the group was not made by make_process_group");
+  }
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("side/" + name, group->getStore());
+  ProcessGroupPtr side = c10::make_intrusive<TrainerGroup>(
+      store, own->topology, make_gloo(own->topology, store, options));
+  // A rank that is done here may leave at once; the others must be connected by then.
+  barrier(side);
+  return side;
+}
+
+void abort_process_group(const ProcessGroupPtr& group) noexcept {
+  if (!group) return;
+  if (const auto* own = dynamic_cast<const TrainerGroup*>(group.get())) {
+    break_connections(own->gloo->connections());
+  }
+#ifdef MUSTER_WITH_NCCL
+  try {
+    abort_backend(*group->getBackend(Group::BackendType::NCCL));
+  } catch (const std::exception&) {  // no such backend, or it is gone already
+  }
+#endif
 }
 
 std::vector<std::string> all_gather_strings(const ProcessGroupPtr& group, const std::string& text) {

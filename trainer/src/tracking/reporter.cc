@@ -68,7 +68,7 @@ class Reporter::Connection {
   ~Connection() { close(); }
 
   // Training-thread side.
-  void add_point(std::string_view name, double value, int64_t step);
+  void add_points(std::span<const ScalarValue> values, int64_t step);
   void set_progress(const Progress& progress);
   void add_checkpoint(int64_t step);
   void close();
@@ -140,15 +140,19 @@ Reporter::Connection::Connection(Reporter& reporter, const ReporterOptions& opti
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Reporter::Connection::add_point(std::string_view name, double value, int64_t step) {
-  if (buffered_points_.fetch_add(1, std::memory_order_relaxed) >= options_.buffered_points_max) {
-    buffered_points_.fetch_sub(1, std::memory_order_relaxed);
-    reporter_.dropped_.fetch_add(1, std::memory_order_relaxed);
+void Reporter::Connection::add_points(std::span<const ScalarValue> values, int64_t step) {
+  const size_t count = values.size();
+  if (buffered_points_.fetch_add(count, std::memory_order_relaxed) + count >
+      options_.buffered_points_max) {
+    buffered_points_.fetch_sub(count, std::memory_order_relaxed);
+    reporter_.dropped_.fetch_add(count, std::memory_order_relaxed);
     return;
   }
-  MetricPoint point{clean_metric_name(name), value, step, wall_time_ms()};
+  const int64_t now_ms = wall_time_ms();
   const std::lock_guard<std::mutex> lock(mutex_);
-  incoming_.points.push_back(std::move(point));
+  for (const ScalarValue& value : values) {
+    incoming_.points.push_back({clean_metric_name(value.name), value.value, step, now_ms});
+  }
 }
 
 void Reporter::Connection::set_progress(const Progress& progress) {
@@ -376,8 +380,8 @@ Reporter::Reporter(const ReporterOptions& options) {
 
 Reporter::~Reporter() { close(); }
 
-void Reporter::log(std::string_view name, double value, int64_t step) {
-  if (connection_) connection_->add_point(name, value, step);
+void Reporter::log(std::span<const ScalarValue> values, int64_t step) {
+  if (connection_) connection_->add_points(values, step);
 }
 
 void Reporter::progress(int64_t step, int64_t total) {

@@ -10,8 +10,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+
+#include "muster/tracker.h"
 
 namespace muster {
 
@@ -37,7 +40,13 @@ class Reporter {
   Reporter& operator=(const Reporter&) = delete;
 
   // One point of a series. The name is made acceptable to the worker (clean_metric_name).
-  void log(std::string_view name, double value, int64_t step);
+  void log(std::string_view name, double value, int64_t step) {
+    const ScalarValue point{name, value};
+    log({&point, 1}, step);
+  }
+  // The same for the values of a step: one lock and one reading of the clock for all. When they do
+  // not all fit, none is kept.
+  void log(std::span<const ScalarValue> values, int64_t step);
   // How far the run is, for people; total 0 when it is not known. Only the newest one counts.
   void progress(int64_t step, int64_t total);
   // A hint that the checkpoint step-N was just renamed into place.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "muster/version.h"
+#include "tracking/text.h"
 
 namespace muster {
 namespace {
@@ -31,24 +32,12 @@ std::string line_of(const Json& json) { return json.dump() + "\n"; }
 bool is_printable_ascii(char byte) { return byte >= 0x20 && byte < 0x7f; }
 
 // Bytes of the UTF-8 sequence at the start of text, 0 when there is none or it is a control
-// character. Source: RFC 3629, table in section 4.
-size_t sequence_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto follows = [&](size_t i, int least = 0x80, int most = 0xbf) {
-    return i < text.size() && byte(i) >= least && byte(i) <= most;
-  };
-  const int first = byte(0);
-  if (first < 0x80) return is_printable_ascii(text[0]) ? 1 : 0;
-  if (first >= 0xc2 && first <= 0xdf) return follows(1, first == 0xc2 ? 0xa0 : 0x80) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool second = follows(1, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf);
-    return second && follows(2) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool second = follows(1, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf);
-    return second && follows(2) && follows(3) ? 4 : 0;
-  }
-  return 0;
+// character.
+size_t printable_length(std::string_view text) {
+  const size_t length = utf8_length(text);
+  if (length == 1) return is_printable_ascii(text[0]) ? 1 : 0;
+  const bool second_controls = text[0] == '\xc2' && static_cast<unsigned char>(text[1]) < 0xa0;
+  return length == 2 && second_controls ? 0 : length;
 }
 
 WorkerLine::Kind kind_of(const std::string& type) {
@@ -70,7 +59,7 @@ std::string clean_metric_name(std::string_view name) {
   if (std::all_of(name.begin(), name.end(), is_printable_ascii)) return std::string(name);
   std::string clean;
   while (!name.empty()) {
-    const size_t length = sequence_length(name);
+    const size_t length = printable_length(name);
     if (length == 0) {
       clean += '_';
     } else {

@@ -1,0 +1,110 @@
+"""`./dev bench trainer`: the trainer SDK beside the same program on Hugging Face Accelerate.
+
+Ranks are started by hand with torchrun's variables on both sides, one OpenMP thread each, so that neither
+launcher counts. Both sides train the same model with the same fused AdamW kernel over the same data in memory;
+the first steps of each process are not counted.
+"""
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OURS = [os.path.join(os.environ.get("MUSTER_BUILD", os.path.join(ROOT, "build")), "bin", "bench", "bench_trainer")]
+TWIN = [sys.executable, "-W", "ignore", os.path.join(ROOT, "bench", "trainer_twin.py")]
+TURNS = 3
+
+
+def run(command, *arguments, ranks=2):
+    """Starts the ranks; returns what rank 0 printed, and when they were started, on the clock they use too."""
+    with socket.socket() as held:  # the port stays this bench's until the ranks take it
+        held.bind(("", 0))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.getsockname()[1]),
+                       "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
+        started = time.monotonic()
+        processes = [subprocess.Popen([*command, *map(str, arguments)], stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                      env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+                     for rank in range(ranks)]
+        outputs = []
+        try:
+            for process in processes:
+                outputs.append(process.communicate(timeout=120))
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+    for process, (_, errors) in zip(processes, outputs):
+        if process.returncode:
+            raise RuntimeError(f"{' '.join(map(str, [*command, *arguments]))} failed: {errors.strip()[-600:]}")
+    return json.loads(outputs[0][0].strip().split("\n")[-1]), started
+
+
+def bench_steps(table, data):
+    """Steps per second, and from the same runs the start to the first step and the peak memory."""
+    starts, memory = ([], []), ([], [])
+    for label, model, batch, warm_up, steps, target in (
+            ("digits, 32 a rank", "digits", 32, 50, 400, 1.2), ("digits, 8 a rank", "digits", 8, 50, 800, 1.4),
+            ("transformer, 8 a rank", "transformer_wide", 8, 20, 120, 1.0)):
+        rates = ([], [])
+        for _ in range(TURNS):
+            for side, command in enumerate((OURS, TWIN)):
+                result, started = run(command, "steps", model, batch, warm_up, steps, data)
+                rates[side].append(result["steps_per_s"])
+                if model == "digits":
+                    starts[side].append(result["first_step"] - started)
+                memory[side].append(result["peak_rss_mb"])
+        table.row(label, "/s", rates[0], f"≥ {target} × Accelerate", lambda a, b, t=target: a >= t * b, "Accelerate",
+                  rates[1])
+    table.row("start to first step", "s", starts[0], "≤ 0.2 × Accelerate", lambda a, b: a <= 0.2 * b, "Accelerate",
+              starts[1])
+    table.row("peak memory of rank 0", "MB", memory[0], "≤ 1.0 × Accelerate", lambda a, b: a <= b, "Accelerate",
+              memory[1])
+
+
+def bench_overhead(table, data):
+    for model, batch, steps in (("digits", 32, 40), ("digits", 8, 80)):
+        result, _ = run(OURS, "overhead", model, batch, 24, steps, data, ranks=1)
+        table.row(f"one rank, {model}, {batch} a step", "ms", result["muster_ms"], "≤ 1.02 × bare LibTorch",
+                  lambda a, b: a <= 1.02 * b, "bare loop", result["bare_ms"])
+
+
+def bench_checkpoint(table):
+    """240 MB of weights and moments on 2 ranks; the time that training stands still."""
+    kinds = {"async": [], "blocking": [], "dcp": []}
+    for _ in range(TURNS - 1):
+        for kind, values in kinds.items():
+            with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+                command = TWIN if kind == "dcp" else OURS
+                arguments = [directory, 20, 4] + ([] if kind == "dcp" else [kind])
+                values += run(command, "checkpoint", *arguments)[0]["stalls_s"]
+    table.row("checkpoint stall", "s", kinds["async"], "≤ 0.1 × blocking", lambda a, b: a <= 0.1 * b, "blocking",
+              kinds["blocking"])
+    table.row("checkpoint stall", "s", kinds["async"], "≤ 1.0 × dcp.async_save", lambda a, b: a <= b,
+              "async_save", kinds["dcp"])
+
+
+def bench_logging(table, data):
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        result, _ = run(OURS, "logging", 40, 25, directory, data, ranks=1)
+    costs = [(a - b) * 1000 for a, b in zip(result["with_ms"], result["without_ms"])]
+    step = statistics.median(result["without_ms"])
+    table.row("10 scalars a step", "µs", costs, "≤ 50 µs (1 % of 5 ms)", lambda a, _: a <= 50,
+              note=f"step {step:.2f} ms; the calls alone {result['calls_us']:.1f} µs")
+
+
+def bench_trainer(table):
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        twin = os.path.join(ROOT, "tests", "trainer", "parity", "parity_twin.py")
+        subprocess.run([sys.executable, twin, "--inputs", directory], check=True)
+        data = os.path.join(directory, "data.safetensors")
+        bench_steps(table, data)
+        bench_overhead(table, data)
+        bench_checkpoint(table)
+        bench_logging(table, data)

@@ -1,0 +1,162 @@
+// The program that checkpoint_process_test runs as ranks: checkpoint_ranks SCENARIO MODE DIRECTORY.
+// It prints lines "name value" and exits with 0 unless an exception escapes.
+#include <signal.h>
+#include <sys/resource.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "checkpoint/async_checkpointer.h"
+#include "checkpoint/checkpoint_reader.h"
+#include "muster/errors.h"
+#include "parallel/process_group.h"
+
+namespace {
+
+using namespace muster;  // NOLINT: a program of one namespace
+
+constexpr int64_t kNoWorker = std::numeric_limits<int64_t>::max();
+
+void say(const std::string& name, const std::string& value) {
+  std::printf("%s %s\n", name.c_str(), value.c_str());
+  std::fflush(stdout);
+}
+
+struct Rank {
+  Rank(std::string mode_given, std::string directory_given)
+      : asynchronous(mode_given == "async"), directory(std::move(directory_given)) {
+    const ProcessGroupOptions options{std::chrono::seconds(30), std::chrono::seconds(30)};
+    group = make_process_group(topology, at::kCPU, options);
+    ProcessGroupPtr side = make_side_group(group, "checkpoint", options);
+    saver.emplace(
+        CheckpointWriterOptions{.directory = directory,
+                                .topology = topology,
+                                .policy = {.keep_last = 2},
+                                .on_stage = [this](const char* stage) { passing(stage); }},
+        std::move(side), std::chrono::seconds(30));
+  }
+
+  // KILL="rank stage" ends that rank there, while `deadly` is set.
+  void passing(const char* stage) const {
+    const char* kill = std::getenv("KILL");
+    const std::string here = std::to_string(topology.rank) + " " + stage;
+    if (deadly && kill != nullptr && here == kill) ::kill(::getpid(), SIGKILL);
+  }
+
+  CheckpointContent content(int64_t step) const {
+    CheckpointContent content;
+    content.manifest.step = step;
+    content.manifest.data.push_back({1, 2, step, -1, {}});
+    content.own["rng_cpu"] = torch::full({16}, step + topology.rank, at::kByte);
+    if (topology.rank != 0) return content;
+    content.global["model/w"] = torch::full({300, 200}, step, at::kFloat);
+    content.global["model/tied"] = content.global["model/w"];
+    content.global["scheduler/last_step"] = torch::tensor(step);
+    return content;
+  }
+
+  void save(int64_t step) {
+    if (asynchronous) {
+      saver->save(content(step), kNoWorker);
+      saver->wait();
+    } else {
+      saver->save_now(content(step), kNoWorker);
+    }
+  }
+
+  // What is there must be whole and of one step. 0: nothing there.
+  int64_t load() const {
+    const auto reader = open_checkpoint("", directory, topology, group);
+    if (!reader) return 0;
+    const int64_t step = reader->manifest().step;
+    bool intact = false;
+    together(group, [&] {
+      const at::Tensor weight = torch::zeros({300, 200});
+      reader->under("model")->read_into("w", weight);
+      const TensorMap own = reader->own();
+      intact = weight.equal(torch::full({300, 200}, step, at::kFloat)) &&
+               reader->read("model").at("tied").equal(weight) &&
+               reader->read("scheduler").at("last_step").item<int64_t>() == step &&
+               reader->manifest().data.at(0).consumed == step &&
+               (!reader->same_world_size() ||
+                own.at("rng_cpu").equal(torch::full({16}, step + topology.rank, at::kByte)));
+    });
+    say("intact", intact ? "yes" : "no");
+    say("own", reader->own().empty() ? "none" : "some");
+    return step;
+  }
+
+  const Topology topology = Topology::from_environment();
+  const bool asynchronous;
+  const std::string directory;
+  ProcessGroupPtr group;
+  std::atomic<bool> deadly{false};
+  std::optional<AsyncCheckpointer> saver;  // ends before the groups
+};
+
+// Loads, saves one checkpoint, and is killed in the next.
+void survive(Rank& rank) {
+  const int64_t start = rank.load();
+  say("resumed", std::to_string(start));
+  rank.save(start + 1);
+  rank.deadly = true;
+  rank.save(start + 2);
+}
+
+// The last rank can write no file above 100 bytes during the second save of three.
+void without_space(Rank& rank) {
+  rank.save(1);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit limit = before;
+  limit.rlim_cur = 100;
+  ::signal(SIGXFSZ, SIG_IGN);
+  const bool is_last = rank.topology.rank == rank.topology.world_size - 1;
+  if (is_last) ::setrlimit(RLIMIT_FSIZE, &limit);
+  try {
+    rank.save(2);
+  } catch (const CheckpointError& error) {
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    say("error", error.what());
+  }
+  rank.save(3);
+}
+
+// Many saves that overlap with collectives of the training thread.
+void overlap(Rank& rank) {
+  for (int64_t step = 1; step <= 20; ++step) {
+    rank.saver->save(rank.content(step), kNoWorker);
+    at::Tensor sum = torch::full({1000}, step, at::kFloat);
+    for (int i = 0; i < 5; ++i) {
+      std::vector<at::Tensor> tensors = {sum};
+      rank.group->getBackend(c10::kCPU)->allreduce(tensors)->wait();
+      sum.div_(rank.topology.world_size);
+    }
+    if (!sum.equal(torch::full({1000}, step, at::kFloat))) say("mixed", std::to_string(step));
+  }
+  rank.saver->wait();
+  say("resumed", std::to_string(rank.load()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  const std::string scenario = argv[1];
+  try {
+    Rank rank(argv[2], argv[3]);
+    if (scenario == "survive") survive(rank);
+    if (scenario == "without_space") without_space(rank);
+    if (scenario == "overlap") overlap(rank);
+    if (scenario == "load") say("resumed", std::to_string(rank.load()));
+  } catch (const std::exception& error) {
+    say("error", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,132 @@
+// See models.h; parity_models.py is the other half.
+#include "parity/models.h"
+
+#include <functional>
+#include <map>
+
+namespace parity {
+namespace {
+
+using torch::nn::Conv2d;
+using torch::nn::Conv2dOptions;
+using torch::nn::Embedding;
+using torch::nn::LayerNorm;
+using torch::nn::LayerNormOptions;
+using torch::nn::Linear;
+using torch::nn::LinearOptions;
+
+constexpr int64_t kContext = 32;
+constexpr int64_t kVocabulary = 64;
+
+struct Digits : NetImpl {
+  explicit Digits(double rate) {
+    conv1 = register_module("conv1", Conv2d(Conv2dOptions(1, 32, 3).padding(1)));
+    conv2 = register_module("conv2", Conv2d(Conv2dOptions(32, 64, 3).padding(1)));
+    hidden = register_module("hidden", Linear(64 * 4 * 4, 128));
+    output = register_module("output", Linear(128, 10));
+    dropout = register_module("dropout", torch::nn::Dropout(rate));
+  }
+  at::Tensor forward(const at::Tensor& images, bool) override {
+    at::Tensor x = torch::relu(conv1(images));
+    x = torch::max_pool2d(torch::relu(conv2(x)), 2);
+    x = dropout(torch::relu(hidden(dropout(x.flatten(1)))));
+    return output(x);
+  }
+  Conv2d conv1{nullptr}, conv2{nullptr};
+  Linear hidden{nullptr}, output{nullptr};
+  torch::nn::Dropout dropout{nullptr};
+};
+
+struct Norm : NetImpl {
+  Norm() {
+    conv = register_module("conv", Conv2d(Conv2dOptions(1, 16, 3).padding(1)));
+    norm = register_module("norm", torch::nn::BatchNorm2d(16));
+    side = register_module("side", Linear(16, 10));
+    output = register_module("output", Linear(16 * 8 * 8, 10));
+  }
+  at::Tensor forward(const at::Tensor& images, bool with_side) override {
+    const at::Tensor x = torch::relu(norm(conv(images)));
+    const at::Tensor logits = output(x.flatten(1));
+    return with_side ? logits + side(x.mean({2, 3})) : logits;
+  }
+  Conv2d conv{nullptr};
+  torch::nn::BatchNorm2d norm{nullptr};
+  Linear side{nullptr}, output{nullptr};
+};
+
+// Python's linear layer. LibTorch's own adds the bias of 3-d inputs in an operation of its own,
+// which in bfloat16 rounds once more.
+at::Tensor python_linear(const Linear& layer, const at::Tensor& input) {
+  return torch::linear(input, layer->weight, layer->bias);
+}
+
+struct BlockImpl : torch::nn::Module {
+  BlockImpl(int64_t width, int64_t heads) : heads(heads) {
+    norm1 = register_module("norm1", LayerNorm(LayerNormOptions({width})));
+    qkv = register_module("qkv", Linear(width, 3 * width));
+    proj = register_module("proj", Linear(width, width));
+    norm2 = register_module("norm2", LayerNorm(LayerNormOptions({width})));
+    up = register_module("up", Linear(width, 4 * width));
+    down = register_module("down", Linear(4 * width, width));
+  }
+  at::Tensor forward(const at::Tensor& input) {
+    const int64_t batch = input.size(0), length = input.size(1), width = input.size(2);
+    const auto parts = python_linear(qkv, norm1(input))
+                           .view({batch, length, 3, heads, -1})
+                           .permute({2, 0, 3, 1, 4})
+                           .unbind(0);
+    const at::Tensor y =
+        at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true);
+    const at::Tensor x =
+        input + python_linear(proj, y.transpose(1, 2).reshape({batch, length, width}));
+    return x + python_linear(down, torch::gelu(python_linear(up, norm2(x))));
+  }
+  int64_t heads;
+  LayerNorm norm1{nullptr}, norm2{nullptr};
+  Linear qkv{nullptr}, proj{nullptr}, up{nullptr}, down{nullptr};
+};
+TORCH_MODULE(Block);
+
+struct Shape {
+  int64_t width, heads, layers;
+};
+
+struct Transformer : NetImpl {
+  explicit Transformer(const Shape& shape) {
+    token = register_module("token", Embedding(kVocabulary, shape.width));
+    position = register_module("position", Embedding(kContext, shape.width));
+    blocks = register_module("blocks", torch::nn::ModuleList());
+    for (int64_t i = 0; i < shape.layers; ++i) blocks->push_back(Block(shape.width, shape.heads));
+    norm = register_module("norm", LayerNorm(LayerNormOptions({shape.width})));
+    head = register_module("head", Linear(LinearOptions(shape.width, kVocabulary).bias(false)));
+  }
+  at::Tensor forward(const at::Tensor& tokens, bool) override {
+    at::Tensor x = token(tokens) + position(torch::arange(tokens.size(1), at::kLong));
+    for (const auto& block : *blocks) x = block->as<Block>()->forward(x);
+    return python_linear(head, norm(x));
+  }
+  Embedding token{nullptr}, position{nullptr};
+  torch::nn::ModuleList blocks{nullptr};
+  LayerNorm norm{nullptr};
+  Linear head{nullptr};
+};
+
+}  // namespace
+
+Net make_model(const std::string& name) {
+  const std::map<std::string, std::function<Net()>> models = {
+      {"digits", [] { return std::make_shared<Digits>(0.4); }},
+      {"digits_plain", [] { return std::make_shared<Digits>(0.0); }},
+      {"norm", [] { return std::make_shared<Norm>(); }},
+      {"norm_side", [] { return std::make_shared<Norm>(); }},
+      {"transformer",
+       [] {
+         return std::make_shared<Transformer>(Shape{64, 4, 2});
+       }},
+      {"transformer_wide", [] {
+         return std::make_shared<Transformer>(Shape{192, 6, 4});
+       }}};
+  return models.at(name)();
+}
+
+}  // namespace parity

@@ -1,0 +1,35 @@
+// The models of parity_models.py in C++: the same layers under the same names. Shared by the parity
+// tests and the trainer's benchmarks.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <string>
+
+namespace parity {
+
+// Any of the models behind one type, so that a program prepares whichever a case names.
+struct NetImpl : torch::nn::Module {
+  // inputs: images float [samples, 1, 8, 8] or characters int64 [samples, context]. Returns logits
+  // [samples, classes] or [samples, context, vocabulary]. with_side: see make_model.
+  virtual at::Tensor forward(const at::Tensor& inputs, bool with_side = true) = 0;
+};
+using Net = std::shared_ptr<NetImpl>;
+
+// "digits" (a small CNN with dropout), "digits_plain" (without), "norm" and "norm_side" (batch
+// normalisation, and a layer that takes part only with_side), "transformer" (characters),
+// "transformer_wide". Throws std::out_of_range for another name.
+Net make_model(const std::string& name);
+
+// Cross entropy of a micro-batch; model is anything that is called like a Net. micro_batch counts
+// from 0: "norm_side" leaves its side layer out in every third one.
+template <typename Model>
+at::Tensor loss_of(Model& model, const std::string& name, const at::Tensor& inputs,
+                   const at::Tensor& labels, int64_t micro_batch) {
+  const at::Tensor logits =
+      name == "norm_side" ? model(inputs, micro_batch % 3 != 1) : model(inputs, true);
+  return torch::nn::functional::cross_entropy(logits.view({-1, logits.size(-1)}),
+                                              labels.reshape(-1));
+}
+
+}  // namespace parity

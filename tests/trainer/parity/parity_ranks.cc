@@ -1,0 +1,204 @@
+// The C++ side of the parity tests: parity_ranks CASES INPUTS OUTPUTS CASE trains one case of CASES
+// (cases.json) and writes what it met, micro-batch by micro-batch, as
+// OUTPUTS/CASE.muster.RANK.json. parity_twin.py is the same program on Hugging Face Accelerate and
+// says more about the form. The tests of resuming run it too: a case may name a checkpoint to go on
+// from, and say when to save.
+#include <muster/ema.h>
+#include <muster/trainer.h>
+
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "parity/case_options.h"
+#include "parity/models.h"
+
+namespace {
+
+using nlohmann::json;
+
+std::string exact(double value) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%a", value);
+  return text;
+}
+
+json read_json(const std::string& path) {
+  std::ifstream file(path);
+  return json::parse(file);
+}
+
+json find_case(const std::string& path, const std::string& name) {
+  for (const json& one : read_json(path)) {
+    if (one.at("name") == name) return one;
+  }
+  throw muster::DoNotRetryError(path + " has no case " + name);
+}
+
+// A number that changes when one bit of the tensors does.
+std::string fingerprint(const std::vector<at::Tensor>& tensors) {
+  uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor bytes = tensor.detach().contiguous();
+    const auto* data = static_cast<const unsigned char*>(bytes.const_data_ptr());
+    for (size_t i = 0; i < bytes.nbytes(); ++i) hash = (hash ^ data[i]) * 0x100000001b3ULL;
+  }
+  return std::to_string(hash);
+}
+
+class Run {
+ public:
+  Run(const json& one, const std::string& inputs)
+      : case_(one), model_name_(one.at("model")), accelerator_(parity::accelerator_options(one)) {
+    net_ = parity::make_model(model_name_);
+    load_weights(inputs + "/" + model_name_ + ".safetensors");
+    model_.emplace(accelerator_.prepare(net_));
+    optimizer_.emplace(parity::prepare_optimizer(accelerator_, net_->parameters(), one));
+    const bool characters = model_name_.starts_with("transformer");
+    const std::string kind = characters ? "characters" : "digits";
+    const muster::TensorMap data = muster::load_safetensors(inputs + "/data.safetensors");
+    const int64_t samples = one.value("samples", 1000);
+    loader_.emplace(accelerator_.prepare(
+        muster::DataLoader(muster::TensorDataset(data.at(kind + ".inputs").slice(0, 0, samples),
+                                                 data.at(kind + ".labels").slice(0, 0, samples)),
+                           {.batch_size = one.at("batch"),
+                            .shuffle = one.value("shuffle", false),
+                            .seed = 7,
+                            .drop_last = one.value("drop_last", false)})));
+    if (one.contains("schedule")) {
+      scheduler_.emplace(accelerator_.prepare(parity::schedule_of(one.at("schedule"))));
+    }
+    if (one.contains("ema")) {
+      average_.emplace(net_->parameters(), muster::EmaOptions{.decay = one.at("ema")});
+      accelerator_.register_for_checkpointing("average", *average_);
+    }
+    accelerator_.register_for_checkpointing(
+        "done",
+        {[this] {
+           return muster::TensorMap{{"done", torch::tensor(done_)}};
+         },
+         [this](const muster::TensorMap& saved) { done_ = saved.at("done").item<int64_t>(); }});
+    for (const char* name : {"loss", "lr", "norm", "scale", "skipped", "samples", "synced"}) {
+      seen_[name] = json::array();
+    }
+  }
+
+  void train() {
+    accelerator_.set_seed(case_.value("seed", 5), /*device_specific=*/true);
+    if (case_.contains("resume_from")) accelerator_.load_state();
+    seen_["first"] = done_;
+    const int64_t steps = case_.at("steps");
+    const json save_at = case_.value("save_at", json::array());
+    while (done_ < steps) {
+      for (auto& [inputs, labels] : loader_->rest()) {
+        micro_batch(inputs, labels);
+        if (std::find(save_at.begin(), save_at.end(), done_) != save_at.end()) {
+          accelerator_.save_state(done_);
+        }
+        if (done_ == steps) break;
+      }
+    }
+    seen_["end"] = fingerprint(net_->parameters());
+    seen_["buffers"] = fingerprint(net_->buffers());
+    if (average_) {
+      std::vector<at::Tensor> tensors;
+      for (const auto& [name, tensor] : average_->state()) tensors.push_back(tensor);
+      seen_["average"] = fingerprint(tensors);
+    }
+    seen_["random"] = fingerprint({torch::rand({8})});
+  }
+
+  void write(const std::string& directory) const {
+    const std::string rank = std::to_string(accelerator_.process_index());
+    std::ofstream file(directory + "/" + case_.at("name").get<std::string>() + ".muster." + rank +
+                       ".json");
+    file << seen_;
+  }
+
+ private:
+  using Loader = muster::DataLoader<muster::TensorDataset<std::array<at::Tensor, 2>>>;
+
+  void load_weights(const std::string& path) {
+    const torch::NoGradGuard no_grad;
+    const muster::TensorMap weights = muster::load_safetensors(path);
+    for (auto& item : net_->named_parameters()) item.value().copy_(weights.at(item.key()));
+    for (auto& item : net_->named_buffers()) item.value().copy_(weights.at(item.key()));
+  }
+
+  void micro_batch(const at::Tensor& inputs, const at::Tensor& labels) {
+    {
+      auto window = accelerator_.accumulate(*model_);
+      at::Tensor loss = parity::loss_of(*model_, model_name_, inputs, labels, done_);
+      seen_["loss"].push_back(exact(loss.item<double>()));
+      seen_["samples"].push_back(inputs.size(0));
+      if (overflows() && accelerator_.is_last_process()) {
+        loss = loss * std::numeric_limits<double>::infinity();
+      }
+      accelerator_.backward(loss);
+      clip();
+      optimizer_->step();
+      step_scheduler(loss);
+      optimizer_->zero_grad();
+      if (average_ && accelerator_.sync_gradients()) average_->update();
+    }
+    seen_["synced"].push_back(accelerator_.sync_gradients() ? 1 : 0);
+    seen_["lr"].push_back(exact(optimizer_->param_groups()[0].options().get_lr()));
+    seen_["skipped"].push_back(accelerator_.optimizer_step_was_skipped() ? 1 : 0);
+    if (accelerator_.scaler() != nullptr) {
+      seen_["scale"].push_back(exact(accelerator_.scaler()->get_scale()));
+    }
+    ++done_;
+  }
+
+  bool overflows() const {
+    const json at = case_.value("overflow_at", json::array());
+    return std::find(at.begin(), at.end(), done_) != at.end();
+  }
+
+  void clip() {
+    if (!accelerator_.sync_gradients()) return;
+    if (case_.contains("clip_norm")) {
+      const at::Tensor norm =
+          accelerator_.clip_grad_norm_(net_->parameters(), case_.at("clip_norm"));
+      seen_["norm"].push_back(exact(norm.item<double>()));
+    }
+    if (case_.contains("clip_value")) {
+      accelerator_.clip_grad_value_(net_->parameters(), case_.at("clip_value"));
+    }
+  }
+
+  void step_scheduler(const at::Tensor& loss) {
+    if (!scheduler_) return;
+    if (case_.at("schedule").at("name") == "plateau") {
+      scheduler_->step(accelerator_.reduce(loss.detach()).item<double>());
+    } else {
+      scheduler_->step();
+    }
+  }
+
+  const json case_;
+  const std::string model_name_;
+  muster::Accelerator accelerator_;
+  parity::Net net_;
+  std::optional<muster::PreparedModel<parity::Net>> model_;
+  std::optional<muster::PreparedOptimizer> optimizer_;
+  std::optional<Loader> loader_;
+  std::optional<muster::PreparedScheduler> scheduler_;
+  std::optional<muster::ExponentialMovingAverage> average_;
+  json seen_;
+  int64_t done_ = 0;
+};
+
+int train(int, char** argv) {
+  torch::set_num_threads(1);
+  const std::string cases = argv[1], inputs = argv[2], outputs = argv[3];
+  Run run(find_case(cases, argv[4]), inputs);
+  run.train();
+  run.write(outputs);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return muster::run_main(argc, argv, train); }

@@ -1,0 +1,265 @@
+// Saving and going on; see muster/accelerator.h and docs/formats-checkpoint.md.
+#include <limits>
+
+#include "accelerator/state.h"
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/joint_step.h"
+#include "muster/errors.h"
+#include "muster/random_state.h"
+
+namespace muster {
+namespace {
+
+// "model" for the first, "model.1" for the second.
+std::string numbered(const char* prefix, size_t index) {
+  return index == 0 ? prefix : std::string(prefix) + "." + std::to_string(index);
+}
+
+void add_under(TensorMap& all, const std::string& prefix, const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) all[prefix + "/" + name] = tensor;
+}
+
+}  // namespace
+
+// The worker's directory wins: a checkpoint elsewhere would never reach the coordinator.
+std::string Accelerator::State::checkpoint_dir() const {
+  if (!worker.checkpoint_dir.empty()) return worker.checkpoint_dir;
+  if (!options.checkpoint_dir.empty()) return options.checkpoint_dir;
+  return options.project.project_dir.empty() ? "" : options.project.project_dir + "/checkpoints";
+}
+
+int64_t Accelerator::State::removable_up_to() const {
+  if (worker.checkpoint_dir.empty()) return std::numeric_limits<int64_t>::max();
+  return reporter.committed_step();
+}
+
+ParameterNames Accelerator::State::parameter_names() const {
+  ParameterNames names;
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string prefix = i == 0 ? "" : std::to_string(i) + ".";
+    for (const auto& item : models[i]->module().named_parameters()) {
+      names.emplace(item.value().unsafeGetTensorImpl(), prefix + item.key());
+    }
+  }
+  return names;
+}
+
+Manifest Accelerator::State::manifest(int64_t step, const SaveOptions& save_options) const {
+  Manifest manifest;
+  manifest.step = step;
+  manifest.job = worker.job;
+  manifest.attempt = worker.attempt;
+  manifest.metrics = save_options.metrics;
+  for (const DataSource& source : sources) {
+    const DataPosition position = source.position();
+    manifest.data.push_back({.seed = position.seed,
+                             .epoch = position.epoch,
+                             .consumed = position.consumed,
+                             .dataset_size = source.dataset_size()});
+  }
+  for (const auto& model : models) manifest.bucket_order.push_back(model->bucket_order());
+  return manifest;
+}
+
+// What rank 0 writes for all: the ranks hold replicas.
+void Accelerator::State::add_global(TensorMap& global) const {
+  for (size_t i = 0; i < models.size(); ++i) {
+    add_under(global, numbered("model", i), module_tensors(models[i]->module()));
+  }
+  const ParameterNames names = parameter_names();
+  const auto& optimizers = gradients->optimizers;
+  for (size_t i = 0; i < optimizers.size(); ++i) {
+    add_under(global, numbered("optim", i), optimizer_tensors(*optimizers[i], names));
+  }
+  for (size_t i = 0; i < schedulers.size(); ++i) {
+    add_under(global, numbered("scheduler", i), schedulers[i]->state());
+  }
+  if (gradients->scaler) add_under(global, "scaler", gradients->scaler->state_dict());
+  for (const auto& [name, state] : custom) add_under(global, "custom/" + name, state.save());
+}
+
+CheckpointContent Accelerator::State::content(int64_t step, const SaveOptions& save_options) {
+  CheckpointContent content;
+  content.manifest = manifest(step, save_options);
+  // A registered object that throws fails the save on all ranks.
+  content.error = error_of([&] {
+    content.own["rng_cpu"] = random_state(at::kCPU);
+    if (!device.is_cpu()) content.own["rng_device"] = random_state(device);
+    if (topology.rank == 0) add_global(content.global);
+  });
+  return content;
+}
+
+void Accelerator::State::restore_random_numbers(const CheckpointReader& reader) const {
+  const TensorMap own = reader.own();
+  const auto saved = own.find("rng_cpu");
+  if (saved == own.end()) {
+    muster::set_seed(static_cast<uint64_t>(reader.manifest().step) * 1'000'003,
+                     {.offset = static_cast<uint64_t>(topology.rank)});
+    return;
+  }
+  set_random_state(at::kCPU, saved->second);
+  const auto on_device = own.find("rng_device");
+  if (!device.is_cpu() && on_device != own.end()) set_random_state(device, on_device->second);
+}
+
+void Accelerator::State::restore_positions(const CheckpointReader& reader) {
+  const std::vector<ManifestPosition>& data = reader.manifest().data;
+  if (data.size() != sources.size()) {
+    throw CheckpointError(reader.path() + " has the position of " + std::to_string(data.size()) +
+                          " loaders, the program prepared " + std::to_string(sources.size()));
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const int64_t size = sources[i].dataset_size();
+    if (data[i].dataset_size != size) {
+      throw CheckpointError(reader.path() + " was made with " +
+                            std::to_string(data[i].dataset_size) +
+                            " samples, the dataset now has " + std::to_string(size));
+    }
+    sources[i].set_position({data[i].seed, data[i].epoch, data[i].consumed});
+  }
+}
+
+void Accelerator::State::restore(const CheckpointReader& reader) {
+  for (size_t i = 0; i < models.size(); ++i) {
+    restore_module(models[i]->module(), *reader.under(numbered("model", i)), reader.path());
+  }
+  const ParameterNames names = parameter_names();
+  auto& optimizers = gradients->optimizers;
+  for (size_t i = 0; i < optimizers.size(); ++i) {
+    restore_optimizer(*optimizers[i], names, *reader.under(numbered("optim", i)));
+  }
+  for (size_t i = 0; i < schedulers.size(); ++i) {
+    const TensorMap saved = reader.read(numbered("scheduler", i));
+    if (saved.empty()) {
+      throw CheckpointError(reader.path() + " has no state of schedule " + std::to_string(i) +
+                            ": it was saved by a program with fewer prepared schedules");
+    }
+    schedulers[i]->load_state(saved);
+  }
+  if (gradients->scaler) {
+    // A run that was in another precision before has none.
+    const TensorMap saved = reader.read("scaler");
+    if (!saved.empty()) gradients->scaler->load_state_dict(saved);
+  }
+  restore_positions(reader);
+  for (const auto& [name, state] : custom) state.load(reader.read("custom/" + name));
+  restore_random_numbers(reader);
+}
+
+std::string Accelerator::checkpoint_dir() const { return state_->checkpoint_dir(); }
+
+AsyncCheckpointer& Accelerator::State::open_checkpointer() {
+  if (checkpointer) return *checkpointer;
+  CheckpointPolicy policy = options.checkpoint.policy;
+  if (policy.keep_last == 0) policy.keep_last = options.project.total_limit;
+  const auto published = [this](int64_t step, const std::string&) {
+    if (topology.local_rank == 0) reporter.checkpoint_saved(step);
+  };
+  // Saves in the background have a group of their own: their collectives run beside training's.
+  if (options.checkpoint.asynchronous) {
+    checkpoint_group = make_side_group(
+        group, "checkpoint",
+        {options.process_group_timeout, options.init_timeout, options.network_interfaces});
+  }
+  checkpointer.emplace(CheckpointWriterOptions{checkpoint_dir(), topology, policy,
+                                               options.on_checkpoint_stage, published},
+                       options.checkpoint.asynchronous ? checkpoint_group : group,
+                       options.checkpoint.wait_timeout);
+  return *checkpointer;
+}
+
+void Accelerator::State::prepare_saving() {
+  if (!options.checkpoint.asynchronous || checkpoint_dir().empty()) return;
+  AsyncCheckpointer& opened = open_checkpointer();
+  if (topology.rank != 0) return;
+  size_t bytes = 0;
+  for (const auto& model : models) {
+    for (const auto& [name, tensor] : module_tensors(model->module())) bytes += tensor.nbytes();
+  }
+  const ParameterNames names = parameter_names();
+  for (const auto& optimizer : gradients->optimizers) {
+    for (const auto& [name, tensor] : optimizer_tensors(*optimizer, names)) {
+      bytes += tensor.nbytes();
+    }
+  }
+  opened.reserve(static_cast<int64_t>(bytes), !device.is_cpu());
+}
+
+std::string Accelerator::save_state(int64_t step, const SaveOptions& options) {
+  State& state = *state_;
+  const std::string directory = checkpoint_dir();
+  if (directory.empty()) {
+    throw CheckpointError("save_state: no directory: set AcceleratorOptions::checkpoint_dir, or " +
+                          std::string("run under Muster, which sets MUSTER_CHECKPOINT_DIR"));
+  }
+  if (state.saved_step == step) return directory + "/" + step_name(step);
+  const auto section = state.gradients->timer.measure(StepPart::checkpoint);
+  AsyncCheckpointer& checkpointer = state.open_checkpointer();
+  state.saved_step.reset();
+  const CheckpointContent content = state.content(step, options);
+  std::string path;
+  if (state.options.checkpoint.asynchronous) {
+    path = checkpointer.save(content, state.removable_up_to());
+    if (options.wait) checkpointer.wait();
+  } else {
+    path = checkpointer.save_now(content, state.removable_up_to());
+  }
+  state.saved_step = step;
+  state.next_iteration = step + 1;
+  state.reporter.clear_checkpoint_request();
+  return path;
+}
+
+int64_t Accelerator::save_iteration() const { return state_->next_iteration; }
+
+void Accelerator::wait_for_checkpoint() {
+  if (!state_->checkpointer) return;
+  const auto section = state_->gradients->timer.measure(StepPart::checkpoint);
+  try {
+    state_->checkpointer->wait();
+  } catch (const CheckpointError&) {
+    state_->saved_step.reset();
+    throw;
+  }
+}
+
+std::optional<int64_t> Accelerator::load_state() {
+  State& state = *state_;
+  wait_for_checkpoint();
+  const std::string& resume_from =
+      state.worker.resume_from.empty() ? state.options.resume_from : state.worker.resume_from;
+  const auto reader = open_checkpoint(resume_from, checkpoint_dir(), state.topology, state.group);
+  if (!reader) return std::nullopt;
+  together(state.group, [&] { state.restore(*reader); });
+  const Manifest& manifest = reader->manifest();
+  // Another world size has no bits to keep: it may build its own buckets.
+  for (size_t i = 0; i < state.models.size() && manifest.world_size == num_processes(); ++i) {
+    if (i < manifest.bucket_order.size()) {
+      state.models[i]->set_bucket_order(manifest.bucket_order[i]);
+    }
+  }
+  state.next_iteration = manifest.step + 1;
+  return manifest.step;
+}
+
+TensorMap Accelerator::state_dict_of(torch::nn::Module& module) const {
+  TensorMap tensors = module_tensors(module);
+  for (auto& [name, tensor] : tensors) tensor = tensor.detach().cpu();
+  return tensors;
+}
+
+void Accelerator::save_module(torch::nn::Module& module, const std::string& directory,
+                              const SaveModelOptions& save_options) {
+  together(state_->group, [&] {
+    if (is_main_process()) muster::save_model(module, directory, save_options);
+  });
+}
+
+void Accelerator::save(const TensorMap& tensors, const std::string& path) {
+  together(state_->group, [&] {
+    if (is_main_process()) save_safetensors(path, tensors, {{"format", "pt"}});
+  });
+}
+
+}  // namespace muster

@@ -1,0 +1,68 @@
+// The arithmetic of accumulation windows; see gradient_state.h.
+#include "accelerator/gradient_state.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "muster/errors.h"
+
+namespace muster {
+
+void GradientState::set_accumulation_steps(int steps) {
+  if (steps < 1) {
+    throw std::invalid_argument("gradient accumulation: num_steps is " + std::to_string(steps) +
+                                ", it must be at least 1");
+  }
+  accumulation.num_steps = steps;
+}
+
+void GradientState::loader_is_active(const LoaderCore& loader, bool active) {
+  std::erase(active_loaders, &loader);
+  if (active) active_loaders.push_back(&loader);
+}
+
+const LoaderCore* GradientState::ending_loader() const {
+  if (active_loaders.empty() || !active_loaders.back()->end_of_dataloader()) return nullptr;
+  return active_loaders.back();
+}
+
+void GradientState::begin_micro_batch() {
+  const bool knows_end = accumulation.sync_with_dataloader && accumulation.weight_short_window;
+  // The window is full or its last micro-batch is over: this is the first of the next.
+  if (sync_gradients) {
+    micro_batches = 0;
+    loss_divisor = accumulation.num_steps;
+    const int64_t left = active_loaders.empty() ? -1 : active_loaders.back()->batches_left();
+    if (knows_end && left > 0) {
+      loss_divisor = static_cast<int>(std::min<int64_t>(left, loss_divisor));
+    }
+  }
+  ++micro_batches;
+  const bool epoch_ends = accumulation.sync_with_dataloader && ending_loader() != nullptr;
+  sync_gradients = epoch_ends || micro_batches >= accumulation.num_steps;
+  // A stream does not say beforehand how many batches are left: its losses were divided by too
+  // much.
+  const bool came_short = sync_gradients && knows_end && micro_batches < loss_divisor;
+  correction = came_short ? static_cast<double>(loss_divisor) / micro_batches : 1.0;
+}
+
+void GradientState::require_forward_pass(const torch::optim::Optimizer& optimizer) {
+  const int64_t before = std::exchange(passes_at_step[&optimizer], forward_passes);
+  if (!averages_gradients || before != forward_passes) return;
+  throw Error(
+      "optimizer.step(): no prepared model was called since the last step, so the gradients were "
+      "not "
+      "averaged over the ranks: call what prepare() returned, model(x); behind -> and unwrap() is "
+      "the "
+      "bare module");
+}
+
+bool GradientState::any_step_was_skipped() const {
+  return scaler && std::any_of(optimizers.begin(), optimizers.end(), [&](const auto& optimizer) {
+           return scaler->step_was_skipped(*optimizer);
+         });
+}
+
+}  // namespace muster

@@ -1,0 +1,57 @@
+// Where the run stands in its accumulation window, and what the prepared objects share because of
+// it. Training thread only.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "muster/grad_scaler.h"
+#include "muster/loader_core.h"
+#include "muster/options.h"
+#include "muster/step_timer.h"
+
+namespace muster {
+
+struct GradientState {
+  // ---- Set once ----
+  GradientAccumulationPlugin accumulation;
+  bool step_scheduler_with_optimizer = true;
+  int scheduler_steps = 1;           // per optimizer step
+  std::function<void()> after_step;  // an optimizer step is over
+  bool averages_gradients = false;   // a model was prepared in a world of several
+
+  // ---- The window ----
+  // True outside of windows and in the last micro-batch of one: backward reduces, optimizers step.
+  bool sync_gradients = true;
+  int micro_batches = 0;    // of this window so far, with the current one
+  int loss_divisor = 1;     // of this window's losses
+  double correction = 1.0;  // of the gradients after this backward: the window came out shorter
+
+  // Loaders with a pass under way, the innermost loop's last.
+  std::vector<const LoaderCore*> active_loaders;
+
+  std::optional<GradScaler> scaler;
+  std::vector<std::shared_ptr<torch::optim::Optimizer>> optimizers;
+  StepTimer timer;
+  int64_t forward_passes = 0;                                        // of prepared models
+  std::map<const torch::optim::Optimizer*, int64_t> passes_at_step;  // forward_passes then
+
+  // A micro-batch begins.
+  void begin_micro_batch();
+  void set_accumulation_steps(int steps);
+  bool any_step_was_skipped() const;
+  // Throws when no prepared model was called since this optimizer's last step: its gradients would
+  // be this rank's own.
+  void require_forward_pass(const torch::optim::Optimizer& optimizer);
+  void loader_is_active(const LoaderCore& loader, bool active);
+  // The innermost loop's loader when its last batch of the epoch is being worked on, else null.
+  const LoaderCore* ending_loader() const;
+};
+
+}  // namespace muster

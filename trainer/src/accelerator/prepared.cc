@@ -1,0 +1,101 @@
+// What the handles of prepare() do; see prepared.h.
+#include "muster/prepared.h"
+
+#include <chrono>
+
+#include "accelerator/gradient_state.h"
+#include "muster/optimizers.h"
+
+namespace muster {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+ModelFrame::ModelFrame(std::shared_ptr<DataParallel> data_parallel, const Options& options,
+                       std::shared_ptr<GradientState> gradient_state)
+    : data_parallel_(std::move(data_parallel)),
+      options_(options),
+      gradient_state_(std::move(gradient_state)) {}
+
+bool ModelFrame::changes_outputs() const {
+  return options_.precision != Precision::fp32 || data_parallel_->needs_outputs();
+}
+
+ModelFrame::Pass::Pass(ModelFrame& frame) : frame_(frame), begin_ns_(now_ns()) {
+  ++frame_.gradient_state_->forward_passes;
+  frame_.data_parallel_->before_forward();
+  if (frame_.options_.precision != Precision::fp32) {
+    autocast_.emplace(frame_.options_.device_type, frame_.options_.precision,
+                      frame_.options_.autocast);
+  }
+}
+
+std::vector<at::Tensor> ModelFrame::Pass::finish(std::vector<at::Tensor> outputs) {
+  autocast_.reset();
+  if (frame_.options_.precision != Precision::fp32) outputs = convert_to_fp32(outputs);
+  DataParallel& data_parallel = *frame_.data_parallel_;
+  data_parallel.after_forward(outputs);
+  if (data_parallel.needs_outputs()) outputs = data_parallel.wrap_outputs(std::move(outputs));
+  return outputs;
+}
+
+ModelFrame::Pass::~Pass() {
+  frame_.gradient_state_->timer.add(StepPart::compute,
+                                    static_cast<double>(now_ns() - begin_ns_) * 1e-9);
+}
+
+PreparedOptimizer::PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
+                                     std::shared_ptr<GradientState> gradient_state)
+    : optimizer_(std::move(optimizer)), gradient_state_(std::move(gradient_state)) {}
+
+void PreparedOptimizer::step() {
+  GradientState& state = *gradient_state_;
+  if (!state.sync_gradients) return;
+  state.require_forward_pass(*optimizer_);
+  {
+    const auto section = state.timer.measure(StepPart::compute);
+    if (state.scaler) {
+      state.scaler->step(*optimizer_);
+      state.scaler->update();
+    } else {
+      optimizer_->step();
+    }
+  }
+  // With several optimizers a step of the run ends with the first one's.
+  if (state.after_step && state.optimizers.front() == optimizer_) state.after_step();
+}
+
+void PreparedOptimizer::zero_grad() {
+  if (gradient_state_->sync_gradients) zero_gradients(*optimizer_);
+}
+
+bool PreparedOptimizer::step_was_skipped() const {
+  return gradient_state_->scaler && gradient_state_->scaler->step_was_skipped(*optimizer_);
+}
+
+PreparedScheduler::PreparedScheduler(std::shared_ptr<LrScheduler> scheduler,
+                                     std::shared_ptr<GradientState> gradient_state)
+    : scheduler_(std::move(scheduler)), gradient_state_(std::move(gradient_state)) {}
+
+// Source: accelerate/scheduler.py, AcceleratedScheduler.step.
+int PreparedScheduler::steps_due() const {
+  if (!gradient_state_->step_scheduler_with_optimizer) return 1;
+  if (!gradient_state_->sync_gradients || gradient_state_->any_step_was_skipped()) return 0;
+  return gradient_state_->scheduler_steps;
+}
+
+void PreparedScheduler::step() {
+  for (int i = steps_due(); i > 0; --i) scheduler_->step();
+}
+
+void PreparedScheduler::step(double metric) {
+  for (int i = steps_due(); i > 0; --i) scheduler_->step(metric);
+}
+
+}  // namespace muster

@@ -1,0 +1,84 @@
+// What an Accelerator owns. Its functions lie in this folder by subject: accelerator.cc (making and
+// preparing), training.cc, communication.cc, speech.cc, checkpointing.cc. Training thread only.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accelerator/gradient_state.h"
+#include "checkpoint/async_checkpointer.h"
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/named_state.h"
+#include "collectives/collectives.h"
+#include "muster/accelerator.h"
+#include "parallel/process_group.h"
+#include "tracking/metric_accumulator.h"
+#include "tracking/reporter.h"
+#include "tracking/tracker_set.h"
+
+namespace muster {
+
+// A loader or a sampler: whatever has a place in the data.
+struct DataSource {
+  std::function<DataPosition()> position;
+  std::function<void(const DataPosition&)> set_position;
+  std::function<int64_t()> dataset_size;  // -1: not known
+};
+
+struct Accelerator::State {
+  explicit State(const AcceleratorOptions& given);
+
+  // ---- Set once ----
+  const AcceleratorOptions options;
+  const Topology topology;
+  const WorkerEnvironment worker;
+  const at::Device device;
+  const Precision precision;
+
+  // ---- Owned; destroyed from the last to the first: models before the groups they reduce over
+  // ----
+  Reporter reporter;
+  ProcessGroupPtr group;
+  ProcessGroupPtr checkpoint_group;  // made with the first asynchronous save
+  std::shared_ptr<Collectives> collectives;
+  std::optional<TrackerSet> trackers;  // none when log_with is empty
+  bool trackers_started = false;
+  std::optional<MetricAccumulator> metrics;
+  std::shared_ptr<GradientState> gradients;
+
+  // ---- What was prepared, in order ----
+  std::vector<std::shared_ptr<DataParallel>> models;
+  std::vector<std::shared_ptr<LrScheduler>> schedulers;
+  std::vector<DataSource> sources;
+  std::vector<std::pair<std::string, CustomState>> custom;
+
+  // ---- Checkpoints ----
+  std::optional<AsyncCheckpointer> checkpointer;  // with the first save
+  std::optional<int64_t> saved_step;
+  int64_t next_iteration = 0;
+
+  bool trigger = false;
+  const int exceptions = std::uncaught_exceptions();
+
+  void start_trackers(const std::string& project, const TrackerConfig& config);
+  std::string logging_dir() const;
+  std::string checkpoint_dir() const;
+  int64_t removable_up_to() const;
+  ParameterNames parameter_names() const;
+  Manifest manifest(int64_t step, const SaveOptions& save_options) const;
+  void add_global(TensorMap& global) const;
+  CheckpointContent content(int64_t step, const SaveOptions& save_options);
+  AsyncCheckpointer& open_checkpointer();
+  // After the first step, when the optimizers have their state: makes the buffers of asynchronous
+  // saves, so that the first save stalls no longer than the others. Collective.
+  void prepare_saving();
+  void restore(const CheckpointReader& reader);
+  void restore_positions(const CheckpointReader& reader);
+  void restore_random_numbers(const CheckpointReader& reader) const;
+  void end_step();
+};
+
+}  // namespace muster

@@ -1,0 +1,117 @@
+// Backward, accumulation windows, gradients, random numbers; see muster/accelerator.h.
+#include <algorithm>
+
+#include "accelerator/state.h"
+#include "muster/random_state.h"
+
+namespace muster {
+
+void Accelerator::backward(const at::Tensor& loss) {
+  GradientState& gradients = *state_->gradients;
+  const auto section = gradients.timer.measure(StepPart::compute);
+  at::Tensor root = gradients.loss_divisor == 1 ? loss : loss / gradients.loss_divisor;
+  if (gradients.scaler) root = gradients.scaler->scale(root);
+  root.backward();
+  if (gradients.correction == 1.0) return;
+  const torch::NoGradGuard no_grad;
+  for (const auto& optimizer : gradients.optimizers) {
+    for (auto& group : optimizer->param_groups()) {
+      for (at::Tensor& parameter : group.params()) {
+        if (parameter.grad().defined()) parameter.mutable_grad().mul_(gradients.correction);
+      }
+    }
+  }
+}
+
+Accelerator::Accumulation::Accumulation(Accelerator& accelerator,
+                                        std::vector<DataParallel*> models) {
+  State& state = *accelerator.state_;
+  if (models.empty()) {
+    for (const auto& model : state.models) models.push_back(model.get());
+  }
+  state.gradients->begin_micro_batch();
+  for (DataParallel* model : models) {
+    models_.emplace_back(model, model->synchronizing());
+    if (!state.gradients->sync_gradients) model->set_synchronizing(false);
+  }
+}
+
+Accelerator::Accumulation::~Accumulation() {
+  for (const auto& [model, before] : models_) model->set_synchronizing(before);
+}
+
+bool Accelerator::sync_gradients() const { return state_->gradients->sync_gradients; }
+
+int Accelerator::gradient_accumulation_steps() const {
+  return state_->gradients->accumulation.num_steps;
+}
+
+void Accelerator::set_gradient_accumulation_steps(int steps) {
+  state_->gradients->set_accumulation_steps(steps);
+}
+
+BatchPlan Accelerator::plan_batch(const BatchContract& contract) {
+  const BatchPlan plan = muster::plan_batch(contract, num_processes());
+  if (is_main_process()) print(plan.equation());
+  set_gradient_accumulation_steps(static_cast<int>(plan.accumulation_steps));
+  return plan;
+}
+
+Autocast Accelerator::autocast() const {
+  return Autocast(device().type(), state_->precision, state_->options.autocast);
+}
+
+GradScaler* Accelerator::scaler() {
+  return state_->gradients->scaler ? &*state_->gradients->scaler : nullptr;
+}
+
+void Accelerator::unscale_gradients() {
+  GradientState& gradients = *state_->gradients;
+  if (!gradients.scaler) return;
+  for (const auto& optimizer : gradients.optimizers) gradients.scaler->unscale_(*optimizer);
+}
+
+at::Tensor Accelerator::clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm,
+                                        double norm_type) {
+  const auto section = state_->gradients->timer.measure(StepPart::compute);
+  unscale_gradients();
+  return muster::clip_grad_norm_(parameters, max_norm, norm_type);
+}
+
+void Accelerator::clip_grad_value_(const std::vector<at::Tensor>& parameters, double clip_value) {
+  unscale_gradients();
+  muster::clip_grad_value_(parameters, clip_value);
+}
+
+bool Accelerator::optimizer_step_was_skipped() const {
+  return state_->gradients->any_step_was_skipped();
+}
+
+void Accelerator::set_seed(uint64_t seed, bool device_specific, bool deterministic) {
+  const auto offset = device_specific ? static_cast<uint64_t>(process_index()) : 0;
+  muster::set_seed(seed, {.offset = offset, .deterministic = deterministic});
+}
+
+void Accelerator::synchronize_rng_states() { state_->collectives->synchronize_rng_states(); }
+
+int64_t Accelerator::find_executable_batch_size(int64_t starting_batch_size,
+                                                const std::function<void(int64_t batch_size)>& fn) {
+  return muster::find_executable_batch_size(
+      fn, {.starting_batch_size = starting_batch_size,
+           .any_rank = [this](bool own) { return state_->collectives->any_rank(own); }});
+}
+
+StepTimer& Accelerator::step_timer() { return state_->gradients->timer; }
+
+void Accelerator::State::end_step() {
+  StepTimer& timer = gradients->timer;
+  timer.end_step();
+  if (timer.steps() == 1) prepare_saving();
+  const int64_t every = options.log_step_times_every;
+  if (every <= 0 || timer.steps() % every != 0 || topology.rank != 0) return;
+  const std::vector<ScalarValue> times = timer.metrics();
+  reporter.log(times, timer.steps());
+  if (trackers && trackers_started) trackers->log(times, {.step = timer.steps()});
+}
+
+}  // namespace muster

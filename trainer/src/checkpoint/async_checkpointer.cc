@@ -1,0 +1,127 @@
+// See async_checkpointer.h.
+#include "checkpoint/async_checkpointer.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "checkpoint/joint_step.h"
+#include "muster/errors.h"
+
+namespace muster {
+namespace {
+
+// Hashing and writing give way to training where cores are few; where there are enough, a nice
+// value changes nothing.
+constexpr int kNice = 10;
+
+void give_way_to_training() {
+  // Linux keeps the nice value per thread.
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+}
+
+}  // namespace
+
+AsyncCheckpointer::AsyncCheckpointer(CheckpointWriterOptions options, ProcessGroupPtr side_group,
+                                     std::chrono::milliseconds wait_timeout)
+    : writer_(std::move(options), std::move(side_group)), wait_timeout_(wait_timeout) {}
+
+AsyncCheckpointer::~AsyncCheckpointer() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (!error_.empty()) std::fprintf(stderr, "muster: %s\n", error_.c_str());
+}
+
+bool AsyncCheckpointer::saving() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return job_.has_value();
+}
+
+void AsyncCheckpointer::wait() { finish_previous(); }
+
+void AsyncCheckpointer::finish_previous() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!changed_.wait_for(lock, wait_timeout_, [this] { return !job_.has_value(); })) {
+    throw CheckpointError("rank " + std::to_string(writer_.options().topology.rank) +
+                          ": the save of step " + std::to_string(job_->content.manifest.step) +
+                          " has not ended within " + std::to_string(wait_timeout_.count()) +
+                          " ms: is the disk of " + writer_.options().directory +
+                          " stuck? Raise CheckpointOptions::wait_timeout where it is only slow");
+  }
+  if (!error_.empty()) throw CheckpointError(std::exchange(error_, ""));
+}
+
+std::string AsyncCheckpointer::save(const CheckpointContent& content, int64_t removable_up_to) {
+  finish_previous();
+  Job job;
+  job.removable_up_to = removable_up_to;
+  job.content.manifest = content.manifest;
+  job.content.error = content.error;
+  if (job.content.error.empty()) {
+    // The others have begun this save, or will: a failure travels to them through it.
+    job.content.error = error_of([&] {
+      job.content.global = global_buffer_.take(content.global);
+      job.content.own = own_buffer_.take(content.own);
+    });
+  }
+  if (writer_.options().on_stage) writer_.options().on_stage("snapshot");
+  const std::string path = writer_.path_of(content.manifest.step);
+  begin(std::move(job));
+  return path;
+}
+
+void AsyncCheckpointer::reserve(int64_t bytes, bool pinned) {
+  finish_previous();
+  Job job;
+  job.reserve_bytes = bytes;
+  job.pinned = pinned;
+  begin(std::move(job));
+}
+
+void AsyncCheckpointer::begin(Job job) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    job_ = std::move(job);
+  }
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  changed_.notify_all();
+}
+
+std::string AsyncCheckpointer::save_now(const CheckpointContent& content, int64_t removable_up_to) {
+  finish_previous();
+  return writer_.save(content, removable_up_to);
+}
+
+void AsyncCheckpointer::run() {
+  give_way_to_training();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return job_.has_value() || ending_; });
+    if (!job_) return;
+    lock.unlock();
+    // Only this thread takes the job away, so that it may read it without the lock.
+    std::string error = perform(*job_);
+    lock.lock();
+    job_.reset();
+    error_ = std::move(error);
+    changed_.notify_all();
+  }
+}
+
+std::string AsyncCheckpointer::perform(const Job& job) {
+  if (job.reserve_bytes > 0) {
+    // Without the memory the save will say so.
+    error_of([&] { global_buffer_.reserve(job.reserve_bytes, job.pinned); });
+    return "";
+  }
+  const std::string error = error_of([&] { writer_.save(job.content, job.removable_up_to); });
+  return error.empty() ? "" : "an asynchronous save failed: " + error;
+}
+
+}  // namespace muster

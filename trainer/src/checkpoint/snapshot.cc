@@ -1,0 +1,107 @@
+// See snapshot.h.
+#include "checkpoint/snapshot.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <new>
+#include <vector>
+
+#include "checkpoint/safetensors_file.h"
+#include "muster/errors.h"
+
+namespace muster {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr size_t kHugePage = size_t{2} << 20;
+// Above this a copy is worth several threads, and so the way through LibTorch.
+constexpr size_t kDirectCopyBytes = size_t{256} << 10;
+
+// Fresh memory in huge pages where the kernel has them: the first save would otherwise spend most
+// of its time in page faults. Throws std::bad_alloc.
+at::Tensor allocate_block(int64_t bytes) {
+  const size_t size = (static_cast<size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  // Wishes: without them everything works, more slowly.
+  ::madvise(memory, size, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+  ::madvise(memory, size, MADV_POPULATE_WRITE);
+#endif
+  return at::from_blob(
+      memory, {static_cast<int64_t>(size)}, [size](void* block) { ::munmap(block, size); },
+      at::TensorOptions().dtype(at::kByte));
+}
+
+void copy_one(const at::Tensor& from, at::Tensor& to) {
+  const bool direct = from.is_cpu() && from.is_contiguous() && !from.is_conj() && !from.is_neg() &&
+                      from.nbytes() <= kDirectCopyBytes;
+  if (direct) {
+    if (from.nbytes() > 0) {
+      std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
+    }
+  } else {
+    to.copy_(from, /*non_blocking=*/true);
+  }
+}
+
+void wait_for_copies(const std::vector<c10::Device>& devices) {
+  for (const c10::Device device : devices) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    guard.synchronizeStream(guard.getStream(device));
+  }
+}
+
+}  // namespace
+
+void SnapshotBuffer::reserve(int64_t bytes, bool pinned) {
+  if (block_.defined() && block_.numel() >= bytes && (pinned_ || !pinned)) return;
+  block_.reset();  // before the new one: never two blocks at once
+  pinned_ = pinned;
+  block_ = pinned ? at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true))
+                  : allocate_block(bytes);
+}
+
+TensorMap SnapshotBuffer::take(const TensorMap& tensors) {
+  const torch::NoGradGuard no_grad;
+  std::map<TensorIdentity, int64_t> places;
+  std::vector<c10::Device> devices;
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) {
+    require_dense(name, tensor);
+    if (!tensor.is_cpu() &&
+        std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) {
+      devices.push_back(tensor.device());
+    }
+    if (!places.try_emplace(identity_of(tensor), bytes).second) continue;
+    bytes += (static_cast<int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  reserve(std::max<int64_t>(bytes, kAlignment), !devices.empty());
+  std::map<int64_t, at::Tensor> copies;
+  TensorMap result;
+  for (const auto& [name, tensor] : tensors) {
+    const int64_t place = places.at(identity_of(tensor));
+    if (tensor.numel() > 0) {
+      const auto known = copies.find(place);
+      if (known != copies.end()) {
+        result[name] = known->second;
+        continue;
+      }
+    }
+    at::Tensor copy = block_.narrow(0, place, static_cast<int64_t>(tensor.nbytes()))
+                          .view(tensor.scalar_type())
+                          .view(tensor.sizes());
+    copy_one(tensor, copy);
+    if (tensor.numel() > 0) copies[place] = copy;
+    result[name] = std::move(copy);
+  }
+  wait_for_copies(devices);
+  return result;
+}
+
+}  // namespace muster

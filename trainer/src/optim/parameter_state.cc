@@ -1,0 +1,96 @@
+// The state of a parameter at the border: named tensors, and step counts as integers.
+#include <stdexcept>
+#include <string>
+
+#include "muster/errors.h"
+#include "optim/step_plan.h"
+
+namespace muster::internal {
+namespace {
+
+// The group of a parameter.
+size_t group_of(const Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto& groups = optimizer.param_groups();
+  for (size_t group = 0; group < groups.size(); ++group) {
+    for (const at::Tensor& known : groups[group].params()) {
+      if (known.is_same(parameter)) return group;
+    }
+  }
+  throw std::invalid_argument("this tensor is not a parameter of the optimizer");
+}
+
+std::string shape_text(const at::Tensor& tensor) { return c10::str(tensor.sizes()); }
+
+}  // namespace
+
+TensorMap StepPlan::state_of(const Optimizer& optimizer, const at::Tensor& parameter) const {
+  group_of(optimizer, parameter);
+  TensorMap state;
+  const auto found = slots_.find(parameter.unsafeGetTensorImpl());
+  if (found == slots_.end()) return state;
+  const Slot& slot = found->second;
+  if (optimizer.counts_steps() ? !slot.count : !slot.started) return state;
+  for (size_t field = 0; field < slot.fields.size(); ++field) {
+    if (slot.fields[field].defined()) state[optimizer.field_names()[field]] = slot.fields[field];
+  }
+  if (slot.count) {
+    const double steps =
+        slot.count->tensor.defined() ? slot.count->tensor.item<double>() : slot.count->value;
+    state["step"] = torch::tensor(static_cast<int64_t>(steps), at::kLong);
+  }
+  return state;
+}
+
+void StepPlan::set_state(Optimizer& optimizer, const at::Tensor& parameter,
+                         const TensorMap& state) {
+  const torch::NoGradGuard no_grad;
+  const size_t group = group_of(optimizer, parameter);
+  const auto& names = optimizer.field_names();
+  Slot slot;
+  slot.fields.resize(names.size());
+  size_t taken = 0;
+  for (size_t field = 0; field < names.size() && !state.empty(); ++field) {
+    const auto found = state.find(names[field]);
+    if (found == state.end()) {
+      // What only an option adds may be missing; it then starts afresh. The first is always there.
+      if (field > 0 && field + 1 == names.size()) continue;
+      if (!optimizer.uses_field(group, field)) continue;
+      throw CheckpointError(std::string("the optimizer's state of a parameter lacks ") +
+                            names[field] + ": is it of another optimizer?");
+    }
+    ++taken;
+    if (found->second.sizes() != parameter.sizes()) {
+      throw CheckpointError(std::string(names[field]) + " has the shape " +
+                            shape_text(found->second) + ", but the parameter has " +
+                            shape_text(parameter) + ": is the state of another model?");
+    }
+    slot.fields[field] = at::empty_like(parameter);
+    slot.fields[field].copy_(found->second);
+  }
+  const auto step = state.find("step");
+  if (step != state.end() && optimizer.counts_steps()) {
+    ++taken;
+    if (step->second.numel() != 1) throw CheckpointError("step is not one number");
+    const double value = step->second.item<double>();
+    auto& count = loaded_counts_[value];
+    if (!count) count = std::make_shared<StepCount>(StepCount{.tensor = {}, .value = value});
+    slot.count = count;
+  } else if (optimizer.counts_steps() && !state.empty()) {
+    throw CheckpointError("the optimizer's state of a parameter lacks step");
+  }
+  if (taken != state.size()) {
+    std::string met;
+    for (const auto& [name, tensor] : state) met += " " + name;
+    throw CheckpointError("the optimizer knows not all of its saved state:" + met +
+                          ": is it of another optimizer?");
+  }
+  slot.started = !state.empty();
+  for (GroupPlan& plan : groups_) plan.stale = true;
+  if (state.empty()) {
+    slots_.erase(parameter.unsafeGetTensorImpl());
+  } else {
+    slots_[parameter.unsafeGetTensorImpl()] = std::move(slot);
+  }
+}
+
+}  // namespace muster::internal

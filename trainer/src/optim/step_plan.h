@@ -1,0 +1,116 @@
+// Which parameters step together, and their state.
+//
+// The plan of a group lists its parameters by device, dtype and implementation, with their state,
+// ready for the kernels. It is kept from step to step and made anew only when other parameters have
+// gradients, or options or devices change: a usual step fills in the gradients and calls one
+// kernel. Gradients are let go after each step, so that zero_grad frees their memory.
+#pragma once
+
+#include <ATen/ScalarOps.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "muster/optimizers.h"
+
+namespace muster::internal {
+
+// How often a parameter was stepped. Parameters that always step together share one, which makes
+// counting one operation instead of one per parameter. The fused kernels read it from their device
+// (tensor: float32, 0-d); elsewhere value counts, and tensor is undefined.
+struct StepCount {
+  at::Tensor tensor;
+  double value = 0;
+};
+
+// tensor times number as Python writes it. LibTorch's mul_(Scalar) takes the number as the first
+// factor, which rounds it to bfloat16 first where the tensor is.
+inline at::Tensor& multiply_(at::Tensor& tensor, double number) {
+  return tensor.mul_(at::native::wrapped_scalar_tensor(number));
+}
+
+struct StepScaling {
+  std::optional<at::Tensor> grad_scale, found_inf;
+
+  StepScaling on(at::Device device) const;
+};
+
+struct StepBucket {
+  Implementation implementation = Implementation::plain;  // never automatic
+  at::Device device = at::kCPU;
+  at::ScalarType dtype = at::kFloat;
+  bool first_step = false;  // of all its parameters; only where steps are not counted
+
+  // One entry per parameter; complex ones as pairs of real numbers.
+  std::vector<size_t> indices;  // in the group
+  std::vector<at::Tensor> parameters, gradients;
+  std::vector<std::vector<at::Tensor>> fields;  // [field]: empty, or one per parameter
+  std::vector<StepCount*> counts;
+  std::vector<at::Tensor> steps;  // for the kernel
+
+  std::vector<StepCount*> distinct_counts;
+  std::vector<at::Tensor> distinct_steps;
+
+  // Kept from step to step for numbers that differ by parameter.
+  std::vector<at::Scalar> numbers, more_numbers;
+
+  void count_on_device(const StepScaling& scaling, bool after_kernel);
+  void count_on_host();
+};
+
+class StepPlan {
+ public:
+  void step(Optimizer& optimizer, const StepScaling& scaling);
+  bool all_fused(Optimizer& optimizer);
+  TensorMap state_of(const Optimizer& optimizer, const at::Tensor& parameter) const;
+  void set_state(Optimizer& optimizer, const at::Tensor& parameter, const TensorMap& state);
+
+ private:
+  // A parameter's state. Undefined fields are not in use.
+  struct Slot {
+    std::vector<at::Tensor> fields;
+    std::shared_ptr<StepCount> count;
+    bool started = false;
+  };
+  // What decides where a parameter steps.
+  struct Sight {
+    enum Form : uint8_t { absent, block, scattered, sparse };
+    Form form = absent;
+    at::ScalarType dtype = at::kFloat;
+    at::Device device = at::kCPU;
+    bool operator==(const Sight& other) const = default;
+  };
+  struct GroupPlan {
+    bool stale = true;
+    Implementation requested = Implementation::automatic;
+    std::vector<bool> used_fields;
+    std::vector<Sight> sights;
+    std::vector<std::pair<uint32_t, uint32_t>> places;  // bucket and position in it
+    std::vector<StepBucket> buckets;
+  };
+
+  static Sight look_at(const at::Tensor& parameter);
+  // Brings the plan up to date and fills in the gradients.
+  void look(Optimizer& optimizer, size_t group);
+  bool is_current(Optimizer& optimizer, size_t group);
+  void rebuild(Optimizer& optimizer, size_t group);
+  StepBucket& bucket_for(GroupPlan& plan, const Sight& sight, Implementation implementation,
+                         bool first_step, size_t fields);
+  Slot& slot_for(Optimizer& optimizer, size_t group, const at::Tensor& parameter);
+  void share_counts(StepBucket& bucket, const std::vector<at::Tensor>& parameters);
+  void release_gradients();
+  void run(Optimizer& optimizer, size_t group, StepBucket& bucket, const StepScaling& scaling,
+           bool unscaled);
+
+  std::vector<GroupPlan> groups_;
+  std::unordered_map<c10::TensorImpl*, Slot> slots_;
+  // Counts of states that were set since the last step: equal ones are shared again.
+  std::map<double, std::shared_ptr<StepCount>> loaded_counts_;
+};
+
+}  // namespace muster::internal

@@ -1,0 +1,107 @@
+// What the files of this area share about one model. Training thread.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/data_parallel.h"
+#include "parallel/process_group.h"
+
+namespace muster {
+
+using Buckets = std::vector<std::vector<size_t>>;
+
+constexpr size_t kBroadcastBytes = 250 << 20;  // as torch's distributed.py
+
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// One open JoinUnevenInputs, seen from a model of it.
+struct JoinMembership {
+  bool enabled = false;
+  bool is_first = false;  // this model's forwards announce the iteration
+  // Of all models of the scope: the sum that counts the ranks which still train, under way.
+  std::shared_ptr<c10::intrusive_ptr<c10d::Work>> announcement;
+  bool divide_by_initial_world_size = true;
+  bool throw_on_early_termination = false;
+};
+
+struct DataParallel::State {
+  std::shared_ptr<torch::nn::Module> module;
+  ProcessGroupPtr group;  // null in a world of one
+  DataParallelOptions options;
+  std::vector<NamedParameter> parameters;  // those that train, each once
+  std::vector<bool> sparse;                // by parameter
+  std::vector<at::Tensor> buffers;
+  at::Device device = at::kCPU;
+
+  bool synchronizing = true;
+  // torch's require_forward_param_sync: whether the last forward was a synchronized one.
+  bool buffers_are_due = true;
+  bool delay_is_queued = false;  // static_graph: the first backward has begun
+  int64_t forwards = 0;          // that reduce, since the reducer was made
+  std::optional<DataParallelTimings> timings;
+  JoinMembership join;
+
+  // Declared last: destroyed before what they hook into, the logger first.
+  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+
+  int64_t world_size() const { return group ? group->getSize() : 1; }
+  bool sends_buffers() const {
+    return buffers_are_due && options.broadcast_buffers && !buffers.empty();
+  }
+  // Whether the backward of a forward with gradients reduces them. static_graph learns the graph in
+  // its first backward, which must be a reducing one, also inside NoSync: the sums stay right,
+  // because the mean of a mean is itself.
+  bool reduces() const {
+    return reducer && (synchronizing || (options.static_graph && !delay_is_queued));
+  }
+  // Whether wrap_outputs has work to do.
+  bool uses_sink() const;
+
+  std::vector<at::Tensor> tensors() const;
+  // The assignment that torch starts with; it is rebuilt after the first backward.
+  Buckets first_buckets() const;
+  void reset_reducer(const Buckets& buckets);
+  void broadcast_from(int root, bool with_parameters, bool with_buffers) const;
+  // Of a forward that reduces: takes the figures of the one before, tells the reducer.
+  void begin_iteration();
+  // Collective when there is something to rebuild. Throws UnusedParametersError.
+  void rebuild_buckets();
+  // Quoted and separated by commas; empty when the message is about something else.
+  std::string unused_names(const std::string& reducer_message) const;
+};
+
+// ---- model_agreement.cc ----
+std::vector<NamedParameter> trained_parameters(torch::nn::Module& module);
+std::vector<bool> sparse_flags(torch::nn::Module& module,
+                               const std::vector<NamedParameter>& parameters);
+// Throws CommunicationError with the first parameter, buffer or option that differs. Collective.
+void require_same_model(const DataParallel::State& state);
+
+// ---- join.cc: the collectives of an iteration that only a joining model has ----
+// Before the reducer prepares anything: tells the ranks that are done that this one goes on.
+void announce_iteration(DataParallel::State& state);
+// Tells them whether backward will reduce gradients.
+void announce_reduction(const DataParallel::State& state);
+// The greatest rank for which `candidate` is true; -1 when there is none. Collective.
+int find_common_rank(const DataParallel::State& state, bool candidate);
+// Sends the buffers of a rank that still trains. Collective.
+void send_buffers(const DataParallel::State& state, bool candidate);
+
+// ---- sync_batch_norm.cc ----
+void attach_sync_batch_norm(torch::nn::Module& module, const ProcessGroupPtr& group);
+
+// ---- reducer.cc ----
+int64_t first_bucket_bytes(const DataParallelOptions& options);
+std::shared_ptr<c10d::Reducer> make_reducer(const DataParallel::State& state,
+                                            const Buckets& buckets);
+
+}  // namespace muster

@@ -1,0 +1,90 @@
+// Makes torch's Reducer for a model: its form by release, the compression of gradients.
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <type_traits>
+#include <unordered_map>
+
+#include "parallel/data_parallel_state.h"
+
+namespace muster {
+namespace {
+
+using Names = std::unordered_map<size_t, std::string>;
+
+// torch's FP16CompressCommHook for the other half; the arithmetic is bf16_compress_hook's of
+// Python's default_hooks.py.
+class Bf16CompressHook : public c10d::CppCommHookInterface<ProcessGroupPtr> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    const at::Tensor gradients = bucket.getBuffer();
+    std::vector<at::Tensor> compressed = {gradients.to(at::kBFloat16)};
+    // Divided before the sum: the sum of halves could overflow.
+    compressed[0].div_(state_->getSize());
+    const auto reduced = state_->allreduce(compressed)->getFuture();
+    return reduced->then(
+        [gradients](c10::ivalue::Future& done) {
+          gradients.copy_(done.value().toTensorVector()[0]);
+          return c10::IValue(gradients);
+        },
+        c10::TensorType::get());
+  }
+};
+
+// Whether this release's Reducer takes these arguments after those that all releases know.
+template <typename Reducer, typename... More>
+constexpr bool kTakes = std::is_constructible_v<Reducer, std::vector<at::Tensor>, Buckets,
+                                                ProcessGroupPtr, std::vector<bool>, int64_t, bool,
+                                                bool, Names, int64_t, bool, bool, More...>;
+
+// A template, so that the forms that a release lacks are never compiled.
+template <typename Reducer>
+std::shared_ptr<Reducer> construct(const DataParallel::State& state, const Buckets& buckets,
+                                   const Names& names) {
+  using BucketCaps = std::vector<int64_t>;
+  const DataParallelOptions& options = state.options;
+  const auto make = [&](auto... more) {
+    return std::make_shared<Reducer>(
+        state.tensors(), buckets, state.group, state.sparse, options.bucket_cap_mb << 20,
+        options.find_unused_parameters, options.gradient_as_bucket_view, names,
+        first_bucket_bytes(options), options.skip_all_reduce_unused_params,
+        /*use_python_reducer=*/false, std::move(more)...);
+  };
+  if constexpr (kTakes<Reducer, BucketCaps, bool>) {
+    return make(BucketCaps(), options.batched_grad_copy);
+  } else if constexpr (kTakes<Reducer, BucketCaps>) {
+    return make(BucketCaps());
+  } else {
+    return make();
+  }
+}
+
+}  // namespace
+
+int64_t first_bucket_bytes(const DataParallelOptions& options) {
+  if (options.first_bucket_cap_mb) return *options.first_bucket_cap_mb << 20;
+  // Accelerate hands bucket_cap_mb on only when it differs from 25, and then Python's
+  // DistributedDataParallel makes the first bucket as large as the others.
+  return options.bucket_cap_mb == 25 ? c10d::kDefaultFirstBucketBytes : options.bucket_cap_mb << 20;
+}
+
+std::shared_ptr<c10d::Reducer> make_reducer(const DataParallel::State& state,
+                                            const Buckets& buckets) {
+  Names names;
+  for (size_t i = 0; i < state.parameters.size(); ++i) names[i] = state.parameters[i].name;
+  auto reducer = construct<c10d::Reducer>(state, buckets, names);
+  switch (state.options.gradient_compression) {
+    case GradientCompression::none:
+      break;
+    case GradientCompression::fp16:
+      reducer->register_builtin_comm_hook(c10d::BuiltinCommHookType::FP16_COMPRESS);
+      break;
+    case GradientCompression::bf16:
+      reducer->register_comm_hook(std::make_unique<Bf16CompressHook>(state.group));
+      break;
+  }
+  if (state.options.static_graph) reducer->set_static_graph();
+  return reducer;
+}
+
+}  // namespace muster

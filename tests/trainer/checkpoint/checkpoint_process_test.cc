@@ -1,8 +1,6 @@
 // The joint protocol among real ranks: killed at every stage, out of space, beside training.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "base/files.h"
 #include "checkpoint/checkpoint_directory.h"
 #include "muster/checkpoint_options.h"
@@ -11,16 +9,6 @@
 
 namespace muster {
 namespace {
-
-std::map<std::string, std::string> said(const ChildResult& result) {
-  std::map<std::string, std::string> values;
-  std::istringstream lines(result.output);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t space = line.find(' ');
-    if (space != std::string::npos) values[line.substr(0, space)] = line.substr(space + 1);
-  }
-  return values;
-}
 
 std::vector<ChildResult> run(int world_size, const std::vector<std::string>& arguments,
                              const std::map<std::string, std::string>& environment = {}) {

@@ -1,10 +1,9 @@
-// What ranks said: the lines "name value" of each.
+// Runs scenarios of parallel_ranks.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,22 +11,12 @@
 
 namespace muster {
 
-inline std::map<std::string, std::string> said(const ChildResult& result) {
-  std::map<std::string, std::string> values;
-  std::istringstream lines(result.output);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t space = line.find(' ');
-    if (space != std::string::npos) values[line.substr(0, space)] = line.substr(space + 1);
-  }
-  return values;
-}
-
 inline std::vector<ChildResult> run_scenario(int world_size, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), PARALLEL_RANKS);
   return run_ranks({.argv = arguments, .world_size = world_size});
 }
 
-// As above, and all ranks must succeed.
+// As above: what each rank said; all must succeed.
 inline std::vector<std::map<std::string, std::string>> outcome(
     int world_size, const std::vector<std::string>& arguments) {
   std::vector<std::map<std::string, std::string>> values;

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "parity/parity_files.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
 
@@ -21,11 +21,6 @@ using nlohmann::json;
 
 constexpr int kRanks = 2;
 constexpr char kCases[] = PARITY_DIRECTORY "/cases.json";
-
-json read_json(const std::string& path) {
-  std::ifstream file(path);
-  return json::parse(file);
-}
 
 // What the two sides' numbers differ by.
 struct Difference {
@@ -57,12 +52,8 @@ class Parity : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     directory_ = std::make_unique<TemporaryDirectory>();
-    ChildProcess inputs(
-        {MUSTER_TEST_PYTHON, PARITY_DIRECTORY "/parity_twin.py", "--inputs", directory_->path()},
-        {});
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    const ChildResult result = inputs.wait(deadline);
-    ASSERT_EQ(result.exit_code, 0) << result.output;
+    write_inputs(directory_->path());
+    if (HasFatalFailure()) return;
     // All cases at once: half of a short run would go into Python's imports.
     std::vector<std::string> names;
     for (const json& one : read_json(kCases)) {

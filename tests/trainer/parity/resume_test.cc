@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "parity/parity_files.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
 
@@ -25,21 +26,11 @@ constexpr int64_t kStepsCompared = 50;  // after a change
 constexpr double kStepLimit = 5e-6;     // relative, of each of them
 constexpr double kEpochLimit = 5e-4;    // relative, of an epoch's mean
 
-json read_json(const std::string& path) {
-  std::ifstream file(path);
-  return json::parse(file);
-}
-
 class Resume : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     directory_ = std::make_unique<TemporaryDirectory>();
-    ChildProcess inputs(
-        {MUSTER_TEST_PYTHON, PARITY_DIRECTORY "/parity_twin.py", "--inputs", directory_->path()},
-        {});
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    const ChildResult result = inputs.wait(deadline);
-    ASSERT_EQ(result.exit_code, 0) << result.output;
+    write_inputs(directory_->path());
   }
   static void TearDownTestSuite() {
     std::printf("\n%s%s\n", exact_table_.c_str(), world_table_.c_str());

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <sstream>
 
 #include "base/files.h"
 #include "checkpoint/checkpoint_directory.h"
@@ -11,17 +10,6 @@
 
 namespace muster {
 namespace {
-
-// The lines "name value" of one rank.
-std::map<std::string, std::string> said(const ChildResult& result) {
-  std::map<std::string, std::string> values;
-  std::istringstream lines(result.output);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t space = line.find(' ');
-    if (space != std::string::npos) values[line.substr(0, space)] = line.substr(space + 1);
-  }
-  return values;
-}
 
 std::vector<ChildResult> run(int world_size, std::vector<std::string> arguments,
                              const std::map<std::string, std::string>& environment = {}) {

@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <sstream>
+
 #include "base/files.h"
 
 namespace muster {
@@ -60,6 +62,16 @@ std::vector<ChildResult> run_ranks(const RankPlan& plan) {
   std::vector<ChildResult> results;
   for (ChildProcess& rank : ranks) results.push_back(rank.wait(deadline));
   return results;
+}
+
+std::map<std::string, std::string> said(const ChildResult& result) {
+  std::map<std::string, std::string> values;
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t space = line.find(' ');
+    if (space != std::string::npos) values[line.substr(0, space)] = line.substr(space + 1);
+  }
+  return values;
 }
 
 }  // namespace muster

@@ -25,4 +25,7 @@ struct RankPlan {
 // rank order.
 std::vector<ChildResult> run_ranks(const RankPlan& plan);
 
+// The lines "name value" of what a rank printed.
+std::map<std::string, std::string> said(const ChildResult& result);
+
 }  // namespace muster

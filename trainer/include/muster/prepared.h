@@ -17,6 +17,7 @@
 #include "muster/data_parallel.h"
 #include "muster/nested.h"
 #include "muster/schedulers.h"
+#include "muster/step_timer.h"
 
 namespace muster {
 
@@ -40,7 +41,6 @@ class ModelFrame {
   class Pass {
    public:
     explicit Pass(ModelFrame& frame);
-    ~Pass();
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
     // Forward is done. Takes the tensors that it returned and gives those to go on with; float32
@@ -49,8 +49,8 @@ class ModelFrame {
 
    private:
     ModelFrame& frame_;
+    StepTimer::Section section_;
     std::optional<Autocast> autocast_;
-    int64_t begin_ns_;
   };
 
  private:

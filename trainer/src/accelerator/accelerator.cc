@@ -177,9 +177,8 @@ PreparedScheduler Accelerator::prepare(Schedule schedule) {
         "prepare(schedule): no optimizer was prepared before it: prepare the optimizer first, or " +
         std::string("name it: prepare(schedule, optimizer)"));
   }
-  state_->schedulers.push_back(
-      std::make_shared<LrScheduler>(state_->gradients->optimizers.back(), std::move(schedule)));
-  return PreparedScheduler(state_->schedulers.back(), state_->gradients);
+  PreparedOptimizer last(state_->gradients->optimizers.back(), state_->gradients);
+  return prepare(std::move(schedule), last);
 }
 
 PreparedScheduler Accelerator::prepare(Schedule schedule, PreparedOptimizer& optimizer) {

@@ -61,8 +61,8 @@ Manifest Accelerator::State::manifest(int64_t step, const SaveOptions& save_opti
   return manifest;
 }
 
-// What rank 0 writes for all: the ranks hold replicas.
-void Accelerator::State::add_global(TensorMap& global) const {
+// Models and optimizers: nearly all bytes of a checkpoint.
+void Accelerator::State::add_trained(TensorMap& global) const {
   for (size_t i = 0; i < models.size(); ++i) {
     add_under(global, numbered("model", i), module_tensors(models[i]->module()));
   }
@@ -71,6 +71,11 @@ void Accelerator::State::add_global(TensorMap& global) const {
   for (size_t i = 0; i < optimizers.size(); ++i) {
     add_under(global, numbered("optim", i), optimizer_tensors(*optimizers[i], names));
   }
+}
+
+// What rank 0 writes for all: the ranks hold replicas.
+void Accelerator::State::add_global(TensorMap& global) const {
+  add_trained(global);
   for (size_t i = 0; i < schedulers.size(); ++i) {
     add_under(global, numbered("scheduler", i), schedulers[i]->state());
   }
@@ -173,16 +178,10 @@ void Accelerator::State::prepare_saving() {
   if (!options.checkpoint.asynchronous || checkpoint_dir().empty()) return;
   AsyncCheckpointer& opened = open_checkpointer();
   if (topology.rank != 0) return;
+  TensorMap trained;
+  add_trained(trained);
   size_t bytes = 0;
-  for (const auto& model : models) {
-    for (const auto& [name, tensor] : module_tensors(model->module())) bytes += tensor.nbytes();
-  }
-  const ParameterNames names = parameter_names();
-  for (const auto& optimizer : gradients->optimizers) {
-    for (const auto& [name, tensor] : optimizer_tensors(*optimizer, names)) {
-      bytes += tensor.nbytes();
-    }
-  }
+  for (const auto& [name, tensor] : trained) bytes += tensor.nbytes();
   opened.reserve(static_cast<int64_t>(bytes), !device.is_cpu());
 }
 

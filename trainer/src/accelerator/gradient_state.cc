@@ -53,10 +53,8 @@ void GradientState::require_forward_pass(const torch::optim::Optimizer& optimize
   if (!averages_gradients || before != forward_passes) return;
   throw Error(
       "optimizer.step(): no prepared model was called since the last step, so the gradients were "
-      "not "
-      "averaged over the ranks: call what prepare() returned, model(x); behind -> and unwrap() is "
-      "the "
-      "bare module");
+      "not averaged over the ranks: call what prepare() returned, model(x); behind -> and unwrap() "
+      "is the bare module");
 }
 
 bool GradientState::any_step_was_skipped() const {

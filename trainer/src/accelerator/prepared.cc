@@ -1,22 +1,10 @@
 // What the handles of prepare() do; see prepared.h.
 #include "muster/prepared.h"
 
-#include <chrono>
-
 #include "accelerator/gradient_state.h"
 #include "muster/optimizers.h"
 
 namespace muster {
-namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
-
 ModelFrame::ModelFrame(std::shared_ptr<DataParallel> data_parallel, const Options& options,
                        std::shared_ptr<GradientState> gradient_state)
     : data_parallel_(std::move(data_parallel)),
@@ -27,7 +15,8 @@ bool ModelFrame::changes_outputs() const {
   return options_.precision != Precision::fp32 || data_parallel_->needs_outputs();
 }
 
-ModelFrame::Pass::Pass(ModelFrame& frame) : frame_(frame), begin_ns_(now_ns()) {
+ModelFrame::Pass::Pass(ModelFrame& frame)
+    : frame_(frame), section_(frame.gradient_state_->timer.measure(StepPart::compute)) {
   ++frame_.gradient_state_->forward_passes;
   frame_.data_parallel_->before_forward();
   if (frame_.options_.precision != Precision::fp32) {
@@ -43,11 +32,6 @@ std::vector<at::Tensor> ModelFrame::Pass::finish(std::vector<at::Tensor> outputs
   data_parallel.after_forward(outputs);
   if (data_parallel.needs_outputs()) outputs = data_parallel.wrap_outputs(std::move(outputs));
   return outputs;
-}
-
-ModelFrame::Pass::~Pass() {
-  frame_.gradient_state_->timer.add(StepPart::compute,
-                                    static_cast<double>(now_ns() - begin_ns_) * 1e-9);
 }
 
 PreparedOptimizer::PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,

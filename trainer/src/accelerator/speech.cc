@@ -26,6 +26,11 @@ void Accelerator::State::start_trackers(const std::string& project, const Tracke
   trackers->start(project, config);
 }
 
+bool Accelerator::State::starts_trackers() {
+  start_trackers(kDefaultProject, {});
+  return trackers.has_value();
+}
+
 void Accelerator::init_trackers(const std::string& project_name, const TrackerConfig& config) {
   state_->start_trackers(project_name, config);
 }
@@ -38,8 +43,7 @@ void Accelerator::log(std::span<const ScalarValue> values, int64_t step,
                       const LogOptions& options) {
   if (!is_main_process() && !options.all_ranks) return;
   state_->reporter.log(values, step);
-  if (!state_->trackers) return;
-  state_->start_trackers(kDefaultProject, {});
+  if (!state_->starts_trackers()) return;
   state_->trackers->log(values, {.step = step, .all_ranks = options.all_ranks});
 }
 
@@ -71,28 +75,24 @@ std::vector<std::pair<std::string, double>> Accelerator::log_metrics(int64_t ste
 }
 
 void Accelerator::log_histogram(std::string_view name, const at::Tensor& values, int64_t step) {
-  if (!is_main_process() || !state_->trackers) return;
-  state_->start_trackers(kDefaultProject, {});
+  if (!is_main_process() || !state_->starts_trackers()) return;
   muster::log_histogram(*state_->trackers, std::string(name), values, {.step = step});
 }
 
 void Accelerator::log_image(std::string_view name, const at::Tensor& image, int64_t step,
                             ImageLayout layout) {
-  if (!is_main_process() || !state_->trackers) return;
-  state_->start_trackers(kDefaultProject, {});
+  if (!is_main_process() || !state_->starts_trackers()) return;
   muster::log_image(*state_->trackers, std::string(name), image, layout, {.step = step});
 }
 
 void Accelerator::log_text(std::string_view name, const std::string& text, int64_t step) {
-  if (!is_main_process() || !state_->trackers) return;
-  state_->start_trackers(kDefaultProject, {});
+  if (!is_main_process() || !state_->starts_trackers()) return;
   state_->trackers->text(std::string(name), text, {.step = step});
 }
 
 void Accelerator::log_hparams(const TrackerConfig& config,
                               const std::map<std::string, double>& metrics) {
-  if (!is_main_process() || !state_->trackers) return;
-  state_->start_trackers(kDefaultProject, {});
+  if (!is_main_process() || !state_->starts_trackers()) return;
   state_->trackers->hparams(config, metrics);
 }
 

@@ -64,11 +64,14 @@ struct Accelerator::State {
   const int exceptions = std::uncaught_exceptions();
 
   void start_trackers(const std::string& project, const TrackerConfig& config);
+  // Whether there are trackers to log to; they are started now if init_trackers was not called.
+  bool starts_trackers();
   std::string logging_dir() const;
   std::string checkpoint_dir() const;
   int64_t removable_up_to() const;
   ParameterNames parameter_names() const;
   Manifest manifest(int64_t step, const SaveOptions& save_options) const;
+  void add_trained(TensorMap& global) const;
   void add_global(TensorMap& global) const;
   CheckpointContent content(int64_t step, const SaveOptions& save_options);
   AsyncCheckpointer& open_checkpointer();

@@ -1,0 +1,29 @@
+// The files that the programs of this folder exchange.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/child_process.h"
+
+namespace muster {
+
+inline nlohmann::json read_json(const std::string& path) {
+  std::ifstream file(path);
+  return nlohmann::json::parse(file);
+}
+
+// Lets the twin write the data and the first weights of all models there.
+inline void write_inputs(const std::string& directory) {
+  ChildProcess inputs(
+      {MUSTER_TEST_PYTHON, PARITY_DIRECTORY "/parity_twin.py", "--inputs", directory}, {});
+  const ChildResult result =
+      inputs.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+}
+
+}  // namespace muster

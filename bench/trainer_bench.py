@@ -68,6 +68,21 @@ def bench_steps(table, data):
               memory[1])
 
 
+def bench_sharding(table, data):
+    """A divided transformer: each stage beside DDP here and beside torch's FSDP (what Accelerate wraps)."""
+    name = "transformer_wide"
+    kinds = {"DDP": (OURS, ()), "zero1": (OURS, ("zero1",)), "zero2": (OURS, ("zero2",)), "zero3": (OURS, ("zero3",)),
+             "FSDP grad": (TWIN, ("grad",)), "FSDP full": (TWIN, ("full",))}
+    times = {kind: [] for kind in kinds}
+    for _ in range(TURNS):
+        for kind, (command, more) in kinds.items():
+            result, _ = run(command, "steps", name, 8, 10, 60, data, *more)
+            times[kind].append(1000 / result["steps_per_s"])
+    for stage, peer in (("zero1", "FSDP grad"), ("zero2", "FSDP grad"), ("zero3", "FSDP full")):
+        table.row(f"{name}, {stage}", "ms", times[stage], "≤ 1.0 × FSDP", lambda a, b: a <= b, peer, times[peer])
+        table.row(f"{name}, {stage}", "ms", times[stage], "reported", lambda a, b: True, "DDP", times["DDP"])
+
+
 def bench_overhead(table, data):
     for model, batch, steps in (("digits", 32, 40), ("digits", 8, 80)):
         result, _ = run(OURS, "overhead", model, batch, 24, steps, data, ranks=1)
@@ -106,6 +121,7 @@ def bench_trainer(table):
         subprocess.run([sys.executable, twin, "--inputs", directory], check=True)
         data = os.path.join(directory, "data.safetensors")
         bench_steps(table, data)
+        bench_sharding(table, data)
         bench_overhead(table, data)
         bench_checkpoint(table)
         bench_logging(table, data)

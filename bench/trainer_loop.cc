@@ -1,7 +1,8 @@
 // The trainer SDK under `./dev bench trainer`; trainer_twin.py is the peer, trainer_bench.py
 // compares.
 //
-//   bench_trainer steps MODEL BATCH WARM_UP STEPS DATA     training steps per second, peak memory
+//   bench_trainer steps MODEL BATCH WARM_UP STEPS DATA [STAGE]  training steps per second, peak
+//       memory; STAGE zero1|zero2|zero3 divides the model
 //   bench_trainer overhead MODEL BATCH BLOCKS STEPS DATA   against a bare LibTorch loop, in turns
 //   bench_trainer logging BLOCKS STEPS DIRECTORY DATA      10 scalars a step against none, in turns
 //   bench_trainer checkpoint DIRECTORY MILLIONS SAVES KIND the stall of a save; KIND async|blocking
@@ -91,7 +92,14 @@ class Prepared {
 json steps(const Arguments& arguments) {
   const std::string& name = arguments.at(0);
   const int64_t warm_up = std::stoll(arguments.at(2)), count = std::stoll(arguments.at(3));
-  muster::Accelerator accelerator;
+  muster::ShardingOptions sharding;
+  for (const auto stage :
+       {muster::ZeroStage::zero1, muster::ZeroStage::zero2, muster::ZeroStage::zero3}) {
+    if (arguments.size() > 5 && arguments[5] == muster::zero_stage_name(stage)) {
+      sharding.stage = stage;
+    }
+  }
+  muster::Accelerator accelerator({.sharding = sharding});
   accelerator.set_seed(1);
   Prepared run(accelerator, name, std::stoll(arguments.at(1)), load_data(arguments.at(4), name));
   double first = 0, last_loss = 0;

@@ -1,6 +1,7 @@
 """The peers of `./dev bench trainer` in Python: what trainer_loop.cc does, on Hugging Face Accelerate.
 
-    trainer_twin.py steps MODEL BATCH WARM_UP STEPS DATA     training steps per second, peak memory
+    trainer_twin.py steps MODEL BATCH WARM_UP STEPS DATA [SHARD]  training steps per second, peak memory;
+        SHARD full|grad: FSDP of the blocks, with and without resharding after forward
     trainer_twin.py checkpoint DIRECTORY MILLIONS SAVES      the stall of torch.distributed.checkpoint.async_save
 
 Started as ranks with torchrun's variables. Rank 0 prints one JSON object.
@@ -18,7 +19,17 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "trainer" / "parity"))
 
 
-def steps(name, batch, warm_up, count, data_path):
+def shard_model(model, kind):
+    """What Accelerate's FSDP plug-in (fsdp_version=2) does with a model; on the CPU it leaves FSDP out itself."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh, reshard_after_forward=kind == "full")
+    return fully_shard(model, mesh=mesh, reshard_after_forward=kind == "full")
+
+
+def steps(name, batch, warm_up, count, data_path, shard=""):
     import parity_models
     from accelerate import Accelerator
     from accelerate.utils import set_seed
@@ -31,8 +42,13 @@ def steps(name, batch, warm_up, count, data_path):
     dataset = torch.utils.data.TensorDataset(data[f"{kind}.inputs"], data[f"{kind}.labels"])
     loader = torch.utils.data.DataLoader(dataset, batch_size=int(batch), shuffle=True, drop_last=True)
     # The same kernel as Muster's; torch's own default on the CPU is slower.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    if shard:
+        model = shard_model(model, shard)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        loader = accelerator.prepare(loader)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     done, warm_up, total, first, started = 0, int(warm_up), int(warm_up) + int(count), 0.0, 0.0
     while done < total:
         for pair in loader:

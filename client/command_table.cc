@@ -8,15 +8,43 @@ namespace muster::client {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kRunCommand,        &kSubmitCommand,     &kValidateCommand,     &kLsCommand,
-    &kShowCommand,       &kWhyCommand,        &kLogsCommand,         &kEventsCommand,
-    &kMetricsCommand,    &kCkptLsCommand,     &kCkptShowCommand,     &kCkptVerifyCommand,
-    &kCkptPullCommand,   &kCkptRmCommand,     &kWaitCommand,         &kCancelCommand,
-    &kSignalCommand,     &kRerunCommand,      &kRmCommand,           &kNodesLsCommand,
-    &kNodesShowCommand,  &kNodesDrainCommand, &kNodesUndrainCommand, &kNodesDeclareDeadCommand,
-    &kUpCommand,         &kDownCommand,       &kContextLsCommand,    &kContextUseCommand,
-    &kContextAddCommand, &kContextRmCommand,  &kContextShowCommand,  &kConfigViewCommand,
-    &kCompletionCommand, &kCompleteCommand,   &kExplainCommand,      &kVersionCommand,
+    &kRunCommand,
+    &kSubmitCommand,
+    &kValidateCommand,
+    &kLsCommand,
+    &kShowCommand,
+    &kWhyCommand,
+    &kLogsCommand,
+    &kEventsCommand,
+    &kMetricsCommand,
+    &kCkptLsCommand,
+    &kCkptShowCommand,
+    &kCkptVerifyCommand,
+    &kCkptPullCommand,
+    &kCkptRmCommand,
+    &kWaitCommand,
+    &kCancelCommand,
+    &kSignalCommand,
+    &kStackCommand,
+    &kRerunCommand,
+    &kRmCommand,
+    &kNodesLsCommand,
+    &kNodesShowCommand,
+    &kNodesDrainCommand,
+    &kNodesUndrainCommand,
+    &kNodesDeclareDeadCommand,
+    &kUpCommand,
+    &kDownCommand,
+    &kContextLsCommand,
+    &kContextUseCommand,
+    &kContextAddCommand,
+    &kContextRmCommand,
+    &kContextShowCommand,
+    &kConfigViewCommand,
+    &kCompletionCommand,
+    &kCompleteCommand,
+    &kExplainCommand,
+    &kVersionCommand,
     &kHelpCommand,
 };
 
@@ -98,6 +126,8 @@ constexpr Alias kPeerCommands[] = {
     {"context set", "context use"},
     {"context delete", "context rm"},
     {"reason", "why"},
+    {"stacks", "stack"},
+    {"py-spy", "stack"},
 };
 constexpr Alias kPeerFlags[] = {
     {"np", "-n"},
@@ -134,9 +164,9 @@ constexpr Alias kPeerFlags[] = {
     {"max-duration", "--set"},
 };
 constexpr std::string_view kPlannedCommands[] = {
-    "plan",   "init",        "attach", "exec",  "stack",    "compare", "diff",     "diagnose",
-    "pause",  "resume",      "scale",  "quota", "cp",       "export",  "doctor",   "login",
-    "worker", "worker join", "top",    "queue", "ckpt pin", "ckpt gc", "nodes add"};
+    "plan",        "init",  "attach", "exec",     "compare", "diff",     "diagnose", "pause",
+    "resume",      "scale", "quota",  "cp",       "export",  "doctor",   "login",    "worker",
+    "worker join", "top",   "queue",  "ckpt pin", "ckpt gc", "nodes add"};
 constexpr std::string_view kPlannedFlags[] = {
     "project", "image",   "workers",  "port", "wasted", "level",       "no-fold",
     "best",    "exclude", "deadline", "any",  "join",   "min-devices", "virtual-local-rank"};

@@ -221,6 +221,12 @@ absl::Status Connection::ListEvents(const v1::ListEventsRequest& request,
       [&](grpc::ClientContext* context) { return channel_->stub->ListEvents(context, request); },
       on_message);
 }
+absl::Status Connection::DiagnoseJob(const v1::DiagnoseJobRequest& request,
+                                     const OnDiagnosis& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::DiagnoseJobUpdate>, v1::DiagnoseJobUpdate>(
+      [&](grpc::ClientContext* context) { return channel_->stub->DiagnoseJob(context, request); },
+      on_message);
+}
 absl::Status Connection::StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::LogRecord>, v1::LogRecord>(
       [&](grpc::ClientContext* context) { return channel_->stub->StreamLogs(context, request); },

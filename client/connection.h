@@ -46,6 +46,7 @@ class Connection {
   // Streams. `on_message` returns false to end the stream (OK is returned then).
   using OnUpdate = std::function<bool(const v1::JobUpdate&)>;
   using OnEvents = std::function<bool(const v1::EventBatch&)>;
+  using OnDiagnosis = std::function<bool(const v1::DiagnoseJobUpdate&)>;
   using OnLog = std::function<bool(const v1::LogRecord&)>;
   using OnMetrics = std::function<bool(const v1::MetricBatch&)>;
   using OnBytes = std::function<bool(const v1::BlobChunk&)>;
@@ -54,6 +55,7 @@ class Connection {
   absl::Status WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms,
                         const OnUpdate& on_message);
   absl::Status ListEvents(const v1::ListEventsRequest& request, const OnEvents& on_message);
+  absl::Status DiagnoseJob(const v1::DiagnoseJobRequest& request, const OnDiagnosis& on_message);
   absl::Status StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message);
   absl::Status QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message);
   absl::Status PullFile(const v1::PullFileRequest& request, const OnBytes& on_message);

@@ -80,12 +80,16 @@ constexpr ErrorCode kCodes[] = {
     {"JC1207", "job cannot reach that state",
      "The job ended in another way than the one waited for.",
      "`jobctl show JOB` says how it ended."},
-    {"JC1208", "nothing to signal",
-     "No rank of the job runs at the moment, so no signal can reach one.",
+    {"JC1208", "no rank runs",
+     "No rank of the job runs at the moment, so no signal or question can reach one.",
      "`jobctl why JOB` says where it is."},
     {"JC1209", "too many jobs",
      "The coordinator already holds as many queued and running jobs as it may.",
      "Submit again when some have ended."},
+    {"JC1210", "no record of a rank",
+     "No rank said what it is doing: the program is not on the trainer SDK, its processes are "
+     "stopped, or the directory holds no records.",
+     "`jobctl stack JOB --wait 60s`; `jobctl show JOB` says where the ranks run."},
     {"JC1301", "coordinator unreachable", "The configured coordinator does not answer.",
      "Check the address with `jobctl context show`, and that muster-coordinator runs there. "
      "`jobctl context use "

@@ -207,7 +207,10 @@ void ControlLoop::AnswerQuestions(std::vector<Entry>& entries) {
       RewriteRow(std::move(*rewrite));
       continue;
     }
-    const LoopView view{state_, live_names_, clock_.Read(), watches_};
+    const LoopView view{state_, live_names_, clock_.Read(), watches_,
+                        [this](const std::string& node, const v1::CoordinatorMessage& message) {
+                          SendCommand(node, message);
+                        }};
     std::function<void()> answer = std::get<Question>(entry.what)(view);
     if (!answer) continue;
     Release release;

@@ -46,6 +46,8 @@ struct LoopView {
   const std::map<std::string, uint64_t>& live_names;
   common::Now now;
   WatchHub& watches;
+  // A command that changes nothing here, to a node's stream if it has one.
+  std::function<void(const std::string& node, const v1::CoordinatorMessage&)> send;
 };
 
 // Told on the control loop's thread; must only enqueue.

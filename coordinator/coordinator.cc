@@ -15,6 +15,7 @@
 #include "coordinator/private_worker.h"
 #include "coordinator/rpc/attached_runs.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/diagnosis.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
@@ -66,6 +67,7 @@ struct Coordinator::Parts {
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime;
   AttachedRuns attached;
+  Diagnoses diagnoses;
   JobGate gate;
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
@@ -90,6 +92,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .gate = gate,
                           .lifetime = lifetime,
                           .attached = attached,
+                          .diagnoses = diagnoses,
                           .epoch = journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});

@@ -99,7 +99,7 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
   for (const std::string& directory :
        {paths.SpoolDir(action.key), paths.ErrorsDir(action.key), paths.MetricsDir(action.key),
         paths.CheckpointsDir(action.key), paths.UploadsDir(action.key), paths.ResumeDir(action.key),
-        paths.TensorboardDir(action.key)}) {
+        paths.TensorboardDir(action.key), paths.DiagnosticsDir(action.key)}) {
     if (status.ok()) status = common::MakeDirectories(directory);
   }
   if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
@@ -124,6 +124,7 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   facts.errors_dir = setup_.paths.ErrorsDir(key);
   facts.checkpoint_dir = setup_.paths.CheckpointsDir(key);
   facts.tensorboard_dir = setup_.paths.TensorboardDir(key);
+  facts.diagnostics_dir = setup_.paths.DiagnosticsDir(key);
   if (launch.resume_step() >= 0 && launch.resume_files_size() > 0) {
     facts.resume_dir = setup_.paths.ResumeStep(key, launch.resume_step());
   }

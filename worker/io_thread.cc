@@ -81,6 +81,9 @@ TrainerSocket::Doors IoThread::SocketDoors() {
           },
           [this](const AttemptKey& key) {
             if (Watched* watched = Find(key)) ScanCheckpoints(key, *watched);
+          },
+          [this](const AttemptKey& key, uint32_t rank, uint64_t number, std::string record) {
+            events_.input(DiagnosisInput{key, rank, number, std::move(record)});
           }};
 }
 

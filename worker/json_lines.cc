@@ -118,6 +118,15 @@ absl::Status ReadFields(const json& object, const std::string& type, TrainerLine
   } else if (type == "dropped") {
     line->kind = Kind::kDropped;
     ASSIGN_OR_RETURN(line->dropped, Integer<uint64_t>(object, "metrics"));
+  } else if (type == "diagnosis") {
+    line->kind = Kind::kDiagnosis;
+    ASSIGN_OR_RETURN(line->number, Integer<uint64_t>(object, "number"));
+    auto record = object.find("record");
+    if (record == object.end() || !record->is_object()) return Bad("\"record\" must be an object");
+    line->record = record->dump(-1, ' ', false, json::error_handler_t::replace);
+    if (line->record.size() > kDiagnosisBytesMax) {
+      return Bad(common::StrCat("a record holds at most ", kDiagnosisBytesMax, " bytes"));
+    }
   }
   return absl::OkStatus();
 }
@@ -149,6 +158,9 @@ std::string StopLine(const std::string& reason, uint32_t grace_ms) {
   return Dump({{"type", "stop"}, {"reason", reason}, {"grace_ms", grace_ms}});
 }
 std::string CommittedLine(int64_t step) { return Dump({{"type", "committed"}, {"step", step}}); }
+std::string DiagnoseLine(uint64_t number, const std::string& reason) {
+  return Dump({{"type", "diagnose"}, {"number", number}, {"reason", reason}});
+}
 std::string ErrorLine(std::string_view message) {
   return Dump({{"type", "error"}, {"message", std::string(message)}});
 }

@@ -13,9 +13,10 @@ namespace muster::worker {
 
 inline constexpr size_t kPointsPerBatchMax = 10'000;
 inline constexpr size_t kMetricNameBytesMax = 256;
+inline constexpr size_t kDiagnosisBytesMax = 64 * 1024;
 
 struct TrainerLine {
-  enum class Kind { kHello, kMetrics, kProgress, kCheckpoint, kDropped, kUnknown };
+  enum class Kind { kHello, kMetrics, kProgress, kCheckpoint, kDropped, kDiagnosis, kUnknown };
   Kind kind = Kind::kUnknown;
   // hello
   uint32_t version = 0;
@@ -31,6 +32,9 @@ struct TrainerLine {
   uint64_t total = 0;
   // dropped
   uint64_t dropped = 0;
+  // diagnosis: the request's number and the record, a JSON object on one line
+  uint64_t number = 0;
+  std::string record;
 };
 
 // INVALID_ARGUMENT says what is wrong with the line. Unknown types are kUnknown.
@@ -41,6 +45,7 @@ std::string WelcomeLine(uint64_t metrics_seq);
 std::string AckLine(uint64_t metrics_seq);
 std::string StopLine(const std::string& reason, uint32_t grace_ms);
 std::string CommittedLine(int64_t step);
+std::string DiagnoseLine(uint64_t number, const std::string& reason);
 std::string ErrorLine(std::string_view message);
 
 // The message in a torch elastic error file, of either shape; empty when there is none. At most

@@ -76,6 +76,7 @@ void AddMuster(const LaunchAttempt& launch, const LaunchFacts& facts, Environmen
   (*env)["MUSTER_SOCKET"] = facts.trainer_socket;
   (*env)["MUSTER_CHECKPOINT_DIR"] = facts.checkpoint_dir;
   (*env)["MUSTER_TENSORBOARD_DIR"] = facts.tensorboard_dir;
+  (*env)["MUSTER_DIAGNOSTICS_DIR"] = facts.diagnostics_dir;
   if (!facts.resume_dir.empty()) (*env)["MUSTER_RESUME_FROM"] = facts.resume_dir;
   SetIfUnset(env, "PYTHONUNBUFFERED", "1");
   (*env)["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";  // NVML's order: indexes mean the same device

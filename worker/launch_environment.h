@@ -44,6 +44,7 @@ struct LaunchFacts {
   std::string errors_dir;       // TORCHELASTIC_ERROR_FILE = <errors_dir>/rank-R.json; must exist
   std::string checkpoint_dir;   // MUSTER_CHECKPOINT_DIR
   std::string tensorboard_dir;  // MUSTER_TENSORBOARD_DIR
+  std::string diagnostics_dir;  // MUSTER_DIAGNOSTICS_DIR
   std::string resume_dir;       // MUSTER_RESUME_FROM; empty: fresh start, the variable is unset
   std::string home, user;       // of the worker's user, used when the spec has none
   uint32_t hccl_base_port = 60000;  // npu only: first of 32 leased host ports

@@ -54,6 +54,9 @@ std::string Paths::ResumeStep(const AttemptKey& key, int64_t step) const {
 std::string Paths::TensorboardDir(const AttemptKey& key) const {
   return AttemptDir(key) + "/tensorboard";
 }
+std::string Paths::DiagnosticsDir(const AttemptKey& key) const {
+  return AttemptDir(key) + "/diagnostics";
+}
 
 std::string Paths::ShimSocket(const AttemptKey& key) const {
   return common::StrCat(runtime_dir_, "/shim-", KeyText(key), ".sock");

@@ -14,6 +14,7 @@
 //       uploads/step-N.part-P    parts whose bytes are durable at the coordinator
 //       resume/step-N/           MUSTER_RESUME_FROM
 //       tensorboard/             MUSTER_TENSORBOARD_DIR
+//       diagnostics/             MUSTER_DIAGNOSTICS_DIR
 //   <runtime-dir>/               short: a unix socket's path ends at 108 bytes
 //     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
 #pragma once
@@ -62,6 +63,7 @@ class Paths {
   std::string ResumeDir(const AttemptKey& key) const;
   std::string ResumeStep(const AttemptKey& key, int64_t step) const;
   std::string TensorboardDir(const AttemptKey& key) const;
+  std::string DiagnosticsDir(const AttemptKey& key) const;
 
   std::string ShimSocket(const AttemptKey& key) const;
   std::string TrainerSocket(const AttemptKey& key) const;

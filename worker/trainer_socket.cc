@@ -176,6 +176,9 @@ void TrainerSocket::OnLine(Connection& connection, std::string_view text) {
     case Kind::kCheckpoint:
       doors_.checkpoint_hint(key);
       break;
+    case Kind::kDiagnosis:
+      doors_.diagnosis(key, connection.rank, line->number, std::move(line->record));
+      break;
     case Kind::kUnknown:
       break;
   }

@@ -32,6 +32,8 @@ class TrainerSocket {
     std::function<void(const AttemptKey&, uint32_t rank, int64_t step, uint64_t total)> progress;
     std::function<void(const AttemptKey&, uint32_t rank, uint64_t dropped)> dropped;
     std::function<void(const AttemptKey&)> checkpoint_hint;
+    std::function<void(const AttemptKey&, uint32_t rank, uint64_t number, std::string record)>
+        diagnosis;
   };
   explicit TrainerSocket(Doors doors) : doors_(std::move(doors)) {}
 

@@ -17,6 +17,7 @@
 namespace muster::coordinator {
 
 class AttachedRuns;
+class Diagnoses;
 class JobGate;
 class Lifetime;
 
@@ -31,6 +32,7 @@ struct Daemon {
   JobGate& gate;
   Lifetime& lifetime;
   AttachedRuns& attached;
+  Diagnoses& diagnoses;
 
   uint64_t epoch = 0;
   int64_t started_ms = 0;

@@ -51,6 +51,10 @@ void SignalJob(Daemon& daemon, const Caller& caller, const v1::SignalJobRequest&
 void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
                 Answer<v1::BulkResponse> answer);
 
+// diagnosis.cc
+void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequest& request,
+                 std::shared_ptr<Sink<v1::DiagnoseJobUpdate>> sink);
+
 // logs.cc
 void StreamLogs(Daemon& daemon, const Caller& caller, const v1::StreamLogsRequest& request,
                 std::shared_ptr<Sink<v1::LogRecord>> sink);

@@ -7,6 +7,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/version.h"
+#include "coordinator/rpc/diagnosis.h"
 
 namespace muster::coordinator {
 namespace {
@@ -61,6 +62,11 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
   }
   if (message.has_register_()) {
     return Close(absl::FailedPreconditionError("[JC1302] a control stream registers once"));
+  }
+  if (message.has_diagnosis()) {
+    // For a person who waits, no fact of the cluster: past the control loop.
+    daemon_.diagnoses.Take(node_, std::move(*message.mutable_diagnosis()));
+    return next();
   }
   daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)}, std::move(next));
 }

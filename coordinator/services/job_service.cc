@@ -79,6 +79,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   MUSTER_STREAM(Run, SubmitRequest, JobUpdate)
   MUSTER_STREAM(WatchJob, WatchJobRequest, JobUpdate)
   MUSTER_STREAM(ListEvents, ListEventsRequest, EventBatch)
+  MUSTER_STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate)
   MUSTER_STREAM(StreamLogs, StreamLogsRequest, LogRecord)
   MUSTER_STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch)
   MUSTER_STREAM(PullFile, PullFileRequest, BlobChunk)

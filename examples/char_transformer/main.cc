@@ -13,6 +13,7 @@
 #include "examples/char_transformer/text_data.h"
 #include "examples/common/command_line.h"
 #include "examples/common/gzip_text.h"
+#include "examples/common/memory_limit.h"
 
 namespace {
 
@@ -30,6 +31,8 @@ struct Options {
   int64_t steps = 1500, global_batch = 32, micro_batch = 16, accumulation = 0;
   double lr = 6e-3, clip = 1.0, ema = 0;
   int64_t warmup = 50, seed = 1, log_every = 100, checkpoint_every = 500;
+  std::string sharding = "none";
+  int64_t memory_limit = 0;
   std::string precision = "no", data = examples::find_data("kjv-genesis-psalms.txt.gz");
   std::string checkpoint_dir, log_dir;
   bool untied = false, in_order = false;
@@ -46,6 +49,10 @@ Options parse_options(int argc, char** argv) {
   line.add("--lr", &options.lr, 0.0, "learning rate at its highest");
   line.add("--warmup", &options.warmup, 0, "steps until there; then a cosine down to a tenth");
   line.add("--precision", &options.precision, {"no", "fp16", "bf16"}, "autocast");
+  line.add("--sharding", &options.sharding, {"none", "zero1", "zero2", "zero3"},
+           "what is divided over the ranks");
+  line.add("--memory-limit", &options.memory_limit, 0,
+           "MiB that a rank may take for training; 0: no limit");
   line.add("--layers", &options.model.layers, 1, "blocks");
   line.add("--width", &options.model.width, 1, "features of a token");
   line.add("--heads", &options.model.heads, 1, "attention heads");
@@ -70,10 +77,19 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
+muster::ZeroStage stage_of(const std::string& name) {
+  using enum muster::ZeroStage;
+  for (const auto stage : {zero1, zero2, zero3}) {
+    if (name == muster::zero_stage_name(stage)) return stage;
+  }
+  return none;
+}
+
 muster::AcceleratorOptions accelerator_options(const Options& options) {
   muster::AcceleratorOptions result;
   if (options.precision == "bf16") result.mixed_precision = muster::Precision::bf16;
   if (options.precision == "fp16") result.mixed_precision = muster::Precision::fp16;
+  result.sharding.stage = stage_of(options.sharding);
   result.checkpoint_dir = options.checkpoint_dir;
   if (!options.log_dir.empty()) {
     result.project.logging_dir = options.log_dir;
@@ -145,9 +161,10 @@ int stopped(muster::Accelerator& accelerator, int64_t step) {
   return 143;  // 128 + SIGTERM, as if the signal had ended it
 }
 
-int train(int argc, char** argv) {
-  Options options = parse_options(argc, argv);
+int train(const Options& given) {
+  Options options = given;
   muster::Accelerator accelerator(accelerator_options(options));
+  std::optional<examples::MemoryLimit> limit;
   muster::BatchContract contract{.global_batch = options.global_batch,
                                  .max_micro_batch = options.micro_batch};
   if (options.accumulation > 0) contract.accumulation_steps = options.accumulation;
@@ -160,7 +177,9 @@ int train(int argc, char** argv) {
   const auto seed = static_cast<uint64_t>(options.seed);
 
   accelerator.set_seed(seed);
-  Transformer net(options.model);
+  // The weights come when the model is prepared: with zero3 no rank ever holds all of them.
+  auto net = muster::deferred_init([&] { return Transformer(options.model); });
+  if (options.memory_limit > 0) limit.emplace(options.memory_limit);
   auto [model, optimizer, loader, held_out, scheduler] = accelerator.prepare(
       net,
       muster::AdamW(net->parameters(),
@@ -210,13 +229,41 @@ int train(int argc, char** argv) {
   std::optional<muster::ExponentialMovingAverage::Scope> averaged;
   if (average) averaged.emplace(*average);
   say_held_out(accelerator, evaluate(accelerator, model, held_out));
+  const auto full = accelerator.full_parameters(model);
   if (options.sample.length > 0 && accelerator.is_main_process()) {
     const at::Tensor written = char_transformer::sample(*net, text.encode("\n"), options.sample);
     accelerator.print("\n" + text.decode(written));
   }
+  if (accelerator.is_main_process()) {
+    accelerator.print("rank 0 held " + accelerator.memory_usage().text());
+  }
   return 0;
+}
+
+// What the run would have needed, where the limit was too low for it.
+std::string advice(const Options& options) {
+  const auto topology = muster::Topology::from_environment();
+  auto net = muster::deferred_init([&] { return Transformer(options.model); });
+  muster::ShardingOptions sharding;
+  sharding.stage = stage_of(options.sharding);
+  const auto plan = muster::memory_plan(*net, sharding, topology.world_size);
+  const int64_t bytes = options.memory_limit << 20;
+  return "this rank needs more than its --memory-limit of " + std::to_string(options.memory_limit) +
+         " MiB with --sharding " + options.sharding + ". Without activations, a rank needs\n" +
+         muster::estimate_memory(plan).text() +
+         muster::fits_text(muster::fits(plan, bytes, 8), bytes);
+}
+
+int train_within_limit(int argc, char** argv) {
+  const Options options = parse_options(argc, argv);
+  try {
+    return train(options);
+  } catch (const std::exception& error) {
+    if (!examples::is_out_of_memory(error)) throw;
+    throw muster::DoNotRetryError(advice(options));
+  }
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return muster::run_main(argc, argv, train); }
+int main(int argc, char** argv) { return muster::run_main(argc, argv, train_within_limit); }

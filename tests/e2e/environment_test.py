@@ -46,7 +46,7 @@ class RankEnvironment(Case):
             self.assertEqual(env["PYTHONUNBUFFERED"], "1")
             self.assertEqual(env["CUDA_DEVICE_ORDER"], "PCI_BUS_ID")
             self.assertLess(len(env["MUSTER_SOCKET"]), 108)
-            for name in ("MUSTER_CHECKPOINT_DIR", "MUSTER_TENSORBOARD_DIR"):
+            for name in ("MUSTER_CHECKPOINT_DIR", "MUSTER_TENSORBOARD_DIR", "MUSTER_DIAGNOSTICS_DIR"):
                 self.assertTrue(os.path.isabs(env[name]), name)
             self.assertNotIn("MUSTER_RESUME_FROM", env)
 

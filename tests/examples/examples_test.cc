@@ -154,6 +154,18 @@ TEST(CharTransformer, ContinuesAsIfItHadNeverStopped) {
   EXPECT_NE(resumed.find(whole.substr(step_4)), std::string::npos) << whole << resumed;
 }
 
+TEST(CharTransformer, TakesTheSameStepsInEveryStage) {
+  const auto options = small_transformer({"--steps", "6", "--micro-batch", "2", "--clip", "1000"});
+  const auto lines_of = [&](const std::string& stage) {
+    const std::string output =
+        output_of(2, {example("char_transformer"), "--sharding", stage}, options);
+    EXPECT_NE(output.find("rank 0 held parameters"), std::string::npos) << output;
+    return without_speed(output.substr(0, output.find("rank 0 held")));
+  };
+  const std::string whole = lines_of("none");
+  for (const char* stage : {"zero1", "zero2", "zero3"}) EXPECT_EQ(lines_of(stage), whole) << stage;
+}
+
 TEST(CharTransformer, TakesTheStepsOfItsPythonTwin) {
   const auto options = small_transformer({"--steps", "5", "--micro-batch", "2", "--in-order"});
   const std::string cpp = output_of(2, {example("char_transformer")}, options);

@@ -54,6 +54,8 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
       return absl::StrCat("stop ", of(message.stop()), " grace ", message.stop().grace_ms());
     case Message::kSignal:
       return absl::StrCat("signal ", of(message.signal()), " ", message.signal().signal());
+    case Message::kDiagnose:
+      return absl::StrCat("diagnose ", of(message.diagnose()));
     case Message::kForget:
       return absl::StrCat("forget ", of(message.forget()));
     case Message::kCheckpointAck: {

@@ -137,6 +137,39 @@ TEST_F(LaunchTest, StopOfARunningAttemptWaitsForTheShimsProof) {
   EXPECT_EQ(ended.how_ended(), "empty");
 }
 
+TEST_F(LaunchTest, RanksSayWhatTheyDoWhenAskedAndTheirAnswersGoBackUnderTheNumber) {
+  Connect();
+  v1::CoordinatorMessage ask;
+  ask.mutable_diagnose()->set_job(kKey.job);
+  ask.mutable_diagnose()->set_attempt(kKey.attempt);
+  ask.mutable_diagnose()->set_number(9);
+  EXPECT_TRUE(Of<DiagnoseAction>(Command(ask)).empty());  // nothing runs here
+  Run(kKey);
+  const Actions asked = Command(ask);
+  ASSERT_EQ(Of<DiagnoseAction>(asked).size(), 1u);
+  EXPECT_EQ(Of<DiagnoseAction>(asked)[0].number, 9u);
+  const Actions answered = Say(DiagnosisInput{kKey, 1, 9, "{}"});
+  ASSERT_EQ(Of<SendAction>(answered).size(), 1u);
+  const v1::RankDiagnosis diagnosis = Of<SendAction>(answered)[0].message.diagnosis();
+  EXPECT_EQ(diagnosis.job(), kKey.job);
+  EXPECT_EQ(diagnosis.rank(), 1u);
+  EXPECT_EQ(diagnosis.number(), 9u);
+  EXPECT_EQ(diagnosis.record(), "{}");
+  EXPECT_TRUE(Say(DiagnosisInput{kKey, 1, 0, "{}"}).empty());  // this worker's own question
+}
+
+TEST_F(LaunchTest, AStopBecauseARankFailedFirstAsksTheOthersWhatTheyDo) {
+  Connect();
+  Run(kKey);
+  v1::CoordinatorMessage stop = StopOf(kKey);
+  stop.mutable_stop()->set_cause(v1::STOP_CAUSE_RANK_FAILED);
+  const Actions stopped = Command(stop);
+  ASSERT_EQ(Of<DiagnoseAction>(stopped).size(), 1u);
+  EXPECT_EQ(Of<DiagnoseAction>(stopped)[0].number, 0u);
+  EXPECT_TRUE(std::holds_alternative<DiagnoseAction>(stopped[0]));
+  EXPECT_TRUE(Of<DiagnoseAction>(Command(stop)).empty());  // once
+}
+
 TEST_F(LaunchTest, RepeatedStopCanOnlyShortenTheGrace) {
   Connect();
   Run(kKey);

@@ -240,6 +240,22 @@ TEST(JsonLinesTest, WrongLinesSayWhatIsWrong) {
   EXPECT_EQ(ParseTrainerLine(R"({"type":"from the future"})")->kind, TrainerLine::Kind::kUnknown);
 }
 
+TEST(JsonLinesTest, ADiagnosisIsAnObjectOfBoundedSize) {
+  const auto line =
+      ParseTrainerLine(R"({"type":"diagnosis","number":7,"record":{"rank":1,"a":[1,2]}})");
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ(line->kind, TrainerLine::Kind::kDiagnosis);
+  EXPECT_EQ(line->number, 7u);
+  EXPECT_EQ(line->record, R"({"a":[1,2],"rank":1})");
+  EXPECT_FALSE(ParseTrainerLine(R"({"type":"diagnosis","number":7,"record":"x"})").ok());
+  EXPECT_FALSE(ParseTrainerLine(R"({"type":"diagnosis","record":{}})").ok());
+  EXPECT_FALSE(ParseTrainerLine(R"({"type":"diagnosis","number":7,"record":{"a":")" +
+                                std::string(kDiagnosisBytesMax, 'a') + "\"}}")
+                   .ok());
+  EXPECT_EQ(DiagnoseLine(7, "asked by me"),
+            "{\"number\":7,\"reason\":\"asked by me\",\"type\":\"diagnose\"}\n");
+}
+
 TEST(JsonLinesTest, NotFiniteValuesAreStrings) {
   const auto line =
       ParseTrainerLine(R"({"type":"metrics","seq":1,"points":[{"name":"a","step":1,"value":"NaN"},)"

@@ -49,6 +49,7 @@ LaunchFacts Facts() {
   facts.errors_dir = "/a/errors";
   facts.checkpoint_dir = "/a/checkpoints";
   facts.tensorboard_dir = "/a/tensorboard";
+  facts.diagnostics_dir = "/a/diagnostics";
   facts.home = "/root";
   facts.user = "root";
   return facts;
@@ -85,6 +86,7 @@ TEST(LaunchEnvironment, EveryVariableOfTheContractIsThereWithItsValue) {
       {"MUSTER_ATTEMPT", "3"},
       {"MUSTER_ATTEMPT_MARK", "42-3-0123456789abcdef"},
       {"MUSTER_CHECKPOINT_DIR", "/a/checkpoints"},
+      {"MUSTER_DIAGNOSTICS_DIR", "/a/diagnostics"},
       {"MUSTER_JOB_ID", "42"},
       {"MUSTER_JOB_NAME", "digits-42"},
       {"MUSTER_SOCKET", "/run/t.sock"},

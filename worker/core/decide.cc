@@ -35,6 +35,7 @@ Actions Decide(WorkerState& state, const Input& input, Now now) {
                  [&](const UploadDoneInput& in) { OnUploadDone(step, in); },
                  [&](const UploadFailedInput& in) { OnUploadFailed(step, in); },
                  [&](const FinalScanDoneInput& in) { OnFinalScanDone(step, in); },
+                 [&](const DiagnosisInput& in) { OnDiagnosis(step, in); },
                  [&](const OutputDrainedInput& in) { OnOutputDrained(step, in); },
              },
              input);

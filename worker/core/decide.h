@@ -104,6 +104,13 @@ struct UploadFailedInput {
 struct FinalScanDoneInput {
   AttemptKey key;
 };
+// A rank says what it is doing; `number` is the request's, 0 for one of this worker's own.
+struct DiagnosisInput {
+  AttemptKey key;
+  uint32_t rank = 0;
+  uint64_t number = 0;
+  std::string record;
+};
 // The streams are closed and every log byte and metric is durable at the coordinator, or refused by
 // it.
 struct OutputDrainedInput {
@@ -114,7 +121,7 @@ using Input =
     std::variant<TickInput, LinkUpInput, LinkDownInput, CommandInput, PortsHeldInput, PreparedInput,
                  FetchedInput, RanksStartedInput, RankExitedInput, AttemptEndedInput, RestoredInput,
                  CheckpointFoundInput, CheckpointRefusedInput, UploadProgressInput, UploadDoneInput,
-                 UploadFailedInput, FinalScanDoneInput, OutputDrainedInput>;
+                 UploadFailedInput, FinalScanDoneInput, DiagnosisInput, OutputDrainedInput>;
 
 // ---------------------------------------------------------------- actions
 
@@ -178,6 +185,12 @@ struct NotifyStopAction {
   std::string reason;
   uint32_t grace_ms = 0;
 };
+// The ranks write down what they are doing, and answer under this number.
+struct DiagnoseAction {
+  AttemptKey key;
+  uint64_t number = 0;
+  std::string reason;
+};
 struct NotifyCommittedAction {
   AttemptKey key;
   int64_t step = 0;
@@ -213,8 +226,8 @@ using Action =
     std::variant<SendAction, ResetLinkAction, RegisteredAction, PersistEpochAction, HoldPortsAction,
                  ReleasePortsAction, PrepareAction, FetchAction, CancelFetchAction, SpawnAction,
                  MoveFenceAction, StopShimAction, SignalShimAction, NotifyStopAction,
-                 NotifyCommittedAction, NotifyErrorAction, UploadAction, DeleteStepAction,
-                 FinalScanAction, DeleteAttemptAction, NoteAction>;
+                 DiagnoseAction, NotifyCommittedAction, NotifyErrorAction, UploadAction,
+                 DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
 
 using Actions = std::vector<Action>;
 

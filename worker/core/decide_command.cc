@@ -89,6 +89,12 @@ void OnSignal(Step& step, const v1::SignalAttempt& signal) {
   step.Do(SignalShimAction{KeyIn(signal), signal.signal()});
 }
 
+void OnDiagnose(Step& step, const v1::DiagnoseAttempt& diagnose) {
+  const Attempt* attempt = step.Find(KeyIn(diagnose));
+  if (attempt == nullptr || !HasShim(*attempt)) return;
+  step.Do(DiagnoseAction{KeyIn(diagnose), diagnose.number(), diagnose.reason()});
+}
+
 void OnForget(Step& step, const v1::ForgetAttempt& forget) {
   const AttemptKey key = KeyIn(forget);
   Attempt* attempt = step.Find(key);
@@ -130,6 +136,8 @@ void OnCommand(Step& step, const v1::CoordinatorMessage& message) {
       return OnStop(step, message.stop());
     case v1::CoordinatorMessage::kSignal:
       return OnSignal(step, message.signal());
+    case v1::CoordinatorMessage::kDiagnose:
+      return OnDiagnose(step, message.diagnose());
     case v1::CoordinatorMessage::kForget:
       return OnForget(step, message.forget());
     case v1::CoordinatorMessage::kCheckpointAck:
@@ -139,6 +147,18 @@ void OnCommand(Step& step, const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::WHAT_NOT_SET:  // from a newer coordinator
       return;
   }
+}
+
+void OnDiagnosis(Step& step, const DiagnosisInput& input) {
+  if (input.number == 0 || step.Find(input.key) == nullptr) return;
+  v1::WorkerMessage message;
+  v1::RankDiagnosis* diagnosis = message.mutable_diagnosis();
+  diagnosis->set_job(input.key.job);
+  diagnosis->set_attempt(input.key.attempt);
+  diagnosis->set_rank(input.rank);
+  diagnosis->set_number(input.number);
+  diagnosis->set_record(input.record);
+  Send(step, std::move(message));
 }
 
 void OnPortsHeld(Step& step, const PortsHeldInput& input) {

@@ -101,6 +101,12 @@ void StopAttemptHere(Step& step, Attempt& attempt, const Stop& stop) {
     attempt.stop_reason = stop.reason;
   }
   if (!HasShim(attempt)) return EndAttempt(step, attempt, {"never launched", "", {}});
+  // The ranks that still run may be those that the failed one waited for: they write down what they
+  // are doing before they are told to leave.
+  if (first &&
+      (stop.cause == v1::STOP_CAUSE_RANK_FAILED || stop.cause == v1::STOP_CAUSE_TIME_LIMIT)) {
+    step.Do(DiagnoseAction{key, 0, stop.reason});
+  }
   if (first) step.Do(NotifyStopAction{key, stop.reason, attempt.stop_grace_ms});
   step.Do(StopShimAction{key, attempt.stop_grace_ms});
 }

@@ -68,6 +68,7 @@ void OnCheckpointRefused(Step& step, const CheckpointRefusedInput& input);
 void OnUploadProgress(Step& step, const UploadProgressInput& input);
 void OnUploadDone(Step& step, const UploadDoneInput& input);
 void OnUploadFailed(Step& step, const UploadFailedInput& input);
+void OnDiagnosis(Step& step, const DiagnosisInput& input);
 void OnFinalScanDone(Step& step, const FinalScanDoneInput& input);
 void OnCheckpointAck(Step& step, const v1::CheckpointAck& ack);
 void OnTick(Step& step, const TickInput& input);

@@ -127,6 +127,38 @@ TEST(AsyncCheckpointer, UsesTheMemoryThatWasMadeReady) {
   EXPECT_EQ(latest_checkpoint(directory.path())->step, 1);
 }
 
+// Small pieces need more than their bytes: each begins at an aligned place.
+TEST(SnapshotBuffer, SaysWhatPiecesNeed) {
+  const at::Tensor flat = torch::arange(40'000, at::kFloat);
+  TensorMap pieces;
+  for (int64_t i = 0; i < flat.numel(); ++i) pieces[std::to_string(i)] = flat.narrow(0, i, 1);
+  SnapshotBuffer buffer;
+  buffer.reserve(SnapshotBuffer::bytes_for(pieces), /*pinned=*/false);
+  const size_t capacity = buffer.capacity();
+  EXPECT_TRUE(buffer.take(pieces).at("39999").equal(flat.narrow(0, 39'999, 1)));
+  EXPECT_EQ(buffer.capacity(), capacity);
+}
+
+TEST(AsyncCheckpointer, CopiesShardsLikeWholeTensors) {
+  const TemporaryDirectory directory;
+  AsyncCheckpointer saver({.directory = directory.path()}, {}, kLong);
+  CheckpointContent content = content_of(1, {{"model/w", torch::ones({100})}});
+  const at::Tensor piece = torch::arange(6, at::kFloat);
+  content.shards["model/s"] = {piece, {2, 3}, 0};
+  content.shards["model/scalar"] = {torch::full({1}, 5.0F), {}, 0};
+  content.shards["model/none"] = {torch::zeros({0}), {0, 3}, 0};
+  saver.reserve(content);
+  saver.save(content, kNoWorker);
+  piece.zero_();
+  saver.wait();
+  const CheckpointReader reader(directory / "step-1", {.rank = 0, .world_size = 1}, true);
+  EXPECT_TRUE(reader.read("model").at("s").equal(torch::arange(6, at::kFloat).view({2, 3})));
+  EXPECT_EQ(reader.read("model").at("scalar").item<float>(), 5);
+  EXPECT_EQ(reader.read("model").at("scalar").dim(), 0);
+  EXPECT_EQ(reader.read("model").at("none").sizes(), (std::vector<int64_t>{0, 3}));
+  EXPECT_EQ(reader.manifest().tensors.at("model/s").pieces.at(0).sizes.size(), 2u) << "it is whole";
+}
+
 TEST(AsyncCheckpointer, FinishesItsSaveBeforeItGoes) {
   const TemporaryDirectory directory;
   {

@@ -27,6 +27,16 @@ bool sums_fit(const ProcessGroupPtr& group, int count) {
   return fit;
 }
 
+template <typename Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "none";
+}
+
 }  // namespace
 
 void side_group(const Arguments&) {
@@ -43,13 +53,45 @@ void side_group(const Arguments&) {
   say("second", sums_fit(second, 3));
 }
 
+// Four ranks; the second list of each pair is not in rising order.
+void sub_groups(const Arguments&) {
+  const Rank rank;
+  const bool even = rank.topology.rank % 2 == 0;
+  const ProcessGroupPtr sub =
+      make_sub_group(rank.group, "parity", even ? std::vector{0, 2} : std::vector{3, 1}, kPatient);
+  say("rank", std::to_string(sub->getRank()));
+  say("size", std::to_string(sub->getSize()));
+  const at::Tensor own =
+      torch::full({3}, static_cast<double>(1 << rank.topology.rank), at::kDouble);
+  start_sum(sub, own)->wait();
+  say("sum", std::to_string(own[0].item<double>()));
+  say("first", broadcast_string(sub, std::to_string(rank.topology.rank)));
+  // The sub groups, the whole group and one made from a sub group do not meet each other.
+  say("fit", sums_fit(sub, 50) && sums_fit(rank.group, 50) && sums_fit(sub, 50));
+  const ProcessGroupPtr side = make_side_group(sub, "side", kPatient);
+  say("side", sums_fit(side, 10) && side->getSize() == 2);
+  const ProcessGroupPtr alone = make_sub_group(rank.group, "alone", {rank.topology.rank}, kPatient);
+  say("alone", alone == nullptr);
+
+  const auto refused = [&](const char* what, const std::vector<int>& ranks) {
+    say(what, error_of([&] { make_sub_group(rank.group, what, ranks, kPatient); }));
+  };
+  refused("stranger", even ? std::vector{0, 2} : std::vector{1, 3, 4});
+  refused("twice", {0, 1, 2, 3, 0});
+  refused("disagree", even ? std::vector{0, 2} : std::vector{0, 1, 3});
+  refused("missing", {0, 1, 2});
+}
+
 // waits, shared: rank 0 leaves by an exception while the others wait for it in a reduction.
+// sub: the same in a sub group, of which only the whole group's abort knows.
 // works: rank 0 leaves while its own reductions are under way and nobody joins them; the others go
 // on only after it has left.
 void leave(const Arguments& how) {
   const Topology topology = Topology::from_environment();
   ProcessGroupPtr group = make_process_group(topology, at::kCPU, kPatient);
   ProcessGroupPtr side = make_side_group(group, "side", kPatient);
+  const bool in_sub = how.at(0) == "sub";
+  ProcessGroupPtr sub = in_sub ? make_sub_group(group, "sub", {1, 0}, kPatient) : ProcessGroupPtr();
   // Above 4 MiB sockets carry it, below shared memory.
   const at::Tensor value = torch::ones({how.at(0) == "shared" ? 1'000 : 2'000'000});
   const std::string& fifo = how.at(1);
@@ -61,6 +103,7 @@ void leave(const Arguments& how) {
     abort_process_group(side);
     abort_process_group(group);
     side.reset();
+    sub.reset();
     group.reset();
     if (how.at(0) == "works") std::ofstream(fifo) << "left\n";
     throw std::runtime_error("rank 0 has left");
@@ -71,7 +114,7 @@ void leave(const Arguments& how) {
     say("heard", word);
   }
   try {
-    start_sum(group, value)->wait();
+    start_sum(in_sub ? sub : group, value)->wait();
   } catch (const std::exception& error) {
     say("error", std::string(error.what()).substr(0, 200));
   }

@@ -19,6 +19,7 @@ int scenario(int argc, char** argv) {
       {"alone", muster::alone},
       {"sync_batch_norm", muster::sync_batch_norm},
       {"side_group", muster::side_group},
+      {"sub_groups", muster::sub_groups},
       {"leave", muster::leave}};
   scenarios.at(argv[1])(muster::Arguments(argv + 2, argv + argc));
   return 0;

@@ -131,8 +131,34 @@ TEST(SideGroup, WorksInTheBackgroundWhateverTheOrderOfTheOthers) {
   }
 }
 
+TEST(SubGroups, HoldTheRanksOfTheirListsInThatOrder) {
+  auto ranks = outcome(4, {"sub_groups"});
+  const std::vector<std::string> places = {"0", "1", "1", "0"};
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_EQ(ranks[rank]["rank"], places[rank]);
+    EXPECT_EQ(ranks[rank]["size"], "2");
+    EXPECT_EQ(ranks[rank]["sum"], rank % 2 == 0 ? "5.000000" : "10.000000");
+    EXPECT_EQ(ranks[rank]["first"], rank % 2 == 0 ? "0" : "3");
+    EXPECT_EQ(ranks[rank]["fit"], "yes");
+    EXPECT_EQ(ranks[rank]["side"], "yes");
+    EXPECT_EQ(ranks[rank]["alone"], "yes");
+  }
+}
+
+TEST(SubGroups, OfListsThatDoNotFitTogetherAreRefusedOnAllRanks) {
+  for (auto& rank : outcome(4, {"sub_groups"})) {
+    const auto starts = [&](const char* what, const std::string& text) {
+      EXPECT_EQ(rank[what].find("make_sub_group: " + text), 0u) << rank[what];
+    };
+    starts("stranger", "rank 1 asks for stranger {1, 3, 4}, but rank 4 does not exist: every rank");
+    starts("twice", "rank 0 asks for twice {0, 1, 2, 3, 0}, but rank 0 is listed twice");
+    starts("disagree", "rank 1 asks for disagree {0, 1, 3}, but rank 0 asks for disagree {0, 2}");
+    starts("missing", "rank 3 asks for missing {0, 1, 2}, but it is not in that list");
+  }
+}
+
 TEST(ARankThatLeavesByAnException, FreesTheOthersAndItself) {
-  for (const std::string how : {"waits", "shared", "works"}) {
+  for (const std::string how : {"waits", "shared", "sub", "works"}) {
     const TemporaryDirectory directory;
     const std::string fifo = directory / "fifo";
     ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);

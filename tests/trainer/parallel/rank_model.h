@@ -144,6 +144,7 @@ void sync_batch_norm(const Arguments&);
 
 // group_scenarios.cc
 void side_group(const Arguments&);
+void sub_groups(const Arguments&);
 void leave(const Arguments& how);
 
 }  // namespace muster

@@ -66,6 +66,26 @@ muster::DataParallelOptions data_parallel_options(const json& from) {
   return options;
 }
 
+muster::ShardingOptions sharding_options(const json& from) {
+  const std::map<std::string, at::ScalarType> dtypes = {{"fp32", at::kFloat},
+                                                        {"bf16", at::kBFloat16}};
+  muster::ShardingOptions options;
+  const std::string stage = from.value("stage", "none");
+  for (const auto known :
+       {muster::ZeroStage::zero1, muster::ZeroStage::zero2, muster::ZeroStage::zero3}) {
+    if (stage == muster::zero_stage_name(known)) options.stage = known;
+  }
+  read(from, "shard_group_size", options.shard_group_size);
+  read(from, "units", options.units);
+  read(from, "unit_numel", options.unit_numel);
+  read(from, "reshard_after_forward", options.reshard_after_forward);
+  read(from, "prefetch", options.prefetch);
+  read(from, "reduce_every_micro_batch", options.reduce_every_micro_batch);
+  if (from.contains("param_dtype")) options.param_dtype = dtypes.at(from.at("param_dtype"));
+  if (from.contains("reduce_dtype")) options.reduce_dtype = dtypes.at(from.at("reduce_dtype"));
+  return options;
+}
+
 }  // namespace
 
 muster::AcceleratorOptions accelerator_options(const json& one) {
@@ -85,6 +105,7 @@ muster::AcceleratorOptions accelerator_options(const json& one) {
   read(one, "checkpoint_dir", options.checkpoint_dir);
   read(one, "resume_from", options.resume_from);
   options.data_parallel = data_parallel_options(one.value("ddp", json::object()));
+  options.sharding = sharding_options(one.value("sharding", json::object()));
   return one.value("compat", true) ? muster::accelerate_compat(options) : options;
 }
 

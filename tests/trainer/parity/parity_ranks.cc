@@ -2,10 +2,11 @@
 // (cases.json) and writes what it met, micro-batch by micro-batch, as
 // OUTPUTS/CASE.muster.RANK.json. parity_twin.py is the same program on Hugging Face Accelerate and
 // says more about the form. The tests of resuming run it too: a case may name a checkpoint to go on
-// from, and say when to save.
+// from, and say when to save. So do those of divided models: a case may say "sharding".
 #include <muster/ema.h>
 #include <muster/trainer.h>
 
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <limits>
@@ -53,6 +54,7 @@ class Run {
       : case_(one), model_name_(one.at("model")), accelerator_(parity::accelerator_options(one)) {
     net_ = parity::make_model(model_name_);
     load_weights(inputs + "/" + model_name_ + ".safetensors");
+    note_formula();
     model_.emplace(accelerator_.prepare(net_));
     optimizer_.emplace(parity::prepare_optimizer(accelerator_, net_->parameters(), one));
     const bool characters = model_name_.starts_with("transformer");
@@ -99,7 +101,11 @@ class Run {
         if (done_ == steps) break;
       }
     }
-    seen_["end"] = fingerprint(net_->parameters());
+    if (case_.value("save_at_end", false)) accelerator_.save_state(done_);
+    {
+      const auto full = accelerator_.full_parameters(*model_);
+      seen_["end"] = fingerprint(net_->parameters());
+    }
     seen_["buffers"] = fingerprint(net_->buffers());
     if (average_) {
       std::vector<at::Tensor> tensors;
@@ -132,6 +138,9 @@ class Run {
       at::Tensor loss = parity::loss_of(*model_, model_name_, inputs, labels, done_);
       seen_["loss"].push_back(exact(loss.item<double>()));
       seen_["samples"].push_back(inputs.size(0));
+      if (case_.value("die_at", int64_t{-1}) == done_ && accelerator_.is_last_process()) {
+        ::raise(SIGKILL);
+      }
       if (overflows() && accelerator_.is_last_process()) {
         loss = loss * std::numeric_limits<double>::infinity();
       }
@@ -139,6 +148,7 @@ class Run {
       clip();
       optimizer_->step();
       step_scheduler(loss);
+      if (accelerator_.sync_gradients()) note_memory();
       optimizer_->zero_grad();
       if (average_ && accelerator_.sync_gradients()) average_->update();
     }
@@ -149,6 +159,25 @@ class Run {
       seen_["scale"].push_back(exact(accelerator_.scaler()->get_scale()));
     }
     ++done_;
+  }
+
+  // What memory_estimate.h says of this rank.
+  void note_formula() {
+    const auto estimate = muster::estimate_memory(
+        muster::memory_plan(*net_, accelerator_.options().sharding, accelerator_.num_processes()));
+    seen_["formula"] = {{"parameters", estimate.parameters},
+                        {"gradients", estimate.gradients},
+                        {"optimizer_state", estimate.optimizer_state},
+                        {"gathered_peak", estimate.gathered}};
+  }
+
+  void note_memory() {
+    const muster::MemoryUsage usage = accelerator_.memory_usage();
+    seen_["memory"] = {{"parameters", usage.parameters},
+                       {"gradients", usage.gradients},
+                       {"optimizer_state", usage.optimizer_state},
+                       {"gathered_peak", usage.gathered_peak},
+                       {"gradients_peak", usage.gradients_peak}};
   }
 
   bool overflows() const {

@@ -265,6 +265,27 @@ TEST_F(ReporterTest, HearsNoticesAndIgnoresWhatItDoesNotKnow) {
   EXPECT_FALSE(reporter.checkpoint_requested());
 }
 
+TEST_F(ReporterTest, PassesOnTheWorkersQuestionAndItsAnswerAlsoWhenItComesEarly) {
+  FakeWorker worker(directory_ / "s");
+  Reporter reporter(options());
+  worker.welcome(0);
+  worker.send({{"type", "diagnose"}, {"number", 7}, {"reason", "early"}});
+  worker.send({{"type", "stop"}, {"reason", "x"}, {"grace_ms", 1}});
+  ASSERT_TRUE(becomes_true([&] { return reporter.stop_requested(); }));  // both have arrived
+  const auto answer = [&](int64_t number, const std::string& reason) {
+    reporter.diagnosis(number, "{\"why\":\"" + reason + "\"}");
+  };
+  reporter.on_diagnose(answer);
+  Json diagnosis = worker.next_of("diagnosis");
+  EXPECT_EQ(diagnosis.at("number"), 7);
+  EXPECT_EQ(diagnosis.at("record").at("why"), "early");
+  worker.send({{"type", "diagnose"}, {"number", 8}, {"reason", "asked"}});
+  diagnosis = worker.next_of("diagnosis");
+  EXPECT_EQ(diagnosis.at("number"), 8);
+  EXPECT_EQ(diagnosis.at("record").at("why"), "asked");
+  reporter.on_diagnose({});
+}
+
 TEST_F(ReporterTest, SaysHowFarTheRunIsAndThatACheckpointIsThere) {
   FakeWorker worker(directory_ / "s");
   Reporter reporter(options());

@@ -46,6 +46,7 @@
 #include "muster/checkpoint_options.h"
 #include "muster/clip_grad.h"
 #include "muster/data_loader.h"
+#include "muster/deferred_init.h"
 #include "muster/executable_batch_size.h"
 #include "muster/local_sgd.h"
 #include "muster/logger.h"
@@ -54,6 +55,7 @@
 #include "muster/optimizers.h"
 #include "muster/options.h"
 #include "muster/prepared.h"
+#include "muster/profiler.h"
 #include "muster/reduction.h"
 #include "muster/safetensors.h"
 #include "muster/sampler.h"
@@ -109,6 +111,14 @@ class Accelerator {
     auto frame = frame_module(*module);
     return PreparedModel<Holder>(std::move(module), std::move(frame));
   }
+  // A module that has no memory yet: it gets its values here, with zero3 only this rank's parts of
+  // them. Seed all ranks alike before deferred_init.
+  template <ModuleHandle Holder>
+  PreparedModel<Holder> prepare(Deferred<Holder> model) {
+    auto frame =
+        frame_module(*model, [&model](const PlaceValue& place) { model.materialize(place); });
+    return PreparedModel<Holder>(model.module(), std::move(frame));
+  }
   template <OptimizerType Optimizer>
   PreparedOptimizer prepare(Optimizer optimizer) {
     return prepare_shared(std::make_shared<Optimizer>(std::move(optimizer)));
@@ -154,7 +164,20 @@ class Accelerator {
   Holder& unwrap_model(PreparedModel<Holder>& model) {
     return model.unwrap();
   }
-  // Parameters and buffers by name, on the CPU.
+  // The whole model on every rank while the result lives; see prepared.h. Collective.
+  template <typename Holder>
+  [[nodiscard]] FullParameters full_parameters(PreparedModel<Holder>& model) {
+    return FullParameters(model.frame());
+  }
+  // A profiler of this rank with torch.profiler's schedule, to be stepped with the loop; see
+  // profiler.h.
+  [[nodiscard]] Profiler profile(const ProfileOptions& options = {}) const {
+    return Profiler(options, process_index(), num_processes());
+  }
+  // What this rank holds of the prepared models and optimizers; see model_sharding.h.
+  MemoryUsage memory_usage() const;
+  // Parameters and buffers by name, on the CPU. Collective for a divided model: every rank gets
+  // all.
   template <typename Holder>
   TensorMap get_state_dict(PreparedModel<Holder>& model) {
     return state_dict_of(*model.unwrap());
@@ -378,6 +401,7 @@ class Accelerator {
   // Throws CheckpointError or FormatError on all ranks when it does not fit or is damaged.
   std::optional<int64_t> load_state();
   // Weights for others to read, from the main process: model.safetensors, or shards with an index.
+  // A divided model goes through the main process unit by unit. Collective.
   template <typename Holder>
   void save_model(PreparedModel<Holder>& model, const std::string& directory,
                   const SaveModelOptions& save_options = {}) {
@@ -393,7 +417,8 @@ class Accelerator {
  private:
   struct State;
 
-  std::shared_ptr<ModelFrame> frame_module(torch::nn::Module& module);
+  std::shared_ptr<ModelFrame> frame_module(
+      torch::nn::Module& module, const std::function<void(const PlaceValue&)>& materialize = {});
   PreparedOptimizer prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer);
   void attach_loader(std::shared_ptr<LoaderCore> loader);
   TensorMap state_dict_of(torch::nn::Module& module) const;

@@ -28,6 +28,13 @@ class CommunicationError : public Error {
   using Error::Error;
 };
 
+// A kind of device cannot be used: its plug-in is missing or was built for something else, a
+// function of it failed, or it lacks what the run asks for. Retrying does not help.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
 // A checkpoint cannot be written, found or applied.
 class CheckpointError : public Error {
  public:

@@ -22,6 +22,7 @@
 #include "muster/checkpoint_options.h"
 #include "muster/data_parallel.h"
 #include "muster/grad_scaler.h"
+#include "muster/model_sharding.h"
 #include "muster/sharding.h"
 #include "muster/tracker.h"
 
@@ -55,6 +56,11 @@ struct ProjectConfiguration {
 
 struct AcceleratorOptions {
   bool cpu = false;  // stay on the CPU where LibTorch has a device; ACCELERATE_USE_CPU=true too
+  // The kind of device to compute on: "cpu", "cuda", or the name of a plug-in, whose library
+  // libmuster_trainer_NAME.so is then loaded (muster/device_plugin.h). Empty: MUSTER_DEVICE; where
+  // that is empty too, CUDA where there is a device, else the CPU. Throws DeviceError where it
+  // cannot be had.
+  std::string device;
   // prepare() leaves modules and batches where they are when false.
   bool device_placement = true;
 
@@ -67,6 +73,8 @@ struct AcceleratorOptions {
   GradientAccumulationPlugin gradient_accumulation;
   DataLoaderConfiguration dataloader_config;
   DataParallelOptions data_parallel;
+  // Divides optimizer state, gradients and parameters over the ranks; see model_sharding.h.
+  ShardingOptions sharding;
 
   // A PreparedScheduler steps only where an optimizer really stepped. False: at each call.
   bool step_scheduler_with_optimizer = true;

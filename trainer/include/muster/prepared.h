@@ -21,6 +21,7 @@
 
 namespace muster {
 
+class ShardedModel;    // a model that is divided over the ranks; src/sharding
 struct GradientState;  // where the run stands in its accumulation window; src/accelerator
 
 // What surrounds a forward pass: the reducer's order of calls, autocast, the clock.
@@ -31,10 +32,12 @@ class ModelFrame {
     Precision precision = Precision::fp32;
     AutocastOptions autocast;
   };
-  ModelFrame(std::shared_ptr<DataParallel> data_parallel, const Options& options,
-             std::shared_ptr<GradientState> gradient_state);
+  // `sharded`: null when every rank holds the whole model.
+  ModelFrame(std::shared_ptr<DataParallel> data_parallel, std::shared_ptr<ShardedModel> sharded,
+             const Options& options, std::shared_ptr<GradientState> gradient_state);
 
   DataParallel& data_parallel() { return *data_parallel_; }
+  const std::shared_ptr<ShardedModel>& sharded() const { return sharded_; }
   bool changes_outputs() const;
 
   // One forward pass; leaves autocast also when forward throws.
@@ -55,6 +58,7 @@ class ModelFrame {
 
  private:
   std::shared_ptr<DataParallel> data_parallel_;
+  std::shared_ptr<ShardedModel> sharded_;
   Options options_;
   std::shared_ptr<GradientState> gradient_state_;
 };
@@ -97,9 +101,24 @@ class PreparedModel {
   // The module as it was given to prepare().
   Holder& unwrap() { return module_; }
   DataParallel& data_parallel() { return frame_->data_parallel(); }
+  const std::shared_ptr<ModelFrame>& frame() const { return frame_; }
 
  private:
   Holder module_;
+  std::shared_ptr<ModelFrame> frame_;
+};
+
+// While it lives the parameters of a divided model (model_sharding.h) are whole on every rank: to
+// sample from it, or to read them, on one rank or all. Changes to them are lost. Making it is
+// collective; several may be open.
+class FullParameters {
+ public:
+  explicit FullParameters(std::shared_ptr<ModelFrame> frame);
+  ~FullParameters();
+  FullParameters(const FullParameters&) = delete;
+  FullParameters& operator=(const FullParameters&) = delete;
+
+ private:
   std::shared_ptr<ModelFrame> frame_;
 };
 
@@ -121,6 +140,7 @@ class PreparedOptimizer {
   bool step_was_skipped() const;
 
   torch::optim::Optimizer& unwrap() { return *optimizer_; }
+  // Of a divided model (model_sharding.h) the groups hold this rank's parts.
   std::vector<torch::optim::OptimizerParamGroup>& param_groups() {
     return optimizer_->param_groups();
   }

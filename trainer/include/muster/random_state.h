@@ -24,7 +24,7 @@ void set_seed(uint64_t seed, const SeedOptions& options = {});
 // format: the same bytes as Python's torch.get_rng_state() and torch.cuda.get_rng_state().
 at::Tensor random_state(at::Device device);
 
-// Throws c10::Error when the bytes are no state of such a generator.
+// Throws DeviceError when the bytes are no state of such a generator.
 void set_random_state(at::Device device, const at::Tensor& state);
 
 }  // namespace muster

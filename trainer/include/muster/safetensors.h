@@ -66,6 +66,12 @@ class SafetensorsReader {
   // Throws FormatError when the name is unknown or the shape differs.
   void read_into(const std::string& name, const at::Tensor& target) const;
 
+  // Reads elements [begin, begin + target.numel()) of the row-major flattened tensor, and no other
+  // bytes, into a 1-D tensor on any device; conversion and speed as read_into. Throws FormatError
+  // when the name is unknown, std::invalid_argument when the range leaves the tensor or the target
+  // is not 1-D.
+  void read_range(const std::string& name, int64_t begin, const at::Tensor& target) const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -1,14 +1,13 @@
 // Making an Accelerator and preparing what it trains; see muster/accelerator.h.
 #include "muster/accelerator.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
 #include "accelerator/state.h"
 #include "base/stop_signal.h"
+#include "device/device_driver.h"
 #include "muster/errors.h"
 #include "parallel/data_parallel_factory.h"
 
@@ -23,19 +22,6 @@ std::string environment(const char* name) {
 bool is_true(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), ::tolower);
   return text == "1" || text == "true" || text == "yes" || text == "on";
-}
-
-at::Device choose_device(const Topology& topology, bool cpu) {
-  if (cpu || is_true(environment("ACCELERATE_USE_CPU")) || !torch::cuda::is_available()) {
-    return at::kCPU;
-  }
-  const auto count = static_cast<int>(torch::cuda::device_count());
-  if (topology.local_rank >= count) {
-    throw TopologyError("LOCAL_RANK=" + std::to_string(topology.local_rank) + " has no device: " +
-                        std::to_string(count) + " are visible; start fewer ranks on this node, " +
-                        "make more visible, or set AcceleratorOptions::cpu");
-  }
-  return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(topology.local_rank));
 }
 
 Precision choose_precision(const std::optional<Precision>& asked) {
@@ -98,7 +84,8 @@ Accelerator::State::State(const AcceleratorOptions& given)
     : options(given),
       topology(Topology::from_environment()),
       worker(WorkerEnvironment::from_environment()),
-      device(choose_device(topology, given.cpu)),
+      device(choose_device(
+          {.name = given.device, .cpu = given.cpu, .local_rank = topology.local_rank})),
       precision(choose_precision(given.mixed_precision)),
       reporter(reporter_options(given, topology, worker)),
       gradients(make_gradient_state(given, topology, precision)),
@@ -108,11 +95,17 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
     : state_(std::make_unique<State>(options)) {
   State& state = *state_;
   if (options.handle_sigterm) watch_stop_signal();
-  // Kernels and communicators without an explicit device go to this one, of whatever kind it is.
-  if (!device().is_cpu()) c10::impl::VirtualGuardImpl(device().type()).setDevice(device());
   state.group = make_process_group(
       state.topology, state.device,
       {options.process_group_timeout, options.init_timeout, options.network_interfaces});
+  // Half of the time-out, so that the record shows the waiting and not its end. NCCL has a watchdog
+  // of its own.
+  state.diagnosis.emplace(
+      state.reporter,
+      FlightRecorderOptions{.rank = process_index(),
+                            .world_size = num_processes(),
+                            .hang_after = device().is_cpu() ? options.process_group_timeout / 2
+                                                            : std::chrono::milliseconds(0)});
   state.collectives =
       std::make_shared<Collectives>(state.group, state.topology, state.device,
                                     options.debug || is_true(environment("ACCELERATE_DEBUG_MODE")));
@@ -155,18 +148,46 @@ at::Device Accelerator::device() const { return state_->device; }
 const AcceleratorOptions& Accelerator::options() const { return state_->options; }
 Precision Accelerator::mixed_precision() const { return state_->precision; }
 
-std::shared_ptr<ModelFrame> Accelerator::frame_module(torch::nn::Module& module) {
-  if (state_->options.device_placement) module.to(state_->device);
+std::shared_ptr<ModelFrame> Accelerator::frame_module(
+    torch::nn::Module& module, const std::function<void(const PlaceValue&)>& materialize) {
+  const ZeroStage stage = state_->options.sharding.stage;
+  // Only zero3 has no use for the whole.
+  const bool by_parts = materialize && stage == ZeroStage::zero3;
+  const at::Device target = state_->options.device_placement ? state_->device : at::kCPU;
+  if (materialize && !by_parts) {
+    materialize([target](const at::Tensor& tensor, const at::Tensor& value) {
+      if (!tensor.is_same(value) || tensor.device() != target) {
+        assign_value(tensor, value.to(target));
+      }
+    });
+  } else if (!by_parts && state_->options.device_placement) {
+    module.to(state_->device);
+  }
+  const bool by_buckets = stage == ZeroStage::none || stage == ZeroStage::zero1;
   state_->models.push_back(
-      make_data_parallel(module, state_->group, state_->options.data_parallel));
+      make_data_parallel(module, state_->group, state_->options.data_parallel,
+                         by_buckets ? Reducing::by_buckets : Reducing::by_somebody));
+  state_->sharded.push_back(state_->divide(state_->models.back()));
+  if (by_parts) {
+    ShardedModel& sharded = *state_->sharded.back();
+    materialize([&](const at::Tensor& tensor, const at::Tensor& value) {
+      if (sharded.find(tensor) != nullptr) {
+        sharded.place(tensor, value);
+      } else {
+        assign_value(tensor, value.to(target));
+      }
+    });
+    sharded.end_placing();
+  }
   state_->gradients->averages_gradients = num_processes() > 1;
   return std::make_shared<ModelFrame>(
-      state_->models.back(),
+      state_->models.back(), state_->sharded.back(),
       ModelFrame::Options{state_->device.type(), state_->precision, state_->options.autocast},
       state_->gradients);
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {
+  for (const auto& model : state_->gradients->sharded) model->adopt(*optimizer);
   state_->gradients->optimizers.push_back(optimizer);
   return PreparedOptimizer(std::move(optimizer), state_->gradients);
 }
@@ -230,6 +251,8 @@ void Accelerator::register_for_checkpointing(const std::string& name, CustomStat
 void Accelerator::free_memory() {
   wait_for_checkpoint();
   state_->models.clear();
+  state_->sharded.clear();
+  state_->gradients->sharded.clear();
   state_->gradients->optimizers.clear();
   state_->schedulers.clear();
   state_->sources.clear();

@@ -4,6 +4,7 @@
 #include "accelerator/state.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/joint_step.h"
+#include "checkpoint/streamed_model.h"
 #include "muster/errors.h"
 #include "muster/random_state.h"
 
@@ -40,6 +41,12 @@ ParameterNames Accelerator::State::parameter_names() const {
     for (const auto& item : models[i]->module().named_parameters()) {
       names.emplace(item.value().unsafeGetTensorImpl(), prefix + item.key());
     }
+    if (!sharded[i]) continue;
+    for (const auto& unit : sharded[i]->units()) {
+      for (const ParameterSlot& slot : unit->slots()) {
+        names.emplace(slot.piece.unsafeGetTensorImpl(), prefix + slot.parameter.names.front());
+      }
+    }
   }
   return names;
 }
@@ -61,21 +68,62 @@ Manifest Accelerator::State::manifest(int64_t step, const SaveOptions& save_opti
   return manifest;
 }
 
-// Models and optimizers: nearly all bytes of a checkpoint.
-void Accelerator::State::add_trained(TensorMap& global) const {
+ParameterSlot* Accelerator::State::slot_of(const std::string& numbered_name) const {
   for (size_t i = 0; i < models.size(); ++i) {
-    add_under(global, numbered("model", i), module_tensors(models[i]->module()));
+    const std::string prefix = i == 0 ? "" : std::to_string(i) + ".";
+    if (!sharded[i] || !numbered_name.starts_with(prefix)) continue;
+    if (ParameterSlot* slot = sharded[i]->find(numbered_name.substr(prefix.size()))) return slot;
+  }
+  return nullptr;
+}
+
+// Of "exp_avg/NAME".
+ParameterSlot* Accelerator::State::optimizer_slot(const std::string& name) const {
+  const size_t slash = name.find('/');
+  return slash == std::string::npos ? nullptr : slot_of(name.substr(slash + 1));
+}
+
+// Models and optimizers: nearly all bytes of a checkpoint. Each rank has its part of what is
+// divided; the rest is the same on all.
+void Accelerator::State::add_trained(TensorMap& global, ShardMap& shards) const {
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string prefix = numbered("model", i) + "/";
+    for (const auto& [name, tensor] : module_tensors(models[i]->module())) {
+      const ParameterSlot* slot = sharded[i] ? sharded[i]->find(name) : nullptr;
+      if (slot == nullptr) {
+        global[prefix + name] = tensor;
+      } else {
+        shards[prefix + name] = {slot->piece.detach(), slot->shape, slot->range.begin};
+      }
+    }
   }
   const ParameterNames names = parameter_names();
   const auto& optimizers = gradients->optimizers;
   for (size_t i = 0; i < optimizers.size(); ++i) {
-    add_under(global, numbered("optim", i), optimizer_tensors(*optimizers[i], names));
+    for (const auto& [name, tensor] : optimizer_tensors(*optimizers[i], names)) {
+      const std::string key = numbered("optim", i) + "/" + name;
+      const ParameterSlot* slot = optimizer_slot(name);
+      if (slot == nullptr) {
+        global[key] = tensor;
+      } else if (tensor.dim() > 0) {
+        shards[key] = {tensor, slot->shape, slot->range.begin};
+      } else if (slot->range.begin == 0 && slot->range.count > 0) {
+        shards[key] = {tensor, {}, 0};  // the count of steps, from the first part's owner
+      }
+    }
   }
+}
+
+// What this rank writes of models and optimizers: rank 0 what all have, each owner its parts, the
+// owners of further copies nothing.
+void Accelerator::State::add_own(CheckpointContent& content) const {
+  if (topology.rank != 0 && (!sharding_groups || sharding_groups->copy != 0)) return;
+  add_trained(content.global, content.shards);
+  if (topology.rank != 0) content.global.clear();
 }
 
 // What rank 0 writes for all: the ranks hold replicas.
 void Accelerator::State::add_global(TensorMap& global) const {
-  add_trained(global);
   for (size_t i = 0; i < schedulers.size(); ++i) {
     add_under(global, numbered("scheduler", i), schedulers[i]->state());
   }
@@ -90,6 +138,7 @@ CheckpointContent Accelerator::State::content(int64_t step, const SaveOptions& s
   content.error = error_of([&] {
     content.own["rng_cpu"] = random_state(at::kCPU);
     if (!device.is_cpu()) content.own["rng_device"] = random_state(device);
+    add_own(content);
     if (topology.rank == 0) add_global(content.global);
   });
   return content;
@@ -125,14 +174,36 @@ void Accelerator::State::restore_positions(const CheckpointReader& reader) {
   }
 }
 
-void Accelerator::State::restore(const CheckpointReader& reader) {
-  for (size_t i = 0; i < models.size(); ++i) {
-    restore_module(models[i]->module(), *reader.under(numbered("model", i)), reader.path());
+void Accelerator::State::restore_model(size_t index, const CheckpointReader& reader) {
+  const auto saved = reader.under(numbered("model", index));
+  if (!sharded[index]) {
+    restore_module(models[index]->module(), *saved, reader.path());
+    return;
   }
+  RangeMap ranges;
+  TensorMap own = module_tensors(models[index]->module());
+  for (auto& [name, tensor] : own) {
+    const ParameterSlot* slot = sharded[index]->find(name);
+    if (slot == nullptr) continue;
+    tensor = slot->piece.detach();
+    ranges[name] = {slot->range.begin, slot->range.count, slot->shape};
+  }
+  restore_tensors(own, RangeSource(*saved, ranges, reader.path()), reader.path());
+}
+
+void Accelerator::State::restore(const CheckpointReader& reader) {
+  for (size_t i = 0; i < models.size(); ++i) restore_model(i, reader);
   const ParameterNames names = parameter_names();
   auto& optimizers = gradients->optimizers;
   for (size_t i = 0; i < optimizers.size(); ++i) {
-    restore_optimizer(*optimizers[i], names, *reader.under(numbered("optim", i)));
+    const auto saved = reader.under(numbered("optim", i));
+    RangeMap ranges;
+    for (const std::string& name : saved->names()) {
+      const ParameterSlot* slot = optimizer_slot(name);
+      if (slot == nullptr || name.starts_with("step/")) continue;
+      ranges[name] = {slot->range.begin, slot->range.count, slot->shape};
+    }
+    restore_optimizer(*optimizers[i], names, RangeSource(*saved, ranges, reader.path()));
   }
   for (size_t i = 0; i < schedulers.size(); ++i) {
     const TensorMap saved = reader.read(numbered("scheduler", i));
@@ -177,12 +248,9 @@ AsyncCheckpointer& Accelerator::State::open_checkpointer() {
 void Accelerator::State::prepare_saving() {
   if (!options.checkpoint.asynchronous || checkpoint_dir().empty()) return;
   AsyncCheckpointer& opened = open_checkpointer();
-  if (topology.rank != 0) return;
-  TensorMap trained;
-  add_trained(trained);
-  size_t bytes = 0;
-  for (const auto& [name, tensor] : trained) bytes += tensor.nbytes();
-  opened.reserve(static_cast<int64_t>(bytes), !device.is_cpu());
+  CheckpointContent trained;
+  add_own(trained);
+  opened.reserve(trained);
 }
 
 std::string Accelerator::save_state(int64_t step, const SaveOptions& options) {
@@ -231,6 +299,7 @@ std::optional<int64_t> Accelerator::load_state() {
   const auto reader = open_checkpoint(resume_from, checkpoint_dir(), state.topology, state.group);
   if (!reader) return std::nullopt;
   together(state.group, [&] { state.restore(*reader); });
+  for (const auto& model : state.gradients->sharded) model->publish();
   const Manifest& manifest = reader->manifest();
   // Another world size has no bits to keep: it may build its own buckets.
   for (size_t i = 0; i < state.models.size() && manifest.world_size == num_processes(); ++i) {
@@ -244,12 +313,58 @@ std::optional<int64_t> Accelerator::load_state() {
 
 TensorMap Accelerator::state_dict_of(torch::nn::Module& module) const {
   TensorMap tensors = module_tensors(module);
+  ShardedModel* sharded = state_->sharded_of(module);
+  if (sharded != nullptr) {
+    for (const auto& unit : sharded->units()) {
+      for (const ParameterSlot& slot : unit->slots()) {
+        const at::Tensor whole = sharded->read_whole(slot).to(at::kCPU, /*non_blocking=*/false,
+                                                              /*copy=*/true);
+        for (const std::string& name : slot.parameter.names) tensors[name] = whole;
+      }
+    }
+    sharded->end_reading();
+  }
   for (auto& [name, tensor] : tensors) tensor = tensor.detach().cpu();
   return tensors;
 }
 
+// Rank 0 writes; the others take part in gathering each tensor, in the order of the files.
+void Accelerator::State::save_divided(ShardedModel& model, torch::nn::Module& module,
+                                      const std::string& directory,
+                                      const SaveModelOptions& save_options) {
+  std::vector<TensorOutline> outlines;
+  StringMap aliases;
+  const TensorMap tensors = module_tensors(module);
+  for (const std::string& name : state_names(module)) {
+    const ParameterSlot* slot = model.find(name);
+    if (slot != nullptr && slot->parameter.names.front() != name) {
+      aliases[name] = slot->parameter.names.front();
+    } else if (slot != nullptr) {
+      outlines.push_back({name, slot->piece.scalar_type(), slot->shape});
+    } else {
+      outlines.push_back({name, tensors.at(name).scalar_type(), tensors.at(name).sizes().vec()});
+    }
+  }
+  const auto fetch = [&](const std::string& name) {
+    const ParameterSlot* slot = model.find(name);
+    return slot == nullptr ? tensors.at(name).detach().cpu() : model.read_whole(*slot).cpu();
+  };
+  together(group, [&] {
+    if (topology.rank == 0) {
+      save_model_streamed(outlines, aliases, directory, save_options, fetch);
+    } else {
+      for (const std::string& name : streaming_order(outlines, save_options)) fetch(name);
+    }
+  });
+  model.end_reading();
+}
+
 void Accelerator::save_module(torch::nn::Module& module, const std::string& directory,
                               const SaveModelOptions& save_options) {
+  if (ShardedModel* sharded = state_->sharded_of(module)) {
+    state_->save_divided(*sharded, module, directory, save_options);
+    return;
+  }
   together(state_->group, [&] {
     if (is_main_process()) muster::save_model(module, directory, save_options);
   });

@@ -57,6 +57,28 @@ void GradientState::require_forward_pass(const torch::optim::Optimizer& optimize
       "is the bare module");
 }
 
+void GradientState::end_backward() {
+  for (const auto& model : sharded) model->end_backward();
+}
+
+std::vector<ShardedModel*> GradientState::owners_of(torch::optim::Optimizer& optimizer) const {
+  std::vector<ShardedModel*> owners;
+  for (const auto& model : sharded) {
+    if (model->is_stepped_by(optimizer)) owners.push_back(model.get());
+  }
+  return owners;
+}
+
+void GradientState::unscale(torch::optim::Optimizer& optimizer) {
+  if (!scaler->found_inf(optimizer).empty()) return;
+  scaler->unscale_(optimizer);
+  for (ShardedModel* model : owners_of(optimizer)) {
+    for (at::Tensor& found : scaler->found_inf(optimizer)) {
+      model->all_reduce(found, c10d::ReduceOp::MAX);
+    }
+  }
+}
+
 bool GradientState::any_step_was_skipped() const {
   return scaler && std::any_of(optimizers.begin(), optimizers.end(), [&](const auto& optimizer) {
            return scaler->step_was_skipped(*optimizer);

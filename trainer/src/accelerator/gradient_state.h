@@ -15,6 +15,7 @@
 #include "muster/loader_core.h"
 #include "muster/options.h"
 #include "muster/step_timer.h"
+#include "sharding/sharded_model.h"
 
 namespace muster {
 
@@ -38,6 +39,7 @@ struct GradientState {
 
   std::optional<GradScaler> scaler;
   std::vector<std::shared_ptr<torch::optim::Optimizer>> optimizers;
+  std::vector<std::shared_ptr<ShardedModel>> sharded;
   StepTimer timer;
   int64_t forward_passes = 0;                                        // of prepared models
   std::map<const torch::optim::Optimizer*, int64_t> passes_at_step;  // forward_passes then
@@ -46,6 +48,14 @@ struct GradientState {
   void begin_micro_batch();
   void set_accumulation_steps(int steps);
   bool any_step_was_skipped() const;
+  // Divided models: their reductions are finished and the optimizers' tensors have gradients.
+  // Does nothing when that is so.
+  void end_backward();
+  // The divided models whose parts this optimizer steps.
+  std::vector<ShardedModel*> owners_of(torch::optim::Optimizer& optimizer) const;
+  // Divides the gradients by the scale, if that was not done in this step, and lets all ranks that
+  // own parts know of an overflow. Collective for divided models.
+  void unscale(torch::optim::Optimizer& optimizer);
   // Throws when no prepared model was called since this optimizer's last step: its gradients would
   // be this rank's own.
   void require_forward_pass(const torch::optim::Optimizer& optimizer);

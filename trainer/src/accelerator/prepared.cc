@@ -3,11 +3,14 @@
 
 #include "accelerator/gradient_state.h"
 #include "muster/optimizers.h"
+#include "sharding/sharded_model.h"
 
 namespace muster {
-ModelFrame::ModelFrame(std::shared_ptr<DataParallel> data_parallel, const Options& options,
+ModelFrame::ModelFrame(std::shared_ptr<DataParallel> data_parallel,
+                       std::shared_ptr<ShardedModel> sharded, const Options& options,
                        std::shared_ptr<GradientState> gradient_state)
     : data_parallel_(std::move(data_parallel)),
+      sharded_(std::move(sharded)),
       options_(options),
       gradient_state_(std::move(gradient_state)) {}
 
@@ -19,6 +22,7 @@ ModelFrame::Pass::Pass(ModelFrame& frame)
     : frame_(frame), section_(frame.gradient_state_->timer.measure(StepPart::compute)) {
   ++frame_.gradient_state_->forward_passes;
   frame_.data_parallel_->before_forward();
+  if (frame_.sharded_) frame_.sharded_->before_forward();
   if (frame_.options_.precision != Precision::fp32) {
     autocast_.emplace(frame_.options_.device_type, frame_.options_.precision,
                       frame_.options_.autocast);
@@ -28,10 +32,19 @@ ModelFrame::Pass::Pass(ModelFrame& frame)
 std::vector<at::Tensor> ModelFrame::Pass::finish(std::vector<at::Tensor> outputs) {
   autocast_.reset();
   if (frame_.options_.precision != Precision::fp32) outputs = convert_to_fp32(outputs);
+  if (frame_.sharded_) frame_.sharded_->after_forward();
   DataParallel& data_parallel = *frame_.data_parallel_;
   data_parallel.after_forward(outputs);
   if (data_parallel.needs_outputs()) outputs = data_parallel.wrap_outputs(std::move(outputs));
   return outputs;
+}
+
+FullParameters::FullParameters(std::shared_ptr<ModelFrame> frame) : frame_(std::move(frame)) {
+  if (frame_->sharded()) frame_->sharded()->hold_whole();
+}
+
+FullParameters::~FullParameters() {
+  if (frame_->sharded()) frame_->sharded()->release_whole();
 }
 
 PreparedOptimizer::PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
@@ -44,19 +57,24 @@ void PreparedOptimizer::step() {
   state.require_forward_pass(*optimizer_);
   {
     const auto section = state.timer.measure(StepPart::compute);
+    state.end_backward();
     if (state.scaler) {
+      if (state.owners_of(*optimizer_).size() > 0) state.unscale(*optimizer_);
       state.scaler->step(*optimizer_);
       state.scaler->update();
     } else {
       optimizer_->step();
     }
+    for (ShardedModel* model : state.owners_of(*optimizer_)) model->publish();
   }
   // With several optimizers a step of the run ends with the first one's.
   if (state.after_step && state.optimizers.front() == optimizer_) state.after_step();
 }
 
 void PreparedOptimizer::zero_grad() {
-  if (gradient_state_->sync_gradients) zero_gradients(*optimizer_);
+  if (!gradient_state_->sync_gradients) return;
+  zero_gradients(*optimizer_);
+  for (ShardedModel* model : gradient_state_->owners_of(*optimizer_)) model->zero_grad(*optimizer_);
 }
 
 bool PreparedOptimizer::step_was_skipped() const {

@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/named_state.h"
 #include "collectives/collectives.h"
+#include "diagnosis/rank_recorder.h"
 #include "muster/accelerator.h"
 #include "parallel/process_group.h"
 #include "tracking/metric_accumulator.h"
@@ -42,7 +43,9 @@ struct Accelerator::State {
   // ----
   Reporter reporter;
   ProcessGroupPtr group;
-  ProcessGroupPtr checkpoint_group;  // made with the first asynchronous save
+  std::optional<RankRecorder> diagnosis;
+  ProcessGroupPtr checkpoint_group;               // made with the first asynchronous save
+  std::optional<ShardingGroups> sharding_groups;  // made with the first divided model
   std::shared_ptr<Collectives> collectives;
   std::optional<TrackerSet> trackers;  // none when log_with is empty
   bool trackers_started = false;
@@ -51,6 +54,7 @@ struct Accelerator::State {
 
   // ---- What was prepared, in order ----
   std::vector<std::shared_ptr<DataParallel>> models;
+  std::vector<std::shared_ptr<ShardedModel>> sharded;  // by model; null when it is not divided
   std::vector<std::shared_ptr<LrScheduler>> schedulers;
   std::vector<DataSource> sources;
   std::vector<std::pair<std::string, CustomState>> custom;
@@ -63,6 +67,16 @@ struct Accelerator::State {
   bool trigger = false;
   const int exceptions = std::uncaught_exceptions();
 
+  // ---- Divided models; sharding.cc ----
+  const ShardingGroups& open_sharding_groups();
+  std::shared_ptr<ShardedModel> divide(const std::shared_ptr<DataParallel>& model);
+  // The divided model that has this module; null when it is not divided.
+  ShardedModel* sharded_of(const torch::nn::Module& module) const;
+  // The tensors that an optimizer steps in the place of these parameters.
+  std::vector<at::Tensor> stepped_tensors(const std::vector<at::Tensor>& parameters) const;
+  at::Tensor clip_grad_norm(const std::vector<at::Tensor>& parameters, double max_norm,
+                            double norm_type) const;
+
   void start_trackers(const std::string& project, const TrackerConfig& config);
   // Whether there are trackers to log to; they are started now if init_trackers was not called.
   bool starts_trackers();
@@ -71,14 +85,21 @@ struct Accelerator::State {
   int64_t removable_up_to() const;
   ParameterNames parameter_names() const;
   Manifest manifest(int64_t step, const SaveOptions& save_options) const;
-  void add_trained(TensorMap& global) const;
+  // The slot of "name" of the first model, "1.name" of the second; null for what is not divided.
+  ParameterSlot* slot_of(const std::string& numbered_name) const;
+  ParameterSlot* optimizer_slot(const std::string& name) const;
+  void add_trained(TensorMap& global, ShardMap& shards) const;
+  void add_own(CheckpointContent& content) const;
   void add_global(TensorMap& global) const;
   CheckpointContent content(int64_t step, const SaveOptions& save_options);
   AsyncCheckpointer& open_checkpointer();
   // After the first step, when the optimizers have their state: makes the buffers of asynchronous
   // saves, so that the first save stalls no longer than the others. Collective.
   void prepare_saving();
+  void save_divided(ShardedModel& model, torch::nn::Module& module, const std::string& directory,
+                    const SaveModelOptions& save_options);
   void restore(const CheckpointReader& reader);
+  void restore_model(size_t index, const CheckpointReader& reader);
   void restore_positions(const CheckpointReader& reader);
   void restore_random_numbers(const CheckpointReader& reader) const;
   void end_step();

@@ -11,7 +11,9 @@ void Accelerator::backward(const at::Tensor& loss) {
   const auto section = gradients.timer.measure(StepPart::compute);
   at::Tensor root = gradients.loss_divisor == 1 ? loss : loss / gradients.loss_divisor;
   if (gradients.scaler) root = gradients.scaler->scale(root);
+  for (const auto& model : gradients.sharded) model->begin_backward();
   root.backward();
+  gradients.end_backward();
   if (gradients.correction == 1.0) return;
   const torch::NoGradGuard no_grad;
   for (const auto& optimizer : gradients.optimizers) {
@@ -68,19 +70,28 @@ GradScaler* Accelerator::scaler() {
 void Accelerator::unscale_gradients() {
   GradientState& gradients = *state_->gradients;
   if (!gradients.scaler) return;
-  for (const auto& optimizer : gradients.optimizers) gradients.scaler->unscale_(*optimizer);
+  gradients.end_backward();
+  for (const auto& optimizer : gradients.optimizers) {
+    if (gradients.owners_of(*optimizer).empty()) {
+      gradients.scaler->unscale_(*optimizer);
+    } else {
+      gradients.unscale(*optimizer);
+    }
+  }
 }
 
 at::Tensor Accelerator::clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm,
                                         double norm_type) {
   const auto section = state_->gradients->timer.measure(StepPart::compute);
   unscale_gradients();
-  return muster::clip_grad_norm_(parameters, max_norm, norm_type);
+  state_->gradients->end_backward();
+  return state_->clip_grad_norm(parameters, max_norm, norm_type);
 }
 
 void Accelerator::clip_grad_value_(const std::vector<at::Tensor>& parameters, double clip_value) {
   unscale_gradients();
-  muster::clip_grad_value_(parameters, clip_value);
+  state_->gradients->end_backward();
+  muster::clip_grad_value_(state_->stepped_tensors(parameters), clip_value);
 }
 
 bool Accelerator::optimizer_step_was_skipped() const {

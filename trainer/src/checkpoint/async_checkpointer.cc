@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "checkpoint/joint_step.h"
@@ -20,6 +21,17 @@ constexpr int kNice = 10;
 void give_way_to_training() {
   // Linux keeps the nice value per thread.
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+}
+
+// What is copied: whole tensors and the values of shards.
+TensorMap state_of(const CheckpointContent& content) {
+  TensorMap state = content.global;
+  for (const auto& [name, shard] : content.shards) {
+    if (!state.emplace(name, shard.values).second) {
+      throw CheckpointError("'" + name + "' is given both whole and as a shard");
+    }
+  }
+  return state;
 }
 
 }  // namespace
@@ -66,7 +78,7 @@ std::string AsyncCheckpointer::save(const CheckpointContent& content, int64_t re
   if (job.content.error.empty()) {
     // The others have begun this save, or will: a failure travels to them through it.
     job.content.error = error_of([&] {
-      job.content.global = global_buffer_.take(content.global);
+      copy_state(content, job.content);
       job.content.own = own_buffer_.take(content.own);
     });
   }
@@ -76,7 +88,25 @@ std::string AsyncCheckpointer::save(const CheckpointContent& content, int64_t re
   return path;
 }
 
+// Of whole tensors and shards together, in one block.
+void AsyncCheckpointer::copy_state(const CheckpointContent& from, CheckpointContent& to) {
+  TensorMap copies = state_buffer_.take(state_of(from));
+  for (const auto& [name, shard] : from.shards) {
+    to.shards[name] = {copies.at(name), shard.shape, shard.begin};
+    copies.erase(name);
+  }
+  to.global = std::move(copies);
+}
+
+void AsyncCheckpointer::reserve(const CheckpointContent& like) {
+  const TensorMap state = state_of(like);
+  const bool pinned = std::any_of(state.begin(), state.end(),
+                                  [](const auto& named) { return !named.second.is_cpu(); });
+  reserve(SnapshotBuffer::bytes_for(state), pinned);
+}
+
 void AsyncCheckpointer::reserve(int64_t bytes, bool pinned) {
+  if (bytes <= 0) return;
   finish_previous();
   Job job;
   job.reserve_bytes = bytes;
@@ -117,7 +147,7 @@ void AsyncCheckpointer::run() {
 std::string AsyncCheckpointer::perform(const Job& job) {
   if (job.reserve_bytes > 0) {
     // Without the memory the save will say so.
-    error_of([&] { global_buffer_.reserve(job.reserve_bytes, job.pinned); });
+    error_of([&] { state_buffer_.reserve(job.reserve_bytes, job.pinned); });
     return "";
   }
   const std::string error = error_of([&] { writer_.save(job.content, job.removable_up_to); });

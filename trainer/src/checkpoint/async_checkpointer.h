@@ -32,6 +32,8 @@ class AsyncCheckpointer {
   // training no longer than the others. `pinned`: for tensors on a device. Not collective; call it
   // when the size of model and optimizer state is known. A wrong size costs nothing but time.
   void reserve(int64_t bytes, bool pinned);
+  // The same for a content like the ones that will be saved: global tensors and shards.
+  void reserve(const CheckpointContent& like);
 
   // Begins a save of the content as it is now and returns the path that it will have. Waits for the
   // one before; throws its CheckpointError on all ranks alike, and then begins nothing. An error of
@@ -57,13 +59,14 @@ class AsyncCheckpointer {
   };
 
   void begin(Job job);
+  void copy_state(const CheckpointContent& from, CheckpointContent& to);
   void run();
   std::string perform(const Job& job);
   void finish_previous();
 
   CheckpointWriter writer_;
   const std::chrono::milliseconds wait_timeout_;
-  SnapshotBuffer global_buffer_, own_buffer_;  // the background's while a job is under way
+  SnapshotBuffer state_buffer_, own_buffer_;  // the background's while a job is under way
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

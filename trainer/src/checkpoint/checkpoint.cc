@@ -5,18 +5,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/files.h"
 #include "checkpoint/joint_step.h"
+#include "checkpoint/rank_report.h"
 #include "checkpoint/safetensors_file.h"
+#include "checkpoint/tensor_pieces.h"
 #include "muster/errors.h"
 
 namespace muster {
 namespace {
-
-using Json = nlohmann::json;
 
 int64_t wall_time_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -38,6 +37,45 @@ Places gather_places(const ProcessGroupPtr& group, const Topology& topology) {
     places.nodes.push_back(std::stoi(node));
   }
   return places;
+}
+
+using PieceMap = std::map<std::string, ManifestTensor>;  // one piece each
+
+void add_whole(const std::string& name, const at::Tensor& tensor, const std::string& file,
+               TensorMap& tensors, PieceMap& pieces) {
+  require_dense(name, tensor);
+  const std::vector<int64_t> shape = tensor.sizes().vec();
+  tensors[name] = tensor;
+  pieces[name] = {safetensors_dtype(tensor.scalar_type()),
+                  shape,
+                  {{file, name, std::vector<int64_t>(shape.size(), 0), shape}}};
+}
+
+// A part that is the whole tensor is written as such, for people and programs that read the file
+// alone. One without elements is left out, unless the tensor has none.
+void add_shard(const std::string& name, const TensorShard& shard, const std::string& file,
+               TensorMap& tensors, PieceMap& pieces) {
+  require_dense(name, shard.values);
+  const int64_t elements = count_elements(shard.shape, "the shard of '" + name + "'");
+  const int64_t count = shard.values.numel();
+  if (shard.values.dim() > 1 || shard.begin < 0 || shard.begin > elements ||
+      count > elements - shard.begin) {
+    throw CheckpointError("the shard of '" + name + "' has shape " +
+                          c10::str(shard.values.sizes()) + " and begins at element " +
+                          std::to_string(shard.begin) + " of " + std::to_string(elements) +
+                          ": it must have one dimension and lie in the tensor");
+  }
+  if (tensors.contains(name)) {
+    throw CheckpointError("'" + name + "' is given both whole and as a shard");
+  }
+  if (count == elements) {
+    add_whole(name, shard.values.detach().view(shard.shape), file, tensors, pieces);
+  } else if (count > 0) {
+    tensors[name] = shard.values;
+    pieces[name] = {safetensors_dtype(shard.values.scalar_type()),
+                    shard.shape,
+                    {{file, name, {shard.begin}, {count}}}};
+  }
 }
 
 }  // namespace
@@ -86,26 +124,27 @@ void CheckpointWriter::prepare(const std::string& temporary) {
   make_directories(temporary);
 }
 
-// Writes this rank's shard, if it has something to say, and returns a report for rank 0 as JSON.
+// Writes this rank's file, if it has something to say, and returns a report for rank 0.
 std::string CheckpointWriter::write_shard(const std::string& temporary,
                                           const CheckpointContent& content) {
   const Topology& topology = options_.topology;
-  Json report = {{"node", topology.node_rank}, {"tensors", Json::object()}};
-  TensorMap tensors = content.global;
-  for (const auto& [name, tensor] : content.own) tensors[std::string(kOwnPrefix) + name] = tensor;
-  if (tensors.empty()) return report.dump();
   const std::string file = shard_name(topology.rank, topology.world_size);
+  RankReport report;
+  report.node = topology.node_rank;
+  TensorMap tensors;
+  for (const auto& [name, tensor] : content.global) {
+    add_whole(name, tensor, file, tensors, report.tensors);
+  }
+  for (const auto& [name, shard] : content.shards) {
+    add_shard(name, shard, file, tensors, report.tensors);
+  }
+  for (const auto& [name, tensor] : content.own) tensors[std::string(kOwnPrefix) + name] = tensor;
+  if (tensors.empty()) return format_report(report);
   const SavedFile saved =
       write_safetensors(temporary + "/" + file, tensors,
                         {{"format", "pt"}, {"muster.step", std::to_string(content.manifest.step)}});
-  report["file"] = file;
-  report["bytes"] = saved.bytes;
-  report["sha256"] = saved.sha256;
-  for (const auto& [name, tensor] : content.global) {
-    report["tensors"][name] = {{"dtype", safetensors_dtype(tensor.scalar_type())},
-                               {"shape", tensor.sizes().vec()}};
-  }
-  return report.dump();
+  report.file = ShardFile{file, saved.bytes, saved.sha256, topology.rank, topology.node_rank};
+  return format_report(report);
 }
 
 // The part file of each node, by its first rank; the manifest, by rank 0.
@@ -116,21 +155,15 @@ void CheckpointWriter::write_lists(const std::string& temporary, const Manifest&
   std::vector<ShardFile> own_part;
   int first_of_node = -1;
   for (size_t rank = 0; rank < reports.size(); ++rank) {
-    const Json report = Json::parse(reports[rank]);
-    const int node = report.at("node").get<int>();
-    if (node == topology.node_rank && first_of_node < 0) first_of_node = static_cast<int>(rank);
-    if (!report.contains("file")) continue;
-    const ShardFile shard{report.at("file").get<std::string>(), report.at("bytes").get<uint64_t>(),
-                          report.at("sha256").get<std::string>(), static_cast<int>(rank), node};
-    manifest.shards.push_back(shard);
-    if (node == topology.node_rank) own_part.push_back(shard);
-    for (const auto& [name, tensor] : report.at("tensors").items()) {
-      const auto shape = tensor.at("shape").get<std::vector<int64_t>>();
-      manifest.tensors[name] = {tensor.at("dtype").get<std::string>(),
-                                shape,
-                                {{shard.file, name, std::vector<int64_t>(shape.size(), 0), shape}}};
-    }
+    const RankReport report = parse_report(reports[rank], topology.rank == 0);
+    const bool same_node = report.node == topology.node_rank;
+    if (same_node && first_of_node < 0) first_of_node = static_cast<int>(rank);
+    if (!report.file) continue;
+    manifest.shards.push_back(*report.file);
+    if (same_node) own_part.push_back(*report.file);
+    add_tensors(manifest, report);
   }
+  require_whole_tensors(manifest);
   if (topology.rank == first_of_node) {
     write_file_durably(temporary + "/" + part_name(topology.node_rank, topology.node_count),
                        format_part(topology.node_rank, topology.node_count, base, own_part));

@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint_directory.h"
 #include "checkpoint/retention.h"
+#include "checkpoint/tensor_shard.h"
 #include "muster/checkpoint_options.h"
 #include "muster/safetensors.h"
 #include "muster/topology.h"
@@ -29,7 +30,10 @@ struct CheckpointWriterOptions {
 
 // What this rank puts into a checkpoint.
 struct CheckpointContent {
-  TensorMap global;   // of the whole run; written by the rank that holds them (rank 0 with DDP)
+  TensorMap global;  // of the whole run; written by the rank that holds them (rank 0 with DDP)
+  // Of the whole run too, but divided: each rank writes its parts, nothing is gathered. A name is
+  // either in `global` of one rank or in `shards` of some.
+  ShardMap shards;
   TensorMap own;      // of this rank alone (random numbers)
   Manifest manifest;  // rank 0: step (all ranks), data, bucket_order, metrics, job, attempt; the
                       // rest is filled in

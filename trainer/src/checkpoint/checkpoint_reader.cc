@@ -11,105 +11,6 @@
 namespace muster {
 namespace {
 
-// The tensors of the manifest below a prefix.
-class CheckpointTensors : public TensorSource {
- public:
-  using Files = std::map<std::string, SafetensorsReader>;
-
-  CheckpointTensors(std::string path, std::shared_ptr<const Manifest> manifest,
-                    std::shared_ptr<Files> files, std::string prefix)
-      : path_(std::move(path)),
-        manifest_(std::move(manifest)),
-        files_(std::move(files)),
-        prefix_(std::move(prefix)) {}
-
-  std::vector<std::string> names() const override {
-    std::vector<std::string> names;
-    const auto& all = manifest_->tensors;
-    for (auto at = all.lower_bound(prefix_); at != all.end() && at->first.starts_with(prefix_);
-         ++at) {
-      names.push_back(at->first.substr(prefix_.size()));
-    }
-    return names;
-  }
-
-  std::optional<TensorDescription> find(const std::string& name) const override {
-    const auto found = manifest_->tensors.find(prefix_ + name);
-    if (found == manifest_->tensors.end()) return std::nullopt;
-    return TensorDescription{found->second.dtype, found->second.shape};
-  }
-
-  at::Tensor read(const std::string& name) const override {
-    const ManifestTensor& description = description_of(name);
-    if (const TensorPiece* piece = single_piece(description)) {
-      return file(piece->file).tensor(piece->tensor);
-    }
-    at::Tensor whole;
-    for_each_piece(name, description, [&](const at::Tensor& part) {
-      if (!whole.defined()) whole = at::zeros(description.shape, part.options());
-      return whole;
-    });
-    return whole;
-  }
-
-  void read_into(const std::string& name, const at::Tensor& target) const override {
-    const ManifestTensor& description = description_of(name);
-    if (const TensorPiece* piece = single_piece(description)) {
-      file(piece->file).read_into(piece->tensor, target);
-      return;
-    }
-    for_each_piece(name, description, [&](const at::Tensor&) { return target; });
-  }
-
- private:
-  const ManifestTensor& description_of(const std::string& name) const {
-    const auto found = manifest_->tensors.find(prefix_ + name);
-    if (found != manifest_->tensors.end()) return found->second;
-    throw FormatError(path_ + " has no tensor '" + prefix_ + name + "'");
-  }
-
-  static const TensorPiece* single_piece(const ManifestTensor& description) {
-    const bool single =
-        description.pieces.size() == 1 && description.pieces[0].sizes == description.shape;
-    return single ? &description.pieces[0] : nullptr;
-  }
-
-  SafetensorsReader& file(const std::string& name) const {
-    return files_->try_emplace(name, path_ + "/" + name).first->second;
-  }
-
-  // Copies every piece to its place in the tensor that `whole_for(piece)` gives.
-  template <typename WholeFor>
-  void for_each_piece(const std::string& name, const ManifestTensor& description,
-                      WholeFor whole_for) const {
-    const torch::NoGradGuard no_grad;
-    int64_t covered = 0;
-    for (const TensorPiece& piece : description.pieces) {
-      const at::Tensor part = file(piece.file).tensor(piece.tensor);
-      if (part.sizes() != at::IntArrayRef(piece.sizes) ||
-          piece.offsets.size() != description.shape.size() ||
-          piece.sizes.size() != description.shape.size()) {
-        throw FormatError(path_ + "/" + piece.file + ": tensor '" + piece.tensor +
-                          "' is not the piece of '" + name + "' that the manifest describes");
-      }
-      at::Tensor target = whole_for(part);
-      for (size_t d = 0; d < piece.sizes.size(); ++d) {
-        target = target.narrow(static_cast<int64_t>(d), piece.offsets[d], piece.sizes[d]);
-      }
-      target.copy_(part);
-      covered += part.numel();
-    }
-    if (description.pieces.empty() || covered != c10::multiply_integers(description.shape)) {
-      throw FormatError(path_ + ": the pieces of '" + name + "' do not make a whole tensor");
-    }
-  }
-
-  std::string path_;
-  std::shared_ptr<const Manifest> manifest_;
-  std::shared_ptr<Files> files_;
-  std::string prefix_;
-};
-
 // Rank 0 decides; the answer is a path, empty for a fresh start.
 std::string choose_source(const std::string& resume_from, const std::string& directory) {
   if (!resume_from.empty()) return resume_from;
@@ -130,7 +31,7 @@ std::string choose_source(const std::string& resume_from, const std::string& dir
 CheckpointReader::CheckpointReader(std::string path, const Topology& topology, bool verify_hashes)
     : path_(std::move(path)),
       manifest_(std::make_shared<const Manifest>(read_checkpoint(path_, verify_hashes))),
-      files_(std::make_shared<Files>()) {
+      files_(std::make_shared<CheckpointFiles>(path_)) {
   if (manifest_->world_size == topology.world_size) {
     own_shard_ = shard_name(topology.rank, topology.world_size);
   }
@@ -143,8 +44,7 @@ std::unique_ptr<TensorSource> CheckpointReader::under(const std::string& prefix)
 TensorMap CheckpointReader::own() const {
   TensorMap own;
   if (!own_shard_ || !path_exists(path_ + "/" + *own_shard_)) return own;
-  const SafetensorsReader& file =
-      files_->try_emplace(*own_shard_, path_ + "/" + *own_shard_).first->second;
+  const SafetensorsReader& file = files_->open(*own_shard_);
   for (const std::string& name : file.names()) {
     if (name.starts_with(kOwnPrefix)) own[name.substr(kOwnPrefix.size())] = file.tensor(name);
   }

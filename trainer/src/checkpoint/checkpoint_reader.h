@@ -2,12 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "checkpoint/checkpoint_directory.h"
+#include "checkpoint/checkpoint_tensors.h"
 #include "checkpoint/tensor_source.h"
 #include "muster/safetensors.h"
 #include "muster/topology.h"
@@ -27,7 +27,8 @@ class CheckpointReader {
   bool same_world_size() const { return own_shard_.has_value(); }
 
   // The tensors of the whole run under `prefix` ("model", "optim.1", "custom/x"), named by what
-  // follows the slash: none when nothing was saved there. Reading from it may throw CheckpointError
+  // follows the slash: none when nothing was saved there. It is the same to a reader whether one
+  // rank wrote a tensor or several wrote parts of it. Reading from it may throw CheckpointError
   // or FormatError on this rank alone: see together().
   std::unique_ptr<TensorSource> under(const std::string& prefix) const;
   TensorMap read(const std::string& prefix) const { return read_tensors(*under(prefix)); }
@@ -36,11 +37,9 @@ class CheckpointReader {
   TensorMap own() const;
 
  private:
-  using Files = std::map<std::string, SafetensorsReader>;  // opened so far, by name
-
   std::string path_;
   std::shared_ptr<const Manifest> manifest_;
-  std::shared_ptr<Files> files_;
+  std::shared_ptr<CheckpointFiles> files_;
   std::optional<std::string> own_shard_;
 };
 

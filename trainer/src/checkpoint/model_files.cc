@@ -12,6 +12,8 @@
 #include "base/files.h"
 #include "checkpoint/model_index.h"
 #include "checkpoint/safetensors_file.h"
+#include "checkpoint/streamed_model.h"
+#include "checkpoint/tensor_pieces.h"
 #include "muster/errors.h"
 
 namespace muster {
@@ -36,25 +38,28 @@ void append_state(const torch::nn::Module& module, const std::string& prefix,
   }
 }
 
-// What goes into the files: every tensor once, and for each further name of one the name it has.
+// What goes into the files: every tensor once, in the order of the model, and for each further
+// name of one the name it has there.
 struct Weights {
-  std::vector<NamedTensor> tensors;
-  std::map<std::string, StringMap> aliases;  // written name -> {alias, written name}
+  std::vector<TensorOutline> tensors;
+  StringMap aliases;
+  TensorMap values;
 };
 
 Weights without_ties(const std::vector<NamedTensor>& state) {
   Weights weights;
   std::map<TensorIdentity, std::string> written;
-  for (const NamedTensor& named : state) {
-    require_dense(named.name, named.tensor);
-    if (named.tensor.numel() > 0) {
-      const auto [first, is_new] = written.try_emplace(identity_of(named.tensor), named.name);
+  for (const auto& [name, tensor] : state) {
+    require_dense(name, tensor);
+    if (tensor.numel() > 0) {
+      const auto [first, is_new] = written.try_emplace(identity_of(tensor), name);
       if (!is_new) {
-        weights.aliases[first->second][named.name] = first->second;
+        weights.aliases[name] = first->second;
         continue;
       }
     }
-    weights.tensors.push_back(named);
+    weights.tensors.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+    weights.values[name] = tensor;
   }
   return weights;
 }
@@ -103,44 +108,58 @@ void remove_stale(const std::string& directory, const std::vector<std::string>& 
   for (const std::string& path : stale) remove_if_there(path);
 }
 
-// Writes the shards under temporary names and returns their final ones with what they hold.
-WeightMap write_shards(const Weights& weights, uint64_t most_bytes, PendingFiles& files,
-                       SavedModel& saved) {
+uint64_t bytes_of(const TensorOutline& tensor) {
+  return static_cast<uint64_t>(count_elements(tensor.shape, "tensor '" + tensor.name + "'")) *
+         c10::elementSize(tensor.dtype);
+}
+
+// The tensors of each file, in the order of the file.
+std::vector<std::vector<TensorOutline>> plan_files(const std::vector<TensorOutline>& tensors,
+                                                   const SaveModelOptions& options) {
+  const uint64_t most_bytes = parse_size(options.max_shard_size);
   std::vector<NamedSize> sizes;
-  TensorMap by_name;
-  for (const NamedTensor& named : weights.tensors) {
-    sizes.push_back({named.name, named.tensor.nbytes()});
-    saved.total_size += named.tensor.nbytes();
-    by_name[named.name] = named.tensor;
-  }
-  const auto shards = split_into_shards(sizes, most_bytes);
-  WeightMap weight_map;
-  for (size_t i = 0; i < std::max<size_t>(shards.size(), 1); ++i) {
-    const std::string file = shards.size() > 1 ? model_shard_name(i, shards.size()) : kModelFile;
-    TensorMap tensors;
-    StringMap metadata = {{"format", "pt"}};
-    for (const std::string& name : i < shards.size() ? shards[i] : std::vector<std::string>{}) {
-      tensors[name] = by_name.at(name);
-      weight_map[name] = file;
-      const auto aliases = weights.aliases.find(name);
-      if (aliases != weights.aliases.end()) {
-        metadata.insert(aliases->second.begin(), aliases->second.end());
-      }
+  std::map<std::string, const TensorOutline*> by_name;
+  for (const TensorOutline& tensor : tensors) {
+    safetensors_dtype(tensor.dtype);  // throws while nothing has been written
+    sizes.push_back({tensor.name, bytes_of(tensor)});
+    if (!by_name.emplace(tensor.name, &tensor).second) {
+      throw std::invalid_argument("save_model: tensor '" + tensor.name + "' is there twice");
     }
-    write_safetensors(files.add(file), tensors, metadata);
+  }
+  std::vector<std::vector<TensorOutline>> files;
+  for (const std::vector<std::string>& shard : split_into_shards(sizes, most_bytes)) {
+    std::vector<TensorOutline>& file = files.emplace_back();
+    for (const std::string& name : shard) file.push_back(*by_name.at(name));
+    sort_for_file(file);
+  }
+  if (files.empty()) files.emplace_back();  // a model without tensors has a file as well
+  return files;
+}
+
+// Writes the files under temporary names and notes their final ones and what they hold.
+WeightMap write_files(const std::vector<std::vector<TensorOutline>>& plan, const StringMap& aliases,
+                      const FetchTensor& fetch, PendingFiles& files, SavedModel& saved) {
+  WeightMap weight_map;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    const std::string file = plan.size() > 1 ? model_shard_name(i, plan.size()) : kModelFile;
+    for (const TensorOutline& tensor : plan[i]) {
+      weight_map[tensor.name] = file;
+      saved.total_size += bytes_of(tensor);
+    }
+    StringMap metadata = {{"format", "pt"}};
+    for (const auto& [alias, name] : aliases) {
+      const auto written = weight_map.find(name);
+      if (written != weight_map.end() && written->second == file) metadata[alias] = name;
+    }
+    write_safetensors(files.add(file), plan[i], metadata, fetch);
     saved.files.push_back(file);
   }
   return weight_map;
 }
 
-SavedModel save_state(const std::vector<NamedTensor>& state, const std::string& directory,
-                      const SaveModelOptions& options) {
-  const uint64_t most_bytes = parse_size(options.max_shard_size);
-  const Weights weights = without_ties(state);
-  make_directories(directory);
-  PendingFiles files(directory);
-  SavedModel saved;
-  const WeightMap weight_map = write_shards(weights, most_bytes, files, saved);
+// Gives the files their names, the index last.
+void publish_files(const WeightMap& weight_map, const std::string& directory, PendingFiles& files,
+                   SavedModel& saved) {
   const std::vector<std::string> shards = saved.files;
   const std::string index = directory + "/" + kModelIndexFile;
   if (shards.size() > 1) {
@@ -156,7 +175,24 @@ SavedModel save_state(const std::vector<NamedTensor>& state, const std::string& 
     write_file_durably(index, format_model_index(weight_map, saved.total_size));
   }
   remove_stale(directory, saved.files);
+}
+
+SavedModel write_model(const std::vector<std::vector<TensorOutline>>& plan,
+                       const StringMap& aliases, const std::string& directory,
+                       const FetchTensor& fetch) {
+  make_directories(directory);
+  PendingFiles files(directory);
+  SavedModel saved;
+  const WeightMap weight_map = write_files(plan, aliases, fetch, files, saved);
+  publish_files(weight_map, directory, files, saved);
   return saved;
+}
+
+SavedModel save_state(const std::vector<NamedTensor>& state, const std::string& directory,
+                      const SaveModelOptions& options) {
+  const Weights weights = without_ties(state);
+  return write_model(plan_files(weights.tensors, options), weights.aliases, directory,
+                     [&](const std::string& name) { return weights.values.at(name); });
 }
 
 constexpr struct {
@@ -209,6 +245,54 @@ SavedModel save_model(const TensorMap& tensors, const std::string& directory,
   std::vector<NamedTensor> state;
   for (const auto& [name, tensor] : tensors) state.push_back({name, tensor});
   return save_state(state, directory, options);
+}
+
+std::vector<std::string> state_names(const torch::nn::Module& module) {
+  std::vector<NamedTensor> state;
+  append_state(module, "", state);
+  std::vector<std::string> names;
+  for (NamedTensor& named : state) names.push_back(std::move(named.name));
+  return names;
+}
+
+std::vector<std::string> streaming_order(const std::vector<TensorOutline>& tensors,
+                                         const SaveModelOptions& options) {
+  std::vector<std::string> order;
+  for (const std::vector<TensorOutline>& file : plan_files(tensors, options)) {
+    for (const TensorOutline& tensor : file) order.push_back(tensor.name);
+  }
+  return order;
+}
+
+SavedModel save_model_streamed(const std::vector<TensorOutline>& tensors, const StringMap& aliases,
+                               const std::string& directory, const SaveModelOptions& options,
+                               const FetchTensor& fetch) {
+  const auto plan = plan_files(tensors, options);
+  const std::vector<std::string> order = streaming_order(tensors, options);
+  for (const auto& [alias, name] : aliases) {
+    const auto unknown = [&](const std::string& wanted) {
+      return std::find(order.begin(), order.end(), wanted) == order.end();
+    };
+    if (!unknown(alias) || unknown(name)) {
+      throw std::invalid_argument("save_model: '" + alias + "' cannot be another name of '" + name +
+                                  "': the first must not be among the tensors, the second must");
+    }
+  }
+  size_t fetched = 0;
+  bool fetching = false;
+  try {
+    return write_model(plan, aliases, directory, [&](const std::string& name) {
+      fetching = true;
+      ++fetched;
+      at::Tensor tensor = fetch(name);
+      fetching = false;
+      return tensor;
+    });
+  } catch (...) {
+    // The other ranks go on to gather what is left.
+    while (!fetching && fetched < order.size()) fetch(order[fetched++]);
+    throw;
+  }
 }
 
 }  // namespace muster

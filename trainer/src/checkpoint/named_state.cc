@@ -173,7 +173,10 @@ TensorMap module_tensors(torch::nn::Module& module) {
 
 void restore_module(torch::nn::Module& module, const TensorSource& saved,
                     const std::string& where) {
-  const TensorMap own = module_tensors(module);
+  restore_tensors(module_tensors(module), saved, where);
+}
+
+void restore_tensors(const TensorMap& own, const TensorSource& saved, const std::string& where) {
   std::string problems;
   for (const auto& [name, tensor] : own) {
     const auto found = saved.find(name);

@@ -21,6 +21,8 @@ TensorMap module_tensors(torch::nn::Module& module);
 // unchanged.
 void restore_module(torch::nn::Module& module, const TensorSource& saved, const std::string& where);
 void restore_module(torch::nn::Module& module, const TensorMap& saved, const std::string& where);
+// The same for tensors that stand for a module's.
+void restore_tensors(const TensorMap& own, const TensorSource& saved, const std::string& where);
 
 // Names of parameters, by tensor.
 using ParameterNames = std::unordered_map<c10::TensorImpl*, std::string>;

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <tuple>
+#include <stdexcept>
 
 #include "base/files.h"
 #include "checkpoint/safetensors_file.h"
@@ -51,15 +51,10 @@ ptrdiff_t dtype_rank(at::ScalarType type) {
          std::begin(kDtypeNames);
 }
 
-struct Source {
-  TensorEntry entry;
-  at::Tensor tensor;
-};
-
-// The tensors to write, in the order of the file, and the metadata with their aliases added.
-std::vector<Source> arrange(const TensorMap& tensors, StringMap& metadata) {
+// The tensors to write, each piece of memory once; the metadata gets the further names.
+std::vector<TensorOutline> without_aliases(const TensorMap& tensors, StringMap& metadata) {
   std::map<TensorIdentity, std::string> written;
-  std::vector<Source> sources;
+  std::vector<TensorOutline> outlines;
   for (const auto& [name, tensor] : tensors) {
     require_dense(name, tensor);
     if (tensor.numel() > 0) {
@@ -69,17 +64,9 @@ std::vector<Source> arrange(const TensorMap& tensors, StringMap& metadata) {
         continue;
       }
     }
-    TensorEntry entry;
-    entry.name = name;
-    entry.dtype = safetensors_dtype(tensor.scalar_type());
-    entry.shape = tensor.sizes().vec();
-    sources.push_back({std::move(entry), tensor});
+    outlines.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
   }
-  // By name already; the dtypes in the order of Python's writer, so that the files are the same.
-  std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) {
-    return dtype_rank(a.tensor.scalar_type()) > dtype_rank(b.tensor.scalar_type());
-  });
-  return sources;
+  return outlines;
 }
 
 }  // namespace
@@ -103,22 +90,68 @@ void require_dense(const std::string& name, const at::Tensor& tensor) {
                     "holds dense tensors only");
 }
 
-SavedFile write_safetensors(const std::string& path, const TensorMap& tensors,
-                            const StringMap& metadata) {
-  StringMap all_metadata = metadata;
-  const std::vector<Source> sources = arrange(tensors, all_metadata);
+at::ScalarType torch_dtype(const std::string& dtype, const std::string& where) {
+  for (const DtypeName& known : kDtypeNames) {
+    if (dtype == known.name) return known.type;
+  }
+  throw FormatError(where + " has dtype " + dtype + ", which LibTorch does not have");
+}
+
+void sort_for_file(std::vector<TensorOutline>& outlines) {
+  // The dtypes in the order of Python's writer, so that the files are the same.
+  std::sort(outlines.begin(), outlines.end(), [](const TensorOutline& a, const TensorOutline& b) {
+    const ptrdiff_t rank_a = dtype_rank(a.dtype), rank_b = dtype_rank(b.dtype);
+    return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
+  });
+}
+
+void require_range(const std::string& name, int64_t elements, int64_t begin,
+                   const at::Tensor& target) {
+  if (target.dim() == 1 && begin >= 0 && begin <= elements && target.numel() <= elements - begin) {
+    return;
+  }
+  throw std::invalid_argument("elements from " + std::to_string(begin) + " on of '" + name +
+                              "', which has " + std::to_string(elements) +
+                              ", were asked for in a target of shape " + c10::str(target.sizes()) +
+                              ": it must have one dimension and not pass the end");
+}
+
+SavedFile write_safetensors(const std::string& path, std::vector<TensorOutline> outlines,
+                            const StringMap& metadata, const FetchTensor& fetch) {
+  sort_for_file(outlines);
   std::vector<TensorEntry> entries;
-  for (const Source& source : sources) entries.push_back(source.entry);
-  const std::string header = format_safetensors_header(entries, all_metadata);
+  for (const TensorOutline& outline : outlines) {
+    TensorEntry& entry = entries.emplace_back();
+    entry.name = outline.name;
+    entry.dtype = safetensors_dtype(outline.dtype);
+    entry.shape = outline.shape;
+  }
+  const std::string header = format_safetensors_header(entries, metadata);
   HashingFile file(path);
   file.write(header.data(), header.size());
-  for (const Source& source : sources) {
+  for (const TensorOutline& outline : outlines) {
+    const at::Tensor tensor = fetch(outline.name);
+    require_dense(outline.name, tensor);
+    if (tensor.scalar_type() != outline.dtype || tensor.sizes() != at::IntArrayRef(outline.shape)) {
+      throw FormatError("tensor '" + outline.name + "' is " + c10::toString(tensor.scalar_type()) +
+                        " " + c10::str(tensor.sizes()) + ", it was announced as " +
+                        c10::toString(outline.dtype) + " " +
+                        c10::str(at::IntArrayRef(outline.shape)));
+    }
     // One tensor at a time is made contiguous, so that the copy never doubles the whole model.
-    const at::Tensor bytes = source.tensor.detach().to(at::kCPU).contiguous();
+    const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous().resolve_conj().resolve_neg();
     file.write(bytes.const_data_ptr(), bytes.nbytes());
   }
   file.finish();
   return {file.bytes(), file.sha256()};
+}
+
+SavedFile write_safetensors(const std::string& path, const TensorMap& tensors,
+                            const StringMap& metadata) {
+  StringMap all_metadata = metadata;
+  std::vector<TensorOutline> outlines = without_aliases(tensors, all_metadata);
+  return write_safetensors(path, std::move(outlines), all_metadata,
+                           [&](const std::string& name) { return tensors.at(name); });
 }
 
 SavedFile save_safetensors(const std::string& path, const TensorMap& tensors,
@@ -150,21 +183,37 @@ struct SafetensorsReader::State {
     }
   }
 
-  void read_whole(const TensorEntry& entry, const at::Tensor& target) const {
-    if (target.nbytes() != entry.end - entry.begin) {
+  // Elements from `begin` on into a contiguous CPU tensor of the file's dtype, whose size has been
+  // checked.
+  void read_elements(const TensorEntry& entry, int64_t begin, const at::Tensor& target) const {
+    const uint64_t skip = static_cast<uint64_t>(begin) * target.element_size();
+    const uint64_t bytes = entry.end - entry.begin;
+    if (skip > bytes || target.nbytes() > bytes - skip) {
       throw FormatError(path + ": tensor '" + entry.name + "' has another size than its bytes");
     }
     if (target.nbytes() > 0) {
-      read_at(data_start + entry.begin, target.mutable_data_ptr(), target.nbytes());
+      read_at(data_start + entry.begin + skip, target.mutable_data_ptr(), target.nbytes());
     }
   }
 
-  at::ScalarType type_of(const std::string& name, const TensorEntry& entry) const {
-    for (const DtypeName& known : kDtypeNames) {
-      if (entry.dtype == known.name) return known.type;
+  // The same into any target of these elements.
+  void read_converting(const TensorEntry& entry, int64_t begin, const at::Tensor& target) const {
+    const at::ScalarType type = type_of(entry);
+    const bool straight = target.is_cpu() && target.is_contiguous() && !target.is_conj() &&
+                          !target.is_neg() && target.scalar_type() == type;
+    if (straight) {
+      read_elements(entry, begin, target);
+      target.unsafeGetTensorImpl()->bump_version();  // as an in-place operation would
+      return;
     }
-    throw FormatError(path + ": tensor '" + name + "' has dtype " + entry.dtype +
-                      ", which LibTorch does not have");
+    const torch::NoGradGuard no_grad;
+    const at::Tensor read = at::empty(target.sizes(), at::TensorOptions().dtype(type));
+    read_elements(entry, begin, read);
+    at::Tensor(target).copy_(read);
+  }
+
+  at::ScalarType type_of(const TensorEntry& entry) const {
+    return torch_dtype(entry.dtype, path + ": tensor '" + entry.name + "'");
   }
 
   const TensorEntry& entry(const std::string& name) const {
@@ -242,9 +291,8 @@ std::string SafetensorsReader::dtype(const std::string& name) const {
 
 at::Tensor SafetensorsReader::tensor(const std::string& name) const {
   const TensorEntry& entry = state_->entry(name);
-  at::Tensor tensor =
-      at::empty(entry.shape, at::TensorOptions().dtype(state_->type_of(name, entry)));
-  state_->read_whole(entry, tensor);
+  at::Tensor tensor = at::empty(entry.shape, at::TensorOptions().dtype(state_->type_of(entry)));
+  state_->read_elements(entry, 0, tensor);
   return tensor;
 }
 
@@ -253,15 +301,14 @@ void SafetensorsReader::read_into(const std::string& name, const at::Tensor& tar
   if (target.sizes() != at::IntArrayRef(entry.shape)) {
     throw FormatError(state_->path + ": tensor '" + name + "' has another shape than its target");
   }
-  const bool straight = target.is_cpu() && target.is_contiguous() && !target.is_conj() &&
-                        !target.is_neg() && target.scalar_type() == state_->type_of(name, entry);
-  if (straight) {
-    state_->read_whole(entry, target);
-    target.unsafeGetTensorImpl()->bump_version();  // as an in-place operation would
-  } else {
-    const torch::NoGradGuard no_grad;
-    at::Tensor(target).copy_(tensor(name));
-  }
+  state_->read_converting(entry, 0, target);
+}
+
+void SafetensorsReader::read_range(const std::string& name, int64_t begin,
+                                   const at::Tensor& target) const {
+  const TensorEntry& entry = state_->entry(name);
+  require_range(name, c10::multiply_integers(entry.shape), begin, target);
+  state_->read_converting(entry, begin, target);
 }
 
 TensorMap load_safetensors(const std::string& path) {

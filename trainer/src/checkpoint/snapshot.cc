@@ -50,6 +50,34 @@ void copy_one(const at::Tensor& from, at::Tensor& to) {
   }
 }
 
+// Where each tensor's copy lies in the block: the same place for tensors that share their memory.
+struct Layout {
+  std::map<TensorIdentity, int64_t> places;
+  int64_t bytes = 0;
+};
+
+Layout lay_out(const TensorMap& tensors) {
+  Layout layout;
+  for (const auto& [name, tensor] : tensors) {
+    require_dense(name, tensor);
+    if (!layout.places.try_emplace(identity_of(tensor), layout.bytes).second) continue;
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    layout.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return layout;
+}
+
+std::vector<c10::Device> devices_of(const TensorMap& tensors) {
+  std::vector<c10::Device> devices;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.is_cpu() &&
+        std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) {
+      devices.push_back(tensor.device());
+    }
+  }
+  return devices;
+}
+
 void wait_for_copies(const std::vector<c10::Device>& devices) {
   for (const c10::Device device : devices) {
     const c10::impl::VirtualGuardImpl guard(device.type());
@@ -67,25 +95,17 @@ void SnapshotBuffer::reserve(int64_t bytes, bool pinned) {
                   : allocate_block(bytes);
 }
 
+int64_t SnapshotBuffer::bytes_for(const TensorMap& tensors) { return lay_out(tensors).bytes; }
+
 TensorMap SnapshotBuffer::take(const TensorMap& tensors) {
   const torch::NoGradGuard no_grad;
-  std::map<TensorIdentity, int64_t> places;
-  std::vector<c10::Device> devices;
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) {
-    require_dense(name, tensor);
-    if (!tensor.is_cpu() &&
-        std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) {
-      devices.push_back(tensor.device());
-    }
-    if (!places.try_emplace(identity_of(tensor), bytes).second) continue;
-    bytes += (static_cast<int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  reserve(std::max<int64_t>(bytes, kAlignment), !devices.empty());
+  const Layout layout = lay_out(tensors);
+  const std::vector<c10::Device> devices = devices_of(tensors);
+  reserve(std::max(layout.bytes, kAlignment), !devices.empty());
   std::map<int64_t, at::Tensor> copies;
   TensorMap result;
   for (const auto& [name, tensor] : tensors) {
-    const int64_t place = places.at(identity_of(tensor));
+    const int64_t place = layout.places.at(identity_of(tensor));
     if (tensor.numel() > 0) {
       const auto known = copies.find(place);
       if (known != copies.end()) {

@@ -20,6 +20,9 @@ class SnapshotBuffer {
   // Throws FormatError for a tensor that a safetensors file cannot hold.
   TensorMap take(const TensorMap& tensors);
 
+  // What take needs for these tensors. Throws as take.
+  static int64_t bytes_for(const TensorMap& tensors);
+
   // Makes the block ready for copies of so many bytes in all, so that the first take need not:
   // fresh memory costs more time than the copy. Throws std::bad_alloc.
   void reserve(int64_t bytes, bool pinned);

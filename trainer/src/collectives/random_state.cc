@@ -3,14 +3,11 @@
 #include "muster/random_state.h"
 
 #include <ATen/Context.h>
-#include <ATen/DeviceAccelerator.h>
-#include <c10/core/CachingDeviceAllocator.h>
-
 #include <array>
 #include <cstring>
-#include <mutex>
 #include <new>
 
+#include "device/device_driver.h"
 #include "muster/errors.h"
 #include "muster/executable_batch_size.h"
 
@@ -18,21 +15,19 @@ namespace muster {
 
 void set_seed(uint64_t seed, const SeedOptions& options) {
   at::manual_seed(seed + options.offset);
+  // LibTorch reaches the generators that it knows; a plug-in may bring one of its own.
+  for (const DeviceDriver* driver : device_drivers()) {
+    if (!driver->origin().empty()) driver->seed(at::Device(driver->type()), seed + options.offset);
+  }
   if (options.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   }
 }
 
-at::Tensor random_state(at::Device device) {
-  at::Generator generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
+at::Tensor random_state(at::Device device) { return device_driver(device).random_state(device); }
 
 void set_random_state(at::Device device, const at::Tensor& state) {
-  at::Generator generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
+  device_driver(device).set_random_state(device, state);
 }
 
 bool is_out_of_memory(const std::exception& error) {
@@ -49,10 +44,7 @@ bool is_out_of_memory(const std::exception& error) {
 }
 
 void clear_device_cache() {
-  const auto kind = at::getAccelerator();
-  if (!kind) return;
-  auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(*kind));
-  if (allocator != nullptr && allocator->initialized()) allocator->emptyCache();
+  for (const DeviceDriver* driver : device_drivers()) driver->empty_cache();
 }
 
 namespace {

@@ -113,10 +113,12 @@ void DataParallel::State::broadcast_from(int root, bool with_parameters, bool wi
   std::vector<at::Tensor> tensors;
   if (with_parameters) {
     for (const at::Tensor& parameter : module->parameters()) {
-      if (parameter.defined()) tensors.push_back(parameter.detach());
+      if (parameter.defined() && !parameter.is_meta()) tensors.push_back(parameter.detach());
     }
   }
-  if (with_buffers) tensors.insert(tensors.end(), buffers.begin(), buffers.end());
+  for (const at::Tensor& buffer : buffers) {
+    if (with_buffers && !buffer.is_meta()) tensors.push_back(buffer);
+  }
   if (!tensors.empty()) c10d::broadcast_coalesced(group, tensors, kBroadcastBytes, root);
 }
 
@@ -175,7 +177,8 @@ void DataParallel::State::begin_iteration() {
 
 std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
                                                  const ProcessGroupPtr& group,
-                                                 const DataParallelOptions& options) {
+                                                 const DataParallelOptions& options,
+                                                 Reducing reducing) {
   require_sane(options);
   auto state = std::make_shared<DataParallel::State>();
   state->module = module.shared_from_this();
@@ -187,10 +190,11 @@ std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
   }
   attach_sync_batch_norm(module, group);
   if (group) {
+    require_collective_types(*state, reducing == Reducing::by_buckets);
     require_same_model(*state);
     state->broadcast_from(0, true, true);
-    if (!state->parameters.empty()) {
-      state->sparse = sparse_flags(module, state->parameters);
+    state->sparse = sparse_flags(module, state->parameters);
+    if (!state->parameters.empty() && reducing == Reducing::by_buckets) {
       state->reset_reducer(state->first_buckets());
     }
   }

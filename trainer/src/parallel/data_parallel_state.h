@@ -86,6 +86,11 @@ std::vector<bool> sparse_flags(torch::nn::Module& module,
 // Throws CommunicationError with the first parameter, buffer or option that differs. Collective.
 void require_same_model(const DataParallel::State& state);
 
+// ---- collective_types.cc ----
+// Throws DeviceError, naming the parameter or buffer, where the device's broadcast or all_reduce
+// does not take its type. Not collective.
+void require_collective_types(const DataParallel::State& state, bool reduces_gradients);
+
 // ---- join.cc: the collectives of an iteration that only a joining model has ----
 // Before the reducer prepares anything: tells the ranks that are done that this one goes on.
 void announce_iteration(DataParallel::State& state);

@@ -96,7 +96,8 @@ JoinUnevenInputs::JoinUnevenInputs(std::vector<DataParallel*> models, const Join
       throw std::invalid_argument("JoinUnevenInputs: a model is in such a scope already");
     }
     if (group && !model->state().reducer) {
-      throw std::invalid_argument("JoinUnevenInputs: a model has no parameter that trains");
+      throw std::invalid_argument(
+          "JoinUnevenInputs: a model has no parameter that trains, or is divided (zero2, zero3)");
     }
   }
   open_ = options_.enable && group;

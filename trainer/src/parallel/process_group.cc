@@ -6,15 +6,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <numeric>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/files.h"
+#include "device/device_driver.h"
 #include "muster/errors.h"
 #include "parallel/connections.h"
 #include "parallel/shared_gloo.h"
@@ -94,21 +98,77 @@ void ignore_broken_pipes() {
   ::sigaction(SIGPIPE, &action, nullptr);
 }
 
-// A group that knows how to break its own connections.
+// A template, so that nothing is compiled where a release has no abort.
+template <typename Backend>
+void abort_backend(Backend& backend) {
+  if constexpr (requires { backend.abort(); }) backend.abort();
+}
+
+// A group that knows how to break its own connections and those of the groups made from it.
 class TrainerGroup : public Group {
  public:
   TrainerGroup(const c10::intrusive_ptr<c10d::Store>& store, const Topology& topology,
-               c10::intrusive_ptr<SharedGloo> gloo)
+               at::Device device, c10::intrusive_ptr<SharedGloo> gloo)
       : Group(store, topology.rank, topology.world_size),
         topology(topology),
+        device(device),
         gloo(std::move(gloo)) {
     setBackend(c10::kCPU, BackendType::GLOO, this->gloo);
     setDefaultBackend(BackendType::GLOO);
   }
 
-  const Topology topology;
+  // Tensors of the device's type go through its own backend from now on.
+  void set_device_backend(const c10::intrusive_ptr<c10d::Backend>& backend,
+                          std::vector<SocketIdentity> connections) {
+    // The group knows one backend of each kind; Gloo's place is taken.
+    const bool is_nccl = backend->getBackendName() == "nccl";
+    setBackend(device.type(), is_nccl ? BackendType::NCCL : BackendType::CUSTOM, backend);
+    device_backend_ = backend;
+    device_connections_ = std::move(connections);
+  }
+
+  // Any thread.
+  void abort() const {
+    break_connections(gloo->connections());
+    break_connections(device_connections_);
+    if (device_backend_) abort_backend(*device_backend_);
+  }
+
+  void add_descendant(const c10::intrusive_ptr<TrainerGroup>& group) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(descendants_, [](const auto& known) { return known.expired(); });
+    descendants_.emplace_back(group);
+  }
+  // Those that still live.
+  std::vector<c10::intrusive_ptr<TrainerGroup>> descendants() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<c10::intrusive_ptr<TrainerGroup>> living;
+    for (const auto& known : descendants_) {
+      if (auto group = known.lock()) living.push_back(std::move(group));
+    }
+    return living;
+  }
+
+  const Topology topology;  // of the ranks of this group: a sub group's are counted anew
+  const at::Device device;
   const c10::intrusive_ptr<SharedGloo> gloo;
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> device_backend_;  // null: Gloo does it
+  std::vector<SocketIdentity> device_connections_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<c10::weak_intrusive_ptr<TrainerGroup>> descendants_;
 };
+
+// The group that make_process_group made; `asked` for it.
+TrainerGroup& trainer_group(const ProcessGroupPtr& group, const std::string& asked) {
+  auto* own = dynamic_cast<TrainerGroup*>(group.get());
+  if (own == nullptr) {
+    throw std::invalid_argument(asked + ": the group was not made by make_process_group");
+  }
+  return *own;
+}
 
 c10::intrusive_ptr<SharedGloo> make_gloo(const Topology& topology,
                                          const c10::intrusive_ptr<c10d::Store>& store,
@@ -138,30 +198,76 @@ c10::intrusive_ptr<SharedGloo> make_gloo(const Topology& topology,
   }
 }
 
-#ifdef MUSTER_WITH_NCCL
-// A template, so that nothing is compiled where a release has no abort.
-template <typename Backend>
-void abort_backend(Backend& backend) {
-  if constexpr (requires { backend.abort(); }) backend.abort();
+void add_device_backend(TrainerGroup& group, const c10::intrusive_ptr<c10d::Store>& store,
+                        const ProcessGroupOptions& options) {
+  const DeviceDriver& driver = device_driver(group.device);
+  if (!driver.has_backend()) {
+    if (group.device.is_cpu()) return;
+    group.setBackend(group.device.type(), Group::BackendType::GLOO, group.gloo);
+    return;
+  }
+  const GlooAddresses network =
+      gloo_addresses(group.topology.master_addr, group.topology.master_port, options.interfaces);
+  const std::vector<SocketIdentity> before = connected_sockets();
+  const auto backend =
+      driver.make_backend({.store = c10::make_intrusive<c10d::PrefixStore>(driver.name(), store),
+                           .rank = group.topology.rank,
+                           .world_size = group.topology.world_size,
+                           .device = group.device,
+                           .timeout = options.timeout,
+                           .network = network.names,
+                           .network_is_interfaces = network.is_interface});
+  group.set_device_backend(backend, new_sockets(before, connected_sockets()));
 }
-#endif
 
-at::Tensor bytes_tensor(const std::string& text, int64_t size) {
-  at::Tensor tensor = at::zeros({size}, at::kByte);
-  std::memcpy(tensor.mutable_data_ptr(), text.data(), text.size());
-  return tensor;
+c10::intrusive_ptr<TrainerGroup> make_trainer_group(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const Topology& topology, at::Device device,
+                                                    const ProcessGroupOptions& options) {
+  auto group = c10::make_intrusive<TrainerGroup>(store, topology, device,
+                                                 make_gloo(topology, store, options));
+  if (topology.world_size <= options.shared_memory_ranks_max) group->gloo->share_memory();
+  add_device_backend(*group, store, options);
+  return group;
 }
 
-std::string text_of(const at::Tensor& tensor, int64_t size) {
-  return std::string(static_cast<const char*>(tensor.const_data_ptr()), static_cast<size_t>(size));
+std::string list_text(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return "{" + text + "}";
 }
 
-std::vector<at::Tensor> all_gather(Group& group, at::Tensor tensor) {
-  std::vector<std::vector<at::Tensor>> outputs(1);
-  for (int i = 0; i < group.getSize(); ++i) outputs[0].push_back(at::empty_like(tensor));
-  std::vector<at::Tensor> inputs = {std::move(tensor)};
-  group.getBackend(c10::kCPU)->allgather(outputs, inputs)->wait();
-  return outputs[0];
+std::vector<int> ranks_of(const std::string& list) {
+  std::vector<int> ranks;
+  std::istringstream stream(list.substr(list.rfind('{') + 1));
+  for (int rank = 0; stream >> rank; stream.ignore(1)) ranks.push_back(rank);
+  return ranks;
+}
+
+// What is wrong with the list of `rank`; empty: nothing.
+std::string fault_of_list(const std::vector<std::string>& lists, size_t rank) {
+  std::vector<bool> listed(lists.size(), false);
+  for (const int member : ranks_of(lists[rank])) {
+    const std::string name = "rank " + std::to_string(member);
+    if (member < 0 || member >= static_cast<int>(lists.size())) return name + " does not exist";
+    const auto index = static_cast<size_t>(member);
+    if (listed[index]) return name + " is listed twice";
+    if (lists[index] != lists[rank]) return name + " asks for " + lists[index];
+    listed[index] = true;
+  }
+  return listed[rank] ? "" : "it is not in that list";
+}
+
+// All ranks look at all lists, so that they throw the same error or none.
+void check_sub_groups(const ProcessGroupPtr& group, const std::string& name,
+                      const std::vector<int>& ranks) {
+  const std::vector<std::string> lists = all_gather_strings(group, name + " " + list_text(ranks));
+  for (size_t rank = 0; rank < lists.size(); ++rank) {
+    const std::string fault = fault_of_list(lists, rank);
+    if (fault.empty()) continue;
+    throw std::invalid_argument(
+        "make_sub_group: rank " + std::to_string(rank) + " asks for " + lists[rank] + ", but " +
+        fault + ": every rank names the list that holds it, and all ranks of a list name the same");
+  }
 }
 
 }  // namespace
@@ -207,88 +313,58 @@ ProcessGroupPtr make_process_group(const Topology& topology, at::Device device,
                                    const ProcessGroupOptions& options) {
   if (topology.world_size == 1) return {};
   ignore_broken_pipes();
-  const auto store = open_store(topology, options.init_timeout);
   auto group =
-      c10::make_intrusive<TrainerGroup>(store, topology, make_gloo(topology, store, options));
-  if (topology.world_size <= options.shared_memory_ranks_max) group->gloo->share_memory();
-  if (device.is_cuda()) {
-#ifdef MUSTER_WITH_NCCL
-    add_nccl_backend(group, store, options);
-#else
-    // Gloo moves CUDA tensors too, by way of the host.
-    group->setBackend(c10::kCUDA, Group::BackendType::GLOO, group->getBackend(c10::kCPU));
-#endif
-  }
+      make_trainer_group(open_store(topology, options.init_timeout), topology, device, options);
+  std::vector<int> ranks(static_cast<size_t>(topology.world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  group->gloo->set_name("default", ranks);
   return group;
 }
 
 ProcessGroupPtr make_side_group(const ProcessGroupPtr& group, const std::string& name,
                                 const ProcessGroupOptions& options) {
   if (!group) return {};
-  const auto* own = dynamic_cast<const TrainerGroup*>(group.get());
-  if (own == nullptr) {
-    throw std::invalid_argument("make_side_group: the group was not made by make_process_group");
-  }
+  TrainerGroup& own = trainer_group(group, "make_side_group");
   const auto store = c10::make_intrusive<c10d::PrefixStore>("side/" + name, group->getStore());
-  ProcessGroupPtr side = c10::make_intrusive<TrainerGroup>(
-      store, own->topology, make_gloo(own->topology, store, options));
+  const auto side = c10::make_intrusive<TrainerGroup>(store, own.topology, at::kCPU,
+                                                      make_gloo(own.topology, store, options));
+  side->gloo->set_name(name, own.gloo->ranks());
+  own.add_descendant(side);
   // A rank that is done here may leave at once; the others must be connected by then.
   barrier(side);
   return side;
 }
 
+ProcessGroupPtr make_sub_group(const ProcessGroupPtr& group, const std::string& name,
+                               const std::vector<int>& ranks, const ProcessGroupOptions& options) {
+  if (!group) return {};
+  TrainerGroup& own = trainer_group(group, "make_sub_group");
+  check_sub_groups(group, name, ranks);
+  c10::intrusive_ptr<TrainerGroup> sub;
+  if (ranks.size() > 1) {
+    Topology topology = own.topology;
+    topology.rank =
+        static_cast<int>(std::find(ranks.begin(), ranks.end(), own.topology.rank) - ranks.begin());
+    topology.world_size = static_cast<int>(ranks.size());
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(
+        "sub/" + name + "/" + std::to_string(ranks[0]), group->getStore());
+    sub = make_trainer_group(store, topology, own.device, options);
+    std::vector<int> members;
+    for (const int rank : ranks) members.push_back(own.gloo->ranks()[static_cast<size_t>(rank)]);
+    sub->gloo->set_name(name, members);
+    own.add_descendant(sub);
+  }
+  barrier(group);  // as for a side group
+  return sub;
+}
+
 void abort_process_group(const ProcessGroupPtr& group) noexcept {
-  if (!group) return;
-  if (const auto* own = dynamic_cast<const TrainerGroup*>(group.get())) {
-    break_connections(own->gloo->connections());
-  }
-#ifdef MUSTER_WITH_NCCL
+  const auto* own = dynamic_cast<const TrainerGroup*>(group.get());
+  if (own == nullptr) return;
+  for (const auto& descendant : own->descendants()) abort_process_group(descendant);
   try {
-    abort_backend(*group->getBackend(Group::BackendType::NCCL));
-  } catch (const std::exception&) {  // no such backend, or it is gone already
-  }
-#endif
-}
-
-std::vector<std::string> all_gather_strings(const ProcessGroupPtr& group, const std::string& text) {
-  if (!group) return {text};
-  const auto own_size = static_cast<int64_t>(text.size());
-  std::vector<int64_t> sizes;
-  int64_t longest = 0;
-  for (const at::Tensor& size : all_gather(*group, at::full({1}, own_size, at::kLong))) {
-    sizes.push_back(size.item<int64_t>());
-    longest = std::max(longest, sizes.back());
-  }
-  std::vector<std::string> texts(sizes.size());
-  if (longest == 0) return texts;
-  const std::vector<at::Tensor> gathered = all_gather(*group, bytes_tensor(text, longest));
-  for (size_t i = 0; i < texts.size(); ++i) texts[i] = text_of(gathered[i], sizes[i]);
-  return texts;
-}
-
-std::string broadcast_string(const ProcessGroupPtr& group, const std::string& text) {
-  if (!group) return text;
-  const auto backend = group->getBackend(c10::kCPU);
-  std::vector<at::Tensor> size = {at::full({1}, static_cast<int64_t>(text.size()), at::kLong)};
-  backend->broadcast(size)->wait();
-  const int64_t bytes = size[0].item<int64_t>();
-  if (bytes == 0) return "";
-  std::vector<at::Tensor> content = {group->getRank() == 0 ? bytes_tensor(text, bytes)
-                                                           : at::zeros({bytes}, at::kByte)};
-  backend->broadcast(content)->wait();
-  return text_of(content[0], bytes);
-}
-
-void barrier(const ProcessGroupPtr& group) {
-  if (group) group->getBackend(c10::kCPU)->barrier()->wait();
-}
-
-void agree_on_success(const ProcessGroupPtr& group, const std::string& error) {
-  const std::vector<std::string> errors = all_gather_strings(group, error);
-  for (size_t rank = 0; rank < errors.size(); ++rank) {
-    if (!errors[rank].empty()) {
-      throw CheckpointError("rank " + std::to_string(rank) + ": " + errors[rank]);
-    }
+    own->abort();
+  } catch (const std::exception&) {  // a backend that is gone already
   }
 }
 

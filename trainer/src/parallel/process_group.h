@@ -1,6 +1,6 @@
-// The process group of the job: torch's TCPStore, Gloo for CPU tensors, NCCL for CUDA tensors when
-// LibTorch and this build have it. Called from the training thread only; a side group belongs to
-// the one thread that uses it.
+// The process group of the job: torch's TCPStore, Gloo for CPU tensors, and what the device's
+// driver brings (device/device_driver.h) for its tensors. Called from the training thread only; a
+// side group belongs to the one thread that uses it.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -29,9 +29,10 @@ struct ProcessGroupOptions {
 
 using ProcessGroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-// Meets the other ranks. Null for a world of one. Collective. Sets SIGPIPE to be ignored where it
-// has its default action. Throws CommunicationError that names the address, the interface and what
-// to change.
+// Meets the other ranks; `device` is the one that this rank computes on. Null for a world of one.
+// Collective. Sets SIGPIPE to be ignored where it has its default action. Throws CommunicationError
+// that names the address, the interface and what to change, and DeviceError for the device's own
+// backend.
 ProcessGroupPtr make_process_group(const Topology& topology, at::Device device,
                                    const ProcessGroupOptions& options);
 
@@ -43,10 +44,20 @@ ProcessGroupPtr make_process_group(const Topology& topology, at::Device device,
 ProcessGroupPtr make_side_group(const ProcessGroupPtr& group, const std::string& name,
                                 const ProcessGroupOptions& options);
 
-// Breaks the group's connections, for a rank that leaves by an exception: collectives under way and
-// later ones fail at once, here and on the other ranks, and no destructor waits for them. Any
-// thread; does not wait and does not throw. The group stays to be destroyed in the usual order:
-// models first, then side groups, then the group.
+// A group of some of the ranks, which has the order of `ranks` (each rank of `group` at most once),
+// the backends of `group` and connections of its own. Every rank of `group` calls it with the list
+// that holds it: {0, 1} on ranks 0 and 1 and {2, 3} on ranks 2 and 3 make two groups. Null for a
+// list of one rank or a null group. `name` is unique among the groups made from `group` and the
+// same on all ranks. Used by the thread that uses `group`. Collective over `group`. Throws
+// std::invalid_argument on all ranks for lists that do not fit together, CommunicationError when
+// ranks cannot connect.
+ProcessGroupPtr make_sub_group(const ProcessGroupPtr& group, const std::string& name,
+                               const std::vector<int>& ranks, const ProcessGroupOptions& options);
+
+// Breaks the connections of the group and of all groups made from it, for a rank that leaves by an
+// exception: collectives under way and later ones fail at once, here and on the other ranks, and no
+// destructor waits for them. Any thread; does not wait and does not throw. The groups stay to be
+// destroyed in the usual order: models first, then side and sub groups, then the group.
 void abort_process_group(const ProcessGroupPtr& group) noexcept;
 
 // The addresses or interfaces Gloo listens on: `interfaces` when there are some, else those of
@@ -73,9 +84,5 @@ void barrier(const ProcessGroupPtr& group);
 // Waits until all ranks are here; when any of them brings an error, throws CheckpointError with the
 // first one on all of them, so that no rank goes on alone.
 void agree_on_success(const ProcessGroupPtr& group, const std::string& error);
-
-// The NCCL backend, defined only in builds that found nccl.h (MUSTER_WITH_NCCL).
-void add_nccl_backend(const ProcessGroupPtr& group, const c10::intrusive_ptr<c10d::Store>& store,
-                      const ProcessGroupOptions& options);
 
 }  // namespace muster

@@ -1,13 +1,18 @@
 // Gloo with a short cut for the ranks of one machine: small reductions and broadcasts of CPU
-// tensors go through shared memory and are done when the call returns.
+// tensors go through shared memory and are done when the call returns. Every collective is noted in
+// the process's CollectiveLog, and those of the short cut and all waiting show in a profile, as
+// Gloo's own do: "shared_memory:all_reduce", "wait:all_reduce", "gloo:all_reduce".
 #pragma once
 
+#include <torch/version.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "diagnosis/collective_log.h"
 #include "parallel/connections.h"
 #include "parallel/shared_reduction.h"
 
@@ -19,6 +24,13 @@ class SharedGloo : public c10d::ProcessGroupGloo {
   static constexpr size_t kBytesMax = 4 << 20;
 
   using ProcessGroupGloo::ProcessGroupGloo;
+  ~SharedGloo() override;
+
+  // What the group is called in records of hangs, and its ranks as the run counts them, in the
+  // group's order. Before the first collective; else "group" with ranks of its own.
+  void set_name(const std::string& name, const std::vector<int>& ranks);
+
+  const std::vector<int>& ranks() const { return ranks_; }  // as set_name got them
 
   // Gloo's connections, by which a lost rank is noticed.
   void set_connections(const std::vector<SocketIdentity>& connections) {
@@ -36,13 +48,46 @@ class SharedGloo : public c10d::ProcessGroupGloo {
   c10::intrusive_ptr<c10d::Work> broadcast(
       std::vector<at::Tensor>& tensors,
       const c10d::BroadcastOptions& options = c10d::BroadcastOptions()) override;
+  c10::intrusive_ptr<c10d::Work> allgather(
+      std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+      const c10d::AllgatherOptions& options = c10d::AllgatherOptions()) override;
+  c10::intrusive_ptr<c10d::Work> gather(
+      std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+      const c10d::GatherOptions& options = c10d::GatherOptions()) override;
+  c10::intrusive_ptr<c10d::Work> scatter(
+      std::vector<at::Tensor>& outputs, std::vector<std::vector<at::Tensor>>& inputs,
+      const c10d::ScatterOptions& options = c10d::ScatterOptions()) override;
+  c10::intrusive_ptr<c10d::Work> reduce(
+      std::vector<at::Tensor>& tensors,
+      const c10d::ReduceOptions& options = c10d::ReduceOptions()) override;
+#if TORCH_VERSION_MINOR >= 14
+  c10::intrusive_ptr<c10d::Work> all_to_all_single(
+#else
+  c10::intrusive_ptr<c10d::Work> alltoall_base(
+#endif
+      at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
+      std::vector<int64_t>& input_counts,
+      const c10d::AllToAllOptions& options = c10d::AllToAllOptions()) override;
+  c10::intrusive_ptr<c10d::Work> barrier(
+      const c10d::BarrierOptions& options = c10d::BarrierOptions()) override;
 
  private:
+  uint64_t note_begin(const char* operation, const std::vector<at::Tensor>& tensors,
+                      const char* carrier);
+  // Starts a collective of Gloo, which is noted until it ends.
+  template <typename Start>
+  c10::intrusive_ptr<c10d::Work> noted(int operation, const std::vector<at::Tensor>& tensors,
+                                       const Start& start);
+  // Runs one through shared memory, noted and profiled.
+  template <typename Run>
+  void noted_here(int operation, const std::vector<at::Tensor>& tensors, const Run& run);
   bool takes(const std::vector<at::Tensor>& tensors) const;
   bool all_ranks(bool own);
 
   std::vector<SocketIdentity> connections_;
   std::unique_ptr<SharedReduction> shared_;
+  std::optional<size_t> group_;  // in the CollectiveLog
+  std::vector<int> ranks_;
 };
 
 }  // namespace muster

@@ -7,20 +7,20 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/files.h"
 #include "tracking/trainer_lines.h"
+#include "tracking/unix_socket.h"
 
 namespace muster {
 namespace {
@@ -48,22 +48,12 @@ int64_t wall_time_ms() {
       .count();
 }
 
-FileDescriptor open_socket(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return FileDescriptor();
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return fd;
-  // On a unix socket connect() succeeds at once or fails (EAGAIN: the listener's queue is full).
-  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) fd.reset();
-  return fd;
-}
-
 }  // namespace
 
 class Reporter::Connection {
  public:
+  using DiagnoseHandler = std::function<void(int64_t number, const std::string& reason)>;
+
   Connection(Reporter& reporter, const ReporterOptions& options);
   ~Connection() { close(); }
 
@@ -71,6 +61,8 @@ class Reporter::Connection {
   void add_points(std::span<const ScalarValue> values, int64_t step);
   void set_progress(const Progress& progress);
   void add_checkpoint(int64_t step);
+  void add_diagnosis(std::string line);
+  void set_diagnose_handler(DiagnoseHandler handler);
   void close();
 
  private:
@@ -78,6 +70,7 @@ class Reporter::Connection {
     std::vector<MetricPoint> points;
     std::optional<Progress> progress;
     std::optional<int64_t> checkpoint;
+    std::string diagnoses;  // lines
     bool closing = false;
   };
 
@@ -103,6 +96,9 @@ class Reporter::Connection {
 
   std::mutex mutex_;
   Incoming incoming_;
+  std::mutex diagnose_mutex_;  // guards what follows, and is held while it is called
+  DiagnoseHandler diagnose_;
+  std::optional<WorkerLine> early_diagnose_;  // came before there was a handler
 
   FileDescriptor file_;
   FileDescriptor socket_;
@@ -118,6 +114,7 @@ class Reporter::Connection {
   std::optional<Progress> progress_;
   bool progress_is_new_ = false;
   std::optional<int64_t> checkpoint_;
+  std::string diagnoses_;
   uint64_t dropped_reported_ = 0;
   bool closing_ = false;
   Clock::time_point close_deadline_{};
@@ -168,6 +165,21 @@ void Reporter::Connection::add_checkpoint(int64_t step) {
   ::eventfd_write(wake_.get(), 1);
 }
 
+void Reporter::Connection::add_diagnosis(std::string line) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    incoming_.diagnoses += line;
+  }
+  ::eventfd_write(wake_.get(), 1);
+}
+
+void Reporter::Connection::set_diagnose_handler(DiagnoseHandler handler) {
+  const std::lock_guard<std::mutex> lock(diagnose_mutex_);
+  diagnose_ = std::move(handler);
+  if (diagnose_ && early_diagnose_) diagnose_(early_diagnose_->number, early_diagnose_->message);
+  early_diagnose_.reset();
+}
+
 void Reporter::Connection::close() {
   if (!thread_.joinable()) return;
   {
@@ -203,6 +215,7 @@ void Reporter::Connection::take_incoming() {
     progress_is_new_ = true;
   }
   if (taken.checkpoint) checkpoint_ = taken.checkpoint;
+  if (!options_.socket_path.empty()) diagnoses_ += taken.diagnoses;
   if (taken.closing) {
     closing_ = true;
     close_deadline_ = Clock::now() + options_.close_timeout;
@@ -235,7 +248,7 @@ void Reporter::Connection::append_to_file(const std::vector<MetricPoint>& points
 
 void Reporter::Connection::maybe_connect() {
   if (options_.socket_path.empty() || socket_.valid() || Clock::now() < next_connect_) return;
-  socket_ = open_socket(options_.socket_path);
+  socket_ = connect_unix_socket(options_.socket_path);
   if (!socket_.valid()) {
     next_connect_ = Clock::now() + reconnect_delay_;
     reconnect_delay_ = std::min(2 * reconnect_delay_, kReconnectMost);
@@ -277,6 +290,7 @@ void Reporter::Connection::encode() {
     output_ += checkpoint_line(*checkpoint_);
     checkpoint_.reset();
   }
+  output_ += std::exchange(diagnoses_, {});
   const uint64_t dropped = reporter_.dropped();
   if (dropped != dropped_reported_) {
     output_ += dropped_line(dropped);
@@ -338,6 +352,15 @@ void Reporter::Connection::handle_line(std::string_view text) {
     case WorkerLine::Kind::committed:
       if (line.step > reporter_.committed_step()) reporter_.committed_step_.store(line.step);
       return;
+    case WorkerLine::Kind::diagnose: {
+      const std::lock_guard<std::mutex> lock(diagnose_mutex_);
+      if (!diagnose_) {
+        early_diagnose_ = line;
+      } else {
+        diagnose_(line.number, line.message);
+      }
+      return;
+    }
     case WorkerLine::Kind::error:
       std::fprintf(stderr, "muster: rank %d: the worker refused a message: %s\n", options_.rank,
                    line.message.c_str());
@@ -390,6 +413,14 @@ void Reporter::progress(int64_t step, int64_t total) {
 
 void Reporter::checkpoint_saved(int64_t step) {
   if (connection_) connection_->add_checkpoint(step);
+}
+
+void Reporter::on_diagnose(Connection::DiagnoseHandler handler) {
+  if (connection_) connection_->set_diagnose_handler(std::move(handler));
+}
+
+void Reporter::diagnosis(int64_t number, const std::string& record) {
+  if (connection_) connection_->add_diagnosis(diagnosis_line(number, record));
 }
 
 void Reporter::close() {

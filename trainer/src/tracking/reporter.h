@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,6 +62,14 @@ class Reporter {
   void clear_checkpoint_request() { checkpoint_requested_.store(false); }
   // The newest step that the coordinator holds, or -1.
   int64_t committed_step() const { return committed_step_.load(std::memory_order_relaxed); }
+
+  // Called on the reporter's thread when the worker asks what this rank is doing; must return at
+  // once. A question that came before there was a handler is put to it here. When this function
+  // returns, the handler before is not running and will not be called.
+  void on_diagnose(std::function<void(int64_t number, const std::string& reason)> handler);
+  // The answer: a JSON object on one line, as FlightRecorder gives it.
+  void diagnosis(int64_t number, const std::string& record);
+
   // Points dropped so far because the buffer was full.
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 

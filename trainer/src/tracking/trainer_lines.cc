@@ -47,6 +47,7 @@ WorkerLine::Kind kind_of(const std::string& type) {
   if (type == "stop") return Kind::stop;
   if (type == "checkpoint_request") return Kind::checkpoint_request;
   if (type == "committed") return Kind::committed;
+  if (type == "diagnose") return Kind::diagnose;
   if (type == "error") return Kind::error;
   return Kind::unknown;
 }
@@ -98,6 +99,11 @@ std::string dropped_line(uint64_t metrics) {
   return line_of({{"type", "dropped"}, {"metrics", metrics}});
 }
 
+std::string diagnosis_line(int64_t number, std::string_view record) {
+  return "{\"type\":\"diagnosis\",\"number\":" + std::to_string(number) +
+         ",\"record\":" + std::string(record) + "}\n";
+}
+
 std::string file_line(const MetricPoint& point, int rank) {
   Json json = json_point(point);
   json["rank"] = rank;
@@ -112,7 +118,8 @@ WorkerLine parse_worker_line(std::string_view text) {
     const WorkerLine::Kind kind = kind_of(json.value("type", ""));
     line.metrics_seq = json.value("metrics_seq", int64_t{0});
     line.step = json.value("step", int64_t{-1});
-    line.message = json.value("message", "");
+    line.number = json.value("number", int64_t{0});
+    line.message = json.value(kind == WorkerLine::Kind::diagnose ? "reason" : "message", "");
     line.kind = kind;
   } catch (const Json::exception&) {
   }

@@ -41,17 +41,20 @@ std::string metrics_line(int64_t seq, const std::vector<MetricPoint>& points);
 std::string progress_line(int64_t step, int64_t total);
 std::string checkpoint_line(int64_t step);
 std::string dropped_line(uint64_t metrics);
+// `record` is a JSON object on one line.
+std::string diagnosis_line(int64_t number, std::string_view record);
 // For the metrics file: the point's keys and "rank".
 std::string file_line(const MetricPoint& point, int rank);
 
 // What the worker says. Lines that cannot be read, and types that are not known, are `unknown`: the
 // worker may be newer than this library.
 struct WorkerLine {
-  enum class Kind { unknown, welcome, ack, stop, checkpoint_request, committed, error };
+  enum class Kind { unknown, welcome, ack, stop, checkpoint_request, committed, diagnose, error };
   Kind kind = Kind::unknown;
   int64_t metrics_seq = 0;  // welcome, ack
   int64_t step = -1;        // committed
-  std::string message;      // error
+  int64_t number = 0;       // diagnose
+  std::string message;      // error; diagnose: why
 };
 WorkerLine parse_worker_line(std::string_view line);
 

@@ -1,0 +1,120 @@
+// jobctl stack: what every rank is doing, and which one the others wait for.
+#include <algorithm>
+
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/hang_report.h"
+#include "client/session.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kFlags[] = {
+    {"files", 0, "DIR", "read the records in this directory instead of asking a job's ranks"},
+    {"full", 0, "", "the stacks of all threads too"},
+    {"rank", 0, "N", "with --full: only this rank's"},
+    {"wait", 0, "TIME", "how long to wait for the ranks' answers (default 10s)"},
+};
+
+struct Collected {
+  int world_size = 0;
+  std::vector<RankRecord> records;
+};
+
+absl::StatusOr<Collected> FromFiles(Session& session, const std::string& directory) {
+  Collected collected;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, common::ListDirectory(directory));
+  for (const std::string& name : names) {
+    if (!name.starts_with("flight-rank-") || !name.ends_with(".json")) continue;
+    ASSIGN_OR_RETURN(const std::string content, common::ReadFile(StrCat(directory, "/", name)));
+    absl::StatusOr<RankRecord> record = ParseRankRecord(content);
+    if (!record.ok()) {
+      session.Note(StrCat(name, " is left out: ", std::string(record.status().message())));
+      continue;
+    }
+    collected.world_size = std::max(collected.world_size, record->world_size);
+    collected.records.push_back(*std::move(record));
+  }
+  if (collected.records.empty()) {
+    return Problem(absl::StatusCode::kNotFound, "JC1210",
+                   StrCat(directory, " holds no flight-rank-RRRRR.json"),
+                   "name the directory that MUSTER_DIAGNOSTICS_DIR named to the ranks");
+  }
+  return collected;
+}
+
+absl::StatusOr<Collected> FromRanks(Session& session, const Arguments& arguments) {
+  v1::DiagnoseJobRequest request;
+  request.set_job(arguments.words()[0]);
+  ASSIGN_OR_RETURN(const int64_t wait_ms, arguments.DurationMs("wait", 10'000));
+  request.set_wait_ms(static_cast<uint32_t>(std::clamp<int64_t>(wait_ms, 1, 600'000)));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  Collected collected;
+  std::string name;
+  RETURN_IF_ERROR(connection->DiagnoseJob(request, [&](const v1::DiagnoseJobUpdate& update) {
+    if (update.has_attempt()) {
+      collected.world_size = static_cast<int>(update.attempt().world_size());
+      name = update.attempt().name();
+      return true;
+    }
+    absl::StatusOr<RankRecord> record = ParseRankRecord(update.diagnosis().record());
+    if (!record.ok()) return true;
+    // What the worker says about itself is more certain than what a rank says.
+    record->rank = static_cast<int>(update.diagnosis().rank());
+    record->host = update.diagnosis().node();
+    collected.records.push_back(*std::move(record));
+    return true;
+  }));
+  if (collected.records.empty()) {
+    return Problem(absl::StatusCode::kDeadlineExceeded, "JC1210",
+                   StrCat("no rank of ", name, " answered within ", wait_ms / 1000.0, " s"),
+                   "only programs on the trainer SDK answer (docs/protocol.md, \"diagnose\")");
+  }
+  return collected;
+}
+
+absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
+  if (arguments.Has("files") != arguments.words().empty()) {
+    return Problem(absl::StatusCode::kInvalidArgument, "JC1004",
+                   "either a job or --files DIR is needed, and not both", "jobctl stack JOB");
+  }
+  ASSIGN_OR_RETURN(const int64_t only, arguments.Number("rank", 0, 99'999, -1));
+  ASSIGN_OR_RETURN(Collected collected, arguments.Has("files")
+                                            ? FromFiles(session, arguments.Get("files"))
+                                            : FromRanks(session, arguments));
+  std::sort(collected.records.begin(), collected.records.end(),
+            [](const RankRecord& a, const RankRecord& b) { return a.rank < b.rank; });
+  const HangReport report = MakeHangReport(collected.world_size, collected.records);
+  session.Print(StrCat(report.sentence, "\n\n", report.table));
+  if (!arguments.Has("full")) return 0;
+  for (const RankRecord& record : collected.records) {
+    if (only < 0 || record.rank == only) session.Print(StrCat("\n", StacksText(record)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+const Command kStackCommand = {
+    .name = "stack",
+    .summary = "what every rank is doing, and which one the others wait for",
+    .arguments = "[JOB]",
+    .least = 0,
+    .most = 1,
+    .flags = kFlags,
+    .completes = "job",
+    .examples =
+        "jobctl stack calm-otter-3\twho holds the job up, and where\n"
+        "jobctl stack calm-otter-3 --full --rank 1\tall threads of rank 1\n"
+        "jobctl stack --files diagnostics\tthe records of a run without a coordinator",
+    .run = Stack};
+
+}  // namespace muster::client

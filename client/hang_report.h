@@ -1,0 +1,22 @@
+// What the records of all ranks of a run say together: which rank the others wait for, and where it
+// is. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/rank_record.h"
+
+namespace muster::client {
+
+struct HangReport {
+  // "rank 1 has not entered all_reduce #12 (4 MiB float32, group default); ranks 0, 2 and 3 wait in
+  // it for 12.0 s; rank 1 is in usleep < load_batch < train"
+  std::string sentence;
+  std::vector<int> suspects;  // the ranks that the sentence names as the cause
+  std::string table;          // a line per rank, with a head line
+};
+// `records` in any order, at most one a rank; ranks below `world_size` may be missing.
+HangReport MakeHangReport(int world_size, std::vector<RankRecord> records);
+
+}  // namespace muster::client

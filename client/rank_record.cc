@@ -1,0 +1,114 @@
+// Reads what ranks wrote, whatever it is.
+#include "client/rank_record.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrAppend;
+using common::StrCat;
+using nlohmann::json;
+using Collective = RankRecord::Collective;
+
+constexpr int kRanksMax = 100'000;
+
+std::string Text(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string()
+             ? common::Printable(found->get_ref<const std::string&>())
+             : "";
+}
+int64_t Whole(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+bool Flag(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+// The objects of a list; none when it is no list.
+std::vector<json> Objects(const json& object, const char* key) {
+  std::vector<json> objects;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) return objects;
+  for (const json& item : *found) {
+    if (item.is_object()) objects.push_back(item);
+  }
+  return objects;
+}
+std::vector<int> Ranks(const json& object) {
+  std::vector<int> ranks;
+  const auto found = object.find("ranks");
+  if (found == object.end() || !found->is_array()) return ranks;
+  for (const json& rank : *found) {
+    if (rank.is_number_unsigned() && rank.get<uint64_t>() < kRanksMax) {
+      ranks.push_back(rank.get<int>());
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+absl::StatusOr<RankRecord> ParseRankRecord(std::string_view text) {
+  const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || !object.contains("rank") || !object.contains("collectives")) {
+    return absl::InvalidArgumentError("this is no flight record");
+  }
+  RankRecord record;
+  record.rank = static_cast<int>(std::clamp<int64_t>(Whole(object, "rank"), 0, kRanksMax));
+  record.world_size =
+      static_cast<int>(std::clamp<int64_t>(Whole(object, "world_size"), 0, kRanksMax));
+  record.host = Text(object, "host");
+  record.reason = Text(object, "reason");
+  record.time_ms = Whole(object, "time_ms");
+  for (const json& group : Objects(object, "groups")) {
+    record.groups.push_back({Text(group, "name"), Ranks(group),
+                             static_cast<uint64_t>(std::max<int64_t>(Whole(group, "started"), 0))});
+  }
+  for (const json& item : Objects(object, "collectives")) {
+    Collective& collective = record.collectives.emplace_back();
+    collective.group = Text(item, "group");
+    collective.ranks = Ranks(item);
+    collective.sequence = static_cast<uint64_t>(std::max<int64_t>(Whole(item, "sequence"), 0));
+    collective.operation = Text(item, "operation");
+    collective.dtype = Text(item, "dtype");
+    collective.bytes = Whole(item, "bytes");
+    collective.failed = Text(item, "state") == "failed";
+    collective.runs = collective.failed || Text(item, "state") == "started";
+    collective.age_ms = Whole(item, "age_ms");
+    collective.ended_ms_ago = Whole(item, "ended_ms_ago");
+  }
+  for (const json& item : Objects(object, "threads")) {
+    RankRecord::Thread& thread = record.threads.emplace_back();
+    thread.id = Whole(item, "id");
+    thread.name = Text(item, "name");
+    thread.problem = Text(item, "problem");
+    for (const json& frame : Objects(item, "frames")) {
+      const std::string function = Text(frame, "function");
+      thread.frames.push_back(StrCat(function.empty() ? "?" : function, " in ",
+                                     Text(frame, "module"),
+                                     absl::StrFormat("+0x%x", Whole(frame, "offset"))));
+    }
+    if (Flag(item, "training")) record.place = Text(item, "place");
+  }
+  return record;
+}
+
+std::string StacksText(const RankRecord& record) {
+  std::string text = StrCat("rank ", record.rank, " (", record.host, ")\n");
+  for (const RankRecord::Thread& thread : record.threads) {
+    StrAppend(&text, "  thread ", thread.id, " ", thread.name, thread.problem.empty() ? "" : ": ",
+              thread.problem, "\n");
+    for (const std::string& frame : thread.frames) StrAppend(&text, "    ", frame, "\n");
+  }
+  return text;
+}
+
+}  // namespace muster::client

@@ -1,0 +1,56 @@
+// What one rank was doing at a moment, as it wrote it down (docs/profiling.md). Nothing in it is
+// trusted. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::client {
+
+struct RankRecord {
+  struct Group {
+    std::string name;
+    std::vector<int> ranks;  // of the run; with the name, what tells groups apart
+    uint64_t started = 0;    // collectives begun on this rank
+  };
+  struct Collective {
+    std::string group;
+    std::vector<int> ranks;
+    uint64_t sequence = 0;  // of the group, from 1
+    std::string operation;
+    std::string dtype;
+    int64_t bytes = 0;
+    bool runs = false;  // or failed: this rank waited in it for the others
+    bool failed = false;
+    int64_t age_ms = 0;        // since its begin
+    int64_t ended_ms_ago = 0;  // when it has ended
+  };
+  struct Thread {
+    int64_t id = 0;
+    std::string name;
+    std::string problem;              // why there are no frames
+    std::vector<std::string> frames;  // innermost first
+  };
+
+  int rank = 0;
+  int world_size = 0;
+  std::string host;
+  std::string reason;  // why it was written
+  int64_t time_ms = 0;
+  std::string place;  // where the training thread is: "usleep < load_batch < train"
+  std::vector<Group> groups;
+  std::vector<Collective> collectives;  // oldest first
+  std::vector<Thread> threads;
+};
+
+// INVALID_ARGUMENT for what is no record.
+absl::StatusOr<RankRecord> ParseRankRecord(std::string_view json);
+
+// All threads' stacks of one rank.
+std::string StacksText(const RankRecord& record);
+
+}  // namespace muster::client

@@ -1,0 +1,123 @@
+// What every rank of a job is doing: the question goes to the nodes, the answers to who asked. No
+// fact of the cluster changes by it.
+#include "coordinator/rpc/diagnosis.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/strings.h"
+#include "coordinator/core/views.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lookup.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr uint32_t kWaitMs = 10'000;
+constexpr uint32_t kWaitMsMost = 600'000;
+constexpr size_t kQueuedBytesMax = 256 << 20;
+
+v1::DiagnosedAttempt Describe(const v1::JobRecord& job, const v1::Attempt& attempt) {
+  v1::DiagnosedAttempt described;
+  described.set_job(job.id());
+  described.set_name(job.name());
+  described.set_attempt(attempt.number());
+  described.set_world_size(attempt.world_size());
+  *described.mutable_parts() = attempt.parts();
+  return described;
+}
+
+v1::CoordinatorMessage QuestionFor(const v1::DiagnosedAttempt& attempt, uint64_t number,
+                                   const std::string& principal) {
+  v1::CoordinatorMessage message;
+  v1::DiagnoseAttempt* diagnose = message.mutable_diagnose();
+  diagnose->set_job(attempt.job());
+  diagnose->set_attempt(attempt.attempt());
+  diagnose->set_number(number);
+  diagnose->set_reason(StrCat("asked by ", principal));
+  return message;
+}
+
+}  // namespace
+
+uint64_t Diagnoses::Open(v1::DiagnosedAttempt attempt, std::shared_ptr<Stream> stream) {
+  v1::DiagnoseJobUpdate first;
+  *first.mutable_attempt() = attempt;
+  stream->Write(std::move(first));
+  std::lock_guard lock(mutex_);
+  requests_[++last_number_] = {std::move(attempt), std::move(stream), {}};
+  return last_number_;
+}
+
+void Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
+  std::shared_ptr<Stream> stream;
+  bool all = false;
+  const uint64_t number = diagnosis.number();
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = requests_.find(number);
+    if (found == requests_.end()) return;
+    Request& request = found->second;
+    const bool belongs = request.attempt.job() == diagnosis.job() &&
+                         request.attempt.attempt() == diagnosis.attempt() &&
+                         diagnosis.rank() < request.attempt.world_size();
+    if (!belongs || !request.answered.insert(diagnosis.rank()).second) return;
+    all = request.answered.size() == request.attempt.world_size();
+    stream = request.stream;
+  }
+  v1::DiagnoseJobUpdate update;
+  diagnosis.set_node(node);
+  *update.mutable_diagnosis() = std::move(diagnosis);
+  stream->Write(std::move(update));
+  if (all) return Close(number, absl::OkStatus());
+  if (stream->QueuedBytes() > kQueuedBytesMax) {
+    Close(number, absl::ResourceExhaustedError("the records are read too slowly; ask again"));
+  }
+}
+
+void Diagnoses::Close(uint64_t number, const absl::Status& status) {
+  std::shared_ptr<Stream> stream;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = requests_.find(number);
+    if (found == requests_.end()) return;
+    stream = std::move(found->second.stream);
+    requests_.erase(found);
+  }
+  stream->Close(status);
+}
+
+void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequest& request,
+                 std::shared_ptr<Sink<v1::DiagnoseJobUpdate>> sink) {
+  const std::chrono::milliseconds wait(
+      std::min(request.wait_ms() > 0 ? request.wait_ms() : kWaitMs, kWaitMsMost));
+  FindJob(daemon, caller, request.job(), [&daemon, caller, wait, sink](auto found) {
+    if (!found.ok()) return sink->Close(found.status());
+    const uint64_t id = found->record->id();
+    daemon.loop.Ask([&daemon, caller, wait, sink, id,
+                     record = found->record](const LoopView& view) -> std::function<void()> {
+      const auto job = view.state.jobs.find(id);
+      const v1::Attempt* attempt =
+          job == view.state.jobs.end() ? nullptr : LiveAttempt(job->second);
+      if (attempt == nullptr || attempt->running_ms() == 0) {
+        sink->Close(absl::FailedPreconditionError(
+            StrCat("[JC1208] no rank of job ", record->name(),
+                   " runs that could be asked; fix: jobctl why ", record->name())));
+        return nullptr;
+      }
+      const v1::DiagnosedAttempt asked = Describe(job->second, *attempt);
+      const uint64_t number = daemon.diagnoses.Open(asked, sink);
+      for (const v1::NodePart& part : asked.parts()) {
+        view.send(part.node(), QuestionFor(asked, number, caller.principal));
+      }
+      daemon.pool.PostAfter(
+          wait, [&daemon, number] { daemon.diagnoses.Close(number, absl::OkStatus()); });
+      return nullptr;
+    });
+  });
+}
+
+}  // namespace muster::coordinator

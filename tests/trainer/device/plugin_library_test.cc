@@ -1,0 +1,98 @@
+// Which libraries are taken for plug-ins, and what is said about the others.
+#include "device/plugin_library.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "muster/errors.h"
+#include "support/temporary_directory.h"
+
+namespace muster {
+namespace {
+
+std::string refusal(const std::string& name) {
+  try {
+    load_device_plugin(name, OWN_TORCH, {"/nonexistent", PLUGINS});
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+  return "loaded";
+}
+
+std::string start_of(const std::string& name) {
+  return "device '" + name + "': the plug-in " PLUGINS "/libmuster_trainer_" + name + ".so ";
+}
+
+TEST(PluginLibrary, OfAnotherAbiIsRefusedBeforeAnythingOfItRuns) {
+  EXPECT_EQ(refusal("old_abi"),
+            start_of("old_abi") +
+                "does not fit: it has version 99 of the table of device functions and this program "
+                "version 1: build both with the same release of the Muster trainer SDK");
+}
+
+TEST(PluginLibrary, OfAnotherLibTorchIsRefusedBeforeAnythingOfItRuns) {
+  const std::string own = OWN_TORCH;
+  EXPECT_EQ(refusal("old_torch"),
+            start_of("old_torch") +
+                "does not fit: it was built for LibTorch 1.13.1 and this program for LibTorch " +
+                own + ": build the plug-in against LibTorch " + own.substr(0, own.rfind('.')));
+}
+
+TEST(PluginLibrary, WithoutALabelIsJudgedByItsTable) {
+  EXPECT_EQ(refusal("unlabelled_abi")
+                .find(start_of("unlabelled_abi") + "does not fit: it has version 98 of the table"),
+            0u)
+      << refusal("unlabelled_abi");
+}
+
+TEST(PluginLibrary, WithoutItsFunctionIsNone) {
+  EXPECT_EQ(refusal("no_function"),
+            start_of("no_function") +
+                "is no device plug-in: it does not export muster_device_plugin() (see "
+                "docs/device-plugins.md)");
+  EXPECT_NE(refusal("no_table").find("it has no table in muster_device_plugin()"),
+            std::string::npos);
+}
+
+TEST(PluginLibrary, ThatCannotBeLoadedSaysWhatTheLoaderSays) {
+  const std::string text = refusal("undefined_symbol");
+  EXPECT_EQ(text.find(start_of("undefined_symbol") + "cannot be loaded: "), 0u) << text;
+  EXPECT_NE(text.find("a_function_of_another_libtorch"), std::string::npos) << text;
+  EXPECT_NE(text.find("it was built for another LibTorch"), std::string::npos) << text;
+}
+
+TEST(PluginLibrary, MustHaveTheNameAndTheFunctionsThatItNeeds) {
+  EXPECT_EQ(refusal("other_name"), start_of("other_name") +
+                                       "does not fit: its table is of the device 'elsewhere': the "
+                                       "file's name must say the same");
+  EXPECT_EQ(
+      refusal("incomplete").find(start_of("incomplete") + "does not fit: its table has no count: "),
+      0u)
+      << refusal("incomplete");
+}
+
+TEST(PluginLibrary, ThatIsMissingNamesThePlacesThatWereSearched) {
+  const std::string text = refusal("absent");
+  EXPECT_EQ(text.find("device 'absent': the plug-in libmuster_trainer_absent.so was not found: "),
+            0u)
+      << text;
+  EXPECT_NE(text.find("searched /nonexistent, " PLUGINS ", the system's library directories: put "
+                      "its directory into MUSTER_PLUGIN_PATH"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(refusal("../fake").find("a name is expected"), std::string::npos);
+}
+
+TEST(PluginDirectories, AreThoseOfTheVariableThenTheExecutables) {
+  ::setenv("MUSTER_PLUGIN_PATH", "/first::/second", 1);
+  std::vector<std::string> directories = plugin_directories();
+  ASSERT_EQ(directories.size(), 3u);
+  EXPECT_EQ(directories[0], "/first");
+  EXPECT_EQ(directories[1], "/second");
+  EXPECT_EQ(directories[2], std::filesystem::read_symlink("/proc/self/exe").parent_path());
+  ::unsetenv("MUSTER_PLUGIN_PATH");
+  EXPECT_EQ(plugin_directories(), std::vector<std::string>{directories[2]});
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,194 @@
+// Models that are divided over the ranks; see muster/model_sharding.h.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+
+#include "accelerator/state.h"
+#include "device/device_driver.h"
+#include "muster/clip_grad.h"
+
+namespace muster {
+namespace {
+
+at::ScalarType dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::bf16:
+      return at::kBFloat16;
+    case Precision::fp16:
+      return at::kHalf;
+    default:
+      return at::kFloat;
+  }
+}
+
+// The p-norms of parts of a vector, which lie on several ranks, put together.
+at::Tensor joined_norm(ShardedModel& model, const at::Tensor& own, double norm_type) {
+  if (std::isinf(norm_type)) {
+    const at::Tensor largest = own.clone();
+    model.all_reduce(largest, c10d::ReduceOp::MAX);
+    return largest;
+  }
+  const at::Tensor sum = own.to(at::kDouble).pow(norm_type);
+  model.all_reduce(sum, c10d::ReduceOp::SUM);
+  return sum.pow(1.0 / norm_type).to(own.scalar_type());
+}
+
+std::string mebibytes(int64_t bytes) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+// Refuses types that the device's collectives do not take, before anything is divided.
+void require_collective_types(const torch::nn::Module& module, const ShardingOptions& options,
+                              at::Device device) {
+  require_collective_dtype(device, MUSTER_REDUCE_SCATTER, options.reduce_dtype.value_or(at::kFloat),
+                           "the average of gradients (ShardingOptions::reduce_dtype)");
+  for (const auto& parameter : module.named_parameters()) {
+    const at::ScalarType own = parameter.value().scalar_type();
+    require_collective_dtype(
+        device, MUSTER_ALL_GATHER, own == at::kDouble ? own : options.param_dtype.value_or(own),
+        "the parameter '" + parameter.key() +
+            (options.param_dtype ? "' in the type of ShardingOptions::param_dtype or the mixed "
+                                   "precision"
+                                 : "'"));
+  }
+}
+
+}  // namespace
+
+std::string MemoryUsage::text() const {
+  return "parameters " + mebibytes(parameters) + ", gradients " + mebibytes(gradients) +
+         ", optimizer state " + mebibytes(optimizer_state) +
+         (gathered_peak == 0 ? "" : ", gathered at most " + mebibytes(gathered_peak));
+}
+
+const ShardingGroups& Accelerator::State::open_sharding_groups() {
+  if (sharding_groups) return *sharding_groups;
+  const int size = options.sharding.shard_group_size;
+  const int world = topology.world_size;
+  if (size < 0 || (size > 0 && world % size != 0)) {
+    throw std::invalid_argument("ShardingOptions::shard_group_size is " + std::to_string(size) +
+                                ", which does not divide the " + std::to_string(world) +
+                                " ranks: use 0 (all ranks) or a divisor");
+  }
+  ShardingGroups groups;
+  if (size == 0 || size == world) {
+    groups.shard = group;
+  } else {
+    groups.copy = topology.rank / size;
+    std::vector<int> sharers, copies;
+    for (int rank = 0; rank < size; ++rank) sharers.push_back(groups.copy * size + rank);
+    for (int rank = topology.rank % size; rank < world; rank += size) copies.push_back(rank);
+    const ProcessGroupOptions group_options = {options.process_group_timeout, options.init_timeout,
+                                               options.network_interfaces};
+    groups.shard = make_sub_group(group, "shard", sharers, group_options);
+    groups.copies = make_sub_group(group, "copies", copies, group_options);
+  }
+  sharding_groups = std::move(groups);
+  return *sharding_groups;
+}
+
+std::shared_ptr<ShardedModel> Accelerator::State::divide(
+    const std::shared_ptr<DataParallel>& model) {
+  ShardingOptions filled = options.sharding;
+  if (filled.stage == ZeroStage::none) return {};
+  if (filled.stage == ZeroStage::zero3 && !filled.param_dtype && precision != Precision::fp32 &&
+      options.autocast.enabled) {
+    filled.param_dtype = dtype_of(precision);
+  }
+  if (group) require_collective_types(model->module(), filled, device);
+  auto divided = std::make_shared<ShardedModel>(model, filled, open_sharding_groups(), device,
+                                                topology.world_size);
+  for (const auto& optimizer : gradients->optimizers) divided->adopt(*optimizer);
+  gradients->sharded.push_back(divided);
+  return divided;
+}
+
+ShardedModel* Accelerator::State::sharded_of(const torch::nn::Module& module) const {
+  for (size_t i = 0; i < models.size(); ++i) {
+    if (&models[i]->module() == &module) return sharded[i].get();
+  }
+  return nullptr;
+}
+
+std::vector<at::Tensor> Accelerator::State::stepped_tensors(
+    const std::vector<at::Tensor>& parameters) const {
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor& parameter : parameters) {
+    ParameterSlot* slot = nullptr;
+    for (const auto& model : gradients->sharded) {
+      if (slot == nullptr) slot = model->find(parameter);
+    }
+    tensors.push_back(slot == nullptr ? parameter : slot->piece);
+  }
+  return tensors;
+}
+
+// Of the parts: each rank's norm of its own, joined. Whole gradients give the bits of DDP.
+at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& parameters,
+                                              double max_norm, double norm_type) const {
+  std::vector<at::Tensor> whole;
+  std::vector<std::vector<at::Tensor>> parts(gradients->sharded.size());
+  for (const at::Tensor& parameter : parameters) {
+    bool is_part = false;
+    for (size_t i = 0; i < parts.size() && !is_part; ++i) {
+      ShardedModel& model = *gradients->sharded[i];
+      ParameterSlot* slot = model.find(parameter);
+      is_part = slot != nullptr && !model.has_whole_gradients();
+      if (is_part) parts[i].push_back(slot->piece);
+    }
+    if (!is_part) whole.push_back(parameter);
+  }
+  if (whole.size() == parameters.size()) {
+    return muster::clip_grad_norm_(parameters, max_norm, norm_type);
+  }
+  const auto norm_of = [&](const std::vector<at::Tensor>& tensors) {
+    std::vector<at::Tensor> defined;
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.grad().defined()) defined.push_back(tensor.grad());
+    }
+    return defined.empty() ? at::zeros({}, at::dtype(at::kFloat).device(device))
+                           : get_total_norm(defined, norm_type);
+  };
+  std::vector<at::Tensor> norms = {norm_of(whole)};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    // All ranks name the same parameters, so they meet here.
+    if (parts[i].empty()) continue;
+    norms.push_back(joined_norm(*gradients->sharded[i], norm_of(parts[i]), norm_type));
+  }
+  const at::Tensor total = norms.size() == 2 && whole.empty()
+                               ? norms[1]
+                               : at::linalg_vector_norm(at::stack(norms), norm_type);
+  clip_grads_with_norm_(stepped_tensors(parameters), max_norm, total);
+  return total;
+}
+
+MemoryUsage Accelerator::memory_usage() const {
+  const State& state = *state_;
+  MemoryUsage usage;
+  for (size_t i = 0; i < state.models.size(); ++i) {
+    if (state.sharded[i]) {
+      state.sharded[i]->add_usage(usage);
+      continue;
+    }
+    for (const auto& parameter : state.models[i]->module().parameters()) {
+      usage.parameters += static_cast<int64_t>(parameter.nbytes());
+      if (parameter.grad().defined()) {
+        usage.gradients += static_cast<int64_t>(parameter.grad().nbytes());
+      }
+    }
+  }
+  const ParameterNames names = state.parameter_names();
+  for (const auto& optimizer : state.gradients->optimizers) {
+    for (const auto& [name, tensor] : optimizer_tensors(*optimizer, names)) {
+      if (tensor.dim() > 0 && name != "lr") {
+        usage.optimizer_state += static_cast<int64_t>(tensor.nbytes());
+      }
+    }
+  }
+  return usage;
+}
+
+}  // namespace muster

@@ -1,0 +1,37 @@
+// Whether a device's collectives take a type; see device_driver.h.
+#include <optional>
+
+#include "device/device_driver.h"
+#include "device/dtype_names.h"
+#include "muster/device_plugin_torch.h"
+#include "muster/errors.h"
+
+namespace muster {
+namespace {
+
+std::string advice(std::optional<MusterDtype> dtype, uint32_t supported) {
+  std::string text;
+  if (dtype) {
+    const std::vector<MusterDtype> others = dtype_alternatives(*dtype, supported);
+    for (size_t i = 0; i < others.size(); ++i) {
+      text += (i == 0 ? "" : i + 1 == others.size() ? " or " : ", ") + dtype_name(others[i]);
+    }
+  }
+  return text.empty() ? "it takes no type that could stand in for it" : "use " + text;
+}
+
+}  // namespace
+
+void require_collective_dtype(at::Device device, MusterCollective collective, at::ScalarType dtype,
+                              const std::string& for_what) {
+  const DeviceDriver& driver = device_driver(device);
+  const uint32_t supported = driver.collective_dtypes(device, collective);
+  const std::optional<MusterDtype> known = device_dtype(dtype);
+  if (known && (supported & dtype_bit(*known)) != 0) return;
+  throw DeviceError("device '" + driver.name() + "' (" + driver.series(device) + "): its " +
+                    collective_name(collective) + " takes no " +
+                    (known ? dtype_name(*known) : c10::toString(dtype)) + ", which " + for_what +
+                    " needs: " + advice(known, supported));
+}
+
+}  // namespace muster

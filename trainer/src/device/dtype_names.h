@@ -1,0 +1,24 @@
+// Words for the element types and collectives of a device table. Without LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "muster/device_plugin.h"
+
+namespace muster {
+
+constexpr uint32_t dtype_bit(MusterDtype dtype) { return 1U << static_cast<uint32_t>(dtype); }
+
+// As torch spells them: "bfloat16". Throws std::out_of_range for MUSTER_DTYPE_COUNT.
+std::string dtype_name(MusterDtype dtype);
+
+// As torch.distributed spells them: "all_reduce".
+std::string collective_name(MusterCollective collective);
+
+// What may stand in for a type that is not in `supported`, the nearest first: for a floating type
+// the floating ones of at least 16 bits, for an integer or bool the integers.
+std::vector<MusterDtype> dtype_alternatives(MusterDtype dtype, uint32_t supported);
+
+}  // namespace muster

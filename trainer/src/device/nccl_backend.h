@@ -1,0 +1,11 @@
+// NCCL for CUDA tensors; only in builds that found nccl.h (MUSTER_WITH_NCCL).
+#pragma once
+
+#include "muster/device_plugin.h"
+
+namespace muster {
+
+// The form of MusterDeviceTable::make_backend.
+int make_nccl_backend(const MusterBackendRequest* request, void* backend, MusterDeviceError* error);
+
+}  // namespace muster

@@ -1,0 +1,40 @@
+// A rank's flight recorder together with the worker that may ask for its records. Training thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "muster/flight_recorder.h"
+#include "tracking/reporter.h"
+
+namespace muster {
+
+class RankRecorder {
+ public:
+  // `reporter` outlives this. Where the process has a recorder already (another Accelerator's, the
+  // program's own) that one goes on and this does nothing.
+  RankRecorder(Reporter& reporter, const FlightRecorderOptions& options) : reporter_(reporter) {
+    if (FlightRecorder::exists()) return;
+    recorder_.emplace(options);
+    reporter_.on_diagnose([this](int64_t number, const std::string& reason) {
+      recorder_->request(reason, [this, number](const std::string& record) {
+        reporter_.diagnosis(number, record);
+      });
+    });
+  }
+  ~RankRecorder() {
+    if (recorder_) reporter_.on_diagnose({});
+  }
+  RankRecorder(const RankRecorder&) = delete;
+  RankRecorder& operator=(const RankRecorder&) = delete;
+
+  void write_failure(const std::string& error) noexcept {
+    if (recorder_) recorder_->write_failure(error);
+  }
+
+ private:
+  Reporter& reporter_;
+  std::optional<FlightRecorder> recorder_;
+};
+
+}  // namespace muster

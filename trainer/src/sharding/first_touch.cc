@@ -1,0 +1,148 @@
+// The dispatcher's side of first touch; see first_touch.h.
+#include "sharding/first_touch.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "muster/errors.h"
+
+namespace muster {
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
+
+// LibTorch has a setter for some keys only; the member is protected.
+struct KeySetDoor : c10::TensorImpl {
+  static c10::DispatchKeySet c10::TensorImpl::*member() { return &KeySetDoor::key_set_; }
+};
+
+void add_key(const at::Tensor& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  impl->*KeySetDoor::member() = impl->key_set().add(kKey);
+}
+
+}  // namespace
+
+struct GuardedStorage::Guard {
+  FirstTouchOwner* owner = nullptr;  // null: gone
+  int unit = 0;
+  at::Tensor memory;  // kept as long as the storage points to it
+};
+
+void GuardedStorage::free_guard(void* guard) { delete static_cast<Guard*>(guard); }
+
+GuardedStorage::Guard* GuardedStorage::guard_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.key_set().has(kKey) || !tensor.has_storage()) return nullptr;
+  const at::DataPtr& pointer =
+      tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+  return pointer.get_deleter() == &GuardedStorage::free_guard
+             ? static_cast<Guard*>(pointer.get_context())
+             : nullptr;
+}
+
+GuardedStorage::GuardedStorage(FirstTouchOwner& owner, int unit, int64_t bytes, at::Device device)
+    : guard_(new Guard{&owner, unit, {}}), device_(device) {
+  storage_ = c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
+                          at::DataPtr(nullptr, guard_, &free_guard, device), nullptr,
+                          /*resizable=*/false);
+}
+
+GuardedStorage::~GuardedStorage() { guard_->owner = nullptr; }
+
+at::Tensor GuardedStorage::view(at::ScalarType dtype, int64_t offset, at::IntArrayRef sizes) const {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  at::Tensor tensor = at::empty({0}, at::dtype(dtype).device(device_));
+  tensor.set_(storage_, offset, sizes, c10::contiguous_strides(sizes));
+  add_key(tensor);
+  return tensor;
+}
+
+void GuardedStorage::set_memory(const at::Tensor& memory) {
+  c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
+  void* data = memory.defined() ? memory.data_ptr() : nullptr;
+  at::DataPtr old = storage->set_data_ptr(at::DataPtr(data, guard_, &free_guard, device_));
+  old.release_context();  // the guard stays
+  guard_->memory = memory;
+}
+
+bool GuardedStorage::has_memory() const { return guard_->memory.defined(); }
+
+void become_view(at::Tensor parameter, const at::Tensor& view) {
+  // set_data asks an operator whether the two go together.
+  const c10::impl::ExcludeDispatchKeyGuard exclude(kKey);
+  if (parameter.device() == view.device()) {
+    parameter.set_data(view);
+  } else {
+    // set_data refuses a change from the meta device; this is what it does otherwise.
+    parameter.unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
+  }
+}
+
+// Outside of the unnamed namespace to be a friend.
+class FirstTouchFallback {
+ public:
+  static void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+    Touched touched;
+    for (const c10::IValue& argument : arguments) touched.add(argument);
+    if (touched.owner != nullptr) touched.owner->touch(touched.units);
+    // Operators that this one is made of touch nothing that it was not given itself.
+    const c10::impl::ExcludeDispatchKeyGuard exclude(kKey);
+    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+  }
+
+ private:
+  struct Touched {
+    FirstTouchOwner* owner = nullptr;
+    std::vector<int> units;
+
+    void add(const c10::IValue& argument) {
+      if (argument.isTensor()) {
+        add(argument.toTensor());
+      } else if (argument.isTensorList()) {
+        for (const at::Tensor& tensor : argument.toTensorVector()) add(tensor);
+      } else if (argument.isList()) {
+        for (const c10::IValue& value : argument.toListRef()) {
+          if (value.isTensor()) add(value.toTensor());
+        }
+      }
+    }
+    void add(const at::Tensor& tensor) {
+      const GuardedStorage::Guard* guard = GuardedStorage::guard_of(tensor);
+      if (guard == nullptr) return;
+      if (guard->owner == nullptr) {
+        if (guard->memory.defined()) return;
+        throw Error("a parameter that was divided over the ranks was used after its Accelerator " +
+                    std::string("was gone: let the Accelerator live as long as the model is used"));
+      }
+      // Units of two models in one operator: each owner keeps what it is told.
+      if (owner != nullptr && owner != guard->owner) {
+        owner->touch(units);
+        units.clear();
+      }
+      owner = guard->owner;
+      if (std::find(units.begin(), units.end(), guard->unit) == units.end()) {
+        units.push_back(guard->unit);
+      }
+    }
+  };
+};
+
+namespace {
+
+void first_touch_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                          torch::jit::Stack* stack) {
+  FirstTouchFallback::run(op, keys, stack);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&first_touch_fallback>());
+}
+
+}  // namespace muster

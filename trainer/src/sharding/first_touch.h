@@ -1,0 +1,60 @@
+// Memory of parameters that comes when an operator first touches it.
+//
+// The parameters of a unit are views of one storage whose memory can be taken away and given back;
+// shapes, autograd and the saved tensors of a graph are not concerned. Each view carries a dispatch
+// key of its own (TESTING_ONLY_GenericWrapper, which LibTorch leaves to extensions), above all
+// others, and so do views made of it; the fallback on that key tells the owner which storages an
+// operator is about to read, and then lets the operator run. The storage itself says whose it is:
+// the context of its data pointer is the Guard.
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+#include <vector>
+
+namespace muster {
+
+class FirstTouchOwner {
+ public:
+  // Units that one operator touches, which must all have memory when this returns. Called on the
+  // thread that runs the operator: the training thread, or autograd's in backward.
+  virtual void touch(const std::vector<int>& units) = 0;
+
+ protected:
+  ~FirstTouchOwner() = default;
+};
+
+class GuardedStorage {
+ public:
+  // `bytes` for the unit that the owner knows by this number; without memory at first. The owner
+  // must outlive this object; tensors may outlive both: what was given to them stays theirs.
+  GuardedStorage(FirstTouchOwner& owner, int unit, int64_t bytes, at::Device device);
+  ~GuardedStorage();
+  GuardedStorage(const GuardedStorage&) = delete;
+  GuardedStorage& operator=(const GuardedStorage&) = delete;
+
+  // A view for a parameter, `offset` in elements. Reading it calls the owner.
+  at::Tensor view(at::ScalarType dtype, int64_t offset, at::IntArrayRef sizes) const;
+
+  // Gives the storage this tensor's memory (contiguous, as many bytes, at least until it is taken
+  // away), or takes it away when undefined.
+  void set_memory(const at::Tensor& memory);
+  bool has_memory() const;
+
+ private:
+  struct Guard;
+  static void free_guard(void* guard);
+  static Guard* guard_of(const at::Tensor& tensor);
+  friend class FirstTouchFallback;
+
+  c10::Storage storage_;
+  Guard* guard_;  // owned by the storage
+  at::Device device_;
+};
+
+// Makes `parameter` the view, in place: its handles everywhere, also in autograd, see it. Keeps
+// requires_grad. Also for parameters of the meta device.
+void become_view(at::Tensor parameter, const at::Tensor& view);
+
+}  // namespace muster

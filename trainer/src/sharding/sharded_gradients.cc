@@ -1,0 +1,162 @@
+// Gradients of a divided model: reduced unit by unit while backward runs; see sharded_model.h.
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+
+#include "muster/errors.h"
+#include "sharding/sharded_model.h"
+
+namespace muster {
+
+void ShardedModel::hook_gradients() {
+  for (const auto& unit : units_) {
+    for (ParameterSlot& slot : unit->slots()) {
+      if (!slot.trained) continue;
+      slot.accumulator = torch::autograd::impl::grad_accumulator(slot.parameter.tensor);
+      slot.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+          [this, unit = unit.get(), slot = &slot](
+              const torch::autograd::variable_list& outputs,
+              const torch::autograd::variable_list& /*inputs*/) {
+            gradient_ready(*unit, *slot);
+            return outputs;
+          }));
+    }
+  }
+}
+
+bool ShardedModel::reduces() const {
+  return options_.reduce_every_micro_batch || data_parallel_->synchronizing();
+}
+
+void ShardedModel::gradient_ready(ShardUnit& unit, ParameterSlot& slot) {
+  gradients_are_due_ = true;
+  // Comes twice where a parameter is in several checkpointed parts; end_backward sends the rest.
+  if (slot.ready) return;
+  slot.ready = true;
+  const at::Tensor& gradient = slot.parameter.tensor.grad();
+  if (gradient.defined()) whole_gradients_ += static_cast<int64_t>(gradient.nbytes());
+  gradients_peak_ = std::max(gradients_peak_, whole_gradients_);
+  if (++unit.ready < unit.trained()) return;
+  // The root's parameters are used all over the model: nothing is known of it before the end. Nor
+  // can anything be sent early where the ranks may have different graphs.
+  if (unit.layout().is_root || data_parallel_->options().find_unused_parameters) return;
+  if (reduces()) reduce(unit);
+  if (options_.stage == ZeroStage::zero3 && held_ == 0) {
+    if (unit.is_here_or_coming()) gathered_ -= unit.whole_bytes();
+    unit.release();
+  }
+}
+
+void ShardedModel::reduce(ShardUnit& unit) {
+  for (const ParameterSlot& slot : unit.slots()) {
+    const at::Tensor& gradient = slot.parameter.tensor.grad();
+    if (gradient.defined()) whole_gradients_ -= static_cast<int64_t>(gradient.nbytes());
+  }
+  // One on its way while backward goes on, not all of them: their buffers are as large as the
+  // model.
+  finish_reduce();
+  reducing_ = &unit;
+  unit.start_reduce(options_.reduce_dtype.value_or(at::kFloat), 1.0 / world_size_);
+}
+
+void ShardedModel::finish_reduce() {
+  if (reducing_ != nullptr) reducing_->finish_reduce(copies_ ? &*copies_ : nullptr);
+  reducing_ = nullptr;
+}
+
+std::vector<std::vector<bool>> ShardedModel::used_slots() {
+  std::vector<std::vector<bool>> used;
+  for (const auto& unit : units_) {
+    auto& slots = used.emplace_back();
+    for (const ParameterSlot& slot : unit->slots()) {
+      slots.push_back(slot.ready || slot.piece.grad().defined() ||
+                      slot.parameter.tensor.grad().defined());
+      if (slot.trained && !slots.back()) unused_ += "'" + slot.parameter.names.front() + "', ";
+    }
+  }
+  if (!data_parallel_->options().find_unused_parameters) return used;
+  unused_.clear();
+  std::vector<int32_t> flags;
+  for (const auto& slots : used) flags.insert(flags.end(), slots.begin(), slots.end());
+  at::Tensor any = at::tensor(flags, at::kInt).to(device_);
+  shard_group_.all_reduce(any, c10d::ReduceOp::MAX).wait();
+  if (copies_) copies_->all_reduce(any, c10d::ReduceOp::MAX).wait();
+  any = any.cpu();
+  const int32_t* next = any.const_data_ptr<int32_t>();
+  for (auto& slots : used) {
+    for (size_t i = 0; i < slots.size(); ++i) slots[i] = *next++ != 0;
+  }
+  return used;
+}
+
+void ShardedModel::end_backward() {
+  if (!gradients_are_due_) return;
+  bool any = false;
+  for (const auto& unit : units_) any |= unit->ready > 0;
+  if (options_.stage == ZeroStage::zero1) {
+    if (data_parallel_->synchronizing()) expose_whole_gradients();
+    gradients_are_due_ = false;
+    return;
+  }
+  // A forward whose backward has not run yet.
+  if (!any) return;
+  gradients_are_due_ = false;
+  phase_ = Phase::idle;
+  if (reduces()) {
+    const std::vector<std::vector<bool>> used = used_slots();
+    for (const auto& unit : units_) {
+      if (unit->trains() && (!unit->reduced || unit->has_whole_gradients())) reduce(*unit);
+    }
+    finish_reduce();
+    for (size_t i = 0; i < units_.size(); ++i) {
+      if (units_[i]->trains()) units_[i]->expose_gradients(used[i]);
+    }
+    whole_gradients_ = 0;
+  }
+  for (const auto& unit : units_) {
+    unit->ready = 0;
+    unit->reduced = false;
+    for (ParameterSlot& slot : unit->slots()) slot.ready = false;
+  }
+  release_all();
+}
+
+// zero1: the gradients are whole and averaged; each piece gets a view of its part.
+void ShardedModel::expose_whole_gradients() {
+  const torch::NoGradGuard no_grad;
+  for (const auto& unit : units_) {
+    for (ParameterSlot& slot : unit->slots()) {
+      const at::Tensor& whole = slot.parameter.tensor.grad();
+      if (!slot.trained || !whole.defined() || slot.range.count == 0) continue;
+      slot.piece.mutable_grad() = whole.view({-1})
+                                      .narrow(0, slot.range.begin, slot.range.count)
+                                      .to(slot.piece.scalar_type());
+    }
+  }
+}
+
+bool ShardedModel::has_whole_gradients() const { return options_.stage == ZeroStage::zero1; }
+
+void ShardedModel::require_all_used() {
+  const std::string names = unused_.substr(0, unused_.size() - 2);
+  unused_.clear();
+  throw UnusedParametersError(
+      "the last backward gave no gradient to the parameters " + names +
+      ": let the loss depend on them, freeze them (requires_grad_(false)), or set "
+      "DataParallelOptions::find_unused_parameters");
+}
+
+void ShardedModel::zero_grad(torch::optim::Optimizer& optimizer) {
+  for (auto& group : optimizer.param_groups()) {
+    for (at::Tensor& piece : group.params()) {
+      ParameterSlot* slot = find(piece);
+      if (slot == nullptr) continue;
+      const at::Tensor& whole = slot->parameter.tensor.grad();
+      if (whole.defined() && options_.stage != ZeroStage::zero1) {
+        whole_gradients_ -= static_cast<int64_t>(whole.nbytes());
+      }
+      slot->parameter.tensor.mutable_grad().reset();
+    }
+  }
+}
+
+}  // namespace muster

@@ -69,18 +69,20 @@ def bench_steps(table, data):
 
 
 def bench_sharding(table, data):
-    """A divided transformer: each stage beside DDP here and beside torch's FSDP (what Accelerate wraps)."""
-    name = "transformer_wide"
+    """Divided models: each stage beside DDP here and beside torch's FSDP (what Accelerate wraps)."""
     kinds = {"DDP": (OURS, ()), "zero1": (OURS, ("zero1",)), "zero2": (OURS, ("zero2",)), "zero3": (OURS, ("zero3",)),
              "FSDP grad": (TWIN, ("grad",)), "FSDP full": (TWIN, ("full",))}
-    times = {kind: [] for kind in kinds}
-    for _ in range(TURNS):
-        for kind, (command, more) in kinds.items():
-            result, _ = run(command, "steps", name, 8, 10, 60, data, *more)
-            times[kind].append(1000 / result["steps_per_s"])
-    for stage, peer in (("zero1", "FSDP grad"), ("zero2", "FSDP grad"), ("zero3", "FSDP full")):
-        table.row(f"{name}, {stage}", "ms", times[stage], "≤ 1.0 × FSDP", lambda a, b: a <= b, peer, times[peer])
-        table.row(f"{name}, {stage}", "ms", times[stage], "reported", lambda a, b: True, "DDP", times["DDP"])
+    for label, model, batch in (("wide", "transformer_wide", 8), ("293 tensors", "transformer_deep", 2)):
+        times = {kind: [] for kind in kinds}
+        for _ in range(TURNS):
+            for kind, (command, more) in kinds.items():
+                result, _ = run(command, "steps", model, batch, 10, 60, data, *more)
+                times[kind].append(1000 / result["steps_per_s"])
+        for stage, peer in (("zero1", "FSDP grad"), ("zero2", "FSDP grad"), ("zero3", "FSDP full")):
+            table.row(f"transformer, {label}, {stage}", "ms", times[stage], "≤ 1.0 × FSDP", lambda a, b: a <= b, peer,
+                      times[peer])
+            table.row(f"transformer, {label}, {stage}", "ms", times[stage], "reported", lambda a, b: True, "DDP",
+                      times["DDP"])
 
 
 def bench_overhead(table, data):

@@ -93,12 +93,7 @@ json steps(const Arguments& arguments) {
   const std::string& name = arguments.at(0);
   const int64_t warm_up = std::stoll(arguments.at(2)), count = std::stoll(arguments.at(3));
   muster::ShardingOptions sharding;
-  for (const auto stage :
-       {muster::ZeroStage::zero1, muster::ZeroStage::zero2, muster::ZeroStage::zero3}) {
-    if (arguments.size() > 5 && arguments[5] == muster::zero_stage_name(stage)) {
-      sharding.stage = stage;
-    }
-  }
+  if (arguments.size() > 5) sharding.stage = muster::parse_zero_stage(arguments[5]);
   muster::Accelerator accelerator({.sharding = sharding});
   accelerator.set_seed(1);
   Prepared run(accelerator, name, std::stoll(arguments.at(1)), load_data(arguments.at(4), name));

@@ -77,19 +77,11 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
-muster::ZeroStage stage_of(const std::string& name) {
-  using enum muster::ZeroStage;
-  for (const auto stage : {zero1, zero2, zero3}) {
-    if (name == muster::zero_stage_name(stage)) return stage;
-  }
-  return none;
-}
-
 muster::AcceleratorOptions accelerator_options(const Options& options) {
   muster::AcceleratorOptions result;
   if (options.precision == "bf16") result.mixed_precision = muster::Precision::bf16;
   if (options.precision == "fp16") result.mixed_precision = muster::Precision::fp16;
-  result.sharding.stage = stage_of(options.sharding);
+  result.sharding.stage = muster::parse_zero_stage(options.sharding);
   result.checkpoint_dir = options.checkpoint_dir;
   if (!options.log_dir.empty()) {
     result.project.logging_dir = options.log_dir;
@@ -245,7 +237,7 @@ std::string advice(const Options& options) {
   const auto topology = muster::Topology::from_environment();
   auto net = muster::deferred_init([&] { return Transformer(options.model); });
   muster::ShardingOptions sharding;
-  sharding.stage = stage_of(options.sharding);
+  sharding.stage = muster::parse_zero_stage(options.sharding);
   const auto plan = muster::memory_plan(*net, sharding, topology.world_size);
   const int64_t bytes = options.memory_limit << 20;
   return "this rank needs more than its --memory-limit of " + std::to_string(options.memory_limit) +

@@ -1,52 +1,19 @@
 // The program that checkpoint_process_test runs as ranks: checkpoint_ranks SCENARIO MODE DIRECTORY.
 // It prints lines "name value" and exits with 0 unless an exception escapes.
-#include <signal.h>
 #include <sys/resource.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <limits>
-#include <optional>
-
-#include "checkpoint/async_checkpointer.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "muster/errors.h"
-#include "parallel/process_group.h"
+#include "saving_rank.h"
 
 namespace {
 
 using namespace muster;  // NOLINT: a program of one namespace
 
-constexpr int64_t kNoWorker = std::numeric_limits<int64_t>::max();
-
-void say(const std::string& name, const std::string& value) {
-  std::printf("%s %s\n", name.c_str(), value.c_str());
-  std::fflush(stdout);
-}
-
-struct Rank {
-  Rank(std::string mode_given, std::string directory_given)
-      : asynchronous(mode_given == "async"), directory(std::move(directory_given)) {
-    const ProcessGroupOptions options{std::chrono::seconds(30), std::chrono::seconds(30)};
-    group = make_process_group(topology, at::kCPU, options);
-    ProcessGroupPtr side = make_side_group(group, "checkpoint", options);
-    saver.emplace(
-        CheckpointWriterOptions{.directory = directory,
-                                .topology = topology,
-                                .policy = {.keep_last = 2},
-                                .on_stage = [this](const char* stage) { passing(stage); }},
-        std::move(side), std::chrono::seconds(30));
-  }
-
-  // KILL="rank stage" ends that rank there, while `deadly` is set.
-  void passing(const char* stage) const {
-    const char* kill = std::getenv("KILL");
-    const std::string here = std::to_string(topology.rank) + " " + stage;
-    if (deadly && kill != nullptr && here == kill) ::kill(::getpid(), SIGKILL);
-  }
+struct Rank : SavingRank {
+  Rank(const std::string& mode, const std::string& directory)
+      : SavingRank(mode, directory, {.keep_last = 2}) {}
 
   CheckpointContent content(int64_t step) const {
     CheckpointContent content;
@@ -90,13 +57,6 @@ struct Rank {
     say("own", reader->own().empty() ? "none" : "some");
     return step;
   }
-
-  const Topology topology = Topology::from_environment();
-  const bool asynchronous;
-  const std::string directory;
-  ProcessGroupPtr group;
-  std::atomic<bool> deadly{false};
-  std::optional<AsyncCheckpointer> saver;  // ends before the groups
 };
 
 // Loads, saves one checkpoint, and is killed in the next.

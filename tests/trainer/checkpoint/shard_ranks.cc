@@ -2,27 +2,19 @@
 // cut as sharding cuts them: those of one dtype lie one after the other in a flat buffer, which is
 // padded to equal chunks, one for each rank. It prints lines "name value" and exits with 0 unless
 // an exception escapes.
-#include <signal.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <optional>
 
-#include "checkpoint/async_checkpointer.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "muster/errors.h"
-#include "parallel/process_group.h"
+#include "saving_rank.h"
 
 namespace {
 
 using namespace muster;  // NOLINT: a program of one namespace
-
-constexpr int64_t kNoWorker = std::numeric_limits<int64_t>::max();
 
 struct Case {
   const char* name;
@@ -40,11 +32,6 @@ const Case kCases[] = {
     {"fp16", at::kHalf, {9, 2}},           {"counts", at::kLong, {17}},
     {"double", at::kDouble, {2, 3, 1, 5}}, {"mask", at::kBool, {3, 3}},
 };
-
-void say(const std::string& name, const std::string& value) {
-  std::printf("%s %s\n", name.c_str(), value.c_str());
-  std::fflush(stdout);
-}
 
 int64_t numel(const Case& one) { return c10::multiply_integers(one.shape); }
 
@@ -71,25 +58,8 @@ RangeMap ranges_of(int rank, int world_size) {
   return ranges;
 }
 
-struct Rank {
-  Rank(std::string mode_given, std::string directory_given)
-      : asynchronous(mode_given == "async"), directory(std::move(directory_given)) {
-    const ProcessGroupOptions options{std::chrono::seconds(30), std::chrono::seconds(30)};
-    group = make_process_group(topology, at::kCPU, options);
-    ProcessGroupPtr side = make_side_group(group, "checkpoint", options);
-    saver.emplace(
-        CheckpointWriterOptions{.directory = directory,
-                                .topology = topology,
-                                .on_stage = [this](const char* stage) { passing(stage); }},
-        std::move(side), std::chrono::seconds(30));
-  }
-
-  // KILL="rank stage" ends that rank there, while `deadly` is set.
-  void passing(const char* stage) const {
-    const char* kill = std::getenv("KILL");
-    const std::string here = std::to_string(topology.rank) + " " + stage;
-    if (deadly && kill != nullptr && here == kill) ::kill(::getpid(), SIGKILL);
-  }
+struct Rank : SavingRank {
+  Rank(const std::string& mode, const std::string& directory) : SavingRank(mode, directory) {}
 
   RangeMap own_ranges() const { return ranges_of(topology.rank, topology.world_size); }
 
@@ -147,13 +117,6 @@ struct Rank {
     const char* path = std::getenv("RESUME_FROM");
     return open_checkpoint(path == nullptr ? "" : path, directory, topology, group);
   }
-
-  const Topology topology = Topology::from_environment();
-  const bool asynchronous;
-  const std::string directory;
-  ProcessGroupPtr group;
-  std::atomic<bool> deadly{false};
-  std::optional<AsyncCheckpointer> saver;  // ends before the groups
 };
 
 bool whole_is(const TensorSource& model, const Case& one, int64_t origin) {

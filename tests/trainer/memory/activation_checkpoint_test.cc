@@ -15,6 +15,7 @@
 #include "muster/errors.h"
 #include "muster/fp8.h"
 #include "muster/random_state.h"
+#include "support/error_text.h"
 
 namespace muster {
 namespace {
@@ -106,16 +107,6 @@ void expect_same_training(Mode mode, Precision precision) {
   expect_same(expected.gradients, got.gradients);
   expect_same(expected.parameters, got.parameters);
   EXPECT_TRUE(expected.random.equal(got.random));
-}
-
-template <typename F>
-std::string error_of(F&& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(ActivationCheckpoint, TrainingWithDropoutIsEqualBitByBit) {

@@ -12,6 +12,7 @@
 #include "live_bytes.h"
 #include "muster/fp8.h"
 #include "muster/random_state.h"
+#include "support/error_text.h"
 
 namespace muster {
 namespace {
@@ -73,16 +74,6 @@ void expect_as_direct(F&& build) {
 
 void expect_built_as_direct(const Build& build) {
   expect_as_direct([&] { return Built(build); });
-}
-
-template <typename F>
-std::string error_of(F&& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(DeferredInit, LayersOfEveryKindGetTheValuesOfADirectBuild) {

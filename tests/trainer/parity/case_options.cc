@@ -70,11 +70,7 @@ muster::ShardingOptions sharding_options(const json& from) {
   const std::map<std::string, at::ScalarType> dtypes = {{"fp32", at::kFloat},
                                                         {"bf16", at::kBFloat16}};
   muster::ShardingOptions options;
-  const std::string stage = from.value("stage", "none");
-  for (const auto known :
-       {muster::ZeroStage::zero1, muster::ZeroStage::zero2, muster::ZeroStage::zero3}) {
-    if (stage == muster::zero_stage_name(known)) options.stage = known;
-  }
+  options.stage = muster::parse_zero_stage(from.value("stage", "none"));
   read(from, "shard_group_size", options.shard_group_size);
   read(from, "units", options.units);
   read(from, "unit_numel", options.unit_numel);

@@ -123,8 +123,12 @@ Net make_model(const std::string& name) {
        [] {
          return std::make_shared<Transformer>(Shape{64, 4, 2});
        }},
-      {"transformer_wide", [] {
+      {"transformer_wide",
+       [] {
          return std::make_shared<Transformer>(Shape{192, 6, 4});
+       }},
+      {"transformer_deep", [] {
+         return std::make_shared<Transformer>(Shape{32, 4, 24});
        }}};
   return models.at(name)();
 }

@@ -84,10 +84,13 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
 
+MODELS = {"digits": lambda: Digits(0.4), "digits_plain": lambda: Digits(0.0), "norm": Norm, "norm_side": Norm,
+          "transformer": Transformer, "transformer_wide": lambda: Transformer(width=192, heads=6, layers=4),
+          "transformer_deep": lambda: Transformer(width=32, heads=4, layers=24)}
+
+
 def make_model(name):
-    return {"digits": lambda: Digits(0.4), "digits_plain": lambda: Digits(0.0), "norm": Norm,
-            "norm_side": Norm, "transformer": Transformer,
-            "transformer_wide": lambda: Transformer(width=192, heads=6, layers=4)}[name]()
+    return MODELS[name]()
 
 
 def loss_of(model, name, batch, micro_batch):
@@ -122,6 +125,6 @@ def write_inputs(directory):
     characters, following = character_tensors()
     save_file({"digits.inputs": images, "digits.labels": labels, "characters.inputs": characters,
                "characters.labels": following}, f"{directory}/data.safetensors")
-    for name in ("digits", "digits_plain", "norm", "norm_side", "transformer", "transformer_wide"):
+    for name in MODELS:
         torch.manual_seed(11)
         save_file(make_model(name).state_dict(), f"{directory}/{name}.safetensors")

@@ -14,6 +14,7 @@
 
 #include "muster/autocast.h"
 #include "muster/errors.h"
+#include "support/error_text.h"
 
 namespace muster {
 namespace {
@@ -84,16 +85,6 @@ void expect_matches_reference(at::IntArrayRef shape, int64_t out, double magnitu
   expect_near(input.grad(), wanted.input_gradient);
   expect_near(weight.grad(), wanted.weight_gradient);
   expect_near(bias.grad(), wanted.bias_gradient);
-}
-
-template <typename F>
-std::string error_of(F&& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 const std::vector<Fp8Options> kBoth = {{.implementation = Fp8Implementation::emulation},

@@ -123,15 +123,21 @@ auto deferred_init(Build&& build) {
 // shape and dtype must be equal, else std::invalid_argument.
 void assign_value(const at::Tensor& tensor, const at::Tensor& value);
 
+// For materialize: gives the module's own tensors their values on the device, under the same
+// handles.
+inline PlaceValue place_on(at::Device device) {
+  return [device](const at::Tensor& tensor, const at::Tensor& value) {
+    if (!tensor.is_same(value) || tensor.device() != device) assign_value(tensor, value.to(device));
+  };
+}
+
 // Gives every parameter and buffer its value on the device, under the same handles: an ordinary
 // module afterwards, equal to one built directly and moved there. Holds on the CPU no more than
 // materialize does. On a device, tensors that share memory without being the same (views) become
 // separate ones. Errors as materialize.
 template <typename Holder>
 Holder& materialize_in_place(Deferred<Holder>& deferred, at::Device device = at::kCPU) {
-  deferred.materialize([device](const at::Tensor& tensor, at::Tensor value) {
-    if (!tensor.is_same(value) || tensor.device() != device) assign_value(tensor, value.to(device));
-  });
+  deferred.materialize(place_on(device));
   return deferred.module();
 }
 

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 
 namespace muster {
 
@@ -27,6 +30,16 @@ constexpr const char* zero_stage_name(ZeroStage stage) {
       return "zero3";
   }
   return "unknown";
+}
+
+// The reverse. Throws std::invalid_argument for other names.
+inline ZeroStage parse_zero_stage(std::string_view name) {
+  using enum ZeroStage;
+  for (const ZeroStage stage : {none, zero1, zero2, zero3}) {
+    if (name == zero_stage_name(stage)) return stage;
+  }
+  throw std::invalid_argument("sharding stage '" + std::string(name) +
+                              "' is not one of none, zero1, zero2, zero3");
 }
 
 }  // namespace muster

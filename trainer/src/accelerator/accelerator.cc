@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "accelerator/state.h"
+#include "base/environment.h"
 #include "base/stop_signal.h"
 #include "device/device_driver.h"
 #include "muster/errors.h"
@@ -13,16 +14,6 @@
 
 namespace muster {
 namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-bool is_true(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), ::tolower);
-  return text == "1" || text == "true" || text == "yes" || text == "on";
-}
 
 Precision choose_precision(const std::optional<Precision>& asked) {
   if (asked) return *asked;
@@ -155,11 +146,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
   const bool by_parts = materialize && stage == ZeroStage::zero3;
   const at::Device target = state_->options.device_placement ? state_->device : at::kCPU;
   if (materialize && !by_parts) {
-    materialize([target](const at::Tensor& tensor, const at::Tensor& value) {
-      if (!tensor.is_same(value) || tensor.device() != target) {
-        assign_value(tensor, value.to(target));
-      }
-    });
+    materialize(place_on(target));
   } else if (!by_parts && state_->options.device_placement) {
     module.to(state_->device);
   }
@@ -167,21 +154,20 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
   state_->models.push_back(
       make_data_parallel(module, state_->group, state_->options.data_parallel,
                          by_buckets ? Reducing::by_buckets : Reducing::by_somebody));
-  state_->sharded.push_back(state_->divide(state_->models.back()));
+  const std::shared_ptr<ShardedModel> sharded = state_->divide(state_->models.back());
   if (by_parts) {
-    ShardedModel& sharded = *state_->sharded.back();
-    materialize([&](const at::Tensor& tensor, const at::Tensor& value) {
-      if (sharded.find(tensor) != nullptr) {
-        sharded.place(tensor, value);
+    materialize([&, place_whole = place_on(target)](const at::Tensor& tensor, at::Tensor value) {
+      if (sharded->find(tensor) != nullptr) {
+        sharded->place(tensor, value);
       } else {
-        assign_value(tensor, value.to(target));
+        place_whole(tensor, std::move(value));
       }
     });
-    sharded.end_placing();
+    sharded->end_placing();
   }
   state_->gradients->averages_gradients = num_processes() > 1;
   return std::make_shared<ModelFrame>(
-      state_->models.back(), state_->sharded.back(),
+      state_->models.back(), sharded,
       ModelFrame::Options{state_->device.type(), state_->precision, state_->options.autocast},
       state_->gradients);
 }
@@ -251,7 +237,6 @@ void Accelerator::register_for_checkpointing(const std::string& name, CustomStat
 void Accelerator::free_memory() {
   wait_for_checkpoint();
   state_->models.clear();
-  state_->sharded.clear();
   state_->gradients->sharded.clear();
   state_->gradients->optimizers.clear();
   state_->schedulers.clear();

@@ -16,6 +16,9 @@ std::string numbered(const char* prefix, size_t index) {
   return index == 0 ? prefix : std::string(prefix) + "." + std::to_string(index);
 }
 
+// Parameters of the second model are "1.NAME", and so on.
+std::string parameter_prefix(size_t model) { return model == 0 ? "" : std::to_string(model) + "."; }
+
 void add_under(TensorMap& all, const std::string& prefix, const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) all[prefix + "/" + name] = tensor;
 }
@@ -37,12 +40,13 @@ int64_t Accelerator::State::removable_up_to() const {
 ParameterNames Accelerator::State::parameter_names() const {
   ParameterNames names;
   for (size_t i = 0; i < models.size(); ++i) {
-    const std::string prefix = i == 0 ? "" : std::to_string(i) + ".";
+    const std::string prefix = parameter_prefix(i);
     for (const auto& item : models[i]->module().named_parameters()) {
       names.emplace(item.value().unsafeGetTensorImpl(), prefix + item.key());
     }
-    if (!sharded[i]) continue;
-    for (const auto& unit : sharded[i]->units()) {
+    ShardedModel* sharded = sharded_of(models[i]->module());
+    if (sharded == nullptr) continue;
+    for (const auto& unit : sharded->units()) {
       for (const ParameterSlot& slot : unit->slots()) {
         names.emplace(slot.piece.unsafeGetTensorImpl(), prefix + slot.parameter.names.front());
       }
@@ -70,9 +74,10 @@ Manifest Accelerator::State::manifest(int64_t step, const SaveOptions& save_opti
 
 ParameterSlot* Accelerator::State::slot_of(const std::string& numbered_name) const {
   for (size_t i = 0; i < models.size(); ++i) {
-    const std::string prefix = i == 0 ? "" : std::to_string(i) + ".";
-    if (!sharded[i] || !numbered_name.starts_with(prefix)) continue;
-    if (ParameterSlot* slot = sharded[i]->find(numbered_name.substr(prefix.size()))) return slot;
+    const std::string prefix = parameter_prefix(i);
+    ShardedModel* sharded = sharded_of(models[i]->module());
+    if (sharded == nullptr || !numbered_name.starts_with(prefix)) continue;
+    if (ParameterSlot* slot = sharded->find(numbered_name.substr(prefix.size()))) return slot;
   }
   return nullptr;
 }
@@ -88,8 +93,9 @@ ParameterSlot* Accelerator::State::optimizer_slot(const std::string& name) const
 void Accelerator::State::add_trained(TensorMap& global, ShardMap& shards) const {
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string prefix = numbered("model", i) + "/";
+    ShardedModel* sharded = sharded_of(models[i]->module());
     for (const auto& [name, tensor] : module_tensors(models[i]->module())) {
-      const ParameterSlot* slot = sharded[i] ? sharded[i]->find(name) : nullptr;
+      const ParameterSlot* slot = sharded != nullptr ? sharded->find(name) : nullptr;
       if (slot == nullptr) {
         global[prefix + name] = tensor;
       } else {
@@ -176,14 +182,15 @@ void Accelerator::State::restore_positions(const CheckpointReader& reader) {
 
 void Accelerator::State::restore_model(size_t index, const CheckpointReader& reader) {
   const auto saved = reader.under(numbered("model", index));
-  if (!sharded[index]) {
+  ShardedModel* sharded = sharded_of(models[index]->module());
+  if (sharded == nullptr) {
     restore_module(models[index]->module(), *saved, reader.path());
     return;
   }
   RangeMap ranges;
   TensorMap own = module_tensors(models[index]->module());
   for (auto& [name, tensor] : own) {
-    const ParameterSlot* slot = sharded[index]->find(name);
+    const ParameterSlot* slot = sharded->find(name);
     if (slot == nullptr) continue;
     tensor = slot->piece.detach();
     ranges[name] = {slot->range.begin, slot->range.count, slot->shape};

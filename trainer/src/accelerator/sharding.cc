@@ -107,8 +107,8 @@ std::shared_ptr<ShardedModel> Accelerator::State::divide(
 }
 
 ShardedModel* Accelerator::State::sharded_of(const torch::nn::Module& module) const {
-  for (size_t i = 0; i < models.size(); ++i) {
-    if (&models[i]->module() == &module) return sharded[i].get();
+  for (const auto& model : gradients->sharded) {
+    if (&model->data_parallel().module() == &module) return model.get();
   }
   return nullptr;
 }
@@ -168,12 +168,12 @@ at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& par
 MemoryUsage Accelerator::memory_usage() const {
   const State& state = *state_;
   MemoryUsage usage;
-  for (size_t i = 0; i < state.models.size(); ++i) {
-    if (state.sharded[i]) {
-      state.sharded[i]->add_usage(usage);
+  for (const auto& model : state.models) {
+    if (const ShardedModel* sharded = state.sharded_of(model->module())) {
+      sharded->add_usage(usage);
       continue;
     }
-    for (const auto& parameter : state.models[i]->module().parameters()) {
+    for (const auto& parameter : model->module().parameters()) {
       usage.parameters += static_cast<int64_t>(parameter.nbytes());
       if (parameter.grad().defined()) {
         usage.gradients += static_cast<int64_t>(parameter.grad().nbytes());

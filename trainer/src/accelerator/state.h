@@ -54,7 +54,6 @@ struct Accelerator::State {
 
   // ---- What was prepared, in order ----
   std::vector<std::shared_ptr<DataParallel>> models;
-  std::vector<std::shared_ptr<ShardedModel>> sharded;  // by model; null when it is not divided
   std::vector<std::shared_ptr<LrScheduler>> schedulers;
   std::vector<DataSource> sources;
   std::vector<std::pair<std::string, CustomState>> custom;

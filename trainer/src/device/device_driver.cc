@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/environment.h"
 #include "device/plugin_library.h"
 #include "muster/errors.h"
 
@@ -70,16 +71,6 @@ class Drivers {
   std::vector<void (*)(void)> finalizers_;  // still to be called, the first at last
   std::array<DeviceDriver*, at::COMPILE_TIME_MAX_DEVICE_TYPES> in_use_{};
 };
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-bool is_true(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), ::tolower);
-  return text == "1" || text == "true" || text == "yes" || text == "on";
-}
 
 bool has_cuda() {
   int32_t count = 0;

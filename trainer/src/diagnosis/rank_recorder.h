@@ -28,10 +28,6 @@ class RankRecorder {
   RankRecorder(const RankRecorder&) = delete;
   RankRecorder& operator=(const RankRecorder&) = delete;
 
-  void write_failure(const std::string& error) noexcept {
-    if (recorder_) recorder_->write_failure(error);
-  }
-
  private:
   Reporter& reporter_;
   std::optional<FlightRecorder> recorder_;

@@ -35,7 +35,6 @@ class ShardedModel : private FirstTouchOwner {
                ShardingGroups groups, at::Device device, int world_size);
   ~ShardedModel();
 
-  const ShardingOptions& options() const { return options_; }
   DataParallel& data_parallel() { return *data_parallel_; }
 
   // ---- Around the passes ----
@@ -66,8 +65,6 @@ class ShardedModel : private FirstTouchOwner {
   void all_reduce(const at::Tensor& tensor, c10d::ReduceOp operation) {
     shard_group_.all_reduce(tensor, operation).wait();
   }
-  // Whether this rank's copy is the one that is written into checkpoints.
-  bool writes() const { return groups_.copy == 0; }
 
   // ---- State ----
   std::vector<std::unique_ptr<ShardUnit>>& units() { return units_; }

@@ -82,6 +82,24 @@ void static_graph(const Arguments&) {
   say("idle", model.unwrap()->idle.grad().defined());
 }
 
+void second_backward(const Arguments&) {
+  const Rank rank;
+  auto model = rank.prepare(Line());
+  const auto forward = [&](double x) {
+    return model(torch::full({1}, x + rank.rank(), at::kDouble));
+  };
+  const at::Tensor first = forward(1), second = forward(10);
+  first.backward();
+  say_error("unannounced", [&] { second.backward(); });
+  model.data_parallel().zero_grad();
+  const at::Tensor third = forward(1), fourth = forward(10);
+  for (const at::Tensor& loss : {third, fourth}) {
+    model.data_parallel().before_backward(loss);
+    loss.backward();
+  }
+  say("gradient", std::to_string(model.unwrap()->weight.grad().item<double>()));
+}
+
 void agreement(const Arguments& differences) {
   const Rank rank;
   const bool other = rank.rank() == 1;

@@ -11,6 +11,7 @@ int scenario(int argc, char** argv) {
       {"twins", muster::train_twins},
       {"unused", muster::unused},
       {"static_graph", muster::static_graph},
+      {"second_backward", muster::second_backward},
       {"agreement", muster::agreement},
       {"join_numbers", muster::join_numbers},
       {"join_edges", muster::join_edges},

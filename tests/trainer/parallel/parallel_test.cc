@@ -31,6 +31,15 @@ TEST(StaticGraph, LearnsTheGraphInsideNoSyncToo) {
   }
 }
 
+TEST(SecondBackward, OfOneForwardIsAveragedWhenItIsAnnouncedAndElseRefused) {
+  for (auto& rank : outcome(2, {"second_backward"})) {
+    EXPECT_NE(rank["unannounced"].find("parameter 'weight' got a second gradient"),
+              std::string::npos)
+        << rank["unannounced"];
+    EXPECT_EQ(rank["gradient"], "12.000000");  // mean of 1 + 10 and 2 + 11
+  }
+}
+
 TEST(Ranks, ThatDifferAreToldTheFirstDifference) {
   const std::map<std::string, std::string> expected = {
       {"shape",

@@ -132,6 +132,7 @@ void train_twins(const Arguments& cases);
 // model_scenarios.cc
 void unused(const Arguments&);
 void static_graph(const Arguments&);
+void second_backward(const Arguments&);
 void agreement(const Arguments& differences);
 void join_numbers(const Arguments&);
 void join_edges(const Arguments&);

@@ -106,6 +106,12 @@ class DataParallel {
   void after_forward(const std::vector<at::Tensor>& outputs = {});
   bool needs_outputs() const;
   std::vector<at::Tensor> wrap_outputs(std::vector<at::Tensor> outputs);
+  // Before a backward of `loss`: when one has run since the last forward (two losses on the same
+  // outputs, two forwards before two backwards), prepares the reduction of this one too. Without
+  // the call a second backward throws Error; Python's DistributedDataParallel leaves its gradients
+  // different on each rank. Throws Error under static_graph and inside JoinUnevenInputs, which
+  // know one backward for each forward.
+  void before_backward(const at::Tensor& loss);
 
   // While false, backward() adds to the local gradients and reduces nothing.
   void set_synchronizing(bool synchronizing);

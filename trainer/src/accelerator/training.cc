@@ -11,6 +11,7 @@ void Accelerator::backward(const at::Tensor& loss) {
   const auto section = gradients.timer.measure(StepPart::compute);
   at::Tensor root = gradients.loss_divisor == 1 ? loss : loss / gradients.loss_divisor;
   if (gradients.scaler) root = gradients.scaler->scale(root);
+  for (const auto& model : state_->models) model->before_backward(root);
   for (const auto& model : gradients.sharded) model->begin_backward();
   root.backward();
   gradients.end_backward();

@@ -70,6 +70,31 @@ bool DataParallel::State::uses_sink() const {
   return options.static_graph ? !delay_is_queued : options.find_unused_parameters;
 }
 
+void DataParallel::State::watch_gradients(const std::shared_ptr<State>& state) {
+  state->has_come.assign(state->parameters.size(), false);
+  for (size_t i = 0; i < state->parameters.size(); ++i) {
+    state->accumulators.push_back(
+        after_each_gradient(state->parameters[i].tensor, [weak = std::weak_ptr(state), i] {
+          if (const auto state = weak.lock()) state->gradient_has_come(i);
+        }));
+  }
+}
+
+void DataParallel::State::gradient_has_come(size_t parameter) {
+  if (has_come[parameter] && reduces() && !options.static_graph) {
+    throw Error("parameter '" + parameters[parameter].name +
+                "' got a second gradient after one forward, which would not be averaged over the "
+                "ranks: call Accelerator::backward(loss) instead of loss.backward(), or add the "
+                "losses and go backward once");
+  }
+  has_come[parameter] = true;
+}
+
+void DataParallel::State::prepare_reduction(const std::vector<at::Tensor>& outputs) {
+  has_come.assign(has_come.size(), false);
+  reducer->prepare_for_backward(outputs);
+}
+
 std::vector<at::Tensor> DataParallel::State::tensors() const {
   std::vector<at::Tensor> tensors;
   for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
@@ -196,6 +221,7 @@ std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
     state->sparse = sparse_flags(module, state->parameters);
     if (!state->parameters.empty() && reducing == Reducing::by_buckets) {
       state->reset_reducer(state->first_buckets());
+      DataParallel::State::watch_gradients(state);
     }
   }
   return std::make_unique<DataParallel>(std::move(state));
@@ -226,7 +252,7 @@ void DataParallel::after_forward(const std::vector<at::Tensor>& outputs) {
   state.buffers_are_due = with_gradients && (state.synchronizing || state.reduces());
   if (!state.buffers_are_due || !state.reducer) return;
   if (!state.options.find_unused_parameters || state.options.static_graph) {
-    state.reducer->prepare_for_backward({});
+    state.prepare_reduction({});
     return;
   }
   std::vector<at::Tensor> defined;
@@ -237,7 +263,25 @@ void DataParallel::after_forward(const std::vector<at::Tensor>& outputs) {
     throw std::invalid_argument(
         "after_forward: find_unused_parameters needs the tensors that forward returned");
   }
-  state.reducer->prepare_for_backward(defined);
+  state.prepare_reduction(defined);
+}
+
+void DataParallel::before_backward(const at::Tensor& loss) {
+  State& state = *state_;
+  if (!state.reduces() || std::none_of(state.has_come.begin(), state.has_come.end(),
+                                       [](bool has_come) { return has_come; })) {
+    return;
+  }
+  if (state.options.static_graph || state.join.enabled) {
+    throw Error(
+        std::string("a second backward after one forward cannot be averaged over the ranks ") +
+        (state.join.enabled ? "inside JoinUnevenInputs" : "under static_graph") +
+        ": add the losses and go backward once");
+  }
+  state.begin_iteration();
+  state.rebuild_buckets();
+  state.prepare_reduction(state.options.find_unused_parameters ? std::vector{loss}
+                                                               : std::vector<at::Tensor>{});
 }
 
 bool DataParallel::needs_outputs() const { return state_->uses_sink(); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/data_parallel.h"
+#include "parallel/gradient_hook.h"
 #include "parallel/process_group.h"
 
 namespace muster {
@@ -48,6 +49,9 @@ struct DataParallel::State {
   int64_t forwards = 0;          // that reduce, since the reducer was made
   std::optional<DataParallelTimings> timings;
   JoinMembership join;
+  // By parameter: its gradient has come since the reduction was prepared. Autograd's thread.
+  std::vector<bool> has_come;
+  std::vector<GradAccumulator> accumulators;
 
   // Declared last: destroyed before what they hook into, the logger first.
   std::shared_ptr<c10d::Reducer> reducer;
@@ -65,6 +69,12 @@ struct DataParallel::State {
   }
   // Whether wrap_outputs has work to do.
   bool uses_sink() const;
+
+  // Makes has_come known, and refuses a second gradient that would not be reduced.
+  static void watch_gradients(const std::shared_ptr<State>& state);
+  void gradient_has_come(size_t parameter);
+  // Of the backward that follows; `outputs` as Reducer::prepare_for_backward wants them.
+  void prepare_reduction(const std::vector<at::Tensor>& outputs);
 
   std::vector<at::Tensor> tensors() const;
   // The assignment that torch starts with; it is rebuilt after the first backward.

@@ -145,4 +145,12 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&first_touch_fallback>());
 }
 
+// These look at a tensor's shape only: state of optimizers is made with them.
+TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
+  for (const char* name : {"empty_like", "full_like", "ones_like", "zeros_like", "rand_like",
+                           "randn_like", "new_empty", "new_full", "new_ones", "new_zeros"}) {
+    library.impl(name, torch::CppFunction::makeFallthrough());
+  }
+}
+
 }  // namespace muster

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "parallel/gradient_hook.h"
 #include "sharding/buffer_pool.h"
 #include "sharding/first_touch.h"
 #include "sharding/shard_group.h"
@@ -23,8 +24,7 @@ struct ParameterSlot {
   at::Tensor piece;
   bool trained = false;
   bool ready = false;  // its gradient is there, in this backward
-  // Kept alive, for its hook.
-  decltype(torch::autograd::impl::grad_accumulator(at::Tensor())) accumulator;
+  GradAccumulator accumulator;
 };
 
 class ShardUnit {

@@ -1,6 +1,5 @@
 // Gradients of a divided model: reduced unit by unit while backward runs; see sharded_model.h.
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <utility>
 
 #include "muster/errors.h"
 #include "sharding/sharded_model.h"
@@ -11,14 +10,9 @@ void ShardedModel::hook_gradients() {
   for (const auto& unit : units_) {
     for (ParameterSlot& slot : unit->slots()) {
       if (!slot.trained) continue;
-      slot.accumulator = torch::autograd::impl::grad_accumulator(slot.parameter.tensor);
-      slot.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-          [this, unit = unit.get(), slot = &slot](
-              const torch::autograd::variable_list& outputs,
-              const torch::autograd::variable_list& /*inputs*/) {
-            gradient_ready(*unit, *slot);
-            return outputs;
-          }));
+      slot.accumulator = after_each_gradient(
+          slot.parameter.tensor,
+          [this, unit = unit.get(), slot = &slot] { gradient_ready(*unit, *slot); });
     }
   }
 }
@@ -90,15 +84,19 @@ std::vector<std::vector<bool>> ShardedModel::used_slots() {
 
 void ShardedModel::end_backward() {
   if (!gradients_are_due_) return;
-  bool any = false;
-  for (const auto& unit : units_) any |= unit->ready > 0;
+  const std::optional<Phase> before = std::exchange(phase_before_backward_, std::nullopt);
   if (options_.stage == ZeroStage::zero1) {
-    if (data_parallel_->synchronizing()) expose_whole_gradients();
-    gradients_are_due_ = false;
+    if (data_parallel_->synchronizing() && expose_whole_gradients()) gradients_are_due_ = false;
     return;
   }
-  // A forward whose backward has not run yet.
-  if (!any) return;
+  bool any = false;
+  for (const auto& unit : units_) any |= unit->ready > 0;
+  // A forward whose backward has not run yet, or a backward of another model's loss.
+  if (!any) {
+    phase_ = before.value_or(phase_);
+    if (phase_ == Phase::idle) release_all();
+    return;
+  }
   gradients_are_due_ = false;
   phase_ = Phase::idle;
   if (reduces()) {
@@ -121,17 +119,20 @@ void ShardedModel::end_backward() {
 }
 
 // zero1: the gradients are whole and averaged; each piece gets a view of its part.
-void ShardedModel::expose_whole_gradients() {
+bool ShardedModel::expose_whole_gradients() {
   const torch::NoGradGuard no_grad;
+  bool any = false;
   for (const auto& unit : units_) {
     for (ParameterSlot& slot : unit->slots()) {
       const at::Tensor& whole = slot.parameter.tensor.grad();
+      any |= whole.defined();
       if (!slot.trained || !whole.defined() || slot.range.count == 0) continue;
       slot.piece.mutable_grad() = whole.view({-1})
                                       .narrow(0, slot.range.begin, slot.range.count)
                                       .to(slot.piece.scalar_type());
     }
   }
+  return any;
 }
 
 bool ShardedModel::has_whole_gradients() const { return options_.stage == ZeroStage::zero1; }

@@ -31,6 +31,27 @@ ShardingOptions checked(ShardingOptions options, const DataParallel& data_parall
   return options;
 }
 
+// Adagrad alone has state before its first step; it becomes the piece's.
+void hand_over_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
+                     const ParameterSlot& slot) {
+  auto& states = optimizer.state();
+  const auto found = states.find(parameter.unsafeGetTensorImpl());
+  if (found == states.end()) return;
+  auto* adagrad = dynamic_cast<torch::optim::AdagradParamState*>(found->second.get());
+  if (adagrad == nullptr || adagrad->step() > 0) {
+    throw std::invalid_argument(
+        "sharding: the optimizer has stepped before the model was prepared, on parameters that are "
+        "now divided over the ranks: prepare both before the first step");
+  }
+  adagrad->sum(adagrad->sum()
+                   .reshape({-1})
+                   .narrow(0, slot.range.begin, slot.range.count)
+                   .to(slot.piece.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
+  std::unique_ptr<torch::optim::OptimizerParamState> state = std::move(found->second);
+  states.erase(found);
+  states[slot.piece.unsafeGetTensorImpl()] = std::move(state);
+}
+
 }  // namespace
 
 void ShardedModel::Order::restart() {
@@ -85,8 +106,9 @@ ShardedModel::ShardedModel(std::shared_ptr<DataParallel> data_parallel,
 ShardedModel::~ShardedModel() = default;
 
 void ShardedModel::before_forward() {
-  // A loop that calls loss.backward() itself, without a step since.
-  end_backward();
+  // A loop that calls loss.backward() itself, without a step since. zero1's gradients are whole:
+  // nothing waits for being reduced.
+  if (options_.stage != ZeroStage::zero1) end_backward();
   // Not before all parameters have their memory: autograd remembers what it saw first.
   if (!std::exchange(hooked_, true) && options_.stage != ZeroStage::zero1) hook_gradients();
   if (!unused_.empty()) require_all_used();
@@ -110,7 +132,11 @@ void ShardedModel::after_forward() {
   if (phase_ == Phase::idle) release_all();
 }
 
-void ShardedModel::begin_backward() { phase_ = Phase::backward; }
+void ShardedModel::begin_backward() {
+  phase_before_backward_ = phase_;
+  phase_ = Phase::backward;
+  gradients_are_due_ = true;
+}
 
 void ShardedModel::hold_whole() {
   if (held_++ > 0) return;
@@ -194,11 +220,7 @@ void ShardedModel::adopt(torch::optim::Optimizer& optimizer) {
     for (at::Tensor& parameter : group.params()) {
       ParameterSlot* slot = find(parameter);
       if (slot == nullptr) continue;
-      if (optimizer.state().count(parameter.unsafeGetTensorImpl()) > 0) {
-        throw std::invalid_argument(
-            "sharding: the optimizer has stepped before the model was prepared, on parameters that "
-            "are now divided over the ranks: prepare both before the first step");
-      }
+      hand_over_state(optimizer, parameter, *slot);
       parameter = slot->piece;
     }
   }

@@ -110,7 +110,8 @@ class ShardedModel : private FirstTouchOwner {
   void finish_reduce();
   // Which slots got a gradient on any rank, by unit.
   std::vector<std::vector<bool>> used_slots();
-  void expose_whole_gradients();
+  // False when there are none yet.
+  bool expose_whole_gradients();
   void require_all_used();
   [[noreturn]] void refuse_touch(int unit) const;
 
@@ -133,7 +134,9 @@ class ShardedModel : private FirstTouchOwner {
   bool hooked_ = false;
   Phase phase_ = Phase::idle;
   Phase phase_before_forward_ = Phase::idle;
-  bool gradients_are_due_ = false;  // a forward with gradients came after the last end_backward
+  std::optional<Phase> phase_before_backward_;  // from begin_backward to end_backward
+  // A forward with gradients, or a backward, came after the last end_backward.
+  bool gradients_are_due_ = false;
   int held_ = 0;
   std::vector<int> in_use_;  // the units of the last touch
   Order forward_order_, backward_order_;

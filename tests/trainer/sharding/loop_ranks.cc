@@ -1,0 +1,234 @@
+// The program that loop_test runs as ranks: loop_ranks STAGE trains small models in the ways that
+// users write their loops and modules. Rank 0 prints a line "NAME: loss loss …" for each way.
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <stdexcept>
+
+#include "odd_modules.h"
+
+namespace {
+
+using namespace muster;  // NOLINT: a program of one namespace
+
+constexpr int kSteps = 5;
+
+at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& targets) {
+  return torch::nn::functional::cross_entropy(logits.reshape({-1, OddNetImpl::kTokens}),
+                                              targets.reshape({-1}));
+}
+
+using Optimizer = std::function<PreparedOptimizer(Accelerator&, const std::vector<at::Tensor>&)>;
+
+PreparedOptimizer adam(Accelerator& accelerator, const std::vector<at::Tensor>& parameters) {
+  return accelerator.prepare(AdamW(parameters, {.lr = 0.01}));
+}
+
+// A model on its way through one step.
+struct Training {
+  Accelerator& accelerator;
+  OddNet& net;
+  PreparedModel<OddNet>& model;
+  at::Tensor x, y;
+
+  at::Tensor loss() const { return loss_of(model(x), y); }
+  at::Tensor other_loss() const { return loss_of(model(y), x); }
+};
+
+// Forward and backward of a step, in one of many ways; returns the loss.
+using Step = std::function<at::Tensor(Training&)>;
+
+at::Tensor usual(Training& training) {
+  const at::Tensor loss = training.loss();
+  training.accelerator.backward(loss);
+  return loss;
+}
+
+const std::map<std::string, Step>& steps() {
+  static const std::map<std::string, Step> all = {
+      {"usual", usual},
+      {"loss.backward()",
+       [](Training& t) {
+         const at::Tensor loss = t.loss();
+         loss.backward();
+         return loss;
+       }},
+      {"two forwards, one loss",
+       [](Training& t) {
+         const at::Tensor a = t.model(t.x), b = t.model(t.y);
+         const at::Tensor loss = loss_of(a, t.y) + 0.3 * (a - b).pow(2).mean();
+         t.accelerator.backward(loss);
+         return loss;
+       }},
+      {"two losses, one after the other",
+       [](Training& t) {
+         const at::Tensor first = usual(t);
+         const at::Tensor second = t.other_loss();
+         t.accelerator.backward(second);
+         return first + second;
+       }},
+      {"two forwards, two backwards",
+       [](Training& t) {
+         const at::Tensor first = t.loss(), second = t.other_loss();
+         t.accelerator.backward(first);
+         t.accelerator.backward(second);
+         return first + second;
+       }},
+      {"two losses of one forward",
+       [](Training& t) {
+         const at::Tensor logits = t.model(t.x);
+         const at::Tensor first = loss_of(logits, t.y), second = logits.pow(2).mean();
+         first.backward({}, /*retain_graph=*/true);
+         t.accelerator.backward(second);
+         return first + second;
+       }},
+      {"evaluation between forward and backward",
+       [](Training& t) {
+         const at::Tensor loss = t.loss();
+         {
+           const torch::NoGradGuard no_grad;
+           t.other_loss();
+         }
+         t.accelerator.backward(loss);
+         const torch::NoGradGuard no_grad;
+         t.other_loss();
+         return loss;
+       }},
+      {"penalty on the weights",
+       [](Training& t) {
+         at::Tensor loss = t.loss();
+         for (const at::Tensor& parameter : t.net->parameters()) {
+           loss = loss + 1e-3 * parameter.pow(2).sum();
+         }
+         t.accelerator.backward(loss);
+         return loss;
+       }},
+      {"a gradient of the output",
+       [](Training& t) {
+         const at::Tensor logits = t.model(t.x), loss = loss_of(logits, t.y);
+         const at::Tensor gradient = torch::autograd::grad({loss}, {logits}, {}, true)[0];
+         t.accelerator.backward(loss + gradient.abs().sum());
+         return loss;
+       }},
+      {"inside full_parameters",
+       [](Training& t) {
+         const auto full = t.accelerator.full_parameters(t.model);
+         return usual(t);
+       }},
+      {"full_parameters before the step",
+       [](Training& t) {
+         const at::Tensor loss = usual(t);
+         const auto full = t.accelerator.full_parameters(t.model);
+         return loss + 1e-3 * t.net->weight.detach().sum();
+       }},
+      {"a forward that gives up",
+       [](Training& t) {
+         try {
+           t.model(t.x);
+           throw std::runtime_error("a bad batch");
+         } catch (const std::runtime_error&) {
+         }
+         return usual(t);
+       }},
+      {"clip some by norm", [](Training& t) {
+         const at::Tensor loss = usual(t);
+         t.accelerator.clip_grad_norm_(t.net->blocks->parameters(), 0.05);
+         return loss;
+       }}};
+  return all;
+}
+
+const std::map<std::string, Optimizer>& optimizers() {
+  static const std::map<std::string, Optimizer> all = {
+      {"SGD, Nesterov",
+       [](Accelerator& accelerator, const std::vector<at::Tensor>& parameters) {
+         return accelerator.prepare(torch::optim::SGD(
+             parameters, torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true)));
+       }},
+      {"torch's AdamW",
+       [](Accelerator& accelerator, const std::vector<at::Tensor>& parameters) {
+         return accelerator.prepare(
+             torch::optim::AdamW(parameters, torch::optim::AdamWOptions(0.01)));
+       }},
+      {"Adagrad",
+       [](Accelerator& accelerator, const std::vector<at::Tensor>& parameters) {
+         return accelerator.prepare(torch::optim::Adagrad(
+             parameters, torch::optim::AdagradOptions(0.05).initial_accumulator_value(0.1)));
+       }},
+      {"RMSprop", [](Accelerator& accelerator, const std::vector<at::Tensor>& parameters) {
+         return accelerator.prepare(
+             torch::optim::RMSprop(parameters, torch::optim::RMSpropOptions(0.01).momentum(0.5)));
+       }}};
+  return all;
+}
+
+void train(Accelerator& accelerator, const std::string& name, const std::string& form,
+           const Step& step, const Optimizer& make_optimizer) {
+  accelerator.set_seed(3);
+  OddNet net(form);
+  auto model = accelerator.prepare(net);
+  auto optimizer = make_optimizer(accelerator, net->parameters());
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + accelerator.process_index());
+  const auto draw = [&] { return torch::randint(0, OddNetImpl::kTokens, {4, 6}, generator); };
+  std::string line = name + ":";
+  for (int i = 0; i < kSteps; ++i) {
+    Training training{accelerator, net, model, draw(), draw()};
+    const at::Tensor loss = step(training);
+    optimizer.step();
+    optimizer.zero_grad();
+    line += " " + std::to_string(loss.item<double>());
+  }
+  double sum = 0;
+  for (const auto& [key, value] : accelerator.get_state_dict(model)) {
+    sum += value.to(at::kDouble).abs().sum().item<double>();
+  }
+  if (accelerator.is_main_process()) std::printf("%s %.6f\n", line.c_str(), sum);
+  accelerator.free_memory();
+}
+
+// Two models and two optimizers, one after the other on the same batch.
+void train_two(Accelerator& accelerator) {
+  accelerator.set_seed(3);
+  OddNet first("usual"), second("attention");
+  auto a = accelerator.prepare(first);
+  auto b = accelerator.prepare(second);
+  auto steps_a = adam(accelerator, first->parameters());
+  auto steps_b = adam(accelerator, second->parameters());
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + accelerator.process_index());
+  std::string line = "two models:";
+  for (int i = 0; i < kSteps; ++i) {
+    const at::Tensor x = torch::randint(0, OddNetImpl::kTokens, {4, 6}, generator);
+    const at::Tensor out = a(x);
+    const at::Tensor told = loss_of(b(x), out.detach().argmax(-1));
+    accelerator.backward(told);
+    steps_b.step();
+    steps_b.zero_grad();
+    const at::Tensor learnt = loss_of(out, x) + 0.1 * (out - b(x)).pow(2).mean();
+    accelerator.backward(learnt);
+    steps_a.step();
+    steps_a.zero_grad();
+    steps_b.zero_grad();
+    line += " " + std::to_string(told.item<double>()) + " " + std::to_string(learnt.item<double>());
+  }
+  if (accelerator.is_main_process()) std::printf("%s\n", line.c_str());
+  accelerator.free_memory();
+}
+
+int train_all(int /*argc*/, char** argv) {
+  Accelerator accelerator({.sharding = {.stage = parse_zero_stage(argv[1])}});
+  for (const std::string& form : OddNetImpl::forms()) {
+    train(accelerator, "module, " + form, form, usual, adam);
+  }
+  for (const auto& [name, step] : steps()) train(accelerator, "loop, " + name, "usual", step, adam);
+  for (const auto& [name, optimizer] : optimizers()) {
+    train(accelerator, "optimizer, " + name, "usual", usual, optimizer);
+  }
+  train_two(accelerator);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_main(argc, argv, train_all); }

@@ -1,0 +1,64 @@
+// Modules, loops and optimizers as users write them give the same numbers in every stage and
+// without sharding.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/rank_launcher.h"
+
+namespace muster {
+namespace {
+
+using Numbers = std::map<std::string, std::vector<double>>;  // by way
+
+Numbers numbers_of(const std::string& stage) {
+  const auto ranks = run_ranks({.argv = {LOOP_RANKS, stage}, .world_size = 2});
+  Numbers numbers;
+  for (const ChildResult& rank : ranks) EXPECT_EQ(rank.exit_code, 0) << stage << rank.output;
+  std::istringstream lines(ranks[0].output);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    std::istringstream values(line.substr(colon + 2));
+    for (double value = 0; values >> value;) numbers[line.substr(0, colon)].push_back(value);
+  }
+  return numbers;
+}
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return 1;
+  double greatest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    greatest = std::max(greatest, std::abs(a[i] - b[i]) / std::abs(a[i]));
+  }
+  return greatest;
+}
+
+class EveryWay : public ::testing::TestWithParam<const char*> {
+ protected:
+  static const Numbers& whole() {
+    static const Numbers numbers = numbers_of("none");
+    return numbers;
+  }
+};
+
+TEST_P(EveryWay, GivesTheNumbersOfAWholeModel) {
+  const Numbers divided = numbers_of(GetParam());
+  EXPECT_GE(whole().size(), 30u);
+  EXPECT_EQ(divided.size(), whole().size());
+  for (const auto& [way, values] : whole()) {
+    ASSERT_TRUE(divided.contains(way)) << way;
+    EXPECT_LE(difference(values, divided.at(way)), 2e-6) << way;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, EveryWay, ::testing::Values("zero1", "zero2", "zero3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace muster

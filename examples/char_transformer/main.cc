@@ -34,7 +34,7 @@ struct Options {
   std::string sharding = "none";
   int64_t memory_limit = 0;
   std::string precision = "no", data = examples::find_data("kjv-genesis-psalms.txt.gz");
-  std::string checkpoint_dir, log_dir;
+  std::string checkpoint_dir, log_dir, profile;
   bool untied = false, in_order = false;
 };
 
@@ -66,6 +66,7 @@ Options parse_options(int argc, char** argv) {
   line.add("--data", &options.data, "gzipped text");
   line.add("--log-every", &options.log_every, 1, "steps");
   line.add("--log-dir", &options.log_dir, "TensorBoard events and JSON lines go there");
+  line.add("--profile", &options.profile, "a trace of three steps for each rank goes there");
   line.add("--checkpoint-dir", &options.checkpoint_dir, "where checkpoints go without a worker");
   line.add("--checkpoint-every", &options.checkpoint_every, 1, "steps");
   line.add("--sample", &options.sample.length, 0, "characters to write at the end");
@@ -88,6 +89,17 @@ muster::AcceleratorOptions accelerator_options(const Options& options) {
     result.log_with = {"tensorboard", "jsonl"};
   }
   return result;
+}
+
+// Three steps, after the slower first ones.
+muster::ProfileOptions profile_options(muster::Accelerator& accelerator,
+                                       const std::string& directory) {
+  muster::ProfileOptions options{.warmup = 1, .active = 3, .repeat = 1, .skip_first = 5};
+  options.directory = directory;
+  options.on_trace_ready = [&accelerator](const muster::ProfileSummary& summary) {
+    if (accelerator.is_main_process()) accelerator.print(summary.text());
+  };
+  return options;
 }
 
 // Mean loss over the held-out windows, each counted once.
@@ -193,6 +205,11 @@ int train(const Options& given) {
   int64_t step = accelerator.load_state().value_or(0);
   if (step > 0) accelerator.print("resumed from step " + std::to_string(step));
   const bool saves = !accelerator.checkpoint_dir().empty();
+  std::optional<muster::Profiler> profiler;
+  if (!options.profile.empty()) {
+    profiler.emplace(profile_options(accelerator, options.profile), accelerator.process_index(),
+                     accelerator.num_processes());
+  }
   Report report(accelerator, options, plan.global_batch);
   while (step < options.steps) {
     for (auto& [inputs, targets] : loader) {
@@ -211,6 +228,7 @@ int train(const Options& given) {
       ++step;
       if (average) average->update();
       report.step(step, scheduler.get_last_lr()[0]);
+      if (profiler) profiler->step();
       const bool stop = step % kNoticeSteps == 0 && accelerator.should_stop();
       const bool due = step % options.checkpoint_every == 0 || step == options.steps;
       if (saves && (stop || due)) accelerator.save_state(step);

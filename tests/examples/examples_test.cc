@@ -166,6 +166,17 @@ TEST(CharTransformer, TakesTheSameStepsInEveryStage) {
   for (const char* stage : {"zero1", "zero2", "zero3"}) EXPECT_EQ(lines_of(stage), whole) << stage;
 }
 
+TEST(CharTransformer, WritesATraceOfEachRankAndSaysWhatWasHidden) {
+  const TemporaryDirectory directory;
+  const auto options = small_transformer(
+      {"--steps", "10", "--micro-batch", "2", "--sharding", "zero3", "--profile", directory.path()});
+  const std::string output = output_of(2, {example("char_transformer")}, options);
+  EXPECT_NE(output.find("communication"), std::string::npos) << output;
+  for (const char* file : {"trace-rank-00000-cycle-0.json", "trace-rank-00001-cycle-0.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(directory / file)) << file;
+  }
+}
+
 TEST(CharTransformer, TakesTheStepsOfItsPythonTwin) {
   const auto options = small_transformer({"--steps", "5", "--micro-batch", "2", "--in-order"});
   const std::string cpp = output_of(2, {example("char_transformer")}, options);

@@ -251,6 +251,9 @@ constexpr Alias kPeerKeys[] = {
     {"slots_per_trial", "resources.processes"},
     {"processes", "resources.processes"},
     {"ntasks", "resources.processes"},
+    {"nprocs", "resources.processes"},
+    {"ranks", "resources.processes"},
+    {"world_size", "resources.processes"},
     {"num_nodes", "resources.nodes"},
     {"num_machines", "resources.nodes"},
     {"nnodes", "resources.nodes"},
@@ -267,8 +270,11 @@ constexpr Alias kPeerKeys[] = {
     {"resource_pool", "queue"},
     {"partition", "queue"},
     {"time", "max_duration"},
+    {"time_limit", "max_duration"},
     {"max_restarts", "restarts"},
+    {"retries", "restarts"},
     {"retry", "restarts"},
+    {"keep", "checkpoint.keep"},
 };
 
 std::string Kind(const JobKey& key) {

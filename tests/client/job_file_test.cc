@@ -87,6 +87,7 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
        "f:2:3: unknown key \"processs\" in resources; did you mean \"processes\"?"},
       {"num_processes: 2",
        "f:1:1: unknown key \"num_processes\"; did you mean \"resources.processes\"?"},
+      {"ranks: 2", "unknown key \"ranks\"; did you mean \"resources.processes\"?"},
       {"resources: {nproc_per_node: 2}",
        "unknown key \"nproc_per_node\" in resources; did you mean \"per_node\"?"},
       {"entrypoint: x", "did you mean \"command\"?"},

@@ -168,8 +168,8 @@ TEST(CharTransformer, TakesTheSameStepsInEveryStage) {
 
 TEST(CharTransformer, WritesATraceOfEachRankAndSaysWhatWasHidden) {
   const TemporaryDirectory directory;
-  const auto options = small_transformer(
-      {"--steps", "10", "--micro-batch", "2", "--sharding", "zero3", "--profile", directory.path()});
+  const auto options = small_transformer({"--steps", "10", "--micro-batch", "2", "--sharding",
+                                          "zero3", "--profile", directory.path()});
   const std::string output = output_of(2, {example("char_transformer")}, options);
   EXPECT_NE(output.find("communication"), std::string::npos) << output;
   for (const char* file : {"trace-rank-00000-cycle-0.json", "trace-rank-00001-cycle-0.json"}) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 
 #include "odd_modules.h"
@@ -164,6 +165,16 @@ const std::map<std::string, Optimizer>& optimizers() {
   return all;
 }
 
+// The sum of a weight as a program finds it that reads the memory itself; none when that is
+// refused.
+std::optional<double> sum_behind_the_back(const at::Tensor& weight) {
+  try {
+    return at::from_blob(weight.data_ptr(), weight.sizes()).sum().item<double>();
+  } catch (const c10::Error&) {
+    return std::nullopt;
+  }
+}
+
 void train(Accelerator& accelerator, const std::string& name, const std::string& form,
            const Step& step, const Optimizer& make_optimizer) {
   accelerator.set_seed(3);
@@ -180,10 +191,13 @@ void train(Accelerator& accelerator, const std::string& name, const std::string&
     optimizer.zero_grad();
     line += " " + std::to_string(loss.item<double>());
   }
-  double sum = 0;
-  for (const auto& [key, value] : accelerator.get_state_dict(model)) {
-    sum += value.to(at::kDouble).abs().sum().item<double>();
+  const std::optional<double> read = sum_behind_the_back(net->weight);
+  const TensorMap state = accelerator.get_state_dict(model);
+  if (read.value_or(0) != (read ? state.at("weight").sum().item<double>() : 0)) {
+    throw Error(name + ": the weights were read while they were not whole");
   }
+  double sum = 0;
+  for (const auto& [key, value] : state) sum += value.to(at::kDouble).abs().sum().item<double>();
   if (accelerator.is_main_process()) std::printf("%s %.6f\n", line.c_str(), sum);
   accelerator.free_memory();
 }

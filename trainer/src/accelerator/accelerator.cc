@@ -141,6 +141,11 @@ Precision Accelerator::mixed_precision() const { return state_->precision; }
 
 std::shared_ptr<ModelFrame> Accelerator::frame_module(
     torch::nn::Module& module, const std::function<void(const PlaceValue&)>& materialize) {
+  if (state_->sharded_of(module) != nullptr) {
+    throw std::invalid_argument(
+        "prepare: this model is prepared already and divided over the ranks: use the one that "
+        "prepare() returned");
+  }
   const ZeroStage stage = state_->options.sharding.stage;
   // Only zero3 has no use for the whole.
   const bool by_parts = materialize && stage == ZeroStage::zero3;
@@ -173,7 +178,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {
-  for (const auto& model : state_->gradients->sharded) model->adopt(*optimizer);
+  for (const auto& model : state_->gradients->sharded) State::hand_over(*model, *optimizer);
   state_->gradients->optimizers.push_back(optimizer);
   return PreparedOptimizer(std::move(optimizer), state_->gradients);
 }

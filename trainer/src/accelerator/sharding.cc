@@ -7,6 +7,7 @@
 #include "accelerator/state.h"
 #include "device/device_driver.h"
 #include "muster/clip_grad.h"
+#include "muster/optimizers.h"
 
 namespace muster {
 namespace {
@@ -38,6 +39,17 @@ std::string mebibytes(int64_t bytes) {
   char text[40];
   std::snprintf(text, sizeof(text), "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
   return text;
+}
+
+bool has_stepped(torch::optim::Optimizer& optimizer, const at::Tensor& parameter) {
+  if (const auto* own = dynamic_cast<const Optimizer*>(&optimizer)) {
+    return !own->parameter_state(parameter).empty();
+  }
+  const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+  if (found == optimizer.state().end()) return false;
+  // Adagrad alone has state before its first step.
+  const auto* adagrad = dynamic_cast<torch::optim::AdagradParamState*>(found->second.get());
+  return adagrad == nullptr || adagrad->step() > 0;
 }
 
 // Refuses types that the device's collectives do not take, before anything is divided.
@@ -101,9 +113,21 @@ std::shared_ptr<ShardedModel> Accelerator::State::divide(
   if (group) require_collective_types(model->module(), filled, device);
   auto divided = std::make_shared<ShardedModel>(model, filled, open_sharding_groups(), device,
                                                 topology.world_size);
-  for (const auto& optimizer : gradients->optimizers) divided->adopt(*optimizer);
+  for (const auto& optimizer : gradients->optimizers) hand_over(*divided, *optimizer);
   gradients->sharded.push_back(divided);
   return divided;
+}
+
+void Accelerator::State::hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (model.find(parameter) == nullptr || !has_stepped(optimizer, parameter)) continue;
+      throw std::invalid_argument(
+          "sharding: the optimizer has stepped before the model was prepared, on parameters that "
+          "are now divided over the ranks: prepare both before the first step");
+    }
+  }
+  model.adopt(optimizer);
 }
 
 ShardedModel* Accelerator::State::sharded_of(const torch::nn::Module& module) const {

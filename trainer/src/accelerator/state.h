@@ -69,6 +69,8 @@ struct Accelerator::State {
   // ---- Divided models; sharding.cc ----
   const ShardingGroups& open_sharding_groups();
   std::shared_ptr<ShardedModel> divide(const std::shared_ptr<DataParallel>& model);
+  // Lets the optimizer step on this rank's parts. Throws std::invalid_argument when it has stepped.
+  static void hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer);
   // The divided model that has this module; null when it is not divided.
   ShardedModel* sharded_of(const torch::nn::Module& module) const;
   // The tensors that an optimizer steps in the place of these parameters.

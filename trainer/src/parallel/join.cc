@@ -95,9 +95,13 @@ JoinUnevenInputs::JoinUnevenInputs(std::vector<DataParallel*> models, const Join
     if (model->state().join.enabled) {
       throw std::invalid_argument("JoinUnevenInputs: a model is in such a scope already");
     }
-    if (group && !model->state().reducer) {
+    if (model->state().divided) {
       throw std::invalid_argument(
-          "JoinUnevenInputs: a model has no parameter that trains, or is divided (zero2, zero3)");
+          "JoinUnevenInputs: a model is divided over the ranks, so that its steps are collective: "
+          "leave ShardingOptions::stage at none, or give all ranks the same number of batches");
+    }
+    if (group && !model->state().reducer) {
+      throw std::invalid_argument("JoinUnevenInputs: a model has no parameter that trains");
     }
   }
   open_ = options_.enable && group;

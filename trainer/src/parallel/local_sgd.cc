@@ -18,6 +18,11 @@ LocalSGD::LocalSGD(DataParallel& model, const LocalSGDOptions& options)
     throw std::invalid_argument("LocalSGDOptions::steps is " + std::to_string(options_.steps) +
                                 ": at least 1 is needed");
   }
+  if (model_.state().divided) {
+    throw std::invalid_argument(
+        "LocalSGD: the model is divided over the ranks, which have no weights of their own: leave "
+        "ShardingOptions::stage at none");
+  }
   if (options_.enabled) model_.set_synchronizing(false);
 }
 

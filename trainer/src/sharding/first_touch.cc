@@ -24,6 +24,19 @@ void add_key(const at::Tensor& tensor) {
   impl->*KeySetDoor::member() = impl->key_set().add(kKey);
 }
 
+// Whoever reads the memory behind the dispatcher's back (torch::save, data_ptr()) gets this instead
+// of nothing. A template, because older releases cannot refuse.
+template <typename StorageImpl>
+void refuse_reads(StorageImpl& storage, bool refused) {
+  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {
+    if (!refused) return storage.clear_data_ptr_access_error_msg_();
+    storage.release_data_and_set_meta_custom_data_ptr_error_msg_(
+        "this parameter is divided over the ranks and not whole at the moment: save it with "
+        "Accelerator::save_model or get_state_dict, or read it inside "
+        "Accelerator::full_parameters(model)");
+  }
+}
+
 }  // namespace
 
 struct GuardedStorage::Guard {
@@ -48,6 +61,7 @@ GuardedStorage::GuardedStorage(FirstTouchOwner& owner, int unit, int64_t bytes, 
   storage_ = c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
                           at::DataPtr(nullptr, guard_, &free_guard, device), nullptr,
                           /*resizable=*/false);
+  refuse_reads(*storage_.unsafeGetStorageImpl(), true);
 }
 
 GuardedStorage::~GuardedStorage() { guard_->owner = nullptr; }
@@ -55,7 +69,11 @@ GuardedStorage::~GuardedStorage() { guard_->owner = nullptr; }
 at::Tensor GuardedStorage::view(at::ScalarType dtype, int64_t offset, at::IntArrayRef sizes) const {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   at::Tensor tensor = at::empty({0}, at::dtype(dtype).device(device_));
+  // set_ looks at the memory, though it reads nothing of it.
+  c10::StorageImpl& storage = *storage_.unsafeGetStorageImpl();
+  refuse_reads(storage, false);
   tensor.set_(storage_, offset, sizes, c10::contiguous_strides(sizes));
+  refuse_reads(storage, !has_memory());
   add_key(tensor);
   return tensor;
 }
@@ -66,6 +84,11 @@ void GuardedStorage::set_memory(const at::Tensor& memory) {
   at::DataPtr old = storage->set_data_ptr(at::DataPtr(data, guard_, &free_guard, device_));
   old.release_context();  // the guard stays
   guard_->memory = memory;
+  refuse_reads(*storage, data == nullptr);
+}
+
+void GuardedStorage::refuse_direct_reads(bool refused) {
+  refuse_reads(*storage_.unsafeGetStorageImpl(), refused);
 }
 
 bool GuardedStorage::has_memory() const { return guard_->memory.defined(); }

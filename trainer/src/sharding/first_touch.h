@@ -38,9 +38,11 @@ class GuardedStorage {
   at::Tensor view(at::ScalarType dtype, int64_t offset, at::IntArrayRef sizes) const;
 
   // Gives the storage this tensor's memory (contiguous, as many bytes, at least until it is taken
-  // away), or takes it away when undefined.
+  // away), or takes it away when undefined: reading it without an operator is then refused.
   void set_memory(const at::Tensor& memory);
   bool has_memory() const;
+  // The same while the memory's values are on their way.
+  void refuse_direct_reads(bool refused);
 
  private:
   struct Guard;

@@ -69,9 +69,14 @@ void ShardUnit::start_gather() {
   own.copy_(master_);
   gathering_ = group_.all_gather(whole_, own);
   storage_.set_memory(whole_);
+  storage_.refuse_direct_reads(gathering_.started());
 }
 
-void ShardUnit::finish_gather() { gathering_.wait(); }
+void ShardUnit::finish_gather() {
+  if (!gathering_.started()) return;
+  gathering_.wait();
+  storage_.refuse_direct_reads(false);
+}
 
 void ShardUnit::release() {
   if (options_.keeps_whole || !storage_.has_memory()) return;
@@ -87,6 +92,7 @@ void ShardUnit::start_update() {
   const at::Tensor own = whole_.narrow(0, chunk_ * group_.rank(), chunk_);
   if (own.data_ptr() != master_.data_ptr()) own.copy_(master_);
   gathering_ = group_.all_gather(whole_, own);
+  storage_.refuse_direct_reads(gathering_.started());
 }
 
 at::Tensor ShardUnit::gather_masters() {

@@ -105,6 +105,7 @@ void ShardedModel::end_backward() {
       if (unit->trains() && (!unit->reduced || unit->has_whole_gradients())) reduce(*unit);
     }
     finish_reduce();
+    lost_gradients_ = !has_optimizer_;
     for (size_t i = 0; i < units_.size(); ++i) {
       if (units_[i]->trains()) units_[i]->expose_gradients(used[i]);
     }
@@ -144,6 +145,14 @@ void ShardedModel::require_all_used() {
       "the last backward gave no gradient to the parameters " + names +
       ": let the loss depend on them, freeze them (requires_grad_(false)), or set "
       "DataParallelOptions::find_unused_parameters");
+}
+
+void ShardedModel::require_optimizer() const {
+  throw Error(
+      "no prepared optimizer steps on this model, which is divided over the ranks (" +
+      std::string(zero_stage_name(options_.stage)) +
+      "): an optimizer of the module's own parameters finds no gradients there; prepare it: "
+      "auto optimizer = accelerator.prepare(AdamW(net->parameters()))");
 }
 
 void ShardedModel::zero_grad(torch::optim::Optimizer& optimizer) {

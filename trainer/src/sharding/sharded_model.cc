@@ -6,9 +6,26 @@
 #include <utility>
 
 #include "muster/errors.h"
+#include "parallel/data_parallel_state.h"
 
 namespace muster {
 namespace {
+
+void require_floating(const char* name, const std::optional<at::ScalarType>& dtype) {
+  if (!dtype || at::isFloatingType(*dtype)) return;
+  throw std::invalid_argument(std::string("ShardingOptions::") + name + " is " +
+                              c10::toString(*dtype) + ": a floating-point type is needed");
+}
+
+void require_dense(const DataParallel::State& state) {
+  const std::vector<bool> sparse = sparse_flags(*state.module, state.parameters);
+  for (size_t i = 0; i < sparse.size(); ++i) {
+    if (!sparse[i]) continue;
+    throw std::invalid_argument("sharding: parameter '" + state.parameters[i].name +
+                                "' has sparse gradients, which cannot be divided: make the " +
+                                "embedding without sparse(true)");
+  }
+}
 
 ShardingOptions checked(ShardingOptions options, const DataParallel& data_parallel) {
   if (options.stage == ZeroStage::zero1 && options.reduce_every_micro_batch) {
@@ -21,6 +38,9 @@ ShardingOptions checked(ShardingOptions options, const DataParallel& data_parall
         "ShardingOptions::param_dtype needs zero2 or zero3: with zero1 the parameters stay as the "
         "model has them");
   }
+  require_floating("param_dtype", options.param_dtype);
+  require_floating("reduce_dtype", options.reduce_dtype);
+  require_dense(data_parallel.state());
   const DataParallelOptions& frame = data_parallel.options();
   if (options.stage != ZeroStage::zero1 &&
       frame.gradient_compression != GradientCompression::none) {
@@ -37,19 +57,15 @@ void hand_over_state(torch::optim::Optimizer& optimizer, const at::Tensor& param
   auto& states = optimizer.state();
   const auto found = states.find(parameter.unsafeGetTensorImpl());
   if (found == states.end()) return;
-  auto* adagrad = dynamic_cast<torch::optim::AdagradParamState*>(found->second.get());
-  if (adagrad == nullptr || adagrad->step() > 0) {
-    throw std::invalid_argument(
-        "sharding: the optimizer has stepped before the model was prepared, on parameters that are "
-        "now divided over the ranks: prepare both before the first step");
-  }
-  adagrad->sum(adagrad->sum()
-                   .reshape({-1})
-                   .narrow(0, slot.range.begin, slot.range.count)
-                   .to(slot.piece.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
   std::unique_ptr<torch::optim::OptimizerParamState> state = std::move(found->second);
   states.erase(found);
-  states[slot.piece.unsafeGetTensorImpl()] = std::move(state);
+  if (auto* adagrad = dynamic_cast<torch::optim::AdagradParamState*>(state.get())) {
+    adagrad->sum(adagrad->sum()
+                     .reshape({-1})
+                     .narrow(0, slot.range.begin, slot.range.count)
+                     .to(slot.piece.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
+    states[slot.piece.unsafeGetTensorImpl()] = std::move(state);
+  }
 }
 
 }  // namespace
@@ -81,6 +97,7 @@ ShardedModel::ShardedModel(std::shared_ptr<DataParallel> data_parallel,
       world_size_(world_size),
       shard_group_(groups_.shard, device),
       pool_(device) {
+  data_parallel_->state().divided = true;
   if (groups_.copies) copies_.emplace(groups_.copies, device);
   std::vector<UnitLayout> layouts =
       plan_units(data_parallel_->module(), options_, shard_group_.size());
@@ -112,6 +129,7 @@ void ShardedModel::before_forward() {
   // Not before all parameters have their memory: autograd remembers what it saw first.
   if (!std::exchange(hooked_, true) && options_.stage != ZeroStage::zero1) hook_gradients();
   if (!unused_.empty()) require_all_used();
+  if (lost_gradients_ && !has_optimizer_) require_optimizer();
   phase_before_forward_ = phase_;
   phase_ = Phase::forward;
   forward_order_.restart();
@@ -220,6 +238,7 @@ void ShardedModel::adopt(torch::optim::Optimizer& optimizer) {
     for (at::Tensor& parameter : group.params()) {
       ParameterSlot* slot = find(parameter);
       if (slot == nullptr) continue;
+      has_optimizer_ = true;
       hand_over_state(optimizer, parameter, *slot);
       parameter = slot->piece;
     }

@@ -48,8 +48,7 @@ class ShardedModel : private FirstTouchOwner {
   void release_whole();
 
   // ---- Optimizers ----
-  // Puts the pieces in the place of the module's parameters. Throws std::invalid_argument when the
-  // optimizer has stepped before.
+  // Puts the pieces in the place of the module's parameters; the optimizer has not stepped yet.
   void adopt(torch::optim::Optimizer& optimizer);
   bool is_stepped_by(torch::optim::Optimizer& optimizer) const;
   // An optimizer has changed the pieces, or something was loaded into them.
@@ -113,6 +112,7 @@ class ShardedModel : private FirstTouchOwner {
   // False when there are none yet.
   bool expose_whole_gradients();
   void require_all_used();
+  [[noreturn]] void require_optimizer() const;
   [[noreturn]] void refuse_touch(int unit) const;
 
   const std::shared_ptr<DataParallel> data_parallel_;
@@ -140,7 +140,9 @@ class ShardedModel : private FirstTouchOwner {
   int held_ = 0;
   std::vector<int> in_use_;  // the units of the last touch
   Order forward_order_, backward_order_;
-  std::string unused_;  // parameters without gradient, told at the next forward
+  bool has_optimizer_ = false;
+  bool lost_gradients_ = false;  // a backward gave gradients that no optimizer will step on
+  std::string unused_;           // parameters without gradient, told at the next forward
 
   int64_t gathered_ = 0, gathered_peak_ = 0;
   int64_t whole_gradients_ = 0, gradients_peak_ = 0;

@@ -1,0 +1,142 @@
+// What a divided model does not do is refused with the reason, before anything is lost.
+#include <gtest/gtest.h>
+#include <muster/trainer.h>
+
+#include <functional>
+#include <optional>
+
+#include "odd_modules.h"
+#include "support/error_text.h"
+#include "support/temporary_directory.h"
+
+namespace muster {
+namespace {
+
+at::Tensor tokens() { return torch::zeros({2, 3}, at::kLong); }
+
+struct Wrong {
+  const char* part_of_error;
+  std::function<void(AcceleratorOptions&)> set;
+};
+
+TEST(ShardingRefuses, OptionsThatCannotBe) {
+  const Wrong all[] = {
+      {"shard_group_size is 3, which does not divide the 1 ranks",
+       [](auto& options) { options.sharding.shard_group_size = 3; }},
+      {"the model has no module 'block'",
+       [](auto& options) { options.sharding.units = {"block"}; }},
+      {"unit_numel is -5", [](auto& options) { options.sharding.unit_numel = -5; }},
+      {"param_dtype is Int: a floating-point type",
+       [](auto& options) { options.sharding.param_dtype = at::kInt; }},
+      {"reduce_dtype is Long: a floating-point type",
+       [](auto& options) { options.sharding.reduce_dtype = at::kLong; }},
+      {"gradient_compression does not act",
+       [](auto& options) {
+         options.data_parallel.gradient_compression = GradientCompression::bf16;
+       }},
+      {"param_dtype needs zero2 or zero3", [](auto& options) {
+         options.sharding.stage = ZeroStage::zero1;
+         options.sharding.param_dtype = at::kHalf;
+       }}};
+  for (const Wrong& wrong : all) {
+    AcceleratorOptions options{.sharding = {.stage = ZeroStage::zero3}};
+    wrong.set(options);
+    const std::string error = error_of([&] {
+      Accelerator accelerator(options);
+      OddNet net("usual");
+      accelerator.prepare(net);
+    });
+    EXPECT_NE(error.find(wrong.part_of_error), std::string::npos) << error;
+  }
+}
+
+// A model that is divided by zero3, trained for a step.
+struct Divided {
+  Divided() {
+    optimizer.emplace(accelerator.prepare(AdamW(net->parameters(), {.lr = 0.01})));
+    accelerator.backward(model(tokens()).pow(2).mean());
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  Accelerator accelerator{{.sharding = {.stage = ZeroStage::zero3}}};
+  OddNet net{"usual"};
+  PreparedModel<OddNet> model = accelerator.prepare(net);
+  std::optional<PreparedOptimizer> optimizer;
+};
+
+TEST(ShardingRefuses, ReadingAParameterWithoutMemory) {
+  Divided divided;
+  const TemporaryDirectory directory;
+  const std::vector<std::function<void()>> reads = {
+      [&] { divided.net->weight.cpu(); }, [&] { divided.net->forward(tokens()); },
+      [&] { divided.net->weight.data_ptr(); },
+      [&] { torch::save(divided.net, directory / "net.pt"); }};
+  for (const auto& read : reads) {
+    EXPECT_NE(error_of(read).find("divided over the ranks"), std::string::npos) << error_of(read);
+  }
+  const auto full = divided.accelerator.full_parameters(divided.model);
+  for (const auto& read : reads) EXPECT_EQ(error_of(read), "");
+}
+
+TEST(ShardingRefuses, AModelThatIsPreparedTwice) {
+  Divided divided;
+  EXPECT_NE(error_of([&] { divided.accelerator.prepare(divided.net); }).find("prepared already"),
+            std::string::npos);
+}
+
+TEST(ShardingRefuses, LoopsWhoseRanksStepAlone) {
+  Divided divided;
+  EXPECT_NE(error_of([&] { LocalSGD local(divided.model); }).find("LocalSGD: the model is divided"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              JoinUnevenInputs join({&divided.model.data_parallel()});
+            }).find("its steps are collective"),
+            std::string::npos);
+}
+
+TEST(ShardingRefuses, SparseGradients) {
+  Accelerator accelerator({.sharding = {.stage = ZeroStage::zero2}});
+  torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 4).sparse(true)));
+  EXPECT_NE(error_of([&] { accelerator.prepare(net); }).find("'0.weight' has sparse gradients"),
+            std::string::npos);
+}
+
+TEST(ShardingRefuses, OptimizersThatHaveStepped) {
+  for (const bool ours : {true, false}) {
+    Accelerator accelerator({.sharding = {.stage = ZeroStage::zero2}});
+    OddNet net("usual");
+    AdamW own(net->parameters(), {.lr = 0.01});
+    torch::optim::AdamW torchs(net->parameters(), torch::optim::AdamWOptions(0.01));
+    net->forward(tokens()).pow(2).mean().backward();
+    own.step();
+    torchs.step();
+    auto model = accelerator.prepare(net);
+    const std::string error = error_of([&] {
+      if (ours) {
+        accelerator.prepare(std::move(own));
+      } else {
+        accelerator.prepare(std::move(torchs));
+      }
+    });
+    EXPECT_NE(error.find("has stepped before"), std::string::npos) << error;
+  }
+}
+
+TEST(ShardingRefuses, AnOptimizerThatWasNotPrepared) {
+  for (const ZeroStage stage : {ZeroStage::zero2, ZeroStage::zero3}) {
+    Accelerator accelerator({.sharding = {.stage = stage}});
+    OddNet net("usual");
+    auto model = accelerator.prepare(net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const auto step = [&] {
+      accelerator.backward(model(tokens()).pow(2).mean());
+      optimizer.step();
+    };
+    step();
+    const std::string error = error_of(step);
+    EXPECT_NE(error.find("no prepared optimizer steps on this model"), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace muster

@@ -216,8 +216,8 @@ class FullDisks(Case):
             have = [len(logs.get((0, 0, stream), b"")) + dropped.get((0, 0, stream), 0) for stream in (1, 2)]
             return have == [40_000_000, len("end\n")]
         harness.wait_until(accounted, "every byte is stored or counted as dropped")
-        shown = cluster.jobctl("logs", job, "--tail", "1")
-        self.assertIn("dropped", shown.stdout[-500:] + shown.stderr, "the loss is visible")
+        # Not the end of it alone: what came last may have found room again.
+        self.assertIn("dropped", cluster.jobctl("logs", job).stderr, "the loss is visible")
         harness.wait_until(lambda: not os.listdir(os.path.join(cluster.directory, "w-node1", "attempts")),
                            "the attempt's directory is removed: the disk is free again")
 

@@ -25,12 +25,19 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
+// Python may be aborted at its very end by a thread of Gloo's (pytorch/pytorch#179291): the work is
+// done by then.
+bool has_succeeded(const ChildResult& rank, const std::string& program) {
+  const bool is_aborted = rank.output.ends_with("terminate called without an active exception\n");
+  return rank.exit_code == 0 || (program == MUSTER_TEST_PYTHON && is_aborted);
+}
+
 // What the main process of several ranks said; all of them must succeed.
 std::string output_of(int world_size, std::vector<std::string> argv,
                       const std::vector<std::string>& more = {}) {
   argv.insert(argv.end(), more.begin(), more.end());
   const auto ranks = run_ranks({.argv = argv, .world_size = world_size});
-  for (const ChildResult& rank : ranks) EXPECT_EQ(rank.exit_code, 0) << rank.output;
+  for (const ChildResult& rank : ranks) EXPECT_TRUE(has_succeeded(rank, argv[0])) << rank.output;
   return ranks[0].output;
 }
 

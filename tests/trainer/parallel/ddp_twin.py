@@ -126,6 +126,9 @@ def main():
     for name in sys.argv[1:]:
         Case(name).run()
     dist.destroy_process_group()
+    sys.stdout.flush()
+    # Not by way of the interpreter's end, where a thread of Gloo's may abort it (pytorch/pytorch#179291).
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ parity_ranks.cc is the same program on Muster. `parity_twin.py --inputs DIR` onl
 """
 import json
 import math
+import os
 import sys
 import time
 
@@ -180,6 +181,9 @@ def main():
         with open(f"{outputs}/{name}.python.{run.accelerator.process_index}.json", "w") as file:
             json.dump(seen, file)
     run.accelerator.end_training()
+    sys.stdout.flush()
+    # Not by way of the interpreter's end, where a thread of Gloo's may abort it (pytorch/pytorch#179291).
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,10 @@ MemoryLimit::~MemoryLimit() { set_limit(RLIM_INFINITY); }
 
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
-  return std::string(error.what()).find("can't allocate memory") != std::string::npos;
+  const std::string text = error.what();
+  // The second one is oneDNN's, which says no more than that.
+  return text.find("can't allocate memory") != std::string::npos ||
+         text.find("could not create a primitive") != std::string::npos;
 }
 
 }  // namespace examples

@@ -10,6 +10,7 @@ struct Now {
   int64_t mono_ms =
       0;  // CLOCK_BOOTTIME: goes on while the machine sleeps, comparable within one boot
   int64_t wall_ms = 0;  // Unix milliseconds
+  int64_t lived_ms = 0;
 };
 
 class Clock {

@@ -35,6 +35,10 @@ std::string FixFor(const absl::Status& status) {
              ? "; fix: free some space on the disk of that node's --state-dir"
              : "";
 }
+// Of a process's start in clock ticks since boot.
+int64_t MonoMsOf(uint64_t start_time) {
+  return static_cast<int64_t>(start_time) * 1000 / std::max(1L, sysconf(_SC_CLK_TCK));
+}
 int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 
 // Not synced: after a power cut the boot id already says that the attempt is dead.
@@ -125,7 +129,7 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   facts.checkpoint_dir = setup_.paths.CheckpointsDir(key);
   facts.tensorboard_dir = setup_.paths.TensorboardDir(key);
   facts.diagnostics_dir = setup_.paths.DiagnosticsDir(key);
-  if (launch.resume_step() >= 0 && launch.resume_files_size() > 0) {
+  if (Resumes(launch)) {
     facts.resume_dir = setup_.paths.ResumeStep(key, launch.resume_step());
   }
   if (const passwd* user = getpwuid(getuid()); user != nullptr) {
@@ -240,8 +244,9 @@ void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEven
   std::visit(
       Overloaded{[&](const RankStarted& started) {
                    io_->RankStarted(key, started.rank, started.pid);
+                   shim.last_start = std::max(shim.last_start, started.start_time);
                    if (++shim.started != shim.launch.part().local_world_size()) return;
-                   doors_.input(RanksStartedInput{key, shim.started});
+                   doors_.input(RanksStartedInput{key, shim.started, MonoMsOf(shim.last_start)});
                  },
                  [&](const RankExited& exit) {
                    doors_.input(RankExitedInput{

@@ -70,6 +70,7 @@ class AttemptProcesses {
     std::unique_ptr<ShimClient> client;
     v1::LaunchAttempt launch;
     uint32_t started = 0;
+    uint64_t last_start = 0;  // of its ranks, in clock ticks since boot
     bool grew = false;  // a SpoolSeen is owed
     int64_t seen_at_ms = 0;
     std::string how;  // ShimEnded said it

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -100,6 +101,7 @@ int ControlLoop::PollTimeout(int64_t now_ms) const {
 void ControlLoop::Turn() {
   int64_t now = ReadClock().mono_ms;
   link_.MaybeDial(now);
+  FlushOutbox();  // the registration must not wait for the poll
   std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
   processes_.AppendPollFds(&fds);
   if (poll(fds.data(), fds.size(), PollTimeout(now)) < 0) return;
@@ -113,10 +115,30 @@ void ControlLoop::Turn() {
   if (const auto due = NextDeadlineMonoMs(state_); due && now >= *due) {
     Feed(TickInput{io_.spool_bytes()});
   }
+  FlushOutbox();
   MaybeSaveContact();
   if (Abandoned(now)) {
     common::LogInfo("leaving: nothing runs here and the private coordinator is gone");
     stopping_ = true;
+  }
+}
+
+// Of several statuses of one attempt in one turn only the last is said: each holds all before it,
+// and a gang of thousands that dies at once would say millions of exits.
+void ControlLoop::FlushOutbox() {
+  std::set<AttemptKey> said;
+  std::vector<v1::WorkerMessage> last;
+  for (auto message = outbox_.rbegin(); message != outbox_.rend(); ++message) {
+    if (message->has_attempt_status() &&
+        !said.insert({message->attempt_status().job(), message->attempt_status().attempt()})
+             .second) {
+      continue;
+    }
+    last.push_back(std::move(*message));
+  }
+  outbox_.clear();
+  for (auto message = last.rbegin(); message != last.rend(); ++message) {
+    link_.Send(std::move(*message));
   }
 }
 
@@ -148,8 +170,11 @@ void ControlLoop::Feed(Input input) {
 void ControlLoop::Carry(Action& action) {
   std::visit(
       Overloaded{
-          [&](SendAction& a) { link_.Send(std::move(a.message)); },
-          [&](ResetLinkAction& a) { link_.Reset(a.reason); },
+          [&](SendAction& a) { outbox_.push_back(std::move(a.message)); },
+          [&](ResetLinkAction& a) {
+            FlushOutbox();
+            link_.Reset(a.reason);
+          },
           [&](RegisteredAction& a) {
             link_.Confirm();
             const std::string bulk =

@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/attempt_processes.h"
@@ -39,6 +40,7 @@ class ControlLoop {
   void Feed(Input input);
   void Carry(Action& action);
   void Turn();
+  void FlushOutbox();
   int PollTimeout(int64_t now_ms) const;
   // A private worker whose coordinator is gone for good does not stay for ever.
   bool Abandoned(int64_t now_ms) const;
@@ -51,6 +53,7 @@ class ControlLoop {
   WorkerState state_;
   Mailbox mailbox_;
   std::deque<Input> inputs_;
+  std::vector<v1::WorkerMessage> outbox_;  // of this turn
   bool feeding_ = false;
   bool stopping_ = false;
   int64_t contact_saved_ms_ = 0;

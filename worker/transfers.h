@@ -38,6 +38,9 @@ class Transfers {
  private:
   void UploadNow(const UploadAction& action);
   absl::StatusOr<v1::CheckpointPartReady> HashAndSend(const UploadAction& action);
+  absl::StatusOr<std::vector<v1::CheckpointFile>> ResumeFiles(const AttemptKey& key,
+                                                              const v1::LaunchAttempt& launch,
+                                                              const std::atomic<bool>& cancelled);
   absl::Status FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                         const std::atomic<bool>& cancelled);
   absl::Status FetchFile(const v1::CheckpointFile& file, const std::string& target,

@@ -64,6 +64,9 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
                             Cell(record.facts().version()), Cell(record.reason())});
   }
   const bool none = listing.rows.empty();
+  if (!response.alarm().empty()) {
+    session.Note(StrCat("! ", common::Printable(response.alarm())));
+  }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (none && session.terminal().out_is_tty) {
     session.Note(

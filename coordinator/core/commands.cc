@@ -3,9 +3,14 @@
 #include <optional>
 
 #include "common/status.h"
+#include "common/version.h"
+#include "coordinator/core/checkpoint_files.h"
 
 namespace muster::coordinator {
 namespace {
+
+// Older workers want the list in the launch.
+constexpr uint32_t kProtocolListsResumeFiles = 2;
 
 template <typename Message>
 void Address(Message* message, const v1::JobRecord& job, const v1::Attempt& attempt) {
@@ -35,7 +40,10 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   if (attempt.resume_step() < 0) return;
   const v1::Checkpoint* from = ResumedCheckpoint(job, attempt);
   CHECK(from != nullptr);  // it is kept while an attempt starts from it: checkpoint_rules.cc
-  *launch->mutable_resume_files() = from->files();
+  launch->set_resume_file_count(from->file_count());
+  launch->set_resume_attempt(from->attempt());
+  if (state.nodes.at(part.node()).record.facts().protocol() >= kProtocolListsResumeFiles) return;
+  *launch->mutable_resume_files() = FilesOf(state, job.id(), from->attempt(), from->step());
 }
 
 // Every node checks before any rank starts anywhere; the master's node also holds the port.

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/text.h"
 #include "common/version.h"
 #include "coordinator/core/checkpoint_rules.h"
@@ -14,6 +16,8 @@ namespace muster::coordinator {
 namespace {
 
 constexpr size_t kCheckpointErrorBytesMax = 1'024;
+constexpr int64_t kAgeSlackMs = 1'000;                        // ages are told this roughly
+constexpr int64_t kAgeMsMax = int64_t{20} * 365 * 86'400'000;  // of ranks; more is no age
 
 v1::Event NodeEvent(const std::string& node, Now now) {
   v1::Event event;
@@ -48,39 +52,57 @@ v1::Event PartEnded(const v1::JobRecord& job, const v1::Attempt& attempt, const 
   return event;
 }
 
-bool KnowsExit(const v1::NodePart& part, uint32_t rank) {
-  return std::any_of(part.exits().begin(), part.exits().end(),
-                     [&](const v1::RankExit& exit) { return exit.rank() == rank; });
+// A sentence that a worker says: bounded, and safe to print.
+std::string Said(const std::string& text, size_t most = common::kReasonBytesMax) {
+  return common::Printable(text.substr(0, most), /*keep_layout=*/true);
 }
 
-bool Failed(const v1::RankExit& exit) {
-  return exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0;
+// What a rank's end may bring along. The first failures of an attempt tell all, later ones the
+// beginning: a thousand tracebacks say no more than the first.
+void BoundTexts(v1::RankExit& exit, bool in_full) {
+  exit.set_error_message(Said(exit.error_message(), in_full ? common::kErrorMessageBytesMax
+                                                            : common::kFailureShortBytes));
+  exit.set_last_lines(in_full ? Said(exit.last_lines(), common::kLastLinesBytesMax) : "");
+  exit.set_launch_error(
+      Said(exit.launch_error(), in_full ? common::kReasonBytesMax : common::kFailureShortBytes));
 }
 
 // Exits that are new, the earliest on the node's monotonic clock first. The first failure that we
 // did not cause ourselves is the attempt's culprit.
 void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
               const v1::AttemptStatus& status, Now now, std::vector<v1::Event>& facts) {
+  std::set<uint32_t> known;
+  for (const v1::RankExit& exit : part.exits()) known.insert(exit.rank());
   std::vector<v1::RankExit> fresh;
   for (const v1::RankExit& exit : status.exits()) {
     const bool ours = exit.rank() >= part.first_rank() &&
                       exit.rank() < part.first_rank() + part.local_world_size();
-    if (ours && !KnowsExit(part, exit.rank())) fresh.push_back(exit);
+    if (ours && known.insert(exit.rank()).second) fresh.push_back(exit);
   }
   std::stable_sort(fresh.begin(), fresh.end(), [](const v1::RankExit& a, const v1::RankExit& b) {
     return a.since_start_us() < b.since_start_us();
   });
   bool has_culprit = attempt.has_culprit();
+  uint32_t failed = attempt.failed_ranks();
   for (v1::RankExit& exit : fresh) {
     exit.set_node(part.node());
+    if (IsFailure(exit)) ++failed;
     v1::Event event = PartEvent(job, attempt, part.node(), now);
     const bool asked_for = attempt.stopping() && exit.stopped_by_us();
-    const bool first = !has_culprit && Failed(exit) && !asked_for;
+    const bool first = !has_culprit && IsFailure(exit) && !asked_for;
     has_culprit |= first;
+    BoundTexts(exit, first || failed <= common::kFailuresToldInFull);
     event.mutable_rank_exited()->set_first_failure(first);
     *event.mutable_rank_exited()->mutable_exit() = std::move(exit);
     facts.push_back(std::move(event));
   }
+}
+
+// A node tells that the ranks have run for longer than is known here: the coordinator was down.
+bool IsNewAge(const ClusterState& state, const v1::JobRecord& job, const v1::AttemptStatus& status,
+              Now now) {
+  return job.state() == v1::JOB_STATE_RUNNING && status.ran_ms() <= kAgeMsMax &&
+         status.ran_ms() > RunningMs(state, job, now) + kAgeSlackMs;
 }
 
 // Facts from one attempt's status. A status about anything but a live part of this incarnation
@@ -128,14 +150,19 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.set_attempt(resumed->attempt());
     event.mutable_checkpoint_flagged()->set_step(resumed->step());
-    event.mutable_checkpoint_flagged()->set_why(common::Printable(status.failure()));
+    event.mutable_checkpoint_flagged()->set_why(Said(status.failure()));
+    decision.facts.push_back(std::move(event));
+  }
+  if (IsNewAge(state, job, status, now)) {
+    v1::Event event = PartEvent(job, *attempt, node, now);
+    event.mutable_part_age()->set_ran_ms(status.ran_ms());
     decision.facts.push_back(std::move(event));
   }
   AddExits(job, *attempt, *part, status, now, decision.facts);
   if (status.phase() == v1::ATTEMPT_PHASE_ENDED && !status.checkpoints_pending()) {
     decision.facts.push_back(PartEnded(job, *attempt, node,
-                                       status.how_ended().empty() ? "empty" : status.how_ended(),
-                                       status.failure(), status.failure_cause(), now));
+                                       status.how_ended().empty() ? "empty" : Said(status.how_ended()),
+                                       Said(status.failure()), status.failure_cause(), now));
   }
 }
 
@@ -192,20 +219,38 @@ void AddMissingParts(const ClusterState& state, const v1::Register& message, Now
   }
 }
 
-void AddCheckpointPart(const ClusterState& state, const std::string& node,
-                       const v1::CheckpointPartReady& part, Now now, Decision& decision) {
-  const absl::Status verdict = JudgePart(state, part);
-  Command ack = CheckpointAckCommand(node, part);
-  if (verdict.ok()) {
-    v1::Event event = NodeEvent(node, now);
+// One event, or several where the files have no room in one.
+void AddPartFacts(const std::string& node, const v1::CheckpointPartReady& part, Now now,
+                  Decision& decision) {
+  size_t bytes = 0;
+  const auto begin = [&] {
+    v1::Event& event = decision.facts.emplace_back(NodeEvent(node, now));
     event.set_job(part.job());
     event.set_attempt(part.attempt());
     v1::CheckpointPart* fact = event.mutable_checkpoint_part();
     fact->set_step(part.step());
     fact->set_part(part.part());
     fact->set_parts(part.parts());
-    *fact->mutable_files() = part.files();
-    decision.facts.push_back(std::move(event));
+    bytes = 0;
+    return fact;
+  };
+  v1::CheckpointPart* fact = begin();
+  for (const v1::CheckpointFile& file : part.files()) {
+    if (bytes > common::kFilesPieceBytes) {
+      fact->set_more(true);
+      fact = begin();
+    }
+    *fact->add_files() = file;
+    bytes += file.ByteSizeLong();
+  }
+}
+
+void AddCheckpointPart(const ClusterState& state, const std::string& node,
+                       const v1::CheckpointPartReady& part, Now now, Decision& decision) {
+  const absl::Status verdict = JudgePart(state, part);
+  Command ack = CheckpointAckCommand(node, part);
+  if (verdict.ok()) {
+    AddPartFacts(node, part, now, decision);
   } else if (absl::IsAlreadyExists(verdict)) {
     const v1::Checkpoint* known =
         FindCheckpoint(state.jobs.at(part.job()), part.step(), part.attempt());

@@ -2,6 +2,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/limits.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -43,13 +44,20 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   bool past_said_ = false;
 };
 
-v1::EventBatch BatchOf(std::vector<v1::Event> events) {
-  v1::EventBatch batch;
+// In as many batches as they need.
+std::vector<v1::EventBatch> BatchesOf(std::vector<v1::Event> events) {
+  std::vector<v1::EventBatch> batches;
+  size_t bytes = common::kAnswerBytesMax;
   for (v1::Event& event : events) {
-    batch.add_texts(DescribeEvent(event));
-    *batch.add_events() = std::move(event);
+    if (bytes >= common::kAnswerBytesMax) {
+      batches.emplace_back();
+      bytes = 0;
+    }
+    batches.back().add_texts(DescribeEvent(event));
+    v1::Event& shown = *batches.back().add_events() = EventForPeople(std::move(event));
+    bytes += shown.ByteSizeLong();
   }
-  return batch;
+  return batches;
 }
 
 void EventFeed::Start() {
@@ -78,7 +86,6 @@ void EventFeed::Start() {
 }
 
 void EventFeed::SayPast(uint64_t until) {
-  constexpr size_t kEventsPerBatch = 500;
   absl::StatusOr<std::vector<v1::Event>> past = daemon_.index.Events(
       {.job = job_,
        .node = request_.node(),
@@ -86,14 +93,7 @@ void EventFeed::SayPast(uint64_t until) {
        .until = until,
        .newest = request_.limit() == 0 ? kPastEventsDefault : request_.limit()});
   if (!past.ok()) return sink_->Close(past.status());
-  std::vector<v1::Event> some;
-  for (v1::Event& event : *past) {
-    some.push_back(std::move(event));
-    if (some.size() < kEventsPerBatch) continue;
-    sink_->Write(BatchOf(std::move(some)));
-    some.clear();
-  }
-  if (!some.empty()) sink_->Write(BatchOf(std::move(some)));
+  for (v1::EventBatch& batch : BatchesOf(*std::move(past))) sink_->Write(std::move(batch));
   if (!request_.follow()) return sink_->Close(absl::OkStatus());
   std::lock_guard lock(mutex_);
   past_said_ = true;
@@ -114,7 +114,7 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
         absl::ResourceExhaustedError("[JC1308] events come faster than they are read; fix: follow "
                                      "again from the last one seen"));
   }
-  waiting_.push_back(BatchOf(std::move(wanted)));
+  for (v1::EventBatch& batch : BatchesOf(std::move(wanted))) waiting_.push_back(std::move(batch));
   Flush();
 }
 

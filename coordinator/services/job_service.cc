@@ -42,7 +42,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   ServerUnaryReactor* ListNodes(CallbackServerContext* context, const v1::ListNodesRequest* request,
                                 v1::ListNodesResponse* response) override {
     ServerUnaryReactor* reactor = context->DefaultReactor();
-    coordinator::ListNodes(daemon_, AnswerTo(reactor, response));
+    coordinator::ListNodes(daemon_, *request, AnswerTo(reactor, response));
     return reactor;
   }
 
@@ -60,6 +60,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   MUSTER_UNARY(WhyJob, JobReference, WhyResponse)
   MUSTER_UNARY(CancelJobs, CancelJobsRequest, BulkResponse)
   MUSTER_UNARY(SignalJob, SignalJobRequest, BulkResponse)
+  MUSTER_UNARY(ReleaseJobs, JobReferences, BulkResponse)
   MUSTER_UNARY(RemoveJobs, JobReferences, BulkResponse)
   MUSTER_UNARY(SummarizeMetrics, JobReference, MetricSummaries)
   MUSTER_UNARY(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse)
@@ -82,6 +83,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   MUSTER_STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate)
   MUSTER_STREAM(StreamLogs, StreamLogsRequest, LogRecord)
   MUSTER_STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch)
+  MUSTER_STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles)
   MUSTER_STREAM(PullFile, PullFileRequest, BlobChunk)
 #undef MUSTER_STREAM
 

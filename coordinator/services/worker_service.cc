@@ -55,6 +55,13 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
     return stream.get();
   }
 
+  grpc::ServerWriteReactor<v1::CheckpointFiles>* ListResumeFiles(
+      CallbackServerContext* context, const v1::ListResumeFilesRequest* request) override {
+    auto stream = ServerStream<v1::CheckpointFiles>::Make();
+    coordinator::ListResumeFiles(daemon_, *request, stream);
+    return stream.get();
+  }
+
  private:
   Daemon& daemon_;
 };

@@ -269,6 +269,17 @@ void World::CheckEnd() {
   }
 }
 
+// A job that lost too many nodes in a row is held until a person lets it go on.
+void World::ReleaseHeld() {
+  queue_.After(300'000, [this] { ReleaseHeld(); });
+  if (!coordinator_->alive()) return;
+  coordinator::ReleaseInput release{{"uid:1"}, {}};
+  for (const auto& [id, job] : coordinator_->state().jobs) {
+    if (job.held()) release.jobs.push_back(id);
+  }
+  if (!release.jobs.empty()) coordinator_->Take(std::move(release));
+}
+
 // A shape that these nodes can never hold waits for ever, as it was asked to.
 void World::TakeBackImpossible() {
   queue_.After(600'000, [this] { TakeBackImpossible(); });
@@ -286,6 +297,7 @@ Result World::Run() {
   }
   for (uint64_t i = 0; i < jobs_to_submit_; ++i) SubmitLater(i);
   queue_.After(queue_.Draw(0, 60'000), [this] { BreakSomething(); });
+  queue_.After(0, [this] { ReleaseHeld(); });
   while (queue_.Step(kStormMs)) {
   }
   calm_ = true;

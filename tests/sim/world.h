@@ -51,6 +51,7 @@ class World {
   void CancelSome();
   void BreakSomething();
   void ReplayOldReport();
+  void ReleaseHeld();
   void TakeBackImpossible();
   void CheckEnd();
   Behaviour BehaviourOf(uint64_t job);

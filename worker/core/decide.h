@@ -54,6 +54,7 @@ struct FetchedInput {
 struct RanksStartedInput {
   AttemptKey key;
   uint32_t count = 0;
+  int64_t since_mono_ms = 0;  // when the last of them was started, on the boot-time clock
 };
 struct RankExitedInput {
   AttemptKey key;

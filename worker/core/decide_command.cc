@@ -185,9 +185,7 @@ void OnPrepared(Step& step, const PreparedInput& input) {
     return EndAttempt(step, *attempt,
                       {"never launched", input.failure, v1::STOP_CAUSE_LAUNCH_FAILED});
   }
-  if (attempt->launch.resume_step() < 0 || attempt->launch.resume_files().empty()) {
-    return SpawnNow(step, *attempt);
-  }
+  if (!Resumes(attempt->launch)) return SpawnNow(step, *attempt);
   Move(*attempt, Change::kFetch);
   step.Do(FetchAction{input.key});
 }

@@ -118,7 +118,7 @@ void OnLinkUp(Step& step) {
   contact.link_since_mono_ms = step.now.mono_ms;
   contact.heartbeats_sent_mono_ms.clear();
   v1::WorkerMessage message;
-  *message.mutable_register_() = RegisterMessage(step.state);
+  *message.mutable_register_() = RegisterMessage(step.state, step.now);
   Send(step, std::move(message));
 }
 

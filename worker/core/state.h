@@ -72,6 +72,8 @@ struct Attempt {
   uint32_t stop_grace_ms = 0;
   v1::StopCause stop_cause = v1::STOP_CAUSE_UNSPECIFIED;
   std::string stop_reason;
+  int64_t running_since_mono_ms = 0;  // all ranks here run; 0: not yet
+  uint32_t failed_ranks = 0;
   bool fenced_itself = false;  // stopped because contact was lost for too long
   bool forget_wanted = false;
   bool output_drained = false;   // every log byte and metric is durable at the coordinator
@@ -122,9 +124,11 @@ inline constexpr size_t kCommittedStepsKept =
 bool IsLive(const Attempt& attempt);   // launched or holding, not ended
 bool HasShim(const Attempt& attempt);  // a shim may exist: only proof ends it
 bool UploadsPending(const Attempt& attempt);
+// A checkpoint has to be fetched before its ranks start.
+bool Resumes(const v1::LaunchAttempt& launch);
 // The status as it is sent: phase and checkpoints_pending filled in.
 v1::AttemptStatus StatusOf(const Attempt& attempt);
 // Everything this worker holds.
-v1::Register RegisterMessage(const WorkerState& state);
+v1::Register RegisterMessage(const WorkerState& state, Now now);
 
 }  // namespace muster::worker

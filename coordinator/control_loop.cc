@@ -106,6 +106,7 @@ void ControlLoop::RewriteRow(Rewrite rewrite) {
   FinishedJob row{rewrite.record, Summarize(*rewrite.record)};
   if (observer_.decorate) observer_.decorate(row.summary);
   record.finished.push_back(std::move(row));
+  record.lived_ms = clock_.Read().lived_ms;
   last_appended_ = record.turn = next_turn_++;
   journal_.Append(std::move(record));
   Release release;
@@ -223,6 +224,7 @@ void ControlLoop::AnswerQuestions(std::vector<Entry>& entries) {
 void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
   Release release;
   JournalRecord record = RecordOf(turn);
+  record.lived_ms = now.lived_ms;
   const bool has_facts =
       !record.events->empty() || !record.finished.empty() || !record.removed_jobs.empty();
   if (entries != nullptr) QueueReplies(turn, *entries, release);

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <utility>
 
-#include "common/clock.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/data_lock.h"
 #include "coordinator/listener.h"
+#include "coordinator/lived_clock.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/rpc/attached_runs.h"
 #include "coordinator/rpc/daemon.h"
@@ -32,6 +32,7 @@ constexpr int kPoolThreads = 3;
 constexpr std::chrono::milliseconds kLockPatience{1'000};
 // Of several private ones that are started at once, all but the first leave at once.
 constexpr std::chrono::milliseconds kNoPatience{0};
+constexpr std::chrono::seconds kLivedKeptEvery{5};
 
 }  // namespace
 
@@ -41,6 +42,7 @@ struct Coordinator::Parts {
       : config(settings),
         stop(std::move(on_stop)),
         paths(settings.data_dir),
+        clock(paths.Lived()),
         pool(kPoolThreads),
         logs(paths, stop),
         metrics(paths, stop),
@@ -52,11 +54,13 @@ struct Coordinator::Parts {
 
   absl::Status Open(common::UniqueFd data_lock);
   void Serve();
+  // Now and every few seconds, until the pool ends.
+  void KeepLived();
 
   const Config config;
   const std::function<void(const absl::Status&)> stop;
   const Paths paths;
-  common::SystemClock clock;
+  LivedClock clock;
   common::UniqueFd lock;
   WorkPool pool;
   LogStore logs;
@@ -78,11 +82,12 @@ struct Coordinator::Parts {
 absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   lock = std::move(data_lock);
   ASSIGN_OR_RETURN(blobs, BlobStore::Open(paths));
-  ASSIGN_OR_RETURN(journal, OpenSqliteJournal(paths));
+  ASSIGN_OR_RETURN(journal, OpenSqliteJournal(paths, &clock));
   ASSIGN_OR_RETURN(index, JobIndex::Open(paths));
   loop = std::make_unique<ControlLoop>(*journal, clock, config.settings);
   RETURN_IF_ERROR(loop->Recover());
   daemon.reset(new Daemon{.paths = paths,
+                          .clock = clock,
                           .loop = *loop,
                           .index = *index,
                           .logs = logs,
@@ -97,6 +102,11 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
   return absl::OkStatus();
+}
+
+void Coordinator::Parts::KeepLived() {
+  clock.Keep();
+  pool.PostAfter(kLivedKeptEvery, [this] { KeepLived(); });
 }
 
 void Coordinator::Parts::Serve() {
@@ -121,6 +131,7 @@ void Coordinator::Parts::Serve() {
     }
     return [live = view.state.jobs.size(), this] { lifetime.SetLiveJobs(live); };
   });
+  pool.Post([this] { KeepLived(); });
   CancelAbandonedRuns(*daemon);
   KeepHouse(*daemon, config.retention);
   if (index->NeedsWholeCheck()) {
@@ -175,6 +186,7 @@ void Coordinator::Shutdown() {
   parts_->logs.Stop();
   parts_->metrics.Stop();
   parts_->pool.Stop();
+  parts_->clock.Keep();
   if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());
   LogInfo("ended in order");
 }

@@ -28,6 +28,7 @@ struct JournalRecord {
   uint64_t turn = 0;
   std::shared_ptr<const std::vector<v1::Event>> events;
   std::vector<FinishedJob> finished;
+  int64_t lived_ms = 0;  // Now::lived_ms of the turn: from then on a finished job grows old
   std::vector<uint64_t> removed_jobs;
   std::shared_ptr<const v1::Snapshot> snapshot;  // of the state after this record's events, or null
 };

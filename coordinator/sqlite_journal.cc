@@ -46,7 +46,7 @@ class SqliteJournal final : public Journal {
   explicit SqliteJournal(const Paths& paths) : paths_(paths), headroom_(paths.Headroom()) {}
   ~SqliteJournal() override { Stop().IgnoreError(); }
 
-  absl::Status Open();
+  absl::Status Open(LivedClock* clock);
   uint64_t Epoch() const override { return epoch_; }
   absl::Status Replay(const ReplaySink& sink) override;
   void Start(JournalObserver observer) override;
@@ -56,6 +56,7 @@ class SqliteJournal final : public Journal {
 
  private:
   absl::Status RaiseEpoch();
+  absl::Status CountLives(LivedClock* clock);
   absl::Status CheckHighWater(uint64_t last_seq);
   absl::Status ReplayKeys(const ReplaySink& sink);
   absl::Status ReplayEvents(const ReplaySink& sink, uint64_t after);
@@ -89,7 +90,7 @@ class SqliteJournal final : public Journal {
   std::thread thread_;
 };
 
-absl::Status SqliteJournal::Open() {
+absl::Status SqliteJournal::Open(LivedClock* clock) {
   const std::string path = paths_.Database();
   absl::StatusOr<std::unique_ptr<Database>> opened =
       Database::Open(path, Database::Mode::kReadWrite);
@@ -103,6 +104,7 @@ absl::Status SqliteJournal::Open() {
   headroom_.Reserve();
   absl::Status status = PrepareSchema(*database_, path);
   if (status.ok()) status = RaiseEpoch();
+  if (status.ok()) status = CountLives(clock);
   if (absl::IsResourceExhausted(status)) {
     return absl::ResourceExhaustedError(
         StrCat("[JC1605] the disk of ", path, " is full; fix: free some space and start again"));
@@ -124,6 +126,12 @@ absl::Status SqliteJournal::RaiseEpoch() {
   if (epoch <= 0) return Damaged("the table meta has no epoch");
   epoch_ = static_cast<uint64_t>(epoch);
   return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::CountLives(LivedClock* clock) {
+  ASSIGN_OR_RETURN(const int64_t newest, NewestLife(*database_));
+  if (clock != nullptr) clock->RaiseTo(newest);
+  return BeginLives(*database_, clock == nullptr ? newest : clock->Read().lived_ms);
 }
 
 absl::Status SqliteJournal::Replay(const ReplaySink& sink) {
@@ -313,9 +321,9 @@ void SqliteJournal::MaybeLeaveFullDisk() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths) {
+absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths, LivedClock* clock) {
   auto journal = std::make_unique<SqliteJournal>(paths);
-  RETURN_IF_ERROR(journal->Open());
+  RETURN_IF_ERROR(journal->Open(clock));
   return journal;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/clock.h"
 #include "coordinator/blob_store.h"
 #include "coordinator/control_loop.h"
 #include "coordinator/job_index.h"
@@ -23,6 +24,7 @@ class Lifetime;
 
 struct Daemon {
   const Paths& paths;
+  const common::Clock& clock;
   ControlLoop& loop;
   JobIndex& index;
   LogStore& logs;

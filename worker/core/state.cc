@@ -53,13 +53,17 @@ v1::AttemptStatus StatusOf(const Attempt& attempt) {
   return status;
 }
 
+bool IsToldOf(const Attempt& attempt) {
+  return attempt.stage != Stage::kHolding || attempt.status.master_port() != 0;
+}
+
 v1::Register RegisterMessage(const WorkerState& state) {
   v1::Register message;
   *message.mutable_facts() = state.facts;
   message.set_highest_epoch(state.highest_epoch);
+  message.set_cleared(state.cleared);
   for (const auto& [key, attempt] : state.attempts) {
-    // A port that is still being looked for is no fact yet.
-    if (attempt.stage == Stage::kHolding && attempt.status.master_port() == 0) continue;
+    if (!IsToldOf(attempt)) continue;
     *message.add_attempts() = StatusOf(attempt);
     for (const auto& [at, part] : attempt.parts) {
       if (part.state == PartState::kReady) *message.add_checkpoint_parts() = part.ready;

@@ -84,7 +84,9 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   ASSIGN_OR_RETURN(blobs, BlobStore::Open(paths));
   ASSIGN_OR_RETURN(journal, OpenSqliteJournal(paths, &clock));
   ASSIGN_OR_RETURN(index, JobIndex::Open(paths));
-  loop = std::make_unique<ControlLoop>(*journal, clock, config.settings);
+  coordinator::Settings rules = config.settings;
+  rules.cluster_id = journal->ClusterId();
+  loop = std::make_unique<ControlLoop>(*journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
   daemon.reset(new Daemon{.paths = paths,
                           .clock = clock,

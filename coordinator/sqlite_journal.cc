@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -48,6 +49,7 @@ class SqliteJournal final : public Journal {
 
   absl::Status Open(LivedClock* clock);
   uint64_t Epoch() const override { return epoch_; }
+  std::string ClusterId() const override { return cluster_id_; }
   absl::Status Replay(const ReplaySink& sink) override;
   void Start(JournalObserver observer) override;
   void Append(JournalRecord record) override;
@@ -57,6 +59,8 @@ class SqliteJournal final : public Journal {
  private:
   absl::Status RaiseEpoch();
   absl::Status CountLives(LivedClock* clock);
+  // Directories of older versions get theirs at their next start.
+  absl::Status KeepClusterId();
   absl::Status CheckHighWater(uint64_t last_seq);
   absl::Status ReplayKeys(const ReplaySink& sink);
   absl::Status ReplayEvents(const ReplaySink& sink, uint64_t after);
@@ -72,6 +76,7 @@ class SqliteJournal final : public Journal {
   // Set once.
   const Paths paths_;
   uint64_t epoch_ = 0;
+  std::string cluster_id_;
   JournalObserver observer_;
 
   // The journal thread's.
@@ -105,6 +110,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   absl::Status status = PrepareSchema(*database_, path);
   if (status.ok()) status = RaiseEpoch();
   if (status.ok()) status = CountLives(clock);
+  if (status.ok()) status = KeepClusterId();
   if (absl::IsResourceExhausted(status)) {
     return absl::ResourceExhaustedError(
         StrCat("[JC1605] the disk of ", path, " is full; fix: free some space and start again"));
@@ -132,6 +138,17 @@ absl::Status SqliteJournal::CountLives(LivedClock* clock) {
   ASSIGN_OR_RETURN(const int64_t newest, NewestLife(*database_));
   if (clock != nullptr) clock->RaiseTo(newest);
   return BeginLives(*database_, clock == nullptr ? newest : clock->Read().lived_ms);
+}
+
+absl::Status SqliteJournal::KeepClusterId() {
+  std::random_device random;
+  const uint64_t fresh = (uint64_t{random()} << 32 | random()) >> 1;  // SQLite's are signed
+  RETURN_IF_ERROR(
+      database_->Execute(StrCat("INSERT OR IGNORE INTO meta VALUES('cluster', ", fresh, ")")));
+  ASSIGN_OR_RETURN(const int64_t kept,
+                   database_->Scalar("SELECT value FROM meta WHERE key = 'cluster'"));
+  cluster_id_ = absl::StrFormat("%016x", kept);
+  return absl::OkStatus();
 }
 
 absl::Status SqliteJournal::Replay(const ReplaySink& sink) {

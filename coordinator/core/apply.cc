@@ -238,7 +238,7 @@ void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
   Node& node = state.nodes[event.node()];
   *node.record.mutable_facts() = event.node_registered().facts();
   SetNodeState(state, node, v1::NODE_STATE_ALIVE);
-  node.record.set_reason("");
+  node.record.set_reason(node.record.drain_reason());
   node.record.set_registered_ms(event.at_ms());
   node.record.set_last_contact_ms(event.at_ms());
   node.last_contact_mono_ms = now.mono_ms;
@@ -252,7 +252,12 @@ void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
   v1::NodeRecord& record = found->second.record;
   SetNodeState(state, found->second, change.state());
   record.set_reason(change.reason());
-  if (change.set_drain()) record.set_draining(change.draining());
+  if (change.set_drain()) {
+    record.set_draining(change.draining());
+    record.set_drain_reason(change.draining() ? change.reason() : "");
+  } else if (change.state() == v1::NODE_STATE_ALIVE && !record.drain_reason().empty()) {
+    record.set_reason(record.drain_reason());  // what kept it from jobs before still does
+  }
   state.schedule_needed = true;
 }
 
@@ -261,7 +266,11 @@ void ApplyNodeContact(ClusterState& state, const v1::Event& event, Now now) {
   CHECK(found != state.nodes.end());
   Node& node = found->second;
   const v1::NodeContact& contact = event.node_contact();
-  if (node.record.connected() != contact.connected()) state.schedule_needed = true;
+  const bool cleared = contact.cleared() || (node.cleared && node.session == contact.session());
+  if (node.record.connected() != contact.connected() || node.cleared != cleared) {
+    state.schedule_needed = true;
+  }
+  node.cleared = cleared;
   node.record.set_connected(contact.connected());
   node.session = contact.session();
   if (contact.heard()) {

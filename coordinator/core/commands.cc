@@ -125,7 +125,8 @@ void AddSignal(const v1::JobRecord& job, int32_t signal, std::vector<Command>& c
 
 std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& event) {
   std::vector<Command> commands;
-  if (event.has_node_registered()) {
+  if (event.has_node_contact()) {
+    if (!event.node_contact().cleared()) return commands;
     for (const uint64_t id : state.active) {
       AddPartCommands(state, state.jobs.at(id), event.node(), commands);
     }
@@ -156,6 +157,20 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
       break;
     default:
       break;
+  }
+  return commands;
+}
+
+std::vector<Command> StopCommands(const ClusterState& state, const std::string& node) {
+  std::vector<Command> commands;
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const v1::Attempt* attempt = LiveAttempt(job);
+    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, node);
+    if (part == nullptr || part->ended() || !attempt->stopping()) continue;
+    if (auto command = CommandForPart(state, job, *attempt, *part)) {
+      commands.push_back(*std::move(command));
+    }
   }
   return commands;
 }

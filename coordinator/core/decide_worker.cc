@@ -2,6 +2,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/registration.h"
 
 namespace muster::coordinator {
 namespace {
@@ -166,7 +168,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   }
 }
 
-// A part that the worker does not mention when it registers.
+// A part that is not among what the worker of a cleared node holds.
 void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
                     const v1::NodeFacts& facts, Now now, Decision& decision) {
   if (part.boot_id() != facts.boot_id()) {
@@ -184,7 +186,7 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
                   absl::StrCat("the worker on ", part.node(), " knows nothing of its ranks"),
                   v1::STOP_CAUSE_SUPERVISOR_LOST, now));
   } else if (part.group_rank() != 0 || attempt.master_port() == 0) {
-    return;  // it has not begun: the registration repeats its command
+    return;  // it has not begun: its command is repeated when the node is cleared
   } else if (attempt.parts_size() > 1 && AllPartsReady(attempt)) {
     // Other nodes may be launching with the port that is gone; ranks of one attempt must see one
     // world.
@@ -201,21 +203,19 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
   }
 }
 
-void AddMissingParts(const ClusterState& state, const v1::Register& message, Now now,
-                     Decision& decision) {
+using HeldAttempts = std::set<std::pair<uint64_t, uint32_t>>;
+
+// The node is cleared: parts that its worker does not hold are over.
+void AddMissingParts(const ClusterState& state, const v1::NodeFacts& facts,
+                     const HeldAttempts& held, Now now, Decision& decision) {
   for (const uint64_t id : state.active) {
     const v1::JobRecord& job = state.jobs.at(id);
     const v1::Attempt* attempt = LiveAttempt(job);
-    const v1::NodePart* part =
-        attempt == nullptr ? nullptr : FindPart(*attempt, message.facts().name());
+    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, facts.name());
     if (part == nullptr || part->ended()) continue;
-    const bool mentioned =
-        part->incarnation() == message.facts().incarnation() &&
-        std::any_of(message.attempts().begin(), message.attempts().end(),
-                    [&](const v1::AttemptStatus& status) {
-                      return status.job() == id && status.attempt() == attempt->number();
-                    });
-    if (!mentioned) AddMissingPart(job, *attempt, *part, message.facts(), now, decision);
+    const bool is_held =
+        part->incarnation() == facts.incarnation() && held.contains({id, attempt->number()});
+    if (!is_held) AddMissingPart(job, *attempt, *part, facts, now, decision);
   }
 }
 
@@ -290,7 +290,31 @@ absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& f
                      old.hostname(), ", ", old.advertise(),
                      "); fix: give this one another --name and --state-dir, or stop the other"));
   }
-  return absl::OkStatus();
+  return JudgeMachine(state, *known, facts, now);
+}
+
+// Other hardware under an old identity: a person has to look at it before it gets new work.
+void AddDeviceChange(const Node* known, const v1::NodeFacts& facts, Now now, Decision& decision) {
+  if (known == nullptr || known->record.draining()) return;
+  const std::string change = DescribeDeviceChange(known->record.facts(), facts);
+  if (change.empty()) return;
+  v1::Event drained = NodeEvent(facts.name(), now);
+  drained.mutable_node_state_changed()->set_state(v1::NODE_STATE_ALIVE);
+  drained.mutable_node_state_changed()->set_reason(common::Printable(change));
+  drained.mutable_node_state_changed()->set_set_drain(true);
+  drained.mutable_node_state_changed()->set_draining(true);
+  decision.facts.push_back(std::move(drained));
+}
+
+// Whatever was placed there and is not held any more is over; what is left to do is said again.
+void AddCleared(const ClusterState& state, const Node& node, const v1::Cleared& cleared, Now now,
+                Decision& decision) {
+  HeldAttempts held;
+  for (const v1::Cleared::Held& one : cleared.held()) held.insert({one.job(), one.attempt()});
+  AddMissingParts(state, node.record.facts(), held, now, decision);
+  v1::Event contact = Contact(node.record.facts().name(), node.session, true, now);
+  contact.mutable_node_contact()->set_cleared(true);
+  decision.facts.push_back(std::move(contact));
 }
 
 }  // namespace
@@ -300,15 +324,31 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
   const v1::NodeFacts& facts = input.message.facts();
   decision.reply.status = JudgeRegistration(state, facts, now);
   if (!decision.reply.status.ok()) return decision;
-  // Parts that ended come first: NodeRegistered then repeats the commands for what is left.
-  AddMissingParts(state, input.message, now, decision);
+  const Node* known = FindNode(state, facts.name());
+  const bool provisional = NeedsClearing(known, input.message);
+  // Parts that ended come first: the contact then repeats the commands for what is left.
+  if (!provisional) {
+    HeldAttempts held;
+    for (const v1::AttemptStatus& status : input.message.attempts()) {
+      held.insert({status.job(), status.attempt()});
+    }
+    AddMissingParts(state, facts, held, now, decision);
+  }
   for (const v1::AttemptStatus& status : input.message.attempts()) {
     AddStatusFacts(state, facts.name(), facts.incarnation(), status, now, decision);
   }
   v1::Event registered = NodeEvent(facts.name(), now);
   *registered.mutable_node_registered()->mutable_facts() = facts;
   decision.facts.push_back(std::move(registered));
-  decision.facts.push_back(Contact(facts.name(), input.session, true, now));
+  AddDeviceChange(known, facts, now, decision);
+  v1::Event contact = Contact(facts.name(), input.session, true, now);
+  contact.mutable_node_contact()->set_cleared(!provisional);
+  decision.facts.push_back(std::move(contact));
+  if (provisional) {
+    for (Command& stop : StopCommands(state, facts.name())) {
+      decision.commands.push_back(std::move(stop));
+    }
+  }
   for (const v1::CheckpointPartReady& part : input.message.checkpoint_parts()) {
     AddCheckpointPart(state, facts.name(), part, now, decision);
   }
@@ -316,6 +356,8 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
   registered_reply.message.mutable_registered()->set_heartbeat_ms(state.settings.heartbeat_ms);
   registered_reply.message.mutable_registered()->set_suspect_after_ms(
       state.settings.suspect_after_ms);
+  registered_reply.message.mutable_registered()->set_cluster_id(state.settings.cluster_id);
+  registered_reply.message.mutable_registered()->set_clear(provisional);
   decision.commands.insert(decision.commands.begin(), std::move(registered_reply));
   return decision;
 }
@@ -340,6 +382,8 @@ Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now
                    input.message.attempt_status(), now, decision);
   } else if (input.message.has_checkpoint_part()) {
     AddCheckpointPart(state, input.node, input.message.checkpoint_part(), now, decision);
+  } else if (input.message.has_cleared() && !node->cleared) {
+    AddCleared(state, *node, input.message.cleared(), now, decision);
   }
   return decision;
 }

@@ -94,9 +94,12 @@ std::string DescribeUnusable(const ClusterState& state) {
   for (const auto& [name, node] : state.nodes) {
     if (nodes.size() == kNodesNamed) break;
     if (node.record.draining()) {
-      nodes.push_back(absl::StrCat(name, " drains"));
+      const std::string& why = node.record.drain_reason();
+      nodes.push_back(absl::StrCat(name, " drains", why.empty() ? "" : ": ", why));
     } else if (!node.record.connected()) {
       nodes.push_back(absl::StrCat(name, " is not connected"));
+    } else if (!node.cleared) {
+      nodes.push_back(absl::StrCat(name, " is being cleared of older ranks"));
     }
   }
   return nodes.empty() ? "" : absl::StrCat(" (", absl::StrJoin(nodes, ", "), ")");

@@ -43,12 +43,15 @@ struct Settings {
   uint32_t default_stop_after_ms = 600'000;
   uint64_t live_jobs_max = common::kLiveJobsMax;
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
+  std::string cluster_id;  // of the data directory; told to workers
 };
 
 // One registered node: the journalled record and what is only known while the daemon runs.
 struct Node {
   v1::NodeRecord record;
   uint64_t session = 0;  // of the control stream; 0: none
+  // Of this session: nothing of older attempts lives there but what the worker holds.
+  bool cleared = false;
   int64_t last_contact_mono_ms = 0;
 };
 

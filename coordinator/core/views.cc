@@ -197,6 +197,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
 v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& usage) {
   v1::NodeView view;
   *view.mutable_record() = node.record;
+  view.set_clearing(node.record.connected() && !node.cleared);
   const std::string& name = node.record.facts().name();
   std::map<std::string, uint32_t> total;
   for (const v1::Device& device : node.record.facts().devices()) ++total[device.kind()];

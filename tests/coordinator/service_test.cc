@@ -114,6 +114,9 @@ class FakeWorker {
     }
     facts->set_cores(2);
     stream_->Write(hello);
+    v1::WorkerMessage cleared;
+    cleared.mutable_cleared();
+    stream_->Write(cleared);
   }
   ~FakeWorker() { context_.TryCancel(); }
 

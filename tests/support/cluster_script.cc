@@ -37,7 +37,7 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
   const auto of = [](const auto& m) { return absl::StrCat(m.job(), ".", m.attempt()); };
   switch (message.what_case()) {
     case Message::kRegistered:
-      return "registered";
+      return message.registered().clear() ? "registered, to be cleared" : "registered";
     case Message::kHeartbeatReply:
       return "heartbeat reply";
     case Message::kHoldPorts:
@@ -103,6 +103,8 @@ void ClusterScript::Dispatch(const Words& words, Options& options) {
   const std::string& verb = words.at(0);
   if (verb == "node") {
     Node(words, options);
+  } else if (verb == "cleared") {
+    Cleared(words);
   } else if (verb == "gone") {
     Take(coordinator::WorkerGoneInput{state_.nodes.at(words.at(1)).session, words.at(1)});
   } else if (verb == "submit") {
@@ -147,15 +149,33 @@ void ClusterScript::Node(const Words& words, Options& options) {
       Option(options, "incarnation", absl::StrCat(std::max<uint64_t>(facts.incarnation(), 1)))));
   facts.set_boot_id(Option(options, "boot", facts.boot_id().empty() ? "b1" : facts.boot_id()));
   facts.set_process(Number(Option(options, "process", absl::StrCat(facts.process()))));
-  facts.set_protocol(Number(Option(options, "protocol", absl::StrCat(common::kProtocol))));
+  // As workers of protocol 1, their host is clear when they register, unless a scenario is about
+  // it.
+  const bool provisional = Option(options, "provisional", "0") == "1";
+  facts.set_protocol(
+      Number(Option(options, "protocol", absl::StrCat(provisional ? common::kProtocol : 1))));
   facts.set_advertise(Option(options, "advertise", "10.0.0." + name));
+  facts.set_machine_id(Option(options, "machine", facts.machine_id()));
   facts.set_oversubscribe_cpu(Option(options, "oversubscribe", "0") == "1");
   coordinator::WorkerRegisteredInput input{++session_, {}};
   *input.message.mutable_facts() = facts;
+  input.message.set_cleared(Option(options, "cleared", "0") == "1");
   const bool forgetful = Option(options, "state", "kept") == "lost";
   if (forgetful) statuses_[name].clear();
   for (const auto& [key, status] : statuses_[name]) *input.message.add_attempts() = status;
   Take(std::move(input));
+}
+
+// cleared NODE: nothing lives there but what it has said that it holds.
+void ClusterScript::Cleared(const Words& words) {
+  v1::WorkerMessage message;
+  message.mutable_cleared();
+  for (const auto& [key, status] : statuses_[words.at(1)]) {
+    v1::Cleared::Held* held = message.mutable_cleared()->add_held();
+    held->set_job(key.first);
+    held->set_attempt(key.second);
+  }
+  Say(words.at(1), std::move(message));
 }
 
 void ClusterScript::Submit(const Words&, Options& options) {

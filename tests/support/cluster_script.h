@@ -29,6 +29,7 @@ class ClusterScript {
 
   void Dispatch(const Words& words, Options& options);
   void Node(const Words& words, Options& options);
+  void Cleared(const Words& words);
   void Submit(const Words& words, Options& options);
   void Status(const Words& words, Options& options);
   void Launch(uint64_t job);

@@ -125,6 +125,10 @@ void OnCommand(Step& step, const v1::CoordinatorMessage& message) {
     step.Do(PersistEpochAction{message.epoch()});
   }
   state.contact.last_heard_mono_ms = step.now.mono_ms;
+  if (!Defer(step, message)) Obey(step, message);
+}
+
+void Obey(Step& step, const v1::CoordinatorMessage& message) {
   switch (message.what_case()) {
     case v1::CoordinatorMessage::kRegistered:
       return OnRegistered(step, message.registered());

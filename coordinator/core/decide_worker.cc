@@ -12,6 +12,7 @@
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/node_facts.h"
 #include "coordinator/core/registration.h"
 
 namespace muster::coordinator {
@@ -276,6 +277,7 @@ absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& f
         "[JC1407] the node name \"", common::Printable(facts.name()),
         "\" is empty, too long or not plain text; fix: --name with letters, digits and -"));
   }
+  if (absl::Status sound = JudgeFacts(facts); !sound.ok()) return sound;
   const Node* known = FindNode(state, facts.name());
   if (known == nullptr) {
     if (state.nodes.size() < common::kNodesMax) return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <map>
@@ -59,7 +60,7 @@ std::string FindDamage(const std::string& text, std::map<std::string, std::strin
     return text.substr(sum + 1) == SumLine(lines) ? "" : "its checksum is wrong";
   }
   // Of an older version, unless it has what only newer ones have.
-  const bool older = !pairs.contains("state_dir") && !text.empty() && text.back() == '\n';
+  const bool older = text.starts_with("incarnation=") && text.back() == '\n';
   for (const char* key : {"incarnation", "epoch", "machine_id"}) {
     if (!older || !pairs.contains(key)) return "it is cut short";
   }
@@ -92,9 +93,8 @@ absl::Status FillPlace(const Paths& paths, Identity* identity) {
   identity->inode = info.st_ino;
   std::error_code error;
   identity->state_dir = std::filesystem::canonical(paths.StateDir(), error).string();
-  if (error || identity->state_dir.find('\n') != std::string::npos) {
-    identity->state_dir = paths.StateDir();
-  }
+  if (error) identity->state_dir = paths.StateDir();
+  std::replace(identity->state_dir.begin(), identity->state_dir.end(), '\n', '?');
   return absl::OkStatus();
 }
 
@@ -109,11 +109,12 @@ std::string HostName() {
 }
 
 absl::Status SaveIdentity(const Paths& paths, const Identity& identity) {
+  // What older versions do not write comes first: cut short, it is not taken for theirs.
   const std::string lines =
-      common::StrCat("incarnation=", identity.incarnation, "\nepoch=", identity.highest_epoch,
-                     "\nboot_id=", identity.boot_id, "\nmachine_id=", identity.machine_id,
-                     "\nnode=", identity.node, "\nstate_dir=", identity.state_dir,
-                     "\ndevice=", identity.device, "\ninode=", identity.inode, "\n");
+      common::StrCat("state_dir=", identity.state_dir, "\nnode=", identity.node,
+                     "\ndevice=", identity.device, "\ninode=", identity.inode,
+                     "\nincarnation=", identity.incarnation, "\nepoch=", identity.highest_epoch,
+                     "\nboot_id=", identity.boot_id, "\nmachine_id=", identity.machine_id, "\n");
   return common::WriteFileDurably(paths.Identity(), lines + SumLine(lines));
 }
 

@@ -134,7 +134,8 @@ constexpr ErrorCode kCodes[] = {
      "Start muster-worker with another --name."},
     {"JC1411", "node moved while it may hold ranks",
      "A worker on another machine took the name of a node whose ranks may still run where it was.",
-     "Wait until they count as stopped, or `jobctl nodes declare-dead NODE` if that machine is off."},
+     "Wait until they count as stopped, or `jobctl nodes declare-dead NODE` if that machine is "
+     "off."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",

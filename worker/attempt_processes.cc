@@ -272,6 +272,7 @@ void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEven
                    doors_.input(RanksStartedInput{key, shim.started});
                  },
                  [&](const RankExited& exit) {
+                   ++shim.exited;
                    doors_.input(RankExitedInput{
                        key, ReportExit(setup_.paths, shim.launch, shim.client->launch(), exit)});
                  },
@@ -321,16 +322,21 @@ void AttemptProcesses::OnTime(int64_t now_ms) {
 
 // Stopped, or stuck: it would hold its ranks alive past every fence.
 void AttemptProcesses::GiveUp(const AttemptKey& key) {
-  const auto shim = shims_.extract(key);
-  const int64_t silent_ms = shim.mapped().watch->silent_ms();
-  const std::string failure =
+  const auto node = shims_.extract(key);
+  const Shim& shim = node.mapped();
+  const std::string reason =
       common::StrCat("the supervisor (muster-shim) on node ", setup_.node, " did not answer for ",
-                     silent_ms / 1000, " s and was killed with its ranks");
+                     shim.watch->silent_ms() / 1000, " s and was killed with its ranks");
   doors_.note(common::StrCat("shim given up job=", key.job, " attempt=", key.attempt, " reason=\"",
-                             failure, "\""));
-  ProveEnd(key,
-           {key, "killed after its shim did not answer", failure, v1::STOP_CAUSE_SUPERVISOR_LOST},
-           std::make_shared<common::ShimLaunch>(shim.mapped().client->launch()));
+                             reason, "\""));
+  AttemptEndedInput end{key, "killed after its shim did not answer", reason,
+                        v1::STOP_CAUSE_SUPERVISOR_LOST};
+  // Every rank had told its end: the job has lost nothing.
+  if (shim.exited >= shim.launch.part().local_world_size()) {
+    end.failure.clear();
+    end.failure_cause = v1::STOP_CAUSE_UNSPECIFIED;
+  }
+  ProveEnd(key, end, std::make_shared<common::ShimLaunch>(shim.client->launch()));
 }
 
 void AttemptProcesses::OnGone(const AttemptKey& key, Shim shim) {

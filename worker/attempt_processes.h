@@ -81,6 +81,7 @@ class AttemptProcesses {
     v1::LaunchAttempt launch;
     std::unique_ptr<ShimWatch> watch;
     uint32_t started = 0;
+    uint32_t exited = 0;
     bool grew = false;  // a SpoolSeen is owed
     int64_t seen_at_ms = 0;
     std::string how;  // ShimEnded said it

@@ -243,7 +243,7 @@ class SilentSupervisors(Case):
         cluster = self.cluster(workers=(), heartbeat_ms=300)
         relay = Relay(self, cluster.socket)
         cluster.add_worker("far", "cpu:1", coordinator="unix:" + relay.path)
-        witnessed = Witnessed(self, cluster, 1, ["--stop-after", "3s", "--grace", "1s"])
+        witnessed = Witnessed(self, cluster, 1, ["--set", "stop_after=3s", "--grace", "1s"])
         cluster.add_worker("near", "cpu:1")
         os.kill(self.shim(os.path.join(cluster.directory, "w-far")), signal.SIGSTOP)
         relay.is_cut.set()

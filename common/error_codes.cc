@@ -135,6 +135,10 @@ constexpr ErrorCode kCodes[] = {
     {"JC1408", "bad facts of a node",
      "A worker says something of its node that is out of range: a text, or its devices.",
      "Start muster-worker of the coordinator's own release there."},
+    {"JC1411", "node moved while it may hold ranks",
+     "A worker on another machine took the name of a node whose ranks may still run where it was.",
+     "Wait until they count as stopped, or `jobctl nodes declare-dead NODE` if that machine is "
+     "off."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",

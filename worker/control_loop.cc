@@ -59,11 +59,10 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                               [](const v1::Device& device) { return device.kind() == "gpu"; }),
                   std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
                               [](const v1::Device& device) { return device.kind() == "npu"; }),
-                  setup_.cgroups, setup_.config.ports, setup_.seed,
-                  NodeTag(setup_.config.coordinator, setup_.config.name)},
+                  setup_.cgroups, setup_.config.ports, setup_.seed, setup_.config.coordinator},
                  &io_,
                  {[this](Input input) { Feed(std::move(input)); },
-                  [this](std::function<void()> task) { transfers_.Post(std::move(task)); },
+                  [this](std::function<void()> task) { ends_.Post(std::move(task)); },
                   [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
                   [](const std::string& line) { common::LogInfo(line); }}),
       link_(setup_.config.coordinator, &mailbox_,
@@ -82,9 +81,10 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
 }
 
 void ControlLoop::Run() {
-  processes_.Restore(setup_.identity.new_boot);
+  processes_.Restore(setup_.identity);
   while (!stopping_) Turn();
   link_.Shutdown();
+  ends_.Stop();
   io_.Shutdown();
   transfers_.Shutdown();
   SaveContact(paths_, state_.contact.lease_mono_ms);
@@ -181,9 +181,12 @@ void ControlLoop::Carry(Action& action) {
                 a.bulk_endpoint.empty() ? setup_.config.coordinator : a.bulk_endpoint;
             io_.SetBulkEndpoint(bulk);
             transfers_.SetEndpoint(bulk);
+            processes_.SetCluster(a.cluster_id);
             common::LogInfo(common::StrCat("registered coordinator=", setup_.config.coordinator,
                                            " epoch=", state_.highest_epoch));
           },
+          [&](ClearHostAction& a) { processes_.ClearHost(a); },
+          [&](AbandonClearingAction&) { processes_.AbandonClearing(); },
           [&](PersistEpochAction& a) {
             identity_.highest_epoch = a.epoch;
             if (absl::Status saved = SaveIdentity(paths_, identity_); !saved.ok()) {

@@ -17,6 +17,7 @@
 #include "worker/identity.h"
 #include "worker/io_thread.h"
 #include "worker/mailbox.h"
+#include "worker/task_thread.h"
 #include "worker/transfers.h"
 
 namespace muster::worker {
@@ -59,6 +60,7 @@ class ControlLoop {
   int64_t contact_saved_ms_ = 0;
   IoThread io_;
   Transfers transfers_;
+  TaskThread ends_;  // proofs that nothing is alive: they must not wait for a checkpoint
   AttemptProcesses processes_;
   CoordinatorLink link_;
 };

@@ -31,8 +31,6 @@ class Transfers {
   void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void CancelFetch(const AttemptKey& key);
   void DeleteTree(const std::string& path);
-  // Runs on the fetching thread: for other work that blocks.
-  void Post(std::function<void()> task) { files_.Post(std::move(task)); }
   void Shutdown();
 
  private:

@@ -21,6 +21,7 @@
 #include "common/strings.h"
 #include "coordinator/headroom.h"
 #include "coordinator/journal_writer.h"
+#include "coordinator/said_rarely.h"
 #include "coordinator/schema.h"
 #include "coordinator/sqlite.h"
 #include "coordinator/store_queue.h"
@@ -81,6 +82,7 @@ class SqliteJournal final : public Journal {
   Headroom headroom_;
   common::UniqueFd high_water_;
   bool disk_full_ = false;
+  SaidRarely waits_;
 
   std::atomic<size_t> pending_bytes_ = 0;
   std::mutex mutex_;  // guards what follows
@@ -288,6 +290,11 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       observer_.disk_full(true);
     }
     if (is_full && headroom_.Release()) continue;
+    if (!is_full) {
+      waits_.Warn(StrCat(
+          "[JC1612] the journal waits for a free descriptor: ", std::string(status.message()),
+          "; fix: raise the limit of open files (LimitNOFILE)"));
+    }
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; });
     if (!stopping_) continue;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <utility>
@@ -10,7 +11,8 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kPastEventsDefault = 10'000;
-constexpr size_t kWaitingBatchesMax = 10'000;
+constexpr uint32_t kPastEventsMost = 1'000'000;
+constexpr size_t kWaitingBytesMax = 64 << 20;  // that a slow follower has not taken
 
 using EventSink = Sink<v1::EventBatch>;
 
@@ -40,6 +42,7 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   std::mutex mutex_;  // guards what follows
   WatchToken token_;
   std::deque<v1::EventBatch> waiting_;
+  size_t waiting_bytes_ = 0;
   bool past_said_ = false;
 };
 
@@ -84,7 +87,8 @@ void EventFeed::SayPast(uint64_t until) {
        .node = request_.node(),
        .after = request_.after_seq(),
        .until = until,
-       .newest = request_.limit() == 0 ? kPastEventsDefault : request_.limit()});
+       .newest = request_.limit() == 0 ? kPastEventsDefault
+                                       : std::min(request_.limit(), kPastEventsMost)});
   if (!past.ok()) return sink_->Close(past.status());
   std::vector<v1::Event> some;
   for (v1::Event& event : *past) {
@@ -107,7 +111,7 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
   }
   if (wanted.empty()) return;
   std::unique_lock lock(mutex_);
-  if (waiting_.size() >= kWaitingBatchesMax) {
+  if (waiting_bytes_ >= kWaitingBytesMax) {
     lock.unlock();
     // The reader goes on from its last event: nothing is skipped silently.
     return sink_->Close(
@@ -115,11 +119,13 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
                                      "again from the last one seen"));
   }
   waiting_.push_back(BatchOf(std::move(wanted)));
+  waiting_bytes_ += waiting_.back().ByteSizeLong();
   Flush();
 }
 
 void EventFeed::Flush() {
   while (past_said_ && !waiting_.empty() && sink_->QueuedBytes() < EventSink::kFullBytes) {
+    waiting_bytes_ -= waiting_.front().ByteSizeLong();
     sink_->Write(std::move(waiting_.front()));
     waiting_.pop_front();
   }

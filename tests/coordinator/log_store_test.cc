@@ -14,6 +14,7 @@
 #include "coordinator/log_merge.h"
 #include "coordinator/log_store.h"
 #include "tests/coordinator/no_free_descriptors.h"
+#include "tests/coordinator/small_disk.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
@@ -281,6 +282,20 @@ TEST(LogStoreTest, WithoutAFreeDescriptorNothingIsLostAndNoReaderPassesBytesOver
   }
   EXPECT_EQ(merge.Next()->data(), "first\n");
   EXPECT_EQ(other->WaitFor(7).durable_offset(), 7u);
+}
+
+TEST(LogStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
+  for (const char* options : {"nr_inodes=4", "size=64k"}) {
+    TempDir dir;
+    SmallDisk disk(dir.path(), options);
+    if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
+    LogStore store(Paths(dir.path()), Fail);
+    auto sender = std::make_shared<Sender>();
+    disk.Fill();
+    store.Append(Chunk(0, 0, "late\n"), sender);
+    disk.Free();
+    EXPECT_EQ(sender->WaitFor(5).durable_offset(), 5u) << options;
+  }
 }
 
 TEST(LogStoreTest, TheRestOfAJobIsGivenUpUntilMoreOfItComes) {

@@ -12,6 +12,7 @@
 #include "coordinator/data_lock.h"
 #include "coordinator/metric_store.h"
 #include "tests/coordinator/no_free_descriptors.h"
+#include "tests/coordinator/small_disk.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
@@ -39,9 +40,9 @@ class Sender : public MetricUploader {
     last_ = ack;
     changed_.notify_all();
   }
-  int Count() {
-    std::lock_guard lock(mutex_);
-    return count_;
+  bool HasWithin(int count, std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return count_ >= count; });
   }
   int Refusals() {
     std::lock_guard lock(mutex_);
@@ -169,9 +170,24 @@ TEST(MetricStoreTest, WithoutAFreeDescriptorItWaitsAndThenGoesOn) {
     NoFreeDescriptors none;
     store.Append(Batch(1, 10, 0.5), sender);
     store.Append(Batch(2, 11, 0.4), sender);
-    EXPECT_EQ(sender->Count(), 0);
+    EXPECT_FALSE(sender->HasWithin(1, std::chrono::milliseconds(100)));
   }
   EXPECT_EQ(sender->WaitForCount(2).durable_seq(), 2u);
+}
+
+TEST(MetricStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
+  for (const char* options : {"nr_inodes=4", "size=64k"}) {
+    TempDir dir;
+    SmallDisk disk(dir.path(), options);
+    if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
+    MetricStore store(Paths(dir.path()), Fail);
+    auto sender = std::make_shared<Sender>();
+    disk.Fill();
+    store.Append(Batch(1, 10, 0.5), sender);
+    EXPECT_FALSE(sender->HasWithin(1, std::chrono::milliseconds(100))) << options;
+    disk.Free();
+    EXPECT_EQ(sender->WaitForCount(1).durable_seq(), 1u) << options;
+  }
 }
 
 TEST(MetricReaderTest, AGrowingSegmentIsReadOnWhereItEnded) {

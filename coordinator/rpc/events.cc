@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <utility>
@@ -11,7 +10,6 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kPastEventsDefault = 10'000;
-constexpr uint32_t kPastEventsMost = 1'000'000;
 constexpr size_t kWaitingBytesMax = 64 << 20;  // that a slow follower has not taken
 
 using EventSink = Sink<v1::EventBatch>;
@@ -87,8 +85,7 @@ void EventFeed::SayPast(uint64_t until) {
        .node = request_.node(),
        .after = request_.after_seq(),
        .until = until,
-       .newest = request_.limit() == 0 ? kPastEventsDefault
-                                       : std::min(request_.limit(), kPastEventsMost)});
+       .newest = request_.limit() == 0 ? kPastEventsDefault : request_.limit()});
   if (!past.ok()) return sink_->Close(past.status());
   std::vector<v1::Event> some;
   for (v1::Event& event : *past) {
@@ -110,7 +107,10 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
     if (Wants(event)) wanted.push_back(event);
   }
   if (wanted.empty()) return;
+  size_t bytes = 0;
+  for (const v1::Event& event : wanted) bytes += event.ByteSizeLong();
   std::unique_lock lock(mutex_);
+  waiting_bytes_ += bytes;
   if (waiting_bytes_ >= kWaitingBytesMax) {
     lock.unlock();
     // The reader goes on from its last event: nothing is skipped silently.
@@ -119,16 +119,15 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
                                      "again from the last one seen"));
   }
   waiting_.push_back(BatchOf(std::move(wanted)));
-  waiting_bytes_ += waiting_.back().ByteSizeLong();
   Flush();
 }
 
 void EventFeed::Flush() {
   while (past_said_ && !waiting_.empty() && sink_->QueuedBytes() < EventSink::kFullBytes) {
-    waiting_bytes_ -= waiting_.front().ByteSizeLong();
     sink_->Write(std::move(waiting_.front()));
     waiting_.pop_front();
   }
+  if (waiting_.empty()) waiting_bytes_ = 0;
 }
 
 }  // namespace

@@ -45,34 +45,33 @@ struct Coordinator::Parts {
       : config(settings),
         stop(std::move(on_stop)),
         paths(settings.data_dir),
-        shares(ShareDescriptors()),
         pool(kPoolThreads),
         reads(kReadThreads),
         files(kFileThreads),
+        shares(ShareDescriptors()),
         logs(paths, stop, shares.log_streams),
         metrics(paths, stop, shares.metric_segments),
         lifetime(
             settings.is_private, pool, [this] { stop(absl::OkStatus()); },
             [this] { return logs.UnendedStreams(); }) {}
   // What the pools still do uses the rest.
-  ~Parts() { StopPools(); }
-  void StopPools() {
+  ~Parts() {
     for (WorkPool* each : {&pool, &reads, &files}) each->Stop();
   }
 
+  void CheckDatabase();
   absl::Status Open(common::UniqueFd data_lock);
   void Serve();
-  void CheckDatabase();
 
   const Config config;
   const std::function<void(const absl::Status&)> stop;
   const Paths paths;
-  const DescriptorShares shares;
   common::SystemClock clock;
   common::UniqueFd lock;
   WorkPool pool;
   WorkPool reads;
   WorkPool files;
+  const DescriptorShares shares;
   LogStore logs;
   MetricStore metrics;
   std::unique_ptr<BlobStore> blobs;
@@ -203,9 +202,11 @@ void Coordinator::Shutdown() {
   parts_->loop->Stop();
   const absl::Status closed = parts_->journal->Stop();
   if (!closed.ok()) common::LogError(std::string(closed.message()));
+  parts_->reads.Stop();
+  parts_->files.Stop();
   parts_->logs.Stop();
   parts_->metrics.Stop();
-  parts_->StopPools();
+  parts_->pool.Stop();
   if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());
   LogInfo("ended in order");
 }

@@ -38,6 +38,9 @@ absl::Status ErrnoStatus(std::string_view what) {
     case ENOSPC:
     case EDQUOT:
       return absl::ResourceExhaustedError(text);
+    case EMFILE:
+    case ENFILE:
+      return absl::UnavailableError(text);
     case ENOENT:
       return absl::NotFoundError(text);
     case EACCES:

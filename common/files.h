@@ -30,8 +30,8 @@ class UniqueFd {
 };
 
 // A status for errno as it is now: "<what>: <strerror>". ENOSPC and EDQUOT become
-// RESOURCE_EXHAUSTED, ENOENT NOT_FOUND, EACCES and EPERM PERMISSION_DENIED, EEXIST ALREADY_EXISTS,
-// all others INTERNAL.
+// RESOURCE_EXHAUSTED, EMFILE and ENFILE UNAVAILABLE (no descriptor is free now, one will be),
+// ENOENT NOT_FOUND, EACCES and EPERM PERMISSION_DENIED, EEXIST ALREADY_EXISTS, all others INTERNAL.
 absl::Status ErrnoStatus(std::string_view what);
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 64 << 20);

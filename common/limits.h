@@ -36,5 +36,7 @@ inline constexpr size_t kNameBytesMax = 100;       // a job's label, a node's na
 inline constexpr int kAttemptsKept = 20;  // attempts in a job record; older ones stay in its events
 inline constexpr uint64_t kSpoolQuotaBytes =
     256ull << 20;  // default: output of one attempt on one node not yet uploaded
+inline constexpr uint64_t kLogStreamBytesMax =
+    1ull << 43;  // bytes of one rank's stream, dropped ones included
 
 }  // namespace muster::common

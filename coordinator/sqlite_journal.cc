@@ -22,8 +22,10 @@
 #include "common/strings.h"
 #include "coordinator/headroom.h"
 #include "coordinator/journal_writer.h"
+#include "coordinator/said_rarely.h"
 #include "coordinator/schema.h"
 #include "coordinator/sqlite.h"
+#include "coordinator/store_queue.h"
 
 namespace muster::coordinator {
 namespace {
@@ -68,7 +70,8 @@ class SqliteJournal final : public Journal {
     return DamagedDatabase(paths_.Database(), finding);
   }
   void Run();
-  // Commits until it succeeds; a full disk is waited out. False: failed for good.
+  // Commits until it succeeds; a full disk and a want of descriptors are waited out. False: failed
+  // for good.
   bool CommitGroup(const std::vector<JournalRecord>& group);
   void SayHighWater(const std::vector<JournalRecord>& group);
   void MaybeLeaveFullDisk();
@@ -85,6 +88,7 @@ class SqliteJournal final : public Journal {
   Headroom headroom_;
   common::UniqueFd high_water_;
   bool disk_full_ = false;
+  SaidRarely waits_;
 
   std::atomic<size_t> pending_bytes_ = 0;
   std::mutex mutex_;  // guards what follows
@@ -292,7 +296,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
   while (true) {
     const absl::Status status = writer_->Commit(group);
     if (status.ok()) return true;
-    if (!absl::IsResourceExhausted(status)) {
+    if (!IsShortage(status)) {
       absl::Status failure = absl::Status(
           status.code(), StrCat("[JC1602] cannot record in ", paths_.Database(), ": ",
                                 std::string(status.message()),
@@ -305,16 +309,24 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       observer_.failed(failure);
       return false;
     }
-    if (!disk_full_) {
+    const bool is_full = absl::IsResourceExhausted(status);
+    if (is_full && !disk_full_) {
       disk_full_ = true;
       observer_.disk_full(true);
     }
-    if (headroom_.Release()) continue;
+    if (is_full && headroom_.Release()) continue;
+    if (!is_full) {
+      waits_.Warn(StrCat(
+          "[JC1612] the journal waits for a free descriptor: ", std::string(status.message()),
+          "; fix: raise the limit of open files (LimitNOFILE)"));
+    }
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; });
     if (!stopping_) continue;
-    failure_ = absl::ResourceExhaustedError(
-        StrCat("[JC1605] the disk of ", paths_.Database(), " is full; fix: free some space"));
+    failure_ = is_full
+                   ? absl::ResourceExhaustedError(StrCat("[JC1605] the disk of ", paths_.Database(),
+                                                         " is full; fix: free some space"))
+                   : status;
     return false;
   }
 }

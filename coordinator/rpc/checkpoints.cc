@@ -106,7 +106,7 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
       std::lock_guard lock(mutex_);
       if (over_ || std::exchange(sending_, true)) return;
     }
-    daemon_.pool.Post([self = shared_from_this()] { self->Send(); });
+    daemon_.files.Post([self = shared_from_this()] { self->Send(); });
   }
 
   void Send() {
@@ -124,6 +124,10 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
 
   absl::Status SendSome() {
     ASSIGN_OR_RETURN(size_, daemon_.blobs.Size(sha256_));
+    if (offset_ > size_) {
+      return absl::OutOfRangeError(
+          StrCat("offset ", offset_, " lies behind the ", size_, " bytes of the file"));
+    }
     do {
       ASSIGN_OR_RETURN(std::string bytes,
                        daemon_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes));
@@ -160,7 +164,7 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
             absl::StatusOr<v1::Checkpoint> checkpoint =
                 FindCheckpoint(*found->record, request.step(), request.latest());
             if (!checkpoint.ok()) return answer(checkpoint.status());
-            daemon.pool.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
+            daemon.files.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
               v1::VerifyCheckpointResponse response = Verify(daemon, checkpoint);
               Bound(response);
               if (response.ok() || checkpoint.flagged_corrupt()) return answer(std::move(response));

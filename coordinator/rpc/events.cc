@@ -11,7 +11,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kPastEventsDefault = 10'000;
-constexpr size_t kWaitingBatchesMax = 10'000;
+constexpr size_t kWaitingBytesMax = 64 << 20;  // that a slow follower has not taken
 
 using EventSink = Sink<v1::EventBatch>;
 
@@ -41,6 +41,7 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   std::mutex mutex_;  // guards what follows
   WatchToken token_;
   std::deque<v1::EventBatch> waiting_;
+  size_t waiting_bytes_ = 0;
   bool past_said_ = false;
 };
 
@@ -106,8 +107,11 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
     if (Wants(event)) wanted.push_back(event);
   }
   if (wanted.empty()) return;
+  size_t bytes = 0;
+  for (const v1::Event& event : wanted) bytes += event.ByteSizeLong();
   std::unique_lock lock(mutex_);
-  if (waiting_.size() >= kWaitingBatchesMax) {
+  waiting_bytes_ += bytes;
+  if (waiting_bytes_ >= kWaitingBytesMax) {
     lock.unlock();
     // The reader goes on from its last event: nothing is skipped silently.
     return sink_->Close(
@@ -123,6 +127,7 @@ void EventFeed::Flush() {
     sink_->Write(std::move(waiting_.front()));
     waiting_.pop_front();
   }
+  if (waiting_.empty()) waiting_bytes_ = 0;
 }
 
 }  // namespace

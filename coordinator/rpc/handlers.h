@@ -64,6 +64,7 @@ void StreamLogs(Daemon& daemon, const Caller& caller, const v1::StreamLogsReques
 // metrics.cc
 void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRequest& request,
                   std::shared_ptr<Sink<v1::MetricBatch>> sink);
+// metric_summary.cc
 void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
                       Answer<v1::MetricSummaries> answer);
 

@@ -25,7 +25,7 @@ Answer<T> AnswerTo(ServerUnaryReactor* reactor, T* response) {
 
 class JobServiceRpcs final : public v1::JobService::CallbackService {
  public:
-  explicit JobServiceRpcs(Daemon& daemon) : daemon_(daemon) {}
+  JobServiceRpcs(Daemon& daemon, const Peers& peers) : daemon_(daemon), peers_(peers) {}
 
   ServerUnaryReactor* GetServer(CallbackServerContext* context, const v1::GetServerRequest* request,
                                 v1::GetServerResponse* response) override {
@@ -47,12 +47,12 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   }
 
 // The calls that are all alike: caller, request, answer.
-#define MUSTER_UNARY(name, Request, Response)                                              \
-  ServerUnaryReactor* name(CallbackServerContext* context, const v1::Request* request,     \
-                           v1::Response* response) override {                              \
-    ServerUnaryReactor* reactor = context->DefaultReactor();                               \
-    coordinator::name(daemon_, CallerOf(*context), *request, AnswerTo(reactor, response)); \
-    return reactor;                                                                        \
+#define MUSTER_UNARY(name, Request, Response)                                                      \
+  ServerUnaryReactor* name(CallbackServerContext* context, const v1::Request* request,             \
+                           v1::Response* response) override {                                      \
+    ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
+    coordinator::name(daemon_, CallerOf(*context, peers_), *request, AnswerTo(reactor, response)); \
+    return reactor;                                                                                \
   }
   MUSTER_UNARY(Submit, SubmitRequest, SubmitResponse)
   MUSTER_UNARY(RerunJob, RerunJobRequest, SubmitResponse)
@@ -74,7 +74,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   grpc::ServerWriteReactor<v1::Message>* name(CallbackServerContext* context,        \
                                               const v1::Request* request) override { \
     auto stream = ServerStream<v1::Message>::Make();                                 \
-    coordinator::name(daemon_, CallerOf(*context), *request, stream);                \
+    coordinator::name(daemon_, CallerOf(*context, peers_), *request, stream);        \
     return stream.get();                                                             \
   }
   MUSTER_STREAM(Run, SubmitRequest, JobUpdate)
@@ -96,17 +96,18 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
 
   grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* SubmitMany(
       CallbackServerContext* context) override {
-    return BeginSubmitMany(daemon_, CallerOf(*context));
+    return BeginSubmitMany(daemon_, CallerOf(*context, peers_));
   }
 
  private:
   Daemon& daemon_;
+  const Peers& peers_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon) {
-  return std::make_unique<JobServiceRpcs>(daemon);
+std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon, const Peers& peers) {
+  return std::make_unique<JobServiceRpcs>(daemon, peers);
 }
 
 }  // namespace muster::coordinator

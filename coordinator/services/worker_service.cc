@@ -34,7 +34,7 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
                                         const v1::BeginUploadRequest* request,
                                         v1::BeginUploadResponse* response) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    daemon_.pool.Post([this, reactor, request, response] {
+    daemon_.files.Post([this, reactor, request, response] {
       const auto place = daemon_.blobs.Begin(request->sha256(), request->size());
       if (place.ok()) {
         response->set_have(place->have);

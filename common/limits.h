@@ -15,6 +15,7 @@ inline constexpr size_t kLogChunkBytesMax = 256 * 1024;    // data of one LogChu
 inline constexpr size_t kBlobChunkBytes = 1 << 20;         // data of one BlobChunk
 inline constexpr size_t kJournalRecordBytesMax = 1 << 20;  // events of one turn of the control loop
 inline constexpr size_t kTrainerLineBytesMax = 1 << 20;    // one line on the trainer socket
+inline constexpr size_t kJsonDepthMax = 32;                // lists and objects in each other
 inline constexpr size_t kErrorMessageBytesMax = 8 * 1024;  // from an error file
 inline constexpr size_t kLastLinesBytesMax = 4 * 1024;     // end of a failed rank's stderr
 inline constexpr uint32_t kRanksMax = 100'000;             // ranks of one job
@@ -22,6 +23,7 @@ inline constexpr uint32_t kNodesMax = 10'000;              // nodes of one coord
 inline constexpr uint32_t kLiveJobsMax = 100'000;  // queued and running jobs of one coordinator
 inline constexpr size_t kNameBytesMax = 100;       // a job's label, a node's name
 inline constexpr int kAttemptsKept = 20;  // attempts in a job record; older ones stay in its events
+inline constexpr uint64_t kLogStreamBytesMax = 1ull << 43;  // bytes of one rank's stream, dropped ones included
 inline constexpr uint64_t kSpoolQuotaBytes =
     256ull << 20;  // default: output of one attempt on one node not yet uploaded
 

@@ -53,6 +53,25 @@ TEST_F(Files, AMissingFileIsNamedWithItsReason) {
   EXPECT_NE(status.message().find("absent: No such file"), absl::string_view::npos) << status;
 }
 
+TEST_F(Files, AFifoOrADeviceIsRefusedInsteadOfWaitedFor) {
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  for (const std::string& path : {Path("fifo"), std::string("/dev/zero"), directory_}) {
+    const absl::Status read = ReadFile(path).status();
+    EXPECT_EQ(read.code(), absl::StatusCode::kInvalidArgument) << read;
+    EXPECT_NE(read.message().find("is no regular file"), absl::string_view::npos) << read;
+  }
+  EXPECT_EQ(OpenRegular(Path("fifo"), O_WRONLY | O_CREAT).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFileOrPipe("/dev/null").value(), "");
+}
+
+TEST_F(Files, RunningOutOfDescriptorsIsUnavailableAndPasses) {
+  for (const int error : {EMFILE, ENFILE}) {
+    errno = error;
+    EXPECT_EQ(ErrnoStatus("open").code(), absl::StatusCode::kUnavailable);
+  }
+}
+
 TEST_F(Files, AFileBeyondTheLimitIsRefused) {
   ASSERT_TRUE(WriteFileDurably(Path("big"), std::string(100, 'x')).ok());
   EXPECT_EQ(ReadFile(Path("big"), 99).status().code(), absl::StatusCode::kResourceExhausted);

@@ -256,6 +256,20 @@ TEST(JsonLinesTest, ADiagnosisIsAnObjectOfBoundedSize) {
             "{\"number\":7,\"reason\":\"asked by me\",\"type\":\"diagnose\"}\n");
 }
 
+TEST(JsonLinesTest, ALineOfHalfAMillionBracketsIsRefusedBeforeItIsParsed) {
+  const std::string deep(500'000, '[');
+  const auto line =
+      ParseTrainerLine(R"({"type":"diagnosis","number":1,"record":{"a":)" + deep);
+  EXPECT_EQ(line.status().message(),
+            "this line is nested deeper than 32 levels; fix: send a flatter object");
+  const std::string closed = deep + std::string(deep.size(), ']');
+  EXPECT_FALSE(ParseTrainerLine(R"({"type":"diagnosis","number":1,"record":{"a":)" + closed + "}}")
+                   .ok());
+  EXPECT_EQ(ErrorFileMessage(R"({"message":"x","a":)" + closed + "}"), "");
+  EXPECT_EQ(ErrorFileMessage(R"({"message":"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"["})"),
+            R"([[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\[)");
+}
+
 TEST(JsonLinesTest, NotFiniteValuesAreStrings) {
   const auto line =
       ParseTrainerLine(R"({"type":"metrics","seq":1,"points":[{"name":"a","step":1,"value":"NaN"},)"

@@ -159,11 +159,14 @@ absl::Status RemoveTree(const std::string& path) {
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path, size_t max) {
   std::error_code error;
   std::vector<std::string> names;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error)) {
+    if (names.size() == max) {
+      return absl::ResourceExhaustedError(StrCat(path, " holds more than ", max, " entries"));
+    }
     names.push_back(entry->path().filename().string());
   }
   if (error) {

@@ -56,8 +56,9 @@ absl::Status MakeDirectories(const std::string& path, int mode = 0700);
 absl::Status SyncDirectory(const std::string& path);
 absl::Status RemoveTree(const std::string& path);
 bool Exists(const std::string& path);
-// Names without "." and "..", sorted.
-absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+// Names without "." and "..", sorted. RESOURCE_EXHAUSTED when there are more than `max`.
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path,
+                                                       size_t max = SIZE_MAX);
 
 // Takes an exclusive flock on `path` (made when missing). FAILED_PRECONDITION when another process
 // holds it.

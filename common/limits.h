@@ -23,7 +23,8 @@ inline constexpr uint32_t kNodesMax = 10'000;              // nodes of one coord
 inline constexpr uint32_t kLiveJobsMax = 100'000;  // queued and running jobs of one coordinator
 inline constexpr size_t kNameBytesMax = 100;       // a job's label, a node's name
 inline constexpr int kAttemptsKept = 20;  // attempts in a job record; older ones stay in its events
-inline constexpr uint64_t kLogStreamBytesMax = 1ull << 43;  // bytes of one rank's stream, dropped ones included
+inline constexpr uint64_t kLogStreamBytesMax =
+    1ull << 43;  // bytes of one rank's stream, dropped ones included
 inline constexpr uint64_t kSpoolQuotaBytes =
     256ull << 20;  // default: output of one attempt on one node not yet uploaded
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "common/clock.h"
@@ -13,7 +14,6 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "worker/rank_report.h"
 
 namespace muster::worker {
 namespace {
@@ -56,10 +56,13 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
 
 }  // namespace
 
-AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, Doors doors)
+AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Doors doors)
     : setup_(std::move(setup)),
       io_(io),
-      doors_(std::move(doors)),
+      reports_(setup_.paths, threads, {doors.input, doors.in_loop}),
+      checks_(setup_.node, threads, doors.in_loop),
+      doors_{[this](Input input) { reports_.Pass(std::move(input)); }, doors.in_background,
+             doors.in_loop, doors.note},
       ports_(setup_.ports, setup_.port_seed) {}
 
 void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
@@ -68,7 +71,19 @@ void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   probe[0].argv = {order.program()};
   probe[0].env = {common::StrCat("PATH=", order.search_path())};
   probe[0].workdir = order.workdir();
-  if (const auto problem = CheckLaunch(setup_.node, &probe)) {
+  checks_.Start(action.key, std::move(probe),
+                [this, action](const std::optional<LaunchProblem>& problem, const auto&) {
+                  HoldNow(action, problem);
+                });
+}
+
+void AttemptProcesses::HoldNow(const HoldPortsAction& action,
+                               const std::optional<LaunchProblem>& problem) {
+  const v1::HoldPorts& order = action.order;
+  if (problem && problem->launch_errno == ETIMEDOUT) {
+    return doors_.input(PortsHeldInput{action.key, 0, problem->text});
+  }
+  if (problem) {
     SayUnlaunchable(action.key, order.first_rank(), *problem);
     return doors_.input(PortsHeldInput{action.key, 0, problem->text, true});
   }
@@ -160,12 +175,23 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
 void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch,
                              int64_t fence_mono_ms) {
   const std::string mark = NewAttemptMark(key.job, key.attempt, setup_.node_tag);
-  std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, mark));
-  if (const auto problem = CheckLaunch(setup_.node, &ranks)) {
-    SayUnlaunchable(key, launch.part().first_rank(), *problem);
-    return doors_.input(
-        AttemptEndedInput{key, "never launched", problem->text, v1::STOP_CAUSE_LAUNCH_FAILED});
-  }
+  launching_[key] = {launch, fence_mono_ms, mark};
+  checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)),
+                [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
+                  const Launching order = std::move(launching_.extract(key).mapped());
+                  if (!problem) return SpawnNow(key, order, std::move(ranks));
+                  const bool hangs = problem->launch_errno == ETIMEDOUT;
+                  if (!hangs) SayUnlaunchable(key, order.launch.part().first_rank(), *problem);
+                  held_.erase(key);
+                  doors_.input(AttemptEndedInput{
+                      key, "never launched", problem->text,
+                      hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
+                });
+}
+
+void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launching,
+                                std::vector<common::RankLaunch> ranks) {
+  const v1::LaunchAttempt& launch = launching.launch;
   absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
   if (!listener.ok()) {
     doors_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
@@ -174,8 +200,8 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
   std::vector<int> fds;
   for (const HeldPort& port : held_[key]) fds.push_back(port.socket.get());
-  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), mark);
-  order.fence_mono_ms = fence_mono_ms;
+  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), launching.mark);
+  order.fence_mono_ms = launching.fence_mono_ms;
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
   held_.erase(key);  // the shim has its own
@@ -193,10 +219,18 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
 }
 
 void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
+  if (launching_.erase(key) > 0) {  // nothing was started yet
+    checks_.Cancel(key);
+    held_.erase(key);
+    return doors_.input(AttemptEndedInput{key, "never launched", "", v1::STOP_CAUSE_UNSPECIFIED});
+  }
   if (auto shim = shims_.find(key); shim != shims_.end()) shim->second.client->Stop(grace_ms);
 }
 
 void AttemptProcesses::MoveFence(const AttemptKey& key, int64_t fence_mono_ms) {
+  if (auto order = launching_.find(key); order != launching_.end()) {
+    order->second.fence_mono_ms = fence_mono_ms;
+  }
   if (auto shim = shims_.find(key); shim != shims_.end()) {
     shim->second.client->MoveFence(fence_mono_ms);
   }
@@ -237,26 +271,24 @@ void AttemptProcesses::OnReady(int fd) {
 }
 
 void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEvent& event) {
-  std::visit(
-      Overloaded{[&](const RankStarted& started) {
-                   io_->RankStarted(key, started.rank, started.pid);
-                   if (++shim.started != shim.launch.part().local_world_size()) return;
-                   doors_.input(RanksStartedInput{key, shim.started});
-                 },
-                 [&](const RankExited& exit) {
-                   doors_.input(RankExitedInput{
-                       key, ReportExit(setup_.paths, shim.launch, shim.client->launch(), exit)});
-                 },
-                 [&](const StreamClosed& closed) {
-                   io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
-                 },
-                 [&](const SpoolGrew&) {
-                   const int64_t now = NowMs();
-                   shim.grew = true;
-                   if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
-                 },
-                 [&](const ShimEnded& ended) { shim.how = ended.how; }},
-      event);
+  std::visit(Overloaded{[&](const RankStarted& started) {
+                          io_->RankStarted(key, started.rank, started.pid);
+                          if (++shim.started != shim.launch.part().local_world_size()) return;
+                          doors_.input(RanksStartedInput{key, shim.started});
+                        },
+                        [&](const RankExited& exit) {
+                          reports_.Add(shim.launch, shim.client->launch(), exit);
+                        },
+                        [&](const StreamClosed& closed) {
+                          io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
+                        },
+                        [&](const SpoolGrew&) {
+                          const int64_t now = NowMs();
+                          shim.grew = true;
+                          if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
+                        },
+                        [&](const ShimEnded& ended) { shim.how = ended.how; }},
+             event);
 }
 
 void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
@@ -267,7 +299,8 @@ void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
 }
 
 std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
-  std::optional<int64_t> next;
+  std::optional<int64_t> next = reports_.NextDeadlineMs();
+  if (const auto due = checks_.NextDeadlineMs(); due && (!next || *due < *next)) next = due;
   for (const auto& [key, shim] : shims_) {
     if (!shim.grew) continue;
     const int64_t due = shim.seen_at_ms + kSeenPauseMs;
@@ -277,6 +310,8 @@ std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
 }
 
 void AttemptProcesses::OnTime(int64_t now_ms) {
+  reports_.OnTime(now_ms);
+  checks_.OnTime(now_ms);
   for (auto& [key, shim] : shims_) {
     if (shim.grew && now_ms >= shim.seen_at_ms + kSeenPauseMs) Seen(key, shim, now_ms);
   }
@@ -296,7 +331,7 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   const auto order = ReadShimLaunch(setup_.paths.AttemptDir(key));
   const common::ShimLaunch shim_launch = order.ok() ? *order : common::ShimLaunch();
   for (const RankExited& exit : record.exits) {
-    doors_.input(RankExitedInput{key, ReportExit(setup_.paths, launch, shim_launch, exit)});
+    reports_.Add(launch, shim_launch, exit);
   }
   for (const StreamClosed& closed : record.streams) {
     io_->StreamClosed(key, closed.rank, closed.stream, closed.end);

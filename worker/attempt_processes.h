@@ -1,6 +1,6 @@
 // The shims of this node: starts them, listens to them, adopts them after a restart, and proves the
-// end of those that were killed. Control loop's thread; what blocks (killing what a dead shim left)
-// goes to a thread that may.
+// end of those that were killed. Control loop's thread; what blocks (killing what a dead shim left,
+// looking at a job's files) goes to threads that may.
 #pragma once
 
 #include <poll.h>
@@ -16,9 +16,11 @@
 #include "common/kill_ladder.h"
 #include "worker/core/decide.h"
 #include "worker/io_thread.h"
+#include "worker/launch_checks.h"
 #include "worker/launch_environment.h"
 #include "worker/paths.h"
 #include "worker/port_holder.h"
+#include "worker/rank_reports.h"
 #include "worker/shim_client.h"
 
 namespace muster::worker {
@@ -44,7 +46,7 @@ class AttemptProcesses {
     std::function<void(std::function<void()>)> in_loop;  // from there back to the control loop
     std::function<void(const std::string&)> note;
   };
-  AttemptProcesses(Setup setup, IoThread* io, Doors doors);
+  AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Doors doors);
 
   void HoldPorts(const HoldPortsAction& action);
   void ReleasePorts(const AttemptKey& key) { held_.erase(key); }
@@ -65,6 +67,15 @@ class AttemptProcesses {
   void OnTime(int64_t now_ms);
 
  private:
+  // A launch whose working directory and program are being looked at.
+  struct Launching {
+    v1::LaunchAttempt launch;
+    int64_t fence_mono_ms = 0;
+    std::string mark;
+  };
+  void HoldNow(const HoldPortsAction& action, const std::optional<LaunchProblem>& problem);
+  void SpawnNow(const AttemptKey& key, const Launching& order,
+                std::vector<common::RankLaunch> ranks);
   void SayUnlaunchable(const AttemptKey& key, uint32_t rank, const LaunchProblem& problem);
   struct Shim {
     std::unique_ptr<ShimClient> client;
@@ -92,7 +103,10 @@ class AttemptProcesses {
 
   const Setup setup_;
   IoThread* const io_;
-  const Doors doors_;
+  RankReports reports_;
+  LaunchChecks checks_;
+  const Doors doors_;  // input: behind the reports of the attempt's ranks
+  std::map<AttemptKey, Launching> launching_;
   PortHolder ports_;
   std::map<AttemptKey, std::vector<HeldPort>> held_;
   std::map<AttemptKey, Shim> shims_;

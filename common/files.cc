@@ -150,13 +150,6 @@ absl::Status SyncDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status RemoveTree(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) return absl::InternalError(StrCat("cannot remove ", path, ": ", error.message()));
-  return absl::OkStatus();
-}
-
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path, size_t max) {

@@ -54,6 +54,7 @@ absl::Status WriteAll(int fd, std::string_view data);
 // mkdir -p. Existing directories keep their mode.
 absl::Status MakeDirectories(const std::string& path, int mode = 0700);
 absl::Status SyncDirectory(const std::string& path);
+// rm -rf, with few descriptors however deep it is. OK when there is nothing.
 absl::Status RemoveTree(const std::string& path);
 bool Exists(const std::string& path);
 // Names without "." and "..", sorted. RESOURCE_EXHAUSTED when there are more than `max`.

@@ -19,6 +19,7 @@ namespace muster::worker {
 namespace {
 
 constexpr int kProveTurnMs = 1'000;  // the end of this worker waits no longer than that for a proof
+constexpr int kDescriptorWaitMs = 100;
 constexpr int64_t kSeenPauseMs =
     4;  // a flood wakes the forwarder this often, the first byte at once
 
@@ -31,6 +32,7 @@ Overloaded(F...) -> Overloaded<F...>;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 std::string FixFor(const absl::Status& status) {
+  if (absl::IsUnavailable(status)) return "; fix: give the worker a higher limit (ulimit -n)";
   return absl::IsResourceExhausted(status)
              ? "; fix: free some space on the disk of that node's --state-dir"
              : "";
@@ -59,6 +61,7 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
 AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Doors doors)
     : setup_(std::move(setup)),
       io_(io),
+      threads_(threads),
       reports_(setup_.paths, threads, {doors.input, doors.in_loop}),
       checks_(setup_.node, threads, doors.in_loop),
       doors_{[this](Input input) { reports_.Pass(std::move(input)); }, doors.in_background,
@@ -118,6 +121,12 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
     if (status.ok()) status = common::MakeDirectories(directory);
   }
   if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
+  if (absl::IsUnavailable(status)) {  // no descriptor is free now
+    return threads_->Post(action.key, Work::kLaunch, [this, action] {
+      poll(nullptr, 0, kDescriptorWaitMs);
+      doors_.in_loop([this, action] { Prepare(action); });
+    });
+  }
   doors_.input(PreparedInput{
       action.key,
       status.ok() ? ""
@@ -211,7 +220,8 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
         AttemptEndedInput{key, "never launched",
                           common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
                                          Text(client.status()), FixFor(client.status())),
-                          v1::STOP_CAUSE_LAUNCH_FAILED});
+                          absl::IsUnavailable(client.status()) ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED
+                                                               : v1::STOP_CAUSE_LAUNCH_FAILED});
   }
   Shim& shim = shims_[key];
   shim.client = *std::move(client);

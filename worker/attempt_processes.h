@@ -103,6 +103,7 @@ class AttemptProcesses {
 
   const Setup setup_;
   IoThread* const io_;
+  JobThreads* const threads_;
   RankReports reports_;
   LaunchChecks checks_;
   const Doors doors_;  // input: behind the reports of the attempt's ranks

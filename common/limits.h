@@ -22,6 +22,7 @@ inline constexpr uint32_t kCheckpointFilesMax = 200'000;   // of one checkpoint,
 inline constexpr uint32_t kPartFilesMax = 20'000;          // of one part
 inline constexpr size_t kPartListBytesMax = 8 << 20;       // its names and hashes
 inline constexpr size_t kTrainerLineBytesMax = 1 << 20;    // one line on the trainer socket
+inline constexpr size_t kJsonDepthMax = 32;                // lists and objects in each other
 inline constexpr size_t kErrorMessageBytesMax = 8 * 1024;  // from an error file
 inline constexpr size_t kLastLinesBytesMax = 4 * 1024;     // end of a failed rank's stderr
 inline constexpr uint32_t kFailuresToldInFull = 64;        // of one attempt; later ones are cut …

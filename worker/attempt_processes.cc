@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "common/clock.h"
@@ -14,7 +15,6 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "worker/launch_record.h"
-#include "worker/rank_report.h"
 
 namespace muster::worker {
 namespace {
@@ -22,6 +22,7 @@ namespace {
 constexpr int kProveTurnMs = 1'000;  // the end of this worker waits no longer than that for a proof
 // More of one turn's time does not count as this worker's running: it may have been stopped itself.
 constexpr int64_t kRanAtMostMs = 1'000;
+constexpr int kDescriptorWaitMs = 100;
 constexpr int64_t kSeenPauseMs =
     4;  // a flood wakes the forwarder this often, the first byte at once
 
@@ -34,6 +35,7 @@ Overloaded(F...) -> Overloaded<F...>;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 std::string FixFor(const absl::Status& status) {
+  if (absl::IsUnavailable(status)) return "; fix: give the worker a higher limit (ulimit -n)";
   return absl::IsResourceExhausted(status)
              ? "; fix: free some space on the disk of that node's --state-dir"
              : "";
@@ -79,10 +81,14 @@ common::KillResult KillByKey(const std::string& directory, const AttemptKey& key
 
 }  // namespace
 
-AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, Doors doors)
+AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Doors doors)
     : setup_(std::move(setup)),
       io_(io),
-      doors_(std::move(doors)),
+      threads_(threads),
+      reports_(setup_.paths, threads, {doors.input, doors.in_loop}),
+      checks_(setup_.node, threads, doors.in_loop),
+      doors_{[this](Input input) { reports_.Pass(std::move(input)); }, doors.in_background,
+             doors.in_loop, doors.note},
       ports_(setup_.ports, setup_.port_seed),
       tags_({NodeTag(setup_.coordinator, setup_.node)}) {}
 
@@ -92,7 +98,19 @@ void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   probe[0].argv = {order.program()};
   probe[0].env = {common::StrCat("PATH=", order.search_path())};
   probe[0].workdir = order.workdir();
-  if (const auto problem = CheckLaunch(setup_.node, &probe)) {
+  checks_.Start(action.key, std::move(probe),
+                [this, action](const std::optional<LaunchProblem>& problem, const auto&) {
+                  HoldNow(action, problem);
+                });
+}
+
+void AttemptProcesses::HoldNow(const HoldPortsAction& action,
+                               const std::optional<LaunchProblem>& problem) {
+  const v1::HoldPorts& order = action.order;
+  if (problem && problem->launch_errno == ETIMEDOUT) {
+    return doors_.input(PortsHeldInput{action.key, 0, problem->text});
+  }
+  if (problem) {
     SayUnlaunchable(action.key, order.first_rank(), *problem);
     return doors_.input(PortsHeldInput{action.key, 0, problem->text, true});
   }
@@ -127,6 +145,12 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
     if (status.ok()) status = common::MakeDirectories(directory);
   }
   if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
+  if (absl::IsUnavailable(status)) {  // no descriptor is free now
+    return threads_->Post(action.key, Work::kLaunch, [this, action] {
+      poll(nullptr, 0, kDescriptorWaitMs);
+      doors_.in_loop([this, action] { Prepare(action); });
+    });
+  }
   if (!status.ok()) {
     return doors_.input(PreparedInput{
         action.key, common::StrCat("node ", setup_.node,
@@ -185,12 +209,23 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
 void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch,
                              int64_t fence_mono_ms) {
   const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
-  std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, mark));
-  if (const auto problem = CheckLaunch(setup_.node, &ranks)) {
-    SayUnlaunchable(key, launch.part().first_rank(), *problem);
-    return doors_.input(
-        AttemptEndedInput{key, "never launched", problem->text, v1::STOP_CAUSE_LAUNCH_FAILED});
-  }
+  launching_[key] = {launch, fence_mono_ms, mark};
+  checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)),
+                [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
+                  const Launching order = std::move(launching_.extract(key).mapped());
+                  if (!problem) return SpawnNow(key, order, std::move(ranks));
+                  const bool hangs = problem->launch_errno == ETIMEDOUT;
+                  if (!hangs) SayUnlaunchable(key, order.launch.part().first_rank(), *problem);
+                  held_.erase(key);
+                  doors_.input(AttemptEndedInput{
+                      key, "never launched", problem->text,
+                      hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
+                });
+}
+
+void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launching,
+                                std::vector<common::RankLaunch> ranks) {
+  const v1::LaunchAttempt& launch = launching.launch;
   absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
   if (!listener.ok()) {
     doors_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
@@ -199,8 +234,8 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
   std::vector<int> fds;
   for (const HeldPort& port : held_[key]) fds.push_back(port.socket.get());
-  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), mark);
-  order.fence_mono_ms = fence_mono_ms;
+  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), launching.mark);
+  order.fence_mono_ms = launching.fence_mono_ms;
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
   held_.erase(key);  // the shim has its own
@@ -210,7 +245,8 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
         AttemptEndedInput{key, "never launched",
                           common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
                                          Text(client.status()), FixFor(client.status())),
-                          v1::STOP_CAUSE_LAUNCH_FAILED});
+                          absl::IsUnavailable(client.status()) ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED
+                                                               : v1::STOP_CAUSE_LAUNCH_FAILED});
   }
   Shim& shim = shims_[key];
   shim.client = *std::move(client);
@@ -220,6 +256,11 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
 
 void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
   if (auto left = unsettled_.extract(key)) return Settle(key, left.mapped());
+  if (launching_.erase(key) > 0) {  // nothing was started yet
+    checks_.Cancel(key);
+    held_.erase(key);
+    return doors_.input(AttemptEndedInput{key, "never launched", "", v1::STOP_CAUSE_UNSPECIFIED});
+  }
   const auto found = shims_.find(key);
   if (found == shims_.end()) return;
   Shim& shim = found->second;
@@ -228,6 +269,9 @@ void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
 }
 
 void AttemptProcesses::MoveFence(const AttemptKey& key, int64_t fence_mono_ms) {
+  if (auto order = launching_.find(key); order != launching_.end()) {
+    order->second.fence_mono_ms = fence_mono_ms;
+  }
   if (auto shim = shims_.find(key); shim != shims_.end()) {
     shim->second.client->MoveFence(fence_mono_ms);
   }
@@ -278,8 +322,7 @@ void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEven
                  },
                  [&](const RankExited& exit) {
                    ++shim.exited;
-                   doors_.input(RankExitedInput{
-                       key, ReportExit(setup_.paths, shim.launch, shim.client->launch(), exit)});
+                   reports_.Add(shim.launch, shim.client->launch(), exit);
                  },
                  [&](const StreamClosed& closed) {
                    io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
@@ -301,8 +344,9 @@ void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
 }
 
 std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
-  std::optional<int64_t> next;
   const int64_t now = NowMs();
+  std::optional<int64_t> next = reports_.NextDeadlineMs();
+  if (const auto due = checks_.NextDeadlineMs(); due && (!next || *due < *next)) next = due;
   for (const auto& [key, shim] : shims_) {
     const int64_t ask = shim.watch->NextMs(now);
     next = next ? std::min(*next, ask) : ask;
@@ -314,6 +358,8 @@ std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
 }
 
 void AttemptProcesses::OnTime(int64_t now_ms) {
+  reports_.OnTime(now_ms);
+  checks_.OnTime(now_ms);
   const int64_t ran_ms = std::min(now_ms - turn_ms_, kRanAtMostMs);
   turn_ms_ = now_ms;
   std::vector<AttemptKey> lost;
@@ -360,7 +406,7 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   const auto order = ReadShimLaunch(setup_.paths.AttemptDir(key));
   const common::ShimLaunch shim_launch = order.ok() ? *order : common::ShimLaunch();
   for (const RankExited& exit : record.exits) {
-    doors_.input(RankExitedInput{key, ReportExit(setup_.paths, launch, shim_launch, exit)});
+    reports_.Add(launch, shim_launch, exit);
   }
   for (const StreamClosed& closed : record.streams) {
     io_->StreamClosed(key, closed.rank, closed.stream, closed.end);

@@ -1,7 +1,7 @@
 // The shims of this node: starts them, listens to them, adopts them after a restart, and proves the
 // end of those that were killed or do not answer. Control loop's thread; what blocks (killing what
-// a dead shim left, looking over the host) goes to a thread that may. What concerns the start of
-// the worker and the clearing of its host is in attempt_restore.cc.
+// a dead shim left, looking over the host, looking at a job's files) goes to threads that may. What
+// concerns the start of the worker and the clearing of its host is in attempt_restore.cc.
 #pragma once
 
 #include <poll.h>
@@ -18,10 +18,12 @@
 #include "worker/core/decide.h"
 #include "worker/identity.h"
 #include "worker/io_thread.h"
+#include "worker/launch_checks.h"
 #include "worker/launch_environment.h"
 #include "worker/leftovers.h"
 #include "worker/paths.h"
 #include "worker/port_holder.h"
+#include "worker/rank_reports.h"
 #include "worker/shim_client.h"
 #include "worker/shim_watch.h"
 
@@ -49,7 +51,7 @@ class AttemptProcesses {
     std::function<void(std::function<void()>)> in_loop;  // from there back to the control loop
     std::function<void(const std::string&)> note;
   };
-  AttemptProcesses(Setup setup, IoThread* io, Doors doors);
+  AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Doors doors);
 
   void HoldPorts(const HoldPortsAction& action);
   void ReleasePorts(const AttemptKey& key) { held_.erase(key); }
@@ -75,6 +77,15 @@ class AttemptProcesses {
   void OnTime(int64_t now_ms);
 
  private:
+  // A launch whose working directory and program are being looked at.
+  struct Launching {
+    v1::LaunchAttempt launch;
+    int64_t fence_mono_ms = 0;
+    std::string mark;
+  };
+  void HoldNow(const HoldPortsAction& action, const std::optional<LaunchProblem>& problem);
+  void SpawnNow(const AttemptKey& key, const Launching& order,
+                std::vector<common::RankLaunch> ranks);
   void SayUnlaunchable(const AttemptKey& key, uint32_t rank, const LaunchProblem& problem);
   struct Shim {
     std::unique_ptr<ShimClient> client;
@@ -126,7 +137,11 @@ class AttemptProcesses {
 
   const Setup setup_;
   IoThread* const io_;
-  const Doors doors_;
+  JobThreads* const threads_;
+  RankReports reports_;
+  LaunchChecks checks_;
+  const Doors doors_;  // input: behind the reports of the attempt's ranks
+  std::map<AttemptKey, Launching> launching_;
   PortHolder ports_;
   std::map<AttemptKey, std::vector<HeldPort>> held_;
   std::map<AttemptKey, Shim> shims_;

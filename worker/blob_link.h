@@ -1,5 +1,5 @@
 // Checkpoint bytes to and from the coordinator's blob store, resuming where a broken transfer
-// stopped. Blocks: used by transfer threads only, one call at a time; Stop from any thread.
+// stopped. Blocks: used by transfer threads only; Stop from any thread.
 #pragma once
 
 #include <cstdint>

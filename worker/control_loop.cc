@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int64_t kContactSaveMs = 5'000;
 constexpr int64_t kAbandonedMs = 60'000;
+constexpr std::chrono::milliseconds kLeaveMs{2'000};
 
 template <typename... F>
 struct Overloaded : F... {
@@ -36,7 +38,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
       stop_fd_(stop_fd),
       paths_(setup_.config.state_dir, setup_.config.runtime_dir),
       identity_(setup_.identity.identity),
-      io_(paths_, {setup_.config.name, identity_.incarnation},
+      io_(paths_, {setup_.config.name, identity_.incarnation}, &threads_,
           {[this](Input input) {
              mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
            },
@@ -49,7 +51,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
            [](const std::string& line) { common::LogWarning(line); }},
           setup_.seed),
       transfers_(
-          paths_,
+          paths_, &threads_,
           [this](Input input) {
             mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
           }),
@@ -60,7 +62,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
                               [](const v1::Device& device) { return device.kind() == "npu"; }),
                   setup_.cgroups, setup_.config.ports, setup_.seed, setup_.config.coordinator},
-                 &io_,
+                 &io_, &threads_,
                  {[this](Input input) { Feed(std::move(input)); },
                   [this](std::function<void()> task) { ends_.Post(std::move(task)); },
                   [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
@@ -85,9 +87,14 @@ void ControlLoop::Run() {
   while (!stopping_) Turn();
   link_.Shutdown();
   ends_.Stop();
-  io_.Shutdown();
   transfers_.Shutdown();
+  const bool nothing_hangs = threads_.Shutdown(kLeaveMs);
+  io_.Shutdown();
   SaveContact(paths_, state_.contact.lease_mono_ms);
+  if (nothing_hangs) return;
+  // A thread hangs on some job's file: what it may still touch must not be taken apart.
+  common::LogInfo("worker leaves although a file system does not answer; its ranks go on");
+  _exit(0);
 }
 
 int ControlLoop::PollTimeout(int64_t now_ms) const {
@@ -212,14 +219,14 @@ void ControlLoop::Carry(Action& action) {
           [&](UploadAction& a) { transfers_.Upload(a); },
           [&](DeleteStepAction& a) {
             transfers_.DeleteTree(
-                common::StrCat(paths_.CheckpointsDir(a.key), "/", StepName(a.step)));
+                a.key, common::StrCat(paths_.CheckpointsDir(a.key), "/", StepName(a.step)));
           },
           [&](FinalScanAction& a) { io_.Ended(a.key); },
           [&](DeleteAttemptAction& a) {
             io_.Remove(a.key);
             unlink(paths_.TrainerSocket(a.key).c_str());
             unlink(paths_.ShimSocket(a.key).c_str());
-            transfers_.DeleteTree(paths_.AttemptDir(a.key));
+            transfers_.DeleteTree(a.key, paths_.AttemptDir(a.key));
           },
           [&](NoteAction& a) { common::LogInfo(a.line); },
       },

@@ -1,6 +1,6 @@
 // The worker's one control loop: takes inputs, asks the core, carries out its actions in order.
 // Everything that happens on this node comes through here, one thing at a time. Runs on the main
-// thread; never blocks on disks or the network beyond small local files.
+// thread; never blocks on disks or the network beyond small local files, and on no file of a job.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "worker/core/decide.h"
 #include "worker/identity.h"
 #include "worker/io_thread.h"
+#include "worker/job_threads.h"
 #include "worker/mailbox.h"
 #include "worker/task_thread.h"
 #include "worker/transfers.h"
@@ -58,6 +59,7 @@ class ControlLoop {
   bool feeding_ = false;
   bool stopping_ = false;
   int64_t contact_saved_ms_ = 0;
+  JobThreads threads_;
   IoThread io_;
   Transfers transfers_;
   TaskThread ends_;  // proofs that nothing is alive: they must not wait for a checkpoint

@@ -184,7 +184,7 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
     }
     if (files.size() > count) context.TryCancel();
     const absl::Status status = FromGrpc(reader->Finish());
-    parts_->Finish();
+    parts_->Finish(&context);
     if (absl::IsNotFound(status) || (status.ok() ? files.size() != count : files.size() > count)) {
       return absl::DataLossError(common::StrCat("its list of ", count,
                                                 " files is not there any more: ",

@@ -52,6 +52,7 @@ class SqliteJournal final : public Journal {
   void Start(JournalObserver observer) override;
   void Append(JournalRecord record) override;
   size_t PendingBytes() const override { return pending_bytes_; }
+  bool Stuck() const override { return stuck_; }
   absl::Status Stop() override;
 
  private:
@@ -82,6 +83,7 @@ class SqliteJournal final : public Journal {
   bool disk_full_ = false;
 
   std::atomic<size_t> pending_bytes_ = 0;
+  std::atomic<bool> stuck_ = false;
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::vector<JournalRecord> queue_;
@@ -274,7 +276,10 @@ void SqliteJournal::Run() {
 bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
   while (true) {
     const absl::Status status = writer_->Commit(group);
-    if (status.ok()) return true;
+    if (status.ok()) {
+      stuck_ = false;
+      return true;
+    }
     if (!absl::IsResourceExhausted(status)) {
       absl::Status failure = absl::Status(
           status.code(), StrCat("[JC1602] cannot record in ", paths_.Database(), ": ",
@@ -293,6 +298,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       observer_.disk_full(true);
     }
     if (headroom_.Release()) continue;
+    stuck_ = true;
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; });
     if (!stopping_) continue;

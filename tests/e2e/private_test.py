@@ -3,29 +3,42 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
-import sys
 
 import harness
 from harness import Case, need
 
 VICTIM, OTHER = 54321, 54322
 
-# Makes the directory and the socket that a victim's jobctl would use, and says how many bytes came.
-SQUATTER = r"""
-import os, socket, sys
-directory = sys.argv[1]
-os.mkdir(directory)
-os.chmod(directory, 0o777)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(directory + "/coordinator.sock")
-os.chmod(directory + "/coordinator.sock", 0o777)
-listener.listen()
-print("ready", flush=True)
-while True:
-    peer, _ = listener.accept()
-    print(len(peer.recv(65536)), flush=True)
-"""
+
+def squat(directory, say):
+    """Makes the directory and the socket that a victim's jobctl would use, and says how many bytes come."""
+    os.mkdir(directory)
+    os.chmod(directory, 0o777)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(directory + "/coordinator.sock")
+    os.chmod(directory + "/coordinator.sock", 0o777)
+    listener.listen()
+    os.write(say, b"ready\n")
+    while True:
+        peer, _ = listener.accept()
+        os.write(say, b"%d\n" % len(peer.recv(65536)))
+
+
+def as_other_user(work):
+    """The pid of a copy of this process that is another user and does `work`. Forked: that user may not be
+    able to read this interpreter."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setgid(OTHER)
+            os.setuid(OTHER)
+            work()
+        finally:
+            os._exit(1)
+    return pid
 
 
 class ForeignSockets(Case):
@@ -35,18 +48,18 @@ class ForeignSockets(Case):
         program = shutil.copy(harness.JOBCTL, self.path("jobctl"))
         os.chmod(self.directory, 0o1777)
         runtime = self.path("muster-victim")
-        squatter = subprocess.Popen([sys.executable, "-c", SQUATTER, runtime], stdout=subprocess.PIPE, text=True,
-                                    user=OTHER, group=OTHER, extra_groups=(), env=self.env)
-        self.addCleanup(squatter.wait)
-        self.addCleanup(squatter.kill)
-        self.assertEqual(squatter.stdout.readline(), "ready\n")
+        said, say = os.pipe()
+        squatter = as_other_user(lambda: squat(runtime, say))
+        self.addCleanup(os.waitpid, squatter, 0)
+        self.addCleanup(os.kill, squatter, signal.SIGKILL)
+        self.assertEqual(os.read(said, 6), b"ready\n")
         env = dict(self.env, JOBCTL_RUNTIME_DIR=runtime, SECRET="of the victim")
         for server in ({}, {"JOBCTL_SERVER": f"unix:{runtime}/coordinator.sock"}):
             done = subprocess.run([program, "submit", "--", "true"], capture_output=True, text=True, user=VICTIM,
-                                  group=VICTIM, extra_groups=(), env={**env, **server}, cwd="/")
+                                  group=VICTIM, extra_groups=(), env={**env, **server}, cwd="/", timeout=30)
             self.assert_error(done, "[JC1304]", runtime, "nothing was sent there")
-        while select.select([squatter.stdout], [], [], 0.2)[0]:
-            self.assertEqual(squatter.stdout.readline(), "0\n", "at most a look at who is there")
+        while select.select([said], [], [], 0.2)[0]:
+            self.assertEqual(set(os.read(said, 100)), set(b"0\n"), "at most a look at who is there")
 
 
 class FullHome(Case):

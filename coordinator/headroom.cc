@@ -36,10 +36,10 @@ absl::Status Headroom::CheckRoom() const {
   const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
   if (free >= kBytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(common::StrCat(
-      "[JC1605] the disk of ", directory, " is full: ", common::HumanBytes(free),
+      "[JC1605] the disk of ", directory, " is as good as full: ", common::HumanBytes(free),
       " are free, and the coordinator keeps ", common::HumanBytes(kBytes),
-      " in reserve to record what runs; fix: free some space there (df -h ", directory,
-      "; jobctl rm removes finished jobs), or set JOBCTL_DATA_DIR to another disk"));
+      " in reserve to record what runs; fix: free ", common::HumanBytes(kBytes - free),
+      " or more there (df -h ", directory, "; du -sh ", directory, "/* shows what Muster keeps)"));
 }
 
 bool Headroom::HasRoomAgain() const {

@@ -56,6 +56,7 @@ class SqliteJournal final : public Journal {
   absl::Status Stop() override;
 
  private:
+  absl::Status PrepareTables(LivedClock* clock);
   absl::Status RaiseEpoch();
   absl::Status CountLives(LivedClock* clock);
   absl::Status CheckHighWater(uint64_t last_seq);
@@ -104,9 +105,12 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   }
   database_ = *std::move(opened);
   headroom_.Reserve();
-  absl::Status status = PrepareSchema(*database_, path);
-  if (status.ok()) status = RaiseEpoch();
-  if (status.ok()) status = CountLives(clock);
+  absl::Status status = PrepareTables(clock);
+  // The disk ran full while nobody was here: this is what the reserve is for.
+  if (absl::IsResourceExhausted(status) && headroom_.Release()) {
+    disk_full_ = true;
+    status = PrepareTables(clock);
+  }
   if (absl::IsResourceExhausted(status)) {
     return absl::ResourceExhaustedError(
         StrCat("[JC1605] the disk of ", path, " is full; fix: free some space and start again"));
@@ -117,6 +121,12 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
       common::UniqueFd(open(paths_.HighWater().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!high_water_.valid()) return common::ErrnoStatus(StrCat("cannot open ", paths_.HighWater()));
   return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::PrepareTables(LivedClock* clock) {
+  RETURN_IF_ERROR(PrepareSchema(*database_, paths_.Database()));
+  RETURN_IF_ERROR(RaiseEpoch());
+  return CountLives(clock);
 }
 
 absl::Status SqliteJournal::RaiseEpoch() {
@@ -218,6 +228,7 @@ absl::Status SqliteJournal::CheckHighWater(uint64_t last_seq) {
 
 void SqliteJournal::Start(JournalObserver observer) {
   observer_ = std::move(observer);
+  if (disk_full_) observer_.disk_full(true);
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -97,6 +97,16 @@ class FullHome(Case):
         os.remove(home + "/filler")
         self.assertEqual(private.jobctl("run", "--", "true", timeout=30).returncode, 0)
 
+    def test_a_disk_that_filled_up_meanwhile_is_no_reason_not_to_start(self):
+        home = self.small_home()
+        private = self.private()
+        name = private.jobctl("submit", "--wait", "-o", "name", "--", "true").stdout.split()[0]
+        private.jobctl("down", check=False)
+        harness.wait_until(lambda: not self.processes(), "it has left")
+        self.leave(home, 0)
+        self.assertIn(name, private.jobctl("ls", "-a", timeout=20).stdout, "the reserve is there for this")
+        self.assert_error(private.jobctl("submit", "--", "true", check=False, timeout=20), "[JC1605]", "full")
+
     def test_a_disk_that_fills_up_is_said_by_every_command_until_there_is_room(self):
         home = self.small_home()
         private = self.private()

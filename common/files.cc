@@ -112,7 +112,8 @@ absl::Status WriteAll(int fd, std::string_view data) {
 
 absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode) {
   const std::string temporary = StrCat(path, ".tmp.", getpid());
-  UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+  unlink(temporary.c_str());  // of an older process of this number, or a FIFO of somebody else
+  UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd.valid()) return ErrnoStatus(StrCat("cannot create ", temporary));
   absl::Status written = WriteAll(fd.get(), content);
   if (written.ok() && fsync(fd.get()) != 0) written = ErrnoStatus("cannot fsync");

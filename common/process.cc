@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,19 @@ int64_t Micros(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
   return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
+}
+
+// A file of ours that is about to be written. Ranks can reach its directory: a FIFO or a link in
+// its place is put away.
+int OpenBeside(const std::string& path) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC;
+  const int fd = open(path.c_str(), kFlags, 0600);
+  struct stat info {};
+  if (fd < 0 && errno != ENXIO && errno != ELOOP) return fd;
+  if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
+  if (fd >= 0) close(fd);
+  unlink(path.c_str());
+  return open(path.c_str(), kFlags | O_EXCL, 0600);
 }
 
 bool NoDescriptor() { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
@@ -125,7 +139,8 @@ std::string EnvironValue(pid_t pid, std::string_view name, bool* whole) {
 
 bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes) {
   content->clear();
-  ScopedFd file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Some lie where ranks can put a FIFO.
+  ScopedFd file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
   return file.fd >= 0 && ReadAllFd(file.fd, content, max_bytes);
 }
 
@@ -163,7 +178,7 @@ bool ReplaceFile(const std::string& path, std::string_view content, bool durable
   const std::string beside = path + ".tmp";
   {
     // Not O_TRUNC: blocks that ReserveFile got are written into.
-    ScopedFd file{open(beside.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+    ScopedFd file{OpenBeside(beside)};
     if (file.fd < 0 || !WriteAllFd(file.fd, content)) return false;
     if (ftruncate(file.fd, static_cast<off_t>(content.size())) != 0) return false;
     if (durable && fsync(file.fd) != 0) return false;
@@ -177,7 +192,7 @@ bool ReplaceFile(const std::string& path, std::string_view content, bool durable
 }
 
 void ReserveFile(const std::string& path, int64_t bytes) {
-  ScopedFd file{open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+  ScopedFd file{OpenBeside(path)};
   if (file.fd >= 0) fallocate(file.fd, 0, 0, bytes);
 }
 

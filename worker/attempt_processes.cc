@@ -51,8 +51,8 @@ int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
   const std::string temporary = path + ".tmp";
   {
-    common::UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (!fd.valid()) return common::ErrnoStatus(common::StrCat("cannot create ", temporary));
+    ASSIGN_OR_RETURN(const common::UniqueFd fd,
+                     common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
     if (absl::Status written = common::WriteAll(fd.get(), EncodeLaunchRecord(launch));
         !written.ok()) {
       return absl::Status(written.code(), common::StrCat(temporary, ": ", Text(written)));

@@ -149,11 +149,11 @@ absl::StatusOr<LoadedIdentity> LoadIdentity(const Paths& paths, const std::strin
 
 void SaveContact(const Paths& paths, int64_t mono_ms) {
   // Not synced: after a power cut the boot id already says that every attempt is dead.
-  common::UniqueFd fd(open(paths.Contact().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.valid()) return;
+  const auto file = common::OpenRegular(paths.Contact(), O_WRONLY | O_CREAT | O_NOFOLLOW);
+  if (!file.ok()) return;
   char text[24] = {};
   std::to_chars(text, text + sizeof text - 1, mono_ms);
-  [[maybe_unused]] const ssize_t written = pwrite(fd.get(), text, sizeof text, 0);
+  [[maybe_unused]] const ssize_t written = pwrite(file->get(), text, sizeof text, 0);
 }
 
 int64_t LoadContact(const Paths& paths) {

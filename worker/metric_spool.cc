@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kHeaderBytes = 8;
 constexpr uint64_t kCompactBytes = 4 << 20;
-constexpr uint64_t kFileBytesMax = 1 << 30;  // not yet delivered; then the trainer has to wait
+constexpr uint64_t kFileBytesMax = 256 << 20;  // not yet delivered; then the trainer has to wait
 constexpr size_t kInFlightMax = 1'000;
 
 }  // namespace
@@ -37,7 +37,8 @@ absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
   spool.LoadAcked();
   v1::MetricBatch batch;
   uint64_t end = 0;
-  while (spool.size_ < kFileBytesMax && spool.ReadAt(spool.size_, &batch, &end)) {
+  Window window;
+  while (spool.size_ < kFileBytesMax && spool.ReadAt(spool.size_, &batch, &end, &window)) {
     spool.last_[batch.source()] = batch.seq();
     if (spool.acked_at_ == spool.size_ && batch.seq() <= spool.acked_[batch.source()]) {
       spool.acked_at_ = end;
@@ -55,19 +56,30 @@ absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
   return spool;
 }
 
-bool MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end) const {
+bool MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end, Window* window) const {
+  const auto bytes_at = [this, window](uint64_t place, size_t size) {
+    const bool inside = place >= window->at && place - window->at <= window->bytes.size() &&
+                        window->bytes.size() - (place - window->at) >= size;
+    if (!inside) {
+      window->at = place;
+      window->bytes.resize(std::max(size, window->wanted));
+      const ssize_t count =
+          pread(file_.get(), window->bytes.data(), window->bytes.size(), static_cast<off_t>(place));
+      window->bytes.resize(count > 0 ? static_cast<size_t>(count) : 0);
+    }
+    return std::string_view(window->bytes).substr(place - window->at, size);
+  };
   uint32_t header[2] = {};
-  if (pread(file_.get(), header, kHeaderBytes, static_cast<off_t>(at)) !=
-      static_cast<ssize_t>(kHeaderBytes)) {
+  const std::string_view first = bytes_at(at, kHeaderBytes);
+  if (first.size() != kHeaderBytes) return false;
+  std::memcpy(header, first.data(), kHeaderBytes);
+  // A hole would be records without end.
+  if (header[0] == 0 || header[0] > common::kBulkMessageBytesMax) return false;
+  const std::string_view bytes = bytes_at(at + kHeaderBytes, header[0]);
+  if (bytes.size() != header[0] || common::Crc32c(bytes) != header[1] ||
+      !batch->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return false;
   }
-  if (header[0] > common::kBulkMessageBytesMax) return false;
-  std::string bytes(header[0], '\0');
-  if (pread(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at + kHeaderBytes)) !=
-      static_cast<ssize_t>(bytes.size())) {
-    return false;
-  }
-  if (common::Crc32c(bytes) != header[1] || !batch->ParseFromString(bytes)) return false;
   *end = at + kHeaderBytes + bytes.size();
   return true;
 }
@@ -103,7 +115,9 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
       pwrite(file_.get(), record.data(), record.size(), static_cast<off_t>(size_));
   if (written != static_cast<ssize_t>(record.size())) {
     if (written >= 0) errno = ENOSPC;
-    return common::ErrnoStatus(common::StrCat("cannot append to ", path_));
+    const absl::Status status = common::ErrnoStatus(common::StrCat("cannot append to ", path_));
+    GiveSpaceBack();
+    return status;
   }
   size_ += record.size();
   last_[batch.source()] = batch.seq();
@@ -115,7 +129,8 @@ std::optional<v1::MetricBatch> MetricSpool::Next() {
   if (!OpenFile().ok()) return std::nullopt;  // no descriptor is free: a later turn
   v1::MetricBatch batch;
   uint64_t end = 0;
-  if (!ReadAt(read_at_, &batch, &end)) {
+  Window window{.wanted = 0, .at = 0, .bytes = {}};
+  if (!ReadAt(read_at_, &batch, &end, &window)) {
     damage_bytes_ += size_ - read_at_;
     DropAll();  // what is behind cannot be read
     return std::nullopt;
@@ -154,6 +169,15 @@ void MetricSpool::MaybeCompact() {
   if (!SaveAcked()) return;
   if (size_ < kCompactBytes || !OpenFile().ok() || ftruncate(file_.get(), 0) != 0) return;
   size_ = read_at_ = acked_at_ = 0;
+}
+
+// The disk is full, and what lies here is delivered: the cut comes first for once, because the note
+// of what was delivered finds room only behind it.
+void MetricSpool::GiveSpaceBack() {
+  if (!Drained() || size_ == 0 || ftruncate(file_.get(), 0) != 0) return;
+  size_ = read_at_ = acked_at_ = 0;
+  acked_changed_ = true;
+  SaveAcked();
 }
 
 bool MetricSpool::SaveAcked() {

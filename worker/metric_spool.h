@@ -59,8 +59,14 @@ class MetricSpool {
   void LoadAcked();
   bool SaveAcked();
   void MaybeCompact();
+  void GiveSpaceBack();
+  struct Window {
+    size_t wanted = 1 << 20;  // read ahead
+    uint64_t at = 0;
+    std::string bytes;
+  };
   // The record at `at`; false when there is none or it is cut.
-  bool ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end) const;
+  bool ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end, Window* window) const;
 
   std::string path_;
   common::UniqueFd file_;

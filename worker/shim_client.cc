@@ -30,7 +30,6 @@ using common::UniqueFd;
 
 constexpr size_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
 constexpr int kShimExitWaitMs = 200;  // between its last packet and its exit lies almost nothing
-constexpr int kFirstSpareFd = 64;     // above every descriptor number that a shim expects
 
 std::string LaunchPath(const std::string& attempt_dir) {
   return common::StrCat(attempt_dir, "/", common::kLaunchFileName);
@@ -184,7 +183,9 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Spawn(
   for (const int fd : {theirs.get(), file.get()}) fds.push_back(fd);
   fds.insert(fds.end(), held_port_fds.begin(), held_port_fds.end());
   for (int& fd : fds) {
-    spare.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kFirstSpareFd + static_cast<int>(fds.size())));
+    // Above every number that the shim expects.
+    const int least = common::kWorkerConnectionFd + static_cast<int>(fds.size());
+    spare.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, least));
     if (!spare.back().valid()) return ErrnoStatus("cannot duplicate a descriptor for the shim");
     fd = spare.back().get();
   }

@@ -1,6 +1,7 @@
 // The part of shim_client.h that needs no connection: what an attempt's directory says, and ending
 // what is left of it.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -20,17 +21,35 @@ namespace muster::worker {
 namespace {
 
 using common::ShimLaunch;
-using common::UniqueFd;
+
+constexpr size_t kExitRecordBytesMax = 64 << 20;
+constexpr int kDescriptorWaitMs = 50;
+constexpr int kDescriptorWaitsMax = 20;
 
 std::string LaunchPath(const std::string& attempt_dir) {
   return common::StrCat(attempt_dir, "/", common::kLaunchFileName);
+}
+
+// What these files say decides whether ranks live: for want of a descriptor nobody may believe that
+// they do not. Tried for a moment.
+auto Patiently(auto read) {
+  auto result = read();
+  for (int i = 0; absl::IsUnavailable(result.status()) && i < kDescriptorWaitsMax; ++i) {
+    poll(nullptr, 0, kDescriptorWaitMs);
+    result = read();
+  }
+  return result;
+}
+
+absl::StatusOr<std::string> ReadPatiently(const std::string& path, size_t max_bytes) {
+  return Patiently([&path, max_bytes] { return common::ReadFile(path, max_bytes); });
 }
 
 }  // namespace
 
 absl::StatusOr<ShimLaunch> ReadShimLaunch(const std::string& attempt_dir) {
   const std::string path = LaunchPath(attempt_dir);
-  ASSIGN_OR_RETURN(const std::string bytes, common::ReadFile(path, common::kLaunchFileBytesMax));
+  ASSIGN_OR_RETURN(const std::string bytes, ReadPatiently(path, common::kLaunchFileBytesMax));
   ShimLaunch launch;
   if (!common::DecodeShimLaunch(bytes, &launch)) {
     return absl::DataLossError(common::StrCat(path, " is damaged or of another version"));
@@ -40,7 +59,7 @@ absl::StatusOr<ShimLaunch> ReadShimLaunch(const std::string& attempt_dir) {
 
 absl::StatusOr<common::ExitRecord> ReadExitRecord(const std::string& attempt_dir) {
   const std::string path = common::StrCat(attempt_dir, "/", common::kExitRecordName);
-  ASSIGN_OR_RETURN(const std::string text, common::ReadFile(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadPatiently(path, kExitRecordBytesMax));
   common::ExitRecord record;
   if (!common::DecodeExitRecord(text, &record)) {
     return absl::DataLossError(common::StrCat(path, " is damaged"));
@@ -49,13 +68,17 @@ absl::StatusOr<common::ExitRecord> ReadExitRecord(const std::string& attempt_dir
 }
 
 bool ShimLives(const std::string& attempt_dir) {
-  UniqueFd file(open(LaunchPath(attempt_dir).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return false;
-  return flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const auto file =
+      Patiently([&attempt_dir] { return common::OpenRegular(LaunchPath(attempt_dir), O_RDONLY); });
+  if (!file.ok()) return absl::IsUnavailable(file.status());  // who cannot look assumes the worst
+  return flock(file->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms) {
   const absl::StatusOr<ShimLaunch> launch = ReadShimLaunch(attempt_dir);
+  if (absl::IsUnavailable(launch.status())) {
+    return {.empty = false, .survivors = {}, .how = std::string(launch.status().message())};
+  }
   if (!launch.ok()) return {.empty = true, .survivors = {}, .how = "empty"};
   return KillAttempt(attempt_dir, *launch, /*same_boot=*/true, timeout_ms);
 }

@@ -2,7 +2,9 @@
 #include "worker/transfers.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -24,19 +26,18 @@ constexpr size_t kHashBytes = 1 << 20;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-// Of a regular file, never through a link. DATA_LOSS when its size is not `size`.
-// CANCELLED when `progress` says false.
-absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
+// DATA_LOSS when its size is not `size`. CANCELLED when `progress` says false. `path`: for
+// messages.
+absl::StatusOr<std::string> HashFile(int file, const std::string& path, uint64_t size,
                                      const std::function<bool()>& progress) {
-  ASSIGN_OR_RETURN(const common::UniqueFd fd, common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
   common::Sha256 hash;
   std::vector<char> buffer(kHashBytes);
   uint64_t total = 0;
   while (true) {
-    const ssize_t count = read(fd.get(), buffer.data(), buffer.size());
+    const ssize_t count = read(file, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return common::ErrnoStatus(common::StrCat("cannot read ", path));
-    if (count == 0) break;
+    if (count == 0 || total > size) break;
     hash.Update({buffer.data(), static_cast<size_t>(count)});
     total += static_cast<uint64_t>(count);
     if (!progress()) return absl::CancelledError("the worker is stopping");
@@ -47,6 +48,20 @@ absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
         " changed after its directory was renamed into place; fix: rename finished work only"));
   }
   return hash.FinishHex();
+}
+
+// A regular file below `directory`, on its file system and through no link: other jobs' directories
+// are looked into, and where those lead may hang.
+common::UniqueFd OpenBelow(const std::string& directory, const std::string& path) {
+  const common::UniqueFd root(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  open_how how{};
+  how.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS;
+  common::UniqueFd file(
+      static_cast<int>(syscall(SYS_openat2, root.get(), path.c_str(), &how, sizeof how)));
+  struct stat info {};
+  const bool regular = file.valid() && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);
+  return regular ? std::move(file) : common::UniqueFd();
 }
 
 }  // namespace
@@ -127,7 +142,9 @@ absl::StatusOr<v1::CheckpointPartReady> Transfers::HashAndSend(const UploadActio
   for (const StepFile& file : files) {
     if (stopping_) return absl::CancelledError("the worker is stopping");
     const std::string path = directory + "/" + file.path;
-    ASSIGN_OR_RETURN(const std::string sha256, HashFile(path, file.size, progress));
+    ASSIGN_OR_RETURN(const common::UniqueFd opened,
+                     common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
+    ASSIGN_OR_RETURN(const std::string sha256, HashFile(opened.get(), path, file.size, progress));
     RETURN_IF_ERROR(uploads_client_.Upload(path, {sha256, file.size}, action.key, progress));
     v1::CheckpointFile* out = ready.add_files();
     out->set_path(file.path);
@@ -225,15 +242,19 @@ bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& tar
     const auto key = ParseKey(name);
     if (!key) continue;
     for (const std::string& directory : {paths_.CheckpointsDir(*key), paths_.ResumeDir(*key)}) {
+      const std::string below = directory.substr(paths_.Attempts().size() + 1);
       const std::string path =
-          common::StrCat(directory, "/", StepName(launch.resume_step()), "/", file.path());
+          common::StrCat(below, "/", StepName(launch.resume_step()), "/", file.path());
+      const common::UniqueFd found = OpenBelow(paths_.Attempts(), path);
       struct stat info {};
-      if (lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
+      if (!found.valid() || fstat(found.get(), &info) != 0 ||
           static_cast<uint64_t>(info.st_size) != file.size()) {
         continue;
       }
-      const auto hash = HashFile(path, file.size(), [this] { return !stopping_; });
-      if (hash.ok() && *hash == file.sha256() && link(path.c_str(), target.c_str()) == 0) {
+      const auto hash = HashFile(found.get(), path, file.size(), [this] { return !stopping_; });
+      const std::string same = common::StrCat("/proc/self/fd/", found.get());
+      if (hash.ok() && *hash == file.sha256() &&
+          linkat(AT_FDCWD, same.c_str(), AT_FDCWD, target.c_str(), AT_SYMLINK_FOLLOW) == 0) {
         return true;
       }
     }

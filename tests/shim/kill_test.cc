@@ -1,5 +1,7 @@
 // Nothing of an attempt survives: escapees at the end, at a stop, and when the shim itself is
 // killed; on each level of the ladder that this host has.
+#include <sys/resource.h>
+
 #include "shim_fixture.h"
 
 namespace muster::worker {
@@ -102,6 +104,26 @@ INSTANTIATE_TEST_SUITE_P(Ladder, ShimKill,
 
 TEST_F(ShimFixture, KillAttemptOfSomethingThatNeverRanSucceeds) {
   EXPECT_TRUE(KillAttempt(root_ + "/9-9").empty);
+}
+
+TEST_F(ShimFixture, WithoutAFreeDescriptorNothingIsProvenAndNobodyIsTakenForDead) {
+  AddRank({"/bin/sh", "-c", "exec sleep 1000"});
+  Spawn();
+  ASSERT_TRUE(Until([this] { return started_.size() == 1; }));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const common::KillResult by_mark = common::KillByMark(launch_.mark, {}, {}, 10);
+  const common::KillResult attempt = KillAttempt(launch_.attempt_dir, 10);
+  const bool lives = ShimLives(launch_.attempt_dir);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_FALSE(by_mark.empty) << by_mark.how;
+  EXPECT_EQ(by_mark.how, "no descriptor is free to look at every process");
+  EXPECT_FALSE(attempt.empty) << attempt.how;
+  EXPECT_TRUE(lives);
+  EXPECT_TRUE(Alive(started_.at(0).pid));
+  EXPECT_TRUE(KillAttempt(launch_.attempt_dir).empty);
 }
 
 TEST_F(ShimFixture, EveryOrphanIsReapedAndNoneBecomesARankExit) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -223,6 +224,45 @@ TEST_F(HostileFilesTest, MetricsSpeakForTheirOwnRankWhateverTheFileSays) {
   EXPECT_EQ(sent[0].rank(), 0u);
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_NE(notes[0].find("6 bytes cannot be read job=7"), std::string::npos) << notes[0];
+}
+
+TEST_F(HostileFilesTest, AHoleInTheMetricsIsNotRecordsWithoutEnd) {
+  Append("rank-0.batches", "");
+  ASSERT_EQ(truncate(Path("rank-0.batches").c_str(), 200 << 20), 0);
+  auto spool = MetricSpool::Open(Path("rank-0.batches"));
+  ASSERT_TRUE(spool.ok());
+  EXPECT_FALSE(spool->HasNext());
+  EXPECT_EQ(spool->TakeDamage(), 200u << 20);
+}
+
+TEST_F(HostileFilesTest, AFullDiskLosesNoMetricAndNeedsNoRestart) {
+  fs::create_directories(Path("disk"));
+  if (mount("tmpfs", Path("disk").c_str(), "tmpfs", 0, "size=64k") != 0) {
+    GTEST_SKIP() << "this needs root, to mount a tmpfs";
+  }
+  auto spool = MetricSpool::Open(Path("disk/rank-0.batches"));
+  uint64_t kept = 0;
+  const auto append = [&] {
+    v1::MetricBatch batch;
+    batch.set_source("socket");
+    batch.set_seq(kept + 1);
+    batch.add_points()->set_name(std::string(1'000, 'n'));
+    const absl::Status status = spool->Append(batch);
+    kept += status.ok() ? 1 : 0;
+    return status;
+  };
+  while (append().ok()) {
+  }
+  EXPECT_EQ(append().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(spool->LastSeq("socket"), kept);  // what was refused may come again
+  uint64_t sent = 0;
+  while (const auto batch = spool->Next()) EXPECT_EQ(batch->seq(), ++sent);
+  EXPECT_EQ(sent, kept);
+  spool->OnAck("socket", sent);
+  (void)append();  // finds the disk full and gives back what is delivered
+  EXPECT_TRUE(append().ok());
+  EXPECT_EQ(MetricSpool::Open(Path("disk/rank-0.batches"))->LastSeq("socket"), kept);
+  umount2(Path("disk").c_str(), MNT_DETACH);
 }
 
 std::string Frame(uint64_t size) {

@@ -8,12 +8,15 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <future>
 #include <mutex>
 
+#include "worker/launch_checks.h"
+#include "worker/log_copies.h"
 #include "worker/rank_reports.h"
 #include "worker/trainer_socket.h"
 
@@ -125,6 +128,75 @@ TEST_F(ReportsTest, AReportThatCannotBeReadInTimeGoesOutWithoutItsWords) {
   go.set_value();
   RunBack(1);
   EXPECT_EQ(inputs_.size(), 2u);  // too late
+}
+
+// Blocks one lane for as long as it lives: a file system that hangs.
+class Hang {
+ public:
+  Hang(JobThreads& threads, const AttemptKey& key, Work work) {
+    threads.Post(key, work, [gone = std::shared_future<void>(go_.get_future())] { gone.wait(); });
+  }
+  ~Hang() { go_.set_value(); }
+
+ private:
+  std::promise<void> go_;
+};
+
+TEST(LaunchChecksTest, AFileSystemThatDoesNotAnswerIsTheNodesFaultAfterAWhile) {
+  JobThreads threads;
+  std::optional<LaunchProblem> problem;
+  int answers = 0;
+  {
+    const Hang hang(threads, {7, 0}, Work::kLaunch);
+    LaunchChecks checks("node-a", &threads, [](const std::function<void()>&) {});
+    std::vector<common::RankLaunch> ranks(1);
+    ranks[0].workdir = "/mnt/hangs";
+    checks.Start({7, 0}, ranks, [&](std::optional<LaunchProblem> said, const auto&) {
+      problem = std::move(said);
+      ++answers;
+    });
+    checks.OnTime(*checks.NextDeadlineMs() - 1);
+    EXPECT_EQ(answers, 0);
+    checks.OnTime(*checks.NextDeadlineMs());
+    EXPECT_FALSE(checks.NextDeadlineMs().has_value());
+    threads.Shutdown(std::chrono::milliseconds(0));
+  }
+  ASSERT_EQ(answers, 1);
+  EXPECT_EQ(problem->launch_errno, ETIMEDOUT);
+  EXPECT_EQ(
+      problem->text,
+      "node node-a: the file system of the working directory /mnt/hangs or of the command did "
+      "not answer within 20 s; fix: look at that mount on the node");
+}
+
+TEST(LogCopiesTest, CopiesThatHangHoldTheirOwnAttemptBackAndAreGivenUpAfterAWhile) {
+  JobThreads threads;
+  std::vector<std::string> notes;
+  const Hang hang(threads, {7, 0}, Work::kCopy);
+  LogCopies copies(&threads, {[](const std::function<void()>&) {},
+                              [&](const std::string& line) { notes.push_back(line); }});
+  v1::LaunchAttempt launch;
+  launch.mutable_spec()->set_log_dir("/mnt/hangs");
+  launch.set_job_name("hold-1");
+  copies.Open({7, 0}, launch);
+  v1::LogChunk chunk;
+  chunk.set_job(7);
+  chunk.set_data(std::string(1 << 20, 'x'));
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(copies.KeepsUp({7, 0}));
+    copies.Write(chunk, 1'000);
+  }
+  EXPECT_FALSE(copies.KeepsUp({7, 0}));
+  EXPECT_TRUE(copies.KeepsUp({8, 0}));
+  copies.OnTime(10'999);
+  EXPECT_FALSE(copies.KeepsUp({7, 0}));
+  copies.OnTime(11'000);
+  EXPECT_TRUE(copies.KeepsUp({7, 0}));  // its output goes on without the copy
+  EXPECT_EQ(notes, std::vector<std::string>{
+                       "the copy of the output in /mnt/hangs/hold-1/attempt_0 is given up job=7 "
+                       "attempt=0 reason=\"nothing could be written for 10 s; fix: look at that "
+                       "file system\""});
+  threads.Shutdown(std::chrono::milliseconds(0));
 }
 
 class HoardTest : public ::testing::Test {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "client/errors.h"
+#include "common/relative_path.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -47,17 +48,6 @@ absl::StatusOr<common::UniqueFd> OpenRegular(int parent, const std::string& name
 
 }  // namespace
 
-bool IsSafeRelative(std::string_view path) {
-  if (path.empty() || path.find('\0') != std::string_view::npos) return false;
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find('/', begin), path.size());
-    const std::string_view part = path.substr(begin, end - begin);
-    if (part.empty() || part == "." || part == "..") return false;
-    begin = end + 1;
-  }
-  return true;
-}
-
 absl::StatusOr<PullTarget> PullTarget::At(const std::string& path) {
   RETURN_IF_ERROR(common::MakeDirectories(path, 0755));
   common::UniqueFd directory(open(path.c_str(), kDirectory));
@@ -79,7 +69,7 @@ absl::StatusOr<PullTarget> PullTarget::ForJob(const std::string& job_name, int64
 }
 
 absl::StatusOr<common::UniqueFd> PullTarget::Parent(std::string_view file, bool make) const {
-  if (!IsSafeRelative(file)) {
+  if (!common::StaysInside(file)) {
     return Problem(absl::StatusCode::kDataLoss, "JC1504",
                    StrCat("the file name \"", common::Printable(file), "\" leads outside"),
                    "do not use this checkpoint");

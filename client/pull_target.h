@@ -12,9 +12,6 @@
 
 namespace muster::client {
 
-// "a/b": relative, and no component is empty, "." or "..".
-bool IsSafeRelative(std::string_view path);
-
 class PullTarget {
  public:
   // A directory that the user named: links in it are the user's.

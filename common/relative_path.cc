@@ -5,6 +5,7 @@
 namespace muster::common {
 
 bool StaysInside(std::string_view path) {
+  if (path.find('\0') != std::string_view::npos) return false;
   size_t at = 0;
   while (at <= path.size()) {
     const size_t end = std::min(path.find('/', at), path.size());

@@ -5,7 +5,7 @@
 
 namespace muster::common {
 
-// A relative path without empty, "." or ".." components: joined to a directory it stays below it,
+// A relative path without empty, "." or ".." components and zero bytes: joined to a directory it stays below it,
 // as long as no symbolic link is followed.
 bool StaysInside(std::string_view path);
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "common/files.h"
+#include "common/relative_path.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -160,15 +161,7 @@ absl::Status CheckRelativePath(std::string_view path) {
   if (path.empty() || path.size() > 1024) return bad("must be 1 to 1,024 bytes long");
   if (path.front() == '/') return bad("is absolute");
   if (!common::IsCleanUtf8(path)) return bad("has control characters or is not UTF-8");
-  size_t at = 0;
-  while (at <= path.size()) {
-    const size_t end = std::min(path.find('/', at), path.size());
-    const std::string_view component = path.substr(at, end - at);
-    if (component.empty() || component == "." || component == "..") {
-      return bad("has an empty, \".\" or \"..\" component");
-    }
-    at = end + 1;
-  }
+  if (!common::StaysInside(path)) return bad("has an empty, \".\" or \"..\" component");
   return absl::OkStatus();
 }
 

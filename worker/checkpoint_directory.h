@@ -11,10 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/limits.h"
 
 namespace muster::worker {
 
-inline constexpr size_t kCheckpointFilesMax = 20'000;
+inline constexpr size_t kCheckpointFilesMax = common::kPartFilesMax;
 inline constexpr int kCheckpointDepthMax = 16;
 
 struct FoundStep {

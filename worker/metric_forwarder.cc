@@ -4,8 +4,15 @@
 #include <utility>
 
 #include "common/strings.h"
+#include "common/text.h"
 
 namespace muster::worker {
+namespace {
+
+// Of a source that the coordinator refuses: nothing of it is sent or kept any more.
+constexpr uint64_t kNeverAgain = UINT64_MAX - 1;  // one less: who expects the next one adds 1
+
+}  // namespace
 
 MetricForwarder::MetricForwarder(Paths paths, Doors doors, size_t open_max)
     : paths_(std::move(paths)), doors_(std::move(doors)), open_files_(open_max) {}
@@ -95,11 +102,12 @@ void MetricForwarder::OnAck(const v1::MetricAck& ack) {
   const AttemptKey key{ack.job(), ack.attempt()};
   auto spool = spools_.find({key, ack.rank()});
   if (spool == spools_.end()) return;
-  if (ack.refused()) {
-    spool->second.DropAll();
-  } else {
-    spool->second.OnAck(ack.source(), ack.durable_seq());
+  if (ack.refused() && spool->second.LastSeq(ack.source()) != kNeverAgain) {
+    doors_.note(common::StrCat("metrics given up job=", key.job, " attempt=", key.attempt,
+                               " rank=", ack.rank(), " source=\"", common::Printable(ack.source()),
+                               "\" reason=\"the coordinator refuses them\""));
   }
+  spool->second.OnAck(ack.source(), ack.refused() ? kNeverAgain : ack.durable_seq());
   Used(spool->first, spool->second);
   CheckDrained(key);
 }

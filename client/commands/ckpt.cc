@@ -13,6 +13,7 @@
 #include "client/record_text.h"
 #include "client/session.h"
 #include "common/files.h"
+#include "common/relative_path.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -172,12 +173,12 @@ bool IsPresent(const PullTarget& target, const v1::CheckpointFile& file) {
 }
 
 absl::Status CheckAnnounced(const v1::CheckpointFile& file) {
-  if (IsSafeRelative(file.path()) && common::IsSha256Hex(file.sha256()) &&
+  if (common::StaysInside(file.path()) && common::IsSha256Hex(file.sha256()) &&
       file.size() <= static_cast<uint64_t>(INT64_MAX)) {
     return absl::OkStatus();
   }
   return Problem(absl::StatusCode::kDataLoss, "JC1504",
-                 IsSafeRelative(file.path())
+                 common::StaysInside(file.path())
                      ? StrCat("size or SHA-256 of ", file.path(), " is none")
                      : StrCat("the file name \"", common::Printable(file.path()),
                               "\" leads outside of the directory"),

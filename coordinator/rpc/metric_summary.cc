@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/limits.h"
 #include "coordinator/rpc/followed_line.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -67,10 +68,13 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
 
   v1::MetricSummaries Summaries() const {
     v1::MetricSummaries summaries;
+    size_t bytes = 0;
     for (const auto& [key, series] : series_) {
+      if (bytes > common::kAnswerBytesMax) break;
       v1::MetricSummary summary = series.Summary();
       summary.set_name(key.first);
       summary.set_rank(static_cast<int>(key.second));
+      bytes += summary.ByteSizeLong();
       *summaries.add_summaries() = std::move(summary);
     }
     uint64_t lost = 0;

@@ -27,3 +27,26 @@ add_library(muster_settings INTERFACE)
 target_compile_options(muster_settings INTERFACE -Wall -Wextra -Wno-unused-parameter
                                                  -Wno-missing-field-initializers)
 target_include_directories(muster_settings INTERFACE ${CMAKE_SOURCE_DIR})
+
+# Everything that ends up in jobctl, the daemons and the supervisor: foreign bytes pass through it, so
+# a slip of ours should end the process and not obey them. The trainer SDK lives in other people's
+# processes and has none of it. tests/cmake/hardening_test.py looks at the result.
+add_library(muster_hardening INTERFACE)
+target_compile_options(muster_hardening INTERFACE
+  -fstack-protector-strong -fstack-clash-protection
+  $<$<CONFIG:Release,RelWithDebInfo>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+# gRPC's static libraries and crt1.o carry no such notes, so the linked binary cannot show it.
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  target_compile_options(muster_hardening INTERFACE -fcf-protection=full)
+endif()
+
+# muster_harden(TARGET [STATIC]): position independent, every relocation done at the start and then
+# read-only, no executable stack.
+function(muster_harden target)
+  if("STATIC" IN_LIST ARGN)
+    target_link_options(${target} PRIVATE -static-pie)
+  else()
+    target_link_options(${target} PRIVATE -pie)
+  endif()
+  target_link_options(${target} PRIVATE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+endfunction()

@@ -14,7 +14,7 @@ int64_t ReadMilliseconds(clockid_t clock) {
 }  // namespace
 
 Now SystemClock::Read() const {
-  return {ReadMilliseconds(CLOCK_BOOTTIME), ReadMilliseconds(CLOCK_REALTIME)};
+  return {.mono_ms = ReadMilliseconds(CLOCK_BOOTTIME), .wall_ms = ReadMilliseconds(CLOCK_REALTIME)};
 }
 
 }  // namespace muster::common

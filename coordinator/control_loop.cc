@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/log.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
@@ -106,6 +107,7 @@ void ControlLoop::RewriteRow(Rewrite rewrite) {
   FinishedJob row{rewrite.record, Summarize(*rewrite.record)};
   if (observer_.decorate) observer_.decorate(row.summary);
   record.finished.push_back(std::move(row));
+  record.lived_ms = clock_.Read().lived_ms;
   last_appended_ = record.turn = next_turn_++;
   journal_.Append(std::move(record));
   Release release;
@@ -221,8 +223,10 @@ void ControlLoop::AnswerQuestions(std::vector<Entry>& entries) {
 }
 
 void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
+  SayAlarm();
   Release release;
   JournalRecord record = RecordOf(turn);
+  record.lived_ms = now.lived_ms;
   const bool has_facts =
       !record.events->empty() || !record.finished.empty() || !record.removed_jobs.empty();
   if (entries != nullptr) QueueReplies(turn, *entries, release);
@@ -240,6 +244,15 @@ void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
   }
   release.turn = last_appended_;
   releases_.push_back(std::move(release));
+}
+
+void ControlLoop::SayAlarm() {
+  std::string alarm = ClusterAlarm(state_);
+  if (alarm.empty() != alarm_.empty()) {
+    common::LogWarning(alarm.empty() ? "half of the nodes are heard again: lost ones are replaced"
+                                     : alarm);
+  }
+  alarm_ = std::move(alarm);
 }
 
 JournalRecord ControlLoop::RecordOf(Turn& turn) {

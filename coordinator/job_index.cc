@@ -141,18 +141,22 @@ absl::StatusOr<std::vector<v1::Event>> JobIndex::Events(const EventRange& range)
   return found;
 }
 
-absl::StatusOr<std::vector<RemoveInput::Job>> JobIndex::Expired(uint64_t keep, int64_t before_ms,
-                                                                uint32_t limit) {
+absl::StatusOr<FinishedCounts> JobIndex::CountFinished(int64_t ended_before_ms,
+                                                       int64_t ended_after_ms) {
   std::lock_guard lock(mutex_);
-  ASSIGN_OR_RETURN(const int64_t count, database_->Scalar("SELECT count(*) FROM jobs"));
-  const int64_t surplus = std::max<int64_t>(0, count - static_cast<int64_t>(keep));
+  ASSIGN_OR_RETURN(Statement count,
+                   database_->Prepare("SELECT count(*), ifnull(sum(lived_ms < ?1), 0), "
+                                      "ifnull(sum(lived_ms > ?2), 0) FROM job_lives"));
+  RETURN_IF_ERROR(count.Bind(1, ended_before_ms).Bind(2, ended_after_ms).Step().status());
+  return FinishedCounts{count.Integer(0), count.Integer(1), count.Integer(2)};
+}
+
+absl::StatusOr<std::vector<RemoveInput::Job>> JobIndex::Oldest(uint32_t count) {
+  std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(Statement list,
-                   database_->Prepare(
-                       "SELECT id, name, owner, idempotency_key FROM (SELECT id, name, owner, "
-                       "idempotency_key, finished_ms, row_number() OVER (ORDER BY finished_ms, id) "
-                       "AS place FROM jobs ORDER BY finished_ms, id LIMIT ?3) WHERE place <= ?1 OR "
-                       "finished_ms < ?2"));
-  list.Bind(1, surplus).Bind(2, before_ms).Bind(3, limit);
+                   database_->Prepare("SELECT id, name, owner, idempotency_key FROM job_lives "
+                                      "JOIN jobs ON id = job ORDER BY lived_ms, job LIMIT ?1"));
+  list.Bind(1, count);
   std::vector<RemoveInput::Job> found;
   RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
     found.push_back({static_cast<uint64_t>(row.Integer(0)), std::string(row.Bytes(1)),

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/core/input.h"
 #include "coordinator/paths.h"
+#include "coordinator/retention.h"
 #include "coordinator/sqlite.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/job_service.pb.h"
@@ -53,9 +54,10 @@ class JobIndex {
   // Newest first.
   absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter);
   absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range);
-  // Beyond the newest `keep`, or finished before `before_ms`; oldest first.
-  absl::StatusOr<std::vector<RemoveInput::Job>> Expired(uint64_t keep, int64_t before_ms,
-                                                        uint32_t limit);
+  // Finished jobs by the coordinator's lived time at their end.
+  absl::StatusOr<FinishedCounts> CountFinished(int64_t ended_before_ms, int64_t ended_after_ms);
+  // Those that ended first, by the same time.
+  absl::StatusOr<std::vector<RemoveInput::Job>> Oldest(uint32_t count);
   // Which of these blobs a finished job refers to.
   absl::StatusOr<std::vector<std::string>> Referenced(const std::vector<std::string>& blobs);
   absl::StatusOr<std::vector<std::string>> BlobsOf(uint64_t job);

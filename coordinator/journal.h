@@ -28,6 +28,7 @@ struct JournalRecord {
   uint64_t turn = 0;
   std::shared_ptr<const std::vector<v1::Event>> events;
   std::vector<FinishedJob> finished;
+  int64_t lived_ms = 0;  // Now::lived_ms of the turn: from then on a finished job grows old
   std::vector<uint64_t> removed_jobs;
   std::shared_ptr<const v1::Snapshot> snapshot;  // of the state after this record's events, or null
 };
@@ -53,6 +54,8 @@ class Journal {
   virtual ~Journal() = default;
   // Grows at every start; every commit checks that nobody has raised it since.
   virtual uint64_t Epoch() const = 0;
+  // Of the data directory, made once: tells its nodes' ranks from those of other coordinators.
+  virtual std::string ClusterId() const = 0;
   // Before Start. DATA_LOSS names the file, the finding and the fix.
   virtual absl::Status Replay(const ReplaySink& sink) = 0;
   virtual void Start(JournalObserver observer) = 0;

@@ -26,11 +26,16 @@ absl::Status JournalWriter::Prepare() {
                                      "?7, ?8, ?9)"));
   ASSIGN_OR_RETURN(Statement record,
                    database_.Prepare("INSERT OR REPLACE INTO job_records VALUES(?1, ?2)"));
+  // A row that is written again keeps its age.
+  ASSIGN_OR_RETURN(Statement life,
+                   database_.Prepare("INSERT OR IGNORE INTO job_lives VALUES(?1, ?2)"));
   ASSIGN_OR_RETURN(Statement blob_ref,
                    database_.Prepare("INSERT OR IGNORE INTO blob_refs VALUES(?1, ?2)"));
   ASSIGN_OR_RETURN(Statement remove_job, database_.Prepare("DELETE FROM jobs WHERE id = ?1"));
   ASSIGN_OR_RETURN(Statement remove_record,
                    database_.Prepare("DELETE FROM job_records WHERE id = ?1"));
+  ASSIGN_OR_RETURN(Statement remove_life,
+                   database_.Prepare("DELETE FROM job_lives WHERE job = ?1"));
   ASSIGN_OR_RETURN(Statement remove_refs,
                    database_.Prepare("DELETE FROM blob_refs WHERE job = ?1"));
   ASSIGN_OR_RETURN(Statement remove_late,
@@ -41,10 +46,11 @@ absl::Status JournalWriter::Prepare() {
                         "removed_jobs) AND job != 0"));
   ASSIGN_OR_RETURN(Statement snapshot,
                    database_.Prepare("INSERT OR REPLACE INTO snapshots VALUES(1, ?1, ?2)"));
-  statements_.emplace(Statements{
-      std::move(guard), std::move(event), std::move(job), std::move(record), std::move(blob_ref),
-      std::move(remove_job), std::move(remove_record), std::move(remove_refs),
-      std::move(remove_late), std::move(remove_events), std::move(snapshot)});
+  statements_.emplace(
+      Statements{std::move(guard), std::move(event), std::move(job), std::move(record),
+                 std::move(life), std::move(blob_ref), std::move(remove_job),
+                 std::move(remove_record), std::move(remove_life), std::move(remove_refs),
+                 std::move(remove_late), std::move(remove_events), std::move(snapshot)});
   return absl::OkStatus();
 }
 
@@ -66,7 +72,9 @@ absl::Status JournalWriter::WriteAll(const std::vector<JournalRecord>& records) 
   }
   for (const JournalRecord& record : records) {
     if (record.events != nullptr) RETURN_IF_ERROR(WriteEvents(*record.events));
-    for (const FinishedJob& job : record.finished) RETURN_IF_ERROR(WriteFinished(job));
+    for (const FinishedJob& job : record.finished) {
+      RETURN_IF_ERROR(WriteFinished(job, record.lived_ms));
+    }
     for (const uint64_t job : record.removed_jobs) RETURN_IF_ERROR(WriteRemoved(job));
     if (record.snapshot != nullptr) RETURN_IF_ERROR(WriteSnapshot(*record.snapshot));
   }
@@ -87,7 +95,7 @@ absl::Status JournalWriter::WriteEvents(const std::vector<v1::Event>& events) {
   return absl::OkStatus();
 }
 
-absl::Status JournalWriter::WriteFinished(const FinishedJob& job) {
+absl::Status JournalWriter::WriteFinished(const FinishedJob& job, int64_t lived_ms) {
   const v1::JobRecord& record = *job.record;
   const int64_t id = static_cast<int64_t>(record.id());
   const std::string summary = job.summary.SerializeAsString();
@@ -103,6 +111,7 @@ absl::Status JournalWriter::WriteFinished(const FinishedJob& job) {
                       .Run());
   const std::string bytes = record.SerializeAsString();
   RETURN_IF_ERROR(statements_->record.Bind(1, id).BindBlob(2, bytes).Run());
+  RETURN_IF_ERROR(statements_->life.Bind(1, id).Bind(2, lived_ms).Run());
   RETURN_IF_ERROR(statements_->remove_refs.Bind(1, id).Run());
   std::set<std::string> blobs;
   for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
@@ -119,6 +128,7 @@ absl::Status JournalWriter::WriteRemoved(uint64_t job) {
   const int64_t id = static_cast<int64_t>(job);
   RETURN_IF_ERROR(statements_->remove_job.Bind(1, id).Run());
   RETURN_IF_ERROR(statements_->remove_record.Bind(1, id).Run());
+  RETURN_IF_ERROR(statements_->remove_life.Bind(1, id).Run());
   RETURN_IF_ERROR(statements_->remove_refs.Bind(1, id).Run());
   return statements_->remove_late.Bind(1, id).Run();
 }

@@ -18,6 +18,9 @@ class Paths {
   // The highest event number that was ever acknowledged; tells a truncated database from a whole
   // one.
   std::string HighWater() const { return root_ + "/HIGHWATER"; }
+  // How long the coordinator has been up in all its lives, and what retention has removed of late.
+  std::string Lived() const { return root_ + "/LIVED"; }
+  std::string RetentionShare() const { return root_ + "/RETENTION"; }
   // Bytes that are given back when the disk is full, so that running jobs can still be recorded.
   std::string Headroom() const { return root_ + "/HEADROOM"; }
 

@@ -37,6 +37,14 @@ CREATE INDEX blob_refs_by_job ON blob_refs(job);
 CREATE TABLE removed_jobs(job INTEGER PRIMARY KEY) STRICT;
 )sql";
 
+// How long the coordinator had lived when a finished job's row was written. A table of its own, and
+// made where it is missing: data directories of coordinators that did not count yet open as they
+// are, and theirs still open ours.
+constexpr char kLives[] = R"sql(
+CREATE TABLE IF NOT EXISTS job_lives(job INTEGER PRIMARY KEY, lived_ms INTEGER NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS job_lives_by_age ON job_lives(lived_ms, job);
+)sql";
+
 // Before any write: is this ours, and of a version that we understand?
 absl::Status CheckIdentity(Database& database, const std::string& path, bool* is_new) {
   ASSIGN_OR_RETURN(const int64_t application_id, database.Scalar("PRAGMA application_id"));
@@ -92,11 +100,25 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
   RETURN_IF_ERROR(
       database.Execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA mmap_size=0;"
                        "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF"));
-  if (!is_new) return absl::OkStatus();
+  if (!is_new) return database.Execute(kLives);
   RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
   RETURN_IF_ERROR(database.Execute(kTables));
+  RETURN_IF_ERROR(database.Execute(kLives));
   RETURN_IF_ERROR(database.Execute(
       StrCat("PRAGMA application_id=", kApplicationId, "; PRAGMA user_version=", kSchemaVersion)));
+  return database.Execute("COMMIT");
+}
+
+absl::StatusOr<int64_t> NewestLife(Database& database) {
+  return database.Scalar("SELECT ifnull(max(lived_ms), 0) FROM job_lives");
+}
+
+absl::Status BeginLives(Database& database, int64_t lived_ms) {
+  RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
+  RETURN_IF_ERROR(
+      database.Execute(StrCat("INSERT OR IGNORE INTO job_lives SELECT id, ", lived_ms,
+                              " FROM jobs;"
+                              "DELETE FROM job_lives WHERE job NOT IN (SELECT id FROM jobs)")));
   return database.Execute("COMMIT");
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/sqlite.h"
 
 namespace muster::coordinator {
@@ -18,6 +19,12 @@ inline constexpr int64_t kCheckedAtOnceBytes = 64 << 20;
 // Makes the tables of a new file, or refuses a damaged, foreign or newer one. FAILED_PRECONDITION
 // or DATA_LOSS with the file, the finding and the fix.
 absl::Status PrepareSchema(Database& database, const std::string& path);
+
+// The latest lived time that a finished job's row carries; 0: none does.
+absl::StatusOr<int64_t> NewestLife(Database& database);
+// Finished jobs of a coordinator that did not count lived time begin to grow old now; what such a
+// one has removed is forgotten.
+absl::Status BeginLives(Database& database, int64_t lived_ms);
 
 // A message for a damaged database: the file, the finding, the fix.
 absl::Status DamagedDatabase(const std::string& path, const std::string& finding);

@@ -7,11 +7,14 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/journal.h"
+#include "coordinator/lived_clock.h"
 #include "coordinator/paths.h"
 
 namespace muster::coordinator {
 
-// Opens or makes the file, checks it and raises the epoch, durably. `paths` is copied.
-absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths);
+// Opens or makes the file, checks it and raises the epoch, durably. `paths` is copied. `clock` is
+// raised to what the rows say and only used here; null: lived time is not counted.
+absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths,
+                                                           LivedClock* clock = nullptr);
 
 }  // namespace muster::coordinator

@@ -14,11 +14,14 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "worker/launch_record.h"
 
 namespace muster::worker {
 namespace {
 
 constexpr int kProveTurnMs = 1'000;  // the end of this worker waits no longer than that for a proof
+// More of one turn's time does not count as this worker's running: it may have been stopped itself.
+constexpr int64_t kRanAtMostMs = 1'000;
 constexpr int kDescriptorWaitMs = 100;
 constexpr int64_t kSeenPauseMs =
     4;  // a flood wakes the forwarder this often, the first byte at once
@@ -37,15 +40,20 @@ std::string FixFor(const absl::Status& status) {
              ? "; fix: free some space on the disk of that node's --state-dir"
              : "";
 }
+// Of a process's start in clock ticks since boot.
+int64_t MonoMsOf(uint64_t start_time) {
+  return static_cast<int64_t>(start_time) * 1000 / std::max(1L, sysconf(_SC_CLK_TCK));
+}
 int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 
-// Not synced: after a power cut the boot id already says that the attempt is dead.
+// Not synced: after a power cut the boot id already says that the attempt is dead. Read back by
+// ReadLaunch.
 absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
   const std::string temporary = path + ".tmp";
   {
     ASSIGN_OR_RETURN(const common::UniqueFd fd,
                      common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
-    if (absl::Status written = common::WriteAll(fd.get(), launch.SerializeAsString());
+    if (absl::Status written = common::WriteAll(fd.get(), EncodeLaunchRecord(launch));
         !written.ok()) {
       return absl::Status(written.code(), common::StrCat(temporary, ": ", Text(written)));
     }
@@ -54,6 +62,21 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
     return common::ErrnoStatus(common::StrCat("cannot rename ", temporary));
   }
   return absl::OkStatus();
+}
+
+// Without a readable launch file: what carries a mark of this attempt on this node.
+common::KillResult KillByKey(const std::string& directory, const AttemptKey& key,
+                             const common::CgroupHost& cgroups,
+                             const std::vector<std::string>& tags) {
+  if (ReadShimLaunch(directory).ok()) return KillAttempt(directory, kProveTurnMs);
+  const auto ended = EndMarked(
+      cgroups,
+      [&](const AttemptMark& mark) {
+        return mark.job == key.job && mark.attempt == key.attempt &&
+               std::find(tags.begin(), tags.end(), mark.tag) != tags.end();
+      },
+      kProveTurnMs);
+  return {.empty = ended.ok(), .survivors = {}, .how = ended.ok() ? "empty" : Text(ended.status())};
 }
 
 }  // namespace
@@ -66,7 +89,8 @@ AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* thread
       checks_(setup_.node, threads, doors.in_loop),
       doors_{[this](Input input) { reports_.Pass(std::move(input)); }, doors.in_background,
              doors.in_loop, doors.note},
-      ports_(setup_.ports, setup_.port_seed) {}
+      ports_(setup_.ports, setup_.port_seed),
+      tags_({NodeTag(setup_.coordinator, setup_.node)}) {}
 
 void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   const v1::HoldPorts& order = action.order;
@@ -127,11 +151,12 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
       doors_.in_loop([this, action] { Prepare(action); });
     });
   }
-  doors_.input(PreparedInput{
-      action.key,
-      status.ok() ? ""
-                  : common::StrCat("node ", setup_.node,
+  if (!status.ok()) {
+    return doors_.input(PreparedInput{
+        action.key, common::StrCat("node ", setup_.node,
                                    " cannot prepare the attempt: ", Text(status), FixFor(status))});
+  }
+  EndOlderAttempts(action.key, [this, key = action.key] { doors_.input(PreparedInput{key, ""}); });
 }
 
 LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -149,7 +174,7 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   facts.checkpoint_dir = setup_.paths.CheckpointsDir(key);
   facts.tensorboard_dir = setup_.paths.TensorboardDir(key);
   facts.diagnostics_dir = setup_.paths.DiagnosticsDir(key);
-  if (launch.resume_step() >= 0 && launch.resume_files_size() > 0) {
+  if (Resumes(launch)) {
     facts.resume_dir = setup_.paths.ResumeStep(key, launch.resume_step());
   }
   if (const passwd* user = getpwuid(getuid()); user != nullptr) {
@@ -183,7 +208,7 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
 
 void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch,
                              int64_t fence_mono_ms) {
-  const std::string mark = NewAttemptMark(key.job, key.attempt, setup_.node_tag);
+  const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
   launching_[key] = {launch, fence_mono_ms, mark};
   checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)),
                 [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
@@ -226,15 +251,21 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   Shim& shim = shims_[key];
   shim.client = *std::move(client);
   shim.launch = launch;
+  shim.watch = std::make_unique<ShimWatch>(NowMs());
 }
 
 void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
+  if (auto left = unsettled_.extract(key)) return Settle(key, left.mapped());
   if (launching_.erase(key) > 0) {  // nothing was started yet
     checks_.Cancel(key);
     held_.erase(key);
     return doors_.input(AttemptEndedInput{key, "never launched", "", v1::STOP_CAUSE_UNSPECIFIED});
   }
-  if (auto shim = shims_.find(key); shim != shims_.end()) shim->second.client->Stop(grace_ms);
+  const auto found = shims_.find(key);
+  if (found == shims_.end()) return;
+  Shim& shim = found->second;
+  shim.client->Stop(grace_ms);
+  if (shim.watch->Stopping(NowMs(), grace_ms)) shim.watch->Asked(shim.client->Ping(), NowMs());
 }
 
 void AttemptProcesses::MoveFence(const AttemptKey& key, int64_t fence_mono_ms) {
@@ -268,6 +299,7 @@ void AttemptProcesses::OnReady(int fd) {
   const AttemptKey key = found->first;
   Shim& shim = found->second;
   const absl::StatusOr<std::vector<ShimEvent>> events = shim.client->Read();
+  if (shim.client->TakeHeard()) shim.watch->Heard(NowMs());
   if (events.ok()) {
     for (const ShimEvent& event : *events) OnEvent(key, shim, event);
   } else {
@@ -281,24 +313,27 @@ void AttemptProcesses::OnReady(int fd) {
 }
 
 void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEvent& event) {
-  std::visit(Overloaded{[&](const RankStarted& started) {
-                          io_->RankStarted(key, started.rank, started.pid);
-                          if (++shim.started != shim.launch.part().local_world_size()) return;
-                          doors_.input(RanksStartedInput{key, shim.started});
-                        },
-                        [&](const RankExited& exit) {
-                          reports_.Add(shim.launch, shim.client->launch(), exit);
-                        },
-                        [&](const StreamClosed& closed) {
-                          io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
-                        },
-                        [&](const SpoolGrew&) {
-                          const int64_t now = NowMs();
-                          shim.grew = true;
-                          if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
-                        },
-                        [&](const ShimEnded& ended) { shim.how = ended.how; }},
-             event);
+  std::visit(
+      Overloaded{[&](const RankStarted& started) {
+                   io_->RankStarted(key, started.rank, started.pid);
+                   shim.last_start = std::max(shim.last_start, started.start_time);
+                   if (++shim.started != shim.launch.part().local_world_size()) return;
+                   doors_.input(RanksStartedInput{key, shim.started, MonoMsOf(shim.last_start)});
+                 },
+                 [&](const RankExited& exit) {
+                   ++shim.exited;
+                   reports_.Add(shim.launch, shim.client->launch(), exit);
+                 },
+                 [&](const StreamClosed& closed) {
+                   io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
+                 },
+                 [&](const SpoolGrew&) {
+                   const int64_t now = NowMs();
+                   shim.grew = true;
+                   if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
+                 },
+                 [&](const ShimEnded& ended) { shim.how = ended.how; }},
+      event);
 }
 
 void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
@@ -309,12 +344,15 @@ void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
 }
 
 std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
+  const int64_t now = NowMs();
   std::optional<int64_t> next = reports_.NextDeadlineMs();
   if (const auto due = checks_.NextDeadlineMs(); due && (!next || *due < *next)) next = due;
   for (const auto& [key, shim] : shims_) {
+    const int64_t ask = shim.watch->NextMs(now);
+    next = next ? std::min(*next, ask) : ask;
     if (!shim.grew) continue;
     const int64_t due = shim.seen_at_ms + kSeenPauseMs;
-    next = next ? std::min(*next, due) : due;
+    next = std::min(*next, due);
   }
   return next;
 }
@@ -322,18 +360,45 @@ std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
 void AttemptProcesses::OnTime(int64_t now_ms) {
   reports_.OnTime(now_ms);
   checks_.OnTime(now_ms);
+  const int64_t ran_ms = std::min(now_ms - turn_ms_, kRanAtMostMs);
+  turn_ms_ = now_ms;
+  std::vector<AttemptKey> lost;
   for (auto& [key, shim] : shims_) {
     if (shim.grew && now_ms >= shim.seen_at_ms + kSeenPauseMs) Seen(key, shim, now_ms);
+    if (shim.watch->OnTime(now_ms, ran_ms)) shim.watch->Asked(shim.client->Ping(), now_ms);
+    if (shim.watch->IsLost(now_ms)) lost.push_back(key);
   }
+  for (const AttemptKey& key : lost) GiveUp(key);
+}
+
+// Stopped, or stuck: it would hold its ranks alive past every fence.
+void AttemptProcesses::GiveUp(const AttemptKey& key) {
+  const auto node = shims_.extract(key);
+  const Shim& shim = node.mapped();
+  const std::string reason =
+      common::StrCat("the supervisor (muster-shim) on node ", setup_.node, " did not answer for ",
+                     shim.watch->silent_ms() / 1000, " s and was killed with its ranks");
+  doors_.note(common::StrCat("shim given up job=", key.job, " attempt=", key.attempt, " reason=\"",
+                             reason, "\""));
+  AttemptEndedInput end{key, "killed after its shim did not answer", reason,
+                        v1::STOP_CAUSE_SUPERVISOR_LOST};
+  // Every rank had told its end: the job has lost nothing.
+  if (shim.exited >= shim.launch.part().local_world_size()) {
+    end.failure.clear();
+    end.failure_cause = v1::STOP_CAUSE_UNSPECIFIED;
+  }
+  ProveEnd(key, end, std::make_shared<common::ShimLaunch>(shim.client->launch()));
 }
 
 void AttemptProcesses::OnGone(const AttemptKey& key, Shim shim) {
   const absl::StatusOr<common::ExitRecord> record = ReadExitRecord(setup_.paths.AttemptDir(key));
   if (record.ok()) return FromExitRecord(key, shim.launch, *record);
-  ProveEnd(key, {key, "killed after its shim was lost",
-                 common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
-                                " was killed; its ranks were killed with it"),
-                 v1::STOP_CAUSE_SUPERVISOR_LOST});
+  ProveEnd(key,
+           {key, "killed after its shim was lost",
+            common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
+                           " was killed; its ranks were killed with it"),
+            v1::STOP_CAUSE_SUPERVISOR_LOST},
+           std::make_shared<common::ShimLaunch>(shim.client->launch()));
 }
 
 void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -355,14 +420,18 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
 }
 
 void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& end,
+                                std::shared_ptr<const common::ShimLaunch> order,
                                 const std::string& said) {
   const std::string directory = setup_.paths.AttemptDir(key);
-  doors_.in_background([this, directory, end, said] {
-    const common::KillResult result = KillAttempt(directory, kProveTurnMs);
-    doors_.in_loop([this, directory, end, result, said] {
+  doors_.in_background([this, directory, end, order, said, same_boot = !new_boot_,
+                        cgroups = setup_.cgroups, tags = tags_] {
+    const common::KillResult result = order != nullptr
+                                          ? KillAttempt(directory, *order, same_boot, kProveTurnMs)
+                                          : KillByKey(directory, end.key, cgroups, tags);
+    doors_.in_loop([this, directory, end, order, result, said] {
       if (result.empty) {
-        const auto order = ReadShimLaunch(directory);
-        if (order.ok()) common::RemoveAttemptCgroups({order->cgroup_dir, order->freezer_dir});
+        const auto read = ReadShimLaunch(directory);
+        if (read.ok()) common::RemoveAttemptCgroups({read->cgroup_dir, read->freezer_dir});
         return doors_.input(end);
       }
       // Processes in uninterruptible sleep: the attempt has not ended, its devices stay taken.
@@ -371,64 +440,9 @@ void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& 
         doors_.note(common::StrCat("not ended job=", end.key.job, " attempt=", end.key.attempt,
                                    " reason=\"", result.how, "\""));
       }
-      ProveEnd(end.key, end, result.how);
+      ProveEnd(end.key, end, order, result.how);
     });
   });
-}
-
-void AttemptProcesses::Restore(bool new_boot) {
-  const auto names = common::ListDirectory(setup_.paths.Attempts());
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    const auto key = ParseKey(name);
-    if (!key) continue;
-    v1::LaunchAttempt launch;
-    const auto bytes = common::ReadFile(setup_.paths.Launch(*key));
-    if (!bytes.ok() || !launch.ParseFromString(*bytes)) {
-      // It died before launch.pb was whole: nothing was started.
-      common::RemoveTree(setup_.paths.AttemptDir(*key)).IgnoreError();
-      continue;
-    }
-    RestoreOne(*key, launch, new_boot);
-  }
-}
-
-void AttemptProcesses::RestoreOne(const AttemptKey& key, const v1::LaunchAttempt& launch,
-                                  bool new_boot) {
-  const std::string directory = setup_.paths.AttemptDir(key);
-  doors_.note(common::StrCat("found job=", key.job, " attempt=", key.attempt));
-  doors_.input(RestoredInput{key, launch, 0});
-  if (!new_boot) {
-    absl::StatusOr<std::unique_ptr<ShimClient>> client = ShimClient::Adopt(directory);
-    if (client.ok()) {
-      absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
-      io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
-      Shim& shim = shims_[key];
-      shim.client = *std::move(client);
-      shim.launch = launch;
-      return;
-    }
-    doors_.note(common::StrCat("no shim job=", key.job, " attempt=", key.attempt, " reason=\"",
-                               Text(client.status()), "\""));
-  }
-  io_->Open(key, launch, common::UniqueFd());
-  if (const auto record = ReadExitRecord(directory); record.ok()) {
-    return FromExitRecord(key, launch, *record);
-  }
-  if (new_boot) {
-    return doors_.input(AttemptEndedInput{key, "new boot",
-                                          common::StrCat("node ", setup_.node, " was restarted"),
-                                          v1::STOP_CAUSE_NODE_LOST});
-  }
-  if (!ReadShimLaunch(directory).ok()) {
-    return doors_.input(AttemptEndedInput{key, "never launched",
-                                          "the worker was restarted before it started the ranks",
-                                          v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
-  }
-  ProveEnd(key, {key, "killed after its shim was lost",
-                 common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
-                                " was killed; its ranks were killed with it"),
-                 v1::STOP_CAUSE_SUPERVISOR_LOST});
 }
 
 }  // namespace muster::worker

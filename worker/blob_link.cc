@@ -167,6 +167,36 @@ absl::Status BlobLink::Upload(const std::string& path, const Blob& blob, const A
   }
 }
 
+absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
+    const v1::ListResumeFilesRequest& request, size_t count,
+    const std::function<bool()>& cancelled) {
+  milliseconds pause = kPauseFirst;
+  while (true) {
+    const std::shared_ptr<Stub> stub = parts_->WaitForStub();
+    if (stub == nullptr || cancelled()) return absl::CancelledError("stopped");
+    grpc::ClientContext context;
+    if (!parts_->Begin(&context, kStreamDeadline)) continue;
+    auto reader = stub->ListResumeFiles(&context, request);
+    std::vector<v1::CheckpointFile> files;
+    v1::CheckpointFiles piece;
+    while (files.size() <= count && reader->Read(&piece)) {
+      files.insert(files.end(), piece.files().begin(), piece.files().end());
+    }
+    if (files.size() > count) context.TryCancel();
+    const absl::Status status = FromGrpc(reader->Finish());
+    parts_->Finish(&context);
+    if (absl::IsNotFound(status) || (status.ok() ? files.size() != count : files.size() > count)) {
+      return absl::DataLossError(common::StrCat("its list of ", count,
+                                                " files is not there any more: ",
+                                                std::string(status.message())));
+    }
+    if (status.ok()) return files;
+    if (!MayRetry(status)) return status;
+    parts_->Pause(pause);
+    pause = std::min(pause * 2, kPauseMax);
+  }
+}
+
 absl::Status BlobLink::Download(const Blob& blob, int fd, const std::function<bool()>& cancelled) {
   common::Sha256 hash;
   uint64_t offset = 0;

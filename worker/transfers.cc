@@ -75,7 +75,6 @@ void Transfers::Shutdown() {
   stopping_ = true;
   uploads_client_.Stop();
   fetch_client_.Stop();
-  others_.Stop();
 }
 
 void Transfers::SetEndpoint(const std::string& endpoint) {
@@ -179,13 +178,29 @@ void Transfers::CancelFetch(const AttemptKey& key) {
   if (auto found = fetches_.find(key); found != fetches_.end()) *found->second = true;
 }
 
+// An older coordinator says them with the launch.
+absl::StatusOr<std::vector<v1::CheckpointFile>> Transfers::ResumeFiles(
+    const AttemptKey& key, const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled) {
+  if (!launch.resume_files().empty()) {
+    return std::vector<v1::CheckpointFile>(launch.resume_files().begin(),
+                                           launch.resume_files().end());
+  }
+  v1::ListResumeFilesRequest request;
+  request.set_job(key.job);
+  request.set_step(launch.resume_step());
+  request.set_attempt(launch.resume_attempt());
+  return fetch_client_.ListResumeFiles(request, launch.resume_file_count(),
+                                       [&] { return cancelled.load(); });
+}
+
 absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                                  const std::atomic<bool>& cancelled) {
   const std::string target = paths_.ResumeStep(key, launch.resume_step());
   const std::string building = target + ".tmp";
   RETURN_IF_ERROR(common::RemoveTree(building));
+  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files, ResumeFiles(key, launch, cancelled));
   absl::Status status = common::MakeDirectories(building);
-  for (const v1::CheckpointFile& file : launch.resume_files()) {
+  for (const v1::CheckpointFile& file : files) {
     if (!status.ok()) break;
     status = FetchFile(file, building + "/" + file.path(), launch, cancelled);
     if (!status.ok()) {

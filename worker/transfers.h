@@ -18,7 +18,6 @@
 #include "worker/core/decide.h"
 #include "worker/job_threads.h"
 #include "worker/paths.h"
-#include "worker/task_thread.h"
 
 namespace muster::worker {
 
@@ -33,8 +32,6 @@ class Transfers {
   void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void CancelFetch(const AttemptKey& key);
   void DeleteTree(const AttemptKey& key, const std::string& path);
-  // Runs on a thread of its own: for other work that blocks, but not on files of jobs.
-  void Post(std::function<void()> task) { others_.Post(std::move(task)); }
   // Every transfer ends soon; who waits for them is JobThreads.
   void Shutdown();
 
@@ -43,6 +40,9 @@ class Transfers {
   // What is already uploaded, when its record is whole and of this very part.
   std::optional<v1::CheckpointPartReady> Recorded(const UploadAction& action) const;
   absl::StatusOr<v1::CheckpointPartReady> HashAndSend(const UploadAction& action);
+  absl::StatusOr<std::vector<v1::CheckpointFile>> ResumeFiles(const AttemptKey& key,
+                                                              const v1::LaunchAttempt& launch,
+                                                              const std::atomic<bool>& cancelled);
   absl::Status FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                         const std::atomic<bool>& cancelled);
   absl::Status FetchFile(const v1::CheckpointFile& file, const std::string& target,
@@ -59,7 +59,6 @@ class Transfers {
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
   std::map<AttemptKey, std::shared_ptr<std::atomic<bool>>> fetches_;  // guarded: their cancel flags
-  TaskThread others_;
 };
 
 }  // namespace muster::worker

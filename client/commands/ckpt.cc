@@ -70,7 +70,7 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
         {Cell(int64_t{checkpoint.step()}),
          Cell(Value(static_cast<int64_t>(checkpoint.bytes())),
               common::HumanBytes(checkpoint.bytes())),
-         Cell(int64_t{checkpoint.files_size()}),
+         Cell(int64_t{checkpoint.file_count()}),
          Cell(StrCat(checkpoint.parts_present_size(), "/", checkpoint.parts())),
          Cell(int64_t{checkpoint.attempt()}),
          Cell(Value(int64_t{checkpoint.committed_ms()}), Age(checkpoint.committed_ms())),
@@ -80,6 +80,14 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
+}
+
+v1::CheckpointReference Reference(const Arguments& arguments, int64_t step) {
+  v1::CheckpointReference reference;
+  reference.set_job(arguments.words()[0]);
+  reference.set_latest(step < 0);
+  reference.set_step(step);
+  return reference;
 }
 
 absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
@@ -96,7 +104,9 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
                      {"size", false, true},
                      {"part", false, true},
                      {"sha256", false, false, true}};
-  for (const v1::CheckpointFile& file : checkpoint.files()) {
+  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
+                   connection->ListCheckpointFiles(Reference(arguments, checkpoint.step())));
+  for (const v1::CheckpointFile& file : files) {
     listing.rows.push_back(
         {Cell(file.path()),
          Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
@@ -104,14 +114,6 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
-}
-
-v1::CheckpointReference Reference(const Arguments& arguments, int64_t step) {
-  v1::CheckpointReference reference;
-  reference.set_job(arguments.words()[0]);
-  reference.set_latest(step < 0);
-  reference.set_step(step);
-  return reference;
 }
 
 absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
@@ -133,6 +135,10 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
          Cell(file.ok() ? "ok" : "BAD"), Cell(file.problem()), Cell(file.sha256())});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  if (response.files_left_out() > 0) {
+    session.Note(StrCat("… and ", response.files_left_out(), " more files, ",
+                        response.ok() ? "all of them ok" : "the damaged ones are listed first"));
+  }
   if (response.ok()) {
     session.Note(StrCat("✓ step ", response.step(), ": every file matches its SHA-256"));
     return kExitOk;
@@ -215,7 +221,9 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, FindCheckpoint(response.record(), step));
   const std::string directory =
       arguments.Get("to", StrCat(response.record().name(), "/step-", checkpoint.step()));
-  for (const v1::CheckpointFile& file : checkpoint.files()) {
+  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
+                   connection->ListCheckpointFiles(Reference(arguments, checkpoint.step())));
+  for (const v1::CheckpointFile& file : files) {
     session.Note(StrCat(file.path(), "  ", common::HumanBytes(file.size())));
     RETURN_IF_ERROR(PullOne(*connection, std::to_string(response.record().id()), checkpoint.step(),
                             file, StrCat(directory, "/", file.path())));

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <string>
 
+#include "common/clock.h"
 #include "coordinator/blob_store.h"
 #include "coordinator/control_loop.h"
 #include "coordinator/job_index.h"
 #include "coordinator/log_store.h"
 #include "coordinator/metric_store.h"
 #include "coordinator/paths.h"
+#include "coordinator/said_rarely.h"
 #include "coordinator/work_pool.h"
 
 namespace muster::coordinator {
@@ -23,16 +25,20 @@ class Lifetime;
 
 struct Daemon {
   const Paths& paths;
+  const common::Clock& clock;
   ControlLoop& loop;
   JobIndex& index;
   LogStore& logs;
   MetricStore& metrics;
   BlobStore& blobs;
-  WorkPool& pool;
+  WorkPool& pool;   // short looks at a disk; what may take long never holds these up:
+  WorkPool& reads;  // logs and metrics, piece by piece
+  WorkPool& files;  // checkpoint files: uploads, downloads, hashes
   JobGate& gate;
   Lifetime& lifetime;
   AttachedRuns& attached;
   Diagnoses& diagnoses;
+  SaidRarely& refusals;
 
   uint64_t epoch = 0;
   int64_t started_ms = 0;

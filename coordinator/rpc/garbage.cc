@@ -6,6 +6,8 @@
 
 #include "common/log.h"
 #include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/number_file.h"
 #include "coordinator/rpc/job_gate.h"
 
 namespace muster::coordinator {
@@ -13,8 +15,7 @@ namespace {
 
 constexpr std::chrono::minutes kHousekeepingEvery{5};
 constexpr std::chrono::minutes kPromisedAgainAfter{11};
-constexpr uint32_t kRemovedAtOnceMax = 1'000;
-constexpr int64_t kDayMs = 24 * 3'600'000;
+constexpr size_t kNamedInLogMax = 20;
 
 // On a pool thread, when the removal is durable.
 void DeleteFiles(Daemon& daemon, const std::vector<uint64_t>& jobs) {
@@ -33,15 +34,36 @@ std::vector<uint64_t> RemovedJobs(const RemoveInput& input, const Reply& reply) 
   return removed;
 }
 
+std::string NameSome(const std::vector<RemoveInput::Job>& jobs) {
+  std::string names;
+  for (size_t i = 0; i < jobs.size() && i < kNamedInLogMax; ++i) {
+    common::StrAppend(&names, i == 0 ? "" : ", ", jobs[i].id, " ", common::Printable(jobs[i].name));
+  }
+  if (jobs.size() > kNamedInLogMax) {
+    common::StrAppend(&names, " and ", jobs.size() - kNamedInLogMax, " more");
+  }
+  return names;
+}
+
+// Only the lived clock says what is old. What is counted as removed is on disk before it goes, so
+// that restarts do not add shares.
 void RemoveExpired(Daemon& daemon, const Retention& retention) {
-  const int64_t now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-                             std::chrono::system_clock::now().time_since_epoch())
-                             .count();
-  auto expired =
-      daemon.index.Expired(retention.jobs, now_ms - retention.days * kDayMs, kRemovedAtOnceMax);
+  const int64_t lived_ms = daemon.clock.Read().lived_ms;
+  const std::string path = daemon.paths.RetentionShare();
+  RetentionShare share(ReadNumbers(path, RetentionShare::kCount));
+  const auto counts = daemon.index.CountFinished(lived_ms - retention.days * RetentionShare::kDayMs,
+                                                 share.CountedUntil());
+  if (!counts.ok()) return;
+  const RetentionShare::Removal removal = share.Take(*counts, retention, lived_ms);
+  const absl::Status kept = WriteNumbers(path, share.Numbers());
+  if (!kept.ok() || removal.count == 0) return;
+  auto expired = daemon.index.Oldest(static_cast<uint32_t>(removal.count));
   if (!expired.ok() || expired->empty()) return;
   common::LogInfo(
-      common::StrCat("removing finished jobs beyond the retention count=", expired->size()));
+      common::StrCat("retention removes finished jobs count=", expired->size(), " of=", counts->all,
+                     " older_than_", retention.days, "_days=", removal.aged, " beyond_the_newest_",
+                     retention.jobs, "=", removal.surplus, " removed_today=", share.Removed(),
+                     " share_of_a_day=", removal.share, " jobs=\"", NameSome(*expired), "\""));
   RemoveWithBelongings(daemon, RemoveInput{Caller{"retention"}, *std::move(expired)},
                        [](const Reply&) {});
 }
@@ -72,10 +94,8 @@ void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs) {
   if (blobs.empty()) return;
   daemon.loop.Ask([&daemon, blobs = std::move(blobs)](const LoopView& view) {
     std::set<std::string> unused(blobs.begin(), blobs.end());
-    for (const auto& [id, job] : view.state.jobs) {
-      for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
-        for (const v1::CheckpointFile& file : checkpoint.files()) unused.erase(file.sha256());
-      }
+    for (const auto& [id, files] : view.state.checkpoint_files) {
+      for (const v1::CheckpointFile& file : files) unused.erase(file.sha256());
     }
     return [&daemon, unused = std::vector<std::string>(unused.begin(), unused.end())] {
       daemon.pool.Post([&daemon, unused] {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/core/input.h"
+#include "coordinator/retention.h"
 #include "coordinator/rpc/daemon.h"
 
 namespace muster::coordinator {
@@ -17,10 +18,6 @@ void RemoveWithBelongings(Daemon& daemon, RemoveInput input,
 // Deletes those of the blobs that neither live nor finished jobs refer to.
 void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs);
 
-struct Retention {
-  uint64_t jobs = 10'000;  // finished ones
-  int64_t days = 30;
-};
 // Now, and again every few minutes, until the pool ends.
 void KeepHouse(Daemon& daemon, const Retention& retention);
 

@@ -6,6 +6,8 @@
 #include <mutex>
 
 #include "coordinator/job_index.h"
+#include "coordinator/lived_clock.h"
+#include "coordinator/number_file.h"
 #include "coordinator/sqlite.h"
 #include "coordinator/sqlite_journal.h"
 #include "tests/coordinator/temp_dir.h"
@@ -135,6 +137,14 @@ TEST(JournalTest, TheEpochGrowsAtEveryStart) {
   EXPECT_GT(OpenedJournal(paths).journal->Epoch(), first);
 }
 
+TEST(JournalTest, TheClusterKeepsItsIdOverEveryStart) {
+  TempDir dir, other;
+  const std::string first = OpenedJournal(Paths(dir.path())).journal->ClusterId();
+  EXPECT_EQ(first.size(), 16u);
+  EXPECT_EQ(OpenedJournal(Paths(dir.path())).journal->ClusterId(), first);
+  EXPECT_NE(OpenedJournal(Paths(other.path())).journal->ClusterId(), first);
+}
+
 TEST(JournalTest, AnOlderEpochCommitsNothingMore) {
   TempDir dir;
   const Paths paths(dir.path());
@@ -184,7 +194,7 @@ TEST(JournalTest, FinishedJobsAreListedUntilTheyAreRemoved) {
   EXPECT_EQ(**index->FindNamed("red-fox-1"), 1u);
   EXPECT_EQ((*index->Find(2))->name(), "red-hen-2");
   EXPECT_EQ(*index->Newest("uid:1"), 2u);
-  EXPECT_EQ(index->Expired(1, 0, 10)->size(), 1u);
+  EXPECT_EQ(index->Oldest(1)->front().name, "red-fox-1");
   JournalRecord removal = RecordOf(2, {ReasonEvent(3, 1, "removed")});
   removal.removed_jobs = {1};
   v1::Snapshot snapshot;
@@ -195,6 +205,53 @@ TEST(JournalTest, FinishedJobsAreListedUntilTheyAreRemoved) {
   EXPECT_FALSE(index->Find(1)->has_value());
   EXPECT_TRUE(index->Events({.job = 1, .until = 9, .newest = 9})->empty());
   EXPECT_EQ(index->List({.limit = 10})->size(), 1u);
+}
+
+// A clock that was set 40 days ahead once took 20 of 21 finished jobs.
+TEST(JournalTest, OnlyLivedTimeMakesAFinishedJobOld) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  OpenedJournal opened(paths);
+  opened.Start();
+  JournalRecord record = RecordOf(1, {ReasonEvent(1, 1, "a")});
+  record.lived_ms = 5'000;
+  record.finished = {Finished(1, "of-1970-by-the-wall", ""), Finished(2, "another", "")};
+  opened.journal->Append(std::move(record));
+  JournalRecord later = RecordOf(2, {ReasonEvent(2, 2, "b")});
+  later.lived_ms = 9'000;
+  // The row of job 2 is written again, as when one of its checkpoints goes: its age stays.
+  later.finished = {Finished(2, "another", ""), Finished(3, "third", "")};
+  opened.journal->Append(std::move(later));
+  ASSERT_TRUE(opened.WaitFor(2).ok());
+  auto index = *JobIndex::Open(paths);
+  const FinishedCounts counts = *index->CountFinished(9'000, 5'000);
+  EXPECT_EQ(counts.all, 3);
+  EXPECT_EQ(counts.aged, 2);
+  EXPECT_EQ(counts.arrived, 1);
+  EXPECT_EQ(index->CountFinished(5'000, 9'000)->aged, 0);
+  EXPECT_EQ(index->Oldest(2)->back().id, 2u);
+}
+
+TEST(JournalTest, RowsOfACoordinatorThatDidNotCountGrowOldFromNowOn) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  {
+    OpenedJournal opened(paths);
+    opened.Start();
+    JournalRecord record = RecordOf(1, {ReasonEvent(1, 1, "a")});
+    record.finished = {Finished(1, "red-fox-1", "")};
+    opened.journal->Append(std::move(record));
+    ASSERT_TRUE(opened.WaitFor(1).ok());
+  }
+  ASSERT_TRUE((*Database::Open(paths.Database(), Database::Mode::kReadWrite))
+                  ->Execute("DROP TABLE job_lives")
+                  .ok());
+  ASSERT_TRUE(WriteNumbers(paths.Lived(), {77'000}).ok());
+  LivedClock clock(paths.Lived());
+  ASSERT_TRUE(OpenSqliteJournal(paths, &clock).ok());
+  auto index = *JobIndex::Open(paths);
+  EXPECT_EQ(index->CountFinished(77'000, 0)->aged, 0);
+  EXPECT_EQ(index->CountFinished(INT64_MAX, 0)->aged, 1);
 }
 
 TEST(JournalTest, KeysOfFinishedJobsAreKnownAgain) {

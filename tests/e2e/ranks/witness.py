@@ -1,9 +1,10 @@
 """A rank that leaves an account of itself outside of Muster: one JSON line in WITNESS when it starts and
 one when it leaves, appended with a single write (O_APPEND), so that the history can be checked.
 
-usage: witness.py [--until FILE] [--exit CODE] [--fail-rank R] [--fail-attempts N] [--ignore-term] [--say TEXT]
+usage: witness.py [--until FILE] [--for SECONDS] [--exit CODE] [--fail-rank R] [--fail-attempts N] [--ignore-term] [--say TEXT]
 """
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--until")
+parser.add_argument("--for", type=float, default=0, dest="seconds")
 parser.add_argument("--exit", type=int, default=0)
 parser.add_argument("--fail-rank", type=int, default=-1)
 parser.add_argument("--fail-attempts", type=int, default=1 << 30)
@@ -40,12 +42,21 @@ def leave(signal_number, frame):
     os._exit(128 + signal_number)
 
 
+# Held for as long as this process lives, whatever ends it: a second life of the rank finds it taken.
+life = os.open(f"{environment['WITNESS']}.life-{identity['job']}-{identity['rank']}", os.O_WRONLY | os.O_CREAT, 0o600)
+try:
+    fcntl.flock(life, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    account("overlap")
+
 signal.signal(signal.SIGTERM, signal.SIG_IGN if options.ignore_term else leave)
 account("start")
 if options.say:
     print(options.say, flush=True)
 while options.until and not os.path.exists(options.until):
     time.sleep(0.02)
+if options.seconds:
+    time.sleep(options.seconds)
 code = 0
 if options.fail_rank in (-1, identity["rank"]) and identity["attempt"] < options.fail_attempts:
     code = options.exit

@@ -1,0 +1,42 @@
+#include "coordinator/lived_clock.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "common/log.h"
+#include "coordinator/number_file.h"
+
+namespace muster::coordinator {
+namespace {
+
+// Not CLOCK_BOOTTIME: a laptop that slept for a month has not lived it.
+int64_t MonotonicMs() {
+  timespec value{};
+  clock_gettime(CLOCK_MONOTONIC, &value);
+  return int64_t{value.tv_sec} * 1000 + value.tv_nsec / 1'000'000;
+}
+
+}  // namespace
+
+LivedClock::LivedClock(std::string path) : path_(std::move(path)), began_ms_(MonotonicMs()) {
+  const std::vector<int64_t> kept = ReadNumbers(path_, 1);
+  if (!kept.empty()) before_ms_ = std::max<int64_t>(0, kept[0]);
+}
+
+common::Now LivedClock::Read() const {
+  common::Now now = common::SystemClock().Read();
+  now.lived_ms = before_ms_ + MonotonicMs() - began_ms_;
+  return now;
+}
+
+void LivedClock::RaiseTo(int64_t lived_ms) { before_ms_ = std::max(before_ms_, lived_ms); }
+
+void LivedClock::Keep() {
+  const absl::Status kept = WriteNumbers(path_, {Read().lived_ms});
+  if (!kept.ok() && !failed_) common::LogWarning(std::string(kept.message()));
+  failed_ = !kept.ok();
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,50 @@
+#include "coordinator/number_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/crc32c.h"
+#include "common/files.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kFileBytesMax = 1'024;
+constexpr size_t kChecksumBytes = 9;  // eight hex digits and a newline
+
+// Fixed widths: what is written later covers what was there.
+std::string Line(const std::vector<int64_t>& numbers) {
+  std::string line;
+  for (const int64_t number : numbers) absl::StrAppendFormat(&line, "%020d ", number);
+  absl::StrAppendFormat(&line, "%08x\n", common::Crc32c(line));
+  return line;
+}
+
+}  // namespace
+
+std::vector<int64_t> ReadNumbers(const std::string& path, size_t count) {
+  const absl::StatusOr<std::string> text = common::ReadFile(path, kFileBytesMax);
+  if (!text.ok() || text->size() <= kChecksumBytes) return {};
+  std::vector<int64_t> numbers;
+  const absl::string_view listed(text->data(), text->size() - kChecksumBytes);
+  for (const absl::string_view word : absl::StrSplit(listed, ' ', absl::SkipEmpty())) {
+    if (!absl::SimpleAtoi(word, &numbers.emplace_back())) return {};
+  }
+  if (numbers.size() != count || Line(numbers) != *text) return {};
+  return numbers;
+}
+
+absl::Status WriteNumbers(const std::string& path, const std::vector<int64_t>& numbers) {
+  const common::UniqueFd file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return common::ErrnoStatus(common::StrCat("cannot open ", path));
+  return common::WriteAll(file.get(), Line(numbers));
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,93 @@
+// Lived time and the share of a day: neither clocks nor damaged files take finished jobs away.
+#include "coordinator/retention.h"
+
+#include <gtest/gtest.h>
+
+#include "common/files.h"
+#include "coordinator/lived_clock.h"
+#include "coordinator/number_file.h"
+#include "tests/coordinator/temp_dir.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr int64_t kDay = RetentionShare::kDayMs;
+
+TEST(NumberFileTest, GivesBackWhatWasWrittenAndNothingOfADamagedFile) {
+  TempDir dir;
+  const std::string path = dir.path() + "/numbers";
+  EXPECT_TRUE(ReadNumbers(path, 2).empty());
+  ASSERT_TRUE(WriteNumbers(path, {1'234'567'890'123, -5}).ok());
+  ASSERT_TRUE(WriteNumbers(path, {42, -5}).ok());
+  EXPECT_EQ(ReadNumbers(path, 2), (std::vector<int64_t>{42, -5}));
+  EXPECT_TRUE(ReadNumbers(path, 3).empty());
+  const std::string sound = *common::ReadFile(path);
+  for (size_t i = 0; i < sound.size(); ++i) {
+    std::string flipped = sound;
+    flipped[i] = static_cast<char>(flipped[i] ^ 1);
+    ASSERT_TRUE(common::WriteFileDurably(path, flipped).ok());
+    EXPECT_TRUE(ReadNumbers(path, 2).empty()) << i;
+    ASSERT_TRUE(common::WriteFileDurably(path, sound.substr(0, i)).ok());
+    EXPECT_TRUE(ReadNumbers(path, 2).empty()) << i;
+  }
+}
+
+TEST(LivedClockTest, GoesOnOverRestartsAndNeverFallsBehindWhatWasRecorded) {
+  TempDir dir;
+  const std::string path = dir.path() + "/LIVED";
+  EXPECT_LT(LivedClock(path).Read().lived_ms, kDay);
+  ASSERT_TRUE(WriteNumbers(path, {5 * kDay}).ok());
+  {
+    LivedClock clock(path);
+    EXPECT_GE(clock.Read().lived_ms, 5 * kDay);
+    EXPECT_GT(clock.Read().wall_ms, 0);
+    clock.Keep();
+  }
+  EXPECT_GE(LivedClock(path).Read().lived_ms, 5 * kDay);
+  ASSERT_TRUE(common::WriteFileDurably(path, "9999999999999999999 garbage\n").ok());
+  LivedClock damaged(path);
+  EXPECT_LT(damaged.Read().lived_ms, kDay);
+  damaged.RaiseTo(7 * kDay);
+  EXPECT_GE(damaged.Read().lived_ms, 7 * kDay);
+  damaged.RaiseTo(kDay);
+  EXPECT_GE(damaged.Read().lived_ms, 7 * kDay);
+}
+
+TEST(RetentionShareTest, RemovesATenthOfTheJobsPerLivedDayWhateverIsTooOld) {
+  RetentionShare share({});
+  const Retention retention;
+  auto removal = share.Take({.all = 5'000, .aged = 5'000}, retention, kDay);
+  EXPECT_EQ(removal.count, 500);
+  EXPECT_EQ(removal.share, 500);
+  // A restart within the day adds nothing.
+  RetentionShare again(share.Numbers());
+  EXPECT_EQ(again.Take({.all = 4'500, .aged = 4'500}, retention, 2 * kDay - 1).count, 0);
+  EXPECT_EQ(again.Take({.all = 4'500, .aged = 4'500}, retention, 2 * kDay).count, 450);
+}
+
+TEST(RetentionShareTest, RemovesUpToAHundredOfFewJobs) {
+  RetentionShare share({});
+  EXPECT_EQ(share.Take({.all = 21, .aged = 20}, {}, kDay).count, 20);
+  EXPECT_EQ(share.Take({.all = 121, .aged = 120}, {}, kDay + 1).count, 80);
+}
+
+TEST(RetentionShareTest, KeepsPaceWithWhatFinishesWhenTheNumberIsTheLimit) {
+  RetentionShare share({});
+  const Retention retention{.jobs = 1'000};
+  EXPECT_EQ(share.Take({.all = 1'000, .arrived = 0}, retention, 0).count, 0);
+  int64_t lived = 0;
+  for (int pass = 0; pass < 50; ++pass) {
+    EXPECT_EQ(share.Take({.all = 1'300, .arrived = 300}, retention, ++lived).count, 300);
+  }
+}
+
+TEST(RetentionShareTest, ALimitThatWasLoweredTakesEffectOverDays) {
+  RetentionShare share({});
+  const Retention retention{.jobs = 10};
+  EXPECT_EQ(share.Take({.all = 4'000}, retention, 0).count, 400);
+  EXPECT_EQ(share.Take({.all = 3'600}, retention, 1).count, 0);
+  EXPECT_EQ(share.Take({.all = 3'600}, retention, kDay).count, 360);
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -227,7 +227,7 @@ absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message
   std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   if (!status.ok()) return absl::InternalError("the record cannot be written as JSON");
-  return json;
+  return EscapeHiddenJson(json);
 }
 
 absl::StatusOr<std::string> MessageYaml(const google::protobuf::Message& message) {

@@ -291,47 +291,6 @@ Cell::Cell(std::string human) : value(human), text(std::move(human)) {}
 Cell::Cell(const char* human) : Cell(std::string(human)) {}
 Cell::Cell(int64_t number) : value(number), text(std::to_string(number)) {}
 
-std::string JsonQuote(std::string_view text) {
-  std::string out = "\"";
-  for (size_t i = 0; i < text.size(); ++i) {
-    const unsigned char c = text[i];
-    switch (c) {
-      case '"':
-      case '\\':
-        out += '\\';
-        out += static_cast<char>(c);
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      default:
-        if (c < 0x20 || c == 0x7F) {
-          out += absl::StrFormat("\\u%04x", c);
-        } else if (c < 0x80) {
-          out += static_cast<char>(c);
-        } else {
-          size_t length = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
-          length = std::min(length, text.size() - i);
-          // C1 controls are valid UTF-8; JSON wants no escape for them.
-          const std::string_view sequence = text.substr(i, length);
-          if (common::IsCleanUtf8(sequence)) {
-            out += sequence;
-            i += length - 1;
-          } else {
-            out += "\xEF\xBF\xBD";
-          }
-        }
-    }
-  }
-  return out + "\"";
-}
-
 std::string JsonValue(const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return JsonQuote(*text);
   if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/json_quote.h"
 #include "client/terminal.h"
 
 namespace muster::client {
@@ -60,8 +61,6 @@ struct ListingOptions {
 absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions& options,
                                           const Terminal& terminal);
 
-// JSON text of a string, with quotes. Bytes that are no UTF-8 become U+FFFD.
-std::string JsonQuote(std::string_view text);
 std::string JsonValue(const Value& value);
 // A YAML scalar that reads back as the same string.
 std::string YamlQuote(std::string_view text);

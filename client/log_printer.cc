@@ -54,11 +54,12 @@ void LogPrinter::Write(const v1::LogRecord& record) {
     stream.to_stderr = options_.split_streams && record.stream() == v1::LOG_STREAM_STDERR;
     const bool color = stream.to_stderr ? terminal_.color_err : terminal_.color_out;
     stream.prefix = StrCat(color ? kRankColors[record.rank() % std::size(kRankColors)] : "", "[",
-                           record.node(), ":", record.rank(), "]", color ? "\033[0m" : "", " ");
+                           common::Printable(record.node()), ":", record.rank(), "]",
+                           color ? "\033[0m" : "", " ");
   }
   if (record.dropped() > 0) {
-    common::StrAppend(&err_, "-- rank ", record.rank(), " on ", record.node(), ": ",
-                      common::HumanBytes(record.dropped()), " (", record.dropped(),
+    common::StrAppend(&err_, "-- rank ", record.rank(), " on ", common::Printable(record.node()),
+                      ": ", common::HumanBytes(record.dropped()), " (", record.dropped(),
                       " bytes) of output dropped here: its spool was full\n");
   }
   if (options_.raw) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "client/errors.h"
+#include "client/socket_trust.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -34,6 +35,8 @@ using std::chrono::steady_clock;
 // Replaying a large journal after a crash takes a while; a healthy start takes about 30 ms.
 constexpr auto kStartLimit = std::chrono::seconds(30);
 constexpr int kExitLostTheRace = 3;
+constexpr size_t kReportBytesMax = 8 * 1024;
+constexpr int kReportFd = 3;  // in the coordinator
 
 std::string LastLines(const std::string& path) {
   const absl::StatusOr<std::string> log = common::ReadFile(path);
@@ -48,12 +51,28 @@ std::string LastLines(const std::string& path) {
   return tail;
 }
 
-absl::Status StartFailed(std::string_view what, const std::string& log_path) {
+// `report`: the coordinator's own last words; on a full disk its log has none.
+absl::Status StartFailed(std::string_view what, const std::string& log_path,
+                         const std::string& report = "") {
+  if (!report.empty()) {
+    const ErrorParts said = SplitError(absl::UnavailableError(report));
+    return Problem(absl::StatusCode::kUnavailable, said.code.empty() ? "JC1303" : said.code,
+                   StrCat("the private coordinator did not start: ", said.what),
+                   said.fix.empty() ? StrCat("less ", log_path) : said.fix);
+  }
   const std::string tail = LastLines(log_path);
   return Problem(
       absl::StatusCode::kUnavailable, "JC1303",
       StrCat("the private coordinator ", what, tail.empty() ? "" : "; the end of its log:", tail),
       StrCat("less ", log_path));
+}
+
+// What was written before the other end closed. Never waits.
+std::string ReadReport(int fd) {
+  std::string report(kReportBytesMax, '\0');
+  const ssize_t count = read(fd, report.data(), report.size());
+  report.resize(count > 0 ? static_cast<size_t>(count) : 0);
+  return report;
 }
 
 }  // namespace
@@ -105,25 +124,22 @@ absl::Status PrivateCoordinator::MakeDirectories() const {
   for (const std::string& directory :
        {runtime_dir_, data_dir_ + "/coordinator", data_dir_ + "/worker"}) {
     const absl::Status made = common::MakeDirectories(directory);
+    if (absl::IsResourceExhausted(made)) {
+      return Problem(absl::StatusCode::kUnavailable, "JC1605",
+                     StrCat("the disk is full: ", common::FromAbsl(made.message())),
+                     StrCat("free some space or files (df -h, df -i) on the disk of ", directory,
+                            ", or set JOBCTL_DATA_DIR to another disk"));
+    }
     if (!made.ok()) {
       return Problem(
           absl::StatusCode::kInternal, "JC1601", common::FromAbsl(made.message()),
           StrCat("ls -ld ", directory, "; or set JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR"));
     }
   }
-  struct stat info {};
-  if (lstat(runtime_dir_.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
-      info.st_uid != geteuid() || (info.st_mode & 0077) != 0) {
-    return Problem(absl::StatusCode::kFailedPrecondition, "JC1304",
-                   StrCat(runtime_dir_,
-                          " must be a directory of yours that nobody else may enter (mode 0700)"),
-                   StrCat("chmod 0700 ", runtime_dir_,
-                          ", or set JOBCTL_RUNTIME_DIR to a directory of your own"));
-  }
-  return absl::OkStatus();
+  return CheckPrivateDirectory(runtime_dir_);
 }
 
-absl::StatusOr<int> PrivateCoordinator::Spawn() const {
+absl::StatusOr<int> PrivateCoordinator::Spawn(common::UniqueFd* report) const {
   ASSIGN_OR_RETURN(const std::string program, FindProgram("muster-coordinator"));
   const std::vector<std::string> words = {program,
                                           "--private",
@@ -132,10 +148,17 @@ absl::StatusOr<int> PrivateCoordinator::Spawn() const {
                                           "--data-dir",
                                           data_dir_ + "/coordinator",
                                           "--worker-state-dir",
-                                          data_dir_ + "/worker"};
+                                          data_dir_ + "/worker",
+                                          "--report-fd",
+                                          std::to_string(kReportFd)};
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return common::ErrnoStatus("cannot make a pipe");
+  *report = common::UniqueFd(ends[0]);
+  const common::UniqueFd for_child(ends[1]);
 
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -143,7 +166,8 @@ absl::StatusOr<int> PrivateCoordinator::Spawn() const {
   posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log_path().c_str(),
                                    O_WRONLY | O_CREAT | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&files, 3);
+  posix_spawn_file_actions_adddup2(&files, for_child.get(), kReportFd);
+  posix_spawn_file_actions_addclosefrom_np(&files, kReportFd + 1);
   // Its working directory must not keep a file system of ours busy.
   posix_spawn_file_actions_addchdir_np(&files, data_dir_.c_str());
   posix_spawnattr_t attributes;
@@ -163,7 +187,7 @@ absl::StatusOr<int> PrivateCoordinator::Spawn() const {
   return pid;
 }
 
-absl::Status PrivateCoordinator::AwaitSocket(int pid) const {
+absl::Status PrivateCoordinator::AwaitSocket(int pid, int report) const {
   const auto deadline = steady_clock::now() + kStartLimit;
   auto pause = std::chrono::microseconds(500);
   bool is_ours = true;
@@ -175,7 +199,7 @@ absl::Status PrivateCoordinator::AwaitSocket(int pid) const {
       if (!WIFEXITED(status) || WEXITSTATUS(status) != kExitLostTheRace) {
         return StartFailed(WIFEXITED(status) ? StrCat("ended with code ", WEXITSTATUS(status))
                                              : StrCat("was killed by signal ", WTERMSIG(status)),
-                           log_path());
+                           log_path(), ReadReport(report));
       }
       is_ours = false;
     }
@@ -188,7 +212,11 @@ absl::Status PrivateCoordinator::AwaitSocket(int pid) const {
 }
 
 absl::Status PrivateCoordinator::Ensure() {
-  if (Running()) return absl::OkStatus();
+  struct stat info {};
+  if (lstat(runtime_dir_.c_str(), &info) == 0) {
+    RETURN_IF_ERROR(CheckPrivateSocket(runtime_dir_, socket_path()));
+    if (Running()) return absl::OkStatus();
+  }
   RETURN_IF_ERROR(MakeDirectories());
   const std::string lock_path = runtime_dir_ + "/starting";
   const common::UniqueFd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -196,8 +224,10 @@ absl::Status PrivateCoordinator::Ensure() {
   while (lock.valid() && flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
   if (Running()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int pid, Spawn());
-  return AwaitSocket(pid);
+  common::UniqueFd report;
+  ASSIGN_OR_RETURN(const int pid, Spawn(&report));
+  RETURN_IF_ERROR(AwaitSocket(pid, report.get()));
+  return CheckPrivateSocket(runtime_dir_, socket_path());
 }
 
 void PrivateCoordinator::Watch(int pid) {

@@ -28,7 +28,8 @@ class PrivateCoordinator {
   bool Running() const;
   // Something was ever recorded.
   bool HasData() const;
-  // Running, started if need be. Errors: JC1303, JC1304, JC1305.
+  // Running, started if need be, and nobody else's. Before every connection. Errors: JC1303,
+  // JC1304, JC1305, JC1605.
   absl::Status Ensure();
 
   // Remembers the process with `pid`, to wait for its end later.
@@ -38,8 +39,9 @@ class PrivateCoordinator {
 
  private:
   absl::Status MakeDirectories() const;
-  absl::StatusOr<int> Spawn() const;
-  absl::Status AwaitSocket(int pid) const;
+  // `report`: where the coordinator says why it could not start.
+  absl::StatusOr<int> Spawn(common::UniqueFd* report) const;
+  absl::Status AwaitSocket(int pid, int report) const;
 
   std::string runtime_dir_;
   std::string data_dir_;

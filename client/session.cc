@@ -12,6 +12,7 @@
 #include "client/errors.h"
 #include "client/listing.h"
 #include "client/private_coordinator.h"
+#include "client/socket_trust.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -54,6 +55,10 @@ absl::StatusOr<Connection*> Session::Connect() {
   if (is_private()) {
     RETURN_IF_ERROR(OpenPrivate());
   } else {
+    constexpr std::string_view kUnix = "unix:";
+    if (settings_.server().starts_with(kUnix)) {
+      RETURN_IF_ERROR(CheckServerSocket(settings_.server().substr(kUnix.size())));
+    }
     ASSIGN_OR_RETURN(connection_, Connection::Open(settings_.server(), settings_.timeout_ms()));
   }
   if (verbose_) {
@@ -80,11 +85,14 @@ const std::string& Session::idempotency_key() {
 
 void Session::Disconnect() { connection_.reset(); }
 
-void Session::Print(std::string_view text) { fwrite(text.data(), 1, text.size(), stdout); }
+void Session::Print(std::string_view text) {
+  const std::string safe = Filtered(text);
+  fwrite(safe.data(), 1, safe.size(), stdout);
+}
 
 void Session::Note(std::string_view line) {
   if (quiet_) return;
-  const std::string text = common::StrCat(line, "\n");
+  const std::string text = Filtered(line) + "\n";
   fflush(stdout);
   fwrite(text.data(), 1, text.size(), stderr);
 }
@@ -94,7 +102,7 @@ absl::Status Session::Confirm(const std::string& question) {
   if (no_input_ || isatty(STDIN_FILENO) != 1 || !terminal_.err_is_tty) {
     return Usage("JC1009", common::StrCat(question, " Nobody can be asked here"), "add --yes");
   }
-  std::cerr << question << " [y/N] " << std::flush;
+  std::cerr << Filtered(question) << " [y/N] " << std::flush;
   std::string answer;
   std::getline(std::cin, answer);
   if (answer == "y" || answer == "Y" || answer == "yes") return absl::OkStatus();

@@ -61,7 +61,7 @@ void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec) {
     std::string flat = value;
     std::replace_if(
         flat.begin(), flat.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
-    if (!common::IsCleanUtf8(name) || !common::IsCleanUtf8(flat)) {
+    if (!common::IsCleanUtf8(name) || !common::IsUtf8Text(flat)) {
       common::StrAppend(&skipped, skipped.empty() ? "" : ", ", common::Printable(name));
       continue;
     }
@@ -264,15 +264,17 @@ bool IsNumber(const std::string& text) {
 
 absl::Status ValidateSpec(const v1::JobSpec& spec) {
   const std::string& name = spec.name();
-  const bool bad_name = name.size() > common::kNameBytesMax || !common::IsCleanUtf8(name) ||
-                        IsNumber(name) || name.find_first_of("@/ \t") != std::string::npos ||
-                        name.starts_with('-');
+  const bool bad_name =
+      !name.empty() &&
+      (name.size() > common::kNameBytesMax || !common::IsPathName(name) || IsNumber(name) ||
+       name.find_first_of("@ ") != std::string::npos || name.starts_with('-'));
   if (bad_name) {
     return Usage(
         "JC1103",
         StrCat("\"", common::Printable(name), "\" cannot name a job: a name has 1 to ",
                common::kNameBytesMax,
-               " bytes of UTF-8 without control characters, blanks, @ or /, and is not a number"),
+               " bytes of UTF-8 without control or invisible characters, blanks, @ or /, does not "
+               "begin with a dot or -, and is not a number"),
         "--name train-small");
   }
   if (spec.command().empty() || spec.command(0).empty()) {

@@ -122,6 +122,24 @@ std::string Shorten(std::string_view text, size_t width) {
   return common::StrCat(text.substr(0, end), "…");
 }
 
+std::string Filtered(std::string_view text) {
+  constexpr std::string_view kClear = "\033[H\033[2J";
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t kept = text.starts_with(kClear) ? kClear.size() : ColorSequence(text);
+    if (kept > 0) {
+      out.append(text.substr(0, kept));
+      text.remove_prefix(kept);
+      continue;
+    }
+    const size_t end = std::min(text.find('\033', 1), text.size());
+    out += common::Printable(text.substr(0, end), /*keep_layout=*/true);
+    text.remove_prefix(end);
+  }
+  return out;
+}
+
 std::string TerminalSafe(std::string_view line, bool color) {
   if (line.find('\033') == std::string_view::npos || !color) return common::Printable(line);
   std::string out;

@@ -25,6 +25,9 @@ Terminal DetectTerminal(std::string_view color);
 size_t DisplayWidth(std::string_view text);
 // At most `width` columns, "…" at the end when something was cut.
 std::string Shorten(std::string_view text, size_t width);
+// Any output of ours: what is foreign in it is made printable; lines, tabs, colours and "clear the
+// screen" stay. The last door to the terminal, whatever was forgotten before it.
+std::string Filtered(std::string_view text);
 // A line of a rank for a terminal: control characters escaped. Colour sequences (ESC [ … m) pass
 // when `color` is set and are closed at the end.
 std::string TerminalSafe(std::string_view line, bool color);

@@ -191,7 +191,7 @@ YamlNode ParseYaml(std::string_view content, std::vector<YamlProblem>* problems,
   size_t line_start = 0;
   for (size_t i = 0; i < content.size(); ++i) {
     if (content[i] == '\n') {
-      if (!common::IsCleanUtf8(content.substr(
+      if (!common::IsUtf8Text(content.substr(
               line_start, i - line_start - (i > line_start && content[i - 1] == '\r')))) {
         problems->push_back({line, 1, "this line has control characters or is not UTF-8"});
         return {};
@@ -200,7 +200,7 @@ YamlNode ParseYaml(std::string_view content, std::vector<YamlProblem>* problems,
       line_start = i + 1;
     }
   }
-  if (!common::IsCleanUtf8(content.substr(line_start))) {
+  if (!common::IsUtf8Text(content.substr(line_start))) {
     problems->push_back({line, 1, "this line has control characters or is not UTF-8"});
     return {};
   }

@@ -48,8 +48,8 @@ constexpr ErrorCode kCodes[] = {
      "A job file may have 256 KiB and a job spec 256 KiB with its environment.",
      "Put data into files beside the job; send less environment with --clean-env and -e."},
     {"JC1103", "bad job name",
-     "A job's name has 1 to 100 bytes of UTF-8 without control characters, blanks, `@` or `/`, and "
-     "is not a number.",
+     "A job's name has 1 to 100 bytes of UTF-8 without control or invisible characters, blanks, "
+     "`@` or `/`, does not begin with a dot, and is not a number: paths are built from it.",
      "Choose another --name."},
     {"JC1104", "bad shape",
      "The numbers of ranks, nodes and devices contradict each other or lie outside their ranges (1 "
@@ -95,15 +95,19 @@ constexpr ErrorCode kCodes[] = {
      "`jobctl context use "
      "private` works on this machine alone."},
     {"JC1302", "versions do not fit",
-     "Client and coordinator speak different versions of the protocol.",
-     "Install the same release on both sides; `jobctl version` shows both."},
+     "Two sides speak different versions of the protocol. A coordinator takes older workers and "
+     "clients as far as the message says, and none that is newer than itself.",
+     "Upgrade the coordinator first, then workers and clients; `jobctl version` shows both."},
     {"JC1303", "private coordinator did not start",
      "The private coordinator ended, or did not answer in time.",
      "Read its log, named in the message."},
-    {"JC1304", "runtime directory is not safe",
-     "The directory of the private coordinator's socket belongs to someone else or is open to "
-     "others.",
-     "Remove it, or set JOBCTL_RUNTIME_DIR to a directory of your own with mode 0700."},
+    {"JC1304", "socket is not safe",
+     "The directory of the coordinator's socket belongs to someone else or is open to others, or "
+     "another user's process answers there: it would get your jobs with their environment. "
+     "Nothing was sent.",
+     "Remove the directory, or set JOBCTL_RUNTIME_DIR to one of your own with mode 0700. With "
+     "`--server unix:/PATH`: ask whoever runs the coordinator to keep its socket in a directory "
+     "that nobody else can write to."},
     {"JC1305", "program missing", "A program of Muster is not where jobctl looks for it.",
      "Install all of jobctl, muster-coordinator, muster-worker and muster-shim in one directory."},
     {"JC1306", "only for a private coordinator",
@@ -155,8 +159,10 @@ constexpr ErrorCode kCodes[] = {
      "Resume from an earlier one: `jobctl rerun JOB --from STEP`."},
     {"JC1503", "no such metric", "The job has recorded no metric of this name.",
      "`jobctl metrics JOB` lists them."},
-    {"JC1504", "file differs", "A downloaded file does not match its SHA-256.",
-     "Run the command again."},
+    {"JC1504", "file differs",
+     "A downloaded file does not match its size or SHA-256, or its name leads out of the directory "
+     "that it belongs to. Nothing is written outside of it.",
+     "Run the command again; a name that leads outside comes from no sound coordinator."},
     {"JC1505", "no such file in the checkpoint", "The checkpoint has no file of this name.",
      "`jobctl ckpt show JOB` lists its files."},
     {"JC1506", "checkpoint in use", "An attempt is starting from this checkpoint just now.",
@@ -175,7 +181,8 @@ constexpr ErrorCode kCodes[] = {
     {"JC1604", "data directory in use", "Another muster-coordinator holds the data directory.",
      "Stop it (the message names its pid), or name another --data-dir."},
     {"JC1605", "disk full",
-     "The coordinator's disk is full: new jobs are refused, running jobs go on.",
+     "The coordinator's disk is full: new jobs are refused, running jobs go on. A private "
+     "coordinator does not start without room for its reserve.",
      "Free some space on the disk of its data directory; no restart is needed."},
     {"JC1611", "impossible upload",
      "A worker sent output, metrics or a checkpoint file with numbers that cannot be right. That "

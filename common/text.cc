@@ -1,6 +1,7 @@
 #include "common/text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -40,17 +41,64 @@ bool IsControl(std::string_view sequence) {
   return lead == 0xC2 && static_cast<unsigned char>(sequence[1]) < 0xA0;
 }
 
-}  // namespace
+uint32_t CodePoint(std::string_view sequence) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  if (sequence.size() == 1) return byte(0);
+  uint32_t point = byte(0) & (0x7F >> sequence.size());
+  for (size_t i = 1; i < sequence.size(); ++i) point = (point << 6) | (byte(i) & 0x3F);
+  return point;
+}
 
-bool IsCleanUtf8(std::string_view text) {
+// Characters that nobody sees, or that change how their neighbours are shown. Unicode's general
+// category Cf without the marks that Arabic and Egyptian text shows, and the two separators.
+bool IsHidden(std::string_view sequence) {
+  struct Range {
+    uint32_t first, last;
+  };
+  static constexpr Range kHidden[] = {
+      {0x00AD, 0x00AD},    // soft hyphen
+      {0x061C, 0x061C},    // Arabic letter mark
+      {0x180E, 0x180E},    // Mongolian vowel separator
+      {0x200B, 0x200F},    // zero width, left-to-right and right-to-left mark
+      {0x2028, 0x202E},    // line and paragraph separator, bidirectional embeddings and overrides
+      {0x2060, 0x206F},    // word joiner, invisible operators, isolates, deprecated controls
+      {0xFEFF, 0xFEFF},    // byte order mark
+      {0xFFF9, 0xFFFB},    // interlinear annotation
+      {0x1BCA0, 0x1BCA3},  // shorthand
+      {0x1D173, 0x1D17A},  // musical
+      {0xE0000, 0xE007F},  // tags
+  };
+  if (sequence.size() < 2) return false;
+  const uint32_t point = CodePoint(sequence);
+  return std::any_of(std::begin(kHidden), std::end(kHidden), [point](const Range& range) {
+    return point >= range.first && point <= range.last;
+  });
+}
+
+bool IsUtf8Without(std::string_view text, bool (*is_bad)(std::string_view)) {
   while (!text.empty()) {
     const size_t length = Utf8SequenceLength(text);
     if (length == 0) return false;
-    if (IsControl(text.substr(0, length)) && text[0] != '\t') return false;
+    if (is_bad(text.substr(0, length)) && text[0] != '\t') return false;
     text.remove_prefix(length);
   }
   return true;
 }
+
+bool IsControlOrHidden(std::string_view sequence) {
+  return IsControl(sequence) || IsHidden(sequence);
+}
+
+}  // namespace
+
+bool IsUtf8Text(std::string_view text) { return IsUtf8Without(text, IsControl); }
+
+bool IsPathName(std::string_view name) {
+  return !name.empty() && name[0] != '.' && IsCleanUtf8(name) &&
+         name.find_first_of("/\t") == std::string_view::npos;
+}
+
+bool IsCleanUtf8(std::string_view text) { return IsUtf8Without(text, IsControlOrHidden); }
 
 std::string Printable(std::string_view bytes, bool keep_layout) {
   std::string out;
@@ -58,7 +106,7 @@ std::string Printable(std::string_view bytes, bool keep_layout) {
   while (!bytes.empty()) {
     const size_t length = Utf8SequenceLength(bytes);
     const bool layout = keep_layout && (bytes[0] == '\n' || bytes[0] == '\t');
-    if (length > 0 && (layout || !IsControl(bytes.substr(0, length)))) {
+    if (length > 0 && (layout || !IsControlOrHidden(bytes.substr(0, length)))) {
       out.append(bytes.substr(0, length));
       bytes.remove_prefix(length);
       continue;

@@ -9,10 +9,17 @@
 
 namespace muster::common {
 
-// Valid UTF-8 without control characters (tab excepted).
+// Valid UTF-8 without control characters (tab excepted) and without characters that are invisible
+// or turn the order of the others around: what is read is what is there.
 bool IsCleanUtf8(std::string_view text);
-// Control characters and bytes that are no UTF-8 become \xNN; newline and tab stay when
-// `keep_layout`.
+// The same, but invisible characters may be in it: files and values that people wrote, such as an
+// emoji of several characters. Not for names.
+bool IsUtf8Text(std::string_view text);
+// Clean, and one component of a path that is neither hidden nor "." nor "..": a name that is safe
+// to build a path from.
+bool IsPathName(std::string_view name);
+// Control characters, invisible ones and bytes that are no UTF-8 become \xNN; newline and tab stay
+// when `keep_layout`.
 std::string Printable(std::string_view bytes, bool keep_layout = false);
 // True when lists and objects of this JSON lie in each other deeper than `depth`, or would if it
 // were JSON. Asked before a parser or a printer that recurses sees bytes of others.

@@ -27,12 +27,6 @@ bool SizeOf(const std::string& path, uint64_t* size) {
   return true;
 }
 
-bool IsOlderThan(const std::string& path, std::chrono::hours age) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return false;
-  return time(nullptr) - info.st_mtime > std::chrono::seconds(age).count();
-}
-
 absl::Status CheckName(const std::string& sha256) {
   if (common::IsSha256Hex(sha256)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -186,7 +180,7 @@ std::vector<std::string> BlobStore::OldBlobs() {
   if (parts.ok()) {
     for (const std::string& name : *parts) {
       const std::string path = StrCat(paths_.UploadRoot(), "/", name);
-      if (IsOlderThan(path, kUnusedKept)) unlink(path.c_str());
+      if (age_.IsOlderThan(path, kUnusedKept)) unlink(path.c_str());
     }
   }
   const auto directories = common::ListDirectory(paths_.BlobRoot());
@@ -195,7 +189,7 @@ std::vector<std::string> BlobStore::OldBlobs() {
     const auto names = common::ListDirectory(StrCat(paths_.BlobRoot(), "/", directory));
     if (!names.ok()) continue;
     for (const std::string& name : *names) {
-      if (common::IsSha256Hex(name) && IsOlderThan(paths_.BlobFile(name), kUnusedKept)) {
+      if (common::IsSha256Hex(name) && age_.IsOlderThan(paths_.BlobFile(name), kUnusedKept)) {
         old.push_back(name);
       }
     }

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/file_age.h"
 #include "coordinator/paths.h"
 
 namespace muster::coordinator {
@@ -63,6 +64,8 @@ class BlobStore {
   using Time = std::chrono::steady_clock::time_point;
   explicit BlobStore(const Paths& paths) : paths_(paths) {}
   void Promise(const std::string& sha256);
+
+  const FileAge age_;
 
   const Paths paths_;
   std::mutex mutex_;  // guards what follows

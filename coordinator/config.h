@@ -16,6 +16,7 @@ struct Config {
   bool is_private = false;
   std::string worker_state_dir;  // private: of the worker to keep
   std::string log_file;          // empty: stderr
+  int report_fd = -1;            // why a start failed goes there too
   Settings settings;
   Retention retention;
 };

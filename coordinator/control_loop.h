@@ -98,6 +98,8 @@ class ControlLoop {
 
   uint64_t NextSession() { return next_session_++; }
   bool DiskFull() const { return disk_full_; }
+  // No answer that needs the disk comes before somebody makes room on it.
+  bool Stuck() const { return journal_.Stuck(); }
 
  private:
   struct Rewrite {

@@ -11,6 +11,7 @@
 #include "common/strings.h"
 #include "coordinator/data_lock.h"
 #include "coordinator/descriptors.h"
+#include "coordinator/headroom.h"
 #include "coordinator/listener.h"
 #include "coordinator/lived_clock.h"
 #include "coordinator/private_worker.h"
@@ -177,16 +178,20 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   const auto began = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(common::MakeDirectories(config.data_dir));
   const Paths paths(config.data_dir);
-  ASSIGN_OR_RETURN(
-      common::UniqueFd lock,
-      LockDataDirectory(paths.Lock(), config.is_private ? kNoPatience : kLockPatience));
+  absl::StatusOr<common::UniqueFd> lock =
+      LockDataDirectory(paths.Lock(), config.is_private ? kNoPatience : kLockPatience);
+  // Where one person works nothing is lost by waiting for room; a cluster's coordinator tries.
+  if (config.is_private && (lock.ok() || absl::IsResourceExhausted(lock.status()))) {
+    RETURN_IF_ERROR(Headroom(paths.Headroom()).CheckRoom());
+  }
+  RETURN_IF_ERROR(lock.status());
   if (!config.socket.empty()) RETURN_IF_ERROR(PrepareSocket(config.socket, config.is_private));
   TcpPort port;
   if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(port, ListenOnPort(config.listen));
   }
   auto parts = std::make_unique<Parts>(config, std::move(stop));
-  RETURN_IF_ERROR(parts->Open(std::move(lock)));
+  RETURN_IF_ERROR(parts->Open(*std::move(lock)));
   // The worker first: it starts while we do, and no thread of gRPC exists yet.
   if (config.is_private) {
     parts->worker = std::make_unique<PrivateWorker>(config.worker_state_dir, config.socket);
@@ -210,7 +215,7 @@ void Coordinator::Shutdown() {
   if (std::exchange(parts_->is_down, true)) return;
   parts_->daemon->stopping = true;
   // The worker goes first, so that its last reports are still heard.
-  if (parts_->worker != nullptr) parts_->worker->Stop();
+  StopWorker();
   if (parts_->server != nullptr) parts_->server->Stop();
   parts_->loop->Stop();
   const absl::Status closed = parts_->journal->Stop();
@@ -223,6 +228,15 @@ void Coordinator::Shutdown() {
   parts_->clock.Keep();
   if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());
   LogInfo("ended in order");
+}
+
+absl::Status Coordinator::CannotRecord() const {
+  if (!parts_->loop->Stuck()) return absl::OkStatus();
+  return Headroom(parts_->paths.Headroom()).CheckRoom();
+}
+
+void Coordinator::StopWorker() {
+  if (parts_->worker != nullptr) parts_->worker->Stop();
 }
 
 std::string Coordinator::Endpoint() const { return parts_->daemon->endpoint; }

@@ -21,6 +21,11 @@ class Coordinator {
 
   // Orderly: what was acknowledged is durable, the private worker has ended, the socket is gone.
   void Shutdown();
+  // The disk is full to the last byte: an orderly end would wait for room. OK, or why.
+  absl::Status CannotRecord() const;
+  // For an end as after a crash, which recovers at the next start: only the private worker is
+  // ended.
+  void StopWorker();
   // "unix:/path" or "ADDR:PORT", as clients say it.
   std::string Endpoint() const;
 

@@ -27,6 +27,8 @@ void AddFlags(CLI::App& app, Config& config, bool& version) {
   app.add_option("--worker-state-dir", config.worker_state_dir,
                  "private: state directory of its worker");
   app.add_option("--log-file", config.log_file, "append the daemon's log here instead of stderr");
+  app.add_option("--report-fd", config.report_fd,
+                 "also say here why the start failed; closed when it did not");
   const auto duration = CLI::Range(int64_t{1}, kDurationMaxMs);
   app.add_option("--heartbeat-ms", config.settings.heartbeat_ms, "how often workers report")
       ->check(duration);

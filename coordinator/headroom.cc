@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "common/files.h"
+#include "common/strings.h"
+#include "common/text.h"
 
 namespace muster::coordinator {
 
@@ -22,6 +24,23 @@ bool Headroom::Reserve() {
 }
 
 bool Headroom::Release() { return unlink(path_.c_str()) == 0; }
+
+absl::Status Headroom::CheckRoom() const {
+  struct stat info {};
+  if (stat(path_.c_str(), &info) == 0 && static_cast<uint64_t>(info.st_size) == kBytes) {
+    return absl::OkStatus();
+  }
+  const std::string directory = std::filesystem::path(path_).parent_path().string();
+  struct statvfs disk {};
+  if (statvfs(directory.c_str(), &disk) != 0) return absl::OkStatus();
+  const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+  if (free >= kBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(common::StrCat(
+      "[JC1605] the disk of ", directory, " is as good as full: ", common::HumanBytes(free),
+      " are free, and the coordinator keeps ", common::HumanBytes(kBytes),
+      " in reserve to record what runs; fix: free ", common::HumanBytes(kBytes - free),
+      " or more there (df -h ", directory, "; du -sh ", directory, "/* shows what Muster keeps)"));
+}
 
 bool Headroom::HasRoomAgain() const {
   struct statvfs info {};

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace muster::coordinator {
 
 class Headroom {
@@ -16,6 +18,9 @@ class Headroom {
   bool Reserve();
   // Gives the bytes back. False: there was nothing to give.
   bool Release();
+  // OK when the file is there or there is room for it. RESOURCE_EXHAUSTED names the disk, what it
+  // has left and what to free.
+  absl::Status CheckRoom() const;
   // Room for the file and as much again.
   bool HasRoomAgain() const;
 

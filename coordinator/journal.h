@@ -63,6 +63,9 @@ class Journal {
   virtual void Append(JournalRecord record) = 0;
   // Bytes of events that are appended and not yet committed.
   virtual size_t PendingBytes() const = 0;
+  // The disk is full and the reserve is used up: nothing is committed before there is room. Any
+  // thread.
+  virtual bool Stuck() const { return false; }
   // Commits what is queued and closes. A commit that fails now is returned.
   virtual absl::Status Stop() = 0;
 };

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 
+#include "common/files.h"
 #include "common/log.h"
 #include "common/strings.h"
 #include "coordinator/config.h"
@@ -74,6 +75,13 @@ void WaitForStop(int signals, const StopRequest& request) {
   }
 }
 
+// To whoever started us and still listens: on a full disk the log may hold nothing.
+void Report(const Config& config, const std::string& message) {
+  if (config.report_fd < 0) return;
+  common::WriteAll(config.report_fd, message).IgnoreError();
+  close(config.report_fd);
+}
+
 int Main(int argc, char** argv) {
   const ParsedFlags flags = ParseFlags(argc, argv);
   if (flags.stop) {
@@ -82,6 +90,8 @@ int Main(int argc, char** argv) {
   }
   const Config& config = flags.config;
   umask(0077);
+  // Not for the worker that we start; and its reader may leave before we speak.
+  if (config.report_fd >= 0) fcntl(config.report_fd, F_SETFD, FD_CLOEXEC);
   const absl::Status log =
       common::OpenLog("muster-coordinator", config.log_file, common::LogLevel::kInfo);
   if (!log.ok()) {
@@ -101,10 +111,13 @@ int Main(int argc, char** argv) {
     const std::string message(coordinator.status().message());
     std::fprintf(stderr, "muster-coordinator: %s\n", message.c_str());
     if (!config.log_file.empty()) common::LogError(message);
+    Report(config, message);
     return message.find("[JC1604]") != std::string::npos ? kLockedExit : kFailedExit;
   }
+  Report(config, "");
   WaitForStop(signals, request);
-  const absl::Status why = request.Why();
+  absl::Status why = request.Why();
+  if (why.ok() && !(why = (*coordinator)->CannotRecord()).ok()) (*coordinator)->StopWorker();
   if (!why.ok()) {
     // The disk cannot be trusted: nothing more is written, recovery happens at the next start.
     const std::string message(why.message());

@@ -56,9 +56,11 @@ class SqliteJournal final : public Journal {
   void Start(JournalObserver observer) override;
   void Append(JournalRecord record) override;
   size_t PendingBytes() const override { return pending_bytes_; }
+  bool Stuck() const override { return stuck_; }
   absl::Status Stop() override;
 
  private:
+  absl::Status PrepareTables(LivedClock* clock);
   absl::Status RaiseEpoch();
   absl::Status CountLives(LivedClock* clock);
   // Directories of older versions get theirs at their next start.
@@ -91,6 +93,7 @@ class SqliteJournal final : public Journal {
   SaidRarely waits_;
 
   std::atomic<size_t> pending_bytes_ = 0;
+  std::atomic<bool> stuck_ = false;
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::vector<JournalRecord> queue_;
@@ -111,10 +114,12 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   }
   database_ = *std::move(opened);
   headroom_.Reserve();
-  absl::Status status = PrepareSchema(*database_, path);
-  if (status.ok()) status = RaiseEpoch();
-  if (status.ok()) status = CountLives(clock);
-  if (status.ok()) status = KeepClusterId();
+  absl::Status status = PrepareTables(clock);
+  // The disk ran full while nobody was here: this is what the reserve is for.
+  if (absl::IsResourceExhausted(status) && headroom_.Release()) {
+    disk_full_ = true;
+    status = PrepareTables(clock);
+  }
   if (absl::IsResourceExhausted(status)) {
     return absl::ResourceExhaustedError(
         StrCat("[JC1605] the disk of ", path, " is full; fix: free some space and start again"));
@@ -125,6 +130,13 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
       common::UniqueFd(open(paths_.HighWater().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!high_water_.valid()) return common::ErrnoStatus(StrCat("cannot open ", paths_.HighWater()));
   return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::PrepareTables(LivedClock* clock) {
+  RETURN_IF_ERROR(PrepareSchema(*database_, paths_.Database()));
+  RETURN_IF_ERROR(RaiseEpoch());
+  RETURN_IF_ERROR(CountLives(clock));
+  return KeepClusterId();
 }
 
 absl::Status SqliteJournal::RaiseEpoch() {
@@ -237,6 +249,7 @@ absl::Status SqliteJournal::CheckHighWater(uint64_t last_seq) {
 
 void SqliteJournal::Start(JournalObserver observer) {
   observer_ = std::move(observer);
+  if (disk_full_) observer_.disk_full(true);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -295,7 +308,10 @@ void SqliteJournal::Run() {
 bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
   while (true) {
     const absl::Status status = writer_->Commit(group);
-    if (status.ok()) return true;
+    if (status.ok()) {
+      stuck_ = false;
+      return true;
+    }
     if (!IsShortage(status)) {
       absl::Status failure = absl::Status(
           status.code(), StrCat("[JC1602] cannot record in ", paths_.Database(), ": ",
@@ -320,6 +336,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
           "[JC1612] the journal waits for a free descriptor: ", std::string(status.message()),
           "; fix: raise the limit of open files (LimitNOFILE)"));
     }
+    stuck_ = true;
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; });
     if (!stopping_) continue;

@@ -13,6 +13,7 @@
 #include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
 
 namespace muster::worker {
 namespace {
@@ -76,7 +77,10 @@ void LogCopies::Open(const AttemptKey& key, const v1::LaunchAttempt& launch) {
   if (asked.empty()) return;
   const std::string base = asked[0] == '/' ? asked : StrCat(launch.spec().workdir(), "/", asked);
   Copy& copy = attempts_[key];
-  copy.directory = StrCat(base, "/", launch.job_name(), "/attempt_", key.attempt);
+  // A job that an older coordinator took may have any name.
+  const std::string name =
+      common::IsPathName(launch.job_name()) ? launch.job_name() : StrCat("job-", key.job);
+  copy.directory = StrCat(base, "/", name, "/attempt_", key.attempt);
   copy.files = std::make_shared<Files>(copy.directory, launch.part().first_rank());
 }
 

@@ -1,6 +1,7 @@
 // jobctl ckpt ls, show, verify, pull, rm.
-#include <fcntl.h>
 #include <unistd.h>
+
+#include <optional>
 
 #include "client/arguments.h"
 #include "client/bulk.h"
@@ -8,6 +9,7 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/listing.h"
+#include "client/pull_target.h"
 #include "client/record_text.h"
 #include "client/session.h"
 #include "common/files.h"
@@ -151,67 +153,100 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
              " --from STEP, with an earlier step of jobctl ckpt ls ", arguments.words()[0]));
 }
 
-// A path from the coordinator must stay below the target directory.
-bool IsSafeRelative(const std::string& path) {
-  if (path.empty() || path[0] == '/') return false;
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find('/', begin), path.size());
-    const std::string part = path.substr(begin, end - begin);
-    if (part.empty() || part == "." || part == "..") return false;
-    begin = end + 1;
+// Of the file at `fd`, from its beginning; at most `most` bytes count.
+uint64_t HashWhole(int fd, uint64_t most, common::Sha256* hash) {
+  uint64_t bytes = 0;
+  std::string buffer(1 << 20, '\0');
+  for (ssize_t count; bytes <= most && (count = read(fd, buffer.data(), buffer.size())) > 0;
+       bytes += count) {
+    hash->Update(std::string_view(buffer).substr(0, count));
   }
-  return true;
+  return bytes;
 }
 
-absl::Status PullOne(Connection& connection, const std::string& job, int64_t step,
-                     const v1::CheckpointFile& file, const std::string& target) {
-  const auto cannot_write = [&](const absl::Status& why) {
-    return Problem(absl::StatusCode::kInternal, "JC1601", common::FromAbsl(why.message()),
-                   StrCat("df ", target));
-  };
-  if (!IsSafeRelative(file.path())) {
-    return Problem(absl::StatusCode::kDataLoss, "JC1504",
-                   StrCat("the file name \"", file.path(), "\" leads outside"),
-                   "do not use this checkpoint");
-  }
-  const absl::StatusOr<std::string> present =
-      common::Exists(target) ? common::Sha256HexOfFile(target) : absl::StatusOr<std::string>("");
-  if (present.ok() && *present == file.sha256()) return absl::OkStatus();
-  const absl::Status made = common::MakeDirectories(target.substr(0, target.rfind('/')), 0755);
-  if (!made.ok()) return cannot_write(made);
-
-  // What an interrupted pull left is hashed and kept; the rest is asked for.
-  const std::string part = target + ".part";
-  common::UniqueFd fd(open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd.valid()) return cannot_write(common::ErrnoStatus(StrCat("cannot open ", part)));
+bool IsPresent(const PullTarget& target, const v1::CheckpointFile& file) {
+  const absl::StatusOr<common::UniqueFd> present = target.OpenExisting(file.path());
   common::Sha256 hash;
-  uint64_t offset = 0;
-  std::string buffer(1 << 20, '\0');
-  for (ssize_t count; (count = read(fd.get(), buffer.data(), buffer.size())) > 0; offset += count) {
-    hash.Update(std::string_view(buffer).substr(0, count));
+  return present.ok() && HashWhole(present->get(), file.size(), &hash) == file.size() &&
+         hash.FinishHex() == file.sha256();
+}
+
+absl::Status CheckAnnounced(const v1::CheckpointFile& file) {
+  if (IsSafeRelative(file.path()) && common::IsSha256Hex(file.sha256()) &&
+      file.size() <= static_cast<uint64_t>(INT64_MAX)) {
+    return absl::OkStatus();
+  }
+  return Problem(absl::StatusCode::kDataLoss, "JC1504",
+                 IsSafeRelative(file.path())
+                     ? StrCat("size or SHA-256 of ", file.path(), " is none")
+                     : StrCat("the file name \"", common::Printable(file.path()),
+                              "\" leads outside of the directory"),
+                 "do not use this checkpoint");
+}
+
+// What an interrupted pull left is hashed and kept; the rest is asked for. No byte more than was
+// announced is written.
+absl::Status Fetch(Connection& connection, const std::string& job, int64_t step,
+                   const v1::CheckpointFile& file, int fd, absl::Status* written) {
+  std::optional<common::Sha256> hash(std::in_place);
+  uint64_t offset = HashWhole(fd, file.size(), &*hash);
+  if (offset > file.size()) {
+    hash.emplace();
+    offset = 0;
+    if (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0) {
+      *written = common::ErrnoStatus(StrCat("cannot empty ", file.path(), ".part"));
+      return absl::OkStatus();
+    }
   }
   v1::PullFileRequest request;
   request.set_job(job);
   request.set_step(step);
   request.set_path(file.path());
   request.set_offset(offset);
-  absl::Status written;
+  bool too_long = false;
   RETURN_IF_ERROR(connection.PullFile(request, [&](const v1::BlobChunk& chunk) {
-    written = common::WriteAll(fd.get(), chunk.data());
-    hash.Update(chunk.data());
-    return written.ok();
+    offset += chunk.data().size();
+    too_long = offset > file.size();
+    if (too_long) return false;
+    *written = common::WriteAll(fd, chunk.data());
+    hash->Update(chunk.data());
+    return written->ok();
   }));
-  if (!written.ok()) return cannot_write(written);
-  if (hash.FinishHex() != file.sha256()) {
-    unlink(part.c_str());
-    return Problem(absl::StatusCode::kDataLoss, "JC1504",
-                   StrCat(file.path(), " does not match its SHA-256"),
-                   StrCat("jobctl ckpt verify ", job, " ", step, ", then pull again"));
-  }
-  if (fsync(fd.get()) != 0 || rename(part.c_str(), target.c_str()) != 0) {
-    return cannot_write(common::ErrnoStatus(StrCat("cannot finish ", target)));
-  }
-  return absl::OkStatus();
+  if (!written->ok() || (!too_long && hash->FinishHex() == file.sha256())) return absl::OkStatus();
+  return Problem(
+      absl::StatusCode::kDataLoss, "JC1504",
+      StrCat(file.path(), too_long ? " is longer than announced" : " does not match its SHA-256"),
+      StrCat("jobctl ckpt verify ", job, " ", step, ", then pull again"));
+}
+
+absl::Status PullOne(Connection& connection, const std::string& job, int64_t step,
+                     const v1::CheckpointFile& file, const PullTarget& target) {
+  const auto cannot_write = [&](const absl::Status& why) {
+    return Problem(absl::StatusCode::kInternal, "JC1601",
+                   StrCat(target.path(), "/", file.path(), ": ", common::FromAbsl(why.message())),
+                   StrCat("df ", target.path(), "; ls -l ", target.path()));
+  };
+  RETURN_IF_ERROR(CheckAnnounced(file));
+  if (IsPresent(target, file)) return absl::OkStatus();
+  const std::string part = file.path() + ".part";
+  const absl::StatusOr<common::UniqueFd> fd = target.Create(part);
+  if (!fd.ok()) return cannot_write(fd.status());
+  absl::Status written;
+  const absl::Status fetched = Fetch(connection, job, step, file, fd->get(), &written);
+  if (absl::IsDataLoss(fetched)) target.Remove(part);
+  RETURN_IF_ERROR(fetched);
+  if (written.ok() && fsync(fd->get()) != 0) written = common::ErrnoStatus("cannot sync");
+  if (written.ok()) written = target.Rename(part, file.path());
+  return written.ok() ? absl::OkStatus() : cannot_write(written);
+}
+
+absl::StatusOr<PullTarget> TargetOf(const Arguments& arguments, const std::string& job_name,
+                                    int64_t step) {
+  absl::StatusOr<PullTarget> target = arguments.Has("to") ? PullTarget::At(arguments.Get("to"))
+                                                          : PullTarget::ForJob(job_name, step);
+  if (target.ok() || target.status().message().find("[JC") == 0) return target;
+  return Problem(absl::StatusCode::kInternal, "JC1601", common::FromAbsl(target.status().message()),
+                 "--to DIR, a directory of yours");
 }
 
 absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
@@ -219,16 +254,16 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(arguments.words()[0]));
   ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, FindCheckpoint(response.record(), step));
-  const std::string directory =
-      arguments.Get("to", StrCat(response.record().name(), "/step-", checkpoint.step()));
+  ASSIGN_OR_RETURN(const PullTarget target,
+                   TargetOf(arguments, response.record().name(), checkpoint.step()));
   ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
                    connection->ListCheckpointFiles(Reference(arguments, checkpoint.step())));
   for (const v1::CheckpointFile& file : files) {
-    session.Note(StrCat(file.path(), "  ", common::HumanBytes(file.size())));
+    session.Note(StrCat(common::Printable(file.path()), "  ", common::HumanBytes(file.size())));
     RETURN_IF_ERROR(PullOne(*connection, std::to_string(response.record().id()), checkpoint.step(),
-                            file, StrCat(directory, "/", file.path())));
+                            file, target));
   }
-  session.Print(StrCat(directory, "\n"));
+  session.Print(StrCat(target.path(), "\n"));
   return kExitOk;
 }
 

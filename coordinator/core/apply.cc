@@ -237,6 +237,7 @@ void SetNodeState(ClusterState& state, Node& node, v1::NodeState to) {
 void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
   Node& node = state.nodes[event.node()];
   *node.record.mutable_facts() = event.node_registered().facts();
+  if (node.cleared_by != node.record.facts().process()) node.cleared_by = 0;
   SetNodeState(state, node, v1::NODE_STATE_ALIVE);
   node.record.set_reason(node.record.drain_reason());
   node.record.set_registered_ms(event.at_ms());
@@ -271,6 +272,7 @@ void ApplyNodeContact(ClusterState& state, const v1::Event& event, Now now) {
     state.schedule_needed = true;
   }
   node.cleared = cleared;
+  if (contact.cleared()) node.cleared_by = node.record.facts().process();
   node.record.set_connected(contact.connected());
   node.session = contact.session();
   if (contact.heard()) {

@@ -23,6 +23,11 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
 Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now);
 Decision DecideGone(const ClusterState& state, const WorkerGoneInput& input, Now now);
 
+// protocol.cc: may `program` of this version talk to us? FAILED_PRECONDITION with the reason and
+// what to upgrade: the coordinator goes first, so nobody newer than it is taken.
+absl::Status JudgeProtocol(const std::string& program, const std::string& version,
+                           uint32_t protocol);
+
 // Deterministic over map order: equal specs, equal hashes.
 uint64_t HashSpec(const v1::JobSpec& spec);
 // OK, or INVALID_ARGUMENT with code and fix.

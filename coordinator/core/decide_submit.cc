@@ -77,9 +77,11 @@ absl::Status ValidateTexts(const v1::JobSpec& spec) {
     return Invalid("[JC1103] the name has ", spec.name().size(), " bytes, the limit is ",
                    common::kNameBytesMax, "; fix: shorten it");
   }
-  if (!common::IsCleanUtf8(spec.name())) {
+  // Paths are built from it: directories of copied logs, of pulled checkpoints.
+  if (!spec.name().empty() && !common::IsPathName(spec.name())) {
     return Invalid("[JC1103] the name \"", common::Printable(spec.name()),
-                   "\" is not plain UTF-8 text; fix: use letters, digits, - and _");
+                   "\" has a / or an invisible character, begins with a dot or is not UTF-8; fix: "
+                   "use letters, digits, - and _");
   }
   if (!spec.workdir().empty() && spec.workdir()[0] != '/') {
     return Invalid("[JC1107] workdir \"", common::Printable(spec.workdir()),

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/text.h"
-#include "common/version.h"
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
@@ -265,11 +264,9 @@ void AddCheckpointPart(const ClusterState& state, const std::string& node,
 }
 
 absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& facts, Now now) {
-  if (facts.protocol() < common::kProtocolMin) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "[JC1302] this worker speaks protocol ", facts.protocol(), " (version ",
-        common::Printable(facts.version()), "), the coordinator needs ", common::kProtocolMin,
-        " or newer; fix: upgrade muster-worker to ", common::kVersion));
+  if (absl::Status judged = JudgeProtocol("muster-worker", facts.version(), facts.protocol());
+      !judged.ok()) {
+    return judged;
   }
   if (facts.name().empty() || facts.name().size() > common::kNameBytesMax ||
       !common::IsCleanUtf8(facts.name())) {

@@ -75,8 +75,8 @@ bool NeedsClearing(const Node* known, const v1::Register& message) {
   const v1::NodeFacts& facts = message.facts();
   if (facts.protocol() < kProvisionalSince) return false;
   if (!message.cleared() || known == nullptr) return true;
-  const v1::NodeFacts& before = known->record.facts();
-  return before.incarnation() != facts.incarnation() || before.process() != facts.process();
+  return known->cleared_by == 0 || known->cleared_by != facts.process() ||
+         known->record.facts().incarnation() != facts.incarnation();
 }
 
 std::string DescribeDeviceChange(const v1::NodeFacts& before, const v1::NodeFacts& now) {

@@ -16,8 +16,9 @@ absl::Status JudgeMachine(const ClusterState& state, const Node& known, const v1
                           Now now);
 
 // Whether the worker has to end what older ones left before its node counts for anything. Only the
-// very process that cleared it last, and that nobody has stood in for since, needs not; workers
-// older than protocol 2 clear their host before they register. `known`: null for a new node.
+// very process that cleared it last, and that nobody has stood in for since, needs not: that it was
+// so before this coordinator started is not known. Workers older than protocol 2 clear their host
+// before they register. `known`: null for a new node.
 bool NeedsClearing(const Node* known, const v1::Register& message);
 
 // "its devices changed: cpu 4 → cpu 1", or empty. For the same worker state: a new incarnation is a

@@ -52,6 +52,8 @@ struct Node {
   uint64_t session = 0;  // of the control stream; 0: none
   // Of this session: nothing of older attempts lives there but what the worker holds.
   bool cleared = false;
+  // The worker process that cleared it last and has been its only one since; 0: none that is known.
+  uint64_t cleared_by = 0;
   int64_t last_contact_mono_ms = 0;
 };
 

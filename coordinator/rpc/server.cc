@@ -4,6 +4,8 @@
 
 #include "common/strings.h"
 #include "common/version.h"
+#include "coordinator/core/decide.h"
+#include "coordinator/headroom.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lifetime.h"
 
@@ -19,16 +21,25 @@ absl::Status PrivateOnly() {
       "with its service manager, or choose the private context");
 }
 
+// Every command asks this first: it is told at once what would else be waited for.
+absl::Status NothingIsRecorded(const Paths& paths) {
+  const absl::Status full = Headroom(paths.Headroom()).CheckRoom();
+  if (!full.ok()) return full;
+  return absl::ResourceExhaustedError(
+      StrCat("[JC1605] the disk of ", paths.Root(),
+             " was full and has room again; what waits is being recorded; fix: try again"));
+}
+
 }  // namespace
 
 void GetServer(Daemon& daemon, const v1::GetServerRequest& request,
                Answer<v1::GetServerResponse> answer) {
-  if (request.client_protocol() != 0 && request.client_protocol() < common::kProtocolMin) {
-    return answer(absl::FailedPreconditionError(StrCat(
-        "[JC1302] jobctl ", request.client_version(), " speaks protocol ",
-        request.client_protocol(), "; this coordinator (", common::kVersion, ") needs at least ",
-        common::kProtocolMin, "; fix: install jobctl ", common::kVersion)));
+  if (request.client_protocol() != 0) {
+    const absl::Status judged =
+        JudgeProtocol("jobctl", request.client_version(), request.client_protocol());
+    if (!judged.ok()) return answer(judged);
   }
+  if (daemon.loop.Stuck()) return answer(NothingIsRecorded(daemon.paths));
   daemon.loop.Ask([&daemon, answer = std::move(answer)](const LoopView& view) {
     v1::GetServerResponse response;
     response.set_version(common::kVersion);

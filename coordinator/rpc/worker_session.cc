@@ -4,9 +4,10 @@
 
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
-#include "common/version.h"
+#include "coordinator/core/decide.h"
 #include "coordinator/rpc/diagnosis.h"
 
 namespace muster::coordinator {
@@ -18,12 +19,7 @@ using common::StrCat;
 
 absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) const {
   const v1::NodeFacts& facts = registration.facts();
-  if (facts.protocol() < common::kProtocolMin) {
-    return absl::FailedPreconditionError(
-        StrCat("[JC1302] muster-worker ", facts.version(), " speaks protocol ", facts.protocol(),
-               "; this coordinator (", common::kVersion, ") needs at least ", common::kProtocolMin,
-               "; fix: install muster-worker ", common::kVersion, " on that node"));
-  }
+  RETURN_IF_ERROR(JudgeProtocol("muster-worker", facts.version(), facts.protocol()));
   if (facts.name().empty() || facts.name().size() > common::kNameBytesMax ||
       !common::IsCleanUtf8(facts.name())) {
     return absl::InvalidArgumentError(

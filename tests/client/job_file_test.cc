@@ -197,6 +197,9 @@ TEST(SpecTest, WhatAPersonCanGetWrongIsRefusedWithItsCode) {
   EXPECT_EQ(code_of([](v1::JobSpec&) {}), "");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name("a\nb"); }), "JC1103");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name("42"); }), "JC1103");
+  for (const char* name : {"a/b", ".", "..", ".ssh", "../x", "a\u202Eb"}) {
+    EXPECT_EQ(code_of([name](v1::JobSpec& spec) { spec.set_name(name); }), "JC1103") << name;
+  }
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name(std::string(101, 'a')); }), "JC1103");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.clear_command(); }), "JC1105");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_processes(0); }), "JC1104");

@@ -289,6 +289,68 @@ TEST(JobctlTest, AnotherProtocolIsRefusedWithBothVersions) {
   EXPECT_NE(ended.err.find("[JC1302]"), std::string::npos) << ended.err;
 }
 
+TEST(JobctlTest, ACoordinatorsNamesDoNotSteerWhatPullWrites) {
+  FakeCoordinator fake;
+  fake.record = Update(v1::JOB_STATE_SUCCEEDED).record();
+  v1::Checkpoint* checkpoint = fake.record.add_checkpoints();
+  checkpoint->set_state(v1::CHECKPOINT_STATE_COMMITTED);
+  checkpoint->set_step(5);
+  checkpoint->add_files()->set_path("../../outside");
+  checkpoint->mutable_files(0)->set_sha256(std::string(64, 'a'));
+  const std::string to = fake.directory() + "/to";
+  EXPECT_NE(Jobctl(fake, {"ckpt", "pull", "3", "--to", to}).err.find("[JC1504]"),
+            std::string::npos);
+  checkpoint->mutable_files(0)->set_path("fine");
+  checkpoint->mutable_files(0)->set_sha256("no hash");
+  EXPECT_NE(Jobctl(fake, {"ckpt", "pull", "3", "--to", to}).err.find("[JC1504]"),
+            std::string::npos);
+  fake.record.set_name("../steered-3");
+  const Ended ended = Jobctl(fake, {"ckpt", "pull", "3"});
+  EXPECT_NE(ended.err.find("[JC1504]"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("--to DIR"), std::string::npos) << ended.err;
+  EXPECT_NE(access("../steered-3", F_OK), 0);
+}
+
+TEST(JobctlTest, ForeignTextReachesNoTerminalUnfiltered) {
+  FakeCoordinator fake;
+  const std::string evil = "a\033]0;x\007\u202E\xc2\x9b";
+  fake.record = Update(v1::JOB_STATE_RUNNING).record();
+  fake.record.set_name(evil);
+  fake.record.set_owner(evil);
+  fake.record.set_reason(evil);
+  v1::JobSummary* job = fake.jobs.add_jobs();
+  job->set_name(evil);
+  job->set_owner(evil);
+  v1::NodeFacts* facts = fake.nodes.add_nodes()->mutable_record()->mutable_facts();
+  facts->set_name("node1");
+  facts->set_version(evil);
+  facts->set_advertise(evil);
+  v1::LogRecord log;
+  log.set_node(evil);
+  log.set_dropped(7);
+  log.set_data("plain\n");
+  fake.logs = {log};
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"ls", "-a"},
+                                             {"ls", "-a", "-o", "name"},
+                                             {"ls", "-a", "-o", "csv"},
+                                             {"ls", "-a", "-o", "json"},
+                                             {"ls", "-a", "-o", "yaml"},
+                                             {"show", "3"},
+                                             {"show", "3", "-o", "json"},
+                                             {"show", "3", "-o", "yaml"},
+                                             {"show", "3", "-o", "name"},
+                                             {"nodes", "ls"},
+                                             {"nodes", "show", "node1"},
+                                             {"logs", "3"}}) {
+    const Ended ended = Jobctl(fake, words);
+    for (const char* raw : {"\033", "\007", "\u202E", "\xc2\x9b"}) {
+      EXPECT_EQ((ended.out + ended.err).find(raw), std::string::npos)
+          << words[0] << " " << words.back();
+    }
+  }
+}
+
 TEST(JobctlTest, SecretsAreHiddenInShow) {
   FakeCoordinator fake;
   fake.record = Update(v1::JOB_STATE_RUNNING).record();

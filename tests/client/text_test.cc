@@ -4,6 +4,7 @@
 
 #include "client/errors.h"
 #include "client/job_text.h"
+#include "client/json_quote.h"
 #include "client/record_text.h"
 #include "client/signals.h"
 #include "client/terminal.h"
@@ -22,6 +23,20 @@ TEST(TerminalTest, WidthCountsColumnsNotBytes) {
   EXPECT_EQ(Shorten("日本語", 4), "日…");
   EXPECT_EQ(Shorten("abc", 3), "abc");
   EXPECT_EQ(Shorten("abc", 0), "");
+}
+
+TEST(TerminalTest, OnlyColoursAndLinesPassTheLastDoor) {
+  EXPECT_EQ(Filtered("\033[1mNODE\033[0m\n\ta"), "\033[1mNODE\033[0m\n\ta");
+  EXPECT_EQ(Filtered("\033[H\033[2Jls"), "\033[H\033[2Jls");
+  EXPECT_EQ(Filtered("a\033]0;title\007b"), "a\\x1b]0;title\\x07b");
+  EXPECT_EQ(Filtered("\033[2Jx\r"), "\\x1b[2Jx\\x0d");
+  EXPECT_EQ(Filtered("nod\u202Ee"), "nod\\xe2\\x80\\xaee");
+}
+
+TEST(JsonTest, HiddenCharactersAreEscapedAndStayWhatTheyAre) {
+  EXPECT_EQ(JsonQuote("a\u202Eb\U000E0001"), "\"a\\u202eb\\udb40\\udc01\"");
+  EXPECT_EQ(JsonQuote("grün\xff"), "\"grün\xEF\xBF\xBD\"");
+  EXPECT_EQ(EscapeHiddenJson("{\"a\": \"\u2066ü\"}"), "{\"a\": \"\\u2066ü\"}");
 }
 
 TEST(SignalsTest, NamesAndNumbersGoBothWays) {

@@ -23,6 +23,30 @@ TEST(CleanUtf8, RefusesControlCharactersOfBothRanges) {
   }
 }
 
+// A name that ends in U+202E and "gpj." once read as "…jpg".
+TEST(CleanUtf8, RefusesWhatNobodySeesOrWhatTurnsTextAround) {
+  for (std::string_view hidden :
+       {"\u00AD", "\u061C", "\u180E", "\u200B", "\u200D",     "\u200E",    "\u200F",
+        "\u2028", "\u2029", "\u202A", "\u202E", "\u2060",     "\u2066",    "\u2069",
+        "\u206F", "\uFEFF", "\uFFF9", "\uFFFB", "\U000E0001", "\U000E007F"}) {
+    const std::string text = "a" + std::string(hidden) + "b";
+    EXPECT_FALSE(IsCleanUtf8(text)) << Printable(text);
+    EXPECT_FALSE(IsPathName(text)) << Printable(text);
+    EXPECT_TRUE(IsUtf8Text(text)) << Printable(text);
+    EXPECT_TRUE(IsCleanUtf8(Printable(text)));
+    EXPECT_EQ(Printable(text).substr(0, 3), "a\\x");
+  }
+  EXPECT_TRUE(IsCleanUtf8("\u200A\u2010\u2027\u202F\u2070\uFEFE\uFFFC"));
+  EXPECT_FALSE(IsUtf8Text("a\x1b"));
+}
+
+TEST(PathName, IsOneVisibleComponent) {
+  for (std::string_view name : {"a", "train-2", "grün 数字", "a..b"}) EXPECT_TRUE(IsPathName(name));
+  for (std::string_view name : {"", ".", "..", ".ssh", "a/b", "/", "a\tb", "a\nb"}) {
+    EXPECT_FALSE(IsPathName(name)) << Printable(name);
+  }
+}
+
 TEST(CleanUtf8, RefusesWhatIsNoUtf8) {
   // A lone continuation, an overlong slash, a surrogate, beyond U+10FFFF, a sequence cut short.
   for (std::string_view text :

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files.h"
+#include "coordinator/file_age.h"
 #include "coordinator/lived_clock.h"
 #include "coordinator/number_file.h"
 #include "tests/coordinator/temp_dir.h"
@@ -51,6 +52,20 @@ TEST(LivedClockTest, GoesOnOverRestartsAndNeverFallsBehindWhatWasRecorded) {
   EXPECT_GE(damaged.Read().lived_ms, 7 * kDay);
   damaged.RaiseTo(kDay);
   EXPECT_GE(damaged.Read().lived_ms, 7 * kDay);
+}
+
+TEST(FileAgeTest, IsNotJudgedByAClockThatJumped) {
+  TempDir dir;
+  const std::string path = dir.path() + "/part";
+  ASSERT_TRUE(common::WriteFileDurably(path, "x").ok());
+  const auto now = FileAge::Steady::now();
+  const int64_t wall_s = time(nullptr);
+  constexpr std::chrono::hours kAge{24};
+  // At a start with a clock that is 40 days ahead: nothing at first.
+  EXPECT_FALSE(FileAge(now, wall_s + 40 * 86'400).IsOlderThan(path, kAge));
+  // While it runs only the time that passed counts, whatever the clock says now.
+  EXPECT_FALSE(FileAge(now - std::chrono::hours(23), wall_s).IsOlderThan(path, kAge));
+  EXPECT_TRUE(FileAge(now - std::chrono::hours(25), wall_s).IsOlderThan(path, kAge));
 }
 
 TEST(RetentionShareTest, RemovesATenthOfTheJobsPerLivedDayWhateverIsTooOld) {

@@ -259,6 +259,33 @@ TEST_F(ServiceTest, AWorkerOfAnotherProtocolIsRefused) {
   EXPECT_NE(status.error_message().find("protocol"), std::string::npos);
 }
 
+TEST_F(ServiceTest, APeerThatIsNewerThanTheCoordinatorIsRefused) {
+  grpc::ClientContext context;
+  auto stream = v1::WorkerService::NewStub(channel_)->Connect(&context);
+  v1::WorkerMessage hello;
+  hello.mutable_register_()->mutable_facts()->set_name("new");
+  hello.mutable_register_()->mutable_facts()->set_version("9.9");
+  hello.mutable_register_()->mutable_facts()->set_protocol(common::kProtocol + 1);
+  stream->Write(hello);
+  v1::CoordinatorMessage message;
+  EXPECT_FALSE(stream->Read(&message));
+  const grpc::Status worker = stream->Finish();
+  EXPECT_EQ(worker.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_NE(worker.error_message().find("upgrade the coordinator first"), std::string::npos);
+
+  grpc::ClientContext asking;
+  v1::GetServerRequest request;
+  request.set_client_version("9.9");
+  request.set_client_protocol(99);
+  v1::GetServerResponse response;
+  const grpc::Status client =
+      v1::JobService::NewStub(channel_)->GetServer(&asking, request, &response);
+  EXPECT_EQ(client.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_NE(client.error_message().find("[JC1302] jobctl 9.9 speaks protocol 99"),
+            std::string::npos)
+      << client.error_message();
+}
+
 TEST_F(ServiceTest, ANewStreamOfANodeEndsItsOldOne) {
   FakeWorker old(channel_);
   EXPECT_TRUE(old.Read().has_registered());

@@ -1,8 +1,72 @@
 """Wall clocks an hour apart change nothing: timeouts and leases run on monotonic clocks (F25)."""
+import os
 import shutil
 
 import harness
 from harness import SUCCEEDED, Case, need
+
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+class LivedTime(Case):
+    """Retention counts what the coordinator has lived through, whatever its clock says."""
+
+    def finished(self, cluster, count):
+        jobs = [cluster.submit("-n", "1", "--", "true") for _ in range(count)]
+        for job in jobs:
+            cluster.wait_for(job, SUCCEEDED)
+        return jobs
+
+    def passed(self, cluster, before):
+        """Housekeeping has looked at the finished jobs since it wrote `before`."""
+        def written():
+            with open(os.path.join(cluster.directory, "data", "RETENTION"), "rb") as file:
+                return file.read() != before
+        harness.wait_until(written, "retention has counted")
+
+    def retention(self, cluster):
+        with open(os.path.join(cluster.directory, "data", "RETENTION"), "rb") as file:
+            return file.read()
+
+    def test_a_clock_forty_days_ahead_at_a_restart_removes_nothing(self):
+        need(shutil.which("faketime"), "needs faketime")
+        cluster = self.cluster()
+        jobs = self.finished(cluster, 3)
+        self.passed(cluster, b"")
+        before = self.retention(cluster)
+        cluster.coordinator.kill9()
+        cluster.coordinator.prefix = ["faketime", "-m", "-f", "+40d"]
+        cluster.restart_coordinator()
+        self.passed(cluster, before)
+        later = self.finished(cluster, 1)
+        self.assertEqual(sorted(item.name for item in cluster.api.list()), sorted(jobs + later))
+        self.assertNotIn("retention removes", cluster.coordinator.output())
+
+    def test_thirty_one_lived_days_remove_and_the_log_says_what(self):
+        cluster = self.cluster()
+        jobs = self.finished(cluster, 2)
+        self.passed(cluster, b"")
+        cluster.coordinator.stop()
+        line = b"%020d " % (31 * DAY_MS)
+        with open(os.path.join(cluster.directory, "data", "LIVED"), "wb") as file:
+            file.write(line + b"%08x\n" % crc32c(line))
+        cluster.coordinator.start()
+        cluster.wait_serving()
+        harness.wait_until(lambda: not cluster.api.list(), "both are removed")
+        said = cluster.coordinator.output()
+        self.assertRegex(said, r"retention removes finished jobs count=2 of=2 older_than_30_days=2")
+        for job in jobs:
+            self.assertIn(job, said)
 
 
 class Clocks(Case):

@@ -142,7 +142,8 @@ class SecondWorkers(Case):
 
     def copy(self, cluster, name):
         target = self.path(name)
-        shutil.copytree(os.path.join(cluster.directory, "w-node1"), target, symlinks=True)
+        shutil.copytree(os.path.join(cluster.directory, "w-node1"), target,
+                        ignore=shutil.ignore_patterns("*.sock"))
         return target
 
     def test_a_worker_that_is_refused_ends_nothing(self):
@@ -232,6 +233,8 @@ class Relay:
             sink.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+        finally:
+            source.close()
 
 
 class SilentSupervisors(Case):

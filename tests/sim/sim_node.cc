@@ -377,7 +377,9 @@ void SimNode::SaveCheckpoint(const Key& key) {
   queue_.After(every, [this, key, every] {
     const auto found = shims_.find(key);
     if (found == shims_.end() || !found->second.ranks[0].alive) return;
-    const int64_t resumed = std::max<int64_t>(disk_.launches.at(key).resume_step(), 0);
+    const auto launch = disk_.launches.find(key);
+    if (launch == disk_.launches.end()) return;  // another state lies there by now
+    const int64_t resumed = std::max<int64_t>(launch->second.resume_step(), 0);
     const int64_t step = resumed + (queue_.now_ms() - found->second.ranks[0].started_ms) / every;
     disk_.checkpoints[key].insert(step);
     Feed(worker::CheckpointFoundInput{key, step, 0, 0});

@@ -46,6 +46,7 @@ class FakeCoordinator {
   std::map<std::string, std::string> blobs;
   std::vector<std::string> complaints;  // what a worker must not do
   uint64_t heartbeats = 0;
+  int cleared = 0;  // how often a worker said so
   size_t blob_bytes_received = 0;
   bool refuse_blobs = false;
   uint64_t epoch = 1;

@@ -17,7 +17,8 @@ inline constexpr size_t kControlPieceBytes = 1 << 20;      // of a control messa
 inline constexpr size_t kControlWholeBytesMax = 32 << 20;  // … and of all its pieces
 inline constexpr size_t kAnswerBytesMax = 2 << 20;         // what one answer to people grows to
 inline constexpr size_t kJournalRecordBytesMax = 1 << 20;  // one event
-inline constexpr size_t kFilesPieceBytes = 512 * 1024;     // files of a checkpoint in one message or event
+inline constexpr size_t kFilesPieceBytes =
+    512 * 1024;  // files of a checkpoint in one message or event
 inline constexpr uint32_t kCheckpointFilesMax = 200'000;   // of one checkpoint, all parts together
 inline constexpr uint32_t kPartFilesMax = 20'000;          // of one part
 inline constexpr size_t kPartListBytesMax = 8 << 20;       // its names and hashes
@@ -30,10 +31,10 @@ inline constexpr size_t kFailureShortBytes = 200;          // … to that
 inline constexpr size_t kReasonBytesMax = 4 * 1024;        // one sentence, whoever says it
 inline constexpr uint32_t kRanksMax = 100'000;             // ranks of one job
 inline constexpr uint32_t kNodesMax = 10'000;              // nodes of one coordinator
-inline constexpr uint32_t kLiveJobsMax = 100'000;  // queued and running jobs of one coordinator
-inline constexpr size_t kFactBytesMax = 256;       // a text that a worker says of its node
+inline constexpr uint32_t kLiveJobsMax = 100'000;   // queued and running jobs of one coordinator
+inline constexpr size_t kFactBytesMax = 256;        // a text that a worker says of its node
 inline constexpr uint32_t kNodeDevicesMax = 4'096;  // of one node
-inline constexpr size_t kNameBytesMax = 100;       // a job's label, a node's name
+inline constexpr size_t kNameBytesMax = 100;        // a job's label, a node's name
 inline constexpr int kAttemptsKept = 20;  // attempts in a job record; older ones stay in its events
 inline constexpr uint64_t kSpoolQuotaBytes =
     256ull << 20;  // default: output of one attempt on one node not yet uploaded

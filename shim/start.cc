@@ -95,7 +95,12 @@ std::string Supervisor::OpenSpools(std::vector<int>* write_ends) {
           common::SpoolPath(launch_.spool_dir, rank.exit.rank, static_cast<common::Stream>(i));
       int write_end = -1;
       const int error = rank.streams[i].Open(path, &quota_, &write_end);
-      if (error != 0) return "cannot make the spool " + path + ": " + std::strerror(error);
+      if (error != 0) {
+        return "cannot make the spool " + path + ": " + std::strerror(error) +
+               (error == EMFILE ? "; fix: a higher hard limit for the worker (ulimit -Hn): a rank "
+                                  "takes six descriptors of its supervisor"
+                                : "");
+      }
       write_ends->push_back(write_end);
     }
   }

@@ -186,9 +186,8 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
     const absl::Status status = FromGrpc(reader->Finish());
     parts_->Finish(&context);
     if (absl::IsNotFound(status) || (status.ok() ? files.size() != count : files.size() > count)) {
-      return absl::DataLossError(common::StrCat("its list of ", count,
-                                                " files is not there any more: ",
-                                                std::string(status.message())));
+      return absl::DataLossError(common::StrCat(
+          "its list of ", count, " files is not there any more: ", std::string(status.message())));
     }
     if (status.ok()) return files;
     if (!MayRetry(status)) return status;

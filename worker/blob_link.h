@@ -34,8 +34,8 @@ class BlobLink {
   // Writes the blob to `fd` from its present offset 0 on and checks its SHA-256 (DATA_LOSS when it
   // differs).
   absl::Status Download(const Blob& blob, int fd, const std::function<bool()>& cancelled);
-  // The files of the checkpoint that an attempt resumes from. DATA_LOSS: the coordinator has them no
-  // more, or they are not as many as it said.
+  // The files of the checkpoint that an attempt resumes from. DATA_LOSS: the coordinator has them
+  // no more, or they are not as many as it said.
   absl::StatusOr<std::vector<v1::CheckpointFile>> ListResumeFiles(
       const v1::ListResumeFilesRequest& request, size_t count,
       const std::function<bool()>& cancelled);

@@ -24,7 +24,9 @@ RankReports::RankReports(Paths paths, JobThreads* threads, Doors doors)
 void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
                       const RankExited& exit) {
   const AttemptKey key{launch.job(), launch.attempt()};
-  if (exit.rank - launch.part().first_rank() >= launch.part().local_world_size()) return;
+  const v1::NodePart& part = launch.part();
+  const bool known = part.local_world_size() > 0;  // else the launch file was lost
+  if (known && exit.rank - part.first_rank() >= part.local_world_size()) return;
   v1::RankExit report = ReportFacts(launch, shim_launch, exit);
   const bool failed = exit.exit_code != 0 || exit.signal != 0;
   Waiting waiting{RankExitedInput{key, report}, ++last_number_, !failed, 0};

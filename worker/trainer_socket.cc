@@ -89,7 +89,9 @@ void TrainerSocket::Broadcast(const AttemptKey& key, const std::string& line) {
 void TrainerSocket::BeginTurn(int64_t now_ms, std::vector<pollfd>* fds) {
   for (auto& [fd, listener] : listeners_) {
     listener.bytes_left = kAttemptBytesPerTurn;
-    if (listener.paused_until_ms <= now_ms) fds->push_back({fd, POLLIN, 0});
+    if (listener.paused_until_ms > now_ms) continue;
+    listener.paused_until_ms = 0;
+    fds->push_back({fd, POLLIN, 0});
   }
   auto at = connections_.lower_bound(std::exchange(waited_fd_, 0));
   for (size_t i = 0; i < connections_.size(); ++i, ++at) {

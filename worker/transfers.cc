@@ -198,7 +198,8 @@ absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt&
   const std::string target = paths_.ResumeStep(key, launch.resume_step());
   const std::string building = target + ".tmp";
   RETURN_IF_ERROR(common::RemoveTree(building));
-  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files, ResumeFiles(key, launch, cancelled));
+  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
+                   ResumeFiles(key, launch, cancelled));
   absl::Status status = common::MakeDirectories(building);
   for (const v1::CheckpointFile& file : files) {
     if (!status.ok()) break;

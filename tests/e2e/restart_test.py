@@ -139,11 +139,11 @@ class DaemonsDie(Case):
         old_ranks = harness.processes_with("SHIMTEST=" + self.directory)
         harness.kill9(shims[0])
         record = wait_until(lambda: (lambda seen: seen if seen.next_attempt == 2 else None)(cluster.api.record(job)),
-                            "the next attempt, from the budget of lost nodes")
+                            "the next attempt, from the budget of lost supervisors")
         self.assertEqual(record.attempts[0].cause, 8, "STOP_CAUSE_SUPERVISOR_LOST")
         self.assertIn("node1", record.attempts[0].reason)
         self.assertEqual(set(old_ranks) & set(self.processes()), set(), "no rank of the first attempt is alive")
-        self.assertEqual((record.failures, record.node_losses), (0, 1))
+        self.assertEqual((record.failures, record.node_losses, record.supervisor_losses), (0, 0, 1))
         cluster.jobctl("cancel", job, "--grace", "1s")
 
 

@@ -28,8 +28,7 @@ void OnRanksStarted(Step& step, const RanksStartedInput& input) {
   if (attempt == nullptr || !HasShim(*attempt)) return;
   if (attempt->stage == Stage::kSpawning) Move(*attempt, Change::kRanksStarted);
   attempt->status.set_ranks_started(input.count);
-  attempt->running_since_mono_ms =
-      input.since_mono_ms > 0 ? input.since_mono_ms : step.now.mono_ms;
+  attempt->running_since_mono_ms = input.since_mono_ms > 0 ? input.since_mono_ms : step.now.mono_ms;
   Report(step, *attempt);
   // The stop may have overtaken the shim's start.
   if (attempt->stop_wanted) step.Do(StopShimAction{input.key, attempt->stop_grace_ms});

@@ -202,8 +202,8 @@ absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {
   v1::ListNodesRequest request;
   v1::ListNodesResponse all;
   while (true) {
-    ASSIGN_OR_RETURN(v1::ListNodesResponse page, channel_->Unary(&v1::JobService::Stub::ListNodes,
-                                                                 request, kSlowRequestMs));
+    ASSIGN_OR_RETURN(v1::ListNodesResponse page,
+                     channel_->Unary(&v1::JobService::Stub::ListNodes, request, kSlowRequestMs));
     all.MergeFrom(page);
     all.set_more(false);
     if (!page.more() || page.nodes().empty()) return all;
@@ -244,11 +244,11 @@ absl::StatusOr<v1::BulkResponse> InBatches(const Request& request, const Send& s
   return all;
 }
 
-#define MUSTER_BATCHED(name, request_type)                                                    \
-  absl::StatusOr<v1::BulkResponse> Connection::name(const v1::request_type& request) {        \
-    return InBatches(request, [this](const v1::request_type& some) {                          \
-      return channel_->Unary(&v1::JobService::Stub::name, some, kSlowRequestMs);              \
-    });                                                                                       \
+#define MUSTER_BATCHED(name, request_type)                                             \
+  absl::StatusOr<v1::BulkResponse> Connection::name(const v1::request_type& request) { \
+    return InBatches(request, [this](const v1::request_type& some) {                   \
+      return channel_->Unary(&v1::JobService::Stub::name, some, kSlowRequestMs);       \
+    });                                                                                \
   }
 MUSTER_BATCHED(CancelJobs, CancelJobsRequest)
 MUSTER_BATCHED(ReleaseJobs, JobReferences)

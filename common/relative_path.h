@@ -5,8 +5,8 @@
 
 namespace muster::common {
 
-// A relative path without empty, "." or ".." components and zero bytes: joined to a directory it stays below it,
-// as long as no symbolic link is followed.
+// A relative path without empty, "." or ".." components and zero bytes: joined to a directory it
+// stays below it, as long as no symbolic link is followed.
 bool StaysInside(std::string_view path);
 
 }  // namespace muster::common

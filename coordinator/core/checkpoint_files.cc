@@ -26,8 +26,7 @@ void AttachFiles(ClusterState& state, v1::JobRecord& job) {
 v1::JobRecord WithFiles(const ClusterState& state, const v1::JobRecord& job) {
   v1::JobRecord whole = job;
   for (v1::Checkpoint& checkpoint : *whole.mutable_checkpoints()) {
-    *checkpoint.mutable_files() =
-        FilesOf(state, job.id(), checkpoint.attempt(), checkpoint.step());
+    *checkpoint.mutable_files() = FilesOf(state, job.id(), checkpoint.attempt(), checkpoint.step());
   }
   return whole;
 }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <vector>
 
@@ -84,10 +84,10 @@ absl::Status JudgeFile(const v1::CheckpointFile& file) {
 absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointPartReady& part) {
   if (part.files_size() > static_cast<int>(common::kPartFilesMax) ||
       present.size() + part.files_size() > static_cast<int>(common::kCheckpointFilesMax)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "step ", part.step(), " would have ", present.size() + part.files_size(),
-        " files; the limits are ", common::kPartFilesMax, " in a part and ",
-        common::kCheckpointFilesMax, " in all; fix: save fewer, larger files"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", part.step(), " would have ", present.size() + part.files_size(),
+                     " files; the limits are ", common::kPartFilesMax, " in a part and ",
+                     common::kCheckpointFilesMax, " in all; fix: save fewer, larger files"));
   }
   if (part.ByteSizeLong() > common::kPartListBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(

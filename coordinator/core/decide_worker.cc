@@ -18,7 +18,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr size_t kCheckpointErrorBytesMax = 1'024;
-constexpr int64_t kAgeSlackMs = 1'000;                        // ages are told this roughly
+constexpr int64_t kAgeSlackMs = 1'000;                         // ages are told this roughly
 constexpr int64_t kAgeMsMax = int64_t{20} * 365 * 86'400'000;  // of ranks; more is no age
 
 v1::Event NodeEvent(const std::string& node, Now now) {
@@ -62,8 +62,8 @@ std::string Said(const std::string& text, size_t most = common::kReasonBytesMax)
 // What a rank's end may bring along. The first failures of an attempt tell all, later ones the
 // beginning: a thousand tracebacks say no more than the first.
 void BoundTexts(v1::RankExit& exit, bool in_full) {
-  exit.set_error_message(Said(exit.error_message(), in_full ? common::kErrorMessageBytesMax
-                                                            : common::kFailureShortBytes));
+  exit.set_error_message(Said(
+      exit.error_message(), in_full ? common::kErrorMessageBytesMax : common::kFailureShortBytes));
   exit.set_last_lines(in_full ? Said(exit.last_lines(), common::kLastLinesBytesMax) : "");
   exit.set_launch_error(
       Said(exit.launch_error(), in_full ? common::kReasonBytesMax : common::kFailureShortBytes));
@@ -162,9 +162,9 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   }
   AddExits(job, *attempt, *part, status, now, decision.facts);
   if (status.phase() == v1::ATTEMPT_PHASE_ENDED && !status.checkpoints_pending()) {
-    decision.facts.push_back(PartEnded(job, *attempt, node,
-                                       status.how_ended().empty() ? "empty" : Said(status.how_ended()),
-                                       Said(status.failure()), status.failure_cause(), now));
+    decision.facts.push_back(PartEnded(
+        job, *attempt, node, status.how_ended().empty() ? "empty" : Said(status.how_ended()),
+        Said(status.failure()), status.failure_cause(), now));
   }
 }
 

@@ -153,9 +153,8 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
     return held;
   }
   // A lost node took its time; what breaks launches again and again would not.
-  const int64_t pause = lost_a_node || job.node_losses() == 0
-                            ? 0
-                            : PauseMs(state.settings, job.node_losses() - 1);
+  const int64_t pause =
+      lost_a_node || job.node_losses() == 0 ? 0 : PauseMs(state.settings, job.node_losses() - 1);
   v1::JobStateChanged change =
       Change(job, pause > 0 ? v1::JOB_STATE_RESTARTING : v1::JOB_STATE_QUEUED,
              absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job), " (",
@@ -177,11 +176,10 @@ v1::JobStateChanged AfterSupervisorLoss(const ClusterState& state, const v1::Job
                               "processes that are not its own?"));
   }
   const int64_t pause = PauseMs(state.settings, job.supervisor_losses());
-  v1::JobStateChanged change =
-      Change(job, v1::JOB_STATE_RESTARTING,
-             absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job), " (",
-                          job.supervisor_losses() + 1, " of ", budget,
-                          " restarts for lost supervisors)"));
+  v1::JobStateChanged change = Change(
+      job, v1::JOB_STATE_RESTARTING,
+      absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job), " (",
+                   job.supervisor_losses() + 1, " of ", budget, " restarts for lost supervisors)"));
   change.set_backoff_ms(static_cast<uint32_t>(pause));
   change.set_used_supervisor_loss(true);
   return change;

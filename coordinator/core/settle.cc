@@ -179,8 +179,7 @@ std::optional<v1::Event> NodeConsequence(const ClusterState& state, const Node& 
   v1::NodeState to = present;
   if (present == v1::NODE_STATE_ALIVE && silent >= state.settings.suspect_after_ms) {
     to = v1::NODE_STATE_SUSPECT;
-  } else if (present == v1::NODE_STATE_SUSPECT && silent >= lost_after &&
-             !MostNodesSilent(state)) {
+  } else if (present == v1::NODE_STATE_SUSPECT && silent >= lost_after && !MostNodesSilent(state)) {
     to = v1::NODE_STATE_LOST;
   }
   if (to == present) return std::nullopt;

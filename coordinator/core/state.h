@@ -35,7 +35,7 @@ struct Settings {
   int64_t backoff_max_ms = 60'000;
   int same_quick_failures_max =
       2;  // identical quick failures in a row that end the job whatever its budget
-  uint32_t supervisor_restarts = 3;    // of a job whose supervisor was lost, each after a pause
+  uint32_t supervisor_restarts = 3;       // of a job whose supervisor was lost, each after a pause
   uint32_t node_losses_in_a_row_max = 3;  // attempts in a row that lost a node: the job is held
   uint32_t default_grace_ms = 30'000;
   uint32_t default_keep = 3;
@@ -97,8 +97,8 @@ struct ClusterState {
   std::map<uint64_t, JobTimers> timers;
   std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
   std::map<std::string, Node> nodes;
-  int64_t silent_nodes = 0;  // of them SUSPECT
-  int64_t lost_nodes = 0;    // … and LOST
+  int64_t silent_nodes = 0;                        // of them SUSPECT
+  int64_t lost_nodes = 0;                          // … and LOST
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
   std::set<QueuePlace> queue;                      // QUEUED jobs in their order
   std::set<uint64_t> active;                       // all other live jobs

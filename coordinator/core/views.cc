@@ -103,8 +103,7 @@ std::string DescribeStarted(const v1::Event& event) {
 // The culprit stays.
 void LeaveOutExits(v1::Attempt& attempt) {
   for (v1::NodePart& part : *attempt.mutable_parts()) {
-    attempt.set_exits_left_out(attempt.exits_left_out() +
-                               static_cast<uint32_t>(part.exits_size()));
+    attempt.set_exits_left_out(attempt.exits_left_out() + static_cast<uint32_t>(part.exits_size()));
     part.clear_exits();
   }
 }
@@ -160,10 +159,10 @@ std::string DescribeAttempt(const v1::Attempt& attempt) {
       break;
     }
     const int shown = std::min(part.device_indexes_size(), kDevicesShown);
-    nodes.push_back(absl::StrCat(part.node(), ": ", part.device_kind(), " ",
-                                 absl::StrJoin(part.device_indexes().begin(),
-                                               part.device_indexes().begin() + shown, ","),
-                                 shown < part.device_indexes_size() ? ",…" : ""));
+    nodes.push_back(absl::StrCat(
+        part.node(), ": ", part.device_kind(), " ",
+        absl::StrJoin(part.device_indexes().begin(), part.device_indexes().begin() + shown, ","),
+        shown < part.device_indexes_size() ? ",…" : ""));
   }
   return absl::StrCat(attempt.world_size(), attempt.world_size() == 1 ? " rank on " : " ranks on ",
                       attempt.parts_size(), attempt.parts_size() == 1 ? " node (" : " nodes (",
@@ -251,7 +250,8 @@ v1::Event EventForPeople(v1::Event event) {
     v1::JobRecord& record = *event.mutable_job_submitted()->mutable_record();
     record = RecordForPeople(std::move(record));
   }
-  if (event.has_attempt_started()) LeaveOutParts(*event.mutable_attempt_started()->mutable_attempt());
+  if (event.has_attempt_started())
+    LeaveOutParts(*event.mutable_attempt_started()->mutable_attempt());
   return event;
 }
 

@@ -54,8 +54,8 @@ void Enqueue(Daemon& daemon, Input input, std::vector<std::optional<v1::BulkResu
 }
 
 absl::Status TooMany() {
-  return absl::InvalidArgumentError(StrCat("[JC1004] at most ", kBulkMax,
-                                           " jobs in one request; fix: name fewer at a time"));
+  return absl::InvalidArgumentError(
+      StrCat("[JC1004] at most ", kBulkMax, " jobs in one request; fix: name fewer at a time"));
 }
 
 // One input for all that live; those that are unknown or over are answered one by one.

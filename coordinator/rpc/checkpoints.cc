@@ -158,41 +158,42 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
 
 void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::VerifyCheckpointResponse> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return answer(found.status());
-            absl::StatusOr<v1::Checkpoint> checkpoint =
-                FindCheckpoint(*found->record, request.step(), request.latest());
-            if (!checkpoint.ok()) return answer(checkpoint.status());
-            daemon.files.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
-              v1::VerifyCheckpointResponse response = Verify(daemon, checkpoint);
-              Bound(response);
-              if (response.ok() || checkpoint.flagged_corrupt()) return answer(std::move(response));
-              if (job.live) {
-                daemon.loop.Say(FlagCheckpointInput{job.record->id(), checkpoint.step(),
-                                                    checkpoint.attempt(),
-                                                    "its files do not match their hashes"});
-                return answer(std::move(response));
-              }
-              daemon.loop.RewriteFinished(Flagged(*job.record, checkpoint),
-                                          [answer, response] { answer(response); });
-            });
-          },
-          Want::kRecordWithFiles);
+  FindJob(
+      daemon, caller, request.job(),
+      [&daemon, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return answer(found.status());
+        absl::StatusOr<v1::Checkpoint> checkpoint =
+            FindCheckpoint(*found->record, request.step(), request.latest());
+        if (!checkpoint.ok()) return answer(checkpoint.status());
+        daemon.files.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
+          v1::VerifyCheckpointResponse response = Verify(daemon, checkpoint);
+          Bound(response);
+          if (response.ok() || checkpoint.flagged_corrupt()) return answer(std::move(response));
+          if (job.live) {
+            daemon.loop.Say(FlagCheckpointInput{job.record->id(), checkpoint.step(),
+                                                checkpoint.attempt(),
+                                                "its files do not match their hashes"});
+            return answer(std::move(response));
+          }
+          daemon.loop.RewriteFinished(Flagged(*job.record, checkpoint),
+                                      [answer, response] { answer(response); });
+        });
+      },
+      Want::kRecordWithFiles);
 }
 
 void ListCheckpointFiles(Daemon& daemon, const Caller& caller,
                          const v1::CheckpointReference& request,
                          std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
-  FindJob(daemon, caller, request.job(),
-          [request, sink](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return sink->Close(found.status());
-            const auto checkpoint =
-                FindCheckpoint(*found->record, request.step(), request.latest());
-            if (!checkpoint.ok()) return sink->Close(checkpoint.status());
-            SendFiles(checkpoint->files(), *sink);
-          },
-          Want::kRecordWithFiles);
+  FindJob(
+      daemon, caller, request.job(),
+      [request, sink](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return sink->Close(found.status());
+        const auto checkpoint = FindCheckpoint(*found->record, request.step(), request.latest());
+        if (!checkpoint.ok()) return sink->Close(checkpoint.status());
+        SendFiles(checkpoint->files(), *sink);
+      },
+      Want::kRecordWithFiles);
 }
 
 void ListResumeFiles(Daemon& daemon, const v1::ListResumeFilesRequest& request,
@@ -216,63 +217,66 @@ void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
 
 void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& request,
               std::shared_ptr<Sink<v1::BlobChunk>> sink) {
-  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
-    if (!found.ok()) return sink->Close(found.status());
-    const auto checkpoint = FindCheckpoint(*found->record, request.step(), request.step() < 0);
-    if (!checkpoint.ok()) return sink->Close(checkpoint.status());
-    for (const v1::CheckpointFile& file : checkpoint->files()) {
-      if (file.path() == request.path()) {
-        return SendBlob(daemon, file.sha256(), request.offset(), sink);
-      }
-    }
-    sink->Close(absl::NotFoundError(
-        StrCat("[JC1505] the checkpoint of step ", checkpoint->step(), " has no file \"",
-               common::Printable(request.path().substr(0, common::kReasonBytesMax)),
-               "\"; fix: list its files with jobctl ckpt show ", found->record->name())));
-  }, Want::kRecordWithFiles);
+  FindJob(
+      daemon, caller, request.job(),
+      [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return sink->Close(found.status());
+        const auto checkpoint = FindCheckpoint(*found->record, request.step(), request.step() < 0);
+        if (!checkpoint.ok()) return sink->Close(checkpoint.status());
+        for (const v1::CheckpointFile& file : checkpoint->files()) {
+          if (file.path() == request.path()) {
+            return SendBlob(daemon, file.sha256(), request.offset(), sink);
+          }
+        }
+        sink->Close(absl::NotFoundError(
+            StrCat("[JC1505] the checkpoint of step ", checkpoint->step(), " has no file \"",
+                   common::Printable(request.path().substr(0, common::kReasonBytesMax)),
+                   "\"; fix: list its files with jobctl ckpt show ", found->record->name())));
+      },
+      Want::kRecordWithFiles);
 }
 
 void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::BulkResponse> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return answer(found.status());
-            const std::shared_ptr<const v1::JobRecord> job = found->record;
-            const auto checkpoint = FindCheckpoint(*job, request.step(), request.latest());
-            if (!checkpoint.ok()) return answer(checkpoint.status());
-            const std::string subject = StrCat("step ", checkpoint->step());
-            std::vector<std::string> blobs;
-            for (const v1::CheckpointFile& file : checkpoint->files())
-              blobs.push_back(file.sha256());
-            if (!found->live) {
-              auto rest = std::make_shared<v1::JobRecord>(*job);
-              rest->clear_checkpoints();
-              for (const v1::Checkpoint& kept : job->checkpoints()) {
-                if (kept.step() != checkpoint->step() || kept.attempt() != checkpoint->attempt()) {
-                  *rest->add_checkpoints() = kept;
-                }
-              }
-              return daemon.loop.RewriteFinished(rest, [&daemon, subject, job, blobs, answer] {
-                v1::BulkResponse response;
-                *response.add_results() = BulkResultOf(subject, absl::OkStatus(), job.get());
-                answer(std::move(response));
-                CollectBlobs(daemon, blobs);
-              });
+  FindJob(
+      daemon, caller, request.job(),
+      [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return answer(found.status());
+        const std::shared_ptr<const v1::JobRecord> job = found->record;
+        const auto checkpoint = FindCheckpoint(*job, request.step(), request.latest());
+        if (!checkpoint.ok()) return answer(checkpoint.status());
+        const std::string subject = StrCat("step ", checkpoint->step());
+        std::vector<std::string> blobs;
+        for (const v1::CheckpointFile& file : checkpoint->files()) blobs.push_back(file.sha256());
+        if (!found->live) {
+          auto rest = std::make_shared<v1::JobRecord>(*job);
+          rest->clear_checkpoints();
+          for (const v1::Checkpoint& kept : job->checkpoints()) {
+            if (kept.step() != checkpoint->step() || kept.attempt() != checkpoint->attempt()) {
+              *rest->add_checkpoints() = kept;
             }
-            const absl::Status queued = daemon.loop.Submit(
-                RemoveCheckpointInput{caller, job->id(), checkpoint->step()},
-                [subject, answer](const Reply& reply) {
-                  if (!reply.status.ok()) return answer(reply.status);
-                  v1::BulkResponse response;
-                  for (const v1::BulkResult& result : reply.results) {
-                    *response.add_results() = result;
-                    response.mutable_results(response.results_size() - 1)->set_subject(subject);
-                  }
-                  answer(std::move(response));
-                });
-            if (!queued.ok()) answer(queued);
-          },
-          Want::kRecordWithFiles);
+          }
+          return daemon.loop.RewriteFinished(rest, [&daemon, subject, job, blobs, answer] {
+            v1::BulkResponse response;
+            *response.add_results() = BulkResultOf(subject, absl::OkStatus(), job.get());
+            answer(std::move(response));
+            CollectBlobs(daemon, blobs);
+          });
+        }
+        const absl::Status queued = daemon.loop.Submit(
+            RemoveCheckpointInput{caller, job->id(), checkpoint->step()},
+            [subject, answer](const Reply& reply) {
+              if (!reply.status.ok()) return answer(reply.status);
+              v1::BulkResponse response;
+              for (const v1::BulkResult& result : reply.results) {
+                *response.add_results() = result;
+                response.mutable_results(response.results_size() - 1)->set_subject(subject);
+              }
+              answer(std::move(response));
+            });
+        if (!queued.ok()) answer(queued);
+      },
+      Want::kRecordWithFiles);
 }
 
 }  // namespace muster::coordinator

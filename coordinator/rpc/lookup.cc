@@ -36,8 +36,8 @@ absl::Status NoSuchJob(const std::string& reference) {
                                     "\"; fix: list all jobs with jobctl ls -a"));
 }
 
-LiveFindings FindAmongLive(const LoopView& view, const Caller& caller,
-                           const std::string& reference, Want want) {
+LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std::string& reference,
+                           Want want) {
   LiveFindings found;
   const auto copy = [&](const v1::JobRecord& job) {
     return std::make_shared<const v1::JobRecord>(
@@ -126,16 +126,16 @@ absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
 
 void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
              Answer<FoundJob> answer, Want want) {
-  daemon.loop.Ask([&daemon, caller, reference, want,
-                   answer = std::move(answer)](const LoopView& view) {
-    LiveFindings live = FindAmongLive(view, caller, reference, want);
-    return [&daemon, caller, reference, answer, live = std::move(live)] {
-      if (live.exact != nullptr) return answer(FoundJob{live.exact, true});
-      daemon.pool.Post([&daemon, caller, reference, answer, live] {
-        answer(FindInIndex(daemon.index, caller, reference, live));
+  daemon.loop.Ask(
+      [&daemon, caller, reference, want, answer = std::move(answer)](const LoopView& view) {
+        LiveFindings live = FindAmongLive(view, caller, reference, want);
+        return [&daemon, caller, reference, answer, live = std::move(live)] {
+          if (live.exact != nullptr) return answer(FoundJob{live.exact, true});
+          daemon.pool.Post([&daemon, caller, reference, answer, live] {
+            answer(FindInIndex(daemon.index, caller, reference, live));
+          });
+        };
       });
-    };
-  });
 }
 
 void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,

@@ -18,8 +18,8 @@ struct FoundJob {
   bool live = false;
 };
 
-// Whether a live job's record comes with the files of its checkpoints, which may be many; a finished
-// one's always does.
+// Whether a live job's record comes with the files of its checkpoints, which may be many; a
+// finished one's always does.
 enum class Want { kRecord, kRecordWithFiles };
 
 // NOT_FOUND, or INVALID_ARGUMENT when a prefix fits several. Answers on the control loop's or a

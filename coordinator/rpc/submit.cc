@@ -72,14 +72,15 @@ void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& reque
 
 void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& request,
               Answer<v1::SubmitResponse> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return answer(found.status());
-            absl::StatusOr<SubmitInput> input = RerunInput(caller, request, *found->record);
-            if (!input.ok()) return answer(input.status());
-            EnqueueSubmit(daemon, *std::move(input), answer);
-          },
-          Want::kRecordWithFiles);
+  FindJob(
+      daemon, caller, request.job(),
+      [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return answer(found.status());
+        absl::StatusOr<SubmitInput> input = RerunInput(caller, request, *found->record);
+        if (!input.ok()) return answer(input.status());
+        EnqueueSubmit(daemon, *std::move(input), answer);
+      },
+      Want::kRecordWithFiles);
 }
 
 }  // namespace muster::coordinator

@@ -46,12 +46,11 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
     case Message::kLaunch: {
       const v1::LaunchAttempt& launch = message.launch();
       const v1::NodePart& part = launch.part();
-      return absl::StrCat("launch ", of(launch), " ranks ", part.first_rank(), "..",
-                          part.first_rank() + part.local_world_size() - 1, " of ",
-                          launch.world_size(), " at ", launch.master_addr(), ":",
-                          launch.master_port(), " resume ", launch.resume_step(), " (",
-                          std::max<int>(launch.resume_file_count(), launch.resume_files_size()),
-                          " files)");
+      return absl::StrCat(
+          "launch ", of(launch), " ranks ", part.first_rank(), "..",
+          part.first_rank() + part.local_world_size() - 1, " of ", launch.world_size(), " at ",
+          launch.master_addr(), ":", launch.master_port(), " resume ", launch.resume_step(), " (",
+          std::max<int>(launch.resume_file_count(), launch.resume_files_size()), " files)");
     }
     case Message::kStop:
       return absl::StrCat("stop ", of(message.stop()), " grace ", message.stop().grace_ms());

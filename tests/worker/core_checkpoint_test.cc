@@ -76,9 +76,9 @@ TEST_F(CheckpointTest, UploadedPartIsSaidAgainAtEachRegistrationUntilAcknowledge
   Connect();
   Run(kKey);
   Commit(10);
-  EXPECT_EQ(RegisterMessage(state_).checkpoint_parts_size(), 1);
+  EXPECT_EQ(RegisterMessage(state_, {now_ms_, 0}).checkpoint_parts_size(), 1);
   Ack(10, false);
-  EXPECT_EQ(RegisterMessage(state_).checkpoint_parts_size(), 0);
+  EXPECT_EQ(RegisterMessage(state_, {now_ms_, 0}).checkpoint_parts_size(), 0);
 }
 
 TEST_F(CheckpointTest, CommittedIsToldToTheTrainersOnce) {
@@ -146,7 +146,7 @@ TEST_F(CheckpointTest, RefusalByTheCoordinatorIsNotRepeated) {
   Commit(10);
   EXPECT_EQ(LastStatus(Ack(10, false, true)).checkpoint_error(),
             "checkpoint step-10: stale attempt");
-  EXPECT_EQ(RegisterMessage(state_).checkpoint_parts_size(), 0);
+  EXPECT_EQ(RegisterMessage(state_, {now_ms_, 0}).checkpoint_parts_size(), 0);
 }
 
 }  // namespace

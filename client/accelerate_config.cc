@@ -121,7 +121,7 @@ absl::Status TakeKey(const std::string& path, const YamlNode::Entry& entry, Laun
 absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, LaunchFlags* flags,
                                   LaunchPlan* plan) {
   if (!must_exist && access(path.c_str(), F_OK) != 0) return absl::OkStatus();
-  const absl::StatusOr<std::string> content = common::ReadFile(path, 256 * 1024);
+  const absl::StatusOr<std::string> content = common::ReadFileOrPipe(path, 256 * 1024);
   if (!content.ok()) {
     return Usage("JC1012",
                  StrCat("the accelerate configuration cannot be read: ",

@@ -25,6 +25,7 @@ constexpr const Command* kCommands[] = {
     &kWaitCommand,
     &kCancelCommand,
     &kSignalCommand,
+    &kReleaseCommand,
     &kStackCommand,
     &kRerunCommand,
     &kRmCommand,

@@ -174,9 +174,7 @@ constexpr int64_t kHashRequestMs = 3'600'000;
   }
 MUSTER_UNARY(Submit, SubmitRequest, SubmitResponse, kSlowRequestMs)
 MUSTER_UNARY(ListJobs, ListJobsRequest, ListJobsResponse, kSlowRequestMs)
-MUSTER_UNARY(CancelJobs, CancelJobsRequest, BulkResponse, kSlowRequestMs)
 MUSTER_UNARY(SignalJob, SignalJobRequest, BulkResponse, kSlowRequestMs)
-MUSTER_UNARY(RemoveJobs, JobReferences, BulkResponse, kSlowRequestMs)
 MUSTER_UNARY(RerunJob, RerunJobRequest, SubmitResponse, kSlowRequestMs)
 MUSTER_UNARY(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kHashRequestMs)
 MUSTER_UNARY(RemoveCheckpoint, CheckpointReference, BulkResponse, kSlowRequestMs)
@@ -201,8 +199,61 @@ absl::StatusOr<v1::MetricSummaries> Connection::SummarizeMetrics(const std::stri
   return channel_->Unary(&v1::JobService::Stub::SummarizeMetrics, request, kSlowRequestMs);
 }
 absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {
-  return channel_->Unary(&v1::JobService::Stub::ListNodes, v1::ListNodesRequest(), kSlowRequestMs);
+  v1::ListNodesRequest request;
+  v1::ListNodesResponse all;
+  while (true) {
+    ASSIGN_OR_RETURN(v1::ListNodesResponse page, channel_->Unary(&v1::JobService::Stub::ListNodes,
+                                                                 request, kSlowRequestMs));
+    all.MergeFrom(page);
+    all.set_more(false);
+    if (!page.more() || page.nodes().empty()) return all;
+    request.set_after(page.nodes().rbegin()->record().facts().name());
+  }
 }
+
+absl::StatusOr<std::vector<v1::CheckpointFile>> Connection::ListCheckpointFiles(
+    const v1::CheckpointReference& request) {
+  std::vector<v1::CheckpointFile> files;
+  using Reader = grpc::ClientReader<v1::CheckpointFiles>;
+  const absl::Status status = channel_->Stream<Reader, v1::CheckpointFiles>(
+      [&](grpc::ClientContext* context) {
+        return channel_->stub->ListCheckpointFiles(context, request);
+      },
+      [&](const v1::CheckpointFiles& piece) {
+        files.insert(files.end(), piece.files().begin(), piece.files().end());
+        return files.size() <= common::kCheckpointFilesMax;
+      });
+  RETURN_IF_ERROR(status);
+  return files;
+}
+
+// The same request for some of the jobs at a time: an answer has to fit into a message.
+template <typename Request, typename Send>
+absl::StatusOr<v1::BulkResponse> InBatches(const Request& request, const Send& send) {
+  constexpr int kBatch = 1'000;
+  v1::BulkResponse all;
+  for (int at = 0; at == 0 || at < request.jobs_size(); at += kBatch) {
+    Request some = request;
+    some.clear_jobs();
+    for (int i = at; i < std::min(at + kBatch, request.jobs_size()); ++i) {
+      some.add_jobs(request.jobs(i));
+    }
+    ASSIGN_OR_RETURN(const v1::BulkResponse response, send(some));
+    all.MergeFrom(response);
+  }
+  return all;
+}
+
+#define MUSTER_BATCHED(name, request_type)                                                    \
+  absl::StatusOr<v1::BulkResponse> Connection::name(const v1::request_type& request) {        \
+    return InBatches(request, [this](const v1::request_type& some) {                          \
+      return channel_->Unary(&v1::JobService::Stub::name, some, kSlowRequestMs);              \
+    });                                                                                       \
+  }
+MUSTER_BATCHED(CancelJobs, CancelJobsRequest)
+MUSTER_BATCHED(ReleaseJobs, JobReferences)
+MUSTER_BATCHED(RemoveJobs, JobReferences)
+#undef MUSTER_BATCHED
 
 absl::Status Connection::Run(const v1::SubmitRequest& request, const OnUpdate& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::JobUpdate>, v1::JobUpdate>(

@@ -30,7 +30,9 @@ class Connection {
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
   absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);
+  // On several jobs: sent in as many requests as they need.
   absl::StatusOr<v1::BulkResponse> CancelJobs(const v1::CancelJobsRequest& request);
+  absl::StatusOr<v1::BulkResponse> ReleaseJobs(const v1::JobReferences& request);
   absl::StatusOr<v1::BulkResponse> SignalJob(const v1::SignalJobRequest& request);
   absl::StatusOr<v1::BulkResponse> RemoveJobs(const v1::JobReferences& request);
   absl::StatusOr<v1::SubmitResponse> RerunJob(const v1::RerunJobRequest& request);
@@ -38,7 +40,11 @@ class Connection {
   absl::StatusOr<v1::VerifyCheckpointResponse> VerifyCheckpoint(
       const v1::CheckpointReference& request);
   absl::StatusOr<v1::BulkResponse> RemoveCheckpoint(const v1::CheckpointReference& request);
+  // All of them, page by page.
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
+  // All files of a checkpoint.
+  absl::StatusOr<std::vector<v1::CheckpointFile>> ListCheckpointFiles(
+      const v1::CheckpointReference& request);
   absl::StatusOr<v1::BulkResponse> DrainNode(const v1::DrainNodeRequest& request);
   absl::StatusOr<v1::BulkResponse> DeclareNodeDead(const v1::DeclareNodeDeadRequest& request);
   absl::StatusOr<v1::SetLifetimeResponse> SetLifetime(const v1::SetLifetimeRequest& request);

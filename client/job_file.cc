@@ -347,7 +347,7 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<s
     std::cin.read(content.data(), static_cast<std::streamsize>(content.size()));
     content.resize(static_cast<size_t>(std::cin.gcount()));
   } else {
-    absl::StatusOr<std::string> read = common::ReadFile(path, common::kSpecBytesMax + 1);
+    absl::StatusOr<std::string> read = common::ReadFileOrPipe(path, common::kSpecBytesMax + 1);
     if (read.ok()) {
       content = *std::move(read);
     } else if (read.status().code() == absl::StatusCode::kResourceExhausted ||

@@ -87,6 +87,9 @@ void AddAttempt(const v1::Attempt& attempt, Sheet* sheet) {
   }
   sheet->Line(text);
   for (const v1::NodePart& part : attempt.parts()) sheet->Line(StrCat("  ", PartText(part)));
+  if (attempt.parts_left_out() > 0) {
+    sheet->Line(StrCat("  … and ", attempt.parts_left_out(), " more nodes"));
+  }
   if (!attempt.has_culprit()) return;
   const v1::RankExit& culprit = attempt.culprit();
   if (!attempt.reason().empty()) sheet->Line(StrCat("  ", attempt.reason()));
@@ -106,8 +109,8 @@ void AddCheckpoints(const v1::JobRecord& record, Sheet* sheet) {
     if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED) continue;
     ++shown;
     sheet->Line(StrCat("step ", checkpoint.step(), "  ", common::HumanBytes(checkpoint.bytes()),
-                       "  ", checkpoint.files_size(),
-                       checkpoint.files_size() == 1 ? " file" : " files",
+                       "  ", checkpoint.file_count(),
+                       checkpoint.file_count() == 1 ? " file" : " files",
                        checkpoint.flagged_corrupt() ? "  DAMAGED" : ""));
   }
 }

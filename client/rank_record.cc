@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
+#include "common/limits.h"
 #include "common/strings.h"
 #include "common/text.h"
 
@@ -57,6 +58,10 @@ std::vector<int> Ranks(const json& object) {
 }  // namespace
 
 absl::StatusOr<RankRecord> ParseRankRecord(std::string_view text) {
+  // Its parts are copied, which recurses.
+  if (common::NestsDeeper(text, common::kJsonDepthMax)) {
+    return absl::InvalidArgumentError("it is nested deeper than a flight record");
+  }
   const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!object.is_object() || !object.contains("rank") || !object.contains("collectives")) {
     return absl::InvalidArgumentError("this is no flight record");

@@ -94,7 +94,7 @@ absl::StatusOr<ConfigFile> ConfigFile::Read() {
   if (config.path.empty())
     config.path = XdgDirectory("XDG_CONFIG_HOME", ".config") + "/muster/config.yaml";
   if (access(config.path.c_str(), F_OK) != 0) return config;
-  const absl::StatusOr<std::string> content = common::ReadFile(config.path, 1 << 20);
+  const absl::StatusOr<std::string> content = common::ReadFileOrPipe(config.path, 1 << 20);
   if (!content.ok()) {
     return Usage(
         "JC1006",

@@ -122,6 +122,15 @@ constexpr ErrorCode kCodes[] = {
      "Stop what uses it (the message names it), or name another --socket or --listen."},
     {"JC1310", "older coordinator", "The node has obeyed a newer coordinator than this one.",
      "Start the coordinator on the newest data directory."},
+    {"JC1311", "too many connections",
+     "More connections are open at the coordinator than its descriptors allow, or many that say "
+     "nothing.",
+     "Find who opens them (`ss -tnp`), or raise the coordinator's limit of open files "
+     "(LimitNOFILE, `ulimit -n`)."},
+    {"JC1312", "somebody else's coordinator",
+     "Another user's process connected to a private coordinator and was turned away.",
+     "Each user has a private coordinator of their own; share one with muster-coordinator "
+     "--listen."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
     {"JC1402", "job can never fit",
@@ -136,6 +145,13 @@ constexpr ErrorCode kCodes[] = {
     {"JC1407", "bad node name",
      "A node's name needs 1 to 100 bytes of UTF-8 without control characters.",
      "Start muster-worker with another --name."},
+    {"JC1408", "bad facts of a node",
+     "A worker says something of its node that is out of range: a text, or its devices.",
+     "Start muster-worker of the coordinator's own release there."},
+    {"JC1411", "node moved while it may hold ranks",
+     "A worker on another machine took the name of a node whose ranks may still run where it was.",
+     "Wait until they count as stopped, or `jobctl nodes declare-dead NODE` if that machine is "
+     "off."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",
@@ -168,6 +184,16 @@ constexpr ErrorCode kCodes[] = {
      "The coordinator's disk is full: new jobs are refused, running jobs go on. A private "
      "coordinator does not start without room for its reserve.",
      "Free some space on the disk of its data directory; no restart is needed."},
+    {"JC1611", "impossible upload",
+     "A worker sent output, metrics or a checkpoint file with numbers that cannot be right. That "
+     "stream is refused, all others go on.",
+     "Look for a damaged spool or disk on the node that the message names, or for a program that "
+     "is "
+     "not Muster's."},
+    {"JC1612", "no free descriptor",
+     "The coordinator has as many files and connections open as it may. It waits, and goes on when "
+     "some are closed; nothing is lost.",
+     "Raise its limit of open files (LimitNOFILE in the unit, `ulimit -n`)."},
 };
 
 }  // namespace

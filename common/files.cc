@@ -38,6 +38,9 @@ absl::Status ErrnoStatus(std::string_view what) {
     case ENOSPC:
     case EDQUOT:
       return absl::ResourceExhaustedError(text);
+    case EMFILE:
+    case ENFILE:
+      return absl::UnavailableError(text);
     case ENOENT:
       return absl::NotFoundError(text);
     case EACCES:
@@ -50,13 +53,29 @@ absl::Status ErrnoStatus(std::string_view what) {
   }
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, int flags, int mode) {
+  UniqueFd fd(open(path.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode));
+  const int error = errno;
+  struct stat info {};
+  // Without a reader a FIFO cannot even be opened for writing; a socket and some devices never.
+  const bool special = fd.valid() ? fstat(fd.get(), &info) == 0 && !S_ISREG(info.st_mode)
+                                  : error == ENXIO || error == ENODEV;
+  if (special) {
+    return absl::InvalidArgumentError(
+        StrCat(path, " is no regular file (a FIFO, a device or a directory is not opened)"));
+  }
+  errno = error;
   if (!fd.valid()) return ErrnoStatus(StrCat("cannot open ", path));
+  return fd;
+}
+
+namespace {
+
+absl::StatusOr<std::string> ReadAll(int fd, const std::string& path, size_t max_bytes) {
   std::string content;
   char buffer[64 * 1024];
   while (true) {
-    const ssize_t count = read(fd.get(), buffer, sizeof buffer);
+    const ssize_t count = read(fd, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return ErrnoStatus(StrCat("cannot read ", path));
     if (count == 0) return content;
@@ -66,6 +85,19 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
           StrCat(path, " is larger than the limit of ", max_bytes, " bytes"));
     }
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenRegular(path, O_RDONLY));
+  return ReadAll(fd.get(), path, max_bytes);
+}
+
+absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t max_bytes) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(StrCat("cannot open ", path));
+  return ReadAll(fd.get(), path, max_bytes);
 }
 
 absl::Status WriteAll(int fd, std::string_view data) {
@@ -118,20 +150,16 @@ absl::Status SyncDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status RemoveTree(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) return absl::InternalError(StrCat("cannot remove ", path, ": ", error.message()));
-  return absl::OkStatus();
-}
-
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path, size_t max) {
   std::error_code error;
   std::vector<std::string> names;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error)) {
+    if (names.size() == max) {
+      return absl::ResourceExhaustedError(StrCat(path, " holds more than ", max, " entries"));
+    }
     names.push_back(entry->path().filename().string());
   }
   if (error) {

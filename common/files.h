@@ -30,11 +30,19 @@ class UniqueFd {
 };
 
 // A status for errno as it is now: "<what>: <strerror>". ENOSPC and EDQUOT become
-// RESOURCE_EXHAUSTED, ENOENT NOT_FOUND, EACCES and EPERM PERMISSION_DENIED, EEXIST ALREADY_EXISTS,
-// all others INTERNAL.
+// RESOURCE_EXHAUSTED, EMFILE and ENFILE UNAVAILABLE (no descriptor is free now, one will be),
+// ENOENT NOT_FOUND, EACCES and EPERM PERMISSION_DENIED, EEXIST ALREADY_EXISTS, all others INTERNAL.
 absl::Status ErrnoStatus(std::string_view what);
 
+// open(2) of a file that somebody else may have put there: never waits for the other end of a FIFO
+// or for a device, never becomes a controlling terminal. INVALID_ARGUMENT for what is no regular
+// file. A network file system that hangs still hangs: off the loops. `mode` matters with O_CREAT.
+absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, int flags, int mode = 0600);
+
+// Of a regular file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 64 << 20);
+// Of whatever a person names on a command line: also a FIFO, /dev/stdin, <(command). Waits for it.
+absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t max_bytes = 64 << 20);
 
 // Writes beside the target, fsyncs, renames over it, fsyncs the directory: after a crash the old or
 // the new content.
@@ -46,10 +54,12 @@ absl::Status WriteAll(int fd, std::string_view data);
 // mkdir -p. Existing directories keep their mode.
 absl::Status MakeDirectories(const std::string& path, int mode = 0700);
 absl::Status SyncDirectory(const std::string& path);
+// rm -rf, with few descriptors however deep it is. OK when there is nothing.
 absl::Status RemoveTree(const std::string& path);
 bool Exists(const std::string& path);
-// Names without "." and "..", sorted.
-absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+// Names without "." and "..", sorted. RESOURCE_EXHAUSTED when there are more than `max`.
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path,
+                                                       size_t max = SIZE_MAX);
 
 // Takes an exclusive flock on `path` (made when missing). FAILED_PRECONDITION when another process
 // holds it.

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "common/process.h"
@@ -24,6 +25,8 @@ namespace {
 
 constexpr char kCgroupPrefix[] = "muster-";
 constexpr int kFreezeWaitMs = 20;
+constexpr int kDescriptorWaitMs = 50;
+constexpr size_t kKilledAtOnce = 32;
 constexpr int kDyingWaitMs =
     50;  // a killed process that is still there after this is looked at again
 
@@ -101,26 +104,38 @@ bool Probe(const std::string& base, const char* needed) {
   return works;
 }
 
-void ForEachCgroup(const std::string& directory, auto visit) {
+bool NoDescriptor() { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
+
+// False when something could not be looked at because no descriptor was free.
+bool ForEachCgroup(const std::string& directory, auto visit) {
+  bool whole = true;
+  errno = 0;
   if (DIR* entries = opendir(directory.c_str())) {
     while (const dirent* entry = readdir(entries)) {
       if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
-        ForEachCgroup(directory + "/" + entry->d_name, visit);
+        whole &= ForEachCgroup(directory + "/" + entry->d_name, visit);
       }
     }
     closedir(entries);
+  } else {
+    whole = !NoDescriptor();
   }
   visit(directory);
+  return whole;
 }
 
-void AppendPids(const std::string& directory, std::vector<pid_t>* pids) {
-  if (directory.empty()) return;
-  ForEachCgroup(directory, [pids](const std::string& below) {
+// False as above.
+bool AppendPids(const std::string& directory, std::vector<pid_t>* pids) {
+  if (directory.empty()) return true;
+  bool read = true;
+  const bool listed = ForEachCgroup(directory, [pids, &read](const std::string& below) {
     Lines procs;
     std::string line;
-    ReadSmallFile(below + "/cgroup.procs", &procs.text);
+    errno = 0;
+    if (!ReadSmallFile(below + "/cgroup.procs", &procs.text) && NoDescriptor()) read = false;
     while (procs.Next(&line)) pids->push_back(std::atoi(line.c_str()));
   });
+  return listed && read;
 }
 
 bool KillV2(const std::string& directory) {
@@ -133,8 +148,8 @@ bool KillV2(const std::string& directory) {
 bool KillFreezer(const std::string& directory) {
   const std::string state = directory + "/freezer.state";
   std::vector<pid_t> pids;
-  AppendPids(directory, &pids);
-  if (pids.empty()) return true;
+  const bool whole = AppendPids(directory, &pids);
+  if (pids.empty()) return whole;
   WriteControlFile(state, "FROZEN");
   std::string now;
   for (int i = 0; i < kFreezeWaitMs && now.rfind("FROZEN", 0) != 0; ++i) {
@@ -148,8 +163,8 @@ bool KillFreezer(const std::string& directory) {
   return false;  // dying; the next call sees it empty
 }
 
-// Kills exactly this process, never a later one with the same pid. Waits a moment for its end.
-void KillExactly(const std::vector<ProcessStat>& processes) {
+// Kills exactly these processes, never a later one with the same pid. Waits a moment for its end.
+void KillSome(std::span<const ProcessStat> processes) {
   std::vector<pollfd> dying;
   for (const ProcessStat& process : processes) {
     const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
@@ -168,11 +183,18 @@ void KillExactly(const std::vector<ProcessStat>& processes) {
   }
 }
 
+// In small groups: each holds a descriptor per process.
+void KillExactly(std::span<const ProcessStat> processes) {
+  for (; !processes.empty();
+       processes = processes.subspan(std::min(kKilledAtOnce, processes.size())))
+    KillSome(processes.first(std::min(kKilledAtOnce, processes.size())));
+}
+
 bool Alive(const ProcessStat& process) { return process.state != 'Z' && process.state != 'X'; }
 
 std::vector<ProcessStat> FindProcesses(const std::string& mark, const AttemptCgroups& cgroups,
-                                       const std::vector<KnownProcess>& known) {
-  const std::vector<ProcessStat> all = ListProcesses();
+                                       const std::vector<KnownProcess>& known, bool* whole) {
+  const std::vector<ProcessStat> all = ListProcesses(whole);
   const std::vector<pid_t> in_cgroups = CgroupPids(cgroups);
   std::set<pid_t> ours(in_cgroups.begin(), in_cgroups.end());
   std::set<pid_t> leaders;
@@ -182,8 +204,8 @@ std::vector<ProcessStat> FindProcesses(const std::string& mark, const AttemptCgr
           return candidate.pid == process.pid && candidate.start_time == process.start_time;
         });
     if (is_known) leaders.insert(process.pid);
-    if (is_known ||
-        (!mark.empty() && Alive(process) && EnvironValue(process.pid, kMarkVariable) == mark)) {
+    if (is_known || (!mark.empty() && Alive(process) &&
+                     EnvironValue(process.pid, kMarkVariable, whole) == mark)) {
       ours.insert(process.pid);
     }
   }
@@ -292,9 +314,14 @@ std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& su
            mark.compare(mark.size() - suffix.size(), suffix.size(), suffix) == 0;
   };
   std::set<std::string> marks;
-  for (const ProcessStat& process : ListProcesses()) {
-    const std::string mark = Alive(process) ? EnvironValue(process.pid, kMarkVariable) : "";
-    if (ends(mark)) marks.insert(mark);
+  for (bool whole = false; !whole;) {
+    whole = true;
+    for (const ProcessStat& process : ListProcesses(&whole)) {
+      const std::string mark =
+          Alive(process) ? EnvironValue(process.pid, kMarkVariable, &whole) : "";
+      if (ends(mark)) marks.insert(mark);
+    }
+    if (!whole) poll(nullptr, 0, kDescriptorWaitMs);  // nobody may be overlooked
   }
   for (const std::string* base : {&host.v2_base, &host.freezer_base}) {
     DIR* entries = base->empty() ? nullptr : opendir(base->c_str());
@@ -318,12 +345,14 @@ KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,
   // Two clean scans: a process in the middle of execve shows no environment for an instant.
   for (int clean = 0; clean < 2;) {
     const bool cgroups_empty = KillCgroups(cgroups);
-    const std::vector<ProcessStat> found = FindProcesses(mark, cgroups, known);
+    bool whole = true;
+    const std::vector<ProcessStat> found = FindProcesses(mark, cgroups, known, &whole);
     KillExactly(found);
-    clean = found.empty() && cgroups_empty ? clean + 1 : 0;
+    clean = found.empty() && cgroups_empty && whole ? clean + 1 : 0;
     if (clean < 2 && MonotonicMicros() > deadline) {
       result.empty = false;
-      result.how = std::to_string(found.size()) + " processes survive SIGKILL:";
+      result.how = whole ? std::to_string(found.size()) + " processes survive SIGKILL:"
+                         : "no descriptor is free to look at every process";
       for (const ProcessStat& process : found) {
         result.survivors.push_back(process.pid);
         result.how += " " + std::to_string(process.pid);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <ctime>
 #include <string>
 
@@ -17,6 +18,7 @@ namespace {
 
 std::atomic<int> log_fd{STDERR_FILENO};
 std::atomic<LogLevel> log_least{LogLevel::kInfo};
+std::atomic<uint64_t> lost_lines{0};
 
 std::string TimeText() {
   timespec now{};
@@ -44,9 +46,17 @@ void Log(LogLevel level, std::string_view message) {
   if (level < log_least.load()) return;
   static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
   // One write per line: lines of several threads never mix.
-  const std::string line =
+  std::string line =
       StrCat(TimeText(), " ", kNames[static_cast<int>(level)], " ", Printable(message), "\n");
-  (void)WriteAll(log_fd.load(), line);
+  // A full disk takes no line: how many it swallowed is said when there is room again.
+  const uint64_t lost = lost_lines.exchange(0);
+  if (lost > 0) {
+    line = StrCat(TimeText(), " warning ", lost,
+                  " lines of this log are lost: it could not be "
+                  "written\n",
+                  line);
+  }
+  if (!WriteAll(log_fd.load(), line).ok()) lost_lines += lost + 1;
 }
 
 }  // namespace muster::common

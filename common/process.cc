@@ -30,6 +30,8 @@ int64_t Micros(clockid_t clock) {
   return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
 }
 
+bool NoDescriptor() { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
+
 }  // namespace
 
 bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
@@ -56,14 +58,23 @@ bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
   return true;
 }
 
-std::vector<ProcessStat> ListProcesses() {
+std::vector<ProcessStat> ListProcesses(bool* whole) {
   std::vector<ProcessStat> processes;
   DIR* directory = opendir("/proc");
-  if (directory == nullptr) return processes;
+  if (directory == nullptr) {
+    if (whole != nullptr) *whole = false;
+    return processes;
+  }
   while (const dirent* entry = readdir(directory)) {
     const pid_t pid = std::atoi(entry->d_name);
     ProcessStat stat;
-    if (pid > 0 && ReadProcessStat(pid, &stat)) processes.push_back(stat);
+    if (pid <= 0) continue;
+    errno = 0;
+    if (ReadProcessStat(pid, &stat)) {
+      processes.push_back(stat);
+    } else if (whole != nullptr && NoDescriptor()) {
+      *whole = false;
+    }
   }
   closedir(directory);
   std::sort(processes.begin(), processes.end(),
@@ -93,11 +104,14 @@ std::vector<pid_t> ListChildren() {
   return children;
 }
 
-std::string EnvironValue(pid_t pid, std::string_view name) {
+std::string EnvironValue(pid_t pid, std::string_view name, bool* whole) {
   char path[40];
   std::snprintf(path, sizeof path, "/proc/%d/environ", pid);
   std::string variables;
-  if (!ReadSmallFile(path, &variables)) return {};
+  if (!ReadSmallFile(path, &variables)) {
+    if (whole != nullptr && NoDescriptor()) *whole = false;
+    return {};
+  }
   const std::string assignment = std::string(name) + "=";
   for (size_t at = 0; at < variables.size();) {
     const size_t end = std::min(variables.find('\0', at), variables.size());

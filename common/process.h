@@ -23,13 +23,15 @@ struct ProcessStat {
 
 // False when there is no such process.
 bool ReadProcessStat(pid_t pid, ProcessStat* stat);
-// Every process that /proc shows, in pid order.
-std::vector<ProcessStat> ListProcesses();
+// Every process that /proc shows, in pid order. `whole` becomes false when some could not be looked
+// at because no descriptor was free: then nothing is proven by what is not there.
+std::vector<ProcessStat> ListProcesses(bool* whole = nullptr);
 // The direct children of the calling process (its main thread's list), zombies included.
 std::vector<pid_t> ListChildren();
 // The value of a variable in the environment that the process was started with; empty: not set, or
 // not ours to read.
-std::string EnvironValue(pid_t pid, std::string_view name);
+// `whole` as above.
+std::string EnvironValue(pid_t pid, std::string_view name, bool* whole = nullptr);
 
 // Whole file. False with errno set; an unreadable file leaves `content` empty.
 bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes = 64 << 20);

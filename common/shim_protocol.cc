@@ -1,5 +1,7 @@
 #include "common/shim_protocol.h"
 
+#include "common/crc32c.h"
+
 #include <algorithm>
 #include <cinttypes>
 #include <csignal>
@@ -113,6 +115,20 @@ bool DecodeExitLine(const std::string& line, ExitRecord* record) {
 
 const char* StreamName(Stream stream) { return stream == Stream::kStdout ? "stdout" : "stderr"; }
 
+// Version 2 had no checksum.
+bool CheckSum(std::string_view* bytes) {
+  Reader in(*bytes);
+  if (in.Text() != kLaunchMagic) return false;
+  const uint64_t version = in.Number();
+  if (!in.ok() || version < kShimVersionMin || version > kShimVersion) return false;
+  if (version == 2) return true;
+  if (bytes->size() < sizeof(uint64_t)) return false;
+  const size_t size = bytes->size() - sizeof(uint64_t);
+  if (Reader(bytes->substr(size)).Number() != Crc32c(bytes->substr(0, size))) return false;
+  *bytes = bytes->substr(0, size);
+  return true;
+}
+
 }  // namespace
 
 std::string EncodeShimLaunch(const ShimLaunch& launch) {
@@ -140,12 +156,17 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
     out.Texts(rank.argv);
     out.Texts(rank.env);
   }
-  return out.Take();
+  std::string bytes = out.Take();
+  Writer sum;
+  sum.Number(Crc32c(bytes));
+  return bytes + sum.Take();
 }
 
 bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
+  if (!CheckSum(&bytes)) return false;
   Reader in(bytes);
-  if (in.Text() != kLaunchMagic || in.Number() != kShimVersion) return false;
+  in.Text();    // the magic
+  in.Number();  // the version
   launch->job = in.Number();
   launch->attempt = static_cast<uint32_t>(in.Number());
   for (std::string* text : {&launch->mark, &launch->attempt_dir, &launch->spool_dir,

@@ -13,7 +13,10 @@
 
 namespace muster::common {
 
-inline constexpr uint32_t kShimVersion = 2;
+// 3: the launch file ends with a checksum; the shim answers kPing.
+inline constexpr uint32_t kShimVersion = 3;
+inline constexpr uint32_t kShimVersionMin = 2;  // of launch files and exit records that are read
+inline constexpr uint32_t kShimAnswersSince = 3;
 inline constexpr uint32_t kRanksPerShimMax = 4096;
 inline constexpr size_t kLaunchFileBytesMax = 512u << 20;
 
@@ -69,7 +72,7 @@ struct ShimLaunch {
 };
 
 std::string EncodeShimLaunch(const ShimLaunch& launch);
-// False when it is cut short, of another version, or over a limit.
+// False when it is cut short, damaged, of another version, or over a limit.
 bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch);
 
 // "<spool_dir>/rank-R.stdout"; the index is that + ".idx".
@@ -102,6 +105,7 @@ enum class PacketKind : uint32_t {
   kSpoolGrew = 5,     // sent once until kSpoolSeen answers
   kEnded =
       6,  // the exit record is written; text: how ("empty", or what survived); the shim exits now
+  kPong = 7,  // answers kPing
   // worker → shim
   kStop = 32,    // grace_ms. A later stop can only shorten the deadline
   kSignal = 33,  // signal, to every rank that still runs: see SignalReachesGroup
@@ -110,6 +114,7 @@ enum class PacketKind : uint32_t {
   kSpoolSeen = 35,
   kFence = 36,  // offset: CLOCK_BOOTTIME milliseconds at which the shim stops its ranks by itself;
                 // 0: never
+  kPing = 37,   // to a shim of kShimAnswersSince or newer: are you there?
 };
 
 enum ExitFlags : uint32_t {

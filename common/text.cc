@@ -119,6 +119,25 @@ std::string Printable(std::string_view bytes, bool keep_layout) {
   return out;
 }
 
+bool NestsDeeper(std::string_view json, size_t depth) {
+  size_t open = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++open > depth) return true;
+    } else if ((c == ']' || c == '}') && open > 0) {
+      --open;
+    }
+  }
+  return false;
+}
+
 bool LooksSecret(std::string_view variable_name) {
   const std::string upper = absl::AsciiStrToUpper(ToAbsl(variable_name));
   for (std::string_view word : {"TOKEN", "KEY", "PASSWORD", "PASSWD", "SECRET", "CREDENTIAL"}) {

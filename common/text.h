@@ -21,6 +21,9 @@ bool IsPathName(std::string_view name);
 // Control characters, invisible ones and bytes that are no UTF-8 become \xNN; newline and tab stay
 // when `keep_layout`.
 std::string Printable(std::string_view bytes, bool keep_layout = false);
+// True when lists and objects of this JSON lie in each other deeper than `depth`, or would if it
+// were JSON. Asked before a parser or a printer that recurses sees bytes of others.
+bool NestsDeeper(std::string_view json, size_t depth);
 // TOKEN, KEY, PASSWORD, SECRET, CREDENTIAL in the name, in any case.
 bool LooksSecret(std::string_view variable_name);
 // Damerau–Levenshtein distance (adjacent transpositions count one).

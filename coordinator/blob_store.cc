@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <memory>
@@ -32,6 +33,14 @@ absl::Status CheckName(const std::string& sha256) {
       StrCat("\"", sha256, "\" is not a SHA-256 in 64 lower-case hex digits"));
 }
 
+absl::Status Check(const std::string& sha256, uint64_t size) {
+  RETURN_IF_ERROR(CheckName(sha256));
+  if (size <= BlobStore::kBlobBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("[JC1611] a checkpoint file of ", size, " bytes is refused: the limit is ",
+             BlobStore::kBlobBytesMax, "; fix: look for a program that is not Muster's"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const Paths& paths) {
@@ -43,12 +52,14 @@ absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const Paths& paths) {
 void BlobStore::Promise(const std::string& sha256) {
   std::lock_guard lock(mutex_);
   const Time now = std::chrono::steady_clock::now();
-  std::erase_if(promised_, [&](const auto& entry) { return now - entry.second > kPromiseKept; });
   promised_[sha256] = now;
+  if (promised_.size() < prune_at_) return;
+  std::erase_if(promised_, [&](const auto& entry) { return now - entry.second > kPromiseKept; });
+  prune_at_ = std::max(prune_at_, 2 * promised_.size());
 }
 
 absl::StatusOr<BlobStore::Place> BlobStore::Begin(const std::string& sha256, uint64_t size) {
-  RETURN_IF_ERROR(CheckName(sha256));
+  RETURN_IF_ERROR(Check(sha256, size));
   Promise(sha256);
   uint64_t have = 0;
   if (SizeOf(paths_.BlobFile(sha256), &have) && have == size) return Place{.have = true};
@@ -63,14 +74,15 @@ absl::StatusOr<BlobStore::Place> BlobStore::Begin(const std::string& sha256, uin
 
 absl::Status BlobStore::Write(const std::string& sha256, uint64_t size, uint64_t offset,
                               std::string_view data) {
-  RETURN_IF_ERROR(CheckName(sha256));
+  RETURN_IF_ERROR(Check(sha256, size));
   const std::string path = paths_.UploadFile(sha256);
   uint64_t have = 0;
   if (SizeOf(paths_.BlobFile(sha256), &have)) return absl::OkStatus();
   common::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return common::ErrnoStatus(StrCat("cannot open ", path));
   SizeOf(path, &have);
-  if (offset > have || offset + data.size() > size) {
+  // In this order nothing overflows: what is here bounds the offset.
+  if (offset > have || offset > size || data.size() > size - offset) {
     return absl::OutOfRangeError(StrCat("a piece of ", sha256, " at ", offset, " of ", data.size(),
                                         " bytes does not follow the ", have, " of ", size,
                                         " bytes that are here; fix: begin the upload again"));

@@ -28,13 +28,15 @@ class BlobStore {
   // to be recorded.
   static constexpr std::chrono::minutes kPromiseKept{10};
 
+  static constexpr uint64_t kBlobBytesMax = 1ull << 43;  // of one checkpoint file
+
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const Paths& paths);
 
   struct Place {
     bool have = false;
     uint64_t offset = 0;  // else: send from here
   };
-  // INVALID_ARGUMENT: not a hash.
+  // INVALID_ARGUMENT: not a hash, or more bytes than a file may have.
   absl::StatusOr<Place> Begin(const std::string& sha256, uint64_t size);
   // OUT_OF_RANGE: behind what is there; begin again. RESOURCE_EXHAUSTED: disk full.
   absl::Status Write(const std::string& sha256, uint64_t size, uint64_t offset,
@@ -68,6 +70,7 @@ class BlobStore {
   const Paths paths_;
   std::mutex mutex_;  // guards what follows
   std::map<std::string, Time> promised_;
+  size_t prune_at_ = 1'024;  // so many promises before the old ones are looked for
 };
 
 }  // namespace muster::coordinator

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/log.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
@@ -222,6 +223,7 @@ void ControlLoop::AnswerQuestions(std::vector<Entry>& entries) {
 }
 
 void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
+  SayAlarm();
   Release release;
   JournalRecord record = RecordOf(turn);
   record.lived_ms = now.lived_ms;
@@ -242,6 +244,15 @@ void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
   }
   release.turn = last_appended_;
   releases_.push_back(std::move(release));
+}
+
+void ControlLoop::SayAlarm() {
+  std::string alarm = ClusterAlarm(state_);
+  if (alarm.empty() != alarm_.empty()) {
+    common::LogWarning(alarm.empty() ? "half of the nodes are heard again: lost ones are replaced"
+                                     : alarm);
+  }
+  alarm_ = std::move(alarm);
 }
 
 JournalRecord ControlLoop::RecordOf(Turn& turn) {

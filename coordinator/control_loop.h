@@ -129,6 +129,8 @@ class ControlLoop {
   void RewriteRow(Rewrite rewrite);
   // Journals the turn and queues its effects.
   void Finish(Turn turn, std::vector<Entry>* entries, common::Now now);
+  // Once when something begins to concern the cluster as a whole, and once when that is over.
+  void SayAlarm();
   JournalRecord RecordOf(Turn& turn);
   void QueueReplies(Turn& turn, std::vector<Entry>& entries, Release& release);
   void QueueCommands(Turn& turn, Release& release);
@@ -153,6 +155,7 @@ class ControlLoop {
   uint64_t next_turn_ = 1;
   uint64_t last_appended_ = 0;
   uint64_t events_since_snapshot_ = 0;
+  std::string alarm_;
 
   std::atomic<uint64_t> next_session_ = 1;
   std::atomic<bool> disk_full_ = false;

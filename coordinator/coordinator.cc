@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/data_lock.h"
+#include "coordinator/descriptors.h"
 #include "coordinator/headroom.h"
 #include "coordinator/listener.h"
 #include "coordinator/lived_clock.h"
@@ -30,6 +31,9 @@ using common::LogInfo;
 using common::StrCat;
 
 constexpr int kPoolThreads = 3;
+constexpr int kReadThreads = 2;
+constexpr int kFileThreads = 2;
+constexpr std::chrono::seconds kCheckAgainAfter{5};
 constexpr std::chrono::milliseconds kLockPatience{1'000};
 // Of several private ones that are started at once, all but the first leave at once.
 constexpr std::chrono::milliseconds kNoPatience{0};
@@ -45,14 +49,20 @@ struct Coordinator::Parts {
         paths(settings.data_dir),
         clock(paths.Lived()),
         pool(kPoolThreads),
-        logs(paths, stop),
-        metrics(paths, stop),
+        reads(kReadThreads),
+        files(kFileThreads),
+        shares(ShareDescriptors()),
+        logs(paths, stop, shares.log_streams),
+        metrics(paths, stop, shares.metric_segments),
         lifetime(
             settings.is_private, pool, [this] { stop(absl::OkStatus()); },
             [this] { return logs.UnendedStreams(); }) {}
-  // What the pool still does uses the rest.
-  ~Parts() { pool.Stop(); }
+  // What the pools still do uses the rest.
+  ~Parts() {
+    for (WorkPool* each : {&pool, &reads, &files}) each->Stop();
+  }
 
+  void CheckDatabase();
   absl::Status Open(common::UniqueFd data_lock);
   void Serve();
   // Now and every few seconds, until the pool ends.
@@ -64,6 +74,9 @@ struct Coordinator::Parts {
   LivedClock clock;
   common::UniqueFd lock;
   WorkPool pool;
+  WorkPool reads;
+  WorkPool files;
+  const DescriptorShares shares;
   LogStore logs;
   MetricStore metrics;
   std::unique_ptr<BlobStore> blobs;
@@ -73,6 +86,7 @@ struct Coordinator::Parts {
   Lifetime lifetime;
   AttachedRuns attached;
   Diagnoses diagnoses;
+  SaidRarely refusals;
   JobGate gate;
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
@@ -85,7 +99,9 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   ASSIGN_OR_RETURN(blobs, BlobStore::Open(paths));
   ASSIGN_OR_RETURN(journal, OpenSqliteJournal(paths, &clock));
   ASSIGN_OR_RETURN(index, JobIndex::Open(paths));
-  loop = std::make_unique<ControlLoop>(*journal, clock, config.settings);
+  coordinator::Settings rules = config.settings;
+  rules.cluster_id = journal->ClusterId();
+  loop = std::make_unique<ControlLoop>(*journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
   daemon.reset(new Daemon{.paths = paths,
                           .clock = clock,
@@ -95,10 +111,13 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .metrics = metrics,
                           .blobs = *blobs,
                           .pool = pool,
+                          .reads = reads,
+                          .files = files,
                           .gate = gate,
                           .lifetime = lifetime,
                           .attached = attached,
                           .diagnoses = diagnoses,
+                          .refusals = refusals,
                           .epoch = journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
@@ -128,7 +147,7 @@ void Coordinator::Parts::Serve() {
   loop->Start(std::move(observer));
   loop->Ask([this](const LoopView& view) -> std::function<void()> {
     for (const auto& [id, job] : view.state.jobs) {
-      pool.Post([this, job = id] { metrics.Warm(job); });
+      reads.Post([this, job = id] { metrics.Warm(job); });
     }
     return [live = view.state.jobs.size(), this] { lifetime.SetLiveJobs(live); };
   });
@@ -136,10 +155,17 @@ void Coordinator::Parts::Serve() {
   CancelAbandonedRuns(*daemon);
   KeepHouse(*daemon, config.retention);
   if (index->NeedsWholeCheck()) {
-    pool.Post([this] {
-      const absl::Status status = index->CheckWhole();
-      if (!status.ok()) stop(status);
-    });
+    files.Post([this] { CheckDatabase(); });
+  }
+}
+
+void Coordinator::Parts::CheckDatabase() {
+  const absl::Status status = index->CheckWhole();
+  // Without a free descriptor nothing was found out yet.
+  if (IsShortage(status)) {
+    files.PostAfter(kCheckAgainAfter, [this] { CheckDatabase(); });
+  } else if (!status.ok()) {
+    stop(status);
   }
 }
 
@@ -160,7 +186,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   }
   RETURN_IF_ERROR(lock.status());
   if (!config.socket.empty()) RETURN_IF_ERROR(PrepareSocket(config.socket, config.is_private));
-  if (!config.listen.empty()) RETURN_IF_ERROR(CheckPort(config.listen));
+  TcpPort port;
+  if (!config.listen.empty()) {
+    ASSIGN_OR_RETURN(port, ListenOnPort(config.listen));
+  }
   auto parts = std::make_unique<Parts>(config, std::move(stop));
   RETURN_IF_ERROR(parts->Open(*std::move(lock)));
   // The worker first: it starts while we do, and no thread of gRPC exists yet.
@@ -169,7 +198,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     parts->worker->Start();
   }
   parts->Serve();
-  ASSIGN_OR_RETURN(parts->server, RpcServer::Start(*parts->daemon, config.socket, config.listen));
+  ASSIGN_OR_RETURN(parts->server,
+                   RpcServer::Start(*parts->daemon, {.socket = config.socket,
+                                                     .port = std::move(port),
+                                                     .connections = parts->shares.connections}));
   parts->daemon->endpoint = parts->server->Endpoint();
   parts->lifetime.Begin();
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -188,6 +220,8 @@ void Coordinator::Shutdown() {
   parts_->loop->Stop();
   const absl::Status closed = parts_->journal->Stop();
   if (!closed.ok()) common::LogError(std::string(closed.message()));
+  parts_->reads.Stop();
+  parts_->files.Stop();
   parts_->logs.Stop();
   parts_->metrics.Stop();
   parts_->pool.Stop();

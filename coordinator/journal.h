@@ -54,6 +54,8 @@ class Journal {
   virtual ~Journal() = default;
   // Grows at every start; every commit checks that nobody has raised it since.
   virtual uint64_t Epoch() const = 0;
+  // Of the data directory, made once: tells its nodes' ranks from those of other coordinators.
+  virtual std::string ClusterId() const = 0;
   // Before Start. DATA_LOSS names the file, the finding and the fix.
   virtual absl::Status Replay(const ReplaySink& sink) = 0;
   virtual void Start(JournalObserver observer) = 0;

@@ -1,6 +1,7 @@
 #include "coordinator/listener.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <utility>
 
 #include "common/files.h"
 #include "common/status.h"
@@ -18,6 +21,8 @@ namespace muster::coordinator {
 namespace {
 
 using common::StrCat;
+
+constexpr int kBacklog = 4'096;
 
 bool IsServed(const std::string& path) {
   common::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -47,6 +52,33 @@ absl::Status CheckDirectory(const std::string& directory, bool is_private) {
   return absl::OkStatus();
 }
 
+// An invalid descriptor and errno, or one that listens. A port that is not 0 is asked for.
+common::UniqueFd BindTo(const addrinfo& info, uint16_t* port) {
+  sockaddr_storage address{};
+  std::memcpy(&address, info.ai_addr, info.ai_addrlen);
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address);
+  const bool is_v6 = info.ai_family == AF_INET6;
+  if (*port != 0) (is_v6 ? v6->sin6_port : v4->sin_port) = htons(*port);
+  common::UniqueFd fd(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return fd;
+  const int yes = 1;
+  // A port of the last life may still have connections that linger; no second listener gets it.
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (is_v6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
+  socklen_t size = info.ai_addrlen;
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(fd.get(), kBacklog) != 0 ||
+      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    const int error = errno;
+    fd.Reset();
+    errno = error;
+    return fd;
+  }
+  *port = ntohs(is_v6 ? v6->sin6_port : v4->sin_port);
+  return fd;
+}
+
 }  // namespace
 
 absl::Status PrepareSocket(const std::string& path, bool is_private) {
@@ -71,31 +103,56 @@ absl::Status PrepareSocket(const std::string& path, bool is_private) {
   return absl::OkStatus();
 }
 
-absl::Status CheckPort(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  const std::string port = address.substr(colon + 1);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
+absl::StatusOr<common::UniqueFd> ListenOnSocket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  common::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // The file takes its mode from the socket.
+  if (fd.valid() && fchmod(fd.get(), 0600) == 0 &&
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      listen(fd.get(), kBacklog) == 0) {
+    return fd;
   }
+  return absl::UnavailableError(StrCat("[JC1309] cannot listen on ", path, ": ",
+                                       std::strerror(errno), "; fix: name another --socket"));
+}
+
+absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon);
+  std::string bare = host;
+  if (bare.size() > 2 && bare.front() == '[' && bare.back() == ']') {
+    bare = bare.substr(1, bare.size() - 2);
+  }
+  std::string port = address.substr(colon + 1);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
   const int error =
-      getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
+      getaddrinfo(bare.empty() ? nullptr : bare.c_str(), port.c_str(), &hints, &found);
   if (error != 0) {
     return absl::InvalidArgumentError(StrCat("[JC1309] --listen ", address, " is no address: ",
                                              gai_strerror(error), "; fix: write ADDR:PORT"));
   }
-  common::UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  const bool is_free = fd.valid() && bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0 &&
-                       listen(fd.get(), 1) == 0;
-  const int bind_error = errno;
-  freeaddrinfo(found);
-  if (is_free) return absl::OkStatus();
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  TcpPort result;
+  int bind_error = 0;
+  uint16_t real_port = 0;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    // With port 0 the first address chooses, and the others follow it.
+    common::UniqueFd fd = BindTo(*at, &real_port);
+    if (fd.valid()) {
+      result.fds.push_back(std::move(fd));
+    } else if (bind_error == 0) {
+      bind_error = errno;
+    }
+  }
+  if (!result.fds.empty()) {
+    result.endpoint = StrCat(host, ":", real_port);
+    return result;
+  }
   return absl::UnavailableError(StrCat(
       "[JC1309] cannot listen on ", address, ": ", std::strerror(bind_error),
       bind_error == EADDRINUSE ? StrCat("; fix: stop what uses port ", port,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "common/crc32c.h"
+#include "common/limits.h"
 
 namespace muster::coordinator {
 namespace {
@@ -41,6 +42,12 @@ std::optional<LogIndexRecord> DecodeLogIndexRecord(std::string_view bytes) {
   if (bytes.size() < sizeof packed) return std::nullopt;
   std::memcpy(&packed, bytes.data(), sizeof packed);
   if (packed.record_crc != common::Crc32c(bytes.substr(0, kSummedBytes))) return std::nullopt;
+  // A sum shows what was written, not that it can be: no value is used before its range is known.
+  if (packed.offset > common::kLogStreamBytesMax || packed.dropped > packed.offset ||
+      packed.length > common::kLogChunkBytesMax ||
+      packed.offset + packed.length > common::kLogStreamBytesMax) {
+    return std::nullopt;
+  }
   return LogIndexRecord{packed.offset, packed.dropped,  packed.time_us,
                         packed.length, packed.data_crc, (packed.flags & kEndFlag) != 0};
 }

@@ -35,7 +35,7 @@ struct LogIndexRecord {
 inline constexpr size_t kLogIndexRecordBytes = 40;
 
 std::string EncodeLogIndexRecord(const LogIndexRecord& record);
-// nullopt: the bytes are torn or damaged.
+// nullopt: the bytes are torn, damaged, or say what cannot be (limits.h).
 std::optional<LogIndexRecord> DecodeLogIndexRecord(std::string_view bytes);
 
 }  // namespace muster::coordinator

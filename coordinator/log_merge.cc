@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/files.h"
+#include "common/status.h"
 #include "common/strings.h"
 
 namespace muster::coordinator {
@@ -38,7 +39,11 @@ LogMerge::LogMerge(const Paths& paths, uint64_t job, const v1::StreamLogsRequest
       job_(job),
       request_(request),
       ranks_(request.ranks().begin(), request.ranks().end()),
-      nodes_(request.nodes().begin(), request.nodes().end()) {}
+      nodes_(request.nodes().begin(), request.nodes().end()) {
+  for (const v1::LogPosition& position : request.resume()) {
+    resume_[{job, position.attempt(), position.rank(), position.stream()}] = position.offset();
+  }
+}
 
 void LogMerge::Know(const v1::JobRecord& record) {
   expected_.clear();
@@ -73,47 +78,46 @@ bool LogMerge::Wants(const LogKey& key) const {
   return node != node_of_.end() && nodes_.contains(node->second);
 }
 
-uint64_t LogMerge::StartOf(const LogKey& key) const {
-  for (const v1::LogPosition& position : request_.resume()) {
-    if (position.attempt() == key.attempt && position.rank() == key.rank &&
-        position.stream() == key.stream) {
-      return position.offset();
-    }
-  }
-  return 0;
-}
-
-void LogMerge::Discover() {
+absl::Status LogMerge::Discover() {
   absl::StatusOr<std::vector<std::string>> attempts =
       common::ListDirectory(paths_.LogDirectory(job_));
-  if (!attempts.ok()) attempts = std::vector<std::string>();
+  if (absl::IsNotFound(attempts.status())) attempts = std::vector<std::string>();
+  RETURN_IF_ERROR(attempts.status());
   for (const std::string& directory : *attempts) {
     LogKey key{.job = job_};
     if (!absl::SimpleAtoi(directory, &key.attempt)) continue;
     if (request_.attempt() >= 0 && key.attempt != static_cast<uint32_t>(request_.attempt()))
       continue;
     const auto names = common::ListDirectory(paths_.LogDirectory(job_, key.attempt));
-    if (!names.ok()) continue;
+    if (absl::IsNotFound(names.status())) continue;
+    RETURN_IF_ERROR(names.status());
     for (const std::string& name : *names) {
-      if (ParseName(name, &key) && Wants(key) && !cursors_.contains(key)) AddStream(key);
+      if (ParseName(name, &key) && Wants(key) && !cursors_.contains(key)) {
+        RETURN_IF_ERROR(AddStream(key));
+      }
     }
   }
-  if (request_.tail_lines() > 0 && !tail_done_) SkipAllButLastLines();
+  if (request_.tail_lines() > 0 && !tail_done_) RETURN_IF_ERROR(SkipAllButLastLines());
   tail_done_ = true;
+  return absl::OkStatus();
 }
 
-void LogMerge::AddStream(const LogKey& key) {
-  uint64_t start = StartOf(key);
+absl::Status LogMerge::AddStream(const LogKey& key) {
+  const auto known = resume_.find(key);
+  uint64_t start = known == resume_.end() ? 0 : known->second;
   if (request_.tail_lines() > 0 && !tail_done_) {
-    start = std::max(start, LogCursor(paths_, key, 0).OffsetOfLastLines(request_.tail_lines()));
+    ASSIGN_OR_RETURN(const uint64_t tail,
+                     LogCursor(paths_, key, 0).OffsetOfLastLines(request_.tail_lines()));
+    start = std::max(start, tail);
   }
   cursors_.emplace(key, LogCursor(paths_, key, start));
   waiting_.insert(key);
+  return absl::OkStatus();
 }
 
 // Each stream stands at its own last lines; of these, taken together, only the last ones are
 // wanted.
-void LogMerge::SkipAllButLastLines() {
+absl::Status LogMerge::SkipAllButLastLines() {
   const std::map<LogKey, LogCursor> start = cursors_;
   uint64_t lines = 0;
   std::map<LogKey, bool> open_line;
@@ -129,12 +133,16 @@ void LogMerge::SkipAllButLastLines() {
   ready_.clear();
   waiting_.clear();
   for (const auto& [key, cursor] : cursors_) waiting_.insert(key);
+  if (!trouble_.ok()) lines_to_skip_ = 0;
+  return trouble_;
 }
 
 void LogMerge::Refill() {
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    const std::optional<LogIndexRecord> piece = cursors_.at(*it).Peek();
+    LogCursor& cursor = cursors_.at(*it);
+    const std::optional<LogIndexRecord> piece = cursor.Peek();
     if (!piece.has_value()) {
+      trouble_.Update(cursor.Trouble());
       ++it;
       continue;
     }
@@ -144,15 +152,25 @@ void LogMerge::Refill() {
 }
 
 std::optional<v1::LogRecord> LogMerge::Next() {
+  trouble_ = absl::OkStatus();
   while (true) {
     if (ready_.empty()) Refill();
-    if (ready_.empty()) return std::nullopt;
-    const LogKey key = ready_.begin()->second;
-    ready_.erase(ready_.begin());
+    // With a stream that could not be looked at, the order is not known yet.
+    if (ready_.empty() || !trouble_.ok()) return std::nullopt;
+    const auto first = ready_.begin();
+    const LogKey key = first->second;
     LogCursor& cursor = cursors_.at(key);
     const std::optional<LogIndexRecord> piece = cursor.Peek();
-    if (!piece.has_value()) continue;
-    v1::LogRecord record = RecordOf(cursor, *piece);
+    if (!piece.has_value()) {
+      ready_.erase(first);
+      continue;
+    }
+    absl::StatusOr<v1::LogRecord> record = RecordOf(cursor, *piece);
+    if (!record.ok()) {
+      trouble_ = record.status();
+      return std::nullopt;
+    }
+    ready_.erase(first);
     cursor.Advance();
     if (!cursor.Ended()) {
       const std::optional<LogIndexRecord> next = cursor.Peek();
@@ -162,26 +180,33 @@ std::optional<v1::LogRecord> LogMerge::Next() {
         waiting_.insert(key);
       }
     }
-    if (request_.since_ms() != 0 && piece->time_us < request_.since_ms() * 1'000 && !record.end()) {
-      continue;
-    }
-    if (lines_to_skip_ == 0) return record;
-    const uint64_t lines = LinesIn(record.data());
-    if (lines < lines_to_skip_ && !record.end()) {
-      lines_to_skip_ -= lines;
-      continue;
-    }
-    size_t cut = 0;
-    while (lines_to_skip_ > 0 && cut < record.data().size()) {
-      if (record.data()[cut++] == '\n') --lines_to_skip_;
-    }
-    record.set_offset(record.offset() + cut);
-    record.set_data(record.data().substr(cut));
-    if (!record.data().empty() || record.end()) return record;
+    if (IsTooOld(*piece) && !record->end()) continue;
+    if (KeepLastLines(*record)) return *std::move(record);
   }
 }
 
-v1::LogRecord LogMerge::RecordOf(LogCursor& cursor, const LogIndexRecord& piece) const {
+bool LogMerge::IsTooOld(const LogIndexRecord& piece) const {
+  return request_.since_ms() != 0 && piece.time_us / 1'000 < request_.since_ms();
+}
+
+bool LogMerge::KeepLastLines(v1::LogRecord& record) {
+  if (lines_to_skip_ == 0) return true;
+  const uint64_t lines = LinesIn(record.data());
+  if (lines < lines_to_skip_ && !record.end()) {
+    lines_to_skip_ -= lines;
+    return false;
+  }
+  size_t cut = 0;
+  while (lines_to_skip_ > 0 && cut < record.data().size()) {
+    if (record.data()[cut++] == '\n') --lines_to_skip_;
+  }
+  record.set_offset(record.offset() + cut);
+  record.set_data(record.data().substr(cut));
+  return !record.data().empty() || record.end();
+}
+
+absl::StatusOr<v1::LogRecord> LogMerge::RecordOf(LogCursor& cursor,
+                                                 const LogIndexRecord& piece) const {
   const LogKey& key = cursor.Key();
   v1::LogRecord record;
   record.set_attempt(key.attempt);
@@ -193,7 +218,7 @@ v1::LogRecord LogMerge::RecordOf(LogCursor& cursor, const LogIndexRecord& piece)
   record.set_time_us(piece.time_us);
   record.set_dropped(piece.dropped);
   record.set_end(piece.end);
-  record.set_data(cursor.Read(piece));
+  ASSIGN_OR_RETURN(*record.mutable_data(), cursor.Read(piece));
   return record;
 }
 

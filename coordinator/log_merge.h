@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/log_cursor.h"
 #include "coordinator/paths.h"
 #include "muster/v1/job_service.pb.h"
@@ -21,10 +23,13 @@ class LogMerge {
 
   // The record tells which ranks ran where; call again when it changed.
   void Know(const v1::JobRecord& record);
-  // Looks for streams that appeared since.
-  void Discover();
-  // The next piece there is; nullopt: nothing for now.
+  // Looks for streams that appeared since. UNAVAILABLE: no descriptor was free; ask again later.
+  absl::Status Discover();
+  // The next piece there is; nullopt: nothing for now, or Trouble.
   std::optional<v1::LogRecord> Next();
+  // Why the last Next could not look (no descriptor was free); nothing was passed over. OK
+  // otherwise.
+  const absl::Status& Trouble() const { return trouble_; }
   // Every stream that is to be expected has been read to its end.
   bool Complete() const;
 
@@ -37,24 +42,28 @@ class LogMerge {
     auto operator<=>(const Place&) const = default;
   };
   bool Wants(const LogKey& key) const;
-  uint64_t StartOf(const LogKey& key) const;
-  void AddStream(const LogKey& key);
-  void SkipAllButLastLines();
+  absl::Status AddStream(const LogKey& key);
+  absl::Status SkipAllButLastLines();
   // Puts cursors that got something to read into the order.
   void Refill();
-  v1::LogRecord RecordOf(LogCursor& cursor, const LogIndexRecord& piece) const;
+  absl::StatusOr<v1::LogRecord> RecordOf(LogCursor& cursor, const LogIndexRecord& piece) const;
+  bool IsTooOld(const LogIndexRecord& piece) const;
+  // Leaves out what is not among the last lines. False: all of it.
+  bool KeepLastLines(v1::LogRecord& record);
 
   const Paths paths_;
   const uint64_t job_;
   const v1::StreamLogsRequest request_;
   std::set<uint32_t> ranks_;
   std::set<std::string> nodes_;
+  std::map<LogKey, uint64_t> resume_;                             // where the client stands
   std::map<std::pair<uint32_t, uint32_t>, std::string> node_of_;  // (attempt, rank)
   std::set<LogKey> expected_;
   uint32_t newest_attempt_ = 0;
   std::map<LogKey, LogCursor> cursors_;
   std::map<Place, LogKey> ready_;
   std::set<LogKey> waiting_;
+  absl::Status trouble_;
   bool tail_done_ = false;
   uint64_t lines_to_skip_ = 0;
 };

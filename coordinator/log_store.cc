@@ -14,15 +14,8 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr auto kFullDiskRetry = std::chrono::milliseconds(500);
 // From so many dirty streams on, one syncfs is cheaper than two fdatasync each.
 constexpr size_t kSyncAllFrom = 8;
-
-int64_t SteadyMs() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 LogKey KeyOf(const v1::LogChunk& chunk) {
   return {chunk.job(), chunk.attempt(), chunk.rank(), chunk.stream()};
@@ -39,33 +32,24 @@ v1::LogAck AckFor(const LogKey& key) {
 
 }  // namespace
 
-LogStore::LogStore(const Paths& paths, std::function<void(const absl::Status&)> failed)
-    : paths_(paths), failed_(std::move(failed)), thread_([this] { Run(); }) {}
+LogStore::LogStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
+                   size_t open_max)
+    : paths_(paths),
+      failed_(std::move(failed)),
+      open_max_(std::max<size_t>(open_max, 1)),
+      thread_([this] { Run(); }) {}
 
 void LogStore::Stop() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
+  queue_.Stop();
   if (thread_.joinable()) thread_.join();
 }
 
 void LogStore::Append(v1::LogChunk chunk, std::shared_ptr<LogUploader> uploader) {
-  {
-    std::lock_guard lock(mutex_);
-    queue_.push_back({std::move(chunk), std::move(uploader)});
-  }
-  wake_.notify_all();
+  queue_.Push({std::move(chunk), std::move(uploader)});
 }
 
 WatchToken LogStore::Watch(uint64_t job, Watcher watcher) {
-  auto token = std::make_shared<Watcher>(std::move(watcher));
-  std::lock_guard lock(mutex_);
-  auto& watchers = watchers_[job];
-  std::erase_if(watchers, [](const auto& known) { return known.expired(); });
-  watchers.push_back(token);
-  return token;
+  return watchers_.Watch(job, std::move(watcher));
 }
 
 void LogStore::Remove(uint64_t job) {
@@ -73,8 +57,9 @@ void LogStore::Remove(uint64_t job) {
     std::lock_guard lock(mutex_);
     removed_.insert(job);
     std::erase_if(unended_, [&](const LogKey& key) { return key.job == job; });
-    watchers_.erase(job);
+    given_up_.erase(job);
   }
+  watchers_.Forget(job);
   if (const absl::Status status = common::RemoveTree(paths_.LogDirectory(job)); !status.ok()) {
     common::LogWarning(common::StrCat("logs of a removed job stay on disk job=", job, " reason=\"",
                                       std::string(status.message()), "\""));
@@ -91,23 +76,20 @@ bool LogStore::IsRemoved(uint64_t job) {
   return removed_.contains(job);
 }
 
-bool LogStore::Take(std::vector<Queued>& batch) {
-  std::unique_lock lock(mutex_);
-  const auto ready = [this] { return !queue_.empty() || stopping_; };
-  if (sync_due_ms_ != 0) {
-    const int64_t wait_ms = std::max<int64_t>(0, sync_due_ms_ - SteadyMs());
-    wake_.wait_for(lock, std::chrono::milliseconds(wait_ms), ready);
-  } else {
-    wake_.wait(lock, ready);
-  }
-  if (queue_.empty() && stopping_) return false;
-  batch.swap(queue_);
-  return true;
+void LogStore::GiveUpRest(uint64_t job) {
+  std::lock_guard lock(mutex_);
+  if (given_up_.size() >= kGivenUpMax) given_up_.clear();
+  given_up_.insert(job);
+}
+
+bool LogStore::IsRestGivenUp(uint64_t job) {
+  std::lock_guard lock(mutex_);
+  return given_up_.contains(job);
 }
 
 void LogStore::Run() {
   std::vector<Queued> batch;
-  while (Take(batch)) {
+  while (queue_.Take(batch, sync_due_ms_)) {
     for (Queued& queued : batch) {
       if (!broken_) Write(queued);
       if (dirty_bytes_ >= kSyncBytes) Sync();
@@ -121,73 +103,97 @@ void LogStore::Run() {
 void LogStore::Write(Queued& queued) {
   const v1::LogChunk& chunk = queued.chunk;
   const LogKey key = KeyOf(chunk);
-  const size_t bytes = chunk.ByteSizeLong();
-  if (IsRemoved(key.job)) {
-    v1::LogAck refused = AckFor(key);
-    refused.set_refused(true);
-    queued.uploader->Acknowledge(refused);
-    return queued.uploader->Consumed(bytes);
-  }
+  if (IsRemoved(key.job)) return Refuse(queued);
   bool is_new = false;
-  absl::StatusOr<Stream*> stream = StreamOf(key, &is_new);
+  const absl::StatusOr<Stream*> stream = StreamOf(key, &is_new);
+  if (broken_) return;
   absl::Status status = stream.status();
-  if (status.ok()) status = AppendPatiently(**stream, chunk);
-  if (!status.ok()) {
-    broken_ = true;
-    // A full disk gets here only when the daemon ends: the worker keeps the bytes.
-    if (absl::IsResourceExhausted(status)) return;
-    return failed_(absl::InternalError(common::StrCat(
-        "[JC1602] cannot keep logs: ", std::string(status.message()), "; fix: check the disk")));
+  if (status.ok()) {
+    status = queue_.Patiently([&] { return (*stream)->file.Append(chunk); });
   }
+  if (absl::IsOutOfRange(status)) {
+    refusals_.Warn(common::StrCat("[JC1611] the output of job ", key.job, " attempt ", key.attempt,
+                                  " rank ", key.rank,
+                                  " is refused: ", std::string(status.message()),
+                                  "; fix: look for a damaged spool on its node"));
+    return Refuse(queued);
+  }
+  if (!status.ok()) return Fail(status);
   (*stream)->uploader = queued.uploader;
-  queued.uploader->Consumed(bytes);
-  LogStreamFile& file = (*stream)->file;
+  queued.uploader->Consumed(chunk.ByteSizeLong());
+  Wrote(key, **stream, chunk);
+  watchers_.Notify(key.job, is_new);
+}
+
+void LogStore::Refuse(Queued& queued) {
+  v1::LogAck refused = AckFor(KeyOf(queued.chunk));
+  refused.set_refused(true);
+  queued.uploader->Acknowledge(refused);
+  queued.uploader->Consumed(queued.chunk.ByteSizeLong());
+}
+
+void LogStore::Fail(const absl::Status& status) {
+  broken_ = true;
+  // A shortage gets here only when the daemon ends: the worker keeps the bytes.
+  if (IsShortage(status)) return;
+  failed_(absl::InternalError(common::StrCat(
+      "[JC1602] cannot keep logs: ", std::string(status.message()), "; fix: check the disk")));
+}
+
+void LogStore::Wrote(const LogKey& key, Stream& stream, const v1::LogChunk& chunk) {
   // Also for a repeat: its sender waits for an answer.
   dirty_.insert(key);
   dirty_bytes_ += chunk.data().size();
   const int64_t due =
-      SteadyMs() + (chunk.end() || !file.Dirty() ? kSyncDelayAtEndMs : kSyncDelayMs);
+      SteadyMs() + (chunk.end() || !stream.file.Dirty() ? kSyncDelayAtEndMs : kSyncDelayMs);
   sync_due_ms_ = sync_due_ms_ == 0 ? due : std::min(sync_due_ms_, due);
-  {
-    std::lock_guard lock(mutex_);
-    if (file.Ended()) {
-      unended_.erase(key);
-    } else {
-      unended_.insert(key);
-    }
+  std::lock_guard lock(mutex_);
+  given_up_.erase(key.job);
+  if (stream.file.Ended()) {
+    unended_.erase(key);
+  } else {
+    unended_.insert(key);
   }
-  Notify(key.job, is_new);
 }
 
 absl::StatusOr<LogStore::Stream*> LogStore::StreamOf(const LogKey& key, bool* is_new) {
-  const auto found = streams_.find(key);
-  if (found != streams_.end()) {
-    found->second.used = ++uses_;
-    return &found->second;
+  const auto known = streams_.find(key);
+  if (known != streams_.end() && known->second.file.IsOpen()) {
+    open_.erase(known->second.used);
+  } else {
+    CloseIdle(open_max_);
+    RETURN_IF_ERROR(queue_.Patiently([&] { return OpenStream(key, is_new); }));
   }
-  CloseIdle();
-  *is_new = true;
-  while (true) {
-    absl::StatusOr<LogStreamFile> file = LogStreamFile::Open(paths_, key);
-    if (file.ok()) {
-      Stream& stream = streams_[key];
-      stream.file = *std::move(file);
-      stream.used = ++uses_;
-      return &stream;
-    }
-    if (!absl::IsResourceExhausted(file.status())) return file.status();
-    std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; })) return file.status();
-  }
+  Stream& stream = streams_.at(key);
+  stream.used = ++uses_;
+  open_[stream.used] = key;
+  return &stream;
 }
 
-absl::Status LogStore::AppendPatiently(Stream& stream, const v1::LogChunk& chunk) {
-  while (true) {
-    const absl::Status status = stream.file.Append(chunk);
-    if (!absl::IsResourceExhausted(status)) return status;
-    std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; })) return status;
+absl::Status LogStore::OpenStream(const LogKey& key, bool* is_new) {
+  // Somebody else took the last descriptors: better few open files than none.
+  const auto with_fewer = [this](const auto& open) {
+    auto result = open();
+    while (absl::IsUnavailable(result) && !open_.empty()) {
+      CloseIdle(open_.size());
+      if (broken_) return result;
+      result = open();
+    }
+    return result;
+  };
+  const auto known = streams_.find(key);
+  if (known != streams_.end()) {
+    const absl::Status status = with_fewer([&] { return known->second.file.Reopen(); });
+    if (!absl::IsNotFound(status)) return status;
+    streams_.erase(key);
   }
+  if (streams_.size() >= kKnownStreamsMax) ForgetClosed();
+  *is_new = true;
+  return with_fewer([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(LogStreamFile file, LogStreamFile::Open(paths_, key));
+    streams_[key].file = std::move(file);
+    return absl::OkStatus();
+  });
 }
 
 void LogStore::Sync() {
@@ -216,48 +222,35 @@ void LogStore::Sync() {
     }
   }
   if (!status.ok()) {
-    broken_ = true;
-    return failed_(absl::InternalError(common::StrCat(
-        "[JC1602] cannot keep logs: ", std::string(status.message()), "; fix: check the disk")));
+    // What a sync could not write may be gone from memory too, so that even a full disk ends it
+    // here.
+    return Fail(absl::InternalError(status.message()));
   }
   for (const LogKey& key : dirty_) {
-    if (streams_.at(key).file.Ended()) streams_.erase(key);
+    const Stream& stream = streams_.at(key);
+    if (!stream.file.Ended()) continue;
+    open_.erase(stream.used);
+    streams_.erase(key);
   }
   dirty_.clear();
 }
 
-void LogStore::Notify(uint64_t job, bool new_stream) {
-  std::vector<std::weak_ptr<Watcher>> watchers;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = watchers_.find(job);
-    if (found == watchers_.end()) return;
-    std::erase_if(found->second, [](const auto& known) { return known.expired(); });
-    if (found->second.empty()) {
-      watchers_.erase(found);
-      return;
+void LogStore::CloseIdle(size_t most) {
+  while (open_.size() >= most && !open_.empty()) {
+    auto oldest = open_.begin();
+    while (oldest != open_.end() && dirty_.contains(oldest->second)) ++oldest;
+    if (oldest != open_.end()) {
+      streams_.at(oldest->second).file.Close();
+      open_.erase(oldest);
+      continue;
     }
-    watchers = found->second;
-  }
-  for (const auto& watcher : watchers) {
-    if (const auto alive = watcher.lock()) (*alive)(new_stream);
+    Sync();
+    if (broken_) return;
   }
 }
 
-void LogStore::CloseIdle() {
-  while (streams_.size() >= kOpenFilesMax) {
-    auto oldest = streams_.end();
-    for (auto it = streams_.begin(); it != streams_.end(); ++it) {
-      if (dirty_.contains(it->first)) continue;
-      if (oldest == streams_.end() || it->second.used < oldest->second.used) oldest = it;
-    }
-    if (oldest != streams_.end()) {
-      streams_.erase(oldest);
-    } else {
-      Sync();
-      if (broken_) return;
-    }
-  }
+void LogStore::ForgetClosed() {
+  std::erase_if(streams_, [](const auto& known) { return !known.second.file.IsOpen(); });
 }
 
 }  // namespace muster::coordinator

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,7 @@ using common::StrCat;
 
 // Data this close to the end may not have been synced before a crash: its checksums are verified.
 constexpr uint64_t kVerifiedTailBytes = 8 << 20;
+constexpr uint64_t kRecordsPerRead = 1'024;
 // Pieces received this close together share an index record.
 constexpr int64_t kMergedMarksUs = 1'000;
 
@@ -27,6 +29,10 @@ absl::Status WriteAt(int fd, std::string_view bytes, uint64_t offset, const std:
   while (!bytes.empty()) {
     const ssize_t count = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EFBIG || errno == EINVAL)) {
+      return absl::OutOfRangeError(
+          StrCat(path, " cannot have bytes at offset ", offset, ": ", std::strerror(errno)));
+    }
     if (count < 0) return common::ErrnoStatus(StrCat("cannot write ", path));
     bytes.remove_prefix(static_cast<size_t>(count));
     offset += static_cast<uint64_t>(count);
@@ -34,18 +40,40 @@ absl::Status WriteAt(int fd, std::string_view bytes, uint64_t offset, const std:
   return absl::OkStatus();
 }
 
-bool ReadAt(int fd, uint64_t offset, size_t size, std::string* bytes) {
-  bytes->resize(size);
+// Fewer bytes only where the file ends.
+absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, const std::string& path) {
+  std::string bytes(size, '\0');
   size_t have = 0;
   while (have < size) {
     const ssize_t count =
-        pread(fd, bytes->data() + have, size - have, static_cast<off_t>(offset + have));
+        pread(fd, bytes.data() + have, size - have, static_cast<off_t>(offset + have));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
+    if (count < 0) return common::ErrnoStatus(StrCat("cannot read ", path));
+    if (count == 0) break;
     have += static_cast<size_t>(count);
   }
-  return true;
+  bytes.resize(have);
+  return bytes;
 }
+
+// Hands over the records of an index from number `from` on, until one is not whole or `each` says
+// false.
+template <typename Each>
+absl::Status ForEachRecord(int index, const std::string& path, uint64_t from, Each each) {
+  while (true) {
+    ASSIGN_OR_RETURN(const std::string bytes, ReadAt(index, from * kLogIndexRecordBytes,
+                                                     kRecordsPerRead * kLogIndexRecordBytes, path));
+    for (size_t at = 0; at + kLogIndexRecordBytes <= bytes.size(); at += kLogIndexRecordBytes) {
+      const auto record =
+          DecodeLogIndexRecord(std::string_view(bytes).substr(at, kLogIndexRecordBytes));
+      if (!record.has_value() || !each(*record)) return absl::OkStatus();
+    }
+    if (bytes.size() < kRecordsPerRead * kLogIndexRecordBytes) return absl::OkStatus();
+    from += kRecordsPerRead;
+  }
+}
+
+uint64_t EndOf(const LogIndexRecord& record) { return record.offset + record.length; }
 
 struct Piece {
   size_t begin = 0;
@@ -78,46 +106,106 @@ absl::StatusOr<LogStreamFile> LogStreamFile::Open(const Paths& paths, const LogK
   LogStreamFile file;
   RETURN_IF_ERROR(common::MakeDirectories(paths.LogDirectory(key.job, key.attempt)));
   file.path_ = paths.LogFile(key.job, key.attempt, key.rank, key.stream);
-  const std::string index_path = paths.LogIndex(key.job, key.attempt, key.rank, key.stream);
-  file.data_ = common::UniqueFd(open(file.path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file.data_.valid()) return common::ErrnoStatus(StrCat("cannot open ", file.path_));
-  file.index_ = common::UniqueFd(open(index_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file.index_.valid()) return common::ErrnoStatus(StrCat("cannot open ", index_path));
-  RETURN_IF_ERROR(file.Recover(index_path));
+  file.index_path_ = paths.LogIndex(key.job, key.attempt, key.rank, key.stream);
+  RETURN_IF_ERROR(file.OpenFiles(O_CREAT));
+  RETURN_IF_ERROR(file.Recover());
   return file;
 }
 
-absl::Status LogStreamFile::Recover(const std::string& index_path) {
-  ASSIGN_OR_RETURN(const std::string index, common::ReadFile(index_path, SIZE_MAX));
-  std::vector<LogIndexRecord> records;
-  for (size_t at = 0; at + kLogIndexRecordBytes <= index.size(); at += kLogIndexRecordBytes) {
-    const auto record =
-        DecodeLogIndexRecord(std::string_view(index).substr(at, kLogIndexRecordBytes));
-    const uint64_t expected = records.empty() ? 0 : records.back().offset + records.back().length;
-    if (!record.has_value() || record->offset != expected + record->dropped) break;
-    records.push_back(*record);
-  }
-  const uint64_t claimed = records.empty() ? 0 : records.back().offset + records.back().length;
-  std::string bytes;
-  for (size_t i = 0; i < records.size(); ++i) {
-    const LogIndexRecord& record = records[i];
-    if (record.offset + record.length + kVerifiedTailBytes < claimed) continue;
-    if (ReadAt(data_.get(), record.offset, record.length, &bytes) &&
-        common::Crc32c(bytes) == record.data_crc) {
-      continue;
-    }
-    records.resize(i);
-    break;
-  }
-  written_ = records.empty() ? 0 : records.back().offset + records.back().length;
-  ended_ = !records.empty() && records.back().end;
-  index_bytes_ = records.size() * kLogIndexRecordBytes;
-  if (ftruncate(index_.get(), static_cast<off_t>(index_bytes_)) != 0 ||
-      ftruncate(data_.get(), static_cast<off_t>(written_)) != 0) {
-    return common::ErrnoStatus(StrCat("cannot cut the torn end of ", path_));
-  }
+void LogStreamFile::Close() {
+  data_.Reset();
+  index_.Reset();
+}
+
+absl::Status LogStreamFile::Reopen() { return OpenFiles(0); }
+
+absl::Status LogStreamFile::OpenFiles(int flags) {
+  data_ = common::UniqueFd(open(path_.c_str(), O_RDWR | O_CLOEXEC | flags, 0600));
+  if (!data_.valid()) return common::ErrnoStatus(StrCat("cannot open ", path_));
+  index_ = common::UniqueFd(open(index_path_.c_str(), O_RDWR | O_CLOEXEC | flags, 0600));
+  if (index_.valid()) return absl::OkStatus();
+  const absl::Status status = common::ErrnoStatus(StrCat("cannot open ", index_path_));
+  data_.Reset();
+  return status;
+}
+
+absl::Status LogStreamFile::Recover() {
+  ASSIGN_OR_RETURN(const uint64_t chained, ChainedRecords());
+  ASSIGN_OR_RETURN(const uint64_t sound, SoundRecords(chained));
+  RETURN_IF_ERROR(CutTo(sound));
   // What was read back may still only be in the page cache; a sync makes it a promise again.
   dirty_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> LogStreamFile::ChainedRecords() {
+  uint64_t records = 0;
+  written_ = 0;
+  RETURN_IF_ERROR(ForEachRecord(index_.get(), index_path_, 0, [&](const LogIndexRecord& record) {
+    if (record.offset != written_ + record.dropped) return false;
+    written_ = EndOf(record);
+    ++records;
+    return true;
+  }));
+  return records;
+}
+
+absl::StatusOr<uint64_t> LogStreamFile::SoundRecords(uint64_t chained) {
+  const uint64_t claimed = written_;
+  const auto is_far = [&](const LogIndexRecord& record) {
+    return EndOf(record) + kVerifiedTailBytes < claimed;
+  };
+  // Back to where the part begins that may be torn.
+  uint64_t first = chained;
+  bool found = false;
+  while (first > 0 && !found) {
+    first -= std::min(first, kRecordsPerRead);
+    RETURN_IF_ERROR(
+        ForEachRecord(index_.get(), index_path_, first, [&](const LogIndexRecord& record) {
+          found = is_far(record);
+          return false;
+        }));
+  }
+  uint64_t number = first;
+  absl::Status status;
+  RETURN_IF_ERROR(
+      ForEachRecord(index_.get(), index_path_, first, [&](const LogIndexRecord& record) {
+        if (number == chained) return false;
+        if (!is_far(record)) {
+          const auto bytes = ReadAt(data_.get(), record.offset, record.length, path_);
+          status = bytes.status();
+          if (!bytes.ok() || bytes->size() != record.length ||
+              common::Crc32c(*bytes) != record.data_crc) {
+            return false;
+          }
+        }
+        ++number;
+        return true;
+      }));
+  RETURN_IF_ERROR(status);
+  return number;
+}
+
+absl::Status LogStreamFile::CutTo(uint64_t records) {
+  index_bytes_ = records * kLogIndexRecordBytes;
+  written_ = 0;
+  ended_ = false;
+  if (records > 0) {
+    RETURN_IF_ERROR(
+        ForEachRecord(index_.get(), index_path_, records - 1, [&](const LogIndexRecord& record) {
+          written_ = EndOf(record);
+          ended_ = record.end;
+          return false;
+        }));
+  }
+  struct stat info {};
+  if (fstat(data_.get(), &info) != 0) return common::ErrnoStatus(StrCat("cannot use ", path_));
+  // Only ever shorter: behind a gap at the end there are no bytes yet.
+  const bool is_longer = static_cast<uint64_t>(info.st_size) > written_;
+  if (ftruncate(index_.get(), static_cast<off_t>(index_bytes_)) != 0 ||
+      (is_longer && ftruncate(data_.get(), static_cast<off_t>(written_)) != 0)) {
+    return common::ErrnoStatus(StrCat("cannot cut the torn end of ", path_));
+  }
   return absl::OkStatus();
 }
 
@@ -155,7 +243,7 @@ absl::Status LogStreamFile::Append(const v1::LogChunk& chunk) {
                                      .data_crc = common::Crc32c({}),
                                      .end = chunk.end()});
   }
-  RETURN_IF_ERROR(WriteAt(index_.get(), records, index_bytes_, path_ + ".idx"));
+  RETURN_IF_ERROR(WriteAt(index_.get(), records, index_bytes_, index_path_));
   index_bytes_ += records.size();
   written_ = end;
   ended_ = chunk.end();

@@ -54,6 +54,8 @@ int BlockSignals() {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // A file that may not grow (ulimit -f) is an error of its write, not the daemon's end.
+  signal(SIGXFSZ, SIG_IGN);
   return signalfd(-1, &signals, SFD_CLOEXEC);
 }
 

@@ -1,25 +1,26 @@
 // Training metrics: batches appended to one checksummed segment file per attempt, each exactly once
 // by (attempt, rank, source, seq), and the newest values in memory for listings. Owns one writer
-// thread.
+// thread, which waits while the disk has no room or the process no descriptors; a disk error ends
+// the daemon.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/files.h"
+#include "coordinator/job_watchers.h"
+#include "coordinator/metric_reader.h"
 #include "coordinator/paths.h"
-#include "coordinator/watch_hub.h"
+#include "coordinator/said_rarely.h"
+#include "coordinator/store_queue.h"
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/worker_service.pb.h"
 
@@ -36,21 +37,23 @@ class MetricUploader {
 class MetricStore {
  public:
   static constexpr int kSyncDelayMs = 100;
-  static constexpr size_t kOpenFilesMax = 256;
-  static constexpr size_t kNewestKept = 20'000;  // jobs whose newest values stay in memory
+  static constexpr size_t kKnownSegmentsMax = 4'096;  // whose sources' places are in memory
+  static constexpr size_t kNewestKept = 20'000;       // jobs whose newest values stay in memory
 
-  MetricStore(const Paths& paths, std::function<void(const absl::Status&)> failed);
+  // `open_max`: segments whose files are open at once.
+  MetricStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
+              size_t open_max = 256);
   ~MetricStore() { Stop(); }
   void Stop();
 
   // Any thread; never blocks.
   void Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader);
-  using Watcher = std::function<void(const v1::MetricBatch&)>;
+  using Watcher = JobWatchers<const v1::MetricBatch&>::Watcher;
   WatchToken Watch(uint64_t job, Watcher watcher);
   // Step and loss of the newest points, if the job has any.
   void Decorate(v1::JobSummary& summary);
-  // All batches that are stored, attempt by attempt. Blocks on the disk.
-  absl::StatusOr<std::vector<v1::MetricBatch>> Read(uint64_t job) const;
+  // All batches that are stored. Blocks on the disk.
+  MetricReader Read(uint64_t job) const { return MetricReader(paths_, job); }
   // Reads what a restart forgot. Blocks on the disk.
   void Warm(uint64_t job);
   void Remove(uint64_t job);
@@ -77,31 +80,35 @@ class MetricStore {
   };
 
   void Run();
-  bool Take(std::vector<Queued>& batch);
   absl::Status Write(Queued& queued);
+  void Refuse(Queued& queued);
+  // OK, or why it cannot be the next batch of its source.
+  absl::Status CheckNext(const Segment& segment, const v1::MetricBatch& batch) const;
   absl::StatusOr<Segment*> SegmentOf(const SegmentKey& key);
-  absl::StatusOr<Segment> OpenSegment(const SegmentKey& key);
-  absl::Status AppendPatiently(Segment& segment, const std::string& record);
+  absl::Status OpenSegment(const SegmentKey& key);
+  absl::Status Append(Segment& segment, const std::string& record);
   absl::Status Sync();
+  // Closes the files that were not used for longest until fewer than `most` are open.
+  absl::Status CloseIdle(size_t most);
   void Learn(const v1::MetricBatch& batch);
-  void Notify(const v1::MetricBatch& batch);
 
   const Paths paths_;
   const std::function<void(const absl::Status&)> failed_;
+  const size_t open_max_;
 
   // The writer's thread.
   std::map<SegmentKey, Segment> segments_;
   std::set<SegmentKey> dirty_;
   int64_t sync_due_ms_ = 0;
   uint64_t uses_ = 0;
+  std::map<uint64_t, SegmentKey> open_;  // those with open files, by their last use
+  SaidRarely refusals_;
 
+  StoreQueue<Queued> queue_{"metrics"};
+  JobWatchers<const v1::MetricBatch&> watchers_;
   std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  std::vector<Queued> queue_;
   std::map<uint64_t, Newest> newest_;
-  std::unordered_map<uint64_t, std::vector<std::weak_ptr<Watcher>>> watchers_;
   std::set<uint64_t> removed_;
-  bool stopping_ = false;
   std::thread thread_;
 };
 

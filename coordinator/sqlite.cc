@@ -18,11 +18,17 @@ absl::Status StatusOf(sqlite3* connection, int code) {
   std::string text = common::StrCat("SQLite: ", sqlite3_errmsg(connection), " (",
                                     sqlite3_extended_errcode(connection), ")");
   const int system_error = sqlite3_system_errno(connection);
+  const bool is_short = system_error == EMFILE || system_error == ENFILE;
   switch (code & 0xff) {
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(text);
+    case SQLITE_CANTOPEN:
+      return is_short ? absl::UnavailableError(text) : absl::InternalError(text);
     case SQLITE_IOERR:
-      if (system_error == ENOSPC || system_error == EDQUOT) {
+      if (is_short) return absl::UnavailableError(text);
+      // The WAL's index could not grow, for which SQLite keeps no errno.
+      if (system_error == ENOSPC || system_error == EDQUOT ||
+          sqlite3_extended_errcode(connection) == SQLITE_IOERR_SHMSIZE) {
         return absl::ResourceExhaustedError(text);
       }
       return absl::InternalError(text);
@@ -31,7 +37,7 @@ absl::Status StatusOf(sqlite3* connection, int code) {
       return absl::DataLossError(text);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return absl::UnavailableError(text);
+      return absl::DeadlineExceededError(text);
     default:
       return absl::InternalError(text);
   }

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,8 +22,10 @@
 #include "common/strings.h"
 #include "coordinator/headroom.h"
 #include "coordinator/journal_writer.h"
+#include "coordinator/said_rarely.h"
 #include "coordinator/schema.h"
 #include "coordinator/sqlite.h"
+#include "coordinator/store_queue.h"
 
 namespace muster::coordinator {
 namespace {
@@ -48,6 +51,7 @@ class SqliteJournal final : public Journal {
 
   absl::Status Open(LivedClock* clock);
   uint64_t Epoch() const override { return epoch_; }
+  std::string ClusterId() const override { return cluster_id_; }
   absl::Status Replay(const ReplaySink& sink) override;
   void Start(JournalObserver observer) override;
   void Append(JournalRecord record) override;
@@ -59,6 +63,8 @@ class SqliteJournal final : public Journal {
   absl::Status PrepareTables(LivedClock* clock);
   absl::Status RaiseEpoch();
   absl::Status CountLives(LivedClock* clock);
+  // Directories of older versions get theirs at their next start.
+  absl::Status KeepClusterId();
   absl::Status CheckHighWater(uint64_t last_seq);
   absl::Status ReplayKeys(const ReplaySink& sink);
   absl::Status ReplayEvents(const ReplaySink& sink, uint64_t after);
@@ -66,7 +72,8 @@ class SqliteJournal final : public Journal {
     return DamagedDatabase(paths_.Database(), finding);
   }
   void Run();
-  // Commits until it succeeds; a full disk is waited out. False: failed for good.
+  // Commits until it succeeds; a full disk and a want of descriptors are waited out. False: failed
+  // for good.
   bool CommitGroup(const std::vector<JournalRecord>& group);
   void SayHighWater(const std::vector<JournalRecord>& group);
   void MaybeLeaveFullDisk();
@@ -74,6 +81,7 @@ class SqliteJournal final : public Journal {
   // Set once.
   const Paths paths_;
   uint64_t epoch_ = 0;
+  std::string cluster_id_;
   JournalObserver observer_;
 
   // The journal thread's.
@@ -82,6 +90,7 @@ class SqliteJournal final : public Journal {
   Headroom headroom_;
   common::UniqueFd high_water_;
   bool disk_full_ = false;
+  SaidRarely waits_;
 
   std::atomic<size_t> pending_bytes_ = 0;
   std::atomic<bool> stuck_ = false;
@@ -126,7 +135,8 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
 absl::Status SqliteJournal::PrepareTables(LivedClock* clock) {
   RETURN_IF_ERROR(PrepareSchema(*database_, paths_.Database()));
   RETURN_IF_ERROR(RaiseEpoch());
-  return CountLives(clock);
+  RETURN_IF_ERROR(CountLives(clock));
+  return KeepClusterId();
 }
 
 absl::Status SqliteJournal::RaiseEpoch() {
@@ -144,6 +154,17 @@ absl::Status SqliteJournal::CountLives(LivedClock* clock) {
   ASSIGN_OR_RETURN(const int64_t newest, NewestLife(*database_));
   if (clock != nullptr) clock->RaiseTo(newest);
   return BeginLives(*database_, clock == nullptr ? newest : clock->Read().lived_ms);
+}
+
+absl::Status SqliteJournal::KeepClusterId() {
+  std::random_device random;
+  const uint64_t fresh = (uint64_t{random()} << 32 | random()) >> 1;  // SQLite's are signed
+  RETURN_IF_ERROR(
+      database_->Execute(StrCat("INSERT OR IGNORE INTO meta VALUES('cluster', ", fresh, ")")));
+  ASSIGN_OR_RETURN(const int64_t kept,
+                   database_->Scalar("SELECT value FROM meta WHERE key = 'cluster'"));
+  cluster_id_ = absl::StrFormat("%016x", kept);
+  return absl::OkStatus();
 }
 
 absl::Status SqliteJournal::Replay(const ReplaySink& sink) {
@@ -291,7 +312,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       stuck_ = false;
       return true;
     }
-    if (!absl::IsResourceExhausted(status)) {
+    if (!IsShortage(status)) {
       absl::Status failure = absl::Status(
           status.code(), StrCat("[JC1602] cannot record in ", paths_.Database(), ": ",
                                 std::string(status.message()),
@@ -304,17 +325,25 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       observer_.failed(failure);
       return false;
     }
-    if (!disk_full_) {
+    const bool is_full = absl::IsResourceExhausted(status);
+    if (is_full && !disk_full_) {
       disk_full_ = true;
       observer_.disk_full(true);
     }
-    if (headroom_.Release()) continue;
-    stuck_ = true;
+    if (is_full && headroom_.Release()) continue;
+    stuck_ = is_full;
+    if (!is_full) {
+      waits_.Warn(StrCat(
+          "[JC1612] the journal waits for a free descriptor: ", std::string(status.message()),
+          "; fix: raise the limit of open files (LimitNOFILE)"));
+    }
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; });
     if (!stopping_) continue;
-    failure_ = absl::ResourceExhaustedError(
-        StrCat("[JC1605] the disk of ", paths_.Database(), " is full; fix: free some space"));
+    failure_ = is_full
+                   ? absl::ResourceExhaustedError(StrCat("[JC1605] the disk of ", paths_.Database(),
+                                                         " is full; fix: free some space"))
+                   : status;
     return false;
   }
 }

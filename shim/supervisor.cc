@@ -224,6 +224,9 @@ void Supervisor::Obey(const ShimPacket& packet) {
     case PacketKind::kFence:
       fence_us_ = static_cast<int64_t>(packet.offset) * 1000;
       break;
+    case PacketKind::kPing:
+      connection_.Send(Packet(PacketKind::kPong));
+      break;
     default:
       break;  // of a newer worker
   }

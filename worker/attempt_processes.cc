@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "common/clock.h"
@@ -13,12 +14,15 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "worker/rank_report.h"
+#include "worker/launch_record.h"
 
 namespace muster::worker {
 namespace {
 
 constexpr int kProveTurnMs = 1'000;  // the end of this worker waits no longer than that for a proof
+// More of one turn's time does not count as this worker's running: it may have been stopped itself.
+constexpr int64_t kRanAtMostMs = 1'000;
+constexpr int kDescriptorWaitMs = 100;
 constexpr int64_t kSeenPauseMs =
     4;  // a flood wakes the forwarder this often, the first byte at once
 
@@ -31,19 +35,25 @@ Overloaded(F...) -> Overloaded<F...>;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 std::string FixFor(const absl::Status& status) {
+  if (absl::IsUnavailable(status)) return "; fix: give the worker a higher limit (ulimit -n)";
   return absl::IsResourceExhausted(status)
              ? "; fix: free some space on the disk of that node's --state-dir"
              : "";
 }
+// Of a process's start in clock ticks since boot.
+int64_t MonoMsOf(uint64_t start_time) {
+  return static_cast<int64_t>(start_time) * 1000 / std::max(1L, sysconf(_SC_CLK_TCK));
+}
 int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 
-// Not synced: after a power cut the boot id already says that the attempt is dead.
+// Not synced: after a power cut the boot id already says that the attempt is dead. Read back by
+// ReadLaunch.
 absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
   const std::string temporary = path + ".tmp";
   {
     common::UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (!fd.valid()) return common::ErrnoStatus(common::StrCat("cannot create ", temporary));
-    if (absl::Status written = common::WriteAll(fd.get(), launch.SerializeAsString());
+    if (absl::Status written = common::WriteAll(fd.get(), EncodeLaunchRecord(launch));
         !written.ok()) {
       return absl::Status(written.code(), common::StrCat(temporary, ": ", Text(written)));
     }
@@ -54,13 +64,33 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
   return absl::OkStatus();
 }
 
+// Without a readable launch file: what carries a mark of this attempt on this node.
+common::KillResult KillByKey(const std::string& directory, const AttemptKey& key,
+                             const common::CgroupHost& cgroups,
+                             const std::vector<std::string>& tags) {
+  if (ReadShimLaunch(directory).ok()) return KillAttempt(directory, kProveTurnMs);
+  const auto ended = EndMarked(
+      cgroups,
+      [&](const AttemptMark& mark) {
+        return mark.job == key.job && mark.attempt == key.attempt &&
+               std::find(tags.begin(), tags.end(), mark.tag) != tags.end();
+      },
+      kProveTurnMs);
+  return {.empty = ended.ok(), .survivors = {}, .how = ended.ok() ? "empty" : Text(ended.status())};
+}
+
 }  // namespace
 
-AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, Doors doors)
+AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Doors doors)
     : setup_(std::move(setup)),
       io_(io),
-      doors_(std::move(doors)),
-      ports_(setup_.ports, setup_.port_seed) {}
+      threads_(threads),
+      reports_(setup_.paths, threads, {doors.input, doors.in_loop}),
+      checks_(setup_.node, threads, doors.in_loop),
+      doors_{[this](Input input) { reports_.Pass(std::move(input)); }, doors.in_background,
+             doors.in_loop, doors.note},
+      ports_(setup_.ports, setup_.port_seed),
+      tags_({NodeTag(setup_.coordinator, setup_.node)}) {}
 
 void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   const v1::HoldPorts& order = action.order;
@@ -68,7 +98,19 @@ void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   probe[0].argv = {order.program()};
   probe[0].env = {common::StrCat("PATH=", order.search_path())};
   probe[0].workdir = order.workdir();
-  if (const auto problem = CheckLaunch(setup_.node, &probe)) {
+  checks_.Start(action.key, std::move(probe),
+                [this, action](const std::optional<LaunchProblem>& problem, const auto&) {
+                  HoldNow(action, problem);
+                });
+}
+
+void AttemptProcesses::HoldNow(const HoldPortsAction& action,
+                               const std::optional<LaunchProblem>& problem) {
+  const v1::HoldPorts& order = action.order;
+  if (problem && problem->launch_errno == ETIMEDOUT) {
+    return doors_.input(PortsHeldInput{action.key, 0, problem->text});
+  }
+  if (problem) {
     SayUnlaunchable(action.key, order.first_rank(), *problem);
     return doors_.input(PortsHeldInput{action.key, 0, problem->text, true});
   }
@@ -103,11 +145,18 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
     if (status.ok()) status = common::MakeDirectories(directory);
   }
   if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
-  doors_.input(PreparedInput{
-      action.key,
-      status.ok() ? ""
-                  : common::StrCat("node ", setup_.node,
+  if (absl::IsUnavailable(status)) {  // no descriptor is free now
+    return threads_->Post(action.key, Work::kLaunch, [this, action] {
+      poll(nullptr, 0, kDescriptorWaitMs);
+      doors_.in_loop([this, action] { Prepare(action); });
+    });
+  }
+  if (!status.ok()) {
+    return doors_.input(PreparedInput{
+        action.key, common::StrCat("node ", setup_.node,
                                    " cannot prepare the attempt: ", Text(status), FixFor(status))});
+  }
+  EndOlderAttempts(action.key, [this, key = action.key] { doors_.input(PreparedInput{key, ""}); });
 }
 
 LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -125,7 +174,7 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   facts.checkpoint_dir = setup_.paths.CheckpointsDir(key);
   facts.tensorboard_dir = setup_.paths.TensorboardDir(key);
   facts.diagnostics_dir = setup_.paths.DiagnosticsDir(key);
-  if (launch.resume_step() >= 0 && launch.resume_files_size() > 0) {
+  if (Resumes(launch)) {
     facts.resume_dir = setup_.paths.ResumeStep(key, launch.resume_step());
   }
   if (const passwd* user = getpwuid(getuid()); user != nullptr) {
@@ -159,13 +208,24 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
 
 void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch,
                              int64_t fence_mono_ms) {
-  const std::string mark = NewAttemptMark(key.job, key.attempt, setup_.node_tag);
-  std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, mark));
-  if (const auto problem = CheckLaunch(setup_.node, &ranks)) {
-    SayUnlaunchable(key, launch.part().first_rank(), *problem);
-    return doors_.input(
-        AttemptEndedInput{key, "never launched", problem->text, v1::STOP_CAUSE_LAUNCH_FAILED});
-  }
+  const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
+  launching_[key] = {launch, fence_mono_ms, mark};
+  checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)),
+                [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
+                  const Launching order = std::move(launching_.extract(key).mapped());
+                  if (!problem) return SpawnNow(key, order, std::move(ranks));
+                  const bool hangs = problem->launch_errno == ETIMEDOUT;
+                  if (!hangs) SayUnlaunchable(key, order.launch.part().first_rank(), *problem);
+                  held_.erase(key);
+                  doors_.input(AttemptEndedInput{
+                      key, "never launched", problem->text,
+                      hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
+                });
+}
+
+void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launching,
+                                std::vector<common::RankLaunch> ranks) {
+  const v1::LaunchAttempt& launch = launching.launch;
   absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
   if (!listener.ok()) {
     doors_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
@@ -174,8 +234,8 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
   std::vector<int> fds;
   for (const HeldPort& port : held_[key]) fds.push_back(port.socket.get());
-  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), mark);
-  order.fence_mono_ms = fence_mono_ms;
+  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), launching.mark);
+  order.fence_mono_ms = launching.fence_mono_ms;
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
   held_.erase(key);  // the shim has its own
@@ -185,18 +245,33 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
         AttemptEndedInput{key, "never launched",
                           common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
                                          Text(client.status()), FixFor(client.status())),
-                          v1::STOP_CAUSE_LAUNCH_FAILED});
+                          absl::IsUnavailable(client.status()) ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED
+                                                               : v1::STOP_CAUSE_LAUNCH_FAILED});
   }
   Shim& shim = shims_[key];
   shim.client = *std::move(client);
   shim.launch = launch;
+  shim.watch = std::make_unique<ShimWatch>(NowMs());
 }
 
 void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
-  if (auto shim = shims_.find(key); shim != shims_.end()) shim->second.client->Stop(grace_ms);
+  if (auto left = unsettled_.extract(key)) return Settle(key, left.mapped());
+  if (launching_.erase(key) > 0) {  // nothing was started yet
+    checks_.Cancel(key);
+    held_.erase(key);
+    return doors_.input(AttemptEndedInput{key, "never launched", "", v1::STOP_CAUSE_UNSPECIFIED});
+  }
+  const auto found = shims_.find(key);
+  if (found == shims_.end()) return;
+  Shim& shim = found->second;
+  shim.client->Stop(grace_ms);
+  if (shim.watch->Stopping(NowMs(), grace_ms)) shim.watch->Asked(shim.client->Ping(), NowMs());
 }
 
 void AttemptProcesses::MoveFence(const AttemptKey& key, int64_t fence_mono_ms) {
+  if (auto order = launching_.find(key); order != launching_.end()) {
+    order->second.fence_mono_ms = fence_mono_ms;
+  }
   if (auto shim = shims_.find(key); shim != shims_.end()) {
     shim->second.client->MoveFence(fence_mono_ms);
   }
@@ -224,6 +299,7 @@ void AttemptProcesses::OnReady(int fd) {
   const AttemptKey key = found->first;
   Shim& shim = found->second;
   const absl::StatusOr<std::vector<ShimEvent>> events = shim.client->Read();
+  if (shim.client->TakeHeard()) shim.watch->Heard(NowMs());
   if (events.ok()) {
     for (const ShimEvent& event : *events) OnEvent(key, shim, event);
   } else {
@@ -240,12 +316,13 @@ void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEven
   std::visit(
       Overloaded{[&](const RankStarted& started) {
                    io_->RankStarted(key, started.rank, started.pid);
+                   shim.last_start = std::max(shim.last_start, started.start_time);
                    if (++shim.started != shim.launch.part().local_world_size()) return;
-                   doors_.input(RanksStartedInput{key, shim.started});
+                   doors_.input(RanksStartedInput{key, shim.started, MonoMsOf(shim.last_start)});
                  },
                  [&](const RankExited& exit) {
-                   doors_.input(RankExitedInput{
-                       key, ReportExit(setup_.paths, shim.launch, shim.client->launch(), exit)});
+                   ++shim.exited;
+                   reports_.Add(shim.launch, shim.client->launch(), exit);
                  },
                  [&](const StreamClosed& closed) {
                    io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
@@ -267,28 +344,61 @@ void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
 }
 
 std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
-  std::optional<int64_t> next;
+  const int64_t now = NowMs();
+  std::optional<int64_t> next = reports_.NextDeadlineMs();
+  if (const auto due = checks_.NextDeadlineMs(); due && (!next || *due < *next)) next = due;
   for (const auto& [key, shim] : shims_) {
+    const int64_t ask = shim.watch->NextMs(now);
+    next = next ? std::min(*next, ask) : ask;
     if (!shim.grew) continue;
     const int64_t due = shim.seen_at_ms + kSeenPauseMs;
-    next = next ? std::min(*next, due) : due;
+    next = std::min(*next, due);
   }
   return next;
 }
 
 void AttemptProcesses::OnTime(int64_t now_ms) {
+  reports_.OnTime(now_ms);
+  checks_.OnTime(now_ms);
+  const int64_t ran_ms = std::min(now_ms - turn_ms_, kRanAtMostMs);
+  turn_ms_ = now_ms;
+  std::vector<AttemptKey> lost;
   for (auto& [key, shim] : shims_) {
     if (shim.grew && now_ms >= shim.seen_at_ms + kSeenPauseMs) Seen(key, shim, now_ms);
+    if (shim.watch->OnTime(now_ms, ran_ms)) shim.watch->Asked(shim.client->Ping(), now_ms);
+    if (shim.watch->IsLost(now_ms)) lost.push_back(key);
   }
+  for (const AttemptKey& key : lost) GiveUp(key);
+}
+
+// Stopped, or stuck: it would hold its ranks alive past every fence.
+void AttemptProcesses::GiveUp(const AttemptKey& key) {
+  const auto node = shims_.extract(key);
+  const Shim& shim = node.mapped();
+  const std::string reason =
+      common::StrCat("the supervisor (muster-shim) on node ", setup_.node, " did not answer for ",
+                     shim.watch->silent_ms() / 1000, " s and was killed with its ranks");
+  doors_.note(common::StrCat("shim given up job=", key.job, " attempt=", key.attempt, " reason=\"",
+                             reason, "\""));
+  AttemptEndedInput end{key, "killed after its shim did not answer", reason,
+                        v1::STOP_CAUSE_SUPERVISOR_LOST};
+  // Every rank had told its end: the job has lost nothing.
+  if (shim.exited >= shim.launch.part().local_world_size()) {
+    end.failure.clear();
+    end.failure_cause = v1::STOP_CAUSE_UNSPECIFIED;
+  }
+  ProveEnd(key, end, std::make_shared<common::ShimLaunch>(shim.client->launch()));
 }
 
 void AttemptProcesses::OnGone(const AttemptKey& key, Shim shim) {
   const absl::StatusOr<common::ExitRecord> record = ReadExitRecord(setup_.paths.AttemptDir(key));
   if (record.ok()) return FromExitRecord(key, shim.launch, *record);
-  ProveEnd(key, {key, "killed after its shim was lost",
-                 common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
-                                " was killed; its ranks were killed with it"),
-                 v1::STOP_CAUSE_SUPERVISOR_LOST});
+  ProveEnd(key,
+           {key, "killed after its shim was lost",
+            common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
+                           " was killed; its ranks were killed with it"),
+            v1::STOP_CAUSE_SUPERVISOR_LOST},
+           std::make_shared<common::ShimLaunch>(shim.client->launch()));
 }
 
 void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -296,7 +406,7 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   const auto order = ReadShimLaunch(setup_.paths.AttemptDir(key));
   const common::ShimLaunch shim_launch = order.ok() ? *order : common::ShimLaunch();
   for (const RankExited& exit : record.exits) {
-    doors_.input(RankExitedInput{key, ReportExit(setup_.paths, launch, shim_launch, exit)});
+    reports_.Add(launch, shim_launch, exit);
   }
   for (const StreamClosed& closed : record.streams) {
     io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
@@ -310,14 +420,18 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
 }
 
 void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& end,
+                                std::shared_ptr<const common::ShimLaunch> order,
                                 const std::string& said) {
   const std::string directory = setup_.paths.AttemptDir(key);
-  doors_.in_background([this, directory, end, said] {
-    const common::KillResult result = KillAttempt(directory, kProveTurnMs);
-    doors_.in_loop([this, directory, end, result, said] {
+  doors_.in_background([this, directory, end, order, said, same_boot = !new_boot_,
+                        cgroups = setup_.cgroups, tags = tags_] {
+    const common::KillResult result = order != nullptr
+                                          ? KillAttempt(directory, *order, same_boot, kProveTurnMs)
+                                          : KillByKey(directory, end.key, cgroups, tags);
+    doors_.in_loop([this, directory, end, order, result, said] {
       if (result.empty) {
-        const auto order = ReadShimLaunch(directory);
-        if (order.ok()) common::RemoveAttemptCgroups({order->cgroup_dir, order->freezer_dir});
+        const auto read = ReadShimLaunch(directory);
+        if (read.ok()) common::RemoveAttemptCgroups({read->cgroup_dir, read->freezer_dir});
         return doors_.input(end);
       }
       // Processes in uninterruptible sleep: the attempt has not ended, its devices stay taken.
@@ -326,64 +440,9 @@ void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& 
         doors_.note(common::StrCat("not ended job=", end.key.job, " attempt=", end.key.attempt,
                                    " reason=\"", result.how, "\""));
       }
-      ProveEnd(end.key, end, result.how);
+      ProveEnd(end.key, end, order, result.how);
     });
   });
-}
-
-void AttemptProcesses::Restore(bool new_boot) {
-  const auto names = common::ListDirectory(setup_.paths.Attempts());
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    const auto key = ParseKey(name);
-    if (!key) continue;
-    v1::LaunchAttempt launch;
-    const auto bytes = common::ReadFile(setup_.paths.Launch(*key));
-    if (!bytes.ok() || !launch.ParseFromString(*bytes)) {
-      // It died before launch.pb was whole: nothing was started.
-      common::RemoveTree(setup_.paths.AttemptDir(*key)).IgnoreError();
-      continue;
-    }
-    RestoreOne(*key, launch, new_boot);
-  }
-}
-
-void AttemptProcesses::RestoreOne(const AttemptKey& key, const v1::LaunchAttempt& launch,
-                                  bool new_boot) {
-  const std::string directory = setup_.paths.AttemptDir(key);
-  doors_.note(common::StrCat("found job=", key.job, " attempt=", key.attempt));
-  doors_.input(RestoredInput{key, launch, 0});
-  if (!new_boot) {
-    absl::StatusOr<std::unique_ptr<ShimClient>> client = ShimClient::Adopt(directory);
-    if (client.ok()) {
-      absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
-      io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
-      Shim& shim = shims_[key];
-      shim.client = *std::move(client);
-      shim.launch = launch;
-      return;
-    }
-    doors_.note(common::StrCat("no shim job=", key.job, " attempt=", key.attempt, " reason=\"",
-                               Text(client.status()), "\""));
-  }
-  io_->Open(key, launch, common::UniqueFd());
-  if (const auto record = ReadExitRecord(directory); record.ok()) {
-    return FromExitRecord(key, launch, *record);
-  }
-  if (new_boot) {
-    return doors_.input(AttemptEndedInput{key, "new boot",
-                                          common::StrCat("node ", setup_.node, " was restarted"),
-                                          v1::STOP_CAUSE_NODE_LOST});
-  }
-  if (!ReadShimLaunch(directory).ok()) {
-    return doors_.input(AttemptEndedInput{key, "never launched",
-                                          "the worker was restarted before it started the ranks",
-                                          v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
-  }
-  ProveEnd(key, {key, "killed after its shim was lost",
-                 common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
-                                " was killed; its ranks were killed with it"),
-                 v1::STOP_CAUSE_SUPERVISOR_LOST});
 }
 
 }  // namespace muster::worker

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "common/files.h"
@@ -46,7 +47,7 @@ struct BlobLink::Parts {
   std::condition_variable changed;
   std::string endpoint;  // guarded by mutex, as all below
   std::shared_ptr<Stub> stub;
-  grpc::ClientContext* running = nullptr;
+  std::set<grpc::ClientContext*> running;
   bool stopped = false;
 
   // The stub, once an endpoint is known; null after Stop.
@@ -60,12 +61,12 @@ struct BlobLink::Parts {
     context->set_deadline(std::chrono::system_clock::now() + deadline);
     std::lock_guard<std::mutex> lock(mutex);
     if (stopped) return false;
-    running = context;
+    running.insert(context);
     return true;
   }
-  void Finish() {
+  void Finish(grpc::ClientContext* context) {
     std::lock_guard<std::mutex> lock(mutex);
-    running = nullptr;
+    running.erase(context);
   }
   // False after Stop.
   bool Pause(milliseconds duration) {
@@ -88,7 +89,7 @@ void BlobLink::SetEndpoint(const std::string& endpoint) {
 void BlobLink::Stop() {
   std::lock_guard<std::mutex> lock(parts_->mutex);
   parts_->stopped = true;
-  if (parts_->running != nullptr) parts_->running->TryCancel();
+  for (grpc::ClientContext* context : parts_->running) context->TryCancel();
   parts_->changed.notify_all();
 }
 
@@ -131,8 +132,7 @@ absl::StatusOr<v1::UploadBlobResponse> SendBytes(Stub& stub, grpc::ClientContext
 
 absl::Status BlobLink::Upload(const std::string& path, const Blob& blob, const AttemptKey& key,
                               const std::function<void()>& progress) {
-  common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd.valid()) return common::ErrnoStatus(common::StrCat("cannot open ", path));
+  ASSIGN_OR_RETURN(const common::UniqueFd fd, common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
   milliseconds pause = kPauseFirst;
   while (true) {
     const std::shared_ptr<Stub> stub = parts_->WaitForStub();
@@ -148,7 +148,7 @@ absl::Status BlobLink::Upload(const std::string& path, const Blob& blob, const A
       grpc::ClientContext context;
       if (!parts_->Begin(&context, kCallDeadline)) continue;
       status = FromGrpc(stub->BeginUpload(&context, request, &begun));
-      parts_->Finish();
+      parts_->Finish(&context);
     }
     if (status.ok() && begun.have()) return absl::OkStatus();
     if (status.ok()) {
@@ -156,12 +156,42 @@ absl::Status BlobLink::Upload(const std::string& path, const Blob& blob, const A
       if (!parts_->Begin(&context, kStreamDeadline)) continue;
       const auto answer =
           SendBytes(*stub, &context, fd.get(), blob, std::min(begun.offset(), blob.size), progress);
-      parts_->Finish();
+      parts_->Finish(&context);
       if (answer.ok() && answer->complete()) return absl::OkStatus();
       status = answer.status();
       if (status.ok()) pause = kPauseFirst;  // it took a part of it
     }
     if (!status.ok() && !MayRetry(status)) return status;
+    parts_->Pause(pause);
+    pause = std::min(pause * 2, kPauseMax);
+  }
+}
+
+absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
+    const v1::ListResumeFilesRequest& request, size_t count,
+    const std::function<bool()>& cancelled) {
+  milliseconds pause = kPauseFirst;
+  while (true) {
+    const std::shared_ptr<Stub> stub = parts_->WaitForStub();
+    if (stub == nullptr || cancelled()) return absl::CancelledError("stopped");
+    grpc::ClientContext context;
+    if (!parts_->Begin(&context, kStreamDeadline)) continue;
+    auto reader = stub->ListResumeFiles(&context, request);
+    std::vector<v1::CheckpointFile> files;
+    v1::CheckpointFiles piece;
+    while (files.size() <= count && reader->Read(&piece)) {
+      files.insert(files.end(), piece.files().begin(), piece.files().end());
+    }
+    if (files.size() > count) context.TryCancel();
+    const absl::Status status = FromGrpc(reader->Finish());
+    parts_->Finish();
+    if (absl::IsNotFound(status) || (status.ok() ? files.size() != count : files.size() > count)) {
+      return absl::DataLossError(common::StrCat("its list of ", count,
+                                                " files is not there any more: ",
+                                                std::string(status.message())));
+    }
+    if (status.ok()) return files;
+    if (!MayRetry(status)) return status;
     parts_->Pause(pause);
     pause = std::min(pause * 2, kPauseMax);
   }
@@ -195,7 +225,7 @@ absl::Status BlobLink::Download(const Blob& blob, int fd, const std::function<bo
     }
     if (!status.ok()) context.TryCancel();
     const absl::Status ended = FromGrpc(reader->Finish());
-    parts_->Finish();
+    parts_->Finish(&context);
     if (!status.ok()) return status;  // of our own disk, or a broken peer
     if (absl::IsNotFound(ended)) {
       return absl::DataLossError(

@@ -1,13 +1,16 @@
 // Checkpoint bytes to and from the coordinator's blob store, resuming where a broken transfer
-// stopped. Blocks: used by transfer threads only, one call at a time; Stop from any thread.
+// stopped. Blocks: used by transfer threads only; Stop from any thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
 
 namespace muster::worker {
@@ -31,6 +34,11 @@ class BlobLink {
   // Writes the blob to `fd` from its present offset 0 on and checks its SHA-256 (DATA_LOSS when it
   // differs).
   absl::Status Download(const Blob& blob, int fd, const std::function<bool()>& cancelled);
+  // The files of the checkpoint that an attempt resumes from. DATA_LOSS: the coordinator has them no
+  // more, or they are not as many as it said.
+  absl::StatusOr<std::vector<v1::CheckpointFile>> ListResumeFiles(
+      const v1::ListResumeFilesRequest& request, size_t count,
+      const std::function<bool()>& cancelled);
   // Every call returns CANCELLED soon, now and later.
   void Stop();
 

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <optional>
 
 #include "common/files.h"
 #include "common/status.h"
@@ -15,6 +17,9 @@
 
 namespace muster::worker {
 namespace {
+
+constexpr size_t kEntriesMax = 2 * kCheckpointFilesMax;  // of a step, its directories counted
+constexpr size_t kStepsListedMax = 100'000;              // entries of the directory of all steps
 
 bool ParsePartFile(const std::string& name, uint32_t* part, uint32_t* parts) {
   int used = 0;
@@ -28,21 +33,31 @@ bool ParsePartFile(const std::string& name, uint32_t* part, uint32_t* parts) {
   return name == canonical;
 }
 
-FoundStep Inspect(const std::string& directory, int64_t step) {
+// Not opened because no descriptor was free, or gone again: looked at another time.
+bool IsPassing(int error) { return error == EMFILE || error == ENFILE || error == ENOENT; }
+
+// nullopt: it cannot be looked at now.
+std::optional<FoundStep> Inspect(const std::string& directory, int64_t step) {
   FoundStep found;
   found.step = step;
   struct stat info {};
-  if (lstat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+  if (lstat(directory.c_str(), &info) != 0 && IsPassing(errno)) return std::nullopt;
+  if (!S_ISDIR(info.st_mode)) {
     found.problem = "it is not a directory; fix: write into step-N.tmp and rename it";
     return found;
   }
-  const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(directory);
-  if (!names.ok()) {
-    found.problem = std::string(names.status().message());
+  DIR* listing = opendir(directory.c_str());
+  if (listing == nullptr) {
+    if (IsPassing(errno)) return std::nullopt;
+    found.problem = std::string(common::ErrnoStatus("it cannot be listed").message());
     return found;
   }
   int part_files = 0;
-  for (const std::string& name : *names) {
+  size_t entries = 0;
+  while (const dirent* entry = entries <= kEntriesMax ? readdir(listing) : nullptr) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    ++entries;
     uint32_t part = 0, parts = 0;
     if (!ParsePartFile(name, &part, &parts)) continue;
     ++part_files;
@@ -50,18 +65,29 @@ FoundStep Inspect(const std::string& directory, int64_t step) {
     found.parts = parts;
     if (part >= parts) found.problem = common::StrCat(name, ": parts count from 0");
   }
+  closedir(listing);
   if (part_files > 1) {
     found.problem = common::StrCat("it holds ", part_files, " part files; fix: one per node");
   }
-  if (names->empty()) found.problem = "it is empty";
+  if (entries == 0) found.problem = "it is empty";
+  if (entries > kEntriesMax) {
+    found.problem = common::StrCat("it holds more than ", kCheckpointFilesMax, " files");
+  }
   return found;
 }
 
-absl::Status List(const std::string& root, const std::string& relative, int depth,
+// `entries`: how many may still follow, directories too.
+absl::Status List(const std::string& root, const std::string& relative, int depth, size_t* entries,
                   std::vector<StepFile>* files) {
   const std::string directory = relative.empty() ? root : root + "/" + relative;
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, common::ListDirectory(directory));
-  for (const std::string& name : names) {
+  const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(directory, *entries);
+  if (absl::IsResourceExhausted(names.status())) {
+    return absl::InvalidArgumentError(
+        common::StrCat("it holds more than ", kCheckpointFilesMax, " files"));
+  }
+  RETURN_IF_ERROR(names.status());
+  *entries -= names->size();
+  for (const std::string& name : *names) {
     const std::string path = relative.empty() ? name : relative + "/" + name;
     RETURN_IF_ERROR(CheckRelativePath(path));
     struct stat info {};
@@ -73,7 +99,7 @@ absl::Status List(const std::string& root, const std::string& relative, int dept
         return absl::InvalidArgumentError(common::StrCat(
             common::Printable(path), " is deeper than ", kCheckpointDepthMax, " directories"));
       }
-      RETURN_IF_ERROR(List(root, path, depth + 1, files));
+      RETURN_IF_ERROR(List(root, path, depth + 1, entries, files));
       continue;
     }
     if (!S_ISREG(info.st_mode)) {
@@ -93,7 +119,8 @@ absl::Status List(const std::string& root, const std::string& relative, int dept
 
 }  // namespace
 
-absl::StatusOr<std::vector<FoundStep>> FindSteps(const std::string& checkpoints_dir) {
+absl::StatusOr<std::vector<FoundStep>> FindSteps(const std::string& checkpoints_dir,
+                                                 const std::set<int64_t>& seen, size_t max) {
   std::vector<FoundStep> steps;
   DIR* listing = opendir(checkpoints_dir.c_str());
   if (listing == nullptr) {
@@ -101,20 +128,25 @@ absl::StatusOr<std::vector<FoundStep>> FindSteps(const std::string& checkpoints_
     return common::ErrnoStatus(common::StrCat("cannot list ", checkpoints_dir));
   }
   std::vector<int64_t> numbers;
-  while (const dirent* entry = readdir(listing)) {
-    if (const auto step = ParseStep(entry->d_name)) numbers.push_back(*step);
+  size_t entries = 0;
+  while (const dirent* entry = ++entries <= kStepsListedMax ? readdir(listing) : nullptr) {
+    const auto step = ParseStep(entry->d_name);
+    if (step && seen.count(*step) == 0) numbers.push_back(*step);
   }
   closedir(listing);
   std::sort(numbers.begin(), numbers.end());
   for (const int64_t step : numbers) {
-    steps.push_back(Inspect(common::StrCat(checkpoints_dir, "/", StepName(step)), step));
+    if (steps.size() == max) break;
+    auto found = Inspect(common::StrCat(checkpoints_dir, "/", StepName(step)), step);
+    if (found) steps.push_back(*std::move(found));
   }
   return steps;
 }
 
 absl::StatusOr<std::vector<StepFile>> ListStepFiles(const std::string& step_dir) {
   std::vector<StepFile> files;
-  RETURN_IF_ERROR(List(step_dir, "", 0, &files));
+  size_t entries = kEntriesMax;
+  RETURN_IF_ERROR(List(step_dir, "", 0, &entries, &files));
   std::sort(files.begin(), files.end(),
             [](const StepFile& a, const StepFile& b) { return a.path < b.path; });
   return files;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +23,11 @@ struct FoundStep {
   uint32_t parts = 0;   // 0: no part file
   std::string problem;  // not empty: this step may not be taken, and why
 };
-// Finished step directories, ascending. A directory that does not exist holds none.
-absl::StatusOr<std::vector<FoundStep>> FindSteps(const std::string& checkpoints_dir);
+// Finished step directories that are not in `seen`, ascending, at most `max`. A directory that does
+// not exist holds none.
+absl::StatusOr<std::vector<FoundStep>> FindSteps(const std::string& checkpoints_dir,
+                                                 const std::set<int64_t>& seen = {},
+                                                 size_t max = SIZE_MAX);
 
 struct StepFile {
   std::string path;  // relative to the step directory

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@ namespace {
 
 constexpr int64_t kContactSaveMs = 5'000;
 constexpr int64_t kAbandonedMs = 60'000;
+constexpr std::chrono::milliseconds kLeaveMs{2'000};
 
 template <typename... F>
 struct Overloaded : F... {
@@ -35,7 +38,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
       stop_fd_(stop_fd),
       paths_(setup_.config.state_dir, setup_.config.runtime_dir),
       identity_(setup_.identity.identity),
-      io_(paths_, {setup_.config.name, identity_.incarnation},
+      io_(paths_, {setup_.config.name, identity_.incarnation}, &threads_,
           {[this](Input input) {
              mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
            },
@@ -48,7 +51,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
            [](const std::string& line) { common::LogWarning(line); }},
           setup_.seed),
       transfers_(
-          paths_,
+          paths_, &threads_,
           [this](Input input) {
             mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
           }),
@@ -58,11 +61,10 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                               [](const v1::Device& device) { return device.kind() == "gpu"; }),
                   std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
                               [](const v1::Device& device) { return device.kind() == "npu"; }),
-                  setup_.cgroups, setup_.config.ports, setup_.seed,
-                  NodeTag(setup_.config.coordinator, setup_.config.name)},
-                 &io_,
+                  setup_.cgroups, setup_.config.ports, setup_.seed, setup_.config.coordinator},
+                 &io_, &threads_,
                  {[this](Input input) { Feed(std::move(input)); },
-                  [this](std::function<void()> task) { transfers_.Post(std::move(task)); },
+                  [this](std::function<void()> task) { ends_.Post(std::move(task)); },
                   [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
                   [](const std::string& line) { common::LogInfo(line); }}),
       link_(setup_.config.coordinator, &mailbox_,
@@ -81,12 +83,18 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
 }
 
 void ControlLoop::Run() {
-  processes_.Restore(setup_.identity.new_boot);
+  processes_.Restore(setup_.identity);
   while (!stopping_) Turn();
   link_.Shutdown();
-  io_.Shutdown();
+  ends_.Stop();
   transfers_.Shutdown();
+  const bool nothing_hangs = threads_.Shutdown(kLeaveMs);
+  io_.Shutdown();
   SaveContact(paths_, state_.contact.lease_mono_ms);
+  if (nothing_hangs) return;
+  // A thread hangs on some job's file: what it may still touch must not be taken apart.
+  common::LogInfo("worker leaves although a file system does not answer; its ranks go on");
+  _exit(0);
 }
 
 int ControlLoop::PollTimeout(int64_t now_ms) const {
@@ -100,6 +108,7 @@ int ControlLoop::PollTimeout(int64_t now_ms) const {
 void ControlLoop::Turn() {
   int64_t now = ReadClock().mono_ms;
   link_.MaybeDial(now);
+  FlushOutbox();  // the registration must not wait for the poll
   std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
   processes_.AppendPollFds(&fds);
   if (poll(fds.data(), fds.size(), PollTimeout(now)) < 0) return;
@@ -113,10 +122,30 @@ void ControlLoop::Turn() {
   if (const auto due = NextDeadlineMonoMs(state_); due && now >= *due) {
     Feed(TickInput{io_.spool_bytes()});
   }
+  FlushOutbox();
   MaybeSaveContact();
   if (Abandoned(now)) {
     common::LogInfo("leaving: nothing runs here and the private coordinator is gone");
     stopping_ = true;
+  }
+}
+
+// Of several statuses of one attempt in one turn only the last is said: each holds all before it,
+// and a gang of thousands that dies at once would say millions of exits.
+void ControlLoop::FlushOutbox() {
+  std::set<AttemptKey> said;
+  std::vector<v1::WorkerMessage> last;
+  for (auto message = outbox_.rbegin(); message != outbox_.rend(); ++message) {
+    if (message->has_attempt_status() &&
+        !said.insert({message->attempt_status().job(), message->attempt_status().attempt()})
+             .second) {
+      continue;
+    }
+    last.push_back(std::move(*message));
+  }
+  outbox_.clear();
+  for (auto message = last.rbegin(); message != last.rend(); ++message) {
+    link_.Send(std::move(*message));
   }
 }
 
@@ -148,17 +177,23 @@ void ControlLoop::Feed(Input input) {
 void ControlLoop::Carry(Action& action) {
   std::visit(
       Overloaded{
-          [&](SendAction& a) { link_.Send(std::move(a.message)); },
-          [&](ResetLinkAction& a) { link_.Reset(a.reason); },
+          [&](SendAction& a) { outbox_.push_back(std::move(a.message)); },
+          [&](ResetLinkAction& a) {
+            FlushOutbox();
+            link_.Reset(a.reason);
+          },
           [&](RegisteredAction& a) {
             link_.Confirm();
             const std::string bulk =
                 a.bulk_endpoint.empty() ? setup_.config.coordinator : a.bulk_endpoint;
             io_.SetBulkEndpoint(bulk);
             transfers_.SetEndpoint(bulk);
+            processes_.SetCluster(a.cluster_id);
             common::LogInfo(common::StrCat("registered coordinator=", setup_.config.coordinator,
                                            " epoch=", state_.highest_epoch));
           },
+          [&](ClearHostAction& a) { processes_.ClearHost(a); },
+          [&](AbandonClearingAction&) { processes_.AbandonClearing(); },
           [&](PersistEpochAction& a) {
             identity_.highest_epoch = a.epoch;
             if (absl::Status saved = SaveIdentity(paths_, identity_); !saved.ok()) {
@@ -184,14 +219,14 @@ void ControlLoop::Carry(Action& action) {
           [&](UploadAction& a) { transfers_.Upload(a); },
           [&](DeleteStepAction& a) {
             transfers_.DeleteTree(
-                common::StrCat(paths_.CheckpointsDir(a.key), "/", StepName(a.step)));
+                a.key, common::StrCat(paths_.CheckpointsDir(a.key), "/", StepName(a.step)));
           },
           [&](FinalScanAction& a) { io_.Ended(a.key); },
           [&](DeleteAttemptAction& a) {
             io_.Remove(a.key);
             unlink(paths_.TrainerSocket(a.key).c_str());
             unlink(paths_.ShimSocket(a.key).c_str());
-            transfers_.DeleteTree(paths_.AttemptDir(a.key));
+            transfers_.DeleteTree(a.key, paths_.AttemptDir(a.key));
           },
           [&](NoteAction& a) { common::LogInfo(a.line); },
       },

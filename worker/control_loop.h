@@ -1,12 +1,13 @@
 // The worker's one control loop: takes inputs, asks the core, carries out its actions in order.
 // Everything that happens on this node comes through here, one thing at a time. Runs on the main
-// thread; never blocks on disks or the network beyond small local files.
+// thread; never blocks on disks or the network beyond small local files, and on no file of a job.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/attempt_processes.h"
@@ -15,7 +16,9 @@
 #include "worker/core/decide.h"
 #include "worker/identity.h"
 #include "worker/io_thread.h"
+#include "worker/job_threads.h"
 #include "worker/mailbox.h"
+#include "worker/task_thread.h"
 #include "worker/transfers.h"
 
 namespace muster::worker {
@@ -39,6 +42,7 @@ class ControlLoop {
   void Feed(Input input);
   void Carry(Action& action);
   void Turn();
+  void FlushOutbox();
   int PollTimeout(int64_t now_ms) const;
   // A private worker whose coordinator is gone for good does not stay for ever.
   bool Abandoned(int64_t now_ms) const;
@@ -51,11 +55,14 @@ class ControlLoop {
   WorkerState state_;
   Mailbox mailbox_;
   std::deque<Input> inputs_;
+  std::vector<v1::WorkerMessage> outbox_;  // of this turn
   bool feeding_ = false;
   bool stopping_ = false;
   int64_t contact_saved_ms_ = 0;
+  JobThreads threads_;
   IoThread io_;
   Transfers transfers_;
+  TaskThread ends_;  // proofs that nothing is alive: they must not wait for a checkpoint
   AttemptProcesses processes_;
   CoordinatorLink link_;
 };

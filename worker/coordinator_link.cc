@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/limits.h"
 #include "common/strings.h"
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "worker/bidi_stream.h"
@@ -108,7 +109,17 @@ void CoordinatorLink::Send(v1::WorkerMessage message) {
   if (stream_->control->Waiting() >= kOutboxMax) {
     return Reset("the coordinator does not read the control stream");
   }
-  stream_->control->Write(std::move(message));
+  if (message.ByteSizeLong() <= common::kControlPieceBytes) {
+    stream_->control->Write(std::move(message));
+    return;
+  }
+  const std::string whole = message.SerializeAsString();
+  for (size_t at = 0; at < whole.size(); at += common::kControlPieceBytes) {
+    v1::WorkerMessage piece;
+    piece.mutable_piece()->set_data(whole.substr(at, common::kControlPieceBytes));
+    piece.mutable_piece()->set_last(at + common::kControlPieceBytes >= whole.size());
+    stream_->control->Write(std::move(piece));
+  }
 }
 
 void CoordinatorLink::Reset(const std::string& reason) {

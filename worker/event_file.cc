@@ -5,11 +5,13 @@
 #include <cstring>
 
 #include "common/crc32c.h"
+#include "common/status.h"
 
 namespace muster::worker {
 namespace {
 
-constexpr uint64_t kRecordBytesMax = 64 << 20;  // images and graphs are skipped, but must fit
+constexpr uint64_t kRecordBytesMax = 1ull << 40;  // images and graphs are passed over
+constexpr size_t kFrameFooterBytes = 4;
 
 template <typename T>
 T LittleEndian(std::string_view bytes) {
@@ -153,20 +155,26 @@ EventRecord ParseEvent(std::string_view message) {
   return event;
 }
 
-absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view bytes) {
-  constexpr size_t kHeader = 12, kFooter = 4;
-  if (bytes.size() < kHeader) return std::nullopt;
-  const uint64_t size = LittleEndian<uint64_t>(bytes);
-  if (LittleEndian<uint32_t>(bytes.substr(8)) != common::MaskedCrc32c(bytes.substr(0, 8)) ||
+absl::StatusOr<uint64_t> FrameBytes(std::string_view header) {
+  const uint64_t size = LittleEndian<uint64_t>(header);
+  if (LittleEndian<uint32_t>(header.substr(8)) != common::MaskedCrc32c(header.substr(0, 8)) ||
       size > kRecordBytesMax) {
     return absl::DataLossError("the length of a record does not match its checksum");
   }
-  if (bytes.size() < kHeader + size + kFooter) return std::nullopt;
-  const std::string_view data = bytes.substr(kHeader, size);
-  if (LittleEndian<uint32_t>(bytes.substr(kHeader + size)) != common::MaskedCrc32c(data)) {
+  return kFrameHeaderBytes + size + kFrameFooterBytes;
+}
+
+absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view bytes) {
+  if (bytes.size() < kFrameHeaderBytes) return std::nullopt;
+  ASSIGN_OR_RETURN(const uint64_t frame, FrameBytes(bytes));
+  if (bytes.size() < frame) return std::nullopt;
+  const std::string_view data =
+      bytes.substr(kFrameHeaderBytes, frame - kFrameHeaderBytes - kFrameFooterBytes);
+  if (LittleEndian<uint32_t>(bytes.substr(frame - kFrameFooterBytes)) !=
+      common::MaskedCrc32c(data)) {
     return absl::DataLossError("a record does not match its checksum");
   }
-  return FramedRecord{ParseEvent(data), kHeader + size + kFooter};
+  return FramedRecord{ParseEvent(data), static_cast<size_t>(frame)};
 }
 
 }  // namespace muster::worker

@@ -29,6 +29,11 @@ struct FramedRecord {
   size_t bytes = 0;  // of the frame
 };
 
+inline constexpr size_t kFrameHeaderBytes = 12;
+// Length of the frame that begins with this header, of kFrameHeaderBytes. DATA_LOSS when its
+// checksum is wrong. So what is too large to be a scalar is passed over unread.
+absl::StatusOr<uint64_t> FrameBytes(std::string_view header);
+
 // The first record of `bytes`; nullopt when it is not complete yet. DATA_LOSS when a checksum is
 // wrong.
 absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view bytes);

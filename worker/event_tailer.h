@@ -1,7 +1,7 @@
 // Finds TensorBoard event files of one attempt and turns their new records into metric batches: one
 // batch a record, its seq the file offset behind the record, so that a record counts once whatever
-// restarts. I/O thread; Scan blocks for a few directory listings and at most 1 MiB of reading per
-// file.
+// restarts. One thread at a time; a Scan blocks for directory listings and reading, both bounded;
+// files take turns.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
 
@@ -39,7 +41,9 @@ class EventTailer {
               Doors doors);
 
   void SetPid(uint32_t rank, int64_t pid) { ranks_[pid] = rank; }
-  // One look at everything. True when something is left to read.
+  // The records of this source behind `offset` were not taken after all: they are read again.
+  void Rewind(const std::string& source, uint64_t offset);
+  // One look, as far as its bounds reach. True when something is left to read.
   bool Scan();
 
  private:
@@ -50,10 +54,20 @@ class EventTailer {
     uint32_t rank = 0;
     bool ignored = false;
   };
-  void Find(const TailRoot& root, const std::string& relative, int depth);
-  void Adopt(const TailRoot& root, const std::string& relative);
+  // What one look may still cost.
+  struct Bounds {
+    size_t entries = 0;  // of directories
+    size_t peeks = 0;    // into files that may not be ours
+    size_t bytes = 0;
+  };
+  void Find(const TailRoot& root, const std::string& relative, int depth, Bounds& bounds);
+  void Adopt(const TailRoot& root, const std::string& relative, Bounds& bounds);
   bool IsOurs(const std::string& path) const;
-  bool Read(File& file);
+  // True when the bounds ended before the file did.
+  bool Read(File& file, Bounds& bounds);
+  // How many of `bytes` were used up; the file is left when they are broken.
+  size_t TakeRecords(File& file, std::string_view bytes);
+  void Leave(File& file, const absl::Status& reason);
 
   const AttemptKey key_;
   const std::vector<TailRoot> roots_;
@@ -62,6 +76,8 @@ class EventTailer {
   const Doors doors_;
   std::map<std::string, File> files_;  // by path
   std::map<int64_t, uint32_t> ranks_;  // by pid
+  std::string turn_;                   // the file that the last look ended with
+  bool entries_noted_ = false;
 };
 
 // The pid in "events.out.tfevents.<time>.<host>.<pid>.<n>", or 0.

@@ -1,13 +1,18 @@
-// identity: a few `key=value` lines.
+// identity: a few `key=value` lines, the last one a checksum of those before it.
 #include "worker/identity.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <string_view>
 
+#include "absl/strings/str_format.h"
+#include "common/crc32c.h"
 #include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -41,6 +46,58 @@ uint64_t Number(const std::string& text) {
   return value;
 }
 
+constexpr std::string_view kSumKey = "sum=";
+
+std::string SumLine(std::string_view lines) {
+  return absl::StrFormat("%s%08x\n", kSumKey, common::Crc32c(lines));
+}
+
+// Empty when the file can be believed.
+std::string FindDamage(const std::string& text, std::map<std::string, std::string>& pairs) {
+  const size_t sum = text.rfind(common::StrCat("\n", kSumKey));
+  if (sum != std::string::npos) {
+    const std::string_view lines = std::string_view(text).substr(0, sum + 1);
+    return text.substr(sum + 1) == SumLine(lines) ? "" : "its checksum is wrong";
+  }
+  // Of an older version, unless it has what only newer ones have.
+  const bool older = text.starts_with("incarnation=") && text.back() == '\n';
+  for (const char* key : {"incarnation", "epoch", "machine_id"}) {
+    if (!older || !pairs.contains(key)) return "it is cut short";
+  }
+  return "";
+}
+
+// Why what was kept is not this worker's, or empty. A file of an older version says less.
+std::string FindStranger(const std::map<std::string, std::string>& kept, const Identity& here) {
+  const auto differs = [&kept](const std::string& key, const std::string& value) {
+    const auto found = kept.find(key);
+    return found != kept.end() && found->second != value;
+  };
+  if (differs("machine_id", here.machine_id)) return "it is of another machine";
+  if (differs("node", here.node)) return common::StrCat("it is of node ", kept.at("node"));
+  // Device numbers may change when a machine starts anew.
+  const bool same_boot = !differs("boot_id", here.boot_id);
+  if (differs("state_dir", here.state_dir) || differs("inode", common::StrCat(here.inode)) ||
+      (same_boot && differs("device", common::StrCat(here.device)))) {
+    return common::StrCat("the state directory is a copy of ",
+                          kept.contains("state_dir") ? kept.at("state_dir") : "another one");
+  }
+  return "";
+}
+
+// Where the state is kept, as this process sees it.
+absl::Status FillPlace(const Paths& paths, Identity* identity) {
+  struct stat info {};
+  if (stat(paths.StateDir().c_str(), &info) != 0) return common::ErrnoStatus(paths.StateDir());
+  identity->device = info.st_dev;
+  identity->inode = info.st_ino;
+  std::error_code error;
+  identity->state_dir = std::filesystem::canonical(paths.StateDir(), error).string();
+  if (error) identity->state_dir = paths.StateDir();
+  std::replace(identity->state_dir.begin(), identity->state_dir.end(), '\n', '?');
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string BootId() { return FirstLine("/proc/sys/kernel/random/boot_id"); }
@@ -52,30 +109,39 @@ std::string HostName() {
 }
 
 absl::Status SaveIdentity(const Paths& paths, const Identity& identity) {
-  return common::WriteFileDurably(
-      paths.Identity(),
-      common::StrCat("incarnation=", identity.incarnation, "\nepoch=", identity.highest_epoch,
-                     "\nboot_id=", identity.boot_id, "\nmachine_id=", identity.machine_id, "\n"));
+  // What older versions do not write comes first: cut short, it is not taken for theirs.
+  const std::string lines =
+      common::StrCat("state_dir=", identity.state_dir, "\nnode=", identity.node,
+                     "\ndevice=", identity.device, "\ninode=", identity.inode,
+                     "\nincarnation=", identity.incarnation, "\nepoch=", identity.highest_epoch,
+                     "\nboot_id=", identity.boot_id, "\nmachine_id=", identity.machine_id, "\n");
+  return common::WriteFileDurably(paths.Identity(), lines + SumLine(lines));
 }
 
-absl::StatusOr<LoadedIdentity> LoadIdentity(const Paths& paths, int64_t wall_us) {
+absl::StatusOr<LoadedIdentity> LoadIdentity(const Paths& paths, const std::string& node,
+                                            int64_t wall_us) {
   LoadedIdentity loaded;
-  loaded.identity.boot_id = BootId();
-  loaded.identity.machine_id = MachineId();
   Identity& identity = loaded.identity;
+  identity.boot_id = BootId();
+  identity.machine_id = MachineId();
+  identity.node = node;
+  RETURN_IF_ERROR(FillPlace(paths, &identity));
   std::map<std::string, std::string> pairs;
   if (common::Exists(paths.Identity())) {
     ASSIGN_OR_RETURN(const std::string text, common::ReadFile(paths.Identity(), 64 * 1024));
     pairs = ReadPairs(text);
+    loaded.why_new = FindDamage(text, pairs);
+    if (loaded.why_new.empty()) loaded.why_new = FindStranger(pairs, identity);
+  } else {
+    loaded.why_new = "there is none";
   }
-  identity.incarnation = Number(pairs["incarnation"]);
-  identity.highest_epoch = Number(pairs["epoch"]);
-  loaded.new_boot = pairs["boot_id"] != identity.boot_id;
-  // A copied state directory (a cloned machine) must not speak with the first one's voice.
-  const bool same_machine = pairs["machine_id"] == identity.machine_id;
-  if (identity.incarnation == 0 || !same_machine) {
+  loaded.kept = loaded.why_new.empty() && Number(pairs["incarnation"]) != 0;
+  if (loaded.kept) {
+    identity.incarnation = Number(pairs["incarnation"]);
+    identity.highest_epoch = Number(pairs["epoch"]);
+    loaded.new_boot = !pairs["boot_id"].empty() && pairs["boot_id"] != identity.boot_id;
+  } else {
     identity.incarnation = static_cast<uint64_t>(wall_us);
-    if (!same_machine) loaded.new_boot = true;
   }
   RETURN_IF_ERROR(SaveIdentity(paths, identity));
   return loaded;

@@ -1,4 +1,4 @@
-// io_thread: poll, run what was posted, pump, scan twice a second.
+// io_thread: poll, run what was posted, pump, have the attempts looked at twice a second.
 #include "worker/io_thread.h"
 
 #include <poll.h>
@@ -9,32 +9,39 @@
 
 #include "common/clock.h"
 #include "common/strings.h"
-#include "worker/checkpoint_directory.h"
+#include "worker/descriptor_budget.h"
 
 namespace muster::worker {
 namespace {
 
 constexpr int64_t kScanMs = 500;
 constexpr int64_t kCountMs = 2'000;
+constexpr int64_t kLastLooksMs = 3'000;
+constexpr int64_t kSecondMs = 1'000;
+constexpr uint32_t kDiagnosesPerRank = 4;  // in a second
 constexpr char kProgressSource[] = "progress";
 
 int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 
 }  // namespace
 
-IoThread::IoThread(Paths paths, LogForwarder::Source source, Events events, uint64_t jitter_seed)
+IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads, Events events,
+                   uint64_t jitter_seed)
     : paths_(paths),
       events_(std::move(events)),
+      threads_(threads),
       bulk_(&mailbox_,
             {[this] { logs_.Restart(); }, [this] { metrics_.Restart(); },
              [this](const v1::LogAck& ack) { logs_.OnAck(ack); },
              [this](const v1::MetricAck& ack) { metrics_.OnAck(ack); }, [] {}},
             jitter_seed),
-      copies_(events_.note),
+      copies_(threads, {[this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
+                        events_.note}),
       logs_(paths, std::move(source),
             {[this] { return bulk_.CanSendLogs(); },
+             [this](const AttemptKey& key) { return copies_.KeepsUp(key); },
              [this](v1::LogChunk chunk) {
-               copies_.Write(chunk);
+               copies_.Write(chunk, NowMs());
                bulk_.SendLogs(std::move(chunk));
              },
              events_.trim,
@@ -42,15 +49,18 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, Events events, uint
                if (Watched* watched = Find(key)) watched->logs_drained = true;
                MaybeDrained(key);
              },
-             events_.note}),
-      metrics_(paths, {[this] { return bulk_.CanSendMetrics(); },
-                       [this](v1::MetricBatch batch) { bulk_.SendMetrics(std::move(batch)); },
-                       [this](const AttemptKey& key) {
-                         if (Watched* watched = Find(key)) watched->metrics_drained = true;
-                         MaybeDrained(key);
-                       },
-                       events_.note}),
-      trainers_(SocketDoors()),
+             events_.note},
+            BudgetOfThisProcess().streams),
+      metrics_(paths,
+               {[this] { return bulk_.CanSendMetrics(); },
+                [this](v1::MetricBatch batch) { bulk_.SendMetrics(std::move(batch)); },
+                [this](const AttemptKey& key) {
+                  if (Watched* watched = Find(key)) watched->metrics_drained = true;
+                  MaybeDrained(key);
+                },
+                events_.note},
+               BudgetOfThisProcess().metric_files),
+      trainers_(SocketDoors(), BudgetOfThisProcess().connections),
       thread_([this] { Run(); }) {}
 
 IoThread::~IoThread() { Shutdown(); }
@@ -80,11 +90,25 @@ TrainerSocket::Doors IoThread::SocketDoors() {
             watched->progress.try_emplace(rank, 0, 0);
           },
           [this](const AttemptKey& key) {
-            if (Watched* watched = Find(key)) ScanCheckpoints(key, *watched);
+            if (Watched* watched = Find(key)) Look(key, *watched);
           },
           [this](const AttemptKey& key, uint32_t rank, uint64_t number, std::string record) {
-            events_.input(DiagnosisInput{key, rank, number, std::move(record)});
+            OnDiagnosis(key, rank, number, std::move(record));
           }};
+}
+
+// Each goes to the coordinator: a rank that floods must not fill the one stream of the node.
+void IoThread::OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number,
+                           std::string record) {
+  Watched* watched = Find(key);
+  if (watched == nullptr) return;
+  const int64_t now = NowMs();
+  if (now - watched->diagnosed_ms >= kSecondMs) {
+    watched->diagnosed_ms = now;
+    watched->diagnoses = 0;
+  }
+  if (++watched->diagnoses > kDiagnosesPerRank * watched->ranks) return;
+  events_.input(DiagnosisInput{key, rank, number, std::move(record)});
 }
 
 IoThread::Watched* IoThread::Find(const AttemptKey& key) {
@@ -101,30 +125,39 @@ void IoThread::Turn() {
   bulk_.MaybeDial(now);
   std::optional<int64_t> wake = logs_.Pump(now);
   metrics_.Pump();
-  ScanAll(now);
+  OnTime(now);
   const auto consider = [&wake](int64_t at) { wake = wake ? std::min(*wake, at) : at; };
   if (const auto dial = bulk_.NextDialMs()) consider(*dial);
   if (!attempts_.empty()) consider(next_scan_ms_);
+  if (const auto accept = trainers_.NextAcceptMs()) consider(*accept);
 
   std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}};
-  trainers_.AppendPollFds(&fds);
   now = NowMs();
+  trainers_.BeginTurn(now, &fds);
   const int timeout = wake ? static_cast<int>(std::clamp<int64_t>(*wake - now, 0, 60'000)) : -1;
   if (poll(fds.data(), fds.size(), timeout) < 0) return;
   for (size_t i = 1; i < fds.size(); ++i) {
-    if (fds[i].revents != 0) trainers_.OnReady(fds[i]);
+    if (fds[i].revents != 0) trainers_.OnReady(fds[i], now);
   }
   if (fds[0].revents != 0) mailbox_.RunWaiting();
 }
 
-void IoThread::ScanAll(int64_t now_ms) {
+void IoThread::OnTime(int64_t now_ms) {
   if (now_ms < next_scan_ms_) return;
   next_scan_ms_ = now_ms + kScanMs;
+  copies_.OnTime(now_ms);
   for (auto& [key, watched] : attempts_) {
-    if (watched.ended) continue;
-    if (watched.tailer->Scan()) next_scan_ms_ = now_ms;  // a long file: go on after the next poll
-    PassProgress(key, watched);
-    ScanCheckpoints(key, watched);
+    if (watched.ended && !watched.closed && now_ms >= watched.look_until_ms) {
+      events_.note(common::StrCat(
+          "the last look at event files and checkpoints was cut job=", key.job,
+          " attempt=", key.attempt, " reason=\"",
+          watched.order.not_taken.empty() ? "it took longer than " : "metrics found no space for ",
+          kLastLooksMs / 1000, " s\""));
+      CloseNow(key, watched);
+    }
+    if (watched.ended && watched.order.not_taken.empty()) continue;
+    if (!watched.ended) PassProgress(key, watched);
+    Look(key, watched);
   }
   if (now_ms >= next_count_ms_) {
     next_count_ms_ = now_ms + kCountMs;
@@ -132,16 +165,47 @@ void IoThread::ScanAll(int64_t now_ms) {
   }
 }
 
-void IoThread::ScanCheckpoints(const AttemptKey& key, Watched& watched) {
-  const auto steps = FindSteps(paths_.CheckpointsDir(key));
-  if (!steps.ok()) return;
-  for (const FoundStep& found : *steps) {
-    if (!watched.seen_steps.insert(found.step).second) continue;
+// On the attempt's own thread; one at a time.
+void IoThread::Look(const AttemptKey& key, Watched& watched) {
+  if (watched.closed) return;
+  watched.look_again = watched.looking;
+  if (watched.looking) return;
+  watched.looking = true;
+  watched.order.final = watched.ended;
+  threads_->Post(key, Work::kScan,
+                 [this, key, scanner = watched.scanner, order = std::exchange(watched.order, {})] {
+                   auto found = std::make_shared<Findings>(scanner->Look(order));
+                   mailbox_.Post([this, key, found] { OnLooked(key, std::move(*found)); });
+                 });
+}
+
+void IoThread::OnLooked(const AttemptKey& key, Findings findings) {
+  Watched* watched = Find(key);
+  if (watched == nullptr || watched->closed) return;
+  watched->looking = false;
+  for (const std::string& line : findings.notes) events_.note(line);
+  TakeBatches(key, *watched, findings);
+  for (const FoundStep& found : findings.steps) {
     if (!found.problem.empty()) {
       events_.input(CheckpointRefusedInput{key, found.step, found.problem});
     } else {
       events_.input(CheckpointFoundInput{key, found.step, found.part, found.parts});
     }
+  }
+  const bool again = findings.more || watched->look_again;
+  const bool kept = watched->order.not_taken.empty();  // else: tried again by OnTime
+  if (watched->ended && findings.final && !again && kept) return CloseNow(key, *watched);
+  if (again || (watched->ended && !findings.final)) Look(key, *watched);
+}
+
+// A source of which one batch is not kept (no space) is read again from there.
+void IoThread::TakeBatches(const AttemptKey& key, Watched& watched, Findings& findings) {
+  for (auto& [rank, batch] : findings.batches) {
+    const std::string source = batch.source();
+    if (watched.order.not_taken.count(source) > 0) continue;
+    if (metrics_.Append(key, rank, std::move(batch)).ok()) continue;
+    watched.order.not_taken[source] = metrics_.LastSeq(key, rank, source);
+    findings.more = false;  // not at once: a full disk stays full for a while
   }
 }
 
@@ -159,8 +223,8 @@ void IoThread::PassProgress(const AttemptKey& key, Watched& watched) {
   watched.progress.clear();
 }
 
-std::unique_ptr<EventTailer> IoThread::MakeTailer(const AttemptKey& key,
-                                                  const v1::LaunchAttempt& launch) {
+std::shared_ptr<AttemptScanner> IoThread::MakeScanner(const AttemptKey& key,
+                                                      const v1::LaunchAttempt& launch) {
   const std::string& workdir = launch.spec().workdir();
   std::vector<TailRoot> roots{{paths_.TensorboardDir(key), "", false}};
   if (!workdir.empty()) {
@@ -175,22 +239,9 @@ std::unique_ptr<EventTailer> IoThread::MakeTailer(const AttemptKey& key,
   const int64_t since_ms = stat(paths_.Launch(key).c_str(), &info) == 0
                                ? info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000
                                : common::SystemClock().Read().wall_ms;
-  const uint32_t first = launch.part().first_rank();
-  const uint32_t ranks = launch.part().local_world_size();
-  EventTailer::Doors doors;
-  doors.known = [this, key, first, ranks](const std::string& source) {
-    for (uint32_t rank = first; rank < first + ranks; ++rank) {
-      if (const uint64_t seq = metrics_.LastSeq(key, rank, source); seq > 0) {
-        return std::pair<uint64_t, int64_t>(seq, rank);
-      }
-    }
-    return std::pair<uint64_t, int64_t>(0, -1);
-  };
-  doors.batch = [this, key](uint32_t rank, v1::MetricBatch batch) {
-    return metrics_.Append(key, rank, std::move(batch)).ok();
-  };
-  doors.note = events_.note;
-  return std::make_unique<EventTailer>(key, std::move(roots), since_ms, first, std::move(doors));
+  return std::make_shared<AttemptScanner>(
+      AttemptScanner::Setup{key, std::move(roots), paths_.CheckpointsDir(key), since_ms,
+                            launch.part().first_rank(), metrics_.Known(key)});
 }
 
 void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -199,11 +250,11 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
   const uint32_t first = launch.part().first_rank();
   const uint32_t ranks = launch.part().local_world_size();
   Watched& watched = attempts_[key];
-  watched.launch = launch;
+  watched.ranks = ranks;
   copies_.Open(key, launch);
   logs_.Add(key, first, ranks);
   metrics_.Add(key, first, ranks);
-  watched.tailer = MakeTailer(key, launch);
+  watched.scanner = MakeScanner(key, launch);
   if (listener.valid()) trainers_.Add({key, first, ranks}, std::move(listener));
   next_scan_ms_ = 0;
 }
@@ -216,12 +267,15 @@ void IoThread::EndNow(const AttemptKey& key) {
   }
   if (watched->ended) return;
   watched->ended = true;
-  trainers_.Drain();
+  watched->look_until_ms = NowMs() + kLastLooksMs;
+  trainers_.Drain(key);
   trainers_.Remove(key);
-  while (watched->tailer->Scan()) {
-  }
-  PassProgress(key, *watched);
-  ScanCheckpoints(key, *watched);
+  Look(key, *watched);
+}
+
+void IoThread::CloseNow(const AttemptKey& key, Watched& watched) {
+  watched.closed = true;
+  PassProgress(key, watched);
   events_.input(FinalScanDoneInput{key});
   logs_.Ended(key);
   metrics_.Ended(key);
@@ -243,7 +297,7 @@ void IoThread::SetBulkEndpoint(const std::string& endpoint) {
 }
 void IoThread::RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid) {
   mailbox_.Post([this, key, rank, pid] {
-    if (Watched* watched = Find(key)) watched->tailer->SetPid(rank, pid);
+    if (Watched* watched = Find(key)) watched->order.pids[rank] = pid;
   });
 }
 void IoThread::SpoolGrew(const AttemptKey& key) {

@@ -1,6 +1,7 @@
-// The I/O thread: logs, metrics, the trainers' sockets, event files, and the look into checkpoint
-// directories, for all attempts of this node. It alone owns what those need; the control loop
-// speaks to it by posting, it answers the same way. Never decides anything about an attempt.
+// The I/O thread: logs, metrics, the trainers' sockets, and what is found in event files and
+// checkpoint directories, for all attempts of this node. It alone owns what those need; the control
+// loop speaks to it by posting, it answers the same way. Never decides anything about an attempt,
+// and opens nothing in a directory that is a job's: the job's own threads do that.
 #pragma once
 
 #include <atomic>
@@ -8,16 +9,16 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/files.h"
 #include "common/shim_protocol.h"
+#include "worker/attempt_scanner.h"
 #include "worker/bulk_link.h"
 #include "worker/core/decide.h"
-#include "worker/event_tailer.h"
+#include "worker/job_threads.h"
 #include "worker/log_copies.h"
 #include "worker/log_forwarder.h"
 #include "worker/mailbox.h"
@@ -38,7 +39,8 @@ class IoThread {
     std::function<void(const std::string&)> note;
   };
 
-  IoThread(Paths paths, LogForwarder::Source source, Events events, uint64_t jitter_seed);
+  IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads, Events events,
+           uint64_t jitter_seed);
   ~IoThread();
 
   // All below: any thread; they take effect in order.
@@ -49,7 +51,8 @@ class IoThread {
   void RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid);
   void SpoolGrew(const AttemptKey& key);
   void StreamClosed(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t end);
-  // Nothing of it lives: last looks, FinalScanDone, and OutputDrained when all is delivered.
+  // Nothing of it lives: last looks, for a bounded time, FinalScanDone, and OutputDrained when all
+  // is delivered.
   void Ended(const AttemptKey& key);
   void Remove(const AttemptKey& key);
   void Broadcast(const AttemptKey& key, std::string line);
@@ -58,13 +61,19 @@ class IoThread {
 
  private:
   struct Watched {
-    v1::LaunchAttempt launch;
-    std::unique_ptr<EventTailer> tailer;
-    std::set<int64_t> seen_steps;
+    std::shared_ptr<AttemptScanner> scanner;  // used by the look that runs
+    ScanOrder order;                          // of the next look
+    bool looking = false;
+    bool look_again = false;  // as soon as it is back
+    uint32_t ranks = 0;
+    int64_t diagnosed_ms = 0;
+    uint32_t diagnoses = 0;                // in the second that began then
     std::map<uint32_t, uint64_t> dropped;  // by rank, as the trainer said
     std::map<uint32_t, std::pair<int64_t, uint64_t>>
         progress;  // by rank: step, total; not yet passed on
     bool ended = false;
+    int64_t look_until_ms = 0;  // once it ended
+    bool closed = false;        // the last look is over
     bool logs_drained = false;
     bool metrics_drained = false;
   };
@@ -73,9 +82,14 @@ class IoThread {
   void Turn();
   void OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
   void EndNow(const AttemptKey& key);
-  std::unique_ptr<EventTailer> MakeTailer(const AttemptKey& key, const v1::LaunchAttempt& launch);
-  void ScanAll(int64_t now_ms);
-  void ScanCheckpoints(const AttemptKey& key, Watched& watched);
+  std::shared_ptr<AttemptScanner> MakeScanner(const AttemptKey& key,
+                                              const v1::LaunchAttempt& launch);
+  void OnTime(int64_t now_ms);
+  void Look(const AttemptKey& key, Watched& watched);
+  void OnLooked(const AttemptKey& key, Findings findings);
+  void TakeBatches(const AttemptKey& key, Watched& watched, Findings& findings);
+  void CloseNow(const AttemptKey& key, Watched& watched);
+  void OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number, std::string record);
   void PassProgress(const AttemptKey& key, Watched& watched);
   void MaybeDrained(const AttemptKey& key);
   TrainerSocket::Doors SocketDoors();
@@ -83,6 +97,7 @@ class IoThread {
 
   const Paths paths_;
   const Events events_;
+  JobThreads* const threads_;
   Mailbox mailbox_;
   BulkLink bulk_;
   LogCopies copies_;

@@ -138,6 +138,11 @@ std::string Dump(const json& object) {
 }  // namespace
 
 absl::StatusOr<TrainerLine> ParseTrainerLine(std::string_view text) {
+  // Printing and comparing recurse: half a million brackets were the end of the stack.
+  if (common::NestsDeeper(text, common::kJsonDepthMax)) {
+    return Bad(common::StrCat("this line is nested deeper than ", common::kJsonDepthMax,
+                              " levels; fix: send a flatter object"));
+  }
   const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (object.is_discarded()) return Bad("this line is not JSON");
   if (!object.is_object()) return Bad("a line must be a JSON object");
@@ -166,6 +171,7 @@ std::string ErrorLine(std::string_view message) {
 }
 
 std::string ErrorFileMessage(const std::string& content) {
+  if (common::NestsDeeper(content, common::kJsonDepthMax)) return "";
   const json object = json::parse(content, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return "";
   auto message = object.find("message");

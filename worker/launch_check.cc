@@ -50,9 +50,9 @@ int ExecErrno(const std::string& path) {
 // "#!/no/such/python" makes execve say ENOENT for a file that is plainly there. Empty: no
 // interpreter is missing.
 std::string MissingInterpreter(const std::string& path) {
-  common::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
   char bytes[kInterpreterLineBytes];
-  const ssize_t count = file.valid() ? read(file.get(), bytes, sizeof bytes) : 0;
+  const ssize_t count = file.ok() ? read(file->get(), bytes, sizeof bytes) : 0;
   std::string_view line(bytes, count > 0 ? static_cast<size_t>(count) : 0);
   line = line.substr(0, line.find('\n'));
   if (line.substr(0, 2) != "#!") return {};

@@ -1,18 +1,76 @@
 #include "worker/log_copies.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <string_view>
+#include <utility>
 
+#include "common/clock.h"
+#include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 
 namespace muster::worker {
+namespace {
 
 using common::StrCat;
+
+constexpr size_t kWaitingBytesMax = 4 << 20;  // of one attempt
+constexpr int64_t kStuckMs = 10'000;
+constexpr size_t kOpenFilesMax = 8;  // of one attempt
+constexpr int kDescriptorWaitMs = 50;
+constexpr int kDescriptorWaitsMax = 100;
+
+int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
+
+}  // namespace
+
+class LogCopies::Files {
+ public:
+  Files(std::string directory, uint32_t first_rank)
+      : directory_(std::move(directory)), first_rank_(first_rank) {}
+
+  absl::Status Write(const v1::LogChunk& chunk) {
+    const std::string directory = StrCat(directory_, "/", chunk.rank() - first_rank_);
+    const std::string path =
+        StrCat(directory, chunk.stream() == v1::LOG_STREAM_STDERR ? "/stderr.log" : "/stdout.log");
+    ASSIGN_OR_RETURN(const int file, Open(directory, path));
+    std::string_view left = chunk.data();
+    off_t at = static_cast<off_t>(chunk.offset());
+    while (!left.empty()) {
+      const ssize_t count = pwrite(file, left.data(), left.size(), at);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return common::ErrnoStatus(StrCat("cannot write ", path));
+      left.remove_prefix(static_cast<size_t>(count));
+      at += count;
+    }
+    return absl::OkStatus();
+  }
+  std::atomic<bool> given_up = false;
+
+ private:
+  absl::StatusOr<int> Open(const std::string& directory, const std::string& path) {
+    if (const auto known = files_.find(path); known != files_.end()) return known->second.get();
+    if (files_.size() >= kOpenFilesMax) files_.clear();
+    RETURN_IF_ERROR(common::MakeDirectories(directory, 0777));
+    absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_WRONLY | O_CREAT, 0666);
+    for (int i = 0; absl::IsUnavailable(file.status()) && i < kDescriptorWaitsMax; ++i) {
+      poll(nullptr, 0, kDescriptorWaitMs);  // this thread is the attempt's alone
+      file = common::OpenRegular(path, O_WRONLY | O_CREAT, 0666);
+    }
+    RETURN_IF_ERROR(file.status());
+    return files_.emplace(path, *std::move(file)).first->second.get();
+  }
+
+  const std::string directory_;
+  const uint32_t first_rank_;
+  std::map<std::string, common::UniqueFd> files_;  // by path
+};
 
 void LogCopies::Open(const AttemptKey& key, const v1::LaunchAttempt& launch) {
   const std::string& asked = launch.spec().log_dir();
@@ -23,40 +81,52 @@ void LogCopies::Open(const AttemptKey& key, const v1::LaunchAttempt& launch) {
   const std::string name =
       common::IsPathName(launch.job_name()) ? launch.job_name() : StrCat("job-", key.job);
   copy.directory = StrCat(base, "/", name, "/attempt_", key.attempt);
-  copy.first_rank = launch.part().first_rank();
+  copy.files = std::make_shared<Files>(copy.directory, launch.part().first_rank());
 }
 
-void LogCopies::Write(const v1::LogChunk& chunk) {
-  const auto found = attempts_.find({chunk.job(), chunk.attempt()});
+bool LogCopies::KeepsUp(const AttemptKey& key) const {
+  const auto found = attempts_.find(key);
+  return found == attempts_.end() || found->second.given_up ||
+         found->second.waiting_bytes < kWaitingBytesMax;
+}
+
+void LogCopies::Write(const v1::LogChunk& chunk, int64_t now_ms) {
+  const AttemptKey key{chunk.job(), chunk.attempt()};
+  const auto found = attempts_.find(key);
   if (found == attempts_.end() || found->second.given_up || chunk.data().empty()) return;
-  const absl::Status written = WriteTo(found->second, chunk);
-  if (written.ok()) return;
-  found->second.given_up = true;
-  note_(StrCat("the copy of the output in ", found->second.directory,
-               " is given up job=", chunk.job(), " attempt=", chunk.attempt(), " reason=\"",
-               common::FromAbsl(written.message()), "\""));
+  Copy& copy = found->second;
+  if (copy.waiting_bytes == 0) copy.progress_ms = now_ms;
+  copy.waiting_bytes += chunk.data().size();
+  threads_->Post(key, Work::kCopy, [this, key, files = copy.files, chunk] {
+    const absl::Status written = files->given_up ? absl::OkStatus() : files->Write(chunk);
+    doors_.in_loop(
+        [this, key, bytes = chunk.data().size(), written] { OnWritten(key, bytes, written); });
+  });
 }
 
-absl::Status LogCopies::WriteTo(Copy& copy, const v1::LogChunk& chunk) {
-  const std::string directory = StrCat(copy.directory, "/", chunk.rank() - copy.first_rank);
-  const std::string path =
-      StrCat(directory, chunk.stream() == v1::LOG_STREAM_STDERR ? "/stderr.log" : "/stdout.log");
-  common::UniqueFd& file = copy.files[path];
-  if (!file.valid()) {
-    RETURN_IF_ERROR(common::MakeDirectories(directory, 0777));
-    file = common::UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-    if (!file.valid()) return common::ErrnoStatus(StrCat("cannot open ", path));
+void LogCopies::OnWritten(const AttemptKey& key, size_t bytes, const absl::Status& written) {
+  const auto found = attempts_.find(key);
+  if (found == attempts_.end() || found->second.given_up) return;
+  Copy& copy = found->second;
+  copy.waiting_bytes -= bytes;
+  copy.progress_ms = NowMs();
+  if (!written.ok()) GiveUp(key, copy, std::string(written.message()));
+}
+
+void LogCopies::OnTime(int64_t now_ms) {
+  for (auto& [key, copy] : attempts_) {
+    if (copy.given_up || copy.waiting_bytes == 0 || now_ms - copy.progress_ms < kStuckMs) continue;
+    GiveUp(key, copy,
+           StrCat("nothing could be written for ", kStuckMs / 1000,
+                  " s; fix: look at that file system"));
   }
-  std::string_view left = chunk.data();
-  off_t at = static_cast<off_t>(chunk.offset());
-  while (!left.empty()) {
-    const ssize_t count = pwrite(file.get(), left.data(), left.size(), at);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return common::ErrnoStatus(StrCat("cannot write ", path));
-    left.remove_prefix(static_cast<size_t>(count));
-    at += count;
-  }
-  return absl::OkStatus();
+}
+
+void LogCopies::GiveUp(const AttemptKey& key, Copy& copy, const std::string& reason) {
+  copy.given_up = true;
+  copy.files->given_up = true;
+  doors_.note(StrCat("the copy of the output in ", copy.directory, " is given up job=", key.job,
+                     " attempt=", key.attempt, " reason=\"", reason, "\""));
 }
 
 }  // namespace muster::worker

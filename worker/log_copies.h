@@ -1,38 +1,56 @@
 // torchrun's --log-dir: a copy of every rank's output on the node, in torchrun's layout,
 // <log_dir>/<job>/attempt_<N>/<local rank>/stdout.log. Bytes are written at their stream offset, so
-// what is sent again after a reconnection changes nothing. I/O thread. A copy that cannot be
-// written is given up with one note; the coordinator's log has everything.
+// what is sent again after a reconnection changes nothing. The directory is the job's: writing
+// happens on a thread that the attempt has for it, a bounded queue ahead; an attempt whose copies
+// do not keep up holds its own streams back, and no other's. A copy that cannot be written, or
+// makes no progress for a while, is given up with one note; the coordinator's log has everything.
+// I/O thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
-#include "common/files.h"
+#include "absl/status/status.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
+#include "worker/job_threads.h"
 
 namespace muster::worker {
 
 class LogCopies {
  public:
-  explicit LogCopies(std::function<void(const std::string&)> note) : note_(std::move(note)) {}
+  struct Doors {
+    std::function<void(std::function<void()>)> in_loop;  // from a job's thread to the I/O thread
+    std::function<void(const std::string&)> note;
+  };
+  LogCopies(JobThreads* threads, Doors doors) : threads_(threads), doors_(std::move(doors)) {}
 
   // Does nothing for jobs without a log_dir.
   void Open(const AttemptKey& key, const v1::LaunchAttempt& launch);
-  void Write(const v1::LogChunk& chunk);
+  // False: its queue is full. True for attempts without copies.
+  bool KeepsUp(const AttemptKey& key) const;
+  void Write(const v1::LogChunk& chunk, int64_t now_ms);
   void Close(const AttemptKey& key) { attempts_.erase(key); }
+  // Gives up what hangs.
+  void OnTime(int64_t now_ms);
 
  private:
+  class Files;  // on the attempt's thread
   struct Copy {
     std::string directory;
-    uint32_t first_rank = 0;
+    std::shared_ptr<Files> files;
+    size_t waiting_bytes = 0;
+    int64_t progress_ms = 0;  // when the queue was last empty, or something was written
     bool given_up = false;
-    std::map<std::string, common::UniqueFd> files;  // by path
   };
-  absl::Status WriteTo(Copy& copy, const v1::LogChunk& chunk);
+  void OnWritten(const AttemptKey& key, size_t bytes, const absl::Status& written);
+  void GiveUp(const AttemptKey& key, Copy& copy, const std::string& reason);
 
-  const std::function<void(const std::string&)> note_;
+  JobThreads* const threads_;
+  const Doors doors_;
   std::map<AttemptKey, Copy> attempts_;
 };
 

@@ -1,8 +1,11 @@
 // log_forwarder: one cursor per stream, credits for all.
 #include "worker/log_forwarder.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 #include <utility>
 
 #include "common/files.h"
@@ -18,6 +21,7 @@ constexpr uint64_t kBatchBytes = 64 * 1024;
 constexpr int64_t kBatchMs = 50;
 constexpr uint64_t kTrimStepBytes = 1
                                     << 20;  // trimming and saving offsets costs a few system calls
+constexpr size_t kAckedFileBytesMax = 4 << 20;  // two lines per rank
 constexpr uint64_t kTailKeptBytes = 64 * 1024;  // stays for the last lines in an exit report
 
 v1::LogStream WireStream(common::Stream stream) {
@@ -26,8 +30,11 @@ v1::LogStream WireStream(common::Stream stream) {
 
 }  // namespace
 
-LogForwarder::LogForwarder(Paths paths, Source source, Doors doors)
-    : paths_(std::move(paths)), source_(std::move(source)), doors_(std::move(doors)) {}
+LogForwarder::LogForwarder(Paths paths, Source source, Doors doors, size_t open_max)
+    : paths_(std::move(paths)),
+      source_(std::move(source)),
+      doors_(std::move(doors)),
+      open_files_(open_max) {}
 
 void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks) {
   const auto acked = LoadAcked(key);
@@ -40,7 +47,11 @@ void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t rank
       stream.stream = which;
       stream.reader =
           std::make_unique<SpoolReader>(common::SpoolPath(paths_.SpoolDir(key), rank, which));
-      if (auto known = acked.find(id); known != acked.end()) stream.acked.offset = known->second;
+      if (auto known = acked.find(id); known != acked.end()) {
+        const absl::StatusOr<uint64_t> end = stream.reader->End();
+        stream.acked.offset = end.ok() ? std::min(known->second, *end) : 0;
+        stream.reader->Close();
+      }
       stream.reader->Seek(stream.acked);
       if (streams_.emplace(StreamKey{key, id}, std::move(stream)).second) ++open_[key];
     }
@@ -68,7 +79,7 @@ void LogForwarder::Ended(const AttemptKey& key) {
   if (open_.find(key) == open_.end()) return doors_.drained(key);
   for (auto at = streams_.lower_bound({key, {0, 0}});
        at != streams_.end() && at->first.first == key; ++at) {
-    if (!at->second.end) at->second.end = at->second.reader->End();
+    at->second.ended = true;
   }
   Touch(key);
 }
@@ -77,9 +88,15 @@ void LogForwarder::Remove(const AttemptKey& key) {
   auto at = streams_.lower_bound({key, {0, 0}});
   while (at != streams_.end() && at->first.first == key) {
     in_flight_bytes_ -= at->second.in_flight_bytes;
+    open_files_.Forget(at->second.reader.get());
     at = streams_.erase(at);
   }
   open_.erase(key);
+}
+
+void LogForwarder::Used(Stream& stream) {
+  SpoolReader* const reader = stream.reader.get();
+  open_files_.Use(reader, [reader] { reader->Close(); });
 }
 
 void LogForwarder::Restart() {
@@ -95,20 +112,48 @@ void LogForwarder::Restart() {
 
 LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
   if (stream.done || stream.end_sent || !stream.maybe_more ||
-      stream.in_flight_bytes >= kStreamCreditBytes) {
+      stream.in_flight_bytes >= kStreamCreditBytes ||
+      (doors_.keeps_up && !doors_.keeps_up(stream.key))) {
     return Ready::kNo;
   }
-  const uint64_t available = stream.reader->Available();
-  if (available == 0) {
-    // An end without bytes goes out when all before it is acknowledged, so that the next
-    // acknowledgement is its own.
-    const bool at_end = stream.end && stream.reader->place().offset >= *stream.end;
-    if (!at_end) stream.maybe_more = false;
-    return at_end && stream.in_flight.empty() ? Ready::kYes : Ready::kNo;
+  const absl::StatusOr<uint64_t> end = stream.reader->End();
+  Used(stream);
+  if (!end.ok()) return WaitOrFail(stream, end.status(), now_ms);
+  if (stream.ended && !stream.end) stream.end = *end;  // nobody said it: where the index ends
+  const uint64_t place = stream.reader->place().offset;
+  const uint64_t available = *end > place ? *end - place : 0;
+  if (available == 0) return AtEnd(stream, *end);
+  if (stream.in_flight.empty() || available >= kBatchBytes || stream.end) {
+    return Ready::kYes;
   }
-  if (stream.in_flight.empty() || available >= kBatchBytes || stream.end) return Ready::kYes;
   if (stream.waiting_since_ms < 0) stream.waiting_since_ms = now_ms;
   return now_ms - stream.waiting_since_ms >= kBatchMs ? Ready::kYes : Ready::kLater;
+}
+
+// Everything the index knows, up to `end`, was taken.
+LogForwarder::Ready LogForwarder::AtEnd(Stream& stream, uint64_t end) {
+  const uint64_t reached = std::max(end, stream.reader->place().offset);
+  if (stream.ended && *stream.end > reached) {  // more was said than the disk took
+    doors_.note(common::StrCat("the end of an output is missing job=", stream.key.job,
+                               " attempt=", stream.key.attempt, " rank=", stream.rank,
+                               " index_ends=", end, " said=", *stream.end));
+    stream.end = reached;
+  }
+  // An end without bytes goes out when all before it is acknowledged, so that the next
+  // acknowledgement is its own.
+  const bool at_end = stream.end && stream.reader->place().offset >= *stream.end;
+  if (!at_end) stream.maybe_more = false;
+  return at_end && stream.in_flight.empty() ? Ready::kYes : Ready::kNo;
+}
+
+LogForwarder::Ready LogForwarder::WaitOrFail(Stream& stream, const absl::Status& status,
+                                             int64_t now_ms) {
+  if (!absl::IsUnavailable(status)) {
+    Fail(stream, std::string(status.message()));
+    return Ready::kNo;
+  }
+  stream.waiting_since_ms = now_ms;
+  return Ready::kLater;
 }
 
 std::optional<int64_t> LogForwarder::Pump(int64_t now_ms) {
@@ -118,51 +163,63 @@ std::optional<int64_t> LogForwarder::Pump(int64_t now_ms) {
   while (idle < streams_.size() && in_flight_bytes_ < kCreditBytes && doors_.can_send()) {
     if (at == streams_.end()) at = streams_.begin();
     Stream& stream = at->second;
-    const Ready ready = Check(stream, now_ms);
+    Ready ready = Check(stream, now_ms);
+    if (ready == Ready::kYes) {
+      turn_ = at->first;
+      if (!SendNext(stream) && stream.maybe_more && !stream.done) {
+        stream.waiting_since_ms = now_ms;
+        ready = Ready::kLater;
+      }
+    }
     if (ready == Ready::kLater) {
       const int64_t due = stream.waiting_since_ms + kBatchMs;
       later = later ? std::min(*later, due) : due;
     }
-    if (ready == Ready::kYes) {
-      turn_ = at->first;
-      SendNext(stream);
-      idle = 0;
-    } else {
-      ++idle;
-    }
+    idle = ready == Ready::kYes ? 0 : idle + 1;
     ++at;
   }
   return later;
 }
 
-void LogForwarder::SendNext(Stream& stream) {
+bool LogForwarder::SendNext(Stream& stream) {
   stream.waiting_since_ms = -1;
   absl::StatusOr<SpoolPiece> piece = stream.reader->Next(common::kLogChunkBytesMax);
-  if (!piece.ok()) return Fail(stream, std::string(piece.status().message()));
-  const uint64_t size = piece->data.size();
+  Used(stream);
+  if (absl::IsUnavailable(piece.status())) return false;
+  if (!piece.ok()) {
+    Fail(stream, std::string(piece.status().message()));
+    return false;
+  }
+  const bool last = stream.end && stream.reader->place().offset >= *stream.end;
+  if (piece->empty() && !last) {  // nothing readable yet
+    stream.maybe_more = piece->more;
+    return false;
+  }
+  Send(stream, *std::move(piece));
+  return true;
+}
+
+void LogForwarder::Send(Stream& stream, SpoolPiece piece) {
+  const uint64_t size = piece.data.size();
   v1::LogChunk chunk;
   chunk.set_job(stream.key.job);
   chunk.set_attempt(stream.key.attempt);
   chunk.set_rank(stream.rank);
   chunk.set_stream(WireStream(stream.stream));
-  chunk.set_offset(piece->offset);
-  chunk.set_dropped(piece->dropped);
+  chunk.set_offset(piece.offset);
+  chunk.set_dropped(piece.dropped);
   chunk.set_node(source_.node);
   chunk.set_incarnation(source_.incarnation);
-  for (const auto& [position, time_us] : piece->marks) {
+  for (const auto& [position, time_us] : piece.marks) {
     v1::LogMark* mark = chunk.add_marks();
     mark->set_position(position);
     mark->set_time_us(time_us);
     chunk.set_time_us(time_us);
   }
-  chunk.set_data(std::move(piece->data));
+  chunk.set_data(std::move(piece.data));
   const SpoolPlace place = stream.reader->place();
   const bool last = stream.end && place.offset >= *stream.end;
   chunk.set_end(last);
-  if (piece->dropped == 0 && size == 0 && !last) {  // nothing readable yet
-    stream.maybe_more = false;
-    return;
-  }
   stream.end_sent = last;
   stream.in_flight.push_back({place, size, last});
   stream.in_flight_bytes += size;
@@ -192,7 +249,9 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
   // The coordinator may have more than we remember (we were restarted): what it has is skipped.
   const SpoolPlace place = stream.reader->place();
   if (stream.in_flight.empty() && ack.durable_offset() > place.offset) {
-    const uint64_t known = std::min(ack.durable_offset(), stream.reader->End());  // not the end
+    const uint64_t end = stream.reader->End().value_or(place.offset);
+    Used(stream);
+    const uint64_t known = std::min(ack.durable_offset(), end);  // not the end
     stream.acked.offset = std::max(stream.acked.offset, known);
     stream.reader->Seek({std::max(place.offset, known), place.record});
   }
@@ -215,12 +274,14 @@ void LogForwarder::Fail(Stream& stream, const std::string& reason) {
   in_flight_bytes_ -= stream.in_flight_bytes;
   stream.in_flight.clear();
   stream.in_flight_bytes = 0;
-  doors_.trim(stream.key, stream.rank, stream.stream, stream.reader->End(), 0);
+  doors_.trim(stream.key, stream.rank, stream.stream, common::kLogStreamBytesMax, 0);
   Finish(stream);
 }
 
 void LogForwarder::Finish(Stream& stream) {
   stream.done = true;
+  open_files_.Forget(stream.reader.get());
+  stream.reader->Close();
   const AttemptKey key = stream.key;
   SaveAcked(key);
   auto open = open_.find(key);
@@ -233,7 +294,8 @@ uint64_t LogForwarder::SpoolBytes() {
   uint64_t total = 0;
   for (auto& [id, stream] : streams_) {
     if (stream.done) continue;
-    const uint64_t end = stream.reader->End();
+    const uint64_t end = stream.reader->End().value_or(0);
+    Used(stream);
     total += end > stream.acked.offset ? end - stream.acked.offset : 0;
   }
   return total;
@@ -247,25 +309,26 @@ void LogForwarder::SaveAcked(const AttemptKey& key) {
                       at->second.acked.offset, "\n");
   }
   // Replaced, not synced: it only has to survive the worker, and a cut of power ends the attempt
-  // anyway.
+  // anyway. When the disk is full the file of before stays: what is then sent twice is known to the
+  // coordinator.
   const std::string path = paths_.SpoolAcked(key);
   const std::string temporary = path + ".tmp";
-  std::FILE* file = std::fopen(temporary.c_str(), "we");
-  if (file == nullptr) return;
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) == 0 && written) std::rename(temporary.c_str(), path.c_str());
+  const absl::StatusOr<common::UniqueFd> file =
+      common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+  if (file.ok() && common::WriteAll(file->get(), text).ok()) {
+    std::rename(temporary.c_str(), path.c_str());
+  }
 }
 
 std::map<std::pair<uint32_t, uint32_t>, uint64_t> LogForwarder::LoadAcked(const AttemptKey& key) {
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> acked;
-  std::FILE* file = std::fopen(paths_.SpoolAcked(key).c_str(), "re");
-  if (file == nullptr) return acked;
-  unsigned rank = 0, stream = 0;
-  unsigned long long offset = 0;
-  while (std::fscanf(file, "%u %u %llu", &rank, &stream, &offset) == 3) {
-    acked[{rank, stream}] = offset;
-  }
-  std::fclose(file);
+  const absl::StatusOr<std::string> text =
+      common::ReadFile(paths_.SpoolAcked(key), kAckedFileBytesMax);
+  if (!text.ok()) return acked;
+  std::istringstream lines(*text);
+  uint32_t rank = 0, stream = 0;
+  uint64_t offset = 0;
+  while (lines >> rank >> stream >> offset) acked[{rank, stream}] = offset;
   return acked;
 }
 

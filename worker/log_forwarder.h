@@ -1,6 +1,7 @@
 // Sends every rank's output to the coordinator, in order and exactly once, from the spools of all
 // attempts on this node. I/O thread. Never blocks; knows nothing of gRPC. What is not acknowledged
-// stays in the spools, so its memory is bounded by credits, not by what the ranks write.
+// stays in the spools, so its memory is bounded by credits, not by what the ranks write. Few files
+// are open at a time. Ranks can reach the spools: what is broken there ends that stream alone.
 //
 // Latency and batching: a stream with nothing under way sends at once; else it waits for 64 KiB or
 // 50 ms. Streams take turns, one chunk each, so a rank that floods does not silence the others.
@@ -17,6 +18,7 @@
 
 #include "common/shim_protocol.h"
 #include "muster/v1/worker_service.pb.h"
+#include "worker/open_files.h"
 #include "worker/paths.h"
 #include "worker/spool_reader.h"
 
@@ -26,6 +28,8 @@ class LogForwarder {
  public:
   struct Doors {
     std::function<bool()> can_send;
+    // May this attempt's streams go on? (Its copies on this node keep up.)
+    std::function<bool(const AttemptKey&)> keeps_up;
     std::function<void(v1::LogChunk)> send;
     // Everything below is durable at the coordinator.
     std::function<void(const AttemptKey&, uint32_t rank, common::Stream, uint64_t offset,
@@ -39,7 +43,8 @@ class LogForwarder {
     uint64_t incarnation = 0;
   };
 
-  LogForwarder(Paths paths, Source source, Doors doors);
+  // `open_max`: streams whose files are open at a time.
+  LogForwarder(Paths paths, Source source, Doors doors, size_t open_max = 1'024);
 
   // Ranks [first_rank, first_rank + ranks); goes on from the offsets that were acknowledged before
   // a restart.
@@ -77,6 +82,7 @@ class LogForwarder {
     std::optional<uint64_t> end;
     bool end_sent = false;
     bool done = false;
+    bool ended = false;  // nothing of the attempt lives: the index is complete
     int64_t waiting_since_ms = -1;
     bool maybe_more = true;  // since the index was last seen at its end, something was said
   };
@@ -85,7 +91,14 @@ class LogForwarder {
 
   enum class Ready { kNo, kYes, kLater };
   Ready Check(Stream& stream, int64_t now_ms);
-  void SendNext(Stream& stream);
+  Ready AtEnd(Stream& stream, uint64_t end);
+  // False: there was nothing to send after all.
+  bool SendNext(Stream& stream);
+  void Send(Stream& stream, SpoolPiece piece);
+  // After `stream.reader` was used: its files count as the last used ones.
+  void Used(Stream& stream);
+  // A problem that passes (no descriptor is free): later. Any other ends the stream.
+  Ready WaitOrFail(Stream& stream, const absl::Status& status, int64_t now_ms);
   void Touch(const AttemptKey& key);
   void Fail(Stream& stream, const std::string& reason);
   void Finish(Stream& stream);
@@ -100,6 +113,7 @@ class LogForwarder {
   std::map<AttemptKey, int> open_;  // streams not done yet
   StreamKey turn_;                  // the stream that sent last
   uint64_t in_flight_bytes_ = 0;
+  OpenFiles open_files_;
 };
 
 }  // namespace muster::worker

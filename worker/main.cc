@@ -20,7 +20,6 @@
 #include "common/version.h"
 #include "worker/config.h"
 #include "worker/control_loop.h"
-#include "worker/shim_client.h"
 
 namespace muster::worker {
 namespace {
@@ -28,7 +27,6 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr int kExitLocked = 3;
 constexpr int kExitFailed = 1;
-constexpr int kLeftoversMs = 1'000;
 constexpr int kLockWaitMs = 1'000;
 constexpr int kLockRetryMs = 10;
 
@@ -62,21 +60,6 @@ int TakeSignals() {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);  // a closed terminal is no reason to leave
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-// A worker without its state gets a new incarnation, and with it the coordinator counts whatever an
-// older one had started here as dead: so it must be, before we register. False: asked to end first.
-bool EndWhatOlderWorkersLeft(const Config& config, int stop_fd) {
-  const common::CgroupHost cgroups = common::ProbeCgroupHost();
-  const std::string tag = NodeTag(config.coordinator, config.name);
-  pollfd stop{stop_fd, POLLIN, 0};
-  while (true) {
-    const absl::Status ended = EndLeftovers(cgroups, tag, kLeftoversMs);
-    if (ended.ok()) return true;
-    common::LogError(common::StrCat("an attempt of an older worker is still alive reason=\"",
-                                    std::string(ended.message()), "\""));
-    if (poll(&stop, 1, kLeftoversMs) > 0) return false;
-  }
 }
 
 // A worker that was killed an instant ago may still hold it.
@@ -120,9 +103,8 @@ int Run(Config config) {
 
   ControlLoop::Setup setup;
   setup.config = config;
-  if (!common::Exists(paths.Identity()) && !EndWhatOlderWorkersLeft(config, stop_fd)) return 0;
   absl::StatusOr<LoadedIdentity> identity =
-      LoadIdentity(paths, common::SystemClock().Read().wall_ms * 1000);
+      LoadIdentity(paths, config.name, common::SystemClock().Read().wall_ms * 1000);
   if (!identity.ok()) return Fail(kExitFailed, identity.status());
   setup.identity = *identity;
   setup.cgroups = common::ProbeCgroupHost();
@@ -133,6 +115,10 @@ int Run(Config config) {
   common::LogInfo(common::StrCat("worker started name=", config.name, " version=", common::kVersion,
                                  " incarnation=", identity->identity.incarnation, " state_dir=",
                                  config.state_dir, " kill_level=\"", facts->kill_level(), "\""));
+  if (!identity->kept) {
+    common::LogInfo(
+        common::StrCat("a new incarnation: ", identity->why_new, " path=", paths.Identity()));
+  }
   ControlLoop(std::move(setup), stop_fd).Run();
   common::LogInfo("worker leaves; its ranks go on");
   return 0;

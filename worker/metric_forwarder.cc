@@ -7,24 +7,40 @@
 
 namespace muster::worker {
 
-MetricForwarder::MetricForwarder(Paths paths, Doors doors)
-    : paths_(std::move(paths)), doors_(std::move(doors)) {}
+MetricForwarder::MetricForwarder(Paths paths, Doors doors, size_t open_max)
+    : paths_(std::move(paths)), doors_(std::move(doors)), open_files_(open_max) {}
 
 void MetricForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks) {
   for (uint32_t rank = first_rank; rank < first_rank + ranks; ++rank) {
-    if (spools_.count({key, rank}) > 0) continue;
-    absl::StatusOr<MetricSpool> spool = MetricSpool::Open(paths_.MetricBatches(key, rank));
-    if (!spool.ok()) {
-      doors_.note(common::StrCat("metrics of rank ", rank, " cannot be kept job=", key.job,
-                                 " attempt=", key.attempt, " reason=\"",
-                                 std::string(spool.status().message()), "\""));
-      continue;
-    }
-    spools_.emplace(RankKey{key, rank}, *std::move(spool));
+    if (spools_.count({key, rank}) == 0) OpenSpool({key, rank});
   }
 }
 
+void MetricForwarder::OpenSpool(const RankKey& rank) {
+  absl::StatusOr<MetricSpool> spool =
+      MetricSpool::Open(paths_.MetricBatches(rank.first, rank.second));
+  if (spool.ok()) {
+    missing_.erase(rank);
+    Used(rank, spools_.emplace(rank, *std::move(spool)).first->second);
+  } else if (missing_.insert(rank).second) {
+    doors_.note(common::StrCat("metrics of rank ", rank.second, " cannot be kept yet job=",
+                               rank.first.job, " attempt=", rank.first.attempt, " reason=\"",
+                               std::string(spool.status().message()), "\""));
+  }
+}
+
+void MetricForwarder::Used(const RankKey& rank, MetricSpool& spool) {
+  open_files_.Use(&spool, [&spool] { spool.Close(); });
+  const uint64_t lost = spool.TakeDamage();
+  if (lost == 0) return;
+  doors_.note(common::StrCat("metrics of rank ", rank.second, " lost: ", lost,
+                             " bytes cannot be read job=", rank.first.job,
+                             " attempt=", rank.first.attempt,
+                             " file=", paths_.MetricBatches(rank.first, rank.second)));
+}
+
 absl::Status MetricForwarder::Append(const AttemptKey& key, uint32_t rank, v1::MetricBatch batch) {
+  if (missing_.count({key, rank}) > 0) OpenSpool({key, rank});
   auto spool = spools_.find({key, rank});
   if (spool == spools_.end()) {
     return absl::NotFoundError(common::StrCat("rank ", rank, " has no place for metrics here"));
@@ -33,7 +49,21 @@ absl::Status MetricForwarder::Append(const AttemptKey& key, uint32_t rank, v1::M
   batch.set_job(key.job);
   batch.set_attempt(key.attempt);
   batch.set_rank(rank);
-  return spool->second.Append(batch);
+  const absl::Status kept = spool->second.Append(batch);
+  Used(spool->first, spool->second);
+  return kept;
+}
+
+std::map<std::string, std::pair<uint64_t, uint32_t>> MetricForwarder::Known(
+    const AttemptKey& key) const {
+  std::map<std::string, std::pair<uint64_t, uint32_t>> known;
+  for (auto at = spools_.lower_bound({key, 0}); at != spools_.end() && at->first.first == key;
+       ++at) {
+    for (const auto& [source, seq] : at->second.LastSeqs()) {
+      if (seq > known[source].first) known[source] = {seq, at->first.second};
+    }
+  }
+  return known;
 }
 
 uint64_t MetricForwarder::LastSeq(const AttemptKey& key, uint32_t rank,
@@ -49,6 +79,11 @@ void MetricForwarder::Ended(const AttemptKey& key) {
 
 void MetricForwarder::Remove(const AttemptKey& key) {
   ended_.erase(key);
+  missing_.erase(missing_.lower_bound({key, 0}), missing_.upper_bound({key, UINT32_MAX}));
+  for (auto at = spools_.lower_bound({key, 0}); at != spools_.end() && at->first.first == key;
+       ++at) {
+    open_files_.Forget(&at->second);
+  }
   spools_.erase(spools_.lower_bound({key, 0}), spools_.upper_bound({key, UINT32_MAX}));
 }
 
@@ -65,6 +100,7 @@ void MetricForwarder::OnAck(const v1::MetricAck& ack) {
   } else {
     spool->second.OnAck(ack.source(), ack.durable_seq());
   }
+  Used(spool->first, spool->second);
   CheckDrained(key);
 }
 
@@ -73,8 +109,18 @@ void MetricForwarder::Pump() {
   auto at = spools_.upper_bound(turn_);
   while (idle < spools_.size() && doors_.can_send()) {
     if (at == spools_.end()) at = spools_.begin();
-    if (std::optional<v1::MetricBatch> batch = at->second.Next()) {
+    std::optional<v1::MetricBatch> batch;
+    if (at->second.HasNext()) {
+      batch = at->second.Next();
+      Used(at->first, at->second);
+      if (!batch) CheckDrained(at->first.first);  // what cannot be read is given up
+    }
+    if (batch) {
       turn_ = at->first;
+      // The file says what it likes: it speaks for its own rank alone.
+      batch->set_job(at->first.first.job);
+      batch->set_attempt(at->first.first.attempt);
+      batch->set_rank(at->first.second);
       doors_.send(*std::move(batch));
       idle = 0;
     } else {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/metric_spool.h"
+#include "worker/open_files.h"
 #include "worker/paths.h"
 
 namespace muster::worker {
@@ -24,13 +25,16 @@ class MetricForwarder {
     std::function<void(const std::string&)> note;
   };
 
-  MetricForwarder(Paths paths, Doors doors);
+  // `open_max`: files that are open at a time.
+  MetricForwarder(Paths paths, Doors doors, size_t open_max = 1'024);
 
   void Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks);
   // Survives a crash of this process afterwards. Job, attempt and rank are filled in; a batch whose
   // seq is known already is accepted and ignored.
   absl::Status Append(const AttemptKey& key, uint32_t rank, v1::MetricBatch batch);
   uint64_t LastSeq(const AttemptKey& key, uint32_t rank, const std::string& source) const;
+  // Of every source of the attempt: the highest seq that is safe, and the rank it came from.
+  std::map<std::string, std::pair<uint64_t, uint32_t>> Known(const AttemptKey& key) const;
   // Nothing follows.
   void Ended(const AttemptKey& key);
   void Remove(const AttemptKey& key);
@@ -42,12 +46,18 @@ class MetricForwarder {
  private:
   using RankKey = std::pair<AttemptKey, uint32_t>;
   void CheckDrained(const AttemptKey& key);
+  void OpenSpool(const RankKey& rank);
+  // After the spool was used: its file counts as the last used one; what it lost is said.
+  void Used(const RankKey& rank, MetricSpool& spool);
 
   const Paths paths_;
   const Doors doors_;
   std::map<RankKey, MetricSpool> spools_;
   std::set<AttemptKey> ended_;
+  // Could not be opened for want of descriptors or space: tried again when they are needed.
+  std::set<RankKey> missing_;
   RankKey turn_;
+  OpenFiles open_files_;
 };
 
 }  // namespace muster::worker

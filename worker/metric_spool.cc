@@ -20,21 +20,24 @@ namespace {
 
 constexpr uint64_t kHeaderBytes = 8;
 constexpr uint64_t kCompactBytes = 4 << 20;
+constexpr uint64_t kFileBytesMax = 1 << 30;  // not yet delivered; then the trainer has to wait
 constexpr size_t kInFlightMax = 1'000;
 
 }  // namespace
 
-MetricSpool::MetricSpool(std::string path, common::UniqueFd file)
-    : path_(std::move(path)), file_(std::move(file)) {}
+absl::Status MetricSpool::OpenFile() {
+  if (file_.valid()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(file_, common::OpenRegular(path_, O_RDWR | O_CREAT | O_NOFOLLOW));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
-  common::UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file.valid()) return common::ErrnoStatus(common::StrCat("cannot open ", path));
-  MetricSpool spool(path, std::move(file));
+  MetricSpool spool(path);
+  RETURN_IF_ERROR(spool.OpenFile());
   spool.LoadAcked();
   v1::MetricBatch batch;
   uint64_t end = 0;
-  while (spool.ReadAt(spool.size_, &batch, &end)) {
+  while (spool.size_ < kFileBytesMax && spool.ReadAt(spool.size_, &batch, &end)) {
     spool.last_[batch.source()] = batch.seq();
     if (spool.acked_at_ == spool.size_ && batch.seq() <= spool.acked_[batch.source()]) {
       spool.acked_at_ = end;
@@ -42,6 +45,10 @@ absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
     spool.size_ = end;
   }
   spool.read_at_ = spool.acked_at_;
+  struct stat info {};
+  if (fstat(spool.file_.get(), &info) == 0) {
+    spool.damage_bytes_ = static_cast<uint64_t>(info.st_size) - spool.size_;
+  }
   if (ftruncate(spool.file_.get(), static_cast<off_t>(spool.size_)) != 0) {
     return common::ErrnoStatus(common::StrCat("cannot cut ", path));
   }
@@ -65,6 +72,12 @@ bool MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end) con
   return true;
 }
 
+std::map<std::string, uint64_t> MetricSpool::LastSeqs() const {
+  std::map<std::string, uint64_t> seqs = acked_;
+  for (const auto& [source, seq] : last_) seqs[source] = std::max(seqs[source], seq);
+  return seqs;
+}
+
 uint64_t MetricSpool::LastSeq(const std::string& source) const {
   const auto last = last_.find(source);
   const auto acked = acked_.find(source);
@@ -80,6 +93,12 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
   const uint32_t header[2] = {static_cast<uint32_t>(bytes.size()), common::Crc32c(bytes)};
   std::string record(reinterpret_cast<const char*>(header), kHeaderBytes);
   record += bytes;
+  MaybeCompact();
+  if (size_ + record.size() > kFileBytesMax) {
+    return absl::ResourceExhaustedError(common::StrCat(path_, " is full: ", kFileBytesMax >> 20,
+                                                       " MiB of metrics wait for the coordinator"));
+  }
+  RETURN_IF_ERROR(OpenFile());
   const ssize_t written =
       pwrite(file_.get(), record.data(), record.size(), static_cast<off_t>(size_));
   if (written != static_cast<ssize_t>(record.size())) {
@@ -93,10 +112,12 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
 
 std::optional<v1::MetricBatch> MetricSpool::Next() {
   if (!HasNext() || in_flight_.size() >= kInFlightMax) return std::nullopt;
+  if (!OpenFile().ok()) return std::nullopt;  // no descriptor is free: a later turn
   v1::MetricBatch batch;
   uint64_t end = 0;
   if (!ReadAt(read_at_, &batch, &end)) {
-    DropAll();  // our own file is damaged: what is behind cannot be read
+    damage_bytes_ += size_ - read_at_;
+    DropAll();  // what is behind cannot be read
     return std::nullopt;
   }
   read_at_ = end;
@@ -111,6 +132,7 @@ void MetricSpool::Rewind() {
 
 void MetricSpool::OnAck(const std::string& source, uint64_t durable_seq) {
   uint64_t& acked = acked_[source];
+  acked_changed_ |= durable_seq > acked;
   acked = std::max(acked, durable_seq);
   while (!in_flight_.empty() && in_flight_.front().seq <= acked_[in_flight_.front().source]) {
     acked_at_ = in_flight_.front().end;
@@ -127,18 +149,26 @@ void MetricSpool::DropAll() {
 
 void MetricSpool::MaybeCompact() {
   if (!Drained()) return;
-  SaveAcked();  // first what a restart has to know, then the cut
-  if (size_ < kCompactBytes || ftruncate(file_.get(), 0) != 0) return;
+  // First what a restart has to know, then the cut. On a full disk the note is made later, before
+  // anything is appended behind it.
+  if (!SaveAcked()) return;
+  if (size_ < kCompactBytes || !OpenFile().ok() || ftruncate(file_.get(), 0) != 0) return;
   size_ = read_at_ = acked_at_ = 0;
 }
 
-void MetricSpool::SaveAcked() {
+bool MetricSpool::SaveAcked() {
+  if (!acked_changed_) return true;
   std::string text;
   for (const auto& [source, seq] : acked_) common::StrAppend(&text, seq, " ", source, "\n");
   const std::string temporary = path_ + ".acked.tmp";
-  common::UniqueFd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file.valid() || !common::WriteAll(file.get(), text).ok()) return;
-  rename(temporary.c_str(), (path_ + ".acked").c_str());
+  const absl::StatusOr<common::UniqueFd> file =
+      common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+  if (!file.ok() || !common::WriteAll(file->get(), text).ok() ||
+      rename(temporary.c_str(), (path_ + ".acked").c_str()) != 0) {
+    return false;
+  }
+  acked_changed_ = false;
+  return true;
 }
 
 void MetricSpool::LoadAcked() {

@@ -1,7 +1,8 @@
 // The metric batches of one rank, on disk until the coordinator has them: appended before the
 // trainer's acknowledgement, sent again after a reconnection, exactly once by (source, seq). One
 // thread. File: records of size (4 bytes), CRC-32C (4 bytes), serialised MetricBatch; a cut last
-// record is dropped on open.
+// record is dropped on open. The rank can reach the file: what cannot be read is dropped and said,
+// and it may be closed and opened again at any time.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,7 +26,11 @@ class MetricSpool {
 
   // Highest seq of this source that is safe here or at the coordinator; 0: none.
   uint64_t LastSeq(const std::string& source) const;
+  // By source: what LastSeq says.
+  std::map<std::string, uint64_t> LastSeqs() const;
   // Survives a crash of this process afterwards. `batch.seq` must be higher than LastSeq.
+  // RESOURCE_EXHAUSTED: the disk or the file is full, UNAVAILABLE: no descriptor is free; nothing
+  // was kept, the same batch may come again.
   absl::Status Append(const v1::MetricBatch& batch);
 
   // The next batch to send, or nullopt.
@@ -37,6 +43,10 @@ class MetricSpool {
   void DropAll();
   bool Drained() const { return acked_at_ == size_; }
   size_t InFlight() const { return in_flight_.size(); }
+  // Until the next use.
+  void Close() { file_.Reset(); }
+  // Bytes that were dropped because they could not be read, since the last call.
+  uint64_t TakeDamage() { return std::exchange(damage_bytes_, 0); }
 
  private:
   struct Sent {
@@ -44,9 +54,10 @@ class MetricSpool {
     uint64_t seq = 0;
     uint64_t end = 0;  // file offset behind it
   };
-  MetricSpool(std::string path, common::UniqueFd file);
+  explicit MetricSpool(std::string path) : path_(std::move(path)) {}
+  absl::Status OpenFile();
   void LoadAcked();
-  void SaveAcked();
+  bool SaveAcked();
   void MaybeCompact();
   // The record at `at`; false when there is none or it is cut.
   bool ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end) const;
@@ -56,6 +67,8 @@ class MetricSpool {
   uint64_t size_ = 0;
   uint64_t read_at_ = 0;
   uint64_t acked_at_ = 0;
+  uint64_t damage_bytes_ = 0;
+  bool acked_changed_ = false;  // since the file beside it was written
   std::deque<Sent> in_flight_;
   std::map<std::string, uint64_t> last_;   // by source
   std::map<std::string, uint64_t> acked_;  // by source

@@ -13,14 +13,20 @@
 #include "worker/json_lines.h"
 
 namespace muster::worker {
+namespace {
+
+constexpr size_t kErrorFileBytesMax = 1 << 20;
+
+}  // namespace
 
 std::string LastLines(const Paths& paths, const AttemptKey& key, uint32_t rank) {
-  common::UniqueFd fd(open(paths.Spool(key, rank, "stderr").c_str(), O_RDONLY | O_CLOEXEC));
+  const absl::StatusOr<common::UniqueFd> file =
+      common::OpenRegular(paths.Spool(key, rank, "stderr"), O_RDONLY | O_NOFOLLOW);
   struct stat info {};
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) return "";
+  if (!file.ok() || fstat(file->get(), &info) != 0) return "";
   const off_t size = std::min<off_t>(info.st_size, common::kLastLinesBytesMax);
   std::string tail(static_cast<size_t>(size), '\0');
-  const ssize_t count = pread(fd.get(), tail.data(), tail.size(), info.st_size - size);
+  const ssize_t count = pread(file->get(), tail.data(), tail.size(), info.st_size - size);
   tail.resize(count > 0 ? static_cast<size_t>(count) : 0);
   tail.erase(0, std::min(tail.find_last_of('\0') + 1, tail.size()));  // a hole: dropped or trimmed
   if (size < info.st_size) {
@@ -34,9 +40,8 @@ std::string LastLines(const Paths& paths, const AttemptKey& key, uint32_t rank) 
   return text;
 }
 
-v1::RankExit ReportExit(const Paths& paths, const v1::LaunchAttempt& launch,
-                        const common::ShimLaunch& shim_launch, const RankExited& exit) {
-  const AttemptKey key{launch.job(), launch.attempt()};
+v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
+                         const RankExited& exit) {
   v1::RankExit report;
   report.set_rank(exit.rank);
   report.set_node(launch.part().node());
@@ -54,11 +59,17 @@ v1::RankExit ReportExit(const Paths& paths, const v1::LaunchAttempt& launch,
       report.set_launch_error(DescribeLaunchError(exit, rank, launch.part().node()));
     }
   }
-  if (exit.exit_code == 0 && exit.signal == 0) return report;
-  const auto error_file = common::ReadFile(paths.ErrorFile(key, exit.rank), 1 << 20);
-  if (error_file.ok()) report.set_error_message(ErrorFileMessage(*error_file));
-  report.set_last_lines(LastLines(paths, key, exit.rank));
   return report;
+}
+
+void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report) {
+  const auto error_file =
+      common::ReadFile(paths.ErrorFile(key, report->rank()), kErrorFileBytesMax);
+  if (error_file.ok()) report->set_error_message(ErrorFileMessage(*error_file));
+  if (absl::IsInvalidArgument(error_file.status())) {
+    report->set_error_message("(its error file is no regular file: nothing was read from it)");
+  }
+  report->set_last_lines(LastLines(paths, key, report->rank()));
 }
 
 }  // namespace muster::worker

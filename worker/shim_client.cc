@@ -236,7 +236,9 @@ absl::StatusOr<std::vector<ShimEvent>> ShimClient::Read() {
       Close();
       break;
     }
+    heard_ = true;
     if (packet.kind == PacketKind::kHello) {
+      version_ = packet.version;
       if (Text(packet) != launch_.mark) {
         Close();
         return absl::FailedPreconditionError(common::StrCat(
@@ -267,6 +269,14 @@ void ShimClient::Stop(uint32_t grace_ms) {
   packet.kind = PacketKind::kStop;
   packet.grace_ms = grace_ms;
   Send(packet);
+}
+
+bool ShimClient::Ping() {
+  if (version_ != 0 && version_ < common::kShimAnswersSince) return false;
+  ShimPacket packet;
+  packet.kind = PacketKind::kPing;
+  Send(packet);
+  return true;
 }
 
 void ShimClient::Signal(int signal) {
@@ -312,6 +322,7 @@ void ShimClient::Send(const ShimPacket& packet) {
     });
     unsent_.push_back(packet);
   }
+  if (!child_ && version_ == 0) return;  // it may yet turn out to be another attempt's
   size_t sent = 0;
   while (sent < unsent_.size()) {
     const ssize_t count =

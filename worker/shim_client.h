@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -82,6 +83,11 @@ class ShimClient {
   // spool.
   void SpoolSeen();
 
+  // Asks for a sign of life. False for a shim that knows no such question.
+  bool Ping();
+  // True once after packets arrived: the shim is there.
+  bool TakeHeard() { return std::exchange(heard_, false); }
+
   const common::ShimLaunch& launch() const { return launch_; }
   pid_t pid() const { return pid_; }  // 0 until an adopted shim has said it
 
@@ -94,6 +100,8 @@ class ShimClient {
   common::UniqueFd connection_;
   pid_t pid_ = 0;
   bool child_ = false;  // ours to reap
+  bool heard_ = false;
+  uint32_t version_ = 0;  // of the shim; 0 until it has said it, and orders to an adopted one wait
   std::vector<common::ShimPacket>
       unsent_;  // the socket's buffer was full; at most a few trims and one of each order
 };
@@ -111,17 +119,14 @@ bool ShimLives(const std::string& attempt_dir);
 // `timeout_ms`; usually 1-5 ms. Without a launch file nothing was ever started, which is success.
 // Result: see common/kill_ladder.h.
 common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms = 10000);
+// The same with the launch as it was, whatever the file says by now.
+common::KillResult KillAttempt(const std::string& attempt_dir, const common::ShimLaunch& launch,
+                               bool same_boot, int timeout_ms);
 
 // A fresh mark for (job, attempt): "<job>-<attempt>-<16 random hex digits>-<node tag>".
 std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& node_tag);
-// Tells the attempts of this node of this coordinator from those of other workers on the host.
-std::string NodeTag(const std::string& coordinator, const std::string& node);
-// Ends every attempt that a worker of this node ever started on this host and that is still alive:
-// for a worker that starts without its state, because the coordinator takes that as the proof of
-// their death. Blocks up to `timeout_ms` for each. UNAVAILABLE names what survives SIGKILL.
-absl::Status EndLeftovers(const common::CgroupHost& cgroups, const std::string& node_tag,
-                          int timeout_ms);
-
+// Tells the attempts of this node of this cluster from those of other workers on the host.
+std::string NodeTag(const std::string& cluster, const std::string& node);
 // One sentence for a rank that could not be started, naming node, value and fix.
 std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch& rank,
                                 const std::string& node);

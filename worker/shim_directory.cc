@@ -57,9 +57,16 @@ bool ShimLives(const std::string& attempt_dir) {
 common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms) {
   const absl::StatusOr<ShimLaunch> launch = ReadShimLaunch(attempt_dir);
   if (!launch.ok()) return {.empty = true, .survivors = {}, .how = "empty"};
+  return KillAttempt(attempt_dir, *launch, /*same_boot=*/true, timeout_ms);
+}
+
+common::KillResult KillAttempt(const std::string& attempt_dir, const ShimLaunch& launch,
+                               bool same_boot, int timeout_ms) {
   std::vector<common::KnownProcess> known;
   std::string state;
-  common::ReadSmallFile(common::StrCat(attempt_dir, "/", common::kShimStateName), &state);
+  if (same_boot) {
+    common::ReadSmallFile(common::StrCat(attempt_dir, "/", common::kShimStateName), &state);
+  }
   char role[32];
   int pid = 0, used = 0;
   unsigned long long start_time = 0;
@@ -67,7 +74,7 @@ common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms) {
        std::sscanf(line, "%31s %d %llu%n", role, &pid, &start_time, &used) == 3; line += used) {
     known.push_back({pid, start_time});
   }
-  return common::KillByMark(launch->mark, {launch->cgroup_dir, launch->freezer_dir}, known,
+  return common::KillByMark(launch.mark, {launch.cgroup_dir, launch.freezer_dir}, known,
                             timeout_ms);
 }
 
@@ -77,23 +84,12 @@ std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& no
   return absl::StrFormat("%d-%d-%016x-%s", job, attempt, nonce, node_tag);
 }
 
-std::string NodeTag(const std::string& coordinator, const std::string& node) {
+std::string NodeTag(const std::string& cluster, const std::string& node) {
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: the same in every version of this program
-  for (const char c : common::StrCat(coordinator, "\n", node)) {
+  for (const char c : common::StrCat(cluster, "\n", node)) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   }
   return absl::StrFormat("%016x", hash);
-}
-
-absl::Status EndLeftovers(const common::CgroupHost& cgroups, const std::string& node_tag,
-                          int timeout_ms) {
-  absl::Status status;
-  for (const std::string& mark : common::FindMarks(cgroups, common::StrCat("-", node_tag))) {
-    const common::KillResult result =
-        common::KillByMark(mark, common::MakeAttemptCgroups(cgroups, mark), {}, timeout_ms);
-    if (!result.empty) status = absl::UnavailableError(common::StrCat(mark, ": ", result.how));
-  }
-  return status;
 }
 
 std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch& rank,

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
+#include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -16,21 +18,47 @@ namespace {
 
 using common::SpoolRecord;
 constexpr size_t kRecordsPerRead = 128;
-constexpr size_t kMarksMax = 4096;  // of one piece
+constexpr size_t kRecordsPerPiece = 16'384;  // looked at, also when none of them holds a byte
+constexpr size_t kMarksMax = 4096;           // of one piece
 
 bool Trimmed(const SpoolRecord& record) {
   return record.offset == 0 && record.length == 0 && record.time_us == 0 && record.dropped == 0;
 }
 
+// Sums of its fields do not overflow, and it could be of some stream.
+bool Plausible(const SpoolRecord& record) {
+  return record.offset <= common::kLogStreamBytesMax && record.dropped <= record.offset &&
+         record.length <= common::kLogStreamBytesMax - record.offset;
+}
+
+uint64_t SizeOf(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
 }  // namespace
 
-bool SpoolReader::Open() {
+void SpoolReader::Seek(SpoolPlace place) {
+  place_ = place;
+  checked_records_ = checked_end_ = 0;
+}
+
+void SpoolReader::Close() {
+  data_.Reset();
+  index_.Reset();
+}
+
+absl::StatusOr<bool> SpoolReader::Open() {
   if (index_.valid()) return true;
-  common::UniqueFd data(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  common::UniqueFd index(open((path_ + ".idx").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!data.valid() || !index.valid()) return false;
-  data_ = std::move(data);
-  index_ = std::move(index);
+  absl::StatusOr<common::UniqueFd> data = common::OpenRegular(path_, O_RDONLY | O_NOFOLLOW);
+  absl::StatusOr<common::UniqueFd> index =
+      common::OpenRegular(path_ + ".idx", O_RDONLY | O_NOFOLLOW);
+  for (const auto* file : {&data, &index}) {
+    if (absl::IsNotFound(file->status())) return false;
+    RETURN_IF_ERROR(file->status());
+  }
+  data_ = *std::move(data);
+  index_ = *std::move(index);
   // What was trimmed is a hole: begin behind it.
   const off_t first = lseek(index_.get(), 0, SEEK_DATA);
   if (first > 0) place_.record = std::max<uint64_t>(place_.record, first / sizeof(SpoolRecord));
@@ -50,34 +78,78 @@ bool SpoolReader::Load(uint64_t number, SpoolRecord* record) {
   return true;
 }
 
-uint64_t SpoolReader::End() {
-  if (!Open()) return 0;
-  struct stat info {};
-  if (fstat(index_.get(), &info) != 0) return place_.offset;
-  const uint64_t records = static_cast<uint64_t>(info.st_size) / sizeof(SpoolRecord);
-  if (records == 0) return 0;
+absl::Status SpoolReader::Check(const SpoolRecord& record) {
+  const bool seen = place_.record < checked_records_;  // a part of it was taken
+  const uint64_t end = Plausible(record) ? record.offset + record.length : 0;
+  if (record.length > 0 && end > data_size_) data_size_ = SizeOf(data_.get());
+  const char* wrong = nullptr;
+  if (!Plausible(record)) {
+    wrong = "is beyond what a stream may hold";
+  } else if (!seen && record.offset < checked_end_) {
+    wrong = "begins before the one before it ends";
+  } else if (record.length > 0 && end > data_size_) {
+    wrong = "promises more bytes than there are";
+  }
+  if (wrong != nullptr) {
+    return absl::DataLossError(common::StrCat("record ", place_.record, " of ", path_,
+                                              ".idx (offset ", record.offset, ", length ",
+                                              record.length, ", dropped ", record.dropped, ") ",
+                                              wrong, "; something other than Muster wrote it"));
+  }
+  checked_records_ = place_.record + 1;
+  checked_end_ = end;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> SpoolReader::End() {
+  ASSIGN_OR_RETURN(const bool open, Open());
+  if (!open) return 0;
+  const uint64_t records = SizeOf(index_.get()) / sizeof(SpoolRecord);
   SpoolRecord last{};
+  if (records == 0) return 0;
   if (pread(index_.get(), &last, sizeof last,
             static_cast<off_t>((records - 1) * sizeof(SpoolRecord))) != sizeof last) {
     return place_.offset;
   }
-  return last.offset + last.length;
+  return Plausible(last) ? last.offset + last.length : common::kLogStreamBytesMax;
 }
 
-uint64_t SpoolReader::Available() {
-  const uint64_t end = End();
+absl::StatusOr<uint64_t> SpoolReader::Available() {
+  ASSIGN_OR_RETURN(const uint64_t end, End());
   return end > place_.offset ? end - place_.offset : 0;
+}
+
+bool SpoolReader::SkipHole() {
+  const off_t at = static_cast<off_t>(place_.record * sizeof(SpoolRecord));
+  const off_t next = lseek(index_.get(), at, SEEK_DATA);
+  if (next < 0) return false;  // a hole to its end
+  place_.record = std::max<uint64_t>(place_.record + 1, next / sizeof(SpoolRecord));
+  return true;
 }
 
 absl::StatusOr<SpoolPiece> SpoolReader::Next(size_t max_bytes) {
   SpoolPiece piece;
   piece.offset = place_.offset;
-  if (!Open()) return piece;
+  ASSIGN_OR_RETURN(const bool open, Open());
+  if (!open) return piece;
   uint64_t size = 0;
+  size_t looked_at = 0;
   SpoolRecord record{};
   while (size < max_bytes && piece.marks.size() < kMarksMax && Load(place_.record, &record)) {
+    if (++looked_at > kRecordsPerPiece) {
+      piece.more = true;
+      break;
+    }
+    if (Trimmed(record)) {
+      if (!SkipHole()) break;
+      continue;
+    }
+    if (absl::Status checked = Check(record); !checked.ok()) {
+      if (size > 0 || piece.dropped > 0) break;  // what was right is delivered first
+      return checked;
+    }
     const uint64_t end = record.offset + record.length;
-    if (Trimmed(record) || (end <= place_.offset && record.length > 0)) {
+    if (end <= place_.offset && record.length > 0) {
       ++place_.record;
       continue;
     }
@@ -92,20 +164,25 @@ absl::StatusOr<SpoolPiece> SpoolReader::Next(size_t max_bytes) {
     place_.offset += take;
     if (place_.offset >= end) ++place_.record;
   }
-  piece.data.resize(size);
+  RETURN_IF_ERROR(ReadBytes(&piece, size));
+  return piece;
+}
+
+absl::Status SpoolReader::ReadBytes(SpoolPiece* piece, uint64_t size) {
+  piece->data.resize(size);
   size_t done = 0;
   while (done < size) {
-    const ssize_t count = pread(data_.get(), piece.data.data() + done, size - done,
-                                static_cast<off_t>(piece.offset + done));
+    const ssize_t count = pread(data_.get(), piece->data.data() + done, size - done,
+                                static_cast<off_t>(piece->offset + done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return common::ErrnoStatus(common::StrCat("cannot read ", path_));
     if (count == 0) {
       return absl::DataLossError(
-          common::StrCat(path_, " ends at ", piece.offset + done, ", its index promises more"));
+          common::StrCat(path_, " ends at ", piece->offset + done, ", its index promises more"));
     }
     done += static_cast<size_t>(count);
   }
-  return piece;
+  return absl::OkStatus();
 }
 
 }  // namespace muster::worker

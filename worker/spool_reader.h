@@ -1,6 +1,10 @@
 // Reads one spool (a rank's stream) in order: bytes with their receive times, gaps where output was
 // dropped. The index says what is there; a hole in it was trimmed. Any one thread. Format:
 // common/shim_protocol.h.
+//
+// The rank can write into both files, and put a FIFO in their place: every record is checked before
+// it is used, and a broken one is the end of this stream alone (DATA_LOSS or INVALID_ARGUMENT).
+// UNAVAILABLE passes: no descriptor was free.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +24,8 @@ struct SpoolPiece {
   uint64_t dropped = 0;  // lost just before
   std::string data;
   std::vector<std::pair<uint32_t, int64_t>>
-      marks;  // position in data, receive time (Unix microseconds)
+      marks;          // position in data, receive time (Unix microseconds)
+  bool more = false;  // it stopped early: worth another call
   bool empty() const { return data.empty() && dropped == 0; }
 };
 
@@ -35,24 +40,35 @@ class SpoolReader {
   explicit SpoolReader(std::string path) : path_(std::move(path)) {}
 
   SpoolPlace place() const { return place_; }
-  void Seek(SpoolPlace place) { place_ = place; }
+  void Seek(SpoolPlace place);
   // Bytes (and dropped bytes) behind place() that the index knows. 0 while the files do not exist.
-  uint64_t Available();
-  // At most `max_bytes`; ends before a gap. Empty when there is nothing. DATA_LOSS when index and
-  // file disagree.
+  absl::StatusOr<uint64_t> Available();
+  // At most `max_bytes`; ends before a gap. Empty when there is nothing.
   absl::StatusOr<SpoolPiece> Next(size_t max_bytes);
-  // Offset behind the last byte the index knows.
-  uint64_t End();
+  // Offset behind the last byte the index knows. When the last record is broken: behind every
+  // stream, so that Next comes to it.
+  absl::StatusOr<uint64_t> End();
+  // Both files, until they are needed again.
+  void Close();
 
  private:
-  bool Open();
+  // False: they do not exist yet.
+  absl::StatusOr<bool> Open();
   // The record `number`, through a small cache. False: not written yet.
   bool Load(uint64_t number, common::SpoolRecord* record);
+  // Plausible, behind what was read, and its bytes are there.
+  absl::Status Check(const common::SpoolRecord& record);
+  // Behind the hole that begins at the present record. False: nothing follows.
+  bool SkipHole();
+  absl::Status ReadBytes(SpoolPiece* piece, uint64_t size);
 
   const std::string path_;
   common::UniqueFd data_;
   common::UniqueFd index_;
   SpoolPlace place_;
+  uint64_t checked_records_ = 0;  // records below were checked …
+  uint64_t checked_end_ = 0;      // … and end here
+  uint64_t data_size_ = 0;        // as last seen
   uint64_t cached_first_ = 0;
   std::vector<common::SpoolRecord> cached_;
 };

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -17,11 +18,15 @@
 namespace muster::worker {
 namespace {
 
-constexpr size_t kConnectionsMax = 4'096;
+// Of one attempt: a rank has one, a program of its own may open a few more.
+constexpr size_t kConnectionsBase = 32;
+constexpr size_t kConnectionsPerRank = 8;
 constexpr size_t kOutputBytesMax = 256 * 1024;
 constexpr size_t kReadBytes = 64 * 1024;
-constexpr int kDrainRoundsMax = 1'000;
 constexpr int kReadsPerTurn = 4;  // a rank that floods its socket waits for the others
+constexpr size_t kAttemptBytesPerTurn = 1 << 20;  // and its attempt for the other attempts
+constexpr size_t kDrainBytesMax = 16 << 20;       // of an attempt that ended
+constexpr int64_t kAcceptPauseMs = 200;
 
 }  // namespace
 
@@ -45,12 +50,26 @@ absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path) {
 
 void TrainerSocket::Add(const Attempt& attempt, common::UniqueFd listener) {
   const int fd = listener.get();
-  listeners_[fd] = {attempt, std::move(listener)};
+  Listener& added = listeners_[fd];
+  added.attempt = attempt;
+  added.fd = std::move(listener);
 }
 
 void TrainerSocket::Remove(const AttemptKey& key) {
   std::erase_if(listeners_, [&](const auto& item) { return item.second.attempt.key == key; });
   std::erase_if(connections_, [&](const auto& item) { return item.second->attempt.key == key; });
+}
+
+TrainerSocket::Listener* TrainerSocket::Of(const AttemptKey& key) {
+  for (auto& [fd, listener] : listeners_) {
+    if (listener.attempt.key == key) return &listener;
+  }
+  return nullptr;
+}
+
+void TrainerSocket::Close(std::map<int, std::unique_ptr<Connection>>::iterator connection) {
+  if (Listener* listener = Of(connection->second->attempt.key)) --listener->connections;
+  connections_.erase(connection);
 }
 
 void TrainerSocket::Broadcast(const AttemptKey& key, const std::string& line) {
@@ -59,7 +78,7 @@ void TrainerSocket::Broadcast(const AttemptKey& key, const std::string& line) {
     if (connection.attempt.key == key && connection.greeted) {
       connection.output += line;
       if (!Flush(connection)) {
-        at = connections_.erase(at);
+        Close(at++);
         continue;
       }
     }
@@ -67,62 +86,108 @@ void TrainerSocket::Broadcast(const AttemptKey& key, const std::string& line) {
   }
 }
 
-void TrainerSocket::AppendPollFds(std::vector<pollfd>* fds) const {
-  for (const auto& [fd, listener] : listeners_) fds->push_back({fd, POLLIN, 0});
-  for (const auto& [fd, connection] : connections_) {
-    const short out = connection->output.empty() ? 0 : POLLOUT;
-    fds->push_back({fd, static_cast<short>(POLLIN | out), 0});
+void TrainerSocket::BeginTurn(int64_t now_ms, std::vector<pollfd>* fds) {
+  for (auto& [fd, listener] : listeners_) {
+    listener.bytes_left = kAttemptBytesPerTurn;
+    if (listener.paused_until_ms <= now_ms) fds->push_back({fd, POLLIN, 0});
+  }
+  auto at = connections_.lower_bound(std::exchange(waited_fd_, 0));
+  for (size_t i = 0; i < connections_.size(); ++i, ++at) {
+    if (at == connections_.end()) at = connections_.begin();
+    const short out = at->second->output.empty() ? 0 : POLLOUT;
+    fds->push_back({at->first, static_cast<short>(POLLIN | out), 0});
   }
 }
 
-void TrainerSocket::OnReady(const pollfd& ready) {
+std::optional<int64_t> TrainerSocket::NextAcceptMs() const {
+  std::optional<int64_t> next;
+  for (const auto& [fd, listener] : listeners_) {
+    const int64_t due = listener.paused_until_ms;
+    if (due > 0 && (!next || due < *next)) next = due;
+  }
+  return next;
+}
+
+void TrainerSocket::OnReady(const pollfd& ready, int64_t now_ms) {
   if (auto listener = listeners_.find(ready.fd); listener != listeners_.end()) {
-    return Accept(listener->second);
+    return Accept(listener->second, now_ms);
   }
   auto found = connections_.find(ready.fd);
   if (found == connections_.end()) return;
   Connection& connection = *found->second;
-  bool keep = (ready.revents & POLLIN) == 0 || Read(connection);
+  Listener* listener = Of(connection.attempt.key);
+  bool keep = listener != nullptr;
+  if (keep && (ready.revents & POLLIN) != 0) {
+    if (listener->bytes_left == 0) {
+      if (waited_fd_ == 0) waited_fd_ = ready.fd;
+      return;
+    }
+    keep = Read(connection, &listener->bytes_left);
+  }
   keep = keep && Flush(connection) && (ready.revents & (POLLERR | POLLNVAL)) == 0;
   if ((ready.revents & POLLHUP) != 0 && (ready.revents & POLLIN) == 0) keep = false;
-  if (!keep) connections_.erase(found);
+  if (!keep) Close(found);
 }
 
-void TrainerSocket::Drain() {
-  for (int round = 0; round < kDrainRoundsMax; ++round) {
-    std::vector<pollfd> fds;
-    AppendPollFds(&fds);
-    for (pollfd& fd : fds) fd.events = POLLIN;
-    if (poll(fds.data(), fds.size(), 0) <= 0) return;
-    bool read_some = false;
-    for (const pollfd& fd : fds) {
-      if ((fd.revents & POLLIN) == 0) continue;
-      read_some = true;
-      OnReady(fd);
-    }
-    if (!read_some) return;
+void TrainerSocket::Drain(const AttemptKey& key) {
+  size_t bytes_left = kDrainBytesMax;
+  Listener* listener = Of(key);
+  if (listener == nullptr) return;
+  Accept(*listener, 0);
+  for (auto& [fd, connection] : connections_) {
+    if (connection->attempt.key != key) continue;
+    size_t before = 0;
+    do {
+      before = bytes_left;
+    } while (bytes_left > 0 && Read(*connection, &bytes_left) && bytes_left < before);
   }
 }
 
-void TrainerSocket::Accept(Listener& listener) {
+bool TrainerSocket::MakeRoom(const Listener& newcomer) {
+  if (newcomer.connections >=
+      kConnectionsBase + kConnectionsPerRank * size_t{newcomer.attempt.ranks}) {
+    return false;
+  }
+  if (connections_.size() < connections_max_) return true;
+  const auto most = std::max_element(
+      listeners_.begin(), listeners_.end(),
+      [](const auto& a, const auto& b) { return a.second.connections < b.second.connections; });
+  if (most->second.connections <= newcomer.connections + 1) return false;
+  auto victim = connections_.end();  // one that has not said who it is, if there is one
+  for (auto at = connections_.begin(); at != connections_.end(); ++at) {
+    if (at->second->attempt.key != most->second.attempt.key) continue;
+    if (victim == connections_.end() || !at->second->greeted) victim = at;
+  }
+  Close(victim);
+  return true;
+}
+
+void TrainerSocket::Accept(Listener& listener, int64_t now_ms) {
+  listener.paused_until_ms = 0;
   while (true) {
     common::UniqueFd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.valid()) return;
-    if (connections_.size() >= kConnectionsMax) continue;  // closed at once
+    if (!fd.valid()) {
+      // No descriptor is free: the caller waits in the backlog, and this loop does not spin.
+      if (errno == EMFILE || errno == ENFILE) listener.paused_until_ms = now_ms + kAcceptPauseMs;
+      return;
+    }
+    if (!MakeRoom(listener)) continue;  // closed at once
     auto connection = std::make_unique<Connection>();
     connection->attempt = listener.attempt;
     const int number = fd.get();
     connection->fd = std::move(fd);
     connections_[number] = std::move(connection);
+    ++listener.connections;
   }
 }
 
-bool TrainerSocket::Read(Connection& connection) {
+bool TrainerSocket::Read(Connection& connection, size_t* bytes_left) {
   char buffer[kReadBytes];
-  for (int i = 0; i < kReadsPerTurn; ++i) {
-    const ssize_t count = read(connection.fd.get(), buffer, sizeof buffer);
+  for (int i = 0; i<kReadsPerTurn&& * bytes_left> 0; ++i) {
+    const ssize_t count = read(connection.fd.get(), buffer, std::min(sizeof buffer, *bytes_left));
     if (count < 0) return errno == EAGAIN || errno == EINTR;
     if (count == 0) return false;
+    *bytes_left -= static_cast<size_t>(count);
     connection.input.append(buffer, static_cast<size_t>(count));
     TakeLines(connection);
     if (static_cast<size_t>(count) < sizeof buffer) return true;

@@ -1,6 +1,7 @@
 // The unix sockets that ranks speak to (docs/protocol.md): accepts, reads lines, answers. I/O
 // thread; never blocks. What arrives is not trusted: a bad line is answered by an error line, a
-// peer that does not read is cut off.
+// peer that does not read is cut off. Connections and reading have a budget per attempt: a rank
+// that dials without end, or floods, shuts out its own job at most.
 #pragma once
 
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +37,9 @@ class TrainerSocket {
     std::function<void(const AttemptKey&, uint32_t rank, uint64_t number, std::string record)>
         diagnosis;
   };
-  explicit TrainerSocket(Doors doors) : doors_(std::move(doors)) {}
+  // `connections_max`: of all attempts.
+  explicit TrainerSocket(Doors doors, size_t connections_max = 4'096)
+      : doors_(std::move(doors)), connections_max_(connections_max) {}
 
   struct Attempt {
     AttemptKey key;
@@ -47,10 +51,13 @@ class TrainerSocket {
   // A line to every connection of the attempt.
   void Broadcast(const AttemptKey& key, const std::string& line);
 
-  void AppendPollFds(std::vector<pollfd>* fds) const;
-  void OnReady(const pollfd& ready);
-  // Reads what has arrived by now (the ranks are dead: nothing more comes).
-  void Drain();
+  // New budgets; what to poll for. Those that had to wait in the last turn come first.
+  void BeginTurn(int64_t now_ms, std::vector<pollfd>* fds);
+  void OnReady(const pollfd& ready, int64_t now_ms);
+  // When to poll again although nothing happened: no descriptor was free for a caller.
+  std::optional<int64_t> NextAcceptMs() const;
+  // Reads what has arrived by now, within bounds (the ranks are dead: nothing more comes).
+  void Drain(const AttemptKey& key);
 
  private:
   struct Connection {
@@ -66,10 +73,18 @@ class TrainerSocket {
   struct Listener {
     Attempt attempt;
     common::UniqueFd fd;
+    size_t connections = 0;
+    size_t bytes_left = 0;  // to read in this turn
+    int64_t paused_until_ms = 0;
   };
-  void Accept(Listener& listener);
+  void Accept(Listener& listener, int64_t now_ms);
+  // Room for one more of this attempt: made by closing one of the attempt with the most, when that
+  // has more.
+  bool MakeRoom(const Listener& newcomer);
+  Listener* Of(const AttemptKey& key);
+  void Close(std::map<int, std::unique_ptr<Connection>>::iterator connection);
   // False: close the connection.
-  bool Read(Connection& connection);
+  bool Read(Connection& connection, size_t* bytes_left);
   bool Flush(Connection& connection);
   void TakeLines(Connection& connection);
   void OnLine(Connection& connection, std::string_view line);
@@ -78,7 +93,9 @@ class TrainerSocket {
   void Refuse(Connection& connection, std::string_view reason);
 
   const Doors doors_;
-  std::map<int, Listener> listeners_;                       // by fd
+  const size_t connections_max_;
+  int waited_fd_ = 0;                  // the first one that found its attempt's budget used up
+  std::map<int, Listener> listeners_;  // by fd
   std::map<int, std::unique_ptr<Connection>> connections_;  // by fd
 };
 

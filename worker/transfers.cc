@@ -28,14 +28,7 @@ std::string Text(const absl::Status& status) { return std::string(status.message
 // CANCELLED when `progress` says false.
 absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
                                      const std::function<bool()>& progress) {
-  common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat info {};
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) {
-    return common::ErrnoStatus(common::StrCat("cannot open ", path));
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(common::StrCat(path, " is no regular file"));
-  }
+  ASSIGN_OR_RETURN(const common::UniqueFd fd, common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
   common::Sha256 hash;
   std::vector<char> buffer(kHashBytes);
   uint64_t total = 0;
@@ -58,8 +51,8 @@ absl::StatusOr<std::string> HashFile(const std::string& path, uint64_t size,
 
 }  // namespace
 
-Transfers::Transfers(Paths paths, std::function<void(Input)> result)
-    : paths_(std::move(paths)), result_(std::move(result)) {}
+Transfers::Transfers(Paths paths, JobThreads* threads, std::function<void(Input)> result)
+    : paths_(std::move(paths)), threads_(threads), result_(std::move(result)) {}
 
 Transfers::~Transfers() { Shutdown(); }
 
@@ -67,8 +60,6 @@ void Transfers::Shutdown() {
   stopping_ = true;
   uploads_client_.Stop();
   fetch_client_.Stop();
-  uploads_.Stop();
-  files_.Stop();
 }
 
 void Transfers::SetEndpoint(const std::string& endpoint) {
@@ -77,15 +68,16 @@ void Transfers::SetEndpoint(const std::string& endpoint) {
 }
 
 void Transfers::Upload(const UploadAction& action) {
-  uploads_.Post([this, action] { UploadNow(action); });
+  threads_->Post(action.key, Work::kUpload, [this, action] { UploadNow(action); });
 }
 
 void Transfers::UploadNow(const UploadAction& action) {
   const std::string record = paths_.UploadRecord(action.key, action.step, action.part);
   v1::CheckpointPartReady ready;
   // Uploaded before a restart of this worker: nothing is hashed again.
-  const auto known = common::ReadFile(record);
-  if (!known.ok() || !ready.ParseFromString(*known)) {
+  if (auto known = Recorded(action)) {
+    ready = *std::move(known);
+  } else {
     absl::StatusOr<v1::CheckpointPartReady> sent = HashAndSend(action);
     if (stopping_) return;
     if (!sent.ok()) {
@@ -98,6 +90,24 @@ void Transfers::UploadNow(const UploadAction& action) {
     }
   }
   result_(UploadDoneInput{std::move(ready)});
+}
+
+std::optional<v1::CheckpointPartReady> Transfers::Recorded(const UploadAction& action) const {
+  const auto known = common::ReadFile(paths_.UploadRecord(action.key, action.step, action.part));
+  v1::CheckpointPartReady ready;
+  // The rank can write there, too.
+  if (!known.ok() || !ready.ParseFromString(*known) || ready.job() != action.key.job ||
+      ready.attempt() != action.key.attempt || ready.step() != action.step ||
+      ready.part() != action.part || ready.parts() != action.parts ||
+      static_cast<size_t>(ready.files_size()) > kCheckpointFilesMax) {
+    return std::nullopt;
+  }
+  for (const v1::CheckpointFile& file : ready.files()) {
+    if (!CheckRelativePath(file.path()).ok() || !common::IsSha256Hex(file.sha256())) {
+      return std::nullopt;
+    }
+  }
+  return ready;
 }
 
 absl::StatusOr<v1::CheckpointPartReady> Transfers::HashAndSend(const UploadAction& action) {
@@ -135,7 +145,7 @@ void Transfers::Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch) {
     std::lock_guard<std::mutex> lock(mutex_);
     fetches_[key] = cancelled;
   }
-  files_.Post([this, key, launch, cancelled] {
+  threads_->Post(key, Work::kFetch, [this, key, launch, cancelled] {
     const absl::Status status = FetchNow(key, launch, *cancelled);
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -151,13 +161,29 @@ void Transfers::CancelFetch(const AttemptKey& key) {
   if (auto found = fetches_.find(key); found != fetches_.end()) *found->second = true;
 }
 
+// An older coordinator says them with the launch.
+absl::StatusOr<std::vector<v1::CheckpointFile>> Transfers::ResumeFiles(
+    const AttemptKey& key, const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled) {
+  if (!launch.resume_files().empty()) {
+    return std::vector<v1::CheckpointFile>(launch.resume_files().begin(),
+                                           launch.resume_files().end());
+  }
+  v1::ListResumeFilesRequest request;
+  request.set_job(key.job);
+  request.set_step(launch.resume_step());
+  request.set_attempt(launch.resume_attempt());
+  return fetch_client_.ListResumeFiles(request, launch.resume_file_count(),
+                                       [&] { return cancelled.load(); });
+}
+
 absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                                  const std::atomic<bool>& cancelled) {
   const std::string target = paths_.ResumeStep(key, launch.resume_step());
   const std::string building = target + ".tmp";
   RETURN_IF_ERROR(common::RemoveTree(building));
+  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files, ResumeFiles(key, launch, cancelled));
   absl::Status status = common::MakeDirectories(building);
-  for (const v1::CheckpointFile& file : launch.resume_files()) {
+  for (const v1::CheckpointFile& file : files) {
     if (!status.ok()) break;
     status = FetchFile(file, building + "/" + file.path(), launch, cancelled);
     if (!status.ok()) {
@@ -215,8 +241,8 @@ bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& tar
   return false;
 }
 
-void Transfers::DeleteTree(const std::string& path) {
-  files_.Post([path] {
+void Transfers::DeleteTree(const AttemptKey& key, const std::string& path) {
+  threads_->Post(key, Work::kDelete, [path] {
     if (absl::Status removed = common::RemoveTree(path); !removed.ok()) {
       common::LogWarning(common::StrCat("not removed reason=\"", Text(removed), "\""));
     }

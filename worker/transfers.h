@@ -1,6 +1,6 @@
-// Checkpoints on their way: hashing and uploading parts on one thread, fetching what an attempt
-// resumes from on another, which also deletes. Results go to the control loop's mailbox. Logs never
-// wait for any of it.
+// Checkpoints on their way: hashing and uploading parts, fetching what an attempt resumes from,
+// deleting. Each attempt has threads of its own for it, so that a huge or a hanging transfer holds
+// up no other job's. Results go to the control loop's mailbox. Logs never wait for any of it.
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,29 +16,33 @@
 #include "muster/v1/worker_service.pb.h"
 #include "worker/blob_link.h"
 #include "worker/core/decide.h"
+#include "worker/job_threads.h"
 #include "worker/paths.h"
-#include "worker/task_thread.h"
 
 namespace muster::worker {
 
 class Transfers {
  public:
   // `result` is called on transfer threads and only enqueues.
-  Transfers(Paths paths, std::function<void(Input)> result);
+  Transfers(Paths paths, JobThreads* threads, std::function<void(Input)> result);
   ~Transfers();
 
   void SetEndpoint(const std::string& endpoint);
   void Upload(const UploadAction& action);
   void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void CancelFetch(const AttemptKey& key);
-  void DeleteTree(const std::string& path);
-  // Runs on the fetching thread: for other work that blocks.
-  void Post(std::function<void()> task) { files_.Post(std::move(task)); }
+  void DeleteTree(const AttemptKey& key, const std::string& path);
+  // Every transfer ends soon; who waits for them is JobThreads.
   void Shutdown();
 
  private:
   void UploadNow(const UploadAction& action);
+  // What is already uploaded, when its record is whole and of this very part.
+  std::optional<v1::CheckpointPartReady> Recorded(const UploadAction& action) const;
   absl::StatusOr<v1::CheckpointPartReady> HashAndSend(const UploadAction& action);
+  absl::StatusOr<std::vector<v1::CheckpointFile>> ResumeFiles(const AttemptKey& key,
+                                                              const v1::LaunchAttempt& launch,
+                                                              const std::atomic<bool>& cancelled);
   absl::Status FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                         const std::atomic<bool>& cancelled);
   absl::Status FetchFile(const v1::CheckpointFile& file, const std::string& target,
@@ -47,14 +52,13 @@ class Transfers {
                  const v1::LaunchAttempt& launch);
 
   const Paths paths_;
+  JobThreads* const threads_;
   const std::function<void(Input)> result_;
   BlobLink uploads_client_;
   BlobLink fetch_client_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
   std::map<AttemptKey, std::shared_ptr<std::atomic<bool>>> fetches_;  // guarded: their cancel flags
-  TaskThread uploads_;
-  TaskThread files_;
 };
 
 }  // namespace muster::worker

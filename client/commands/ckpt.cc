@@ -72,7 +72,7 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
         {Cell(int64_t{checkpoint.step()}),
          Cell(Value(static_cast<int64_t>(checkpoint.bytes())),
               common::HumanBytes(checkpoint.bytes())),
-         Cell(int64_t{checkpoint.files_size()}),
+         Cell(int64_t{checkpoint.file_count()}),
          Cell(StrCat(checkpoint.parts_present_size(), "/", checkpoint.parts())),
          Cell(int64_t{checkpoint.attempt()}),
          Cell(Value(int64_t{checkpoint.committed_ms()}), Age(checkpoint.committed_ms())),
@@ -82,6 +82,14 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
+}
+
+v1::CheckpointReference Reference(const Arguments& arguments, int64_t step) {
+  v1::CheckpointReference reference;
+  reference.set_job(arguments.words()[0]);
+  reference.set_latest(step < 0);
+  reference.set_step(step);
+  return reference;
 }
 
 absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
@@ -98,7 +106,9 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
                      {"size", false, true},
                      {"part", false, true},
                      {"sha256", false, false, true}};
-  for (const v1::CheckpointFile& file : checkpoint.files()) {
+  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
+                   connection->ListCheckpointFiles(Reference(arguments, checkpoint.step())));
+  for (const v1::CheckpointFile& file : files) {
     listing.rows.push_back(
         {Cell(file.path()),
          Cell(Value(static_cast<int64_t>(file.size())), common::HumanBytes(file.size())),
@@ -106,14 +116,6 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
-}
-
-v1::CheckpointReference Reference(const Arguments& arguments, int64_t step) {
-  v1::CheckpointReference reference;
-  reference.set_job(arguments.words()[0]);
-  reference.set_latest(step < 0);
-  reference.set_step(step);
-  return reference;
 }
 
 absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
@@ -135,6 +137,10 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
          Cell(file.ok() ? "ok" : "BAD"), Cell(file.problem()), Cell(file.sha256())});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  if (response.files_left_out() > 0) {
+    session.Note(StrCat("… and ", response.files_left_out(), " more files, ",
+                        response.ok() ? "all of them ok" : "the damaged ones are listed first"));
+  }
   if (response.ok()) {
     session.Note(StrCat("✓ step ", response.step(), ": every file matches its SHA-256"));
     return kExitOk;
@@ -250,7 +256,9 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, FindCheckpoint(response.record(), step));
   ASSIGN_OR_RETURN(const PullTarget target,
                    TargetOf(arguments, response.record().name(), checkpoint.step()));
-  for (const v1::CheckpointFile& file : checkpoint.files()) {
+  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
+                   connection->ListCheckpointFiles(Reference(arguments, checkpoint.step())));
+  for (const v1::CheckpointFile& file : files) {
     session.Note(StrCat(common::Printable(file.path()), "  ", common::HumanBytes(file.size())));
     RETURN_IF_ERROR(PullOne(*connection, std::to_string(response.record().id()), checkpoint.step(),
                             file, target));

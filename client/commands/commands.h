@@ -22,6 +22,7 @@ extern const Command kCkptRmCommand;
 extern const Command kWaitCommand;
 extern const Command kCancelCommand;
 extern const Command kSignalCommand;
+extern const Command kReleaseCommand;
 extern const Command kStackCommand;
 extern const Command kRerunCommand;
 extern const Command kRmCommand;

@@ -1,4 +1,4 @@
-// jobctl cancel, signal and rm: verbs on several jobs, each one request.
+// jobctl cancel, signal, release and rm: verbs on several jobs, each one request.
 #include "client/arguments.h"
 #include "client/bulk.h"
 #include "client/commands/commands.h"
@@ -42,6 +42,14 @@ absl::StatusOr<int> Signal(Session& session, const Arguments& arguments) {
   return ReportBulk(session, response, StrCat("gets ", SignalName(number)));
 }
 
+absl::StatusOr<int> Release(Session& session, const Arguments& arguments) {
+  v1::JobReferences request;
+  request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->ReleaseJobs(request));
+  return ReportBulk(session, response, "may start again");
+}
+
 absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
   const size_t count = arguments.words().size();
   RETURN_IF_ERROR(
@@ -78,6 +86,16 @@ const Command kSignalCommand = {
     .completes = "job",
     .examples = "jobctl signal calm-otter-3 USR1\tfor trainers that save on it",
     .run = Signal};
+
+const Command kReleaseCommand = {
+    .name = "release",
+    .summary = "let held jobs start again",
+    .arguments = "JOB…",
+    .least = 1,
+    .most = -1,
+    .completes = "job",
+    .examples = "jobctl release calm-otter-3\tit lost one node after the other; now it may go on",
+    .run = Release};
 
 const Command kRmCommand = {.name = "rm",
                             .summary = "remove finished jobs with all that was kept of them",

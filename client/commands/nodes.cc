@@ -22,9 +22,16 @@ constexpr Flag kReasonFlags[] = {
     {"reason", 0, "TEXT", "kept with the node, shown by `nodes ls`"},
 };
 
-std::string State(const v1::NodeRecord& node) {
-  std::string state = NodeStateName(node.state());
-  return node.draining() ? StrCat(state, ",DRAINING") : state;
+std::string State(const v1::NodeView& view) {
+  const v1::NodeRecord& node = view.record();
+  return StrCat(NodeStateName(node.state()), node.draining() ? ",DRAINING" : "",
+                view.clearing() ? ",CLEARING" : "");
+}
+
+std::string Reason(const v1::NodeView& view) {
+  if (!view.clearing()) return view.record().reason();
+  return StrCat("its worker ends what an older one left there",
+                view.record().reason().empty() ? "" : "; ", view.record().reason());
 }
 
 std::string Devices(const v1::NodeView& node) {
@@ -54,16 +61,19 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
                      {"reason", false, false, true}};
   for (const v1::NodeView& node : response.nodes()) {
     const v1::NodeRecord& record = node.record();
-    listing.rows.push_back({Cell(record.facts().name()), Cell(State(record)), Cell(Devices(node)),
+    listing.rows.push_back({Cell(record.facts().name()), Cell(State(node)), Cell(Devices(node)),
                             Cell(absl::StrJoin(node.jobs(), ", ")),
                             Cell(record.facts().advertise()),
                             Cell(Value(int64_t{record.last_contact_ms()}),
                                  record.connected() ? "now" : Age(record.last_contact_ms())),
                             Cell(Value(static_cast<int64_t>(record.facts().memory_bytes())),
                                  common::HumanBytes(record.facts().memory_bytes())),
-                            Cell(record.facts().version()), Cell(record.reason())});
+                            Cell(record.facts().version()), Cell(Reason(node))});
   }
   const bool none = listing.rows.empty();
+  if (!response.alarm().empty()) {
+    session.Note(StrCat("! ", common::Printable(response.alarm())));
+  }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (none && session.terminal().out_is_tty) {
     session.Note(
@@ -91,8 +101,8 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
       }
     };
     field("Node", facts.name());
-    field("State", State(record));
-    field("Reason", record.reason());
+    field("State", State(node));
+    field("Reason", Reason(node));
     field("Address", facts.advertise());
     field("Host", facts.hostname());
     field("Contact",

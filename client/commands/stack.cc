@@ -34,8 +34,10 @@ absl::StatusOr<Collected> FromFiles(Session& session, const std::string& directo
   ASSIGN_OR_RETURN(const std::vector<std::string> names, common::ListDirectory(directory));
   for (const std::string& name : names) {
     if (!name.starts_with("flight-rank-") || !name.ends_with(".json")) continue;
-    ASSIGN_OR_RETURN(const std::string content, common::ReadFile(StrCat(directory, "/", name)));
-    absl::StatusOr<RankRecord> record = ParseRankRecord(content);
+    // Ranks wrote them: one that cannot be read hides no other.
+    const absl::StatusOr<std::string> content = common::ReadFile(StrCat(directory, "/", name));
+    absl::StatusOr<RankRecord> record =
+        content.ok() ? ParseRankRecord(*content) : absl::StatusOr<RankRecord>(content.status());
     if (!record.ok()) {
       session.Note(StrCat(name, " is left out: ", std::string(record.status().message())));
       continue;

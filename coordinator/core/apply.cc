@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/lifecycle.h"
 
 namespace muster::coordinator {
@@ -28,6 +30,12 @@ v1::NodePart& PartOf(v1::JobRecord& job, const v1::Event& event) {
   CHECK(false && "an event names a node that has no part in the attempt");
 }
 
+// When something happened, on the clock of this run: after a restart a pause goes on where it
+// stood. Facts from before lived time was recorded count as new.
+int64_t MonoOf(int64_t lived_ms, Now now) {
+  return lived_ms > 0 ? now.mono_ms - std::max<int64_t>(now.lived_ms - lived_ms, 0) : now.mono_ms;
+}
+
 // Puts the job into the index that its state belongs to.
 void Index(ClusterState& state, const v1::JobRecord& job) {
   const QueuePlace place{job.spec().priority(), job.id()};
@@ -44,7 +52,9 @@ void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
   const v1::JobRecord& record = event.job_submitted().record();
   v1::JobRecord& job = state.jobs[record.id()];
   job = record;
-  state.timers[record.id()].state_since_mono_ms = now.mono_ms;
+  job.set_state_lived_ms(event.lived_ms());
+  DetachFiles(state, job);
+  state.timers[record.id()].state_since_mono_ms = MonoOf(event.lived_ms(), now);
   state.next_job_id = std::max(state.next_job_id, record.id() + 1);
   if (!record.idempotency_key().empty()) {
     RestoreKey(state, record.owner(), record.idempotency_key(), record.id(), record.spec_hash());
@@ -56,6 +66,7 @@ void ApplySubmitted(ClusterState& state, const v1::Event& event, Now now) {
 void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   v1::JobRecord& job = JobOf(state, event);
   *job.add_attempts() = event.attempt_started().attempt();
+  NewestAttempt(job).set_started_lived_ms(event.lived_ms());
   job.set_next_attempt(event.attempt_started().attempt().number() + 1);
   if (!NewestAttempt(job).parts().empty()) {
     job.set_resolved_device_kind(NewestAttempt(job).parts(0).device_kind());
@@ -65,19 +76,20 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
     job.set_dropped_attempts(job.dropped_attempts() + 1);
   }
   JobTimers& timers = state.timers[job.id()];
-  timers.attempt_since_mono_ms = now.mono_ms;
-  timers.running_since_mono_ms = 0;
-  timers.stopping_since_mono_ms = 0;
+  timers.attempt_since_mono_ms = MonoOf(event.lived_ms(), now);
 }
 
 void ApplyRankExited(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::RankExited& exited = event.rank_exited();
   *PartOf(job, event).add_exits() = exited.exit();
+  if (IsFailure(exited.exit())) {
+    NewestAttempt(job).set_failed_ranks(NewestAttempt(job).failed_ranks() + 1);
+  }
   if (exited.first_failure()) *NewestAttempt(job).mutable_culprit() = exited.exit();
 }
 
-void ApplyStopRequested(ClusterState& state, const v1::Event& event, Now now) {
+void ApplyStopRequested(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::StopRequested& stop = event.stop_requested();
   if (stop.cancel_job()) {
@@ -94,7 +106,6 @@ void ApplyStopRequested(ClusterState& state, const v1::Event& event, Now now) {
   attempt.set_cause(stop.cause());
   attempt.set_reason(stop.reason());
   attempt.set_stop_grace_ms(stop.grace_ms());
-  state.timers[job.id()].stopping_since_mono_ms = now.mono_ms;
 }
 
 void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
@@ -106,17 +117,14 @@ void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
   state.schedule_needed = true;
 }
 
-void ApplyAttemptEnded(ClusterState& state, const v1::Event& event, Now now) {
+void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   v1::Attempt& attempt = NewestAttempt(job);
   attempt.set_ended_ms(event.at_ms());
   attempt.set_cause(event.attempt_ended().cause());
   attempt.set_reason(event.attempt_ended().reason());
-  JobTimers& timers = state.timers[job.id()];
-  if (timers.running_since_mono_ms != 0) {
-    timers.ran_before_mono_ms += now.mono_ms - timers.running_since_mono_ms;
-    timers.running_since_mono_ms = 0;
-  }
+  attempt.set_ran_ms(event.attempt_ended().ran_ms());
+  job.set_ran_ms(job.ran_ms() + event.attempt_ended().ran_ms());
 }
 
 void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) {
@@ -134,11 +142,18 @@ void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) 
     job.set_quick_failure(change.quick_failure());
   }
   if (change.used_node_loss()) job.set_node_losses(job.node_losses() + 1);
+  if (change.used_supervisor_loss()) job.set_supervisor_losses(job.supervisor_losses() + 1);
+  if (change.used_restart() || change.used_node_loss() || change.used_supervisor_loss()) {
+    job.set_node_losses_in_a_row(change.node_losses_in_a_row());
+  }
+  job.set_held(change.held());
+  job.set_state_lived_ms(event.lived_ms());
   JobTimers& timers = state.timers[job.id()];
-  timers.state_since_mono_ms = now.mono_ms;
+  timers.state_since_mono_ms = MonoOf(event.lived_ms(), now);
   if (change.to() == v1::JOB_STATE_RUNNING) {
     NewestAttempt(job).set_running_ms(event.at_ms());
-    timers.running_since_mono_ms = now.mono_ms;
+    NewestAttempt(job).set_running_lived_ms(event.lived_ms());
+    timers.running_since_mono_ms = timers.state_since_mono_ms;
     if (job.first_running_ms() == 0) job.set_first_running_ms(event.at_ms());
   }
   if (IsFinal(change.to())) {
@@ -149,6 +164,20 @@ void ApplyJobStateChanged(ClusterState& state, const v1::Event& event, Now now) 
   }
   Index(state, job);
   state.schedule_needed = true;
+}
+
+void ApplyReleased(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  job.set_held(false);
+  job.set_node_losses_in_a_row(0);
+  job.set_reason(absl::StrCat("released by ", event.job_released().by()));
+  state.schedule_needed = true;
+}
+
+void ApplyPartAge(ClusterState& state, const v1::Event& event, Now now) {
+  if (NewestAttempt(JobOf(state, event)).running_ms() == 0) return;
+  int64_t& since = state.timers[event.job()].running_since_mono_ms;
+  since = std::min(since, now.mono_ms - event.part_age().ran_ms());
 }
 
 void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
@@ -165,11 +194,14 @@ void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
     checkpoint->set_parts(ready.parts());
     checkpoint->set_state(v1::CHECKPOINT_STATE_UPLOADING);
   }
-  checkpoint->add_parts_present(ready.part());
+  if (!ready.more()) checkpoint->add_parts_present(ready.part());
+  CheckpointFileList& files =
+      state.checkpoint_files[{job.id(), event.attempt(), checkpoint->step()}];
   for (const v1::CheckpointFile& file : ready.files()) {
-    *checkpoint->add_files() = file;
+    *files.Add() = file;
     checkpoint->set_bytes(checkpoint->bytes() + file.size());
   }
+  checkpoint->set_file_count(static_cast<uint32_t>(files.size()));
 }
 
 template <typename Change>
@@ -188,13 +220,25 @@ void ApplyCheckpointRemoved(ClusterState& state, const v1::Event& event) {
         return known.step() == removed.step() && known.attempt() == removed.attempt();
       });
   checkpoints->erase(kept, checkpoints->end());
+  state.checkpoint_files.erase({event.job(), removed.attempt(), removed.step()});
+}
+
+// The counts are kept beside the nodes, so that asking for them costs nothing.
+void SetNodeState(ClusterState& state, Node& node, v1::NodeState to) {
+  const auto count = [&](int change) {
+    if (node.record.state() == v1::NODE_STATE_SUSPECT) state.silent_nodes += change;
+    if (node.record.state() == v1::NODE_STATE_LOST) state.lost_nodes += change;
+  };
+  count(-1);
+  node.record.set_state(to);
+  count(1);
 }
 
 void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
   Node& node = state.nodes[event.node()];
   *node.record.mutable_facts() = event.node_registered().facts();
-  node.record.set_state(v1::NODE_STATE_ALIVE);
-  node.record.set_reason("");
+  SetNodeState(state, node, v1::NODE_STATE_ALIVE);
+  node.record.set_reason(node.record.drain_reason());
   node.record.set_registered_ms(event.at_ms());
   node.record.set_last_contact_ms(event.at_ms());
   node.last_contact_mono_ms = now.mono_ms;
@@ -206,9 +250,14 @@ void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
   CHECK(found != state.nodes.end());
   const v1::NodeStateChanged& change = event.node_state_changed();
   v1::NodeRecord& record = found->second.record;
-  record.set_state(change.state());
+  SetNodeState(state, found->second, change.state());
   record.set_reason(change.reason());
-  if (change.set_drain()) record.set_draining(change.draining());
+  if (change.set_drain()) {
+    record.set_draining(change.draining());
+    record.set_drain_reason(change.draining() ? change.reason() : "");
+  } else if (change.state() == v1::NODE_STATE_ALIVE && !record.drain_reason().empty()) {
+    record.set_reason(record.drain_reason());  // what kept it from jobs before still does
+  }
   state.schedule_needed = true;
 }
 
@@ -217,7 +266,11 @@ void ApplyNodeContact(ClusterState& state, const v1::Event& event, Now now) {
   CHECK(found != state.nodes.end());
   Node& node = found->second;
   const v1::NodeContact& contact = event.node_contact();
-  if (node.record.connected() != contact.connected()) state.schedule_needed = true;
+  const bool cleared = contact.cleared() || (node.cleared && node.session == contact.session());
+  if (node.record.connected() != contact.connected() || node.cleared != cleared) {
+    state.schedule_needed = true;
+  }
+  node.cleared = cleared;
   node.record.set_connected(contact.connected());
   node.session = contact.session();
   if (contact.heard()) {
@@ -237,6 +290,7 @@ std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
   std::vector<v1::JobRecord> finished;
   for (const uint64_t id : state.finished) {
     auto job = state.jobs.extract(id);
+    AttachFiles(state, job.mapped());
     finished.push_back(std::move(job.mapped()));
     state.timers.erase(id);
   }
@@ -244,7 +298,9 @@ std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
   return finished;
 }
 
-bool IsJournalled(const v1::Event& event) { return !event.has_node_contact(); }
+bool IsJournalled(const v1::Event& event) {
+  return !event.has_node_contact() && !event.has_part_age();
+}
 
 void Apply(ClusterState& state, const v1::Event& event, Now now) {
   if (event.seq() != 0) state.next_seq = event.seq() + 1;
@@ -271,13 +327,13 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       ApplyRankExited(state, event);
       break;
     case v1::Event::kStopRequested:
-      ApplyStopRequested(state, event, now);
+      ApplyStopRequested(state, event);
       break;
     case v1::Event::kPartEnded:
       ApplyPartEnded(state, event);
       break;
     case v1::Event::kAttemptEnded:
-      ApplyAttemptEnded(state, event, now);
+      ApplyAttemptEnded(state, event);
       break;
     case v1::Event::kJobStateChanged:
       ApplyJobStateChanged(state, event, now);
@@ -317,13 +373,20 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kJobRemoved:
       ApplyJobRemoved(state, event);
       break;
+    case v1::Event::kJobReleased:
+      ApplyReleased(state, event);
+      break;
+    case v1::Event::kPartAge:
+      ApplyPartAge(state, event, now);
+      break;
     case v1::Event::kSignalSent:
       break;  // a fact for the history; nothing in the state depends on it
     case v1::Event::WHAT_NOT_SET:
       CHECK(event.skippable());
       break;
   }
-  if (const auto job = state.jobs.find(event.job()); job != state.jobs.end()) {
+  if (const auto job = state.jobs.find(event.job());
+      job != state.jobs.end() && IsJournalled(event)) {
     job->second.set_event_count(job->second.event_count() + 1);
   }
 }
@@ -333,7 +396,7 @@ v1::Snapshot MakeSnapshot(const ClusterState& state) {
   snapshot.set_format(kSnapshotFormat);
   snapshot.set_seq(state.next_seq - 1);
   snapshot.set_next_job_id(state.next_job_id);
-  for (const auto& [id, job] : state.jobs) *snapshot.add_jobs() = job;
+  for (const auto& [id, job] : state.jobs) *snapshot.add_jobs() = WithFiles(state, job);
   for (const auto& [name, node] : state.nodes) *snapshot.add_nodes() = node.record;
   return snapshot;
 }
@@ -343,11 +406,15 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   state.next_seq = snapshot.seq() + 1;
   state.next_job_id = snapshot.next_job_id();
   for (const v1::JobRecord& job : snapshot.jobs()) {
-    state.jobs[job.id()] = job;
+    v1::JobRecord& live = state.jobs[job.id()];
+    live = job;
+    DetachFiles(state, live);
     JobTimers& timers = state.timers[job.id()];
-    timers.state_since_mono_ms = timers.attempt_since_mono_ms = now.mono_ms;
-    if (job.state() == v1::JOB_STATE_RUNNING) timers.running_since_mono_ms = now.mono_ms;
-    if (job.state() == v1::JOB_STATE_STOPPING) timers.stopping_since_mono_ms = now.mono_ms;
+    timers.state_since_mono_ms = MonoOf(job.state_lived_ms(), now);
+    if (const v1::Attempt* attempt = LiveAttempt(live)) {
+      timers.attempt_since_mono_ms = MonoOf(attempt->started_lived_ms(), now);
+      timers.running_since_mono_ms = MonoOf(attempt->running_lived_ms(), now);
+    }
     if (!job.idempotency_key().empty()) {
       RestoreKey(state, job.owner(), job.idempotency_key(), job.id(), job.spec_hash());
     }
@@ -355,6 +422,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   }
   for (const v1::NodeRecord& record : snapshot.nodes()) {
     Node& node = state.nodes[record.facts().name()];
+    SetNodeState(state, node, record.state());
     node.record = record;
     node.record.set_connected(false);
     node.last_contact_mono_ms = now.mono_ms;

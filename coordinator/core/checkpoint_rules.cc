@@ -3,9 +3,16 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/relative_path.h"
+#include "common/sha256.h"
+#include "common/text.h"
+#include "coordinator/core/checkpoint_files.h"
 
 namespace muster::coordinator {
 namespace {
@@ -58,6 +65,48 @@ std::optional<v1::Event> RemoveBeyondKeep(const ClusterState& state, const v1::J
   return Removal(job, *oldest, absl::StrCat("the newest ", keep, " are kept"), now);
 }
 
+absl::Status JudgeFile(const v1::CheckpointFile& file) {
+  constexpr size_t kPathBytesMax = 1'024;
+  constexpr uint64_t kFileBytesMax = 1ull << 53;  // exact in every reader's numbers
+  if (file.path().empty() || file.path().size() > kPathBytesMax ||
+      !common::IsCleanUtf8(file.path()) || !common::StaysInside(file.path())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", common::Printable(file.path().substr(0, kPathBytesMax)),
+                     "\" cannot be a file's name in a checkpoint"));
+  }
+  if (file.size() > kFileBytesMax || !common::IsSha256Hex(file.sha256())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the size or SHA-256 of ", file.path(), " makes no sense"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointPartReady& part) {
+  if (part.files_size() > static_cast<int>(common::kPartFilesMax) ||
+      present.size() + part.files_size() > static_cast<int>(common::kCheckpointFilesMax)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", part.step(), " would have ", present.size() + part.files_size(),
+        " files; the limits are ", common::kPartFilesMax, " in a part and ",
+        common::kCheckpointFilesMax, " in all; fix: save fewer, larger files"));
+  }
+  if (part.ByteSizeLong() > common::kPartListBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the names of the ", part.files_size(), " files of step ", part.step(), " take ",
+        common::HumanBytes(part.ByteSizeLong()), "; the limit is ",
+        common::HumanBytes(common::kPartListBytesMax), "; fix: shorter names or fewer files"));
+  }
+  std::unordered_set<std::string_view> paths;
+  for (const v1::CheckpointFile& file : present) paths.insert(file.path());
+  for (const v1::CheckpointFile& file : part.files()) {
+    if (absl::Status status = JudgeFile(file); !status.ok()) return status;
+    if (!paths.insert(file.path()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", file.path(), " is there twice in step ", part.step()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const v1::Checkpoint* FindCheckpoint(const v1::JobRecord& job, int64_t step, uint32_t attempt) {
@@ -86,20 +135,12 @@ absl::Status JudgePart(const ClusterState& state, const v1::CheckpointPartReady&
   if (attempt == nullptr || attempt->number() != part.attempt()) {
     return absl::FailedPreconditionError(absl::StrCat("attempt ", part.attempt(), " is over"));
   }
-  if (part.parts() == 0 || part.part() >= part.parts() || part.step() < 0) {
+  if (part.parts() == 0 || part.parts() > common::kRanksMax || part.part() >= part.parts() ||
+      part.step() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("part ", part.part(), " of ", part.parts(), " makes no sense"));
   }
-  if (known == nullptr) return absl::OkStatus();
-  for (const v1::CheckpointFile& file : part.files()) {
-    for (const v1::CheckpointFile& other : known->files()) {
-      if (file.path() == other.path()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("file ", file.path(), " is in two parts of step ", part.step()));
-      }
-    }
-  }
-  return absl::OkStatus();
+  return JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);
 }
 
 std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const v1::JobRecord& job,

@@ -3,9 +3,14 @@
 #include <optional>
 
 #include "common/status.h"
+#include "common/version.h"
+#include "coordinator/core/checkpoint_files.h"
 
 namespace muster::coordinator {
 namespace {
+
+// Older workers want the list in the launch.
+constexpr uint32_t kProtocolListsResumeFiles = 2;
 
 template <typename Message>
 void Address(Message* message, const v1::JobRecord& job, const v1::Attempt& attempt) {
@@ -35,7 +40,10 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   if (attempt.resume_step() < 0) return;
   const v1::Checkpoint* from = ResumedCheckpoint(job, attempt);
   CHECK(from != nullptr);  // it is kept while an attempt starts from it: checkpoint_rules.cc
-  *launch->mutable_resume_files() = from->files();
+  launch->set_resume_file_count(from->file_count());
+  launch->set_resume_attempt(from->attempt());
+  if (state.nodes.at(part.node()).record.facts().protocol() >= kProtocolListsResumeFiles) return;
+  *launch->mutable_resume_files() = FilesOf(state, job.id(), from->attempt(), from->step());
 }
 
 // Every node checks before any rank starts anywhere; the master's node also holds the port.
@@ -117,7 +125,8 @@ void AddSignal(const v1::JobRecord& job, int32_t signal, std::vector<Command>& c
 
 std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& event) {
   std::vector<Command> commands;
-  if (event.has_node_registered()) {
+  if (event.has_node_contact()) {
+    if (!event.node_contact().cleared()) return commands;
     for (const uint64_t id : state.active) {
       AddPartCommands(state, state.jobs.at(id), event.node(), commands);
     }
@@ -148,6 +157,20 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
       break;
     default:
       break;
+  }
+  return commands;
+}
+
+std::vector<Command> StopCommands(const ClusterState& state, const std::string& node) {
+  std::vector<Command> commands;
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const v1::Attempt* attempt = LiveAttempt(job);
+    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, node);
+    if (part == nullptr || part->ended() || !attempt->stopping()) continue;
+    if (auto command = CommandForPart(state, job, *attempt, *part)) {
+      commands.push_back(*std::move(command));
+    }
   }
   return commands;
 }

@@ -93,6 +93,27 @@ Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) 
   return decision;
 }
 
+Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now) {
+  Decision decision;
+  for (const uint64_t id : input.jobs) {
+    const v1::JobRecord* job = FindJob(state, id);
+    if (job == nullptr) {
+      decision.reply.results.push_back(NotLive(id));
+      continue;
+    }
+    v1::BulkResult result = ResultFor(id, job);
+    if (job->held()) {
+      v1::Event event = JobEvent(*job, now);
+      event.mutable_job_released()->set_by(input.caller.principal);
+      decision.facts.push_back(std::move(event));
+    } else {
+      result.set_message("is not held");
+    }
+    decision.reply.results.push_back(std::move(result));
+  }
+  return decision;
+}
+
 Decision DecideOn(const ClusterState& state, const RemoveInput& input, Now now) {
   Decision decision;
   for (const RemoveInput::Job& asked : input.jobs) {

@@ -1,18 +1,25 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/text.h"
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/node_facts.h"
+#include "coordinator/core/registration.h"
 
 namespace muster::coordinator {
 namespace {
 
 constexpr size_t kCheckpointErrorBytesMax = 1'024;
+constexpr int64_t kAgeSlackMs = 1'000;                        // ages are told this roughly
+constexpr int64_t kAgeMsMax = int64_t{20} * 365 * 86'400'000;  // of ranks; more is no age
 
 v1::Event NodeEvent(const std::string& node, Now now) {
   v1::Event event;
@@ -47,39 +54,57 @@ v1::Event PartEnded(const v1::JobRecord& job, const v1::Attempt& attempt, const 
   return event;
 }
 
-bool KnowsExit(const v1::NodePart& part, uint32_t rank) {
-  return std::any_of(part.exits().begin(), part.exits().end(),
-                     [&](const v1::RankExit& exit) { return exit.rank() == rank; });
+// A sentence that a worker says: bounded, and safe to print.
+std::string Said(const std::string& text, size_t most = common::kReasonBytesMax) {
+  return common::Printable(text.substr(0, most), /*keep_layout=*/true);
 }
 
-bool Failed(const v1::RankExit& exit) {
-  return exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0;
+// What a rank's end may bring along. The first failures of an attempt tell all, later ones the
+// beginning: a thousand tracebacks say no more than the first.
+void BoundTexts(v1::RankExit& exit, bool in_full) {
+  exit.set_error_message(Said(exit.error_message(), in_full ? common::kErrorMessageBytesMax
+                                                            : common::kFailureShortBytes));
+  exit.set_last_lines(in_full ? Said(exit.last_lines(), common::kLastLinesBytesMax) : "");
+  exit.set_launch_error(
+      Said(exit.launch_error(), in_full ? common::kReasonBytesMax : common::kFailureShortBytes));
 }
 
 // Exits that are new, the earliest on the node's monotonic clock first. The first failure that we
 // did not cause ourselves is the attempt's culprit.
 void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
               const v1::AttemptStatus& status, Now now, std::vector<v1::Event>& facts) {
+  std::set<uint32_t> known;
+  for (const v1::RankExit& exit : part.exits()) known.insert(exit.rank());
   std::vector<v1::RankExit> fresh;
   for (const v1::RankExit& exit : status.exits()) {
     const bool ours = exit.rank() >= part.first_rank() &&
                       exit.rank() < part.first_rank() + part.local_world_size();
-    if (ours && !KnowsExit(part, exit.rank())) fresh.push_back(exit);
+    if (ours && known.insert(exit.rank()).second) fresh.push_back(exit);
   }
   std::stable_sort(fresh.begin(), fresh.end(), [](const v1::RankExit& a, const v1::RankExit& b) {
     return a.since_start_us() < b.since_start_us();
   });
   bool has_culprit = attempt.has_culprit();
+  uint32_t failed = attempt.failed_ranks();
   for (v1::RankExit& exit : fresh) {
     exit.set_node(part.node());
+    if (IsFailure(exit)) ++failed;
     v1::Event event = PartEvent(job, attempt, part.node(), now);
     const bool asked_for = attempt.stopping() && exit.stopped_by_us();
-    const bool first = !has_culprit && Failed(exit) && !asked_for;
+    const bool first = !has_culprit && IsFailure(exit) && !asked_for;
     has_culprit |= first;
+    BoundTexts(exit, first || failed <= common::kFailuresToldInFull);
     event.mutable_rank_exited()->set_first_failure(first);
     *event.mutable_rank_exited()->mutable_exit() = std::move(exit);
     facts.push_back(std::move(event));
   }
+}
+
+// A node tells that the ranks have run for longer than is known here: the coordinator was down.
+bool IsNewAge(const ClusterState& state, const v1::JobRecord& job, const v1::AttemptStatus& status,
+              Now now) {
+  return job.state() == v1::JOB_STATE_RUNNING && status.ran_ms() <= kAgeMsMax &&
+         status.ran_ms() > RunningMs(state, job, now) + kAgeSlackMs;
 }
 
 // Facts from one attempt's status. A status about anything but a live part of this incarnation
@@ -127,18 +152,23 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.set_attempt(resumed->attempt());
     event.mutable_checkpoint_flagged()->set_step(resumed->step());
-    event.mutable_checkpoint_flagged()->set_why(common::Printable(status.failure()));
+    event.mutable_checkpoint_flagged()->set_why(Said(status.failure()));
+    decision.facts.push_back(std::move(event));
+  }
+  if (IsNewAge(state, job, status, now)) {
+    v1::Event event = PartEvent(job, *attempt, node, now);
+    event.mutable_part_age()->set_ran_ms(status.ran_ms());
     decision.facts.push_back(std::move(event));
   }
   AddExits(job, *attempt, *part, status, now, decision.facts);
   if (status.phase() == v1::ATTEMPT_PHASE_ENDED && !status.checkpoints_pending()) {
     decision.facts.push_back(PartEnded(job, *attempt, node,
-                                       status.how_ended().empty() ? "empty" : status.how_ended(),
-                                       status.failure(), status.failure_cause(), now));
+                                       status.how_ended().empty() ? "empty" : Said(status.how_ended()),
+                                       Said(status.failure()), status.failure_cause(), now));
   }
 }
 
-// A part that the worker does not mention when it registers.
+// A part that is not among what the worker of a cleared node holds.
 void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
                     const v1::NodeFacts& facts, Now now, Decision& decision) {
   if (part.boot_id() != facts.boot_id()) {
@@ -156,7 +186,7 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
                   absl::StrCat("the worker on ", part.node(), " knows nothing of its ranks"),
                   v1::STOP_CAUSE_SUPERVISOR_LOST, now));
   } else if (part.group_rank() != 0 || attempt.master_port() == 0) {
-    return;  // it has not begun: the registration repeats its command
+    return;  // it has not begun: its command is repeated when the node is cleared
   } else if (attempt.parts_size() > 1 && AllPartsReady(attempt)) {
     // Other nodes may be launching with the port that is gone; ranks of one attempt must see one
     // world.
@@ -173,21 +203,45 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
   }
 }
 
-void AddMissingParts(const ClusterState& state, const v1::Register& message, Now now,
-                     Decision& decision) {
+using HeldAttempts = std::set<std::pair<uint64_t, uint32_t>>;
+
+// The node is cleared: parts that its worker does not hold are over.
+void AddMissingParts(const ClusterState& state, const v1::NodeFacts& facts,
+                     const HeldAttempts& held, Now now, Decision& decision) {
   for (const uint64_t id : state.active) {
     const v1::JobRecord& job = state.jobs.at(id);
     const v1::Attempt* attempt = LiveAttempt(job);
-    const v1::NodePart* part =
-        attempt == nullptr ? nullptr : FindPart(*attempt, message.facts().name());
+    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, facts.name());
     if (part == nullptr || part->ended()) continue;
-    const bool mentioned =
-        part->incarnation() == message.facts().incarnation() &&
-        std::any_of(message.attempts().begin(), message.attempts().end(),
-                    [&](const v1::AttemptStatus& status) {
-                      return status.job() == id && status.attempt() == attempt->number();
-                    });
-    if (!mentioned) AddMissingPart(job, *attempt, *part, message.facts(), now, decision);
+    const bool is_held =
+        part->incarnation() == facts.incarnation() && held.contains({id, attempt->number()});
+    if (!is_held) AddMissingPart(job, *attempt, *part, facts, now, decision);
+  }
+}
+
+// One event, or several where the files have no room in one.
+void AddPartFacts(const std::string& node, const v1::CheckpointPartReady& part, Now now,
+                  Decision& decision) {
+  size_t bytes = 0;
+  const auto begin = [&] {
+    v1::Event& event = decision.facts.emplace_back(NodeEvent(node, now));
+    event.set_job(part.job());
+    event.set_attempt(part.attempt());
+    v1::CheckpointPart* fact = event.mutable_checkpoint_part();
+    fact->set_step(part.step());
+    fact->set_part(part.part());
+    fact->set_parts(part.parts());
+    bytes = 0;
+    return fact;
+  };
+  v1::CheckpointPart* fact = begin();
+  for (const v1::CheckpointFile& file : part.files()) {
+    if (bytes > common::kFilesPieceBytes) {
+      fact->set_more(true);
+      fact = begin();
+    }
+    *fact->add_files() = file;
+    bytes += file.ByteSizeLong();
   }
 }
 
@@ -196,15 +250,7 @@ void AddCheckpointPart(const ClusterState& state, const std::string& node,
   const absl::Status verdict = JudgePart(state, part);
   Command ack = CheckpointAckCommand(node, part);
   if (verdict.ok()) {
-    v1::Event event = NodeEvent(node, now);
-    event.set_job(part.job());
-    event.set_attempt(part.attempt());
-    v1::CheckpointPart* fact = event.mutable_checkpoint_part();
-    fact->set_step(part.step());
-    fact->set_part(part.part());
-    fact->set_parts(part.parts());
-    *fact->mutable_files() = part.files();
-    decision.facts.push_back(std::move(event));
+    AddPartFacts(node, part, now, decision);
   } else if (absl::IsAlreadyExists(verdict)) {
     const v1::Checkpoint* known =
         FindCheckpoint(state.jobs.at(part.job()), part.step(), part.attempt());
@@ -228,6 +274,7 @@ absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& f
         "[JC1407] the node name \"", common::Printable(facts.name()),
         "\" is empty, too long or not plain text; fix: --name with letters, digits and -"));
   }
+  if (absl::Status sound = JudgeFacts(facts); !sound.ok()) return sound;
   const Node* known = FindNode(state, facts.name());
   if (known == nullptr) {
     if (state.nodes.size() < common::kNodesMax) return absl::OkStatus();
@@ -242,7 +289,31 @@ absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& f
                      old.hostname(), ", ", old.advertise(),
                      "); fix: give this one another --name and --state-dir, or stop the other"));
   }
-  return absl::OkStatus();
+  return JudgeMachine(state, *known, facts, now);
+}
+
+// Other hardware under an old identity: a person has to look at it before it gets new work.
+void AddDeviceChange(const Node* known, const v1::NodeFacts& facts, Now now, Decision& decision) {
+  if (known == nullptr || known->record.draining()) return;
+  const std::string change = DescribeDeviceChange(known->record.facts(), facts);
+  if (change.empty()) return;
+  v1::Event drained = NodeEvent(facts.name(), now);
+  drained.mutable_node_state_changed()->set_state(v1::NODE_STATE_ALIVE);
+  drained.mutable_node_state_changed()->set_reason(common::Printable(change));
+  drained.mutable_node_state_changed()->set_set_drain(true);
+  drained.mutable_node_state_changed()->set_draining(true);
+  decision.facts.push_back(std::move(drained));
+}
+
+// Whatever was placed there and is not held any more is over; what is left to do is said again.
+void AddCleared(const ClusterState& state, const Node& node, const v1::Cleared& cleared, Now now,
+                Decision& decision) {
+  HeldAttempts held;
+  for (const v1::Cleared::Held& one : cleared.held()) held.insert({one.job(), one.attempt()});
+  AddMissingParts(state, node.record.facts(), held, now, decision);
+  v1::Event contact = Contact(node.record.facts().name(), node.session, true, now);
+  contact.mutable_node_contact()->set_cleared(true);
+  decision.facts.push_back(std::move(contact));
 }
 
 }  // namespace
@@ -252,15 +323,31 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
   const v1::NodeFacts& facts = input.message.facts();
   decision.reply.status = JudgeRegistration(state, facts, now);
   if (!decision.reply.status.ok()) return decision;
-  // Parts that ended come first: NodeRegistered then repeats the commands for what is left.
-  AddMissingParts(state, input.message, now, decision);
+  const Node* known = FindNode(state, facts.name());
+  const bool provisional = NeedsClearing(known, input.message);
+  // Parts that ended come first: the contact then repeats the commands for what is left.
+  if (!provisional) {
+    HeldAttempts held;
+    for (const v1::AttemptStatus& status : input.message.attempts()) {
+      held.insert({status.job(), status.attempt()});
+    }
+    AddMissingParts(state, facts, held, now, decision);
+  }
   for (const v1::AttemptStatus& status : input.message.attempts()) {
     AddStatusFacts(state, facts.name(), facts.incarnation(), status, now, decision);
   }
   v1::Event registered = NodeEvent(facts.name(), now);
   *registered.mutable_node_registered()->mutable_facts() = facts;
   decision.facts.push_back(std::move(registered));
-  decision.facts.push_back(Contact(facts.name(), input.session, true, now));
+  AddDeviceChange(known, facts, now, decision);
+  v1::Event contact = Contact(facts.name(), input.session, true, now);
+  contact.mutable_node_contact()->set_cleared(!provisional);
+  decision.facts.push_back(std::move(contact));
+  if (provisional) {
+    for (Command& stop : StopCommands(state, facts.name())) {
+      decision.commands.push_back(std::move(stop));
+    }
+  }
   for (const v1::CheckpointPartReady& part : input.message.checkpoint_parts()) {
     AddCheckpointPart(state, facts.name(), part, now, decision);
   }
@@ -268,6 +355,8 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
   registered_reply.message.mutable_registered()->set_heartbeat_ms(state.settings.heartbeat_ms);
   registered_reply.message.mutable_registered()->set_suspect_after_ms(
       state.settings.suspect_after_ms);
+  registered_reply.message.mutable_registered()->set_cluster_id(state.settings.cluster_id);
+  registered_reply.message.mutable_registered()->set_clear(provisional);
   decision.commands.insert(decision.commands.begin(), std::move(registered_reply));
   return decision;
 }
@@ -292,6 +381,8 @@ Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now
                    input.message.attempt_status(), now, decision);
   } else if (input.message.has_checkpoint_part()) {
     AddCheckpointPart(state, input.node, input.message.checkpoint_part(), now, decision);
+  } else if (input.message.has_cleared() && !node->cleared) {
+    AddCleared(state, *node, input.message.cleared(), now, decision);
   }
   return decision;
 }

@@ -58,6 +58,11 @@ struct RemoveInput {
   std::vector<Job> jobs;
 };
 
+struct ReleaseInput {
+  Caller caller;
+  std::vector<uint64_t> jobs;
+};
+
 struct RemoveCheckpointInput {
   Caller caller;
   uint64_t job = 0;
@@ -106,8 +111,9 @@ struct WorkerGoneInput {
 // Time passed. The loop sends one when NextDeadline says so.
 struct TickInput {};
 
-using Input = std::variant<TickInput, SubmitInput, CancelInput, SignalInput, RemoveInput,
-                           RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
-                           WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput>;
+using Input =
+    std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput, RemoveInput,
+                 RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
+                 WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput>;
 
 }  // namespace muster::coordinator

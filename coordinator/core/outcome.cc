@@ -17,7 +17,7 @@ bool EveryRankLeftWithZero(const v1::Attempt& attempt) {
   uint32_t exits = 0;
   for (const v1::NodePart& part : attempt.parts()) {
     for (const v1::RankExit& exit : part.exits()) {
-      if (exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0) return false;
+      if (IsFailure(exit)) return false;
       ++exits;
     }
   }
@@ -65,6 +65,14 @@ bool IsOwnFailure(const v1::RankExit& culprit) {
   return culprit.signal() != SIGKILL && culprit.signal() != SIGTERM && culprit.signal() != SIGINT;
 }
 
+bool SavedSomething(const v1::JobRecord& job, const v1::Attempt& attempt) {
+  return std::any_of(job.checkpoints().begin(), job.checkpoints().end(),
+                     [&](const v1::Checkpoint& checkpoint) {
+                       return checkpoint.attempt() == attempt.number() &&
+                              checkpoint.committed_ms() > attempt.started_ms();
+                     });
+}
+
 // How the attempt failed when it failed within seconds of its start and saved nothing; empty: it
 // did not.
 std::string QuickFailure(const ClusterState& state, const v1::JobRecord& job,
@@ -77,9 +85,7 @@ std::string QuickFailure(const ClusterState& state, const v1::JobRecord& job,
                              ? attempt.culprit().since_start_us() / 1000
                              : attempt.stopping_ms() - began;
   if (lasted > state.settings.quick_failure_ms) return "";
-  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
-    if (checkpoint.attempt() == attempt.number() && checkpoint.committed_ms() > began) return "";
-  }
+  if (SavedSomething(job, attempt)) return "";
   const v1::RankExit& culprit = attempt.culprit();
   return absl::StrCat("code ", culprit.exit_code(), " signal ", culprit.signal(), " ",
                       culprit.error_message());
@@ -87,7 +93,17 @@ std::string QuickFailure(const ClusterState& state, const v1::JobRecord& job,
 
 bool CountsAsNodeLoss(v1::StopCause cause) {
   return cause == v1::STOP_CAUSE_NODE_LOST || cause == v1::STOP_CAUSE_START_TIMEOUT ||
-         cause == v1::STOP_CAUSE_SUPERVISOR_LOST || cause == v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
+         cause == v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
+}
+
+// 1 s, 2 s, 4 s, … of those that came before.
+int64_t PauseMs(const Settings& settings, uint32_t before) {
+  return std::min(settings.backoff_max_ms,
+                  settings.backoff_first_ms << std::min<uint32_t>(before, 20));
+}
+
+std::string InPause(int64_t pause_ms) {
+  return pause_ms > 0 ? absl::StrCat("in ", (pause_ms + 999) / 1000, " s, ") : "";
 }
 
 v1::JobStateChanged Change(const v1::JobRecord& job, v1::JobState to, const std::string& reason) {
@@ -122,11 +138,52 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
         job, attempt, v1::JOB_STATE_FAILED,
         absl::StrCat(attempt.reason(), "; all ", budget, " restarts for lost nodes are used"));
   }
+  const bool lost_a_node = attempt.cause() == v1::STOP_CAUSE_NODE_LOST;
+  const uint32_t in_a_row =
+      lost_a_node && !SavedSomething(job, attempt) ? job.node_losses_in_a_row() + 1 : 0;
+  if (in_a_row >= state.settings.node_losses_in_a_row_max) {
+    v1::JobStateChanged held =
+        Change(job, v1::JOB_STATE_QUEUED,
+               absl::StrCat("held: ", attempt.reason(), "; ", in_a_row,
+                            " attempts in a row lost a node before they had saved anything, so it "
+                            "may be this job that costs the nodes; fix: jobctl release ",
+                            job.name(), ", or cancel it"));
+    held.set_held(true);
+    held.set_used_node_loss(true);
+    return held;
+  }
+  // A lost node took its time; what breaks launches again and again would not.
+  const int64_t pause = lost_a_node || job.node_losses() == 0
+                            ? 0
+                            : PauseMs(state.settings, job.node_losses() - 1);
   v1::JobStateChanged change =
-      Change(job, v1::JOB_STATE_QUEUED,
-             absl::StrCat(attempt.reason(), "; starts again ", NextStart(job), " (",
+      Change(job, pause > 0 ? v1::JOB_STATE_RESTARTING : v1::JOB_STATE_QUEUED,
+             absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job), " (",
                           job.node_losses() + 1, " of ", budget, " restarts for lost nodes)"));
+  change.set_backoff_ms(static_cast<uint32_t>(pause));
   change.set_used_node_loss(true);
+  change.set_node_losses_in_a_row(in_a_row);
+  return change;
+}
+
+// A program that kills its own supervisor must not start over and over.
+v1::JobStateChanged AfterSupervisorLoss(const ClusterState& state, const v1::JobRecord& job,
+                                        const v1::Attempt& attempt) {
+  const uint32_t budget = state.settings.supervisor_restarts;
+  if (job.supervisor_losses() >= budget) {
+    return Final(job, attempt, v1::JOB_STATE_FAILED,
+                 absl::StrCat(attempt.reason(), "; all ", budget,
+                              " restarts for lost supervisors are used; does the program kill "
+                              "processes that are not its own?"));
+  }
+  const int64_t pause = PauseMs(state.settings, job.supervisor_losses());
+  v1::JobStateChanged change =
+      Change(job, v1::JOB_STATE_RESTARTING,
+             absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job), " (",
+                          job.supervisor_losses() + 1, " of ", budget,
+                          " restarts for lost supervisors)"));
+  change.set_backoff_ms(static_cast<uint32_t>(pause));
+  change.set_used_supervisor_loss(true);
   return change;
 }
 
@@ -155,15 +212,11 @@ v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord&
                               " times in the same way within seconds of its start, so the other ",
                               budget - job.failures(), " restarts are not tried"));
   }
-  const int64_t pause = quick.empty() ? 0
-                                      : std::min(state.settings.backoff_max_ms,
-                                                 state.settings.backoff_first_ms
-                                                     << std::min<uint32_t>(job.failures(), 20));
+  const int64_t pause = quick.empty() ? 0 : PauseMs(state.settings, job.failures());
   v1::JobStateChanged change =
       Change(job, pause > 0 ? v1::JOB_STATE_RESTARTING : v1::JOB_STATE_QUEUED,
-             absl::StrCat(attempt.reason(), "; starts again ",
-                          pause > 0 ? absl::StrCat("in ", (pause + 999) / 1000, " s, ") : "",
-                          NextStart(job), " (restart ", job.failures() + 1, " of ", budget, ")"));
+             absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job),
+                          " (restart ", job.failures() + 1, " of ", budget, ")"));
   change.set_backoff_ms(static_cast<uint32_t>(pause));
   change.set_used_restart(true);
   change.set_quick_failures(in_a_row);
@@ -208,6 +261,9 @@ v1::JobStateChanged JudgeJob(const ClusterState& state, const v1::JobRecord& job
     return Final(job, attempt, v1::JOB_STATE_FAILED, attempt.reason());
   }
   if (CountsAsNodeLoss(attempt.cause())) return AfterNodeLoss(state, job, attempt);
+  if (attempt.cause() == v1::STOP_CAUSE_SUPERVISOR_LOST) {
+    return AfterSupervisorLoss(state, job, attempt);
+  }
   return AfterFailure(state, job, attempt);
 }
 

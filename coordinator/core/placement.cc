@@ -22,7 +22,7 @@ bool Matches(const v1::Device& device, const std::string& kind, const v1::Device
 }
 
 bool UsableNow(const Node& node) {
-  return node.record.connected() && node.record.state() == v1::NODE_STATE_ALIVE &&
+  return node.record.connected() && node.cleared && node.record.state() == v1::NODE_STATE_ALIVE &&
          !node.record.draining();
 }
 

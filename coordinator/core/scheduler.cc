@@ -94,9 +94,12 @@ std::string DescribeUnusable(const ClusterState& state) {
   for (const auto& [name, node] : state.nodes) {
     if (nodes.size() == kNodesNamed) break;
     if (node.record.draining()) {
-      nodes.push_back(absl::StrCat(name, " drains"));
+      const std::string& why = node.record.drain_reason();
+      nodes.push_back(absl::StrCat(name, " drains", why.empty() ? "" : ": ", why));
     } else if (!node.record.connected()) {
       nodes.push_back(absl::StrCat(name, " is not connected"));
+    } else if (!node.cleared) {
+      nodes.push_back(absl::StrCat(name, " is being cleared of older ranks"));
     }
   }
   return nodes.empty() ? "" : absl::StrCat(" (", absl::StrJoin(nodes, ", "), ")");
@@ -152,7 +155,7 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
   // 2. The queue in its order, until the first that does not fit.
   for (const QueuePlace& place : state.queue) {
     const v1::JobRecord& job = state.jobs.at(place.job);
-    if (job.cancel_requested()) continue;
+    if (job.cancel_requested() || job.held()) continue;  // a held one keeps nobody waiting
     // 3. All of the gang, or nothing of it.
     const std::string kind = ResolveKind(state, job.spec().shape().device());
     const std::optional<std::vector<Share>> shares = Fit(state, usage, job, kind);

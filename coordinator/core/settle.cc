@@ -81,13 +81,9 @@ std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRe
   }
   const JobTimers& timers = state.timers.at(job.id());
   const uint64_t limit = job.spec().max_duration_ms();
-  if (limit > 0 && timers.running_since_mono_ms > 0) {
-    const int64_t ran = timers.ran_before_mono_ms + now.mono_ms - timers.running_since_mono_ms;
-    if (ran >= static_cast<int64_t>(limit)) {
-      return Stop(state, job, v1::STOP_CAUSE_TIME_LIMIT,
-                  absl::StrCat("its time limit of ", common::HumanDuration(limit), " is over"),
-                  now);
-    }
+  if (limit > 0 && job.ran_ms() + RunningMs(state, job, now) >= static_cast<int64_t>(limit)) {
+    return Stop(state, job, v1::STOP_CAUSE_TIME_LIMIT,
+                absl::StrCat("its time limit of ", common::HumanDuration(limit), " is over"), now);
   }
   const v1::NodePart* late = UnlaunchedPart(attempt);
   if (late != nullptr &&
@@ -115,6 +111,7 @@ std::optional<v1::Event> AttemptConsequence(const ClusterState& state, const v1:
   if (AllPartsEnded(attempt)) {
     v1::Event event = JobEvent(job, now);
     *event.mutable_attempt_ended() = JudgeAttempt(attempt);
+    event.mutable_attempt_ended()->set_ran_ms(RunningMs(state, job, now));
     return event;
   }
   return std::nullopt;
@@ -154,7 +151,9 @@ std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::Jo
 
 std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::NodePart& part) {
-  if (job.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT) return std::nullopt;
+  if (job.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT || MostNodesSilent(state)) {
+    return std::nullopt;
+  }
   const auto node = state.nodes.find(part.node());
   if (node == state.nodes.end()) return std::nullopt;
   const int64_t stop_after = StopAfterMsOf(state, job.spec());
@@ -180,7 +179,8 @@ std::optional<v1::Event> NodeConsequence(const ClusterState& state, const Node& 
   v1::NodeState to = present;
   if (present == v1::NODE_STATE_ALIVE && silent >= state.settings.suspect_after_ms) {
     to = v1::NODE_STATE_SUSPECT;
-  } else if (present == v1::NODE_STATE_SUSPECT && silent >= lost_after) {
+  } else if (present == v1::NODE_STATE_SUSPECT && silent >= lost_after &&
+             !MostNodesSilent(state)) {
     to = v1::NODE_STATE_LOST;
   }
   if (to == present) return std::nullopt;

@@ -10,6 +10,22 @@ bool IsFinal(v1::JobState state) {
          state == v1::JOB_STATE_CANCELLED;
 }
 
+bool IsFailure(const v1::RankExit& exit) {
+  return exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0;
+}
+
+int64_t RunningMs(const ClusterState& state, const v1::JobRecord& job, Now now) {
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (attempt == nullptr || attempt->running_ms() == 0) return 0;
+  return std::max<int64_t>(now.mono_ms - state.timers.at(job.id()).running_since_mono_ms, 0);
+}
+
+bool MostNodesSilent(const ClusterState& state) {
+  constexpr int64_t kNodesMin = 3;  // of fewer, "most" says nothing about us
+  const int64_t known = static_cast<int64_t>(state.nodes.size()) - state.lost_nodes;
+  return known >= kNodesMin && 2 * state.silent_nodes > known;
+}
+
 const v1::Attempt* LiveAttempt(const v1::JobRecord& job) {
   if (job.attempts().empty()) return nullptr;
   const v1::Attempt& newest = *job.attempts().rbegin();

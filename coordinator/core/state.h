@@ -5,6 +5,7 @@
 // (Turn::finished), their idempotency keys stay.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -34,20 +35,34 @@ struct Settings {
   int64_t backoff_max_ms = 60'000;
   int same_quick_failures_max =
       2;  // identical quick failures in a row that end the job whatever its budget
+  uint32_t supervisor_restarts = 3;    // of a job whose supervisor was lost, each after a pause
+  uint32_t node_losses_in_a_row_max = 3;  // attempts in a row that lost a node: the job is held
   uint32_t default_grace_ms = 30'000;
   uint32_t default_keep = 3;
   uint32_t default_node_loss_restarts = 10;
   uint32_t default_stop_after_ms = 600'000;
   uint64_t live_jobs_max = common::kLiveJobsMax;
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
+  std::string cluster_id;  // of the data directory; told to workers
 };
 
 // One registered node: the journalled record and what is only known while the daemon runs.
 struct Node {
   v1::NodeRecord record;
   uint64_t session = 0;  // of the control stream; 0: none
+  // Of this session: nothing of older attempts lives there but what the worker holds.
+  bool cleared = false;
   int64_t last_contact_mono_ms = 0;
 };
+
+// Which checkpoint of which job.
+struct CheckpointId {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  int64_t step = 0;
+  auto operator<=>(const CheckpointId&) const = default;
+};
+using CheckpointFileList = google::protobuf::RepeatedPtrField<v1::CheckpointFile>;
 
 // Which job an idempotency key stands for, for ever.
 struct KeyEntry {
@@ -55,14 +70,12 @@ struct KeyEntry {
   uint64_t spec_hash = 0;
 };
 
-// Volatile companions of a live job, rebuilt by Apply on replay: timers re-arm at a restart because
-// replay's Now is the restart's.
+// Volatile companions of a live job, rebuilt by Apply on replay from Event.lived_ms: time while the
+// coordinator was down does not count, but for running, of which the nodes tell (PartAge).
 struct JobTimers {
   int64_t state_since_mono_ms = 0;    // the job's present state
   int64_t attempt_since_mono_ms = 0;  // the newest attempt's assignment
-  int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING; 0: not
-  int64_t stopping_since_mono_ms = 0;
-  int64_t ran_before_mono_ms = 0;  // running time of earlier attempts, for max_duration
+  int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms says so
 };
 
 // The queue's strict order: higher priority first, then the lower number.
@@ -80,7 +93,10 @@ struct ClusterState {
   uint64_t next_seq = 1;                   // of the next journalled event
   std::map<uint64_t, v1::JobRecord> jobs;  // live ones, and those that finished in this turn
   std::map<uint64_t, JobTimers> timers;
+  std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
   std::map<std::string, Node> nodes;
+  int64_t silent_nodes = 0;  // of them SUSPECT
+  int64_t lost_nodes = 0;    // … and LOST
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
   std::set<QueuePlace> queue;                      // QUEUED jobs in their order
   std::set<uint64_t> active;                       // all other live jobs
@@ -89,6 +105,12 @@ struct ClusterState {
 };
 
 bool IsFinal(v1::JobState state);
+bool IsFailure(const v1::RankExit& exit);
+// How long the newest attempt has run; 0: it does not.
+int64_t RunningMs(const ClusterState& state, const v1::JobRecord& job, Now now);
+// More than half of at least three nodes fell silent and nobody knows why: that is rather our own
+// network, so nothing is replaced before a person or the nodes themselves say more.
+bool MostNodesSilent(const ClusterState& state);
 // The newest attempt while it is not ended, else null.
 const v1::Attempt* LiveAttempt(const v1::JobRecord& job);
 const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node);

@@ -7,6 +7,7 @@
 
 #include "common/status.h"
 #include "coordinator/core/apply.h"
+#include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/core/scheduler.h"
@@ -91,7 +92,10 @@ class TurnBuilder {
     if (event.has_checkpoint_removed()) CollectBlobs(event);
     if (event.has_job_removed()) turn_.removed_jobs.push_back(event.job());
     const bool journalled = IsJournalled(event);
-    if (journalled) event.set_seq(state_.next_seq);
+    if (journalled) {
+      event.set_seq(state_.next_seq);
+      event.set_lived_ms(now_.lived_ms);
+    }
     Apply(state_, event, now_);
     for (Command& command : CommandsFor(state_, event))
       turn_.commands.push_back(std::move(command));
@@ -114,7 +118,8 @@ class TurnBuilder {
     for (const v1::Checkpoint& checkpoint : found->second.checkpoints()) {
       const bool goes = checkpoint.step() == event.checkpoint_removed().step() &&
                         checkpoint.attempt() == event.checkpoint_removed().attempt();
-      for (const v1::CheckpointFile& file : checkpoint.files()) {
+      for (const v1::CheckpointFile& file :
+           FilesOf(state_, event.job(), checkpoint.attempt(), checkpoint.step())) {
         (goes ? gone : kept).insert(file.sha256());
       }
     }
@@ -154,9 +159,8 @@ void AddJobDeadlines(const ClusterState& state, const v1::JobRecord& job,
   if (!attempt->stopping() && !AllPartsLaunched(*attempt)) {
     Sooner(deadline, timers.attempt_since_mono_ms + state.settings.start_timeout_ms);
   }
-  if (!attempt->stopping() && job.spec().max_duration_ms() > 0 &&
-      timers.running_since_mono_ms > 0) {
-    Sooner(deadline, timers.running_since_mono_ms - timers.ran_before_mono_ms +
+  if (!attempt->stopping() && job.spec().max_duration_ms() > 0 && attempt->running_ms() > 0) {
+    Sooner(deadline, timers.running_since_mono_ms - job.ran_ms() +
                          static_cast<int64_t>(job.spec().max_duration_ms()));
   }
   for (const v1::NodePart& part : attempt->parts()) {
@@ -188,7 +192,7 @@ std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state) {
   for (const auto& [name, node] : state.nodes) {
     if (node.record.state() == v1::NODE_STATE_ALIVE) {
       Sooner(deadline, node.last_contact_mono_ms + state.settings.suspect_after_ms);
-    } else if (node.record.state() == v1::NODE_STATE_SUSPECT) {
+    } else if (node.record.state() == v1::NODE_STATE_SUSPECT && !MostNodesSilent(state)) {
       Sooner(deadline, node.last_contact_mono_ms + state.settings.default_stop_after_ms +
                            state.settings.default_grace_ms + state.settings.fence_margin_ms);
     }

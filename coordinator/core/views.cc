@@ -1,5 +1,6 @@
 #include "coordinator/core/views.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <map>
@@ -15,6 +16,8 @@ namespace {
 
 constexpr size_t kCommandShown = 200;
 constexpr size_t kErrorShown = 300;
+constexpr size_t kReasonListed = 500;
+constexpr int kDevicesShown = 16;
 
 std::string SignalName(int signal) {
   const char* abbreviation = sigabbrev_np(signal);
@@ -97,6 +100,22 @@ std::string DescribeStarted(const v1::Event& event) {
   return text;
 }
 
+// The culprit stays.
+void LeaveOutExits(v1::Attempt& attempt) {
+  for (v1::NodePart& part : *attempt.mutable_parts()) {
+    attempt.set_exits_left_out(attempt.exits_left_out() +
+                               static_cast<uint32_t>(part.exits_size()));
+    part.clear_exits();
+  }
+}
+
+void LeaveOutParts(v1::Attempt& attempt) {
+  constexpr int kPartsKept = 1'000;
+  if (attempt.parts_size() <= kPartsKept) return;
+  attempt.set_parts_left_out(static_cast<uint32_t>(attempt.parts_size() - kPartsKept));
+  attempt.mutable_parts()->DeleteSubrange(kPartsKept, attempt.parts_size() - kPartsKept);
+}
+
 std::string DescribeNodeChange(const v1::Event& event) {
   const v1::NodeStateChanged& change = event.node_state_changed();
   if (change.set_drain()) {
@@ -140,8 +159,11 @@ std::string DescribeAttempt(const v1::Attempt& attempt) {
       nodes.push_back(absl::StrCat(attempt.parts_size() - kNodesNamed, " more"));
       break;
     }
+    const int shown = std::min(part.device_indexes_size(), kDevicesShown);
     nodes.push_back(absl::StrCat(part.node(), ": ", part.device_kind(), " ",
-                                 absl::StrJoin(part.device_indexes(), ",")));
+                                 absl::StrJoin(part.device_indexes().begin(),
+                                               part.device_indexes().begin() + shown, ","),
+                                 shown < part.device_indexes_size() ? ",…" : ""));
   }
   return absl::StrCat(attempt.world_size(), attempt.world_size() == 1 ? " rank on " : " ranks on ",
                       attempt.parts_size(), attempt.parts_size() == 1 ? " node (" : " nodes (",
@@ -153,7 +175,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   summary.set_id(job.id());
   summary.set_name(job.name());
   summary.set_state(job.state());
-  summary.set_reason(job.reason());
+  summary.set_reason(Clip(job.reason(), kReasonListed));
   summary.set_owner(job.owner());
   summary.set_ranks(job.attempts().empty() ? WantedRanks(job.spec().shape())
                                            : job.attempts().rbegin()->world_size());
@@ -172,18 +194,21 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   return summary;
 }
 
-v1::NodeView ViewNode(const ClusterState& state, const Node& node) {
+v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& usage) {
   v1::NodeView view;
   *view.mutable_record() = node.record;
+  view.set_clearing(node.record.connected() && !node.cleared);
   const std::string& name = node.record.facts().name();
   std::map<std::string, uint32_t> total;
   for (const v1::Device& device : node.record.facts().devices()) ++total[device.kind()];
-  Usage usage = UsageOf(state);
+  const auto used_here = usage.find(name);
   for (const auto& [kind, count] : total) {
     v1::DeviceUse* use = view.add_uses();
     use->set_kind(kind);
     use->set_total(count);
-    use->set_used(static_cast<uint32_t>(usage[name][kind].size()));
+    if (used_here == usage.end()) continue;
+    const auto used = used_here->second.find(kind);
+    if (used != used_here->second.end()) use->set_used(static_cast<uint32_t>(used->second.size()));
   }
   for (const uint64_t id : state.active) {
     const v1::JobRecord& job = state.jobs.at(id);
@@ -192,6 +217,42 @@ v1::NodeView ViewNode(const ClusterState& state, const Node& node) {
     if (part != nullptr && !part->ended()) view.add_jobs(job.name());
   }
   return view;
+}
+
+std::string ClusterAlarm(const ClusterState& state) {
+  if (!MostNodesSilent(state)) return "";
+  return absl::StrCat(
+      state.silent_nodes, " of ", static_cast<int64_t>(state.nodes.size()) - state.lost_nodes,
+      " nodes are silent at once, which is rather this coordinator's network than all of them: no "
+      "rank is started elsewhere before half of the nodes are heard; fix: see to the network, or "
+      "jobctl nodes declare-dead NODE for those that are really gone");
+}
+
+v1::JobRecord RecordForPeople(v1::JobRecord job) {
+  for (v1::Checkpoint& checkpoint : *job.mutable_checkpoints()) {
+    if (checkpoint.files().empty()) continue;
+    checkpoint.set_file_count(static_cast<uint32_t>(checkpoint.files_size()));
+    checkpoint.clear_files();
+  }
+  size_t bytes = job.ByteSizeLong();
+  const auto drop = [&](v1::Attempt& attempt, auto what) {
+    if (bytes <= common::kAnswerBytesMax) return;
+    what(attempt);
+    bytes = job.ByteSizeLong();
+  };
+  for (v1::Attempt& attempt : *job.mutable_attempts()) drop(attempt, LeaveOutExits);
+  for (v1::Attempt& attempt : *job.mutable_attempts()) drop(attempt, LeaveOutParts);
+  return job;
+}
+
+v1::Event EventForPeople(v1::Event event) {
+  if (event.has_checkpoint_part()) event.mutable_checkpoint_part()->clear_files();
+  if (event.has_job_submitted()) {
+    v1::JobRecord& record = *event.mutable_job_submitted()->mutable_record();
+    record = RecordForPeople(std::move(record));
+  }
+  if (event.has_attempt_started()) LeaveOutParts(*event.mutable_attempt_started()->mutable_attempt());
+  return event;
 }
 
 std::string DescribeEvent(const v1::Event& event) {
@@ -227,8 +288,10 @@ std::string DescribeEvent(const v1::Event& event) {
       return event.reason_changed().reason();
     case v1::Event::kCheckpointPart:
       return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_part().step(),
-                          ": part ", event.checkpoint_part().part() + 1, " of ",
-                          event.checkpoint_part().parts(), " is uploaded");
+                          event.checkpoint_part().more() ? ": some files of part " : ": part ",
+                          event.checkpoint_part().part() + 1, " of ",
+                          event.checkpoint_part().parts(),
+                          event.checkpoint_part().more() ? "" : " is uploaded");
     case v1::Event::kCheckpointCommitted:
       return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_committed().step(),
                           " is committed");
@@ -252,6 +315,11 @@ std::string DescribeEvent(const v1::Event& event) {
                           event.node_contact().connected() ? " was heard" : " hung up");
     case v1::Event::kJobRemoved:
       return absl::StrCat("removed by ", event.job_removed().by());
+    case v1::Event::kJobReleased:
+      return absl::StrCat("released by ", event.job_released().by());
+    case v1::Event::kPartAge:
+      return absl::StrCat(AttemptPrefix(event), "its ranks on ", event.node(), " have run for ",
+                          common::HumanDuration(event.part_age().ran_ms()));
     case v1::Event::kSignalSent:
       return absl::StrCat("signal ", SignalName(event.signal_sent().signal()), " sent by ",
                           event.signal_sent().by());

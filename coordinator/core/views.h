@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "coordinator/core/placement.h"
 #include "coordinator/core/state.h"
 #include "muster/v1/job_service.pb.h"
 
@@ -11,10 +12,17 @@ namespace muster::coordinator {
 
 // step, loss and their like are filled in by the caller from the metric store.
 v1::JobSummary Summarize(const v1::JobRecord& job);
-v1::NodeView ViewNode(const ClusterState& state, const Node& node);
+v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& usage);
+// Something that concerns the cluster as a whole; empty: nothing.
+std::string ClusterAlarm(const ClusterState& state);
+// What a person gets of a record: without checkpoints' files, and within kAnswerBytesMax. What has
+// no room is counted (Attempt.exits_left_out, parts_left_out); the oldest goes first.
+v1::JobRecord RecordForPeople(v1::JobRecord job);
 // Why the job is where it is, in one sentence, with details below it (who is ahead, what is free
 // where).
 v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now);
+// Without the files that an event carries.
+v1::Event EventForPeople(v1::Event event);
 // One event as a line without its time: "attempt 1: rank 1 on node-b was killed by signal 9
 // (SIGKILL)".
 std::string DescribeEvent(const v1::Event& event);

@@ -12,6 +12,7 @@ namespace {
 
 std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job,
                       v1::WhyResponse& response) {
+  if (job.held()) return job.reason();
   const QueuePlace place{job.spec().priority(), job.id()};
   const auto found = state.queue.find(place);
   const auto ahead = std::distance(state.queue.begin(), found);
@@ -26,6 +27,20 @@ std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job,
                       blocked.empty() ? ", though its own devices are free (strict order)" : "");
 }
 
+std::string WhenItCounts(const ClusterState& state, const v1::JobRecord& job,
+                         const v1::NodePart& part, Now now) {
+  const std::string declare = absl::StrCat("jobctl nodes declare-dead ", part.node());
+  if (const auto fenced = FencedAtMonoMs(state, job, part)) {
+    return absl::StrCat("; its ranks count as stopped in ",
+                        common::HumanDuration(*fenced - now.mono_ms), ", or at once with ",
+                        declare);
+  }
+  if (job.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT) {
+    return absl::StrCat("; the job waits for it (on_node_loss: wait), or for ", declare);
+  }
+  return absl::StrCat("; ", ClusterAlarm(state));
+}
+
 void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now now,
                        v1::WhyResponse& response) {
   const v1::Attempt* attempt = LiveAttempt(job);
@@ -33,17 +48,10 @@ void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now 
   for (const v1::NodePart& part : attempt->parts()) {
     const Node* node = FindNode(state, part.node());
     if (node == nullptr || part.ended() || node->record.connected()) continue;
-    const std::optional<int64_t> fenced = FencedAtMonoMs(state, job, part);
-    response.add_details(absl::StrCat(
-        part.node(), " is not connected, last heard ",
-        common::HumanDuration(now.mono_ms - node->last_contact_mono_ms), " ago",
-        fenced.has_value()
-            ? absl::StrCat("; its ranks count as stopped in ",
-                           common::HumanDuration(*fenced - now.mono_ms),
-                           ", or at once with jobctl nodes declare-dead ", part.node())
-            : absl::StrCat("; the job waits for it (on_node_loss: wait), or for jobctl nodes "
-                           "declare-dead ",
-                           part.node())));
+    response.add_details(
+        absl::StrCat(part.node(), " is not connected, last heard ",
+                     common::HumanDuration(now.mono_ms - node->last_contact_mono_ms), " ago",
+                     WhenItCounts(state, job, part, now)));
   }
   for (const v1::NodePart& part : attempt->parts()) {
     if (!part.launched() && !part.ended()) {
@@ -64,6 +72,7 @@ v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now
   switch (job.state()) {
     case v1::JOB_STATE_QUEUED:
       response.set_text(absl::StrCat(name, " ", since, ": ", WhyQueued(state, job, response)));
+      if (MostNodesSilent(state)) response.add_details(ClusterAlarm(state));
       break;
     case v1::JOB_STATE_SUCCEEDED:
     case v1::JOB_STATE_FAILED:

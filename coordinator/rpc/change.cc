@@ -11,7 +11,8 @@ namespace {
 
 using common::StrCat;
 
-constexpr int kBulkMax = 100'000;
+// Of one request, so that its answer fits into a message; jobctl sends more in several.
+constexpr int kBulkMax = 5'000;
 
 std::vector<std::string> ReferencesOf(const google::protobuf::RepeatedPtrField<std::string>& jobs) {
   return {jobs.begin(), jobs.end()};
@@ -52,22 +53,19 @@ void Enqueue(Daemon& daemon, Input input, std::vector<std::optional<v1::BulkResu
   if (!queued.ok()) answer(queued);
 }
 
-}  // namespace
+absl::Status TooMany() {
+  return absl::InvalidArgumentError(StrCat("[JC1004] at most ", kBulkMax,
+                                           " jobs in one request; fix: name fewer at a time"));
+}
 
-void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsRequest& request,
-                Answer<v1::BulkResponse> answer) {
-  if (request.jobs_size() > kBulkMax) {
-    return answer(
-        absl::InvalidArgumentError(StrCat("[JC1004] at most ", kBulkMax, " jobs at once")));
-  }
-  const std::vector<std::string> subjects = ReferencesOf(request.jobs());
+// One input for all that live; those that are unknown or over are answered one by one.
+template <typename LiveInput>
+void ChangeLive(Daemon& daemon, const Caller& caller, const std::vector<std::string>& subjects,
+                LiveInput input, Answer<v1::BulkResponse> answer) {
+  if (subjects.size() > kBulkMax) return answer(TooMany());
   FindJobs(daemon, caller, subjects,
-           [&daemon, caller, request, subjects,
-            answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) {
-             CancelInput input{.caller = caller,
-                               .has_grace = request.has_grace(),
-                               .grace_ms = request.grace_ms(),
-                               .reason = request.reason()};
+           [&daemon, input = std::move(input), subjects,
+            answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) mutable {
              std::vector<std::optional<v1::BulkResult>> direct(found.size());
              for (size_t i = 0; i < found.size(); ++i) {
                if (!found[i].ok()) {
@@ -84,6 +82,24 @@ void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsReques
            });
 }
 
+}  // namespace
+
+void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsRequest& request,
+                Answer<v1::BulkResponse> answer) {
+  ChangeLive(daemon, caller, ReferencesOf(request.jobs()),
+             CancelInput{.caller = caller,
+                         .has_grace = request.has_grace(),
+                         .grace_ms = request.grace_ms(),
+                         .reason = request.reason()},
+             std::move(answer));
+}
+
+void ReleaseJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
+                 Answer<v1::BulkResponse> answer) {
+  ChangeLive(daemon, caller, ReferencesOf(request.jobs()), ReleaseInput{.caller = caller},
+             std::move(answer));
+}
+
 void SignalJob(Daemon& daemon, const Caller& caller, const v1::SignalJobRequest& request,
                Answer<v1::BulkResponse> answer) {
   FindJob(daemon, caller, request.job(),
@@ -97,10 +113,7 @@ void SignalJob(Daemon& daemon, const Caller& caller, const v1::SignalJobRequest&
 
 void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
                 Answer<v1::BulkResponse> answer) {
-  if (request.jobs_size() > kBulkMax) {
-    return answer(
-        absl::InvalidArgumentError(StrCat("[JC1004] at most ", kBulkMax, " jobs at once")));
-  }
+  if (request.jobs_size() > kBulkMax) return answer(TooMany());
   const std::vector<std::string> subjects = ReferencesOf(request.jobs());
   FindJobs(daemon, caller, subjects,
            [&daemon, caller, subjects,

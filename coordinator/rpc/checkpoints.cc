@@ -1,10 +1,12 @@
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "coordinator/core/state.h"
+#include "common/text.h"
+#include "coordinator/core/checkpoint_files.h"
 #include "coordinator/rpc/garbage.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -45,6 +47,21 @@ v1::VerifyCheckpointResponse Verify(Daemon& daemon, const v1::Checkpoint& checkp
   return response;
 }
 
+// Damaged files first, as many as fit.
+void Bound(v1::VerifyCheckpointResponse& response) {
+  if (response.ByteSizeLong() <= common::kAnswerBytesMax) return;
+  auto& files = *response.mutable_files();
+  std::stable_partition(files.pointer_begin(), files.pointer_end(),
+                        [](const v1::FileVerdict* file) { return !file->ok(); });
+  size_t bytes = 0;
+  int kept = 0;
+  while (kept < files.size() && bytes < common::kAnswerBytesMax) {
+    bytes += files.Get(kept++).ByteSizeLong();
+  }
+  response.set_files_left_out(static_cast<uint32_t>(files.size() - kept));
+  files.DeleteSubrange(kept, files.size() - kept);
+}
+
 std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job,
                                              const v1::Checkpoint& damaged) {
   auto flagged = std::make_shared<v1::JobRecord>(job);
@@ -54,6 +71,21 @@ std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job,
     }
   }
   return flagged;
+}
+
+// The client's queue may hold all of it: at most 32 MiB of names.
+void SendFiles(const CheckpointFileList& files, Sink<v1::CheckpointFiles>& sink) {
+  v1::CheckpointFiles piece;
+  size_t bytes = 0;
+  for (const v1::CheckpointFile& file : files) {
+    *piece.add_files() = file;
+    bytes += file.ByteSizeLong();
+    if (bytes < common::kFilesPieceBytes) continue;
+    sink.Write(std::exchange(piece, {}));
+    bytes = 0;
+  }
+  if (!piece.files().empty()) sink.Write(std::move(piece));
+  sink.Close(absl::OkStatus());
 }
 
 // Sends one blob piece by piece, as fast as the client takes it.
@@ -74,7 +106,7 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
       std::lock_guard lock(mutex_);
       if (over_ || std::exchange(sending_, true)) return;
     }
-    daemon_.pool.Post([self = shared_from_this()] { self->Send(); });
+    daemon_.files.Post([self = shared_from_this()] { self->Send(); });
   }
 
   void Send() {
@@ -92,6 +124,10 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
 
   absl::Status SendSome() {
     ASSIGN_OR_RETURN(size_, daemon_.blobs.Size(sha256_));
+    if (offset_ > size_) {
+      return absl::OutOfRangeError(
+          StrCat("offset ", offset_, " lies behind the ", size_, " bytes of the file"));
+    }
     do {
       ASSIGN_OR_RETURN(std::string bytes,
                        daemon_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes));
@@ -128,8 +164,9 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
             absl::StatusOr<v1::Checkpoint> checkpoint =
                 FindCheckpoint(*found->record, request.step(), request.latest());
             if (!checkpoint.ok()) return answer(checkpoint.status());
-            daemon.pool.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
+            daemon.files.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
               v1::VerifyCheckpointResponse response = Verify(daemon, checkpoint);
+              Bound(response);
               if (response.ok() || checkpoint.flagged_corrupt()) return answer(std::move(response));
               if (job.live) {
                 daemon.loop.Say(FlagCheckpointInput{job.record->id(), checkpoint.step(),
@@ -140,7 +177,36 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
               daemon.loop.RewriteFinished(Flagged(*job.record, checkpoint),
                                           [answer, response] { answer(response); });
             });
-          });
+          },
+          Want::kRecordWithFiles);
+}
+
+void ListCheckpointFiles(Daemon& daemon, const Caller& caller,
+                         const v1::CheckpointReference& request,
+                         std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
+  FindJob(daemon, caller, request.job(),
+          [request, sink](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return sink->Close(found.status());
+            const auto checkpoint =
+                FindCheckpoint(*found->record, request.step(), request.latest());
+            if (!checkpoint.ok()) return sink->Close(checkpoint.status());
+            SendFiles(checkpoint->files(), *sink);
+          },
+          Want::kRecordWithFiles);
+}
+
+void ListResumeFiles(Daemon& daemon, const v1::ListResumeFilesRequest& request,
+                     std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
+  daemon.loop.Ask([request, sink](const LoopView& view) {
+    CheckpointFileList files =
+        FilesOf(view.state, request.job(), request.attempt(), request.step());
+    return [request, sink, files = std::move(files)] {
+      if (!files.empty()) return SendFiles(files, *sink);
+      sink->Close(absl::NotFoundError(StrCat("job ", request.job(),
+                                             " has no files of a checkpoint of step ",
+                                             request.step(), " by attempt ", request.attempt())));
+    };
+  });
 }
 
 void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
@@ -159,10 +225,11 @@ void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& r
         return SendBlob(daemon, file.sha256(), request.offset(), sink);
       }
     }
-    sink->Close(absl::NotFoundError(StrCat(
-        "[JC1505] the checkpoint of step ", checkpoint->step(), " has no file \"", request.path(),
-        "\"; fix: list its files with jobctl ckpt show ", found->record->name())));
-  });
+    sink->Close(absl::NotFoundError(
+        StrCat("[JC1505] the checkpoint of step ", checkpoint->step(), " has no file \"",
+               common::Printable(request.path().substr(0, common::kReasonBytesMax)),
+               "\"; fix: list its files with jobctl ckpt show ", found->record->name())));
+  }, Want::kRecordWithFiles);
 }
 
 void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
@@ -204,7 +271,8 @@ void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
                   answer(std::move(response));
                 });
             if (!queued.ok()) answer(queued);
-          });
+          },
+          Want::kRecordWithFiles);
 }
 
 }  // namespace muster::coordinator

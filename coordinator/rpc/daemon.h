@@ -13,6 +13,7 @@
 #include "coordinator/log_store.h"
 #include "coordinator/metric_store.h"
 #include "coordinator/paths.h"
+#include "coordinator/said_rarely.h"
 #include "coordinator/work_pool.h"
 
 namespace muster::coordinator {
@@ -30,11 +31,14 @@ struct Daemon {
   LogStore& logs;
   MetricStore& metrics;
   BlobStore& blobs;
-  WorkPool& pool;
+  WorkPool& pool;   // short looks at a disk; what may take long never holds these up:
+  WorkPool& reads;  // logs and metrics, piece by piece
+  WorkPool& files;  // checkpoint files: uploads, downloads, hashes
   JobGate& gate;
   Lifetime& lifetime;
   AttachedRuns& attached;
   Diagnoses& diagnoses;
+  SaidRarely& refusals;
 
   uint64_t epoch = 0;
   int64_t started_ms = 0;

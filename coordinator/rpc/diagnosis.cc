@@ -27,6 +27,10 @@ v1::DiagnosedAttempt Describe(const v1::JobRecord& job, const v1::Attempt& attem
   described.set_attempt(attempt.number());
   described.set_world_size(attempt.world_size());
   *described.mutable_parts() = attempt.parts();
+  for (v1::NodePart& part : *described.mutable_parts()) {
+    part.clear_exits();
+    part.clear_device_indexes();
+  }
   return described;
 }
 

@@ -2,6 +2,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/limits.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -10,7 +11,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kPastEventsDefault = 10'000;
-constexpr size_t kWaitingBatchesMax = 10'000;
+constexpr size_t kWaitingBytesMax = 64 << 20;  // that a slow follower has not taken
 
 using EventSink = Sink<v1::EventBatch>;
 
@@ -40,16 +41,24 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   std::mutex mutex_;  // guards what follows
   WatchToken token_;
   std::deque<v1::EventBatch> waiting_;
+  size_t waiting_bytes_ = 0;
   bool past_said_ = false;
 };
 
-v1::EventBatch BatchOf(std::vector<v1::Event> events) {
-  v1::EventBatch batch;
+// In as many batches as they need.
+std::vector<v1::EventBatch> BatchesOf(std::vector<v1::Event> events) {
+  std::vector<v1::EventBatch> batches;
+  size_t bytes = common::kAnswerBytesMax;
   for (v1::Event& event : events) {
-    batch.add_texts(DescribeEvent(event));
-    *batch.add_events() = std::move(event);
+    if (bytes >= common::kAnswerBytesMax) {
+      batches.emplace_back();
+      bytes = 0;
+    }
+    batches.back().add_texts(DescribeEvent(event));
+    v1::Event& shown = *batches.back().add_events() = EventForPeople(std::move(event));
+    bytes += shown.ByteSizeLong();
   }
-  return batch;
+  return batches;
 }
 
 void EventFeed::Start() {
@@ -78,7 +87,6 @@ void EventFeed::Start() {
 }
 
 void EventFeed::SayPast(uint64_t until) {
-  constexpr size_t kEventsPerBatch = 500;
   absl::StatusOr<std::vector<v1::Event>> past = daemon_.index.Events(
       {.job = job_,
        .node = request_.node(),
@@ -86,14 +94,7 @@ void EventFeed::SayPast(uint64_t until) {
        .until = until,
        .newest = request_.limit() == 0 ? kPastEventsDefault : request_.limit()});
   if (!past.ok()) return sink_->Close(past.status());
-  std::vector<v1::Event> some;
-  for (v1::Event& event : *past) {
-    some.push_back(std::move(event));
-    if (some.size() < kEventsPerBatch) continue;
-    sink_->Write(BatchOf(std::move(some)));
-    some.clear();
-  }
-  if (!some.empty()) sink_->Write(BatchOf(std::move(some)));
+  for (v1::EventBatch& batch : BatchesOf(*std::move(past))) sink_->Write(std::move(batch));
   if (!request_.follow()) return sink_->Close(absl::OkStatus());
   std::lock_guard lock(mutex_);
   past_said_ = true;
@@ -106,15 +107,18 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
     if (Wants(event)) wanted.push_back(event);
   }
   if (wanted.empty()) return;
+  size_t bytes = 0;
+  for (const v1::Event& event : wanted) bytes += event.ByteSizeLong();
   std::unique_lock lock(mutex_);
-  if (waiting_.size() >= kWaitingBatchesMax) {
+  waiting_bytes_ += bytes;
+  if (waiting_bytes_ >= kWaitingBytesMax) {
     lock.unlock();
     // The reader goes on from its last event: nothing is skipped silently.
     return sink_->Close(
         absl::ResourceExhaustedError("[JC1308] events come faster than they are read; fix: follow "
                                      "again from the last one seen"));
   }
-  waiting_.push_back(BatchOf(std::move(wanted)));
+  for (v1::EventBatch& batch : BatchesOf(std::move(wanted))) waiting_.push_back(std::move(batch));
   Flush();
 }
 
@@ -123,6 +127,7 @@ void EventFeed::Flush() {
     sink_->Write(std::move(waiting_.front()));
     waiting_.pop_front();
   }
+  if (waiting_.empty()) waiting_bytes_ = 0;
 }
 
 }  // namespace

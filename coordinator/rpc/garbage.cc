@@ -94,10 +94,8 @@ void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs) {
   if (blobs.empty()) return;
   daemon.loop.Ask([&daemon, blobs = std::move(blobs)](const LoopView& view) {
     std::set<std::string> unused(blobs.begin(), blobs.end());
-    for (const auto& [id, job] : view.state.jobs) {
-      for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
-        for (const v1::CheckpointFile& file : checkpoint.files()) unused.erase(file.sha256());
-      }
+    for (const auto& [id, files] : view.state.checkpoint_files) {
+      for (const v1::CheckpointFile& file : files) unused.erase(file.sha256());
     }
     return [&daemon, unused = std::vector<std::string>(unused.begin(), unused.end())] {
       daemon.pool.Post([&daemon, unused] {

@@ -48,6 +48,8 @@ void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsReques
                 Answer<v1::BulkResponse> answer);
 void SignalJob(Daemon& daemon, const Caller& caller, const v1::SignalJobRequest& request,
                Answer<v1::BulkResponse> answer);
+void ReleaseJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
+                 Answer<v1::BulkResponse> answer);
 void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& request,
                 Answer<v1::BulkResponse> answer);
 
@@ -62,12 +64,19 @@ void StreamLogs(Daemon& daemon, const Caller& caller, const v1::StreamLogsReques
 // metrics.cc
 void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRequest& request,
                   std::shared_ptr<Sink<v1::MetricBatch>> sink);
+// metric_summary.cc
 void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
                       Answer<v1::MetricSummaries> answer);
 
 // checkpoints.cc
 void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::VerifyCheckpointResponse> answer);
+void ListCheckpointFiles(Daemon& daemon, const Caller& caller,
+                         const v1::CheckpointReference& request,
+                         std::shared_ptr<Sink<v1::CheckpointFiles>> sink);
+// For the worker that resumes from it.
+void ListResumeFiles(Daemon& daemon, const v1::ListResumeFilesRequest& request,
+                     std::shared_ptr<Sink<v1::CheckpointFiles>> sink);
 void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& request,
               std::shared_ptr<Sink<v1::BlobChunk>> sink);
 void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
@@ -77,7 +86,8 @@ void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
               std::shared_ptr<Sink<v1::BlobChunk>> sink);
 
 // nodes.cc
-void ListNodes(Daemon& daemon, Answer<v1::ListNodesResponse> answer);
+void ListNodes(Daemon& daemon, const v1::ListNodesRequest& request,
+               Answer<v1::ListNodesResponse> answer);
 void DrainNode(Daemon& daemon, const Caller& caller, const v1::DrainNodeRequest& request,
                Answer<v1::BulkResponse> answer);
 void DeclareNodeDead(Daemon& daemon, const Caller& caller,

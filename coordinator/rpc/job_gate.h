@@ -1,11 +1,15 @@
-// Which (job, attempt) may send logs and metrics: jobs that exist, attempts that were started. A
-// stale or unknown one is refused before it touches a file. Any thread.
+// Which (job, attempt, rank) may send logs and metrics: jobs that exist, attempts that were
+// started, ranks below the attempt's world size. Any other is refused before it touches a file. Any
+// thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <unordered_map>
+
+#include "muster/v1/job.pb.h"
 
 namespace muster::coordinator {
 
@@ -14,15 +18,22 @@ struct Daemon;
 class JobGate {
  public:
   // Answers at once when it is known, else on another thread.
-  void Check(Daemon& daemon, uint64_t job, uint32_t attempt, std::function<void(bool)> answer);
+  void Check(Daemon& daemon, uint64_t job, uint32_t attempt, uint32_t rank,
+             std::function<void(bool)> answer);
   void Forget(uint64_t job);
 
  private:
   static constexpr size_t kRememberedMax = 10'000;
-  void Remember(uint64_t job, uint32_t attempts);
+  struct Known {
+    uint32_t attempts = 0;                     // started so far
+    std::map<uint32_t, uint32_t> world_sizes;  // of the attempts in the record
+    uint32_t ranks_max = 0;                    // of any other one, by the job's shape
+    bool Has(uint32_t attempt, uint32_t rank) const;
+  };
+  static Known Learn(const v1::JobRecord& record);
 
-  std::mutex mutex_;                                 // guards what follows
-  std::unordered_map<uint64_t, uint32_t> attempts_;  // job → attempts started so far
+  std::mutex mutex_;  // guards what follows
+  std::unordered_map<uint64_t, Known> jobs_;
 };
 
 }  // namespace muster::coordinator

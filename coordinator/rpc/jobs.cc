@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/limits.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
@@ -49,9 +50,14 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
   std::sort(live.begin(), live.end(),
             [](const v1::JobSummary& a, const v1::JobSummary& b) { return a.id() > b.id(); });
   v1::ListJobsResponse response;
-  response.set_more(live.size() > LimitOf(request));
-  live.resize(std::min<size_t>(live.size(), LimitOf(request)));
+  size_t bytes = 0;
   for (v1::JobSummary& job : live) {
+    bytes += job.ByteSizeLong();
+    if (response.jobs_size() >= static_cast<int>(LimitOf(request)) ||
+        bytes > common::kAnswerBytesMax) {
+      response.set_more(true);
+      break;
+    }
     daemon.metrics.Decorate(job);
     *response.add_jobs() = std::move(job);
   }
@@ -83,7 +89,7 @@ void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
           [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
             v1::GetJobResponse response;
-            *response.mutable_record() = *found->record;
+            *response.mutable_record() = RecordForPeople(*found->record);
             *response.mutable_summary() = Summarize(*found->record);
             daemon.metrics.Decorate(*response.mutable_summary());
             answer(std::move(response));

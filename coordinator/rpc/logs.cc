@@ -2,7 +2,6 @@
 #include <mutex>
 #include <utility>
 
-#include "common/clock.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
 #include "coordinator/log_merge.h"
@@ -14,20 +13,16 @@ namespace {
 
 using common::StrCat;
 
-// After a job's end, how long the rest of its output may take to come in (a lost node's never
-// does).
+// A job is over when nothing of it is alive; its last output may still be on the way. Who reads
+// then gets all of it, as if following: what is missing shows in the streams, which have an end of
+// their own, and no clock is asked. How long the next byte may take (a lost node's never comes).
 constexpr std::chrono::seconds kRestWithin{5};
 constexpr size_t kBytesPerPump = 1 << 20;
 
 using LogSink = Sink<v1::LogRecord>;
 
-// A job is over when nothing of it is alive; its last output may still be on the way. Who asks
-// right after the end gets all of it, as if following.
-bool EndedJustNow(const v1::JobRecord& record) {
-  constexpr int64_t kJustNowMs = 60'000;
-  return IsFinal(record.state()) &&
-         common::SystemClock().Read().wall_ms - record.finished_ms() < kJustNowMs;
-}
+// When no descriptor was free.
+constexpr std::chrono::milliseconds kShortageRetry{200};
 
 // One reader of a job's logs. Pumps on the pool, one pump at a time, woken by new bytes, new facts
 // about the job, or room in the client's stream.
@@ -39,7 +34,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
         sink_(std::move(sink)),
         request_(request),
         job_(record->id()),
-        follow_(request.follow() || EndedJustNow(*record)),
+        follow_(request.follow() || IsFinal(record->state())),
         merge_(daemon.paths, job_, request),
         record_(std::move(record)) {}
 
@@ -50,6 +45,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   void Pump();
   // False: the client's stream is full.
   bool SendWhatThereIs(bool* more);
+  void RetryAfterShortage(const absl::Status& status);
   void SayAttempt(uint32_t attempt);
   void MaybeEnd(bool is_over);
 
@@ -92,6 +88,7 @@ void LogFeed::Start() {
       if (const auto self = weak.lock()) self->Wake(new_stream);
     });
   }
+  if (IsFinal(record_->state())) return Wake(true);
   daemon_.loop.Ask([self = shared_from_this()](const LoopView& view) -> std::function<void()> {
     const auto live = view.state.jobs.find(self->job_);
     std::lock_guard lock(self->mutex_);
@@ -135,7 +132,7 @@ void LogFeed::Wake(bool discover) {
     }
     pumping_ = true;
   }
-  daemon_.pool.Post([self = shared_from_this()] { self->Pump(); });
+  daemon_.reads.Post([self = shared_from_this()] { self->Pump(); });
 }
 
 void LogFeed::Pump() {
@@ -148,13 +145,19 @@ void LogFeed::Pump() {
     discover = std::exchange(discover_, false);
   }
   const bool is_over = IsFinal(record->state());
+  absl::Status looked;
   if (discover) {
     merge_.Know(*record);
-    merge_.Discover();
+    looked = merge_.Discover();
   }
   bool more = false;
-  const bool has_room = SendWhatThereIs(&more);
-  if (has_room && !more) MaybeEnd(is_over || !follow_);
+  const bool has_room = looked.ok() ? SendWhatThereIs(&more) : true;
+  if (looked.ok()) looked = merge_.Trouble();
+  if (!looked.ok()) {
+    RetryAfterShortage(looked);
+  } else if (has_room && !more) {
+    MaybeEnd(is_over || !follow_);
+  }
   std::unique_lock lock(mutex_);
   pumping_ = false;
   if (gone_ || (!again_ && !more)) return;
@@ -185,6 +188,13 @@ bool LogFeed::SendWhatThereIs(bool* more) {
   return false;
 }
 
+void LogFeed::RetryAfterShortage(const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return sink_->Close(status);
+  daemon_.reads.PostAfter(kShortageRetry, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Wake(true);
+  });
+}
+
 void LogFeed::SayAttempt(uint32_t attempt) {
   const bool is_change = attempt_said_ >= 0;
   attempt_said_ = attempt;
@@ -205,13 +215,16 @@ void LogFeed::SayAttempt(uint32_t attempt) {
 void LogFeed::MaybeEnd(bool is_over) {
   if (!is_over) return;
   if (!follow_) return sink_->Close(absl::OkStatus());
-  merge_.Discover();
+  if (const absl::Status looked = merge_.Discover(); !looked.ok()) {
+    return RetryAfterShortage(looked);
+  }
   if (merge_.Complete()) return sink_->Close(absl::OkStatus());
   const auto now = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   const auto waited = now - last_byte_;
   lock.unlock();
-  if (waited >= kRestWithin) {
+  if (waited >= kRestWithin || daemon_.logs.IsRestGivenUp(job_)) {
+    daemon_.logs.GiveUpRest(job_);
     v1::LogRecord notice;
     notice.set_notice("some ranks' output did not arrive in full: their node is out of reach");
     sink_->Write(std::move(notice));

@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "coordinator/core/checkpoint_files.h"
 
 namespace muster::coordinator {
 namespace {
@@ -36,10 +37,11 @@ absl::Status NoSuchJob(const std::string& reference) {
 }
 
 LiveFindings FindAmongLive(const LoopView& view, const Caller& caller,
-                           const std::string& reference) {
+                           const std::string& reference, Want want) {
   LiveFindings found;
-  const auto copy = [](const v1::JobRecord& job) {
-    return std::make_shared<const v1::JobRecord>(job);
+  const auto copy = [&](const v1::JobRecord& job) {
+    return std::make_shared<const v1::JobRecord>(
+        want == Want::kRecordWithFiles ? WithFiles(view.state, job) : job);
   };
   const auto& jobs = view.state.jobs;
   if (reference == kLast) {
@@ -123,9 +125,10 @@ absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
 }  // namespace
 
 void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
-             Answer<FoundJob> answer) {
-  daemon.loop.Ask([&daemon, caller, reference, answer = std::move(answer)](const LoopView& view) {
-    LiveFindings live = FindAmongLive(view, caller, reference);
+             Answer<FoundJob> answer, Want want) {
+  daemon.loop.Ask([&daemon, caller, reference, want,
+                   answer = std::move(answer)](const LoopView& view) {
+    LiveFindings live = FindAmongLive(view, caller, reference, want);
     return [&daemon, caller, reference, answer, live = std::move(live)] {
       if (live.exact != nullptr) return answer(FoundJob{live.exact, true});
       daemon.pool.Post([&daemon, caller, reference, answer, live] {

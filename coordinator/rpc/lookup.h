@@ -18,10 +18,14 @@ struct FoundJob {
   bool live = false;
 };
 
+// Whether a live job's record comes with the files of its checkpoints, which may be many; a finished
+// one's always does.
+enum class Want { kRecord, kRecordWithFiles };
+
 // NOT_FOUND, or INVALID_ARGUMENT when a prefix fits several. Answers on the control loop's or a
 // pool thread.
 void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
-             Answer<FoundJob> answer);
+             Answer<FoundJob> answer, Want want = Want::kRecord);
 // Each in its order.
 void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,
               std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer);

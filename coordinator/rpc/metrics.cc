@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -6,7 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "common/status.h"
 #include "coordinator/core/state.h"
+#include "coordinator/rpc/followed_line.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
 
@@ -15,8 +16,9 @@ namespace {
 
 constexpr int kFollowedLine = -1;  // QueryMetricsRequest.attempt
 constexpr int kAllRanks = -1;
-constexpr size_t kSparkValues = 24;
-constexpr size_t kWaitingBatchesMax = 10'000;  // that a slow follower has not taken
+constexpr size_t kWaitingBytesMax = 64 << 20;  // that a slow follower has not taken
+constexpr size_t kBytesPerTurn = 1 << 20;
+constexpr std::chrono::milliseconds kShortageRetry{200};
 
 // After a job's end, how long a follower waits for points that are still under way. A lost node's
 // never come.
@@ -24,32 +26,8 @@ constexpr std::chrono::seconds kRestWithin{1};
 
 using MetricSink = Sink<v1::MetricBatch>;
 
-bool WantsPoint(const v1::QueryMetricsRequest& request, const std::set<std::string>& names,
-                const v1::MetricPoint& point) {
-  return request.names().empty() || names.contains(point.name());
-}
-
-// The line that the job followed: a later attempt replaces what earlier ones said of the steps from
-// its first one on. `batches` are in attempt order.
-std::map<uint32_t, int64_t> FirstSteps(const std::vector<v1::MetricBatch>& batches) {
-  std::map<uint32_t, int64_t> first;
-  for (const v1::MetricBatch& batch : batches) {
-    for (const v1::MetricPoint& point : batch.points()) {
-      const auto [entry, is_new] = first.emplace(batch.attempt(), point.step());
-      if (!is_new) entry->second = std::min(entry->second, point.step());
-    }
-  }
-  return first;
-}
-
-bool IsReplaced(const std::map<uint32_t, int64_t>& first_steps, uint32_t attempt, int64_t step) {
-  for (auto later = first_steps.upper_bound(attempt); later != first_steps.end(); ++later) {
-    if (step >= later->second) return true;
-  }
-  return false;
-}
-
-// One reader: what is stored, then what comes, until the job is over.
+// One reader: what is stored, in pieces and as fast as the client takes it; then what comes, until
+// the job is over.
 class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
  public:
   MetricFeed(Daemon& daemon, std::shared_ptr<MetricSink> sink,
@@ -58,14 +36,23 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
         sink_(std::move(sink)),
         request_(request),
         names_(request.names().begin(), request.names().end()),
-        job_(job) {}
+        job_(job),
+        reader_(daemon.metrics.Read(job)),
+        line_known_(request.attempt() != kFollowedLine) {}
 
   void Start(bool follow);
 
  private:
   using Source = std::tuple<uint32_t, uint32_t, std::string>;
-  void SayStored(bool follow);
-  void Say(const v1::MetricBatch& batch, const std::map<uint32_t, int64_t>* first_steps);
+  enum class Turn { kMore, kFull, kDone };
+  void Watch();
+  // Reads on, unless a turn is under way, which then goes on by itself.
+  void Wake();
+  void Pump();
+  absl::StatusOr<Turn> TakeTurn();
+  // All that was stored has been read. True: for good.
+  bool EndOfStored();
+  void Say(const v1::MetricBatch& batch, bool is_stored);
   void OnBatch(const v1::MetricBatch& batch);
   void Flush();
 
@@ -75,11 +62,22 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   const std::set<std::string> names_;
   const uint64_t job_;
 
+  // The pump's, one at a time.
+  MetricReader reader_;
+  FollowedLine line_;
+  bool line_known_;
+
   std::mutex mutex_;  // guards what follows
   WatchToken job_token_;
   WatchToken metric_token_;
   std::deque<v1::MetricBatch> waiting_;
+  size_t waiting_bytes_ = 0;
   std::map<Source, uint64_t> said_;  // the newest seq
+  bool follow_ = false;
+  bool pumping_ = false;
+  bool again_ = false;
+  bool gone_ = false;
+  bool keeps_new_ = false;  // what comes now waits; before, it would be found in the file
   bool stored_said_ = false;
   bool over_ = false;
   bool rest_awaited_ = false;
@@ -87,22 +85,22 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
 };
 
 void MetricFeed::Start(bool follow) {
+  follow_ = follow;
   sink_->Observe(
       [weak = weak_from_this()] {
-        const auto self = weak.lock();
-        if (self == nullptr) return;
-        std::lock_guard lock(self->mutex_);
-        self->Flush();
+        if (const auto self = weak.lock()) self->Wake();
       },
       [self = shared_from_this()] {
         std::lock_guard lock(self->mutex_);
+        self->gone_ = true;
         self->job_token_ = nullptr;
         self->metric_token_ = nullptr;
       });
-  if (!follow) {
-    daemon_.pool.Post([self = shared_from_this()] { self->SayStored(false); });
-    return;
-  }
+  if (follow) return Watch();
+  Wake();
+}
+
+void MetricFeed::Watch() {
   {
     std::lock_guard lock(mutex_);
     metric_token_ = daemon_.metrics.Watch(job_, [weak = weak_from_this()](const auto& batch) {
@@ -122,22 +120,80 @@ void MetricFeed::Start(bool follow) {
             alive->Flush();
           });
     }
-    return [self] { self->daemon_.pool.Post([self] { self->SayStored(true); }); };
+    return [self] { self->Wake(); };
   });
 }
 
-void MetricFeed::SayStored(bool follow) {
-  absl::StatusOr<std::vector<v1::MetricBatch>> batches = daemon_.metrics.Read(job_);
-  if (!batches.ok()) return sink_->Close(batches.status());
-  const std::map<uint32_t, int64_t> first_steps = FirstSteps(*batches);
-  std::lock_guard lock(mutex_);
-  for (const v1::MetricBatch& batch : *batches) Say(batch, &first_steps);
-  if (!follow) return sink_->Close(absl::OkStatus());
-  stored_said_ = true;
-  Flush();
+void MetricFeed::Wake() {
+  {
+    std::lock_guard lock(mutex_);
+    if (gone_) return;
+    if (stored_said_) return Flush();
+    if (pumping_) {
+      again_ = true;
+      return;
+    }
+    pumping_ = true;
+  }
+  daemon_.reads.Post([self = shared_from_this()] { self->Pump(); });
 }
 
-void MetricFeed::Say(const v1::MetricBatch& batch, const std::map<uint32_t, int64_t>* first_steps) {
+void MetricFeed::Pump() {
+  {
+    std::lock_guard lock(mutex_);
+    again_ = false;
+  }
+  const absl::StatusOr<Turn> turn = TakeTurn();
+  const bool is_short = absl::IsUnavailable(turn.status());
+  if (!turn.ok() && !is_short) return sink_->Close(turn.status());
+  {
+    std::lock_guard lock(mutex_);
+    pumping_ = false;
+    if (gone_ || (turn.ok() && *turn == Turn::kDone)) return;
+    // `drained` wakes a full one; it may just have done so.
+    if (turn.ok() && *turn == Turn::kFull && !again_) return;
+    pumping_ = true;
+  }
+  daemon_.reads.PostAfter(is_short ? kShortageRetry : std::chrono::milliseconds(0),
+                          [self = shared_from_this()] { self->Pump(); });
+}
+
+absl::StatusOr<MetricFeed::Turn> MetricFeed::TakeTurn() {
+  v1::MetricBatch batch;
+  for (size_t bytes = 0; bytes < kBytesPerTurn; bytes += batch.ByteSizeLong()) {
+    if (sink_->QueuedBytes() >= MetricSink::kFullBytes) return Turn::kFull;
+    ASSIGN_OR_RETURN(const bool found, reader_.Next(batch));
+    const bool is_known = line_known_ || reader_.Attempts() < 2;
+    if (found && is_known) {
+      std::lock_guard lock(mutex_);
+      Say(batch, true);
+    } else if (found) {
+      line_.Learn(batch);
+    } else if (!is_known) {
+      line_.Seal();
+      line_known_ = true;
+      reader_ = daemon_.metrics.Read(job_);
+    } else if (EndOfStored()) {
+      return Turn::kDone;
+    }
+  }
+  return Turn::kMore;
+}
+
+bool MetricFeed::EndOfStored() {
+  std::lock_guard lock(mutex_);
+  if (!follow_) {
+    sink_->Close(absl::OkStatus());
+    return true;
+  }
+  // What was stored until now is not among what waits: one more look at the files.
+  if (!std::exchange(keeps_new_, true)) return false;
+  stored_said_ = true;
+  Flush();
+  return true;
+}
+
+void MetricFeed::Say(const v1::MetricBatch& batch, bool is_stored) {
   uint64_t& newest = said_[{batch.attempt(), batch.rank(), batch.source()}];
   if (batch.seq() <= newest) return;
   newest = batch.seq();
@@ -147,12 +203,10 @@ void MetricFeed::Say(const v1::MetricBatch& batch, const std::map<uint32_t, int6
     return;
   v1::MetricBatch wanted = batch;
   wanted.clear_points();
+  const bool may_be_replaced = is_stored && request_.attempt() == kFollowedLine;
   for (const v1::MetricPoint& point : batch.points()) {
-    if (!WantsPoint(request_, names_, point)) continue;
-    if (request_.attempt() == kFollowedLine && first_steps != nullptr &&
-        IsReplaced(*first_steps, batch.attempt(), point.step())) {
-      continue;
-    }
+    if (!names_.empty() && !names_.contains(point.name())) continue;
+    if (may_be_replaced && line_.IsReplaced(batch.attempt(), point.step())) continue;
     *wanted.add_points() = point;
   }
   if (!wanted.points().empty()) sink_->Write(std::move(wanted));
@@ -160,18 +214,21 @@ void MetricFeed::Say(const v1::MetricBatch& batch, const std::map<uint32_t, int6
 
 void MetricFeed::OnBatch(const v1::MetricBatch& batch) {
   std::lock_guard lock(mutex_);
-  if (waiting_.size() >= kWaitingBatchesMax) {
+  if (!keeps_new_) return;
+  if (waiting_bytes_ >= kWaitingBytesMax) {
     metric_token_ = nullptr;
     return sink_->Close(absl::ResourceExhaustedError(
         "[JC1308] this follower of metrics reads more slowly than they come; fix: follow again"));
   }
   waiting_.push_back(batch);
+  waiting_bytes_ += batch.ByteSizeLong();
   Flush();
 }
 
 void MetricFeed::Flush() {
   while (stored_said_ && !waiting_.empty() && sink_->QueuedBytes() < MetricSink::kFullBytes) {
-    Say(waiting_.front(), nullptr);
+    Say(waiting_.front(), false);
+    waiting_bytes_ -= waiting_.front().ByteSizeLong();
     waiting_.pop_front();
   }
   if (!stored_said_ || !waiting_.empty() || !over_) return;
@@ -186,63 +243,6 @@ void MetricFeed::Flush() {
   });
 }
 
-struct Series {
-  v1::MetricSummary summary;
-  std::map<int64_t, double> by_step;
-};
-
-void Add(Series& series, const v1::MetricPoint& point) {
-  v1::MetricSummary& summary = series.summary;
-  const double value = point.value();
-  if (summary.count() == 0) {
-    summary.set_first(value);
-    summary.set_min(value);
-    summary.set_max(value);
-  }
-  summary.set_count(summary.count() + 1);
-  summary.set_last(value);
-  summary.set_min(std::min(summary.min(), value));
-  summary.set_max(std::max(summary.max(), value));
-  summary.set_last_step(point.step());
-  series.by_step[point.step()] = value;
-}
-
-void AddSpark(Series& series) {
-  std::vector<double> values;
-  for (const auto& [step, value] : series.by_step) values.push_back(value);
-  const size_t count = std::min(values.size(), kSparkValues);
-  for (size_t i = 0; i < count; ++i) {
-    const size_t at = count == 1 ? 0 : i * (values.size() - 1) / (count - 1);
-    series.summary.add_spark(values[at]);
-  }
-}
-
-v1::MetricSummaries SummariesOf(const std::vector<v1::MetricBatch>& batches) {
-  const std::map<uint32_t, int64_t> first_steps = FirstSteps(batches);
-  std::map<std::pair<std::string, uint32_t>, Series> all;
-  std::map<std::tuple<uint32_t, uint32_t, std::string>, uint64_t> dropped;
-  for (const v1::MetricBatch& batch : batches) {
-    uint64_t& lost = dropped[{batch.attempt(), batch.rank(), batch.source()}];
-    lost = std::max(lost, batch.dropped());
-    for (const v1::MetricPoint& point : batch.points()) {
-      if (!IsReplaced(first_steps, batch.attempt(), point.step())) {
-        Add(all[{point.name(), batch.rank()}], point);
-      }
-    }
-  }
-  v1::MetricSummaries summaries;
-  for (auto& [key, series] : all) {
-    AddSpark(series);
-    series.summary.set_name(key.first);
-    series.summary.set_rank(static_cast<int>(key.second));
-    *summaries.add_summaries() = std::move(series.summary);
-  }
-  uint64_t lost = 0;
-  for (const auto& [source, count] : dropped) lost += count;
-  summaries.set_dropped(lost);
-  return summaries;
-}
-
 }  // namespace
 
 void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRequest& request,
@@ -252,19 +252,6 @@ void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRe
     std::make_shared<MetricFeed>(daemon, sink, request, found->record->id())
         ->Start(request.follow() && found->live);
   });
-}
-
-void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
-                      Answer<v1::MetricSummaries> answer) {
-  FindJob(daemon, caller, request.job(),
-          [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return answer(found.status());
-            daemon.pool.Post([&daemon, answer, job = found->record->id()] {
-              const auto batches = daemon.metrics.Read(job);
-              if (!batches.ok()) return answer(batches.status());
-              answer(SummariesOf(*batches));
-            });
-          });
 }
 
 }  // namespace muster::coordinator

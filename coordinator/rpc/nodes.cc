@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "common/limits.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
 
@@ -19,11 +20,20 @@ void Change(Daemon& daemon, Input input, Answer<v1::BulkResponse> answer) {
 
 }  // namespace
 
-void ListNodes(Daemon& daemon, Answer<v1::ListNodesResponse> answer) {
-  daemon.loop.Ask([answer = std::move(answer)](const LoopView& view) {
+void ListNodes(Daemon& daemon, const v1::ListNodesRequest& request,
+               Answer<v1::ListNodesResponse> answer) {
+  daemon.loop.Ask([after = request.after(), answer = std::move(answer)](const LoopView& view) {
     v1::ListNodesResponse response;
-    for (const auto& [name, node] : view.state.nodes) {
-      *response.add_nodes() = ViewNode(view.state, node);
+    response.set_alarm(ClusterAlarm(view.state));
+    const Usage usage = UsageOf(view.state);
+    const auto& nodes = view.state.nodes;
+    size_t bytes = 0;
+    for (auto node = nodes.upper_bound(after); node != nodes.end(); ++node) {
+      v1::NodeView& shown = *response.add_nodes() = ViewNode(view.state, node->second, usage);
+      bytes += shown.ByteSizeLong();
+      if (bytes <= common::kAnswerBytesMax || std::next(node) == nodes.end()) continue;
+      response.set_more(true);
+      break;
     }
     return [answer, response = std::move(response)] { answer(response); };
   });

@@ -78,7 +78,8 @@ void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& r
             absl::StatusOr<SubmitInput> input = RerunInput(caller, request, *found->record);
             if (!input.ok()) return answer(input.status());
             EnqueueSubmit(daemon, *std::move(input), answer);
-          });
+          },
+          Want::kRecordWithFiles);
 }
 
 }  // namespace muster::coordinator

@@ -2,8 +2,10 @@
 #include <mutex>
 #include <utility>
 
+#include "common/limits.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
+#include "coordinator/core/views.h"
 #include "coordinator/rpc/attached_runs.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lifetime.h"
@@ -16,6 +18,7 @@ namespace {
 constexpr std::chrono::seconds kReattachWithin{20};
 constexpr uint32_t kPastEventsMax = 10'000;
 constexpr int kMergedEventsMax = 4'096;
+constexpr size_t kEventBytesPerUpdate = common::kAnswerBytesMax / 2;  // beside the record
 
 using UpdateSink = Sink<v1::JobUpdate>;
 
@@ -32,6 +35,8 @@ class JobFeed : public std::enable_shared_from_this<JobFeed> {
   void OnChange(const JobChange& change);
   // With what was known when the watch began; changes wait until it is said.
   void SayFirst(std::shared_ptr<const v1::JobRecord> record, std::vector<v1::Event> past);
+  // Events beyond the size of a message follow in updates of their own, each with the record.
+  void WriteInPieces(v1::JobUpdate update);
   void Flush(std::unique_lock<std::mutex>& lock);
 
   Daemon& daemon_;
@@ -102,9 +107,9 @@ void JobFeed::Start(uint64_t job, bool with_past, std::function<void()> gone) {
 void JobFeed::SayFirst(std::shared_ptr<const v1::JobRecord> record, std::vector<v1::Event> past) {
   std::unique_lock lock(mutex_);
   v1::JobUpdate first;
-  *first.mutable_record() = *record;
+  *first.mutable_record() = RecordForPeople(*record);
   for (v1::Event& event : past) *first.add_events() = std::move(event);
-  sink_->Write(std::move(first));
+  WriteInPieces(std::move(first));
   began_ = true;
   if (IsFinal(record->state())) over_ = true;
   Flush(lock);
@@ -115,7 +120,7 @@ void JobFeed::OnChange(const JobChange& change) {
   if (change.record == nullptr) {
     over_ = true;
   } else {
-    *pending_.mutable_record() = *change.record;
+    *pending_.mutable_record() = RecordForPeople(*change.record);
     if (IsFinal(change.record->state())) over_ = true;
     has_pending_ = true;
   }
@@ -126,11 +131,25 @@ void JobFeed::OnChange(const JobChange& change) {
   Flush(lock);
 }
 
+void JobFeed::WriteInPieces(v1::JobUpdate update) {
+  v1::JobUpdate piece;
+  *piece.mutable_record() = update.record();
+  size_t bytes = 0;
+  for (v1::Event& event : *update.mutable_events()) {
+    v1::Event& shown = *piece.add_events() = EventForPeople(std::move(event));
+    bytes += shown.ByteSizeLong();
+    if (bytes < kEventBytesPerUpdate) continue;
+    sink_->Write(std::exchange(piece, {}));
+    *piece.mutable_record() = update.record();
+    bytes = 0;
+  }
+  sink_->Write(std::move(piece));
+}
+
 void JobFeed::Flush(std::unique_lock<std::mutex>& lock) {
   if (!began_ || closed_) return;
   if (has_pending_ && sink_->QueuedBytes() < UpdateSink::kFullBytes) {
-    sink_->Write(std::move(pending_));
-    pending_ = v1::JobUpdate();
+    WriteInPieces(std::exchange(pending_, {}));
     has_pending_ = false;
   }
   if (!over_ || has_pending_ || past_end_) return;

@@ -37,7 +37,27 @@ absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) 
   return absl::OkStatus();
 }
 
+void WorkerSession::OnPiece(v1::MessagePiece piece, std::function<void()> next) {
+  if (pieces_.size() + piece.data().size() > common::kControlWholeBytesMax) {
+    return Close(absl::ResourceExhaustedError(
+        StrCat("[JC1302] a message of node ", node_, " is larger than ",
+               common::kControlWholeBytesMax, " bytes in all its pieces")));
+  }
+  pieces_ += piece.data();
+  if (!piece.last()) return next();
+  v1::WorkerMessage whole;
+  const bool sound = whole.ParseFromString(std::exchange(pieces_, {})) && !whole.has_piece();
+  if (!sound) {
+    return Close(absl::InvalidArgumentError(
+        StrCat("[JC1302] the pieces that node ", node_, " sent make no message")));
+  }
+  OnMessage(std::move(whole), std::move(next));
+}
+
 void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> next) {
+  if (message.has_piece()) {
+    return OnPiece(std::move(*message.mutable_piece()), std::move(next));
+  }
   if (!registered_) {
     if (!message.has_register_()) {
       return Close(absl::FailedPreconditionError(

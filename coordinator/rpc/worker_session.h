@@ -26,6 +26,7 @@ class WorkerSession {
   bool IsRegistered() const { return registered_; }
 
  private:
+  void OnPiece(v1::MessagePiece piece, std::function<void()> next);
   absl::Status CheckRegistration(const v1::Register& registration) const;
   void Close(const absl::Status& status);
 
@@ -34,6 +35,7 @@ class WorkerSession {
   std::atomic<bool> registered_ = false;
   uint64_t session_ = 0;
   std::string node_;
+  std::string pieces_;  // of a message that comes in several
 };
 
 }  // namespace muster::coordinator

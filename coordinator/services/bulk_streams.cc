@@ -11,12 +11,15 @@
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/services/streams.h"
+#include "coordinator/upload_checks.h"
 
 namespace muster::coordinator {
 namespace {
 
 // Bytes of one stream that may wait for their store.
 constexpr size_t kUnderWayBytesMax = 4 << 20;
+// Acknowledgements that a worker does not read; a healthy one has none waiting.
+constexpr size_t kUnreadAcksBytesMax = 4 << 20;
 // After the client said its last, acknowledgements of the last sync may still go out.
 constexpr std::chrono::milliseconds kLastAcksWithin{400};
 
@@ -37,7 +40,13 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
     }
     if (read_next) this->ReadNext();
   }
-  void Acknowledge(const Ack& ack) override { this->Enqueue(ack); }
+  void Acknowledge(const Ack& ack) override {
+    if (this->Bytes() > kUnreadAcksBytesMax) {
+      return this->EnqueueClose(absl::ResourceExhaustedError(
+          "[JC1308] the acknowledgements are not read; connect again and read them"));
+    }
+    this->Enqueue(ack);
+  }
 
  protected:
   // OK, or why the message cannot be right.
@@ -48,16 +57,21 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
 
  private:
   void OnMessage(In message) final {
-    const absl::Status status = Check(message);
-    if (!status.ok()) return this->EnqueueClose(status);
     {
       std::lock_guard lock(mutex_);
       under_way_ += message.ByteSizeLong();
     }
+    // What is wrong is refused for its own stream: other ranks share this connection.
+    if (const absl::Status status = Check(message); !status.ok()) {
+      daemon_.refusals.Warn(std::string(status.message()));
+      Refuse(message);
+      return MaybeReadNext();
+    }
     auto self = this->shared_from_this();
     const uint64_t job = message.job();
     const uint32_t attempt = message.attempt();
-    daemon_.gate.Check(daemon_, job, attempt,
+    const uint32_t rank = message.rank();
+    daemon_.gate.Check(daemon_, job, attempt, rank,
                        [self, this, message = std::move(message)](bool known) mutable {
                          if (known) {
                            Store(std::move(message));
@@ -76,10 +90,10 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
     if constexpr (std::is_same_v<In, v1::LogChunk>) {
       ack.set_stream(message.stream());
     } else {
-      ack.set_source(message.source());
+      ack.set_source(message.source().substr(0, kMetricSourceBytesMax));
     }
     ack.set_refused(true);
-    this->Enqueue(ack);
+    Acknowledge(ack);
     std::lock_guard lock(mutex_);
     under_way_ -= message.ByteSizeLong();
   }
@@ -110,15 +124,7 @@ class LogUpload final : public UploadStream<v1::LogChunk, v1::LogAck, LogUploade
   using UploadStream::UploadStream;
 
  private:
-  absl::Status Check(const v1::LogChunk& chunk) const override {
-    if (chunk.data().size() > common::kLogChunkBytesMax || chunk.rank() >= common::kRanksMax ||
-        (chunk.stream() != v1::LOG_STREAM_STDOUT && chunk.stream() != v1::LOG_STREAM_STDERR)) {
-      return absl::InvalidArgumentError(common::StrCat(
-          "a log chunk of job ", chunk.job(), " rank ", chunk.rank(), " stream ",
-          static_cast<int>(chunk.stream()), " with ", chunk.data().size(), " bytes is not valid"));
-    }
-    return absl::OkStatus();
-  }
+  absl::Status Check(const v1::LogChunk& chunk) const override { return CheckLogChunk(chunk); }
   void Store(v1::LogChunk chunk) override {
     daemon_.logs.Append(std::move(chunk), std::static_pointer_cast<LogUpload>(shared_from_this()));
   }
@@ -130,12 +136,8 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
 
  private:
   absl::Status Check(const v1::MetricBatch& batch) const override {
-    if (batch.seq() == 0 || batch.rank() >= common::kRanksMax) {
-      return absl::InvalidArgumentError(common::StrCat("a metric batch of job ", batch.job(),
-                                                       " rank ", batch.rank(), " with seq ",
-                                                       batch.seq(), " is not valid"));
-    }
-    return absl::OkStatus();
+    // How far seq may be ahead is for the store to say, which knows the newest one.
+    return CheckMetricBatch(batch, batch.seq());
   }
   void Store(v1::MetricBatch batch) override {
     daemon_.metrics.Append(std::move(batch),
@@ -153,7 +155,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
 
  private:
   void OnReadDone(bool ok) override {
-    daemon_.pool.Post([this, ok] {
+    daemon_.files.Post([this, ok] {
       if (!ok) return End();
       if (sha256_.empty()) {
         sha256_ = chunk_.sha256();

@@ -1,14 +1,14 @@
-// Who is calling. Over the unix socket only its owner (and root) can connect: the socket has mode
-// 0600 in a directory of mode 0700, because gRPC 1.51 does not tell a peer's uid. So the principal
-// is our own uid. Over plain TCP nobody is known but by address.
+// Who is calling. Over the unix socket: the uid that the kernel tells ("uid:1000"). Over plain TCP
+// nobody is known but by address ("peer:10.0.0.7").
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
 #include "coordinator/core/input.h"
+#include "coordinator/services/peers.h"
 
 namespace muster::coordinator {
 
-Caller CallerOf(const grpc::CallbackServerContext& context);
+Caller CallerOf(const grpc::CallbackServerContext& context, const Peers& peers);
 
 }  // namespace muster::coordinator

@@ -25,7 +25,7 @@ Answer<T> AnswerTo(ServerUnaryReactor* reactor, T* response) {
 
 class JobServiceRpcs final : public v1::JobService::CallbackService {
  public:
-  explicit JobServiceRpcs(Daemon& daemon) : daemon_(daemon) {}
+  JobServiceRpcs(Daemon& daemon, const Peers& peers) : daemon_(daemon), peers_(peers) {}
 
   ServerUnaryReactor* GetServer(CallbackServerContext* context, const v1::GetServerRequest* request,
                                 v1::GetServerResponse* response) override {
@@ -42,17 +42,17 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   ServerUnaryReactor* ListNodes(CallbackServerContext* context, const v1::ListNodesRequest* request,
                                 v1::ListNodesResponse* response) override {
     ServerUnaryReactor* reactor = context->DefaultReactor();
-    coordinator::ListNodes(daemon_, AnswerTo(reactor, response));
+    coordinator::ListNodes(daemon_, *request, AnswerTo(reactor, response));
     return reactor;
   }
 
 // The calls that are all alike: caller, request, answer.
-#define MUSTER_UNARY(name, Request, Response)                                              \
-  ServerUnaryReactor* name(CallbackServerContext* context, const v1::Request* request,     \
-                           v1::Response* response) override {                              \
-    ServerUnaryReactor* reactor = context->DefaultReactor();                               \
-    coordinator::name(daemon_, CallerOf(*context), *request, AnswerTo(reactor, response)); \
-    return reactor;                                                                        \
+#define MUSTER_UNARY(name, Request, Response)                                                      \
+  ServerUnaryReactor* name(CallbackServerContext* context, const v1::Request* request,             \
+                           v1::Response* response) override {                                      \
+    ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
+    coordinator::name(daemon_, CallerOf(*context, peers_), *request, AnswerTo(reactor, response)); \
+    return reactor;                                                                                \
   }
   MUSTER_UNARY(Submit, SubmitRequest, SubmitResponse)
   MUSTER_UNARY(RerunJob, RerunJobRequest, SubmitResponse)
@@ -60,6 +60,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   MUSTER_UNARY(WhyJob, JobReference, WhyResponse)
   MUSTER_UNARY(CancelJobs, CancelJobsRequest, BulkResponse)
   MUSTER_UNARY(SignalJob, SignalJobRequest, BulkResponse)
+  MUSTER_UNARY(ReleaseJobs, JobReferences, BulkResponse)
   MUSTER_UNARY(RemoveJobs, JobReferences, BulkResponse)
   MUSTER_UNARY(SummarizeMetrics, JobReference, MetricSummaries)
   MUSTER_UNARY(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse)
@@ -73,7 +74,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   grpc::ServerWriteReactor<v1::Message>* name(CallbackServerContext* context,        \
                                               const v1::Request* request) override { \
     auto stream = ServerStream<v1::Message>::Make();                                 \
-    coordinator::name(daemon_, CallerOf(*context), *request, stream);                \
+    coordinator::name(daemon_, CallerOf(*context, peers_), *request, stream);        \
     return stream.get();                                                             \
   }
   MUSTER_STREAM(Run, SubmitRequest, JobUpdate)
@@ -82,6 +83,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   MUSTER_STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate)
   MUSTER_STREAM(StreamLogs, StreamLogsRequest, LogRecord)
   MUSTER_STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch)
+  MUSTER_STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles)
   MUSTER_STREAM(PullFile, PullFileRequest, BlobChunk)
 #undef MUSTER_STREAM
 
@@ -94,17 +96,18 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
 
   grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* SubmitMany(
       CallbackServerContext* context) override {
-    return BeginSubmitMany(daemon_, CallerOf(*context));
+    return BeginSubmitMany(daemon_, CallerOf(*context, peers_));
   }
 
  private:
   Daemon& daemon_;
+  const Peers& peers_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon) {
-  return std::make_unique<JobServiceRpcs>(daemon);
+std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon, const Peers& peers) {
+  return std::make_unique<JobServiceRpcs>(daemon, peers);
 }
 
 }  // namespace muster::coordinator

@@ -10,7 +10,8 @@ class Service;
 namespace muster::coordinator {
 
 struct Daemon;
+class Peers;
 
-std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon);
+std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon, const Peers& peers);
 
 }  // namespace muster::coordinator

@@ -2,21 +2,22 @@
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/service_type.h>
-#include <sys/stat.h>
+#include <grpcpp/server_posix.h>
 
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "common/limits.h"
-#include "common/strings.h"
+#include "common/status.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/services/acceptor.h"
 #include "coordinator/services/job_service.h"
+#include "coordinator/services/peers.h"
 #include "coordinator/services/worker_service.h"
 
 namespace muster::coordinator {
 namespace {
-
-using common::StrCat;
 
 constexpr int kKeepaliveTimeMs = 30'000;
 constexpr int kKeepaliveTimeoutMs = 10'000;
@@ -31,19 +32,38 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kPingIntervalMinMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Two daemons must not share a port: the second is to be told.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(common::kControlMessageBytesMax) +
                                    kMessageSlackBytes);
   builder.SetMaxSendMessageSize(-1);
 }
 
+// The unix socket has a part of its own, so that a flood from the network does not lock out the
+// people of this machine.
+absl::StatusOr<std::vector<Acceptor::Door>> DoorsOf(const Daemon& daemon,
+                                                    RpcServer::Options& options) {
+  std::vector<Acceptor::Door> doors;
+  const bool has_both = !options.socket.empty() && !options.port.fds.empty();
+  const size_t local = has_both ? options.connections / 4 : options.connections;
+  const size_t remote = has_both ? options.connections - local : options.connections;
+  if (!options.socket.empty()) {
+    ASSIGN_OR_RETURN(common::UniqueFd fd, ListenOnSocket(options.socket));
+    doors.push_back(
+        {.fd = std::move(fd), .is_unix = true, .own_uid_only = daemon.is_private, .most = local});
+  }
+  for (common::UniqueFd& fd : options.port.fds) {
+    doors.push_back({.fd = std::move(fd), .most = remote / options.port.fds.size()});
+  }
+  return doors;
+}
+
 }  // namespace
 
 struct RpcServer::Parts {
+  Peers peers;
   std::unique_ptr<grpc::Service> jobs;
   std::unique_ptr<grpc::Service> workers;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<Acceptor> acceptor;
   std::string endpoint;
 };
 
@@ -51,36 +71,28 @@ RpcServer::RpcServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 RpcServer::~RpcServer() { Stop(); }
 
-absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon,
-                                                            const std::string& socket,
-                                                            const std::string& listen) {
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Options options) {
   auto parts = std::make_unique<Parts>();
-  parts->jobs = MakeJobService(daemon);
+  parts->endpoint = options.socket.empty() ? options.port.endpoint : "unix:" + options.socket;
+  parts->jobs = MakeJobService(daemon, parts->peers);
   parts->workers = MakeWorkerService(daemon);
   grpc::ServerBuilder builder;
   SetLimits(builder);
-  const auto credentials = grpc::InsecureServerCredentials();
-  int port = 0;
-  if (!socket.empty()) builder.AddListeningPort("unix:" + socket, credentials);
-  if (!listen.empty()) builder.AddListeningPort(listen, credentials, &port);
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
-  // The socket is its owner's alone from its first moment on.
-  const mode_t before = umask(0177);
+  // No port: gRPC's own acceptor ends with the process's descriptors. Connections are handed to it.
   parts->server = builder.BuildAndStart();
-  umask(before);
-  if (parts->server == nullptr) {
-    return absl::UnavailableError(StrCat("[JC1309] cannot listen on ",
-                                         socket.empty() ? listen : socket,
-                                         "; fix: name another --socket or --listen"));
-  }
-  const std::string host = listen.substr(0, listen.rfind(':'));
-  parts->endpoint = socket.empty() ? StrCat(host, ":", port) : "unix:" + socket;
+  if (parts->server == nullptr) return absl::InternalError("the gRPC server does not start");
+  ASSIGN_OR_RETURN(std::vector<Acceptor::Door> doors, DoorsOf(daemon, options));
+  parts->acceptor = std::make_unique<Acceptor>(
+      std::move(doors), parts->peers,
+      [server = parts->server.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }
 
 void RpcServer::Stop() {
   if (parts_->server == nullptr) return;
+  if (parts_->acceptor != nullptr) parts_->acceptor->Stop();
   parts_->server->Shutdown(std::chrono::system_clock::now() + kStopWithin);
   parts_->server.reset();
 }

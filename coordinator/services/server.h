@@ -1,11 +1,12 @@
-// The gRPC server: its listening addresses, limits and keepalive. Nothing else knows these
-// settings.
+// The gRPC server: its doors, limits and keepalive. Nothing else knows these settings.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "coordinator/listener.h"
 
 namespace muster::coordinator {
 
@@ -13,9 +14,13 @@ struct Daemon;
 
 class RpcServer {
  public:
-  // At least one of the two addresses is not empty.
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Daemon& daemon, const std::string& socket,
-                                                          const std::string& listen);
+  struct Options {
+    std::string socket;       // path, prepared; empty: none
+    TcpPort port;             // listens already; without descriptors: none
+    size_t connections = 64;  // at once, over all doors
+  };
+  // At least one of socket and port is there.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Daemon& daemon, Options options);
   ~RpcServer();
   // Ends all calls; returns when no handler's stream is left.
   void Stop();

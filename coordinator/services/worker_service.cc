@@ -34,7 +34,7 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
                                         const v1::BeginUploadRequest* request,
                                         v1::BeginUploadResponse* response) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    daemon_.pool.Post([this, reactor, request, response] {
+    daemon_.files.Post([this, reactor, request, response] {
       const auto place = daemon_.blobs.Begin(request->sha256(), request->size());
       if (place.ok()) {
         response->set_have(place->have);
@@ -52,6 +52,13 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
       CallbackServerContext* context, const v1::DownloadBlobRequest* request) override {
     auto stream = ServerStream<v1::BlobChunk>::Make();
     SendBlob(daemon_, request->sha256(), request->offset(), stream);
+    return stream.get();
+  }
+
+  grpc::ServerWriteReactor<v1::CheckpointFiles>* ListResumeFiles(
+      CallbackServerContext* context, const v1::ListResumeFilesRequest* request) override {
+    auto stream = ServerStream<v1::CheckpointFiles>::Make();
+    coordinator::ListResumeFiles(daemon_, *request, stream);
     return stream.get();
   }
 

@@ -2,6 +2,7 @@
 #include "common/files.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,49 @@ TEST_F(Files, AMissingFileIsNamedWithItsReason) {
   const absl::Status status = ReadFile(Path("absent")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(status.message().find("absent: No such file"), absl::string_view::npos) << status;
+}
+
+TEST_F(Files, AFifoOrADeviceIsRefusedInsteadOfWaitedFor) {
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  for (const std::string& path : {Path("fifo"), std::string("/dev/zero"), directory_}) {
+    const absl::Status read = ReadFile(path).status();
+    EXPECT_EQ(read.code(), absl::StatusCode::kInvalidArgument) << read;
+    EXPECT_NE(read.message().find("is no regular file"), absl::string_view::npos) << read;
+  }
+  EXPECT_EQ(OpenRegular(Path("fifo"), O_WRONLY | O_CREAT).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFileOrPipe("/dev/null").value(), "");
+}
+
+TEST_F(Files, RunningOutOfDescriptorsIsUnavailableAndPasses) {
+  for (const int error : {EMFILE, ENFILE}) {
+    errno = error;
+    EXPECT_EQ(ErrnoStatus("open").code(), absl::StatusCode::kUnavailable);
+  }
+}
+
+TEST_F(Files, ATreeThatIsDeeperThanThereAreDescriptorsAndClosedIsRemoved) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  UniqueFd at(open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(mkdirat(at.get(), "d", 0700), 0);
+    at = UniqueFd(openat(at.get(), "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    UniqueFd(openat(at.get(), "file", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  }
+  ASSERT_EQ(symlink("/etc", Path("link").c_str()), 0);
+  ASSERT_EQ(mkdir(Path("closed").c_str(), 0700), 0);
+  ASSERT_TRUE(WriteFileDurably(Path("closed/file"), "x").ok());
+  ASSERT_EQ(chmod(Path("closed").c_str(), 0), 0);
+  at.Reset();
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Status removed = RemoveTree(directory_);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(removed.ok()) << removed;
+  EXPECT_FALSE(Exists(directory_));
+  EXPECT_TRUE(Exists("/etc/passwd"));
+  EXPECT_TRUE(RemoveTree(directory_).ok());
 }
 
 TEST_F(Files, AFileBeyondTheLimitIsRefused) {

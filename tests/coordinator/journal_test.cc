@@ -137,6 +137,14 @@ TEST(JournalTest, TheEpochGrowsAtEveryStart) {
   EXPECT_GT(OpenedJournal(paths).journal->Epoch(), first);
 }
 
+TEST(JournalTest, TheClusterKeepsItsIdOverEveryStart) {
+  TempDir dir, other;
+  const std::string first = OpenedJournal(Paths(dir.path())).journal->ClusterId();
+  EXPECT_EQ(first.size(), 16u);
+  EXPECT_EQ(OpenedJournal(Paths(dir.path())).journal->ClusterId(), first);
+  EXPECT_NE(OpenedJournal(Paths(other.path())).journal->ClusterId(), first);
+}
+
 TEST(JournalTest, AnOlderEpochCommitsNothingMore) {
   TempDir dir;
   const Paths paths(dir.path());

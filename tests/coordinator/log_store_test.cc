@@ -2,13 +2,19 @@
 // write.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "coordinator/log_merge.h"
 #include "coordinator/log_store.h"
+#include "tests/coordinator/no_free_descriptors.h"
+#include "tests/coordinator/small_disk.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
@@ -51,7 +57,7 @@ class Sender : public LogUploader {
 
 std::string ReadAll(const Paths& paths, const v1::StreamLogsRequest& request) {
   LogMerge merge(paths, 1, request);
-  merge.Discover();
+  EXPECT_TRUE(merge.Discover().ok());
   std::string text;
   while (const auto record = merge.Next()) {
     if (record->dropped() > 0) text += "<" + std::to_string(record->dropped()) + " lost>";
@@ -194,6 +200,114 @@ TEST(LogStoreTest, RanksAreMergedByTimeAndReadFromAnOffset) {
   v1::StreamLogsRequest since = Everything();
   since.set_since_ms(40);
   EXPECT_EQ(ReadAll(paths, since), "b2\nb3\n");
+}
+
+TEST(LogStoreTest, AnIndexRecordThatCannotBeIsCutAlsoAfterARestart) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  {
+    LogStore store(paths, Fail);
+    auto sender = std::make_shared<Sender>();
+    store.Append(Chunk(0, 0, "good\n"), sender);
+    sender->WaitFor(5);
+  }
+  // With a right sum, as an older version wrote what a rank had told it.
+  const uint64_t huge = uint64_t{1} << 63;
+  const std::string record =
+      EncodeLogIndexRecord({.offset = huge, .dropped = huge - 5, .time_us = 1, .end = false});
+  const std::string index = paths.LogIndex(1, 0, 0, v1::LOG_STREAM_STDOUT);
+  const int fd = open(index.c_str(), O_WRONLY | O_APPEND);
+  ASSERT_EQ(write(fd, record.data(), record.size()), static_cast<ssize_t>(record.size()));
+  close(fd);
+  EXPECT_EQ(ReadAll(paths, Everything()), "good\n");
+  LogStore store(paths, Fail);
+  auto sender = std::make_shared<Sender>();
+  store.Append(Chunk(0, 5, "more\n"), sender);
+  EXPECT_EQ(sender->WaitFor(10).durable_offset(), 10u);
+  EXPECT_EQ(ReadAll(paths, Everything()), "good\nmore\n");
+}
+
+TEST(LogStoreTest, AnOffsetThatNoFileCanHoldEndsThatStreamAlone) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  LogStore store(paths, Fail);
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 64 << 20;
+  setrlimit(RLIMIT_FSIZE, &small);
+  auto hostile = std::make_shared<Sender>();
+  v1::LogChunk chunk = Chunk(0, 128 << 20, "x");
+  chunk.set_dropped(128 << 20);
+  store.Append(chunk, hostile);
+  EXPECT_TRUE(hostile->WaitFor(UINT64_MAX).refused());
+  auto neighbour = std::make_shared<Sender>();
+  store.Append(Chunk(1, 0, "fine\n"), neighbour);
+  EXPECT_EQ(neighbour->WaitFor(5).durable_offset(), 5u);
+  setrlimit(RLIMIT_FSIZE, &before);
+}
+
+TEST(LogStoreTest, MoreStreamsThanOpenFilesAreAllKept) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  LogStore store(paths, Fail, 2);
+  std::vector<std::shared_ptr<Sender>> senders(20);
+  for (uint64_t line = 0; line < 2; ++line) {
+    for (uint32_t rank = 0; rank < senders.size(); ++rank) {
+      if (line == 0) senders[rank] = std::make_shared<Sender>();
+      store.Append(Chunk(rank, 2 * line, "x\n", 1'000, line == 1), senders[rank]);
+    }
+  }
+  for (const auto& sender : senders) EXPECT_EQ(sender->WaitFor(5).durable_offset(), 5u);
+  EXPECT_EQ(ReadAll(paths, Everything()).size(), 20u * 4);
+}
+
+TEST(LogStoreTest, WithoutAFreeDescriptorNothingIsLostAndNoReaderPassesBytesOver) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  LogStore store(paths, Fail);
+  auto sender = std::make_shared<Sender>();
+  store.Append(Chunk(0, 0, "first\n"), sender);
+  sender->WaitFor(6);
+  auto other = std::make_shared<Sender>();
+  LogMerge merge(paths, 1, Everything());
+  ASSERT_TRUE(merge.Discover().ok());
+  {
+    NoFreeDescriptors none;
+    store.Append(Chunk(1, 0, "second\n"), other);
+    EXPECT_FALSE(merge.Next().has_value());
+    EXPECT_TRUE(absl::IsUnavailable(merge.Trouble())) << merge.Trouble();
+    EXPECT_TRUE(absl::IsUnavailable(merge.Discover()));
+  }
+  EXPECT_EQ(merge.Next()->data(), "first\n");
+  EXPECT_EQ(other->WaitFor(7).durable_offset(), 7u);
+}
+
+TEST(LogStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
+  for (const char* options : {"nr_inodes=4", "size=64k"}) {
+    TempDir dir;
+    SmallDisk disk(dir.path(), options);
+    if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
+    LogStore store(Paths(dir.path()), Fail);
+    auto sender = std::make_shared<Sender>();
+    disk.Fill();
+    store.Append(Chunk(0, 0, "late\n"), sender);
+    disk.Free();
+    EXPECT_EQ(sender->WaitFor(5).durable_offset(), 5u) << options;
+  }
+}
+
+TEST(LogStoreTest, TheRestOfAJobIsGivenUpUntilMoreOfItComes) {
+  TempDir dir;
+  LogStore store(Paths(dir.path()), Fail);
+  EXPECT_FALSE(store.IsRestGivenUp(1));
+  store.GiveUpRest(1);
+  EXPECT_TRUE(store.IsRestGivenUp(1));
+  auto sender = std::make_shared<Sender>();
+  store.Append(Chunk(0, 0, "late\n"), sender);
+  sender->WaitFor(5);
+  EXPECT_FALSE(store.IsRestGivenUp(1));
 }
 
 }  // namespace

@@ -114,6 +114,9 @@ class FakeWorker {
     }
     facts->set_cores(2);
     stream_->Write(hello);
+    v1::WorkerMessage cleared;
+    cleared.mutable_cleared();
+    stream_->Write(cleared);
   }
   ~FakeWorker() { context_.TryCancel(); }
 
@@ -350,6 +353,75 @@ TEST_F(ServiceTest, UploadedLogsReachAFollowerAndTheFollowerEndsWithTheJob) {
   while (upload->Read(&ack) && !ack.refused()) {
   }
   EXPECT_TRUE(ack.refused());
+  upload->WritesDone();
+}
+
+TEST_F(ServiceTest, AnImpossibleUploadIsRefusedForItsStreamAloneAndNeverAfterARestart) {
+  uint64_t job = 0;
+  {
+    FakeWorker worker(channel_);
+    EXPECT_TRUE(worker.Read().has_registered());
+    job = SubmitOne();
+    worker.RunJob(job);
+  }
+  for (int life = 0; life < 2; ++life) {
+    auto bulk = v1::WorkerService::NewStub(channel_);
+    grpc::ClientContext context;
+    auto upload = bulk->UploadLogs(&context);
+    const auto answer_to = [&](v1::LogStream stream, uint32_t rank, uint64_t offset,
+                               uint64_t dropped) {
+      v1::LogChunk chunk;
+      chunk.set_job(job);
+      chunk.set_rank(rank);
+      chunk.set_stream(stream);
+      chunk.set_offset(offset);
+      chunk.set_dropped(dropped);
+      chunk.set_data("x");
+      v1::LogAck ack;
+      EXPECT_TRUE(upload->Write(chunk) && upload->Read(&ack));
+      return ack;
+    };
+    const uint64_t huge = uint64_t{1} << 63;
+    EXPECT_TRUE(answer_to(v1::LOG_STREAM_STDERR, 0, huge, huge).refused());
+    EXPECT_TRUE(
+        answer_to(v1::LOG_STREAM_STDERR, 0, uint64_t{1} << 50, uint64_t{1} << 50).refused());
+    EXPECT_TRUE(answer_to(static_cast<v1::LogStream>(9), 0, 0, 0).refused());
+    // The job has one rank.
+    for (uint32_t rank = 1; rank < 20; ++rank) {
+      EXPECT_TRUE(answer_to(v1::LOG_STREAM_STDOUT, rank, 0, 0).refused()) << rank;
+    }
+    const v1::LogAck good = answer_to(v1::LOG_STREAM_STDOUT, 0, 0, 0);
+    EXPECT_FALSE(good.refused());
+    EXPECT_EQ(good.durable_offset(), 1u);
+    upload->WritesDone();
+    Restart();
+  }
+}
+
+TEST_F(ServiceTest, MetricsThatCannotBeAreRefusedAndTheirSourceGoesOn) {
+  FakeWorker worker(channel_);
+  EXPECT_TRUE(worker.Read().has_registered());
+  const uint64_t job = SubmitOne();
+  worker.RunJob(job);
+  auto bulk = v1::WorkerService::NewStub(channel_);
+  grpc::ClientContext context;
+  auto upload = bulk->UploadMetrics(&context);
+  const auto answer_to = [&](uint32_t rank, uint64_t seq) {
+    v1::MetricBatch batch;
+    batch.set_job(job);
+    batch.set_rank(rank);
+    batch.set_source("socket");
+    batch.set_seq(seq);
+    batch.add_points()->set_name("loss");
+    v1::MetricAck ack;
+    EXPECT_TRUE(upload->Write(batch) && upload->Read(&ack));
+    return ack;
+  };
+  EXPECT_TRUE(answer_to(0, uint64_t{1} << 62).refused());
+  EXPECT_TRUE(answer_to(0, uint64_t{1} << 40).refused());
+  EXPECT_TRUE(answer_to(0, 0).refused());
+  EXPECT_TRUE(answer_to(1, 1).refused());
+  EXPECT_EQ(answer_to(0, 1).durable_seq(), 1u);
   upload->WritesDone();
 }
 

@@ -11,6 +11,8 @@
 #include "coordinator/blob_store.h"
 #include "coordinator/data_lock.h"
 #include "coordinator/metric_store.h"
+#include "tests/coordinator/no_free_descriptors.h"
+#include "tests/coordinator/small_disk.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
@@ -34,8 +36,17 @@ class Sender : public MetricUploader {
   void Acknowledge(const v1::MetricAck& ack) override {
     std::lock_guard lock(mutex_);
     ++count_;
+    refusals_ += ack.refused() ? 1 : 0;
     last_ = ack;
     changed_.notify_all();
+  }
+  bool HasWithin(int count, std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return count_ >= count; });
+  }
+  int Refusals() {
+    std::lock_guard lock(mutex_);
+    return refusals_;
   }
   v1::MetricAck WaitForCount(int count) {
     std::unique_lock lock(mutex_);
@@ -47,6 +58,7 @@ class Sender : public MetricUploader {
   std::mutex mutex_;
   std::condition_variable changed_;
   int count_ = 0;
+  int refusals_ = 0;
   v1::MetricAck last_;
 };
 
@@ -63,6 +75,14 @@ v1::MetricBatch Batch(uint64_t seq, int64_t step, double loss) {
 }
 
 void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
+
+std::vector<v1::MetricBatch> ReadAll(const MetricStore& store) {
+  std::vector<v1::MetricBatch> batches;
+  MetricReader reader = store.Read(1);
+  v1::MetricBatch batch;
+  while (*reader.Next(batch)) batches.push_back(batch);
+  return batches;
+}
 
 TEST(Crc32cTest, MatchesTheCheckValueOfTheRfc) {
   EXPECT_EQ(common::Crc32c("123456789"), 0xe3069283u);
@@ -85,7 +105,7 @@ TEST(MetricStoreTest, ARepeatedBatchCountsOnceAlsoAfterARestart) {
   store.Append(Batch(2, 11, 0.4), sender);
   store.Append(Batch(3, 12, 0.3), sender);
   EXPECT_EQ(sender->WaitForCount(2).durable_seq(), 3u);
-  EXPECT_EQ(store.Read(1)->size(), 3u);
+  EXPECT_EQ(ReadAll(store).size(), 3u);
   v1::JobSummary summary;
   summary.set_id(1);
   store.Decorate(summary);
@@ -109,9 +129,82 @@ TEST(MetricStoreTest, ATornBatchIsCutAndTakenAgain) {
   auto sender = std::make_shared<Sender>();
   store.Append(Batch(2, 11, 0.4), sender);
   EXPECT_EQ(sender->WaitForCount(1).durable_seq(), 2u);
-  const auto batches = store.Read(1);
-  ASSERT_EQ(batches->size(), 2u);
-  EXPECT_EQ((*batches)[1].seq(), 2u);
+  const auto batches = ReadAll(store);
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[1].seq(), 2u);
+}
+
+TEST(MetricStoreTest, ASeqFarAheadIsRefusedAndDoesNotSilenceItsSource) {
+  TempDir dir;
+  MetricStore store(Paths(dir.path()), Fail);
+  auto sender = std::make_shared<Sender>();
+  store.Append(Batch(1, 10, 0.5), sender);
+  store.Append(Batch(uint64_t{1} << 42, 11, 0.4), sender);
+  sender->WaitForCount(2);
+  EXPECT_EQ(sender->Refusals(), 1);
+  store.Append(Batch(2, 11, 0.4), sender);
+  EXPECT_EQ(sender->WaitForCount(3).durable_seq(), 2u);
+  EXPECT_EQ(ReadAll(store).size(), 2u);
+}
+
+TEST(MetricStoreTest, MoreAttemptsThanOpenFilesAreAllKept) {
+  TempDir dir;
+  MetricStore store(Paths(dir.path()), Fail, 2);
+  auto sender = std::make_shared<Sender>();
+  for (uint64_t seq = 1; seq <= 3; ++seq) {
+    for (uint32_t attempt = 0; attempt < 10; ++attempt) {
+      v1::MetricBatch batch = Batch(seq, static_cast<int64_t>(seq), 0.5);
+      batch.set_attempt(attempt);
+      store.Append(batch, sender);
+    }
+  }
+  sender->WaitForCount(30);
+  EXPECT_EQ(ReadAll(store).size(), 30u);
+}
+
+TEST(MetricStoreTest, WithoutAFreeDescriptorItWaitsAndThenGoesOn) {
+  TempDir dir;
+  MetricStore store(Paths(dir.path()), Fail);
+  auto sender = std::make_shared<Sender>();
+  {
+    NoFreeDescriptors none;
+    store.Append(Batch(1, 10, 0.5), sender);
+    store.Append(Batch(2, 11, 0.4), sender);
+    EXPECT_FALSE(sender->HasWithin(1, std::chrono::milliseconds(100)));
+  }
+  EXPECT_EQ(sender->WaitForCount(2).durable_seq(), 2u);
+}
+
+TEST(MetricStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
+  for (const char* options : {"nr_inodes=4", "size=64k"}) {
+    TempDir dir;
+    SmallDisk disk(dir.path(), options);
+    if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
+    MetricStore store(Paths(dir.path()), Fail);
+    auto sender = std::make_shared<Sender>();
+    disk.Fill();
+    store.Append(Batch(1, 10, 0.5), sender);
+    EXPECT_FALSE(sender->HasWithin(1, std::chrono::milliseconds(100))) << options;
+    disk.Free();
+    EXPECT_EQ(sender->WaitForCount(1).durable_seq(), 1u) << options;
+  }
+}
+
+TEST(MetricReaderTest, AGrowingSegmentIsReadOnWhereItEnded) {
+  TempDir dir;
+  MetricStore store(Paths(dir.path()), Fail);
+  auto sender = std::make_shared<Sender>();
+  store.Append(Batch(1, 1, 0.5), sender);
+  sender->WaitForCount(1);
+  MetricReader reader = store.Read(1);
+  v1::MetricBatch batch;
+  EXPECT_TRUE(*reader.Next(batch));
+  EXPECT_FALSE(*reader.Next(batch));
+  store.Append(Batch(2, 2, 0.5), sender);
+  sender->WaitForCount(2);
+  EXPECT_TRUE(*reader.Next(batch));
+  EXPECT_EQ(batch.seq(), 2u);
+  EXPECT_FALSE(*reader.Next(batch));
 }
 
 TEST(BlobStoreTest, AnUploadGoesOnWhereItBroke) {
@@ -130,6 +223,16 @@ TEST(BlobStoreTest, AnUploadGoesOnWhereItBroke) {
   EXPECT_TRUE(store->Begin(hash, bytes.size())->have);
   EXPECT_EQ(*store->Read(hash, 4, 5), "bytes");
   EXPECT_TRUE(store->Verify(hash).ok());
+}
+
+TEST(BlobStoreTest, SizesAndOffsetsThatCannotBeAreRefused) {
+  TempDir dir;
+  auto store = *BlobStore::Open(Paths(dir.path()));
+  const std::string hash = common::Sha256Hex("x");
+  const uint64_t huge = uint64_t{1} << 63;
+  EXPECT_EQ(store->Begin(hash, huge).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Write(hash, huge, 0, "x").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Write(hash, 1, UINT64_MAX, "x").code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST(BlobStoreTest, BytesThatDoNotMatchTheirHashNeverAppear) {

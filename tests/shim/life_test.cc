@@ -3,6 +3,7 @@
 #include <sys/file.h>
 
 #include "shim_fixture.h"
+#include "worker/leftovers.h"
 #include "worker/port_holder.h"
 
 namespace muster::worker {
@@ -138,10 +139,56 @@ TEST_F(ShimLife, AnAttemptWithoutStateFileIsFoundByTheTagOfItsNode) {
   Spawn();
   ASSERT_TRUE(Until([this] { return Spool(0) == "ready\n" && shim_->pid() > 0; }));
   const pid_t pids[] = {shim_->pid(), static_cast<pid_t>(started_.at(0).pid)};
-  ASSERT_TRUE(EndLeftovers({}, NodeTag("unix:" + root_, "n2"), 5'000).ok());
+  const auto end = [](const std::string& tag) {
+    return EndMarked(
+        {}, [&tag](const AttemptMark& mark) { return mark.tag == tag; }, 5'000);
+  };
+  ASSERT_TRUE(end(NodeTag("unix:" + root_, "n2")).ok());
   EXPECT_TRUE(Alive(pids[0]) && Alive(pids[1])) << "another node's attempts are spared";
-  ASSERT_TRUE(EndLeftovers({}, NodeTag("unix:" + root_, "n1"), 5'000).ok());
+  const auto ended = end(NodeTag("unix:" + root_, "n1"));
+  ASSERT_TRUE(ended.ok());
+  ASSERT_EQ(ended->size(), 1u);
+  EXPECT_EQ(ended->front().job, 7u);
+  EXPECT_EQ(ended->front().attempt, 2u);
   EXPECT_FALSE(Alive(pids[0]) || Alive(pids[1]));
+}
+
+TEST(Marks, OnlyWhatAWorkerMakesIsAMark) {
+  const std::string good = NewAttemptMark(18446744073709551615u, 4294967295u, NodeTag("c", "n"));
+  ASSERT_TRUE(ParseMark(good).has_value());
+  EXPECT_EQ(ParseMark(good)->tag, NodeTag("c", "n"));
+  for (const std::string& bad :
+       {std::string(""), good + "0", good.substr(1 + good.rfind('-')), "x" + good, "/../" + good,
+        "1-0-../../../../../../-" + NodeTag("c", "n")}) {
+    EXPECT_FALSE(ParseMark(bad).has_value()) << bad;
+  }
+}
+
+TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
+  AddRank({"test_rank", "x"});
+  const std::string bytes = common::EncodeShimLaunch(launch_);
+  common::ShimLaunch read;
+  ASSERT_TRUE(common::DecodeShimLaunch(bytes, &read));
+  EXPECT_EQ(read.mark, launch_.mark);
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    std::string flipped = bytes;
+    flipped[at] = static_cast<char>(flipped[at] ^ 4);
+    EXPECT_FALSE(common::DecodeShimLaunch(flipped, &read)) << at;
+    EXPECT_FALSE(common::DecodeShimLaunch(bytes.substr(0, at), &read)) << at;
+  }
+  std::string older = bytes.substr(0, bytes.size() - 8);
+  older[21] = 2;  // behind the magic and its length
+  EXPECT_TRUE(common::DecodeShimLaunch(older, &read));
+}
+
+TEST_F(ShimLife, AShimSaysThatItIsThere) {
+  AddRank({"sleep", "1000"});
+  launch_.ranks[0].program = "/bin/sleep";
+  Spawn();
+  ASSERT_TRUE(Until([this] { return shim_->pid() > 0 && !started_.empty(); }));
+  shim_->TakeHeard();
+  ASSERT_TRUE(shim_->Ping());
+  EXPECT_TRUE(Until([this] { return shim_->TakeHeard(); }));
 }
 
 TEST_F(ShimLife, UserSignalsReachTheRank) {

@@ -8,6 +8,13 @@
 #include "common/version.h"
 
 namespace muster::sim {
+namespace {
+
+// As worker/shim_watch.cc has it.
+constexpr int64_t kLostMs = 25'000;
+constexpr int64_t kLostOverdueMs = 3'000;
+
+}  // namespace
 
 SimNode::SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t devices,
                  Wires wires)
@@ -16,8 +23,20 @@ SimNode::SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t
       name_(std::move(name)),
       devices_(devices),
       wires_(std::move(wires)),
-      wall_skew_ms_(queue.Draw(-3'600'000, 3'600'000)) {
-  disk_.incarnation = static_cast<uint64_t>(queue_.Draw(1, 1 << 30));
+      wall_skew_ms_(queue.Draw(-3'600'000, 3'600'000)) {}
+
+void SimNode::JoinHost(SimNode& other) {
+  siblings_.push_back(&other);
+  other.siblings_.push_back(this);
+}
+
+// A directory that is a copy, or new, gets an incarnation of its own.
+void SimNode::LoadIdentity() {
+  if (disk_.place == this && disk_.incarnation != 0) return;
+  disk_.place = this;
+  disk_.incarnation = static_cast<uint64_t>(queue_.Draw(1, int64_t{1} << 50));
+  disk_.epoch = 0;
+  disk_.lease_mono_ms = 0;
 }
 
 common::Now SimNode::Now() const {
@@ -28,6 +47,8 @@ void SimNode::StartWorker() {
   if (worker_ != nullptr) return;
   ++process_;
   armed_ms_ = -1;
+  ++clearing_;
+  LoadIdentity();
   worker_ = std::make_unique<worker::WorkerState>();
   v1::NodeFacts& facts = worker_->facts;
   facts.set_name(name_);
@@ -35,7 +56,7 @@ void SimNode::StartWorker() {
   facts.set_boot_id(absl::StrCat("boot-", boot_));
   facts.set_advertise("10.0.0." + name_);
   facts.set_protocol(common::kProtocol);
-  facts.set_process(process_);
+  facts.set_process(static_cast<uint64_t>(queue_.Draw(1, int64_t{1} << 50)));
   for (uint32_t i = 0; i < devices_; ++i) {
     v1::Device* device = facts.add_devices();
     device->set_kind("cpu");
@@ -48,48 +69,145 @@ void SimNode::StartWorker() {
   wires_.dial(*this);
 }
 
-// What a returning worker finds: launch records, live shims, exit records.
+// What a returning worker finds: launch records, live shims, exit records. It only looks.
 void SimNode::RestoreAttempts() {
+  unsettled_.clear();
   const std::map<Key, v1::LaunchAttempt> launches = disk_.launches;
   for (const auto& [key, launch] : launches) {
+    if (launch.part().incarnation() != disk_.incarnation) continue;  // disowned
     const auto found = shims_.find(key);
     const bool spawned = found != shims_.end() && found->second.spawned;
-    Feed(worker::RestoredInput{key, launch,
+    const bool damaged = disk_.damaged.contains(key);
+    v1::LaunchAttempt known;
+    known.set_job(key.job);
+    known.set_attempt(key.attempt);
+    Feed(worker::RestoredInput{key, damaged ? known : launch,
                                spawned ? static_cast<uint32_t>(found->second.ranks.size()) : 0});
-    if (!spawned) {
-      Feed(worker::AttemptEndedInput{key, "no shim was started",
-                                     "the worker was restarted before it had started the ranks",
-                                     v1::STOP_CAUSE_SUPERVISOR_LOST});
+    if (damaged || !spawned || !found->second.alive) {
+      unsettled_.insert(key);
       continue;
     }
     for (const v1::RankExit& exit : found->second.exits) Feed(worker::RankExitedInput{key, exit});
-    if (!found->second.alive) Feed(worker::AttemptEndedInput{key, "empty", "", {}});
     for (const int64_t step : disk_.checkpoints[key]) {
       Feed(worker::CheckpointFoundInput{key, step, 0, 0});
     }
   }
 }
 
+// An attempt without a living shim that it belongs to.
+void SimNode::Settle(const Key& key) {
+  if (unsettled_.erase(key) == 0) return;
+  const auto found = shims_.find(key);
+  if (found == shims_.end() || !found->second.spawned) {
+    Feed(worker::AttemptEndedInput{key, "no shim was started",
+                                   "the worker was restarted before it had started the ranks",
+                                   v1::STOP_CAUSE_SUPERVISOR_LOST});
+    return;
+  }
+  if (KillShim(key)) {
+    Feed(worker::AttemptEndedInput{key, "killed because its record was damaged", "damaged",
+                                   v1::STOP_CAUSE_SUPERVISOR_LOST});
+    return;
+  }
+  const std::vector<v1::RankExit> exits = found->second.exits;
+  for (const v1::RankExit& exit : exits) Feed(worker::RankExitedInput{key, exit});
+  Feed(worker::AttemptEndedInput{key, "empty", "", {}});
+}
+
+// Takes a moment; whatever is alive here under this node's name and not held is killed.
+void SimNode::ClearHost() {
+  const uint64_t process = process_, clearing = ++clearing_;
+  queue_.After(queue_.Draw(1, 3'000), [this, process, clearing] {
+    if (process != process_ || clearing != clearing_) return;
+    const std::set<Key> unsettled = unsettled_;
+    for (const Key& key : unsettled) Settle(key);
+    std::vector<Key> left;
+    for (const auto& [key, shim] : shims_) {
+      if (!worker_->attempts.contains(key)) left.push_back(key);
+    }
+    for (const Key& key : left) {
+      const bool alive = KillShim(key);
+      disk_.launches.erase(key);
+      shims_.erase(key);
+      if (alive) Feed(worker::LeftoverInput{key, "its record was lost"});
+    }
+    for (SimNode* sibling : siblings_) {
+      std::vector<Key> theirs;
+      for (const auto& [key, shim] : sibling->shims_) theirs.push_back(key);
+      for (const Key& key : theirs) {
+        if (sibling->KillShim(key)) Feed(worker::LeftoverInput{key, "another worker left it"});
+      }
+    }
+    Feed(worker::HostClearedInput{});
+  });
+}
+
+bool SimNode::KillShim(const Key& key) {
+  const auto found = shims_.find(key);
+  if (found == shims_.end() || !found->second.spawned || !found->second.alive) return false;
+  found->second.alive = false;
+  for (size_t i = 0; i < found->second.ranks.size(); ++i) EndRank(key, i, 0, SIGKILL, false);
+  found->second.exits.clear();  // nobody saw how they ended
+  if (unsettled_.contains(key)) return true;
+  Feed(worker::AttemptEndedInput{key, "killed after its shim was lost", "its supervisor died",
+                                 v1::STOP_CAUSE_SUPERVISOR_LOST});
+  return true;
+}
+
+// The worker asks its shims for a sign of life.
+void SimNode::WatchSilence(const Key& key, int64_t patience_ms) {
+  const uint64_t process = process_;
+  queue_.After(patience_ms, [this, process, key] {
+    if (process == process_ && worker_ != nullptr && shims_.contains(key)) KillShim(key);
+  });
+}
+
+void SimNode::StopOneShim() {
+  if (worker_ == nullptr) return;  // without a worker nobody guards a shim: see KillWorker
+  for (auto& [key, shim] : shims_) {
+    if (!shim.alive || !shim.spawned || shim.stopped) continue;
+    shim.stopped = true;
+    return WatchSilence(key, shim.stopping ? kLostOverdueMs : kLostMs);
+  }
+}
+
+void SimNode::DamageOneRecord() {
+  KillWorker();
+  for (const auto& [key, launch] : disk_.launches) {
+    if (disk_.damaged.insert(key).second) return;
+  }
+}
+
+void SimNode::LoseIdentity() {
+  KillWorker();
+  disk_.incarnation = 0;
+}
+
 void SimNode::KillWorker() {
   if (worker_ == nullptr) return;
   worker_.reset();
   ++process_;
+  // Who stops a shim and kills its worker takes both guards of the fence away: not promised.
+  for (auto& [key, shim] : shims_) {
+    if (shim.stopped) KillShim(key);
+  }
   if (link_ != 0) wires_.hang_up(*this, std::exchange(link_, 0));
 }
 
 void SimNode::KillOneShim() {
   for (auto& [key, shim] : shims_) {
     if (!shim.alive || !shim.spawned) continue;
-    shim.alive = false;
-    for (size_t i = 0; i < shim.ranks.size(); ++i) EndRank(key, i, 0, SIGKILL, false);
-    shim.exits.clear();  // nobody saw how they ended
-    Feed(worker::AttemptEndedInput{key, "killed after its shim was lost", "its supervisor died",
-                                   v1::STOP_CAUSE_SUPERVISOR_LOST});
+    KillShim(key);
     return;
   }
 }
 
 void SimNode::Reboot() {
+  RebootAlone();
+  for (SimNode* sibling : siblings_) sibling->RebootAlone();
+}
+
+void SimNode::RebootAlone() {
   KillWorker();
   ++boot_;
   for (auto& [key, shim] : shims_) {
@@ -102,6 +220,7 @@ void SimNode::Reboot() {
   // mentioning it.
   disk_.launches.clear();
   disk_.checkpoints.clear();
+  disk_.damaged.clear();
 }
 
 void SimNode::LinkUp(uint64_t link) {
@@ -166,6 +285,10 @@ void SimNode::Do(const worker::Action& action) {
     const uint64_t link = link_;
     wires_.hang_up(*this, link);
     LinkDown(link);
+  } else if (std::holds_alternative<ClearHostAction>(action)) {
+    ClearHost();
+  } else if (std::holds_alternative<AbandonClearingAction>(action)) {
+    ++clearing_;
   } else if (const auto* epoch = std::get_if<PersistEpochAction>(&action)) {
     disk_.epoch = epoch->epoch;
   } else if (const auto* hold = std::get_if<HoldPortsAction>(&action)) {
@@ -173,6 +296,15 @@ void SimNode::Do(const worker::Action& action) {
               PortsHeldInput{hold->key, hold->order.count() > 0 ? next_port_++ : 0});
   } else if (const auto* prepare = std::get_if<PrepareAction>(&action)) {
     disk_.launches[prepare->key] = prepare->launch;
+    // Ranks of older attempts of the job that are here against all records.
+    for (auto& [key, shim] : shims_) {
+      if (key.job == prepare->key.job && key != prepare->key) KillShim(key);
+    }
+    for (SimNode* sibling : siblings_) {
+      for (auto& [key, shim] : sibling->shims_) {
+        if (key.job == prepare->key.job && key != prepare->key) sibling->KillShim(key);
+      }
+    }
     FeedLater(queue_.Draw(1, 20), PreparedInput{prepare->key, ""});
   } else if (const auto* fetch = std::get_if<FetchAction>(&action)) {
     FeedLater(queue_.Draw(1, 3000),
@@ -183,7 +315,7 @@ void SimNode::Do(const worker::Action& action) {
   } else if (const auto* fence = std::get_if<MoveFenceAction>(&action)) {
     MoveFence(fence->key, fence->fence_mono_ms);
   } else if (const auto* stop = std::get_if<StopShimAction>(&action)) {
-    StopShim(stop->key);
+    unsettled_.contains(stop->key) ? Settle(stop->key) : StopShim(stop->key);
   } else if (const auto* upload = std::get_if<UploadAction>(&action)) {
     v1::CheckpointPartReady ready;
     ready.set_job(upload->key.job);
@@ -212,6 +344,7 @@ void SimNode::Do(const worker::Action& action) {
     FeedLater(queue_.Draw(1, 500), OutputDrainedInput{scan->key});
   } else if (const auto* erase = std::get_if<DeleteAttemptAction>(&action)) {
     disk_.launches.erase(erase->key);
+    disk_.damaged.erase(erase->key);
     disk_.checkpoints.erase(erase->key);
     shims_.erase(erase->key);
   }
@@ -258,7 +391,7 @@ void SimNode::EndRank(const Key& key, size_t index, int code, int signal, bool b
   Shim& shim = found->second;
   if (!std::exchange(shim.ranks[index].alive, false)) return;
   witness_.RankEnds(key.job, shim.ranks[index].number);
-  if (!shim.alive) return;
+  if (!shim.alive || shim.stopped) return;
   v1::RankExit exit;
   exit.set_rank(shim.ranks[index].number);
   exit.set_exit_code(code);
@@ -292,8 +425,9 @@ void SimNode::MoveFence(const Key& key, int64_t fence_mono_ms) {
 
 void SimNode::StopShim(const Key& key) {
   const auto found = shims_.find(key);
-  if (found == shims_.end() || !found->second.alive || std::exchange(found->second.stopping, true))
-    return;
+  if (found == shims_.end() || !found->second.alive) return;
+  if (found->second.stopped) return WatchSilence(key, kLostOverdueMs);
+  if (std::exchange(found->second.stopping, true)) return;
   for (size_t i = 0; i < found->second.ranks.size(); ++i) {
     queue_.After(queue_.Draw(1, 3000), [this, key, i] { EndRank(key, i, 0, SIGTERM, true); });
   }

@@ -1,5 +1,6 @@
-// One simulated machine: a disk that survives, shims and ranks that outlive the worker, and the
-// real worker core.
+// One simulated worker and its state directory: a disk that survives, shims and ranks that outlive
+// the worker, and the real worker core. Several may share a machine and a name (JoinHost): then
+// each finds the other's ranks there.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,9 @@ class SimNode {
 
   SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t devices, Wires wires);
 
+  // Another state directory of the same node name on the same machine.
+  void JoinHost(SimNode& other);
+
   const std::string& name() const { return name_; }
   bool worker_alive() const { return worker_ != nullptr; }
   uint64_t link() const { return link_; }
@@ -49,7 +53,11 @@ class SimNode {
   void KillWorker();
   void StartWorker();
   void KillOneShim();
-  void Reboot();
+  void StopOneShim();  // SIGSTOP
+  void DamageOneRecord();
+  void LoseIdentity();
+  void CopyStateFrom(const SimNode& other) { disk_ = other.disk_; }
+  void Reboot();  // the whole machine
 
  private:
   using Key = worker::AttemptKey;
@@ -65,9 +73,12 @@ class SimNode {
     bool alive = true;
     bool stopping = false;
     bool spawned = false;
+    bool stopped = false;  // it does nothing any more; its ranks do not know
     int64_t fence_mono_ms = 0;
   };
   struct Disk {
+    const void* place = nullptr;  // whose directory it is: a copy is noticed by that
+    std::set<Key> damaged;
     uint64_t incarnation = 0;
     uint64_t epoch = 0;
     int64_t lease_mono_ms = 0;
@@ -85,7 +96,14 @@ class SimNode {
   void StopShim(const Key& key);
   void ShimIsEmpty(const Key& key);
   void SaveCheckpoint(const Key& key);
+  void LoadIdentity();
   void RestoreAttempts();
+  void Settle(const Key& key);
+  void ClearHost();
+  // SIGKILL to a shim and its ranks, by their mark. True: some were alive.
+  bool KillShim(const Key& key);
+  void WatchSilence(const Key& key, int64_t patience_ms);
+  void RebootAlone();
   common::Now Now() const;
 
   EventQueue& queue_;
@@ -96,6 +114,9 @@ class SimNode {
   const int64_t wall_skew_ms_;
 
   Disk disk_;
+  std::vector<SimNode*> siblings_;
+  std::set<Key> unsettled_;  // of the present worker
+  uint64_t clearing_ = 0;
   std::map<Key, Shim> shims_;
   uint64_t boot_ = 1;
   std::unique_ptr<worker::WorkerState> worker_;

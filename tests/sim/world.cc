@@ -24,20 +24,30 @@ World::World(uint64_t seed, bool trace) : queue_(seed) {
           [this](const coordinator::Command& command, uint64_t epoch) { Deliver(command, epoch); },
           [this] { CoordinatorKilled(); },
           [this](const std::string& sha256) { return blobs_.contains(sha256); }});
+  AddNodes();
+  jobs_to_submit_ = static_cast<uint64_t>(queue_.Draw(3, 12));
+}
+
+std::unique_ptr<SimNode> World::MakeNode(const std::string& name) {
+  return std::make_unique<SimNode>(
+      queue_, witness_, name, static_cast<uint32_t>(queue_.Draw(1, 4)),
+      SimNode::Wires{[this](SimNode& node, uint64_t link, v1::WorkerMessage message) {
+                       FromNode(node, link, std::move(message));
+                     },
+                     [this](SimNode& node) { Dial(node); },
+                     [this](SimNode&, uint64_t link) { HangUp(link); },
+                     [this](uint64_t job) { return BehaviourOf(job); },
+                     [this](const std::string& sha256) { blobs_.insert(sha256); }});
+}
+
+void World::AddNodes() {
   const int64_t count = queue_.Draw(1, 5);
   for (int64_t i = 0; i < count; ++i) {
-    nodes_.push_back(std::make_unique<SimNode>(
-        queue_, witness_, std::string(1, static_cast<char>('a' + i)),
-        static_cast<uint32_t>(queue_.Draw(1, 4)),
-        SimNode::Wires{[this](SimNode& node, uint64_t link, v1::WorkerMessage message) {
-                         FromNode(node, link, std::move(message));
-                       },
-                       [this](SimNode& node) { Dial(node); },
-                       [this](SimNode&, uint64_t link) { HangUp(link); },
-                       [this](uint64_t job) { return BehaviourOf(job); },
-                       [this](const std::string& sha256) { blobs_.insert(sha256); }}));
+    nodes_.push_back(MakeNode(std::string(1, static_cast<char>('a' + i))));
+    others_.push_back(MakeNode(nodes_.back()->name()));
+    others_.back()->JoinHost(*nodes_.back());
   }
-  jobs_to_submit_ = static_cast<uint64_t>(queue_.Draw(3, 12));
+  others_.push_back(MakeNode("x"));
 }
 
 int64_t World::Latency() {
@@ -99,7 +109,6 @@ void World::FromNode(SimNode& node, uint64_t link, v1::WorkerMessage message) {
       coordinator_->Take(coordinator::WorkerSaidInput{link, node.name(), message});
       return;
     }
-    link_of_node_[node.name()] = link;
     coordinator_->Take(coordinator::WorkerRegisteredInput{link, message.register_()},
                        [this, link](const coordinator::Reply& reply) {
                          if (!reply.status.ok()) HangUp(link);
@@ -108,6 +117,11 @@ void World::FromNode(SimNode& node, uint64_t link, v1::WorkerMessage message) {
 }
 
 void World::Deliver(const coordinator::Command& command, uint64_t epoch) {
+  // Only an accepted registration takes the node over from an older stream.
+  if (command.message.has_registered()) {
+    const coordinator::Node* node = coordinator::FindNode(coordinator_->state(), command.node);
+    link_of_node_[command.node] = node == nullptr ? 0 : node->session;
+  }
   const uint64_t link = link_of_node_[command.node];
   const auto found = links_.find(link);
   if (found == links_.end() || found->second.closed || partitioned_.contains(command.node)) return;
@@ -185,10 +199,17 @@ void World::BreakSomething() {
   SimNode& node =
       *nodes_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(nodes_.size()) - 1))];
   static constexpr const char* kFaults[] = {
-      "kill coordinator", "kill worker", "kill worker",  "kill a shim",         "reboot",
-      "partition",        "hang up",     "cancel a job", "repeat an old report"};
-  const int64_t fault = queue_.Draw(0, 8);
+      "kill coordinator", "kill worker",     "kill worker",
+      "kill a shim",      "reboot",          "partition",
+      "hang up",          "cancel a job",    "repeat an old report",
+      "stop a shim",      "damage a record", "lose the identity",
+      "second worker"};
+  const int64_t fault = queue_.Draw(0, 12);
   queue_.Trace(absl::StrCat("FAULT ", kFaults[fault], " (", node.name(), ")"));
+  Break(node, fault);
+}
+
+void World::Break(SimNode& node, int64_t fault) {
   switch (fault) {
     case 0:
       coordinator_->Kill();
@@ -223,7 +244,32 @@ void World::BreakSomething() {
     case 8:
       ReplayOldReport();
       break;
+    case 9:
+      node.StopOneShim();
+      break;
+    case 10:
+    case 11:
+      fault == 10 ? node.DamageOneRecord() : node.LoseIdentity();
+      queue_.After(queue_.Draw(10, 60'000), [&node] { node.StartWorker(); });
+      break;
+    case 12:
+      StartSecondWorker();
+      break;
   }
+}
+
+// With a state directory of its own, or a copy, under the name of a node or another one. Sometimes
+// the first one is dead or silent, and the second one takes over.
+void World::StartSecondWorker() {
+  SimNode& other =
+      *others_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(others_.size()) - 1))];
+  if (other.worker_alive()) return;
+  const size_t from = static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(nodes_.size()) - 1));
+  if (queue_.Chance(0.5)) other.CopyStateFrom(*nodes_[from]);
+  other.StartWorker();
+  queue_.After(queue_.Draw(1'000, 300'000), [this, &other] {
+    if (!calm_) other.KillWorker();
+  });
 }
 
 // J10: a report of an attempt that is not the live one changes nothing.
@@ -269,6 +315,17 @@ void World::CheckEnd() {
   }
 }
 
+// A job that lost too many nodes in a row is held until a person lets it go on.
+void World::ReleaseHeld() {
+  queue_.After(300'000, [this] { ReleaseHeld(); });
+  if (!coordinator_->alive()) return;
+  coordinator::ReleaseInput release{{"uid:1"}, {}};
+  for (const auto& [id, job] : coordinator_->state().jobs) {
+    if (job.held()) release.jobs.push_back(id);
+  }
+  if (!release.jobs.empty()) coordinator_->Take(std::move(release));
+}
+
 // A shape that these nodes can never hold waits for ever, as it was asked to.
 void World::TakeBackImpossible() {
   queue_.After(600'000, [this] { TakeBackImpossible(); });
@@ -286,11 +343,17 @@ Result World::Run() {
   }
   for (uint64_t i = 0; i < jobs_to_submit_; ++i) SubmitLater(i);
   queue_.After(queue_.Draw(0, 60'000), [this] { BreakSomething(); });
+  queue_.After(0, [this] { ReleaseHeld(); });
   while (queue_.Step(kStormMs)) {
   }
   calm_ = true;
   partitioned_.clear();
   queue_.After(0, [this] { coordinator_->Start(); });
+  // The first ones are back for good; a copy under a name of its own is a node like any other.
+  for (auto& other : others_) {
+    queue_.After(0,
+                 [&other] { other->name() == "x" ? other->StartWorker() : other->KillWorker(); });
+  }
   for (auto& node : nodes_) queue_.After(0, [&node] { node->StartWorker(); });
   queue_.After(60'000, [this] { TakeBackImpossible(); });
   const int64_t end = queue_.now_ms() + kSettleMs;

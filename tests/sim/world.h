@@ -50,7 +50,12 @@ class World {
   void Submit(uint64_t number);
   void CancelSome();
   void BreakSomething();
+  void Break(SimNode& node, int64_t fault);
+  void AddNodes();
+  std::unique_ptr<SimNode> MakeNode(const std::string& name);
+  void StartSecondWorker();
   void ReplayOldReport();
+  void ReleaseHeld();
   void TakeBackImpossible();
   void CheckEnd();
   Behaviour BehaviourOf(uint64_t job);
@@ -59,6 +64,7 @@ class World {
   Witness witness_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
+  std::vector<std::unique_ptr<SimNode>> others_;  // second workers: of a node's name, or of another
   std::map<uint64_t, Link> links_;
   std::map<std::string, uint64_t> link_of_node_;  // as the coordinator sees it
   uint64_t next_link_ = 1;

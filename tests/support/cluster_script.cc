@@ -1,5 +1,6 @@
 #include "tests/support/cluster_script.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/sha256.h"
 #include "common/version.h"
 #include "coordinator/core/views.h"
 
@@ -35,7 +37,7 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
   const auto of = [](const auto& m) { return absl::StrCat(m.job(), ".", m.attempt()); };
   switch (message.what_case()) {
     case Message::kRegistered:
-      return "registered";
+      return message.registered().clear() ? "registered, to be cleared" : "registered";
     case Message::kHeartbeatReply:
       return "heartbeat reply";
     case Message::kHoldPorts:
@@ -48,7 +50,8 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
                           part.first_rank() + part.local_world_size() - 1, " of ",
                           launch.world_size(), " at ", launch.master_addr(), ":",
                           launch.master_port(), " resume ", launch.resume_step(), " (",
-                          launch.resume_files_size(), " files)");
+                          std::max<int>(launch.resume_file_count(), launch.resume_files_size()),
+                          " files)");
     }
     case Message::kStop:
       return absl::StrCat("stop ", of(message.stop()), " grace ", message.stop().grace_ms());
@@ -100,6 +103,8 @@ void ClusterScript::Dispatch(const Words& words, Options& options) {
   const std::string& verb = words.at(0);
   if (verb == "node") {
     Node(words, options);
+  } else if (verb == "cleared") {
+    Cleared(words);
   } else if (verb == "gone") {
     Take(coordinator::WorkerGoneInput{state_.nodes.at(words.at(1)).session, words.at(1)});
   } else if (verb == "submit") {
@@ -117,7 +122,7 @@ void ClusterScript::Dispatch(const Words& words, Options& options) {
   } else if (verb == "tick" || verb == "wait") {
     Advance(Number(words.at(1)), verb == "wait");
   } else if (verb == "restart") {
-    Restart();
+    Restart(Number(Option(options, "down", "100")));
   } else if (verb == "why") {
     Why(Number(words.at(1)));
   } else {
@@ -144,15 +149,33 @@ void ClusterScript::Node(const Words& words, Options& options) {
       Option(options, "incarnation", absl::StrCat(std::max<uint64_t>(facts.incarnation(), 1)))));
   facts.set_boot_id(Option(options, "boot", facts.boot_id().empty() ? "b1" : facts.boot_id()));
   facts.set_process(Number(Option(options, "process", absl::StrCat(facts.process()))));
-  facts.set_protocol(Number(Option(options, "protocol", absl::StrCat(common::kProtocol))));
+  // As workers of protocol 1, their host is clear when they register, unless a scenario is about
+  // it.
+  const bool provisional = Option(options, "provisional", "0") == "1";
+  facts.set_protocol(
+      Number(Option(options, "protocol", absl::StrCat(provisional ? common::kProtocol : 1))));
   facts.set_advertise(Option(options, "advertise", "10.0.0." + name));
+  facts.set_machine_id(Option(options, "machine", facts.machine_id()));
   facts.set_oversubscribe_cpu(Option(options, "oversubscribe", "0") == "1");
   coordinator::WorkerRegisteredInput input{++session_, {}};
   *input.message.mutable_facts() = facts;
+  input.message.set_cleared(Option(options, "cleared", "0") == "1");
   const bool forgetful = Option(options, "state", "kept") == "lost";
   if (forgetful) statuses_[name].clear();
   for (const auto& [key, status] : statuses_[name]) *input.message.add_attempts() = status;
   Take(std::move(input));
+}
+
+// cleared NODE: nothing lives there but what it has said that it holds.
+void ClusterScript::Cleared(const Words& words) {
+  v1::WorkerMessage message;
+  message.mutable_cleared();
+  for (const auto& [key, status] : statuses_[words.at(1)]) {
+    v1::Cleared::Held* held = message.mutable_cleared()->add_held();
+    held->set_job(key.first);
+    held->set_attempt(key.second);
+  }
+  Say(words.at(1), std::move(message));
 }
 
 void ClusterScript::Submit(const Words&, Options& options) {
@@ -187,7 +210,8 @@ void ClusterScript::Submit(const Words&, Options& options) {
     checkpoint.set_parts(1);
     checkpoint.add_parts_present(0);
     checkpoint.set_state(v1::CHECKPOINT_STATE_COMMITTED);
-    checkpoint.add_files()->set_sha256("inherited");
+    checkpoint.set_file_count(1);
+    checkpoint.add_files()->set_sha256(Blob("inherited"));
   }
   input.request.set_queue_anyway(Option(options, "anyway", "0") == "1");
   input.request.set_dry_run(Option(options, "dry", "0") == "1");
@@ -225,6 +249,12 @@ void ClusterScript::Status(const Words& words, Options& options) {
   if (options.contains("started")) {
     status.set_ranks_started(Number(Option(options, "started", "")));
     status.set_phase(v1::ATTEMPT_PHASE_RUNNING);
+  }
+  if (options.contains("ran")) status.set_ran_ms(Number(Option(options, "ran", "0")));
+  if (Option(options, "lost", "0") == "1") {  // its supervisor
+    status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+    status.set_failure("the supervisor was killed");
+    status.set_failure_cause(v1::STOP_CAUSE_SUPERVISOR_LOST);
   }
   if (Option(options, "phase", "") == "ended") status.set_phase(v1::ATTEMPT_PHASE_ENDED);
   if (options.contains("failure")) {
@@ -314,9 +344,16 @@ void ClusterScript::Checkpoint(const Words& words, Options& options) {
   v1::CheckpointFile* file = ready->add_files();
   file->set_path(absl::StrCat("shard-", ready->part()));
   file->set_size(100);
-  file->set_sha256(
-      Option(options, "hash", absl::StrCat("h", words.at(2), "/", words.at(3), "/", part.first)));
+  file->set_sha256(Blob(
+      Option(options, "hash", absl::StrCat("h", words.at(2), "/", words.at(3), "/", part.first))));
   Say(words.at(1), std::move(message));
+}
+
+// A real hash; the output shows the name.
+std::string ClusterScript::Blob(const std::string& name) {
+  const std::string sha256 = common::Sha256Hex(name);
+  blob_names_[sha256] = name;
+  return sha256;
 }
 
 void ClusterScript::Bulk(const Words& words, Options& options) {
@@ -330,6 +367,8 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
   } else if (verb == "signal") {
     Take(coordinator::SignalInput{caller, static_cast<uint64_t>(Number(words.at(1))),
                                   static_cast<int32_t>(Number(words.at(2)))});
+  } else if (verb == "release") {
+    Take(coordinator::ReleaseInput{caller, {static_cast<uint64_t>(Number(words.at(1)))}});
   } else if (verb == "remove") {
     Take(coordinator::RemoveInput{caller,
                                   {{static_cast<uint64_t>(Number(words.at(1))), "",
@@ -361,6 +400,7 @@ void ClusterScript::Advance(int64_t milliseconds, bool heartbeats) {
     }
     if (heartbeats) next = std::min(next, now_.mono_ms + state_.settings.heartbeat_ms);
     now_.wall_ms += next - now_.mono_ms;
+    now_.lived_ms += next - now_.mono_ms;
     now_.mono_ms = next;
     for (const auto& [name, facts] : facts_) {
       if (!heartbeats || !state_.nodes.at(name).record.connected()) continue;
@@ -372,13 +412,13 @@ void ClusterScript::Advance(int64_t milliseconds, bool heartbeats) {
   }
 }
 
-// The coordinator is killed and comes back from its last snapshot and its journal; wall time jumps
-// an hour.
-void ClusterScript::Restart() {
+// The coordinator is killed and comes back from its last snapshot and its journal, `down` later;
+// wall time jumps an hour.
+void ClusterScript::Restart(int64_t down_ms) {
   const std::string before = coordinator::MakeSnapshot(state_).SerializeAsString();
   coordinator::ClusterState fresh;
   fresh.settings = state_.settings;
-  now_.mono_ms += 100;
+  now_.mono_ms += down_ms;
   now_.wall_ms += 3'600'000;
   coordinator::RestoreSnapshot(fresh, base_, now_);
   for (const v1::Event& event : journal_) coordinator::Apply(fresh, event, now_);
@@ -456,7 +496,10 @@ void ClusterScript::Show(const coordinator::Turn& turn) {
     }
   }
   if (!turn.unused_blobs.empty()) {
-    out_.push_back("unused blobs: " + absl::StrJoin(turn.unused_blobs, " "));
+    std::vector<std::string> names;
+    for (const std::string& blob : turn.unused_blobs) names.push_back(blob_names_[blob]);
+    std::sort(names.begin(), names.end());
+    out_.push_back("unused blobs: " + absl::StrJoin(names, " "));
   }
   for (const v1::JobRecord& job : turn.finished) {
     out_.push_back(absl::StrCat("over: ", job.name(), " exit code ", job.exit_code()));

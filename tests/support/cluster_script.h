@@ -29,6 +29,7 @@ class ClusterScript {
 
   void Dispatch(const Words& words, Options& options);
   void Node(const Words& words, Options& options);
+  void Cleared(const Words& words);
   void Submit(const Words& words, Options& options);
   void Status(const Words& words, Options& options);
   void Launch(uint64_t job);
@@ -37,7 +38,8 @@ class ClusterScript {
   void Checkpoint(const Words& words, Options& options);
   void Bulk(const Words& words, Options& options);
   void Advance(int64_t milliseconds, bool heartbeats);
-  void Restart();
+  void Restart(int64_t down_ms);
+  std::string Blob(const std::string& name);
   void Why(uint64_t job);
 
   void Say(const std::string& node, v1::WorkerMessage message);
@@ -48,7 +50,8 @@ class ClusterScript {
   void Show(const coordinator::Turn& turn);
 
   coordinator::ClusterState state_;
-  common::Now now_{1'000'000, 1'700'000'000'000};
+  common::Now now_{1'000'000, 1'700'000'000'000, 1'000};
+  std::map<std::string, std::string> blob_names_;  // by hash
   uint64_t session_ = 0;
   std::map<std::string, v1::NodeFacts> facts_;
   std::map<std::string, std::map<AttemptKey, v1::AttemptStatus>> statuses_;

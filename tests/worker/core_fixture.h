@@ -13,7 +13,10 @@ namespace muster::worker {
 
 class CoreTest : public ::testing::Test {
  protected:
-  CoreTest() { state_.facts.set_name("node-a"); }
+  CoreTest() {
+    state_.facts.set_name("node-a");
+    state_.cleared = true;
+  }
 
   Actions Say(const Input& input) { return Decide(state_, input, {now_ms_, 1'790'000'000'000}); }
   Actions Command(v1::CoordinatorMessage message, uint64_t epoch = 5) {

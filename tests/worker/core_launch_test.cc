@@ -1,3 +1,5 @@
+#include "common/limits.h"
+#include "common/shim_protocol.h"
 #include "tests/worker/core_fixture.h"
 #include "worker/core/stages.h"
 
@@ -186,6 +188,27 @@ TEST_F(LaunchTest, ExitsAreReportedOnceEach) {
   exit.set_exit_code(7);
   EXPECT_EQ(LastStatus(Say(RankExitedInput{kKey, exit})).exits_size(), 1);
   EXPECT_TRUE(Statuses(Say(RankExitedInput{kKey, exit})).empty());
+}
+
+TEST_F(LaunchTest, AStatusOfAsManyFailuresAsAShimHoldsFitsIntoAMessage) {
+  Run({42, 0});
+  Actions last;
+  for (uint32_t rank = 0; rank < common::kRanksPerShimMax; ++rank) {
+    RankExitedInput input{{42, 0}, {}};
+    input.exit.set_rank(rank);
+    input.exit.set_exit_code(1);
+    input.exit.set_error_message(std::string(100'000, 'e'));
+    input.exit.set_last_lines(std::string(100'000, 'l'));
+    last = Say(input);
+  }
+  const auto statuses = Statuses(last);
+  EXPECT_EQ(statuses.size(), 0u);  // nothing is sent without a link
+  const v1::AttemptStatus status = StatusOf(state_.attempts.at({42, 0}));
+  ASSERT_EQ(status.exits_size(), static_cast<int>(common::kRanksPerShimMax));
+  EXPECT_EQ(status.exits(0).error_message().size(), common::kErrorMessageBytesMax);
+  EXPECT_EQ(status.exits(0).last_lines().size(), common::kLastLinesBytesMax);
+  EXPECT_EQ(status.exits(4'000).error_message().size(), common::kFailureShortBytes);
+  EXPECT_LE(status.ByteSizeLong(), common::kControlMessageBytesMax);
 }
 
 TEST_F(LaunchTest, ForgottenAttemptWaitsForItsLogsAndIsNeverLaunchedAgain) {

@@ -69,6 +69,8 @@ TEST_F(DaemonTest, AWorkerWithoutItsStateRegistersOnlyWhenNothingOlderIsAlive) {
   KillWorker(SIGKILL);
   fs::remove_all(StateDir());
   StartWorker();
+  // They are ended once it is accepted, before it says that the host is clear.
+  ASSERT_TRUE(coordinator_.Wait([&] { return coordinator_.cleared == 2; })) << WorkerLog();
   for (const pid_t rank : ranks) EXPECT_FALSE(Alive(rank)) << rank;
   coordinator_.statuses.clear();  // nobody will report its end
 }
@@ -82,8 +84,8 @@ TEST_F(DaemonTest, AnAttemptThatItsWorkerDidNotGetToStartMayBeTriedAgain) {
       << "machine_id=" << FirstMachineId() << "\n";
   StartWorker();
   ASSERT_EQ(coordinator_.registrations.back().attempts_size(), 1);
-  const v1::AttemptStatus& status = coordinator_.registrations.back().attempts(0);
-  EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
+  ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_ENDED)) << WorkerLog();
+  const v1::AttemptStatus status = Status(7, 0);
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED) << status.failure();
 }
 

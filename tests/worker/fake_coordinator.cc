@@ -43,6 +43,8 @@ struct FakeCoordinator::Service final : v1::WorkerService::Service {
         stream->Write(answer);
       } else if (message.has_attempt_status()) {
         Note(message.attempt_status());
+      } else if (message.has_cleared()) {
+        ++owner->cleared;
       } else if (message.has_checkpoint_part()) {
         owner->parts.push_back(message.checkpoint_part());
       }

@@ -153,7 +153,7 @@ TEST_F(FilesTest, SpoolIsReadWithItsGapsAndTimes) {
   Spool("rank-0.stdout", "world", 6);
   Spool("rank-0.stdout", "later", 100, 89);
   SpoolReader reader(directory_ + "/rank-0.stdout");
-  EXPECT_EQ(reader.Available(), 105u);
+  EXPECT_EQ(reader.Available().value(), 105u);
   auto piece = reader.Next(8);
   ASSERT_TRUE(piece.ok());
   EXPECT_EQ(piece->data, "hello wo");
@@ -174,7 +174,8 @@ TEST_F(FilesTest, ForwarderSendsAgainFromTheAcknowledgedOffsetAndEndsOnce) {
   std::vector<v1::LogChunk> sent;
   int drained = 0;
   LogForwarder forwarder(paths, {"node-a", 1},
-                         {[] { return true; }, [&](v1::LogChunk chunk) { sent.push_back(chunk); },
+                         {[] { return true; }, [](const AttemptKey&) { return true; },
+                          [&](v1::LogChunk chunk) { sent.push_back(chunk); },
                           [](const AttemptKey&, uint32_t, common::Stream, uint64_t, uint64_t) {},
                           [&](const AttemptKey&) { ++drained; }, [](const std::string&) {}});
   Spool("attempts/7-0/spool/rank-0.stdout", "abc", 0);
@@ -254,6 +255,19 @@ TEST(JsonLinesTest, ADiagnosisIsAnObjectOfBoundedSize) {
                    .ok());
   EXPECT_EQ(DiagnoseLine(7, "asked by me"),
             "{\"number\":7,\"reason\":\"asked by me\",\"type\":\"diagnose\"}\n");
+}
+
+TEST(JsonLinesTest, ALineOfHalfAMillionBracketsIsRefusedBeforeItIsParsed) {
+  const std::string deep(500'000, '[');
+  const auto line = ParseTrainerLine(R"({"type":"diagnosis","number":1,"record":{"a":)" + deep);
+  EXPECT_EQ(line.status().message(),
+            "this line is nested deeper than 32 levels; fix: send a flatter object");
+  const std::string closed = deep + std::string(deep.size(), ']');
+  EXPECT_FALSE(
+      ParseTrainerLine(R"({"type":"diagnosis","number":1,"record":{"a":)" + closed + "}}").ok());
+  EXPECT_EQ(ErrorFileMessage(R"({"message":"x","a":)" + closed + "}"), "");
+  const std::string brackets(100, '[');  // in a string they are text
+  EXPECT_EQ(ErrorFileMessage(R"({"message":"\")" + brackets + "\"}"), "\"" + brackets);
 }
 
 TEST(JsonLinesTest, NotFiniteValuesAreStrings) {

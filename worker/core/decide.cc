@@ -29,6 +29,8 @@ Actions Decide(WorkerState& state, const Input& input, Now now) {
                  [&](const RankExitedInput& in) { OnRankExited(step, in); },
                  [&](const AttemptEndedInput& in) { OnAttemptEnded(step, in); },
                  [&](const RestoredInput& in) { OnRestored(step, in); },
+                 [&](const HostClearedInput&) { OnHostCleared(step); },
+                 [&](const LeftoverInput& in) { OnLeftover(step, in); },
                  [&](const CheckpointFoundInput& in) { OnCheckpointFound(step, in); },
                  [&](const CheckpointRefusedInput& in) { OnCheckpointRefused(step, in); },
                  [&](const UploadProgressInput& in) { OnUploadProgress(step, in); },

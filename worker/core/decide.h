@@ -54,6 +54,7 @@ struct FetchedInput {
 struct RanksStartedInput {
   AttemptKey key;
   uint32_t count = 0;
+  int64_t since_mono_ms = 0;  // when the last of them was started, on the boot-time clock
 };
 struct RankExitedInput {
   AttemptKey key;
@@ -73,6 +74,13 @@ struct RestoredInput {
   AttemptKey key;
   v1::LaunchAttempt launch;
   uint32_t ranks_started = 0;
+};
+// Answers ClearHostAction: nothing of any attempt that is not held here is alive on the host.
+struct HostClearedInput {};
+// Processes of an attempt whose record is gone were found on this host and killed.
+struct LeftoverInput {
+  AttemptKey key;
+  std::string failure;
 };
 // A finished directory step-N appeared. `part`/`parts` from its part file; parts 0: it has none.
 struct CheckpointFoundInput {
@@ -120,8 +128,9 @@ struct OutputDrainedInput {
 using Input =
     std::variant<TickInput, LinkUpInput, LinkDownInput, CommandInput, PortsHeldInput, PreparedInput,
                  FetchedInput, RanksStartedInput, RankExitedInput, AttemptEndedInput, RestoredInput,
-                 CheckpointFoundInput, CheckpointRefusedInput, UploadProgressInput, UploadDoneInput,
-                 UploadFailedInput, FinalScanDoneInput, DiagnosisInput, OutputDrainedInput>;
+                 HostClearedInput, LeftoverInput, CheckpointFoundInput, CheckpointRefusedInput,
+                 UploadProgressInput, UploadDoneInput, UploadFailedInput, FinalScanDoneInput,
+                 DiagnosisInput, OutputDrainedInput>;
 
 // ---------------------------------------------------------------- actions
 
@@ -135,7 +144,16 @@ struct ResetLinkAction {
 // Bulk data may flow to this endpoint (empty: the control endpoint).
 struct RegisteredAction {
   std::string bulk_endpoint;
+  std::string cluster_id;
 };
+// End every process on this host that belongs to an attempt of this node and is not held, and
+// settle what the state directory says of attempts without a living shim. `live`: attempts that may
+// get their shim meanwhile; all others are known by their shims. A newer one replaces it.
+struct ClearHostAction {
+  std::vector<AttemptKey> live;
+};
+// Another worker may speak for the node by now: what has not been ended yet is left alone.
+struct AbandonClearingAction {};
 // Durable before anything that follows.
 struct PersistEpochAction {
   uint64_t epoch = 0;
@@ -223,11 +241,12 @@ struct NoteAction {
 };
 
 using Action =
-    std::variant<SendAction, ResetLinkAction, RegisteredAction, PersistEpochAction, HoldPortsAction,
-                 ReleasePortsAction, PrepareAction, FetchAction, CancelFetchAction, SpawnAction,
-                 MoveFenceAction, StopShimAction, SignalShimAction, NotifyStopAction,
-                 DiagnoseAction, NotifyCommittedAction, NotifyErrorAction, UploadAction,
-                 DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
+    std::variant<SendAction, ResetLinkAction, RegisteredAction, ClearHostAction,
+                 AbandonClearingAction, PersistEpochAction, HoldPortsAction, ReleasePortsAction,
+                 PrepareAction, FetchAction, CancelFetchAction, SpawnAction, MoveFenceAction,
+                 StopShimAction, SignalShimAction, NotifyStopAction, DiagnoseAction,
+                 NotifyCommittedAction, NotifyErrorAction, UploadAction, DeleteStepAction,
+                 FinalScanAction, DeleteAttemptAction, NoteAction>;
 
 using Actions = std::vector<Action>;
 

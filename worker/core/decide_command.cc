@@ -125,6 +125,10 @@ void OnCommand(Step& step, const v1::CoordinatorMessage& message) {
     step.Do(PersistEpochAction{message.epoch()});
   }
   state.contact.last_heard_mono_ms = step.now.mono_ms;
+  if (!Defer(step, message)) Obey(step, message);
+}
+
+void Obey(Step& step, const v1::CoordinatorMessage& message) {
   switch (message.what_case()) {
     case v1::CoordinatorMessage::kRegistered:
       return OnRegistered(step, message.registered());
@@ -185,9 +189,7 @@ void OnPrepared(Step& step, const PreparedInput& input) {
     return EndAttempt(step, *attempt,
                       {"never launched", input.failure, v1::STOP_CAUSE_LAUNCH_FAILED});
   }
-  if (attempt->launch.resume_step() < 0 || attempt->launch.resume_files().empty()) {
-    return SpawnNow(step, *attempt);
-  }
+  if (!Resumes(attempt->launch)) return SpawnNow(step, *attempt);
   Move(*attempt, Change::kFetch);
   step.Do(FetchAction{input.key});
 }

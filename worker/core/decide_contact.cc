@@ -68,6 +68,7 @@ void TickLink(Step& step) {
   const int64_t now = step.now.mono_ms;
   if (now >= LinkDeadlineMs(contact)) {
     contact.link = LinkStage::kDown;
+    AbandonClearing(step);
     step.Do(ResetLinkAction{"the coordinator does not answer on the control stream"});
     return;
   }
@@ -115,14 +116,18 @@ void OnTick(Step& step, const TickInput& input) {
 void OnLinkUp(Step& step) {
   Contact& contact = step.state.contact;
   contact.link = LinkStage::kRegistering;
+  AbandonClearing(step);
   contact.link_since_mono_ms = step.now.mono_ms;
   contact.heartbeats_sent_mono_ms.clear();
   v1::WorkerMessage message;
-  *message.mutable_register_() = RegisterMessage(step.state);
+  *message.mutable_register_() = RegisterMessage(step.state, step.now);
   Send(step, std::move(message));
 }
 
-void OnLinkDown(Step& step) { step.state.contact.link = LinkStage::kDown; }
+void OnLinkDown(Step& step) {
+  step.state.contact.link = LinkStage::kDown;
+  AbandonClearing(step);
+}
 
 void OnRegistered(Step& step, const v1::Registered& registered) {
   Contact& contact = step.state.contact;
@@ -132,7 +137,8 @@ void OnRegistered(Step& step, const v1::Registered& registered) {
   contact.link_since_mono_ms = step.now.mono_ms;
   if (registered.heartbeat_ms() > 0) contact.heartbeat_ms = registered.heartbeat_ms();
   contact.next_heartbeat_mono_ms = step.now.mono_ms + contact.heartbeat_ms;
-  step.Do(RegisteredAction{registered.bulk_endpoint()});
+  step.Do(RegisteredAction{registered.bulk_endpoint(), registered.cluster_id()});
+  BeginClearing(step, registered.clear());
 }
 
 void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply) {

@@ -1,14 +1,35 @@
 // What a shim says about its ranks, and what a restarted worker found. Pure.
+#include "common/limits.h"
 #include "worker/core/stages.h"
 #include "worker/core/steps.h"
 
 namespace muster::worker {
+
+namespace {
+
+// A status holds all exits of a node: the first failures tell all they have, later ones the
+// beginning.
+void BoundTexts(v1::RankExit& exit, bool in_full) {
+  const auto bound = [&](std::string* text, size_t most) {
+    if (text->size() > (in_full ? most : common::kFailureShortBytes)) {
+      text->resize(in_full ? most : common::kFailureShortBytes);
+    }
+  };
+  bound(exit.mutable_error_message(), common::kErrorMessageBytesMax);
+  bound(exit.mutable_launch_error(), common::kReasonBytesMax);
+  if (!in_full) exit.clear_last_lines();
+  bound(exit.mutable_last_lines(), common::kLastLinesBytesMax);
+}
+
+}  // namespace
 
 void OnRanksStarted(Step& step, const RanksStartedInput& input) {
   Attempt* attempt = step.Find(input.key);
   if (attempt == nullptr || !HasShim(*attempt)) return;
   if (attempt->stage == Stage::kSpawning) Move(*attempt, Change::kRanksStarted);
   attempt->status.set_ranks_started(input.count);
+  attempt->running_since_mono_ms =
+      input.since_mono_ms > 0 ? input.since_mono_ms : step.now.mono_ms;
   Report(step, *attempt);
   // The stop may have overtaken the shim's start.
   if (attempt->stop_wanted) step.Do(StopShimAction{input.key, attempt->stop_grace_ms});
@@ -20,7 +41,10 @@ void OnRankExited(Step& step, const RankExitedInput& input) {
   for (const v1::RankExit& known : attempt->status.exits()) {
     if (known.rank() == input.exit.rank()) return;
   }
-  *attempt->status.add_exits() = input.exit;
+  v1::RankExit& exit = *attempt->status.add_exits() = input.exit;
+  if (exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0) {
+    BoundTexts(exit, ++attempt->failed_ranks <= common::kFailuresToldInFull);
+  }
   Report(step, *attempt);
 }
 

@@ -43,6 +43,11 @@ bool UploadsPending(const Attempt& attempt) {
   return false;
 }
 
+bool Resumes(const v1::LaunchAttempt& launch) {
+  return launch.resume_step() >= 0 &&
+         (launch.resume_file_count() > 0 || !launch.resume_files().empty());
+}
+
 v1::AttemptStatus StatusOf(const Attempt& attempt) {
   v1::AttemptStatus status = attempt.status;
   status.set_phase(PhaseOf(attempt.stage));
@@ -53,14 +58,21 @@ v1::AttemptStatus StatusOf(const Attempt& attempt) {
   return status;
 }
 
-v1::Register RegisterMessage(const WorkerState& state) {
+bool IsToldOf(const Attempt& attempt) {
+  return attempt.stage != Stage::kHolding || attempt.status.master_port() != 0;
+}
+
+v1::Register RegisterMessage(const WorkerState& state, Now now) {
   v1::Register message;
   *message.mutable_facts() = state.facts;
   message.set_highest_epoch(state.highest_epoch);
+  message.set_cleared(state.cleared);
   for (const auto& [key, attempt] : state.attempts) {
-    // A port that is still being looked for is no fact yet.
-    if (attempt.stage == Stage::kHolding && attempt.status.master_port() == 0) continue;
-    *message.add_attempts() = StatusOf(attempt);
+    if (!IsToldOf(attempt)) continue;
+    v1::AttemptStatus& status = *message.add_attempts() = StatusOf(attempt);
+    if (IsLive(attempt) && attempt.running_since_mono_ms > 0) {
+      status.set_ran_ms(now.mono_ms - attempt.running_since_mono_ms);
+    }
     for (const auto& [at, part] : attempt.parts) {
       if (part.state == PartState::kReady) *message.add_checkpoint_parts() = part.ready;
     }

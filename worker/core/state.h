@@ -19,6 +19,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/clock.h"
 #include "muster/v1/event.pb.h"
@@ -72,6 +73,8 @@ struct Attempt {
   uint32_t stop_grace_ms = 0;
   v1::StopCause stop_cause = v1::STOP_CAUSE_UNSPECIFIED;
   std::string stop_reason;
+  int64_t running_since_mono_ms = 0;  // all ranks here run; 0: not yet
+  uint32_t failed_ranks = 0;
   bool fenced_itself = false;  // stopped because contact was lost for too long
   bool forget_wanted = false;
   bool output_drained = false;   // every log byte and metric is durable at the coordinator
@@ -99,6 +102,11 @@ struct Contact {
 
 struct WorkerState {
   v1::NodeFacts facts;  // set once at start
+  // Nothing of any attempt that is not held here is alive on this host: shown after the coordinator
+  // has accepted this worker, never before, and again when it says that another one stood in.
+  bool cleared = false;
+  bool clearing = false;
+  std::vector<v1::CoordinatorMessage> deferred;  // about attempts not held; obeyed once cleared
   std::map<AttemptKey, Attempt> attempts;
   std::map<uint64_t, uint32_t>
       forgotten;  // job → highest attempt deleted here: never launched again
@@ -115,6 +123,7 @@ inline constexpr int kHeartbeatsMissed = 3;  // silent for so many heartbeats: t
 inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner than this
 inline constexpr uint32_t kDefaultStopAfterMs = 600'000;
 inline constexpr uint32_t kDefaultGraceMs = 30'000;
+inline constexpr size_t kDeferredMax = 4'096;   // the coordinator repeats what is left out
 inline constexpr size_t kForgottenMax = 4'096;  // tombstones; the lowest job numbers leave first
 inline constexpr size_t kCommittedStepsKept =
     2;  // committed step directories that stay on the node
@@ -122,9 +131,13 @@ inline constexpr size_t kCommittedStepsKept =
 bool IsLive(const Attempt& attempt);   // launched or holding, not ended
 bool HasShim(const Attempt& attempt);  // a shim may exist: only proof ends it
 bool UploadsPending(const Attempt& attempt);
+// A checkpoint has to be fetched before its ranks start.
+bool Resumes(const v1::LaunchAttempt& launch);
 // The status as it is sent: phase and checkpoints_pending filled in.
 v1::AttemptStatus StatusOf(const Attempt& attempt);
+// A port that is still being looked for is no fact yet.
+bool IsToldOf(const Attempt& attempt);
 // Everything this worker holds.
-v1::Register RegisterMessage(const WorkerState& state);
+v1::Register RegisterMessage(const WorkerState& state, Now now);
 
 }  // namespace muster::worker

@@ -53,8 +53,16 @@ void StopAttemptHere(Step& step, Attempt& attempt, const Stop& stop);
 void PrepareOrWait(Step& step, Attempt& attempt);
 void SpawnNow(Step& step, Attempt& attempt);
 
+// decide_clearing.cc. Before its host is cleared a worker cannot say of an attempt that it does not
+// hold whether it lives here: such commands wait.
+bool Defer(Step& step, const v1::CoordinatorMessage& message);
+void BeginClearing(Step& step, bool again);
+void AbandonClearing(Step& step);
+
 // decide_command.cc, decide_shim.cc, decide_checkpoint.cc, decide_contact.cc
 void OnCommand(Step& step, const v1::CoordinatorMessage& message);
+// One that was accepted: from a coordinator that is not older than the newest known.
+void Obey(Step& step, const v1::CoordinatorMessage& message);
 void OnPortsHeld(Step& step, const PortsHeldInput& input);
 void OnPrepared(Step& step, const PreparedInput& input);
 void OnFetched(Step& step, const FetchedInput& input);
@@ -62,6 +70,8 @@ void OnRanksStarted(Step& step, const RanksStartedInput& input);
 void OnRankExited(Step& step, const RankExitedInput& input);
 void OnAttemptEnded(Step& step, const AttemptEndedInput& input);
 void OnRestored(Step& step, const RestoredInput& input);
+void OnHostCleared(Step& step);
+void OnLeftover(Step& step, const LeftoverInput& input);
 void OnOutputDrained(Step& step, const OutputDrainedInput& input);
 void OnCheckpointFound(Step& step, const CheckpointFoundInput& input);
 void OnCheckpointRefused(Step& step, const CheckpointRefusedInput& input);

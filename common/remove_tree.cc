@@ -1,0 +1,99 @@
+// RemoveTree of files.h. The tree may be a job's: as deep as it likes, its directories closed to
+// their owner. So few descriptors are held at a time, and nothing recurses without end: what lies
+// too deep is moved up to the root first.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "common/files.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::common {
+namespace {
+
+constexpr int kDepthMax = 16;
+constexpr int kNamesTried = 1'000;  // the tree may hold our names, too
+constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+
+class Removal {
+ public:
+  explicit Removal(int root) : root_(root) {}
+
+  // Everything in the directory, which it closes; what is too deep lies in the root afterwards.
+  // False: errno says what could not be removed.
+  bool Empty(int directory, int depth) {
+    DIR* listing = fdopendir(directory);
+    if (listing == nullptr) {
+      close(directory);
+      return false;
+    }
+    bool removed = true;
+    while (const dirent* entry = removed ? readdir(listing) : nullptr) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") removed = Remove(directory, name, depth);
+    }
+    const int error = errno;
+    closedir(listing);
+    errno = error;
+    return removed;
+  }
+  bool moved() const { return moved_ > 0; }
+  void Again() { moved_ = 0; }
+
+ private:
+  bool Remove(int directory, const std::string& name, int depth) {
+    if (unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT) return true;
+    if (errno != EISDIR && errno != EPERM) return false;
+    if (unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0) return true;
+    if (depth >= kDepthMax) {
+      ++moved_;
+      return MoveUp(directory, name);
+    }
+    int below = openat(directory, name.c_str(), kDirectory);
+    if (below < 0 && errno == EACCES && fchmodat(directory, name.c_str(), 0700, 0) == 0) {
+      below = openat(directory, name.c_str(), kDirectory);
+    }
+    if (below < 0 || !Empty(below, depth + 1)) return false;
+    return unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+  }
+
+  bool MoveUp(int directory, const std::string& name) {
+    for (int i = 0; i < kNamesTried; ++i) {
+      const std::string up = StrCat("deep-", getpid(), "-", ++moves_);
+      if (renameat(directory, name.c_str(), root_, up.c_str()) == 0) return true;
+      if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) return false;
+    }
+    return false;
+  }
+
+  const int root_;
+  uint64_t moves_ = 0;  // names
+  uint64_t moved_ = 0;  // in this pass
+};
+
+}  // namespace
+
+absl::Status RemoveTree(const std::string& path) {
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  const UniqueFd root(open(path.c_str(), kDirectory));
+  if (!root.valid()) return ErrnoStatus(StrCat("cannot remove ", path));
+  Removal removal(root.get());
+  do {
+    removal.Again();
+    const int listed = openat(root.get(), ".", kDirectory);
+    if (listed < 0 || !removal.Empty(listed, 0)) {
+      return ErrnoStatus(StrCat("cannot remove what is in ", path));
+    }
+  } while (removal.moved());
+  if (rmdir(path.c_str()) != 0 && errno != ENOENT) {
+    return ErrnoStatus(StrCat("cannot remove ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::common

@@ -1,0 +1,54 @@
+#include "coordinator/core/node_facts.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/text.h"
+
+namespace muster::coordinator {
+namespace {
+
+absl::Status Bad(const v1::NodeFacts& facts, const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("[JC1408] node ", common::Printable(facts.name()), " says ", what,
+                   "; fix: start muster-worker of the coordinator's own release there"));
+}
+
+bool IsFact(const std::string& text) {
+  return text.size() <= common::kFactBytesMax && common::IsCleanUtf8(text);
+}
+
+}  // namespace
+
+absl::Status JudgeFacts(const v1::NodeFacts& facts) {
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"boot id", &facts.boot_id()},       {"address", &facts.advertise()},
+      {"kill level", &facts.kill_level()}, {"version", &facts.version()},
+      {"host name", &facts.hostname()},    {"machine id", &facts.machine_id()}};
+  for (const auto& [name, text] : texts) {
+    if (!IsFact(*text)) {
+      return Bad(facts, absl::StrCat("a ", name, " that is no plain text of at most ",
+                                     common::kFactBytesMax, " bytes"));
+    }
+  }
+  if (facts.devices_size() > static_cast<int>(common::kNodeDevicesMax)) {
+    return Bad(facts, absl::StrCat("that it has ", facts.devices_size(),
+                                   " devices, which is more than ", common::kNodeDevicesMax));
+  }
+  std::set<std::pair<std::string, uint32_t>> known;
+  for (const v1::Device& device : facts.devices()) {
+    if (!IsFact(device.kind()) || !IsFact(device.model()) || !IsFact(device.uuid())) {
+      return Bad(facts, absl::StrCat("texts of its device ", device.index(),
+                                     " that are not plain or too long"));
+    }
+    if (!known.insert({device.kind(), device.index()}).second) {
+      return Bad(facts, absl::StrCat("that it has ", device.kind(), " ", device.index(), " twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,25 @@
+// The line that a job followed: a later attempt replaces what earlier ones said of the steps from
+// its first one on. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+class FollowedLine {
+ public:
+  // Every batch, in any order; then Seal.
+  void Learn(const v1::MetricBatch& batch);
+  void Seal();
+  bool IsReplaced(uint32_t attempt, int64_t step) const;
+
+ private:
+  std::map<uint32_t, int64_t> first_steps_;  // by attempt
+  std::map<uint32_t, int64_t>
+      replaced_from_;  // by attempt: the least first step of it and later ones
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,105 @@
+// SummarizeMetrics: a job's metrics in a few numbers each, read in pieces so that nobody waits
+// long.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "coordinator/rpc/followed_line.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/lookup.h"
+#include "coordinator/rpc/metric_series.h"
+
+namespace muster::coordinator {
+namespace {
+
+// An answer is one message: the first ones by name and rank.
+constexpr size_t kSeriesMax = 10'000;
+constexpr size_t kBytesPerTurn = 1 << 20;
+constexpr std::chrono::milliseconds kShortageRetry{200};
+
+class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
+ public:
+  SummaryTask(Daemon& daemon, uint64_t job, Answer<v1::MetricSummaries> answer)
+      : daemon_(daemon), job_(job), answer_(std::move(answer)), reader_(daemon.metrics.Read(job)) {}
+
+  void Go(std::chrono::milliseconds after = std::chrono::milliseconds(0)) {
+    daemon_.reads.PostAfter(after, [self = shared_from_this()] { self->Turn(); });
+  }
+
+ private:
+  // Two passes: which steps were replaced, then the values.
+  void Turn() {
+    v1::MetricBatch batch;
+    for (size_t bytes = 0; bytes < kBytesPerTurn; bytes += batch.ByteSizeLong()) {
+      const absl::StatusOr<bool> found = reader_.Next(batch);
+      if (absl::IsUnavailable(found.status())) return Go(kShortageRetry);
+      if (!found.ok()) return answer_(found.status());
+      const bool is_known = line_known_ || reader_.Attempts() < 2;
+      if (*found && is_known) {
+        Add(batch);
+      } else if (*found) {
+        line_.Learn(batch);
+      } else if (is_known) {
+        return answer_(Summaries());
+      } else {
+        line_.Seal();
+        line_known_ = true;
+        reader_ = daemon_.metrics.Read(job_);
+      }
+    }
+    Go();
+  }
+
+  void Add(const v1::MetricBatch& batch) {
+    uint64_t& lost = dropped_[{batch.attempt(), batch.rank(), batch.source()}];
+    lost = std::max(lost, batch.dropped());
+    for (const v1::MetricPoint& point : batch.points()) {
+      if (line_.IsReplaced(batch.attempt(), point.step())) continue;
+      series_[{point.name(), batch.rank()}].Add(point);
+      if (series_.size() > kSeriesMax) series_.erase(std::prev(series_.end()));
+    }
+  }
+
+  v1::MetricSummaries Summaries() const {
+    v1::MetricSummaries summaries;
+    for (const auto& [key, series] : series_) {
+      v1::MetricSummary summary = series.Summary();
+      summary.set_name(key.first);
+      summary.set_rank(static_cast<int>(key.second));
+      *summaries.add_summaries() = std::move(summary);
+    }
+    uint64_t lost = 0;
+    for (const auto& [source, count] : dropped_) {
+      lost += std::min(count, std::numeric_limits<uint64_t>::max() - lost);
+    }
+    summaries.set_dropped(lost);
+    return summaries;
+  }
+
+  Daemon& daemon_;
+  const uint64_t job_;
+  const Answer<v1::MetricSummaries> answer_;
+  MetricReader reader_;
+  FollowedLine line_;
+  bool line_known_ = false;
+  std::map<std::pair<std::string, uint32_t>, MetricSeries> series_;  // by name and rank
+  std::map<std::tuple<uint32_t, uint32_t, std::string>, uint64_t> dropped_;
+};
+
+}  // namespace
+
+void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
+                      Answer<v1::MetricSummaries> answer) {
+  FindJob(daemon, caller, request.job(),
+          [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return answer(found.status());
+            std::make_shared<SummaryTask>(daemon, found->record->id(), answer)->Go();
+          });
+}
+
+}  // namespace muster::coordinator

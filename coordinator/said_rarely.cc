@@ -1,0 +1,27 @@
+#include "coordinator/said_rarely.h"
+
+#include <utility>
+
+#include "common/log.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+
+void SaidRarely::Warn(const std::string& text) {
+  uint64_t left_out = 0;
+  {
+    std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) {
+      ++left_out_;
+      return;
+    }
+    next_ = now + kEvery;
+    left_out = std::exchange(left_out_, 0);
+  }
+  common::LogWarning(left_out == 0
+                         ? text
+                         : common::StrCat(text, " (and ", left_out, " more of this kind before)"));
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,25 @@
+// Warnings that a peer could cause without end: one a second in the log, and how many were not
+// said.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace muster::coordinator {
+
+class SaidRarely {
+ public:
+  static constexpr std::chrono::seconds kEvery{1};
+
+  // Any thread.
+  void Warn(const std::string& text);
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::chrono::steady_clock::time_point next_;
+  uint64_t left_out_ = 0;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,237 @@
+#include "coordinator/services/acceptor.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+// What every HTTP/2 client says first.
+constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+constexpr int kAcceptsPerTurn = 64;
+constexpr std::chrono::milliseconds kLookAgain{50};  // at a beginning that is not whole
+constexpr std::chrono::milliseconds kDeafFor{50};
+constexpr std::chrono::milliseconds kForgetEvery{100};
+// Unanswered bytes to a peer that is gone; gRPC sets it on connections of its own making.
+constexpr unsigned kUserTimeoutMs = 10'000;
+
+// "peer:10.0.0.7", "peer:[::1]"; "uid:1000".
+std::string PrincipalOf(int fd, bool is_unix, uint32_t* uid) {
+  if (is_unix) {
+    ucred who{};
+    socklen_t size = sizeof who;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return {};
+    *uid = who.uid;
+    return StrCat("uid:", who.uid);
+  }
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address.ss_family == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&address)->sin6_addr, text, sizeof text);
+    return StrCat("peer:[", static_cast<const char*>(text), "]");
+  }
+  inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&address)->sin_addr, text, sizeof text);
+  return StrCat("peer:", static_cast<const char*>(text));
+}
+
+common::UniqueFd Reserve() { return common::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+uint64_t InodeOf(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
+}
+
+}  // namespace
+
+Acceptor::Acceptor(std::vector<Door> doors, Peers& peers, HandOver hand_over,
+                   std::chrono::milliseconds begin_within)
+    : doors_(std::move(doors)),
+      peers_(peers),
+      hand_over_(std::move(hand_over)),
+      begin_within_(begin_within),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      reserve_(Reserve()),
+      thread_([this] { Run(); }) {}
+
+void Acceptor::Stop() {
+  if (!thread_.joinable()) return;
+  const uint64_t one = 1;
+  // Only a full counter can fail, and that wakes as well.
+  if (write(wake_.get(), &one, sizeof one) < 0) errno = 0;
+  thread_.join();
+  waiting_.clear();
+  for (Door& door : doors_) door.fd.Reset();
+}
+
+void Acceptor::Run() {
+  std::vector<bool> open_doors(doors_.size());
+  while (WaitForSomething(open_doors)) {
+    for (size_t door = 0; door < doors_.size(); ++door) {
+      if (open_doors[door]) AcceptFrom(door);
+    }
+    LookAtWaiting();
+  }
+}
+
+bool Acceptor::WaitForSomething(std::vector<bool>& open_doors) {
+  const Time now = std::chrono::steady_clock::now();
+  std::vector<pollfd> sources = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+  Time wake_at = now + std::chrono::hours(1);
+  const bool is_deaf = now < deaf_until_;
+  if (is_deaf) wake_at = deaf_until_;
+  for (const Door& door : doors_) {
+    sources.push_back({.fd = is_deaf ? -1 : door.fd.get(), .events = POLLIN, .revents = 0});
+  }
+  for (const Waiting& waiting : waiting_) {
+    wake_at = std::min(wake_at, waiting.is_partial ? now + kLookAgain : waiting.until);
+    sources.push_back(
+        {.fd = waiting.is_partial ? -1 : waiting.fd.get(), .events = POLLIN, .revents = 0});
+  }
+  const auto wait =
+      std::chrono::duration_cast<std::chrono::milliseconds>(wake_at - now).count() + 1;
+  poll(sources.data(), sources.size(), static_cast<int>(std::max<int64_t>(wait, 0)));
+  for (size_t door = 0; door < doors_.size(); ++door) {
+    open_doors[door] = sources[door + 1].revents != 0;
+  }
+  return sources[0].revents == 0;
+}
+
+void Acceptor::AcceptFrom(size_t door) {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    common::UniqueFd fd(
+        accept4(doors_[door].fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.valid()) {
+      Admit(std::move(fd), door);
+      continue;
+    }
+    if (errno == EAGAIN) return;
+    if (errno == EMFILE || errno == ENFILE) return TurnAwayWithReserve(door);
+    // A connection that ended before it was accepted; anything else (memory) may pass.
+    if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO) continue;
+    deaf_until_ = std::chrono::steady_clock::now() + kDeafFor;
+    return;
+  }
+}
+
+void Acceptor::TurnAwayWithReserve(size_t door) {
+  turned_away_.Warn(
+      "[JC1612] no descriptor is free for a new connection, which is closed; fix: raise the limit "
+      "of open files (LimitNOFILE)");
+  if (!waiting_.empty()) waiting_.pop_front();
+  reserve_.Reset();
+  common::UniqueFd(accept4(doors_[door].fd.get(), nullptr, nullptr, SOCK_CLOEXEC)).Reset();
+  reserve_ = Reserve();
+  if (!reserve_.valid()) deaf_until_ = std::chrono::steady_clock::now() + kDeafFor;
+}
+
+void Acceptor::Admit(common::UniqueFd fd, size_t door) {
+  const Door& from = doors_[door];
+  uint32_t uid = 0;
+  std::string principal = PrincipalOf(fd.get(), from.is_unix, &uid);
+  if (principal.empty()) return;
+  if (from.own_uid_only && uid != getuid() && uid != 0) {
+    return strangers_.Warn(StrCat("[JC1312] a process of uid ", uid,
+                                  " connected to the private coordinator of uid ", getuid(),
+                                  " and is turned away; fix: it starts one of its own"));
+  }
+  if (!MakeRoom(door)) return;
+  if (!from.is_unix) {
+    const int yes = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof kUserTimeoutMs);
+  }
+  waiting_.push_back({.fd = std::move(fd),
+                      .principal = std::move(principal),
+                      .until = std::chrono::steady_clock::now() + begin_within_,
+                      .door = door});
+}
+
+bool Acceptor::MakeRoom(size_t door) {
+  const size_t most = std::max<size_t>(doors_[door].most, 2);
+  size_t waiting = CountWaiting(door);
+  if (waiting < most / 2 && waiting + CountServed(door) >= most) ForgetClosed();
+  if (waiting < most / 2 && waiting + CountServed(door) < most) return true;
+  turned_away_.Warn(StrCat("[JC1311] ", waiting + CountServed(door),
+                           " connections are open, of which ", waiting,
+                           " have said nothing; one more comes, and the oldest silent one is closed"
+                           "; fix: find who opens them (ss -tnp), or raise the limit of open files "
+                           "(LimitNOFILE)"));
+  const auto oldest = std::find_if(waiting_.begin(), waiting_.end(),
+                                   [door](const Waiting& each) { return each.door == door; });
+  if (oldest == waiting_.end()) return false;
+  waiting_.erase(oldest);
+  return true;
+}
+
+Acceptor::Beginning Acceptor::Look(int fd) {
+  char bytes[kPreface.size()];
+  const ssize_t count = recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+  if (count < 0) {
+    return errno == EAGAIN || errno == EINTR ? Beginning::kNotYet : Beginning::kWrong;
+  }
+  if (count == 0 || std::memcmp(bytes, kPreface.data(), static_cast<size_t>(count)) != 0) {
+    return Beginning::kWrong;
+  }
+  return static_cast<size_t>(count) < sizeof bytes ? Beginning::kPartial : Beginning::kWhole;
+}
+
+void Acceptor::LookAtWaiting() {
+  const Time now = std::chrono::steady_clock::now();
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    const Beginning beginning = Look(at->fd.get());
+    if (beginning == Beginning::kWhole) {
+      Give(std::move(*at));
+      at = waiting_.erase(at);
+    } else if (beginning == Beginning::kWrong || now >= at->until) {
+      at = waiting_.erase(at);
+    } else {
+      at->is_partial = beginning == Beginning::kPartial;
+      ++at;
+    }
+  }
+}
+
+void Acceptor::Give(Waiting waiting) {
+  const int fd = waiting.fd.Release();
+  served_.push_back({.fd = fd, .inode = InodeOf(fd), .door = waiting.door});
+  peers_.Set(fd, std::move(waiting.principal));
+  hand_over_(fd);
+}
+
+void Acceptor::ForgetClosed() {
+  const Time now = std::chrono::steady_clock::now();
+  if (now < may_forget_at_) return;
+  may_forget_at_ = now + kForgetEvery;
+  std::erase_if(served_, [](const Served& each) { return InodeOf(each.fd) != each.inode; });
+}
+
+size_t Acceptor::CountWaiting(size_t door) const {
+  return static_cast<size_t>(std::count_if(
+      waiting_.begin(), waiting_.end(), [door](const Waiting& each) { return each.door == door; }));
+}
+
+size_t Acceptor::CountServed(size_t door) const {
+  return static_cast<size_t>(std::count_if(
+      served_.begin(), served_.end(), [door](const Served& each) { return each.door == door; }));
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,24 @@
+// Who is at the other end of each connection, by its descriptor: gRPC says only "fd:N" of
+// connections that were handed to it. Written before the hand-over; gRPC closes the descriptor when
+// the last call of the connection is gone, so that no call ever sees the number's next owner. Any
+// thread.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+namespace muster::coordinator {
+
+class Peers {
+ public:
+  void Set(int fd, std::string principal);
+  // Of "fd:N"; of anything else, the text itself after "peer:".
+  std::string PrincipalOf(const std::string& peer) const;
+
+ private:
+  mutable std::mutex mutex_;  // guards what follows
+  std::unordered_map<int, std::string> principals_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,92 @@
+#include "coordinator/upload_checks.h"
+
+#include <string>
+
+#include "common/limits.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+absl::Status Refused(const std::string& what, const std::string& why) {
+  return absl::InvalidArgumentError(
+      StrCat("[JC1611] ", what, " is refused: ", why,
+             "; fix: look for a damaged spool or a program that is not Muster's on that node"));
+}
+
+// Counts batches, so it cannot run far ahead; a file's seq is a file offset.
+bool IsCounted(const v1::MetricBatch& batch) {
+  return batch.source() == "socket" || batch.source() == "progress";
+}
+
+}  // namespace
+
+absl::Status CheckLogChunk(const v1::LogChunk& chunk) {
+  const auto refused = [&](const std::string& why) {
+    return Refused(StrCat("the output of job ", chunk.job(), " attempt ", chunk.attempt(), " rank ",
+                          chunk.rank(), " stream ", static_cast<int>(chunk.stream())),
+                   why);
+  };
+  if (chunk.rank() >= common::kRanksMax) return refused("there is no such rank");
+  if (chunk.stream() != v1::LOG_STREAM_STDOUT && chunk.stream() != v1::LOG_STREAM_STDERR) {
+    return refused("there is no such stream");
+  }
+  const uint64_t size = chunk.data().size();
+  if (size > common::kLogChunkBytesMax) {
+    return refused(
+        StrCat("a chunk of ", size, " bytes is over the limit of ", common::kLogChunkBytesMax));
+  }
+  if (chunk.offset() > common::kLogStreamBytesMax - size) {
+    return refused(StrCat("offset ", chunk.offset(), " is over the limit of ",
+                          common::kLogStreamBytesMax, " bytes of a stream"));
+  }
+  if (chunk.dropped() > chunk.offset()) {
+    return refused(StrCat("it says that ", chunk.dropped(), " bytes were lost before offset ",
+                          chunk.offset()));
+  }
+  if (chunk.time_us() < 0) return refused("its time lies before 1970");
+  int64_t before = -1;
+  for (const v1::LogMark& mark : chunk.marks()) {
+    if (mark.position() > size || mark.position() <= before || mark.time_us() < 0) {
+      return refused(
+          StrCat("the mark at ", mark.position(), " of a chunk of ", size, " bytes cannot be"));
+    }
+    before = mark.position();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMetricBatch(const v1::MetricBatch& batch, uint64_t newest) {
+  const auto refused = [&](const std::string& why) {
+    return Refused(
+        StrCat("a metric batch of job ", batch.job(), " attempt ", batch.attempt(), " rank ",
+               batch.rank(), " source \"", common::Printable(batch.source().substr(0, 100)),
+               "\" with seq ", batch.seq()),
+        why);
+  };
+  if (batch.rank() >= common::kRanksMax) return refused("there is no such rank");
+  if (batch.source().empty() || batch.source().size() > kMetricSourceBytesMax) {
+    return refused(StrCat("a source has 1 to ", kMetricSourceBytesMax, " bytes"));
+  }
+  if (batch.seq() == 0 || batch.seq() > common::kLogStreamBytesMax) {
+    return refused(StrCat("seq counts from 1 to ", common::kLogStreamBytesMax));
+  }
+  if (IsCounted(batch) && batch.seq() > newest && batch.seq() - newest > kMetricSeqJumpMax) {
+    return refused(StrCat("the newest one that is known has seq ", newest, ", and ",
+                          kMetricSeqJumpMax, " batches cannot be missing"));
+  }
+  if (batch.points_size() > kMetricPointsMax) {
+    return refused(StrCat("it has more than ", kMetricPointsMax, " points"));
+  }
+  for (const v1::MetricPoint& point : batch.points()) {
+    if (point.name().empty() || point.name().size() > kMetricNameBytesMax) {
+      return refused(StrCat("a metric's name has 1 to ", kMetricNameBytesMax, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

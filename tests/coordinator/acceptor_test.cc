@@ -1,0 +1,176 @@
+// Connections that say nothing, that come from others, or that are too many.
+#include "coordinator/services/acceptor.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "coordinator/listener.h"
+#include "tests/coordinator/no_free_descriptors.h"
+#include "tests/coordinator/temp_dir.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+constexpr std::chrono::milliseconds kLong{600'000};
+
+class AcceptorTest : public ::testing::Test {
+ protected:
+  void Start(std::chrono::milliseconds begin_within, size_t most, bool own_uid_only = false) {
+    auto fd = ListenOnSocket(path_);
+    ASSERT_TRUE(fd.ok()) << fd.status();
+    std::vector<Acceptor::Door> doors;
+    doors.push_back(
+        {.fd = *std::move(fd), .is_unix = true, .own_uid_only = own_uid_only, .most = most});
+    acceptor_ = std::make_unique<Acceptor>(
+        std::move(doors), peers_,
+        [this](int fd) {
+          std::lock_guard lock(mutex_);
+          given_.emplace_back(fd);
+          changed_.notify_all();
+        },
+        begin_within);
+  }
+  void TearDown() override { acceptor_.reset(); }
+
+  common::UniqueFd Connect() const {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+    common::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      fd.Reset();
+    }
+    return fd;
+  }
+  // True: the other side has closed it.
+  static bool IsClosedWithin(int fd, int timeout_ms) {
+    pollfd source{.fd = fd, .events = POLLIN, .revents = 0};
+    char byte = 0;
+    return poll(&source, 1, timeout_ms) == 1 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
+  }
+  int WaitForGiven(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(20), [&] { return given_.size() >= count; });
+    return given_.size() >= count ? given_[count - 1].get() : -1;
+  }
+
+  TempDir dir_;
+  const std::string path_ = dir_.path() + "/c.sock";
+  Peers peers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<common::UniqueFd> given_;
+  std::unique_ptr<Acceptor> acceptor_;
+};
+
+TEST_F(AcceptorTest, AConnectionIsHandedOverWhenItHasBegunAndItsUidIsKnown) {
+  Start(kLong, 8);
+  const common::UniqueFd client = Connect();
+  ASSERT_EQ(send(client.get(), kPreface, 10, 0), 10);
+  ASSERT_EQ(send(client.get(), kPreface + 10, 14, 0), 14);
+  const int fd = WaitForGiven(1);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(peers_.PrincipalOf("fd:" + std::to_string(fd)), "uid:" + std::to_string(getuid()));
+  char bytes[64];
+  EXPECT_EQ(recv(fd, bytes, sizeof bytes, 0), 24);  // all of it is left for gRPC
+}
+
+TEST_F(AcceptorTest, ASilentConnectionAndAWrongOneAreClosed) {
+  Start(std::chrono::milliseconds(50), 8);
+  const common::UniqueFd silent = Connect();
+  EXPECT_TRUE(IsClosedWithin(silent.get(), 20'000));
+  const common::UniqueFd wrong = Connect();
+  ASSERT_EQ(send(wrong.get(), "GET / HTTP/1.1\r\n", 16, 0), 16);
+  EXPECT_TRUE(IsClosedWithin(wrong.get(), 20'000));
+}
+
+TEST_F(AcceptorTest, OfTooManySilentOnesTheOldestGoesAndAGoodOneStillComesIn) {
+  Start(kLong, 8);
+  std::vector<common::UniqueFd> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(Connect());
+  EXPECT_TRUE(IsClosedWithin(silent.front().get(), 20'000));
+  const common::UniqueFd good = Connect();
+  ASSERT_EQ(send(good.get(), kPreface, 24, 0), 24);
+  EXPECT_GE(WaitForGiven(1), 0);
+}
+
+TEST_F(AcceptorTest, ServedConnectionsAreBoundedAndClosedOnesMakeRoom) {
+  Start(kLong, 4);
+  std::vector<common::UniqueFd> clients;
+  for (size_t i = 0; i < 4; ++i) {
+    clients.push_back(Connect());
+    ASSERT_EQ(send(clients.back().get(), kPreface, 24, 0), 24);
+    ASSERT_GE(WaitForGiven(i + 1), 0);
+  }
+  const common::UniqueFd one_more = Connect();
+  EXPECT_TRUE(IsClosedWithin(one_more.get(), 20'000));
+  {
+    std::lock_guard lock(mutex_);
+    given_[0].Reset();
+  }
+  // It may be turned away until the acceptor looks again at what is served.
+  const auto is_given = [this] {
+    std::lock_guard lock(mutex_);
+    return given_.size() >= 5;
+  };
+  for (int i = 0; i < 2'000 && !is_given(); ++i) {
+    const common::UniqueFd next = Connect();
+    if (send(next.get(), kPreface, 24, MSG_NOSIGNAL) != 24) continue;
+    while (!is_given() && !IsClosedWithin(next.get(), 10)) {
+    }
+  }
+  EXPECT_GE(WaitForGiven(5), 0);
+}
+
+TEST_F(AcceptorTest, WithoutAFreeDescriptorItTurnsAwayAndLaterGoesOn) {
+  Start(kLong, 8);
+  // The queue takes the connection before the descriptors are gone.
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+  const common::UniqueFd refused(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  {
+    NoFreeDescriptors none;
+    ASSERT_EQ(connect(refused.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
+    EXPECT_TRUE(IsClosedWithin(refused.get(), 20'000));
+  }
+  const common::UniqueFd good = Connect();
+  ASSERT_EQ(send(good.get(), kPreface, 24, 0), 24);
+  EXPECT_GE(WaitForGiven(1), 0);
+}
+
+TEST_F(AcceptorTest, AnotherUsersProcessIsTurnedAwayFromAPrivateCoordinator) {
+  if (getuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
+  Start(kLong, 8, true);
+  ASSERT_EQ(chmod(dir_.path().c_str(), 0755), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0666), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setuid(65534) != 0) _exit(2);
+    const common::UniqueFd fd = Connect();
+    if (!fd.valid()) _exit(3);
+    if (send(fd.get(), kPreface, 24, MSG_NOSIGNAL) < 0 && errno != EPIPE) _exit(4);
+    _exit(IsClosedWithin(fd.get(), 20'000) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const common::UniqueFd own = Connect();
+  ASSERT_EQ(send(own.get(), kPreface, 24, 0), 24);
+  EXPECT_GE(WaitForGiven(1), 0);
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -1,0 +1,189 @@
+// Whatever grows with ranks, files or texts, at its limits: each message still fits, and nothing
+// takes more than it should for being large.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/sha256.h"
+#include "common/shim_protocol.h"
+#include "common/version.h"
+#include "coordinator/core/checkpoint_rules.h"
+#include "coordinator/core/turn.h"
+#include "coordinator/core/views.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::kAnswerBytesMax;
+using common::kControlMessageBytesMax;
+
+class MessageLimits : public ::testing::Test {
+ protected:
+  MessageLimits() {
+    for (const char* node : {"a", "b"}) {
+      WorkerRegisteredInput input{++session_, {}};
+      v1::NodeFacts& facts = *input.message.mutable_facts();
+      facts.set_name(node);
+      facts.set_protocol(common::kProtocol);
+      facts.set_incarnation(1);
+      facts.add_devices()->set_kind("cpu");
+      input.message.set_cleared(true);
+      Take(input);
+    }
+    SubmitInput submit;
+    v1::JobSpec& spec = *submit.request.mutable_spec();
+    spec.add_command("train");
+    spec.set_workdir("/");
+    spec.set_restarts(3);
+    spec.mutable_shape()->set_processes(2);
+    spec.mutable_shape()->mutable_device()->set_kind("cpu");
+    (*spec.mutable_env())["LARGE"] = std::string(250 * 1024, 'x');
+    Take(submit);
+  }
+
+  Turn Take(Input input) { return TakeTurn(state_, {&input, 1}, {1'000, 1'000}); }
+  Turn Say(const std::string& node, v1::WorkerMessage message) {
+    return Take(WorkerSaidInput{node == "a" ? 1u : 2u, node, std::move(message)});
+  }
+  Turn SayPart(uint32_t part, int files, size_t name_bytes) {
+    v1::WorkerMessage message;
+    v1::CheckpointPartReady& ready = *message.mutable_checkpoint_part();
+    ready.set_job(1);
+    ready.set_step(7);
+    ready.set_part(part);
+    ready.set_parts(2);
+    const std::string sha256 = common::Sha256Hex("bytes");
+    for (int i = 0; i < files; ++i) {
+      v1::CheckpointFile& file = *ready.add_files();
+      file.set_path(absl::StrCat(std::string(name_bytes, 'n'), part, "-", i));
+      file.set_sha256(sha256);
+    }
+    return Say(part == 0 ? "a" : "b", std::move(message));
+  }
+  static const v1::CheckpointAck* AckIn(const Turn& turn) {
+    for (const Command& command : turn.commands) {
+      if (command.message.has_checkpoint_ack()) return &command.message.checkpoint_ack();
+    }
+    return nullptr;
+  }
+
+  ClusterState state_;
+  uint64_t session_ = 0;
+};
+
+TEST_F(MessageLimits, TwoPartsOfTwentyThousandFilesAreCommittedInEventsOfBoundedSize) {
+  for (const uint32_t part : {0u, 1u}) {
+    const Turn turn = SayPart(part, common::kPartFilesMax, 200);
+    EXPECT_GT(turn.events.size(), 10u);
+    for (const v1::Event& event : turn.events) {
+      EXPECT_LE(event.ByteSizeLong(), common::kJournalRecordBytesMax);
+    }
+  }
+  const v1::JobRecord& job = state_.jobs.at(1);
+  ASSERT_EQ(job.checkpoints_size(), 1);
+  EXPECT_EQ(job.checkpoints(0).state(), v1::CHECKPOINT_STATE_COMMITTED);
+  EXPECT_EQ(job.checkpoints(0).file_count(), 2 * common::kPartFilesMax);
+  // The record that everybody gets a copy of does not carry them.
+  EXPECT_LE(job.ByteSizeLong(), size_t{300} * 1024);
+}
+
+TEST_F(MessageLimits, ALaunchNamesTheCheckpointThatItResumesFrom) {
+  SayPart(0, common::kPartFilesMax, 200);
+  SayPart(1, common::kPartFilesMax, 200);
+  v1::WorkerMessage failed;
+  v1::AttemptStatus& status = *failed.mutable_attempt_status();
+  status.set_job(1);
+  status.set_phase(v1::ATTEMPT_PHASE_ENDED);
+  status.add_exits()->set_exit_code(7);
+  Say("a", failed);
+  status.mutable_exits(0)->set_rank(1);
+  Say("b", failed);
+  v1::WorkerMessage held;
+  held.mutable_attempt_status()->set_job(1);
+  held.mutable_attempt_status()->set_attempt(1);
+  held.mutable_attempt_status()->set_master_port(20'000);
+  held.mutable_attempt_status()->set_ready(true);
+  Say("a", held);
+  const Turn turn = Say("b", held);
+  int launches = 0;
+  for (const Command& command : turn.commands) {
+    if (!command.message.has_launch()) continue;
+    ++launches;
+    EXPECT_EQ(command.message.launch().resume_file_count(), 2 * common::kPartFilesMax);
+    EXPECT_LE(command.message.ByteSizeLong(), kControlMessageBytesMax);
+  }
+  EXPECT_EQ(launches, 2);
+}
+
+TEST_F(MessageLimits, APartBeyondTheLimitsIsRefusedAloneWithTheFix) {
+  const Turn names = SayPart(0, common::kPartFilesMax, 900);
+  ASSERT_NE(AckIn(names), nullptr);
+  EXPECT_TRUE(AckIn(names)->refused());
+  EXPECT_NE(AckIn(names)->reason().find("fix: shorter names or fewer files"), std::string::npos);
+  const Turn files = SayPart(0, common::kPartFilesMax + 1, 1);
+  EXPECT_TRUE(AckIn(files)->refused());
+  const Turn good = SayPart(0, 3, 10);
+  EXPECT_FALSE(AckIn(good)->refused());
+}
+
+TEST_F(MessageLimits, FilesThatCannotBeNamesAreRefused) {
+  for (const char* path : {"", "/etc/passwd", "a/../b", "a//b", ".", "a\nb"}) {
+    v1::CheckpointPartReady ready;
+    ready.set_job(1);
+    ready.set_parts(1);
+    ready.add_files()->set_path(path);
+    ready.mutable_files(0)->set_sha256(common::Sha256Hex("x"));
+    EXPECT_TRUE(absl::IsInvalidArgument(JudgePart(state_, ready))) << path;
+    ready.mutable_files(0)->set_path("a/b");
+    EXPECT_TRUE(JudgePart(state_, ready).ok());
+    ready.mutable_files(0)->set_sha256("../../x");
+    EXPECT_TRUE(absl::IsInvalidArgument(JudgePart(state_, ready)));
+  }
+}
+
+TEST_F(MessageLimits, LaterFailuresOfAnAttemptTellTheirBeginningOnly) {
+  v1::JobRecord& job = state_.jobs.at(1);
+  job.mutable_attempts(0)->mutable_parts(0)->set_local_world_size(1'000);
+  v1::WorkerMessage message;
+  v1::AttemptStatus& status = *message.mutable_attempt_status();
+  status.set_job(1);
+  for (uint32_t rank = 0; rank < 1'000; ++rank) {
+    v1::RankExit& exit = *status.add_exits();
+    exit.set_rank(rank);
+    exit.set_exit_code(1);
+    exit.set_error_message(std::string(100'000, 'e'));
+    exit.set_last_lines(std::string(100'000, 'l'));
+  }
+  Say("a", std::move(message));
+  const v1::NodePart& part = job.attempts(0).parts(0);
+  ASSERT_EQ(part.exits_size(), 1'000);
+  EXPECT_EQ(part.exits(0).error_message().size(), common::kErrorMessageBytesMax);
+  EXPECT_EQ(part.exits(999).error_message().size(), common::kFailureShortBytes);
+  EXPECT_LE(job.ByteSizeLong(), size_t{2} << 20);
+}
+
+TEST(RecordForPeople, FitsIntoAMessageWithAHundredThousandRanksInTwentyAttempts) {
+  v1::JobRecord job;
+  for (int number = 0; number < common::kAttemptsKept; ++number) {
+    v1::Attempt& attempt = *job.add_attempts();
+    attempt.mutable_culprit()->set_last_lines(std::string(common::kLastLinesBytesMax, 'l'));
+    for (int node = 0; node < 5'000; ++node) {
+      v1::NodePart& part = *attempt.add_parts();
+      part.set_node(absl::StrCat("node-with-a-long-name-", node));
+      for (uint32_t i = 0; i < 20; ++i) part.add_exits()->set_last_lines("x");
+    }
+  }
+  const v1::JobRecord shown = RecordForPeople(job);
+  EXPECT_LE(shown.ByteSizeLong(), kControlMessageBytesMax);
+  ASSERT_EQ(shown.attempts_size(), common::kAttemptsKept);
+  const v1::Attempt& oldest = shown.attempts(0);
+  EXPECT_EQ(oldest.exits_left_out(), 100'000u);
+  EXPECT_EQ(oldest.parts_left_out(), 4'000u);
+  EXPECT_EQ(oldest.culprit().last_lines().size(), common::kLastLinesBytesMax);
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -1,0 +1,179 @@
+// Work on files of jobs: what hangs holds up its own lane alone; reports keep their order and do
+// not wait for ever; a rank that hoards connections shuts out nobody else.
+#include "worker/job_threads.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <mutex>
+
+#include "worker/rank_reports.h"
+#include "worker/trainer_socket.h"
+
+namespace muster::worker {
+namespace {
+
+TEST(JobThreadsTest, WhatHangsHoldsUpItsOwnLaneAlone) {
+  JobThreads threads(4);
+  std::promise<void> go, second;
+  std::shared_future<void> gone(go.get_future());
+  threads.Post({7, 0}, Work::kScan, [gone] { gone.wait(); });
+  threads.Post({7, 0}, Work::kScan, [&second] { second.set_value(); });
+  std::promise<void> other_job, other_work;
+  threads.Post({8, 0}, Work::kScan, [&] { other_job.set_value(); });
+  threads.Post({7, 0}, Work::kReport, [&] { other_work.set_value(); });
+  other_job.get_future().wait();
+  other_work.get_future().wait();
+  auto behind = second.get_future();
+  EXPECT_EQ(behind.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  go.set_value();
+  behind.wait();
+}
+
+TEST(JobThreadsTest, LeavingDoesNotWaitForWhatHangs) {
+  std::promise<void> go;
+  std::shared_future<void> gone(go.get_future());
+  JobThreads threads;
+  std::promise<void> running;
+  threads.Post({7, 0}, Work::kScan, [&running, gone] {
+    running.set_value();
+    gone.wait();
+  });
+  running.get_future().wait();
+  EXPECT_FALSE(threads.Shutdown(std::chrono::milliseconds(1)));
+  go.set_value();
+  EXPECT_TRUE(threads.Shutdown(std::chrono::seconds(30)));
+}
+
+class ReportsTest : public ::testing::Test {
+ protected:
+  ReportsTest() {
+    char name[] = "/tmp/mr-XXXXXX";
+    directory_ = mkdtemp(name);
+    launch_.set_job(7);
+    launch_.mutable_part()->set_local_world_size(3);
+    std::filesystem::create_directories(paths().ErrorsDir({7, 0}));
+  }
+  ~ReportsTest() override { std::filesystem::remove_all(directory_); }
+  Paths paths() const { return Paths(directory_, directory_); }
+  RankReports::Doors Doors() {
+    return {[this](Input input) { inputs_.push_back(std::move(input)); },
+            [this](std::function<void()> task) {
+              std::lock_guard<std::mutex> lock(mutex_);
+              tasks_.push_back(std::move(task));
+              changed_.notify_all();
+            }};
+  }
+  // Runs what comes back from `count` reads.
+  void RunBack(size_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return tasks_.size() >= count; });
+    for (const auto& task : std::exchange(tasks_, {})) task();
+  }
+  static RankExited Exit(uint32_t rank, int code) {
+    RankExited exit;
+    exit.rank = rank;
+    exit.exit_code = code;
+    return exit;
+  }
+  std::string directory_;
+  v1::LaunchAttempt launch_;
+  std::vector<Input> inputs_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::function<void()>> tasks_;
+};
+
+TEST_F(ReportsTest, TheEndOfAnAttemptComesBehindTheReportsOfItsRanksAndAFifoIsSaid) {
+  ASSERT_EQ(mkfifo(paths().ErrorFile({7, 0}, 1).c_str(), 0600), 0);
+  JobThreads threads;
+  RankReports reports(paths(), &threads, Doors());
+  reports.Add(launch_, {}, Exit(1, 3));
+  reports.Add(launch_, {}, Exit(2, 0));
+  reports.Add(launch_, {}, Exit(77, 1));  // not a rank of this node
+  reports.Pass(AttemptEndedInput{{7, 0}, "empty"});
+  reports.Pass(AttemptEndedInput{{8, 0}, "empty"});
+  ASSERT_EQ(inputs_.size(), 1u);  // another attempt does not wait
+  RunBack(1);
+  ASSERT_EQ(inputs_.size(), 4u);
+  EXPECT_EQ(std::get<RankExitedInput>(inputs_[1]).exit.error_message(),
+            "(its error file is no regular file: nothing was read from it)");
+  EXPECT_EQ(std::get<RankExitedInput>(inputs_[2]).exit.rank(), 2u);
+  EXPECT_EQ(std::get<AttemptEndedInput>(inputs_[3]).key, (AttemptKey{7, 0}));
+}
+
+TEST_F(ReportsTest, AReportThatCannotBeReadInTimeGoesOutWithoutItsWords) {
+  std::promise<void> go;
+  std::shared_future<void> gone(go.get_future());
+  JobThreads threads;
+  threads.Post({7, 0}, Work::kReport, [gone] { gone.wait(); });  // the file system hangs
+  RankReports reports(paths(), &threads, Doors());
+  reports.Add(launch_, {}, Exit(0, 3));
+  reports.Pass(AttemptEndedInput{{7, 0}, "empty"});
+  EXPECT_TRUE(inputs_.empty());
+  reports.OnTime(*reports.NextDeadlineMs());
+  ASSERT_EQ(inputs_.size(), 2u);
+  EXPECT_NE(std::get<RankExitedInput>(inputs_[0]).exit.error_message().find("within 5 s"),
+            std::string::npos);
+  go.set_value();
+  RunBack(1);
+  EXPECT_EQ(inputs_.size(), 2u);  // too late
+}
+
+class HoardTest : public ::testing::Test {
+ protected:
+  common::UniqueFd Dial(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    common::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return fd;
+  }
+  void Turn(TrainerSocket& trainers) {
+    std::vector<pollfd> fds;
+    trainers.BeginTurn(0, &fds);
+    ASSERT_GE(poll(fds.data(), fds.size(), 0), 0);
+    for (const pollfd& fd : fds) {
+      if (fd.revents != 0) trainers.OnReady(fd, 0);
+    }
+  }
+  std::string Answer(const common::UniqueFd& fd) {
+    char buffer[4096];
+    const ssize_t count = recv(fd.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    return std::string(buffer, count > 0 ? static_cast<size_t>(count) : 0);
+  }
+};
+
+TEST_F(HoardTest, ARankThatHoardsConnectionsShutsNobodyElseOut) {
+  char name[] = "/tmp/mc-XXXXXX";
+  const std::string directory = mkdtemp(name);
+  TrainerSocket::Doors doors;
+  doors.last_seq = [](const AttemptKey&, uint32_t) { return uint64_t{0}; };
+  TrainerSocket trainers(std::move(doors), 20);
+  for (const uint64_t job : {7, 8}) {
+    trainers.Add({{job, 0}, 0, 1}, *ListenUnix(directory + "/" + std::to_string(job)));
+  }
+  std::vector<common::UniqueFd> hoard;
+  for (int i = 0; i < 100; ++i) {
+    hoard.push_back(Dial(directory + "/7"));
+    Turn(trainers);
+  }
+  const common::UniqueFd other = Dial(directory + "/8");
+  const std::string hello =
+      "{\"type\":\"hello\",\"version\":1,\"job\":8,\"attempt\":0,\"rank\":0}\n";
+  ASSERT_EQ(send(other.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
+  for (int i = 0; i < 3; ++i) Turn(trainers);
+  EXPECT_NE(Answer(other).find("welcome"), std::string::npos);
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace muster::worker

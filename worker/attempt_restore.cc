@@ -1,0 +1,244 @@
+// One life: what a worker that starts makes of its state directory, and how it clears its host once
+// the coordinator has accepted it. Part of AttemptProcesses (attempt_processes.h).
+//
+// Before that nothing is ended and nothing is written: a worker that is refused, because the state
+// is a copy or another one speaks for the node, leaves no trace. Afterwards only what a living shim
+// holds is spared: its lock on its launch file proves that it belongs here.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "worker/attempt_processes.h"
+#include "worker/launch_record.h"
+#include "worker/trainer_socket.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int kSweepTurnMs = 1'000;  // for each mark; the end of this worker waits no longer
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+// What can be said of an attempt whose launch.pb is lost, so that its output still gets through.
+v1::LaunchAttempt LaunchFromOrder(const AttemptKey& key, const common::ShimLaunch* order) {
+  v1::LaunchAttempt launch;
+  launch.set_job(key.job);
+  launch.set_attempt(key.attempt);
+  if (order == nullptr || order->ranks.empty()) return launch;
+  launch.mutable_part()->set_first_rank(order->ranks.front().rank);
+  launch.mutable_part()->set_local_world_size(static_cast<uint32_t>(order->ranks.size()));
+  return launch;
+}
+
+bool IsSameDirectory(const std::string& one, const std::string& other) {
+  std::error_code error;
+  return std::filesystem::equivalent(one, other, error) && !error;
+}
+
+}  // namespace
+
+struct AttemptProcesses::Sweep {
+  common::CgroupHost cgroups;
+  std::vector<std::string> tags;
+  std::set<std::string> spared_marks;  // of living shims
+  std::set<AttemptKey> spared_keys;    // may get their shim at any time
+  std::vector<std::string> disowned;   // directories to remove
+
+  bool Wants(const AttemptMark& mark) const {
+    return std::find(tags.begin(), tags.end(), mark.tag) != tags.end() &&
+           !spared_marks.contains(mark.text) && !spared_keys.contains({mark.job, mark.attempt});
+  }
+};
+
+void AttemptProcesses::SetCluster(const std::string& cluster_id) {
+  tags_.clear();
+  if (!cluster_id.empty()) tags_.push_back(NodeTag(cluster_id, setup_.node));
+  // Of attempts that were started before the cluster had an id.
+  tags_.push_back(NodeTag(setup_.coordinator, setup_.node));
+}
+
+// ---------------------------------------------------------------- at the start
+
+void AttemptProcesses::Restore(const LoadedIdentity& identity) {
+  new_boot_ = identity.new_boot;
+  incarnation_ = identity.identity.incarnation;
+  const auto names = common::ListDirectory(setup_.paths.Attempts());
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const auto key = ParseKey(name);
+    if (!key) continue;
+    if (identity.kept) {
+      RestoreOne(*key);
+    } else {
+      disowned_.push_back(setup_.paths.AttemptDir(*key));
+    }
+  }
+}
+
+void AttemptProcesses::RestoreOne(const AttemptKey& key) {
+  const std::string directory = setup_.paths.AttemptDir(key);
+  const auto launch = ReadLaunchRecord(setup_.paths.Launch(key), key);
+  auto order = ReadShimLaunch(directory);
+  if (absl::IsNotFound(launch.status()) && absl::IsNotFound(order.status())) {
+    // The worker died before launch.pb was whole: nothing was started.
+    disowned_.push_back(directory);
+    return;
+  }
+  // Of an older incarnation, or of the directory that this one was copied from: the coordinator
+  // counts it as ended once this host is clear, and its marks say whom it belongs to.
+  const uint64_t incarnation = launch.ok() ? launch->part().incarnation() : 0;
+  if ((incarnation != 0 && incarnation != incarnation_) ||
+      (order.ok() && !IsSameDirectory(order->attempt_dir, directory))) {
+    disowned_.push_back(directory);
+    return;
+  }
+  Unsettled found;
+  found.started = !absl::IsNotFound(order.status());
+  const bool order_fits =
+      order.ok() && order->job == key.job && order->attempt == key.attempt &&
+      (!launch.ok() || launch->part().local_world_size() == order->ranks.size());
+  if (order_fits) {
+    for (common::RankLaunch& rank : order->ranks) std::vector<std::string>().swap(rank.env);
+    found.order = std::make_shared<common::ShimLaunch>(*std::move(order));
+  }
+  if (!launch.ok()) {
+    found.damage = "launch.pb";
+  } else if (found.started && !order_fits) {
+    found.damage = common::kLaunchFileName;
+  }
+  found.launch = launch.ok() ? *launch : LaunchFromOrder(key, found.order.get());
+  doors_.note(common::StrCat("found job=", key.job, " attempt=", key.attempt,
+                             found.damage.empty() ? "" : " damaged=", found.damage));
+  doors_.input(RestoredInput{key, found.launch, 0});
+  if (found.damage.empty() && found.started && Adopt(key, found.launch)) return;
+  unsettled_[key] = std::move(found);
+}
+
+bool AttemptProcesses::Adopt(const AttemptKey& key, const v1::LaunchAttempt& launch) {
+  absl::StatusOr<std::unique_ptr<ShimClient>> client =
+      ShimClient::Adopt(setup_.paths.AttemptDir(key));
+  if (!client.ok()) {
+    doors_.note(common::StrCat("no shim job=", key.job, " attempt=", key.attempt, " reason=\"",
+                               Text(client.status()), "\""));
+    return false;
+  }
+  absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
+  io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
+  Shim& shim = shims_[key];
+  shim.client = *std::move(client);
+  shim.launch = launch;
+  shim.watch = std::make_unique<ShimWatch>(common::SystemClock().Read().mono_ms);
+  return true;
+}
+
+// ---------------------------------------------------------------- once accepted
+
+void AttemptProcesses::ClearHost(const ClearHostAction& action) {
+  const uint64_t clearing = ++clearing_;
+  for (const auto& [key, found] : std::exchange(unsettled_, {})) Settle(key, found);
+  auto sweep = std::make_shared<Sweep>();
+  sweep->cgroups = setup_.cgroups;
+  sweep->tags = tags_;
+  for (const auto& [key, shim] : shims_) sweep->spared_marks.insert(shim.client->launch().mark);
+  sweep->spared_keys.insert(action.live.begin(), action.live.end());
+  sweep->disowned = std::exchange(disowned_, {});
+  ClearOnce(std::move(sweep), clearing, "");
+}
+
+void AttemptProcesses::ClearOnce(std::shared_ptr<const Sweep> sweep, uint64_t clearing,
+                                 const std::string& said) {
+  doors_.in_background([this, sweep, clearing, said] {
+    absl::StatusOr<std::vector<AttemptMark>> ended = EndMarked(
+        sweep->cgroups, [&](const AttemptMark& mark) { return sweep->Wants(mark); }, kSweepTurnMs);
+    for (const std::string& directory : sweep->disowned) {
+      if (!ended.ok()) break;
+      // A living shim holds a lock on its file: it is of this very directory, whatever its mark.
+      const common::KillResult rest =
+          ShimLives(directory) ? KillAttempt(directory, kSweepTurnMs) : common::KillResult();
+      if (!rest.empty) ended = absl::UnavailableError(common::StrCat(directory, ": ", rest.how));
+      if (ended.ok()) common::RemoveTree(directory).IgnoreError();
+    }
+    doors_.in_loop([this, sweep, clearing, said, ended] {
+      if (clearing != clearing_) return;
+      if (ended.ok()) return HostIsClear(*ended);
+      // Processes in uninterruptible sleep: until they are gone, no job may come here.
+      if (Text(ended.status()) != said) {
+        doors_.note(common::StrCat("an attempt of an older worker is still alive reason=\"",
+                                   Text(ended.status()), "\""));
+      }
+      ClearOnce(sweep, clearing, Text(ended.status()));
+    });
+  });
+}
+
+void AttemptProcesses::HostIsClear(const std::vector<AttemptMark>& ended) {
+  for (const AttemptMark& mark : ended) {
+    doors_.note(common::StrCat("ended what an older worker left mark=", mark.text));
+    doors_.input(
+        LeftoverInput{{mark.job, mark.attempt},
+                      common::StrCat("processes of this attempt were alive on node ", setup_.node,
+                                     " whose worker has no record of it; they were killed")});
+  }
+  doors_.note("host cleared");
+  doors_.input(HostClearedInput{});
+}
+
+void AttemptProcesses::Settle(const AttemptKey& key, const Unsettled& found) {
+  io_->Open(key, found.launch, common::UniqueFd());
+  const auto record = ReadExitRecord(setup_.paths.AttemptDir(key));
+  if (record.ok() && record->job == key.job && record->attempt == key.attempt) {
+    return FromExitRecord(key, found.launch, *record);
+  }
+  AttemptEndedInput end{key};
+  if (new_boot_) {
+    end.how = "new boot";
+    end.failure = common::StrCat("node ", setup_.node, " was restarted");
+    end.failure_cause = v1::STOP_CAUSE_NODE_LOST;
+  } else if (!found.damage.empty()) {
+    end.how = "killed because its record was damaged";
+    end.failure = common::StrCat("the record of the attempt on node ", setup_.node, " (",
+                                 found.damage, ") was damaged; its ranks there were killed");
+    end.failure_cause = v1::STOP_CAUSE_SUPERVISOR_LOST;
+  } else if (!found.started) {
+    end.how = "never launched";
+    end.failure = "the worker was restarted before it started the ranks";
+    end.failure_cause = v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
+  } else {
+    end.how = "killed after its shim was lost";
+    end.failure = common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
+                                 " was killed; its ranks were killed with it");
+    end.failure_cause = v1::STOP_CAUSE_SUPERVISOR_LOST;
+  }
+  ProveEnd(key, end, found.order);
+}
+
+// ---------------------------------------------------------------- before every start
+
+void AttemptProcesses::EndOlderAttempts(const AttemptKey& key, std::function<void()> done,
+                                        const std::string& said) {
+  if (key.attempt == 0) return done();  // there is none
+  doors_.in_background([this, key, done, said, tags = tags_] {
+    const auto ended = EndMarked(
+        setup_.cgroups,
+        [&](const AttemptMark& mark) {
+          return mark.job == key.job && mark.attempt != key.attempt &&
+                 std::find(tags.begin(), tags.end(), mark.tag) != tags.end();
+        },
+        kSweepTurnMs);
+    doors_.in_loop([this, key, done, said, status = ended.status()] {
+      if (status.ok()) return done();
+      if (Text(status) != said) {
+        doors_.note(common::StrCat("an older attempt is still alive job=", key.job,
+                                   " attempt=", key.attempt, " reason=\"", Text(status), "\""));
+      }
+      EndOlderAttempts(key, done, Text(status));
+    });
+  });
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,57 @@
+// One attempt's looks into its event files and its checkpoint directory. They are the job's, so a
+// look may hang or find too much: it runs on a thread that the attempt has for it, one look at a
+// time, each bounded. Knows nothing of the I/O thread: orders and findings are values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/v1/worker_service.pb.h"
+#include "worker/checkpoint_directory.h"
+#include "worker/event_tailer.h"
+
+namespace muster::worker {
+
+// By source of metrics: the highest seq that is safe, and its rank.
+using KnownSources = std::map<std::string, std::pair<uint64_t, uint32_t>>;
+
+struct ScanOrder {
+  std::map<uint32_t, int64_t> pids;           // of ranks that started since the last look
+  std::map<std::string, uint64_t> not_taken;  // by source: read on from here
+  bool final = false;                         // the ranks are dead
+};
+
+struct Findings {
+  std::vector<std::pair<uint32_t, v1::MetricBatch>> batches;  // with their ranks
+  std::vector<FoundStep> steps;
+  std::vector<std::string> notes;
+  bool more = false;  // the look was cut at its bound
+  bool final = false;
+};
+
+class AttemptScanner {
+ public:
+  struct Setup {
+    AttemptKey key;
+    std::vector<TailRoot> roots;
+    std::string checkpoints_dir;
+    int64_t since_ms = 0;
+    uint32_t default_rank = 0;
+    KnownSources known;
+  };
+  explicit AttemptScanner(Setup setup);
+  Findings Look(const ScanOrder& order);
+
+ private:
+  const std::string checkpoints_dir_;
+  const KnownSources known_;
+  Findings found_;  // of the present look
+  EventTailer tailer_;
+  std::set<int64_t> seen_steps_;
+};
+
+}  // namespace muster::worker

@@ -1,0 +1,49 @@
+// Looks at a job's working directory and program before its ranks start, beside the control loop
+// and for a bounded time: both may lie on a network file system that hangs. Control loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/core/state.h"
+#include "worker/job_threads.h"
+#include "worker/launch_environment.h"
+
+namespace muster::worker {
+
+class LaunchChecks {
+ public:
+  // `launch_errno` is ETIMEDOUT when the file system did not answer: the node's fault.
+  using Done = std::function<void(std::optional<LaunchProblem>, std::vector<common::RankLaunch>)>;
+
+  // `in_loop`: from a job's thread back to the control loop.
+  LaunchChecks(std::string node, JobThreads* threads,
+               std::function<void(std::function<void()>)> in_loop)
+      : node_(std::move(node)), threads_(threads), in_loop_(std::move(in_loop)) {}
+
+  // `done` is called once, unless Cancel or another Start comes first.
+  void Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks, Done done);
+  void Cancel(const AttemptKey& key) { running_.erase(key); }
+
+  std::optional<int64_t> NextDeadlineMs() const;
+  void OnTime(int64_t now_ms);
+
+ private:
+  struct Check {
+    uint64_t number = 0;
+    int64_t deadline_ms = 0;
+    std::string workdir;
+    Done done;
+  };
+  const std::string node_;
+  JobThreads* const threads_;
+  const std::function<void(std::function<void()>)> in_loop_;
+  uint64_t last_number_ = 0;
+  std::map<AttemptKey, Check> running_;
+};
+
+}  // namespace muster::worker

@@ -1,0 +1,51 @@
+#include "worker/launch_record.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "common/crc32c.h"
+#include "common/files.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::worker {
+namespace {
+
+// Field 1000 of wire type 5 (four bytes). Protobuf's own encoding, written by hand so that it is
+// always last.
+constexpr std::string_view kSumTag = "\xc5\x3e";
+constexpr size_t kSumBytes = kSumTag.size() + sizeof(uint32_t);
+constexpr size_t kRecordBytesMax = 64 << 20;
+
+bool SumIsWrong(std::string_view bytes) {
+  if (bytes.size() < kSumBytes) return false;
+  const std::string_view body = bytes.substr(0, bytes.size() - kSumBytes);
+  const std::string_view tail = bytes.substr(body.size());
+  if (tail.substr(0, kSumTag.size()) != kSumTag) return false;  // of an older version
+  uint32_t sum = 0;
+  std::memcpy(&sum, tail.data() + kSumTag.size(), sizeof sum);
+  return sum != common::Crc32c(body);
+}
+
+}  // namespace
+
+std::string EncodeLaunchRecord(const v1::LaunchAttempt& launch) {
+  std::string bytes = launch.SerializeAsString();
+  const uint32_t sum = common::Crc32c(bytes);
+  bytes.append(kSumTag);
+  bytes.append(reinterpret_cast<const char*>(&sum), sizeof sum);
+  return bytes;
+}
+
+absl::StatusOr<v1::LaunchAttempt> ReadLaunchRecord(const std::string& path, const AttemptKey& key) {
+  ASSIGN_OR_RETURN(const std::string bytes, common::ReadFile(path, kRecordBytesMax));
+  v1::LaunchAttempt launch;
+  if (SumIsWrong(bytes) || !launch.ParseFromString(bytes) || launch.job() != key.job ||
+      launch.attempt() != key.attempt || launch.part().local_world_size() == 0) {
+    return absl::DataLossError(common::StrCat(path, " is damaged"));
+  }
+  return launch;
+}
+
+}  // namespace muster::worker

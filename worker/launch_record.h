@@ -1,0 +1,18 @@
+// launch.pb: the order that an attempt was launched with, as a worker that comes back reads it. A
+// LaunchAttempt message, followed by a checksum in a field that its older readers pass over.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "muster/v1/worker_service.pb.h"
+#include "worker/core/state.h"
+
+namespace muster::worker {
+
+std::string EncodeLaunchRecord(const v1::LaunchAttempt& launch);
+// NOT_FOUND: the attempt was never prepared here. DATA_LOSS: damaged, or of another attempt than
+// `key`, which is what its directory says.
+absl::StatusOr<v1::LaunchAttempt> ReadLaunchRecord(const std::string& path, const AttemptKey& key);
+
+}  // namespace muster::worker

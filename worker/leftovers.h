@@ -1,0 +1,33 @@
+// What older workers left alive on this host, found by the marks in processes' environments and in
+// cgroup names, whatever any state directory says. Any thread that may block; touches no state.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/kill_ladder.h"
+
+namespace muster::worker {
+
+// A mark's parts. See NewAttemptMark.
+struct AttemptMark {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  std::string tag;   // of the node
+  std::string text;  // the whole mark
+};
+
+// Nothing but what NewAttemptMark makes: a process may carry any text, and it names a directory.
+std::optional<AttemptMark> ParseMark(const std::string& text);
+
+// Kills every process with a wanted mark until none is found, at most `timeout_ms` for each mark.
+// Returns the marks that were found. UNAVAILABLE names what survives SIGKILL.
+absl::StatusOr<std::vector<AttemptMark>> EndMarked(
+    const common::CgroupHost& cgroups, const std::function<bool(const AttemptMark&)>& wanted,
+    int timeout_ms);
+
+}  // namespace muster::worker

@@ -1,0 +1,54 @@
+// Reports of ranks that ended: the error file and the end of stderr are read beside the control
+// loop, because they are the rank's (a FIFO, a network file system that hangs), and for a bounded
+// time. Order is kept: what is said of an attempt's end comes behind all reports of its ranks.
+// Control loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "worker/core/decide.h"
+#include "worker/job_threads.h"
+#include "worker/paths.h"
+#include "worker/rank_report.h"
+
+namespace muster::worker {
+
+class RankReports {
+ public:
+  struct Doors {
+    std::function<void(Input)> input;                    // on the control loop's thread
+    std::function<void(std::function<void()>)> in_loop;  // from a job's thread back to it
+  };
+  RankReports(Paths paths, JobThreads* threads, Doors doors);
+
+  // Of a rank that this node runs by `launch`; of any other it is ignored.
+  void Add(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
+           const RankExited& exit);
+  // An input about an attempt, at once or behind its reports.
+  void Pass(Input input);
+
+  std::optional<int64_t> NextDeadlineMs() const;
+  void OnTime(int64_t now_ms);
+
+ private:
+  struct Waiting {
+    Input input;
+    uint64_t number = 0;
+    bool ready = false;
+    int64_t deadline_ms = 0;
+  };
+  void OnRead(const AttemptKey& key, uint64_t number, const v1::RankExit& report);
+  void Flush(const AttemptKey& key);
+
+  const Paths paths_;
+  JobThreads* const threads_;
+  const Doors doors_;
+  uint64_t last_number_ = 0;
+  std::map<AttemptKey, std::deque<Waiting>> waiting_;
+};
+
+}  // namespace muster::worker

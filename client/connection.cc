@@ -224,6 +224,12 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> Connection::ListCheckpointFiles(
         return files.size() <= common::kCheckpointFilesMax;
       });
   RETURN_IF_ERROR(status);
+  if (files.size() > common::kCheckpointFilesMax) {
+    return Problem(absl::StatusCode::kDataLoss, "JC1504",
+                   StrCat("the coordinator lists more than ", common::kCheckpointFilesMax,
+                          " files of one checkpoint"),
+                   "do not use this checkpoint");
+  }
   return files;
 }
 

@@ -331,12 +331,12 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       observer_.disk_full(true);
     }
     if (is_full && headroom_.Release()) continue;
+    stuck_ = is_full;
     if (!is_full) {
       waits_.Warn(StrCat(
           "[JC1612] the journal waits for a free descriptor: ", std::string(status.message()),
           "; fix: raise the limit of open files (LimitNOFILE)"));
     }
-    stuck_ = true;
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; });
     if (!stopping_) continue;

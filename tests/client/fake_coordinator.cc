@@ -52,6 +52,15 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     for (const v1::LogRecord& log : fake_->logs) writer->Write(log);
     return grpc::Status::OK;
   }
+  grpc::Status ListCheckpointFiles(grpc::ServerContext*, const v1::CheckpointReference*,
+                                   grpc::ServerWriter<v1::CheckpointFiles>* writer) override {
+    v1::CheckpointFiles piece;
+    for (const v1::Checkpoint& checkpoint : fake_->record.checkpoints()) {
+      piece.mutable_files()->MergeFrom(checkpoint.files());
+    }
+    writer->Write(piece);
+    return grpc::Status::OK;
+  }
   grpc::Status CancelJobs(grpc::ServerContext*, const v1::CancelJobsRequest* request,
                           v1::BulkResponse* response) override {
     std::lock_guard lock(mutex);

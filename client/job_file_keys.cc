@@ -186,7 +186,9 @@ constexpr JobKey kKeys[] = {
      }},
     {"log_dir",
      KeyType::kString,
-     "A directory on the nodes that gets a copy of every rank's output",
+     "A directory on the nodes that gets a copy of every rank's output. A copy that cannot be "
+     "written, or takes nothing for 10 s, is given up with a note in the worker's log; `jobctl "
+     "logs` has everything",
      0,
      0,
      {},

@@ -61,6 +61,9 @@ class ClockJumpTest : public ::testing::Test {
     facts->add_devices()->set_kind("cpu");
     facts->set_cores(1);
     stream->Write(hello);
+    v1::WorkerMessage cleared;
+    cleared.mutable_cleared();
+    stream->Write(cleared);
     grpc::ClientContext submit_context;
     v1::SubmitRequest submit;
     submit.mutable_spec()->add_command("true");

@@ -30,8 +30,10 @@ class MessageLimits : public ::testing::Test {
       facts.set_protocol(common::kProtocol);
       facts.set_incarnation(1);
       facts.add_devices()->set_kind("cpu");
-      input.message.set_cleared(true);
       Take(input);
+      v1::WorkerMessage cleared;
+      cleared.mutable_cleared();
+      Say(node, std::move(cleared));
     }
     SubmitInput submit;
     v1::JobSpec& spec = *submit.request.mutable_spec();
@@ -44,7 +46,10 @@ class MessageLimits : public ::testing::Test {
     Take(submit);
   }
 
-  Turn Take(Input input) { return TakeTurn(state_, {&input, 1}, {1'000, 1'000}); }
+  Turn Take(Input input) {
+    now_ms_ += 1'000;
+    return TakeTurn(state_, {&input, 1}, {now_ms_, now_ms_});
+  }
   Turn Say(const std::string& node, v1::WorkerMessage message) {
     return Take(WorkerSaidInput{node == "a" ? 1u : 2u, node, std::move(message)});
   }
@@ -72,6 +77,7 @@ class MessageLimits : public ::testing::Test {
 
   ClusterState state_;
   uint64_t session_ = 0;
+  int64_t now_ms_ = 0;
 };
 
 TEST_F(MessageLimits, TwoPartsOfTwentyThousandFilesAreCommittedInEventsOfBoundedSize) {

@@ -28,7 +28,7 @@ os.makedirs(f"{root}/step-1.tmp")
 with open(f"{root}/content", "w") as file:
     file.write("the same")
 for number in range(count):
-    os.link(f"{root}/content", f"{root}/step-1.tmp/shard-of-rank-{rank}-{'n' * 180}-{number:06}")
+    os.link(f"{root}/content", f"{root}/step-1.tmp/shard-of-rank-{rank}-{'n' * 200}-{number:06}")
 os.rename(f"{root}/step-1.tmp", f"{root}/step-1")
 time.sleep(3600)
 """
@@ -51,7 +51,7 @@ class Messages(Case):
         cluster.wait_for(cluster.submit("--", "true"), SUCCEEDED)
 
     def test_a_checkpoint_of_tens_of_thousands_of_files_is_committed_shown_and_resumed_from(self):
-        count = 19_001 if FULL else 9_501
+        count = 19_001 if FULL else 7_001
         cluster = self.cluster(workers=("node1", "node2"), devices="cpu:1")
         script = self.path("saving.py")
         with open(script, "w") as file:

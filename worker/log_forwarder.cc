@@ -48,8 +48,12 @@ void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t rank
       stream.reader =
           std::make_unique<SpoolReader>(common::SpoolPath(paths_.SpoolDir(key), rank, which));
       if (auto known = acked.find(id); known != acked.end()) {
+        // The rank can write that file, too: no further than the index. Of one that is trimmed to
+        // its end nothing is known any more.
         const absl::StatusOr<uint64_t> end = stream.reader->End();
-        stream.acked.offset = end.ok() ? std::min(known->second, *end) : 0;
+        const bool trimmed = end.ok() && *end == 0;
+        const uint64_t most = trimmed ? common::kLogStreamBytesMax : end.ok() ? *end : 0;
+        stream.acked.offset = std::min(known->second, most);
         stream.reader->Close();
       }
       stream.reader->Seek(stream.acked);

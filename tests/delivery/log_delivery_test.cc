@@ -139,6 +139,7 @@ class World {
         worker_paths_, worker::LogForwarder::Source{"node-a", 1},
         worker::LogForwarder::Doors{
             [this] { return link_up_ && under_way_ < window_; },
+            [](const worker::AttemptKey&) { return true; },
             [this](v1::LogChunk chunk) { Send(std::move(chunk)); },
             [this](const worker::AttemptKey&, uint32_t rank, common::Stream stream, uint64_t offset,
                    uint64_t records) { Trim(rank, stream, offset, records); },

@@ -173,7 +173,6 @@ constexpr int64_t kHashRequestMs = 3'600'000;
                            std::max(limit_ms, channel_->timeout_ms));                   \
   }
 MUSTER_UNARY(Submit, SubmitRequest, SubmitResponse, kSlowRequestMs)
-MUSTER_UNARY(ListJobs, ListJobsRequest, ListJobsResponse, kSlowRequestMs)
 MUSTER_UNARY(SignalJob, SignalJobRequest, BulkResponse, kSlowRequestMs)
 MUSTER_UNARY(RerunJob, RerunJobRequest, SubmitResponse, kSlowRequestMs)
 MUSTER_UNARY(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kHashRequestMs)
@@ -198,6 +197,23 @@ absl::StatusOr<v1::MetricSummaries> Connection::SummarizeMetrics(const std::stri
   request.set_job(job);
   return channel_->Unary(&v1::JobService::Stub::SummarizeMetrics, request, kSlowRequestMs);
 }
+absl::StatusOr<v1::ListJobsResponse> Connection::ListJobs(const v1::ListJobsRequest& request) {
+  constexpr uint32_t kByDefault = 1'000;
+  const uint32_t wanted = request.limit() == 0 ? kByDefault : request.limit();
+  v1::ListJobsRequest rest = request;
+  v1::ListJobsResponse all;
+  while (true) {
+    rest.set_limit(wanted - static_cast<uint32_t>(all.jobs_size()));
+    ASSIGN_OR_RETURN(v1::ListJobsResponse page,
+                     channel_->Unary(&v1::JobService::Stub::ListJobs, rest, kSlowRequestMs));
+    all.MergeFrom(page);
+    all.set_more(page.more());
+    const bool enough = static_cast<uint32_t>(all.jobs_size()) >= wanted;
+    if (!page.more() || page.jobs().empty() || enough) return all;
+    rest.set_before_id(page.jobs().rbegin()->id());
+  }
+}
+
 absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {
   v1::ListNodesRequest request;
   v1::ListNodesResponse all;

@@ -36,13 +36,13 @@ int64_t MonoOf(int64_t lived_ms, Now now) {
   return lived_ms > 0 ? now.mono_ms - std::max<int64_t>(now.lived_ms - lived_ms, 0) : now.mono_ms;
 }
 
-// Puts the job into the index that its state belongs to.
+// Puts the job into the index that its state belongs to; a held one is in none.
 void Index(ClusterState& state, const v1::JobRecord& job) {
   const QueuePlace place{job.spec().priority(), job.id()};
   state.queue.erase(place);
   state.active.erase(job.id());
   if (job.state() == v1::JOB_STATE_QUEUED) {
-    state.queue.insert(place);
+    if (!job.held()) state.queue.insert(place);
   } else if (!IsFinal(job.state())) {
     state.active.insert(job.id());
   }
@@ -171,6 +171,7 @@ void ApplyReleased(ClusterState& state, const v1::Event& event) {
   job.set_held(false);
   job.set_node_losses_in_a_row(0);
   job.set_reason(absl::StrCat("released by ", event.job_released().by()));
+  Index(state, job);
   state.schedule_needed = true;
 }
 

@@ -198,7 +198,7 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
                      never, "; fix: ask for less, or --queue-anyway to wait for more nodes"));
     return decision;
   }
-  if (state.queue.size() + state.active.size() >= state.settings.live_jobs_max) {
+  if (state.jobs.size() >= state.settings.live_jobs_max) {
     reply.status = absl::ResourceExhaustedError(
         absl::StrCat("[JC1209] ", state.settings.live_jobs_max,
                      " jobs are queued or running, which is the limit; fix: try again later"));

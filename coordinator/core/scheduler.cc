@@ -155,7 +155,7 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
   // 2. The queue in its order, until the first that does not fit.
   for (const QueuePlace& place : state.queue) {
     const v1::JobRecord& job = state.jobs.at(place.job);
-    if (job.cancel_requested() || job.held()) continue;  // a held one keeps nobody waiting
+    if (job.cancel_requested()) continue;
     // 3. All of the gang, or nothing of it.
     const std::string kind = ResolveKind(state, job.spec().shape().device());
     const std::optional<std::vector<Share>> shares = Fit(state, usage, job, kind);

@@ -100,10 +100,10 @@ struct ClusterState {
   int64_t silent_nodes = 0;                        // of them SUSPECT
   int64_t lost_nodes = 0;                          // … and LOST
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
-  std::set<QueuePlace> queue;                      // QUEUED jobs in their order
-  std::set<uint64_t> active;                       // all other live jobs
-  std::vector<uint64_t> finished;                  // final since TakeFinished
-  bool schedule_needed = true;  // something that placement depends on has changed
+  std::set<QueuePlace> queue;      // QUEUED jobs in their order; held ones wait outside it
+  std::set<uint64_t> active;       // live ones that are not QUEUED
+  std::vector<uint64_t> finished;  // final since TakeFinished
+  bool schedule_needed = true;     // something that placement depends on has changed
 };
 
 bool IsFinal(v1::JobState state);

@@ -47,6 +47,8 @@ struct Daemon {
   // Set before the server goes: a stream that ends now ends because of us, not because its client
   // left.
   std::atomic<bool> stopping = false;
+  // Of workers' messages that came in pieces and are not whole yet, all streams together.
+  std::atomic<size_t> piece_bytes = 0;
 };
 
 }  // namespace muster::coordinator

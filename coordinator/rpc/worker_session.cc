@@ -15,6 +15,8 @@ namespace {
 
 using common::StrCat;
 
+constexpr size_t kPieceBytesMax = 256 << 20;  // of all streams together
+
 }  // namespace
 
 absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) const {
@@ -44,8 +46,13 @@ void WorkerSession::OnPiece(v1::MessagePiece piece, std::function<void()> next) 
                common::kControlWholeBytesMax, " bytes in all its pieces")));
   }
   pieces_ += piece.data();
+  if ((daemon_.piece_bytes += piece.data().size()) > kPieceBytesMax) {
+    return Close(absl::ResourceExhaustedError(
+        "[JC1308] too many large messages of workers are under way; register again"));
+  }
   if (!piece.last()) return next();
   v1::WorkerMessage whole;
+  daemon_.piece_bytes -= pieces_.size();
   const bool sound = whole.ParseFromString(std::exchange(pieces_, {})) && !whole.has_piece();
   if (!sound) {
     return Close(absl::InvalidArgumentError(
@@ -88,6 +95,7 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
 }
 
 void WorkerSession::OnGone() {
+  daemon_.piece_bytes -= std::exchange(pieces_, {}).size();
   if (!registered_) return;
   common::LogInfo(StrCat("a worker's control stream ended node=", node_, " session=", session_));
   daemon_.loop.Say(WorkerGoneInput{session_, node_});

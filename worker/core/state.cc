@@ -1,7 +1,10 @@
 // Views of the state: what is told to the coordinator. Pure.
 #include "worker/core/state.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 
 namespace muster::worker {
 namespace {
@@ -22,6 +25,18 @@ v1::AttemptPhase PhaseOf(Stage stage) {
       return v1::ATTEMPT_PHASE_ENDED;
   }
   return v1::ATTEMPT_PHASE_UNSPECIFIED;
+}
+
+// Of many ranks that failed in many attempts only what the first one of each said has room.
+void KeepFirstTexts(v1::AttemptStatus& status) {
+  bool said = false;
+  for (v1::RankExit& exit : *status.mutable_exits()) {
+    const bool says = !exit.error_message().empty() || !exit.last_lines().empty();
+    if (says && !std::exchange(said, true)) continue;
+    exit.clear_error_message();
+    exit.clear_last_lines();
+    exit.clear_launch_error();
+  }
 }
 
 }  // namespace
@@ -76,6 +91,9 @@ v1::Register RegisterMessage(const WorkerState& state, Now now) {
     for (const auto& [at, part] : attempt.parts) {
       if (part.state == PartState::kReady) *message.add_checkpoint_parts() = part.ready;
     }
+  }
+  if (message.ByteSizeLong() > common::kControlWholeBytesMax / 2) {
+    for (v1::AttemptStatus& status : *message.mutable_attempts()) KeepFirstTexts(status);
   }
   return message;
 }

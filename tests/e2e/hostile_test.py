@@ -36,17 +36,20 @@ class Hostile(Case):
         self.assertTrue(self.one.coordinator.alive(), self.one.coordinator.output()[-2000:])
 
     def test_a_poisoned_index_ends_one_stream(self):
-        job = self.submit_python("""
+        # Again and again, as the shim's next record takes the place of the first one appended.
+        job = self.submit_python(f"""
             import os, struct, sys, time
-            print("before", flush=True)
             spool = os.path.dirname(os.environ["MUSTER_CHECKPOINT_DIR"]) + "/spool/rank-0.stdout"
-            while os.path.getsize(spool + ".idx") == 0: time.sleep(0.01)
-            with open(spool + ".idx", "ab") as index: index.write(struct.pack("<QQqQ", 1 << 63, 0, 1, 1 << 63))
             print("still here", file=sys.stderr, flush=True)
+            while not os.path.exists("{self.path("go")}"):
+                print("more", flush=True)
+                with open(spool + ".idx", "ab") as index: index.write(struct.pack("<QQqQ", 1 << 63, 0, 1, 1 << 63) * 2)
+                time.sleep(0.02)
             """)
+        wait_until(lambda: "output given up" in self.worker.output(), "the stream is given up")
+        open(self.path("go"), "w").close()
         self.one.wait_for(job, SUCCEEDED)
         self.assert_neighbour_is_unharmed()
-        self.assertIn("output given up", self.worker.output())
         self.assertIn("is beyond what a stream may hold", self.worker.output())
         self.assertIn("still here", self.one.jobctl("logs", "--raw", job).stdout)
 

@@ -144,7 +144,7 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
   for (const uint64_t number :
        {uint64_t{launch.held_ports}, launch.spool_quota_bytes, uint64_t{launch.block_when_full},
         uint64_t{launch.no_new_privs}, uint64_t{launch.term_grace_ms},
-        static_cast<uint64_t>(launch.fence_mono_ms)}) {
+        static_cast<uint64_t>(launch.fence_mono_ms), uint64_t{launch.spool_patience_ms}}) {
     out.Number(number);
   }
   out.Number(launch.ranks.size());
@@ -165,8 +165,8 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
 bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
   if (!CheckSum(&bytes)) return false;
   Reader in(bytes);
-  in.Text();    // the magic
-  in.Number();  // the version
+  in.Text();  // the magic
+  const uint64_t version = in.Number();
   launch->job = in.Number();
   launch->attempt = static_cast<uint32_t>(in.Number());
   for (std::string* text : {&launch->mark, &launch->attempt_dir, &launch->spool_dir,
@@ -179,6 +179,7 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
   launch->no_new_privs = in.Number() != 0;
   launch->term_grace_ms = static_cast<uint32_t>(in.Number());
   launch->fence_mono_ms = static_cast<int64_t>(in.Number());
+  if (version >= 4) launch->spool_patience_ms = static_cast<uint32_t>(in.Number());
   const uint64_t ranks = in.Number();
   if (!in.ok() || ranks > kRanksPerShimMax) return false;
   launch->ranks.clear();

@@ -13,8 +13,8 @@
 
 namespace muster::common {
 
-// 3: the launch file ends with a checksum; the shim answers kPing.
-inline constexpr uint32_t kShimVersion = 3;
+// 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms.
+inline constexpr uint32_t kShimVersion = 4;
 inline constexpr uint32_t kShimVersionMin = 2;  // of launch files and exit records that are read
 inline constexpr uint32_t kShimAnswersSince = 3;
 inline constexpr uint32_t kRanksPerShimMax = 4096;
@@ -63,7 +63,10 @@ struct ShimLaunch {
   std::string cgroup_dir;          // this attempt's own v2 cgroup, made by the worker; empty: none
   std::string freezer_dir;         // this attempt's own v1 freezer cgroup; empty: none
   uint64_t spool_quota_bytes = 0;  // 0: no quota
-  bool block_when_full = false;    // else drop and count
+  // A full spool holds the ranks by their pipes while somebody takes from it (kTrim). When nothing
+  // was taken for this long, or since the start, output is dropped and counted …
+  uint32_t spool_patience_ms = 10'000;
+  bool block_when_full = false;  // … or the ranks are held for as long as it takes
   bool no_new_privs =
       false;  // off: ranks run as the worker's user anyway, and sudo, ping and MPI helpers need it
   uint32_t term_grace_ms = 30000;  // grace when the shim itself gets SIGTERM

@@ -67,7 +67,7 @@ Moved MoveBytes(int pipe, int file, uint64_t offset, size_t bytes) {
 }  // namespace
 
 uint64_t SpoolQuota::Room() const {
-  if (limit == 0 || (closing && block_when_full)) return UINT64_MAX;
+  if (limit == 0 || (closing && MayBlock())) return UINT64_MAX;
   return used >= limit ? 0 : limit - used;
 }
 
@@ -112,14 +112,14 @@ Drained SpoolStream::Drain() {
   if (blocked_ && (quota_->RoomAgain() || quota_->closing))
     blocked_ = false;  // or find the disk full again
   const uint64_t room = IndexHasRoom() ? quota_->Room() : 0;
-  if (room == 0 || record_pending_ || blocked_) {
-    if (quota_->MayBlock()) {
-      blocked_ = true;
-      return Drained::kBlocked;
-    }
-    dropping_ = true;
+  const bool full = room == 0 || record_pending_ || blocked_ || dropping_;
+  if (!full) return Store(room);
+  if (quota_->MayBlock()) {
+    blocked_ = true;
+    return Drained::kBlocked;
   }
-  return dropping_ ? Discard() : Store(room);
+  dropping_ = true;
+  return Discard();
 }
 
 Drained SpoolStream::Store(uint64_t room) {
@@ -222,9 +222,10 @@ void SpoolStream::Close() {
   }
 }
 
-void SpoolStream::Trim(uint64_t offset, uint64_t index_records) {
+bool SpoolStream::Trim(uint64_t offset, uint64_t index_records) {
   offset = std::min(offset, offset_);
-  if (offset > trimmed_) {
+  const bool taken = offset > trimmed_;
+  if (taken) {
     uint64_t stored = offset - trimmed_;
     while (!holes_.empty() && holes_.front().end <= offset) {
       stored -= std::min(stored, holes_.front().bytes);
@@ -247,6 +248,7 @@ void SpoolStream::Trim(uint64_t offset, uint64_t index_records) {
               static_cast<off_t>(index_end - index_punched_));
     index_punched_ = index_end;
   }
+  return taken;
 }
 
 }  // namespace muster::shim

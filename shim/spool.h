@@ -16,12 +16,15 @@ struct SpoolQuota {
   uint64_t limit = 0;  // 0: none
   uint64_t used = 0;
   bool block_when_full = false;
-  bool closing =
-      false;  // no writer is left: what lies in the pipes is kept with `block`, it is bounded
-  bool giving_up =
-      false;  // the disk was full for too long: what does not fit is dropped and counted
+  // Somebody took from the spool lately: room will come, so that a burst is no flood. Decides when
+  // block_when_full does not.
+  bool being_taken = true;
+  // No writer is left: what lies in the pipes is kept where ranks would be held. It is bounded.
+  bool closing = false;
+  // The disk was full for too long: what does not fit is dropped and counted.
+  bool giving_up = false;
 
-  bool MayBlock() const { return block_when_full && !giving_up; }
+  bool MayBlock() const { return (block_when_full || being_taken) && !giving_up; }
   // Once full, room comes back only below 7/8: no ping-pong of tiny pieces.
   bool RoomAgain() const { return limit == 0 || used <= limit - limit / 8; }
   uint64_t Room() const;
@@ -45,8 +48,9 @@ class SpoolStream {
   // Makes pipe, spool file and index. The write end is for the rank. 0 or an errno.
   int Open(const std::string& spool_path, SpoolQuota* quota, int* write_end);
   Drained Drain();
-  // Bytes below `offset` and the first `index_records` records are durable elsewhere.
-  void Trim(uint64_t offset, uint64_t index_records);
+  // Bytes below `offset` and the first `index_records` records are durable elsewhere. True when any
+  // of these bytes were not known to be.
+  bool Trim(uint64_t offset, uint64_t index_records);
   // Writes the mark of dropped bytes when there is room for it again. True when it wrote one.
   bool FlushDropMark();
   // End of stream, or nobody who could still write is ours: writes what the index lacks.

@@ -57,6 +57,7 @@ int BlockSignals() {
 
 Supervisor::Supervisor(common::ShimLaunch launch, int worker_fd)
     : launch_(std::move(launch)), connection_(worker_fd), ranks_(launch_.ranks.size()) {
+  spool_taken_us_ = common::MonotonicMicros();
   quota_.limit = launch_.spool_quota_bytes;
   quota_.block_when_full = launch_.block_when_full;
   fence_us_ = launch_.fence_mono_ms * 1000;

@@ -63,6 +63,8 @@ void Supervisor::Turn() {
   }
   if (connection_.wants_to_write()) connection_.Flush();
   for (const ShimPacket& packet : connection_.Receive()) Obey(packet);
+  quota_.being_taken =
+      MonotonicMicros() - spool_taken_us_ < launch_.spool_patience_ms * int64_t{1000};
   for (size_t i = 0; i < streams.size(); ++i) {
     const auto [rank, stream] = streams[i];
     if (polled[first_stream + i].revents == 0 || rank->streams[stream].closed()) continue;
@@ -209,7 +211,10 @@ void Supervisor::Obey(const ShimPacket& packet) {
     case PacketKind::kTrim: {
       Rank* rank = FindRank(packet.rank);
       if (rank == nullptr || packet.stream >= common::kStreams) break;
-      rank->streams[packet.stream].Trim(packet.offset, packet.index_records);
+      if (rank->streams[packet.stream].Trim(packet.offset, packet.index_records)) {
+        spool_taken_us_ = MonotonicMicros();
+        quota_.being_taken = true;
+      }
       for (Rank& other : ranks_) {
         for (SpoolStream& stream : other.streams) {
           if (stream.FlushDropMark()) grew_ = true;

@@ -93,8 +93,9 @@ class Supervisor {
   Phase phase_ = Phase::kRunning;
   int signal_fd_ = -1;
   bool reap_wanted_ = false;
-  bool grew_ = false;       // since the last kSpoolGrew
-  bool grew_told_ = false;  // kSpoolGrew is out, kSpoolSeen has not come
+  int64_t spool_taken_us_ = 0;  // when the last acknowledgement came; before the first, the start
+  bool grew_ = false;           // since the last kSpoolGrew
+  bool grew_told_ = false;      // kSpoolGrew is out, kSpoolSeen has not come
   bool stop_asked_ = false;
   bool kill_sent_ = false;
   int64_t stop_deadline_us_ = 0;

@@ -51,6 +51,27 @@ class Flood(Case):
         self.assertIn("flood over", cluster.jobctl("logs", job, "--tail", "3").stderr +
                       cluster.jobctl("logs", job, "--tail", "3").stdout)
 
+    def test_a_burst_beyond_the_quota_loses_nothing_while_the_coordinator_takes_it(self):
+        """Eight ranks write more than a node keeps, faster than it is taken: pipes slow them, nothing is dropped."""
+        cluster = self.cluster(devices="cpu:8")
+        each = 50_000_000
+        job = cluster.submit("-n", "8", "--", "sh", "-c", f"head -c {each} /dev/zero | tr '\\0' $RANK")
+        cluster.wait_for(job, harness.SUCCEEDED, deadline_s=120)
+        service = cluster.api.service
+        sizes, lost = {}, 0
+
+        def whole():
+            nonlocal lost
+            sizes.clear()
+            for record in cluster.api.stream("StreamLogs", service.StreamLogsRequest(job=job, attempt=-1),
+                                             service.LogRecord):
+                lost += record.dropped
+                sizes[record.rank] = sizes.get(record.rank, 0) + len(record.data)
+                self.assertEqual(record.data.strip(str(record.rank).encode()), b"")
+            return lost > 0 or sum(sizes.values()) == 8 * each
+        wait_until(whole, "all bytes are there", deadline_s=60, every_s=0.5)
+        self.assertEqual((lost, sizes), (0, {rank: each for rank in range(8)}))
+
     def test_a_line_without_an_end_is_no_trouble(self):
         cluster = self.cluster()
         job = cluster.submit("-n", "1", "--", "sh", "-c", "head -c 8000000 /dev/zero")

@@ -54,6 +54,7 @@ TEST_F(ShimHostLimits, ARankThatTheKernelKilledForMemoryIsSaidToBe) {
 
 TEST_F(ShimHostLimits, AFullDiskDropsAndCountsLikeAFullQuota) {
   if (!MountSmallSpool()) GTEST_SKIP() << "cannot mount a small file system";
+  launch_.spool_patience_ms = 0;
   AddRank({"test_rank", "lines", "50000"});
   Spawn();
   ASSERT_TRUE(UntilGone());

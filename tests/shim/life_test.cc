@@ -176,9 +176,19 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
     EXPECT_FALSE(common::DecodeShimLaunch(flipped, &read)) << at;
     EXPECT_FALSE(common::DecodeShimLaunch(bytes.substr(0, at), &read)) << at;
   }
+  // Version 2 had no checksum and no spool_patience_ms, which comes behind a magic of 13 bytes, six
+  // texts and nine numbers. Each text is preceded by its length.
+  size_t patience = 13 + (1 + 6 + 9) * sizeof(uint64_t);
+  for (const std::string* text :
+       {&launch_.mark, &launch_.attempt_dir, &launch_.spool_dir, &launch_.socket_path,
+        &launch_.cgroup_dir, &launch_.freezer_dir}) {
+    patience += text->size();
+  }
   std::string older = bytes.substr(0, bytes.size() - 8);
+  older.erase(patience, sizeof(uint64_t));
   older[21] = 2;  // behind the magic and its length
-  EXPECT_TRUE(common::DecodeShimLaunch(older, &read));
+  ASSERT_TRUE(common::DecodeShimLaunch(older, &read));
+  EXPECT_EQ(read.ranks.at(0).argv, launch_.ranks.at(0).argv);
 }
 
 TEST_F(ShimLife, AShimSaysThatItIsThere) {

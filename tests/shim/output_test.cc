@@ -46,6 +46,8 @@ class ShimOutput : public ShimFixture {
     return resident;
   }
 
+  void HoldAndTake();
+
   uint64_t DiskBytes(uint32_t rank) const {
     struct stat info {};
     stat(common::SpoolPath(launch_.spool_dir, rank, Stream::kStdout).c_str(), &info);
@@ -93,6 +95,7 @@ TEST_F(ShimOutput, AFloodOfShortLinesIsExactAndItsIndexStaysSmall) {
 
 TEST_F(ShimOutput, AFullSpoolDropsCountsAndMarks) {
   launch_.spool_quota_bytes = 1'000'000;
+  launch_.spool_patience_ms = 0;
   AddRank({"test_rank", "lines", "50000"});
   Spawn();
   ASSERT_TRUE(UntilGone());
@@ -113,6 +116,7 @@ TEST_F(ShimOutput, AFullSpoolDropsCountsAndMarks) {
 
 TEST_F(ShimOutput, AfterATrimTheMarkAppearsWithoutAnyFurtherOutput) {
   launch_.spool_quota_bytes = 100'000;
+  launch_.spool_patience_ms = 0;
   // Twice what a pipe holds: when the writer is done, some of it must have been dropped.
   AddRank({"/bin/sh", "-c",
            SiblingBinary("test_rank") + " lines 20000; touch " + root_ + "/done; exec sleep 1000"});
@@ -128,9 +132,33 @@ TEST_F(ShimOutput, AfterATrimTheMarkAppearsWithoutAnyFurtherOutput) {
   EXPECT_EQ(dropped, closed_.at({0, Stream::kStdout}).dropped);
 }
 
+// A burst that somebody takes is no flood: the default policy holds the rank, too.
+TEST_F(ShimOutput, ABurstIntoASpoolThatIsTakenLosesNothing) {
+  launch_.spool_quota_bytes = 200'000;
+  HoldAndTake();
+}
+
+TEST_F(ShimOutput, WhatNobodyTakesForTheWholePatienceIsDropped) {
+  launch_.spool_quota_bytes = 200'000;
+  launch_.spool_patience_ms = 300;
+  AddRank({"test_rank", "lines", "40000"});
+  Spawn();
+  ASSERT_TRUE(UntilGone());
+  EXPECT_EQ(exits_.at(0).exit_code, 0);
+  const StreamClosed end = closed_.at({0, Stream::kStdout});
+  EXPECT_EQ(end.end, 40'000 * kLineBytes);
+  EXPECT_EQ(end.dropped, end.end - 200'000);
+}
+
 TEST_F(ShimOutput, WithBlockAFullSpoolHoldsTheRankAndLosesNothing) {
   launch_.spool_quota_bytes = 200'000;
+  launch_.spool_patience_ms = 0;
   launch_.block_when_full = true;
+  HoldAndTake();
+}
+
+// Takes all that a rank writes, from a spool that holds a part of it.
+void ShimOutput::HoldAndTake() {
   constexpr uint64_t kLines = 40'000;
   AddRank({"test_rank", "lines", std::to_string(kLines)});
   Spawn();
@@ -151,6 +179,7 @@ TEST_F(ShimOutput, WithBlockAFullSpoolHoldsTheRankAndLosesNothing) {
 
 TEST_F(ShimOutput, ABlockedRankCanBeStoppedAndItsPipeIsKept) {
   launch_.spool_quota_bytes = 50'000;
+  launch_.spool_patience_ms = 0;
   launch_.block_when_full = true;
   AddRank({"test_rank", "lines", "1000000"});
   Spawn();

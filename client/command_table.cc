@@ -21,13 +21,13 @@ constexpr const Command* kCommands[] = {
     &kRmCommand,           &kNodesLsCommand,
     &kNodesShowCommand,    &kNodesDrainCommand,
     &kNodesUndrainCommand, &kNodesDeclareDeadCommand,
-    &kUpCommand,           &kDownCommand,
-    &kContextLsCommand,    &kContextUseCommand,
-    &kContextAddCommand,   &kContextRmCommand,
-    &kContextShowCommand,  &kConfigViewCommand,
-    &kCompletionCommand,   &kCompleteCommand,
-    &kExplainCommand,      &kVersionCommand,
-    &kHelpCommand,
+    &kNodesRmCommand,      &kUpCommand,
+    &kDownCommand,         &kContextLsCommand,
+    &kContextUseCommand,   &kContextAddCommand,
+    &kContextRmCommand,    &kContextShowCommand,
+    &kConfigViewCommand,   &kCompletionCommand,
+    &kCompleteCommand,     &kExplainCommand,
+    &kVersionCommand,      &kHelpCommand,
 };
 
 constexpr Flag kGlobalFlags[] = {

@@ -47,6 +47,7 @@ class Connection {
       const v1::CheckpointReference& request);
   absl::StatusOr<v1::BulkResponse> DrainNode(const v1::DrainNodeRequest& request);
   absl::StatusOr<v1::BulkResponse> DeclareNodeDead(const v1::DeclareNodeDeadRequest& request);
+  absl::StatusOr<v1::BulkResponse> RemoveNode(const v1::RemoveNodeRequest& request);
   absl::StatusOr<v1::SetLifetimeResponse> SetLifetime(const v1::SetLifetimeRequest& request);
 
   // Streams. `on_message` returns false to end the stream (OK is returned then).

@@ -141,7 +141,7 @@ constexpr ErrorCode kCodes[] = {
     {"JC1404", "node name taken", "Another worker of this name is connected.",
      "Start this one with another --name and --state-dir, or stop the other."},
     {"JC1405", "too many nodes", "The coordinator already has as many nodes as it may.",
-     "Remove nodes that are gone for good, or use a second coordinator."},
+     "`jobctl nodes rm NODE` those that are gone for good, or use a second coordinator."},
     {"JC1407", "bad node name",
      "A node's name needs 1 to 100 bytes of UTF-8 without control characters.",
      "Start muster-worker with another --name."},
@@ -152,6 +152,12 @@ constexpr ErrorCode kCodes[] = {
      "A worker on another machine took the name of a node whose ranks may still run where it was.",
      "Wait until they count as stopped, or `jobctl nodes declare-dead NODE` if that machine is "
      "off."},
+    {"JC1412", "node cannot be removed",
+     "A node that is connected would register again; one whose ranks may still run is not "
+     "forgotten.",
+     "Stop its muster-worker; if its ranks may still run, `jobctl nodes declare-dead NODE` when "
+     "the "
+     "machine is off."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",

@@ -31,6 +31,7 @@ extern const Command kNodesShowCommand;
 extern const Command kNodesDrainCommand;
 extern const Command kNodesUndrainCommand;
 extern const Command kNodesDeclareDeadCommand;
+extern const Command kNodesRmCommand;
 extern const Command kUpCommand;
 extern const Command kDownCommand;
 extern const Command kContextLsCommand;

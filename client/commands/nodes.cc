@@ -1,4 +1,4 @@
-// jobctl nodes ls, show, drain, undrain, declare-dead.
+// jobctl nodes ls, show, drain, undrain, declare-dead, rm.
 #include "absl/strings/str_join.h"
 #include "client/arguments.h"
 #include "client/bulk.h"
@@ -163,6 +163,20 @@ absl::StatusOr<int> DeclareDead(Session& session, const Arguments& arguments) {
   return ReportBulk(session, response, "is declared dead");
 }
 
+absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
+  int worst = kExitOk;
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  for (const std::string& node : arguments.words()) {
+    v1::RemoveNodeRequest request;
+    request.set_node(node);
+    request.set_reason(arguments.Get("reason"));
+    ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->RemoveNode(request));
+    ASSIGN_OR_RETURN(const int code, ReportBulk(session, response, "is forgotten"));
+    worst = std::max(worst, code);
+  }
+  return worst;
+}
+
 }  // namespace
 
 const Command kNodesLsCommand = {.name = "nodes ls",
@@ -207,5 +221,14 @@ const Command kNodesDeclareDeadCommand = {
     .completes = "node",
     .examples = "jobctl nodes declare-dead node2\tyou have seen that it is off",
     .run = DeclareDead};
+const Command kNodesRmCommand = {.name = "nodes rm",
+                                 .summary = "forget nodes that are gone for good",
+                                 .arguments = "NODE…",
+                                 .least = 1,
+                                 .most = -1,
+                                 .flags = kReasonFlags,
+                                 .completes = "node",
+                                 .examples = "jobctl nodes rm node4\tno job waits for it any more",
+                                 .run = Remove};
 
 }  // namespace muster::client

@@ -225,21 +225,30 @@ void ApplyCheckpointRemoved(ClusterState& state, const v1::Event& event) {
 }
 
 // The counts are kept beside the nodes, so that asking for them costs nothing.
-void SetNodeState(ClusterState& state, Node& node, v1::NodeState to) {
+void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_ms) {
   const auto count = [&](int change) {
     if (node.record.state() == v1::NODE_STATE_SUSPECT) state.silent_nodes += change;
     if (node.record.state() == v1::NODE_STATE_LOST) state.lost_nodes += change;
   };
   count(-1);
   node.record.set_state(to);
+  node.record.set_state_ms(at_ms);
   count(1);
+}
+
+void ForgetNode(ClusterState& state, const std::string& name) {
+  const auto found = state.nodes.find(name);
+  CHECK(found != state.nodes.end());
+  SetNodeState(state, found->second, v1::NODE_STATE_ALIVE, 0);  // it is counted no more
+  state.nodes.erase(found);
+  state.schedule_needed = true;
 }
 
 void ApplyNodeRegistered(ClusterState& state, const v1::Event& event, Now now) {
   Node& node = state.nodes[event.node()];
   *node.record.mutable_facts() = event.node_registered().facts();
   if (node.cleared_by != node.record.facts().process()) node.cleared_by = 0;
-  SetNodeState(state, node, v1::NODE_STATE_ALIVE);
+  SetNodeState(state, node, v1::NODE_STATE_ALIVE, event.at_ms());
   node.record.set_reason(node.record.drain_reason());
   node.record.set_registered_ms(event.at_ms());
   node.record.set_last_contact_ms(event.at_ms());
@@ -252,13 +261,17 @@ void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
   CHECK(found != state.nodes.end());
   const v1::NodeStateChanged& change = event.node_state_changed();
   v1::NodeRecord& record = found->second.record;
-  SetNodeState(state, found->second, change.state());
-  record.set_reason(change.reason());
   if (change.set_drain()) {
     record.set_draining(change.draining());
     record.set_drain_reason(change.draining() ? change.reason() : "");
-  } else if (change.state() == v1::NODE_STATE_ALIVE && !record.drain_reason().empty()) {
-    record.set_reason(record.drain_reason());  // what kept it from jobs before still does
+  } else {
+    SetNodeState(state, found->second, change.state(), event.at_ms());
+    record.set_reason(change.reason());
+  }
+  // What keeps a sound node from jobs; of another, why it is not sound says more.
+  if (record.state() == v1::NODE_STATE_ALIVE &&
+      (change.set_drain() || !record.drain_reason().empty())) {
+    record.set_reason(record.drain_reason());
   }
   state.schedule_needed = true;
 }
@@ -382,8 +395,12 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kPartAge:
       ApplyPartAge(state, event, now);
       break;
+    case v1::Event::kNodeRemoved:
+      ForgetNode(state, event.node());
+      break;
     case v1::Event::kSignalSent:
-      break;  // a fact for the history; nothing in the state depends on it
+    case v1::Event::kPartSilence:
+      break;  // facts for the history; nothing in the state depends on them
     case v1::Event::WHAT_NOT_SET:
       CHECK(event.skippable());
       break;
@@ -425,7 +442,7 @@ void RestoreSnapshot(ClusterState& state, const v1::Snapshot& snapshot, Now now)
   }
   for (const v1::NodeRecord& record : snapshot.nodes()) {
     Node& node = state.nodes[record.facts().name()];
-    SetNodeState(state, node, record.state());
+    SetNodeState(state, node, record.state(), record.state_ms());
     node.record = record;
     node.record.set_connected(false);
     node.last_contact_mono_ms = now.mono_ms;

@@ -163,15 +163,12 @@ std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& eve
 
 std::vector<Command> StopCommands(const ClusterState& state, const std::string& node) {
   std::vector<Command> commands;
-  for (const uint64_t id : state.active) {
-    const v1::JobRecord& job = state.jobs.at(id);
-    const v1::Attempt* attempt = LiveAttempt(job);
-    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, node);
-    if (part == nullptr || part->ended() || !attempt->stopping()) continue;
-    if (auto command = CommandForPart(state, job, *attempt, *part)) {
+  ForEachLivePart(state, node, [&](const auto& job, const auto& attempt, const auto& part) {
+    if (!attempt.stopping()) return;
+    if (auto command = CommandForPart(state, job, attempt, part)) {
       commands.push_back(*std::move(command));
     }
-  }
+  });
   return commands;
 }
 

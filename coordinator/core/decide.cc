@@ -64,6 +64,7 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
                                             : input.reason);
       stop->set_grace_ms(grace);
       stop->set_cancel_job(true);
+      stop->set_no_ranks(attempt == nullptr);
       decision.facts.push_back(std::move(event));
     }
     decision.reply.results.push_back(std::move(result));
@@ -193,72 +194,18 @@ Decision DecideOn(const ClusterState& state, const FlagCheckpointInput& input, N
   return decision;
 }
 
-v1::Event NodeChange(const Node& node, v1::NodeState to, const std::string& reason, Now now) {
-  v1::Event event;
-  event.set_node(node.record.facts().name());
-  event.set_at_ms(now.wall_ms);
-  event.mutable_node_state_changed()->set_state(to);
-  event.mutable_node_state_changed()->set_reason(reason);
-  return event;
-}
-
-Decision NoSuchNode(const std::string& name) {
-  Decision decision;
-  v1::BulkResult result;
-  result.set_subject(name);
-  Refuse(result, absl::StatusCode::kNotFound,
-         absl::StrCat("[JC1401] no node is named ", name, "; fix: jobctl nodes ls"));
-  decision.reply.results.push_back(std::move(result));
-  return decision;
-}
-
-Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now) {
-  const Node* node = FindNode(state, input.node);
-  if (node == nullptr) return NoSuchNode(input.node);
-  Decision decision;
-  v1::Event event = NodeChange(*node, node->record.state(), input.reason, now);
-  event.mutable_node_state_changed()->set_set_drain(true);
-  event.mutable_node_state_changed()->set_draining(input.drain);
-  decision.facts.push_back(std::move(event));
-  decision.reply.results.emplace_back().set_subject(input.node);
-  return decision;
-}
-
-Decision DecideOn(const ClusterState& state, const DeclareDeadInput& input, Now now) {
-  const Node* node = FindNode(state, input.node);
-  if (node == nullptr) return NoSuchNode(input.node);
-  Decision decision;
-  v1::BulkResult& result = decision.reply.results.emplace_back();
-  result.set_subject(input.node);
-  // A suspect node is silent: that its connection still looks open says nothing.
-  if (node->record.connected() && node->record.state() == v1::NODE_STATE_ALIVE) {
-    Refuse(result, absl::StatusCode::kFailedPrecondition,
-           absl::StrCat("[JC1403] ", input.node,
-                        " is connected, so it is not dead; fix: jobctl nodes drain ", input.node));
-    return decision;
-  }
-  const std::string reason =
-      absl::StrCat("declared dead by ", input.caller.principal,
-                   input.reason.empty() ? "" : absl::StrCat(": ", input.reason));
-  decision.facts.push_back(NodeChange(*node, v1::NODE_STATE_LOST, reason, now));
-  for (const uint64_t id : state.active) {
-    const v1::JobRecord& job = state.jobs.at(id);
-    const v1::Attempt* attempt = LiveAttempt(job);
-    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, input.node);
-    if (part == nullptr || part->ended()) continue;
-    v1::Event event = JobEvent(job, now);
-    event.set_node(input.node);
-    event.mutable_part_ended()->set_how("declared dead");
-    event.mutable_part_ended()->set_failure(absl::StrCat(input.node, " was ", reason));
-    event.mutable_part_ended()->set_cause(v1::STOP_CAUSE_NODE_LOST);
-    decision.facts.push_back(std::move(event));
-  }
-  return decision;
-}
-
 Decision DecideOn(const ClusterState&, const TickInput&, Now) { return {}; }
 Decision DecideOn(const ClusterState& state, const SubmitInput& input, Now now) {
   return DecideSubmit(state, input, now);
+}
+Decision DecideOn(const ClusterState& state, const DrainInput& input, Now now) {
+  return DecideDrain(state, input, now);
+}
+Decision DecideOn(const ClusterState& state, const DeclareDeadInput& input, Now now) {
+  return DecideDeclareDead(state, input, now);
+}
+Decision DecideOn(const ClusterState& state, const RemoveNodeInput& input, Now now) {
+  return DecideRemoveNode(state, input, now);
 }
 Decision DecideOn(const ClusterState& state, const WorkerRegisteredInput& input, Now now) {
   return DecideRegistered(state, input, now);

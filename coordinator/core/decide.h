@@ -18,6 +18,10 @@ Decision Decide(const ClusterState& state, const Input& input, Now now);
 
 // The branches, one per file. decide_submit.cc:
 Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now);
+// decide_node.cc:
+Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now);
+Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& input, Now now);
+Decision DecideRemoveNode(const ClusterState& state, const RemoveNodeInput& input, Now now);
 // decide_worker.cc:
 Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput& input, Now now);
 Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now);

@@ -9,6 +9,7 @@
 #include "coordinator/core/placement.h"
 #include "coordinator/core/scheduler.h"
 #include "coordinator/core/views.h"
+#include "coordinator/core/waiting.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 

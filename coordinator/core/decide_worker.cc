@@ -13,6 +13,7 @@
 #include "coordinator/core/decide.h"
 #include "coordinator/core/node_facts.h"
 #include "coordinator/core/registration.h"
+#include "coordinator/core/settle.h"
 
 namespace muster::coordinator {
 namespace {
@@ -208,15 +209,11 @@ using HeldAttempts = std::set<std::pair<uint64_t, uint32_t>>;
 // The node is cleared: parts that its worker does not hold are over.
 void AddMissingParts(const ClusterState& state, const v1::NodeFacts& facts,
                      const HeldAttempts& held, Now now, Decision& decision) {
-  for (const uint64_t id : state.active) {
-    const v1::JobRecord& job = state.jobs.at(id);
-    const v1::Attempt* attempt = LiveAttempt(job);
-    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, facts.name());
-    if (part == nullptr || part->ended()) continue;
+  ForEachLivePart(state, facts.name(), [&](const auto& job, const auto& attempt, const auto& part) {
     const bool is_held =
-        part->incarnation() == facts.incarnation() && held.contains({id, attempt->number()});
-    if (!is_held) AddMissingPart(job, *attempt, *part, facts, now, decision);
-  }
+        part.incarnation() == facts.incarnation() && held.contains({job.id(), attempt.number()});
+    if (!is_held) AddMissingPart(job, attempt, part, facts, now, decision);
+  });
 }
 
 // One event, or several where the files have no room in one.
@@ -305,6 +302,13 @@ void AddDeviceChange(const Node* known, const v1::NodeFacts& facts, Now now, Dec
   decision.facts.push_back(std::move(drained));
 }
 
+// The jobs that were told of a silence are told of its end.
+void AddSilenceOver(const ClusterState& state, const Node* node, Now now,
+                    std::vector<v1::Event>& facts) {
+  if (node == nullptr || node->record.state() == v1::NODE_STATE_ALIVE) return;
+  AddSilence(state, node->record.facts().name(), v1::NODE_STATE_ALIVE, "", now, facts);
+}
+
 // Whatever was placed there and is not held any more is over; what is left to do is said again.
 void AddCleared(const ClusterState& state, const Node& node, const v1::Cleared& cleared, Now now,
                 Decision& decision) {
@@ -336,6 +340,7 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
   for (const v1::AttemptStatus& status : input.message.attempts()) {
     AddStatusFacts(state, facts.name(), facts.incarnation(), status, now, decision);
   }
+  AddSilenceOver(state, known, now, decision.facts);
   v1::Event registered = NodeEvent(facts.name(), now);
   *registered.mutable_node_registered()->mutable_facts() = facts;
   decision.facts.push_back(std::move(registered));
@@ -371,6 +376,7 @@ Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now
     alive.mutable_node_state_changed()->set_state(v1::NODE_STATE_ALIVE);
     alive.mutable_node_state_changed()->set_reason("heard again");
     decision.facts.push_back(std::move(alive));
+    AddSilenceOver(state, node, now, decision.facts);
   }
   if (input.message.has_heartbeat()) {
     Command reply{input.node, {}};

@@ -90,6 +90,13 @@ struct DeclareDeadInput {
   std::string reason;
 };
 
+// Forgets a node that is not connected and on which nothing lives.
+struct RemoveNodeInput {
+  Caller caller;
+  std::string node;
+  std::string reason;
+};
+
 // A control stream's messages. `session` is made by the service, grows, and fences older streams of
 // the same node.
 struct WorkerRegisteredInput {
@@ -114,6 +121,6 @@ struct TickInput {};
 using Input =
     std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput, RemoveInput,
                  RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
-                 WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput>;
+                 RemoveNodeInput, WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput>;
 
 }  // namespace muster::coordinator

@@ -22,8 +22,8 @@ bool Matches(const v1::Device& device, const std::string& kind, const v1::Device
 }
 
 bool UsableNow(const Node& node) {
-  return node.record.connected() && node.cleared && node.record.state() == v1::NODE_STATE_ALIVE &&
-         !node.record.draining();
+  return IsInService(node) && node.record.connected() && node.cleared &&
+         node.record.state() == v1::NODE_STATE_ALIVE;
 }
 
 Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
@@ -175,12 +175,17 @@ Usage UsageOf(const ClusterState& state) {
   return usage;
 }
 
+bool IsInService(const Node& node) {
+  return node.record.state() != v1::NODE_STATE_LOST && !node.record.draining();
+}
+
 std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
                                  const v1::DeviceConstraint& device, const std::string& kind,
                                  Which which) {
   std::vector<Capacity> capacities;
   for (const auto& [name, node] : state.nodes) {
     if (which == Which::kFreeNow && !UsableNow(node)) continue;
+    if (which == Which::kInService && !IsInService(node)) continue;
     std::vector<uint32_t> used;
     if (which == Which::kFreeNow) {
       if (const auto on_node = usage.find(name); on_node != usage.end()) {

@@ -33,9 +33,12 @@ struct Capacity {
 };
 
 enum class Which {
-  kFreeNow,  // nodes that may be used now, without the devices in use
-  kEver,     // all registered nodes with all their devices: busy, drained and lost ones too
+  kFreeNow,    // nodes that may be used now, without the devices in use
+  kInService,  // nodes that may be used some day without anybody's doing, with all their devices
+  kEver,       // all registered nodes with all their devices: drained and lost ones too
 };
+// Neither lost nor drained. One that is silent for a while is: it comes back, or is lost.
+bool IsInService(const Node& node);
 std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
                                  const v1::DeviceConstraint& device, const std::string& kind,
                                  Which which);

@@ -51,13 +51,10 @@ absl::Status JudgeMachine(const ClusterState& state, const Node& known, const v1
                              before.machine_id() != facts.machine_id() &&
                              before.boot_id() != facts.boot_id();
   if (!other_machine) return absl::OkStatus();
-  for (const uint64_t id : state.active) {
-    const v1::JobRecord& job = state.jobs.at(id);
-    const v1::Attempt* attempt = LiveAttempt(job);
-    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, facts.name());
-    if (part == nullptr || part->ended()) continue;
-    const std::optional<int64_t> fenced = FencedAtMonoMs(state, job, *part);
-    return absl::FailedPreconditionError(absl::StrCat(
+  absl::Status verdict;
+  ForEachLivePart(state, facts.name(), [&](const auto& job, const auto&, const auto& part) {
+    const std::optional<int64_t> fenced = FencedAtMonoMs(state, job, part);
+    verdict.Update(absl::FailedPreconditionError(absl::StrCat(
         "[JC1411] node ", facts.name(), " was on another machine (", before.hostname(), ", ",
         before.advertise(), "), where ranks of ", job.name(), " may still run; this worker is on ",
         common::Printable(facts.hostname()), " and cannot know; ",
@@ -66,9 +63,9 @@ absl::Status JudgeMachine(const ClusterState& state, const Node& known, const v1
                            common::HumanDuration(std::max<int64_t>(*fenced - now.mono_ms, 0)))
             : "the job waits for that machine (on_node_loss: wait)",
         "; fix: wait, or jobctl nodes declare-dead ", facts.name(),
-        " if that machine is off, or give this worker another --name"));
-  }
-  return absl::OkStatus();
+        " if that machine is off, or give this worker another --name")));
+  });
+  return verdict;
 }
 
 bool NeedsClearing(const Node* known, const v1::Register& message) {

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "coordinator/core/fit.h"
 #include "coordinator/core/placement.h"
+#include "coordinator/core/waiting.h"
 
 namespace muster::coordinator {
 namespace {
@@ -53,78 +55,6 @@ v1::Attempt MakeAttempt(const ClusterState& state, const v1::JobRecord& job,
   return attempt;
 }
 
-bool IsLoopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" || address == "localhost";
-}
-
-// Whether all of them share one host, and with it the loopback device. A container on it has a host
-// name of its own.
-bool OnOneHost(const ClusterState& state, const std::vector<Capacity>& capacities) {
-  const v1::NodeFacts& first = state.nodes.at(capacities[0].node).record.facts();
-  return !first.hostname().empty() &&
-         std::all_of(capacities.begin(), capacities.end(), [&](const Capacity& capacity) {
-           const v1::NodeFacts& facts = state.nodes.at(capacity.node).record.facts();
-           return facts.hostname() == first.hostname() && facts.boot_id() == first.boot_id();
-         });
-}
-
-// A gang that spans hosts cannot meet at a loopback address.
-void DropLoopbackWhenSpanning(const ClusterState& state, const v1::Shape& shape,
-                              std::vector<Capacity>& capacities) {
-  if (capacities.size() < 2 || OnOneHost(state, capacities)) return;
-  if (Place(shape, capacities, {}).value_or(std::vector<Share>{}).size() < 2) return;
-  std::erase_if(capacities, [&](const Capacity& capacity) {
-    return IsLoopback(state.nodes.at(capacity.node).record.facts().advertise());
-  });
-}
-
-std::optional<std::vector<Share>> Fit(const ClusterState& state, const Usage& usage,
-                                      const v1::JobRecord& job, const std::string& kind) {
-  const v1::Shape& shape = job.spec().shape();
-  std::vector<Capacity> capacities =
-      Capacities(state, usage, shape.device(), kind, Which::kFreeNow);
-  DropLoopbackWhenSpanning(state, shape, capacities);
-  return Place(shape, std::move(capacities), PreviousNodes(job));
-}
-
-// " (node-b drains, node-c is not connected)": nodes that a placement passes over.
-std::string DescribeUnusable(const ClusterState& state) {
-  constexpr size_t kNodesNamed = 5;
-  std::vector<std::string> nodes;
-  for (const auto& [name, node] : state.nodes) {
-    if (nodes.size() == kNodesNamed) break;
-    if (node.record.draining()) {
-      const std::string& why = node.record.drain_reason();
-      nodes.push_back(absl::StrCat(name, " drains", why.empty() ? "" : ": ", why));
-    } else if (!node.record.connected()) {
-      nodes.push_back(absl::StrCat(name, " is not connected"));
-    } else if (!node.cleared) {
-      nodes.push_back(absl::StrCat(name, " is being cleared of older ranks"));
-    }
-  }
-  return nodes.empty() ? "" : absl::StrCat(" (", absl::StrJoin(nodes, ", "), ")");
-}
-
-std::string Blocked(const ClusterState& state, const Usage& usage, const v1::JobRecord& job,
-                    const std::string& kind) {
-  const v1::Shape& shape = job.spec().shape();
-  const std::string needs = absl::StrCat("needs ", DescribeShape(shape, kind));
-  if (state.nodes.empty()) return absl::StrCat(needs, "; no node is registered yet");
-  std::vector<Capacity> free = Capacities(state, usage, shape.device(), kind, Which::kFreeNow);
-  const bool fits_but_for_loopback = Place(shape, free, {}).has_value();
-  std::string text =
-      absl::StrCat(needs, "; free now: ", DescribeCapacities(free), DescribeUnusable(state));
-  if (fits_but_for_loopback) {
-    absl::StrAppend(&text,
-                    ", but a job over several nodes needs addresses that others reach: start those "
-                    "workers with --advertise ADDR");
-  }
-  if (const std::string never = NeverFits(state, shape); !never.empty()) {
-    absl::StrAppend(&text, "; ", never);
-  }
-  return text;
-}
-
 v1::Event StateChange(const v1::JobRecord& job, v1::JobState to, const std::string& reason,
                       Now now) {
   v1::Event event;
@@ -146,42 +76,59 @@ std::string StartingReason(const v1::Attempt& attempt) {
   return text;
 }
 
+void KeepReason(const v1::JobRecord& job, const std::string& reason, Now now,
+                std::vector<v1::Event>& events) {
+  if (reason == job.reason()) return;
+  v1::Event event;
+  event.set_job(job.id());
+  event.set_at_ms(now.wall_ms);
+  event.mutable_reason_changed()->set_reason(reason);
+  events.push_back(std::move(event));
+}
+
+// The attempt exists from here on, and so do its devices' users.
+void Start(const v1::JobRecord& job, v1::Attempt attempt, Now now, Usage& usage,
+           std::vector<v1::Event>& events) {
+  AddUsage(usage, attempt);
+  const std::string reason = StartingReason(attempt);
+  v1::Event started;
+  started.set_job(job.id());
+  started.set_attempt(job.next_attempt());
+  started.set_at_ms(now.wall_ms);
+  *started.mutable_attempt_started()->mutable_attempt() = std::move(attempt);
+  events.push_back(std::move(started));
+  events.push_back(StateChange(job, v1::JOB_STATE_STARTING, reason, now));
+}
+
 }  // namespace
 
 std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
   std::vector<v1::Event> events;
+  const bool any_in_service =
+      std::any_of(state.nodes.begin(), state.nodes.end(),
+                  [](const auto& named) { return IsInService(named.second); });
+  AsideReasons asides;
   // 1. What live attempts hold.
   Usage usage = UsageOf(state);
-  // 2. The queue in its order, until the first that does not fit.
+  // 2. The queue in its order, until the first that holds its place and does not fit.
   for (const QueuePlace& place : state.queue) {
     const v1::JobRecord& job = state.jobs.at(place.job);
+    const v1::Shape& shape = job.spec().shape();
     if (job.cancel_requested()) continue;
     // 3. All of the gang, or nothing of it.
-    const std::string kind = ResolveKind(state, job.spec().shape().device());
-    const std::optional<std::vector<Share>> shares = Fit(state, usage, job, kind);
-    if (!shares.has_value()) {
-      // 4. The head blocks; its reason is kept.
-      const std::string reason = Blocked(state, usage, job, kind);
-      if (reason != job.reason()) {
-        v1::Event event;
-        event.set_job(job.id());
-        event.set_at_ms(now.wall_ms);
-        event.mutable_reason_changed()->set_reason(reason);
-        events.push_back(std::move(event));
+    const std::string kind = ResolveKind(state, shape.device());
+    if (!asides.IsKnown(shape)) {
+      const auto shares = Fit(state, usage, shape, kind, Which::kFreeNow, PreviousNodes(job));
+      if (shares.has_value()) {
+        Start(job, MakeAttempt(state, job, *shares, kind, now), now, usage, events);
+        continue;
       }
-      break;
     }
-    // 5. The attempt exists from here on, and so do its devices' users.
-    v1::Event started;
-    started.set_job(job.id());
-    started.set_attempt(job.next_attempt());
-    started.set_at_ms(now.wall_ms);
-    *started.mutable_attempt_started()->mutable_attempt() =
-        MakeAttempt(state, job, *shares, kind, now);
-    AddUsage(usage, started.attempt_started().attempt());
-    const std::string reason = StartingReason(started.attempt_started().attempt());
-    events.push_back(std::move(started));
-    events.push_back(StateChange(job, v1::JOB_STATE_STARTING, reason, now));
+    // 4. The head blocks; what only absent nodes could hold lets the others pass, if there is
+    // anywhere to go. The reason is kept.
+    const std::string& aside = asides.Of(state, shape);
+    KeepReason(job, aside.empty() ? Blocked(state, usage, shape, kind) : aside, now, events);
+    if (aside.empty() || !any_in_service || asides.IsEnough()) break;
   }
   return events;
 }
@@ -189,25 +136,10 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
 std::optional<v1::Attempt> PlanAttempt(const ClusterState& state, const v1::JobRecord& job,
                                        Now now) {
   const std::string kind = ResolveKind(state, job.spec().shape().device());
-  const auto shares = Fit(state, UsageOf(state), job, kind);
+  const auto shares =
+      Fit(state, UsageOf(state), job.spec().shape(), kind, Which::kFreeNow, PreviousNodes(job));
   if (!shares.has_value()) return std::nullopt;
   return MakeAttempt(state, job, *shares, kind, now);
-}
-
-std::string BlockedReason(const ClusterState& state, const v1::JobRecord& job) {
-  const Usage usage = UsageOf(state);
-  const std::string kind = ResolveKind(state, job.spec().shape().device());
-  if (Fit(state, usage, job, kind).has_value()) return "";
-  return Blocked(state, usage, job, kind);
-}
-
-std::string NeverFits(const ClusterState& state, const v1::Shape& shape) {
-  if (state.nodes.empty()) return "";
-  const std::string kind = ResolveKind(state, shape.device());
-  const std::vector<Capacity> ever = Capacities(state, {}, shape.device(), kind, Which::kEver);
-  if (Place(shape, ever, {}).has_value()) return "";
-  return absl::StrCat("no set of the registered nodes could ever hold it; ranks that they hold: ",
-                      DescribeCapacities(ever));
 }
 
 }  // namespace muster::coordinator

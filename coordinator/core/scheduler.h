@@ -1,4 +1,6 @@
-// One pass over the queue: gangs, strict order of (priority, number), the head of the line blocks.
+// One pass over the queue: gangs, strict order of (priority, number). The head of the line blocks,
+// unless only nodes that are out of service could hold it: then those behind it go first, and it
+// keeps its place.
 #pragma once
 
 #include <optional>
@@ -9,21 +11,13 @@
 
 namespace muster::coordinator {
 
-// Events that start the gangs which fit now, and the changed reason of the job at the head. Ties
-// are broken by number.
+// Events that start the gangs which fit now, and the changed reasons of the head and of those that
+// step aside. Ties are broken by number.
 std::vector<v1::Event> Schedule(const ClusterState& state, Now now);
 
 // The attempt that would start now if the job were at the head, or nullopt.
 std::optional<v1::Attempt> PlanAttempt(const ClusterState& state, const v1::JobRecord& job,
                                        Now now);
-
-// What the job waits for if it were at the head: "needs 8 gpu; free now: 5 (node-b 3, node-a 2)".
-// Empty: it fits.
-std::string BlockedReason(const ClusterState& state, const v1::JobRecord& job);
-
-// Why no set of registered nodes could ever hold the shape, with the largest that could; empty:
-// some set could, or none is registered.
-std::string NeverFits(const ClusterState& state, const v1::Shape& shape);
 
 inline constexpr char kBehindOthers[] =
     "waits behind jobs that came first or have a higher priority";

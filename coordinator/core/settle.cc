@@ -171,7 +171,18 @@ std::optional<v1::Event> JobConsequence(const ClusterState& state, const v1::Job
   return IdleConsequence(state, job, now);
 }
 
-std::optional<v1::Event> NodeConsequence(const ClusterState& state, const Node& node, Now now) {
+void AddSilence(const ClusterState& state, const std::string& node, v1::NodeState to,
+                const std::string& reason, Now now, std::vector<v1::Event>& facts) {
+  ForEachLivePart(state, node, [&](const auto& job, const auto&, const auto&) {
+    v1::Event& event = facts.emplace_back(JobEvent(job, now));
+    event.set_node(node);
+    event.set_skippable(true);
+    event.mutable_part_silence()->set_state(to);
+    event.mutable_part_silence()->set_reason(reason);
+  });
+}
+
+std::vector<v1::Event> NodeConsequence(const ClusterState& state, const Node& node, Now now) {
   const int64_t silent = now.mono_ms - node.last_contact_mono_ms;
   const int64_t lost_after = state.settings.default_stop_after_ms +
                              state.settings.default_grace_ms + state.settings.fence_margin_ms;
@@ -182,14 +193,16 @@ std::optional<v1::Event> NodeConsequence(const ClusterState& state, const Node& 
   } else if (present == v1::NODE_STATE_SUSPECT && silent >= lost_after && !MostNodesSilent(state)) {
     to = v1::NODE_STATE_LOST;
   }
-  if (to == present) return std::nullopt;
-  v1::Event event;
-  event.set_node(node.record.facts().name());
-  event.set_at_ms(now.wall_ms);
-  event.mutable_node_state_changed()->set_state(to);
-  event.mutable_node_state_changed()->set_reason(
-      absl::StrCat("not heard for ", common::HumanDuration(silent)));
-  return event;
+  if (to == present) return {};
+  const std::string& name = node.record.facts().name();
+  const std::string reason = absl::StrCat("not heard for ", common::HumanDuration(silent));
+  std::vector<v1::Event> facts(1);
+  facts[0].set_node(name);
+  facts[0].set_at_ms(now.wall_ms);
+  facts[0].mutable_node_state_changed()->set_state(to);
+  facts[0].mutable_node_state_changed()->set_reason(reason);
+  AddSilence(state, name, to, reason, now, facts);
+  return facts;
 }
 
 }  // namespace muster::coordinator

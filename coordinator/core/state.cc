@@ -105,6 +105,10 @@ std::string StateName(v1::JobState state) {
   return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
 }
 
+std::string NodeStateName(v1::NodeState state) {
+  return v1::NodeState_Name(state).substr(sizeof("NODE_STATE_") - 1);
+}
+
 std::string CauseName(v1::StopCause cause) {
   return v1::StopCause_Name(cause).substr(sizeof("STOP_CAUSE_") - 1);
 }

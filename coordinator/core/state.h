@@ -126,6 +126,16 @@ const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
 const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt);
 std::string KeyOf(const std::string& owner, const std::string& key);
 const Node* FindNode(const ClusterState& state, const std::string& name);
+// Every part of a live attempt that may still have ranks on the node: use(job, attempt, part).
+template <typename Use>
+void ForEachLivePart(const ClusterState& state, const std::string& node, Use use) {
+  for (const uint64_t id : state.active) {
+    const v1::JobRecord& job = state.jobs.at(id);
+    const v1::Attempt* attempt = LiveAttempt(job);
+    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, node);
+    if (part != nullptr && !part->ended()) use(job, *attempt, *part);
+  }
+}
 // The job's own values, else the defaults. One place for both: the fence is only safe when the
 // coordinator waits for what the node was told.
 uint32_t GraceMsOf(const ClusterState& state, const v1::JobSpec& spec);
@@ -134,6 +144,7 @@ uint32_t StopAfterMsOf(const ClusterState& state, const v1::JobSpec& spec);
 uint32_t WantedRanks(const v1::Shape& shape);
 // "RUNNING", "QUEUED"…
 std::string StateName(v1::JobState state);
+std::string NodeStateName(v1::NodeState state);
 std::string CauseName(v1::StopCause cause);
 
 }  // namespace muster::coordinator

@@ -42,8 +42,9 @@ class TurnBuilder {
 
   void SettleTouched() {
     for (const std::string& name : std::exchange(touched_nodes_, {})) {
-      if (auto event = NodeConsequence(state_, state_.nodes.at(name), now_))
-        Commit(*std::move(event));
+      for (v1::Event& event : NodeConsequence(state_, state_.nodes.at(name), now_)) {
+        Commit(std::move(event));
+      }
     }
     while (!touched_jobs_.empty()) {
       const uint64_t id = touched_jobs_.extract(touched_jobs_.begin()).value();

@@ -79,10 +79,13 @@ std::string DescribePartEnded(const v1::Event& event) {
   return text;
 }
 
-std::string DescribeStop(const v1::StopRequested& stop) {
-  return stop.grace_ms() == 0 ? "SIGKILL to all ranks"
-                              : absl::StrCat("SIGTERM to all ranks, SIGKILL after ",
-                                             common::HumanDuration(stop.grace_ms()));
+std::string DescribeStop(const v1::Event& event) {
+  const v1::StopRequested& stop = event.stop_requested();
+  if (stop.no_ranks()) return "cancel requested; it has no rank to end";
+  return absl::StrCat(AttemptPrefix(event),
+                      stop.grace_ms() == 0 ? "SIGKILL to all ranks"
+                                           : absl::StrCat("SIGTERM to all ranks, SIGKILL after ",
+                                                          common::HumanDuration(stop.grace_ms())));
 }
 
 std::string DescribeStateChange(const v1::JobStateChanged& change) {
@@ -121,8 +124,16 @@ std::string DescribeNodeChange(const v1::Event& event) {
     return absl::StrCat(event.node(), change.draining() ? " drains" : " takes jobs again",
                         change.reason().empty() ? "" : absl::StrCat(": ", change.reason()));
   }
-  const std::string state = v1::NodeState_Name(change.state()).substr(sizeof("NODE_STATE_") - 1);
-  return absl::StrCat(event.node(), " is ", state, ": ", change.reason());
+  return absl::StrCat(event.node(), " is ", NodeStateName(change.state()), ": ", change.reason());
+}
+
+std::string DescribeSilence(const v1::Event& event) {
+  const v1::PartSilence& silence = event.part_silence();
+  if (silence.state() == v1::NODE_STATE_ALIVE) {
+    return absl::StrCat(AttemptPrefix(event), event.node(), " is heard again");
+  }
+  return absl::StrCat(AttemptPrefix(event), event.node(), " is ", NodeStateName(silence.state()),
+                      ": ", silence.reason());
 }
 
 }  // namespace
@@ -209,12 +220,8 @@ v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& 
     const auto used = used_here->second.find(kind);
     if (used != used_here->second.end()) use->set_used(static_cast<uint32_t>(used->second.size()));
   }
-  for (const uint64_t id : state.active) {
-    const v1::JobRecord& job = state.jobs.at(id);
-    const v1::Attempt* attempt = LiveAttempt(job);
-    const v1::NodePart* part = attempt == nullptr ? nullptr : FindPart(*attempt, name);
-    if (part != nullptr && !part->ended()) view.add_jobs(job.name());
-  }
+  ForEachLivePart(state, name,
+                  [&](const auto& job, const auto&, const auto&) { view.add_jobs(job.name()); });
   return view;
 }
 
@@ -276,7 +283,7 @@ std::string DescribeEvent(const v1::Event& event) {
       return absl::StrCat(AttemptPrefix(event), DescribeExit(event.rank_exited().exit()),
                           event.rank_exited().first_failure() ? " (first failure)" : "");
     case v1::Event::kStopRequested:
-      return absl::StrCat(AttemptPrefix(event), DescribeStop(event.stop_requested()));
+      return DescribeStop(event);
     case v1::Event::kPartEnded:
       return DescribePartEnded(event);
     case v1::Event::kAttemptEnded:
@@ -317,6 +324,13 @@ std::string DescribeEvent(const v1::Event& event) {
       return absl::StrCat("removed by ", event.job_removed().by());
     case v1::Event::kJobReleased:
       return absl::StrCat("released by ", event.job_released().by());
+    case v1::Event::kNodeRemoved: {
+      const std::string& why = event.node_removed().reason();
+      return absl::StrCat(event.node(), " was removed by ", event.node_removed().by(),
+                          why.empty() ? "" : absl::StrCat(": ", why));
+    }
+    case v1::Event::kPartSilence:
+      return DescribeSilence(event);
     case v1::Event::kPartAge:
       return absl::StrCat(AttemptPrefix(event), "its ranks on ", event.node(), " have run for ",
                           common::HumanDuration(event.part_age().ran_ms()));

@@ -1,29 +1,45 @@
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/text.h"
-#include "coordinator/core/scheduler.h"
 #include "coordinator/core/settle.h"
 #include "coordinator/core/views.h"
+#include "coordinator/core/waiting.h"
 
 namespace muster::coordinator {
 namespace {
 
+// The job that those behind it wait for, and how many before it step aside. Null: all of them do.
+std::pair<const v1::JobRecord*, size_t> HeadOfQueue(const ClusterState& state) {
+  AsideReasons asides;
+  for (const QueuePlace& place : state.queue) {
+    const v1::JobRecord& job = state.jobs.at(place.job);
+    const bool aside = !asides.Of(state, job.spec().shape()).empty();
+    if (!aside || asides.IsEnough()) return {&job, aside ? asides.passed() - 1 : asides.passed()};
+  }
+  return {nullptr, asides.passed()};
+}
+
 std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job,
                       v1::WhyResponse& response) {
   if (job.held()) return job.reason();
+  if (std::string aside = WhyAside(state, job.spec().shape()); !aside.empty()) {
+    response.add_details("jobs behind it may start meanwhile; it keeps its place in the queue");
+    return aside;
+  }
   const QueuePlace place{job.spec().priority(), job.id()};
   const auto found = state.queue.find(place);
-  const auto ahead = std::distance(state.queue.begin(), found);
+  const auto ahead = static_cast<size_t>(std::distance(state.queue.begin(), found));
   const std::string blocked = BlockedReason(state, job);
-  if (ahead == 0) return blocked.empty() ? "it starts now" : blocked;
-  const v1::JobRecord& head = state.jobs.at(state.queue.begin()->job);
+  const auto [head, aside] = HeadOfQueue(state);
+  if (head == nullptr || head->id() == job.id()) return blocked.empty() ? "it starts now" : blocked;
   response.add_details(
-      absl::StrCat("at the head: ", head.name(), ": ", BlockedReason(state, head)));
+      absl::StrCat("at the head: ", head->name(), ": ", BlockedReason(state, *head)));
   if (!blocked.empty()) response.add_details(absl::StrCat("itself ", blocked));
-  return absl::StrCat("number ", ahead + 1, " in the queue; it waits behind ", head.name(),
-                      ahead > 1 ? absl::StrCat(" and ", ahead - 1, " more") : "",
+  return absl::StrCat("number ", ahead + 1, " in the queue; it waits behind ", head->name(),
+                      ahead > aside + 1 ? absl::StrCat(" and ", ahead - aside - 1, " more") : "",
                       blocked.empty() ? ", though its own devices are free (strict order)" : "");
 }
 
@@ -47,9 +63,12 @@ void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now 
   if (attempt == nullptr) return;
   for (const v1::NodePart& part : attempt->parts()) {
     const Node* node = FindNode(state, part.node());
-    if (node == nullptr || part.ended() || node->record.connected()) continue;
+    if (node == nullptr || part.ended()) continue;
+    const bool suspect = node->record.state() != v1::NODE_STATE_ALIVE;
+    if (node->record.connected() && !suspect) continue;
     response.add_details(
-        absl::StrCat(part.node(), " is not connected, last heard ",
+        absl::StrCat(part.node(), suspect ? " is " : " is not connected",
+                     suspect ? NodeStateName(node->record.state()) : "", ", last heard ",
                      common::HumanDuration(now.mono_ms - node->last_contact_mono_ms), " ago",
                      WhenItCounts(state, job, part, now)));
   }

@@ -92,5 +92,7 @@ void DrainNode(Daemon& daemon, const Caller& caller, const v1::DrainNodeRequest&
                Answer<v1::BulkResponse> answer);
 void DeclareNodeDead(Daemon& daemon, const Caller& caller,
                      const v1::DeclareNodeDeadRequest& request, Answer<v1::BulkResponse> answer);
+void RemoveNode(Daemon& daemon, const Caller& caller, const v1::RemoveNodeRequest& request,
+                Answer<v1::BulkResponse> answer);
 
 }  // namespace muster::coordinator

@@ -50,4 +50,9 @@ void DeclareNodeDead(Daemon& daemon, const Caller& caller,
   Change(daemon, DeclareDeadInput{caller, request.node(), request.reason()}, std::move(answer));
 }
 
+void RemoveNode(Daemon& daemon, const Caller& caller, const v1::RemoveNodeRequest& request,
+                Answer<v1::BulkResponse> answer) {
+  Change(daemon, RemoveNodeInput{caller, request.node(), request.reason()}, std::move(answer));
+}
+
 }  // namespace muster::coordinator

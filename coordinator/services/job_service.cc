@@ -67,6 +67,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   MUSTER_UNARY(RemoveCheckpoint, CheckpointReference, BulkResponse)
   MUSTER_UNARY(DrainNode, DrainNodeRequest, BulkResponse)
   MUSTER_UNARY(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse)
+  MUSTER_UNARY(RemoveNode, RemoveNodeRequest, BulkResponse)
   MUSTER_UNARY(SetLifetime, SetLifetimeRequest, SetLifetimeResponse)
 #undef MUSTER_UNARY
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/core/scheduler.h"
 #include "coordinator/core/state.h"
+#include "coordinator/core/waiting.h"
 
 namespace muster::sim {
 namespace {
@@ -331,9 +331,13 @@ void World::TakeBackImpossible() {
   queue_.After(600'000, [this] { TakeBackImpossible(); });
   if (!coordinator_->alive() || coordinator_->state().queue.empty()) return;
   const coordinator::ClusterState& state = coordinator_->state();
-  const uint64_t head = state.queue.begin()->job;
-  if (coordinator::NeverFits(state, state.jobs.at(head).spec().shape()).empty()) return;
-  coordinator_->Take(coordinator::CancelInput{{"uid:1"}, {head}});
+  coordinator::CancelInput cancel{{"uid:1"}, {}};
+  for (const coordinator::QueuePlace& place : state.queue) {
+    const bool never =
+        !coordinator::NeverFits(state, state.jobs.at(place.job).spec().shape()).empty();
+    if (never) cancel.jobs.push_back(place.job);
+  }
+  if (!cancel.jobs.empty()) coordinator_->Take(std::move(cancel));
 }
 
 Result World::Run() {

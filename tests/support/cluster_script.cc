@@ -383,7 +383,9 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
     Take(coordinator::DrainInput{caller, words.at(1), verb == "drain",
                                  Option(options, "reason", "")});
   } else if (verb == "declare-dead") {
-    Take(coordinator::DeclareDeadInput{caller, words.at(1), ""});
+    Take(coordinator::DeclareDeadInput{caller, words.at(1), Option(options, "reason", "")});
+  } else if (verb == "remove-node") {
+    Take(coordinator::RemoveNodeInput{caller, words.at(1), Option(options, "reason", "")});
   } else {
     throw std::runtime_error("unknown verb " + verb);
   }
@@ -402,7 +404,8 @@ void ClusterScript::Advance(int64_t milliseconds, bool heartbeats) {
     now_.lived_ms += next - now_.mono_ms;
     now_.mono_ms = next;
     for (const auto& [name, facts] : facts_) {
-      if (!heartbeats || !state_.nodes.at(name).record.connected()) continue;
+      const auto node = state_.nodes.find(name);
+      if (!heartbeats || node == state_.nodes.end() || !node->second.record.connected()) continue;
       v1::WorkerMessage message;
       message.mutable_heartbeat();
       Say(name, std::move(message));

@@ -1,0 +1,115 @@
+// What a person says of a node: drain it, it is dead, forget it.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/decide.h"
+
+namespace muster::coordinator {
+namespace {
+
+v1::Event NodeEvent(const std::string& node, Now now) {
+  v1::Event event;
+  event.set_node(node);
+  event.set_at_ms(now.wall_ms);
+  return event;
+}
+
+// An answer about one node; `message` instead of what was asked for, if it says anything.
+Decision Answer(const std::string& node, const std::string& message = "",
+                absl::StatusCode code = absl::StatusCode::kOk) {
+  Decision decision;
+  v1::BulkResult& result = decision.reply.results.emplace_back();
+  result.set_subject(node);
+  result.set_status_code(static_cast<int32_t>(code));
+  result.set_message(message);
+  return decision;
+}
+
+Decision NoSuchNode(const std::string& name) {
+  return Answer(name, absl::StrCat("[JC1401] no node is named ", name, "; fix: jobctl nodes ls"),
+                absl::StatusCode::kNotFound);
+}
+
+// A suspect node is silent: that its connection still looks open says nothing.
+bool IsHeard(const Node& node) {
+  return node.record.connected() && node.record.state() == v1::NODE_STATE_ALIVE;
+}
+
+}  // namespace
+
+Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now) {
+  const Node* node = FindNode(state, input.node);
+  if (node == nullptr) return NoSuchNode(input.node);
+  const bool as_before = node->record.draining() == input.drain;
+  if (as_before && (!input.drain || input.reason.empty())) {
+    return Answer(input.node, input.drain ? "drains already" : "is not drained");
+  }
+  Decision decision = Answer(input.node);
+  v1::Event event = NodeEvent(input.node, now);
+  event.mutable_node_state_changed()->set_state(node->record.state());
+  event.mutable_node_state_changed()->set_reason(input.reason);
+  event.mutable_node_state_changed()->set_set_drain(true);
+  event.mutable_node_state_changed()->set_draining(input.drain);
+  decision.facts.push_back(std::move(event));
+  return decision;
+}
+
+Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& input, Now now) {
+  const Node* node = FindNode(state, input.node);
+  if (node == nullptr) return NoSuchNode(input.node);
+  if (IsHeard(*node)) {
+    return Answer(
+        input.node,
+        absl::StrCat("[JC1403] ", input.node,
+                     " is connected, so it is not dead; fix: jobctl nodes drain ", input.node),
+        absl::StatusCode::kFailedPrecondition);
+  }
+  Decision decision = Answer(input.node);
+  const std::string reason =
+      absl::StrCat("declared dead by ", input.caller.principal,
+                   input.reason.empty() ? "" : absl::StrCat(": ", input.reason));
+  v1::Event lost = NodeEvent(input.node, now);
+  lost.mutable_node_state_changed()->set_state(v1::NODE_STATE_LOST);
+  lost.mutable_node_state_changed()->set_reason(reason);
+  decision.facts.push_back(std::move(lost));
+  ForEachLivePart(state, input.node, [&](const auto& job, const auto& attempt, const auto&) {
+    v1::Event event = NodeEvent(input.node, now);
+    event.set_job(job.id());
+    event.set_attempt(attempt.number());
+    event.mutable_part_ended()->set_how("declared dead");
+    event.mutable_part_ended()->set_failure(absl::StrCat(input.node, " was ", reason));
+    event.mutable_part_ended()->set_cause(v1::STOP_CAUSE_NODE_LOST);
+    decision.facts.push_back(std::move(event));
+  });
+  return decision;
+}
+
+Decision DecideRemoveNode(const ClusterState& state, const RemoveNodeInput& input, Now now) {
+  const Node* node = FindNode(state, input.node);
+  if (node == nullptr) return NoSuchNode(input.node);
+  if (IsHeard(*node)) {
+    return Answer(input.node,
+                  absl::StrCat("[JC1412] ", input.node,
+                               " is connected and would register again; fix: stop its "
+                               "muster-worker first"),
+                  absl::StatusCode::kFailedPrecondition);
+  }
+  std::string job_there;
+  ForEachLivePart(state, input.node,
+                  [&](const auto& job, const auto&, const auto&) { job_there = job.name(); });
+  if (!job_there.empty()) {
+    return Answer(input.node,
+                  absl::StrCat("[JC1412] ranks of ", job_there, " may still run on ", input.node,
+                               "; fix: jobctl nodes declare-dead ", input.node,
+                               " if that machine is off, else wait until they count as stopped"),
+                  absl::StatusCode::kFailedPrecondition);
+  }
+  Decision decision = Answer(input.node);
+  v1::Event removed = NodeEvent(input.node, now);
+  removed.mutable_node_removed()->set_by(input.caller.principal);
+  removed.mutable_node_removed()->set_reason(input.reason);
+  decision.facts.push_back(std::move(removed));
+  return decision;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,44 @@
+#include "coordinator/core/fit.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::coordinator {
+namespace {
+
+bool IsLoopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1" || address == "localhost";
+}
+
+// Whether all of them share one host, and with it the loopback device. A container on it has a host
+// name of its own.
+bool OnOneHost(const ClusterState& state, const std::vector<Capacity>& capacities) {
+  const v1::NodeFacts& first = state.nodes.at(capacities[0].node).record.facts();
+  return !first.hostname().empty() &&
+         std::all_of(capacities.begin(), capacities.end(), [&](const Capacity& capacity) {
+           const v1::NodeFacts& facts = state.nodes.at(capacity.node).record.facts();
+           return facts.hostname() == first.hostname() && facts.boot_id() == first.boot_id();
+         });
+}
+
+// A gang that spans hosts cannot meet at a loopback address.
+void DropLoopbackWhenSpanning(const ClusterState& state, const v1::Shape& shape,
+                              std::vector<Capacity>& capacities) {
+  if (capacities.size() < 2 || OnOneHost(state, capacities)) return;
+  if (Place(shape, capacities, {}).value_or(std::vector<Share>{}).size() < 2) return;
+  std::erase_if(capacities, [&](const Capacity& capacity) {
+    return IsLoopback(state.nodes.at(capacity.node).record.facts().advertise());
+  });
+}
+
+}  // namespace
+
+std::optional<std::vector<Share>> Fit(const ClusterState& state, const Usage& usage,
+                                      const v1::Shape& shape, const std::string& kind, Which which,
+                                      const std::vector<std::string>& previous) {
+  std::vector<Capacity> capacities = Capacities(state, usage, shape.device(), kind, which);
+  DropLoopbackWhenSpanning(state, shape, capacities);
+  return Place(shape, std::move(capacities), previous);
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,19 @@
+// Whether a gang fits into the cluster: placement.h's arithmetic, and the addresses that ranks on
+// several hosts meet at.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/placement.h"
+#include "coordinator/core/state.h"
+
+namespace muster::coordinator {
+
+// Shares in rank order, or nullopt. `previous`: see Place.
+std::optional<std::vector<Share>> Fit(const ClusterState& state, const Usage& usage,
+                                      const v1::Shape& shape, const std::string& kind, Which which,
+                                      const std::vector<std::string>& previous);
+
+}  // namespace muster::coordinator

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <iterator>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/number_file.h"
 #include "coordinator/upload_checks.h"
 
 namespace muster::coordinator {
@@ -224,6 +226,7 @@ absl::Status MetricStore::Sync() {
       if (const auto alive = uploader.lock()) alive->Acknowledge(ack);
     }
     segment.acks.clear();
+    SaveNewest(key.first);
   }
   dirty_.clear();
   return absl::OkStatus();
@@ -244,7 +247,7 @@ void MetricStore::Learn(const v1::MetricBatch& batch) {
 void MetricStore::Decorate(v1::JobSummary& summary) {
   std::lock_guard lock(mutex_);
   const auto found = newest_.find(summary.id());
-  if (found == newest_.end()) {
+  if (found == newest_.end() || found->second.step < 0) {
     if (summary.step() == 0 && !summary.has_loss()) summary.set_step(-1);
     return;
   }
@@ -253,7 +256,44 @@ void MetricStore::Decorate(v1::JobSummary& summary) {
   summary.set_has_loss(found->second.has_loss);
 }
 
+void MetricStore::DecorateFinished(v1::JobSummary& summary) {
+  bool is_known;
+  {
+    std::lock_guard lock(mutex_);
+    is_known = newest_.contains(summary.id());
+  }
+  if (!is_known) Keep(summary.id(), LoadNewest(summary.id()));
+  Decorate(summary);
+}
+
+void MetricStore::Keep(uint64_t job, const Newest& newest) {
+  std::lock_guard lock(mutex_);
+  newest_.try_emplace(job, newest);
+  if (newest_.size() > kNewestKept) newest_.erase(newest_.begin());
+}
+
+void MetricStore::SaveNewest(uint64_t job) {
+  Newest newest;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = newest_.find(job);
+    if (known == newest_.end()) return;
+    newest = known->second;
+  }
+  const absl::Status saved =
+      WriteNumbers(paths_.NewestMetricsFile(job),
+                   {newest.step, std::bit_cast<int64_t>(newest.loss), newest.has_loss});
+  if (!saved.ok()) refusals_.Warn(std::string(saved.message()));
+}
+
+MetricStore::Newest MetricStore::LoadNewest(uint64_t job) const {
+  const std::vector<int64_t> numbers = ReadNumbers(paths_.NewestMetricsFile(job), 3);
+  if (numbers.empty()) return {};
+  return {numbers[0], std::bit_cast<double>(numbers[1]), numbers[2] != 0};
+}
+
 void MetricStore::Warm(uint64_t job) {
+  if (const Newest newest = LoadNewest(job); newest.step >= 0) return Keep(job, newest);
   MetricReader reader = Read(job);
   v1::MetricBatch batch;
   while (true) {

@@ -50,11 +50,14 @@ class MetricStore {
   void Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader);
   using Watcher = JobWatchers<const v1::MetricBatch&>::Watcher;
   WatchToken Watch(uint64_t job, Watcher watcher);
-  // Step and loss of the newest points, if the job has any.
+  // Step and loss of the newest points, if the job has any that are in memory.
   void Decorate(v1::JobSummary& summary);
+  // The same, also of those that a restart forgot, which a finished job's row may lack: points come
+  // after its end, too. Blocks on the disk.
+  void DecorateFinished(v1::JobSummary& summary);
   // All batches that are stored. Blocks on the disk.
   MetricReader Read(uint64_t job) const { return MetricReader(paths_, job); }
-  // Reads what a restart forgot. Blocks on the disk.
+  // Reads what a restart forgot of a live job. Blocks on the disk.
   void Warm(uint64_t job);
   void Remove(uint64_t job);
 
@@ -91,6 +94,11 @@ class MetricStore {
   // Closes the files that were not used for longest until fewer than `most` are open.
   absl::Status CloseIdle(size_t most);
   void Learn(const v1::MetricBatch& batch);
+  // Leaves the newest values beside the segments. They are no promise: a row of `ls` is.
+  void SaveNewest(uint64_t job);
+  // From there; without a file the job has none that are known.
+  Newest LoadNewest(uint64_t job) const;
+  void Keep(uint64_t job, const Newest& newest);
 
   const Paths paths_;
   const std::function<void(const absl::Status&)> failed_;

@@ -25,6 +25,10 @@ std::string Paths::LogIndex(uint64_t job, uint32_t attempt, uint32_t rank,
 
 std::string Paths::MetricDirectory(uint64_t job) const { return StrCat(MetricRoot(), "/", job); }
 
+std::string Paths::NewestMetricsFile(uint64_t job) const {
+  return StrCat(MetricDirectory(job), "/newest");
+}
+
 std::string Paths::MetricFile(uint64_t job, uint32_t attempt) const {
   return StrCat(MetricDirectory(job), "/", attempt, ".mseg");
 }

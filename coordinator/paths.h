@@ -33,6 +33,7 @@ class Paths {
   std::string MetricRoot() const { return root_ + "/metrics"; }
   std::string MetricDirectory(uint64_t job) const;
   std::string MetricFile(uint64_t job, uint32_t attempt) const;
+  std::string NewestMetricsFile(uint64_t job) const;
 
   std::string BlobRoot() const { return root_ + "/blobs/sha256"; }
   std::string BlobDirectory(const std::string& sha256) const;

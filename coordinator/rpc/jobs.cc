@@ -58,7 +58,11 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
       response.set_more(true);
       break;
     }
-    daemon.metrics.Decorate(job);
+    if (job.finished_ms() > 0) {
+      daemon.metrics.DecorateFinished(job);
+    } else {
+      daemon.metrics.Decorate(job);
+    }
     *response.add_jobs() = std::move(job);
   }
   return response;
@@ -90,8 +94,10 @@ void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
             if (!found.ok()) return answer(found.status());
             v1::GetJobResponse response;
             *response.mutable_record() = RecordForPeople(*found->record);
-            *response.mutable_summary() = Summarize(*found->record);
-            daemon.metrics.Decorate(*response.mutable_summary());
+            v1::JobSummary& summary = *response.mutable_summary();
+            summary = Summarize(*found->record);
+            found->live ? daemon.metrics.Decorate(summary)
+                        : daemon.metrics.DecorateFinished(summary);
             answer(std::move(response));
           });
 }

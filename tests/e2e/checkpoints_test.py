@@ -1,5 +1,6 @@
 """Checkpoints by the directory convention: hashed, committed, verified, pulled, collected, removed."""
 import hashlib
+import json
 import os
 import time
 
@@ -112,6 +113,25 @@ class Checkpoints(Case):
         job = self.counted(cluster, 20, 10)
         cluster.jobctl("ckpt", "rm", job, "10", "--yes")
         self.assertEqual(self.steps(cluster, job), [20])
+
+    def test_what_a_job_reached_stays_in_ls_when_its_checkpoints_go(self):
+        cluster = self.cluster()
+        both = " && ".join(" ".join(python_line(*words)[1:])
+                           for words in (("reporter.py", 5), ("counter.py", 20, "--every", 10)))
+        job = cluster.submit("-n", "1", "--", "sh", "-c", both)
+        cluster.wait_for(job, SUCCEEDED)
+        wait_until(lambda: self.steps(cluster, job) == [10, 20], "both checkpoints are committed")
+
+        def reached():
+            row, = json.loads(cluster.jobctl("ls", "-a", "-o", "json").stdout)["items"]
+            return row["step"], row["loss"]
+        before = wait_until(lambda: reached()[1] is not None and reached(), "its loss is listed")
+        cluster.coordinator.kill9()  # nothing remembers the job's metrics
+        cluster.restart_coordinator()
+        cluster.jobctl("ckpt", "rm", job, "10", "--yes")
+        self.assertEqual(reached(), before)
+        cluster.jobctl("ckpt", "rm", job, "20", "--yes")
+        self.assertEqual(reached(), before)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ Acceptor::Acceptor(std::vector<Door> doors, Peers& peers, HandOver hand_over,
       begin_within_(begin_within),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       reserve_(Reserve()),
+      served_of_door_(doors_.size()),
       thread_([this] { Run(); }) {}
 
 void Acceptor::Stop() {
@@ -167,11 +168,12 @@ void Acceptor::Admit(common::UniqueFd fd, size_t door) {
 
 bool Acceptor::MakeRoom(size_t door) {
   const size_t most = std::max<size_t>(doors_[door].most, 2);
-  size_t waiting = CountWaiting(door);
-  if (waiting < most / 2 && waiting + CountServed(door) >= most) ForgetClosed();
-  if (waiting < most / 2 && waiting + CountServed(door) < most) return true;
-  turned_away_.Warn(StrCat("[JC1311] ", waiting + CountServed(door),
-                           " connections are open, of which ", waiting,
+  const size_t waiting = CountWaiting(door);
+  const size_t& served = served_of_door_[door];
+  if (waiting < most / 2 && waiting + served >= most) ForgetClosed();
+  if (waiting < most / 2 && waiting + served < most) return true;
+  turned_away_.Warn(StrCat("[JC1311] ", waiting + served, " connections are open, of which ",
+                           waiting,
                            " have said nothing; one more comes, and the oldest silent one is closed"
                            "; fix: find who opens them (ss -tnp), or raise the limit of open files "
                            "(LimitNOFILE)"));
@@ -212,7 +214,10 @@ void Acceptor::LookAtWaiting() {
 
 void Acceptor::Give(Waiting waiting) {
   const int fd = waiting.fd.Release();
-  served_.push_back({.fd = fd, .inode = InodeOf(fd), .door = waiting.door});
+  const auto [at, fresh] = served_.try_emplace(fd);
+  if (!fresh) --served_of_door_[at->second.door];
+  at->second = {.inode = InodeOf(fd), .door = waiting.door};
+  ++served_of_door_[waiting.door];
   peers_.Set(fd, std::move(waiting.principal));
   hand_over_(fd);
 }
@@ -221,17 +226,17 @@ void Acceptor::ForgetClosed() {
   const Time now = std::chrono::steady_clock::now();
   if (now < may_forget_at_) return;
   may_forget_at_ = now + kForgetEvery;
-  std::erase_if(served_, [](const Served& each) { return InodeOf(each.fd) != each.inode; });
+  std::erase_if(served_, [this](const auto& each) {
+    const auto& [fd, served] = each;
+    if (InodeOf(fd) == served.inode) return false;
+    --served_of_door_[served.door];
+    return true;
+  });
 }
 
 size_t Acceptor::CountWaiting(size_t door) const {
   return static_cast<size_t>(std::count_if(
       waiting_.begin(), waiting_.end(), [door](const Waiting& each) { return each.door == door; }));
-}
-
-size_t Acceptor::CountServed(size_t door) const {
-  return static_cast<size_t>(std::count_if(
-      served_.begin(), served_.end(), [door](const Served& each) { return each.door == door; }));
 }
 
 }  // namespace muster::coordinator

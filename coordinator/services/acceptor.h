@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <functional>
 #include <list>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,7 +50,6 @@ class Acceptor {
     bool is_partial = false;  // has begun: poll would say so again and again
   };
   struct Served {
-    int fd = -1;
     uint64_t inode = 0;  // tells this connection from a later one with the same number
     size_t door = 0;
   };
@@ -68,7 +68,6 @@ class Acceptor {
   void Give(Waiting waiting);
   void ForgetClosed();
   size_t CountWaiting(size_t door) const;
-  size_t CountServed(size_t door) const;
 
   std::vector<Door> doors_;
   Peers& peers_;
@@ -78,8 +77,10 @@ class Acceptor {
   common::UniqueFd reserve_;
 
   // The thread's.
-  std::list<Waiting> waiting_;  // the oldest first
-  std::vector<Served> served_;
+  std::list<Waiting> waiting_;    // the oldest first
+  std::map<int, Served> served_;  // by descriptor: a number that is used again replaces
+  std::vector<size_t>
+      served_of_door_;  // how many of them; closed ones count until they are forgotten
   Time may_forget_at_;
   Time deaf_until_;  // accepting cannot succeed before
   SaidRarely turned_away_;

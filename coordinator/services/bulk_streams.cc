@@ -137,7 +137,7 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
  private:
   absl::Status Check(const v1::MetricBatch& batch) const override {
     // How far seq may be ahead is for the store to say, which knows the newest one.
-    return CheckMetricBatch(batch, batch.seq());
+    return CheckMetricBatch(batch);
   }
   void Store(v1::MetricBatch batch) override {
     daemon_.metrics.Append(std::move(batch),

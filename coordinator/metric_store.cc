@@ -119,7 +119,7 @@ void MetricStore::Refuse(Queued& queued) {
 
 absl::Status MetricStore::CheckNext(const Segment& segment, const v1::MetricBatch& batch) const {
   const auto known = segment.newest_seq.find({batch.rank(), batch.source()});
-  if (known != segment.newest_seq.end()) return CheckMetricBatch(batch, known->second);
+  if (known != segment.newest_seq.end()) return CheckMetricSeq(batch, known->second);
   const auto of_rank = segment.newest_seq.lower_bound({batch.rank(), std::string()});
   const auto behind = segment.newest_seq.lower_bound({batch.rank() + 1, std::string()});
   if (static_cast<size_t>(std::distance(of_rank, behind)) >= kMetricSourcesMax) {
@@ -128,7 +128,7 @@ absl::Status MetricStore::CheckNext(const Segment& segment, const v1::MetricBatc
                " are refused: they come from more than ", kMetricSourcesMax,
                " sources; fix: write fewer event files"));
   }
-  return CheckMetricBatch(batch, 0);
+  return CheckMetricSeq(batch, 0);
 }
 
 absl::StatusOr<MetricStore::Segment*> MetricStore::SegmentOf(const SegmentKey& key) {

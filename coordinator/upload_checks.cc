@@ -22,6 +22,14 @@ bool IsCounted(const v1::MetricBatch& batch) {
   return batch.source() == "socket" || batch.source() == "progress";
 }
 
+absl::Status RefuseBatch(const v1::MetricBatch& batch, const std::string& why) {
+  return Refused(
+      StrCat("a metric batch of job ", batch.job(), " attempt ", batch.attempt(), " rank ",
+             batch.rank(), " source \"", common::Printable(batch.source().substr(0, 100)),
+             "\" with seq ", batch.seq()),
+      why);
+}
+
 }  // namespace
 
 absl::Status CheckLogChunk(const v1::LogChunk& chunk) {
@@ -59,34 +67,31 @@ absl::Status CheckLogChunk(const v1::LogChunk& chunk) {
   return absl::OkStatus();
 }
 
-absl::Status CheckMetricBatch(const v1::MetricBatch& batch, uint64_t newest) {
-  const auto refused = [&](const std::string& why) {
-    return Refused(
-        StrCat("a metric batch of job ", batch.job(), " attempt ", batch.attempt(), " rank ",
-               batch.rank(), " source \"", common::Printable(batch.source().substr(0, 100)),
-               "\" with seq ", batch.seq()),
-        why);
-  };
-  if (batch.rank() >= common::kRanksMax) return refused("there is no such rank");
+absl::Status CheckMetricBatch(const v1::MetricBatch& batch) {
+  if (batch.rank() >= common::kRanksMax) return RefuseBatch(batch, "there is no such rank");
   if (batch.source().empty() || batch.source().size() > kMetricSourceBytesMax) {
-    return refused(StrCat("a source has 1 to ", kMetricSourceBytesMax, " bytes"));
+    return RefuseBatch(batch, StrCat("a source has 1 to ", kMetricSourceBytesMax, " bytes"));
   }
   if (batch.seq() == 0 || batch.seq() > common::kLogStreamBytesMax) {
-    return refused(StrCat("seq counts from 1 to ", common::kLogStreamBytesMax));
-  }
-  if (IsCounted(batch) && batch.seq() > newest && batch.seq() - newest > kMetricSeqJumpMax) {
-    return refused(StrCat("the newest one that is known has seq ", newest, ", and ",
-                          kMetricSeqJumpMax, " batches cannot be missing"));
+    return RefuseBatch(batch, StrCat("seq counts from 1 to ", common::kLogStreamBytesMax));
   }
   if (batch.points_size() > kMetricPointsMax) {
-    return refused(StrCat("it has more than ", kMetricPointsMax, " points"));
+    return RefuseBatch(batch, StrCat("it has more than ", kMetricPointsMax, " points"));
   }
   for (const v1::MetricPoint& point : batch.points()) {
     if (point.name().empty() || point.name().size() > kMetricNameBytesMax) {
-      return refused(StrCat("a metric's name has 1 to ", kMetricNameBytesMax, " bytes"));
+      return RefuseBatch(batch, StrCat("a metric's name has 1 to ", kMetricNameBytesMax, " bytes"));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest) {
+  if (!IsCounted(batch) || batch.seq() <= newest || batch.seq() - newest <= kMetricSeqJumpMax) {
+    return absl::OkStatus();
+  }
+  return RefuseBatch(batch, StrCat("the newest one that is known has seq ", newest, ", and ",
+                                   kMetricSeqJumpMax, " batches cannot be missing"));
 }
 
 }  // namespace muster::coordinator

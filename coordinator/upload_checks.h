@@ -18,7 +18,9 @@ inline constexpr size_t kMetricSourcesMax = 2'000;      // of one rank
 inline constexpr uint64_t kMetricSeqJumpMax = 1 << 20;  // batches ahead of the newest one
 
 absl::Status CheckLogChunk(const v1::LogChunk& chunk);
-// `newest`: the seq that is stored of this source, 0 without any.
-absl::Status CheckMetricBatch(const v1::MetricBatch& batch, uint64_t newest);
+absl::Status CheckMetricBatch(const v1::MetricBatch& batch);
+// Of a batch that is right by itself, whether it can follow. `newest`: the seq that is stored of
+// this source, 0 without any.
+absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest);
 
 }  // namespace muster::coordinator

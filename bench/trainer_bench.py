@@ -85,6 +85,18 @@ def bench_sharding(table, data):
                       times["DDP"])
 
 
+def bench_small_layers(table, data):
+    """300 layers of 272 weights: what a unit costs shows where there could be 300 of them."""
+    times = {stage: [] for stage in ("DDP", "zero1", "zero2", "zero3")}
+    for _ in range(TURNS):
+        for stage, values in times.items():
+            result, _ = run(OURS, "steps", "small_layers", 16, 10, 60, data, *([] if stage == "DDP" else [stage]))
+            values.append(1000 / result["steps_per_s"])
+    for stage in ("zero1", "zero2", "zero3"):
+        table.row(f"300 small layers, {stage}", "ms", times[stage], "≤ 2.0 × DDP", lambda a, b: a <= 2 * b, "DDP",
+                  times["DDP"])
+
+
 def bench_overhead(table, data):
     for model, batch, steps in (("digits", 32, 40), ("digits", 8, 80)):
         result, _ = run(OURS, "overhead", model, batch, 24, steps, data, ranks=1)
@@ -124,6 +136,7 @@ def bench_trainer(table):
         data = os.path.join(directory, "data.safetensors")
         bench_steps(table, data)
         bench_sharding(table, data)
+        bench_small_layers(table, data)
         bench_overhead(table, data)
         bench_checkpoint(table)
         bench_logging(table, data)

@@ -74,6 +74,7 @@ muster::ShardingOptions sharding_options(const json& from) {
   read(from, "shard_group_size", options.shard_group_size);
   read(from, "units", options.units);
   read(from, "unit_numel", options.unit_numel);
+  read(from, "unit_numel_min", options.unit_numel_min);
   read(from, "reshard_after_forward", options.reshard_after_forward);
   read(from, "prefetch", options.prefetch);
   read(from, "reduce_every_micro_batch", options.reduce_every_micro_batch);

@@ -87,6 +87,24 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
+// Many layers of a few hundred weights each, every one a unit of its own when the model is divided.
+struct SmallLayers : NetImpl {
+  SmallLayers() {
+    input = register_module("input", Linear(64, kWidth));
+    layers = register_module("layers", torch::nn::ModuleList());
+    for (int i = 0; i < 300; ++i) layers->push_back(Linear(kWidth, kWidth));
+    output = register_module("output", Linear(kWidth, 10));
+  }
+  at::Tensor forward(const at::Tensor& images, bool) override {
+    at::Tensor x = input(images.flatten(1));
+    for (const auto& layer : *layers) x = x + 0.1 * torch::tanh(layer->as<Linear>()->forward(x));
+    return output(x);
+  }
+  static constexpr int64_t kWidth = 16;
+  Linear input{nullptr}, output{nullptr};
+  torch::nn::ModuleList layers{nullptr};
+};
+
 struct Shape {
   int64_t width, heads, layers;
 };
@@ -119,6 +137,7 @@ Net make_model(const std::string& name) {
       {"digits_plain", [] { return std::make_shared<Digits>(0.0); }},
       {"norm", [] { return std::make_shared<Norm>(); }},
       {"norm_side", [] { return std::make_shared<Norm>(); }},
+      {"small_layers", [] { return std::make_shared<SmallLayers>(); }},
       {"transformer",
        [] {
          return std::make_shared<Transformer>(Shape{64, 4, 2});

@@ -17,9 +17,9 @@ struct NetImpl : torch::nn::Module {
 using Net = std::shared_ptr<NetImpl>;
 
 // "digits" (a small CNN with dropout), "digits_plain" (without), "norm" and "norm_side" (batch
-// normalisation, and a layer that takes part only with_side), "transformer" (characters),
-// "transformer_wide", "transformer_deep" (293 small tensors). Throws std::out_of_range for another
-// name.
+// normalisation, and a layer that takes part only with_side), "small_layers" (300 layers of 272
+// weights on the digits), "transformer" (characters), "transformer_wide", "transformer_deep" (293
+// small tensors). Throws std::out_of_range for another name.
 Net make_model(const std::string& name);
 
 // Cross entropy of a micro-batch; model is anything that is called like a Net. micro_batch counts

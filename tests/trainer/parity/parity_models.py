@@ -47,6 +47,22 @@ class Norm(nn.Module):
         return logits + self.side(x.mean((2, 3))) if with_side else logits
 
 
+class SmallLayers(nn.Module):
+    """Many layers of a few hundred weights each."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.input = nn.Linear(64, width)
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(300)])
+        self.output = nn.Linear(width, 10)
+
+    def forward(self, images):
+        x = self.input(images.flatten(1))
+        for layer in self.layers:
+            x = x + 0.1 * torch.tanh(layer(x))
+        return self.output(x)
+
+
 class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -85,6 +101,7 @@ class Transformer(nn.Module):
 
 
 MODELS = {"digits": lambda: Digits(0.4), "digits_plain": lambda: Digits(0.0), "norm": Norm, "norm_side": Norm,
+          "small_layers": SmallLayers,
           "transformer": Transformer, "transformer_wide": lambda: Transformer(width=192, heads=6, layers=4),
           "transformer_deep": lambda: Transformer(width=32, heads=4, layers=24)}
 

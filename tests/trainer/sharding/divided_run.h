@@ -47,11 +47,13 @@ class DividedRun : public ::testing::Test {
     return written;
   }
 
-  // Fills in the case's name and checkpoint_dir.
+  // Fills in the case's name and checkpoint_dir, and for models so small that their blocks would
+  // be one unit that they are units as those of a large model are.
   static std::vector<ChildResult> start(json& one, const json& sharding, int world_size) {
     static int runs = 0;
     one["name"] = "run" + std::to_string(++runs);
     one["sharding"] = sharding;
+    if (!sharding.contains("unit_numel_min")) one["sharding"]["unit_numel_min"] = 0;
     if (!one.contains("checkpoint_dir")) {
       one["checkpoint_dir"] = *directory_ / ("checkpoints" + std::to_string(runs));
     }

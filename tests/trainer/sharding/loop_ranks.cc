@@ -1,5 +1,6 @@
-// The program that loop_test runs as ranks: loop_ranks STAGE trains small models in the ways that
-// users write their loops and modules. Rank 0 prints a line "NAME: loss loss …" for each way.
+// The program that loop_test runs as ranks: loop_ranks STAGE UNIT_NUMEL_MIN trains small models in
+// the ways that users write their loops and modules. Rank 0 prints a line "NAME: loss loss …" for
+// each way.
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <cstdio>
@@ -231,7 +232,8 @@ void train_two(Accelerator& accelerator) {
 }
 
 int train_all(int /*argc*/, char** argv) {
-  Accelerator accelerator({.sharding = {.stage = parse_zero_stage(argv[1])}});
+  Accelerator accelerator(
+      {.sharding = {.stage = parse_zero_stage(argv[1]), .unit_numel_min = std::stoll(argv[2])}});
   for (const std::string& form : OddNetImpl::forms()) {
     train(accelerator, "module, " + form, form, usual, adam);
   }

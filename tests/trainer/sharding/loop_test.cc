@@ -16,8 +16,10 @@ namespace {
 
 using Numbers = std::map<std::string, std::vector<double>>;  // by way
 
-Numbers numbers_of(const std::string& stage) {
-  const auto ranks = run_ranks({.argv = {LOOP_RANKS, stage}, .world_size = 2});
+// The blocks are small: with 0 each is a unit as those of a large model are.
+Numbers numbers_of(const std::string& stage, int64_t unit_numel_min = 0) {
+  const auto ranks =
+      run_ranks({.argv = {LOOP_RANKS, stage, std::to_string(unit_numel_min)}, .world_size = 2});
   Numbers numbers;
   for (const ChildResult& rank : ranks) EXPECT_EQ(rank.exit_code, 0) << stage << rank.output;
   std::istringstream lines(ranks[0].output);
@@ -39,7 +41,12 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
   return greatest;
 }
 
-class EveryWay : public ::testing::TestWithParam<const char*> {
+struct Division {
+  const char* stage;
+  int64_t unit_numel_min = 0;
+};
+
+class EveryWay : public ::testing::TestWithParam<Division> {
  protected:
   static const Numbers& whole() {
     static const Numbers numbers = numbers_of("none");
@@ -48,7 +55,7 @@ class EveryWay : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(EveryWay, GivesTheNumbersOfAWholeModel) {
-  const Numbers divided = numbers_of(GetParam());
+  const Numbers divided = numbers_of(GetParam().stage, GetParam().unit_numel_min);
   EXPECT_GE(whole().size(), 30u);
   EXPECT_EQ(divided.size(), whole().size());
   for (const auto& [way, values] : whole()) {
@@ -57,8 +64,13 @@ TEST_P(EveryWay, GivesTheNumbersOfAWholeModel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, EveryWay, ::testing::Values("zero1", "zero2", "zero3"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Stages, EveryWay,
+                         ::testing::Values(Division{"zero1"}, Division{"zero2"}, Division{"zero3"},
+                                           Division{"zero3", 131'072}),
+                         [](const auto& info) {
+                           return std::string(info.param.stage) +
+                                  (info.param.unit_numel_min > 0 ? "_merged" : "");
+                         });
 
 }  // namespace
 }  // namespace muster

@@ -11,6 +11,7 @@ struct Case {
   const char* name;
   const char* text;  // in the form of ../parity/cases.json
   double limit = 1e-6;
+  bool merges = false;  // small blocks share units, as is the default
 };
 
 const std::vector<Case>& cases() {
@@ -33,7 +34,13 @@ const std::vector<Case>& cases() {
            "optimizer": {"name": "adamw", "lr": 1e-3}})"},
       {"unused parameters", R"({"model": "norm_side", "batch": 8,
                                 "ddp": {"find_unused_parameters": true},
-                                "optimizer": {"name": "adamw", "lr": 1e-3}})"}};
+                                "optimizer": {"name": "adamw", "lr": 1e-3}})"},
+      {"transformer, blocks in one unit",
+       R"({"model": "transformer", "batch": 8, "optimizer": {"name": "adamw", "lr": 1e-3}})", 0,
+       true},
+      {"300 small layers in one unit",
+       R"({"model": "small_layers", "batch": 16, "optimizer": {"name": "adamw", "lr": 1e-3}})", 0,
+       true}};
   return all;
 }
 
@@ -49,7 +56,9 @@ TEST_F(Sharding, EveryStageTrainsLikeDdp) {
     std::snprintf(line, sizeof(line), "  %-38s", one.name);
     table_ += line;
     for (const char* stage : {"zero1", "zero2", "zero3"}) {
-      const auto divided = train(text, {{"stage", stage}}, 2);
+      json sharding = {{"stage", stage}};
+      if (one.merges) sharding["unit_numel_min"] = 131'072;
+      const auto divided = train(text, sharding, 2);
       const double found = difference(whole, divided);
       EXPECT_LE(found, one.limit) << one.name << ", " << stage;
       if (divided.empty()) continue;
@@ -83,7 +92,7 @@ TEST_F(Sharding, OptionsOfUnitsChangeNoNumber) {
                                    "accumulation": 2, "optimizer": {"name": "adamw", "lr": 1e-3}})");
   const auto whole = train(one, json::object(), 2);
   const json variants = json::parse(R"([{"unit_numel": 1000}, {"unit_numel": 100000000},
-      {"units": ["blocks.0", "head"]}, {"units": ["blocks"]}, {"prefetch": false},
+      {"units": ["blocks.0", "head"]}, {"units": ["blocks"]}, {"unit_numel_min": 60000}, {"prefetch": false},
       {"reshard_after_forward": false}])");
   for (json variant : variants) {
     variant["stage"] = "zero3";

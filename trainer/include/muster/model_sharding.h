@@ -15,6 +15,11 @@
 // module does with its parameters is right, as long as all ranks do the same in the same order and
 // use LibTorch's operators. Between backward and the next forward a zero3 parameter has no memory:
 // using it then is refused with an error; Accelerator::full_parameters gives it back for a while.
+// With zero3 every forward is collective, also of an evaluation (torch::NoGradGuard, eval()): all
+// ranks make it, equally often. One rank alone evaluates inside full_parameters, which all enter.
+// The ranks compare what they are about to do before each forward and backward, so that one which
+// goes another way ends all of them with an error that names it (worlds up to 16 ranks, or with
+// AcceleratorOptions::debug).
 //
 // Source: Rajbhandari et al., ZeRO (arXiv 1910.02054) for the stages; Zhao et al., PyTorch FSDP
 // (arXiv 2304.11277) for units, prefetch and the hybrid form.
@@ -46,6 +51,11 @@ struct ShardingOptions {
   // outermost ModuleList and Sequential. What is in none of them forms the root unit, which zero3
   // keeps between forward and backward.
   std::vector<std::string> units = {};
+  // A child of a list with fewer elements than this shares its unit with the children after it,
+  // until they have so many together: each unit costs two or three collectives a step, whatever its
+  // size (300 layers of 272 weights took ten times as long as DDP as units of their own). A module
+  // that `units` names itself stays what it is. 0: every child is a unit.
+  int64_t unit_numel_min = 131'072;
   // Not 0: units are made by size instead, of consecutive parameters with at most so many elements.
   int64_t unit_numel = 0;
 

@@ -2,6 +2,7 @@
 #include "sharding/unit_layout.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -48,12 +49,17 @@ std::vector<UnitParameter> parameters_of(torch::nn::Module& module) {
   return parameters;
 }
 
-// Names of the modules that become units.
-std::vector<std::string> unit_modules(torch::nn::Module& module, const ShardingOptions& options) {
-  std::vector<std::string> units;
+// A module whose parameters are gathered together.
+struct UnitModule {
+  std::string name;
+  bool is_named = false;  // by ShardingOptions::units itself, not as the child of a list
+};
+
+std::vector<UnitModule> unit_modules(torch::nn::Module& module, const ShardingOptions& options) {
+  std::vector<UnitModule> units;
   const auto modules = module.named_modules(/*name_prefix=*/"", /*include_self=*/false);
   const auto add_children = [&](const std::string& name, const torch::nn::Module& list) {
-    for (const auto& child : list.named_children()) units.push_back(name + "." + child.key());
+    for (const auto& child : list.named_children()) units.push_back({name + "." + child.key()});
   };
   if (!options.units.empty()) {
     for (const std::string& name : options.units) {
@@ -66,7 +72,7 @@ std::vector<std::string> unit_modules(torch::nn::Module& module, const ShardingO
       if (is_list(**found)) {
         add_children(name, **found);
       } else {
-        units.push_back(name);
+        units.push_back({name, /*is_named=*/true});
       }
     }
     return units;
@@ -80,22 +86,57 @@ std::vector<std::string> unit_modules(torch::nn::Module& module, const ShardingO
   return units;
 }
 
-// The innermost unit module that holds the parameter; "" for the root.
-std::string module_of(const std::string& parameter, const std::vector<std::string>& modules) {
-  std::string best;
-  for (const std::string& module : modules) {
-    if (lies_in(parameter, module) && module.size() > best.size()) best = module;
+// The innermost unit module that holds the parameter; null for the root.
+const UnitModule* module_of(const std::string& parameter, const std::vector<UnitModule>& modules) {
+  const UnitModule* best = nullptr;
+  for (const UnitModule& module : modules) {
+    if (!lies_in(parameter, module.name)) continue;
+    if (best == nullptr || module.name.size() > best->name.size()) best = &module;
   }
   return best;
 }
 
+int64_t numel_of(const UnitLayout& unit) {
+  int64_t numel = 0;
+  for (const UnitParameter& parameter : unit.parameters) numel += parameter.numel();
+  return numel;
+}
+
 class Planner {
  public:
-  void add(const std::string& unit, bool is_root, UnitParameter parameter) {
+  // merges: the unit may become part of a larger one.
+  void add(const std::string& unit, bool is_root, bool merges, UnitParameter parameter) {
     const auto dtype = parameter.tensor.scalar_type();
     const auto [place, is_new] = index_.emplace(std::make_pair(unit, dtype), units_.size());
-    if (is_new) units_.push_back({.name = unit, .is_root = is_root});
+    if (is_new) {
+      units_.push_back({.name = unit, .is_root = is_root});
+      merges_.push_back(merges);
+    }
     units_[place->second].parameters.push_back(std::move(parameter));
+  }
+  // A unit that is smaller than this takes the next one in, again and again: what comes out is
+  // that large, but for the last one before one that does not merge.
+  void merge_small(int64_t numel_min) {
+    std::map<at::ScalarType, size_t> open;  // by dtype: the unit that is still too small
+    std::vector<UnitLayout> merged;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      if (units_[i].is_root) {
+        merged.push_back(std::move(units_[i]));
+        continue;
+      }
+      const auto dtype = units_[i].parameters.front().tensor.scalar_type();
+      if (!merges_[i]) open.clear();
+      const auto small = open.find(dtype);
+      const size_t place = small == open.end() ? merged.size() : small->second;
+      if (place == merged.size()) {
+        merged.push_back(std::move(units_[i]));
+      } else {
+        absorb(merged[place], std::move(units_[i]));
+      }
+      open.erase(dtype);
+      if (merges_[i] && numel_of(merged[place]) < numel_min) open[dtype] = place;
+    }
+    units_ = std::move(merged);
   }
   std::vector<UnitLayout> take(int ranks) {
     for (UnitLayout& unit : units_) {
@@ -111,7 +152,14 @@ class Planner {
   }
 
  private:
+  // "layers.0 … layers.7": the first and the last module.
+  static void absorb(UnitLayout& unit, UnitLayout next) {
+    unit.name = unit.name.substr(0, unit.name.find(" … ")) + " … " + next.name;
+    std::move(next.parameters.begin(), next.parameters.end(), std::back_inserter(unit.parameters));
+  }
+
   std::vector<UnitLayout> units_;
+  std::vector<bool> merges_;  // by unit
   std::map<std::pair<std::string, at::ScalarType>, size_t> index_;
 };
 
@@ -119,6 +167,11 @@ class Planner {
 
 std::vector<UnitLayout> plan_units(torch::nn::Module& module, const ShardingOptions& options,
                                    int ranks) {
+  if (options.unit_numel_min < 0) {
+    throw std::invalid_argument("ShardingOptions::unit_numel_min is " +
+                                std::to_string(options.unit_numel_min) +
+                                ": it must be 0 (no unit is merged) or more");
+  }
   if (options.unit_numel < 0 || (options.unit_numel > 0 && !options.units.empty())) {
     throw std::invalid_argument(
         "ShardingOptions: unit_numel is " + std::to_string(options.unit_numel) +
@@ -133,15 +186,18 @@ std::vector<UnitLayout> plan_units(torch::nn::Module& module, const ShardingOpti
         ++number;
       }
       numel += parameter.numel();
-      planner.add("unit " + std::to_string(number), false, std::move(parameter));
+      planner.add("unit " + std::to_string(number), false, false, std::move(parameter));
     }
     return planner.take(ranks);
   }
-  const std::vector<std::string> modules = unit_modules(module, options);
+  const std::vector<UnitModule> modules = unit_modules(module, options);
   for (UnitParameter& parameter : parameters_of(module)) {
-    const std::string unit = module_of(parameter.names.front(), modules);
-    planner.add(unit.empty() ? "root" : unit, unit.empty(), std::move(parameter));
+    const UnitModule* unit = module_of(parameter.names.front(), modules);
+    const bool is_root = unit == nullptr;
+    planner.add(is_root ? "root" : unit->name, is_root, !is_root && !unit->is_named,
+                std::move(parameter));
   }
+  planner.merge_small(options.unit_numel_min);
   return planner.take(ranks);
 }
 

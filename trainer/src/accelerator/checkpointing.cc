@@ -268,6 +268,7 @@ std::string Accelerator::save_state(int64_t step, const SaveOptions& options) {
                           std::string("run under Muster, which sets MUSTER_CHECKPOINT_DIR"));
   }
   if (state.saved_step == step) return directory + "/" + step_name(step);
+  state.collectives->meet("save_state", "step " + std::to_string(step));
   const auto section = state.gradients->timer.measure(StepPart::checkpoint);
   AsyncCheckpointer& checkpointer = state.open_checkpointer();
   state.saved_step.reset();
@@ -300,6 +301,7 @@ void Accelerator::wait_for_checkpoint() {
 
 std::optional<int64_t> Accelerator::load_state() {
   State& state = *state_;
+  state.collectives->meet("load_state");
   wait_for_checkpoint();
   const std::string& resume_from =
       state.worker.resume_from.empty() ? state.options.resume_from : state.worker.resume_from;
@@ -322,6 +324,7 @@ TensorMap Accelerator::state_dict_of(torch::nn::Module& module) const {
   TensorMap tensors = module_tensors(module);
   ShardedModel* sharded = state_->sharded_of(module);
   if (sharded != nullptr) {
+    state_->collectives->meet("get_state_dict");
     for (const auto& unit : sharded->units()) {
       for (const ParameterSlot& slot : unit->slots()) {
         const at::Tensor whole = sharded->read_whole(slot).to(at::kCPU, /*non_blocking=*/false,
@@ -368,6 +371,7 @@ void Accelerator::State::save_divided(ShardedModel& model, torch::nn::Module& mo
 
 void Accelerator::save_module(torch::nn::Module& module, const std::string& directory,
                               const SaveModelOptions& save_options) {
+  state_->collectives->meet("save_model");
   if (ShardedModel* sharded = state_->sharded_of(module)) {
     state_->save_divided(*sharded, module, directory, save_options);
     return;
@@ -378,6 +382,7 @@ void Accelerator::save_module(torch::nn::Module& module, const std::string& dire
 }
 
 void Accelerator::save(const TensorMap& tensors, const std::string& path) {
+  state_->collectives->meet("save");
   together(state_->group, [&] {
     if (is_main_process()) save_safetensors(path, tensors, {{"format", "pt"}});
   });

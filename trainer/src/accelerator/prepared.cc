@@ -20,6 +20,7 @@ bool ModelFrame::changes_outputs() const {
 
 ModelFrame::Pass::Pass(ModelFrame& frame)
     : frame_(frame), section_(frame.gradient_state_->timer.measure(StepPart::compute)) {
+  if (frame_.sharded_) frame_.sharded_->meet_for_forward();
   ++frame_.gradient_state_->forward_passes;
   frame_.data_parallel_->before_forward();
   if (frame_.sharded_) frame_.sharded_->before_forward();

@@ -98,6 +98,9 @@ const ShardingGroups& Accelerator::State::open_sharding_groups() {
     groups.shard = make_sub_group(group, "shard", sharers, group_options);
     groups.copies = make_sub_group(group, "copies", copies, group_options);
   }
+  groups.meet = [collectives = collectives](const char* function, const std::string& what) {
+    collectives->meet(function, what);
+  };
   sharding_groups = std::move(groups);
   return *sharding_groups;
 }

@@ -154,6 +154,11 @@ class Collectives {
   // Waits until all ranks are here.
   void wait();
 
+  // Compares what the ranks are about to do, for a collective that does not compare by itself:
+  // throws CommunicationError on all of them when it differs. As `agree`: nothing above
+  // kAlwaysCheckedWorldSize without debug. The texts go into the message.
+  void meet(const char* function, const std::string& options = "");
+
   // The state of rank 0's default generators (CPU and this trainer's device) on all ranks.
   // Source: accelerate/utils/random.py, synchronize_rng_states.
   void synchronize_rng_states();

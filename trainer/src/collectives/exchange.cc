@@ -259,6 +259,19 @@ bool Collectives::any_rank(bool own) {
   return false;
 }
 
+void Collectives::meet(const char* function, const std::string& options) {
+  if (!group_ || !always_checks()) return;
+  const Call call{.function = function, .options = options};
+  try {
+    exchange(call, 0);
+  } catch (const CommunicationError& error) {
+    const std::string text = error.what();
+    // A comparison that failed names the calls; a connection that broke does not.
+    if (options.empty() || text.find(options) != std::string::npos) throw;
+    throw CommunicationError(text + "; it was about to call " + call.describe());
+  }
+}
+
 void Collectives::wait() {
   if (!group_) return;
   if (always_checks()) {

@@ -122,6 +122,20 @@ ShardedModel::ShardedModel(std::shared_ptr<DataParallel> data_parallel,
 
 ShardedModel::~ShardedModel() = default;
 
+void ShardedModel::meet(const char* function, const std::string& options) const {
+  if (options_.stage == ZeroStage::zero3 && held_ == 0 && groups_.meet) {
+    groups_.meet(function, options);
+  }
+}
+
+void ShardedModel::meet_for_forward() {
+  const bool evaluates = !torch::GradMode::is_enabled() || !data_parallel_->module().is_training();
+  meet("forward", evaluates ? "zero3, evaluation: it gathers the parameters from all ranks, so all "
+                              "of them evaluate, equally often; for one rank alone all enter "
+                              "Accelerator::full_parameters(model) first"
+                            : "zero3");
+}
+
 void ShardedModel::before_forward() {
   // A loop that calls loss.backward() itself, without a step since. zero1's gradients are whole:
   // nothing waits for being reduced.
@@ -151,12 +165,14 @@ void ShardedModel::after_forward() {
 }
 
 void ShardedModel::begin_backward() {
+  meet("backward", "zero3");
   phase_before_backward_ = phase_;
   phase_ = Phase::backward;
   gradients_are_due_ = true;
 }
 
 void ShardedModel::hold_whole() {
+  meet("full_parameters");
   if (held_++ > 0) return;
   for (const auto& unit : units_) {
     unit->start_gather();

@@ -6,6 +6,7 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,9 @@ struct ShardingGroups {
   ProcessGroupPtr shard;   // divide one copy; null when that is one rank
   ProcessGroupPtr copies;  // own the same chunks of different copies; null without copies
   int copy = 0;            // which copy this rank belongs to
+  // Before something that all ranks do: throws on all of them when they are about to do different
+  // things. Null: nobody compares.
+  std::function<void(const char* function, const std::string& options)> meet;
 };
 
 class ShardedModel : private FirstTouchOwner {
@@ -38,6 +42,9 @@ class ShardedModel : private FirstTouchOwner {
   DataParallel& data_parallel() { return *data_parallel_; }
 
   // ---- Around the passes ----
+  // With zero3 every pass gathers parameters: a rank that makes one alone would wait for the others
+  // until the group's timeout. Called before the first collective of a forward.
+  void meet_for_forward();
   void before_forward();
   void after_forward();
   void begin_backward();
@@ -114,6 +121,7 @@ class ShardedModel : private FirstTouchOwner {
   void require_all_used();
   [[noreturn]] void require_optimizer() const;
   [[noreturn]] void refuse_touch(int unit) const;
+  void meet(const char* function, const std::string& options = "") const;
 
   const std::shared_ptr<DataParallel> data_parallel_;
   const ShardingOptions options_;

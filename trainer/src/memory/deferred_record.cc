@@ -7,7 +7,11 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <mutex>
+#include <optional>
 #include <unordered_set>
+
+#include "muster/errors.h"
 
 #include "memory/deferred_tape.h"
 
@@ -28,6 +32,37 @@ void record_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_call(*recording, op, *stack);
 }
 
+// LibTorch takes one fallback for a key in a process, and several shared objects of a process may
+// hold this file: it is there only while a constructor of this one is recorded.
+class Fallback {
+ public:
+  Fallback() {
+    const std::lock_guard lock(mutex_);
+    if (users_ == 0) {
+      if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kMode)) {
+        throw Error(
+            "deferred_init: another library of this process is using the dispatch key "
+            "TESTING_ONLY_GenericMode (a deferred_init of its own, on another thread?): "
+            "call one after the other");
+      }
+      registered_.emplace(torch::Library::IMPL, "_", kMode, __FILE__, __LINE__);
+      registered_->fallback(torch::CppFunction::makeFromBoxedFunction<&record_operator>());
+    }
+    ++users_;
+  }
+  ~Fallback() {
+    const std::lock_guard lock(mutex_);
+    if (--users_ == 0) registered_.reset();
+  }
+  Fallback(const Fallback&) = delete;
+  Fallback& operator=(const Fallback&) = delete;
+
+ private:
+  inline static std::mutex mutex_;  // guards what follows
+  inline static int users_ = 0;     // recordings under way, on any thread
+  inline static std::optional<torch::Library> registered_;
+};
+
 // The constructor's scope.
 class Recording {
  public:
@@ -37,6 +72,7 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
  private:
+  Fallback fallback_;
   c10::impl::IncludeDispatchKeyGuard mode_;
 };
 
@@ -107,8 +143,3 @@ const std::vector<DeferredTensor>& tensors_of(const Tape& tape) { return tape.te
 bool is_replayed(const Tape& tape) { return tape.replayed; }
 
 }  // namespace muster::deferred_detail
-
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
-  library.fallback(
-      torch::CppFunction::makeFromBoxedFunction<&muster::deferred_detail::record_operator>());
-}

@@ -3,9 +3,11 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <dlfcn.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "muster/errors.h"
 
@@ -49,18 +51,18 @@ void GuardedStorage::free_guard(void* guard) { delete static_cast<Guard*>(guard)
 
 GuardedStorage::Guard* GuardedStorage::guard_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.key_set().has(kKey) || !tensor.has_storage()) return nullptr;
-  const at::DataPtr& pointer =
-      tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
-  return pointer.get_deleter() == &GuardedStorage::free_guard
-             ? static_cast<Guard*>(pointer.get_context())
-             : nullptr;
+  auto* storage = dynamic_cast<GuardedStorageImpl1*>(tensor.storage().unsafeGetStorageImpl());
+  return storage == nullptr
+             ? nullptr
+             : static_cast<Guard*>(storage->_mutable_data_ptr_no_checks().get_context());
 }
 
 GuardedStorage::GuardedStorage(FirstTouchOwner& owner, int unit, int64_t bytes, at::Device device)
     : guard_(new Guard{&owner, unit, {}}), device_(device) {
-  storage_ = c10::Storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
-                          at::DataPtr(nullptr, guard_, &free_guard, device), nullptr,
-                          /*resizable=*/false);
+  storage_ = c10::Storage(c10::make_intrusive<GuardedStorageImpl1>(
+      c10::StorageImpl::use_byte_size_t(), bytes, at::DataPtr(nullptr, guard_, &free_guard, device),
+      nullptr, /*resizable=*/false));
+  require_fallback();
   refuse_reads(*storage_.unsafeGetStorageImpl(), true);
 }
 
@@ -162,17 +164,60 @@ void first_touch_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet key
   FirstTouchFallback::run(op, keys, stack);
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&first_touch_fallback>());
+// The dispatcher will point into the shared object that holds this function, so it must stay.
+void stay_loaded() {
+  Dl_info here{};
+  if (::dladdr(reinterpret_cast<void*>(&first_touch_fallback), &here) != 0) {
+    ::dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  }
 }
 
-// These look at a tensor's shape only: state of optimizers is made with them.
-TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericWrapper, library) {
+void register_fallback() {
+  stay_loaded();
+  // Never destroyed, as destruction would take the fallback away from the others.
+  auto* all = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  all->fallback(torch::CppFunction::makeFromBoxedFunction<&first_touch_fallback>());
+  auto* aten = new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  // These look at a tensor's shape only: state of optimizers is made with them.
   for (const char* name : {"empty_like", "full_like", "ones_like", "zeros_like", "rand_like",
                            "randn_like", "new_empty", "new_full", "new_ones", "new_zeros"}) {
-    library.impl(name, torch::CppFunction::makeFallthrough());
+    aten->impl(name, torch::CppFunction::makeFallthrough());
+  }
+}
+
+}  // namespace
+
+// Whether the process's fallback finds the owner of one of our storages.
+bool GuardedStorage::hears_touches() {
+  struct Listener : FirstTouchOwner {
+    void touch(const std::vector<int>&) override { heard = true; }
+    bool heard = false;
+  } listener;
+  const at::Tensor memory = at::zeros({1}, at::kFloat);
+  auto* guard = new Guard{&listener, 0, memory};
+  const c10::Storage storage(c10::make_intrusive<GuardedStorageImpl1>(
+      c10::StorageImpl::use_byte_size_t(), sizeof(float),
+      at::DataPtr(memory.data_ptr(), guard, &free_guard, at::kCPU), nullptr, false));
+  at::Tensor tensor = at::empty({0}, at::kFloat);
+  tensor.set_(storage, 0, {1}, {1});
+  add_key(tensor);
+  const torch::NoGradGuard no_grad;
+  tensor.add(1);
+  return listener.heard;
+}
+
+void GuardedStorage::require_fallback() {
+  static std::mutex mutex;
+  static bool is_there = false;  // guarded by mutex
+  const std::lock_guard lock(mutex);
+  if (is_there) return;
+  if (!c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kKey)) register_fallback();
+  is_there = hears_touches();
+  if (!is_there) {
+    throw Error(
+        "another library of this process has taken the dispatch key TESTING_ONLY_GenericWrapper, "
+        "perhaps with another release of this SDK: dividing a model needs it; build all libraries "
+        "of the process against one release");
   }
 }
 

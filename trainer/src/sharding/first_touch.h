@@ -6,8 +6,13 @@
 // others, and so do views made of it; the fallback on that key tells the owner which storages an
 // operator is about to read, and then lets the operator run. The storage itself says whose it is:
 // the context of its data pointer is the Guard.
+//
+// LibTorch takes one fallback for a key in a process, and several shared objects of a process may
+// hold this file (plug-ins that link the SDK). So the first of them that divides a model brings the
+// fallback, and it serves the storages of all.
 #pragma once
 
+#include <c10/core/StorageImpl.h>
 #include <torch/types.h>
 
 #include <memory>
@@ -25,10 +30,17 @@ class FirstTouchOwner {
   ~FirstTouchOwner() = default;
 };
 
+// Marks a storage as guarded for every shared object in the process: they know the class by its
+// name. The number is that of the layout of Guard and FirstTouchOwner, and changes with them.
+struct GuardedStorageImpl1 : c10::StorageImpl {
+  using c10::StorageImpl::StorageImpl;
+};
+
 class GuardedStorage {
  public:
-  // `bytes` for the unit that the owner knows by this number; without memory at first. The owner
-  // must outlive this object; tensors may outlive both: what was given to them stays theirs.
+  // Throws Error when the process's fallback is not one of this kind. `bytes` for the unit that the
+  // owner knows by this number; without memory at first. The owner must outlive this object;
+  // tensors may outlive both: what was given to them stays theirs.
   GuardedStorage(FirstTouchOwner& owner, int unit, int64_t bytes, at::Device device);
   ~GuardedStorage();
   GuardedStorage(const GuardedStorage&) = delete;
@@ -47,6 +59,8 @@ class GuardedStorage {
  private:
   struct Guard;
   static void free_guard(void* guard);
+  static void require_fallback();
+  static bool hears_touches();
   static Guard* guard_of(const at::Tensor& tensor);
   friend class FirstTouchFallback;
 

@@ -1,0 +1,55 @@
+// Two shared objects of one process that link the SDK each: LibTorch, of which there is one, takes
+// a fallback for a dispatch key once.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace {
+
+class Library {
+ public:
+  explicit Library(const char* path) : handle_(::dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) {
+      ADD_FAILURE() << ::dlerror();
+      return;
+    }
+    call_ = reinterpret_cast<const char* (*)(const char*)>(::dlsym(handle_, "muster_test_library"));
+  }
+  ~Library() {
+    if (handle_ != nullptr) ::dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  std::string operator()(const char* what) const {
+    return call_ == nullptr ? "not loaded" : call_(what);
+  }
+
+ private:
+  void* handle_ = nullptr;
+  const char* (*call_)(const char*) = nullptr;
+};
+
+TEST(TwoLibrariesWithTheSdk, DivideTheirModelsInOneProcess) {
+  const Library second(SECOND_LIBRARY);
+  {
+    const Library first(FIRST_LIBRARY);
+    EXPECT_EQ(first("open"), "done");
+    EXPECT_EQ(second("open"), "done");
+    for (int step = 0; step < 3; ++step) {
+      const std::string loss = first("step");
+      EXPECT_NE(loss.find("0."), std::string::npos) << loss;
+      EXPECT_EQ(second("step"), loss);
+    }
+    EXPECT_EQ(first("close"), "done");
+  }
+  // What the first one brought along for both of them stays.
+  EXPECT_EQ(second("step").find("error"), std::string::npos);
+  EXPECT_EQ(second("close"), "done");
+  EXPECT_EQ(second("open"), "done");
+  EXPECT_NE(second("step").find("0."), std::string::npos);
+  EXPECT_EQ(second("close"), "done");
+}
+
+}  // namespace

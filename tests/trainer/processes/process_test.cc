@@ -120,6 +120,44 @@ TEST(Checkpoint, IsPassedOverWhenDamagedAndCleanedUpWhenUnfinished) {
   EXPECT_TRUE(path_exists(directory / "step-3"));
 }
 
+TEST(Checkpoint, WhenAllAreDamagedNoRunBeginsAnewWithoutBeingTold) {
+  const TemporaryDirectory directory;
+  outcome(2, {"train", directory / "a", "1", "1"});
+  std::filesystem::resize_file(directory / "a/step-1/" + shard_name(0, 2), 100);
+  for (const ChildResult& result : run(2, {"train", directory / "a", "2", "1"})) {
+    EXPECT_EQ(result.exit_code, 1) << result.output;
+    EXPECT_NE(result.output.find("none of the 1 checkpoints in " + directory / "a" + " is whole"),
+              std::string::npos)
+        << result.output;
+    EXPECT_NE(result.output.find("100 bytes, the manifest says"), std::string::npos);
+    EXPECT_NE(result.output.find("to start anew on purpose, move"), std::string::npos);
+  }
+  // That was no save: what is there is as it was. The way that the error names works.
+  EXPECT_FALSE(path_exists(directory / "a/step-2"));
+  std::filesystem::rename(directory / "a", directory / "old");
+  EXPECT_EQ(outcome(2, {"train", directory / "a", "1", "1"})[1]["resumed"], "0");
+}
+
+TEST(Loss, ThatIsNotFiniteIsNamedWithStepAndRankOnAllRanks) {
+  for (auto& rank : outcome(2, {"watch_loss"})) {
+    EXPECT_EQ(rank["good"], "2");
+    EXPECT_EQ(rank["error"], "the loss of step 3 is not finite: inf on rank 1 (of 2 ranks)");
+  }
+}
+
+TEST(Optimizer, OfAModelThatWasNotPreparedIsRefusedByName) {
+  for (auto& rank : outcome(2, {"unprepared_model"})) {
+    EXPECT_NE(rank["no_model"].find("parameter 0 of group 0 (float32 [600, 16]) belongs to no "
+                                    "prepared model"),
+              std::string::npos)
+        << rank["no_model"];
+    EXPECT_NE(rank["beside"].find("(float32 [3]) belongs to no prepared model"), std::string::npos)
+        << rank["beside"];
+    EXPECT_EQ(rank["two_models"], "");
+    EXPECT_EQ(rank["end"], "reached");
+  }
+}
+
 TEST(Checkpoint, ThatMusterNamesMustBeWhole) {
   const TemporaryDirectory directory;
   std::filesystem::create_directory(directory / "step-5");

@@ -318,6 +318,63 @@ void save_without_space(const Arguments& arguments) {
   run.accelerator.save_state(3);
 }
 
+std::string one_line(std::string text) {
+  for (char& c : text) c = c == '\n' ? ' ' : c;
+  return text;
+}
+
+// A loss that is infinite at one step on the last rank.
+void watch_loss(const Arguments&) {
+  Run run(small_buckets());
+  try {
+    for (int64_t step = 1; step <= 4; ++step) {
+      at::Tensor loss = loss_of(*run.model, *run.sampler->next_batch());
+      if (step == 3 && run.accelerator.is_last_process()) loss = loss / 0;
+      run.accelerator.check_loss(loss, step);
+      run.accelerator.backward(loss);
+      run.optimizer->step();
+      run.optimizer->zero_grad();
+      say("good", std::to_string(step));
+    }
+  } catch (const muster::NonFiniteLossError& error) {
+    say("error", one_line(error.what()));
+  }
+  run.accelerator.wait_for_everyone();  // the ranks are at the same place
+}
+
+// Optimizers that would step on each rank's own gradients.
+void unprepared_model(const Arguments&) {
+  muster::Accelerator accelerator;
+  const auto refused = [&](const char* name, muster::PreparedOptimizer optimizer,
+                           const at::Tensor& loss) {
+    loss.backward();
+    try {
+      optimizer.step();
+    } catch (const muster::Error& error) {
+      say(name, one_line(error.what()));
+    }
+  };
+  Net forgotten;
+  auto alone = accelerator.prepare(torch::optim::SGD(forgotten->parameters(), 0.1));
+  refused("no_model", alone, forgotten->forward(dataset()).mean());
+  // A parameter beside the model.
+  Net net;
+  auto model = accelerator.prepare(net);
+  const at::Tensor scale = torch::ones({3}, at::requires_grad());
+  std::vector<at::Tensor> all = net->parameters();
+  all.push_back(scale);
+  auto beside = accelerator.prepare(torch::optim::SGD(all, 0.1));
+  refused("beside", beside, (model(dataset()).mean() * scale).sum());
+  // Prepared before its model, and two models with an optimizer each.
+  Net first, second;
+  auto steps_first = accelerator.prepare(torch::optim::SGD(first->parameters(), 0.1));
+  auto [a, b] = accelerator.prepare(first, second);
+  auto steps_second = accelerator.prepare(torch::optim::SGD(second->parameters(), 0.1));
+  refused("two_models", steps_first, a(dataset()).mean());
+  refused("two_models", steps_second, b(dataset()).mean());
+  say("end", std::string("reached"));
+}
+
 int scenario(int argc, char** argv) {
   const std::map<std::string, std::function<void(const Arguments&)>> scenarios = {
       {"gradients", gradients},
@@ -330,7 +387,9 @@ int scenario(int argc, char** argv) {
       {"meet", meet},
       {"train", train},
       {"save", save},
-      {"save_without_space", save_without_space}};
+      {"save_without_space", save_without_space},
+      {"watch_loss", watch_loss},
+      {"unprepared_model", unprepared_model}};
   scenarios.at(argv[1])(Arguments(argv + 2, argv + argc));
   return 0;
 }

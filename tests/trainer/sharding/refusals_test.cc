@@ -26,6 +26,7 @@ TEST(ShardingRefuses, OptionsThatCannotBe) {
       {"the model has no module 'block'",
        [](auto& options) { options.sharding.units = {"block"}; }},
       {"unit_numel is -5", [](auto& options) { options.sharding.unit_numel = -5; }},
+      {"unit_numel_min is -1", [](auto& options) { options.sharding.unit_numel_min = -1; }},
       {"param_dtype is Int: a floating-point type",
        [](auto& options) { options.sharding.param_dtype = at::kInt; }},
       {"reduce_dtype is Long: a floating-point type",
@@ -81,6 +82,44 @@ TEST(ShardingRefuses, ReadingAParameterWithoutMemory) {
 TEST(ShardingRefuses, AModelThatIsPreparedTwice) {
   Divided divided;
   EXPECT_NE(error_of([&] { divided.accelerator.prepare(divided.net); }).find("prepared already"),
+            std::string::npos);
+}
+
+TEST(ShardingRefuses, TwoOptimizersForOneParameterInEveryStage) {
+  for (const ZeroStage stage : {ZeroStage::none, ZeroStage::zero1, ZeroStage::zero3}) {
+    Accelerator accelerator({.sharding = {.stage = stage}});
+    OddNet net("usual");
+    const std::vector<at::Tensor> parameters = net->parameters();
+    const std::vector<at::Tensor> first(parameters.begin(), parameters.begin() + 2);
+    const std::vector<at::Tensor> others(parameters.begin() + 2, parameters.end());
+    auto model = accelerator.prepare(net);
+    accelerator.prepare(AdamW(parameters, {.lr = 0.01}));
+    const auto again = [&] { accelerator.prepare(torch::optim::SGD({parameters[3]}, 0.1)); };
+    EXPECT_NE(error_of(again).find("'" + net->named_parameters()[3].key() +
+                                   "' is a parameter of a prepared optimizer already"),
+              std::string::npos)
+        << error_of(again);
+    EXPECT_NE(error_of([&] { accelerator.prepare(net); }).find("prepared already"),
+              std::string::npos);
+    // Each parameter once, and all anew: both are usual.
+    accelerator.free_memory();
+    OddNet other("usual");
+    accelerator.prepare(other);
+    accelerator.prepare(AdamW(other->blocks->parameters(), {.lr = 0.01}));
+    accelerator.prepare(AdamW({other->weight}, {.lr = 0.1}));
+  }
+}
+
+TEST(Prepare, RefusesWhatWasMovedFromAndWhatNobodyShares) {
+  Accelerator accelerator;
+  OddNet net("usual");
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  accelerator.prepare(std::move(optimizer));
+  EXPECT_NE(error_of([&] { accelerator.prepare(std::move(optimizer)); })  // NOLINT: on purpose
+                .find("has no parameters: was it moved from"),
+            std::string::npos);
+  OddNetImpl on_the_stack("usual");
+  EXPECT_NE(error_of([&] { accelerator.prepare(&on_the_stack); }).find("no std::shared_ptr owns"),
             std::string::npos);
 }
 

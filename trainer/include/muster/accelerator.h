@@ -54,6 +54,7 @@
 #include "muster/nested.h"
 #include "muster/optimizers.h"
 #include "muster/options.h"
+#include "muster/preparable.h"
 #include "muster/prepared.h"
 #include "muster/profiler.h"
 #include "muster/reduction.h"
@@ -105,7 +106,8 @@ class Accelerator {
   // ---- Preparing; collective. What was prepared is part of save_state, in this order ----
 
   // Moves the module to the device, gives all ranks rank 0's weights, averages gradients in
-  // backward. Throws CommunicationError on all ranks when they built different models.
+  // backward. Throws CommunicationError on all ranks when they built different models,
+  // std::invalid_argument for one that is prepared already or that no shared_ptr owns.
   template <ModuleHandle Holder>
   PreparedModel<Holder> prepare(Holder module) {
     auto frame = frame_module(*module);
@@ -119,9 +121,20 @@ class Accelerator {
         frame_module(*model, [&model](const PlaceValue& place) { model.materialize(place); });
     return PreparedModel<Holder>(model.module(), std::move(frame));
   }
-  template <OptimizerType Optimizer>
-  PreparedOptimizer prepare(Optimizer optimizer) {
-    return prepare_shared(std::make_shared<Optimizer>(std::move(optimizer)));
+  // Before or after its model. Throws std::invalid_argument for one without parameters (moved
+  // from, say) and for a parameter that a prepared optimizer steps already: give one optimizer
+  // several groups, or let the earlier one go with free_memory().
+  template <typename Optimizer>
+  requires OptimizerType<std::remove_cvref_t<Optimizer>> PreparedOptimizer
+  prepare(Optimizer&& optimizer) {
+    using Type = std::remove_cvref_t<Optimizer>;
+    constexpr bool can_be_taken = std::constructible_from<Type, Optimizer>;
+    static_assert(can_be_taken,
+                  "prepare() takes the optimizer over: give it std::move(optimizer), or make it in "
+                  "the call");
+    if constexpr (can_be_taken) {
+      return prepare_shared(std::make_shared<Type>(std::forward<Optimizer>(optimizer)));
+    }
   }
   // Gives the loader its share of the samples; its batches then lie on device().
   template <AnyDataset Dataset, typename Collate>
@@ -135,6 +148,11 @@ class Accelerator {
   PreparedScheduler prepare(Schedule schedule, PreparedOptimizer& optimizer);
   // Gives the sampler this rank's shard.
   std::shared_ptr<ShardedSampler> prepare(ShardedSampler sampler);
+  // Anything else: the compiler says what prepare() takes.
+  template <typename T>
+  requires(!Preparable<std::remove_cvref_t<T>>) auto prepare(T&&) {
+    return prepare_detail::refuse<std::remove_cvref_t<T>>();
+  }
   // Several at once, left to right: auto [model, optimizer] = accelerator.prepare(net, Adam(…)).
   template <typename First, typename Second, typename... Others>
   requires(!std::is_same_v<std::decay_t<Second>, PreparedOptimizer>) auto prepare(
@@ -190,6 +208,12 @@ class Accelerator {
   // Divides the loss by the micro-batches of the window, scales it when there is a GradScaler, and
   // runs backward. Collective where gradients are reduced.
   void backward(const at::Tensor& loss);
+
+  // For runs that watch for NaN: throws NonFiniteLossError on all ranks when an element of the loss
+  // is not finite on any of them, naming the step, the ranks and their values. Before backward the
+  // weights are still those of the last good step. Costs one small all-gather (0.01 ms with 2 ranks
+  // on one machine, 0.1 ms by sockets) and waits for the device. Collective.
+  void check_loss(const at::Tensor& loss, int64_t step);
 
   // One micro-batch of an accumulation window: while the scope lives, sync_gradients() says whether
   // it is the window's last, and gradients are reduced only then. The last batch of an epoch ends
@@ -396,9 +420,12 @@ class Accelerator {
   // Until the last save is durable on all ranks.
   void wait_for_checkpoint();
   // Goes on from MUSTER_RESUME_FROM, else resume_from, else the newest whole checkpoint of the
-  // directory; returns its step, or nullopt when there is none. On the same world size the run then
-  // continues bit for bit; on another one the random numbers are seeded anew from step and rank.
-  // Throws CheckpointError or FormatError on all ranks when it does not fit or is damaged.
+  // directory: damaged ones are passed over with a line on stderr. Returns its step, or nullopt
+  // when the directory holds no checkpoint at all. On the same world size the run then continues
+  // bit for bit; on another one the random numbers are seeded anew from step and rank. Throws
+  // CheckpointError on all ranks when it does not fit, when the one that was named is damaged, and
+  // when none of those in the directory is whole: to start anew on purpose, move the directory away
+  // or set another checkpoint_dir.
   std::optional<int64_t> load_state();
   // Weights for others to read, from the main process: model.safetensors, or shards with an index.
   // A divided model goes through the main process unit by unit. Collective.

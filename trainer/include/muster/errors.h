@@ -35,6 +35,12 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
+// Accelerator::check_loss found a loss that is infinite or not a number.
+class NonFiniteLossError : public Error {
+ public:
+  using Error::Error;
+};
+
 // A checkpoint cannot be written, found or applied.
 class CheckpointError : public Error {
  public:

@@ -96,7 +96,7 @@ struct AcceleratorOptions {
   // project.project_dir; when that is empty too, save_state throws without a worker.
   std::string checkpoint_dir;
   // What load_state reads when no worker says so in MUSTER_RESUME_FROM. Empty: the newest whole
-  // checkpoint of the checkpoint directory.
+  // checkpoint of the checkpoint directory; refused when there are some and none is whole.
   std::string resume_from;
   CheckpointOptions checkpoint;
   // Called on each rank as it passes a stage of a save ("prepared", "shard", "parts", "manifest",

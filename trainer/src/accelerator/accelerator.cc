@@ -116,6 +116,9 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
   }
   state.metrics.emplace(std::move(metrics));
   state.gradients->after_step = [&state] { state.end_step(); };
+  state.gradients->check_step = [&state](torch::optim::Optimizer& optimizer) {
+    state.require_averaged(optimizer);
+  };
   state.gradients->timer.restart();
 }
 
@@ -132,6 +135,7 @@ Accelerator::~Accelerator() {
   }
   // Handles may outlive this object; what they would call must not.
   state_->gradients->after_step = nullptr;
+  state_->gradients->check_step = nullptr;
 }
 
 const Topology& Accelerator::topology() const { return state_->topology; }
@@ -141,10 +145,17 @@ Precision Accelerator::mixed_precision() const { return state_->precision; }
 
 std::shared_ptr<ModelFrame> Accelerator::frame_module(
     torch::nn::Module& module, const std::function<void(const PlaceValue&)>& materialize) {
-  if (state_->sharded_of(module) != nullptr) {
+  if (module.weak_from_this().expired()) {
     throw std::invalid_argument(
-        "prepare: this model is prepared already and divided over the ranks: use the one that "
-        "prepare() returned");
+        "prepare: no std::shared_ptr owns this module: make it with a holder (TORCH_MODULE) or "
+        "std::make_shared");
+  }
+  for (const auto& known : state_->models) {
+    if (&known->module() != &module) continue;
+    throw std::invalid_argument(
+        std::string("prepare: this model is prepared already") +
+        (state_->sharded_of(module) == nullptr ? "" : " and divided over the ranks") +
+        ": use the one that prepare() returned, or let all go with free_memory() first");
   }
   const ZeroStage stage = state_->options.sharding.stage;
   // Only zero3 has no use for the whole.
@@ -178,6 +189,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {
+  state_->require_unstepped(*optimizer);
   for (const auto& model : state_->gradients->sharded) State::hand_over(*model, *optimizer);
   state_->gradients->optimizers.push_back(optimizer);
   return PreparedOptimizer(std::move(optimizer), state_->gradients);
@@ -244,6 +256,7 @@ void Accelerator::free_memory() {
   state_->models.clear();
   state_->gradients->sharded.clear();
   state_->gradients->optimizers.clear();
+  state_->averaged.clear();
   state_->schedulers.clear();
   state_->sources.clear();
   state_->custom.clear();

@@ -25,7 +25,9 @@ struct GradientState {
   bool step_scheduler_with_optimizer = true;
   int scheduler_steps = 1;           // per optimizer step
   std::function<void()> after_step;  // an optimizer step is over
-  bool averages_gradients = false;   // a model was prepared in a world of several
+  // Throws when the optimizer is about to step on gradients that no prepared model averages.
+  std::function<void(torch::optim::Optimizer&)> check_step;
+  bool averages_gradients = false;  // a model was prepared in a world of several
 
   // ---- The window ----
   // True outside of windows and in the last micro-batch of one: backward reduces, optimizers step.

@@ -59,6 +59,7 @@ void PreparedOptimizer::step() {
   {
     const auto section = state.timer.measure(StepPart::compute);
     state.end_backward();
+    if (state.check_step) state.check_step(*optimizer_);
     if (state.scaler) {
       if (state.owners_of(*optimizer_).size() > 0) state.unscale(*optimizer_);
       state.scaler->step(*optimizer_);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,7 @@ struct Accelerator::State {
   int64_t next_iteration = 0;
 
   bool trigger = false;
+  std::set<const torch::optim::Optimizer*> averaged;  // passed require_averaged
   const int exceptions = std::uncaught_exceptions();
 
   // ---- Divided models; sharding.cc ----
@@ -71,6 +73,12 @@ struct Accelerator::State {
   std::shared_ptr<ShardedModel> divide(const std::shared_ptr<DataParallel>& model);
   // Lets the optimizer step on this rank's parts. Throws std::invalid_argument when it has stepped.
   static void hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer);
+  // "'layers.0.weight'", or for a parameter that no prepared model has its place, dtype and shape.
+  std::string name_of(const at::Tensor& parameter, size_t group, size_t index) const;
+  // Throws std::invalid_argument when a prepared optimizer steps one of these parameters.
+  void require_unstepped(torch::optim::Optimizer& optimizer) const;
+  // With several ranks: throws Error when a parameter with a gradient is in no prepared model.
+  void require_averaged(torch::optim::Optimizer& optimizer);
   // The divided model that has this module; null when it is not divided.
   ShardedModel* sharded_of(const torch::nn::Module& module) const;
   // The tensors that an optimizer steps in the place of these parameters.

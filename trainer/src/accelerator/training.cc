@@ -1,7 +1,9 @@
 // Backward, accumulation windows, gradients, random numbers; see muster/accelerator.h.
 #include <algorithm>
+#include <cmath>
 
 #include "accelerator/state.h"
+#include "muster/errors.h"
 #include "muster/random_state.h"
 
 namespace muster {
@@ -24,6 +26,22 @@ void Accelerator::backward(const at::Tensor& loss) {
       }
     }
   }
+}
+
+void Accelerator::check_loss(const at::Tensor& loss, int64_t step) {
+  // Not finite as soon as one element is not: sums of float32 do not overflow a double.
+  const double own = loss.detach().to(at::kDouble).sum().item<double>();
+  const std::vector<double> values = gather(own);
+  std::string which;
+  for (size_t rank = 0; rank < values.size(); ++rank) {
+    if (std::isfinite(values[rank])) continue;
+    which += (which.empty() ? "" : ", ") + std::to_string(values[rank]) + " on rank " +
+             std::to_string(rank);
+  }
+  if (which.empty()) return;
+  throw NonFiniteLossError("the loss of step " + std::to_string(step) + " is not finite: " + which +
+                           " (of " + std::to_string(values.size()) +
+                           (values.size() == 1 ? " rank)" : " ranks)"));
 }
 
 Accelerator::Accumulation::Accumulation(Accelerator& accelerator,

@@ -11,19 +11,27 @@
 namespace muster {
 namespace {
 
-// Rank 0 decides; the answer is a path, empty for a fresh start.
+// Rank 0 decides; the answer is a path, empty for a fresh start, which a run makes only where no
+// checkpoint stands: what is damaged is somebody's work.
 std::string choose_source(const std::string& resume_from, const std::string& directory) {
   if (!resume_from.empty()) return resume_from;
   if (directory.empty()) return "";
   std::vector<int64_t> steps = list_steps(directory);
   std::reverse(steps.begin(), steps.end());
+  std::string newest_error;
   for (const int64_t step : steps) {
     const std::string path = directory + "/" + step_name(step);
     const std::string error = error_of([&] { read_checkpoint(path, /*verify_hashes=*/true); });
     if (error.empty()) return path;
     std::fprintf(stderr, "muster: passing over a checkpoint: %s\n", error.c_str());
+    if (newest_error.empty()) newest_error = error;
   }
-  return "";
+  if (steps.empty()) return "";
+  throw CheckpointError(
+      "none of the " + std::to_string(steps.size()) + " checkpoints in " + directory +
+      " is whole (the newest: " + newest_error +
+      "): repair one, or name another in resume_from; to start anew on purpose, move " + directory +
+      " away or set another checkpoint_dir");
 }
 
 }  // namespace

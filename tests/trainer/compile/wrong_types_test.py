@@ -1,0 +1,46 @@
+"""A type that Accelerator::prepare does not take costs its author one sentence, not a screen of templates.
+
+    wrong_types_test.py   (MUSTER_BUILD: the build directory)
+"""
+import json
+import os
+import re
+import shlex
+import subprocess
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.environ.get("MUSTER_BUILD", "build")
+SOURCE = os.path.join(HERE, "wrong_types.cc")
+LINES_MAX = 16  # of the compiler for each: where it is, the sentence, the condition
+
+
+def compile_as_the_tests_are(source):
+    """Returns what the compiler says, without its launcher."""
+    with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
+        entry = next(each for each in json.load(file) if each["file"].endswith("sharding/refusals_test.cc"))
+    words = shlex.split(entry["command"])
+    while not re.fullmatch(r"(.*/)?(c\+\+|g\+\+|clang\+\+)(-\d+)?", words[0]):
+        words.pop(0)
+    command = words[:words.index("-o")] + ["-fsyntax-only", "-fdiagnostics-color=never", source]
+    return subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True, timeout=240).stderr
+
+
+class WrongTypes(unittest.TestCase):
+    def test_each_costs_one_sentence_and_right_ones_none(self):
+        with open(SOURCE, encoding="utf-8") as file:
+            expected = re.findall(r"[;(]  // WRONG: (.*)$", file.read(), flags=re.M)
+        message = compile_as_the_tests_are(SOURCE)
+        errors = [line for line in message.splitlines() if re.search(r"\berror: ", line)]
+        # Once for each type: the compiler does not repeat itself.
+        self.assertEqual(len(errors), len(expected), message)
+        for sentence in expected:
+            error = next((each for each in errors if sentence in each), None)
+            self.assertIsNotNone(error, sentence + "\n" + message)
+            self.assertIn("static assertion failed: prepare()", error)
+            errors.remove(error)
+        self.assertLessEqual(len(message.splitlines()), LINES_MAX * len(expected), message)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

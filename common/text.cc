@@ -189,7 +189,12 @@ std::string HumanBytes(uint64_t bytes) {
                     : absl::StrFormat("%.0f %s", value, units[unit]);
 }
 
+std::string Counted(uint64_t count, std::string_view noun) {
+  return StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 std::string HumanDuration(int64_t milliseconds) {
+  if (milliseconds > 0 && milliseconds < 1000) return StrCat(milliseconds, "ms");
   const int64_t seconds = std::max<int64_t>(milliseconds, 0) / 1000;
   if (seconds < 60) return StrCat(seconds, "s");
   if (seconds < 3600) return StrCat(seconds / 60, "m ", seconds % 60, "s");

@@ -34,5 +34,7 @@ std::string_view Nearest(std::string_view word, std::span<const std::string_view
 std::string HumanBytes(uint64_t bytes);
 // "41s", "12m 3s", "3h 20m", "2d 4h".
 std::string HumanDuration(int64_t milliseconds);
+// "1 rank", "2 ranks": `noun` with an s unless there is exactly one.
+std::string Counted(uint64_t count, std::string_view noun);
 
 }  // namespace muster::common

@@ -103,8 +103,16 @@ TEST(HumanSizes, CountInPowersOfAThousand) {
   EXPECT_EQ(HumanBytes(UINT64_MAX), "18 EB");
 }
 
+TEST(CountedTest, OneHasNoS) {
+  EXPECT_EQ(Counted(1, "rank"), "1 rank");
+  EXPECT_EQ(Counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(Counted(2, "rank"), "2 ranks");
+}
+
 TEST(HumanDurations, ShowTheTwoLargestUnits) {
   EXPECT_EQ(HumanDuration(-5), "0s");
+  EXPECT_EQ(HumanDuration(0), "0s");
+  EXPECT_EQ(HumanDuration(300), "300ms");
   EXPECT_EQ(HumanDuration(41'900), "41s");
   EXPECT_EQ(HumanDuration(723'000), "12m 3s");
   EXPECT_EQ(HumanDuration(12'000'000), "3h 20m");

@@ -63,6 +63,27 @@ std::string MissingInterpreter(const std::string& path) {
   return ExecErrno(interpreter) == 0 ? "" : interpreter;
 }
 
+bool IsPythonFile(std::string_view path) {
+  return path.size() > 3 && path.substr(path.size() - 3) == ".py";
+}
+
+// "#!" or an ELF header: the kernel knows what to do with the file.
+bool HasFirstLine(const std::string& path) {
+  const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
+  char bytes[2] = {};
+  if (!file.ok() || read(file->get(), bytes, sizeof bytes) != sizeof bytes) return false;
+  return (bytes[0] == '#' && bytes[1] == '!') || (bytes[0] == 0x7f && bytes[1] == 'E');
+}
+
+// What to write for a file that lies in the working directory; `error`: why it cannot be executed.
+std::string HowToRun(const std::string& path, const std::string& name, int error) {
+  if (IsPythonFile(name) && (error != 0 || !HasFirstLine(path))) {
+    return common::StrCat("python ", name);
+  }
+  return error == 0 ? common::StrCat("./", name)
+                    : common::StrCat("./", name, ", after chmod +x ", name);
+}
+
 std::optional<LaunchProblem> CheckWorkdir(const std::string& node, const std::string& workdir) {
   struct stat info {};
   int error = 0;
@@ -93,8 +114,11 @@ LaunchProblem Missing(const std::string& node, const std::string& what, std::str
 }
 
 LaunchProblem NotExecutable(const std::string& node, const std::string& path, int error) {
-  const std::string fix =
-      error == EISDIR ? "name a program in it" : common::StrCat("chmod +x ", path);
+  const std::string fix = error == EISDIR       ? "name a program in it"
+                          : !IsPythonFile(path) ? common::StrCat("chmod +x ", path)
+                          : HasFirstLine(path)
+                              ? common::StrCat("write python ", path, ", or chmod +x ", path)
+                              : common::StrCat("write python ", path);
   return {error, kExitNotExecutable,
           common::StrCat("node ", node, ": command ", path,
                          " cannot be executed: ", std::strerror(error), "; fix: ", fix)};
@@ -131,10 +155,12 @@ std::optional<LaunchProblem> Resolve(const std::string& node, common::RankLaunch
     if (found.empty() && denied.has_value()) return denied;
     if (found.empty()) {
       LaunchProblem missing = Missing(node, name, common::StrCat("in PATH (", search, ")"));
-      if (ExecErrno(Absolute(rank->workdir, name)) == 0) {
+      const std::string here = Absolute(rank->workdir, name);
+      const int error = ExecErrno(here);
+      if (error == 0 || error == EACCES) {
         missing.text = common::StrCat("node ", node, ": command '", name,
                                       "' was not found in PATH, but lies in ", rank->workdir,
-                                      "; fix: write ./", name);
+                                      "; fix: write ", HowToRun(here, name, error));
       }
       return missing;
     }
@@ -144,6 +170,13 @@ std::optional<LaunchProblem> Resolve(const std::string& node, common::RankLaunch
         ENOENT, kExitMissing,
         common::StrCat("node ", node, ": the interpreter '", interpreter, "' in the first line of ",
                        found, " was not found; fix: correct that line, or install it")};
+  }
+  if (IsPythonFile(found) && !HasFirstLine(found)) {
+    return LaunchProblem{ENOEXEC, kExitNotExecutable,
+                         common::StrCat("node ", node, ": ", found,
+                                        " has no #! line, so the system would run it in ",
+                                        "/bin/sh; fix: write python ", name,
+                                        ", or make #!/usr/bin/env python3 its first line")};
   }
   rank->program = std::move(found);
   return std::nullopt;

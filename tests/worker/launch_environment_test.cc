@@ -246,6 +246,11 @@ class CheckLaunchTest : public testing::Test {
     Put("bin/data", "text", 0644);
     Put("other/data", "#!/bin/sh\n", 0755);
     Put("run/here", "#!/bin/sh\n", 0755);
+    Put("run/args.py", "import sys\n", 0644);
+    Put("run/bare.py", "import sys\n", 0755);
+    Put("run/whole.py", "#!/usr/bin/env python3\n", 0755);
+    Put("run/bare.sh", "echo\n", 0755);
+    Put("run/locked", "#!/bin/sh\n", 0644);
     Put("run/python", "#!/no/such/python3 -u\nprint()\n", 0755);
   }
   ~CheckLaunchTest() override { EXPECT_TRUE(common::RemoveTree(root_).ok()); }
@@ -295,6 +300,34 @@ TEST_F(CheckLaunchTest, AMissingCommandIs127) {
             "it on that node");
   EXPECT_EQ(Check("here")->text, "node n1: command 'here' was not found in PATH, but lies in " +
                                      root_ + "/run; fix: write ./here");
+}
+
+TEST_F(CheckLaunchTest, AFileOfTheWorkingDirectoryIsSaidToBeRunAsItCanBe) {
+  const auto lies = [&](const std::string& name, const std::string& how) {
+    const auto problem = Check(name);
+    ASSERT_TRUE(problem.has_value()) << name;
+    EXPECT_TRUE(problem->text.ends_with(", but lies in " + root_ + "/run; fix: write " + how))
+        << problem->text;
+    EXPECT_EQ(problem->exit_code, 127);
+  };
+  lies("args.py", "python args.py");
+  lies("bare.py", "python bare.py");
+  lies("whole.py", "./whole.py");
+  lies("locked", "./locked, after chmod +x locked");
+}
+
+TEST_F(CheckLaunchTest, APythonFileWithoutAFirstLineIsNotGivenToTheShell) {
+  const auto problem = Check("./bare.py");
+  ASSERT_TRUE(problem.has_value());
+  EXPECT_EQ(problem->exit_code, 126);
+  EXPECT_EQ(
+      problem->text,
+      "node n1: " + root_ +
+          "/run/./bare.py has no #! line, so the system would run it in "
+          "/bin/sh; fix: write python ./bare.py, or make #!/usr/bin/env python3 its first line");
+  EXPECT_FALSE(Check("./whole.py").has_value());
+  EXPECT_FALSE(Check("./bare.sh").has_value()) << "that is what /bin/sh is for";
+  EXPECT_TRUE(Check("./args.py")->text.ends_with("fix: write python " + root_ + "/run/./args.py"));
 }
 
 TEST_F(CheckLaunchTest, ACommandThatIsNotExecutableIs126) {

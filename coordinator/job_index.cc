@@ -12,8 +12,6 @@ namespace {
 
 using common::StrCat;
 
-constexpr uint32_t kListedMax = 10'000;
-
 template <typename Message>
 bool Parse(std::string_view bytes, Message* message) {
   return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
@@ -68,6 +66,21 @@ absl::StatusOr<std::optional<uint64_t>> JobIndex::FindNamed(const std::string& n
   return std::optional<uint64_t>(static_cast<uint64_t>(find.Integer(0)));
 }
 
+absl::StatusOr<std::vector<uint64_t>> JobIndex::FindLabelled(const std::string& label) {
+  std::lock_guard lock(mutex_);
+  // The range is for the index: the names of a label are among those that go on with a digit.
+  ASSIGN_OR_RETURN(Statement find,
+                   database_->Prepare("SELECT id FROM jobs WHERE name >= ?1 || '-0' AND "
+                                      "name < ?1 || '-:' AND name = ?1 || '-' || id LIMIT 2"));
+  find.BindText(1, label);
+  std::vector<uint64_t> found;
+  RETURN_IF_ERROR(ForRows(find, [&](Statement& row) {
+    found.push_back(static_cast<uint64_t>(row.Integer(0)));
+    return absl::OkStatus();
+  }));
+  return found;
+}
+
 absl::StatusOr<std::vector<JobIndex::NamedJob>> JobIndex::FindPrefix(const std::string& prefix,
                                                                      uint32_t limit) {
   std::lock_guard lock(mutex_);
@@ -103,7 +116,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> JobIndex::List(const Filter& filter)
     }
     sql += ")";
   }
-  sql += StrCat(" ORDER BY id DESC LIMIT ", std::min(filter.limit, kListedMax));
+  sql += StrCat(" ORDER BY id DESC LIMIT ", filter.limit);
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql));
   list.Bind(1, filter.before_id == 0 ? INT64_MAX : static_cast<int64_t>(filter.before_id));

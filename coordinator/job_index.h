@@ -47,6 +47,8 @@ class JobIndex {
 
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id);
   absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name);
+  // At most two finished jobs that were submitted under this label: "train" of train-7.
+  absl::StatusOr<std::vector<uint64_t>> FindLabelled(const std::string& label);
   // At most `limit` jobs whose name begins with `prefix`.
   absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix, uint32_t limit);
   // The owner's newest finished job; 0: none.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 #include <vector>
@@ -13,7 +14,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kListedByDefault = 1'000;
-constexpr uint32_t kListedMax = 10'000;
+constexpr uint32_t kListedMax = 10'000;  // of one page
 constexpr int64_t kRecentMs = 24 * 3'600'000;
 
 bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request) {
@@ -75,7 +76,10 @@ void ListJobs(Daemon& daemon, const v1::ListJobsRequest& request,
   daemon.loop.Ask([&daemon, request, answer = std::move(answer)](const LoopView& view) {
     std::vector<v1::JobSummary> live;
     const uint32_t limit = LimitOf(request);
-    for (auto job = view.state.jobs.rbegin(); job != view.state.jobs.rend() && live.size() <= limit;
+    const auto& jobs = view.state.jobs;
+    const auto first =
+        request.before_id() == 0 ? jobs.end() : jobs.lower_bound(request.before_id());
+    for (auto job = std::make_reverse_iterator(first); job != jobs.rend() && live.size() <= limit;
          ++job) {
       if (Matches(job->second, request)) live.push_back(Summarize(job->second));
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -25,6 +26,8 @@ struct LiveFindings {
   std::shared_ptr<const v1::JobRecord>
       candidate;  // the only prefix match, or the newest of the caller
   std::vector<std::string> prefixed;
+  std::set<uint64_t> labelled;  // at most two
+  std::shared_ptr<const v1::JobRecord> labelled_one;
 };
 
 absl::Status NoSuchJob(const std::string& reference) {
@@ -63,6 +66,15 @@ LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std
     if (const auto job = jobs.find(name->second); job != jobs.end())
       found.exact = copy(job->second);
     return found;
+  }
+  // "train" is train-7 when that is the only job of this label, whatever else begins with it.
+  for (auto each = view.live_names.lower_bound(reference + "-0");
+       each != view.live_names.end() && each->first < reference + "-:" && found.labelled.size() < 2;
+       ++each) {
+    if (each->first != StrCat(reference, "-", each->second)) continue;
+    found.labelled.insert(each->second);
+    if (const auto job = jobs.find(each->second); job != jobs.end())
+      found.labelled_one = copy(job->second);
   }
   uint64_t only = 0;
   for (; name != view.live_names.end() && absl::StartsWith(name->first, reference) &&
@@ -119,6 +131,12 @@ absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
   if (absl::SimpleAtoi(reference, &id)) return FindFinished(index, id, reference);
   ASSIGN_OR_RETURN(const std::optional<uint64_t> named, index.FindNamed(reference));
   if (named.has_value()) return FindFinished(index, *named, reference);
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> labelled, index.FindLabelled(reference));
+  live.labelled.insert(labelled.begin(), labelled.end());
+  if (live.labelled.size() == 1) {
+    if (live.labelled_one != nullptr) return FoundJob{live.labelled_one, true};
+    return FindFinished(index, *live.labelled.begin(), reference);
+  }
   return FindByPrefix(index, reference, std::move(live));
 }
 

@@ -312,9 +312,9 @@ std::string DescribeEvent(const v1::Event& event) {
       return absl::StrCat("checkpoint ", event.checkpoint_flagged().step(),
                           " is damaged: ", event.checkpoint_flagged().why());
     case v1::Event::kNodeRegistered:
-      return absl::StrCat(event.node(), " registered (",
-                          event.node_registered().facts().advertise(), ", ",
-                          event.node_registered().facts().devices_size(), " devices)");
+      return absl::StrCat(
+          event.node(), " registered (", event.node_registered().facts().advertise(), ", ",
+          common::Counted(event.node_registered().facts().devices_size(), "device"), ")");
     case v1::Event::kNodeStateChanged:
       return DescribeNodeChange(event);
     case v1::Event::kNodeContact:

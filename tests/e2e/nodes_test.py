@@ -122,6 +122,44 @@ class LoopbackNodes(Case):
         cluster.jobctl("nodes", "undrain", "node1")
         cluster.wait_for(job, SUCCEEDED)
 
+    def test_what_only_a_dead_node_could_hold_waits_for_it_and_lets_others_pass(self):
+        cluster = self.cluster(workers=("node1", "node2"), devices="cpu:2",
+                               coordinator_args=["--suspect-after-ms", "1500"])
+        go = self.path("go")
+        holder = cluster.submit("-n", "4", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done")
+        cluster.wait_for(holder, RUNNING)
+        self.assertIn("node2 is connected", cluster.jobctl("nodes", "rm", "node2", check=False).stderr)
+        cluster.workers["node2"].kill9()
+        wait_until(lambda: cluster.nodes()["node2"].record.state == 2, "the silent node is suspect")
+        self.assertIn("node2 is SUSPECT: not heard for", cluster.jobctl("events", holder).stdout)
+        self.assertIn("node2 is SUSPECT, last heard", cluster.jobctl("why", holder).stdout)
+        self.assertIn("may still run on node2", cluster.jobctl("nodes", "rm", "node2", check=False).stderr)
+        open(go, "w").close()
+        cluster.jobctl("nodes", "declare-dead", "node2", "--yes")
+        cluster.jobctl("cancel", holder, check=False)
+        cluster.wait_over(holder)
+
+        waits = cluster.submit("-n", "4", "--", "true")
+        self.assertRegex(cluster.jobctl("why", waits).stdout,
+                         r"needs 4 cpu; waits for node2 \(declared dead by uid:\d+, \d{4}-\d\d-\d\d \d\d:\d\d UTC\)")
+        passes = cluster.submit("-n", "2", "--", "true")
+        cluster.wait_for(passes, SUCCEEDED)
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        self.assertIn("waits for node2", cluster.jobctl("why", waits).stdout)
+        cluster.workers["node2"].start()
+        cluster.wait_for(waits, SUCCEEDED)
+
+        cluster.workers["node2"].kill9()
+        wait_until(lambda: not cluster.nodes()["node2"].record.connected, "the worker is gone")
+        wait_until(lambda: cluster.jobctl("nodes", "rm", "node2", check=False).returncode == 0, "it is forgotten")
+        self.assertNotIn("node2", cluster.nodes())
+        refused = cluster.jobctl("submit", "-n", "4", "--", "true", check=False)
+        self.assertIn("[JC1402]", refused.stderr)
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        self.assertNotIn("node2", cluster.nodes())
+
     def test_nodes_show_names_the_supervision_level(self):
         cluster = self.cluster()
         shown = cluster.jobctl("nodes", "show", "node1").stdout

@@ -22,18 +22,6 @@ std::string HelpFix(const Command* command) {
   return command == nullptr ? "jobctl help" : common::StrCat("jobctl help ", command->name);
 }
 
-std::vector<const Flag*> FlagsOf(const Command* command) {
-  std::vector<const Flag*> flags;
-  const auto add = [&](std::span<const Flag> more) {
-    for (const Flag& flag : more) flags.push_back(&flag);
-  };
-  // The command's own come first: `wait --timeout` shadows the global --timeout.
-  if (command != nullptr) add(command->flags);
-  if (command != nullptr && command->listing) add(ListingFlags());
-  add(GlobalFlags());
-  return flags;
-}
-
 const Flag* FindFlag(const Command* command, std::string_view name) {
   for (const Flag* flag : FlagsOf(command)) {
     if (flag->name == name) return flag;
@@ -48,9 +36,36 @@ const Flag* FindLetter(const Command* command, char letter) {
   return nullptr;
 }
 
+// A command that has a flag of this name or letter.
+const Command* CommandWithFlag(std::string_view name) {
+  // Most flags that people put first are those of listings.
+  std::vector<const Command*> commands = {FindCommand("ls")};
+  commands.insert(commands.end(), Commands().begin(), Commands().end());
+  for (const Command* command : commands) {
+    for (const Flag* flag : FlagsOf(command)) {
+      if (flag->name == name || (name.size() == 1 && flag->letter == name[0])) return command;
+    }
+  }
+  return nullptr;
+}
+
 absl::Status UnknownFlag(const Command* command, std::string_view shown, std::string_view name) {
   if (IsPlannedFlag(name)) {
     return Usage("JC1003", common::StrCat(shown, " is not part of this version"), HelpFix(command));
+  }
+  const std::string where =
+      command == nullptr ? "jobctl" : common::StrCat("jobctl ", command->name);
+  const AbsentFlag* absent = command != nullptr && command->rest ? FindAbsentFlag(name) : nullptr;
+  if (absent != nullptr) {
+    return Usage("JC1002", common::StrCat(where, " has no flag ", shown, ": ", absent->what),
+                 absent->fix);
+  }
+  if (command == nullptr) {
+    if (const Command* owner = CommandWithFlag(name); owner != nullptr) {
+      return Usage(
+          "JC1002", common::StrCat("jobctl has no flag ", shown, " of all commands"),
+          common::StrCat("it stands behind its command: jobctl ", owner->name, " ", shown));
+    }
   }
   std::string hint;
   if (const std::string_view peer = PeerFlag(name); !peer.empty()) {
@@ -63,8 +78,6 @@ absl::Status UnknownFlag(const Command* command, std::string_view shown, std::st
       hint = DidYouMean(common::StrCat("--", nearest));
     }
   }
-  const std::string where =
-      command == nullptr ? "jobctl" : common::StrCat("jobctl ", command->name);
   return Usage("JC1002", common::StrCat(where, " has no flag ", shown, hint), HelpFix(command));
 }
 
@@ -116,14 +129,7 @@ struct Arguments::Cursor {
 
 absl::Status Arguments::Store(const Flag& flag, std::string value) {
   if (!flag.choices.empty()) {
-    std::string_view left = flag.choices;
-    bool found = false;
-    while (!found && !left.empty()) {
-      const size_t bar = std::min(left.find('|'), left.size());
-      found = left.substr(0, bar) == value;
-      left.remove_prefix(std::min(bar + 1, left.size()));
-    }
-    if (!found) {
+    if (!IsChoice(flag.choices, value)) {
       return Usage(
           "JC1004",
           common::StrCat("--", flag.name, " takes ", flag.choices, ", not \"", value, "\""),
@@ -205,6 +211,14 @@ absl::Status Arguments::CheckWords() const {
   if (count < command_->least) {
     return Usage("JC1004", common::StrCat("an argument is missing: ", usage), HelpFix(command_));
   }
+  if (command_->most >= 0 && count > command_->most && command_->rest) {
+    std::string line;
+    for (const std::string& word : words_) common::StrAppend(&line, " ", word);
+    return Usage(
+        "JC1004",
+        common::StrCat("\"", words_[command_->most], "\" is one argument too many: ", usage),
+        common::StrCat("a command stands behind `--`: jobctl ", command_->name, " --", line));
+  }
   if (command_->most >= 0 && count > command_->most) {
     return Usage(
         "JC1004",
@@ -256,7 +270,7 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& line)
       ++cursor.at;
     }
   }
-  if (cursor.help || result.command_ == nullptr) {
+  if (cursor.help || (result.command_ == nullptr && !result.Has("version"))) {
     Arguments help;
     help.command_ = FindCommand("help");
     help.flags_ = result.flags_;
@@ -266,6 +280,12 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& line)
       help.words_ = {cursor.group};
     }
     return help;
+  }
+  if (result.Has("version")) {
+    result.command_ = FindCommand("version");
+    result.flags_["client"] = {""};
+    result.words_.clear();
+    return result;
   }
   RETURN_IF_ERROR(result.CheckWords());
   return result;
@@ -290,10 +310,14 @@ absl::StatusOr<int64_t> Arguments::Number(std::string_view flag, int64_t least, 
     const std::string range = most == std::numeric_limits<int64_t>::max()
                                   ? common::StrCat("of ", least, " or more")
                                   : common::StrCat("from ", least, " to ", most);
-    return Usage(
-        "JC1004",
-        common::StrCat("--", flag, " takes a whole number ", range, ", not \"", text, "\""),
-        HelpFix(command_));
+    const Flag* known = FindFlag(command_, flag);
+    const std::string shown =
+        known != nullptr && known->letter != 0
+            ? common::StrCat("-", std::string(1, known->letter), " (--", flag, ")")
+            : common::StrCat("--", flag);
+    return Usage("JC1004",
+                 common::StrCat(shown, " takes a whole number ", range, ", not \"", text, "\""),
+                 HelpFix(command_));
   }
   return *number;
 }

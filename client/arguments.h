@@ -16,7 +16,8 @@ namespace muster::client {
 class Arguments {
  public:
   // `line` is argv without the program. Errors: JC1001 to JC1004, with the nearest name. A line
-  // that asks for help parses to the help command with the command's name as words.
+  // that asks for help parses to the help command with the command's name as words, one that asks
+  // for the version to `version --client`.
   static absl::StatusOr<Arguments> Parse(const std::vector<std::string>& line);
 
   const Command& command() const { return *command_; }

@@ -20,6 +20,9 @@ struct Flag {
   std::string_view value = {};  // "N", "FILE"; empty: a switch
   std::string_view help = {};
   std::string_view choices = {};  // "a|b|c" when only these are allowed
+  // What its value is, for completion, where it has no choices: a subject as in Command::completes,
+  // or itself such a list of words.
+  std::string_view completes = {};
 };
 
 struct Command {
@@ -32,9 +35,12 @@ struct Command {
   bool listing = false;              // takes -o, --columns, --filter, --sort, --no-headers, --limit
   bool rest = false;                 // takes `-- CMD…`
   bool rest_without_dashes = false;  // the first bare word begins CMD
-  std::string_view completes = {};   // what the words are: job, node, context, file, command, code
-  std::string_view examples = {};    // lines "command<TAB>what it does"
-  std::string_view notes = {};       // more text under the flags
+  // What the words are, one after the other, for completion: job, node, context, file, command,
+  // code, signal, step (of the job before it), state; or words to choose from, "a|b". The last one
+  // also stands for all that may follow.
+  std::string_view completes = {};
+  std::string_view examples = {};  // lines "command<TAB>what it does"
+  std::string_view notes = {};     // more text under the flags
   absl::StatusOr<int> (*run)(Session& session, const Arguments& arguments) = nullptr;
 };
 
@@ -46,10 +52,22 @@ const Command* FindCommand(std::string_view name);
 bool IsCommandGroup(std::string_view word);
 std::span<const Flag> GlobalFlags();
 std::span<const Flag> ListingFlags();
+// All that a command takes; null: the global ones.
+std::vector<const Flag*> FlagsOf(const Command* command);
 
 // A name of a peer's and ours: "scancel" -> "cancel". Empty: none.
 std::string_view PeerCommand(std::string_view name);
 std::string_view PeerFlag(std::string_view name);
+// A flag of others for which there is no flag here: what there is instead.
+struct AbsentFlag {
+  std::string_view names;  // "mem|memory"
+  std::string_view what;
+  std::string_view fix;
+};
+// For commands that start a job. Null: none.
+const AbsentFlag* FindAbsentFlag(std::string_view name);
+// True when `word` is one of "a|b|c".
+bool IsChoice(std::string_view choices, std::string_view word);
 // Reserved for later versions.
 bool IsPlannedCommand(std::string_view name);
 bool IsPlannedFlag(std::string_view name);

@@ -32,7 +32,7 @@ constexpr const Command* kCommands[] = {
 
 constexpr Flag kGlobalFlags[] = {
     {"server", 's', "HOST:PORT", "coordinator to talk to"},
-    {"context", 'c', "NAME", "configured context to use"},
+    {"context", 'c', "NAME", "configured context to use", {}, "context"},
     {"quiet", 'q', "", "no notes on stderr"},
     {"verbose", 'v', "", "say more on stderr"},
     {"color", 0, "WHEN", "colours: auto, always, never", "auto|always|never"},
@@ -40,6 +40,7 @@ constexpr Flag kGlobalFlags[] = {
     {"no-input", 0, "", "never ask: fail instead"},
     {"timeout", 0, "TIME", "how long the coordinator may take to answer (10s)"},
     {"debug", 0, "", "gRPC details on stderr"},
+    {"version", 'V', "", "jobctl's version, and nothing else"},
 };
 
 constexpr Flag kListingFlags[] = {
@@ -143,7 +144,20 @@ constexpr Alias kPeerFlags[] = {
     {"d", "--detach"},
     {"time", "--timeout"},
     {"lines", "--tail"},
-    {"max-duration", "--set"},
+};
+constexpr AbsentFlag kAbsentFlags[] = {
+    {"mem|memory|mem-per-cpu|mem-per-gpu|shm-size",
+     "a job does not ask for memory, its ranks share what their node has",
+     "leave it out; `jobctl nodes show NODE` says how much there is. Memory of devices: --devices "
+     "'gpu>=64GB'"},
+    {"time|time-limit|walltime|max-duration",
+     "the time limit of a job is a key of the job file, max_duration",
+     "jobctl submit --set max_duration=1h -- COMMAND"},
+    {"cpus|cpus-per-task|cpus-per-gpu|cpus-per-rank|cores",
+     "a job does not ask for cores, its ranks share what their node has",
+     "leave it out; -e OMP_NUM_THREADS=4 sets the threads of each rank"},
+    {"partition|queue|account|qos", "there is one queue",
+     "leave it out; jobctl submit --priority P decides who goes first"},
 };
 constexpr std::string_view kPlannedCommands[] = {
     "plan",        "init",  "attach", "exec",     "compare", "diff",     "diagnose", "pause",
@@ -167,6 +181,18 @@ std::span<const Command* const> Commands() { return kCommands; }
 std::span<const Flag> GlobalFlags() { return kGlobalFlags; }
 std::span<const Flag> ListingFlags() { return kListingFlags; }
 
+std::vector<const Flag*> FlagsOf(const Command* command) {
+  std::vector<const Flag*> flags;
+  const auto add = [&](std::span<const Flag> more) {
+    for (const Flag& flag : more) flags.push_back(&flag);
+  };
+  // The command's own come first: `wait --timeout` shadows the global --timeout.
+  if (command != nullptr) add(command->flags);
+  if (command != nullptr && command->listing) add(ListingFlags());
+  add(GlobalFlags());
+  return flags;
+}
+
 const Command* FindCommand(std::string_view name) {
   const auto found = std::find_if(std::begin(kCommands), std::end(kCommands),
                                   [name](const Command* command) { return command->name == name; });
@@ -178,6 +204,22 @@ bool IsCommandGroup(std::string_view word) {
     return command->name.size() > word.size() && command->name.starts_with(word) &&
            command->name[word.size()] == ' ';
   });
+}
+
+bool IsChoice(std::string_view choices, std::string_view word) {
+  while (!choices.empty()) {
+    const size_t bar = std::min(choices.find('|'), choices.size());
+    if (choices.substr(0, bar) == word) return true;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return false;
+}
+
+const AbsentFlag* FindAbsentFlag(std::string_view name) {
+  const auto found =
+      std::find_if(std::begin(kAbsentFlags), std::end(kAbsentFlags),
+                   [name](const AbsentFlag& flag) { return IsChoice(flag.names, name); });
+  return found == std::end(kAbsentFlags) ? nullptr : found;
 }
 
 std::string_view PeerCommand(std::string_view name) { return Lookup(kPeerCommands, name); }

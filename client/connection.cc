@@ -199,20 +199,7 @@ absl::StatusOr<v1::MetricSummaries> Connection::SummarizeMetrics(const std::stri
   return channel_->Unary(&v1::JobService::Stub::SummarizeMetrics, request, kSlowRequestMs);
 }
 absl::StatusOr<v1::ListJobsResponse> Connection::ListJobs(const v1::ListJobsRequest& request) {
-  constexpr uint32_t kByDefault = 1'000;
-  const uint32_t wanted = request.limit() == 0 ? kByDefault : request.limit();
-  v1::ListJobsRequest rest = request;
-  v1::ListJobsResponse all;
-  while (true) {
-    rest.set_limit(wanted - static_cast<uint32_t>(all.jobs_size()));
-    ASSIGN_OR_RETURN(v1::ListJobsResponse page,
-                     channel_->Unary(&v1::JobService::Stub::ListJobs, rest, kSlowRequestMs));
-    all.MergeFrom(page);
-    all.set_more(page.more());
-    const bool enough = static_cast<uint32_t>(all.jobs_size()) >= wanted;
-    if (!page.more() || page.jobs().empty() || enough) return all;
-    rest.set_before_id(page.jobs().rbegin()->id());
-  }
+  return channel_->Unary(&v1::JobService::Stub::ListJobs, request, kSlowRequestMs);
 }
 
 absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {

@@ -27,6 +27,7 @@ class Connection {
 
   absl::StatusOr<v1::GetServerResponse> GetServer();
   absl::StatusOr<v1::SubmitResponse> Submit(const v1::SubmitRequest& request);
+  // One page; the next one begins with `before_id`, the last job's.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
   absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);

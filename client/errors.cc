@@ -1,5 +1,6 @@
 #include "client/errors.h"
 
+#include "common/error_codes.h"
 #include "common/strings.h"
 #include "common/text.h"
 
@@ -49,7 +50,8 @@ int ExitCodeFor(const absl::Status& error) {
   }
   const std::string code = SplitError(error).code;
   if (code.starts_with("JC10")) return kExitUsage;
-  if (code.starts_with("JC11") || code.starts_with("JC14")) return kExitRefused;
+  // JC1205: the key was used for another job.
+  if (code.starts_with("JC11") || code.starts_with("JC14") || code == "JC1205") return kExitRefused;
   if (error.code() == absl::StatusCode::kResourceExhausted) return kExitRefused;
   return kExitFailed;
 }
@@ -71,8 +73,12 @@ std::string FormatError(const absl::Status& error, bool color) {
     }
   }
   std::string out = common::StrCat(red, "error:", reset, " ", what, "\n");
-  if (!parts.fix.empty()) {
-    common::StrAppend(&out, cyan, "fix:", reset, "   ", common::Printable(parts.fix, true), "\n");
+  // What its code says, when the error itself has no advice.
+  const common::ErrorCode* known = parts.code.empty() ? nullptr : common::FindErrorCode(parts.code);
+  const std::string_view fix =
+      !parts.fix.empty() || known == nullptr ? std::string_view(parts.fix) : known->fix;
+  if (!fix.empty()) {
+    common::StrAppend(&out, cyan, "fix:", reset, "   ", common::Printable(fix, true), "\n");
   }
   return out;
 }

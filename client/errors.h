@@ -35,8 +35,8 @@ struct ErrorParts {
 };
 ErrorParts SplitError(const absl::Status& error);
 
-// NOT_FOUND 3, not allowed 4, unreachable 5; else by the code's group: 10xx 2, 11xx and 14xx 6;
-// else 1.
+// NOT_FOUND 3, not allowed 4, unreachable 5; else by the code: 10xx 2, 11xx, 14xx and 1205 6; else
+// 1.
 int ExitCodeFor(const absl::Status& error);
 
 // "error: … [JC1201]\nfix:   …\n". `what` may have several lines.

@@ -10,6 +10,7 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/record_text.h"
+#include "client/refusal.h"
 #include "client/session.h"
 #include "client/signals.h"
 #include "common/status.h"
@@ -52,7 +53,8 @@ class AttachedRun {
       if (over) break;
       Publish(nullptr);
       // The key of the submit makes it safe to send again.
-      if (!IsLost(status) || (name_.empty() && !session_.is_private())) return Broken(status);
+      if (!IsLost(status) || (name_.empty() && !session_.is_private()))
+        return Broken(ExplainRefusal(status, request_.spec(), *connection));
       if (announced_) session_.Note("the connection to the coordinator was lost; waiting for it");
       ASSIGN_OR_RETURN(connection, Reconnect(session_, status));
     }
@@ -270,6 +272,7 @@ absl::Status LogFollower::Follow(Connection& connection) {
       position = std::max<uint64_t>(position, record.offset() + record.data().size());
     }
     ++records_;
+    if (!record.data().empty() || !record.notice().empty()) any_ = true;
     printer_->Write(record);
     return true;
   });
@@ -296,17 +299,27 @@ absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& reque
   return AttachedRun(session, request, printer).Execute();
 }
 
+void SubmitInterruptibly(Session& session) {
+  HandleSignals([&session](int number, int) {
+    session.Note("\ninterrupted; whether the job was submitted: jobctl ls");
+    _exit(128 + number);
+  });
+}
+
+void DetachFrom(Session& session, const std::string& name, const std::string& again) {
+  HandleSignals([&session, name, again](int number, int) {
+    session.Note(StrCat("\ndetached; ", name, " goes on. Again: jobctl ", again, " ", name,
+                        "   stop it: jobctl cancel ", name));
+    _exit(128 + number);
+  });
+}
+
 absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request,
                               LogPrinter::Options options, bool propagate) {
   LogPrinter printer(std::move(options), session.terminal());
   RETURN_IF_ERROR(printer.Prepare());
   const std::string job = request.job();
   session.DoNotRepeat();
-  HandleSignals([&session, job](int number, int) {
-    session.Note(
-        StrCat("\ndetached; the job goes on. jobctl logs -f ", job, "   jobctl cancel ", job));
-    _exit(number == 2 ? kExitDetached : 128 + number);
-  });
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   LogFollower follower(request, &printer);
   absl::Status status = follower.Follow(*connection);
@@ -316,11 +329,24 @@ absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& req
   }
   printer.Finish();
   RETURN_IF_ERROR(status);
-  if (!request.follow()) return kExitOk;
+  if (!request.follow()) {
+    if (!follower.any()) session.Note("there is no output (yet)");
+    return kExitOk;
+  }
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(job));
   if (!IsOver(response.record().state())) return kExitOk;
   session.Note(Verdict(response.record(), session.terminal().color_err));
   return WaitExitCode(response.record(), propagate);
+}
+
+absl::StatusOr<int> FollowNewJob(Session& session, const v1::SubmitResponse& submitted,
+                                 bool propagate) {
+  v1::StreamLogsRequest request;
+  request.set_job(std::to_string(submitted.job()));
+  request.set_follow(true);
+  request.set_attempt(-1);
+  DetachFrom(session, submitted.name(), "logs -f");
+  return FollowJob(session, request, {}, propagate);
 }
 
 }  // namespace muster::client

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "client/job_file.h"
 #include "client/terminal.h"
 #include "common/strings.h"
 
@@ -149,7 +150,7 @@ std::string ExitCodeHelp() {
                      {"3", "no such job, node, checkpoint or context"},
                      {"4", "not allowed"},
                      {"5", "the coordinator does not answer"},
-                     {"6", "refused: a bad job, an impossible shape, a full queue"},
+                     {"6", "refused: a bad job, an impossible shape, a full queue, a used key"},
                      {"100", "wait, logs -f, submit --wait: the job failed"},
                      {"101", "wait: the time was over"},
                      {"103", "wait, logs -f, submit --wait, run: the job was cancelled"},
@@ -159,6 +160,28 @@ std::string ExitCodeHelp() {
          "\n`jobctl run`, and --propagate, return the first failing rank's code, or 128 +\nits "
          "signal "
          "(127: the command does not exist, 126: it is not executable).\n";
+}
+
+std::string JobFileHelp() {
+  const auto plain = [](std::string text) {
+    std::erase(text, '`');
+    return text;
+  };
+  std::vector<Pair> keys;
+  std::string planned;
+  for (const JobKey& key : JobKeys()) {
+    if (key.type == KeyType::kPlanned) {
+      StrAppend(&planned, planned.empty() ? "" : ", ", key.path);
+    } else {
+      keys.push_back({std::string(key.path),
+                      plain(StrCat(key.meaning, key.type == KeyType::kSection
+                                                    ? ""
+                                                    : StrCat(" (", JobKeyValues(key), ")")))});
+    }
+  }
+  return StrCat("Keys of a job file (docs/jobfile.md; `jobctl validate FILE` checks one):\n\n",
+                TwoColumns(keys), "\nReserved for later versions, refused by name:\n",
+                TwoColumns({{"", planned}}));
 }
 
 std::string HelpDocument() {

@@ -13,6 +13,8 @@ std::string CommandHelp(const Command& command);
 // The commands of a group: "ckpt".
 std::string GroupHelp(std::string_view group);
 std::string ExitCodeHelp();
+// The keys of a job file.
+std::string JobFileHelp();
 // All commands as Markdown: docs/jobctl.md.
 std::string HelpDocument();
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <iostream>
-#include <iterator>
 
 #include "client/arguments.h"
 #include "client/errors.h"
+#include "client/job_sets.h"
 #include "client/yaml.h"
 #include "common/files.h"
 #include "common/limits.h"
@@ -273,51 +273,6 @@ class Reader {
   std::vector<YamlProblem>* problems_;
 };
 
-// Lays "a.b=value" over the tree, as if it had been written there.
-void Set(const std::string& set, YamlNode* root, std::vector<YamlProblem>* problems) {
-  const size_t equals = set.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    problems->push_back(
-        {0, 0, StrCat("--set ", set, ": write --set KEY=VALUE, like --set resources.processes=4")});
-    return;
-  }
-  std::vector<YamlProblem> inner;
-  YamlNode value = ParseYaml(set.substr(equals + 1), &inner);
-  for (YamlProblem& problem : inner)
-    problems->push_back({0, 0, StrCat("--set ", set, ": ", problem.text)});
-  value.line = 0;
-  // env and labels hold names with dots of their own.
-  std::string_view left = std::string_view(set).substr(0, equals);
-  YamlNode* node = root;
-  while (true) {
-    const bool open_names = left.starts_with("env.") || left.starts_with("labels.");
-    const size_t dot = left.find('.');
-    const std::string word(left.substr(0, dot));
-    if (node->kind != YamlNode::Kind::kMap)
-      *node = YamlNode{YamlNode::Kind::kMap, {}, false, 0, 0, {}, {}};
-    auto found = std::find_if(node->entries.begin(), node->entries.end(),
-                              [&](const YamlNode::Entry& entry) { return entry.key == word; });
-    if (found == node->entries.end()) {
-      node->entries.push_back({word, 0, 0, {}});
-      found = std::prev(node->entries.end());
-    }
-    node = &found->value;
-    if (dot == std::string_view::npos) break;
-    left.remove_prefix(dot + 1);
-    if (open_names) {
-      if (node->kind != YamlNode::Kind::kMap)
-        *node = YamlNode{YamlNode::Kind::kMap, {}, false, 0, 0, {}, {}};
-      node->entries.push_back({std::string(left), 0, 0, {}});
-      std::erase_if(node->entries, [&](const YamlNode::Entry& entry) {
-        return entry.key == left && &entry != &node->entries.back();
-      });
-      node = &node->entries.back().value;
-      break;
-    }
-  }
-  *node = std::move(value);
-}
-
 }  // namespace
 
 absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view content,
@@ -329,10 +284,27 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view c
     problems.push_back(
         {1, 1, "a job file is a map of keys; the smallest is `command: [python, train.py]`"});
   }
-  for (const std::string& set : sets) Set(set, &root, &problems);
+  ApplySets(sets, &root, &problems);
   Reader(spec, &file, &problems).ReadMap(root, "");
   if (problems.empty()) return file;
-  const std::string count = problems.size() == 1 ? "1 error" : StrCat(problems.size(), " errors");
+  const bool only_sets = std::all_of(problems.begin(), problems.end(),
+                                     [](const YamlProblem& problem) { return problem.line < 0; });
+  const bool is_script =
+      content.starts_with("#!") || name.ends_with(".py") || name.ends_with(".sh");
+  if (is_script && root.kind != YamlNode::Kind::kMap) {
+    return Usage(
+        "JC1101", StrCat(name, " is a script, not a job file"),
+        StrCat("jobctl submit -- ", name.ends_with(".py")                 ? StrCat("python ", name)
+                                    : name.ends_with(".sh")               ? StrCat("sh ", name)
+                                    : name.find('/') == std::string::npos ? StrCat("./", name)
+                                                                          : name));
+  }
+  NameSets(sets, &problems);
+  const std::string count = common::Counted(problems.size(), "error");
+  if (only_sets) {
+    return Usage("JC1101", StrCat(count, " in --set\n", FormatProblems(name, std::move(problems))),
+                 "correct it; jobctl help jobfile lists the keys");
+  }
   return Usage("JC1101",
                StrCat(name, " has ", count, "\n", FormatProblems(name, std::move(problems))),
                StrCat("correct the lines, then: jobctl validate ", name));

@@ -74,5 +74,7 @@ absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* to
 
 // The table of keys as Markdown, for docs/jobfile.md.
 std::string JobKeyTable();
+// "1 … 100000", "list or text": what a key takes, in Markdown.
+std::string JobKeyValues(const JobKey& key);
 
 }  // namespace muster::client

@@ -279,7 +279,9 @@ constexpr Alias kPeerKeys[] = {
     {"keep", "checkpoint.keep"},
 };
 
-std::string Kind(const JobKey& key) {
+}  // namespace
+
+std::string JobKeyValues(const JobKey& key) {
   switch (key.type) {
     case KeyType::kSection:
       return "section";
@@ -312,8 +314,6 @@ std::string Kind(const JobKey& key) {
   return "";
 }
 
-}  // namespace
-
 std::span<const JobKey> JobKeys() { return kKeys; }
 
 std::string_view PeerKey(std::string_view key) {
@@ -330,7 +330,8 @@ std::string JobKeyTable() {
     if (key.type == KeyType::kPlanned) {
       common::StrAppend(&planned, planned.empty() ? "`" : ", `", key.path, "`");
     } else {
-      common::StrAppend(&out, "| `", key.path, "` | ", Kind(key), " | ", key.meaning, " |\n");
+      common::StrAppend(&out, "| `", key.path, "` | ", JobKeyValues(key), " | ", key.meaning,
+                        " |\n");
     }
   }
   return common::StrCat(out, "\nReserved for later versions, refused by name: ", planned, ".\n");

@@ -88,7 +88,7 @@ void AddAttempt(const v1::Attempt& attempt, Sheet* sheet) {
   sheet->Line(text);
   for (const v1::NodePart& part : attempt.parts()) sheet->Line(StrCat("  ", PartText(part)));
   if (attempt.parts_left_out() > 0) {
-    sheet->Line(StrCat("  … and ", attempt.parts_left_out(), " more nodes"));
+    sheet->Line(StrCat("  … and ", common::Counted(attempt.parts_left_out(), "more node")));
   }
   if (!attempt.has_culprit()) return;
   const v1::RankExit& culprit = attempt.culprit();
@@ -209,7 +209,8 @@ std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal
     sheet.Title("Attempts");
     const int first = std::max(0, record.attempts_size() - kAttemptsShown);
     const uint32_t hidden = record.dropped_attempts() + static_cast<uint32_t>(first);
-    if (hidden > 0) sheet.Line(StrCat(hidden, " earlier ones: jobctl events ", record.name()));
+    if (hidden > 0)
+      sheet.Line(StrCat(common::Counted(hidden, "earlier one"), ": jobctl events ", record.name()));
     for (int i = first; i < record.attempts_size(); ++i) AddAttempt(record.attempts(i), &sheet);
   }
   AddCheckpoints(record, &sheet);

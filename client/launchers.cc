@@ -18,13 +18,8 @@ namespace {
 
 using common::StrCat;
 
-std::string BaseName(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
-}
-
 bool IsPython(std::string_view word) {
-  const std::string name = BaseName(word);
+  const std::string name = ProgramName(word);
   return name == "python" || (name.starts_with("python3") || name == "python2") ||
          name.starts_with("pypy");
 }
@@ -65,7 +60,34 @@ absl::Status Refused(std::string_view launcher, const LaunchFlag& flag) {
                flag.fix.empty() ? StrCat("leave out --", flag.name) : std::string(flag.fix));
 }
 
+absl::StatusOr<std::optional<LaunchPlan>> ReadPlainLine(const std::vector<std::string>& argv,
+                                                        const Environment& environment);
+
 }  // namespace
+
+std::string ProgramName(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std::string>& argv,
+                                                           const Environment& environment) {
+  const WrappedLine line = Unwrap(argv);
+  const Environment with_assigned = [&](std::string_view name) {
+    const auto found = line.env.find(std::string(name));
+    return found == line.env.end() ? environment(name) : found->second;
+  };
+  ASSIGN_OR_RETURN(std::optional<LaunchPlan> plan, ReadPlainLine(line.words, with_assigned));
+  if (!plan.has_value()) return plan;
+  // What the launcher sets wins, as it does when the launcher itself runs.
+  plan->env.insert(line.env.begin(), line.env.end());
+  if (line.has_nohup) {
+    plan->notices.push_back(
+        "nohup does nothing for ranks: `jobctl run --detach` goes on without "
+        "this terminal");
+  }
+  return plan;
+}
 
 std::string LaunchFlags::Get(std::string_view name, std::string_view otherwise) const {
   const auto found = values.find(name);
@@ -161,7 +183,7 @@ std::string PythonOf(const std::string& program, const Environment& environment)
   if (line.starts_with("#!")) {
     const std::vector<std::string> words = absl::StrSplit(line.substr(2), ' ', absl::SkipEmpty());
     if (words.size() == 1 && IsPython(words[0])) return words[0];
-    if (words.size() == 2 && BaseName(words[0]) == "env" && IsPython(words[1])) return words[1];
+    if (words.size() == 2 && ProgramName(words[0]) == "env" && IsPython(words[1])) return words[1];
     // pip's form for long paths: #!/bin/sh, then '''exec' "/long/path/python" "$0" "$@"
     if (const size_t begin = first.find("'''exec' "); begin != std::string::npos) {
       std::string rest = first.substr(begin + 9);
@@ -175,10 +197,13 @@ std::string PythonOf(const std::string& program, const Environment& environment)
   return access(beside.c_str(), X_OK) == 0 ? beside : "python3";
 }
 
-absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std::string>& argv,
-                                                           const Environment& environment) {
+namespace {
+
+// A line that begins with the launcher.
+absl::StatusOr<std::optional<LaunchPlan>> ReadPlainLine(const std::vector<std::string>& argv,
+                                                        const Environment& environment) {
   if (argv.empty()) return std::nullopt;
-  const std::string name = BaseName(argv[0]);
+  const std::string name = ProgramName(argv[0]);
   const auto from = [&](size_t index) { return std::span<const std::string>(argv).subspan(index); };
   const auto python_of_launcher = [&] {
     return std::vector<std::string>{PythonOf(argv[0], environment)};
@@ -215,6 +240,8 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 std::string DescribePlan(const LaunchPlan& plan) {
   std::string line;

@@ -41,7 +41,8 @@ struct LaunchPlan {
   std::vector<std::string> notices;     // sentences
 };
 
-// Null when `argv` is no launcher's line. Errors: JC1010, JC1011, JC1012.
+// Null when `argv` is no launcher's line, also behind `env A=1`, `nohup` and `sh -c`. Errors:
+// JC1010, JC1011, JC1012.
 absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std::string>& argv,
                                                            const Environment& environment);
 
@@ -53,6 +54,10 @@ absl::StatusOr<LaunchPlan> PlanFromAccelerateConfig(const std::string& path,
 
 // One line: what was taken and what was overridden; empty when nothing needs saying.
 std::string DescribePlan(const LaunchPlan& plan);
+
+// The launcher that a command starts by itself, hidden in a shell's text or behind another command:
+// "torchrun" in `bash -c "cd x && torchrun …"`. Empty: none.
+std::string InnerLauncher(const std::vector<std::string>& argv);
 
 // ---- shared by the launchers' own files
 
@@ -79,6 +84,18 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher,
                                              LaunchPlan* plan);
 absl::StatusOr<uint32_t> LaunchNumber(std::string_view launcher, const LaunchFlags& flags,
                                       std::string_view name, uint32_t least, uint32_t otherwise);
+
+// "/usr/bin/env" -> "env".
+std::string ProgramName(std::string_view path);
+
+// A line without what only stands before the launcher: assignments of env and of the shell, nohup,
+// and `sh -c` when its text is one plain command.
+struct WrappedLine {
+  std::vector<std::string> words;
+  std::map<std::string, std::string> env;
+  bool has_nohup = false;
+};
+WrappedLine Unwrap(const std::vector<std::string>& argv);
 
 // The interpreter that the launcher at `program` would start scripts with: its #! line, python3
 // beside it, or python3.

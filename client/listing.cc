@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/errors.h"
+#include "client/table.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -22,10 +24,9 @@ namespace {
 using common::StrAppend;
 using common::StrCat;
 
-std::string Upper(std::string_view key) {
-  std::string header = absl::AsciiStrToUpper(common::ToAbsl(key));
-  std::replace(header.begin(), header.end(), '_', ' ');
-  return header;
+// The name of the column's values in the formats for programs.
+const std::string& ValueName(const Column& column) {
+  return column.value_name.empty() ? column.key : column.value_name;
 }
 
 std::string Plain(const Value& value) {
@@ -37,8 +38,12 @@ std::string Plain(const Value& value) {
 absl::StatusOr<size_t> ColumnIndex(const Listing& listing, std::string_view key) {
   std::vector<std::string_view> keys;
   for (size_t i = 0; i < listing.columns.size(); ++i) {
-    if (absl::EqualsIgnoreCase(listing.columns[i].key, common::ToAbsl(key))) return i;
-    keys.push_back(listing.columns[i].key);
+    const Column& column = listing.columns[i];
+    if (absl::EqualsIgnoreCase(column.key, common::ToAbsl(key)) ||
+        absl::EqualsIgnoreCase(ValueName(column), common::ToAbsl(key))) {
+      return i;
+    }
+    keys.push_back(column.key);
   }
   std::string all;
   for (const std::string_view each : keys) StrAppend(&all, all.empty() ? "" : ",", each);
@@ -79,9 +84,14 @@ bool Less(const Value& a, const Value& b) {
 }
 
 absl::Status Sort(Listing* listing, std::string_view key) {
-  const bool descending = key.starts_with('-');
+  bool descending = key.starts_with('-');
   if (descending) key.remove_prefix(1);
   ASSIGN_OR_RETURN(const size_t column, ColumnIndex(*listing, key));
+  // The older, the smaller its moment and the larger its age.
+  if (listing->columns[column].since &&
+      absl::EqualsIgnoreCase(listing->columns[column].key, common::ToAbsl(key))) {
+    descending = !descending;
+  }
   std::stable_sort(listing->rows.begin(), listing->rows.end(), [&](const auto& a, const auto& b) {
     return descending ? Less(b[column].value, a[column].value)
                       : Less(a[column].value, b[column].value);
@@ -103,186 +113,86 @@ absl::StatusOr<std::vector<size_t>> Chosen(const Listing& listing, const Listing
   return chosen;
 }
 
-size_t TableWidth(const std::vector<size_t>& widths) {
-  size_t sum = 0;
-  for (const size_t width : widths) sum += width + 2;
-  return widths.empty() ? 0 : sum - 2;
-}
-
-// Takes columns of the terminal from the widest shrinkable columns until the table fits; from the
-// name, which people copy, only when the others cannot give more.
-void Fit(std::vector<size_t>* widths, const std::vector<bool>& shrinkable, size_t name,
-         size_t terminal_width) {
-  constexpr size_t kLeast = 8;
-  while (TableWidth(*widths) > terminal_width) {
-    size_t widest = widths->size();
-    for (size_t i = 0; i < widths->size(); ++i) {
-      if (i == name) continue;
-      if (shrinkable[i] && (*widths)[i] > kLeast &&
-          (widest == widths->size() || (*widths)[i] > (*widths)[widest])) {
-        widest = i;
-      }
-    }
-    if (widest == widths->size()) {
-      if (name >= widths->size() || !shrinkable[name] || (*widths)[name] <= kLeast) return;
-      widest = name;
-    }
-    --(*widths)[widest];
+std::string TabLine(const std::vector<std::string>& cells) {
+  std::string line;
+  for (std::string text : cells) {
+    // A tab or newline inside a cell would shift the columns.
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
+    StrAppend(&line, text, "\t");
   }
-}
-
-// Without the columns that say nothing in any row, where the terminal is too narrow for all.
-void DropEmptyColumns(const Listing& listing, size_t terminal_width, std::vector<size_t>* chosen) {
-  std::vector<size_t> widths;
-  for (const size_t column : *chosen) {
-    size_t width = listing.columns[column].key.size();
-    for (const std::vector<Cell>& row : listing.rows)
-      width = std::max(width, DisplayWidth(common::Printable(row[column].text)));
-    widths.push_back(width);
-  }
-  if (listing.rows.empty() || TableWidth(widths) <= terminal_width) return;
-  std::erase_if(*chosen, [&](size_t column) {
-    return std::all_of(listing.rows.begin(), listing.rows.end(),
-                       [column](const auto& row) { return row[column].text.empty(); });
-  });
-}
-
-// Takes a line of at most `width` from `rest`, broken at a blank where one is near.
-std::string TakeLine(std::string* rest, size_t width) {
-  if (DisplayWidth(*rest) <= width) return std::exchange(*rest, "");
-  size_t end = Shorten(*rest, width + 1).size() - std::string_view("…").size();
-  if (const size_t blank = rest->rfind(' ', end); blank != std::string::npos && blank > end / 2) {
-    end = blank;
-  }
-  const std::string line = rest->substr(0, end);
-  rest->erase(0, rest->at(end) == ' ' ? end + 1 : end);
+  if (!line.empty()) line.back() = '\n';
   return line;
 }
 
-std::string HumanTable(const Listing& listing, std::vector<size_t> chosen,
-                       const ListingOptions& options, const Terminal& terminal) {
-  if (options.output == "table" && options.columns.empty())
-    DropEmptyColumns(listing, terminal.width, &chosen);
-  std::vector<std::vector<std::string>> lines;
-  if (options.headers) {
-    lines.emplace_back();
-    for (const size_t column : chosen) lines.back().push_back(Upper(listing.columns[column].key));
-  }
-  for (const std::vector<Cell>& row : listing.rows) {
-    lines.emplace_back();
-    for (const size_t column : chosen) {
-      const std::string text = common::Printable(row[column].text);
-      lines.back().push_back(text.empty() ? "-" : text);
+std::string CsvLine(const std::vector<std::string>& cells) {
+  std::string line;
+  for (const std::string& text : cells) {
+    if (text.find_first_of(",\"\r\n") == std::string::npos) {
+      line += text;
+    } else {
+      line += '"';
+      for (const char c : text) line += c == '"' ? std::string("\"\"") : std::string(1, c);
+      line += '"';
     }
+    line += ',';
   }
-  std::vector<size_t> widths(chosen.size(), 0);
-  for (const auto& line : lines) {
-    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], DisplayWidth(line[i]));
-  }
-  std::vector<bool> shrinkable;
-  for (const size_t column : chosen) {
-    shrinkable.push_back(listing.columns[column].shrink || listing.columns[column].wrap);
-  }
-  const size_t name = static_cast<size_t>(
-      std::find(chosen.begin(), chosen.end(), listing.name_column) - chosen.begin());
-  if (options.output == "table" && !chosen.empty()) Fit(&widths, shrinkable, name, terminal.width);
-  std::string out;
-  for (size_t at = 0; at < lines.size(); ++at) {
-    std::string line;
-    std::string rest;
-    for (size_t i = 0; i < lines[at].size(); ++i) {
-      const bool wraps = listing.columns[chosen[i]].wrap && i + 1 == chosen.size();
-      if (wraps) rest = lines[at][i];
-      const std::string text =
-          wraps ? TakeLine(&rest, widths[i]) : Shorten(lines[at][i], widths[i]);
-      const std::string padding(widths[i] - DisplayWidth(text), ' ');
-      if (i > 0) line += "  ";
-      line += listing.columns[chosen[i]].right ? padding + text : text + padding;
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    const bool bold = terminal.color_out && options.headers && at == 0;
-    StrAppend(&out, bold ? "\033[1m" : "", line, bold ? "\033[0m" : "", "\n");
-    const std::string indent(TableWidth(widths) - widths.back(), ' ');
-    while (!rest.empty()) StrAppend(&out, indent, TakeLine(&rest, widths.back()), "\n");
-  }
-  return out;
-}
-
-std::string PipedTable(const Listing& listing, const std::vector<size_t>& chosen, bool headers) {
-  std::string out;
-  const auto join = [&](const auto& text_of) {
-    for (size_t i = 0; i < chosen.size(); ++i)
-      StrAppend(&out, i == 0 ? "" : "\t", text_of(chosen[i]));
-    out += '\n';
-  };
-  if (headers) join([&](size_t column) { return Upper(listing.columns[column].key); });
-  for (const std::vector<Cell>& row : listing.rows) {
-    join([&](size_t column) {
-      std::string text = row[column].text;
-      // A tab or newline inside a cell would shift the columns.
-      std::replace_if(
-          text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; },
-          ' ');
-      return text;
-    });
-  }
-  return out;
-}
-
-std::string CsvField(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-std::string Csv(const Listing& listing, const std::vector<size_t>& chosen, bool headers) {
-  std::string out;
-  if (headers) {
-    for (size_t i = 0; i < chosen.size(); ++i)
-      StrAppend(&out, i == 0 ? "" : ",", listing.columns[chosen[i]].key);
-    out += "\n";
-  }
-  for (const std::vector<Cell>& row : listing.rows) {
-    for (size_t i = 0; i < chosen.size(); ++i) {
-      StrAppend(&out, i == 0 ? "" : ",", CsvField(Plain(row[chosen[i]].value)));
-    }
-    out += "\n";
-  }
-  return out;
+  if (!line.empty()) line.back() = '\n';
+  return line;
 }
 
 std::string JsonObject(const Listing& listing, const std::vector<Cell>& row,
                        const std::vector<size_t>& chosen) {
   std::string out = "{";
   for (size_t i = 0; i < chosen.size(); ++i) {
-    StrAppend(&out, i == 0 ? "" : ", ", JsonQuote(listing.columns[chosen[i]].key), ": ",
+    StrAppend(&out, i == 0 ? "" : ", ", JsonQuote(ValueName(listing.columns[chosen[i]])), ": ",
               JsonValue(row[chosen[i]].value));
   }
   return out + "}";
 }
 
-std::string Json(const Listing& listing, const std::vector<size_t>& chosen) {
-  std::string out =
-      StrCat("{\"version\": 1, \"kind\": ", JsonQuote(listing.kind), ", \"items\": [");
-  for (size_t i = 0; i < listing.rows.size(); ++i) {
-    StrAppend(&out, i == 0 ? "\n  " : ",\n  ", JsonObject(listing, listing.rows[i], chosen));
-  }
-  return out + (listing.rows.empty() ? "]}\n" : "\n]}\n");
-}
-
-std::string Yaml(const Listing& listing, const std::vector<size_t>& chosen) {
-  std::string out =
-      StrCat("version: 1\nkind: ", listing.kind, "\nitems:", listing.rows.empty() ? " []\n" : "\n");
-  for (const std::vector<Cell>& row : listing.rows) {
-    for (size_t i = 0; i < chosen.size(); ++i) {
-      const Value& value = row[chosen[i]].value;
-      const auto* text = std::get_if<std::string>(&value);
-      StrAppend(&out, i == 0 ? "- " : "  ", listing.columns[chosen[i]].key, ": ",
-                text != nullptr ? YamlQuote(*text) : JsonValue(value), "\n");
-    }
+std::string YamlItem(const Listing& listing, const std::vector<Cell>& row,
+                     const std::vector<size_t>& chosen) {
+  std::string out;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const Value& value = row[chosen[i]].value;
+    const auto* text = std::get_if<std::string>(&value);
+    StrAppend(&out, i == 0 ? "- " : "  ", ValueName(listing.columns[chosen[i]]), ": ",
+              text != nullptr ? YamlQuote(*text) : JsonValue(value), "\n");
   }
   return out;
+}
+
+// What stands before all rows. A terminal's table has its own header in each piece.
+std::string Head(const Listing& listing, const std::vector<size_t>& chosen,
+                 const ListingOptions& options) {
+  if (options.output == "json")
+    return StrCat("{\"version\": 1, \"kind\": ", JsonQuote(listing.kind), ", \"items\": [");
+  if (options.output == "yaml") return StrCat("version: 1\nkind: ", listing.kind, "\nitems:");
+  if (!options.headers || options.output == "jsonl" || options.output == "name") return "";
+  std::vector<std::string> titles;
+  for (const size_t column : chosen) {
+    titles.push_back(options.output == "csv" ? ValueName(listing.columns[column])
+                                             : ColumnTitle(listing.columns[column]));
+  }
+  return options.output == "csv" ? CsvLine(titles) : TabLine(titles);
+}
+
+std::string RowText(const Listing& listing, const std::vector<Cell>& row,
+                    const std::vector<size_t>& chosen, const std::string& output, bool first) {
+  if (output == "json") return StrCat(first ? "\n  " : ",\n  ", JsonObject(listing, row, chosen));
+  if (output == "jsonl") return JsonObject(listing, row, chosen) + "\n";
+  if (output == "yaml") return StrCat(first ? "\n" : "", YamlItem(listing, row, chosen));
+  if (output == "name") return Plain(row[listing.name_column].value) + "\n";
+  std::vector<std::string> cells;
+  for (const size_t column : chosen)
+    cells.push_back(output == "csv" ? Plain(row[column].value) : row[column].text);
+  return output == "csv" ? CsvLine(cells) : TabLine(cells);
+}
+
+std::string Tail(const std::string& output, bool no_rows) {
+  if (output == "json") return no_rows ? "]}\n" : "\n]}\n";
+  return output == "yaml" && no_rows ? " []\n" : "";
 }
 
 }  // namespace
@@ -336,29 +246,69 @@ absl::StatusOr<ListingOptions> ListingOptions::From(const Arguments& arguments,
   return options;
 }
 
+ListingWriter::ListingWriter(ListingOptions options, const Terminal& terminal)
+    : options_(std::move(options)), terminal_(terminal) {}
+
+bool ListingWriter::full() const {
+  return options_.sort.empty() && options_.limit > 0 &&
+         written_ >= static_cast<size_t>(options_.limit);
+}
+
+absl::StatusOr<std::string> ListingWriter::Add(Listing piece) {
+  for (const std::string& filter : options_.filters) RETURN_IF_ERROR(Filter(&piece, filter));
+  if (options_.sort.empty()) return Write(std::move(piece));
+  if (held_.columns.empty()) {
+    held_ = std::move(piece);
+  } else {
+    std::move(piece.rows.begin(), piece.rows.end(), std::back_inserter(held_.rows));
+  }
+  if (const size_t limit = static_cast<size_t>(options_.limit); limit > 0) {
+    RETURN_IF_ERROR(Sort(&held_, options_.sort));
+    if (held_.rows.size() > limit) held_.rows.resize(limit);
+  }
+  if (held_.rows.size() > kSortedRowsMax) {
+    return Usage("JC1008", StrCat("more than ", kSortedRowsMax, " rows cannot be sorted"),
+                 "add --limit N for the first N of them, or sort the rows elsewhere: -o csv");
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> ListingWriter::Finish() {
+  std::string text;
+  if (!options_.sort.empty()) {
+    RETURN_IF_ERROR(Sort(&held_, options_.sort));
+    ASSIGN_OR_RETURN(text, Write(std::move(held_)));
+  }
+  return text + Tail(options_.output, written_ == 0);
+}
+
+absl::StatusOr<std::string> ListingWriter::Write(Listing piece) {
+  const size_t limit = static_cast<size_t>(options_.limit);
+  const size_t room = limit > 0 ? limit - std::min(limit, written_) : piece.rows.size();
+  if (const size_t over = piece.rows.size() - std::min(piece.rows.size(), room); over > 0) {
+    const auto count = static_cast<std::ptrdiff_t>(over);
+    const auto begin = options_.keep_last ? piece.rows.begin() : piece.rows.end() - count;
+    piece.rows.erase(begin, begin + count);
+  }
+  ASSIGN_OR_RETURN(const std::vector<size_t> chosen, Chosen(piece, options_));
+  const bool first = !std::exchange(begun_, true);
+  const bool people = options_.output == "table" || options_.output == "wide";
+  if (people && terminal_.out_is_tty) {
+    written_ += piece.rows.size();
+    return first || !piece.rows.empty() ? HumanTable(piece, chosen, options_, terminal_) : "";
+  }
+  std::string text = first ? Head(piece, chosen, options_) : "";
+  for (const std::vector<Cell>& row : piece.rows)
+    text += RowText(piece, row, chosen, options_.output, written_++ == 0);
+  return text;
+}
+
 absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions& options,
                                           const Terminal& terminal) {
-  for (const std::string& filter : options.filters) RETURN_IF_ERROR(Filter(&listing, filter));
-  if (!options.sort.empty()) RETURN_IF_ERROR(Sort(&listing, options.sort));
-  if (options.limit > 0 && listing.rows.size() > static_cast<size_t>(options.limit)) {
-    listing.rows.resize(options.limit);
-  }
-  ASSIGN_OR_RETURN(const std::vector<size_t> chosen, Chosen(listing, options));
-  if (options.output == "json") return Json(listing, chosen);
-  if (options.output == "yaml") return Yaml(listing, chosen);
-  if (options.output == "csv") return Csv(listing, chosen, options.headers);
-  if (options.output == "jsonl" || options.output == "name") {
-    std::string out;
-    for (const std::vector<Cell>& row : listing.rows) {
-      StrAppend(&out,
-                options.output == "name" ? Plain(row[listing.name_column].value)
-                                         : JsonObject(listing, row, chosen),
-                "\n");
-    }
-    return out;
-  }
-  if (!terminal.out_is_tty) return PipedTable(listing, chosen, options.headers);
-  return HumanTable(listing, chosen, options, terminal);
+  ListingWriter writer(options, terminal);
+  ASSIGN_OR_RETURN(const std::string text, writer.Add(std::move(listing)));
+  ASSIGN_OR_RETURN(const std::string rest, writer.Finish());
+  return text + rest;
 }
 
 }  // namespace muster::client

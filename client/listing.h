@@ -2,7 +2,8 @@
 // jsonl, yaml, csv or name, after --columns, --filter, --sort and --limit. Pure.
 //
 // For people (table, wide) a cell shows its text; for programs (json, jsonl, yaml, csv) its value,
-// under the column's key. In a pipe the table is tab-separated, untruncated and uncoloured.
+// under the column's key or the value's own name: people read AGE, programs `submitted_ms`. In a
+// pipe the table is tab-separated, untruncated and uncoloured.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,10 @@ struct Column {
   bool right = false;   // numbers stand right
   bool shrink = false;  // may be shortened to fit the terminal
   bool wrap = false;    // the last column only: goes on in the next line instead
+  // What the value is called for programs, with its unit, where it is not what people read.
+  std::string value_name = {};
+  // The value is a moment, the text the time since then: the largest `key` is the smallest value.
+  bool since = false;
 };
 
 struct Listing {
@@ -53,11 +58,40 @@ struct ListingOptions {
   std::string sort;                  // "key" or "-key"
   bool headers = true;
   int64_t limit = 0;  // 0: all
+  // The limit keeps the last rows instead of the first: for a listing that is there as a whole.
+  bool keep_last = false;
   static absl::StatusOr<ListingOptions> From(const Arguments& arguments,
                                              std::string_view default_output);
 };
 
-// Errors: JC1008 for columns and keys that do not exist.
+// A listing that comes in pieces and is printed as it comes, so that memory does not grow with it.
+// Sorting needs all rows (at most kSortedRowsMax) or, with a limit, as many as will be printed.
+class ListingWriter {
+ public:
+  static constexpr size_t kSortedRowsMax = 100'000;
+
+  ListingWriter(ListingOptions options, const Terminal& terminal);
+  // What is to be printed now. All pieces have the same columns; the first may be without rows.
+  // Errors: JC1008 for columns and keys that do not exist, and for too many rows to sort.
+  absl::StatusOr<std::string> Add(Listing piece);
+  // After the last piece; at least one was added.
+  absl::StatusOr<std::string> Finish();
+  // The limit is reached: further pieces print nothing.
+  bool full() const;
+  // Rows that were printed.
+  size_t written() const { return written_; }
+
+ private:
+  absl::StatusOr<std::string> Write(Listing piece);
+
+  const ListingOptions options_;
+  const Terminal terminal_;
+  Listing held_;  // with --sort
+  size_t written_ = 0;
+  bool begun_ = false;
+};
+
+// A listing that is there as a whole. Errors: JC1008.
 absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions& options,
                                           const Terminal& terminal);
 

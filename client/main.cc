@@ -30,7 +30,8 @@ int Main(const std::vector<std::string>& line) {
   absl::StatusOr<Settings> settings = Settings::Resolve(*arguments);
   // These need no settings: they must help where the settings are wrong.
   const std::string_view name = arguments->command().name;
-  if (!settings.ok() && (name == "help" || name == "explain" || name == "completion")) {
+  if (!settings.ok() && (name == "help" || name == "explain" || name == "completion" ||
+                         (name == "version" && arguments->Has("client")))) {
     settings = Settings();
   }
   if (!settings.ok())

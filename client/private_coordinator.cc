@@ -35,6 +35,7 @@ using std::chrono::steady_clock;
 // Replaying a large journal after a crash takes a while; a healthy start takes about 30 ms.
 constexpr auto kStartLimit = std::chrono::seconds(30);
 constexpr int kExitLostTheRace = 3;
+constexpr auto kNextStart = std::chrono::milliseconds(100);  // after a lost race
 constexpr size_t kReportBytesMax = 8 * 1024;
 constexpr int kReportFd = 3;  // in the coordinator
 
@@ -187,21 +188,27 @@ absl::StatusOr<int> PrivateCoordinator::Spawn(common::UniqueFd* report) const {
   return pid;
 }
 
-absl::Status PrivateCoordinator::AwaitSocket(int pid, int report) const {
+absl::Status PrivateCoordinator::Start() const {
+  common::UniqueFd report;
+  ASSIGN_OR_RETURN(int pid, Spawn(&report));
   const auto deadline = steady_clock::now() + kStartLimit;
   auto pause = std::chrono::microseconds(500);
-  bool is_ours = true;
+  auto again_at = steady_clock::time_point::max();
   while (!Running()) {
     int status = 0;
-    if (is_ours && waitpid(pid, &status, WNOHANG) == pid) {
-      // Lost the race against a coordinator that someone started by hand: that one's socket will
-      // answer.
+    if (pid > 0 && waitpid(pid, &status, WNOHANG) == pid) {
+      // Lost the race for the data directory: against a coordinator that someone started by hand,
+      // whose socket will answer, or against one that is just leaving, whose socket never will.
       if (!WIFEXITED(status) || WEXITSTATUS(status) != kExitLostTheRace) {
         return StartFailed(WIFEXITED(status) ? StrCat("ended with code ", WEXITSTATUS(status))
                                              : StrCat("was killed by signal ", WTERMSIG(status)),
-                           log_path(), ReadReport(report));
+                           log_path(), ReadReport(report.get()));
       }
-      is_ours = false;
+      pid = 0;
+      again_at = steady_clock::now() + kNextStart;
+    }
+    if (pid == 0 && steady_clock::now() > again_at) {
+      ASSIGN_OR_RETURN(pid, Spawn(&report));
     }
     if (steady_clock::now() > deadline)
       return StartFailed("did not answer within 30 s", log_path());
@@ -224,9 +231,7 @@ absl::Status PrivateCoordinator::Ensure() {
   while (lock.valid() && flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
   if (Running()) return absl::OkStatus();
-  common::UniqueFd report;
-  ASSIGN_OR_RETURN(const int pid, Spawn(&report));
-  RETURN_IF_ERROR(AwaitSocket(pid, report.get()));
+  RETURN_IF_ERROR(Start());
   return CheckPrivateSocket(runtime_dir_, socket_path());
 }
 

@@ -41,7 +41,8 @@ class PrivateCoordinator {
   absl::Status MakeDirectories() const;
   // `report`: where the coordinator says why it could not start.
   absl::StatusOr<int> Spawn(common::UniqueFd* report) const;
-  absl::Status AwaitSocket(int pid, int report) const;
+  // Until its socket answers, or somebody else's in its place.
+  absl::Status Start() const;
 
   std::string runtime_dir_;
   std::string data_dir_;

@@ -80,7 +80,10 @@ std::string LocalTime(int64_t unix_ms) { return FormatLocal(unix_ms, "%Y-%m-%d %
 std::string ClockTime(int64_t unix_ms) { return FormatLocal(unix_ms, "%H:%M:%S"); }
 
 std::string Age(int64_t unix_ms) {
-  return unix_ms == 0 ? "" : common::HumanDuration(std::max<int64_t>(0, WallMs() - unix_ms));
+  // An age in milliseconds would be old when it is read.
+  return unix_ms == 0
+             ? ""
+             : common::HumanDuration(std::max<int64_t>(0, WallMs() - unix_ms) / 1000 * 1000);
 }
 
 std::string Ranges(const google::protobuf::RepeatedField<uint32_t>& numbers) {
@@ -109,9 +112,7 @@ std::string PartText(const v1::NodePart& part) {
 }
 
 std::string Layout(const v1::JobRecord& record) {
-  const auto count = [](uint64_t n, std::string_view noun) {
-    return StrCat(n, " ", noun, n == 1 ? "" : "s");
-  };
+  const auto count = common::Counted;
   if (record.attempts_size() > 0) {
     const v1::Attempt& attempt = record.attempts(record.attempts_size() - 1);
     return StrCat(count(attempt.world_size(), "rank"), " on ", count(attempt.parts_size(), "node"));

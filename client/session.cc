@@ -109,9 +109,12 @@ absl::Status Session::Confirm(const std::string& question) {
   return absl::CancelledError("nothing was changed");
 }
 
+absl::StatusOr<ListingOptions> Session::OptionsOfListing(const Arguments& arguments) const {
+  return ListingOptions::From(arguments, settings_.Get("output"));
+}
+
 absl::Status Session::PrintListing(Listing listing, const Arguments& arguments) {
-  ASSIGN_OR_RETURN(const ListingOptions options,
-                   ListingOptions::From(arguments, settings_.Get("output")));
+  ASSIGN_OR_RETURN(const ListingOptions options, OptionsOfListing(arguments));
   ASSIGN_OR_RETURN(const std::string text, RenderListing(std::move(listing), options, terminal_));
   Print(text);
   return absl::OkStatus();

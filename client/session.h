@@ -17,6 +17,7 @@ class Arguments;
 class Connection;
 class PrivateCoordinator;
 struct Listing;
+struct ListingOptions;
 
 class Session {
  public:
@@ -52,6 +53,8 @@ class Session {
   // answer is no.
   absl::Status Confirm(const std::string& question);
   absl::Status PrintListing(Listing listing, const Arguments& arguments);
+  // For a listing that comes in pieces.
+  absl::StatusOr<ListingOptions> OptionsOfListing(const Arguments& arguments) const;
 
   // Closes the connection; waits for the private coordinator's end when nothing else needs it.
   void Leave();

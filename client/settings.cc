@@ -72,6 +72,21 @@ void ReadConfig(const YamlNode& root, ConfigFile* config, std::vector<YamlProble
 
 }  // namespace
 
+absl::Status CheckServerAddress(std::string_view what, std::string_view address) {
+  if (address.starts_with("unix:/")) return absl::OkStatus();
+  const size_t colon = address.rfind(':');
+  const absl::StatusOr<int64_t> port = colon == std::string_view::npos
+                                           ? absl::InvalidArgumentError("")
+                                           : ParseInteger(address.substr(colon + 1));
+  if (port.ok() && *port >= 1 && *port <= 65535 && colon > 0) return absl::OkStatus();
+  const std::string shown = common::Printable(address);
+  return Usage("JC1004", StrCat(what, "\"", shown, "\" is no HOST:PORT (nor unix:/PATH)"),
+               address.empty() || colon != std::string_view::npos
+                   ? "give both, like head:7700"
+                   : StrCat("add the port, like ", shown, ":7700",
+                            what.empty() ? "" : "; the names of contexts are for --context"));
+}
+
 std::string HomeDirectory() {
   const std::string home = Variable("HOME");
   if (!home.empty()) return home;
@@ -181,10 +196,18 @@ absl::Status Settings::AddServer(const Arguments& arguments) {
   if (!arguments.Has("context")) server = FromFlagOrVariable(arguments, "server", "JOBCTL_SERVER");
   const auto found = file_.contexts.find(context.value);
   if (server.has_value()) {
+    const std::string_view origin = server->origin;
+    RETURN_IF_ERROR(CheckServerAddress(
+        StrCat(origin.starts_with("flag ") ? origin.substr(5) : origin, " "), server->value));
     context = {"context", "", "not used: the server is given"};
   } else if (context.value == "private") {
     server = Setting{"server", "", "context private"};
   } else if (found != file_.contexts.end()) {
+    // `context add` and `config view` are how one gets out of this.
+    if (arguments.command().name.find(' ') == std::string_view::npos) {
+      RETURN_IF_ERROR(
+          CheckServerAddress(StrCat("the server of context ", context.value, ", "), found->second));
+    }
     server = Setting{"server", found->second, StrCat("context ", context.value)};
   } else if (arguments.command().name.starts_with("context ")) {
     // `context use` is how one gets out of this.

@@ -63,6 +63,9 @@ class Settings {
   int64_t timeout_ms_ = 10'000;
 };
 
+// "HOST:PORT" or "unix:/PATH". Errors: JC1004, which begins with `what` ("--server ").
+absl::Status CheckServerAddress(std::string_view what, std::string_view address);
+
 // The private coordinator's directories (see docs): JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR win over
 // XDG's.
 std::string DefaultDataDir();

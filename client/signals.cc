@@ -2,9 +2,12 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cctype>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "client/arguments.h"
 #include "client/errors.h"
@@ -27,6 +30,32 @@ constexpr Name kNames[] = {
     {SIGSYS, "SYS"},
 };
 
+class Handler {
+ public:
+  void Set(std::function<void(int, int)> function) {
+    std::lock_guard lock(mutex_);
+    function_ = std::move(function);
+  }
+  void Call(int number, int count) {
+    std::function<void(int, int)> function;
+    {
+      std::lock_guard lock(mutex_);
+      function = function_;
+    }
+    function(number, count);
+  }
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::function<void(int, int)> function_ = [](int number, int) { _exit(128 + number); };
+};
+
+// Never destroyed: the thread may outlive main.
+Handler& TheHandler() {
+  static Handler* const handler = new Handler;
+  return *handler;
+}
+
 }  // namespace
 
 absl::StatusOr<int> ParseSignal(std::string_view text) {
@@ -48,6 +77,12 @@ absl::StatusOr<int> ParseSignal(std::string_view text) {
       "jobctl signal JOB USR1");
 }
 
+std::vector<std::string_view> SignalNames() {
+  std::vector<std::string_view> names;
+  for (const Name& each : kNames) names.push_back(each.name);
+  return names;
+}
+
 std::string SignalName(int number) {
   for (const Name& each : kNames) {
     if (each.number == number) return common::StrCat("SIG", each.name);
@@ -55,18 +90,26 @@ std::string SignalName(int number) {
   return common::StrCat("signal ", number);
 }
 
+void WatchSignals() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    std::thread([set] {
+      for (int count = 1;; ++count) {
+        int number = 0;
+        if (sigwait(&set, &number) != 0) return;
+        TheHandler().Call(number, count);
+      }
+    }).detach();
+  });
+}
+
 void HandleSignals(std::function<void(int, int)> on_signal) {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  std::thread([set, on_signal = std::move(on_signal)] {
-    for (int count = 1;; ++count) {
-      int number = 0;
-      if (sigwait(&set, &number) != 0) return;
-      on_signal(number, count);
-    }
-  }).detach();
+  WatchSignals();
+  TheHandler().Set(std::move(on_signal));
 }
 
 }  // namespace muster::client

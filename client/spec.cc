@@ -1,9 +1,6 @@
 #include "client/spec.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
-#include <climits>
-#include <cstdlib>
 
 #include <algorithm>
 
@@ -12,88 +9,32 @@
 #include "client/errors.h"
 #include "client/job_file.h"
 #include "client/session.h"
+#include "client/spec_environment.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
-
-extern char** environ;
 
 namespace muster::client {
 namespace {
 
 using common::StrCat;
 
-std::string Variable(std::string_view name) {
-  const char* value = getenv(std::string(name).c_str());
-  return value == nullptr ? "" : value;
-}
-
-// $PWD when it is this directory: it keeps the name under which people know it, symbolic links
-// included.
-std::string WorkingDirectory() {
-  const std::string named = Variable("PWD");
-  struct stat a {
-  }, b{};
-  if (!named.empty() && named[0] == '/' && stat(named.c_str(), &a) == 0 && stat(".", &b) == 0 &&
-      a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
-    return named;
+// A private worker registers some milliseconds after its coordinator answers.
+absl::StatusOr<v1::ListNodesResponse> RegisteredNodes(Session& session) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(v1::ListNodesResponse nodes, connection->ListNodes());
+  for (int i = 0; session.is_private() && nodes.nodes().empty() && i < 500; ++i) {
+    usleep(10'000);
+    ASSIGN_OR_RETURN(nodes, connection->ListNodes());
   }
-  char path[PATH_MAX];
-  return getcwd(path, sizeof(path)) == nullptr ? "/" : path;
-}
-
-// The whole environment, or the few variables that programs cannot do without.
-void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec) {
-  constexpr std::string_view kAlways[] = {"PATH",  "HOME", "USER", "LOGNAME",
-                                          "SHELL", "LANG", "TZ",   "TMPDIR"};
-  std::string skipped;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const size_t equals = text.find('=');
-    if (equals == 0 || equals == std::string_view::npos) continue;
-    const std::string name(text.substr(0, equals));
-    const std::string value(text.substr(equals + 1));
-    if (clean && std::find(std::begin(kAlways), std::end(kAlways), name) == std::end(kAlways))
-      continue;
-    // Functions that bash exports have control characters in their values; they are valid UTF-8 all
-    // the same.
-    std::string flat = value;
-    std::replace_if(
-        flat.begin(), flat.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
-    if (!common::IsCleanUtf8(name) || !common::IsUtf8Text(flat)) {
-      common::StrAppend(&skipped, skipped.empty() ? "" : ", ", common::Printable(name));
-      continue;
-    }
-    spec->mutable_env()->insert({name, value});
-  }
-  if (!skipped.empty()) session.Note(StrCat("not sent, because not UTF-8: ", skipped));
-}
-
-absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec* spec) {
-  for (const std::string& setting : settings) {
-    const size_t equals = setting.find('=');
-    const std::string name = setting.substr(0, equals);
-    if (name.empty() || !common::IsCleanUtf8(name)) {
-      return Usage("JC1004", StrCat("-e ", setting, " is not NAME=VALUE"), "-e NAME=VALUE");
-    }
-    // `-e NAME` alone takes the value from here, as docker does.
-    (*spec->mutable_env())[name] =
-        equals == std::string::npos ? Variable(name) : setting.substr(equals + 1);
-  }
-  return absl::OkStatus();
+  return nodes;
 }
 
 // How many devices of the kind the best node has; "auto": gpu, npu or 1.
 absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan,
                                         v1::JobSpec* spec) {
-  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  ASSIGN_OR_RETURN(v1::ListNodesResponse nodes, connection->ListNodes());
-  // A private worker registers some milliseconds after its coordinator answers.
-  for (int i = 0; session.is_private() && nodes.nodes().empty() && i < 500; ++i) {
-    usleep(10'000);
-    ASSIGN_OR_RETURN(nodes, connection->ListNodes());
-  }
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, RegisteredNodes(session));
   const std::string wanted =
       plan.per_node_of == "auto" && !plan.device_kind.empty() ? plan.device_kind : plan.per_node_of;
   uint32_t most = 0;
@@ -224,7 +165,9 @@ absl::Status SettleDevices(uint32_t total, v1::JobSpec* spec) {
     return absl::OkStatus();
   }
   if (total % ranks != 0) {
-    return Usage("JC1104", StrCat(total, " devices cannot be shared evenly by ", ranks, " ranks"),
+    return Usage("JC1104",
+                 StrCat(common::Counted(total, "device"), " cannot be shared evenly by ",
+                        common::Counted(ranks, "rank")),
                  StrCat("ask for ", ranks * std::max<uint32_t>(1, total / ranks), " devices"));
   }
   shape->mutable_device()->set_count_per_rank(total / ranks);
@@ -253,6 +196,20 @@ absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
     spec->set_workdir(spec->workdir() == "." ? here : StrCat(here, "/", spec->workdir()));
   }
   return AddVariables(arguments.All("env"), spec);
+}
+
+// A launcher that Muster does not see starts processes of its own, which is seldom meant.
+void NoteInnerLauncher(Session& session, const Arguments& arguments, const v1::JobSpec& spec) {
+  const std::vector<std::string> command(spec.command().begin(), spec.command().end());
+  const std::string launcher = InnerLauncher(command);
+  if (launcher.empty()) return;
+  const bool one = spec.shape().processes() == 1;
+  const bool understood = launcher.starts_with("torch") || launcher.starts_with("accelerate");
+  const std::string verb = arguments.has_rest() ? std::string(arguments.command().name) : "submit";
+  session.Note(StrCat("note: ", one ? "one rank runs and starts " : "every rank starts ", launcher,
+                      " by itself, so Muster sees nothing of its processes; for ranks of Muster's: "
+                      "jobctl ",
+                      verb, understood ? StrCat(" -- ", launcher, " …") : " -n N -- PROGRAM …"));
 }
 
 bool IsNumber(const std::string& text) {
@@ -304,7 +261,8 @@ absl::Status ValidateSpec(const v1::JobSpec& spec) {
   }
   if (shape.processes() > 0 && shape.min_nodes() > shape.processes()) {
     return Usage("JC1104",
-                 StrCat(shape.processes(), " ranks cannot fill ", shape.min_nodes(), " nodes"),
+                 StrCat(common::Counted(shape.processes(), "rank"), " cannot fill ",
+                        common::Counted(shape.min_nodes(), "node")),
                  StrCat("-n ", shape.min_nodes()));
   }
   if (!spec.workdir().empty() && spec.workdir()[0] != '/') {
@@ -354,14 +312,20 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
   RETURN_IF_ERROR(SettleDevices(device_total, &spec));
   RETURN_IF_ERROR(ApplyOtherFlags(arguments, &spec));
   RETURN_IF_ERROR(ValidateSpec(spec));
+  NoteInnerLauncher(session, arguments, spec);
   return spec;
+}
+
+absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec) {
+  const std::string& kind = spec.shape().device().kind();
+  const bool fits_anywhere = (kind.empty() || kind == "cpu") && spec.shape().min_nodes() < 2;
+  if (!session.is_private() || fits_anywhere) return absl::OkStatus();
+  return RegisteredNodes(session).status();
 }
 
 std::string DescribeShape(const v1::JobSpec& spec) {
   const v1::Shape& shape = spec.shape();
-  const auto count = [](uint32_t n, std::string_view noun) {
-    return StrCat(n, " ", noun, n == 1 ? "" : "s");
-  };
+  const auto count = common::Counted;
   std::string text;
   if (shape.per_node() > 0 && shape.min_nodes() != shape.max_nodes()) {
     text = StrCat(shape.min_nodes(), " to ", shape.max_nodes(), " nodes × ",

@@ -23,6 +23,10 @@ class Session;
 // May ask the coordinator how many devices a node has (`--nproc-per-node gpu`).
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments);
 
+// Before such a spec is sent to a private coordinator that may just have been started: without a
+// registered worker it refuses nothing, and what its one node could never hold would wait for ever.
+absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec);
+
 // Range and consistency of everything a person can get wrong. Errors: JC11xx.
 absl::Status ValidateSpec(const v1::JobSpec& spec);
 

@@ -89,11 +89,16 @@ Terminal DetectTerminal(std::string_view color) {
   terminal.color_out = MayColor(color, terminal.out_is_tty);
   terminal.color_err = MayColor(color, terminal.err_is_tty);
   winsize size{};
+  if (terminal.out_is_tty) ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
   if (const int columns = std::atoi(std::string(Variable("COLUMNS")).c_str()); columns > 0) {
     terminal.width = std::clamp(columns, 20, 2000);
-  } else if (terminal.out_is_tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
-             size.ws_col > 0) {
+  } else if (size.ws_col > 0) {
     terminal.width = std::max<size_t>(size.ws_col, 20);
+  }
+  if (const int lines = std::atoi(std::string(Variable("LINES")).c_str()); lines > 0) {
+    terminal.height = std::clamp(lines, 4, 2000);
+  } else if (size.ws_row > 0) {
+    terminal.height = std::max<size_t>(size.ws_row, 4);
   }
   return terminal;
 }

@@ -14,10 +14,11 @@ struct Terminal {
   bool color_out = false;
   bool color_err = false;
   size_t width = 80;  // columns of stdout, 80 when unknown
+  size_t height = 0;  // its lines, 0 when unknown
 };
 
 // `color` is auto, always or never; auto obeys NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM=dumb.
-// COLUMNS gives the width.
+// COLUMNS gives the width, LINES the height.
 Terminal DetectTerminal(std::string_view color);
 
 // Columns that valid UTF-8 takes: 0 for combining marks, 2 for East Asian wide characters and

@@ -177,6 +177,31 @@ class Builder final : public YAML::EventHandler {
   int documents_ = 0;
 };
 
+// Column (from 1) of a tab in the indentation of line `number` (from 1), or 0.
+int IndentingTab(std::string_view content, int number) {
+  for (int line = 1; line < number; ++line) {
+    const size_t end = content.find('\n');
+    if (end == std::string_view::npos) return 0;
+    content.remove_prefix(end + 1);
+  }
+  const size_t tab = content.find_first_not_of(' ');
+  return number > 0 && tab != std::string_view::npos && content[tab] == '\t'
+             ? static_cast<int>(tab) + 1
+             : 0;
+}
+
+// What yaml-cpp stumbled over. Of a tab it says what it took the line for, not that there is a tab.
+YamlProblem Explained(std::string_view content, const YAML::Exception& error) {
+  const int line = error.mark.line + 1;
+  for (const int suspect : {line, line - 1}) {
+    if (const int column = IndentingTab(content, suspect); column > 0) {
+      return {suspect, column,
+              "a tab indents this line, and YAML takes only spaces for that; write spaces"};
+    }
+  }
+  return {line, error.mark.column + 1, common::StrCat("not valid YAML: ", error.msg)};
+}
+
 }  // namespace
 
 const YamlNode* YamlNode::Find(std::string_view key) const {
@@ -212,8 +237,7 @@ YamlNode ParseYaml(std::string_view content, std::vector<YamlProblem>* problems,
     }
   } catch (const Stop&) {
   } catch (const YAML::Exception& error) {
-    problems->push_back({error.mark.line + 1, error.mark.column + 1,
-                         common::StrCat("not valid YAML: ", error.msg)});
+    problems->push_back(Explained(content, error));
   }
   return builder.Take();
 }

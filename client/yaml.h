@@ -20,7 +20,7 @@ struct YamlNode {
   Kind kind = Kind::kNull;
   std::string text;     // of a scalar
   bool quoted = false;  // "1" is a string, 1 may be a number
-  int line = 0;         // from 1; 0: not from a file
+  int line = 0;         // from 1; 0 and less: not from a file
   int column = 0;
   std::vector<YamlNode> items;
   std::vector<Entry> entries;

@@ -90,6 +90,9 @@ constexpr ErrorCode kCodes[] = {
      "No rank said what it is doing: the program is not on the trainer SDK, its processes are "
      "stopped, or the directory holds no records.",
      "`jobctl stack JOB --wait 60s`; `jobctl show JOB` says where the ranks run."},
+    {"JC1211", "not part of the job",
+     "The job has no such rank or attempt, or never ran on that node.",
+     "`jobctl show JOB` lists its attempts, ranks and nodes."},
     {"JC1301", "coordinator unreachable", "The configured coordinator does not answer.",
      "Check the address with `jobctl context show`, and that muster-coordinator runs there. "
      "`jobctl context use "

@@ -65,29 +65,30 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
                      {"files", false, true},
                      {"parts"},
                      {"attempt", false, true},
-                     {"age", false, true},
+                     {.key = "age", .right = true, .value_name = "committed_ms", .since = true},
                      {"state"}};
   for (const v1::Checkpoint& checkpoint : response.record().checkpoints()) {
     const bool committed = checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED;
-    listing.rows.push_back(
-        {Cell(int64_t{checkpoint.step()}),
-         Cell(Value(static_cast<int64_t>(checkpoint.bytes())),
-              common::HumanBytes(checkpoint.bytes())),
-         Cell(int64_t{checkpoint.file_count()}),
-         Cell(StrCat(checkpoint.parts_present_size(), "/", checkpoint.parts())),
-         Cell(int64_t{checkpoint.attempt()}),
-         Cell(Value(int64_t{checkpoint.committed_ms()}), Age(checkpoint.committed_ms())),
-         Cell(checkpoint.flagged_corrupt() ? "damaged"
-              : committed                  ? "committed"
-                                           : "uploading")});
+    Cell age;
+    if (checkpoint.committed_ms() > 0)
+      age = Cell(Value(int64_t{checkpoint.committed_ms()}), Age(checkpoint.committed_ms()));
+    listing.rows.push_back({Cell(int64_t{checkpoint.step()}),
+                            Cell(Value(static_cast<int64_t>(checkpoint.bytes())),
+                                 common::HumanBytes(checkpoint.bytes())),
+                            Cell(int64_t{checkpoint.file_count()}),
+                            Cell(StrCat(checkpoint.parts_present_size(), "/", checkpoint.parts())),
+                            Cell(int64_t{checkpoint.attempt()}), age,
+                            Cell(checkpoint.flagged_corrupt() ? "damaged"
+                                 : committed                  ? "committed"
+                                                              : "uploading")});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
 }
 
-v1::CheckpointReference Reference(const Arguments& arguments, int64_t step) {
+v1::CheckpointReference Reference(const v1::JobRecord& job, int64_t step) {
   v1::CheckpointReference reference;
-  reference.set_job(arguments.words()[0]);
+  reference.set_job(std::to_string(job.id()));
   reference.set_latest(step < 0);
   reference.set_step(step);
   return reference;
@@ -107,8 +108,9 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
                      {"size", false, true},
                      {"part", false, true},
                      {"sha256", false, false, true}};
-  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
-                   connection->ListCheckpointFiles(Reference(arguments, checkpoint.step())));
+  ASSIGN_OR_RETURN(
+      const std::vector<v1::CheckpointFile> files,
+      connection->ListCheckpointFiles(Reference(response.record(), checkpoint.step())));
   for (const v1::CheckpointFile& file : files) {
     listing.rows.push_back(
         {Cell(file.path()),
@@ -122,8 +124,10 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
 absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t step, WantedStep(arguments));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::GetJobResponse job, connection->GetJob(arguments.words()[0]));
+  const std::string& name = job.record().name();
   ASSIGN_OR_RETURN(const v1::VerifyCheckpointResponse response,
-                   connection->VerifyCheckpoint(Reference(arguments, step)));
+                   connection->VerifyCheckpoint(Reference(job.record(), step)));
   Listing listing;
   listing.kind = "CheckpointVerdictList";
   listing.columns = {{"file", false, false, true},
@@ -139,7 +143,7 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (response.files_left_out() > 0) {
-    session.Note(StrCat("… and ", response.files_left_out(), " more files, ",
+    session.Note(StrCat("… and ", common::Counted(response.files_left_out(), "more file"), ", ",
                         response.ok() ? "all of them ok" : "the damaged ones are listed first"));
   }
   if (response.ok()) {
@@ -150,8 +154,7 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
       absl::StatusCode::kDataLoss, "JC1502",
       StrCat("the checkpoint of step ", response.step(),
              " is damaged; it will not be resumed from"),
-      StrCat("jobctl rerun ", arguments.words()[0],
-             " --from STEP, with an earlier step of jobctl ckpt ls ", arguments.words()[0]));
+      StrCat("jobctl rerun ", name, " --from STEP, with an earlier step of jobctl ckpt ls ", name));
 }
 
 // Of the file at `fd`, from its beginning; at most `most` bytes count.
@@ -257,8 +260,9 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, FindCheckpoint(response.record(), step));
   ASSIGN_OR_RETURN(const PullTarget target,
                    TargetOf(arguments, response.record().name(), checkpoint.step()));
-  ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
-                   connection->ListCheckpointFiles(Reference(arguments, checkpoint.step())));
+  ASSIGN_OR_RETURN(
+      const std::vector<v1::CheckpointFile> files,
+      connection->ListCheckpointFiles(Reference(response.record(), checkpoint.step())));
   for (const v1::CheckpointFile& file : files) {
     session.Note(StrCat(common::Printable(file.path()), "  ", common::HumanBytes(file.size())));
     RETURN_IF_ERROR(PullOne(*connection, std::to_string(response.record().id()), checkpoint.step(),
@@ -270,12 +274,14 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
 
 absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t step, WantedStep(arguments));
-  RETURN_IF_ERROR(session.Confirm(StrCat("Remove the checkpoint of step ", arguments.words()[1],
-                                         " of ", arguments.words()[0], "?")));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::GetJobResponse job, connection->GetJob(arguments.words()[0]));
+  ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, FindCheckpoint(job.record(), step));
+  RETURN_IF_ERROR(session.Confirm(StrCat("Remove the checkpoint of step ", checkpoint.step(),
+                                         " of ", job.record().name(), "?")));
   ASSIGN_OR_RETURN(const v1::BulkResponse response,
-                   connection->RemoveCheckpoint(Reference(arguments, step)));
-  return ReportBulk(session, response, StrCat("step ", arguments.words()[1], " removed"));
+                   connection->RemoveCheckpoint(Reference(job.record(), checkpoint.step())));
+  return ReportBulk(session, response, StrCat("step ", checkpoint.step(), " removed"));
 }
 
 constexpr Flag kPullFlags[] = {
@@ -300,7 +306,7 @@ const Command kCkptShowCommand = {
     .least = 1,
     .most = 2,
     .listing = true,
-    .completes = "job",
+    .completes = "job step",
     .examples = "jobctl ckpt show calm-otter-3 120\tfiles, sizes, SHA-256",
     .run = Show};
 const Command kCkptVerifyCommand = {.name = "ckpt verify",
@@ -309,7 +315,7 @@ const Command kCkptVerifyCommand = {.name = "ckpt verify",
                                     .least = 1,
                                     .most = 2,
                                     .listing = true,
-                                    .completes = "job",
+                                    .completes = "job step",
                                     .examples = "jobctl ckpt verify calm-otter-3\tthe newest one",
                                     .run = Verify};
 const Command kCkptPullCommand = {
@@ -319,7 +325,7 @@ const Command kCkptPullCommand = {
     .least = 1,
     .most = 2,
     .flags = kPullFlags,
-    .completes = "job",
+    .completes = "job step",
     .examples =
         "jobctl ckpt pull calm-otter-3\tthe newest one into calm-otter-3/step-N\n"
         "jobctl ckpt pull calm-otter-3 120 --to model\tstep 120 into model",
@@ -330,7 +336,7 @@ const Command kCkptRmCommand = {
     .arguments = "JOB STEP",
     .least = 2,
     .most = 2,
-    .completes = "job",
+    .completes = "job step",
     .examples = "jobctl ckpt rm calm-otter-3 120 --yes\twithout a question",
     .run = Remove};
 

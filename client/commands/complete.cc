@@ -5,11 +5,14 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/record_text.h"
 #include "client/session.h"
+#include "client/signals.h"
 #include "common/error_codes.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -21,52 +24,50 @@ namespace {
 // People wait at the prompt: an answer that takes longer is worth nothing.
 constexpr unsigned kLimitSeconds = 2;
 
-std::vector<std::string> Subjects(Session& session, std::string_view what) {
-  std::vector<std::string> names;
-  if (what == "context") {
-    names.push_back("private");
-    for (const auto& [name, unused] : session.settings().file().contexts) names.push_back(name);
-  } else if (what == "command") {
-    for (const Command* command : Commands())
-      names.emplace_back(command->name.substr(0, command->name.find(' ')));
-    names.push_back("exit-codes");
-  } else if (what == "code") {
-    for (const common::ErrorCode& code : common::ErrorCodes()) names.emplace_back(code.code);
-  } else if (what == "job" || what == "node") {
-    const absl::StatusOr<Connection*> connection = session.ConnectIfAny();
-    if (!connection.ok() || *connection == nullptr) return names;
-    if (what == "job") {
-      v1::ListJobsRequest request;
-      request.set_limit(200);
-      const auto jobs = (*connection)->ListJobs(request);
-      names.push_back("@last");
-      if (jobs.ok()) {
-        for (const v1::JobSummary& job : jobs->jobs()) names.push_back(job.name());
-      }
-    } else {
-      const auto nodes = (*connection)->ListNodes();
-      if (nodes.ok()) {
-        for (const v1::NodeView& node : nodes->nodes())
-          names.push_back(node.record().facts().name());
-      }
-    }
+using Words = std::vector<std::string>;
+
+Words Split(std::string_view list, char at) {
+  Words words;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(at), list.size());
+    words.emplace_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
   }
+  return words;
+}
+
+Words JobNames(Connection& connection) {
+  v1::ListJobsRequest request;
+  request.set_limit(200);
+  Words names = {"@last"};
+  const auto jobs = connection.ListJobs(request);
+  if (!jobs.ok()) return names;
+  for (const v1::JobSummary& job : jobs->jobs()) names.push_back(job.name());
   return names;
 }
 
-std::vector<std::string> FlagNames(const Command* command) {
-  std::vector<std::string> names = {"--help"};
-  const auto add = [&](std::span<const Flag> flags) {
-    for (const Flag& flag : flags) names.push_back(common::StrCat("--", flag.name));
-  };
-  if (command != nullptr) add(command->flags);
-  if (command != nullptr && command->listing) add(ListingFlags());
-  add(GlobalFlags());
+Words NodeNames(Connection& connection) {
+  Words names;
+  const auto nodes = connection.ListNodes();
+  if (!nodes.ok()) return names;
+  for (const v1::NodeView& node : nodes->nodes()) names.push_back(node.record().facts().name());
   return names;
 }
 
-std::vector<std::string> CommandWords(std::string_view group) {
-  std::vector<std::string> names;
+// Of the checkpoints that can be used.
+Words Steps(Connection& connection, const std::string& job) {
+  Words steps = {"last"};
+  const auto found = connection.GetJob(job);
+  if (!found.ok()) return steps;
+  for (const v1::Checkpoint& checkpoint : found->record().checkpoints()) {
+    if (checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED)
+      steps.push_back(std::to_string(checkpoint.step()));
+  }
+  return steps;
+}
+
+Words CommandWords(std::string_view group) {
+  Words names;
   for (const Command* command : Commands()) {
     if (command->name.starts_with("__")) continue;
     const size_t blank = command->name.find(' ');
@@ -79,56 +80,151 @@ std::vector<std::string> CommandWords(std::string_view group) {
   return names;
 }
 
-// The candidates for the last of `words`, before they are narrowed to what was typed.
-std::vector<std::string> Candidates(Session& session, const std::vector<std::string>& words) {
+Words StateNames() {
+  Words names;
+  for (int i = 1; i <= v1::JobState_MAX; ++i)
+    names.push_back(absl::AsciiStrToLower(StateName(static_cast<v1::JobState>(i))));
+  return names;
+}
+
+// All that `what` may be (Command::completes); `before`: the command's words before this one.
+Words Subjects(Session& session, std::string_view what, const Words& before) {
+  if (what.find('|') != std::string_view::npos) return Split(what, '|');
+  if (what == "file") return {":files"};
+  if (what == "state") return StateNames();
+  if (what == "signal") {
+    const auto names = SignalNames();
+    return Words(names.begin(), names.end());
+  }
+  if (what == "command") {
+    Words names = CommandWords(before.empty() ? "" : before[0]);
+    if (before.empty()) names.insert(names.end(), {"exit-codes", "jobfile"});
+    return names;
+  }
+  Words names;
+  if (what == "context") {
+    names.push_back("private");
+    for (const auto& [name, unused] : session.settings().file().contexts) names.push_back(name);
+    return names;
+  }
+  if (what == "code") {
+    for (const common::ErrorCode& code : common::ErrorCodes()) names.emplace_back(code.code);
+    return names;
+  }
+  if (what != "job" && what != "node" && what != "step") return names;
+  const absl::StatusOr<Connection*> connection = session.ConnectIfAny();
+  if (!connection.ok() || *connection == nullptr) return names;
+  if (what == "job") return JobNames(**connection);
+  if (what == "node") return NodeNames(**connection);
+  return before.empty() ? Words{"last"} : Steps(**connection, before[0]);
+}
+
+// The flag of "--output" or of the last letter of "-ao", if it takes a value; else null.
+const Flag* OpenFlag(const Command* command, std::string_view word) {
+  if (word.size() < 2 || word[0] != '-') return nullptr;
+  for (const Flag* flag : FlagsOf(command)) {
+    const bool named = word.starts_with("--") ? word.substr(2) == flag->name
+                                              : flag->letter != 0 && word.back() == flag->letter;
+    if (named) return flag->value.empty() ? nullptr : flag;
+  }
+  return nullptr;
+}
+
+// The line up to the word that is completed.
+struct Typed {
   const Command* command = nullptr;
   std::string group;
-  const Flag* open_flag = nullptr;
-  for (size_t i = 0; i + 1 < words.size(); ++i) {
-    open_flag = nullptr;
-    if (words[i] == "--") return {":files"};
-    if (words[i].starts_with("--") && words[i].find('=') == std::string::npos) {
-      for (const std::span<const Flag> flags :
-           {command == nullptr ? std::span<const Flag>() : command->flags, ListingFlags(),
-            GlobalFlags()}) {
-        for (const Flag& flag : flags) {
-          if (open_flag == nullptr && words[i].substr(2) == flag.name && !flag.value.empty())
-            open_flag = &flag;
-        }
-      }
-      if (open_flag != nullptr && i + 2 < words.size()) ++i;
-    } else if (command == nullptr && !words[i].starts_with("-")) {
-      if (group.empty() && IsCommandGroup(words[i])) {
-        group = words[i];
-      } else {
-        command = FindCommand(group.empty() ? words[i] : common::StrCat(group, " ", words[i]));
-      }
+  Words words;                 // of the command, without flags
+  const Flag* open = nullptr;  // the last word is its value
+  bool rest = false;           // behind `--`, or inside a command to run
+};
+
+Typed Read(const Words& line) {
+  Typed typed;
+  for (size_t i = 0; i + 1 < line.size() && !typed.rest; ++i) {
+    const std::string& word = line[i];
+    typed.open = nullptr;
+    if (word == "--") {
+      typed.rest = true;
+    } else if (word.size() > 1 && word[0] == '-') {
+      typed.open = OpenFlag(typed.command, word);
+      if (typed.open != nullptr && i + 2 < line.size()) ++i;
+    } else if (typed.command != nullptr) {
+      typed.words.push_back(word);
+      typed.rest = typed.command->rest_without_dashes;
+    } else if (typed.group.empty() && IsCommandGroup(word)) {
+      typed.group = word;
+    } else {
+      typed.command =
+          FindCommand(typed.group.empty() ? word : common::StrCat(typed.group, " ", word));
     }
   }
-  if (open_flag != nullptr && words[words.size() - 2].starts_with("--")) {
-    if (open_flag->choices.empty()) return {":files"};
-    std::vector<std::string> choices;
-    std::string_view left = open_flag->choices;
-    while (!left.empty()) {
-      const size_t bar = std::min(left.find('|'), left.size());
-      choices.emplace_back(left.substr(0, bar));
-      left.remove_prefix(std::min(bar + 1, left.size()));
-    }
-    return choices;
+  return typed;
+}
+
+Words ValuesOf(Session& session, const Flag& flag, const Typed& typed, std::string_view begun) {
+  if (!flag.choices.empty()) return Split(flag.choices, '|');
+  if (flag.completes.empty()) return {":files"};
+  Words values = Subjects(session, flag.completes, typed.words);
+  // One of several, "a,b": what stands before the last comma stays.
+  const bool is_list = flag.value.find(',') != std::string_view::npos;
+  if (const size_t comma = begun.rfind(','); is_list && comma != std::string_view::npos) {
+    for (std::string& value : values) value.insert(0, begun.substr(0, comma + 1));
   }
-  if (words.back().starts_with("-")) return FlagNames(command);
-  if (command == nullptr) return CommandWords(group);
-  if (command->completes == "file") return {":files"};
-  if (command->name == "completion") return {"bash", "zsh", "fish"};
-  return Subjects(session, command->completes);
+  return values;
+}
+
+// The candidates for the last of `line`, before they are narrowed to what was typed.
+Words Candidates(Session& session, const Words& line) {
+  const Typed typed = Read(line);
+  const std::string& last = line.back();
+  if (typed.rest) return {":files"};
+  if (typed.open != nullptr) return ValuesOf(session, *typed.open, typed, last);
+  if (const size_t equals = last.find('='); last.starts_with("--") && equals != std::string::npos) {
+    const std::string name = last.substr(0, equals);
+    const Flag* flag = OpenFlag(typed.command, name);
+    if (flag == nullptr) return {};
+    Words values = ValuesOf(session, *flag, typed, std::string_view(last).substr(equals + 1));
+    for (std::string& value : values) {
+      if (value != ":files") value = common::StrCat(name, "=", value);
+    }
+    return values;
+  }
+  if (last.starts_with("-")) {
+    Words names = {"--help"};
+    for (const Flag* flag : FlagsOf(typed.command))
+      names.push_back(common::StrCat("--", flag->name));
+    return names;
+  }
+  if (typed.command == nullptr) return CommandWords(typed.group);
+  const Words subjects = Split(typed.command->completes, ' ');
+  const int at = static_cast<int>(typed.words.size());
+  const bool full =
+      typed.command->most >= 0 && at >= typed.command->most && !typed.command->rest_without_dashes;
+  if (subjects.empty() || full) return {};
+  return Subjects(session, subjects[std::min<size_t>(typed.words.size(), subjects.size() - 1)],
+                  typed.words);
+}
+
+// bash takes "--output=js" apart into three words.
+Words Joined(const Words& line) {
+  Words joined;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == "=" && i > 0 && line[i - 1].starts_with("--")) {
+      if (i + 1 == line.size()) joined.emplace_back();
+      continue;
+    }
+    joined.push_back(line[i]);
+  }
+  return joined;
 }
 
 absl::StatusOr<int> Complete(Session& session, const Arguments& arguments) {
   alarm(kLimitSeconds);
   signal(SIGALRM, [](int) { _exit(kExitOk); });
-  std::vector<std::string> words = arguments.rest();
+  Words words = Joined(arguments.rest());
   if (words.empty()) words.emplace_back();
-  std::vector<std::string> candidates = Candidates(session, words);
+  Words candidates = Candidates(session, words);
   std::sort(candidates.begin(), candidates.end());
   candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
   for (const std::string& candidate : candidates) {

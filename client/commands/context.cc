@@ -57,15 +57,11 @@ absl::StatusOr<int> Add(Session& session, const Arguments& arguments) {
     return Usage("JC1004", StrCat("\"", common::Printable(name), "\" cannot name a context"),
                  "jobctl context add lab head:7700");
   }
-  const size_t colon = server.rfind(':');
-  const absl::StatusOr<int64_t> port = colon == std::string::npos
-                                           ? absl::InvalidArgumentError("")
-                                           : ParseInteger(server.substr(colon + 1));
-  const bool is_socket = server.starts_with("unix:/");
-  if (!is_socket && (!port.ok() || *port < 1 || *port > 65535 || colon == 0)) {
-    return Usage("JC1004",
-                 StrCat("\"", common::Printable(server), "\" is neither HOST:PORT nor unix:/PATH"),
-                 StrCat("jobctl context add ", name, " head:7700"));
+  RETURN_IF_ERROR(CheckServerAddress("", server));
+  if (const auto known = file.contexts.find(name);
+      known != file.contexts.end() && known->second != server) {
+    RETURN_IF_ERROR(session.Confirm(
+        StrCat("The context ", name, " is ", known->second, ". Make it ", server, " instead?")));
   }
   file.contexts[name] = server;
   RETURN_IF_ERROR(file.Write());
@@ -120,7 +116,9 @@ const Command kContextAddCommand = {
     .arguments = "NAME HOST:PORT",
     .least = 2,
     .most = 2,
-    .examples = "jobctl context add lab head:7700\tthen: jobctl context use lab",
+    .examples =
+        "jobctl context add lab head:7700\tthen: jobctl context use lab\n"
+        "jobctl context add lab other:7700 --yes\tin place of the old address, unasked",
     .run = Add};
 const Command kContextRmCommand = {.name = "context rm",
                                    .summary = "forget a coordinator",

@@ -1,9 +1,12 @@
 // jobctl events.
+#include <algorithm>
+
 #include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/job_parts.h"
 #include "client/listing.h"
 #include "client/record_text.h"
 #include "client/session.h"
@@ -17,9 +20,11 @@ namespace {
 
 using common::StrCat;
 
+constexpr int64_t kReadByDefault = 10'000;
+
 constexpr Flag kFlags[] = {
     {"watch", 'w', "", "go on with what happens from now"},
-    {"node", 0, "NODE", "only what concerns this node"},
+    {"node", 0, "NODE", "only what concerns this node", {}, "node"},
     {"after", 0, "SEQ", "only events after this number"},
 };
 
@@ -27,7 +32,7 @@ Listing EventListing(bool of_one_job) {
   Listing listing;
   listing.kind = "EventList";
   listing.columns = {{"seq", true, true},
-                     {"time"},
+                     {.key = "time", .value_name = "time_ms"},
                      {"job", of_one_job, true},
                      {"node", true},
                      {"event", false, false, false, true}};
@@ -52,6 +57,12 @@ void AddRows(const v1::EventBatch& batch, Listing* listing) {
   }
 }
 
+// That nothing is known of a node may also mean that there is none of that name.
+absl::Status CheckRegistered(Connection& connection, const std::string& node) {
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection.ListNodes());
+  return IsRegistered(node, nodes) ? absl::OkStatus() : NoSuchNode(node, nodes);
+}
+
 absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
   v1::ListEventsRequest request;
   if (!arguments.words().empty()) request.set_job(arguments.words()[0]);
@@ -59,7 +70,10 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t after, arguments.Number("after", 0, INT64_MAX, 0));
   request.set_after_seq(static_cast<uint64_t>(after));
   ASSIGN_OR_RETURN(const int64_t limit, arguments.Number("limit", 0, 1'000'000, 0));
-  request.set_limit(static_cast<uint32_t>(limit));
+  // A filter or an order chooses among the newest events; only what it leaves is limited.
+  const bool chosen = arguments.Has("filter") || arguments.Has("sort");
+  const int64_t read = std::max(limit == 0 || chosen ? kReadByDefault : 1, limit);
+  request.set_limit(static_cast<uint32_t>(read));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   Listing listing = EventListing(!request.job().empty());
   if (!arguments.Has("watch")) {
@@ -67,7 +81,18 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
       AddRows(batch, &listing);
       return true;
     }));
-    RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+    const int64_t count = static_cast<int64_t>(listing.rows.size());
+    if (count == 0 && !request.node().empty())
+      RETURN_IF_ERROR(CheckRegistered(*connection, request.node()));
+    ASSIGN_OR_RETURN(ListingOptions options, session.OptionsOfListing(arguments));
+    // Oldest first, and the newest are those that are wanted.
+    options.keep_last = options.sort.empty();
+    ASSIGN_OR_RETURN(const std::string text,
+                     RenderListing(std::move(listing), options, session.terminal()));
+    session.Print(text);
+    if (count == read && count > limit) {
+      session.Note(StrCat("only the newest ", count, " events were read; --limit N reads more"));
+    }
     return kExitOk;
   }
   request.set_follow(true);

@@ -15,21 +15,21 @@ namespace muster::client {
 namespace {
 
 constexpr Flag kFlags[] = {
-    {"markdown", 0, "", "all commands as one document"},
+    {"markdown", 0, "", "all commands as one document; with jobfile: its table of keys"},
 };
 
 absl::StatusOr<int> Help(Session& session, const Arguments& arguments) {
+  const std::string topic = absl::StrJoin(arguments.words(), " ");
   if (arguments.Has("markdown")) {
-    session.Print(HelpDocument());
+    session.Print(topic == "jobfile" ? JobKeyTable() : HelpDocument());
     return kExitOk;
   }
-  const std::string topic = absl::StrJoin(arguments.words(), " ");
   if (topic.empty()) {
     session.Print(OverviewHelp());
   } else if (topic == "exit-codes") {
     session.Print(ExitCodeHelp());
   } else if (topic == "jobfile") {
-    session.Print(JobKeyTable());
+    session.Print(JobFileHelp());
   } else if (IsCommandGroup(topic)) {
     session.Print(GroupHelp(topic));
   } else if (const Command* command = FindCommand(topic); command != nullptr) {
@@ -78,6 +78,7 @@ const Command kCompletionCommand = {
     .arguments = "bash|zsh|fish",
     .least = 1,
     .most = 1,
+    .completes = "bash|zsh|fish",
     .examples =
         "jobctl completion bash > ~/.local/share/bash-completion/completions/jobctl\tonce\n"
         "jobctl completion fish > ~/.config/fish/completions/jobctl.fish\tonce",

@@ -8,6 +8,7 @@
 #include "client/signals.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
@@ -51,13 +52,17 @@ absl::StatusOr<int> Release(Session& session, const Arguments& arguments) {
 }
 
 absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
-  const size_t count = arguments.words().size();
-  RETURN_IF_ERROR(
-      session.Confirm(StrCat("Remove ", count == 1 ? arguments.words()[0] : StrCat(count, " jobs"),
-                             " with logs, metrics and checkpoints?")));
   v1::JobReferences request;
   request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  std::string what = common::Counted(arguments.words().size(), "job");
+  if (arguments.words().size() == 1) {
+    // The question names the job itself: @last may be another one than is thought of.
+    ASSIGN_OR_RETURN(const v1::GetJobResponse job, connection->GetJob(arguments.words()[0]));
+    what = job.record().name();
+    request.set_jobs(0, std::to_string(job.record().id()));
+  }
+  RETURN_IF_ERROR(session.Confirm(StrCat("Remove ", what, " with logs, metrics and checkpoints?")));
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->RemoveJobs(request));
   return ReportBulk(session, response, "removed");
 }
@@ -83,7 +88,7 @@ const Command kSignalCommand = {
     .arguments = "JOB SIGNAL",
     .least = 2,
     .most = 2,
-    .completes = "job",
+    .completes = "job signal",
     .examples = "jobctl signal calm-otter-3 USR1\tfor trainers that save on it",
     .run = Signal};
 

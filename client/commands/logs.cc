@@ -5,8 +5,10 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/follow.h"
+#include "client/job_parts.h"
 #include "client/record_text.h"
 #include "client/session.h"
+#include "client/signals.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -20,8 +22,8 @@ using common::StrCat;
 constexpr Flag kFlags[] = {
     {"follow", 'f', "", "go on until the job is over; Ctrl-C detaches"},
     {"rank", 0, "0,3-5", "only these ranks"},
-    {"node", 0, "A,B", "only ranks on these nodes"},
-    {"attempt", 0, "N", "only this attempt; last: the newest (default: all, in order)"},
+    {"node", 0, "A,B", "only ranks on these nodes", {}, "node"},
+    {"attempt", 0, "N", "only this attempt; last: the newest (default: all, in order)", {}, "last"},
     {"since", 0, "TIME", "only what is younger, like 10m"},
     {"tail", 0, "N", "only the last N lines"},
     {"grep", 0, "REGEX", "only lines that match"},
@@ -47,6 +49,19 @@ absl::Status AddRanks(const std::string& list, v1::StreamLogsRequest* request) {
       request->add_ranks(static_cast<uint32_t>(rank));
   }
   return absl::OkStatus();
+}
+
+// The job's record, when it has all that is asked for.
+absl::StatusOr<v1::JobRecord> Checked(Connection& connection,
+                                      const v1::StreamLogsRequest& request) {
+  ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection.GetJob(request.job()));
+  const v1::JobRecord& record = response.record();
+  if (request.attempt() >= 0) RETURN_IF_ERROR(CheckAttempt(record, request.attempt()));
+  for (const uint32_t rank : request.ranks()) RETURN_IF_ERROR(CheckRank(record, rank));
+  if (request.nodes().empty()) return record;
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection.ListNodes());
+  for (const std::string& node : request.nodes()) RETURN_IF_ERROR(CheckNode(record, node, nodes));
+  return record;
 }
 
 absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
@@ -78,6 +93,12 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   if (options.raw && !options.grep.empty()) {
     return Usage("JC1004", "--raw gives bytes, --grep needs lines", "leave out one of them");
   }
+  if (request.follow()) WatchSignals();
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::JobRecord record, Checked(*connection, request));
+  // @last may be another job when the connection is made anew.
+  request.set_job(std::to_string(record.id()));
+  if (request.follow() && !IsOver(record.state())) DetachFrom(session, record.name(), "logs -f");
   return FollowJob(session, request, options, arguments.Has("propagate"));
 }
 

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "absl/strings/ascii.h"
@@ -26,9 +27,9 @@ using common::StrCat;
 
 constexpr Flag kFlags[] = {
     {"all", 'a', "", "finished jobs of any age too (default: of the last day)"},
-    {"watch", 'w', "", "again after every change"},
+    {"watch", 'w', "", "go on: a screen of them every second, in a pipe after every change"},
     {"mine", 0, "", "only your own"},
-    {"state", 0, "A,B", "only these states: queued, running, failed, …"},
+    {"state", 0, "A,B", "only these states: queued, running, failed, …", {}, "state"},
 };
 
 absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
@@ -54,12 +55,6 @@ absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
       request.add_states(state);
     }
   }
-  ASSIGN_OR_RETURN(const int64_t limit, arguments.Number("limit", 0, 1'000'000, 0));
-  // A filter or an order must see all rows before the limit counts.
-  if (!arguments.Has("filter") && !arguments.Has("sort"))
-    request.set_limit(static_cast<uint32_t>(limit));
-  if (arguments.Has("filter") || arguments.Has("sort") || arguments.Has("all"))
-    request.set_limit(1'000'000);
   return request;
 }
 
@@ -99,8 +94,8 @@ Listing JobListing(const v1::ListJobsResponse& response) {
                      {"step", false, true},
                      {"loss", false, true},
                      {"checkpoint", true, true},
-                     {"age", false, true},
-                     {"ran", false, true},
+                     {.key = "age", .right = true, .value_name = "submitted_ms", .since = true},
+                     {.key = "ran", .right = true, .value_name = "ran_ms"},
                      {"attempts", true, true},
                      {"exit", true, true},
                      {"owner", true},
@@ -110,42 +105,101 @@ Listing JobListing(const v1::ListJobsResponse& response) {
   return listing;
 }
 
-absl::StatusOr<int> Watch(Session& session, const Arguments& arguments, Connection& connection) {
-  std::string last;
-  ASSIGN_OR_RETURN(const v1::ListJobsRequest request, Request(arguments));
-  ASSIGN_OR_RETURN(const ListingOptions options,
-                   ListingOptions::From(arguments, session.settings().Get("output")));
-  while (true) {
-    ASSIGN_OR_RETURN(const v1::ListJobsResponse response, connection.ListJobs(request));
-    ASSIGN_OR_RETURN(const std::string text,
-                     RenderListing(JobListing(response), options, session.terminal()));
-    if (text != last) {
-      if (session.terminal().out_is_tty) session.Print("\033[H\033[2J");
-      session.Print(text);
-      fflush(stdout);
-      last = text;
+// A page as it came, and its text.
+using OnPage = std::function<void(const v1::ListJobsResponse& page, const std::string& text)>;
+
+// Reads page after page, newest jobs first, until there is none left or the limit is reached; a
+// page is forgotten before the next one is asked for. `connection` may be null: no jobs. Returns
+// how many rows there were.
+absl::StatusOr<size_t> ReadPages(Connection* connection, v1::ListJobsRequest request,
+                                 const ListingOptions& options, const Terminal& terminal,
+                                 const OnPage& on_page) {
+  constexpr int64_t kPage = 2'000;
+  ListingWriter writer(options, terminal);
+  v1::ListJobsResponse page;
+  do {
+    // A filter or an order must see all rows before the limit counts.
+    const bool cut = options.limit > 0 && options.filters.empty() && options.sort.empty();
+    const int64_t left = options.limit - static_cast<int64_t>(writer.written());
+    request.set_limit(static_cast<uint32_t>(cut ? std::min(kPage, left) : kPage));
+    if (connection != nullptr) {
+      ASSIGN_OR_RETURN(page, connection->ListJobs(request));
     }
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ASSIGN_OR_RETURN(const std::string text, writer.Add(JobListing(page)));
+    on_page(page, text);
+    if (!page.jobs().empty()) request.set_before_id(page.jobs().rbegin()->id());
+  } while (page.more() && !page.jobs().empty() && !writer.full());
+  ASSIGN_OR_RETURN(const std::string text, writer.Finish());
+  on_page({}, text);
+  return writer.written();
+}
+
+// What a screen has room for, and that there are more rows; its last line stays empty, the cursor
+// stands there.
+std::string FirstScreen(const std::string& text, const Terminal& terminal) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  if (!lines.empty() && lines.back().empty()) lines.pop_back();
+  const size_t room = terminal.height - 1;
+  const bool more = lines.size() > room;
+  if (more) lines.resize(room - 1);
+  std::string out;
+  for (const std::string& line : lines) {
+    // Only -o wide has lines that are too long, and there without colour.
+    common::StrAppend(&out, terminal.color_out ? line : Shorten(line, terminal.width), "\n");
+  }
+  return more ? StrCat(out, "… there are more: jobctl ls\n") : out;
+}
+
+// On a terminal one screen, drawn anew every second. In a pipe the whole list, again when something
+// in it has changed; ages change by themselves and do not count.
+absl::StatusOr<int> Watch(Session& session, const Arguments& arguments, Connection& connection) {
+  ASSIGN_OR_RETURN(const v1::ListJobsRequest request, Request(arguments));
+  ASSIGN_OR_RETURN(ListingOptions options, session.OptionsOfListing(arguments));
+  const int64_t limit = options.limit;
+  // Not what any list serializes to.
+  for (std::string last = "none yet";; std::this_thread::sleep_for(std::chrono::seconds(1))) {
+    // The window may have another size by now.
+    Terminal terminal = DetectTerminal(session.settings().Get("color"));
+    const bool wide = options.output == "wide";
+    const bool screen =
+        terminal.out_is_tty && terminal.height > 0 && (wide || options.output == "table");
+    terminal.color_out = terminal.color_out && !wide;
+    // No more is read than can be seen.
+    const int64_t rows = static_cast<int64_t>(terminal.height);
+    options.limit = screen && (limit == 0 || limit > rows) ? rows : limit;
+    std::string text;
+    std::string values;
+    RETURN_IF_ERROR(ReadPages(&connection, request, options, terminal,
+                              [&](const v1::ListJobsResponse& page, const std::string& piece) {
+                                text += piece;
+                                values += page.SerializeAsString();
+                              })
+                        .status());
+    if (screen) {
+      session.Print(StrCat("\033[H\033[2J", FirstScreen(text, terminal)));
+    } else if (values != last) {
+      session.Print(text);
+    }
+    fflush(stdout);
+    last = values;
   }
 }
 
 absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::ListJobsRequest request, Request(arguments));
+  ASSIGN_OR_RETURN(const ListingOptions options, session.OptionsOfListing(arguments));
   ASSIGN_OR_RETURN(Connection * connection, session.ConnectIfAny());
-  v1::ListJobsResponse response;
   if (connection != nullptr && arguments.Has("watch"))
     return Watch(session, arguments, *connection);
-  if (connection != nullptr) {
-    ASSIGN_OR_RETURN(response, connection->ListJobs(request));
-  }
-  const bool more = response.more();
-  const bool none = response.jobs().empty();
-  RETURN_IF_ERROR(session.PrintListing(JobListing(response), arguments));
-  if (none && session.terminal().out_is_tty) {
+  ASSIGN_OR_RETURN(const size_t rows,
+                   ReadPages(connection, request, options, session.terminal(),
+                             [&](const v1::ListJobsResponse&, const std::string& text) {
+                               session.Print(text);
+                             }));
+  if (rows == 0 && session.terminal().out_is_tty) {
     session.Note(arguments.Has("all") ? "no jobs; start one: jobctl run -n 2 -- python train.py"
                                       : "no jobs of the last day; all of them: jobctl ls -a");
   }
-  if (more) session.Note("there are more; --limit N shows them");
   return kExitOk;
 }
 

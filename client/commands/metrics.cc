@@ -1,13 +1,16 @@
 // jobctl metrics.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/job_parts.h"
 #include "client/listing.h"
+#include "client/record_text.h"
 #include "client/session.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -58,22 +61,61 @@ absl::Status UnknownKeys(const std::vector<std::string>& keys, const v1::MetricS
     if (std::find(names.begin(), names.end(), key) == names.end()) {
       return Problem(
           absl::StatusCode::kNotFound, "JC1503",
-          StrCat("the job has no metric \"", key, "\"", DidYouMean(common::Nearest(key, names))),
+          StrCat(job, " has no metric \"", key, "\"", DidYouMean(common::Nearest(key, names))),
           StrCat("jobctl metrics ", job));
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Points(Session& session, const Arguments& arguments, Connection& connection) {
+// What is asked for, checked against the job.
+struct Asked {
+  std::string job;  // its name, also of @last
+  std::vector<std::string> keys;
+  int64_t rank = -1;
+  int64_t attempt = -1;
+};
+
+absl::StatusOr<Asked> WhatIsAsked(const Arguments& arguments, Connection& connection) {
+  Asked asked;
+  asked.keys = arguments.All("key");
+  ASSIGN_OR_RETURN(asked.attempt, arguments.Number("attempt", 0, INT32_MAX, -1));
+  ASSIGN_OR_RETURN(asked.rank, arguments.Number("rank", 0, INT32_MAX, -1));
+  ASSIGN_OR_RETURN(const v1::GetJobResponse job, connection.GetJob(arguments.words()[0]));
+  asked.job = job.record().name();
+  if (asked.attempt >= 0) RETURN_IF_ERROR(CheckAttempt(job.record(), asked.attempt));
+  if (asked.rank >= 0) RETURN_IF_ERROR(CheckRank(job.record(), asked.rank));
+  return asked;
+}
+
+// Why there is nothing to show; empty when that needs no words.
+std::string WhyNone(const Asked& asked, const v1::MetricSummaries& summaries) {
+  if (summaries.summaries().empty()) {
+    return StrCat(asked.job,
+                  " has no metrics; trainers log them by the SDK, or by TensorBoard event files");
+  }
+  std::set<int> ranks;
+  for (const v1::MetricSummary& summary : summaries.summaries()) ranks.insert(summary.rank());
+  google::protobuf::RepeatedField<uint32_t> did;
+  for (const int rank : ranks) did.Add(static_cast<uint32_t>(rank));
+  if (asked.rank >= 0 && !ranks.contains(static_cast<int>(asked.rank))) {
+    return StrCat("rank ", asked.rank, " logged none; ", did.size() == 1 ? "rank " : "ranks ",
+                  Ranges(did), " did");
+  }
+  return asked.attempt >= 0 ? StrCat("none of attempt ", asked.attempt) : "";
+}
+
+absl::StatusOr<int> Points(Session& session, const Arguments& arguments, Connection& connection,
+                           const Asked& asked) {
   v1::QueryMetricsRequest request;
-  request.set_job(arguments.words()[0]);
-  const std::vector<std::string> keys = arguments.All("key");
-  request.mutable_names()->Assign(keys.begin(), keys.end());
-  ASSIGN_OR_RETURN(const int64_t attempt, arguments.Number("attempt", 0, INT32_MAX, -1));
-  ASSIGN_OR_RETURN(const int64_t rank, arguments.Number("rank", 0, INT32_MAX, -1));
-  request.set_attempt(static_cast<int32_t>(attempt));
-  request.set_rank(static_cast<int32_t>(rank));
+  request.set_job(asked.job);
+  request.mutable_names()->Assign(asked.keys.begin(), asked.keys.end());
+  request.set_attempt(static_cast<int32_t>(asked.attempt));
+  request.set_rank(static_cast<int32_t>(asked.rank));
+  ASSIGN_OR_RETURN(const ListingOptions options, session.OptionsOfListing(arguments));
+  ListingWriter writer(options, session.terminal());
+  // Printed in pieces: a job may have millions of points.
+  constexpr size_t kPiece = 5'000;
   Listing listing;
   listing.kind = "MetricPointList";
   listing.columns = {{"name"},
@@ -82,29 +124,44 @@ absl::StatusOr<int> Points(Session& session, const Arguments& arguments, Connect
                      {"rank", false, true},
                      {"attempt", false, true},
                      {"time_ms", true, true}};
+  size_t count = 0;
+  absl::Status failed;
+  const auto print = [&] {
+    const absl::StatusOr<std::string> text = writer.Add(listing);
+    failed = text.status();
+    if (text.ok()) session.Print(*text);
+    listing.rows.clear();
+  };
   RETURN_IF_ERROR(connection.QueryMetrics(request, [&](const v1::MetricBatch& batch) {
     for (const v1::MetricPoint& point : batch.points()) {
       listing.rows.push_back({Cell(point.name()), Cell(int64_t{point.step()}), Real(point.value()),
                               Cell(int64_t{batch.rank()}), Cell(int64_t{batch.attempt()}),
                               Cell(int64_t{point.time_ms()})});
     }
-    return true;
+    count += static_cast<size_t>(batch.points_size());
+    if (listing.rows.size() >= kPiece) print();
+    return failed.ok() && !writer.full();
   }));
-  RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  if (failed.ok()) print();
+  RETURN_IF_ERROR(failed);
+  ASSIGN_OR_RETURN(const std::string rest, writer.Finish());
+  session.Print(rest);
+  if (count > 0) return kExitOk;
+  ASSIGN_OR_RETURN(const v1::MetricSummaries summaries, connection.SummarizeMetrics(asked.job));
+  RETURN_IF_ERROR(UnknownKeys(asked.keys, summaries, asked.job));
+  if (const std::string why = WhyNone(asked, summaries); !why.empty()) session.Note(why);
   return kExitOk;
 }
 
 absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
-  const std::string output = arguments.Get("output");
-  const std::string& job = arguments.words()[0];
+  const std::string output = session.settings().Get("output");
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const Asked asked, WhatIsAsked(arguments, *connection));
   const bool points = arguments.Has("points") || arguments.Has("attempt") || output == "csv" ||
                       output == "json" || output == "jsonl";
-  if (points) return Points(session, arguments, *connection);
-  ASSIGN_OR_RETURN(const v1::MetricSummaries summaries, connection->SummarizeMetrics(job));
-  const std::vector<std::string> keys = arguments.All("key");
-  RETURN_IF_ERROR(UnknownKeys(keys, summaries, job));
-  ASSIGN_OR_RETURN(const int64_t rank, arguments.Number("rank", 0, INT32_MAX, -1));
+  if (points) return Points(session, arguments, *connection, asked);
+  ASSIGN_OR_RETURN(const v1::MetricSummaries summaries, connection->SummarizeMetrics(asked.job));
+  RETURN_IF_ERROR(UnknownKeys(asked.keys, summaries, asked.job));
   Listing listing;
   listing.kind = "MetricList";
   // Who reported matters only when several did.
@@ -117,21 +174,24 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
       {"step", false, true},          {"first", false, true},   {"last", false, true},
       {"min", false, true},           {"max", false, true},     {"curve"}};
   for (const v1::MetricSummary& summary : summaries.summaries()) {
-    if (!keys.empty() && std::find(keys.begin(), keys.end(), summary.name()) == keys.end())
+    if (!asked.keys.empty() &&
+        std::find(asked.keys.begin(), asked.keys.end(), summary.name()) == asked.keys.end())
       continue;
-    if (rank >= 0 && summary.rank() != rank) continue;
+    if (asked.rank >= 0 && summary.rank() != asked.rank) continue;
     listing.rows.push_back({Cell(summary.name()), Cell(int64_t{summary.rank()}),
                             Cell(static_cast<int64_t>(summary.count())),
                             Cell(int64_t{summary.last_step()}), Real(summary.first()),
                             Real(summary.last()), Real(summary.min()), Real(summary.max()),
                             Cell(Sparkline(summary.spark()))});
   }
-  if (listing.rows.empty() && session.terminal().out_is_tty) {
-    session.Note("no metrics; trainers log them by the SDK, or by TensorBoard event files");
+  if (listing.rows.empty()) {
+    if (const std::string why = WhyNone(asked, summaries); !why.empty()) session.Note(why);
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
-  if (summaries.dropped() > 0)
-    session.Note(StrCat(summaries.dropped(), " points were dropped by the trainers"));
+  if (summaries.dropped() > 0) {
+    session.Note(StrCat(common::Counted(summaries.dropped(), "point"),
+                        summaries.dropped() == 1 ? " was" : " were", " dropped by the trainers"));
+  }
   return kExitOk;
 }
 

@@ -5,6 +5,7 @@
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/job_parts.h"
 #include "client/listing.h"
 #include "client/record_text.h"
 #include "client/session.h"
@@ -50,15 +51,16 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
   Listing listing;
   listing.kind = "NodeList";
-  listing.columns = {{"node"},
-                     {"state"},
-                     {"used"},
-                     {"jobs", false, false, true},
-                     {"address"},
-                     {"contact", false, true},
-                     {"memory", true, true},
-                     {"version", true},
-                     {"reason", false, false, true}};
+  listing.columns = {
+      {"node"},
+      {"state"},
+      {"used"},
+      {"jobs", false, false, true},
+      {"address"},
+      {.key = "contact", .right = true, .value_name = "last_contact_ms", .since = true},
+      {"memory", true, true},
+      {"version", true},
+      {"reason", false, false, true}};
   for (const v1::NodeView& node : response.nodes()) {
     const v1::NodeRecord& record = node.record();
     listing.rows.push_back({Cell(record.facts().name()), Cell(State(node)), Cell(Devices(node)),
@@ -87,11 +89,9 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
   const std::string& wanted = arguments.words()[0];
-  std::vector<std::string_view> names;
   for (const v1::NodeView& node : response.nodes()) {
     const v1::NodeRecord& record = node.record();
     const v1::NodeFacts& facts = record.facts();
-    names.push_back(facts.name());
     if (facts.name() != wanted) continue;
     std::string text;
     const auto field = [&](std::string_view name, const std::string& value) {
@@ -122,10 +122,7 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
     session.Print(text);
     return kExitOk;
   }
-  return Problem(
-      absl::StatusCode::kNotFound, "JC1401",
-      StrCat("there is no node \"", wanted, "\"", DidYouMean(common::Nearest(wanted, names))),
-      "jobctl nodes ls");
+  return NoSuchNode(wanted, response);
 }
 
 absl::StatusOr<int> SetDrain(Session& session, const Arguments& arguments, bool drain) {

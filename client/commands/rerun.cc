@@ -4,6 +4,8 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/follow.h"
+#include "client/json_quote.h"
+#include "client/refusal.h"
 #include "client/session.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -16,11 +18,15 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kFlags[] = {
-    {"from", 0, "STEP",
-     "begin from the old job's checkpoint: last, or a step (default: from the beginning)"},
+    {"from",
+     0,
+     "STEP",
+     "begin from the old job's checkpoint: last, or a step (default: from the beginning)",
+     {},
+     "step"},
     {"follow", 'f', "", "show the output until the end; Ctrl-C detaches"},
     {"propagate", 0, "", "with --follow: return the failing rank's code"},
-    {"output", 'o', "FORMAT", "name: the new name alone", "name"},
+    {"output", 'o', "FORMAT", "name: the new name alone; json", "name|json"},
 };
 
 absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
@@ -40,13 +46,22 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
       request.set_step(*step);
     }
   }
+  if (arguments.Has("follow")) SubmitInterruptibly(session);
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  ASSIGN_OR_RETURN(const v1::SubmitResponse response, connection->RerunJob(request));
+  // Its real name: @last is the new job by then.
+  ASSIGN_OR_RETURN(const v1::GetJobResponse old, connection->GetJob(request.job()));
+  request.set_job(std::to_string(old.record().id()));
+  const absl::StatusOr<v1::SubmitResponse> answer = connection->RerunJob(request);
+  if (!answer.ok()) return ExplainRefusal(answer.status(), old.record().spec(), *connection);
+  const v1::SubmitResponse& response = *answer;
   if (arguments.Get("output") == "name") {
     session.Print(response.name() + "\n");
+  } else if (arguments.Get("output") == "json") {
+    session.Print(StrCat("{\"version\": 1, \"job\": ", response.job(), ", \"name\": ",
+                         JsonQuote(response.name()), ", \"rerun_of\": ", old.record().id(), "}\n"));
   } else {
     const std::string from = arguments.Get("from");
-    session.Print(StrCat(response.name(), " repeats ", arguments.words()[0],
+    session.Print(StrCat(response.name(), " repeats ", old.record().name(),
                          from.empty()     ? ""
                          : from == "last" ? " from its last checkpoint"
                                           : StrCat(" from step ", from),
@@ -54,11 +69,7 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
     session.Note(StrCat("next: jobctl logs -f ", response.name()));
   }
   if (!arguments.Has("follow")) return kExitOk;
-  v1::StreamLogsRequest logs;
-  logs.set_job(response.name());
-  logs.set_follow(true);
-  logs.set_attempt(-1);
-  return FollowJob(session, logs, {}, arguments.Has("propagate"));
+  return FollowNewJob(session, response, arguments.Has("propagate"));
 }
 
 }  // namespace

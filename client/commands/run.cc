@@ -5,6 +5,7 @@
 #include "client/errors.h"
 #include "client/follow.h"
 #include "client/record_text.h"
+#include "client/refusal.h"
 #include "client/session.h"
 #include "client/spec.h"
 #include "common/status.h"
@@ -17,8 +18,12 @@ namespace {
 constexpr Flag kFlags[] = {
     {"processes", 'n', "N", "ranks in total (default 1)"},
     {"nodes", 0, "K", "spread over exactly K nodes (default: any number)"},
-    {"devices", 0, "KIND",
-     "cpu, gpu, npu, a model, gpu:8 for a total (default: gpu if there is one, else cpu)"},
+    {"devices",
+     0,
+     "KIND",
+     "cpu, gpu, npu, a model, gpu:8 for a total (default: gpu if there is one, else cpu)",
+     {},
+     "cpu|gpu|npu"},
     {"env", 'e', "NAME=VALUE", "set a variable of the ranks; may be given again"},
     {"name", 0, "NAME", "label of the job"},
     {"restarts", 0, "R", "start the gang anew up to R times when a rank fails"},
@@ -35,10 +40,11 @@ constexpr Flag kFlags[] = {
 
 absl::StatusOr<int> Detach(Session& session, const v1::SubmitRequest& request) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  ASSIGN_OR_RETURN(const v1::SubmitResponse response, connection->Submit(request));
-  session.Print(common::StrCat(response.name(), "\n"));
-  session.Note(common::StrCat("next: jobctl logs -f ", response.name(), "   jobctl cancel ",
-                              response.name()));
+  const absl::StatusOr<v1::SubmitResponse> response = connection->Submit(request);
+  if (!response.ok()) return ExplainRefusal(response.status(), request.spec(), *connection);
+  session.Print(common::StrCat(response->name(), "\n"));
+  session.Note(common::StrCat("next: jobctl logs -f ", response->name(), "   jobctl cancel ",
+                              response->name()));
   return kExitOk;
 }
 
@@ -46,8 +52,11 @@ absl::StatusOr<int> Run(Session& session, const Arguments& arguments) {
   if (!arguments.has_rest()) {
     return Usage("JC1004", "there is no command to run", "jobctl run -n 2 -- python train.py");
   }
+  // Counting devices for a launcher's line opens the connection.
+  if (!arguments.Has("detach")) SubmitInterruptibly(session);
   v1::SubmitRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
+  RETURN_IF_ERROR(AwaitJudges(session, request.spec()));
   request.set_idempotency_key(session.idempotency_key());
   request.set_queue_anyway(arguments.Has("queue-anyway"));
   if (arguments.Has("detach")) return Detach(session, request);
@@ -68,6 +77,7 @@ const Command kRunCommand = {
     .flags = kFlags,
     .rest = true,
     .rest_without_dashes = true,
+    .completes = "file",
     .examples =
         "jobctl run -n 2 -- python train.py\ttwo ranks on this machine\n"
         "jobctl run -n 8 --devices gpu --restarts 3 -- ./train --lr 0.1\tgpus, three second "

@@ -6,6 +6,7 @@
 #include "client/follow.h"
 #include "client/listing.h"
 #include "client/record_text.h"
+#include "client/refusal.h"
 #include "client/session.h"
 #include "client/spec.h"
 #include "common/status.h"
@@ -21,7 +22,7 @@ using common::StrCat;
 constexpr Flag kSubmitFlags[] = {
     {"processes", 'n', "N", "ranks in total"},
     {"nodes", 0, "K", "spread over exactly K nodes"},
-    {"devices", 0, "KIND", "cpu, gpu, npu, a model, gpu:8 for a total"},
+    {"devices", 0, "KIND", "cpu, gpu, npu, a model, gpu:8 for a total", {}, "cpu|gpu|npu"},
     {"env", 'e', "NAME=VALUE", "set a variable of the ranks; may be given again"},
     {"name", 0, "NAME", "label of the job"},
     {"restarts", 0, "R", "start the gang anew up to R times when a rank fails"},
@@ -47,11 +48,19 @@ constexpr Flag kValidateFlags[] = {
 };
 
 absl::StatusOr<int> DryRun(Session& session, Connection& connection,
-                           const v1::SubmitRequest& request) {
-  ASSIGN_OR_RETURN(const v1::SubmitResponse response, connection.Submit(request));
-  std::string text = StrCat(
-      "fits: ", response.layout().empty() ? DescribeShape(request.spec()) : response.layout(),
-      "\n");
+                           const v1::SubmitRequest& request, const std::string& output) {
+  const absl::StatusOr<v1::SubmitResponse> answer = connection.Submit(request);
+  if (!answer.ok()) return ExplainRefusal(answer.status(), request.spec(), connection);
+  const v1::SubmitResponse& response = *answer;
+  const std::string layout =
+      response.layout().empty() ? DescribeShape(request.spec()) : response.layout();
+  if (output == "json") {
+    session.Print(StrCat("{\"version\": 1, \"dry_run\": true, \"layout\": ", JsonQuote(layout),
+                         ", \"starts_now\": ", response.reason().empty() ? "true" : "false",
+                         ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
+    return kExitOk;
+  }
+  std::string text = StrCat(response.layout().empty() ? "asks for: " : "fits: ", layout, "\n");
   if (!response.reason().empty())
     common::StrAppend(&text, "would wait: ", common::Printable(response.reason()), "\n");
   session.Print(text);
@@ -88,6 +97,7 @@ void Report(Session& session, const Arguments& arguments, const v1::SubmitRespon
 
 absl::StatusOr<int> AwaitEnd(Session& session, Connection& connection, const std::string& name,
                              bool propagate) {
+  DetachFrom(session, name, "wait");
   v1::WatchJobRequest watch;
   watch.set_job(name);
   v1::JobRecord record;
@@ -105,14 +115,22 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
                  "jobctl submit train.yaml, or jobctl submit -n 2 -- python "
                  "train.py");
   }
+  if (arguments.Has("dry-run") && arguments.Get("output") == "name") {
+    return Usage("JC1004", "--dry-run makes no job, so there is no name to print",
+                 "leave out -o name, or use -o json");
+  }
+  if (arguments.Has("follow") || arguments.Has("wait")) SubmitInterruptibly(session);
   v1::SubmitRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
+  RETURN_IF_ERROR(AwaitJudges(session, request.spec()));
   request.set_idempotency_key(arguments.Get("idempotency-key", session.idempotency_key()));
   request.set_queue_anyway(arguments.Has("queue-anyway"));
   request.set_dry_run(arguments.Has("dry-run"));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  if (request.dry_run()) return DryRun(session, *connection, request);
-  ASSIGN_OR_RETURN(v1::SubmitResponse response, connection->Submit(request));
+  if (request.dry_run()) return DryRun(session, *connection, request, arguments.Get("output"));
+  absl::StatusOr<v1::SubmitResponse> answer = connection->Submit(request);
+  if (!answer.ok()) return ExplainRefusal(answer.status(), request.spec(), *connection);
+  v1::SubmitResponse& response = *answer;
   if (response.name().empty()) {
     // A job known by its key that is over already: the coordinator's index of keys holds the number
     // alone.
@@ -121,13 +139,7 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
   }
   Report(session, arguments, response);
   fflush(stdout);
-  if (arguments.Has("follow")) {
-    v1::StreamLogsRequest logs;
-    logs.set_job(response.name());
-    logs.set_follow(true);
-    logs.set_attempt(-1);
-    return FollowJob(session, logs, {}, arguments.Has("propagate"));
-  }
+  if (arguments.Has("follow")) return FollowNewJob(session, response, arguments.Has("propagate"));
   if (arguments.Has("wait"))
     return AwaitEnd(session, *connection, response.name(), arguments.Has("propagate"));
   return kExitOk;

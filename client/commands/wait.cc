@@ -8,6 +8,7 @@
 #include "client/follow.h"
 #include "client/record_text.h"
 #include "client/session.h"
+#include "client/signals.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -18,7 +19,12 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kFlags[] = {
-    {"for", 0, "WHAT", "done, running, checkpoint, or step=N (a checkpoint of step N or later)"},
+    {"for",
+     0,
+     "WHAT",
+     "done, running, checkpoint, or step=N (a checkpoint of step N or later)",
+     {},
+     "done|running|checkpoint|step="},
     {"timeout", 0, "TIME", "give up after this; exit code 101 (default: never)"},
     {"propagate", 0, "", "return the failing rank's code"},
 };
@@ -57,20 +63,25 @@ bool Reached(const Goal& goal, const v1::JobRecord& record) {
   return false;
 }
 
-// The record when the goal was reached or the job is over.
+// The record when the goal was reached or the job is over; `name` is the job's as soon as it is
+// known.
 absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, const Goal& goal,
-                                    int64_t left_ms) {
-  v1::WatchJobRequest request;
-  request.set_job(job);
-  v1::JobRecord record;
+                                    int64_t left_ms, std::string* name) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::GetJobResponse found, connection->GetJob(job));
+  v1::JobRecord record = found.record();
+  *name = record.name();
+  if (!IsOver(record.state())) DetachFrom(session, *name, "wait");
+  v1::WatchJobRequest request;
+  // @last may be another job when the connection is made anew.
+  request.set_job(std::to_string(record.id()));
   while (true) {
     const absl::Status status =
         connection->WatchJob(request, left_ms, [&](const v1::JobUpdate& update) {
           record = update.record();
           return !Reached(goal, record) && !IsOver(record.state());
         });
-    if (status.code() == absl::StatusCode::kUnavailable && record.id() > 0) {
+    if (status.code() == absl::StatusCode::kUnavailable) {
       ASSIGN_OR_RETURN(connection, Reconnect(session, status));
       continue;
     }
@@ -82,6 +93,7 @@ absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, co
 absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Goal goal, ParseGoal(arguments.Get("for")));
   ASSIGN_OR_RETURN(const int64_t timeout_ms, arguments.DurationMs("timeout", 0));
+  WatchSignals();
   const auto begin = std::chrono::steady_clock::now();
   int worst = kExitOk;
   for (const std::string& job : arguments.words()) {
@@ -90,13 +102,14 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
                                   .count();
     const int64_t left_ms =
         arguments.Has("timeout") ? std::max<int64_t>(1, timeout_ms - passed_ms) : 0;
-    const absl::StatusOr<v1::JobRecord> record = Await(session, job, goal, left_ms);
+    std::string name = job;
+    const absl::StatusOr<v1::JobRecord> record = Await(session, job, goal, left_ms, &name);
     if (record.status().code() == absl::StatusCode::kDeadlineExceeded) {
       fflush(stdout);
       fputs(FormatError(Problem(absl::StatusCode::kDeadlineExceeded, "JC1206",
-                                StrCat("job ", job, " did not get there within ",
+                                StrCat("job ", name, " did not get there within ",
                                        common::HumanDuration(timeout_ms), "; it goes on"),
-                                StrCat("jobctl why ", job)),
+                                StrCat("jobctl why ", name)),
                         session.terminal().color_err)
                 .c_str(),
             stderr);

@@ -29,6 +29,14 @@ TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
       {{"run", "-np", "2", "--", "x"}, "JC1002", "did you mean \"-n\""},
       {{"run", "--max-restarts=3", "--", "x"}, "JC1002", "did you mean \"--restarts\""},
       {{"run", "--image", "x"}, "JC1003", "--image is not part of this version"},
+      {{"run", "--mem", "4G", "--", "x"}, "JC1002", "its ranks share what their node has"},
+      {{"submit", "--mem-per-gpu=4G", "x"}, "JC1002", "a job does not ask for memory"},
+      {{"run", "--time", "1h", "--", "x"}, "JC1002", "a key of the job file, max_duration"},
+      {{"submit", "--time-limit", "1h", "x"}, "JC1002", "a key of the job file, max_duration"},
+      {{"run", "--cpus-per-task", "4", "--", "x"}, "JC1002", "a job does not ask for cores"},
+      {{"submit", "--partition", "a", "x"}, "JC1002", "there is one queue"},
+      {{"-o", "json", "ls"}, "JC1002", "jobctl has no flag -o of all commands"},
+      {{"wait", "--time", "1h", "x"}, "JC1002", "did you mean \"--timeout\""},
       {{"ls", "--project", "x"}, "JC1003", "--project is not part of this version"},
       {{"ls", "-o", "xml"}, "JC1004", "takes table|wide|json"},
       {{"ls", "--watch=yes"}, "JC1004", "takes no value"},
@@ -93,6 +101,31 @@ TEST(ArgumentsTest, HelpOfACommandIsTheHelpCommand) {
   EXPECT_EQ(Arguments::Parse({"ckpt"})->words(), Line{"ckpt"});
 }
 
+TEST(ArgumentsTest, WhatThereIsInPlaceOfAnAbsentFlagCanBeTyped) {
+  const ErrorParts parts =
+      SplitError(Arguments::Parse({"run", "--time", "1h", "--", "x"}).status());
+  EXPECT_EQ(parts.fix, "jobctl submit --set max_duration=1h -- COMMAND");
+  EXPECT_TRUE(Arguments::Parse({"submit", "--set", "max_duration=1h", "--", "train"}).ok());
+}
+
+TEST(ArgumentsTest, TheFixOfAWrongLineIsALineThatCanBeTyped) {
+  const auto fix = [](const Line& line) { return SplitError(Arguments::Parse(line).status()).fix; };
+  EXPECT_EQ(fix({"submit", "python", "train.py"}),
+            "a command stands behind `--`: jobctl submit -- python train.py");
+  EXPECT_EQ(fix({"-o", "json", "ls"}), "it stands behind its command: jobctl ls -o");
+  EXPECT_EQ(fix({"--watch", "ls"}), "it stands behind its command: jobctl ls --watch");
+}
+
+TEST(ArgumentsTest, TheVersionMayBeAskedForWithOrWithoutACommand) {
+  for (const Line& line : {Line{"--version"}, Line{"-V"}, Line{"show", "-V"}, Line{"-q", "-V"}}) {
+    const auto parsed = Arguments::Parse(line);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->command().name, "version");
+    EXPECT_TRUE(parsed->Has("client")) << "asks nobody";
+  }
+  EXPECT_EQ(Arguments::Parse({"run", "--", "x", "-V"})->command().name, "run");
+}
+
 TEST(ArgumentsTest, HelpBehindTheDashesBelongsToTheTrainer) {
   const auto parsed = Arguments::Parse({"run", "--", "train", "--help"});
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -116,8 +149,8 @@ TEST(ArgumentsTest, NumbersOutOfRangeNameTheRange) {
   const auto parsed = Arguments::Parse({"run", "-n", "0", "--", "x"});
   const auto number = parsed->Number("processes", 1, 100'000, 1);
   ASSERT_FALSE(number.ok());
-  EXPECT_NE(SplitError(number.status()).what.find("from 1 to 100000, not \"0\""),
-            std::string::npos);
+  EXPECT_EQ(SplitError(number.status()).what,
+            "-n (--processes) takes a whole number from 1 to 100000, not \"0\"");
   for (const char* wrong : {"x", "1.5", "", "99999999999999999999"}) {
     EXPECT_FALSE(
         Arguments::Parse({"run", "-n", wrong, "--", "x"})->Number("processes", 1, 100, 1).ok())

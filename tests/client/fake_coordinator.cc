@@ -25,7 +25,11 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     std::lock_guard lock(mutex);
     submit = *request;
     if (!fake_->submit_error.empty()) {
-      return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, fake_->submit_error);
+      return grpc::Status(static_cast<grpc::StatusCode>(fake_->submit_status), fake_->submit_error);
+    }
+    if (!fake_->submitted.name().empty() || !fake_->submitted.layout().empty()) {
+      *response = fake_->submitted;
+      return grpc::Status::OK;
     }
     response->set_job(3);
     response->set_name("calm-otter-3");
@@ -47,9 +51,23 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     }
     return grpc::Status::OK;
   }
-  grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
+  grpc::Status StreamLogs(grpc::ServerContext* context, const v1::StreamLogsRequest*,
                           grpc::ServerWriter<v1::LogRecord>* writer) override {
     for (const v1::LogRecord& log : fake_->logs) writer->Write(log);
+    std::unique_lock lock(mutex);
+    while (fake_->follow_for_ever && !context->IsCancelled())
+      changed.wait_for(lock, std::chrono::milliseconds(20));
+    return grpc::Status::OK;
+  }
+  grpc::Status RerunJob(grpc::ServerContext*, const v1::RerunJobRequest*,
+                        v1::SubmitResponse* response) override {
+    response->set_job(4);
+    response->set_name("calm-otter-4");
+    return grpc::Status::OK;
+  }
+  grpc::Status SummarizeMetrics(grpc::ServerContext*, const v1::JobReference*,
+                                v1::MetricSummaries* response) override {
+    *response = fake_->metrics;
     return grpc::Status::OK;
   }
   grpc::Status ListCheckpointFiles(grpc::ServerContext*, const v1::CheckpointReference*,
@@ -86,15 +104,20 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     v1::JobUpdate update;
     *update.mutable_record() = fake_->record;
     writer->Write(update);
+    if (fake_->on_watch) fake_->on_watch();
     std::unique_lock lock(mutex);
     while (fake_->record.finished_ms() == 0 && !context->IsCancelled()) {
       changed.wait_for(lock, std::chrono::milliseconds(20));
     }
     return grpc::Status::OK;
   }
-  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override {
-    *response = fake_->jobs;
+    {
+      std::lock_guard lock(mutex);
+      listed.push_back(*request);
+    }
+    *response = fake_->on_list ? fake_->on_list(*request) : fake_->jobs;
     return grpc::Status::OK;
   }
   grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
@@ -107,6 +130,7 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
   std::condition_variable changed;
   v1::SubmitRequest submit;
   std::vector<v1::CancelJobsRequest> cancelled;
+  std::vector<v1::ListJobsRequest> listed;
   std::unique_ptr<grpc::Server> server;
 
  private:
@@ -136,6 +160,11 @@ v1::SubmitRequest FakeCoordinator::last_submit() const {
 std::vector<v1::CancelJobsRequest> FakeCoordinator::cancels() const {
   std::lock_guard lock(service_->mutex);
   return service_->cancelled;
+}
+
+std::vector<v1::ListJobsRequest> FakeCoordinator::lists() const {
+  std::lock_guard lock(service_->mutex);
+  return service_->listed;
 }
 
 }  // namespace muster::client

@@ -1,6 +1,7 @@
 // A JobService in the test's process that gives prepared answers and remembers what it was asked.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,10 +28,20 @@ class FakeCoordinator {
   v1::ListJobsResponse jobs;
   v1::ListNodesResponse nodes;
   uint32_t protocol = 1;
-  std::string submit_error;  // a FAILED_PRECONDITION message
+  std::string submit_error;      // a FAILED_PRECONDITION message
+  int submit_status = 9;         // its status, when it is another one
+  v1::SubmitResponse submitted;  // with a name: the answer to Submit
+  v1::MetricSummaries metrics;
+  // Answers ListJobs, when it is set, on gRPC's thread.
+  std::function<v1::ListJobsResponse(const v1::ListJobsRequest&)> on_list;
+  // Called when a WatchJob has sent the record.
+  std::function<void()> on_watch;
+  // A StreamLogs stays open after its records until the client leaves.
+  bool follow_for_ever = false;
 
   v1::SubmitRequest last_submit() const;
   std::vector<v1::CancelJobsRequest> cancels() const;
+  std::vector<v1::ListJobsRequest> lists() const;
 
  private:
   class Service;

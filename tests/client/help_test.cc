@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
 
 #include "client/arguments.h"
 #include "client/errors.h"
+#include "client/job_file.h"
 #include "client/terminal.h"
 #include "common/error_codes.h"
 
@@ -32,7 +34,8 @@ TEST(HelpTest, EveryPageFitsEightyColumnsAndBeginsWithExamples) {
     EXPECT_FALSE(command->examples.empty()) << command->name;
     EXPECT_LT(page.find("  jobctl "), page.find("Usage:")) << command->name;
   }
-  for (const std::string& line : LinesOf(OverviewHelp() + ExitCodeHelp() + GroupHelp("nodes"))) {
+  for (const std::string& line :
+       LinesOf(OverviewHelp() + ExitCodeHelp() + GroupHelp("nodes") + JobFileHelp())) {
     EXPECT_LE(DisplayWidth(line), 80u) << line;
   }
 }
@@ -70,6 +73,32 @@ TEST(HelpTest, EveryExampleParses) {
       ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.status();
       EXPECT_EQ(parsed->command().name, command->name) << text;
     }
+  }
+}
+
+TEST(HelpTest, TheKeysOfAJobFileAreTextForATerminal) {
+  const std::string page = JobFileHelp();
+  for (const JobKey& key : JobKeys()) EXPECT_NE(page.find(key.path), std::string::npos) << key.path;
+  EXPECT_EQ(page.find_first_of("|`"), page.find("`jobctl validate")) << page;
+}
+
+TEST(HelpTest, WhatCompletionOffersExists) {
+  constexpr std::string_view kSubjects[] = {"job",  "node",   "context", "file", "command",
+                                            "code", "signal", "step",    "state"};
+  const auto check = [&](std::string_view list, std::string_view where) {
+    while (!list.empty()) {
+      const size_t end = std::min(list.find(' '), list.size());
+      const std::string_view what = list.substr(0, end);
+      EXPECT_TRUE(what.find('|') != what.npos || what == "last" ||
+                  std::find(std::begin(kSubjects), std::end(kSubjects), what) !=
+                      std::end(kSubjects))
+          << where << ": " << what;
+      list.remove_prefix(std::min(end + 1, list.size()));
+    }
+  };
+  for (const Command* command : Commands()) {
+    check(command->completes, command->name);
+    for (const Flag* flag : FlagsOf(command)) check(flag->completes, flag->name);
   }
 }
 
@@ -111,6 +140,11 @@ TEST(ErrorsTest, AnErrorIsSplitPrintedAndGraded) {
   EXPECT_EQ(FormatError(list, false),
             "error: f has 2 errors [JC1101]\nf:1:1: a\nf:2:1: b\nfix:   jobctl validate f\n");
   EXPECT_EQ(ExitCodeFor(list), kExitRefused);
+  EXPECT_EQ(ExitCodeFor(absl::AlreadyExistsError("[JC1205] used")), kExitRefused);
+  EXPECT_EQ(
+      FormatError(absl::FailedPreconditionError("[JC1203] job x-1 is over"), false),
+      "error: job x-1 is over [JC1203]\nfix:   `jobctl rerun JOB` starts a new job like it.\n")
+      << "the advice of its code";
   EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kUnavailable, "JC1301", "a", "b")),
             kExitUnreachable);
   EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kFailedPrecondition, "JC1402", "a", "b")),

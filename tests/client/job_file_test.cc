@@ -129,6 +129,9 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
       {"name: a\n---\nname: b", "a second document begins here"},
       {"name: !!python/object x", "tags ("},
       {"? [a]\n: b", "a key must be a word"},
+      {"a: 1\nresources:\n\tprocesses: 2", "f:3:1: a tab indents this line, and YAML takes only"},
+      {"env:\n  A: 1\n \tB: 2", "f:3:2: a tab indents this line"},
+      {"command: [a]\n\tname: x", "f:2:1: a tab indents this line"},
       {"name: \"a\x01\"", "f:1:1: this line has control characters or is not UTF-8"},
       {"name: a\nworkdir: \xff", "f:2:1: this line has control characters or is not UTF-8"},
   };
@@ -173,12 +176,38 @@ TEST(JobFileTest, SetOverlaysKeysAsIfWrittenThere) {
             std::string::npos);
 }
 
+TEST(JobFileTest, AScriptIsNotTakenForAJobFile) {
+  const auto said = [](const std::string& name, const std::string& content) {
+    v1::JobSpec spec;
+    const absl::Status status = ParseJobFile(name, content, {}, &spec).status();
+    return SplitError(status).what + " / " + SplitError(status).fix;
+  };
+  EXPECT_EQ(said("train.py", "import torch\nprint(1)\n"),
+            "train.py is a script, not a job file / jobctl submit -- python train.py");
+  EXPECT_EQ(said("go", "#!/bin/sh\necho\n"),
+            "go is a script, not a job file / jobctl submit -- ./go");
+}
+
+TEST(JobFileTest, ABadSetIsNamedAndALineOfTheFileKeepsItsPlace) {
+  EXPECT_EQ(ErrorOf("command: [a]", {"resources.proceses=2"}),
+            "1 error in --set\n--set resources.proceses=2: unknown key \"proceses\" in resources; "
+            "did you mean \"processes\"?");
+  EXPECT_EQ(ErrorOf("restarts: 1\ncommand: [a]", {"restarts=x", "env=[a]"}),
+            "2 errors in --set\n"
+            "--set restarts=x: restarts takes a whole number from 0 to 10000, not \"x\"\n"
+            "--set env=[a]: env takes a map of names to texts, not a list");
+  EXPECT_EQ(
+      ErrorOf("command: [a]\nnmae: x", {"grace=0"}),
+      "f has 2 errors\n--set grace=0: grace takes a duration like 30s, 10m or 2h, from 1ms to "
+      "1d 0h, not \"0\"\nf:2:1: unknown key \"nmae\"; did you mean \"name\"?");
+}
+
 TEST(JobFileTest, TheDocumentListsEveryKey) {
   std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/jobfile.md");
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_NE(text.str().find(JobKeyTable()), std::string::npos)
-      << "docs/jobfile.md must hold the output of `jobctl help jobfile`";
+      << "docs/jobfile.md must hold the output of `jobctl help jobfile --markdown`";
 }
 
 v1::JobSpec Good() {

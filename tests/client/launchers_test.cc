@@ -83,6 +83,65 @@ TEST(LaunchersTest, OtherCommandsAreLeftAlone) {
   }
 }
 
+TEST(LaunchersTest, WhatStandsBeforeALauncherIsTakenOff) {
+  const auto plan = [](const std::vector<std::string>& argv) {
+    const auto read = ReadLauncherLine(argv, kNothing);
+    EXPECT_TRUE(read.ok() && read->has_value()) << argv[0];
+    return read.ok() && read->has_value() ? **read : LaunchPlan{};
+  };
+  const std::vector<std::vector<std::string>> kLines = {
+      {"env", "A=1", "torchrun", "--nproc-per-node", "2", "t.py", "B=2"},
+      {"nohup", "env", "A=1", "torchrun", "--nproc-per-node", "2", "t.py", "B=2"},
+      {"/bin/bash", "-c", "A=1 exec torchrun --nproc-per-node '2' \"t.py\" B=2"},
+      {"sh", "-c", "nohup env A=1 torchrun --nproc-per-node=2 t.py B=2"},
+      {"env", "A=1", "python3", "-m", "torch.distributed.run", "--nproc-per-node=2", "t.py", "B=2"},
+  };
+  for (const std::vector<std::string>& line : kLines) {
+    const LaunchPlan taken = plan(line);
+    EXPECT_EQ(taken.per_node, 2u) << absl::StrJoin(line, " ");
+    EXPECT_EQ(absl::StrJoin(taken.command, " "), "python3 -u t.py B=2");
+    EXPECT_EQ(taken.env, (std::map<std::string, std::string>{{"A", "1"}}));
+    EXPECT_EQ(DescribePlan(taken).find("nohup does nothing") != std::string::npos,
+              absl::StrJoin(line, " ").find("nohup") != std::string::npos);
+  }
+  // What it assigns is the launcher's environment too.
+  EXPECT_EQ(plan({"env", "PET_NPROC_PER_NODE=3", "torchrun", "t.py"}).per_node, 3u);
+}
+
+TEST(LaunchersTest, WhatAShellWouldDoMoreWithIsLeftToTheShell) {
+  for (const std::vector<std::string>& line :
+       std::vector<std::vector<std::string>>{{"bash", "-c", "cd x && torchrun t.py"},
+                                             {"bash", "-c", "torchrun $ARGS t.py"},
+                                             {"bash", "-c", "torchrun t.py > log"},
+                                             {"bash", "-c", "torchrun 't.py"},
+                                             {"bash", "-lc", "torchrun t.py"},
+                                             {"bash", "-c", "torchrun t.py", "name"},
+                                             {"env", "-i", "torchrun", "t.py"},
+                                             {"nice", "torchrun", "t.py"}}) {
+    const auto read = ReadLauncherLine(line, kNothing);
+    ASSERT_TRUE(read.ok()) << line.back();
+    EXPECT_FALSE(read->has_value()) << line.back();
+    EXPECT_EQ(InnerLauncher(line), "torchrun") << "there is a note instead: " << line.back();
+  }
+}
+
+TEST(LaunchersTest, OnlyALauncherThatWouldRunIsNoticed) {
+  const auto inner = [](const std::string& line) {
+    return InnerLauncher(absl::StrSplit(line, '~', absl::SkipEmpty()));
+  };
+  EXPECT_EQ(inner("mpirun~-np~4~./a"), "mpirun");
+  EXPECT_EQ(inner("/opt/bin/deepspeed~t.py"), "deepspeed");
+  EXPECT_EQ(inner("uv~run~torchrun~t.py"), "torchrun");
+  EXPECT_EQ(inner("conda~run~-n~x~accelerate~launch~t.py"), "accelerate launch");
+  EXPECT_EQ(inner("bash~-c~source venv/bin/activate; python -m torch.distributed.run t.py"),
+            "torch.distributed.run");
+  for (const char* line : {"python~t.py~torchrun", "python~t.py~--launcher~torchrun",
+                           "bash~-c~python t.py --launcher torchrun", "./torchrun.sh", "srun.py",
+                           "bash~train.sh", "env~A=1~python~t.py"}) {
+    EXPECT_EQ(inner(line), "") << line;
+  }
+}
+
 struct Wrong {
   std::string line;
   std::string code;

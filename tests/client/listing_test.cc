@@ -101,6 +101,76 @@ TEST(ListingTest, FiltersSortLimitAndHeaders) {
   EXPECT_EQ(Render(options, false), "");
 }
 
+TEST(ListingTest, APieceIsPrintedAtOnceAndTheWholeIsWhatItWouldBe) {
+  for (const char* output : {"table", "json", "jsonl", "yaml", "csv", "name"}) {
+    ListingWriter writer(Format(output), Terminal{});
+    std::string text;
+    for (const std::vector<Cell>& row : Jobs().rows) {
+      Listing piece = Jobs();
+      piece.rows = {row};
+      const auto added = writer.Add(piece);
+      ASSERT_TRUE(added.ok());
+      EXPECT_NE(added->find(row[0].text), std::string::npos) << "printed as it came";
+      text += *added;
+    }
+    EXPECT_EQ(text + *writer.Finish(), Render(Format(output), false)) << output;
+  }
+}
+
+TEST(ListingTest, TheLimitEndsAListingOfPieces) {
+  ListingOptions options = Format("name");
+  options.limit = 3;
+  ListingWriter writer(options, Terminal{});
+  EXPECT_EQ(*writer.Add(Jobs()), "calm-otter-3\n日本-2\n");
+  EXPECT_FALSE(writer.full());
+  EXPECT_EQ(*writer.Add(Jobs()), "calm-otter-3\n");
+  EXPECT_TRUE(writer.full());
+  EXPECT_EQ(*writer.Add(Jobs()), "");
+  EXPECT_EQ(*writer.Finish(), "");
+}
+
+TEST(ListingTest, ALimitMayKeepTheLastRows) {
+  ListingOptions options = Format("name");
+  options.limit = 1;
+  options.keep_last = true;
+  EXPECT_EQ(Render(options, false), "日本-2\n");
+  options.limit = 5;
+  EXPECT_EQ(Render(options, false), "calm-otter-3\n日本-2\n");
+}
+
+TEST(ListingTest, SortingHoldsNoMoreThanItsLimitOrSaysSo) {
+  Listing many = Jobs();
+  many.rows.assign(30'000, many.rows[0]);
+  ListingOptions options = Format("name");
+  options.sort = "id";
+  ListingWriter all(options, Terminal{});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(all.Add(many).ok());
+  EXPECT_EQ(SplitError(all.Add(many).status()).what, "more than 100000 rows cannot be sorted");
+  options.limit = 2;
+  ListingWriter some(options, Terminal{});
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(*some.Add(many), "");
+  EXPECT_EQ(*some.Add(Jobs()), "");
+  EXPECT_EQ(*some.Finish(), "日本-2\ncalm-otter-3\n");
+}
+
+TEST(ListingTest, AMomentIsSortedByItsAgeUnderThatNameAndNamedForPrograms) {
+  Listing listing;
+  listing.kind = "X";
+  listing.columns = {{"job"}, {.key = "age", .value_name = "submitted_ms", .since = true}};
+  listing.rows = {{Cell("young"), Cell(Value(int64_t{2000}), "1s")},
+                  {Cell("old"), Cell(Value(int64_t{1000}), "2s")}};
+  const auto render = [&](const std::string& output, const std::string& sort) {
+    ListingOptions options = Format(output);
+    options.sort = sort;
+    return *RenderListing(listing, options, Terminal{});
+  };
+  EXPECT_EQ(render("name", "age"), "young\nold\n");
+  EXPECT_EQ(render("name", "-age"), "old\nyoung\n");
+  EXPECT_EQ(render("name", "submitted_ms"), "old\nyoung\n");
+  EXPECT_EQ(render("csv", ""), "job,submitted_ms\nyoung,2000\nold,1000\n");
+  EXPECT_EQ(render("table", ""), "JOB\tAGE\nyoung\t1s\nold\t2s\n");
+}
+
 TEST(ListingTest, WhatDoesNotExistIsNamedWithTheNearest) {
   ListingOptions options = Format("table");
   options.columns = {"sate"};

@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <regex>
+#include <sstream>
 
 #include "client/arguments.h"
 #include "client/errors.h"
@@ -73,6 +75,15 @@ TEST_F(SettingsTest, WrongSettingsAreNamed) {
   };
   EXPECT_NE(what({"ls", "-s", "a:1", "-c", "b"}).find("both say where to go"), std::string::npos);
   EXPECT_NE(what({"ls", "-c", "privat"}).find("did you mean \"private\"?"), std::string::npos);
+  EXPECT_EQ(what({"ls", "-s", ""}), "--server \"\" is no HOST:PORT (nor unix:/PATH)");
+  for (const char* server : {"foo", "foo:", ":7700", "foo:0", "foo:99999", "unix:c.sock"}) {
+    EXPECT_NE(what({"ls", "-s", server}).find("is no HOST:PORT"), std::string::npos) << server;
+  }
+  for (const char* server : {"head:7700", "[::1]:7700", "unix:/run/c.sock"})
+    EXPECT_EQ(what({"ls", "-s", server}), "") << server;
+  setenv("JOBCTL_SERVER", "foo", 1);
+  EXPECT_EQ(what({"ls"}), "JOBCTL_SERVER \"foo\" is no HOST:PORT (nor unix:/PATH)");
+  unsetenv("JOBCTL_SERVER");
   EXPECT_NE(what({"ls", "--timeout", "soon"}).find("a duration like 10s"), std::string::npos);
   setenv("JOBCTL_OUTPUT", "xml", 1);
   EXPECT_NE(what({"ls"}).find("output is one of table|wide|json"), std::string::npos);
@@ -92,6 +103,13 @@ TEST_F(SettingsTest, AContextThatIsGoneCanBeLeft) {
   EXPECT_TRUE(Resolve({"context", "use", "private"}).ok());
 }
 
+TEST_F(SettingsTest, AContextWithABadAddressIsNamedAndCanBeMended) {
+  Write("current: lab\ncontexts: {lab: {server: head}}\n");
+  EXPECT_EQ(SplitError(Resolve({"ls"}).status()).what,
+            "the server of context lab, \"head\" is no HOST:PORT (nor unix:/PATH)");
+  EXPECT_TRUE(Resolve({"context", "add", "lab", "head:7700"}).ok());
+}
+
 TEST_F(SettingsTest, TheFileIsWrittenSoThatItReadsBack) {
   ConfigFile file;
   file.path = File();
@@ -104,6 +122,43 @@ TEST_F(SettingsTest, TheFileIsWrittenSoThatItReadsBack) {
   EXPECT_EQ(read->current, "lab");
   EXPECT_EQ(read->contexts, file.contexts);
   EXPECT_EQ(read->defaults, file.defaults);
+}
+
+std::string SourceOf(const std::string& path) {
+  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/" + path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(SettingsDocumentTest, EveryVariableAndDefaultThatIsReadIsDocumented) {
+  const std::string document = SourceOf("docs/operating.md");
+  const std::string source = SourceOf("client/settings.cc");
+  const std::regex variable("\"(JOBCTL_[A-Z_]+)\"");
+  int found = 0;
+  for (std::sregex_iterator at(source.begin(), source.end(), variable), end; at != end; ++at) {
+    EXPECT_NE(document.find("`" + (*at)[1].str() + "`"), std::string::npos) << (*at)[1];
+    ++found;
+  }
+  EXPECT_GE(found, 8);
+  for (const char* name : {"output", "color", "timeout"}) {
+    EXPECT_NE(document.find(std::string("`defaults: {") + name + ": …}`"), std::string::npos)
+        << name;
+  }
+}
+
+TEST(SettingsDocumentTest, TheDirectoriesWhoseEventFilesAreReadAreDocumented) {
+  const std::string document = SourceOf("docs/protocol.md");
+  const std::string worker = SourceOf("worker/io_thread.cc");
+  const std::regex root("workdir \\+ \"/([a-z_]+)\"");
+  int found = 0;
+  for (std::sregex_iterator at(worker.begin(), worker.end(), root), end; at != end; ++at) {
+    EXPECT_NE(document.find("`" + (*at)[1].str() + "/` in the working directory"),
+              std::string::npos)
+        << (*at)[1];
+    ++found;
+  }
+  EXPECT_GE(found, 2);
 }
 
 }  // namespace

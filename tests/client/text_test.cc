@@ -6,6 +6,7 @@
 #include "client/job_text.h"
 #include "client/json_quote.h"
 #include "client/record_text.h"
+#include "client/refusal.h"
 #include "client/signals.h"
 #include "client/terminal.h"
 
@@ -85,6 +86,29 @@ TEST(RecordTextTest, AShortTimeIsSaidInMilliseconds) {
   EXPECT_EQ(Took(999), "999ms");
   EXPECT_EQ(Took(1'340), "1.3s");
   EXPECT_EQ(Took(41'000), "41s");
+}
+
+TEST(RefusalTest, AKindThatNoNodeHasIsSaidWithTheKindsThereAre) {
+  const absl::Status refused =
+      Problem(absl::StatusCode::kFailedPrecondition, "JC1402", "needs 2 npu", "ask for less");
+  v1::ListNodesResponse nodes;
+  const auto add = [&](const char* kind) {
+    v1::DeviceUse* use = nodes.add_nodes()->add_uses();
+    use->set_kind(kind);
+    use->set_total(2);
+  };
+  v1::JobSpec spec;
+  const auto said = [&](const char* kind) {
+    spec.mutable_shape()->mutable_device()->set_kind(kind);
+    return SplitError(ExplainMissingKind(refused, spec, nodes)).what;
+  };
+  EXPECT_EQ(said("npu"), "needs 2 npu") << "nothing is known of any node";
+  add("cpu");
+  EXPECT_EQ(said("npu"), "the job asks for npu, and this cluster has cpu only");
+  EXPECT_EQ(said("cpu"), "needs 2 npu");
+  EXPECT_EQ(said(""), "needs 2 npu");
+  add("gpu");
+  EXPECT_EQ(said("npu"), "the job asks for npu, and this cluster has cpu and gpu only");
 }
 
 TEST(JobTextTest, SecretsAreHiddenAndTheLineCanBeTyped) {

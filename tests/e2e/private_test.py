@@ -1,4 +1,5 @@
 """The private coordinator among others: a foreign socket in its place, and a home that is full."""
+import fcntl
 import os
 import select
 import shutil
@@ -60,6 +61,27 @@ class ForeignSockets(Case):
             self.assert_error(done, "[JC1304]", runtime, "nothing was sent there")
         while select.select([said], [], [], 0.2)[0]:
             self.assertEqual(set(os.read(said, 100)), set(b"0\n"), "at most a look at who is there")
+
+
+class Leaving(Case):
+    def test_a_coordinator_that_is_just_leaving_holds_up_the_next_command_only_while_it_leaves(self):
+        # It has closed its socket and still holds its data directory: here the test does.
+        private = self.private()
+        private.jobctl("run", "--", "true")
+        self.assert_gone(self.mark)
+        lock = open(self.path("d/coordinator/LOCK"), "a")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client = private.start_jobctl("run", "--", "echo", "it runs")
+        log = self.path("d/coordinator/coordinator.log")
+
+        def turned_away():
+            with open(log) as file:
+                return "[JC1604]" in file.read()
+        harness.wait_until(turned_away, "the next one has found the directory taken")
+        lock.close()
+        output, error = client.communicate(timeout=20)
+        self.assertEqual(client.returncode, 0, error.decode())
+        self.assertIn(b"it runs", output)
 
 
 class FullHome(Case):

@@ -1,0 +1,24 @@
+// Whether a job has the rank, the attempt or the node that a person names: what is not there would
+// otherwise look like silence. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+
+bool IsRegistered(const std::string& node, const v1::ListNodesResponse& nodes);
+// JC1401, with the nearest name.
+absl::Status NoSuchNode(const std::string& node, const v1::ListNodesResponse& nodes);
+
+// Errors: JC1211, exit code 3. CheckNode: also JC1401, when `nodes` has none of that name.
+absl::Status CheckAttempt(const v1::JobRecord& record, int64_t attempt);
+absl::Status CheckRank(const v1::JobRecord& record, int64_t rank);
+absl::Status CheckNode(const v1::JobRecord& record, const std::string& node,
+                       const v1::ListNodesResponse& nodes);
+
+}  // namespace muster::client

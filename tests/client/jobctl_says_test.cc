@@ -1,0 +1,408 @@
+// What jobctl says is true and answers what was asked: lists are whole, Ctrl-C says what goes on,
+// names that are not there are errors. The real binary against prepared answers.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <semaphore>
+#include <sstream>
+
+#include "client/terminal.h"
+#include "tests/client/fake_coordinator.h"
+#include "tests/client/jobctl_process.h"
+
+namespace muster::client {
+namespace {
+
+constexpr auto kLongEnough = std::chrono::seconds(10);
+
+bool Holds(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+v1::JobRecord Record(v1::JobState state, uint32_t ranks = 2) {
+  v1::JobRecord record;
+  record.set_id(3);
+  record.set_name("calm-otter-3");
+  record.set_state(state);
+  record.set_next_attempt(1);
+  record.mutable_spec()->mutable_shape()->set_processes(ranks);
+  if (state >= v1::JOB_STATE_SUCCEEDED) record.set_finished_ms(42'000);
+  v1::Attempt* attempt = record.add_attempts();
+  attempt->set_world_size(ranks);
+  attempt->add_parts()->set_node("node1");
+  return record;
+}
+
+// A coordinator that has jobs 1 to `count` and gives pages of at most `page` of them.
+void Serve(FakeCoordinator& fake, uint64_t count, uint32_t page) {
+  fake.on_list = [count, page](const v1::ListJobsRequest& request) {
+    v1::ListJobsResponse response;
+    const uint32_t limit = std::min(request.limit() == 0 ? page : request.limit(), page);
+    uint64_t id = request.before_id() == 0 ? count : request.before_id() - 1;
+    for (; id > 0 && response.jobs_size() < static_cast<int>(limit); --id) {
+      v1::JobSummary* job = response.add_jobs();
+      job->set_id(id);
+      job->set_name("job-" + std::to_string(id));
+      job->set_state(v1::JOB_STATE_SUCCEEDED);
+      job->set_submitted_ms(static_cast<int64_t>(id) * 1000);
+      job->set_step(-1);
+      job->set_checkpoint_step(-1);
+      job->set_command(std::string(100, 'c'));
+    }
+    response.set_more(id > 0);
+    return response;
+  };
+}
+
+TEST(JobctlListTest, AllWithALimitAsksForThatManyAndPrintsThem) {
+  FakeCoordinator fake;
+  Serve(fake, 30'000, 10'000);
+  const Ended ended = Jobctl(fake, {"ls", "-a", "--limit", "50", "-o", "name"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const std::vector<std::string> names = LinesOf(ended.out);
+  ASSERT_EQ(names.size(), 50u);
+  EXPECT_EQ(names.front(), "job-30000");
+  EXPECT_EQ(names.back(), "job-29951");
+  uint32_t asked = 0;
+  for (const v1::ListJobsRequest& request : fake.lists()) asked += request.limit();
+  EXPECT_EQ(asked, 50u) << "no more is read than is shown";
+}
+
+TEST(JobctlListTest, ThePagesAreReadToTheEndAndPrintedAsTheyCome) {
+  FakeCoordinator fake;
+  std::binary_semaphore first_page_seen{0};
+  std::atomic<bool> seen_before_the_last = false;
+  Serve(fake, 25'000, 1'000);
+  const auto pages = fake.on_list;
+  fake.on_list = [&](const v1::ListJobsRequest& request) {
+    const v1::ListJobsResponse page = pages(request);
+    // The last page waits until somebody has read of the first: nothing is collected until the end.
+    if (!page.more()) seen_before_the_last = first_page_seen.try_acquire_for(kLongEnough);
+    return page;
+  };
+  Process process(fake.endpoint(), {"ls", "-a", "-o", "json"});
+  EXPECT_TRUE(process.ReadOutUntil("job-25000"));
+  first_page_seen.release();
+  const Ended ended = process.End();
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const auto json = nlohmann::json::parse(ended.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded());
+  EXPECT_EQ(json["items"].size(), 25'000u);
+  EXPECT_EQ(json["items"].back()["job"], "job-1");
+  EXPECT_EQ(fake.lists().size(), 25u);
+  EXPECT_TRUE(seen_before_the_last);
+}
+
+TEST(JobctlListTest, TheLimitCountsWhatAFilterAndAnOrderLeave) {
+  FakeCoordinator fake;
+  Serve(fake, 5'000, 1'000);
+  EXPECT_EQ(Jobctl(fake, {"ls", "-a", "--filter", "job=job-7", "--limit", "1", "-o", "name"}).out,
+            "job-7\n");
+  EXPECT_EQ(Jobctl(fake, {"ls", "-a", "--sort", "id", "--limit", "2", "-o", "name"}).out,
+            "job-1\njob-2\n");
+}
+
+TEST(JobctlListTest, SortingByAgeMeansTheAgeAndProgramsReadMoments) {
+  FakeCoordinator fake;
+  Serve(fake, 3, 10);
+  EXPECT_EQ(Jobctl(fake, {"ls", "-a", "--sort", "-age", "-o", "name"}).out, "job-1\njob-2\njob-3\n")
+      << "the oldest first, as the help says";
+  EXPECT_EQ(Jobctl(fake, {"ls", "-a", "--sort", "age", "-o", "name"}).out, "job-3\njob-2\njob-1\n");
+  EXPECT_EQ(Jobctl(fake, {"ls", "-a", "--sort", "submitted_ms", "-o", "name"}).out,
+            "job-1\njob-2\njob-3\n");
+  const auto json = nlohmann::json::parse(Jobctl(fake, {"ls", "-a", "-o", "json"}).out);
+  EXPECT_EQ(json["items"][0]["submitted_ms"], 3000);
+  EXPECT_TRUE(json["items"][0].contains("ran_ms"));
+  EXPECT_FALSE(json["items"][0].contains("age"));
+  EXPECT_TRUE(Jobctl(fake, {"ls", "-a"}).out.starts_with("JOB\tSTATE\tDEVICES\tSTEP\tLOSS\tAGE\t"));
+}
+
+TEST(JobctlListTest, WatchingFitsTheScreen) {
+  FakeCoordinator fake;
+  Serve(fake, 500, 1'000);
+  const Surroundings screen = {.server = fake.endpoint(), .terminal = {.ws_row = 10, .ws_col = 60}};
+  for (const char* output : {"table", "wide"}) {
+    Process process(screen, {"ls", "-a", "-w", "-o", output});
+    const std::string clear = "\033[H\033[2J";
+    ASSERT_TRUE(process.ReadOutUntil(clear, 2));
+    const size_t first = process.out().find(clear) + clear.size();
+    const std::string shown = process.out().substr(first, process.out().find(clear, first) - first);
+    const std::vector<std::string> lines = LinesOf(shown);
+    EXPECT_LE(lines.size(), 9u) << "the cursor stands in the tenth line\n" << shown;
+    // A carriage return ends each line; "…" has three bytes.
+    for (const std::string& line : lines) EXPECT_LE(DisplayWidth(line), 61u) << line;
+    EXPECT_TRUE(Holds(shown, "job-500")) << shown;
+    EXPECT_TRUE(Holds(shown, "there are more")) << shown;
+  }
+  for (const v1::ListJobsRequest& request : fake.lists()) EXPECT_LE(request.limit(), 10u);
+}
+
+TEST(JobctlFollowTest, CtrlCSaysThatTheJobGoesOnAndHowToComeBack) {
+  struct Following {
+    std::vector<std::string> line;
+    std::string job;
+    std::string again;
+  };
+  const Following kAll[] = {
+      {{"submit", "-f", "--", "train"}, "calm-otter-3", "jobctl logs -f calm-otter-3"},
+      {{"rerun", "-f", "calm-otter-3"}, "calm-otter-4", "jobctl logs -f calm-otter-4"},
+      {{"logs", "-f", "@last"}, "calm-otter-3", "jobctl logs -f calm-otter-3"}};
+  for (const Following& following : kAll) {
+    FakeCoordinator fake;
+    fake.record = Record(v1::JOB_STATE_RUNNING);
+    v1::LogRecord log;
+    log.set_node("node1");
+    log.set_data("step 1\n");
+    fake.logs = {log};
+    fake.follow_for_ever = true;
+    Process process(fake.endpoint(), following.line);
+    ASSERT_TRUE(process.ReadOutUntil("step 1"));
+    process.Signal(SIGINT);
+    const Ended ended = process.End();
+    EXPECT_EQ(ended.code, 130) << following.line[0] << ": " << ended.err;
+    EXPECT_TRUE(Holds(ended.err, "detached; " + following.job + " goes on")) << ended.err;
+    EXPECT_TRUE(Holds(ended.err, following.again)) << ended.err;
+    EXPECT_TRUE(Holds(ended.err, "jobctl cancel " + following.job)) << ended.err;
+    EXPECT_TRUE(fake.cancels().empty());
+  }
+}
+
+TEST(JobctlFollowTest, CtrlCWhileWaitingSaysItToo) {
+  for (const std::vector<std::string>& line : std::vector<std::vector<std::string>>{
+           {"wait", "@last"}, {"submit", "--wait", "--", "train"}}) {
+    FakeCoordinator fake;
+    fake.record = Record(v1::JOB_STATE_RUNNING);
+    std::binary_semaphore watched{0};
+    fake.on_watch = [&] { watched.release(); };
+    Process process(fake.endpoint(), line);
+    ASSERT_TRUE(watched.try_acquire_for(kLongEnough));
+    process.Signal(SIGINT);
+    const Ended ended = process.End();
+    EXPECT_EQ(ended.code, 130) << ended.err;
+    EXPECT_TRUE(Holds(ended.err, "detached; calm-otter-3 goes on. Again: jobctl wait "))
+        << ended.err;
+  }
+}
+
+TEST(JobctlFollowTest, CtrlCStopsARunAlsoWhenItsLineHadDevicesCounted) {
+  FakeCoordinator fake;
+  v1::DeviceUse* use = fake.nodes.add_nodes()->add_uses();
+  use->set_kind("cpu");
+  use->set_total(2);
+  fake.updates.resize(1);
+  *fake.updates[0].mutable_record() = Record(v1::JOB_STATE_RUNNING);
+  fake.wait_for_cancel = true;
+  Process process(fake.endpoint(), {"run", "--", "torchrun", "--nproc-per-node", "cpu", "t.py"});
+  ASSERT_TRUE(process.ReadUntil("2 ranks on 1 node"));
+  process.Signal(SIGINT);
+  const Ended ended = process.End();
+  EXPECT_EQ(ended.code, 130);
+  EXPECT_TRUE(Holds(ended.err, "stopping calm-otter-3 (grace 30s")) << ended.err;
+  EXPECT_EQ(fake.cancels().size(), 1u);
+}
+
+TEST(JobctlSubmitTest, ADryRunForProgramsIsJson) {
+  FakeCoordinator fake;
+  fake.submitted.set_layout("1 rank on 1 node (node1: cpu 0)");
+  const Ended ended = Jobctl(fake, {"submit", "--dry-run", "-o", "json", "--", "train"});
+  const auto json = nlohmann::json::parse(ended.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << ended.out;
+  EXPECT_EQ(json["dry_run"], true);
+  EXPECT_EQ(json["starts_now"], true);
+  EXPECT_EQ(json["layout"], "1 rank on 1 node (node1: cpu 0)");
+  fake.submitted.set_reason("waits for 2 cpu");
+  EXPECT_EQ(nlohmann::json::parse(
+                Jobctl(fake, {"submit", "--dry-run", "-o", "json", "--", "train"}).out)["reason"],
+            "waits for 2 cpu");
+  EXPECT_EQ(Jobctl(fake, {"submit", "--dry-run", "-o", "name", "--", "train"}).code, 2);
+}
+
+TEST(JobctlSubmitTest, AUsedKeyIsARefusal) {
+  FakeCoordinator fake;
+  fake.submit_error = "[JC1205] the key k1 belongs to job 3; fix: use a new key";
+  fake.submit_status = 6;  // ALREADY_EXISTS
+  EXPECT_EQ(Jobctl(fake, {"submit", "--idempotency-key", "k1", "--", "train"}).code, 6);
+}
+
+TEST(JobctlSubmitTest, AKindThatNoNodeHasIsNamedWithThoseThereAre) {
+  FakeCoordinator fake;
+  fake.submit_error =
+      "[JC1402] the job needs 2 gpu; no set of the registered nodes; fix: ask for less";
+  v1::DeviceUse* use = fake.nodes.add_nodes()->add_uses();
+  use->set_kind("cpu");
+  use->set_total(4);
+  for (const char* verb : {"submit", "run"}) {
+    const Ended ended = Jobctl(fake, {verb, "-n", "2", "--devices", "gpu", "--", "train"});
+    if (std::string(verb) == "run") continue;
+    EXPECT_EQ(ended.code, 6);
+    EXPECT_EQ(ended.err,
+              "error: the job asks for gpu, and this cluster has cpu only [JC1402]\n"
+              "fix:   --devices cpu, or --queue-anyway to wait for a node with gpu\n");
+  }
+  // What is only too much of a kind keeps the coordinator's numbers.
+  EXPECT_TRUE(Holds(Jobctl(fake, {"submit", "-n", "9", "--devices", "cpu", "--", "train"}).err,
+                    "no set of the registered nodes"));
+}
+
+TEST(JobctlLogsTest, ARankAnAttemptOrANodeThatIsNotThereIsAnError) {
+  FakeCoordinator fake;
+  fake.record = Record(v1::JOB_STATE_SUCCEEDED);
+  for (const char* node : {"node1", "node2"})
+    fake.nodes.add_nodes()->mutable_record()->mutable_facts()->set_name(node);
+  const auto error = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"logs", "@last"});
+    const Ended ended = Jobctl(fake, flags);
+    EXPECT_EQ(ended.code, 3) << ended.err;
+    return ended.err;
+  };
+  EXPECT_TRUE(
+      Holds(error({"--rank", "9"}), "calm-otter-3 has no rank 9, only ranks 0 to 1 [JC1211]"));
+  EXPECT_TRUE(Holds(error({"--rank", "0,1-2"}), "has no rank 2, only"));
+  EXPECT_TRUE(Holds(error({"--attempt", "7"}), "calm-otter-3 has no attempt 7, only attempt 0"));
+  EXPECT_TRUE(Holds(error({"--node", "node9"}),
+                    "there is no node \"node9\"; did you mean \"node1\"? [JC1401]"));
+  EXPECT_TRUE(
+      Holds(error({"--node", "node2"}), "no rank of calm-otter-3 ran on node2, only on node1"));
+  for (const std::vector<std::string>& fine : std::vector<std::vector<std::string>>{
+           {"--rank", "0-1"}, {"--attempt", "0"}, {"--node", "node1"}}) {
+    std::vector<std::string> line = {"logs", "@last"};
+    line.insert(line.end(), fine.begin(), fine.end());
+    const Ended ended = Jobctl(fake, line);
+    EXPECT_EQ(ended.code, 0) << fine[0];
+    EXPECT_EQ(ended.err, "there is no output (yet)\n");
+  }
+}
+
+TEST(JobctlMetricsTest, ARankThatLoggedNoneIsSaidWithThoseThatDid) {
+  FakeCoordinator fake;
+  fake.record = Record(v1::JOB_STATE_SUCCEEDED);
+  v1::MetricSummary* loss = fake.metrics.add_summaries();
+  loss->set_name("loss");
+  loss->set_count(3);
+  fake.metrics.set_dropped(1);
+  const Ended ended = Jobctl(fake, {"metrics", "3", "--rank", "1"});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_TRUE(Holds(ended.err, "rank 1 logged none; rank 0 did\n")) << ended.err;
+  EXPECT_TRUE(Holds(ended.err, "1 point was dropped by the trainers")) << ended.err;
+  EXPECT_TRUE(
+      Holds(Jobctl(fake, {"metrics", "3", "--rank", "5"}).err, "calm-otter-3 has no rank 5"));
+  fake.metrics.clear_summaries();
+  EXPECT_TRUE(
+      Holds(Jobctl(fake, {"metrics", "3"}).err, "calm-otter-3 has no metrics; trainers log"));
+}
+
+TEST(JobctlNamesTest, AQuestionAndAnAnswerNameTheJobItself) {
+  FakeCoordinator fake;
+  fake.record = Record(v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(Jobctl(fake, {"rerun", "@last"}).out, "calm-otter-4 repeats calm-otter-3\n");
+  EXPECT_EQ(nlohmann::json::parse(Jobctl(fake, {"rerun", "@last", "-o", "json"}).out)["rerun_of"],
+            3);
+  EXPECT_TRUE(Holds(Jobctl(fake, {"rm", "@last"}).err, "Remove calm-otter-3 with logs"));
+  EXPECT_TRUE(Holds(Jobctl(fake, {"wait", "@last", "--timeout", "300ms"}).err,
+                    "job calm-otter-3 did not get there within 300ms"));
+  v1::Checkpoint* checkpoint = fake.record.add_checkpoints();
+  checkpoint->set_step(5);
+  checkpoint->set_state(v1::CHECKPOINT_STATE_COMMITTED);
+  EXPECT_TRUE(Holds(Jobctl(fake, {"ckpt", "rm", "@last", "last"}).err,
+                    "Remove the checkpoint of step 5 of calm-otter-3?"));
+}
+
+class JobctlContextTest : public ::testing::Test {
+ protected:
+  Ended Run(std::vector<std::string> words) {
+    return Process(Surroundings{.config = File()}, std::move(words)).End();
+  }
+  std::string File() const { return fake_.directory() + "/config.yaml"; }
+  void TearDown() override { unlink(File().c_str()); }
+  FakeCoordinator fake_;  // for its directory
+};
+
+TEST_F(JobctlContextTest, AnotherAddressIsNotPutInPlaceOfTheOldOneUnasked) {
+  EXPECT_EQ(Run({"context", "add", "lab", "head:7700"}).code, 0);
+  EXPECT_EQ(Run({"context", "add", "lab", "head:7700"}).code, 0) << "nothing changes";
+  const Ended refused = Run({"context", "add", "lab", "other:1"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(
+      Holds(refused.err, "The context lab is head:7700. Make it other:1 instead? Nobody can"))
+      << refused.err;
+  EXPECT_TRUE(Holds(Run({"context", "ls"}).out, "lab\thead:7700"));
+  EXPECT_EQ(Run({"context", "add", "lab", "other:1", "--yes"}).code, 0);
+  EXPECT_TRUE(Holds(Run({"context", "ls"}).out, "lab\tother:1"));
+}
+
+TEST_F(JobctlContextTest, AServerWithoutAnAddressIsAnErrorAndNoPrivateRun) {
+  const Ended empty = Run({"-s", "", "ls"});
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_TRUE(Holds(empty.err, "--server \"\" is no HOST:PORT")) << empty.err;
+  const Ended word = Run({"-s", "foo", "ls"});
+  EXPECT_EQ(word.code, 2);
+  EXPECT_TRUE(Holds(word.err,
+                    "--server \"foo\" is no HOST:PORT (nor unix:/PATH) [JC1004]\n"
+                    "fix:   add the port, like foo:7700"))
+      << word.err;
+}
+
+TEST_F(JobctlContextTest, TheVersionIsToldAnywhereAndAsksNobody) {
+  for (const std::vector<std::string>& line : std::vector<std::vector<std::string>>{
+           {"--version"}, {"-V"}, {"ls", "-V"}, {"-s", "", "-V"}}) {
+    const Ended ended = Run(line);
+    EXPECT_EQ(ended.code, 0) << line[0] << ": " << ended.err;
+    EXPECT_TRUE(ended.out.starts_with("client 0.")) << ended.out;
+    EXPECT_EQ(LinesOf(ended.out).size(), 1u);
+  }
+}
+
+TEST(JobctlCompletionTest, ValuesAndTheRightObjectsAreOffered) {
+  FakeCoordinator fake;
+  fake.record = Record(v1::JOB_STATE_RUNNING);
+  v1::Checkpoint* checkpoint = fake.record.add_checkpoints();
+  checkpoint->set_step(120);
+  checkpoint->set_state(v1::CHECKPOINT_STATE_COMMITTED);
+  fake.jobs.add_jobs()->set_name("calm-otter-3");
+  fake.nodes.add_nodes()->mutable_record()->mutable_facts()->set_name("node1");
+  struct Typed {
+    std::vector<std::string> line;
+    std::string offered;
+  };
+  const Typed kTyped[] = {
+      {{"ls", "-o", "js"}, "json\njsonl\n"},
+      {{"ls", "-ao", "y"}, "yaml\n"},
+      {{"ls", "--output=js"}, "--output=json\n--output=jsonl\n"},
+      {{"ls", "--output", "=", "js"}, "json\njsonl\n"},
+      {{"ls", "--state", "queued,ru"}, "queued,running\n"},
+      {{"logs", "--stream", ""}, "stderr\nstdout\n"},
+      {{"logs", "--node", "n"}, "node1\n"},
+      {{"wait", "--for", "r"}, "running\n"},
+      {{"--color", "a"}, "always\nauto\n"},
+      {{"run", "--devices", "g"}, "gpu\n"},
+      {{"signal", "c"}, "calm-otter-3\n"},
+      {{"signal", "calm-otter-3", "USR"}, "USR1\nUSR2\n"},
+      {{"signal", "calm-otter-3", "USR1", ""}, ""},
+      {{"ckpt", "show", "c"}, "calm-otter-3\n"},
+      {{"ckpt", "show", "calm-otter-3", ""}, "120\nlast\n"},
+      {{"rerun", "calm-otter-3", "--from", ""}, "120\nlast\n"},
+      {{"show", "calm-otter-3", ""}, ""},
+      {{"nodes", "drain", "node9", "n"}, "node1\n"},
+      {{"completion", "z"}, "zsh\n"},
+      {{"help", "ckpt", "s"}, "show\n"},
+      {{"run", "python", "tr"}, ":files\n"},
+  };
+  for (const Typed& typed : kTyped) {
+    std::vector<std::string> line = {"__complete", "--"};
+    line.insert(line.end(), typed.line.begin(), typed.line.end());
+    EXPECT_EQ(Jobctl(fake, line).out, typed.offered) << typed.line[0] << " … " << typed.line.back();
+  }
+}
+
+}  // namespace
+}  // namespace muster::client

@@ -14,6 +14,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "worker/event_ledger.h"
 #include "worker/launch_record.h"
 
 namespace muster::worker {
@@ -98,7 +99,7 @@ void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   probe[0].argv = {order.program()};
   probe[0].env = {common::StrCat("PATH=", order.search_path())};
   probe[0].workdir = order.workdir();
-  checks_.Start(action.key, std::move(probe),
+  checks_.Start(action.key, std::move(probe), {},
                 [this, action](const std::optional<LaunchProblem>& problem, const auto&) {
                   HoldNow(action, problem);
                 });
@@ -210,7 +211,17 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
                              int64_t fence_mono_ms) {
   const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
   launching_[key] = {launch, fence_mono_ms, mark};
-  checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)),
+  // What is noted before this is answered was there before the first rank.
+  const auto note_event_files = [this, key, mark, path = setup_.paths.EventLedger(key),
+                                 roots = EventRoots(setup_.paths, key, launch)] {
+    const absl::Status noted = NoteEventFiles(path, mark, roots);
+    if (noted.ok()) return;
+    doors_.in_loop([this, key, noted] {
+      doors_.note(common::StrCat("event files are only read in its own directory job=", key.job,
+                                 " attempt=", key.attempt, " reason=\"", Text(noted), "\""));
+    });
+  };
+  checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)), note_event_files,
                 [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
                   const Launching order = std::move(launching_.extract(key).mapped());
                   if (!problem) return SpawnNow(key, order, std::move(ranks));
@@ -406,6 +417,7 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   const auto order = ReadShimLaunch(setup_.paths.AttemptDir(key));
   const common::ShimLaunch shim_launch = order.ok() ? *order : common::ShimLaunch();
   for (const RankExited& exit : record.exits) {
+    if (exit.pid > 0) io_->RankStarted(key, exit.rank, exit.pid);
     reports_.Add(launch, shim_launch, exit);
   }
   for (const StreamClosed& closed : record.streams) {

@@ -13,7 +13,7 @@ constexpr size_t kStepsPerLook = 64;
 AttemptScanner::AttemptScanner(Setup setup)
     : checkpoints_dir_(std::move(setup.checkpoints_dir)),
       known_(std::move(setup.known)),
-      tailer_(setup.key, std::move(setup.roots), setup.since_ms, setup.default_rank,
+      tailer_(std::move(setup.events),
               {[this](const std::string& source) {
                  const auto known = known_.find(source);
                  return known == known_.end() ? std::pair<uint64_t, int64_t>(0, -1)
@@ -29,6 +29,7 @@ Findings AttemptScanner::Look(const ScanOrder& order) {
   found_ = {};
   found_.final = order.final;
   for (const auto& [rank, pid] : order.pids) tailer_.SetPid(rank, pid);
+  tailer_.SetRivals(order.rival_pids, order.crowded);
   for (const auto& [source, offset] : order.not_taken) tailer_.Rewind(source, offset);
   found_.more = tailer_.Scan();
   if (auto steps = FindSteps(checkpoints_dir_, seen_steps_, kStepsPerLook); steps.ok()) {

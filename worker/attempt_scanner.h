@@ -21,6 +21,8 @@ using KnownSources = std::map<std::string, std::pair<uint64_t, uint32_t>>;
 
 struct ScanOrder {
   std::map<uint32_t, int64_t> pids;           // of ranks that started since the last look
+  std::set<int64_t> rival_pids;               // … and of ranks of others in the same directories
+  bool crowded = false;                       // such others were alive since the last look
   std::map<std::string, uint64_t> not_taken;  // by source: read on from here
   bool final = false;                         // the ranks are dead
 };
@@ -36,11 +38,8 @@ struct Findings {
 class AttemptScanner {
  public:
   struct Setup {
-    AttemptKey key;
-    std::vector<TailRoot> roots;
+    EventTailer::Setup events;
     std::string checkpoints_dir;
-    int64_t since_ms = 0;
-    uint32_t default_rank = 0;
     KnownSources known;
   };
   explicit AttemptScanner(Setup setup);

@@ -1,13 +1,11 @@
-// event_tailer: scan, adopt, read on.
+// event_tailer: find, decide whose, read on.
 #include "worker/event_tailer.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -16,20 +14,18 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "worker/event_file.h"
+#include "worker/event_writer.h"
 
 namespace muster::worker {
 namespace {
 
-constexpr int kDepthMax = 5;
 constexpr size_t kFilesMax = 1'000;
-constexpr size_t kEntriesPerScan = 20'000;
-constexpr size_t kPeekBytes = 4096;
+constexpr size_t kDecisionsMax = 4'000;  // of one attempt: a file that is cut again and again
+constexpr size_t kRivalPidsMax = 65'536;
 constexpr size_t kBytesPerScan = 1 << 20;
 constexpr size_t kRecordBytesRead = 256 * 1024;  // no scalar is larger: what is, is passed over
 constexpr int kPassedOverPerScan = 1'000;
-constexpr size_t kSourceBytesMax = 512;
 constexpr size_t kTagBytesMax = 256;
-constexpr int64_t kClockSlackMs = 2'000;
 
 // Of seconds as a file says them: not a number and what no clock shows become 0.
 int64_t MillisecondsOf(double seconds) {
@@ -43,148 +39,203 @@ std::string ReadSome(int fd, uint64_t offset, size_t size) {
   return bytes;
 }
 
-std::string Peek(const std::string& path) {
-  const auto file = common::OpenRegular(path, O_RDONLY | O_NOFOLLOW);
-  return file.ok() ? ReadSome(file->get(), 0, kPeekBytes) : "";
+std::string NameIn(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 }  // namespace
 
-int64_t PidInEventFileName(const std::string& name) {
-  // From the end, because a host name may hold dots: [.<suffix>] .<n> .<pid>; the pid is followed
-  // by one number.
-  std::vector<std::string> parts;
-  size_t at = 0;
-  while (at <= name.size()) {
-    const size_t dot = std::min(name.find('.', at), name.size());
-    parts.push_back(name.substr(at, dot - at));
-    at = dot + 1;
-  }
-  for (size_t i = parts.size(); i-- > 4;) {
-    int64_t pid = 0;
-    const std::string& text = parts[i - 1];
-    const bool number =
-        !parts[i].empty() && parts[i].find_first_not_of("0123456789") == std::string::npos;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
-    if (number && parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) return pid;
-  }
-  return 0;
+EventTailer::EventTailer(Setup setup, Doors doors)
+    : setup_(std::move(setup)), host_(HostName()), doors_(std::move(doors)) {}
+
+void EventTailer::SetRivals(const std::set<int64_t>& pids, bool crowded) {
+  if (rival_pids_.size() + pids.size() > kRivalPidsMax) rival_pids_.clear();
+  rival_pids_.insert(pids.begin(), pids.end());
+  crowded_ = crowded;
 }
 
-EventTailer::EventTailer(AttemptKey key, std::vector<TailRoot> roots, int64_t since_ms,
-                         uint32_t default_rank, Doors doors)
-    : key_(key),
-      roots_(std::move(roots)),
-      since_ms_(since_ms),
-      default_rank_(default_rank),
-      doors_(std::move(doors)) {}
-
 void EventTailer::Rewind(const std::string& source, uint64_t offset) {
-  for (auto& [path, file] : files_) {
+  for (auto& [id, file] : files_) {
     if (file.source == source) file.offset = offset;
   }
 }
 
 bool EventTailer::Scan() {
-  Bounds bounds{kEntriesPerScan, kFilesMax, kBytesPerScan};
-  for (const TailRoot& root : roots_) Find(root, "", 0, bounds);
-  if (bounds.entries == 0 && !std::exchange(entries_noted_, true)) {
-    doors_.note(common::StrCat(
-        "not all event files are looked for job=", key_.job, " attempt=", key_.attempt,
-        " reason=\"its directories hold more than ", kEntriesPerScan, " entries\""));
-  }
-  bool more = false;
+  if (!ledger_) ledger_.emplace(setup_.ledger_path);
+  bool more = Decide(FindUndecided());
+  size_t bytes_left = kBytesPerScan;
+  bool turn_kept = false;
   auto at = files_.lower_bound(turn_);
   for (size_t i = 0; i < files_.size(); ++i, ++at) {
     if (at == files_.end()) at = files_.begin();
-    if (at->second.ignored || !Read(at->second, bounds)) continue;
-    if (!more) turn_ = at->first;  // the first one that had to wait begins next time
+    if (at->second.ignored || !Read(at->first, at->second, bytes_left)) continue;
+    // The first one that had to wait begins next time.
+    if (!std::exchange(turn_kept, true)) turn_ = at->first;
     more = true;
   }
   return more;
 }
 
-void EventTailer::Find(const TailRoot& root, const std::string& relative, int depth,
-                       Bounds& bounds) {
-  const std::string directory = relative.empty() ? root.path : root.path + "/" + relative;
-  DIR* listing = opendir(directory.c_str());
-  if (listing == nullptr) return;
-  std::vector<std::string> below;
-  while (const dirent* entry = bounds.entries > 0 ? readdir(listing) : nullptr) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    --bounds.entries;
-    const std::string child = relative.empty() ? name : relative + "/" + name;
-    if (entry->d_type == DT_DIR) below.push_back(child);
-    if (entry->d_type == DT_REG && name.find("tfevents") != std::string::npos) {
-      Adopt(root, child, bounds);
+std::vector<EventFile> EventTailer::FindUndecided() {
+  std::vector<EventFile> undecided;
+  const bool whole = FindEventFiles(setup_.roots, {}, [&](EventFile file) {
+    if (const auto known = files_.find(file.id); known != files_.end()) {
+      known->second.path = file.path;  // it may have been renamed
+      return;
+    }
+    const bool unchanged = ledger_->OldSize(file.id) == static_cast<int64_t>(file.size);
+    if (!unchanged && files_.size() + undecided.size() < kFilesMax) {
+      undecided.push_back(std::move(file));
+    }
+  });
+  if (!whole && !std::exchange(cut_noted_, true)) {
+    Note("not all event files are looked for", setup_.roots.back().path,
+         "its directories hold more entries than one look may cost");
+  }
+  return undecided;
+}
+
+bool EventTailer::Decide(const std::vector<EventFile>& files) {
+  std::vector<EventFile> open;
+  for (const EventFile& file : files) {
+    if (files_.contains(file.id)) continue;  // two of its names were found
+    if (const EventLedger::Entry* entry = ledger_->Find(file.id); entry != nullptr) {
+      Adopt(file, *entry);
+    } else if (!file.shared) {
+      Settle(file, true);
+    } else if (!ledger_->noted()) {
+      Settle(file, doors_.known(file.source).first > 0);  // an older worker began it
+    } else if (const Whose whose = Ask(file); whose != Whose::kUnknown) {
+      Settle(file, whose == Whose::kOurs);
+    } else {
+      open.push_back(file);
     }
   }
-  closedir(listing);
-  if (depth >= kDepthMax) return;
-  for (const std::string& child : below) Find(root, child, depth + 1, bounds);
+  bool more = false;
+  const Holders holders = FindHolders(open);
+  for (const EventFile& file : open) {
+    if (const Whose whose = AskHolder(file, holders); whose != Whose::kUnknown) {
+      Settle(file, whose == Whose::kOurs);
+    } else if (waiting_.emplace(file.id, crowded_).second) {
+      // What happened until it was seen is known to the next look.
+      more = true;
+    } else {
+      Settle(file, AloneAgainst(file));
+    }
+  }
+  return more;
 }
 
-void EventTailer::Adopt(const TailRoot& root, const std::string& relative, Bounds& bounds) {
-  const std::string path = root.path + "/" + relative;
-  if (files_.count(path) > 0 || files_.size() >= kFilesMax) return;
-  File file;
-  file.path = path;
-  file.source = root.prefix + relative;
-  if (file.source.size() > kSourceBytesMax || !common::IsCleanUtf8(file.source)) {
-    file.ignored = true;
-  } else if (root.shared) {
-    if (bounds.peeks == 0) return;
-    --bounds.peeks;
-    // The first record says when the file began; until it is there, look again later.
-    const std::string beginning = Peek(path);
-    const auto first = ReadEventRecord(beginning);
-    if (first.ok() && !*first && beginning.size() < kPeekBytes) return;
-    const bool ours =
-        first.ok() && *first &&
-        (*first)->event.wall_time * 1000 + kClockSlackMs >= static_cast<double>(since_ms_) &&
-        IsOurs(path);
-    file.ignored = !ours;
-  }
-  if (!file.ignored) {
-    const auto [offset, rank] = doors_.known(file.source);
-    file.offset = offset;
-    auto by_pid = ranks_.find(PidInEventFileName(relative));
-    file.rank = rank >= 0                ? static_cast<uint32_t>(rank)
-                : by_pid != ranks_.end() ? by_pid->second
-                                         : default_rank_;
-  }
-  files_.emplace(path, std::move(file));
+EventTailer::Whose EventTailer::WhoseMark(const std::string& mark) const {
+  const std::string& ours = ledger_->mark();
+  const bool same = ours.empty() ? mark.starts_with(KeyText(setup_.key) + "-") : mark == ours;
+  return same ? Whose::kOurs : Whose::kOthers;
 }
 
-// Two jobs may share a working directory: a living writer that carries another attempt's mark is
-// not ours.
-bool EventTailer::IsOurs(const std::string& path) const {
-  const int64_t pid = PidInEventFileName(path.substr(path.rfind('/') + 1));
-  if (pid <= 0) return true;
-  const absl::StatusOr<std::string> env =
-      common::ReadFile(common::StrCat("/proc/", pid, "/environ"), 4 << 20);
-  if (!env.ok()) return true;
-  const size_t mark = env->find(common::StrCat(common::kMarkVariable, "="));
-  if (mark == std::string::npos) return true;
-  const std::string ours = KeyText(key_) + "-";
-  return env->compare(env->find('=', mark) + 1, ours.size(), ours) == 0;
+EventTailer::Whose EventTailer::Ask(const EventFile& file) const {
+  const WriterName writer = WriterIn(NameIn(file.path));
+  if (writer.pid == 0 || !IsOfHost(writer, host_)) return Whose::kUnknown;
+  if (ranks_.contains(writer.pid)) return Whose::kOurs;
+  bool lives = false;
+  const std::string mark = MarkOf(writer.pid, &lives);
+  if (lives) return WhoseMark(mark);
+  return rival_pids_.contains(writer.pid) ? Whose::kOthers : Whose::kUnknown;
+}
+
+EventTailer::Whose EventTailer::AskHolder(const EventFile& file, const Holders& holders) const {
+  if (const auto holder = holders.find(file.id); holder != holders.end()) {
+    bool lives = false;
+    const std::string mark = MarkOf(holder->second, &lives);
+    if (lives) return WhoseMark(mark);
+  }
+  const WriterName writer = WriterIn(NameIn(file.path));
+  return writer.host.empty() || IsOfHost(writer, host_) ? Whose::kUnknown : Whose::kOthers;
+}
+
+bool EventTailer::AloneAgainst(const EventFile& file) {
+  const bool crowded = waiting_[file.id] || crowded_;
+  waiting_.erase(file.id);
+  if (setup_.sole && ledger_->whole() && !crowded) return true;
+  Note("event file not counted", file.path,
+       "its writer has ended, and more than this attempt may have been it");
+  return false;
+}
+
+// Kept first, so that a worker that comes back decides the same. Else the next look tries again.
+void EventTailer::Settle(const EventFile& file, bool ours) {
+  const int64_t old = ledger_->OldSize(file.id);
+  const bool cut = old > static_cast<int64_t>(file.size);  // what it holds now is new
+  const EventLedger::Entry entry{ours, old < 0 || cut ? 0 : static_cast<uint64_t>(old),
+                                 ledger_->NextSource(file.source)};
+  if (ledger_->decisions() >= kDecisionsMax || !ledger_->Decide(file.id, entry).ok()) return;
+  waiting_.erase(file.id);
+  Adopt(file, entry);
+}
+
+void EventTailer::Adopt(const EventFile& found, const EventLedger::Entry& entry) {
+  File& file = files_[found.id];
+  file.path = found.path;
+  file.name = found.source;
+  file.source = entry.source;
+  file.inode = found.id.inode;
+  file.ignored = !entry.ours;
+  if (file.ignored) return;
+  const auto [known, rank] = doors_.known(file.source);
+  file.offset = std::max(entry.start, known);
+  file.aligned = entry.start == 0 || known > 0;
+  const auto by_pid = ranks_.find(WriterIn(NameIn(file.path)).pid);
+  file.rank = rank >= 0                ? static_cast<uint32_t>(rank)
+              : by_pid != ranks_.end() ? by_pid->second
+                                       : setup_.default_rank;
+}
+
+// It was cut below what was read: it begins again, as a source of its own.
+bool EventTailer::StartAgain(const FileId& id, File& file) {
+  const EventLedger::Entry entry{true, 0, ledger_->NextSource(file.name)};
+  if (ledger_->decisions() >= kDecisionsMax || !ledger_->Decide(id, entry).ok()) return false;
+  file.source = entry.source;
+  file.offset = 0;
+  file.aligned = true;
+  return true;
+}
+
+void EventTailer::Note(const std::string& what, const std::string& path,
+                       const std::string& reason) const {
+  doors_.note(common::StrCat(what, " job=", setup_.key.job, " attempt=", setup_.key.attempt,
+                             " file=", path, " reason=\"", reason, "\""));
 }
 
 void EventTailer::Leave(File& file, const absl::Status& reason) {
-  doors_.note(common::StrCat("event file left job=", key_.job, " attempt=", key_.attempt,
-                             " file=", file.path, " offset=", file.offset, " reason=\"",
-                             std::string(reason.message()), "\""));
+  Note("event file left", file.path,
+       common::StrCat("at offset ", file.offset, ": ", std::string(reason.message())));
   file.ignored = true;
 }
 
-bool EventTailer::Read(File& file, Bounds& bounds) {
+// Its size before the ranks started may lie inside a record, which is not this attempt's.
+bool EventTailer::Align(int fd, File& file, size_t& bytes_left) {
+  const std::string bytes = ReadSome(fd, file.offset, bytes_left);
+  bytes_left -= bytes.size();
+  for (size_t at = 0; at + kFrameHeaderBytes <= bytes.size(); ++at) {
+    file.aligned = FrameBytes(std::string_view(bytes).substr(at, kFrameHeaderBytes)).ok();
+    if (file.aligned) return true;
+    ++file.offset;
+  }
+  return false;
+}
+
+bool EventTailer::Read(const FileId& id, File& file, size_t& bytes_left) {
   const auto opened = common::OpenRegular(file.path, O_RDONLY | O_NOFOLLOW);
   if (!opened.ok()) return false;
   for (int passed_over = 0; passed_over < kPassedOverPerScan; ++passed_over) {
     struct stat info {};
-    if (fstat(opened->get(), &info) != 0) return false;
+    if (fstat(opened->get(), &info) != 0 || info.st_ino != file.inode) return false;
     const uint64_t size = static_cast<uint64_t>(info.st_size);
+    if (size < file.offset && !StartAgain(id, file)) return false;
+    if (!file.aligned && bytes_left < kFrameHeaderBytes) return size > file.offset;
+    if (!file.aligned && !Align(opened->get(), file, bytes_left)) return bytes_left == 0;
     const std::string header = ReadSome(opened->get(), file.offset, kFrameHeaderBytes);
     if (size <= file.offset || header.size() < kFrameHeaderBytes) return false;
     const absl::StatusOr<uint64_t> frame = FrameBytes(header);
@@ -197,10 +248,10 @@ bool EventTailer::Read(File& file, Bounds& bounds) {
       file.offset += *frame;
       continue;
     }
-    if (*frame > bounds.bytes) return true;
+    if (*frame > bytes_left) return true;
     const std::string bytes =
-        ReadSome(opened->get(), file.offset, std::min<uint64_t>(bounds.bytes, size - file.offset));
-    bounds.bytes -= std::min(bounds.bytes, bytes.size());
+        ReadSome(opened->get(), file.offset, std::min<uint64_t>(bytes_left, size - file.offset));
+    bytes_left -= std::min(bytes_left, bytes.size());
     if (TakeRecords(file, bytes) == 0) return !file.ignored;
   }
   return true;

@@ -2,11 +2,19 @@
 // batch a record, its seq the file offset behind the record, so that a record counts once whatever
 // restarts. One thread at a time; a Scan blocks for directory listings and reading, both bounded;
 // files take turns.
+//
+// In a directory that others may write into too, what was there before the ranks started does not
+// count (event_ledger.h), and of what grows or appears since, what is this attempt's:
+//   by the process that its name tells, when that is a rank, or lives: then its mark says whose
+//   by a living process that has it open for writing, likewise
+//   not when its name tells another host
+//   else, as nobody can be asked any more, when no other attempt of this worker could have been it
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,15 +23,10 @@
 #include "absl/status/status.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
+#include "worker/event_ledger.h"
+#include "worker/event_search.h"
 
 namespace muster::worker {
-
-struct TailRoot {
-  std::string path;
-  std::string prefix;  // put before names relative to path: "runs/"
-  bool shared =
-      false;  // also other programs' files may appear here: only new ones of this attempt count
-};
 
 class EventTailer {
  public:
@@ -36,51 +39,68 @@ class EventTailer {
     std::function<void(const std::string&)> note;
   };
 
-  // Files that began before `since_ms` (Unix) in shared roots are not ours.
-  EventTailer(AttemptKey key, std::vector<TailRoot> roots, int64_t since_ms, uint32_t default_rank,
-              Doors doors);
+  struct Setup {
+    AttemptKey key;
+    std::vector<TailRoot> roots;
+    std::string ledger_path;
+    uint32_t default_rank = 0;
+    bool sole = true;  // no other node runs ranks of the attempt
+  };
+  EventTailer(Setup setup, Doors doors);
 
   void SetPid(uint32_t rank, int64_t pid) { ranks_[pid] = rank; }
+  // Since the last look: ranks of other attempts that may write into the same directories, and
+  // whether such an attempt was alive.
+  void SetRivals(const std::set<int64_t>& pids, bool crowded);
   // The records of this source behind `offset` were not taken after all: they are read again.
   void Rewind(const std::string& source, uint64_t offset);
-  // One look, as far as its bounds reach. True when something is left to read.
+  // One look, as far as its bounds reach. True when something is left to read or to decide.
   bool Scan();
 
  private:
   struct File {
     std::string path;
-    std::string source;
+    std::string name;    // of its source, where it began
+    std::string source;  // the name, or that of the next file in its place
+    uint64_t inode = 0;
     uint64_t offset = 0;
+    bool aligned = false;  // a record begins at the offset
     uint32_t rank = 0;
     bool ignored = false;
   };
-  // What one look may still cost.
-  struct Bounds {
-    size_t entries = 0;  // of directories
-    size_t peeks = 0;    // into files that may not be ours
-    size_t bytes = 0;
-  };
-  void Find(const TailRoot& root, const std::string& relative, int depth, Bounds& bounds);
-  void Adopt(const TailRoot& root, const std::string& relative, Bounds& bounds);
-  bool IsOurs(const std::string& path) const;
-  // True when the bounds ended before the file did.
-  bool Read(File& file, Bounds& bounds);
+  enum class Whose { kOurs, kOthers, kUnknown };
+  using Holders = std::map<FileId, int64_t>;
+
+  std::vector<EventFile> FindUndecided();
+  // True when something is to be decided by the next look.
+  bool Decide(const std::vector<EventFile>& files);
+  Whose Ask(const EventFile& file) const;
+  Whose AskHolder(const EventFile& file, const Holders& holders) const;
+  Whose WhoseMark(const std::string& mark) const;
+  bool AloneAgainst(const EventFile& file);
+  void Settle(const EventFile& file, bool ours);
+  void Adopt(const EventFile& file, const EventLedger::Entry& entry);
+  bool StartAgain(const FileId& id, File& file);
+
+  // True when the bound of bytes ended before the file did.
+  bool Read(const FileId& id, File& file, size_t& bytes_left);
+  bool Align(int fd, File& file, size_t& bytes_left);
   // How many of `bytes` were used up; the file is left when they are broken.
   size_t TakeRecords(File& file, std::string_view bytes);
   void Leave(File& file, const absl::Status& reason);
+  void Note(const std::string& what, const std::string& path, const std::string& reason) const;
 
-  const AttemptKey key_;
-  const std::vector<TailRoot> roots_;
-  const int64_t since_ms_;
-  const uint32_t default_rank_;
+  const Setup setup_;
+  const std::string host_;
   const Doors doors_;
-  std::map<std::string, File> files_;  // by path
+  std::optional<EventLedger> ledger_;
+  std::map<FileId, File> files_;
+  std::map<FileId, bool> waiting_;     // seen once, whose is not known; was it crowded then?
   std::map<int64_t, uint32_t> ranks_;  // by pid
-  std::string turn_;                   // the file that the last look ended with
-  bool entries_noted_ = false;
+  std::set<int64_t> rival_pids_;
+  bool crowded_ = false;
+  FileId turn_;  // the file that the last look ended with
+  bool cut_noted_ = false;
 };
-
-// The pid in "events.out.tfevents.<time>.<host>.<pid>.<n>", or 0.
-int64_t PidInEventFileName(const std::string& name);
 
 }  // namespace muster::worker

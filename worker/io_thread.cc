@@ -2,7 +2,6 @@
 #include "worker/io_thread.h"
 
 #include <poll.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -172,6 +171,10 @@ void IoThread::Look(const AttemptKey& key, Watched& watched) {
   if (watched.looking) return;
   watched.looking = true;
   watched.order.final = watched.ended;
+  for (const AttemptKey& rival : watched.rivals) {
+    const Watched* other = Find(rival);
+    watched.order.crowded |= other != nullptr && !other->ended;
+  }
   threads_->Post(key, Work::kScan,
                  [this, key, scanner = watched.scanner, order = std::exchange(watched.order, {})] {
                    auto found = std::make_shared<Findings>(scanner->Look(order));
@@ -225,23 +228,31 @@ void IoThread::PassProgress(const AttemptKey& key, Watched& watched) {
 
 std::shared_ptr<AttemptScanner> IoThread::MakeScanner(const AttemptKey& key,
                                                       const v1::LaunchAttempt& launch) {
-  const std::string& workdir = launch.spec().workdir();
-  std::vector<TailRoot> roots{{paths_.TensorboardDir(key), "", false}};
-  if (!workdir.empty()) {
-    roots.push_back({workdir + "/runs", "runs/", true});
-    roots.push_back({workdir + "/lightning_logs", "lightning_logs/", true});
-  }
-  for (const std::string& extra : launch.spec().tensorboard_dirs()) {
-    const bool absolute = !extra.empty() && extra[0] == '/';
-    roots.push_back({absolute ? extra : workdir + "/" + extra, extra + "/", true});
-  }
-  struct stat info {};
-  const int64_t since_ms = stat(paths_.Launch(key).c_str(), &info) == 0
-                               ? info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000
-                               : common::SystemClock().Read().wall_ms;
+  const v1::NodePart& part = launch.part();
   return std::make_shared<AttemptScanner>(
-      AttemptScanner::Setup{key, std::move(roots), paths_.CheckpointsDir(key), since_ms,
-                            launch.part().first_rank(), metrics_.Known(key)});
+      AttemptScanner::Setup{{key, EventRoots(paths_, key, launch), paths_.EventLedger(key),
+                             part.first_rank(), part.local_world_size() == launch.world_size()},
+                            paths_.CheckpointsDir(key),
+                            metrics_.Known(key)});
+}
+
+// Attempts whose programs may write event files into the same directories. Also those that have
+// ended: they may have lived while it was noted what lies there.
+void IoThread::MeetRivals(const AttemptKey& key, Watched& watched) {
+  for (auto& [other_key, other] : attempts_) {
+    if (other_key == key || !Overlap(watched.roots, other.roots)) continue;
+    watched.rivals.insert(other_key);
+    other.rivals.insert(key);
+    watched.order.crowded = other.order.crowded = true;
+    watched.order.rival_pids.insert(other.pids.begin(), other.pids.end());
+  }
+}
+
+// For their next looks.
+void IoThread::CrowdRivals(const Watched& watched) {
+  for (const AttemptKey& rival : watched.rivals) {
+    if (Watched* other = Find(rival)) other->order.crowded = true;
+  }
 }
 
 void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -255,6 +266,8 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
   logs_.Add(key, first, ranks);
   metrics_.Add(key, first, ranks);
   watched.scanner = MakeScanner(key, launch);
+  watched.roots = EventRoots(paths_, key, launch);
+  MeetRivals(key, watched);
   if (listener.valid()) trainers_.Add({key, first, ranks}, std::move(listener));
   next_scan_ms_ = 0;
 }
@@ -267,6 +280,7 @@ void IoThread::EndNow(const AttemptKey& key) {
   }
   if (watched->ended) return;
   watched->ended = true;
+  CrowdRivals(*watched);
   watched->look_until_ms = NowMs() + kLastLooksMs;
   trainers_.Drain(key);
   trainers_.Remove(key);
@@ -297,7 +311,13 @@ void IoThread::SetBulkEndpoint(const std::string& endpoint) {
 }
 void IoThread::RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid) {
   mailbox_.Post([this, key, rank, pid] {
-    if (Watched* watched = Find(key)) watched->order.pids[rank] = pid;
+    Watched* watched = Find(key);
+    if (watched == nullptr) return;
+    watched->order.pids[rank] = pid;
+    watched->pids.insert(pid);
+    for (const AttemptKey& rival : watched->rivals) {
+      if (Watched* other = Find(rival)) other->order.rival_pids.insert(pid);
+    }
   });
 }
 void IoThread::SpoolGrew(const AttemptKey& key) {
@@ -317,6 +337,7 @@ void IoThread::Remove(const AttemptKey& key) {
     copies_.Close(key);
     metrics_.Remove(key);
     attempts_.erase(key);
+    for (auto& [other_key, other] : attempts_) other.rivals.erase(key);
   });
 }
 void IoThread::Broadcast(const AttemptKey& key, std::string line) {

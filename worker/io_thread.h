@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,6 +63,9 @@ class IoThread {
  private:
   struct Watched {
     std::shared_ptr<AttemptScanner> scanner;  // used by the look that runs
+    std::vector<TailRoot> roots;              // of its event files
+    std::set<AttemptKey> rivals;              // others that may write there
+    std::set<int64_t> pids;                   // of its ranks
     ScanOrder order;                          // of the next look
     bool looking = false;
     bool look_again = false;  // as soon as it is back
@@ -84,6 +88,8 @@ class IoThread {
   void EndNow(const AttemptKey& key);
   std::shared_ptr<AttemptScanner> MakeScanner(const AttemptKey& key,
                                               const v1::LaunchAttempt& launch);
+  void MeetRivals(const AttemptKey& key, Watched& watched);
+  void CrowdRivals(const Watched& watched);
   void OnTime(int64_t now_ms);
   void Look(const AttemptKey& key, Watched& watched);
   void OnLooked(const AttemptKey& key, Findings findings);

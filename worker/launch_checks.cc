@@ -15,20 +15,24 @@ constexpr int kExitNotExecutable = 126;
 
 }  // namespace
 
-void LaunchChecks::Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks, Done done) {
+void LaunchChecks::Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks,
+                         std::function<void()> last, Done done) {
   const uint64_t number = ++last_number_;
   running_[key] = {number, common::SystemClock().Read().mono_ms + kCheckMs,
                    ranks.empty() ? "" : ranks.front().workdir, std::move(done)};
-  threads_->Post(key, Work::kLaunch, [this, key, number, ranks = std::move(ranks)]() mutable {
-    std::optional<LaunchProblem> problem = CheckLaunch(node_, &ranks);
-    in_loop_([this, key, number, problem = std::move(problem), ranks = std::move(ranks)]() mutable {
-      const auto found = running_.find(key);
-      if (found == running_.end() || found->second.number != number) return;
-      const Done done = std::move(found->second.done);
-      running_.erase(found);
-      done(std::move(problem), std::move(ranks));
-    });
-  });
+  threads_->Post(key, Work::kLaunch,
+                 [this, key, number, ranks = std::move(ranks), last = std::move(last)]() mutable {
+                   std::optional<LaunchProblem> problem = CheckLaunch(node_, &ranks);
+                   if (!problem && last) last();
+                   in_loop_([this, key, number, problem = std::move(problem),
+                             ranks = std::move(ranks)]() mutable {
+                     const auto found = running_.find(key);
+                     if (found == running_.end() || found->second.number != number) return;
+                     const Done done = std::move(found->second.done);
+                     running_.erase(found);
+                     done(std::move(problem), std::move(ranks));
+                   });
+                 });
 }
 
 std::optional<int64_t> LaunchChecks::NextDeadlineMs() const {

@@ -25,8 +25,10 @@ class LaunchChecks {
                std::function<void(std::function<void()>)> in_loop)
       : node_(std::move(node)), threads_(threads), in_loop_(std::move(in_loop)) {}
 
-  // `done` is called once, unless Cancel or another Start comes first.
-  void Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks, Done done);
+  // `done` is called once, unless Cancel or another Start comes first. `last`: what else is to be
+  // done with the job's files when nothing is wrong, on its thread; may be empty.
+  void Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks,
+             std::function<void()> last, Done done);
   void Cancel(const AttemptKey& key) { running_.erase(key); }
 
   std::optional<int64_t> NextDeadlineMs() const;

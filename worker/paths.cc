@@ -19,6 +19,9 @@ std::string Paths::AttemptDir(const AttemptKey& key) const {
   return common::StrCat(Attempts(), "/", KeyText(key));
 }
 std::string Paths::Launch(const AttemptKey& key) const { return AttemptDir(key) + "/launch.pb"; }
+std::string Paths::EventLedger(const AttemptKey& key) const {
+  return AttemptDir(key) + "/event-files";
+}
 std::string Paths::ShimLaunch(const AttemptKey& key) const {
   return AttemptDir(key) + "/shim.launch";
 }

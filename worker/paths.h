@@ -6,6 +6,7 @@
 //     contact                    boot-time clock of the last contact: the self-fence after a
 //     restart counts from it attempts/<job>-<attempt>/
 //       launch.pb                the LaunchAttempt message; here before the shim starts
+//       event-files              what lay where event files are looked for, and whose the rest is
 //       shim.launch  exit        the shim's order and its last word
 //       spool/rank-R.stdout|.stderr (+ .idx), acked
 //       errors/rank-R.json
@@ -45,6 +46,7 @@ class Paths {
 
   std::string AttemptDir(const AttemptKey& key) const;
   std::string Launch(const AttemptKey& key) const;
+  std::string EventLedger(const AttemptKey& key) const;
   std::string ShimLaunch(const AttemptKey& key) const;
   std::string ExitRecord(const AttemptKey& key) const;
   std::string SpoolDir(const AttemptKey& key) const;

@@ -4,10 +4,12 @@ import csv
 import importlib.util
 import io
 import json
+import os
+import subprocess
 import time
 
 import harness
-from harness import SUCCEEDED, Case, need, python_line, wait_until
+from harness import SUCCEEDED, Case, need, processes_with, python_line, wait_until
 
 
 class EventFiles(Case):
@@ -34,6 +36,85 @@ class EventFiles(Case):
                          sorted(("train/loss", step) for step in range(200)))
         for name, step, value, *_ in points:
             self.assertAlmostEqual(value, 1.0 / (step + 1), places=6)
+
+
+class WhoseEvents(Case):
+    """Several programs write into one working directory: each point counts for the attempt that made it, once."""
+
+    def line(self, *args):
+        return python_line("events.py", "runs/exp1", *args)
+
+    def by_hand(self, *args):
+        subprocess.run([harness.PYTHON, "-S", harness.rank_script("events.py"), *args], cwd=self.directory, check=True)
+
+    def submit(self, cluster, *args):
+        return cluster.submit("-n", "1", *args, cwd=self.directory)
+
+    def points(self, cluster, job, count, deadline_s=harness.DEADLINE_S):
+        """[(attempt, step)] of the job, once there are `count` of them."""
+        wait_until(lambda: len(cluster.api.metrics(job)) >= count,
+                   lambda: f"{count} points of {job}, has {len(cluster.api.metrics(job))}", deadline_s)
+        return self.points_now(cluster, job)
+
+    def points_now(self, cluster, job):
+        return sorted((attempt, step) for _, step, _, attempt, _, _ in cluster.api.metrics(job))
+
+    def points_of_finished(self, cluster, job):
+        """Once the job is over and its workers have nothing of it left to send."""
+        number = cluster.wait_over(job).id
+        attempts = [os.path.join(cluster.directory, "w-" + name, "attempts") for name in cluster.workers]
+        wait_until(lambda: not any(entry.startswith(f"{number}-") for path in attempts for entry in os.listdir(path)),
+                   f"the workers have forgotten {job}")
+        return self.points_now(cluster, job)
+
+    def test_what_lay_there_before_is_nobodys_and_a_quick_program_gets_its_own(self):
+        cluster = self.cluster()
+        self.by_hand("runs/exp1", "20")
+        sleeper = self.submit(cluster, "--", "sleep", "1")
+        self.assertEqual(self.points_of_finished(cluster, sleeper), [])
+        for line in (self.line(20), self.line(20, "--child")):  # a rank, and a process of it that has gone
+            quick = self.submit(cluster, *line)
+            self.assertEqual(self.points_of_finished(cluster, quick), [(0, step) for step in range(20)])
+        sleeper = self.submit(cluster, "--", "sleep", "1")
+        self.assertEqual(self.points_of_finished(cluster, sleeper), [])
+
+    def test_a_second_attempt_does_not_repeat_the_points_of_the_first(self):
+        cluster = self.cluster()
+        job = self.submit(cluster, "--restarts", "1", *self.line(20, "--fail", "--file", "one.tfevents"))
+        # Of the line that the job followed: attempt 1 began anew.
+        self.assertEqual(self.points_of_finished(cluster, job), [(1, step) for step in range(20)])
+
+    def test_jobs_that_run_at_once_in_one_directory_get_their_own_points(self):
+        cluster = self.cluster()
+        go = self.path("go")
+        slow = self.submit(cluster, *self.line(20, "--go", go, "--again"))
+        self.points(cluster, slow, 20)
+        quick = self.submit(cluster, *self.line(10, "--first", 50))
+        other = self.submit(cluster, "--", "sleep", "2")
+        self.assertEqual(self.points_of_finished(cluster, quick), [(0, step) for step in range(50, 60)])
+        open(go, "w").close()
+        self.assertEqual(self.points_of_finished(cluster, slow), [(0, step) for step in range(40)])
+        self.assertEqual(self.points_of_finished(cluster, other), [])
+
+    def test_a_worker_that_was_killed_in_between_neither_forgets_nor_counts_twice(self):
+        cluster = self.cluster()
+        self.by_hand("runs/exp1", "20", "--file", "shared.tfevents")
+        go = self.path("go")
+        job = self.submit(cluster, *self.line(10, "--first", 20, "--file", "shared.tfevents", "--go", go, "--again"))
+        self.points(cluster, job, 10)
+        cluster.workers["node1"].kill9()
+        open(go, "w").close()
+        wait_until(lambda: not processes_with("events.py", "events.py"), "the rank ends while no worker is there")
+        cluster.workers["node1"].start()
+        self.assertEqual(self.points_of_finished(cluster, job), [(0, step) for step in range(20, 40)])
+
+    def test_two_workers_that_see_one_directory_count_each_file_once(self):
+        cluster = self.cluster(("node1", "node2"), devices="cpu:1")
+        go = self.path("go")
+        job = cluster.submit("-n", "2", *self.line(10, "--child", "--go", go), cwd=self.directory)
+        self.points(cluster, job, 20)
+        open(go, "w").close()
+        self.assertEqual(self.points_of_finished(cluster, job), [(0, step) for step in range(10) for _ in range(2)])
 
 
 class TrainerSocket(Case):

@@ -104,7 +104,8 @@ TEST_F(FilesTest, TailerReadsEachRecordOnceWhateverTheCut) {
     return true;
   };
   doors.note = [](const std::string&) {};
-  EventTailer tailer({7, 0}, {{directory_ + "/runs", "runs/", false}}, 0, 3, std::move(doors));
+  EventTailer tailer({{7, 0}, {{directory_ + "/runs", "runs/", false}}, directory_ + "/ledger", 3},
+                     std::move(doors));
   for (size_t at = 0; at < bytes.size(); at += 17) {
     Write("runs/a/events.out.tfevents.1.host.99.0", bytes.substr(at, 17));
     tailer.Scan();
@@ -113,11 +114,6 @@ TEST_F(FilesTest, TailerReadsEachRecordOnceWhateverTheCut) {
   EXPECT_EQ(batches[0].source(), "runs/a/events.out.tfevents.1.host.99.0");
   EXPECT_EQ(batches[1].seq(), bytes.size());
   EXPECT_EQ(batches[1].points(0).step(), 121);
-}
-
-TEST_F(FilesTest, PidIsFoundInEventFileNames) {
-  EXPECT_EQ(PidInEventFileName("events.out.tfevents.1700000000.my.host.4711.0"), 4711);
-  EXPECT_EQ(PidInEventFileName("events.out.tfevents.1700000000.host"), 0);
 }
 
 TEST_F(FilesTest, OnlyFinishedStepDirectoriesAreFound) {

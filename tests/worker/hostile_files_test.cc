@@ -281,7 +281,7 @@ TEST_F(HostileFilesTest, ALookReadsNoRecordThatIsTooLargeToBeAScalarAndGoesOnBeh
   ASSERT_EQ(truncate(Path(name).c_str(), (300 << 20) + 16), 0);
   Append(name, Frame(event.size()) + event +
                    std::string(reinterpret_cast<const char*>(&crc), sizeof crc) + Frame(70 << 20));
-  AttemptScanner scanner({{7, 0}, {{Path("tb"), "", false}}, Path("none"), 0, 0, {}});
+  AttemptScanner scanner({{{7, 0}, {{Path("tb"), "", false}}, Path("ledger")}, Path("none"), {}});
   const Findings found = scanner.Look({});
   EXPECT_FALSE(found.more);
   EXPECT_TRUE(found.notes.empty());
@@ -289,7 +289,7 @@ TEST_F(HostileFilesTest, ALookReadsNoRecordThatIsTooLargeToBeAScalarAndGoesOnBeh
 
 TEST_F(HostileFilesTest, ALookTakesABoundedNumberOfStepsAndEachOnce) {
   for (int step = 0; step < 100; ++step) Append("ck/step-" + std::to_string(step) + "/model", "x");
-  AttemptScanner scanner({{7, 0}, {}, Path("ck"), 0, 0, {}});
+  AttemptScanner scanner({{{7, 0}, {}, Path("ledger")}, Path("ck"), {}});
   size_t found = 0, looks = 0;
   for (bool more = true; more; ++looks) {
     const Findings findings = scanner.Look({});

@@ -151,7 +151,7 @@ TEST(LaunchChecksTest, AFileSystemThatDoesNotAnswerIsTheNodesFaultAfterAWhile) {
     LaunchChecks checks("node-a", &threads, [](const std::function<void()>&) {});
     std::vector<common::RankLaunch> ranks(1);
     ranks[0].workdir = "/mnt/hangs";
-    checks.Start({7, 0}, ranks, [&](std::optional<LaunchProblem> said, const auto&) {
+    checks.Start({7, 0}, ranks, {}, [&](std::optional<LaunchProblem> said, const auto&) {
       problem = std::move(said);
       ++answers;
     });

@@ -1,0 +1,114 @@
+// event_writer: see the header.
+#include "worker/event_writer.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <memory>
+#include <string_view>
+
+#include "common/process.h"
+#include "common/shim_protocol.h"
+#include "common/strings.h"
+
+namespace muster::worker {
+namespace {
+
+constexpr int kAncestorsMax = 64;
+constexpr size_t kDescriptorsMax = 200'000;  // of one search
+constexpr std::string_view kTag = "tfevents.";
+
+bool IsNumber(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+std::string_view NameIn(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// What a descriptor of another process leads to. Only a name: a file system that hangs holds
+// nobody up.
+std::string LinkText(const std::string& link) {
+  char text[PATH_MAX];
+  const ssize_t size = readlink(link.c_str(), text, sizeof text);
+  return size > 0 ? std::string(text, static_cast<size_t>(size)) : "";
+}
+
+}  // namespace
+
+WriterName WriterIn(const std::string& file_name) {
+  const size_t tag = file_name.find(kTag);
+  if (tag == std::string::npos) return {};
+  std::vector<std::string> parts;
+  for (size_t at = tag + kTag.size(); at <= file_name.size();) {
+    const size_t dot = std::min(file_name.find('.', at), file_name.size());
+    parts.push_back(file_name.substr(at, dot - at));
+    at = dot + 1;
+  }
+  if (parts.size() < 2 || !IsNumber(parts[0])) return {};
+  // From the end, because a host name may hold dots; the pid is followed by one number.
+  size_t host_end = parts.size();
+  WriterName writer;
+  for (size_t i = parts.size(); i-- > 3;) {
+    const std::string& text = parts[i - 1];
+    if (!IsNumber(parts[i]) || !IsNumber(text)) continue;
+    std::from_chars(text.data(), text.data() + text.size(), writer.pid);
+    host_end = i - 1;
+    break;
+  }
+  for (size_t i = 1; i < host_end; ++i) {
+    common::StrAppend(&writer.host, i == 1 ? "" : ".", parts[i]);
+  }
+  return writer;
+}
+
+bool IsOfHost(const WriterName& writer, const std::string& host) {
+  if (writer.host == host) return true;
+  return writer.pid == 0 && writer.host.starts_with(host);
+}
+
+std::string MarkOf(int64_t pid, bool* lives) {
+  *lives = false;
+  common::ProcessStat stat;
+  for (int i = 0; i < kAncestorsMax && pid > 1 && pid <= INT_MAX; ++i) {
+    if (!common::ReadProcessStat(static_cast<pid_t>(pid), &stat)) return "";
+    if (i == 0 && (stat.state == 'Z' || stat.state == 'X')) return "";
+    *lives = true;
+    std::string mark = common::EnvironValue(stat.pid, common::kMarkVariable);
+    if (!mark.empty()) return mark;
+    pid = stat.ppid;
+  }
+  return "";
+}
+
+std::map<FileId, int64_t> FindHolders(const std::vector<EventFile>& files) {
+  std::map<FileId, int64_t> holders;
+  if (files.empty()) return holders;
+  std::multimap<std::string_view, const EventFile*> by_name;
+  for (const EventFile& file : files) by_name.emplace(NameIn(file.path), &file);
+  size_t left = kDescriptorsMax;
+  for (const common::ProcessStat& process : common::ListProcesses()) {
+    const std::string directory = common::StrCat("/proc/", process.pid, "/fd");
+    const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(directory.c_str()), closedir);
+    while (const dirent* entry = open != nullptr && left > 0 ? readdir(open.get()) : nullptr) {
+      --left;
+      const std::string link = directory + "/" + entry->d_name;
+      const std::string target = LinkText(link);
+      const auto [begin, end] = by_name.equal_range(NameIn(target));
+      struct stat mode {
+      }, info{};
+      if (begin == end || lstat(link.c_str(), &mode) != 0 || (mode.st_mode & S_IWUSR) == 0 ||
+          stat(link.c_str(), &info) != 0) {
+        continue;  // not open for writing: a reader, such as ourselves
+      }
+      for (auto at = begin; at != end; ++at) {
+        if (at->second->id.inode == info.st_ino) holders.emplace(at->second->id, process.pid);
+      }
+    }
+  }
+  return holders;
+}
+
+}  // namespace muster::worker

@@ -236,11 +236,11 @@ std::shared_ptr<AttemptScanner> IoThread::MakeScanner(const AttemptKey& key,
                             metrics_.Known(key)});
 }
 
-// Attempts whose programs may write event files into the same directories. Also those that have
-// ended: they may have lived while it was noted what lies there.
+// Attempts whose programs may write event files into the same directories; those of one job never
+// live at once. Also such as have ended: they may have lived while it was noted what lies there.
 void IoThread::MeetRivals(const AttemptKey& key, Watched& watched) {
   for (auto& [other_key, other] : attempts_) {
-    if (other_key == key || !Overlap(watched.roots, other.roots)) continue;
+    if (other_key.job == key.job || !Overlap(watched.roots, other.roots)) continue;
     watched.rivals.insert(other_key);
     other.rivals.insert(key);
     watched.order.crowded = other.order.crowded = true;

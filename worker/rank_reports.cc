@@ -28,7 +28,7 @@ void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch&
   const bool known = part.local_world_size() > 0;  // else the launch file was lost
   if (known && exit.rank - part.first_rank() >= part.local_world_size()) return;
   v1::RankExit report = ReportFacts(launch, shim_launch, exit);
-  const bool failed = exit.exit_code != 0 || exit.signal != 0;
+  const bool failed = IsFailure(report);
   Waiting waiting{RankExitedInput{key, report}, ++last_number_, !failed, 0};
   waiting.deadline_ms = common::SystemClock().Read().mono_ms + kReadMs;
   waiting_[key].push_back(std::move(waiting));

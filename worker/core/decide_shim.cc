@@ -41,7 +41,7 @@ void OnRankExited(Step& step, const RankExitedInput& input) {
     if (known.rank() == input.exit.rank()) return;
   }
   v1::RankExit& exit = *attempt->status.add_exits() = input.exit;
-  if (exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0) {
+  if (IsFailure(exit)) {
     BoundTexts(exit, ++attempt->failed_ranks <= common::kFailuresToldInFull);
   }
   Report(step, *attempt);

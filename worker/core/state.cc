@@ -58,6 +58,10 @@ bool UploadsPending(const Attempt& attempt) {
   return false;
 }
 
+bool IsFailure(const v1::RankExit& exit) {
+  return exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0;
+}
+
 bool Resumes(const v1::LaunchAttempt& launch) {
   return launch.resume_step() >= 0 &&
          (launch.resume_file_count() > 0 || !launch.resume_files().empty());

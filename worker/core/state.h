@@ -131,6 +131,7 @@ inline constexpr size_t kCommittedStepsKept =
 bool IsLive(const Attempt& attempt);   // launched or holding, not ended
 bool HasShim(const Attempt& attempt);  // a shim may exist: only proof ends it
 bool UploadsPending(const Attempt& attempt);
+bool IsFailure(const v1::RankExit& exit);
 // A checkpoint has to be fetched before its ranks start.
 bool Resumes(const v1::LaunchAttempt& launch);
 // The status as it is sent: phase and checkpoints_pending filled in.

@@ -48,7 +48,7 @@ int64_t MonoMsOf(uint64_t start_time) {
 int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 
 // Not synced: after a power cut the boot id already says that the attempt is dead. Read back by
-// ReadLaunch.
+// ReadLaunchRecord.
 absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
   const std::string temporary = path + ".tmp";
   {
@@ -404,12 +404,14 @@ void AttemptProcesses::GiveUp(const AttemptKey& key) {
 void AttemptProcesses::OnGone(const AttemptKey& key, Shim shim) {
   const absl::StatusOr<common::ExitRecord> record = ReadExitRecord(setup_.paths.AttemptDir(key));
   if (record.ok()) return FromExitRecord(key, shim.launch, *record);
-  ProveEnd(key,
-           {key, "killed after its shim was lost",
-            common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
-                           " was killed; its ranks were killed with it"),
-            v1::STOP_CAUSE_SUPERVISOR_LOST},
-           std::make_shared<common::ShimLaunch>(shim.client->launch()));
+  ProveEnd(key, ShimWasKilled(key), std::make_shared<common::ShimLaunch>(shim.client->launch()));
+}
+
+AttemptEndedInput AttemptProcesses::ShimWasKilled(const AttemptKey& key) const {
+  return {key, "killed after its shim was lost",
+          common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
+                         " was killed; its ranks were killed with it"),
+          v1::STOP_CAUSE_SUPERVISOR_LOST};
 }
 
 void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAttempt& launch,

@@ -123,6 +123,7 @@ class AttemptProcesses {
                         const std::string& said = "");
   void FromExitRecord(const AttemptKey& key, const v1::LaunchAttempt& launch,
                       const common::ExitRecord& record);
+  AttemptEndedInput ShimWasKilled(const AttemptKey& key) const;
   // Kills what is left until nothing is, then reports the end.
   // `order`: as it was launched; a file may be damaged since. Null: it is read.
   // `said`: what survived the last time, and was noted.

@@ -209,10 +209,7 @@ void AttemptProcesses::Settle(const AttemptKey& key, const Unsettled& found) {
     end.failure = "the worker was restarted before it started the ranks";
     end.failure_cause = v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
   } else {
-    end.how = "killed after its shim was lost";
-    end.failure = common::StrCat("the supervisor (muster-shim) on node ", setup_.node,
-                                 " was killed; its ranks were killed with it");
-    end.failure_cause = v1::STOP_CAUSE_SUPERVISOR_LOST;
+    end = ShimWasKilled(key);
   }
   ProveEnd(key, end, found.order);
 }

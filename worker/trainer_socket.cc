@@ -185,7 +185,7 @@ void TrainerSocket::Accept(Listener& listener, int64_t now_ms) {
 
 bool TrainerSocket::Read(Connection& connection, size_t* bytes_left) {
   char buffer[kReadBytes];
-  for (int i = 0; i<kReadsPerTurn&& * bytes_left> 0; ++i) {
+  for (int reads_left = kReadsPerTurn; reads_left > 0 && *bytes_left > 0; --reads_left) {
     const ssize_t count = read(connection.fd.get(), buffer, std::min(sizeof buffer, *bytes_left));
     if (count < 0) return errno == EAGAIN || errno == EINTR;
     if (count == 0) return false;

@@ -93,6 +93,9 @@ void AddAttempt(const v1::Attempt& attempt, Sheet* sheet) {
   if (!attempt.has_culprit()) return;
   const v1::RankExit& culprit = attempt.culprit();
   if (!attempt.reason().empty()) sheet->Line(StrCat("  ", attempt.reason()));
+  const bool is_cancelled =
+      attempt.cause() == v1::STOP_CAUSE_CANCELLED || attempt.cause() == v1::STOP_CAUSE_CLIENT_GONE;
+  if (is_cancelled) return;  // whatever a rank said, that is not why
   sheet->Quote(!culprit.error_message().empty() ? culprit.error_message() : culprit.last_lines());
 }
 

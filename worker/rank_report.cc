@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/files.h"
 #include "common/limits.h"
@@ -16,14 +19,54 @@ namespace muster::worker {
 namespace {
 
 constexpr size_t kErrorFileBytesMax = 1 << 20;
+constexpr size_t kRecordsRead = 4'096;
+// Between the words that say why and the end: an interpreter leaves, its threads are waited for.
+constexpr int64_t kFreshMs = 5'000;
+
+// The offset in a stream from which on its bytes came at `since_ms` or later, as its index says; no
+// further back than the records that are read. nullopt: it says nothing.
+std::optional<uint64_t> FreshFrom(const std::string& index_path, int64_t since_ms) {
+  const absl::StatusOr<common::UniqueFd> file =
+      common::OpenRegular(index_path, O_RDONLY | O_NOFOLLOW);
+  struct stat info {};
+  if (!file.ok() || fstat(file->get(), &info) != 0) return std::nullopt;
+  const size_t all = static_cast<size_t>(info.st_size) / sizeof(common::SpoolRecord);
+  std::vector<common::SpoolRecord> records(std::min(all, kRecordsRead));
+  const size_t bytes = records.size() * sizeof(common::SpoolRecord);
+  const off_t begin = static_cast<off_t>((all - records.size()) * sizeof(common::SpoolRecord));
+  if (records.empty() ||
+      pread(file->get(), records.data(), bytes, begin) != static_cast<ssize_t>(bytes)) {
+    return std::nullopt;
+  }
+  uint64_t from = records.back().offset + records.back().length;
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    if (record->time_us / 1'000 < since_ms) break;
+    from = std::min(from, record->offset);
+  }
+  return from;
+}
+
+// How many of the lines of `text` that hold something end in its last bytes.
+uint32_t LinesThatEndIn(std::string_view text, size_t last_bytes) {
+  uint32_t lines = 0;
+  const size_t from = text.size() - last_bytes;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    if (end > from && line.find_first_not_of(" \t\r") != line.npos) ++lines;
+    begin = end + 1;
+  }
+  return lines;
+}
 
 }  // namespace
 
-std::string LastLines(const Paths& paths, const AttemptKey& key, uint32_t rank) {
+LastLines ReadLastLines(const Paths& paths, const AttemptKey& key, uint32_t rank,
+                        int64_t ended_ms) {
   const absl::StatusOr<common::UniqueFd> file =
       common::OpenRegular(paths.Spool(key, rank, "stderr"), O_RDONLY | O_NOFOLLOW);
   struct stat info {};
-  if (!file.ok() || fstat(file->get(), &info) != 0) return "";
+  if (!file.ok() || fstat(file->get(), &info) != 0) return {};
   const off_t size = std::min<off_t>(info.st_size, common::kLastLinesBytesMax);
   std::string tail(static_cast<size_t>(size), '\0');
   const ssize_t count = pread(file->get(), tail.data(), tail.size(), info.st_size - size);
@@ -33,11 +76,18 @@ std::string LastLines(const Paths& paths, const AttemptKey& key, uint32_t rank) 
     const size_t line = tail.find('\n');
     if (line != std::string::npos && line + 1 < tail.size()) tail.erase(0, line + 1);
   }
-  std::string text = common::Printable(tail, /*keep_layout=*/true);
-  if (text.size() > common::kLastLinesBytesMax) {
-    text.erase(0, text.size() - common::kLastLinesBytesMax);
+  LastLines lines;
+  const auto fresh = FreshFrom(paths.SpoolIndex(key, rank, "stderr"), ended_ms - kFreshMs);
+  if (fresh) {
+    const uint64_t end = static_cast<uint64_t>(info.st_size - size + count);
+    const uint64_t bytes = end > *fresh ? end - *fresh : 0;
+    lines.fresh = LinesThatEndIn(tail, std::min<uint64_t>(bytes, tail.size()));
   }
-  return text;
+  lines.text = common::Printable(tail, /*keep_layout=*/true);
+  if (lines.text.size() > common::kLastLinesBytesMax) {
+    lines.text.erase(0, lines.text.size() - common::kLastLinesBytesMax);
+  }
+  return lines;
 }
 
 v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
@@ -69,7 +119,9 @@ void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report) {
   if (absl::IsInvalidArgument(error_file.status())) {
     report->set_error_message("(its error file is no regular file: nothing was read from it)");
   }
-  report->set_last_lines(LastLines(paths, key, report->rank()));
+  LastLines lines = ReadLastLines(paths, key, report->rank(), report->ended_ms());
+  report->set_last_lines(std::move(lines.text));
+  if (lines.fresh) report->set_fresh_lines(*lines.fresh);
 }
 
 }  // namespace muster::worker

@@ -2,6 +2,9 @@
 // Any thread.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "muster/v1/worker_service.pb.h"
 #include "worker/paths.h"
 #include "worker/shim_client.h"
@@ -14,8 +17,11 @@ v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaun
 // What the rank left behind: its files, so this may block.
 void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report);
 
-// The last bytes of a rank's stderr that are still on this node, printable, whole lines when
-// possible.
-std::string LastLines(const Paths& paths, const AttemptKey& key, uint32_t rank);
+struct LastLines {
+  std::string text;               // printable, whole lines when possible
+  std::optional<uint32_t> fresh;  // how many of them, without empty ones, came just before the end
+};
+// The last bytes of a rank's stderr that are still on this node.
+LastLines ReadLastLines(const Paths& paths, const AttemptKey& key, uint32_t rank, int64_t ended_ms);
 
 }  // namespace muster::worker

@@ -89,6 +89,15 @@ void ApplyRankExited(ClusterState& state, const v1::Event& event) {
   if (exited.first_failure()) *NewestAttempt(job).mutable_culprit() = exited.exit();
 }
 
+// What a rank dies of later may be this.
+void ApplySignalSent(ClusterState& state, const v1::Event& event) {
+  v1::JobRecord& job = JobOf(state, event);
+  if (LiveAttempt(job) == nullptr) return;
+  auto& sent = *NewestAttempt(job).mutable_signals_sent();
+  const int32_t signal = event.signal_sent().signal();
+  if (std::find(sent.begin(), sent.end(), signal) == sent.end()) sent.Add(signal);
+}
+
 void ApplyStopRequested(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::StopRequested& stop = event.stop_requested();
@@ -399,8 +408,10 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       ForgetNode(state, event.node());
       break;
     case v1::Event::kSignalSent:
+      ApplySignalSent(state, event);
+      break;
     case v1::Event::kPartSilence:
-      break;  // facts for the history; nothing in the state depends on them
+      break;  // a fact for the history; nothing in the state depends on it
     case v1::Event::WHAT_NOT_SET:
       CHECK(event.skippable());
       break;

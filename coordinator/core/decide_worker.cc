@@ -70,6 +70,10 @@ void BoundTexts(v1::RankExit& exit, bool in_full) {
       Said(exit.launch_error(), in_full ? common::kReasonBytesMax : common::kFailureShortBytes));
 }
 
+bool StoppedItself(const v1::AttemptStatus& status) {
+  return status.failure_cause() == v1::STOP_CAUSE_NODE_LOST && !status.failure().empty();
+}
+
 // Exits that are new, the earliest on the node's monotonic clock first. The first failure that we
 // did not cause ourselves is the attempt's culprit.
 void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
@@ -91,7 +95,11 @@ void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
     exit.set_node(part.node());
     if (IsFailure(exit)) ++failed;
     v1::Event event = PartEvent(job, attempt, part.node(), now);
-    const bool asked_for = attempt.stopping() && exit.stopped_by_us();
+    exit.set_signal_sent_by_us(std::find(attempt.signals_sent().begin(),
+                                         attempt.signals_sent().end(),
+                                         exit.signal()) != attempt.signals_sent().end());
+    // By us, or by its node, which had not heard us for long and says so when all of it has ended.
+    const bool asked_for = exit.stopped_by_us() && (attempt.stopping() || StoppedItself(status));
     const bool first = !has_culprit && IsFailure(exit) && !asked_for;
     has_culprit |= first;
     BoundTexts(exit, first || failed <= common::kFailuresToldInFull);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/last_words.h"
 #include "coordinator/core/views.h"
 
 namespace muster::coordinator {
@@ -185,20 +186,27 @@ v1::JobStateChanged AfterSupervisorLoss(const ClusterState& state, const v1::Job
   return change;
 }
 
+// Where to read on when the sentence quotes nothing, although the rank said something.
+std::string WhereItSpoke(const v1::JobRecord& job, const v1::RankExit& culprit) {
+  if (culprit.last_lines().empty() || !LastWords(culprit).empty()) return "";
+  return absl::StrCat("; its last lines: jobctl logs ", job.name(), " --rank ", culprit.rank());
+}
+
 v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord& job,
                                  const v1::Attempt& attempt) {
   const uint32_t budget = job.spec().restarts();
   if (attempt.culprit().launch_errno() != 0) {
     return Final(job, attempt, v1::JOB_STATE_FAILED, attempt.reason());  // it would fail again
   }
+  const std::string spoke = WhereItSpoke(job, attempt.culprit());
   if (attempt.culprit().exit_code() == kDoNotRetryExitCode) {
     return Final(job, attempt, v1::JOB_STATE_FAILED,
-                 absl::StrCat(attempt.reason(), "; code 93 asks not to be retried"));
+                 absl::StrCat(attempt.reason(), "; code 93 asks not to be retried", spoke));
   }
   if (job.failures() >= budget) {
     const std::string used =
         budget == 0 ? "" : absl::StrCat("; ", budget, " of ", budget, " restarts are used");
-    return Final(job, attempt, v1::JOB_STATE_FAILED, absl::StrCat(attempt.reason(), used));
+    return Final(job, attempt, v1::JOB_STATE_FAILED, absl::StrCat(attempt.reason(), used, spoke));
   }
   const std::string quick = QuickFailure(state, job, attempt);
   const uint32_t in_a_row = quick.empty()                  ? 0
@@ -208,7 +216,7 @@ v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord&
     return Final(job, attempt, v1::JOB_STATE_FAILED,
                  absl::StrCat(attempt.reason(), "; it failed ", in_a_row,
                               " times in the same way within seconds of its start, so the other ",
-                              budget - job.failures(), " restarts are not tried"));
+                              budget - job.failures(), " restarts are not tried", spoke));
   }
   const int64_t pause = quick.empty() ? 0 : PauseMs(state.settings, job.failures());
   v1::JobStateChanged change =

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/text.h"
+#include "coordinator/core/last_words.h"
 #include "coordinator/core/placement.h"
 
 namespace muster::coordinator {
@@ -23,15 +24,6 @@ std::string SignalName(int signal) {
   const char* abbreviation = sigabbrev_np(signal);
   return abbreviation == nullptr ? absl::StrCat(signal)
                                  : absl::StrCat(signal, " (SIG", abbreviation, ")");
-}
-
-// The last line with something on it: where Python and C++ programs say what went wrong.
-std::string LastLine(const std::string& text) {
-  size_t end = text.find_last_not_of(" \t\r\n");
-  if (end == std::string::npos) return "";
-  const size_t begin = text.rfind('\n', end);
-  const size_t first = begin == std::string::npos ? 0 : begin + 1;
-  return text.substr(first, end - first + 1);
 }
 
 // At most `most` bytes, cut between characters.
@@ -60,6 +52,14 @@ std::string WhatWasSaid(std::string line) {
   const size_t end = source == std::string::npos ? source : line.find("] ", source);
   if (end != std::string::npos) line.erase(source, end + 2 - source);
   return line;
+}
+
+// Of a signal that a process does not earn itself. Who else sent it, perhaps the process, nobody
+// can say.
+std::string Sender(const v1::RankExit& exit) {
+  if (exit.stopped_by_us()) return "";
+  if (exit.signal_sent_by_us()) return ", which jobctl signal had sent";
+  return IsSentByPeople(exit.signal()) ? ", which Muster did not send" : "";
 }
 
 // A shell says with 128 + N that signal N killed its command.
@@ -149,14 +149,13 @@ std::string DescribeExit(const v1::RankExit& exit) {
   if (exit.out_of_memory()) {
     absl::StrAppend(&text, " was killed by the kernel: out of memory");
   } else if (exit.signal() != 0) {
-    absl::StrAppend(&text, " was killed by signal ", SignalName(exit.signal()));
+    absl::StrAppend(&text, " was killed by signal ", SignalName(exit.signal()), Sender(exit));
   } else {
     absl::StrAppend(&text, " exited with code ", exit.exit_code(), ShellsWord(exit.exit_code()));
   }
-  const std::string said =
-      !exit.error_message().empty() ? exit.error_message() : LastLine(exit.last_lines());
+  const std::string said = LastWords(exit);
   if (!said.empty()) {
-    absl::StrAppend(&text, ": ", Clip(common::Printable(WhatWasSaid(LastLine(said))), kErrorShown));
+    absl::StrAppend(&text, ": ", Clip(common::Printable(WhatWasSaid(said)), kErrorShown));
   }
   return text;
 }

@@ -130,6 +130,58 @@ class RunOnAPrivateCoordinator(Case):
         self.assertLess(time.monotonic() - started, 8)
 
 
+class WhyItEnded(Case):
+    """The one sentence about a death: what is known, and a line of the rank only where it tells why."""
+
+    def script(self, cluster, text):
+        return cluster.submit("-n", "1", "--", "sh", "-c", text)
+
+    def reason(self, cluster, job):
+        """The sentence, with the job's name taken out."""
+        return cluster.wait_over(job).reason.replace(job, "JOB")
+
+    def test_a_line_is_quoted_when_it_reads_as_an_error_and_is_of_that_moment(self):
+        cluster = self.cluster(devices="cpu:8")
+        said = "; its last lines: jobctl logs JOB --rank 0"
+        cases = [
+            ("echo Using config foo >&2; kill -TERM $$",
+             "rank 0 on node1 was killed by signal 15 (SIGTERM), which Muster did not send" + said),
+            ("echo Using config foo >&2; exit 3", "rank 0 on node1 exited with code 3" + said),
+            ("echo 'error: long ago' >&2; sleep 6; echo Bye >&2; exit 4", "rank 0 on node1 exited with code 4" + said),
+            ("exit 5", "rank 0 on node1 exited with code 5"),
+            (f"exec {harness.PYTHON} -S -c 'raise ValueError(\"boom\")'",
+             "rank 0 on node1 exited with code 1: ValueError: boom"),
+            ("echo 'sh: error: no data' >&2; echo 'See the manual.' >&2; exit 2",
+             "rank 0 on node1 exited with code 2: sh: error: no data"),
+        ]
+        jobs = [(self.script(cluster, text), sentence) for text, sentence in cases]
+        for job, sentence in jobs:
+            self.assertEqual(self.reason(cluster, job), sentence)
+
+    def speaker(self, cluster):
+        """A job that has said something that reads as an error, and goes on."""
+        job = self.script(cluster, "echo 'error: the hostname cannot be resolved' >&2; exec sleep 3600")
+        cluster.wait_for(job, harness.RUNNING)
+        wait_until(lambda: cluster.jobctl("logs", job).stdout, "it has spoken")
+        return job
+
+    def test_a_cancelled_job_is_blamed_on_nothing_it_said(self):
+        cluster = self.cluster()
+        job = self.speaker(cluster)
+        cluster.jobctl("cancel", job)
+        self.assertEqual(self.reason(cluster, job), f"cancelled by uid:{os.getuid()}")
+        events = cluster.jobctl("events", job).stdout
+        self.assertIn("rank 0 on node1 was killed by signal 15 (SIGTERM)", events)
+        self.assertNotIn("hostname", events)
+
+    def test_a_signal_that_jobctl_sent_is_named_as_such(self):
+        cluster = self.cluster()
+        job = self.speaker(cluster)
+        cluster.jobctl("signal", job, "TERM")
+        self.assertEqual(self.reason(cluster, job), "rank 0 on node1 was killed by signal 15 (SIGTERM), which jobctl "
+                         "signal had sent; its last lines: jobctl logs JOB --rank 0")
+
+
 class RunOnAConfiguredCoordinator(Case):
     def test_the_same_line_runs_there(self):
         cluster = self.cluster()

@@ -303,7 +303,8 @@ void ClusterScript::Finish(uint64_t job) {
   }
 }
 
-// exit JOB RANK CODE|sigN [at_us=N] [stopped=1] [ended=1] [says=text]
+// exit JOB RANK CODE|sigN [at_us=N] [stopped=1] [ended=1] [says=text] [itself=text]
+// itself: why the node stopped its ranks unasked
 void ClusterScript::Exit(const Words& words, Options& options) {
   const uint64_t job = Number(words.at(1));
   const uint32_t rank = Number(words.at(2));
@@ -324,6 +325,10 @@ void ClusterScript::Exit(const Words& words, Options& options) {
     exit->set_last_lines(Option(options, "says", ""));
     exit->set_launch_errno(Number(Option(options, "errno", "0")));
     exit->set_launch_error(Option(options, "error", ""));
+    if (options.contains("itself")) {
+      status.set_failure(Option(options, "itself", ""));
+      status.set_failure_cause(v1::STOP_CAUSE_NODE_LOST);
+    }
     if (Option(options, "ended", "0") == "1") status.set_phase(v1::ATTEMPT_PHASE_ENDED);
     SayStatus(part.node(), key);
   }

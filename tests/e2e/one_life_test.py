@@ -254,6 +254,32 @@ class SilentSupervisors(Case):
         self.assertIn("did not answer for", cluster.workers["far"].output())
         witnessed.finish()
 
+    def test_ranks_that_a_supervisor_stopped_unasked_are_a_lost_node_and_no_failed_rank(self):
+        cluster = self.cluster(devices="cpu:1", heartbeat_ms=300)
+        job = cluster.submit("-n", "1", "--set", "stop_after=2s", "--grace", "20s", "--", "sh", "-c", "exec sleep 3600")
+
+        def ranks():
+            return [line for line in self.processes().values() if line.startswith("sleep 3600")]
+
+        def ended(count):
+            """The newest of `count` attempts that are over, once the next one runs."""
+            wait_until(lambda: len(cluster.api.record(job).attempts) > count, lambda: cluster.api.record(job).reason)
+            cluster.wait_for(job, harness.RUNNING)
+            return cluster.api.record(job).attempts[count - 1]
+
+        cluster.wait_for(job, harness.RUNNING)
+        os.kill(self.shim(os.path.join(cluster.directory, "w-node1")), signal.SIGTERM)
+        by_signal = ended(1)
+        self.assertEqual(by_signal.reason, "the supervisor (muster-shim) on node node1 stopped its ranks, and this "
+                         "worker had not asked it to")
+        cluster.workers["node1"].kill9()
+        wait_until(lambda: not ranks(), "the supervisor has stopped them, as nobody renewed its lease")
+        cluster.workers["node1"].start()
+        by_lease = ended(2)
+        self.assertIn("this node stopped the attempt itself", by_lease.reason)
+        for attempt in (by_signal, by_lease):
+            self.assertFalse(attempt.HasField("culprit"), attempt.culprit)
+
     def test_a_stopped_supervisor_is_given_up_at_a_stop_and_its_job_says_so(self):
         cluster = self.cluster(devices="cpu:1")
         witnessed = Witnessed(self, cluster, 1)

@@ -190,6 +190,20 @@ TEST_F(LaunchTest, ExitsAreReportedOnceEach) {
   EXPECT_TRUE(Statuses(Say(RankExitedInput{kKey, exit})).empty());
 }
 
+TEST_F(LaunchTest, RanksThatTheirSupervisorStoppedUnaskedAreALostNode) {
+  Connect();
+  Run(kKey);
+  v1::RankExit exit;
+  exit.set_rank(1);
+  exit.set_signal(15);
+  exit.set_stopped_by_us(true);
+  EXPECT_EQ(LastStatus(Say(RankExitedInput{kKey, exit})).failure_cause(), v1::STOP_CAUSE_NODE_LOST);
+  const AttemptKey asked{kKey.job + 1, 0};
+  Run(asked);
+  Command(StopOf(asked, 1'000));
+  EXPECT_EQ(LastStatus(Say(RankExitedInput{asked, exit})).failure(), "");
+}
+
 TEST_F(LaunchTest, AStatusOfAsManyFailuresAsAShimHoldsFitsIntoAMessage) {
   Run({42, 0});
   Actions last;

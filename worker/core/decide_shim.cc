@@ -1,4 +1,5 @@
 // What a shim says about its ranks, and what a restarted worker found. Pure.
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "worker/core/stages.h"
 #include "worker/core/steps.h"
@@ -19,6 +20,16 @@ void BoundTexts(v1::RankExit& exit, bool in_full) {
   bound(exit.mutable_launch_error(), common::kReasonBytesMax);
   if (!in_full) exit.clear_last_lines();
   bound(exit.mutable_last_lines(), common::kLastLinesBytesMax);
+}
+
+// It stopped its ranks unasked: nothing renewed the lease while no worker was there, or somebody
+// ended it. The ranks are not to blame.
+void NoteUnaskedStop(Step& step, Attempt& attempt, const v1::RankExit& exit) {
+  if (!exit.stopped_by_us() || attempt.stop_wanted || !attempt.status.failure().empty()) return;
+  attempt.status.set_failure(
+      absl::StrCat("the supervisor (muster-shim) on node ", step.state.facts.name(),
+                   " stopped its ranks, and this worker had not asked it to"));
+  attempt.status.set_failure_cause(v1::STOP_CAUSE_NODE_LOST);
 }
 
 }  // namespace
@@ -44,6 +55,7 @@ void OnRankExited(Step& step, const RankExitedInput& input) {
   if (IsFailure(exit)) {
     BoundTexts(exit, ++attempt->failed_ranks <= common::kFailuresToldInFull);
   }
+  NoteUnaskedStop(step, *attempt, exit);
   Report(step, *attempt);
 }
 

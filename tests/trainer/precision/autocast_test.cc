@@ -38,6 +38,18 @@ TEST(Precision, TextsAreThoseOfAccelerate) {
   }
 }
 
+// What docs/trainer.md says of programs that want Python's bits: LibTorch's linear layer adds the
+// bias of inputs with three dimensions in an operation of its own, at::linear does not.
+TEST(LinearLayers, OfLibTorchRoundOnceMoreForInputsOfThreeDimensions) {
+  torch::manual_seed(1);
+  torch::nn::Linear layer(64, 64);
+  layer->to(at::kBFloat16);
+  const at::Tensor input = torch::randn({4, 8, 64}).to(at::kBFloat16);
+  const at::Tensor python = at::linear(input, layer->weight, layer->bias);
+  EXPECT_FALSE(layer->forward(input).equal(python));
+  EXPECT_TRUE(layer->forward(input.view({32, 64})).equal(python.view({32, 64})));
+}
+
 TEST(Autocast, RegionsNestAndEachOneEnds) {
   EXPECT_EQ(product_dtype(), at::kFloat);
   {

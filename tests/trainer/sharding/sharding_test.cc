@@ -35,9 +35,6 @@ const std::vector<Case>& cases() {
       {"unused parameters", R"({"model": "norm_side", "batch": 8,
                                 "ddp": {"find_unused_parameters": true},
                                 "optimizer": {"name": "adamw", "lr": 1e-3}})"},
-      {"transformer, blocks in one unit",
-       R"({"model": "transformer", "batch": 8, "optimizer": {"name": "adamw", "lr": 1e-3}})", 0,
-       true},
       {"300 small layers in one unit",
        R"({"model": "small_layers", "batch": 16, "optimizer": {"name": "adamw", "lr": 1e-3}})", 0,
        true}};

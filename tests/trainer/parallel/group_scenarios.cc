@@ -1,4 +1,10 @@
 // The process group: side groups, and ranks that leave early.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
 #include <fstream>
 #include <stdexcept>
 #include <thread>
@@ -36,6 +42,67 @@ std::string error_of(const Call& call) {
   }
   return "none";
 }
+
+// A thread of the program that opens connections to a server of its own as long as it is let, uses
+// them, and keeps the newest.
+class Stranger {
+ public:
+  Stranger() {
+    server_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof(address);
+    if (::bind(server_, reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
+        ::listen(server_, 16) != 0 ||
+        ::getsockname(server_, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
+      throw std::runtime_error("no server on loopback");
+    }
+    thread_ = std::thread([this, address, bytes] {
+      while (!stops_) {
+        if (pairs_.size() == 200) drop_oldest();
+        const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+        if (::connect(client, reinterpret_cast<const sockaddr*>(&address), bytes) != 0) break;
+        pairs_.emplace_back(client, ::accept(server_, nullptr, nullptr));
+        working();  // a program uses them
+      }
+    });
+  }
+  ~Stranger() {
+    stop();
+    while (!pairs_.empty()) drop_oldest();
+    ::close(server_);
+  }
+  void stop() {
+    stops_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  size_t count() const { return pairs_.size(); }
+  // Those that carry a byte in both directions. The thread's, until stop().
+  size_t working() const {
+    size_t count = 0;
+    for (const auto& [client, accepted] : pairs_) {
+      char byte = 'x';
+      const auto passes = [&byte](int from, int to) {
+        return ::send(from, &byte, 1, MSG_NOSIGNAL) == 1 && ::recv(to, &byte, 1, 0) == 1;
+      };
+      if (passes(client, accepted) && passes(accepted, client)) ++count;
+    }
+    return count;
+  }
+
+ private:
+  void drop_oldest() {
+    ::close(pairs_.front().first);
+    ::close(pairs_.front().second);
+    pairs_.pop_front();
+  }
+
+  int server_ = -1;
+  std::deque<std::pair<int, int>> pairs_;
+  std::atomic<bool> stops_ = false;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -118,6 +185,30 @@ void leave(const Arguments& how) {
   } catch (const std::exception& error) {
     say("error", std::string(error.what()).substr(0, 200));
   }
+}
+
+// Rank 0 ends its groups while the others wait in them. Connections that the program opened while
+// the groups were made are none of theirs.
+void strangers(const Arguments&) {
+  const Topology topology = Topology::from_environment();
+  Stranger stranger;
+  const ProcessGroupPtr group = make_process_group(topology, at::kCPU, kPatient);
+  const ProcessGroupPtr side = make_side_group(group, "side", kPatient);
+  const ProcessGroupPtr sub = make_sub_group(group, "sub", {0, 1, 2}, kPatient);
+  stranger.stop();
+  for (const ProcessGroupPtr& one : {group, side, sub}) barrier(one);
+  if (topology.rank == 0) abort_process_group(group);
+  size_t ended = 0;
+  for (const ProcessGroupPtr& one : {group, side, sub}) {
+    try {
+      barrier(one);
+    } catch (const std::exception&) {
+      ++ended;
+    }
+  }
+  say("ended", std::to_string(ended));
+  say("opened", stranger.count() >= 10);
+  say("all_work", stranger.working() == stranger.count());
 }
 
 }  // namespace muster

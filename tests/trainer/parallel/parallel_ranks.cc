@@ -21,7 +21,11 @@ int scenario(int argc, char** argv) {
       {"sync_batch_norm", muster::sync_batch_norm},
       {"side_group", muster::side_group},
       {"sub_groups", muster::sub_groups},
-      {"leave", muster::leave}};
+      {"leave", muster::leave},
+      {"strangers", muster::strangers},
+      {"mismatches", muster::mismatches},
+      {"lonely_reduce", muster::lonely_reduce},
+      {"after_a_timeout", muster::after_a_timeout}};
   scenarios.at(argv[1])(muster::Arguments(argv + 2, argv + argc));
   return 0;
 }

@@ -147,5 +147,11 @@ void sync_batch_norm(const Arguments&);
 void side_group(const Arguments&);
 void sub_groups(const Arguments&);
 void leave(const Arguments& how);
+void strangers(const Arguments&);
+
+// mismatch_scenarios.cc
+void mismatches(const Arguments& how);
+void lonely_reduce(const Arguments&);
+void after_a_timeout(const Arguments& how);
 
 }  // namespace muster

@@ -14,19 +14,26 @@ namespace {
 
 const SharedReduction::Patience kPatient = {std::chrono::minutes(1), nullptr};
 
+std::unique_ptr<SharedReduction> alone(const SharedReduction::Patience& patience) {
+  return std::make_unique<SharedReduction>(SharedMemory::create(SharedReduction::memory_bytes(2)),
+                                           0, 2, patience);
+}
+
 // Runs `body` as ranks 1, 2, … in children and as rank 0 here; whether all returned true.
 template <typename Body>
 bool on_ranks(int world_size, const Body& body) {
-  auto own = SharedReduction::create(world_size, kPatient);
-  if (!own) return false;
+  const size_t bytes = SharedReduction::memory_bytes(world_size);
+  auto memory = SharedMemory::create(bytes);
+  if (!memory) return false;
   std::vector<pid_t> children;
   for (int rank = 1; rank < world_size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
       bool good = false;
       try {
-        auto opened = SharedReduction::open(own->name(), rank, world_size, kPatient);
-        good = opened && body(*opened, rank);
+        SharedReduction opened(SharedMemory::open(memory->name(), bytes), rank, world_size,
+                               kPatient);
+        good = body(opened, rank);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
       }
@@ -34,8 +41,8 @@ bool on_ranks(int world_size, const Body& body) {
     }
     children.push_back(child);
   }
-  bool all = body(*own, 0);
-  own->unlink();
+  SharedReduction own(std::move(memory), 0, world_size, kPatient);
+  bool all = body(own, 0);
   for (const pid_t child : children) {
     int status = 0;
     ::waitpid(child, &status, 0);
@@ -122,8 +129,9 @@ TEST(SharedReduction, GivesTheSameBitsToAllRanks) {
 
 TEST(SharedReduction, GivesUpOnALostRankAndAtTheDeadline) {
   int asked = 0;
-  auto losing = SharedReduction::create(2, {std::chrono::minutes(5), [&] { return ++asked == 2; }});
-  ASSERT_TRUE(losing);
+  const auto losing = alone({std::chrono::minutes(5), [&] {
+                               return std::string(++asked == 2 ? "Connection closed by peer" : "");
+                             }});
   float value = 1;
   try {
     losing->all_reduce(&value, 1, SharedOperation::sum);
@@ -132,20 +140,31 @@ TEST(SharedReduction, GivesUpOnALostRankAndAtTheDeadline) {
     EXPECT_STREQ(error.what(),
                  "rank 0 waits for rank 1 in a collective: Connection closed by peer");
   }
-  auto late = SharedReduction::create(2, {std::chrono::milliseconds(1), [] { return false; }});
-  ASSERT_TRUE(late);
+  const auto late = alone({std::chrono::milliseconds(1), nullptr});
   EXPECT_THROW(late->all_reduce(&value, 1, SharedOperation::sum), std::runtime_error);
 }
 
-TEST(SharedReduction, IsNotFoundUnderAnotherNameOrForAnotherWorld) {
-  auto made = SharedReduction::create(2, kPatient);
+// Whatever the rank that has it, and wherever it stands in a block.
+TEST(SharedReduction, KeepsNaNInSumsMaximaAndMinima) {
+  for (const auto operation : {SharedOperation::sum, SharedOperation::max, SharedOperation::min}) {
+    EXPECT_TRUE(on_ranks(2, [&](SharedReduction& shared, int rank) {
+      std::vector<float> values(35, static_cast<float>(rank));
+      values[rank == 0 ? 1 : 34] = std::nanf("");
+      shared.all_reduce(values.data(), values.size(), operation);
+      return std::isnan(values[1]) && std::isnan(values[34]) && !std::isnan(values[2]);
+    }));
+  }
+}
+
+TEST(SharedMemory, IsNotFoundUnderAnotherNameOrOfAnotherSize) {
+  auto made = SharedMemory::create(5'000);
   ASSERT_TRUE(made);
-  EXPECT_FALSE(SharedReduction::open("", 1, 2, kPatient));
-  EXPECT_FALSE(SharedReduction::open(made->name() + "0", 1, 2, kPatient));
-  EXPECT_FALSE(SharedReduction::open(made->name(), 1, 3, kPatient));
-  EXPECT_TRUE(SharedReduction::open(made->name(), 1, 2, kPatient));
+  EXPECT_FALSE(SharedMemory::open("", 5'000));
+  EXPECT_FALSE(SharedMemory::open(made->name() + "0", 5'000));
+  EXPECT_FALSE(SharedMemory::open(made->name(), 5'001));
+  EXPECT_TRUE(SharedMemory::open(made->name(), 5'000));
   made->unlink();
-  EXPECT_FALSE(SharedReduction::open(made->name(), 1, 2, kPatient));
+  EXPECT_FALSE(SharedMemory::open(made->name(), 5'000));
 }
 
 }  // namespace

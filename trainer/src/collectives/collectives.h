@@ -14,6 +14,7 @@
 // (measured with 2 ranks: 0.011 ms through the shared memory of one machine, 0.12 ms by sockets).
 // By sockets it is a ring, whose time grows with the number of ranks, so that above
 // kAlwaysCheckedWorldSize it is made in debug mode only; then the group's timeout ends a hang.
+// Calls that do not come through here (gradients) are compared below: parallel/shared_gloo.h.
 #pragma once
 
 #include <c10/core/Event.h>

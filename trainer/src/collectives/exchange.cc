@@ -7,6 +7,7 @@
 #include "collectives/collectives.h"
 #include "muster/errors.h"
 #include "muster/nested.h"
+#include "parallel/call_name.h"
 
 namespace muster {
 namespace {
@@ -116,8 +117,11 @@ void Collectives::communicate(const char* function, const std::function<void()>&
                               " (did another rank end, or take another way through the program? " +
                               "AcceleratorOptions::debug names the call that differs)");
   };
+  const CallName name(function);
   try {
     action();
+  } catch (const CommunicationError&) {
+    throw;  // it says what every rank called
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
@@ -160,6 +164,7 @@ std::vector<int64_t> Collectives::exchange(const Call& call, int64_t number,
   std::vector<int64_t> numbers = {number};
   if (group_) {
     const std::string own = call.describe();
+    const CallName name(own);
     const int64_t head[2] = {hash_of(own), number};
     at::Tensor message = at::zeros({kHeadBytes + kTravellingBytes}, at::kByte);
     auto* bytes = static_cast<char*>(message.mutable_data_ptr());

@@ -6,24 +6,58 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <charconv>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <string>
+#include <unordered_set>
 
 namespace muster {
 namespace {
 
-bool is_connected_tcp(int fd) {
+// Where an address begins in memory, and how far it tells one listener from another: family, port
+// and host.
+constexpr size_t kBytesV4 = offsetof(sockaddr_in, sin_addr) + sizeof(in_addr);
+constexpr size_t kBytesV6 = offsetof(sockaddr_in6, sin6_addr) + sizeof(in6_addr);
+
+size_t bytes_of(sa_family_t family) {
+  return family == AF_INET ? kBytesV4 : family == AF_INET6 ? kBytesV6 : 0;
+}
+
+std::string address_in(const void* bytes, size_t most) {
+  sa_family_t family = 0;
+  if (most < sizeof(family)) return "";
+  std::memcpy(&family, bytes, sizeof(family));
+  const size_t size = bytes_of(family);
+  return size <= most ? std::string(static_cast<const char*>(bytes), size) : "";
+}
+
+// Whatever looks like an address. An accidental one is no harm: no socket has it.
+std::unordered_set<std::string> addresses_in(const std::vector<std::string>& messages) {
+  std::unordered_set<std::string> addresses;
+  for (const std::string& message : messages) {
+    for (size_t at = 0; at < message.size(); ++at) {
+      std::string address = address_in(message.data() + at, message.size() - at);
+      if (!address.empty()) addresses.insert(std::move(address));
+    }
+  }
+  return addresses;
+}
+
+// `ask` is getsockname or getpeername; "" when the socket is none of TCP's, or not connected.
+template <typename Ask>
+std::string end_of(int fd, const Ask& ask) {
+  sockaddr_storage end{};
+  socklen_t bytes = sizeof(end);
+  if (ask(fd, reinterpret_cast<sockaddr*>(&end), &bytes) != 0) return "";
+  return address_in(&end, bytes);
+}
+
+bool is_stream(int fd) {
   int type = 0;
   socklen_t bytes = sizeof(type);
-  if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) != 0 || type != SOCK_STREAM) {
-    return false;
-  }
-  sockaddr_storage peer{};
-  bytes = sizeof(peer);
-  return ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0 &&
-         (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
+  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_STREAM;
 }
 
 bool is_still(const SocketIdentity& socket) {
@@ -34,7 +68,8 @@ bool is_still(const SocketIdentity& socket) {
 
 }  // namespace
 
-std::vector<SocketIdentity> connected_sockets() {
+std::vector<SocketIdentity> connections_at(const std::vector<std::string>& messages) {
+  const std::unordered_set<std::string> known = addresses_in(messages);
   std::vector<SocketIdentity> sockets;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
@@ -42,19 +77,16 @@ std::vector<SocketIdentity> connected_sockets() {
     int fd = -1;
     std::from_chars(name.data(), name.data() + name.size(), fd);
     struct stat status {};
-    if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
-    if (is_connected_tcp(fd)) sockets.push_back({fd, status.st_ino});
+    if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode) || !is_stream(fd)) {
+      continue;
+    }
+    const std::string peer = end_of(fd, ::getpeername);
+    if (peer.empty()) continue;
+    if (known.contains(peer) || known.contains(end_of(fd, ::getsockname))) {
+      sockets.push_back({fd, status.st_ino});
+    }
   }
   return sockets;
-}
-
-std::vector<SocketIdentity> new_sockets(const std::vector<SocketIdentity>& before,
-                                        const std::vector<SocketIdentity>& after) {
-  std::vector<SocketIdentity> fresh;
-  for (const SocketIdentity& socket : after) {
-    if (std::find(before.begin(), before.end(), socket) == before.end()) fresh.push_back(socket);
-  }
-  return fresh;
 }
 
 bool any_is_broken(const std::vector<SocketIdentity>& sockets) noexcept {

@@ -21,6 +21,7 @@
 #include "device/device_driver.h"
 #include "muster/errors.h"
 #include "parallel/connections.h"
+#include "parallel/meeting_store.h"
 #include "parallel/shared_gloo.h"
 
 namespace muster {
@@ -185,11 +186,10 @@ c10::intrusive_ptr<SharedGloo> make_gloo(const Topology& topology,
     }
     options->threads =
         given.gloo_threads > 0 ? given.gloo_threads : static_cast<int>(options->devices.size() * 2);
-    const std::vector<SocketIdentity> before = connected_sockets();
+    const auto meeting = c10::make_intrusive<MeetingStore>("gloo", store);
     auto gloo =
-        c10::make_intrusive<SharedGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store),
-                                        topology.rank, topology.world_size, options);
-    gloo->set_connections(new_sockets(before, connected_sockets()));
+        c10::make_intrusive<SharedGloo>(meeting, topology.rank, topology.world_size, options);
+    gloo->set_connections(meeting->connections());
     return gloo;
   } catch (const std::exception& error) {
     throw CommunicationError(place_of(topology) + " cannot connect to the other ranks through " +
@@ -208,16 +208,15 @@ void add_device_backend(TrainerGroup& group, const c10::intrusive_ptr<c10d::Stor
   }
   const GlooAddresses network =
       gloo_addresses(group.topology.master_addr, group.topology.master_port, options.interfaces);
-  const std::vector<SocketIdentity> before = connected_sockets();
-  const auto backend =
-      driver.make_backend({.store = c10::make_intrusive<c10d::PrefixStore>(driver.name(), store),
-                           .rank = group.topology.rank,
-                           .world_size = group.topology.world_size,
-                           .device = group.device,
-                           .timeout = options.timeout,
-                           .network = network.names,
-                           .network_is_interfaces = network.is_interface});
-  group.set_device_backend(backend, new_sockets(before, connected_sockets()));
+  const auto meeting = c10::make_intrusive<MeetingStore>(driver.name(), store);
+  const auto backend = driver.make_backend({.store = meeting,
+                                            .rank = group.topology.rank,
+                                            .world_size = group.topology.world_size,
+                                            .device = group.device,
+                                            .timeout = options.timeout,
+                                            .network = network.names,
+                                            .network_is_interfaces = network.is_interface});
+  group.set_device_backend(backend, meeting->connections());
 }
 
 c10::intrusive_ptr<TrainerGroup> make_trainer_group(const c10::intrusive_ptr<c10d::Store>& store,
@@ -225,7 +224,9 @@ c10::intrusive_ptr<TrainerGroup> make_trainer_group(const c10::intrusive_ptr<c10
                                                     const ProcessGroupOptions& options) {
   auto group = c10::make_intrusive<TrainerGroup>(store, topology, device,
                                                  make_gloo(topology, store, options));
-  if (topology.world_size <= options.shared_memory_ranks_max) group->gloo->share_memory();
+  if (options.shared_memory_ranks_max > 0) {
+    group->gloo->share_memory(topology.world_size <= options.shared_memory_ranks_max);
+  }
   add_device_backend(*group, store, options);
   return group;
 }
@@ -328,6 +329,7 @@ ProcessGroupPtr make_side_group(const ProcessGroupPtr& group, const std::string&
   const auto store = c10::make_intrusive<c10d::PrefixStore>("side/" + name, group->getStore());
   const auto side = c10::make_intrusive<TrainerGroup>(store, own.topology, at::kCPU,
                                                       make_gloo(own.topology, store, options));
+  if (options.shared_memory_ranks_max > 0) side->gloo->share_memory(/*reduces=*/false);
   side->gloo->set_name(name, own.gloo->ranks());
   own.add_descendant(side);
   // A rank that is done here may leave at once; the others must be connected by then.

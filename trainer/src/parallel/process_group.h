@@ -22,8 +22,9 @@ struct ProcessGroupOptions {
   int gloo_threads = 0;  // run collectives; 0: two per interface
   // Up to so many ranks, when all are on one machine, reduce and broadcast CPU tensors of up to 4
   // MiB through shared memory, and such a call returns when it is done. Two ranks get the bits that
-  // Gloo gives; more would get sums in another order than Gloo's (the order of the ranks). 0:
-  // never.
+  // Gloo gives; more would get sums in another order than Gloo's (the order of the ranks). Through
+  // shared memory the ranks of one machine, up to 64, also compare what they call before anything
+  // moves. 0: no shared memory at all.
   int shared_memory_ranks_max = 2;
 };
 

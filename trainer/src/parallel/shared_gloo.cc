@@ -7,55 +7,14 @@
 #include <numeric>
 #include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 
+#include "muster/errors.h"
+#include "parallel/call_name.h"
+#include "parallel/gloo_work.h"
+
 namespace muster {
 namespace {
 
 constexpr size_t kNameBytes = 64;
-
-// Work that was finished before it was handed out.
-class FinishedWork : public c10d::Work {
- public:
-  FinishedWork(int rank, c10d::OpType type, std::vector<at::Tensor> tensors)
-      : Work(rank, type), tensors_(std::move(tensors)) {
-    finish();
-  }
-  std::vector<at::Tensor> result() override { return tensors_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    auto future =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    future->markCompleted(c10::IValue(tensors_));
-    return future;
-  }
-
- private:
-  std::vector<at::Tensor> tensors_;
-};
-
-// Gloo's work, whose waiting shows in a profile. `name` is a constant: "wait:all_reduce".
-class ProfiledWork : public c10d::Work {
- public:
-  ProfiledWork(int rank, const char* name, c10::intrusive_ptr<c10d::Work> work)
-      : Work(rank, work->retrieveOpType()), name_(name), work_(std::move(work)) {}
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    RECORD_USER_SCOPE(name_);
-    return work_->wait(timeout);
-  }
-  bool isCompleted() override { return work_->isCompleted(); }
-  bool isSuccess() const override { return work_->isSuccess(); }
-  std::exception_ptr exception() const override { return work_->exception(); }
-  int sourceRank() const override { return work_->sourceRank(); }
-  std::vector<at::Tensor> result() override { return work_->result(); }
-  void synchronize() override { work_->synchronize(); }
-  void abort() override { work_->abort(); }
-  uint64_t getSequencenumber() const override { return work_->getSequencenumber(); }
-  float getDuration() const override { return work_->getDuration(); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return work_->getFuture(); }
-
- private:
-  const char* const name_;
-  const c10::intrusive_ptr<c10d::Work> work_;
-};
 
 // Operations as the log and a profile name them.
 struct Names {
@@ -112,6 +71,22 @@ std::optional<SharedOperation> shared_operation(const c10d::ReduceOp& operation)
   return std::nullopt;
 }
 
+std::string operation_name(const c10d::ReduceOp& operation) {
+  switch (operation.op_) {
+    case c10d::ReduceOp::SUM:
+      return "sum";
+    case c10d::ReduceOp::MAX:
+      return "max";
+    case c10d::ReduceOp::MIN:
+      return "min";
+    default:
+      return "operation " + std::to_string(static_cast<int>(operation.op_));
+  }
+}
+
+std::string from(int64_t rank) { return "from " + std::to_string(rank); }
+std::string to(int64_t rank) { return "to " + std::to_string(rank); }
+
 template <typename T>
 void reduce(SharedReduction& shared, const at::Tensor& tensor, SharedOperation operation) {
   shared.all_reduce(tensor.mutable_data_ptr<T>(), static_cast<size_t>(tensor.numel()), operation);
@@ -145,32 +120,44 @@ bool SharedGloo::all_ranks(bool own) {
   return flag[0].item<int>() == 1;
 }
 
-void SharedGloo::share_memory() {
-  const SharedReduction::Patience patience = {getOptions()->timeout,
-                                              [this] { return any_is_broken(connections_); }};
-  std::unique_ptr<SharedReduction> shared;
+// Made by rank 0; on all ranks or on none.
+std::unique_ptr<SharedMemory> SharedGloo::common_memory(size_t bytes) {
+  std::unique_ptr<SharedMemory> memory;
   std::vector<at::Tensor> name = {at::zeros({kNameBytes}, at::kByte)};
   if (getRank() == 0) {
-    shared = SharedReduction::create(getSize(), patience);
-    const std::string text = shared ? shared->name() : "";
+    memory = SharedMemory::create(bytes);
+    const std::string text = memory ? memory->name() : "";
     if (text.size() < kNameBytes) {
       std::memcpy(name[0].mutable_data_ptr(), text.data(), text.size());
     }
   }
   ProcessGroupGloo::broadcast(name)->wait();
   if (getRank() != 0) {
-    shared = SharedReduction::open(static_cast<const char*>(name[0].const_data_ptr()), getRank(),
-                                   getSize(), patience);
+    memory = SharedMemory::open(static_cast<const char*>(name[0].const_data_ptr()), bytes);
   }
-  const bool everywhere = all_ranks(shared != nullptr);
-  if (shared) shared->unlink();
-  if (everywhere) shared_ = std::move(shared);
+  const bool everywhere = all_ranks(memory != nullptr);
+  if (memory) memory->unlink();
+  return everywhere ? std::move(memory) : nullptr;
+}
+
+void SharedGloo::share_memory(bool reduces) {
+  const int size = getSize();
+  if (size > SharedCalls::kRanksMax) return;
+  auto calls = common_memory(SharedCalls::memory_bytes(size));
+  if (calls == nullptr) return;
+  health_->set_calls(std::make_unique<SharedCalls>(std::move(calls), getRank(), size));
+  if (!reduces || size > SharedReduction::kRanksMax) return;
+  auto slots = common_memory(SharedReduction::memory_bytes(size));
+  if (slots == nullptr) return;
+  const SharedReduction::Patience patience = {
+      getOptions()->timeout, [health = health_.get()] { return health->trouble(); }};
+  shared_ = std::make_unique<SharedReduction>(std::move(slots), getRank(), size, patience);
 }
 
 bool SharedGloo::takes(const std::vector<at::Tensor>& tensors) const {
   if (!shared_ || tensors.size() != 1) return false;
   const at::Tensor& tensor = tensors[0];
-  // Ranks agree on these: collectives ask for tensors of equal type and size.
+  // Ranks agree on these: begin() has compared type and size.
   return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous() &&
          tensor.nbytes() <= kBytesMax;
 }
@@ -178,6 +165,7 @@ bool SharedGloo::takes(const std::vector<at::Tensor>& tensors) const {
 void SharedGloo::set_name(const std::string& name, const std::vector<int>& ranks) {
   CollectiveLog& log = CollectiveLog::of_process();
   if (group_) log.remove_group(*group_);
+  name_ = name;
   ranks_ = ranks;
   group_ = log.add_group(name, ranks);
   log.set_library_trace("c10d", [] { return c10d::dump_fr_trace_json(true, false); });
@@ -187,34 +175,95 @@ SharedGloo::~SharedGloo() {
   if (group_) CollectiveLog::of_process().remove_group(*group_);
 }
 
-uint64_t SharedGloo::note_begin(const char* operation, const std::vector<at::Tensor>& tensors,
-                                const char* carrier) {
+namespace {
+
+// "all_reduce sum of 64 int64".
+std::string text_of(const CollectiveLog::Call& call, const std::string& how, bool equal_sizes) {
+  std::string text = call.operation;
+  if (!how.empty()) text += " " + how;
+  if (*call.dtype == '\0') return text;
+  if (equal_sizes) text += " of " + std::to_string(call.elements);
+  return text + " " + call.dtype;
+}
+
+// FNV-1a, 32 bits: http://www.isthe.com/chongo/tech/comp/fnv/.
+uint32_t hash_of(const std::string& text) {
+  uint32_t hash = 0x811c9dc5;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193;
+  return hash;
+}
+
+// Gloo's messages carry it: those of different calls never meet. The low bits count, so that calls
+// under way at the same time differ and several connections take turns.
+uint32_t tag_of(uint32_t number, const std::string& call) {
+  constexpr uint32_t kCounted = 0xfff;
+  return (hash_of(call) & ~kCounted) | (number & kCounted);
+}
+
+}  // namespace
+
+void SharedGloo::throw_difference(const std::vector<std::string>& calls) {
+  std::string text = "the ranks call different collectives as number " +
+                     std::to_string(health_->calls()->number()) + " of the group '" + name_ + "':";
+  for (size_t i = 0; i < calls.size(); ++i) {
+    text += "\n  rank " + std::to_string(ranks_[i]) + ": " +
+            (calls[i].empty() ? "has not come so far" : calls[i]);
+  }
+  text +=
+      "\nall ranks must make the same calls in the same order with the same dtypes and sizes: look "
+      "for a call that only some of them make, such as one inside of if (is_main_process()), "
+      "behind "
+      "an early continue, or in a loop whose length differs";
+  throw CommunicationError(health_->fail(text));
+}
+
+uint64_t SharedGloo::begin(const Call& call, const std::vector<at::Tensor>& tensors,
+                           const char* carrier) {
   if (!group_) {
     std::vector<int> ranks(static_cast<size_t>(getSize()));
     std::iota(ranks.begin(), ranks.end(), 0);
     set_name("group", ranks);
   }
-  CollectiveLog::Call call = {.operation = operation, .carrier = carrier};
+  CollectiveLog::Call noted = {.operation = kNames[call.operation].operation, .carrier = carrier};
   for (const at::Tensor& tensor : tensors) {
-    call.dtype = dtype_name(tensor.scalar_type());
-    call.elements += tensor.numel();
-    call.bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
+    noted.dtype = dtype_name(tensor.scalar_type());
+    noted.elements += tensor.numel();
+    noted.bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
   }
-  return CollectiveLog::of_process().begin(*group_, call);
+  const std::string text = text_of(noted, call.how, call.equal_sizes);
+  if (const std::string failure = health_->failure(); !failure.empty()) {
+    health_->fail(failure);  // whoever waits for this rank waits in vain
+    throw CommunicationError(text + " is refused: the group '" + name_ +
+                             "' has failed before, and its ranks may stand at different calls: end "
+                             "this attempt and go on from a checkpoint. The failure: " +
+                             failure);
+  }
+  if (SharedCalls* calls = health_->calls()) {
+    const std::vector<std::string> different = calls->announce(text, CallName::current());
+    if (!different.empty()) throw_difference(different);
+  }
+  collectiveCounter_ = tag_of(++calls_, text);
+  last_call_ = "rank " + std::to_string(ranks_[getRank()]) + ", " + text;
+  return CollectiveLog::of_process().begin(*group_, noted);
 }
 
 template <typename Start>
-c10::intrusive_ptr<c10d::Work> SharedGloo::noted(int operation,
+c10::intrusive_ptr<c10d::Work> SharedGloo::noted(const Call& call,
                                                  const std::vector<at::Tensor>& tensors,
                                                  const Start& start) {
-  const uint64_t number = note_begin(kNames[operation].operation, tensors, "gloo");
+  const uint64_t number = begin(call, tensors, "gloo");
   CollectiveLog& log = CollectiveLog::of_process();
   try {
     auto work = start();
     work->getFuture()->addCallback(
-        [&log, number](c10::ivalue::Future& future) { log.end(number, !future.hasError()); },
+        [&log, number, health = health_, text = last_call_](c10::ivalue::Future& future) {
+          log.end(number, !future.hasError());
+          // Also when nobody waits for it: the other ranks do.
+          if (future.hasError()) health->fail(text + ": " + future.tryRetrieveErrorMessage());
+        },
         /*uses_future=*/false);
-    return c10::make_intrusive<ProfiledWork>(getRank(), kNames[operation].wait, std::move(work));
+    return c10::make_intrusive<ProfiledWork>(getRank(), kNames[call.operation].wait, last_call_,
+                                             health_, std::move(work));
   } catch (...) {
     log.end(number, false);
     throw;
@@ -222,15 +271,16 @@ c10::intrusive_ptr<c10d::Work> SharedGloo::noted(int operation,
 }
 
 template <typename Run>
-void SharedGloo::noted_here(int operation, const std::vector<at::Tensor>& tensors, const Run& run) {
-  RECORD_USER_SCOPE(kNames[operation].shared);
-  const uint64_t number = note_begin(kNames[operation].operation, tensors, "shared memory");
+void SharedGloo::noted_here(const Call& call, const std::vector<at::Tensor>& tensors,
+                            const Run& run) {
+  RECORD_USER_SCOPE(kNames[call.operation].shared);
+  const uint64_t number = begin(call, tensors, "shared memory");
   CollectiveLog& log = CollectiveLog::of_process();
   try {
     run();
-  } catch (...) {
+  } catch (const std::exception&) {
     log.end(number, false);
-    throw;
+    rethrow(*health_, last_call_, std::current_exception());
   }
   log.end(number, true);
 }
@@ -238,49 +288,53 @@ void SharedGloo::noted_here(int operation, const std::vector<at::Tensor>& tensor
 c10::intrusive_ptr<c10d::Work> SharedGloo::allreduce(std::vector<at::Tensor>& tensors,
                                                      const c10d::AllreduceOptions& options) {
   const auto operation = shared_operation(options.reduceOp);
+  const Call call{kAllReduce, operation_name(options.reduceOp)};
   if (operation && takes(tensors) && is_added_up(tensors[0].scalar_type())) {
-    noted_here(kAllReduce, tensors, [&] { reduce_any(*shared_, tensors[0], *operation); });
+    noted_here(call, tensors, [&] { reduce_any(*shared_, tensors[0], *operation); });
     return c10::make_intrusive<FinishedWork>(getRank(), c10d::OpType::ALLREDUCE, tensors);
   }
-  return noted(kAllReduce, tensors, [&] { return ProcessGroupGloo::allreduce(tensors, options); });
+  return noted(call, tensors, [&] { return ProcessGroupGloo::allreduce(tensors, options); });
 }
 
 c10::intrusive_ptr<c10d::Work> SharedGloo::broadcast(std::vector<at::Tensor>& tensors,
                                                      const c10d::BroadcastOptions& options) {
+  const Call call{kBroadcast, from(options.rootRank)};
   if (takes(tensors) && options.rootTensor == 0) {
-    noted_here(kBroadcast, tensors, [&] {
+    noted_here(call, tensors, [&] {
       shared_->broadcast(tensors[0].mutable_data_ptr(), tensors[0].nbytes(),
                          static_cast<int>(options.rootRank));
     });
     return c10::make_intrusive<FinishedWork>(getRank(), c10d::OpType::BROADCAST, tensors);
   }
-  return noted(kBroadcast, tensors, [&] { return ProcessGroupGloo::broadcast(tensors, options); });
+  return noted(call, tensors, [&] { return ProcessGroupGloo::broadcast(tensors, options); });
 }
 
 c10::intrusive_ptr<c10d::Work> SharedGloo::allgather(std::vector<std::vector<at::Tensor>>& outputs,
                                                      std::vector<at::Tensor>& inputs,
                                                      const c10d::AllgatherOptions& options) {
-  return noted(kAllGather, inputs,
+  return noted({kAllGather}, inputs,
                [&] { return ProcessGroupGloo::allgather(outputs, inputs, options); });
 }
 
 c10::intrusive_ptr<c10d::Work> SharedGloo::gather(std::vector<std::vector<at::Tensor>>& outputs,
                                                   std::vector<at::Tensor>& inputs,
                                                   const c10d::GatherOptions& options) {
-  return noted(kGather, inputs, [&] { return ProcessGroupGloo::gather(outputs, inputs, options); });
+  return noted({kGather, to(options.rootRank)}, inputs,
+               [&] { return ProcessGroupGloo::gather(outputs, inputs, options); });
 }
 
 c10::intrusive_ptr<c10d::Work> SharedGloo::scatter(std::vector<at::Tensor>& outputs,
                                                    std::vector<std::vector<at::Tensor>>& inputs,
                                                    const c10d::ScatterOptions& options) {
   // Only the root has inputs: what arrives is equal on all ranks.
-  return noted(kScatter, outputs,
+  return noted({kScatter, from(options.rootRank)}, outputs,
                [&] { return ProcessGroupGloo::scatter(outputs, inputs, options); });
 }
 
 c10::intrusive_ptr<c10d::Work> SharedGloo::reduce(std::vector<at::Tensor>& tensors,
                                                   const c10d::ReduceOptions& options) {
-  return noted(kReduce, tensors, [&] { return ProcessGroupGloo::reduce(tensors, options); });
+  return noted({kReduce, operation_name(options.reduceOp) + " " + to(options.rootRank)}, tensors,
+               [&] { return ProcessGroupGloo::reduce(tensors, options); });
 }
 
 #if TORCH_VERSION_MINOR >= 14
@@ -292,13 +346,13 @@ c10::intrusive_ptr<c10d::Work> SharedGloo::MUSTER_ALL_TO_ALL(at::Tensor& output,
                                                              std::vector<int64_t>& output_counts,
                                                              std::vector<int64_t>& input_counts,
                                                              const c10d::AllToAllOptions& options) {
-  return noted(kAllToAll, {input}, [&] {
+  return noted({kAllToAll, "", input_counts.empty()}, {input}, [&] {
     return ProcessGroupGloo::MUSTER_ALL_TO_ALL(output, input, output_counts, input_counts, options);
   });
 }
 
 c10::intrusive_ptr<c10d::Work> SharedGloo::barrier(const c10d::BarrierOptions& options) {
-  return noted(kBarrier, {}, [&] { return ProcessGroupGloo::barrier(options); });
+  return noted({kBarrier}, {}, [&] { return ProcessGroupGloo::barrier(options); });
 }
 
 }  // namespace muster

@@ -2,6 +2,11 @@
 // tensors go through shared memory and are done when the call returns. Every collective is noted in
 // the process's CollectiveLog, and those of the short cut and all waiting show in a profile, as
 // Gloo's own do: "shared_memory:all_reduce", "wait:all_reduce", "gloo:all_reduce".
+//
+// Ranks that call different collectives get a CommunicationError: on one machine before anything
+// moves, all of them, with what each rank calls (shared_calls.h). Where the ranks share no memory
+// their calls have different tags, so that they never meet in Gloo: the timeout ends them. A group
+// that has failed stays so: later calls are refused with the first failure (group_health.h).
 #pragma once
 
 #include <torch/version.h>
@@ -13,7 +18,7 @@
 #include <vector>
 
 #include "diagnosis/collective_log.h"
-#include "parallel/connections.h"
+#include "parallel/group_health.h"
 #include "parallel/shared_reduction.h"
 
 namespace muster {
@@ -33,14 +38,14 @@ class SharedGloo : public c10d::ProcessGroupGloo {
   const std::vector<int>& ranks() const { return ranks_; }  // as set_name got them
 
   // Gloo's connections, by which a lost rank is noticed.
-  void set_connections(const std::vector<SocketIdentity>& connections) {
-    connections_ = connections;
+  void set_connections(std::vector<SocketIdentity> connections) {
+    health_->set_connections(std::move(connections));
   }
-  const std::vector<SocketIdentity>& connections() const { return connections_; }
+  const std::vector<SocketIdentity>& connections() const { return health_->connections(); }
 
-  // Opens the short cut on all ranks, or on none where they do not share a machine. Collective.
-  void share_memory();
-  bool shares_memory() const { return shared_ != nullptr; }
+  // Lets the ranks compare their calls and, with `reduces`, opens the short cut: on all ranks, or
+  // on none where they do not share a machine. Collective, and before all other collectives.
+  void share_memory(bool reduces);
 
   c10::intrusive_ptr<c10d::Work> allreduce(
       std::vector<at::Tensor>& tensors,
@@ -72,22 +77,34 @@ class SharedGloo : public c10d::ProcessGroupGloo {
       const c10d::BarrierOptions& options = c10d::BarrierOptions()) override;
 
  private:
-  uint64_t note_begin(const char* operation, const std::vector<at::Tensor>& tensors,
-                      const char* carrier);
+  // What a collective is, besides its tensors: all ranks must call the same.
+  struct Call {
+    int operation;            // of kNames in the .cc
+    std::string how = "";     // "sum", "from 0"
+    bool equal_sizes = true;  // the ranks' tensors are equally large
+  };
+
+  // Refuses a call when the group has failed, or when a rank calls something else; then notes it.
+  uint64_t begin(const Call& call, const std::vector<at::Tensor>& tensors, const char* carrier);
+  [[noreturn]] void throw_difference(const std::vector<std::string>& calls);
   // Starts a collective of Gloo, which is noted until it ends.
   template <typename Start>
-  c10::intrusive_ptr<c10d::Work> noted(int operation, const std::vector<at::Tensor>& tensors,
+  c10::intrusive_ptr<c10d::Work> noted(const Call& call, const std::vector<at::Tensor>& tensors,
                                        const Start& start);
   // Runs one through shared memory, noted and profiled.
   template <typename Run>
-  void noted_here(int operation, const std::vector<at::Tensor>& tensors, const Run& run);
+  void noted_here(const Call& call, const std::vector<at::Tensor>& tensors, const Run& run);
   bool takes(const std::vector<at::Tensor>& tensors) const;
   bool all_ranks(bool own);
+  std::unique_ptr<SharedMemory> common_memory(size_t bytes);
 
-  std::vector<SocketIdentity> connections_;
+  const std::shared_ptr<GroupHealth> health_ = std::make_shared<GroupHealth>();
   std::unique_ptr<SharedReduction> shared_;
   std::optional<size_t> group_;  // in the CollectiveLog
+  std::string name_;
   std::vector<int> ranks_;
+  uint32_t calls_ = 0;
+  std::string last_call_;  // "rank 0, all_reduce sum of 64 int64"
 };
 
 }  // namespace muster

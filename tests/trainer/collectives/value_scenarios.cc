@@ -1,5 +1,10 @@
 // Every function of Collectives on every dtype it takes, and on empty, ragged, 0-d, undefined and
 // non-contiguous tensors.
+#include <torch/torch.h>
+
+#include <cmath>
+#include <limits>
+
 #include "collectives/scenarios.h"
 #include "muster/nested.h"
 
@@ -254,13 +259,54 @@ void scatters(Collectives& c) {
   CHECK_THAT(c.scatter(c.rank() == from ? &last : nullptr, from)->batch_size == 4);
 }
 
+// Extremes of numbers with a sign, infinite or not, keep NaN whichever rank has it, in tensors that
+// travel with the comparison, through shared memory and through sockets.
+void extremes(Collectives& c) {
+  const int world = c.world_size();
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto of = [&](int rank, int64_t size, at::ScalarType type) {
+    at::Tensor values = at::arange(size, at::kDouble).remainder(97) * (rank % 2 == 0 ? 0.25 : -0.5);
+    values = values + rank - 11;
+    values[size / 2] = std::nan("");
+    if (size > 4) values[0] = rank == 0 ? -inf : 1.0;
+    if (size > 4) values[1] = rank == world - 1 ? inf : -1.0;
+    // One of each rank's own.
+    if (size > 40) values[20 + rank] = std::nan("");
+    return values.to(type);
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    for (const int64_t size : {1, 9, 300, 70'000, 1'200'000}) {
+      Tensors all;
+      for (int rank = 0; rank < world; ++rank) all.push_back(of(rank, size, type));
+      for (const Reduction reduction : {Reduction::max, Reduction::min}) {
+        const at::Tensor rows = at::stack(all);
+        const at::Tensor expected =
+            reduction == Reduction::max ? at::amax(rows, 0) : at::amin(rows, 0);
+        const at::Tensor found = c.reduce({of(c.rank(), size, type)}, reduction)[0];
+        CHECK_THAT(at::allclose(found, expected, 0, 0, /*equal_nan=*/true));
+        CHECK_THAT(found.isnan()[size / 2].item<bool>());
+      }
+    }
+  }
+  // One rank's alone.
+  for (int broken = 0; broken < world; ++broken) {
+    const at::Tensor own = torch::tensor({c.rank() == broken ? std::nan("") : 1.0, 2.0 - c.rank()});
+    for (const Reduction reduction : {Reduction::max, Reduction::min}) {
+      CHECK_THAT(c.reduce({own}, reduction)[0][0].isnan().item<bool>());
+      CHECK_THAT(std::isnan(c.reduce_packed({own[0], own[1]}, reduction)[0]));
+    }
+    CHECK_THAT(c.reduce_packed({own[0], own[1]}, Reduction::max)[1] == 2.0);
+    CHECK_THAT(c.reduce_packed({own[0], own[1]}, Reduction::min)[1] == 3.0 - world);
+    CHECK_THAT(c.reduce({own}, Reduction::min, 2.0)[0][1].item<double>() == 2 * (3.0 - world));
+  }
+}
+
 }  // namespace
 
 Scenarios value_scenarios() {
-  return {{"gathers", gathers}, {"gathers_ragged", gathers_ragged},
-          {"reduces", reduces}, {"packs", packs},
-          {"pads", pads},       {"broadcasts", broadcasts},
-          {"objects", objects}, {"scatters", scatters}};
+  return {{"extremes", extremes},     {"gathers", gathers}, {"gathers_ragged", gathers_ragged},
+          {"reduces", reduces},       {"packs", packs},     {"pads", pads},
+          {"broadcasts", broadcasts}, {"objects", objects}, {"scatters", scatters}};
 }
 
 }  // namespace muster

@@ -109,6 +109,8 @@ void agreement(const Arguments& differences) {
     if (other && what == "frozen") net->second->weight.requires_grad_(false);
     if (other && what == "buffer") net->norm->register_buffer("more", torch::zeros({2}));
     if (other && what == "option") options.bucket_cap_mb = 7;
+    if (other && what == "strides")
+      net->second->weight.set_data(net->second->weight.t().contiguous().t());
     say_error(what, [&] { rank.prepare(net, options); });
   }
 }

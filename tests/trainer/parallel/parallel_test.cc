@@ -49,8 +49,12 @@ TEST(Ranks, ThatDifferAreToldTheFirstDifference) {
        "parameter 6 is 'second.bias' Float [600] on rank 1 and 'second.weight' Float "
        "[600, 300] on rank 0"},
       {"buffer", "buffer 'norm.more' Float [2] on rank 1"},
-      {"option", "bucket_cap_mb 7"}};
-  for (auto& rank : outcome(2, {"agreement", "shape", "frozen", "buffer", "option", "nothing"})) {
+      {"option", "bucket_cap_mb 7"},
+      {"strides",
+       "parameter 6 is 'second.weight' Float [600, 300] with strides [1, 600] on rank 1 and "
+       "'second.weight' Float [600, 300] on rank 0"}};
+  for (auto& rank :
+       outcome(2, {"agreement", "shape", "frozen", "buffer", "option", "strides", "nothing"})) {
     for (const auto& [what, text] : expected) {
       EXPECT_NE(rank[what].find(text), std::string::npos) << rank[what];
     }
@@ -177,6 +181,14 @@ TEST(ARankThatLeavesByAnException, FreesTheOthersAndItself) {
     EXPECT_EQ(ranks[1].exit_code, 0) << ranks[1].output;
     EXPECT_NE(said(ranks[1])["error"], "") << ranks[1].output;
     EXPECT_EQ(said(ranks[1])["heard"], how == "works" ? "left" : "");
+  }
+}
+
+TEST(AnEndingGroup, BreaksItsOwnConnectionsAndNoOthers) {
+  for (auto& rank : outcome(3, {"strangers"})) {
+    EXPECT_EQ(rank["ended"], "3");
+    EXPECT_EQ(rank["opened"], "yes");
+    EXPECT_EQ(rank["all_work"], "yes");
   }
 }
 

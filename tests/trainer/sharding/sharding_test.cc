@@ -101,6 +101,24 @@ TEST_F(Sharding, OptionsOfUnitsChangeNoNumber) {
       5e-6);
 }
 
+// Its scaler meets the overflows that DDP's meets: also of gradients that autocast leaves in
+// float32.
+TEST_F(Sharding, Fp16SkipsTheStepsThatDdpSkips) {
+  const json one =
+      json::parse(R"({"model": "transformer", "batch": 8, "steps": 40, "accumulation": 2,
+                                   "precision": "fp16",
+                                   "scaler": {"init_scale": 16777216.0, "growth_interval": 4},
+                                   "optimizer": {"name": "adamw", "lr": 1e-3}})");
+  const auto whole = train(one, json::object(), 2);
+  for (const char* stage : {"zero2", "zero3"}) {
+    const auto divided = train(one, {{"stage", stage}}, 2);
+    ASSERT_FALSE(divided.empty());
+    EXPECT_EQ(divided[0].at("scale"), whole[0].at("scale")) << stage;
+    EXPECT_EQ(divided[0].at("skipped"), whole[0].at("skipped")) << stage;
+    EXPECT_LE(difference(whole, divided), 1e-6) << stage;
+  }
+}
+
 TEST_F(Sharding, LowPrecisionKeepsItsMastersInFloat32) {
   const json one = json::parse(R"({"model": "transformer", "batch": 8, "steps": 60,
                                    "precision": "bf16", "optimizer": {"name": "adamw", "lr": 1e-3}})");

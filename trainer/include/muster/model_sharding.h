@@ -60,8 +60,11 @@ struct ShardingOptions {
   int64_t unit_numel = 0;
 
   // What the units are gathered in and computed with. Not set: float32 for zero1 and zero2, where
-  // autocast lowers it as it does without sharding; the run's mixed precision for zero3, where
-  // autocast's copies would keep the whole model in memory. The optimizer steps in float32 always.
+  // autocast lowers it as it does without sharding. zero3: bfloat16 in a bf16 run, where autocast's
+  // copies would keep the whole model in memory; float32 in an fp16 run all the same, so that the
+  // scaler meets DDP's overflows (kHalf saves those copies and half of the traffic, but gradients
+  // of norms and embeddings are float16 then and skip steps that DDP makes). The optimizer steps in
+  // float32 always.
   std::optional<at::ScalarType> param_dtype = {};
   // What gradients are averaged in. Not set: float32.
   std::optional<at::ScalarType> reduce_dtype = {};

@@ -4,7 +4,8 @@
 namespace muster {
 
 // sum: added. mean: added, then divided by the number of ranks; floating-point and complex types
-// only. max and min: the largest and the smallest of each element; not for complex types.
+// only. max and min: the largest and the smallest of each element, NaN where any rank has NaN; not
+// for complex types.
 enum class Reduction { sum, mean, max, min };
 
 // "sum", "mean", "max", "min": for messages.

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "accelerator/state.h"
+#include "base/distinct_tensors.h"
 #include "device/device_driver.h"
 #include "muster/clip_grad.h"
 #include "muster/optimizers.h"
@@ -12,23 +13,12 @@
 namespace muster {
 namespace {
 
-at::ScalarType dtype_of(Precision precision) {
-  switch (precision) {
-    case Precision::bf16:
-      return at::kBFloat16;
-    case Precision::fp16:
-      return at::kHalf;
-    default:
-      return at::kFloat;
-  }
-}
-
 // The p-norms of parts of a vector, which lie on several ranks, put together.
 at::Tensor joined_norm(ShardedModel& model, const at::Tensor& own, double norm_type) {
   if (std::isinf(norm_type)) {
-    const at::Tensor largest = own.clone();
-    model.all_reduce(largest, c10d::ReduceOp::MAX);
-    return largest;
+    const at::Tensor extreme = own.clone();
+    model.all_reduce(extreme, norm_type > 0 ? c10d::ReduceOp::MAX : c10d::ReduceOp::MIN);
+    return extreme;
   }
   const at::Tensor sum = own.to(at::kDouble).pow(norm_type);
   model.all_reduce(sum, c10d::ReduceOp::SUM);
@@ -109,9 +99,11 @@ std::shared_ptr<ShardedModel> Accelerator::State::divide(
     const std::shared_ptr<DataParallel>& model) {
   ShardingOptions filled = options.sharding;
   if (filled.stage == ZeroStage::none) return {};
-  if (filled.stage == ZeroStage::zero3 && !filled.param_dtype && precision != Precision::fp32 &&
+  // Not in fp16: gradients of what autocast leaves in float32 (norms, embeddings) would overflow
+  // where DDP's do not, and the scaler would skip more steps.
+  if (filled.stage == ZeroStage::zero3 && !filled.param_dtype && precision == Precision::bf16 &&
       options.autocast.enabled) {
-    filled.param_dtype = dtype_of(precision);
+    filled.param_dtype = at::kBFloat16;
   }
   if (group) require_collective_types(model->module(), filled, device);
   auto divided = std::make_shared<ShardedModel>(model, filled, open_sharding_groups(), device,
@@ -143,7 +135,7 @@ ShardedModel* Accelerator::State::sharded_of(const torch::nn::Module& module) co
 std::vector<at::Tensor> Accelerator::State::stepped_tensors(
     const std::vector<at::Tensor>& parameters) const {
   std::vector<at::Tensor> tensors;
-  for (const at::Tensor& parameter : parameters) {
+  for (const at::Tensor& parameter : distinct(parameters)) {
     ParameterSlot* slot = nullptr;
     for (const auto& model : gradients->sharded) {
       if (slot == nullptr) slot = model->find(parameter);
@@ -154,8 +146,9 @@ std::vector<at::Tensor> Accelerator::State::stepped_tensors(
 }
 
 // Of the parts: each rank's norm of its own, joined. Whole gradients give the bits of DDP.
-at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& parameters,
-                                              double max_norm, double norm_type) const {
+at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& given, double max_norm,
+                                              double norm_type) const {
+  const std::vector<at::Tensor> parameters = distinct(given);
   std::vector<at::Tensor> whole;
   std::vector<std::vector<at::Tensor>> parts(gradients->sharded.size());
   for (const at::Tensor& parameter : parameters) {
@@ -176,7 +169,9 @@ at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& par
     for (const at::Tensor& tensor : tensors) {
       if (tensor.grad().defined()) defined.push_back(tensor.grad());
     }
-    return defined.empty() ? at::zeros({}, at::dtype(at::kFloat).device(device))
+    // Of nothing: what changes no other rank's norm.
+    const double nothing = norm_type == -HUGE_VAL ? HUGE_VAL : 0.0;
+    return defined.empty() ? at::full({}, nothing, at::dtype(at::kFloat).device(device))
                            : get_total_norm(defined, norm_type);
   };
   std::vector<at::Tensor> norms = {norm_of(whole)};
@@ -195,16 +190,21 @@ at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& par
 MemoryUsage Accelerator::memory_usage() const {
   const State& state = *state_;
   MemoryUsage usage;
+  std::vector<at::Tensor> parameters;
   for (const auto& model : state.models) {
     if (const ShardedModel* sharded = state.sharded_of(model->module())) {
       sharded->add_usage(usage);
       continue;
     }
-    for (const auto& parameter : model->module().parameters()) {
-      usage.parameters += static_cast<int64_t>(parameter.nbytes());
-      if (parameter.grad().defined()) {
-        usage.gradients += static_cast<int64_t>(parameter.grad().nbytes());
-      }
+    for (const at::Tensor& parameter : model->module().parameters()) {
+      if (parameter.defined()) parameters.push_back(parameter);
+    }
+  }
+  // Modules and models may share some.
+  for (const at::Tensor& parameter : distinct(parameters)) {
+    usage.parameters += static_cast<int64_t>(parameter.nbytes());
+    if (parameter.grad().defined()) {
+      usage.gradients += static_cast<int64_t>(parameter.grad().nbytes());
     }
   }
   const ParameterNames names = state.parameter_names();

@@ -83,7 +83,7 @@ struct Accelerator::State {
   ShardedModel* sharded_of(const torch::nn::Module& module) const;
   // The tensors that an optimizer steps in the place of these parameters.
   std::vector<at::Tensor> stepped_tensors(const std::vector<at::Tensor>& parameters) const;
-  at::Tensor clip_grad_norm(const std::vector<at::Tensor>& parameters, double max_norm,
+  at::Tensor clip_grad_norm(const std::vector<at::Tensor>& given, double max_norm,
                             double norm_type) const;
 
   void start_trackers(const std::string& project, const TrackerConfig& config);

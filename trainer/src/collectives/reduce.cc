@@ -3,6 +3,7 @@
 
 #include "collectives/collectives.h"
 #include "muster/errors.h"
+#include "parallel/ordered_bits.h"
 
 namespace muster {
 namespace {
@@ -41,8 +42,12 @@ at::ScalarType wire_type(const at::Tensor& tensor) {
   }
 }
 
+bool is_extreme(Reduction reduction) {
+  return reduction == Reduction::max || reduction == Reduction::min;
+}
+
 // A copy that is reduced in place.
-at::Tensor to_wire(const at::Tensor& tensor) {
+at::Tensor to_wire(const at::Tensor& tensor, Reduction reduction) {
   const at::Tensor own = tensor.detach().resolve_conj().resolve_neg();
   if (own.scalar_type() == at::kUInt64) {
     // Sums modulo 2^64 have the same bits with a sign or without.
@@ -53,11 +58,18 @@ at::Tensor to_wire(const at::Tensor& tensor) {
         own.scalar_type() == at::kComplexHalf ? at::kComplexFloat : own.scalar_type();
     return at::view_as_real(own.to(type, false, true, at::MemoryFormat::Contiguous));
   }
+  if (own.is_floating_point() && is_extreme(reduction)) {
+    const at::ScalarType type = own.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    return ordered_bits(own.to(type), reduction == Reduction::min);
+  }
   return own.to(wire_type(own), /*non_blocking=*/false, /*copy=*/true,
                 at::MemoryFormat::Contiguous);
 }
 
-at::Tensor from_wire(const at::Tensor& wire, const at::Tensor& like) {
+at::Tensor from_wire(const at::Tensor& wire, const at::Tensor& like, Reduction reduction) {
+  if (like.is_floating_point() && is_extreme(reduction)) {
+    return from_ordered_bits(wire).to(like.scalar_type());
+  }
   if (like.scalar_type() == at::kUInt64) return wire.view(at::kUInt64);
   if (like.is_complex()) return at::view_as_complex(wire).to(like.scalar_type());
   return wire.to(like.scalar_type());
@@ -151,7 +163,7 @@ std::vector<at::Tensor> Collectives::reduce(const std::vector<at::Tensor>& tenso
   const std::string refused = refusal(tensors, reduction, scale);
   std::vector<at::Tensor> wires(tensors.size());
   for (size_t i = 0; i < tensors.size() && refused.empty(); ++i) {
-    if (tensors[i].defined()) wires[i] = to_wire(tensors[i]);
+    if (tensors[i].defined()) wires[i] = to_wire(tensors[i], reduction);
   }
   const std::vector<at::Tensor> travelled =
       agree({.function = "reduce",
@@ -166,8 +178,9 @@ std::vector<at::Tensor> Collectives::reduce(const std::vector<at::Tensor>& tenso
     if (!wires[i].defined()) continue;
     if (!travelled.empty()) wires[i].copy_(reduced_rows(travelled[i], reduction));
     if (reduction == Reduction::mean && world_size_ > 1) wires[i].div_(world_size_);
-    if (scale != 1.0) wires[i].mul_(scale);
-    results[i] = from_wire(wires[i], tensors[i]);
+    if (scale != 1.0 && !is_extreme(reduction)) wires[i].mul_(scale);
+    results[i] = from_wire(wires[i], tensors[i], reduction);
+    if (scale != 1.0 && is_extreme(reduction)) results[i].mul_(scale);
   }
   return results;
 }
@@ -209,6 +222,9 @@ PackedReduction Collectives::start_reduce(const std::vector<at::Tensor>& numbers
     }
   }
   if (count == 0) return started;
+  if (group_ && is_extreme(reduction)) {
+    started.packed_ = ordered_bits(started.packed_, reduction == Reduction::min);
+  }
   if (group_) {
     c10d::AllreduceOptions options;
     options.reduceOp = reduce_op(reduction);
@@ -251,7 +267,9 @@ std::vector<double> PackedReduction::finish() {
     }
   }
   if (copied_) copied_->synchronize();
-  const at::Tensor values = (copied_ ? on_host_ : packed_).to(at::kCPU, at::kDouble);
+  at::Tensor values = copied_ ? on_host_ : packed_;
+  if (!values.is_floating_point()) values = from_ordered_bits(values);
+  values = values.to(at::kCPU, at::kDouble);
   const auto* data = values.const_data_ptr<double>();
   std::vector<double> results(data, data + values.numel());
   for (double& result : results) result /= divisor_;

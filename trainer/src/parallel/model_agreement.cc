@@ -21,6 +21,10 @@ std::vector<std::string> describe(const DataParallel::State& state) {
   std::vector<std::string> lines;
   for (const NamedParameter& parameter : state.parameters) {
     lines.push_back(line_of(parameter.name, parameter.tensor));
+    // Gradients are averaged as they lie in memory.
+    if (!parameter.tensor.is_contiguous()) {
+      lines.back() += " with strides " + c10::str(parameter.tensor.strides());
+    }
   }
   for (const auto& item : state.module->named_parameters()) {
     if (!item.value().defined() || item.value().requires_grad()) continue;

@@ -2,6 +2,7 @@
 #include "sharding/shard_group.h"
 
 #include "muster/errors.h"
+#include "parallel/ordered_bits.h"
 
 namespace muster {
 namespace {
@@ -117,9 +118,13 @@ PendingCollective ShardGroup::broadcast(const at::Tensor& tensor) {
 
 PendingCollective ShardGroup::all_reduce(const at::Tensor& tensor, c10d::ReduceOp operation) {
   if (size_ == 1) return {};
-  PendingCollective pending = started({tensor});
+  const bool is_extreme = operation == c10d::ReduceOp::MAX || operation == c10d::ReduceOp::MIN;
+  const bool by_bits = is_extreme && has_ordered_bits(tensor.scalar_type());
+  const at::Tensor wire = by_bits ? ordered_bits(tensor, operation == c10d::ReduceOp::MIN) : tensor;
+  PendingCollective pending = started({tensor, wire});
+  if (by_bits) pending.finish_ = [tensor, wire] { tensor.copy_(from_ordered_bits(wire)); };
   translated("all-reduce", rank_, [&] {
-    std::vector<at::Tensor> tensors = {tensor};
+    std::vector<at::Tensor> tensors = {wire};
     c10d::AllreduceOptions options;
     options.reduceOp = operation;
     pending.works_.push_back(backend()->allreduce(tensors, options));

@@ -106,6 +106,23 @@ TEST(Clipping, NormsAndGradientsAreBitEqualToPythons) {
   }
 }
 
+// Module::parameters() lists a tied weight under each of its names; Python's, once.
+TEST(Clipping, CountsAndScalesATiedWeightOnce) {
+  const at::Tensor tied = torch::zeros({2}).requires_grad_();
+  const at::Tensor other = torch::zeros({1}).requires_grad_();
+  const auto set = [&] {
+    tied.mutable_grad() = torch::tensor({2.0f, 1.0f});
+    other.mutable_grad() = torch::tensor({2.0f});
+  };
+  set();
+  EXPECT_EQ(clip_grad_norm_({tied, other, tied}, 1.5).item<float>(), 3.0f);
+  EXPECT_TRUE(torch::allclose(tied.grad(), torch::tensor({1.0f, 0.5f})));
+  EXPECT_TRUE(torch::allclose(other.grad(), torch::tensor({1.0f})));
+  set();
+  clip_grads_with_norm_({tied, other, tied}, 1.5, torch::tensor(3.0f));
+  EXPECT_TRUE(torch::allclose(tied.grad(), torch::tensor({1.0f, 0.5f})));
+}
+
 TEST(Clipping, NothingToClipHasNormZero) {
   EXPECT_EQ(clip_grad_norm_({}, 1.0).item<float>(), 0);
   const at::Tensor without = torch::ones({2}).requires_grad_();

@@ -3,8 +3,10 @@
 // each way.
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <cmath>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -166,6 +168,12 @@ const std::map<std::string, Optimizer>& optimizers() {
   return all;
 }
 
+at::Tensor clipped(Training& training) {
+  const at::Tensor loss = usual(training);
+  training.accelerator.clip_grad_norm_(training.net->parameters(), 0.05);
+  return loss;
+}
+
 // The sum of a weight as a program finds it that reads the memory itself; none when that is
 // refused.
 std::optional<double> sum_behind_the_back(const at::Tensor& weight) {
@@ -231,6 +239,43 @@ void train_two(Accelerator& accelerator) {
   accelerator.free_memory();
 }
 
+// Two vectors of which each rank of two owns one; their gradients are what forward is given.
+struct VectorsImpl : torch::nn::Module {
+  VectorsImpl() {
+    first = register_parameter("first", torch::zeros({64}));
+    second = register_parameter("second", torch::zeros({64}));
+  }
+  at::Tensor forward(const at::Tensor& a, const at::Tensor& b) {
+    return (first * a).sum() + (second * b).sum();
+  }
+  at::Tensor first, second;
+};
+TORCH_MODULE(Vectors);
+
+// Norms of gradients as both ranks are told them; NaN is printed as -7.
+void take_norms(Accelerator& accelerator) {
+  Vectors net;
+  auto model = accelerator.prepare(net);
+  auto optimizer = adam(accelerator, net->parameters());
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const double norm_type : {inf, 2.0, 1.0}) {
+    for (const std::string broken : {"none", "first", "second"}) {
+      at::Tensor a = torch::arange(64, at::kFloat) - 3, b = torch::arange(64, at::kFloat) - 70;
+      if (broken != "none") (broken == "first" ? a : b)[5] = std::nan("");
+      accelerator.backward(model(a, b));
+      const double norm =
+          accelerator.clip_grad_norm_(net->parameters(), 1.0, norm_type).item<double>();
+      std::string line = "norm " + std::to_string(norm_type) + ", NaN in " + broken + ":";
+      for (const double one : accelerator.gather(std::isnan(norm) ? -7.0 : norm)) {
+        line += " " + std::to_string(one);
+      }
+      if (accelerator.is_main_process()) std::printf("%s\n", line.c_str());
+      optimizer.zero_grad();
+    }
+  }
+  accelerator.free_memory();
+}
+
 int train_all(int /*argc*/, char** argv) {
   Accelerator accelerator(
       {.sharding = {.stage = parse_zero_stage(argv[1]), .unit_numel_min = std::stoll(argv[2])}});
@@ -241,7 +286,11 @@ int train_all(int /*argc*/, char** argv) {
   for (const auto& [name, optimizer] : optimizers()) {
     train(accelerator, "optimizer, " + name, "usual", usual, optimizer);
   }
+  train(accelerator, "clip all", "tied, two names", clipped, adam);
+  train(accelerator, "clip all, torch's SGD", "tied, two names", clipped,
+        optimizers().at("SGD, Nesterov"));
   train_two(accelerator);
+  take_norms(accelerator);
   return 0;
 }
 

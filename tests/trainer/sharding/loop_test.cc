@@ -48,20 +48,35 @@ struct Division {
 
 class EveryWay : public ::testing::TestWithParam<Division> {
  protected:
-  static const Numbers& whole() {
-    static const Numbers numbers = numbers_of("none");
-    return numbers;
+  static const Numbers& of(const Division& division) {
+    static std::map<std::pair<std::string, int64_t>, Numbers> known;
+    const auto [at, fresh] = known.try_emplace({division.stage, division.unit_numel_min});
+    if (fresh) at->second = numbers_of(division.stage, division.unit_numel_min);
+    return at->second;
   }
+  static const Numbers& whole() { return of({"none"}); }
 };
 
 TEST_P(EveryWay, GivesTheNumbersOfAWholeModel) {
-  const Numbers divided = numbers_of(GetParam().stage, GetParam().unit_numel_min);
+  const Numbers& divided = of(GetParam());
   EXPECT_GE(whole().size(), 30u);
   EXPECT_EQ(divided.size(), whole().size());
   for (const auto& [way, values] : whole()) {
     ASSERT_TRUE(divided.contains(way)) << way;
     EXPECT_LE(difference(values, divided.at(way)), 2e-6) << way;
   }
+}
+
+TEST_P(EveryWay, KeepsNaNInNorms) {
+  const Numbers& numbers = of(GetParam());
+  for (const char* norm : {"norm inf", "norm 2.000000", "norm 1.000000"}) {
+    for (const char* broken : {"first", "second"}) {
+      const std::string way = std::string(norm) + ", NaN in " + broken;
+      ASSERT_TRUE(numbers.contains(way)) << way;
+      EXPECT_EQ(numbers.at(way), (std::vector<double>{-7, -7})) << way;
+    }
+  }
+  EXPECT_EQ(numbers.at("norm inf, NaN in none"), (std::vector<double>{70, 70}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, EveryWay,

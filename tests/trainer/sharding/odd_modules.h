@@ -44,7 +44,8 @@ struct OddNetImpl : torch::nn::Module {
     blocks = register_module("blocks", torch::nn::ModuleList());
     for (int i = 0; i < 3; ++i) blocks->push_back(OddBlock(kWidth));
     weight = register_parameter("weight", torch::eye(kWidth) + 0.1 * torch::rand({kWidth, kWidth}));
-    if (form != "tied") {
+    if (form == "tied, two names") twin = register_parameter("twin", token->weight);
+    if (!form.starts_with("tied")) {
       head = register_module(
           "head", torch::nn::Linear(torch::nn::LinearOptions(kWidth, kTokens).bias(false)));
     }
@@ -63,10 +64,10 @@ struct OddNetImpl : torch::nn::Module {
   }
 
   static std::vector<std::string> forms() {
-    return {"usual",      "tied",           "doubles",         "lstm",
-            "attention",  "a frozen block", "a frozen weight", "backwards",
-            "used twice", "recomputed",     "own function",    "8 bits",
-            "normalised", "joined"};
+    return {"usual",     "tied, two names", "tied",           "doubles",
+            "lstm",      "attention",       "a frozen block", "a frozen weight",
+            "backwards", "used twice",      "recomputed",     "own function",
+            "8 bits",    "normalised",      "joined"};
   }
 
   // tokens: int64 [samples, length]. Returns logits [samples, length, kTokens].
@@ -90,7 +91,7 @@ struct OddNetImpl : torch::nn::Module {
   torch::nn::LSTM lstm{nullptr};
   torch::nn::MultiheadAttention attention{nullptr};
   Fp8Linear eight{nullptr};
-  at::Tensor weight, wide;
+  at::Tensor weight, wide, twin;
 
  private:
   at::Tensor through_blocks(at::Tensor x) {
@@ -110,6 +111,7 @@ struct OddNetImpl : torch::nn::Module {
 
   at::Tensor output_weight() {
     if (form == "tied") return token->weight;
+    if (form == "tied, two names") return twin;
     if (form == "normalised") return head->weight / head->weight.norm();
     // Parameters of several units in one operator.
     if (form == "joined") return torch::cat({head->weight, weight, block(2)->up->weight});

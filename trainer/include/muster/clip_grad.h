@@ -1,7 +1,9 @@
 // Limits on gradients. In place, without gradients of their own, any device; the same numbers, in
 // the same order of operations, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_ in Python.
-// Parameters without a gradient are passed over. (The functions of these names in LibTorch return a
-// double and so wait for the device.) Source: torch/nn/utils/clip_grad.py.
+// Parameters without a gradient are passed over; one that is listed twice counts once, as
+// Module::parameters() lists a tied weight under each of its names and Python's once. (The
+// functions of these names in LibTorch return a double and so wait for the device.) Source:
+// torch/nn/utils/clip_grad.py.
 #pragma once
 
 #include <torch/types.h>

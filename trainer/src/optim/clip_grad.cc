@@ -11,15 +11,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/distinct_tensors.h"
 #include "muster/errors.h"
 
 namespace muster {
 namespace {
 
+// Tied weights once each, as Python's parameters() lists them.
 std::vector<at::Tensor> gradients_of(at::TensorList parameters) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
-  for (const at::Tensor& parameter : parameters) {
+  for (const at::Tensor& parameter : distinct(parameters)) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
   return gradients;

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "base/distinct_tensors.h"
 #include "muster/compat.h"
 #include "parallel/data_parallel_factory.h"
 #include "parallel/data_parallel_state.h"
@@ -137,7 +138,7 @@ void DataParallel::State::broadcast_from(int root, bool with_parameters, bool wi
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::vector<at::Tensor> tensors;
   if (with_parameters) {
-    for (const at::Tensor& parameter : module->parameters()) {
+    for (const at::Tensor& parameter : distinct(module->parameters())) {
       if (parameter.defined() && !parameter.is_meta()) tensors.push_back(parameter.detach());
     }
   }
@@ -210,7 +211,7 @@ std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
   state->group = group;
   state->options = options;
   state->parameters = trained_parameters(module);
-  for (const at::Tensor& buffer : module.buffers()) {
+  for (const at::Tensor& buffer : distinct(module.buffers())) {
     if (buffer.defined()) state->buffers.push_back(buffer);
   }
   attach_sync_batch_norm(module, group);

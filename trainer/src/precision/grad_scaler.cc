@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/distinct_tensors.h"
 #include "muster/errors.h"
 #include "muster/optimizers.h"
 
@@ -36,7 +37,7 @@ struct GradientList {
 std::vector<GradientList> gradients_of(torch::optim::Optimizer& optimizer, bool allow_fp16) {
   std::vector<GradientList> lists;
   for (auto& group : optimizer.param_groups()) {
-    for (at::Tensor& parameter : group.params()) {
+    for (at::Tensor& parameter : distinct(group.params())) {
       at::Tensor gradient = parameter.grad();
       if (!gradient.defined()) continue;
       if (!allow_fp16 && gradient.scalar_type() == at::kHalf) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <stdexcept>
 
 namespace parity {
 namespace {
@@ -107,7 +108,15 @@ struct SmallLayers : NetImpl {
 
 struct Shape {
   int64_t width, heads, layers;
+  bool tied = false;
 };
+
+// The weight of another module under a name of its own, as Python ties them.
+struct TiedHeadImpl : torch::nn::Module {
+  explicit TiedHeadImpl(const at::Tensor& shared) { weight = register_parameter("weight", shared); }
+  at::Tensor weight;
+};
+TORCH_MODULE(TiedHead);
 
 struct Transformer : NetImpl {
   explicit Transformer(const Shape& shape) {
@@ -116,20 +125,57 @@ struct Transformer : NetImpl {
     blocks = register_module("blocks", torch::nn::ModuleList());
     for (int64_t i = 0; i < shape.layers; ++i) blocks->push_back(Block(shape.width, shape.heads));
     norm = register_module("norm", LayerNorm(LayerNormOptions({shape.width})));
-    head = register_module("head", Linear(LinearOptions(shape.width, kVocabulary).bias(false)));
+    if (shape.tied) {
+      tied_head = register_module("head", TiedHead(token->weight));
+    } else {
+      head = register_module("head", Linear(LinearOptions(shape.width, kVocabulary).bias(false)));
+    }
   }
   at::Tensor forward(const at::Tensor& tokens, bool) override {
     at::Tensor x = token(tokens) + position(torch::arange(tokens.size(1), at::kLong));
     for (const auto& block : *blocks) x = block->as<Block>()->forward(x);
-    return python_linear(head, norm(x));
+    return tied_head ? torch::linear(norm(x), tied_head->weight) : python_linear(head, norm(x));
   }
   Embedding token{nullptr}, position{nullptr};
   torch::nn::ModuleList blocks{nullptr};
   LayerNorm norm{nullptr};
   Linear head{nullptr};
+  TiedHead tied_head{nullptr};
+};
+
+struct Gru : NetImpl {
+  Gru() {
+    const auto options = torch::nn::GRUOptions(8, 32).num_layers(2).batch_first(true);
+    gru = register_module("gru", torch::nn::GRU(options));
+    output = register_module("output", Linear(32, 10));
+  }
+  at::Tensor forward(const at::Tensor& images, bool) override {
+    return output(std::get<0>(gru(images.squeeze(1))).select(1, -1));
+  }
+  torch::nn::GRU gru{nullptr};
+  Linear output{nullptr};
+};
+
+struct Gan : NetImpl {
+  Gan() {
+    register_module("generator", Perceptron(16, 64, 64));
+    register_module("discriminator", Perceptron(64, 64, 1));
+  }
+  at::Tensor forward(const at::Tensor&, bool) override {
+    throw std::logic_error("the two models of \"gan\" are called apart");
+  }
 };
 
 }  // namespace
+
+PerceptronImpl::PerceptronImpl(int64_t inputs, int64_t width, int64_t outputs) {
+  first_ = register_module("0", Linear(inputs, width));
+  last_ = register_module("2", Linear(width, outputs));
+}
+
+at::Tensor PerceptronImpl::forward(const at::Tensor& input) {
+  return last_(torch::relu(first_(input)));
+}
 
 Net make_model(const std::string& name) {
   const std::map<std::string, std::function<Net()>> models = {
@@ -138,6 +184,12 @@ Net make_model(const std::string& name) {
       {"norm", [] { return std::make_shared<Norm>(); }},
       {"norm_side", [] { return std::make_shared<Norm>(); }},
       {"small_layers", [] { return std::make_shared<SmallLayers>(); }},
+      {"gru", [] { return std::make_shared<Gru>(); }},
+      {"gan", [] { return std::make_shared<Gan>(); }},
+      {"transformer_tied",
+       [] {
+         return std::make_shared<Transformer>(Shape{64, 4, 2, /*tied=*/true});
+       }},
       {"transformer",
        [] {
          return std::make_shared<Transformer>(Shape{64, 4, 2});

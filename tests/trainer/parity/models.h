@@ -8,6 +8,17 @@
 
 namespace parity {
 
+// Two linear layers, as Sequential(Linear, ReLU, Linear) names them.
+class PerceptronImpl : public torch::nn::Module {
+ public:
+  PerceptronImpl(int64_t inputs, int64_t width, int64_t outputs);
+  at::Tensor forward(const at::Tensor& input);
+
+ private:
+  torch::nn::Linear first_{nullptr}, last_{nullptr};
+};
+TORCH_MODULE(Perceptron);
+
 // Any of the models behind one type, so that a program prepares whichever a case names.
 struct NetImpl : torch::nn::Module {
   // inputs: images float [samples, 1, 8, 8] or characters int64 [samples, context]. Returns logits
@@ -19,7 +30,9 @@ using Net = std::shared_ptr<NetImpl>;
 // "digits" (a small CNN with dropout), "digits_plain" (without), "norm" and "norm_side" (batch
 // normalisation, and a layer that takes part only with_side), "small_layers" (300 layers of 272
 // weights on the digits), "transformer" (characters), "transformer_wide", "transformer_deep" (293
-// small tensors). Throws std::out_of_range for another name.
+// small tensors), "transformer_tied" (the head has the embedding's weight), "gru", "gan" (its
+// children "generator" and "discriminator" are Perceptrons, to be prepared apart). Throws
+// std::out_of_range for another name.
 Net make_model(const std::string& name);
 
 // Cross entropy of a micro-batch; model is anything that is called like a Net. micro_batch counts

@@ -83,15 +83,17 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Characters, pre-norm blocks, logits of the next character."""
+    """Characters, pre-norm blocks, logits of the next character; tied: the head's weight is the embedding's."""
 
-    def __init__(self, width=64, heads=4, layers=2):
+    def __init__(self, width=64, heads=4, layers=2, tied=False):
         super().__init__()
         self.token = nn.Embedding(VOCABULARY, width)
         self.position = nn.Embedding(CONTEXT, width)
         self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, VOCABULARY, bias=False)
+        if tied:
+            self.head.weight = self.token.weight
 
     def forward(self, tokens):
         x = self.token(tokens) + self.position(torch.arange(tokens.shape[1]))
@@ -100,8 +102,33 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
 
+class Gru(nn.Module):
+    """The rows of an image one after the other through two recurrent layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(8, 32, num_layers=2, batch_first=True)
+        self.output = nn.Linear(32, 10)
+
+    def forward(self, images):
+        return self.output(self.gru(images.squeeze(1))[0][:, -1])
+
+
+class Gan(nn.Module):
+    """Two models that are prepared apart: images of noise, and how real an image looks (see gan_losses)."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64))
+        self.discriminator = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+
+
+def real_loss(logits, is_real):
+    return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, 1.0 if is_real else 0.0))
+
+
 MODELS = {"digits": lambda: Digits(0.4), "digits_plain": lambda: Digits(0.0), "norm": Norm, "norm_side": Norm,
-          "small_layers": SmallLayers,
+          "small_layers": SmallLayers, "gru": Gru, "gan": Gan, "transformer_tied": lambda: Transformer(tied=True),
           "transformer": Transformer, "transformer_wide": lambda: Transformer(width=192, heads=6, layers=4),
           "transformer_deep": lambda: Transformer(width=32, heads=4, layers=24)}
 
@@ -144,4 +171,6 @@ def write_inputs(directory):
                "characters.labels": following}, f"{directory}/data.safetensors")
     for name in MODELS:
         torch.manual_seed(11)
-        save_file(make_model(name).state_dict(), f"{directory}/{name}.safetensors")
+        # Copies, as safetensors refuses tensors of common memory (tied weights).
+        weights = {key: value.clone() for key, value in make_model(name).state_dict().items()}
+        save_file(weights, f"{directory}/{name}.safetensors")

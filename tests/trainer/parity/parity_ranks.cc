@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "parity/case_options.h"
@@ -55,8 +56,6 @@ class Run {
     net_ = parity::make_model(model_name_);
     load_weights(inputs + "/" + model_name_ + ".safetensors");
     note_formula();
-    model_.emplace(accelerator_.prepare(net_));
-    optimizer_.emplace(parity::prepare_optimizer(accelerator_, net_->parameters(), one));
     const bool characters = model_name_.starts_with("transformer");
     const std::string kind = characters ? "characters" : "digits";
     const muster::TensorMap data = muster::load_safetensors(inputs + "/data.safetensors");
@@ -68,13 +67,6 @@ class Run {
                             .shuffle = one.value("shuffle", false),
                             .seed = 7,
                             .drop_last = one.value("drop_last", false)})));
-    if (one.contains("schedule")) {
-      scheduler_.emplace(accelerator_.prepare(parity::schedule_of(one.at("schedule"))));
-    }
-    if (one.contains("ema")) {
-      average_.emplace(net_->parameters(), muster::EmaOptions{.decay = one.at("ema")});
-      accelerator_.register_for_checkpointing("average", *average_);
-    }
     accelerator_.register_for_checkpointing(
         "done",
         {[this] {
@@ -83,6 +75,20 @@ class Run {
          [this](const muster::TensorMap& saved) { done_ = saved.at("done").item<int64_t>(); }});
     for (const char* name : {"loss", "lr", "norm", "scale", "skipped", "samples", "synced"}) {
       seen_[name] = json::array();
+    }
+  }
+
+  virtual ~Run() = default;
+
+  virtual void prepare() {
+    model_.emplace(accelerator_.prepare(net_));
+    optimizer_.emplace(parity::prepare_optimizer(accelerator_, net_->parameters(), case_));
+    if (case_.contains("schedule")) {
+      scheduler_.emplace(accelerator_.prepare(parity::schedule_of(case_.at("schedule"))));
+    }
+    if (case_.contains("ema")) {
+      average_.emplace(net_->parameters(), muster::EmaOptions{.decay = case_.at("ema")});
+      accelerator_.register_for_checkpointing("average", *average_);
     }
   }
 
@@ -103,7 +109,8 @@ class Run {
     }
     if (case_.value("save_at_end", false)) accelerator_.save_state(done_);
     {
-      const auto full = accelerator_.full_parameters(*model_);
+      std::optional<muster::FullParameters> full;
+      if (model_) full.emplace(model_->frame());
       seen_["end"] = fingerprint(net_->parameters());
     }
     seen_["buffers"] = fingerprint(net_->buffers());
@@ -122,7 +129,7 @@ class Run {
     file << seen_;
   }
 
- private:
+ protected:
   using Loader = muster::DataLoader<muster::TensorDataset<std::array<at::Tensor, 2>>>;
 
   void load_weights(const std::string& path) {
@@ -132,7 +139,7 @@ class Run {
     for (auto& item : net_->named_buffers()) item.value().copy_(weights.at(item.key()));
   }
 
-  void micro_batch(const at::Tensor& inputs, const at::Tensor& labels) {
+  virtual void micro_batch(const at::Tensor& inputs, const at::Tensor& labels) {
     {
       auto window = accelerator_.accumulate(*model_);
       at::Tensor loss = parity::loss_of(*model_, model_name_, inputs, labels, done_);
@@ -152,6 +159,10 @@ class Run {
       optimizer_->zero_grad();
       if (average_ && accelerator_.sync_gradients()) average_->update();
     }
+    note_step();
+  }
+
+  void note_step() {
     seen_["synced"].push_back(accelerator_.sync_gradients() ? 1 : 0);
     seen_["lr"].push_back(exact(optimizer_->param_groups()[0].options().get_lr()));
     seen_["skipped"].push_back(accelerator_.optimizer_step_was_skipped() ? 1 : 0);
@@ -219,12 +230,70 @@ class Run {
   int64_t done_ = 0;
 };
 
+at::Tensor real_loss(const at::Tensor& logits, bool is_real) {
+  return torch::nn::functional::binary_cross_entropy_with_logits(
+      logits, torch::full_like(logits, is_real ? 1.0 : 0.0));
+}
+
+// Two models, two optimizers, two backwards in each micro-batch; what is noted of them is the
+// generator's.
+class GanRun : public Run {
+ public:
+  using Run::Run;
+
+  void prepare() override {
+    const auto child = [this](const char* name) {
+      return parity::Perceptron(
+          std::dynamic_pointer_cast<parity::PerceptronImpl>(net_->named_children()[name]));
+    };
+    generator_.emplace(accelerator_.prepare(child("generator")));
+    discriminator_.emplace(accelerator_.prepare(child("discriminator")));
+    optimizer_.emplace(
+        parity::prepare_optimizer(accelerator_, child("generator")->parameters(), case_));
+    rival_.emplace(
+        parity::prepare_optimizer(accelerator_, child("discriminator")->parameters(), case_));
+  }
+
+ private:
+  void micro_batch(const at::Tensor& inputs, const at::Tensor&) override {
+    const at::Tensor images = inputs.flatten(1);
+    const int64_t count = images.size(0);
+    {
+      auto window = accelerator_.accumulate(*generator_, *discriminator_);
+      const at::Tensor fakes = (*generator_)(torch::randn({count, 16}));
+      const at::Tensor judged = (*discriminator_)(torch::cat({images, fakes.detach()}));
+      const at::Tensor told =
+          real_loss(judged.slice(0, 0, count), true) + real_loss(judged.slice(0, count), false);
+      accelerator_.backward(told);
+      rival_->step();
+      rival_->zero_grad();
+      const at::Tensor loss = real_loss((*discriminator_)(fakes), true);
+      accelerator_.backward(loss);
+      optimizer_->step();
+      optimizer_->zero_grad();
+      for (const at::Tensor& one : {told, loss}) seen_["loss"].push_back(exact(one.item<double>()));
+      seen_["samples"].push_back(count);
+    }
+    note_step();
+  }
+
+  std::optional<muster::PreparedModel<parity::Perceptron>> generator_, discriminator_;
+  std::optional<muster::PreparedOptimizer> rival_;
+};
+
 int train(int, char** argv) {
   torch::set_num_threads(1);
   const std::string cases = argv[1], inputs = argv[2], outputs = argv[3];
-  Run run(find_case(cases, argv[4]), inputs);
-  run.train();
-  run.write(outputs);
+  const json one = find_case(cases, argv[4]);
+  std::unique_ptr<Run> run;
+  if (one.at("model") == "gan") {
+    run = std::make_unique<GanRun>(one, inputs);
+  } else {
+    run = std::make_unique<Run>(one, inputs);
+  }
+  run->prepare();
+  run->train();
+  run->write(outputs);
   return 0;
 }
 

@@ -136,6 +136,14 @@ TEST_F(Parity, HoldsForModelsAccumulationAndClipping) {
                  "clip_norm", "clip_norm_transformer", "clip_value"});
 }
 
+TEST_F(Parity, HoldsForTiedWeightsThatAreClipped) {
+  expect_parity({"tied_clip_norm", "tied_clip_value"});
+}
+
+TEST_F(Parity, HoldsForTwoBackwardsInAShortLastWindow) { expect_parity({"gan"}); }
+
+TEST_F(Parity, HoldsForRecurrentLayers) { expect_parity({"gru"}); }
+
 TEST_F(Parity, HoldsForEverySchedule) {
   expect_parity({"schedule_constant", "schedule_linear", "schedule_cosine",
                  "schedule_cosine_restarts", "schedule_one_cycle", "schedule_step",

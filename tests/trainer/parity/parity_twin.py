@@ -104,21 +104,27 @@ class Run:
     def __init__(self, case, inputs, data):
         self.case = case
         self.accelerator = make_accelerator(case)
-        model = parity_models.make_model(case["model"])
-        model.load_state_dict(load_file(f"{inputs}/{case['model']}.safetensors"))
+        net = parity_models.make_model(case["model"])
+        net.load_state_dict(load_file(f"{inputs}/{case['model']}.safetensors"))
         kind = "characters" if case["model"].startswith("transformer") else "digits"
         samples = case.get("samples", 1000)
         dataset = torch.utils.data.TensorDataset(data[f"{kind}.inputs"][:samples], data[f"{kind}.labels"][:samples])
         # Without a generator of its own the loader would draw from the one that dropout uses.
         loader = torch.utils.data.DataLoader(dataset, batch_size=case["batch"], generator=torch.Generator(),
                                              drop_last=case.get("drop_last", False))
-        optimizer = make_optimizer(model.parameters(), case["optimizer"])
-        scheduler = make_scheduler(optimizer, case["schedule"]) if "schedule" in case else None
-        prepared = self.accelerator.prepare(model, optimizer, loader)
-        self.model, self.optimizer, self.loader = prepared
-        self.scheduler = self.accelerator.prepare(scheduler) if scheduler else None
+        self.loader = self.accelerator.prepare(loader)
+        self.scheduler = None
+        self.prepare(net)
         self.seen = {name: [] for name in ("loss", "lr", "norm", "scale", "skipped", "samples", "synced")}
         self.done = 0
+
+    def prepare(self, net):
+        case = self.case
+        optimizer = make_optimizer(net.parameters(), case["optimizer"])
+        scheduler = make_scheduler(optimizer, case["schedule"]) if "schedule" in case else None
+        self.model, self.optimizer = self.accelerator.prepare(net, optimizer)
+        if scheduler:
+            self.scheduler = self.accelerator.prepare(scheduler)
 
     def train(self):
         set_seed(self.case.get("seed", 5), device_specific=True)
@@ -164,6 +170,39 @@ class Run:
             self.scheduler.step()
 
 
+class GanRun(Run):
+    """Two models, two optimizers, two backwards in each micro-batch; what is noted of them is the generator's."""
+
+    def prepare(self, net):
+        case = self.case
+        rival = make_optimizer(net.discriminator.parameters(), case["optimizer"])
+        own = make_optimizer(net.generator.parameters(), case["optimizer"])
+        self.generator, self.discriminator, self.optimizer, self.rival = self.accelerator.prepare(
+            net.generator, net.discriminator, own, rival)
+
+    def micro_batch(self, batch):
+        accelerator, seen = self.accelerator, self.seen
+        images = batch[0].flatten(1)
+        with accelerator.accumulate(self.generator, self.discriminator):
+            fakes = self.generator(torch.randn(len(images), 16))
+            judged = self.discriminator(torch.cat([images, fakes.detach()]))
+            told = parity_models.real_loss(judged[:len(images)], True) + parity_models.real_loss(
+                judged[len(images):], False)
+            accelerator.backward(told)
+            self.rival.step()
+            self.rival.zero_grad()
+            loss = parity_models.real_loss(self.discriminator(fakes), True)
+            accelerator.backward(loss)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        seen["loss"] += [told.item().hex(), loss.item().hex()]
+        seen["samples"].append(len(images))
+        seen["synced"].append(int(accelerator.sync_gradients))
+        seen["lr"].append(float(self.optimizer.param_groups[0]["lr"]).hex())
+        seen["skipped"].append(int(accelerator.optimizer_step_was_skipped))
+        self.done += 1
+
+
 def main():
     torch.set_num_threads(1)
     if sys.argv[1] == "--inputs":
@@ -174,7 +213,7 @@ def main():
         cases = {case["name"]: case for case in json.load(file)}
     data = load_file(f"{inputs}/data.safetensors")
     for name in names:
-        run = Run(cases[name], inputs, data)
+        run = (GanRun if cases[name]["model"] == "gan" else Run)(cases[name], inputs, data)
         started = time.perf_counter()
         seen = run.train()
         seen["seconds"] = time.perf_counter() - started

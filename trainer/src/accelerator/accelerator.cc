@@ -190,9 +190,9 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {
-  state_->require_unstepped(*optimizer);
   // LibTorch's own would step on a tied weight once for each of its names.
   for (auto& group : optimizer->param_groups()) group.params() = distinct(group.params());
+  state_->require_unstepped(*optimizer);
   for (const auto& model : state_->gradients->sharded) State::hand_over(*model, *optimizer);
   state_->gradients->optimizers.push_back(optimizer);
   return PreparedOptimizer(std::move(optimizer), state_->gradients);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/distinct_tensors.h"
 #include "muster/errors.h"
 
 namespace muster {
@@ -44,8 +45,26 @@ void GradientState::begin_micro_batch() {
   sync_gradients = epoch_ends || micro_batches >= accumulation.num_steps;
   // A stream does not say beforehand how many batches are left: its losses were divided by too
   // much.
-  const bool came_short = sync_gradients && knows_end && micro_batches < loss_divisor;
-  correction = came_short ? static_cast<double>(loss_divisor) / micro_batches : 1.0;
+  if (!sync_gradients || !knows_end || micro_batches >= loss_divisor) return;
+  scale_gradients(static_cast<double>(loss_divisor) / micro_batches);
+  loss_divisor = micro_batches;
+}
+
+void GradientState::scale_gradients(double factor) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& model : sharded) model->scale_gradients(factor);
+  std::vector<at::Tensor> parameters;
+  for (const auto& optimizer : optimizers) {
+    for (const auto& group : optimizer->param_groups()) {
+      parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+    }
+  }
+  for (at::Tensor& parameter : distinct(parameters)) {
+    const bool is_divided = std::any_of(sharded.begin(), sharded.end(), [&](const auto& model) {
+      return model->find(parameter) != nullptr;
+    });
+    if (!is_divided && parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
+  }
 }
 
 void GradientState::require_forward_pass(const torch::optim::Optimizer& optimizer) {

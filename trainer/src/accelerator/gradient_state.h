@@ -32,9 +32,8 @@ struct GradientState {
   // ---- The window ----
   // True outside of windows and in the last micro-batch of one: backward reduces, optimizers step.
   bool sync_gradients = true;
-  int micro_batches = 0;    // of this window so far, with the current one
-  int loss_divisor = 1;     // of this window's losses
-  double correction = 1.0;  // of the gradients after this backward: the window came out shorter
+  int micro_batches = 0;  // of this window so far, with the current one
+  int loss_divisor = 1;   // of the window's losses from now on
 
   // Loaders with a pass under way, the innermost loop's last.
   std::vector<const LoaderCore*> active_loaders;
@@ -46,8 +45,11 @@ struct GradientState {
   int64_t forward_passes = 0;                                        // of prepared models
   std::map<const torch::optim::Optimizer*, int64_t> passes_at_step;  // forward_passes then
 
-  // A micro-batch begins.
+  // A micro-batch begins. When it turns out to be the last of a window that came out shorter than
+  // thought, what the window's gradients have so far is multiplied, once, so that all of its losses
+  // count alike, however many backwards follow.
   void begin_micro_batch();
+  void scale_gradients(double factor);
   void set_accumulation_steps(int steps);
   bool any_step_was_skipped() const;
   // Divided models: their reductions are finished and the optimizers' tensors have gradients.

@@ -5,27 +5,20 @@
 #include "accelerator/state.h"
 #include "muster/errors.h"
 #include "muster/random_state.h"
+#include "parallel/call_name.h"
 
 namespace muster {
 
 void Accelerator::backward(const at::Tensor& loss) {
   GradientState& gradients = *state_->gradients;
   const auto section = gradients.timer.measure(StepPart::compute);
+  const CallName name("backward");
   at::Tensor root = gradients.loss_divisor == 1 ? loss : loss / gradients.loss_divisor;
   if (gradients.scaler) root = gradients.scaler->scale(root);
   for (const auto& model : state_->models) model->before_backward(root);
   for (const auto& model : gradients.sharded) model->begin_backward();
   root.backward();
   gradients.end_backward();
-  if (gradients.correction == 1.0) return;
-  const torch::NoGradGuard no_grad;
-  for (const auto& optimizer : gradients.optimizers) {
-    for (auto& group : optimizer->param_groups()) {
-      for (at::Tensor& parameter : group.params()) {
-        if (parameter.grad().defined()) parameter.mutable_grad().mul_(gradients.correction);
-      }
-    }
-  }
 }
 
 void Accelerator::check_loss(const at::Tensor& loss, int64_t step) {

@@ -149,6 +149,19 @@ void ShardUnit::add_to_gradient(const at::Tensor& chunk) {
   gradient_.copy_(chunk);
 }
 
+void ShardUnit::scale_gradients(double factor) {
+  const torch::NoGradGuard no_grad;
+  if (gradient_.defined()) gradient_.mul_(factor);
+  for (ParameterSlot& slot : slots_) {
+    at::Tensor& whole = slot.parameter.tensor.mutable_grad();
+    at::Tensor& part = slot.piece.mutable_grad();
+    if (whole.defined()) whole.mul_(factor);
+    const bool is_done = (whole.defined() && part.defined() && part.is_alias_of(whole)) ||
+                         (gradient_.defined() && part.defined() && part.is_alias_of(gradient_));
+    if (part.defined() && !is_done) part.mul_(factor);
+  }
+}
+
 void ShardUnit::finish_reduce(ShardGroup* copies) {
   const torch::NoGradGuard no_grad;
   for (Reduction& reduction : reductions_) {

@@ -70,6 +70,7 @@ class ShardUnit {
   // Adds what came to the chunk's gradient, after averaging over the copies. Collective where there
   // are copies.
   void finish_reduce(ShardGroup* copies);
+  void scale_gradients(double factor);
   // Gives the pieces their parts of the chunk's gradient, where `used` says so.
   void expose_gradients(const std::vector<bool>& used);
   bool has_whole_gradients() const;

@@ -136,6 +136,10 @@ bool ShardedModel::expose_whole_gradients() {
   return any;
 }
 
+void ShardedModel::scale_gradients(double factor) {
+  for (const auto& unit : units_) unit->scale_gradients(factor);
+}
+
 bool ShardedModel::has_whole_gradients() const { return options_.stage == ZeroStage::zero1; }
 
 void ShardedModel::require_all_used() {

@@ -50,6 +50,8 @@ class ShardedModel : private FirstTouchOwner {
   void begin_backward();
   // Finishes the reductions and gives the pieces their gradients. Does nothing when that is done.
   void end_backward();
+  // Multiplies what there is of gradients, whole or in parts. Between backwards.
+  void scale_gradients(double factor);
   // While positive, all units of zero3 stay gathered. Collective.
   void hold_whole();
   void release_whole();

@@ -1,0 +1,135 @@
+// Accumulation windows that come out short, and weights with several names, in every stage of
+// sharding: numbers that can be told beforehand.
+#include <gtest/gtest.h>
+#include <muster/ema.h>
+#include <muster/trainer.h>
+
+#include <optional>
+
+namespace muster {
+namespace {
+
+// Samples 1, 2, …, count, of which nobody knows beforehand how many there are.
+struct Stream {
+  int64_t count = 0, given = 0;
+  void reset(int64_t) { given = 0; }
+  std::optional<at::Tensor> next() {
+    if (given == count) return std::nullopt;
+    return torch::full({1}, static_cast<double>(++given));
+  }
+};
+
+// Its gradient is what forward is given.
+struct LineImpl : torch::nn::Module {
+  LineImpl() { weight = register_parameter("weight", torch::zeros({40})); }
+  at::Tensor forward(const at::Tensor& x) { return (weight * x).mean() * 40; }
+  at::Tensor weight;
+};
+TORCH_MODULE(Line);
+
+class EveryStage : public ::testing::TestWithParam<ZeroStage> {};
+INSTANTIATE_TEST_SUITE_P(Of, EveryStage,
+                         ::testing::Values(ZeroStage::none, ZeroStage::zero1, ZeroStage::zero2,
+                                           ZeroStage::zero3),
+                         [](const auto& info) { return std::string(zero_stage_name(info.param)); });
+
+// What a loop does in a micro-batch; Line's steps are of SGD with lr 1, so that a weight is minus
+// the sum of the windows' means.
+struct Loop {
+  explicit Loop(const AcceleratorOptions& options) : accelerator(options) {}
+
+  double value_of(Line& net, PreparedModel<Line>& prepared) {
+    const auto full = accelerator.full_parameters(prepared);
+    return net->weight[7].item<double>();
+  }
+
+  Accelerator accelerator;
+  Line first, second;
+  PreparedModel<Line> a = accelerator.prepare(first), b = accelerator.prepare(second);
+  PreparedOptimizer steps_a = accelerator.prepare(SGD(first->parameters(), {.lr = 1.0}));
+  PreparedOptimizer steps_b = accelerator.prepare(SGD(second->parameters(), {.lr = 1.0}));
+  DataLoader<Stream> loader =
+      accelerator.prepare(DataLoader(Stream{.count = 6}, {.batch_size = 1}));
+};
+
+AcceleratorOptions windows_of_four(ZeroStage stage) {
+  return {.gradient_accumulation = {.num_steps = 4}, .sharding = {.stage = stage}};
+}
+
+// Windows of 1, 2, 3, 4 and 5, 6: their means are 2.5 and 5.5.
+TEST_P(EveryStage, AShortWindowCountsTwoBackwardsOfTwoModelsOnceEach) {
+  Loop loop(windows_of_four(GetParam()));
+  for (auto& x : loop.loader) {
+    auto window = loop.accelerator.accumulate(loop.a, loop.b);
+    loop.accelerator.backward(loop.a(x));
+    loop.steps_a.step();
+    loop.steps_a.zero_grad();
+    loop.accelerator.backward(loop.b(3 * x));
+    loop.steps_b.step();
+    loop.steps_b.zero_grad();
+  }
+  EXPECT_NEAR(loop.value_of(loop.first, loop.a), -8.0, 1e-5);
+  EXPECT_NEAR(loop.value_of(loop.second, loop.b), -24.0, 1e-5);
+}
+
+TEST_P(EveryStage, AShortWindowCountsTwoLossesOfOneModelOnceEach) {
+  Loop loop(windows_of_four(GetParam()));
+  for (auto& x : loop.loader) {
+    auto window = loop.accelerator.accumulate(loop.a);
+    loop.accelerator.backward(loop.a(x));
+    loop.accelerator.backward(loop.a(10 * x));
+    loop.steps_a.step();
+    loop.steps_a.zero_grad();
+  }
+  EXPECT_NEAR(loop.value_of(loop.first, loop.a), -88.0, 1e-4);
+}
+
+// A linear layer whose weight has a second name, and the bias beside it.
+struct TiedImpl : torch::nn::Module {
+  TiedImpl() {
+    weight = register_parameter("weight", torch::zeros({64}));
+    again = register_parameter("again", weight);
+    bias = register_parameter("bias", torch::zeros({16}));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return (weight * x).sum() + (again * x).sum() + bias.sum();
+  }
+  at::Tensor weight, again, bias;
+};
+TORCH_MODULE(Tied);
+
+TEST_P(EveryStage, ATiedWeightIsClippedSteppedAndCountedOnce) {
+  for (const bool ours : {true, false}) {
+    Accelerator accelerator({.sharding = {.stage = GetParam()}});
+    Tied net;
+    auto model = accelerator.prepare(net);
+    auto optimizer = ours ? accelerator.prepare(SGD(net->parameters(), {.lr = 1.0}))
+                          : accelerator.prepare(torch::optim::SGD(net->parameters(), 1.0));
+    EXPECT_EQ(optimizer.param_groups()[0].params().size(), 2u);
+    accelerator.backward(model(torch::ones({64})));
+    // 64 twos and 16 ones.
+    const double norm = std::sqrt(64 * 4.0 + 16);
+    const MemoryUsage usage = accelerator.memory_usage();
+    EXPECT_EQ(usage.parameters, 80 * 4);
+    EXPECT_EQ(usage.gradients, 80 * 4);
+    EXPECT_NEAR(accelerator.clip_grad_norm_(net->parameters(), norm / 2).item<double>(), norm,
+                1e-4);
+    optimizer.step();
+    optimizer.zero_grad();
+    const auto full = accelerator.full_parameters(model);
+    EXPECT_NEAR(net->weight[3].item<double>(), -1.0, 1e-5);
+    EXPECT_NEAR(net->bias[3].item<double>(), -0.5, 1e-5);
+  }
+}
+
+TEST(GradScaler, UnscalesATiedWeightOnceAlsoOfAnOptimizerThatWasNotPrepared) {
+  Tied net;
+  torch::optim::SGD optimizer(net->parameters(), 1.0);
+  GradScaler scaler({.init_scale = 4.0});
+  scaler.scale(net->forward(torch::ones({64}))).backward();
+  scaler.unscale_(optimizer);
+  EXPECT_EQ(net->weight.grad()[0].item<float>(), 2.0f);
+}
+
+}  // namespace
+}  // namespace muster

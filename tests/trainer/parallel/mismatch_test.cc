@@ -43,10 +43,12 @@ TEST_P(OnRanks, DifferentCallsEndWithWhatEachRankCalls) {
   auto ranks = outcome(GetParam(), {"mismatches", "memory", "600000"});
   for (auto& rank : ranks) {
     for (const auto& [name, calls] : told()) {
-      EXPECT_EQ(rank[name].find("CommunicationError "), 0u) << name << ": " << rank[name];
-      expect_parts(rank[name],
-                   {"the ranks call different collectives as number ", " of the group '",
-                    "rank " + std::to_string(last) + ": ", calls.second, kFix});
+      // The root of a broadcast by sockets need not wait for the others: it hears of it next.
+      const bool is_done = name == "root" && rank[name] == "no error";
+      const std::string text = rank[name + (is_done ? "_next" : "")];
+      EXPECT_EQ(text.find("CommunicationError "), 0u) << name << ": " << text;
+      expect_parts(text, {"the ranks call different collectives as number ", " of the group '",
+                          "rank " + std::to_string(last) + ": ", calls.second, kFix});
       expect_parts(rank[name + "_next"], {"CommunicationError all_reduce sum of 10 float32 is "
                                           "refused: the group '",
                                           "has failed before", calls.second});

@@ -116,9 +116,10 @@ typedef struct MusterDeviceTable {
   // The set of element types that a MusterCollective takes on this device; after set_current.
   uint32_t (*collective_dtypes)(int32_t index, int32_t collective);
   // Writes to `backend`, a c10::intrusive_ptr<c10d::Backend>* that is null. All ranks of the group
-  // call it at the same point. For a rank that leaves by an exception the SDK breaks the TCP
-  // connections that were opened in here and calls Backend::abort. Null: Gloo does the work, which
-  // is possible for tensors of the CPU and of CUDA.
+  // call it at the same point. For a rank that leaves by an exception the SDK calls
+  // Backend::abort and breaks the TCP connections to addresses (a sockaddr) that were told through
+  // the request's store. Null: Gloo does the work, which is possible for tensors of the CPU and
+  // CUDA.
   int (*make_backend)(const MusterBackendRequest* request, void* backend, MusterDeviceError* error);
 
   // ---- Random numbers: the default generator of a device ----

@@ -11,6 +11,7 @@
 
 #include "base/distinct_tensors.h"
 #include "muster/compat.h"
+#include "parallel/call_name.h"
 #include "parallel/data_parallel_factory.h"
 #include "parallel/data_parallel_state.h"
 
@@ -216,6 +217,7 @@ std::unique_ptr<DataParallel> make_data_parallel(torch::nn::Module& module,
   }
   attach_sync_batch_norm(module, group);
   if (group) {
+    const CallName name("prepare");
     require_collective_types(*state, reducing == Reducing::by_buckets);
     require_same_model(*state);
     state->broadcast_from(0, true, true);
@@ -234,6 +236,7 @@ DataParallel::~DataParallel() = default;
 void DataParallel::before_forward() {
   State& state = *state_;
   if (!state.group) return;
+  const CallName name("forward");
   const bool with_gradients = torch::GradMode::is_enabled();
   if (!with_gradients && !state.options.broadcast_buffers_in_evaluation) return;
   if (with_gradients && state.reduces()) state.begin_iteration();

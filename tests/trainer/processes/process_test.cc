@@ -141,7 +141,8 @@ TEST(Checkpoint, WhenAllAreDamagedNoRunBeginsAnewWithoutBeingTold) {
 TEST(Loss, ThatIsNotFiniteIsNamedWithStepAndRankOnAllRanks) {
   for (auto& rank : outcome(2, {"watch_loss"})) {
     EXPECT_EQ(rank["good"], "2");
-    EXPECT_EQ(rank["error"], "the loss of step 3 is not finite: inf on rank 1 (of 2 ranks)");
+    EXPECT_EQ(rank["error"],
+              "the loss of step 3 is not finite: nan on rank 0, inf on rank 1 (of 2 ranks)");
   }
 }
 

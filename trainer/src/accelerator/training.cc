@@ -28,8 +28,9 @@ void Accelerator::check_loss(const at::Tensor& loss, int64_t step) {
   std::string which;
   for (size_t rank = 0; rank < values.size(); ++rank) {
     if (std::isfinite(values[rank])) continue;
-    which += (which.empty() ? "" : ", ") + std::to_string(values[rank]) + " on rank " +
-             std::to_string(rank);
+    // The sign of a NaN says nothing.
+    const std::string value = std::isnan(values[rank]) ? "nan" : std::to_string(values[rank]);
+    which += (which.empty() ? "" : ", ") + value + " on rank " + std::to_string(rank);
   }
   if (which.empty()) return;
   throw NonFiniteLossError("the loss of step " + std::to_string(step) + " is not finite: " + which +

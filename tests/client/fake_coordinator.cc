@@ -36,13 +36,14 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     response->set_queue_position(2);
     return grpc::Status::OK;
   }
-  grpc::Status Run(grpc::ServerContext*, const v1::SubmitRequest* request,
+  grpc::Status Run(grpc::ServerContext* context, const v1::SubmitRequest* request,
                    grpc::ServerWriter<v1::JobUpdate>* writer) override {
     std::unique_lock lock(mutex);
     submit = *request;
     for (const v1::JobUpdate& update : fake_->updates) writer->Write(update);
     if (fake_->wait_for_cancel) {
-      changed.wait(lock, [&] { return !cancelled.empty(); });
+      while (cancelled.empty() && !context->IsCancelled())
+        changed.wait_for(lock, std::chrono::milliseconds(20));
       v1::JobUpdate update;
       *update.mutable_record() = fake_->updates.back().record();
       update.mutable_record()->set_state(v1::JOB_STATE_CANCELLED);

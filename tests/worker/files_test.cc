@@ -17,6 +17,7 @@
 #include "worker/log_forwarder.h"
 #include "worker/metric_spool.h"
 #include "worker/paths.h"
+#include "worker/rank_report.h"
 #include "worker/spool_reader.h"
 
 namespace muster::worker {
@@ -47,6 +48,7 @@ class FilesTest : public ::testing::Test {
     Write(name + ".idx", std::string(reinterpret_cast<const char*>(&record), sizeof record));
   }
   std::string directory_;
+  uint64_t said_ = 0;
 };
 
 // Written by tensorboard 2.21's RecordWriter: a version event, two simple values, one scalar
@@ -161,6 +163,31 @@ TEST_F(FilesTest, SpoolIsReadWithItsGapsAndTimes) {
   EXPECT_EQ(piece->offset, 100u);
   EXPECT_EQ(piece->data, "later");
   EXPECT_TRUE(reader.Next(1000)->empty());
+}
+
+TEST_F(FilesTest, TheLinesOfTheLastSecondsBeforeAnEndAreCounted) {
+  const Paths paths(directory_, directory_);
+  const AttemptKey key{7, 0};
+  fs::create_directories(paths.SpoolDir(key));
+  EXPECT_FALSE(ReadLastLines(paths, key, 0, 0).fresh);  // nothing is known
+  const auto say = [&](const std::string& text, int64_t at_ms) {
+    const common::SpoolRecord record{said_, text.size(), at_ms * 1'000, 0};
+    Write("attempts/7-0/spool/rank-0.stderr", text);
+    Write("attempts/7-0/spool/rank-0.stderr.idx",
+          std::string(reinterpret_cast<const char*>(&record), sizeof record));
+    said_ += text.size();
+  };
+  say("long ago\nbegun long ago, ", 1'000);
+  say("ended just now\n\n", 95'000);
+  say("last\n", 100'000);
+  LastLines lines = ReadLastLines(paths, key, 0, 100'001);
+  EXPECT_EQ(lines.text, "long ago\nbegun long ago, ended just now\n\nlast\n");
+  EXPECT_EQ(lines.fresh, 1u);
+  EXPECT_EQ(ReadLastLines(paths, key, 0, 99'999).fresh, 2u);
+  EXPECT_EQ(ReadLastLines(paths, key, 0, 6'000).fresh, 3u);
+  EXPECT_EQ(ReadLastLines(paths, key, 0, 900'000).fresh, 0u);
+  say(std::string(10'000, 'x') + "\nend\n", 900'000);
+  EXPECT_EQ(ReadLastLines(paths, key, 0, 900'000).fresh, 1u);  // of what is told
 }
 
 TEST_F(FilesTest, ForwarderSendsAgainFromTheAcknowledgedOffsetAndEndsOnce) {

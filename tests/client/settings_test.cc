@@ -149,7 +149,7 @@ TEST(SettingsDocumentTest, EveryVariableAndDefaultThatIsReadIsDocumented) {
 
 TEST(SettingsDocumentTest, TheDirectoriesWhoseEventFilesAreReadAreDocumented) {
   const std::string document = SourceOf("docs/protocol.md");
-  const std::string worker = SourceOf("worker/io_thread.cc");
+  const std::string worker = SourceOf("worker/event_search.cc");
   const std::regex root("workdir \\+ \"/([a-z_]+)\"");
   int found = 0;
   for (std::sregex_iterator at(worker.begin(), worker.end(), root), end; at != end; ++at) {

@@ -3,9 +3,11 @@
 
 #include <ATen/record_function.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <typeinfo>
 #include <vector>
 
 #include "muster/errors.h"
@@ -31,6 +33,18 @@ class FinishedWork : public c10d::Work {
  private:
   std::vector<at::Tensor> tensors_;
 };
+
+// Whether Gloo's thread refused the arguments (a type that it does not take), which it does on all
+// ranks and before anything moves: the group goes on.
+inline bool is_refusal(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& thrown) {
+    return typeid(thrown) == typeid(c10::Error);  // want of memory is one rank's alone
+  } catch (...) {
+    return false;
+  }
+}
 
 // Ends the group because of a collective's error, and throws CommunicationError with it, or with
 // what had ended the group before. `call`: "rank 0, all_reduce sum of 64 int64".
@@ -63,6 +77,7 @@ class ProfiledWork : public c10d::Work {
     try {
       return work_->wait(timeout);
     } catch (const std::exception&) {
+      if (work_->isCompleted() && is_refusal(std::current_exception())) throw;
       rethrow(*health_, call_, std::current_exception());
     }
   }
@@ -79,8 +94,9 @@ class ProfiledWork : public c10d::Work {
     const auto future = work_->getFuture();
     return future->then(
         [health = health_, call = call_](c10::ivalue::Future& done) {
-          if (done.hasError()) rethrow(*health, call, done.exception_ptr());
-          return done.value();
+          if (!done.hasError()) return done.value();
+          if (is_refusal(done.exception_ptr())) std::rethrow_exception(done.exception_ptr());
+          rethrow(*health, call, done.exception_ptr());
         },
         future->elementType());
   }

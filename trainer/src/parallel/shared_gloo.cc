@@ -259,7 +259,9 @@ c10::intrusive_ptr<c10d::Work> SharedGloo::noted(const Call& call,
         [&log, number, health = health_, text = last_call_](c10::ivalue::Future& future) {
           log.end(number, !future.hasError());
           // Also when nobody waits for it: the other ranks do.
-          if (future.hasError()) health->fail(text + ": " + future.tryRetrieveErrorMessage());
+          if (future.hasError() && !is_refusal(future.exception_ptr())) {
+            health->fail(text + ": " + future.tryRetrieveErrorMessage());
+          }
         },
         /*uses_future=*/false);
     return c10::make_intrusive<ProfiledWork>(getRank(), kNames[call.operation].wait, last_call_,

@@ -56,7 +56,7 @@ class EventFilesTest : public ::testing::Test {
   }
   ~EventFilesTest() override {
     for (const pid_t child : children_) {
-      kill(child, SIGKILL);
+      kill(-child, SIGKILL);
       waitpid(child, nullptr, 0);
     }
     fs::remove_all(directory_);
@@ -99,9 +99,15 @@ class EventFilesTest : public ::testing::Test {
     if (!mark.empty()) env.push_back(const_cast<char*>(variable.c_str()));
     env.push_back(nullptr);
     const char* argv[] = {"/bin/sh", "-c", script.c_str(), nullptr};
+    // A group of its own, which ends with the test: what the shell starts, too.
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     pid_t child = 0;
-    EXPECT_EQ(posix_spawn(&child, argv[0], nullptr, nullptr, const_cast<char**>(argv), env.data()),
-              0);
+    EXPECT_EQ(
+        posix_spawn(&child, argv[0], nullptr, &attributes, const_cast<char**>(argv), env.data()),
+        0);
+    posix_spawnattr_destroy(&attributes);
     children_.push_back(child);
     return child;
   }

@@ -108,11 +108,7 @@ class Run {
       }
     }
     if (case_.value("save_at_end", false)) accelerator_.save_state(done_);
-    {
-      std::optional<muster::FullParameters> full;
-      if (model_) full.emplace(model_->frame());
-      seen_["end"] = fingerprint(net_->parameters());
-    }
+    note_end();
     seen_["buffers"] = fingerprint(net_->buffers());
     if (average_) {
       std::vector<at::Tensor> tensors;
@@ -160,6 +156,11 @@ class Run {
       if (average_ && accelerator_.sync_gradients()) average_->update();
     }
     note_step();
+  }
+
+  virtual void note_end() {
+    const muster::FullParameters whole(model_->frame());
+    seen_["end"] = fingerprint(net_->parameters());
   }
 
   void note_step() {
@@ -275,6 +276,11 @@ class GanRun : public Run {
       seen_["samples"].push_back(count);
     }
     note_step();
+  }
+
+  void note_end() override {
+    const muster::FullParameters whole(generator_->frame()), rival(discriminator_->frame());
+    seen_["end"] = fingerprint(net_->parameters());
   }
 
   std::optional<muster::PreparedModel<parity::Perceptron>> generator_, discriminator_;

@@ -35,6 +35,15 @@ const std::vector<Case>& cases() {
       {"unused parameters", R"({"model": "norm_side", "batch": 8,
                                 "ddp": {"find_unused_parameters": true},
                                 "optimizer": {"name": "adamw", "lr": 1e-3}})"},
+      {"tied weights, clip by norm",
+       R"({"model": "transformer_tied", "batch": 4, "clip_norm": 0.5,
+           "optimizer": {"name": "adamw", "lr": 1e-3}})",
+       5e-6},  // of 200 steps: the sum of the norm in another order
+      {"GRU, clip by norm", R"({"model": "gru", "batch": 8, "clip_norm": 1.0,
+                                "optimizer": {"name": "adamw", "lr": 1e-3}})"},
+      {"GAN: two backwards, short last windows",
+       R"({"model": "gan", "batch": 8, "samples": 370, "accumulation": 4,
+           "optimizer": {"name": "adamw", "lr": 1e-3}})"},
       {"300 small layers in one unit",
        R"({"model": "small_layers", "batch": 16, "optimizer": {"name": "adamw", "lr": 1e-3}})", 0,
        true}};

@@ -158,9 +158,8 @@ constexpr ErrorCode kCodes[] = {
     {"JC1412", "node cannot be removed",
      "A node that is connected would register again; one whose ranks may still run is not "
      "forgotten.",
-     "Stop its muster-worker; if its ranks may still run, `jobctl nodes declare-dead NODE` when "
-     "the "
-     "machine is off."},
+     "Stop its muster-worker; if its ranks may still run and the machine is off, `jobctl nodes "
+     "declare-dead NODE`."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",

@@ -116,8 +116,9 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
     const v1::Shape& shape = job.spec().shape();
     if (job.cancel_requested()) continue;
     // 3. All of the gang, or nothing of it.
-    const std::string kind = ResolveKind(state, shape.device());
+    std::string kind;  // not looked for again by each of the jobs that wait for the same dead node
     if (!asides.IsKnown(shape)) {
+      kind = ResolveKind(state, shape.device());
       const auto shares = Fit(state, usage, shape, kind, Which::kFreeNow, PreviousNodes(job));
       if (shares.has_value()) {
         Start(job, MakeAttempt(state, job, *shares, kind, now), now, usage, events);

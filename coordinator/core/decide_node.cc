@@ -3,16 +3,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/node_events.h"
 
 namespace muster::coordinator {
 namespace {
-
-v1::Event NodeEvent(const std::string& node, Now now) {
-  v1::Event event;
-  event.set_node(node);
-  event.set_at_ms(now.wall_ms);
-  return event;
-}
 
 // An answer about one node; `message` instead of what was asked for, if it says anything.
 Decision Answer(const std::string& node, const std::string& message = "",
@@ -45,9 +39,7 @@ Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now
     return Answer(input.node, input.drain ? "drains already" : "is not drained");
   }
   Decision decision = Answer(input.node);
-  v1::Event event = NodeEvent(input.node, now);
-  event.mutable_node_state_changed()->set_state(node->record.state());
-  event.mutable_node_state_changed()->set_reason(input.reason);
+  v1::Event event = NodeChange(input.node, node->record.state(), input.reason, now);
   event.mutable_node_state_changed()->set_set_drain(true);
   event.mutable_node_state_changed()->set_draining(input.drain);
   decision.facts.push_back(std::move(event));
@@ -68,18 +60,11 @@ Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& in
   const std::string reason =
       absl::StrCat("declared dead by ", input.caller.principal,
                    input.reason.empty() ? "" : absl::StrCat(": ", input.reason));
-  v1::Event lost = NodeEvent(input.node, now);
-  lost.mutable_node_state_changed()->set_state(v1::NODE_STATE_LOST);
-  lost.mutable_node_state_changed()->set_reason(reason);
-  decision.facts.push_back(std::move(lost));
+  decision.facts.push_back(NodeChange(input.node, v1::NODE_STATE_LOST, reason, now));
   ForEachLivePart(state, input.node, [&](const auto& job, const auto& attempt, const auto&) {
-    v1::Event event = NodeEvent(input.node, now);
-    event.set_job(job.id());
-    event.set_attempt(attempt.number());
-    event.mutable_part_ended()->set_how("declared dead");
-    event.mutable_part_ended()->set_failure(absl::StrCat(input.node, " was ", reason));
-    event.mutable_part_ended()->set_cause(v1::STOP_CAUSE_NODE_LOST);
-    decision.facts.push_back(std::move(event));
+    decision.facts.push_back(PartEnded(job, attempt, input.node, "declared dead",
+                                       absl::StrCat(input.node, " was ", reason),
+                                       v1::STOP_CAUSE_NODE_LOST, now));
   });
   return decision;
 }

@@ -11,6 +11,7 @@
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/node_events.h"
 #include "coordinator/core/node_facts.h"
 #include "coordinator/core/registration.h"
 #include "coordinator/core/settle.h"
@@ -22,36 +23,11 @@ constexpr size_t kCheckpointErrorBytesMax = 1'024;
 constexpr int64_t kAgeSlackMs = 1'000;                         // ages are told this roughly
 constexpr int64_t kAgeMsMax = int64_t{20} * 365 * 86'400'000;  // of ranks; more is no age
 
-v1::Event NodeEvent(const std::string& node, Now now) {
-  v1::Event event;
-  event.set_node(node);
-  event.set_at_ms(now.wall_ms);
-  return event;
-}
-
-v1::Event PartEvent(const v1::JobRecord& job, const v1::Attempt& attempt, const std::string& node,
-                    Now now) {
-  v1::Event event = NodeEvent(node, now);
-  event.set_job(job.id());
-  event.set_attempt(attempt.number());
-  return event;
-}
-
 v1::Event Contact(const std::string& node, uint64_t session, bool heard, Now now) {
   v1::Event event = NodeEvent(node, now);
   event.mutable_node_contact()->set_connected(session != 0);
   event.mutable_node_contact()->set_session(session);
   event.mutable_node_contact()->set_heard(heard);
-  return event;
-}
-
-v1::Event PartEnded(const v1::JobRecord& job, const v1::Attempt& attempt, const std::string& node,
-                    const std::string& how, const std::string& failure, v1::StopCause cause,
-                    Now now) {
-  v1::Event event = PartEvent(job, attempt, node, now);
-  event.mutable_part_ended()->set_how(how);
-  event.mutable_part_ended()->set_failure(failure);
-  event.mutable_part_ended()->set_cause(cause);
   return event;
 }
 
@@ -302,9 +278,8 @@ void AddDeviceChange(const Node* known, const v1::NodeFacts& facts, Now now, Dec
   if (known == nullptr || known->record.draining()) return;
   const std::string change = DescribeDeviceChange(known->record.facts(), facts);
   if (change.empty()) return;
-  v1::Event drained = NodeEvent(facts.name(), now);
-  drained.mutable_node_state_changed()->set_state(v1::NODE_STATE_ALIVE);
-  drained.mutable_node_state_changed()->set_reason(common::Printable(change));
+  v1::Event drained =
+      NodeChange(facts.name(), v1::NODE_STATE_ALIVE, common::Printable(change), now);
   drained.mutable_node_state_changed()->set_set_drain(true);
   drained.mutable_node_state_changed()->set_draining(true);
   decision.facts.push_back(std::move(drained));
@@ -380,10 +355,7 @@ Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now
   if (node == nullptr || node->session != input.session) return decision;  // an older stream
   decision.facts.push_back(Contact(input.node, input.session, true, now));
   if (node->record.state() != v1::NODE_STATE_ALIVE) {
-    v1::Event alive = NodeEvent(input.node, now);
-    alive.mutable_node_state_changed()->set_state(v1::NODE_STATE_ALIVE);
-    alive.mutable_node_state_changed()->set_reason("heard again");
-    decision.facts.push_back(std::move(alive));
+    decision.facts.push_back(NodeChange(input.node, v1::NODE_STATE_ALIVE, "heard again", now));
     AddSilenceOver(state, node, now, decision.facts);
   }
   if (input.message.has_heartbeat()) {

@@ -7,6 +7,7 @@
 #include "common/text.h"
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/lifecycle.h"
+#include "coordinator/core/node_events.h"
 #include "coordinator/core/outcome.h"
 #include "coordinator/core/views.h"
 
@@ -45,14 +46,11 @@ std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRec
     if (part.ended()) continue;
     const std::optional<int64_t> fenced_at = FencedAtMonoMs(state, job, part);
     if (!fenced_at.has_value() || now.mono_ms < *fenced_at) continue;
-    v1::Event event = JobEvent(job, now);
-    event.set_node(part.node());
     const int64_t silent = now.mono_ms - state.nodes.at(part.node()).last_contact_mono_ms;
-    event.mutable_part_ended()->set_how("fenced by time");
-    event.mutable_part_ended()->set_cause(v1::STOP_CAUSE_NODE_LOST);
-    event.mutable_part_ended()->set_failure(
-        absl::StrCat(part.node(), " was not heard for ", common::HumanDuration(silent)));
-    return event;
+    return PartEnded(
+        job, attempt, part.node(), "fenced by time",
+        absl::StrCat(part.node(), " was not heard for ", common::HumanDuration(silent)),
+        v1::STOP_CAUSE_NODE_LOST, now);
   }
   return std::nullopt;
 }
@@ -173,9 +171,8 @@ std::optional<v1::Event> JobConsequence(const ClusterState& state, const v1::Job
 
 void AddSilence(const ClusterState& state, const std::string& node, v1::NodeState to,
                 const std::string& reason, Now now, std::vector<v1::Event>& facts) {
-  ForEachLivePart(state, node, [&](const auto& job, const auto&, const auto&) {
-    v1::Event& event = facts.emplace_back(JobEvent(job, now));
-    event.set_node(node);
+  ForEachLivePart(state, node, [&](const auto& job, const auto& attempt, const auto&) {
+    v1::Event& event = facts.emplace_back(PartEvent(job, attempt, node, now));
     event.set_skippable(true);
     event.mutable_part_silence()->set_state(to);
     event.mutable_part_silence()->set_reason(reason);
@@ -196,11 +193,7 @@ std::vector<v1::Event> NodeConsequence(const ClusterState& state, const Node& no
   if (to == present) return {};
   const std::string& name = node.record.facts().name();
   const std::string reason = absl::StrCat("not heard for ", common::HumanDuration(silent));
-  std::vector<v1::Event> facts(1);
-  facts[0].set_node(name);
-  facts[0].set_at_ms(now.wall_ms);
-  facts[0].mutable_node_state_changed()->set_state(to);
-  facts[0].mutable_node_state_changed()->set_reason(reason);
+  std::vector<v1::Event> facts = {NodeChange(name, to, reason, now)};
   AddSilence(state, name, to, reason, now, facts);
   return facts;
 }

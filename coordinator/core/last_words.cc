@@ -15,7 +15,7 @@ namespace {
 
 bool IsWordCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// What follows the first place where `word` stands alone; npos-free: `found` says whether it does.
+// The first place where `word` stands alone, and what is around it.
 struct Place {
   bool found = false;
   std::string_view before;

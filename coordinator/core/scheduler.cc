@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/text.h"
 #include "coordinator/core/fit.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/waiting.h"
@@ -67,9 +68,8 @@ v1::Event StateChange(const v1::JobRecord& job, v1::JobState to, const std::stri
 }
 
 std::string StartingReason(const v1::Attempt& attempt) {
-  std::string text =
-      absl::StrCat(attempt.world_size(), attempt.world_size() == 1 ? " rank" : " ranks", " on ",
-                   attempt.parts_size(), attempt.parts_size() == 1 ? " node" : " nodes");
+  std::string text = absl::StrCat(common::Counted(attempt.world_size(), "rank"), " on ",
+                                  common::Counted(attempt.parts_size(), "node"));
   if (attempt.resume_step() >= 0) {
     absl::StrAppend(&text, ", from the checkpoint of step ", attempt.resume_step());
   }

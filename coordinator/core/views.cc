@@ -174,8 +174,8 @@ std::string DescribeAttempt(const v1::Attempt& attempt) {
         absl::StrJoin(part.device_indexes().begin(), part.device_indexes().begin() + shown, ","),
         shown < part.device_indexes_size() ? ",…" : ""));
   }
-  return absl::StrCat(attempt.world_size(), attempt.world_size() == 1 ? " rank on " : " ranks on ",
-                      attempt.parts_size(), attempt.parts_size() == 1 ? " node (" : " nodes (",
+  return absl::StrCat(common::Counted(attempt.world_size(), "rank"), " on ",
+                      common::Counted(attempt.parts_size(), "node"), " (",
                       absl::StrJoin(nodes, "; "), ")");
 }
 

@@ -75,8 +75,8 @@ std::string Times(const v1::JobRecord& record) {
 }
 
 void AddAttempt(const v1::Attempt& attempt, Sheet* sheet) {
-  std::string text = StrCat("attempt ", attempt.number(), ": ", attempt.world_size(),
-                            attempt.world_size() == 1 ? " rank" : " ranks");
+  std::string text =
+      StrCat("attempt ", attempt.number(), ": ", common::Counted(attempt.world_size(), "rank"));
   if (attempt.master_port() > 0) {
     StrAppend(&text, ", master ", attempt.master_addr(), ":", attempt.master_port());
   }

@@ -95,7 +95,9 @@ void ControlLoop::Register(WorkerRegisteredInput input, std::shared_ptr<CommandS
   Push(Entry{.what = Input(std::move(input)), .sink = std::move(sink)});
 }
 
-void ControlLoop::Ask(Question question) { Push(Entry{.what = std::move(question)}); }
+void ControlLoop::Ask(Question question, Refused refused) {
+  Push(Entry{.what = std::move(question), .refused = std::move(refused)});
+}
 
 void ControlLoop::RewriteFinished(std::shared_ptr<const v1::JobRecord> record,
                                   std::function<void()> done) {
@@ -132,6 +134,20 @@ void ControlLoop::OnDurable(uint64_t turn) {
   wake_.notify_one();
 }
 
+void ControlLoop::OnStuck(const absl::Status& why) {
+  {
+    std::lock_guard lock(mutex_);
+    got_stuck_ = !why.ok() && why_stuck_.ok();
+    why_stuck_ = why;
+  }
+  wake_.notify_one();
+}
+
+absl::Status ControlLoop::WhyStuck() const {
+  std::lock_guard lock(mutex_);
+  return why_stuck_;
+}
+
 void ControlLoop::Run() {
   std::vector<Entry> entries;
   while (TakeEntries(entries)) {
@@ -139,6 +155,7 @@ void ControlLoop::Run() {
     TakeInputs(entries);
     AnswerQuestions(entries);
     ReleaseDurable();
+    RefuseWhatIsStuck();
     entries.clear();
   }
   // The last words: a snapshot, so that the next start replays nothing.
@@ -152,7 +169,9 @@ void ControlLoop::Run() {
 bool ControlLoop::TakeEntries(std::vector<Entry>& entries) {
   std::unique_lock lock(mutex_);
   const uint64_t seen_durable = releases_.empty() ? UINT64_MAX : releases_.front().turn;
-  const auto ready = [&] { return !queue_.empty() || stopping_ || durable_turn_ >= seen_durable; };
+  const auto ready = [&] {
+    return !queue_.empty() || stopping_ || durable_turn_ >= seen_durable || got_stuck_;
+  };
   if (!ready()) {
     const std::optional<int64_t> deadline = NextDeadlineMonoMs(state_);
     if (deadline.has_value()) {
@@ -218,6 +237,7 @@ void ControlLoop::AnswerQuestions(std::vector<Entry>& entries) {
     Release release;
     release.turn = last_appended_;
     release.effects.push_back(std::move(answer));
+    release.refused = std::move(entry.refused);
     releases_.push_back(std::move(release));
   }
 }
@@ -373,6 +393,20 @@ void ControlLoop::ReleaseDurable() {
     releases_.pop_front();
     for (const std::function<void()>& effect : release.effects) effect();
   }
+}
+
+void ControlLoop::RefuseWhatIsStuck() {
+  absl::Status why;
+  {
+    std::lock_guard lock(mutex_);
+    why = why_stuck_;
+    got_stuck_ = false;
+  }
+  if (why.ok()) return;
+  std::erase_if(releases_, [&](const Release& release) {
+    if (release.refused) release.refused(why);
+    return release.refused != nullptr;
+  });
 }
 
 }  // namespace muster::coordinator

@@ -71,6 +71,7 @@ class ControlLoop {
   using Done = std::function<void(const Reply&)>;
   // Looks at the state; what it returns runs when all that it saw is durable.
   using Question = std::function<std::function<void()>(const LoopView&)>;
+  using Refused = std::function<void(const absl::Status&)>;
 
   ControlLoop(Journal& journal, const common::Clock& clock, Settings settings);
   ~ControlLoop();
@@ -88,18 +89,20 @@ class ControlLoop {
   void Say(Input input, std::function<void()> taken = nullptr);
   // A registration: the sink becomes the node's when the core agrees, else it is closed.
   void Register(WorkerRegisteredInput input, std::shared_ptr<CommandSink> sink);
-  void Ask(Question question);
+  // `refused` instead is told why when the answer waits for a disk that has no room left.
+  void Ask(Question question, Refused refused = nullptr);
   // A finished job's record changes (a checkpoint was removed). `done` runs when that is durable.
   void RewriteFinished(std::shared_ptr<const v1::JobRecord> record, std::function<void()> done);
 
   // From the journal's thread.
   void OnDurable(uint64_t turn);
   void OnDiskFull(bool full) { disk_full_ = full; }
+  void OnStuck(const absl::Status& why);
 
   uint64_t NextSession() { return next_session_++; }
   bool DiskFull() const { return disk_full_; }
-  // No answer that needs the disk comes before somebody makes room on it.
-  bool Stuck() const { return journal_.Stuck(); }
+  // Why no answer that needs the disk comes before somebody makes room on it; OK: it has room.
+  absl::Status WhyStuck() const;
 
  private:
   struct Rewrite {
@@ -111,11 +114,13 @@ class ControlLoop {
     Done done;
     std::function<void()> taken;
     std::shared_ptr<CommandSink> sink;
+    Refused refused;
     bool is_request = false;
   };
   struct Release {
     uint64_t turn = 0;
     std::vector<std::function<void()>> effects;
+    Refused refused;  // instead of the effects, should the disk have no room left
   };
   struct Stream {
     uint64_t session = 0;
@@ -138,6 +143,7 @@ class ControlLoop {
   void QueueObserver(Turn& turn, const JournalRecord& record, Release& release);
   void SendCommand(const std::string& node, const v1::CoordinatorMessage& message);
   void ReleaseDurable();
+  void RefuseWhatIsStuck();
   void Push(Entry entry);
 
   // Set once.
@@ -160,11 +166,13 @@ class ControlLoop {
   std::atomic<uint64_t> next_session_ = 1;
   std::atomic<bool> disk_full_ = false;
 
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::deque<Entry> queue_;
   size_t queued_requests_ = 0;
   uint64_t durable_turn_ = 0;
+  absl::Status why_stuck_;
+  bool got_stuck_ = false;  // and nobody was refused for it yet
   bool stopping_ = false;
   std::thread thread_;
 };

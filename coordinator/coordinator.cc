@@ -137,6 +137,7 @@ void Coordinator::Parts::Serve() {
                         common::LogWarning(full ? "the disk is full: new jobs are refused"
                                                 : "the disk has room again: jobs are accepted");
                       },
+                  .stuck = [this](const absl::Status& why) { loop->OnStuck(why); },
                   .failed = stop});
   LoopObserver observer;
   observer.live_jobs = [this](size_t live) { lifetime.SetLiveJobs(live); };
@@ -230,10 +231,7 @@ void Coordinator::Shutdown() {
   LogInfo("ended in order");
 }
 
-absl::Status Coordinator::CannotRecord() const {
-  if (!parts_->loop->Stuck()) return absl::OkStatus();
-  return Headroom(parts_->paths.Headroom()).CheckRoom();
-}
+absl::Status Coordinator::CannotRecord() const { return parts_->loop->WhyStuck(); }
 
 void Coordinator::StopWorker() {
   if (parts_->worker != nullptr) parts_->worker->Stop();

@@ -44,8 +44,11 @@ struct ReplaySink {
 
 // Called on the journal's thread; must only enqueue.
 struct JournalObserver {
-  std::function<void(uint64_t turn)> durable;       // this turn and all before it
-  std::function<void(bool full)> disk_full;         // the disk ran full, or has room again
+  std::function<void(uint64_t turn)> durable;  // this turn and all before it
+  std::function<void(bool full)> disk_full;    // the disk ran full, or has room again
+  // Why nothing is committed before somebody makes room: the reserve is used up as well. Said again
+  // with each try; OK: it goes on.
+  std::function<void(const absl::Status&)> stuck;
   std::function<void(const absl::Status&)> failed;  // nothing will be committed any more
 };
 
@@ -63,9 +66,6 @@ class Journal {
   virtual void Append(JournalRecord record) = 0;
   // Bytes of events that are appended and not yet committed.
   virtual size_t PendingBytes() const = 0;
-  // The disk is full and the reserve is used up: nothing is committed before there is room. Any
-  // thread.
-  virtual bool Stuck() const { return false; }
   // Commits what is queued and closes. A commit that fails now is returned.
   virtual absl::Status Stop() = 0;
 };

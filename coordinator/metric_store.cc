@@ -153,7 +153,8 @@ absl::StatusOr<MetricStore::Segment*> MetricStore::SegmentOf(const SegmentKey& k
   return &segment;
 }
 
-// The first time it finds where each source stands and cuts off a torn end.
+// The first time it finds where each source stands, learns what a restart forgot (the values that
+// were left beside the segments may be older than these) and cuts off a torn end.
 absl::Status MetricStore::OpenSegment(const SegmentKey& key) {
   const std::string path = paths_.MetricFile(key.first, key.second);
   if (const auto known = segments_.find(key); known != segments_.end()) {
@@ -182,6 +183,7 @@ absl::Status MetricStore::OpenSegment(const SegmentKey& key) {
   if (ftruncate(segment.fd.get(), static_cast<off_t>(segment.bytes)) != 0) {
     return common::ErrnoStatus(StrCat("cannot cut the torn end of ", path));
   }
+  if (segment.bytes > 0) Relearn(key.first);
   segments_[key] = std::move(segment);
   return absl::OkStatus();
 }
@@ -222,25 +224,28 @@ absl::Status MetricStore::Sync() {
       // What a sync could not write may be gone from memory too: even a full disk ends it here.
       return absl::InternalError(common::ErrnoStatus("cannot sync metrics").message());
     }
+    SaveNewest(key.first);  // before its sender forgets what would correct it
     for (const auto& [ack, uploader] : segment.acks) {
       if (const auto alive = uploader.lock()) alive->Acknowledge(ack);
     }
     segment.acks.clear();
-    SaveNewest(key.first);
   }
   dirty_.clear();
   return absl::OkStatus();
 }
 
+void MetricStore::Newest::Take(const v1::MetricBatch& batch) {
+  for (const v1::MetricPoint& point : batch.points()) {
+    step = std::max(step, point.step());
+    if (!absl::StrContains(point.name(), "loss")) continue;
+    loss = point.value();
+    has_loss = true;
+  }
+}
+
 void MetricStore::Learn(const v1::MetricBatch& batch) {
   std::lock_guard lock(mutex_);
-  Newest& newest = newest_[batch.job()];
-  for (const v1::MetricPoint& point : batch.points()) {
-    newest.step = std::max(newest.step, point.step());
-    if (!absl::StrContains(point.name(), "loss")) continue;
-    newest.loss = point.value();
-    newest.has_loss = true;
-  }
+  newest_[batch.job()].Take(batch);
   if (newest_.size() > kNewestKept) newest_.erase(newest_.begin());
 }
 
@@ -262,7 +267,7 @@ void MetricStore::DecorateFinished(v1::JobSummary& summary) {
     std::lock_guard lock(mutex_);
     is_known = newest_.contains(summary.id());
   }
-  if (!is_known) Keep(summary.id(), LoadNewest(summary.id()));
+  if (!is_known) Warm(summary.id());
   Decorate(summary);
 }
 
@@ -286,25 +291,36 @@ void MetricStore::SaveNewest(uint64_t job) {
   if (!saved.ok()) refusals_.Warn(std::string(saved.message()));
 }
 
-MetricStore::Newest MetricStore::LoadNewest(uint64_t job) const {
+std::optional<MetricStore::Newest> MetricStore::LoadNewest(uint64_t job) const {
   const std::vector<int64_t> numbers = ReadNumbers(paths_.NewestMetricsFile(job), 3);
-  if (numbers.empty()) return {};
-  return {numbers[0], std::bit_cast<double>(numbers[1]), numbers[2] != 0};
+  if (numbers.empty()) return std::nullopt;
+  return Newest{numbers[0], std::bit_cast<double>(numbers[1]), numbers[2] != 0};
 }
 
-void MetricStore::Warm(uint64_t job) {
-  if (const Newest newest = LoadNewest(job); newest.step >= 0) return Keep(job, newest);
+absl::StatusOr<MetricStore::Newest> MetricStore::FindNewest(uint64_t job) const {
+  Newest newest;
   MetricReader reader = Read(job);
   v1::MetricBatch batch;
   while (true) {
-    const absl::StatusOr<bool> found = reader.Next(batch);
-    if (!found.ok()) {
-      return common::LogWarning(StrCat("newest metrics are not known job=", job, " reason=\"",
-                                       std::string(found.status().message()), "\""));
-    }
-    if (!*found) return;
-    Learn(batch);
+    ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
+    if (!found) return newest;
+    newest.Take(batch);
   }
+}
+
+void MetricStore::Warm(uint64_t job) {
+  if (const std::optional<Newest> saved = LoadNewest(job)) return Keep(job, *saved);
+  const absl::StatusOr<Newest> found = FindNewest(job);
+  if (found.ok()) return Keep(job, *found);
+  common::LogWarning(StrCat("newest metrics are not known job=", job, " reason=\"",
+                            std::string(found.status().message()), "\""));
+}
+
+void MetricStore::Relearn(uint64_t job) {
+  const absl::StatusOr<Newest> found = FindNewest(job);
+  if (!found.ok()) return;  // those that are known may be right
+  std::lock_guard lock(mutex_);
+  newest_[job] = *found;
 }
 
 void MetricStore::Remove(uint64_t job) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -57,7 +58,7 @@ class MetricStore {
   void DecorateFinished(v1::JobSummary& summary);
   // All batches that are stored. Blocks on the disk.
   MetricReader Read(uint64_t job) const { return MetricReader(paths_, job); }
-  // Reads what a restart forgot of a live job. Blocks on the disk.
+  // Reads what a restart forgot of a job. Blocks on the disk.
   void Warm(uint64_t job);
   void Remove(uint64_t job);
 
@@ -80,6 +81,8 @@ class MetricStore {
     int64_t step = -1;
     double loss = 0;
     bool has_loss = false;
+
+    void Take(const v1::MetricBatch& batch);
   };
 
   void Run();
@@ -96,9 +99,12 @@ class MetricStore {
   void Learn(const v1::MetricBatch& batch);
   // Leaves the newest values beside the segments. They are no promise: a row of `ls` is.
   void SaveNewest(uint64_t job);
-  // From there; without a file the job has none that are known.
-  Newest LoadNewest(uint64_t job) const;
+  // From there. A coordinator that was killed may have left none, or older ones.
+  std::optional<Newest> LoadNewest(uint64_t job) const;
+  // From the segments.
+  absl::StatusOr<Newest> FindNewest(uint64_t job) const;
   void Keep(uint64_t job, const Newest& newest);
+  void Relearn(uint64_t job);
 
   const Paths paths_;
   const std::function<void(const absl::Status&)> failed_;

@@ -56,7 +56,6 @@ class SqliteJournal final : public Journal {
   void Start(JournalObserver observer) override;
   void Append(JournalRecord record) override;
   size_t PendingBytes() const override { return pending_bytes_; }
-  bool Stuck() const override { return stuck_; }
   absl::Status Stop() override;
 
  private:
@@ -75,6 +74,7 @@ class SqliteJournal final : public Journal {
   // Commits until it succeeds; a full disk and a want of descriptors are waited out. False: failed
   // for good.
   bool CommitGroup(const std::vector<JournalRecord>& group);
+  absl::Status WhyStuck() const;
   void SayHighWater(const std::vector<JournalRecord>& group);
   void MaybeLeaveFullDisk();
 
@@ -90,10 +90,10 @@ class SqliteJournal final : public Journal {
   Headroom headroom_;
   common::UniqueFd high_water_;
   bool disk_full_ = false;
+  bool is_stuck_ = false;
   SaidRarely waits_;
 
   std::atomic<size_t> pending_bytes_ = 0;
-  std::atomic<bool> stuck_ = false;
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::vector<JournalRecord> queue_;
@@ -309,7 +309,8 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
   while (true) {
     const absl::Status status = writer_->Commit(group);
     if (status.ok()) {
-      stuck_ = false;
+      if (is_stuck_) observer_.stuck(absl::OkStatus());
+      is_stuck_ = false;
       return true;
     }
     if (!IsShortage(status)) {
@@ -331,8 +332,10 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       observer_.disk_full(true);
     }
     if (is_full && headroom_.Release()) continue;
-    stuck_ = is_full;
-    if (!is_full) {
+    if (is_full) {
+      is_stuck_ = true;
+      observer_.stuck(WhyStuck());
+    } else {
       waits_.Warn(StrCat(
           "[JC1612] the journal waits for a free descriptor: ", std::string(status.message()),
           "; fix: raise the limit of open files (LimitNOFILE)"));
@@ -346,6 +349,14 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
                    : status;
     return false;
   }
+}
+
+absl::Status SqliteJournal::WhyStuck() const {
+  absl::Status full = headroom_.CheckRoom();
+  if (!full.ok()) return full;
+  return absl::ResourceExhaustedError(
+      StrCat("[JC1605] the disk of ", paths_.Root(),
+             " was full and has room again; what waits is being recorded; fix: try again"));
 }
 
 // Not synced: it survives a killed process, and after a power cut an older mark is only less

@@ -73,17 +73,20 @@ void EventFeed::Start() {
         std::lock_guard lock(self->mutex_);
         self->token_ = nullptr;
       });
-  daemon_.loop.Ask([self = shared_from_this()](const LoopView& view) -> std::function<void()> {
-    if (self->request_.follow()) {
-      std::lock_guard lock(self->mutex_);
-      self->token_ = view.watches.WatchEvents([weak = self->weak_from_this()](const auto& events) {
-        if (const auto alive = weak.lock()) alive->OnEvents(*events);
-      });
-    }
-    return [self, until = view.state.next_seq - 1] {
-      self->daemon_.pool.Post([self, until] { self->SayPast(until); });
-    };
-  });
+  daemon_.loop.Ask(
+      [self = shared_from_this()](const LoopView& view) -> std::function<void()> {
+        if (self->request_.follow()) {
+          std::lock_guard lock(self->mutex_);
+          self->token_ =
+              view.watches.WatchEvents([weak = self->weak_from_this()](const auto& events) {
+                if (const auto alive = weak.lock()) alive->OnEvents(*events);
+              });
+        }
+        return [self, until = view.state.next_seq - 1] {
+          self->daemon_.pool.Post([self, until] { self->SayPast(until); });
+        };
+      },
+      [self = shared_from_this()](const absl::Status& why) { self->sink_->Close(why); });
 }
 
 void EventFeed::SayPast(uint64_t until) {

@@ -73,22 +73,24 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
 
 void ListJobs(Daemon& daemon, const v1::ListJobsRequest& request,
               Answer<v1::ListJobsResponse> answer) {
-  daemon.loop.Ask([&daemon, request, answer = std::move(answer)](const LoopView& view) {
-    std::vector<v1::JobSummary> live;
-    const uint32_t limit = LimitOf(request);
-    const auto& jobs = view.state.jobs;
-    const auto first =
-        request.before_id() == 0 ? jobs.end() : jobs.lower_bound(request.before_id());
-    for (auto job = std::make_reverse_iterator(first); job != jobs.rend() && live.size() <= limit;
-         ++job) {
-      if (Matches(job->second, request)) live.push_back(Summarize(job->second));
-    }
-    return [&daemon, request, answer, live = std::move(live), now_ms = view.now.wall_ms] {
-      daemon.pool.Post([&daemon, request, answer, live, now_ms] {
-        answer(WithFinished(daemon, request, live, now_ms));
-      });
-    };
-  });
+  daemon.loop.Ask(
+      [&daemon, request, answer](const LoopView& view) {
+        std::vector<v1::JobSummary> live;
+        const uint32_t limit = LimitOf(request);
+        const auto& jobs = view.state.jobs;
+        const auto first =
+            request.before_id() == 0 ? jobs.end() : jobs.lower_bound(request.before_id());
+        for (auto job = std::make_reverse_iterator(first);
+             job != jobs.rend() && live.size() <= limit; ++job) {
+          if (Matches(job->second, request)) live.push_back(Summarize(job->second));
+        }
+        return [&daemon, request, answer, live = std::move(live), now_ms = view.now.wall_ms] {
+          daemon.pool.Post([&daemon, request, answer, live, now_ms] {
+            answer(WithFinished(daemon, request, live, now_ms));
+          });
+        };
+      },
+      answer);
 }
 
 void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
@@ -111,12 +113,14 @@ void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
   FindJob(daemon, caller, request.job(),
           [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
-            daemon.loop.Ask([answer, job = found->record](const LoopView& view) {
-              const auto live = view.state.jobs.find(job->id());
-              v1::WhyResponse response =
-                  Why(view.state, live != view.state.jobs.end() ? live->second : *job, view.now);
-              return [answer, response = std::move(response)] { answer(response); };
-            });
+            daemon.loop.Ask(
+                [answer, job = found->record](const LoopView& view) {
+                  const auto live = view.state.jobs.find(job->id());
+                  v1::WhyResponse response = Why(
+                      view.state, live != view.state.jobs.end() ? live->second : *job, view.now);
+                  return [answer, response = std::move(response)] { answer(response); };
+                },
+                answer);
           });
 }
 

@@ -145,7 +145,7 @@ absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
 void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
              Answer<FoundJob> answer, Want want) {
   daemon.loop.Ask(
-      [&daemon, caller, reference, want, answer = std::move(answer)](const LoopView& view) {
+      [&daemon, caller, reference, want, answer](const LoopView& view) {
         LiveFindings live = FindAmongLive(view, caller, reference, want);
         return [&daemon, caller, reference, answer, live = std::move(live)] {
           if (live.exact != nullptr) return answer(FoundJob{live.exact, true});
@@ -153,7 +153,8 @@ void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
             answer(FindInIndex(daemon.index, caller, reference, live));
           });
         };
-      });
+      },
+      answer);
 }
 
 void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,

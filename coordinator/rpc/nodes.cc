@@ -22,21 +22,23 @@ void Change(Daemon& daemon, Input input, Answer<v1::BulkResponse> answer) {
 
 void ListNodes(Daemon& daemon, const v1::ListNodesRequest& request,
                Answer<v1::ListNodesResponse> answer) {
-  daemon.loop.Ask([after = request.after(), answer = std::move(answer)](const LoopView& view) {
-    v1::ListNodesResponse response;
-    response.set_alarm(ClusterAlarm(view.state));
-    const Usage usage = UsageOf(view.state);
-    const auto& nodes = view.state.nodes;
-    size_t bytes = 0;
-    for (auto node = nodes.upper_bound(after); node != nodes.end(); ++node) {
-      v1::NodeView& shown = *response.add_nodes() = ViewNode(view.state, node->second, usage);
-      bytes += shown.ByteSizeLong();
-      if (bytes <= common::kAnswerBytesMax || std::next(node) == nodes.end()) continue;
-      response.set_more(true);
-      break;
-    }
-    return [answer, response = std::move(response)] { answer(response); };
-  });
+  daemon.loop.Ask(
+      [after = request.after(), answer](const LoopView& view) {
+        v1::ListNodesResponse response;
+        response.set_alarm(ClusterAlarm(view.state));
+        const Usage usage = UsageOf(view.state);
+        const auto& nodes = view.state.nodes;
+        size_t bytes = 0;
+        for (auto node = nodes.upper_bound(after); node != nodes.end(); ++node) {
+          v1::NodeView& shown = *response.add_nodes() = ViewNode(view.state, node->second, usage);
+          bytes += shown.ByteSizeLong();
+          if (bytes <= common::kAnswerBytesMax || std::next(node) == nodes.end()) continue;
+          response.set_more(true);
+          break;
+        }
+        return [answer, response = std::move(response)] { answer(response); };
+      },
+      answer);
 }
 
 void DrainNode(Daemon& daemon, const Caller& caller, const v1::DrainNodeRequest& request,

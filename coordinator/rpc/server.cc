@@ -5,7 +5,6 @@
 #include "common/strings.h"
 #include "common/version.h"
 #include "coordinator/core/decide.h"
-#include "coordinator/headroom.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lifetime.h"
 
@@ -21,15 +20,6 @@ absl::Status PrivateOnly() {
       "with its service manager, or choose the private context");
 }
 
-// Every command asks this first: it is told at once what would else be waited for.
-absl::Status NothingIsRecorded(const Paths& paths) {
-  const absl::Status full = Headroom(paths.Headroom()).CheckRoom();
-  if (!full.ok()) return full;
-  return absl::ResourceExhaustedError(
-      StrCat("[JC1605] the disk of ", paths.Root(),
-             " was full and has room again; what waits is being recorded; fix: try again"));
-}
-
 }  // namespace
 
 void GetServer(Daemon& daemon, const v1::GetServerRequest& request,
@@ -39,22 +29,23 @@ void GetServer(Daemon& daemon, const v1::GetServerRequest& request,
         JudgeProtocol("jobctl", request.client_version(), request.client_protocol());
     if (!judged.ok()) return answer(judged);
   }
-  if (daemon.loop.Stuck()) return answer(NothingIsRecorded(daemon.paths));
-  daemon.loop.Ask([&daemon, answer = std::move(answer)](const LoopView& view) {
-    v1::GetServerResponse response;
-    response.set_version(common::kVersion);
-    response.set_protocol(common::kProtocol);
-    response.set_epoch(daemon.epoch);
-    response.set_is_private(daemon.is_private);
-    response.set_stays(daemon.lifetime.Stays());
-    response.set_data_dir(daemon.paths.Root());
-    response.set_endpoint(daemon.endpoint);
-    response.set_started_ms(daemon.started_ms);
-    response.set_pid(static_cast<uint32_t>(getpid()));
-    response.set_live_jobs(static_cast<uint32_t>(view.state.jobs.size()));
-    response.set_nodes(static_cast<uint32_t>(view.state.nodes.size()));
-    return [answer, response] { answer(response); };
-  });
+  daemon.loop.Ask(
+      [&daemon, answer](const LoopView& view) {
+        v1::GetServerResponse response;
+        response.set_version(common::kVersion);
+        response.set_protocol(common::kProtocol);
+        response.set_epoch(daemon.epoch);
+        response.set_is_private(daemon.is_private);
+        response.set_stays(daemon.lifetime.Stays());
+        response.set_data_dir(daemon.paths.Root());
+        response.set_endpoint(daemon.endpoint);
+        response.set_started_ms(daemon.started_ms);
+        response.set_pid(static_cast<uint32_t>(getpid()));
+        response.set_live_jobs(static_cast<uint32_t>(view.state.jobs.size()));
+        response.set_nodes(static_cast<uint32_t>(view.state.nodes.size()));
+        return [answer, response] { answer(response); };
+      },
+      answer);
 }
 
 void Attend(Daemon& daemon, std::shared_ptr<Sink<v1::AttendResponse>> sink) {
@@ -67,28 +58,30 @@ void Attend(Daemon& daemon, std::shared_ptr<Sink<v1::AttendResponse>> sink) {
 void SetLifetime(Daemon& daemon, const Caller& caller, const v1::SetLifetimeRequest& request,
                  Answer<v1::SetLifetimeResponse> answer) {
   if (!daemon.is_private) return answer(PrivateOnly());
-  daemon.loop.Ask([&daemon, caller, request, answer = std::move(answer)](const LoopView& view) {
-    CancelInput cancel{.caller = caller};
-    for (const auto& [id, job] : view.state.jobs) cancel.jobs.push_back(id);
-    return [&daemon, request, answer, cancel = std::move(cancel)] {
-      v1::SetLifetimeResponse response;
-      response.set_live_jobs(static_cast<uint32_t>(cancel.jobs.size()));
-      response.set_pid(static_cast<uint32_t>(getpid()));
-      if (!request.stop()) {
-        daemon.lifetime.SetStay(request.stay());
-        return answer(response);
-      }
-      if (!cancel.jobs.empty() && !request.cancel_jobs()) {
-        return answer(absl::FailedPreconditionError(StrCat(
-            "[JC1204] ", cancel.jobs.size(), " jobs are not over yet; fix: wait for them, or ",
-            "cancel them with jobctl down --cancel-jobs")));
-      }
-      if (!cancel.jobs.empty()) daemon.loop.Say(cancel);
-      // The answer first: stopping closes this very connection.
-      answer(response);
-      daemon.lifetime.StopWhenIdle();
-    };
-  });
+  daemon.loop.Ask(
+      [&daemon, caller, request, answer](const LoopView& view) {
+        CancelInput cancel{.caller = caller};
+        for (const auto& [id, job] : view.state.jobs) cancel.jobs.push_back(id);
+        return [&daemon, request, answer, cancel = std::move(cancel)] {
+          v1::SetLifetimeResponse response;
+          response.set_live_jobs(static_cast<uint32_t>(cancel.jobs.size()));
+          response.set_pid(static_cast<uint32_t>(getpid()));
+          if (!request.stop()) {
+            daemon.lifetime.SetStay(request.stay());
+            return answer(response);
+          }
+          if (!cancel.jobs.empty() && !request.cancel_jobs()) {
+            return answer(absl::FailedPreconditionError(StrCat(
+                "[JC1204] ", cancel.jobs.size(), " jobs are not over yet; fix: wait for them, or ",
+                "cancel them with jobctl down --cancel-jobs")));
+          }
+          if (!cancel.jobs.empty()) daemon.loop.Say(cancel);
+          // The answer first: stopping closes this very connection.
+          answer(response);
+          daemon.lifetime.StopWhenIdle();
+        };
+      },
+      answer);
 }
 
 }  // namespace muster::coordinator

@@ -61,6 +61,7 @@ class OpenedJournal {
                           changed_.notify_all();
                         },
                     .disk_full = [](bool) {},
+                    .stuck = [](const absl::Status&) {},
                     .failed =
                         [this](const absl::Status& status) {
                           std::lock_guard lock(mutex_);

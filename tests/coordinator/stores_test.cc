@@ -113,6 +113,43 @@ TEST(MetricStoreTest, ARepeatedBatchCountsOnceAlsoAfterARestart) {
   EXPECT_DOUBLE_EQ(summary.loss(), 0.3);
 }
 
+v1::JobSummary ListedAs(MetricStore& store) {
+  v1::JobSummary summary;
+  summary.set_id(1);
+  store.DecorateFinished(summary);
+  return summary;
+}
+
+// The newest values lie beside the segments: whoever kills the daemon may leave none, or older
+// ones.
+TEST(MetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  const auto sender = std::make_shared<Sender>();
+  std::string older;
+  {
+    MetricStore store(paths, Fail);
+    store.Append(Batch(1, 10, 0.5), sender);
+    sender->WaitForCount(1);
+    older = *common::ReadFile(paths.NewestMetricsFile(1));
+    store.Append(Batch(2, 20, 0.25), sender);
+    sender->WaitForCount(2);
+  }
+  unlink(paths.NewestMetricsFile(1).c_str());
+  {
+    MetricStore store(paths, Fail);
+    EXPECT_EQ(ListedAs(store).step(), 20);
+    EXPECT_EQ(ListedAs(store).loss(), 0.25);
+  }
+  ASSERT_TRUE(common::WriteFileDurably(paths.NewestMetricsFile(1), older).ok());
+  MetricStore store(paths, Fail);
+  EXPECT_EQ(ListedAs(store).step(), 10) << "until its worker is back";
+  store.Append(Batch(2, 20, 0.25), sender);
+  sender->WaitForCount(3);
+  EXPECT_EQ(ListedAs(store).step(), 20);
+  EXPECT_EQ(ListedAs(store).loss(), 0.25);
+}
+
 TEST(MetricStoreTest, ATornBatchIsCutAndTakenAgain) {
   TempDir dir;
   const Paths paths(dir.path());

@@ -26,7 +26,7 @@
 #include "coordinator/core/input.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/turn.h"
-#include "coordinator/journal.h"
+#include "coordinator/stores/journal.h"
 #include "coordinator/watch_hub.h"
 
 namespace muster::coordinator {

@@ -14,6 +14,7 @@
 #include "coordinator/headroom.h"
 #include "coordinator/listener.h"
 #include "coordinator/lived_clock.h"
+#include "coordinator/open_stores.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/rpc/attached_runs.h"
 #include "coordinator/rpc/daemon.h"
@@ -22,7 +23,7 @@
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
 #include "coordinator/services/server.h"
-#include "coordinator/sqlite_journal.h"
+#include "coordinator/stores/shortage.h"
 
 namespace muster::coordinator {
 namespace {
@@ -41,7 +42,7 @@ constexpr std::chrono::seconds kLivedKeptEvery{5};
 
 }  // namespace
 
-// In the order of their making; they end in the opposite one (Shutdown).
+// Constructed in this order, destroyed in reverse (Shutdown).
 struct Coordinator::Parts {
   Parts(const Config& settings, std::function<void(const absl::Status&)> on_stop)
       : config(settings),
@@ -51,12 +52,9 @@ struct Coordinator::Parts {
         pool(kPoolThreads),
         reads(kReadThreads),
         files(kFileThreads),
-        shares(ShareDescriptors()),
-        logs(paths, stop, shares.log_streams),
-        metrics(paths, stop, shares.metric_segments),
         lifetime(
             settings.is_private, pool, [this] { stop(absl::OkStatus()); },
-            [this] { return logs.UnendedStreams(); }) {}
+            [this] { return stores.logs->UnendedStreams(); }) {}
   // What the pools still do uses the rest.
   ~Parts() {
     for (WorkPool* each : {&pool, &reads, &files}) each->Stop();
@@ -76,12 +74,7 @@ struct Coordinator::Parts {
   WorkPool pool;
   WorkPool reads;
   WorkPool files;
-  const DescriptorShares shares;
-  LogStore logs;
-  MetricStore metrics;
-  std::unique_ptr<BlobStore> blobs;
-  std::unique_ptr<Journal> journal;
-  std::unique_ptr<JobIndex> index;
+  Stores stores;
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime;
   AttachedRuns attached;
@@ -96,20 +89,18 @@ struct Coordinator::Parts {
 
 absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   lock = std::move(data_lock);
-  ASSIGN_OR_RETURN(blobs, BlobStore::Open(paths));
-  ASSIGN_OR_RETURN(journal, OpenSqliteJournal(paths, &clock));
-  ASSIGN_OR_RETURN(index, JobIndex::Open(paths));
+  ASSIGN_OR_RETURN(stores, OpenStores(paths, clock, stop));
   coordinator::Settings rules = config.settings;
-  rules.cluster_id = journal->ClusterId();
-  loop = std::make_unique<ControlLoop>(*journal, clock, rules);
+  rules.cluster_id = stores.journal->ClusterId();
+  loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
   daemon.reset(new Daemon{.paths = paths,
                           .clock = clock,
                           .loop = *loop,
-                          .index = *index,
-                          .logs = logs,
-                          .metrics = metrics,
-                          .blobs = *blobs,
+                          .index = *stores.index,
+                          .logs = *stores.logs,
+                          .metrics = *stores.metrics,
+                          .blobs = *stores.blobs,
                           .pool = pool,
                           .reads = reads,
                           .files = files,
@@ -118,7 +109,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .attached = attached,
                           .diagnoses = diagnoses,
                           .refusals = refusals,
-                          .epoch = journal->Epoch(),
+                          .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
   return absl::OkStatus();
@@ -130,38 +121,39 @@ void Coordinator::Parts::KeepLived() {
 }
 
 void Coordinator::Parts::Serve() {
-  journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
-                  .disk_full =
-                      [this](bool full) {
-                        loop->OnDiskFull(full);
-                        common::LogWarning(full ? "the disk is full: new jobs are refused"
-                                                : "the disk has room again: jobs are accepted");
-                      },
-                  .stuck = [this](const absl::Status& why) { loop->OnStuck(why); },
-                  .failed = stop});
+  stores.journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
+                         .disk_full =
+                             [this](bool full) {
+                               loop->OnDiskFull(full);
+                               common::LogWarning(
+                                   full ? "the disk is full: new jobs are refused"
+                                        : "the disk has room again: jobs are accepted");
+                             },
+                         .stuck = [this](const absl::Status& why) { loop->OnStuck(why); },
+                         .failed = stop});
   LoopObserver observer;
   observer.live_jobs = [this](size_t live) { lifetime.SetLiveJobs(live); };
   observer.unused_blobs = [this](const std::vector<std::string>& blobs_unused) {
     CollectBlobs(*daemon, blobs_unused);
   };
-  observer.decorate = [this](v1::JobSummary& summary) { metrics.Decorate(summary); };
+  observer.decorate = [this](v1::JobSummary& summary) { stores.metrics->Decorate(summary); };
   loop->Start(std::move(observer));
   loop->Ask([this](const LoopView& view) -> std::function<void()> {
     for (const auto& [id, job] : view.state.jobs) {
-      reads.Post([this, job = id] { metrics.Warm(job); });
+      reads.Post([this, job = id] { stores.metrics->Warm(job); });
     }
     return [live = view.state.jobs.size(), this] { lifetime.SetLiveJobs(live); };
   });
   pool.Post([this] { KeepLived(); });
   CancelAbandonedRuns(*daemon);
   KeepHouse(*daemon, config.retention);
-  if (index->NeedsWholeCheck()) {
+  if (stores.index->NeedsWholeCheck()) {
     files.Post([this] { CheckDatabase(); });
   }
 }
 
 void Coordinator::Parts::CheckDatabase() {
-  const absl::Status status = index->CheckWhole();
+  const absl::Status status = stores.index->CheckWhole();
   // Without a free descriptor nothing was found out yet.
   if (IsShortage(status)) {
     files.PostAfter(kCheckAgainAfter, [this] { CheckDatabase(); });
@@ -199,10 +191,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     parts->worker->Start();
   }
   parts->Serve();
-  ASSIGN_OR_RETURN(parts->server,
-                   RpcServer::Start(*parts->daemon, {.socket = config.socket,
-                                                     .port = std::move(port),
-                                                     .connections = parts->shares.connections}));
+  ASSIGN_OR_RETURN(
+      parts->server,
+      RpcServer::Start(*parts->daemon, {.socket = config.socket,
+                                        .port = std::move(port),
+                                        .connections = ShareDescriptors().connections}));
   parts->daemon->endpoint = parts->server->Endpoint();
   parts->lifetime.Begin();
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -219,12 +212,12 @@ void Coordinator::Shutdown() {
   StopWorker();
   if (parts_->server != nullptr) parts_->server->Stop();
   parts_->loop->Stop();
-  const absl::Status closed = parts_->journal->Stop();
+  const absl::Status closed = parts_->stores.journal->Stop();
   if (!closed.ok()) common::LogError(std::string(closed.message()));
   parts_->reads.Stop();
   parts_->files.Stop();
-  parts_->logs.Stop();
-  parts_->metrics.Stop();
+  parts_->stores.logs->Stop();
+  parts_->stores.metrics->Stop();
   parts_->pool.Stop();
   parts_->clock.Keep();
   if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,15 +12,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/log_cursor.h"
-#include "coordinator/paths.h"
+#include "coordinator/stores/log_store.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::coordinator {
 
 class LogMerge {
  public:
-  LogMerge(const Paths& paths, uint64_t job, const v1::StreamLogsRequest& request);
+  LogMerge(const LogReader& logs, uint64_t job, const v1::StreamLogsRequest& request);
 
   // The record tells which ranks ran where; call again when it changed.
   void Know(const v1::JobRecord& record);
@@ -44,14 +44,17 @@ class LogMerge {
   bool Wants(const LogKey& key) const;
   absl::Status AddStream(const LogKey& key);
   absl::Status SkipAllButLastLines();
-  // Puts cursors that got something to read into the order.
+  // Puts the stream into the order if it has something to read; false: not for now.
+  absl::StatusOr<bool> MakeReady(const LogKey& key);
+  // Does so with all that had nothing.
   void Refill();
-  absl::StatusOr<v1::LogRecord> RecordOf(LogCursor& cursor, const LogIndexRecord& piece) const;
-  bool IsTooOld(const LogIndexRecord& piece) const;
+  // The piece that is first in the order, which it leaves. Not OK: it stays.
+  absl::StatusOr<v1::LogRecord> Take(const LogKey& key);
+  bool IsTooOld(const v1::LogRecord& record) const;
   // Leaves out what is not among the last lines. False: all of it.
   bool KeepLastLines(v1::LogRecord& record);
 
-  const Paths paths_;
+  const LogReader& logs_;
   const uint64_t job_;
   const v1::StreamLogsRequest request_;
   std::set<uint32_t> ranks_;
@@ -60,7 +63,8 @@ class LogMerge {
   std::map<std::pair<uint32_t, uint32_t>, std::string> node_of_;  // (attempt, rank)
   std::set<LogKey> expected_;
   uint32_t newest_attempt_ = 0;
-  std::map<LogKey, LogCursor> cursors_;
+  std::map<LogKey, uint64_t> starts_;  // where each stream's cursor began
+  std::map<LogKey, std::unique_ptr<LogCursor>> cursors_;
   std::map<Place, LogKey> ready_;
   std::set<LogKey> waiting_;
   absl::Status trouble_;

@@ -7,13 +7,13 @@
 #include <string>
 
 #include "common/clock.h"
-#include "coordinator/blob_store.h"
 #include "coordinator/control_loop.h"
-#include "coordinator/job_index.h"
-#include "coordinator/log_store.h"
-#include "coordinator/metric_store.h"
 #include "coordinator/paths.h"
 #include "coordinator/said_rarely.h"
+#include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/job_index.h"
+#include "coordinator/stores/log_store.h"
+#include "coordinator/stores/metric_store.h"
 #include "coordinator/work_pool.h"
 
 namespace muster::coordinator {

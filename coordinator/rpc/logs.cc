@@ -35,7 +35,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
         request_(request),
         job_(record->id()),
         follow_(request.follow() || IsFinal(record->state())),
-        merge_(daemon.paths, job_, request),
+        merge_(daemon.logs.Reader(), job_, request),
         record_(std::move(record)) {}
 
   void Start();

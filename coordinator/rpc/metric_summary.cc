@@ -37,10 +37,10 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   void Turn() {
     v1::MetricBatch batch;
     for (size_t bytes = 0; bytes < kBytesPerTurn; bytes += batch.ByteSizeLong()) {
-      const absl::StatusOr<bool> found = reader_.Next(batch);
+      const absl::StatusOr<bool> found = reader_->Next(batch);
       if (absl::IsUnavailable(found.status())) return Go(kShortageRetry);
       if (!found.ok()) return answer_(found.status());
-      const bool is_known = line_known_ || reader_.Attempts() < 2;
+      const bool is_known = line_known_ || reader_->Attempts() < 2;
       if (*found && is_known) {
         Add(batch);
       } else if (*found) {
@@ -88,7 +88,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   Daemon& daemon_;
   const uint64_t job_;
   const Answer<v1::MetricSummaries> answer_;
-  MetricReader reader_;
+  std::unique_ptr<MetricReader> reader_;
   FollowedLine line_;
   bool line_known_ = false;
   std::map<std::pair<std::string, uint32_t>, MetricSeries> series_;  // by name and rank

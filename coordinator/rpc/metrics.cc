@@ -63,7 +63,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   const uint64_t job_;
 
   // The pump's, one at a time.
-  MetricReader reader_;
+  std::unique_ptr<MetricReader> reader_;
   FollowedLine line_;
   bool line_known_;
 
@@ -162,8 +162,8 @@ absl::StatusOr<MetricFeed::Turn> MetricFeed::TakeTurn() {
   v1::MetricBatch batch;
   for (size_t bytes = 0; bytes < kBytesPerTurn; bytes += batch.ByteSizeLong()) {
     if (sink_->QueuedBytes() >= MetricSink::kFullBytes) return Turn::kFull;
-    ASSIGN_OR_RETURN(const bool found, reader_.Next(batch));
-    const bool is_known = line_known_ || reader_.Attempts() < 2;
+    ASSIGN_OR_RETURN(const bool found, reader_->Next(batch));
+    const bool is_known = line_known_ || reader_->Attempts() < 2;
     if (found && is_known) {
       std::lock_guard lock(mutex_);
       Say(batch, true);

@@ -5,11 +5,11 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "coordinator/job_index.h"
 #include "coordinator/lived_clock.h"
 #include "coordinator/number_file.h"
-#include "coordinator/sqlite.h"
-#include "coordinator/sqlite_journal.h"
+#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/job_index.h"
+#include "coordinator/sqlite/journal.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
@@ -177,7 +177,7 @@ TEST(JournalTest, ASnapshotStandsForTheEventsBeforeIt) {
   ASSERT_TRUE(replayed.ok()) << replayed.status();
   EXPECT_EQ(replayed->snapshot, 2u);
   EXPECT_EQ(replayed->events, (std::vector<uint64_t>{3}));
-  auto index = JobIndex::Open(paths);
+  auto index = SqliteJobIndex::Open(paths);
   EXPECT_EQ((*index)->Events({.job = 7, .until = 9, .newest = 10})->size(), 3u);
 }
 
@@ -190,7 +190,7 @@ TEST(JournalTest, FinishedJobsAreListedUntilTheyAreRemoved) {
   record.finished = {Finished(1, "red-fox-1", "key-1"), Finished(2, "red-hen-2", "")};
   opened.journal->Append(std::move(record));
   ASSERT_TRUE(opened.WaitFor(1).ok());
-  auto index = *JobIndex::Open(paths);
+  auto index = *SqliteJobIndex::Open(paths);
   EXPECT_EQ(index->FindPrefix("red-", 9)->size(), 2u);
   EXPECT_EQ(**index->FindNamed("red-fox-1"), 1u);
   EXPECT_EQ((*index->Find(2))->name(), "red-hen-2");
@@ -224,7 +224,7 @@ TEST(JournalTest, OnlyLivedTimeMakesAFinishedJobOld) {
   later.finished = {Finished(2, "another", ""), Finished(3, "third", "")};
   opened.journal->Append(std::move(later));
   ASSERT_TRUE(opened.WaitFor(2).ok());
-  auto index = *JobIndex::Open(paths);
+  auto index = *SqliteJobIndex::Open(paths);
   const FinishedCounts counts = *index->CountFinished(9'000, 5'000);
   EXPECT_EQ(counts.all, 3);
   EXPECT_EQ(counts.aged, 2);
@@ -250,7 +250,7 @@ TEST(JournalTest, RowsOfACoordinatorThatDidNotCountGrowOldFromNowOn) {
   ASSERT_TRUE(WriteNumbers(paths.Lived(), {77'000}).ok());
   LivedClock clock(paths.Lived());
   ASSERT_TRUE(OpenSqliteJournal(paths, &clock).ok());
-  auto index = *JobIndex::Open(paths);
+  auto index = *SqliteJobIndex::Open(paths);
   EXPECT_EQ(index->CountFinished(77'000, 0)->aged, 0);
   EXPECT_EQ(index->CountFinished(INT64_MAX, 0)->aged, 1);
 }

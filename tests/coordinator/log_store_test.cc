@@ -11,8 +11,8 @@
 #include <mutex>
 #include <vector>
 
+#include "coordinator/local/log_store.h"
 #include "coordinator/log_merge.h"
-#include "coordinator/log_store.h"
 #include "tests/coordinator/no_free_descriptors.h"
 #include "tests/coordinator/small_disk.h"
 #include "tests/coordinator/temp_dir.h"
@@ -60,7 +60,8 @@ class Sender : public LogUploader {
 };
 
 std::string ReadAll(const Paths& paths, const v1::StreamLogsRequest& request) {
-  LogMerge merge(paths, 1, request);
+  const LocalLogReader reader(paths);
+  LogMerge merge(reader, 1, request);
   EXPECT_TRUE(merge.Discover().ok());
   std::string text;
   while (const auto record = merge.Next()) {
@@ -81,7 +82,7 @@ void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
 TEST(LogStoreTest, RepeatedAndOverlappingChunksAreStoredOnce) {
   TempDir dir;
   const Paths paths(dir.path());
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 0, "hello "), sender);
   store.Append(Chunk(0, 0, "hello "), sender);
@@ -93,7 +94,7 @@ TEST(LogStoreTest, RepeatedAndOverlappingChunksAreStoredOnce) {
 TEST(LogStoreTest, AGapNeedsToBeExplained) {
   TempDir dir;
   const Paths paths(dir.path());
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 0, "abc"), sender);
   store.Append(Chunk(0, 10, "unexplained"), sender);
@@ -109,7 +110,7 @@ TEST(LogStoreTest, AGapThatNothingFollowsYetSurvivesAReopening) {
   TempDir dir;
   const Paths paths(dir.path());
   {
-    LogStore store(paths, Fail);
+    LocalLogStore store(paths, Fail);
     auto sender = std::make_shared<Sender>();
     store.Append(Chunk(0, 0, "abc"), sender);
     v1::LogChunk gap = Chunk(0, 10, "");
@@ -118,7 +119,7 @@ TEST(LogStoreTest, AGapThatNothingFollowsYetSurvivesAReopening) {
     store.Append(Chunk(0, 10, "xyz"), sender);
     EXPECT_EQ(sender->WaitFor(13).durable_offset(), 13u);
   }
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 13, "!"), sender);
   EXPECT_EQ(sender->WaitFor(14).durable_offset(), 14u);
@@ -129,7 +130,7 @@ TEST(LogStoreTest, ATornTailIsCutAndSentAgain) {
   TempDir dir;
   const Paths paths(dir.path());
   {
-    LogStore store(paths, Fail);
+    LocalLogStore store(paths, Fail);
     auto sender = std::make_shared<Sender>();
     store.Append(Chunk(0, 0, "whole\n"), sender);
     store.Append(Chunk(0, 6, "torn\n"), sender);
@@ -138,7 +139,7 @@ TEST(LogStoreTest, ATornTailIsCutAndSentAgain) {
   // A power cut kept the index record but not all bytes of its data.
   const std::string data = paths.LogFile(1, 0, 0, v1::LOG_STREAM_STDOUT);
   ASSERT_EQ(truncate(data.c_str(), 8), 0);
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 6, "torn\n"), sender);
   EXPECT_EQ(sender->WaitFor(11).durable_offset(), 11u);
@@ -149,7 +150,7 @@ TEST(LogStoreTest, ATornIndexRecordIsCut) {
   TempDir dir;
   const Paths paths(dir.path());
   {
-    LogStore store(paths, Fail);
+    LocalLogStore store(paths, Fail);
     auto sender = std::make_shared<Sender>();
     store.Append(Chunk(0, 0, "one\n"), sender);
     store.Append(Chunk(0, 4, "two\n"), sender);
@@ -157,7 +158,7 @@ TEST(LogStoreTest, ATornIndexRecordIsCut) {
   }
   const std::string index = paths.LogIndex(1, 0, 0, v1::LOG_STREAM_STDOUT);
   ASSERT_EQ(truncate(index.c_str(), kLogIndexRecordBytes + 17), 0);
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 4, "TWO\n", 2'000, true), sender);
   EXPECT_EQ(sender->WaitFor(9).durable_offset(), 9u);  // the end counts as one more
@@ -168,7 +169,7 @@ TEST(LogStoreTest, ATornIndexRecordIsCut) {
 TEST(LogStoreTest, ChunksOfARemovedJobAreRefused) {
   TempDir dir;
   const Paths paths(dir.path());
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 0, "abc"), sender);
   sender->WaitFor(3);
@@ -182,7 +183,7 @@ TEST(LogStoreTest, ChunksOfARemovedJobAreRefused) {
 TEST(LogStoreTest, RanksAreMergedByTimeAndReadFromAnOffset) {
   TempDir dir;
   const Paths paths(dir.path());
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 0, "a1\n", 10'000), sender);
   store.Append(Chunk(0, 3, "a2\n", 30'000), sender);
@@ -210,7 +211,7 @@ TEST(LogStoreTest, AnIndexRecordThatCannotBeIsCutAlsoAfterARestart) {
   TempDir dir;
   const Paths paths(dir.path());
   {
-    LogStore store(paths, Fail);
+    LocalLogStore store(paths, Fail);
     auto sender = std::make_shared<Sender>();
     store.Append(Chunk(0, 0, "good\n"), sender);
     sender->WaitFor(5);
@@ -218,13 +219,13 @@ TEST(LogStoreTest, AnIndexRecordThatCannotBeIsCutAlsoAfterARestart) {
   // With a right sum, as an older version wrote what a rank had told it.
   const uint64_t huge = uint64_t{1} << 63;
   const std::string record =
-      EncodeLogIndexRecord({.offset = huge, .dropped = huge - 5, .time_us = 1, .end = false});
+      EncodeLogIndexRecord({.offset = huge, .dropped = huge - 5, .time_us = 1, .end = false}, 0);
   const std::string index = paths.LogIndex(1, 0, 0, v1::LOG_STREAM_STDOUT);
   const int fd = open(index.c_str(), O_WRONLY | O_APPEND);
   ASSERT_EQ(write(fd, record.data(), record.size()), static_cast<ssize_t>(record.size()));
   close(fd);
   EXPECT_EQ(ReadAll(paths, Everything()), "good\n");
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 5, "more\n"), sender);
   EXPECT_EQ(sender->WaitFor(10).durable_offset(), 10u);
@@ -234,7 +235,7 @@ TEST(LogStoreTest, AnIndexRecordThatCannotBeIsCutAlsoAfterARestart) {
 TEST(LogStoreTest, AnOffsetThatNoFileCanHoldEndsThatStreamAlone) {
   TempDir dir;
   const Paths paths(dir.path());
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
@@ -255,7 +256,7 @@ TEST(LogStoreTest, AnOffsetThatNoFileCanHoldEndsThatStreamAlone) {
 TEST(LogStoreTest, MoreStreamsThanOpenFilesAreAllKept) {
   TempDir dir;
   const Paths paths(dir.path());
-  LogStore store(paths, Fail, 2);
+  LocalLogStore store(paths, Fail, 2);
   std::vector<std::shared_ptr<Sender>> senders(20);
   for (uint64_t line = 0; line < 2; ++line) {
     for (uint32_t rank = 0; rank < senders.size(); ++rank) {
@@ -270,12 +271,12 @@ TEST(LogStoreTest, MoreStreamsThanOpenFilesAreAllKept) {
 TEST(LogStoreTest, WithoutAFreeDescriptorNothingIsLostAndNoReaderPassesBytesOver) {
   TempDir dir;
   const Paths paths(dir.path());
-  LogStore store(paths, Fail);
+  LocalLogStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Chunk(0, 0, "first\n"), sender);
   sender->WaitFor(6);
   auto other = std::make_shared<Sender>();
-  LogMerge merge(paths, 1, Everything());
+  LogMerge merge(store.Reader(), 1, Everything());
   ASSERT_TRUE(merge.Discover().ok());
   {
     NoFreeDescriptors none;
@@ -293,7 +294,7 @@ TEST(LogStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
     TempDir dir;
     SmallDisk disk(dir.path());
     if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
-    LogStore store(Paths(dir.path()), Fail);
+    LocalLogStore store(Paths(dir.path()), Fail);
     auto sender = std::make_shared<Sender>();
     has_inodes ? disk.FillBytes() : disk.FillInodes();
     store.Append(Chunk(0, 0, "late\n"), sender);
@@ -305,7 +306,7 @@ TEST(LogStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
 
 TEST(LogStoreTest, TheRestOfAJobIsGivenUpUntilMoreOfItComes) {
   TempDir dir;
-  LogStore store(Paths(dir.path()), Fail);
+  LocalLogStore store(Paths(dir.path()), Fail);
   EXPECT_FALSE(store.IsRestGivenUp(1));
   store.GiveUpRest(1);
   EXPECT_TRUE(store.IsRestGivenUp(1));

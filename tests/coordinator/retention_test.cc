@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "common/files.h"
-#include "coordinator/file_age.h"
 #include "coordinator/lived_clock.h"
+#include "coordinator/local/file_age.h"
 #include "coordinator/number_file.h"
 #include "tests/coordinator/temp_dir.h"
 

@@ -8,9 +8,9 @@
 
 #include "common/crc32c.h"
 #include "common/sha256.h"
-#include "coordinator/blob_store.h"
 #include "coordinator/data_lock.h"
-#include "coordinator/metric_store.h"
+#include "coordinator/local/blob_store.h"
+#include "coordinator/local/metric_store.h"
 #include "tests/coordinator/no_free_descriptors.h"
 #include "tests/coordinator/small_disk.h"
 #include "tests/coordinator/temp_dir.h"
@@ -78,9 +78,9 @@ void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
 
 std::vector<v1::MetricBatch> ReadAll(const MetricStore& store) {
   std::vector<v1::MetricBatch> batches;
-  MetricReader reader = store.Read(1);
+  const auto reader = store.Read(1);
   v1::MetricBatch batch;
-  while (*reader.Next(batch)) batches.push_back(batch);
+  while (*reader->Next(batch)) batches.push_back(batch);
   return batches;
 }
 
@@ -93,14 +93,14 @@ TEST(MetricStoreTest, ARepeatedBatchCountsOnceAlsoAfterARestart) {
   TempDir dir;
   const Paths paths(dir.path());
   {
-    MetricStore store(paths, Fail);
+    LocalMetricStore store(paths, Fail);
     auto sender = std::make_shared<Sender>();
     store.Append(Batch(1, 10, 0.5), sender);
     store.Append(Batch(1, 10, 0.5), sender);
     store.Append(Batch(2, 11, 0.4), sender);
     EXPECT_EQ(sender->WaitForCount(3).durable_seq(), 2u);
   }
-  MetricStore store(paths, Fail);
+  LocalMetricStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Batch(2, 11, 0.4), sender);
   store.Append(Batch(3, 12, 0.3), sender);
@@ -128,7 +128,7 @@ TEST(MetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
   const auto sender = std::make_shared<Sender>();
   std::string older;
   {
-    MetricStore store(paths, Fail);
+    LocalMetricStore store(paths, Fail);
     store.Append(Batch(1, 10, 0.5), sender);
     sender->WaitForCount(1);
     older = *common::ReadFile(paths.NewestMetricsFile(1));
@@ -137,12 +137,12 @@ TEST(MetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
   }
   unlink(paths.NewestMetricsFile(1).c_str());
   {
-    MetricStore store(paths, Fail);
+    LocalMetricStore store(paths, Fail);
     EXPECT_EQ(ListedAs(store).step(), 20);
     EXPECT_EQ(ListedAs(store).loss(), 0.25);
   }
   ASSERT_TRUE(common::WriteFileDurably(paths.NewestMetricsFile(1), older).ok());
-  MetricStore store(paths, Fail);
+  LocalMetricStore store(paths, Fail);
   EXPECT_EQ(ListedAs(store).step(), 10) << "until its worker is back";
   store.Append(Batch(2, 20, 0.25), sender);
   sender->WaitForCount(3);
@@ -154,7 +154,7 @@ TEST(MetricStoreTest, ATornBatchIsCutAndTakenAgain) {
   TempDir dir;
   const Paths paths(dir.path());
   {
-    MetricStore store(paths, Fail);
+    LocalMetricStore store(paths, Fail);
     auto sender = std::make_shared<Sender>();
     store.Append(Batch(1, 10, 0.5), sender);
     store.Append(Batch(2, 11, 0.4), sender);
@@ -162,7 +162,7 @@ TEST(MetricStoreTest, ATornBatchIsCutAndTakenAgain) {
   }
   const std::string path = paths.MetricFile(1, 0);
   ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(common::ReadFile(path)->size() - 3)), 0);
-  MetricStore store(paths, Fail);
+  LocalMetricStore store(paths, Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Batch(2, 11, 0.4), sender);
   EXPECT_EQ(sender->WaitForCount(1).durable_seq(), 2u);
@@ -173,7 +173,7 @@ TEST(MetricStoreTest, ATornBatchIsCutAndTakenAgain) {
 
 TEST(MetricStoreTest, ASeqFarAheadIsRefusedAndDoesNotSilenceItsSource) {
   TempDir dir;
-  MetricStore store(Paths(dir.path()), Fail);
+  LocalMetricStore store(Paths(dir.path()), Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Batch(1, 10, 0.5), sender);
   store.Append(Batch(uint64_t{1} << 42, 11, 0.4), sender);
@@ -186,7 +186,7 @@ TEST(MetricStoreTest, ASeqFarAheadIsRefusedAndDoesNotSilenceItsSource) {
 
 TEST(MetricStoreTest, MoreAttemptsThanOpenFilesAreAllKept) {
   TempDir dir;
-  MetricStore store(Paths(dir.path()), Fail, 2);
+  LocalMetricStore store(Paths(dir.path()), Fail, 2);
   auto sender = std::make_shared<Sender>();
   for (uint64_t seq = 1; seq <= 3; ++seq) {
     for (uint32_t attempt = 0; attempt < 10; ++attempt) {
@@ -201,7 +201,7 @@ TEST(MetricStoreTest, MoreAttemptsThanOpenFilesAreAllKept) {
 
 TEST(MetricStoreTest, WithoutAFreeDescriptorItWaitsAndThenGoesOn) {
   TempDir dir;
-  MetricStore store(Paths(dir.path()), Fail);
+  LocalMetricStore store(Paths(dir.path()), Fail);
   auto sender = std::make_shared<Sender>();
   {
     NoFreeDescriptors none;
@@ -217,7 +217,7 @@ TEST(MetricStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
     TempDir dir;
     SmallDisk disk(dir.path());
     if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
-    MetricStore store(Paths(dir.path()), Fail);
+    LocalMetricStore store(Paths(dir.path()), Fail);
     auto sender = std::make_shared<Sender>();
     has_inodes ? disk.FillBytes() : disk.FillInodes();
     store.Append(Batch(1, 10, 0.5), sender);
@@ -229,24 +229,24 @@ TEST(MetricStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
 
 TEST(MetricReaderTest, AGrowingSegmentIsReadOnWhereItEnded) {
   TempDir dir;
-  MetricStore store(Paths(dir.path()), Fail);
+  LocalMetricStore store(Paths(dir.path()), Fail);
   auto sender = std::make_shared<Sender>();
   store.Append(Batch(1, 1, 0.5), sender);
   sender->WaitForCount(1);
-  MetricReader reader = store.Read(1);
+  const auto reader = store.Read(1);
   v1::MetricBatch batch;
-  EXPECT_TRUE(*reader.Next(batch));
-  EXPECT_FALSE(*reader.Next(batch));
+  EXPECT_TRUE(*reader->Next(batch));
+  EXPECT_FALSE(*reader->Next(batch));
   store.Append(Batch(2, 2, 0.5), sender);
   sender->WaitForCount(2);
-  EXPECT_TRUE(*reader.Next(batch));
+  EXPECT_TRUE(*reader->Next(batch));
   EXPECT_EQ(batch.seq(), 2u);
-  EXPECT_FALSE(*reader.Next(batch));
+  EXPECT_FALSE(*reader->Next(batch));
 }
 
 TEST(BlobStoreTest, AnUploadGoesOnWhereItBroke) {
   TempDir dir;
-  auto store = *BlobStore::Open(Paths(dir.path()));
+  auto store = *LocalBlobStore::Open(Paths(dir.path()));
   const std::string bytes = "the bytes of a checkpoint";
   const std::string hash = common::Sha256Hex(bytes);
   ASSERT_FALSE(store->Begin(hash, bytes.size())->have);
@@ -264,7 +264,7 @@ TEST(BlobStoreTest, AnUploadGoesOnWhereItBroke) {
 
 TEST(BlobStoreTest, SizesAndOffsetsThatCannotBeAreRefused) {
   TempDir dir;
-  auto store = *BlobStore::Open(Paths(dir.path()));
+  auto store = *LocalBlobStore::Open(Paths(dir.path()));
   const std::string hash = common::Sha256Hex("x");
   const uint64_t huge = uint64_t{1} << 63;
   EXPECT_EQ(store->Begin(hash, huge).status().code(), absl::StatusCode::kInvalidArgument);
@@ -274,7 +274,7 @@ TEST(BlobStoreTest, SizesAndOffsetsThatCannotBeAreRefused) {
 
 TEST(BlobStoreTest, BytesThatDoNotMatchTheirHashNeverAppear) {
   TempDir dir;
-  auto store = *BlobStore::Open(Paths(dir.path()));
+  auto store = *LocalBlobStore::Open(Paths(dir.path()));
   const std::string hash = common::Sha256Hex("expected");
   ASSERT_TRUE(store->Write(hash, 8, 0, "received").ok());
   EXPECT_EQ(store->Finish(hash, 8).status().code(), absl::StatusCode::kDataLoss);
@@ -286,14 +286,14 @@ TEST(BlobStoreTest, BytesThatDoNotMatchTheirHashNeverAppear) {
 TEST(BlobStoreTest, ACorruptedBlobIsFoundAndAPromisedOneIsKept) {
   TempDir dir;
   const Paths paths(dir.path());
-  auto store = *BlobStore::Open(paths);
+  auto store = *LocalBlobStore::Open(paths);
   const std::string hash = common::Sha256Hex("good bytes");
   ASSERT_TRUE(store->Write(hash, 10, 0, "good bytes").ok());
   ASSERT_TRUE(*store->Finish(hash, 10));
   EXPECT_FALSE(store->RemoveUnlessPromised(hash));
   ASSERT_TRUE(common::WriteFileDurably(paths.BlobFile(hash), "evil bytes").ok());
   EXPECT_EQ(store->Verify(hash).code(), absl::StatusCode::kDataLoss);
-  auto reopened = *BlobStore::Open(paths);
+  auto reopened = *LocalBlobStore::Open(paths);
   EXPECT_TRUE(reopened->RemoveUnlessPromised(hash));
 }
 

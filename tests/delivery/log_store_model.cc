@@ -5,14 +5,14 @@
 
 #include <algorithm>
 
+#include "coordinator/local/log_store.h"
 #include "coordinator/log_merge.h"
-#include "coordinator/log_store.h"
 
 namespace muster::delivery {
 namespace {
 
+using coordinator::LocalLogStore;
 using coordinator::LogKey;
-using coordinator::LogStore;
 using coordinator::LogStreamFile;
 
 uint64_t SizeOf(const std::string& path) {
@@ -40,8 +40,9 @@ void LogStoreModel::Append(const v1::LogChunk& chunk, uint64_t link) {
   Expect(status.ok(), std::string(status.message()));
   dirty_[key] = link;
   dirty_bytes_ += chunk.data().size();
-  if (dirty_bytes_ >= LogStore::kSyncBytes) return Sync();
-  SyncAfter(chunk.end() || !file.Dirty() ? LogStore::kSyncDelayAtEndMs : LogStore::kSyncDelayMs);
+  if (dirty_bytes_ >= LocalLogStore::kSyncBytes) return Sync();
+  SyncAfter(chunk.end() || !file.Dirty() ? LocalLogStore::kSyncDelayAtEndMs
+                                         : LocalLogStore::kSyncDelayMs);
 }
 
 void LogStoreModel::SyncAfter(int64_t delay_ms) {
@@ -117,8 +118,9 @@ bool LogStoreModel::EndIsDurable(const LogKey& key, uint64_t end) const {
 Content LogStoreModel::Read(const LogKey& key) const {
   v1::StreamLogsRequest request;
   request.set_attempt(static_cast<int32_t>(key.attempt));
-  coordinator::LogMerge merge(paths_, key.job, request);
-  merge.Discover();
+  const coordinator::LocalLogReader reader(paths_);
+  coordinator::LogMerge merge(reader, key.job, request);
+  Expect(merge.Discover().ok(), "cannot look for streams");
   Content content;
   bool ended = false;
   while (const auto record = merge.Next()) {

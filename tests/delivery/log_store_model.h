@@ -8,8 +8,8 @@
 #include <map>
 #include <string>
 
-#include "coordinator/log_format.h"
-#include "coordinator/log_stream_file.h"
+#include "coordinator/local/log_format.h"
+#include "coordinator/local/log_stream_file.h"
 #include "coordinator/paths.h"
 #include "tests/delivery/spooled_stream.h"
 #include "tests/sim/event_queue.h"

@@ -1,0 +1,41 @@
+// Blobs as files: uploads grow in uploads/, are verified, synced and renamed into blobs/. Two
+// uploads of the same bytes write the same file, and only a matching hash puts it into place.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/local/file_age.h"
+#include "coordinator/paths.h"
+#include "coordinator/stores/blob_promises.h"
+#include "coordinator/stores/blob_store.h"
+
+namespace muster::coordinator {
+
+class LocalBlobStore final : public BlobStore {
+ public:
+  static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const Paths& paths);
+
+  absl::StatusOr<Place> Begin(const std::string& sha256, uint64_t size) override;
+  absl::Status Write(const std::string& sha256, uint64_t size, uint64_t offset,
+                     std::string_view data) override;
+  absl::StatusOr<bool> Finish(const std::string& sha256, uint64_t size) override;
+  uint64_t Received(const std::string& sha256) override;
+  absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
+                                   size_t max) const override;
+  absl::StatusOr<uint64_t> Size(const std::string& sha256) const override;
+  absl::Status Verify(const std::string& sha256) const override;
+  bool RemoveUnlessPromised(const std::string& sha256) override;
+  std::vector<std::string> OldBlobs() override;
+
+ private:
+  explicit LocalBlobStore(const Paths& paths) : paths_(paths) {}
+
+  const FileAge age_;
+  const Paths paths_;
+  BlobPromises promises_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,28 @@
+// Reads the log files below a data directory. Keeps no file open between two calls.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "coordinator/paths.h"
+#include "coordinator/stores/log_store.h"
+
+namespace muster::coordinator {
+
+class LocalLogReader final : public LogReader {
+ public:
+  explicit LocalLogReader(const Paths& paths) : paths_(paths) {}
+
+  absl::StatusOr<std::vector<LogKey>> Streams(uint64_t job,
+                                              std::optional<uint32_t> attempt) const override;
+  std::unique_ptr<LogCursor> Open(const LogKey& key, uint64_t offset) const override;
+  absl::StatusOr<uint64_t> OffsetOfLastLines(const LogKey& key, uint64_t lines) const override;
+
+ private:
+  absl::Status AddStreamsOf(uint64_t job, uint32_t attempt, std::vector<LogKey>& keys) const;
+
+  const Paths paths_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,102 @@
+// Metrics in one checksummed segment file per attempt, with the newest values beside them. Owns one
+// writer thread, which waits while the disk has no room or the process no descriptors; a disk error
+// ends the daemon.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/files.h"
+#include "coordinator/local/store_queue.h"
+#include "coordinator/paths.h"
+#include "coordinator/said_rarely.h"
+#include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/newest_metrics.h"
+
+namespace muster::coordinator {
+
+class LocalMetricStore final : public MetricStore {
+ public:
+  static constexpr int kSyncDelayMs = 100;
+  static constexpr size_t kKnownSegmentsMax = 4'096;  // whose sources' places are in memory
+
+  // `failed` is told once, on the writer's thread, when the disk cannot be trusted any more.
+  // `open_max`: segments whose files are open at once.
+  LocalMetricStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
+                   size_t open_max = 256);
+  ~LocalMetricStore() override { Stop(); }
+  void Stop() override;
+
+  void Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader) override;
+  WatchToken Watch(uint64_t job, Watcher watcher) override;
+  void Decorate(v1::JobSummary& summary) override { newest_.Decorate(summary); }
+  void DecorateFinished(v1::JobSummary& summary) override;
+  std::unique_ptr<MetricReader> Read(uint64_t job) const override;
+  void Warm(uint64_t job) override;
+  void Remove(uint64_t job) override;
+
+ private:
+  using SourceKey = std::tuple<uint32_t, std::string>;  // rank, source
+  struct Queued {
+    v1::MetricBatch batch;
+    std::shared_ptr<MetricUploader> uploader;
+  };
+  struct Segment {
+    common::UniqueFd fd;
+    uint64_t bytes = 0;
+    std::map<SourceKey, uint64_t> newest_seq;
+    uint64_t used = 0;
+    std::vector<std::pair<v1::MetricAck, std::weak_ptr<MetricUploader>>>
+        acks;  // after the next sync
+  };
+  using SegmentKey = std::pair<uint64_t, uint32_t>;  // job, attempt
+
+  void Run();
+  absl::Status Write(Queued& queued);
+  void Refuse(Queued& queued);
+  // OK, or why it cannot be the next batch of its source.
+  absl::Status CheckNext(const Segment& segment, const v1::MetricBatch& batch) const;
+  absl::StatusOr<Segment*> SegmentOf(const SegmentKey& key);
+  absl::Status OpenSegment(const SegmentKey& key);
+  absl::Status Append(Segment& segment, const std::string& record);
+  absl::Status Sync();
+  // Closes the files that were not used for longest until fewer than `most` are open.
+  absl::Status CloseIdle(size_t most);
+  // Leaves the newest values beside the segments. They are no promise: a row of `ls` is.
+  void SaveNewest(uint64_t job);
+  // From there. A coordinator that was killed may have left none, or older ones.
+  std::optional<NewestMetrics> LoadNewest(uint64_t job) const;
+  // From the segments.
+  absl::StatusOr<NewestMetrics> FindNewest(uint64_t job) const;
+  void Relearn(uint64_t job);
+
+  const Paths paths_;
+  const std::function<void(const absl::Status&)> failed_;
+  const size_t open_max_;
+
+  // The writer's thread.
+  std::map<SegmentKey, Segment> segments_;
+  std::set<SegmentKey> dirty_;
+  int64_t sync_due_ms_ = 0;
+  uint64_t uses_ = 0;
+  std::map<uint64_t, SegmentKey> open_;  // those with open files, by their last use
+  SaidRarely refusals_;
+
+  StoreQueue<Queued> queue_{"metrics"};
+  JobWatchers<const v1::MetricBatch&> watchers_;
+  NewestMetricsCache newest_;
+  std::mutex mutex_;  // guards what follows
+  std::set<uint64_t> removed_;
+  std::thread thread_;
+};
+
+}  // namespace muster::coordinator

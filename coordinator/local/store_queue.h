@@ -1,0 +1,99 @@
+// What the writer threads of the log and the metric store stand on: a queue that any thread fills,
+// and patience with a machine that has run out of room, inodes or descriptors.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/log.h"
+#include "common/strings.h"
+#include "coordinator/stores/shortage.h"
+
+namespace muster::coordinator {
+
+inline int64_t SteadyMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+template <typename Item>
+class StoreQueue {
+ public:
+  static constexpr std::chrono::milliseconds kShortageRetry{500};
+
+  // `what` is kept here, for messages: "logs".
+  explicit StoreQueue(std::string what) : what_(std::move(what)) {}
+
+  // Any thread; never blocks.
+  void Push(Item item) {
+    {
+      std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(item));
+    }
+    wake_.notify_all();
+  }
+
+  void Stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+  }
+
+  // Waits for items, or until `due_ms` on the steady clock (0: for ever). False: stopping, and all
+  // was taken.
+  bool Take(std::vector<Item>& batch, int64_t due_ms) {
+    std::unique_lock lock(mutex_);
+    const auto ready = [this] { return !queue_.empty() || stopping_; };
+    if (due_ms != 0) {
+      const int64_t wait_ms = std::max<int64_t>(0, due_ms - SteadyMs());
+      wake_.wait_for(lock, std::chrono::milliseconds(wait_ms), ready);
+    } else {
+      wake_.wait(lock, ready);
+    }
+    if (queue_.empty() && stopping_) return false;
+    batch.swap(queue_);
+    return true;
+  }
+
+  // Tries again for as long as a shortage lasts, and says that it does. Returns a shortage only
+  // when the daemon ends meanwhile.
+  absl::Status Patiently(const std::function<absl::Status()>& attempt) {
+    absl::Status status = attempt();
+    if (!IsShortage(status)) return status;
+    common::LogWarning(common::StrCat(
+        absl::IsUnavailable(status) ? "[JC1612] " : "[JC1605] ", what_,
+        " wait in the workers' spools until there is room: ", std::string(status.message()),
+        absl::IsUnavailable(status) ? "; fix: raise the limit of open files (LimitNOFILE)"
+                                    : "; fix: free some space or inodes"));
+    const int64_t began_ms = SteadyMs();
+    while (IsShortage(status)) {
+      {
+        std::unique_lock lock(mutex_);
+        if (wake_.wait_for(lock, kShortageRetry, [this] { return stopping_; })) return status;
+      }
+      status = attempt();
+    }
+    common::LogInfo(common::StrCat(what_, " are kept again after_ms=", SteadyMs() - began_ms));
+    return status;
+  }
+
+ private:
+  const std::string what_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::vector<Item> queue_;
+  bool stopping_ = false;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,25 @@
+#include "coordinator/open_stores.h"
+
+#include "common/status.h"
+#include "coordinator/descriptors.h"
+#include "coordinator/local/blob_store.h"
+#include "coordinator/local/log_store.h"
+#include "coordinator/local/metric_store.h"
+#include "coordinator/sqlite/job_index.h"
+#include "coordinator/sqlite/journal.h"
+
+namespace muster::coordinator {
+
+absl::StatusOr<Stores> OpenStores(const Paths& paths, LivedClock& clock,
+                                  const std::function<void(const absl::Status&)>& failed) {
+  const DescriptorShares shares = ShareDescriptors();
+  Stores stores;
+  stores.logs = std::make_unique<LocalLogStore>(paths, failed, shares.log_streams);
+  stores.metrics = std::make_unique<LocalMetricStore>(paths, failed, shares.metric_segments);
+  ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths));
+  ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock));
+  ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths));
+  return stores;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,34 @@
+// Which engine keeps what: the one place that names the implementations behind stores/. A new
+// engine is a folder beside sqlite/ and local/ and a line here.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/lived_clock.h"
+#include "coordinator/paths.h"
+#include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/job_index.h"
+#include "coordinator/stores/journal.h"
+#include "coordinator/stores/log_store.h"
+#include "coordinator/stores/metric_store.h"
+
+namespace muster::coordinator {
+
+// Constructed in this order, destroyed in reverse.
+struct Stores {
+  std::unique_ptr<LogStore> logs;
+  std::unique_ptr<MetricStore> metrics;
+  std::unique_ptr<BlobStore> blobs;
+  std::unique_ptr<Journal> journal;
+  std::unique_ptr<JobIndex> index;
+};
+
+// `failed` is told, on a store's thread, when one cannot be trusted any more. `clock` is raised to
+// what the journal says.
+absl::StatusOr<Stores> OpenStores(const Paths& paths, LivedClock& clock,
+                                  const std::function<void(const absl::Status&)>& failed);
+
+}  // namespace muster::coordinator

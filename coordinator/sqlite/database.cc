@@ -1,0 +1,156 @@
+#include "coordinator/sqlite/database.h"
+
+#include <sqlite3.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr int kBusyTimeoutMs = 5'000;
+
+absl::Status StatusOf(sqlite3* connection, int code) {
+  if (code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW) return absl::OkStatus();
+  std::string text = common::StrCat("SQLite: ", sqlite3_errmsg(connection), " (",
+                                    sqlite3_extended_errcode(connection), ")");
+  const int system_error = sqlite3_system_errno(connection);
+  const bool is_short = system_error == EMFILE || system_error == ENFILE;
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(text);
+    case SQLITE_CANTOPEN:
+      return is_short ? absl::UnavailableError(text) : absl::InternalError(text);
+    case SQLITE_IOERR:
+      if (is_short) return absl::UnavailableError(text);
+      // The WAL's index could not grow, for which SQLite keeps no errno.
+      if (system_error == ENOSPC || system_error == EDQUOT ||
+          sqlite3_extended_errcode(connection) == SQLITE_IOERR_SHMSIZE) {
+        return absl::ResourceExhaustedError(text);
+      }
+      return absl::InternalError(text);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(text);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::DeadlineExceededError(text);
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+}  // namespace
+
+Statement::Statement(Statement&& other) noexcept
+    : connection_(other.connection_), statement_(std::exchange(other.statement_, nullptr)) {}
+
+Statement& Statement::operator=(Statement&& other) noexcept {
+  std::swap(connection_, other.connection_);
+  std::swap(statement_, other.statement_);
+  return *this;
+}
+
+Statement::~Statement() { sqlite3_finalize(statement_); }
+
+Statement& Statement::Bind(int parameter, int64_t value) {
+  CHECK(sqlite3_bind_int64(statement_, parameter, value) == SQLITE_OK);
+  return *this;
+}
+
+Statement& Statement::BindText(int parameter, std::string_view text) {
+  CHECK(sqlite3_bind_text64(statement_, parameter, text.data() == nullptr ? "" : text.data(),
+                            text.size(), SQLITE_STATIC, SQLITE_UTF8) == SQLITE_OK);
+  return *this;
+}
+
+Statement& Statement::BindBlob(int parameter, std::string_view bytes) {
+  CHECK(sqlite3_bind_blob64(statement_, parameter, bytes.data() == nullptr ? "" : bytes.data(),
+                            bytes.size(), SQLITE_STATIC) == SQLITE_OK);
+  return *this;
+}
+
+absl::StatusOr<bool> Statement::Step() {
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  absl::Status status = StatusOf(connection_, code);
+  sqlite3_reset(statement_);
+  return status;
+}
+
+absl::Status Statement::Run() {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, Step());
+    if (!row) break;
+  }
+  Reset();
+  return absl::OkStatus();
+}
+
+void Statement::Reset() {
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
+}
+
+int64_t Statement::Integer(int column) { return sqlite3_column_int64(statement_, column); }
+
+std::string_view Statement::Bytes(int column) {
+  const void* bytes = sqlite3_column_blob(statement_, column);
+  const int size = sqlite3_column_bytes(statement_, column);
+  if (bytes == nullptr) return {};
+  return {static_cast<const char*>(bytes), static_cast<size_t>(size)};
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
+  const int flags =
+      mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  sqlite3* connection = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &connection, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  if (connection == nullptr) return absl::ResourceExhaustedError("SQLite: out of memory");
+  std::unique_ptr<Database> database(new Database(connection));
+  RETURN_IF_ERROR(StatusOf(connection, code));
+  sqlite3_extended_result_codes(connection, 1);
+  sqlite3_busy_timeout(connection, kBusyTimeoutMs);
+  return database;
+}
+
+Database::~Database() { sqlite3_close_v2(connection_); }
+
+absl::Status Database::Execute(const std::string& sql) {
+  return StatusOf(connection_, sqlite3_exec(connection_, sql.c_str(), nullptr, nullptr, nullptr));
+}
+
+absl::StatusOr<Statement> Database::Prepare(const std::string& sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int code = sqlite3_prepare_v3(connection_, sql.c_str(), static_cast<int>(sql.size()),
+                                      SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  RETURN_IF_ERROR(StatusOf(connection_, code));
+  return Statement(connection_, statement);
+}
+
+absl::StatusOr<int64_t> Database::Scalar(const std::string& sql) {
+  ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  ASSIGN_OR_RETURN(const bool row, statement.Step());
+  return row ? statement.Integer(0) : 0;
+}
+
+absl::StatusOr<std::string> Database::Texts(const std::string& sql) {
+  ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  std::string joined;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return joined;
+    if (!joined.empty()) joined += "; ";
+    joined += statement.Bytes(0);
+  }
+}
+
+int64_t Database::Changes() { return sqlite3_changes64(connection_); }
+
+bool Database::InTransaction() { return sqlite3_get_autocommit(connection_) == 0; }
+
+}  // namespace muster::coordinator

@@ -1,0 +1,226 @@
+#include "coordinator/sqlite/job_index.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/sqlite/schema.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+template <typename Message>
+bool Parse(std::string_view bytes, Message* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+// Runs the statement and hands each row to `each`.
+template <typename Each>
+absl::Status ForRows(Statement& statement, Each each) {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return absl::OkStatus();
+    RETURN_IF_ERROR(each(statement));
+  }
+}
+
+// The smallest text above all that begin with `prefix`; empty: none.
+std::string AfterPrefix(std::string prefix) {
+  while (!prefix.empty() && static_cast<unsigned char>(prefix.back()) == 0xff) prefix.pop_back();
+  if (!prefix.empty()) ++prefix.back();
+  return prefix;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobIndex>> SqliteJobIndex::Open(const Paths& paths) {
+  std::unique_ptr<SqliteJobIndex> index(new SqliteJobIndex(paths));
+  ASSIGN_OR_RETURN(index->database_, Database::Open(paths.Database(), Database::Mode::kReadOnly));
+  RETURN_IF_ERROR(index->database_->Execute(
+      "PRAGMA query_only=ON; PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0;"
+      "PRAGMA cache_size=-4096"));
+  return index;
+}
+
+absl::StatusOr<std::optional<v1::JobRecord>> SqliteJobIndex::Find(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement find,
+                   database_->Prepare("SELECT record FROM job_records WHERE id = ?1"));
+  ASSIGN_OR_RETURN(const bool row, find.Bind(1, static_cast<int64_t>(id)).Step());
+  if (!row) return std::optional<v1::JobRecord>();
+  v1::JobRecord record;
+  if (!Parse(find.Bytes(0), &record)) {
+    return DamagedDatabase(paths_.Database(), StrCat("the record of job ", id, " cannot be read"));
+  }
+  return std::optional<v1::JobRecord>(std::move(record));
+}
+
+absl::StatusOr<std::optional<uint64_t>> SqliteJobIndex::FindNamed(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement find, database_->Prepare("SELECT id FROM jobs WHERE name = ?1"));
+  ASSIGN_OR_RETURN(const bool row, find.BindText(1, name).Step());
+  if (!row) return std::optional<uint64_t>();
+  return std::optional<uint64_t>(static_cast<uint64_t>(find.Integer(0)));
+}
+
+absl::StatusOr<std::vector<uint64_t>> SqliteJobIndex::FindLabelled(const std::string& label) {
+  std::lock_guard lock(mutex_);
+  // The range is for the index: the names of a label are among those that go on with a digit.
+  ASSIGN_OR_RETURN(Statement find,
+                   database_->Prepare("SELECT id FROM jobs WHERE name >= ?1 || '-0' AND "
+                                      "name < ?1 || '-:' AND name = ?1 || '-' || id LIMIT 2"));
+  find.BindText(1, label);
+  std::vector<uint64_t> found;
+  RETURN_IF_ERROR(ForRows(find, [&](Statement& row) {
+    found.push_back(static_cast<uint64_t>(row.Integer(0)));
+    return absl::OkStatus();
+  }));
+  return found;
+}
+
+absl::StatusOr<std::vector<SqliteJobIndex::NamedJob>> SqliteJobIndex::FindPrefix(
+    const std::string& prefix, uint32_t limit) {
+  std::lock_guard lock(mutex_);
+  const std::string after = AfterPrefix(prefix);
+  ASSIGN_OR_RETURN(Statement find,
+                   database_->Prepare("SELECT id, name FROM jobs WHERE name >= ?1 AND name < ?2 "
+                                      "ORDER BY name LIMIT ?3"));
+  find.BindText(1, prefix).BindText(2, after).Bind(3, limit);
+  std::vector<NamedJob> found;
+  RETURN_IF_ERROR(ForRows(find, [&](Statement& row) {
+    found.push_back({static_cast<uint64_t>(row.Integer(0)), std::string(row.Bytes(1))});
+    return absl::OkStatus();
+  }));
+  return found;
+}
+
+absl::StatusOr<uint64_t> SqliteJobIndex::Newest(const std::string& owner) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(
+      Statement find,
+      database_->Prepare("SELECT id FROM jobs WHERE owner = ?1 ORDER BY id DESC LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool row, find.BindText(1, owner).Step());
+  return row ? static_cast<uint64_t>(find.Integer(0)) : 0;
+}
+
+absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& filter) {
+  std::string sql = "SELECT summary FROM jobs WHERE id < ?1 AND finished_ms >= ?2";
+  if (!filter.owner.empty()) sql += " AND owner = ?3";
+  if (!filter.states.empty()) {
+    sql += " AND state IN (";
+    for (size_t i = 0; i < filter.states.size(); ++i) {
+      sql += StrCat(i == 0 ? "" : ",", static_cast<int>(filter.states[i]));
+    }
+    sql += ")";
+  }
+  sql += StrCat(" ORDER BY id DESC LIMIT ", filter.limit);
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql));
+  list.Bind(1, filter.before_id == 0 ? INT64_MAX : static_cast<int64_t>(filter.before_id));
+  list.Bind(2, filter.finished_since_ms);
+  if (!filter.owner.empty()) list.BindText(3, filter.owner);
+  std::vector<v1::JobSummary> found;
+  RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
+    if (!Parse(row.Bytes(0), &found.emplace_back())) {
+      return DamagedDatabase(paths_.Database(), "a job's summary cannot be read");
+    }
+    return absl::OkStatus();
+  }));
+  return found;
+}
+
+absl::StatusOr<std::vector<v1::Event>> SqliteJobIndex::Events(const EventRange& range) {
+  std::string sql = "SELECT event FROM events WHERE seq > ?1 AND seq <= ?2";
+  if (range.job != 0) sql += " AND job = ?3";
+  if (!range.node.empty()) sql += " AND node = ?4";
+  sql += " ORDER BY seq DESC LIMIT ?5";
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql));
+  list.Bind(1, static_cast<int64_t>(range.after)).Bind(2, static_cast<int64_t>(range.until));
+  if (range.job != 0) list.Bind(3, static_cast<int64_t>(range.job));
+  if (!range.node.empty()) list.BindText(4, range.node);
+  list.Bind(5, range.newest);
+  std::vector<v1::Event> found;
+  RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
+    if (!Parse(row.Bytes(0), &found.emplace_back())) {
+      return DamagedDatabase(paths_.Database(), "an event cannot be read");
+    }
+    return absl::OkStatus();
+  }));
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
+absl::StatusOr<FinishedCounts> SqliteJobIndex::CountFinished(int64_t ended_before_ms,
+                                                             int64_t ended_after_ms) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement count,
+                   database_->Prepare("SELECT count(*), ifnull(sum(lived_ms < ?1), 0), "
+                                      "ifnull(sum(lived_ms > ?2), 0) FROM job_lives"));
+  RETURN_IF_ERROR(count.Bind(1, ended_before_ms).Bind(2, ended_after_ms).Step().status());
+  return FinishedCounts{count.Integer(0), count.Integer(1), count.Integer(2)};
+}
+
+absl::StatusOr<std::vector<RemoveInput::Job>> SqliteJobIndex::Oldest(uint32_t count) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement list,
+                   database_->Prepare("SELECT id, name, owner, idempotency_key FROM job_lives "
+                                      "JOIN jobs ON id = job ORDER BY lived_ms, job LIMIT ?1"));
+  list.Bind(1, count);
+  std::vector<RemoveInput::Job> found;
+  RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
+    found.push_back({static_cast<uint64_t>(row.Integer(0)), std::string(row.Bytes(1)),
+                     std::string(row.Bytes(2)), std::string(row.Bytes(3))});
+    return absl::OkStatus();
+  }));
+  return found;
+}
+
+absl::StatusOr<std::vector<std::string>> SqliteJobIndex::Referenced(
+    const std::vector<std::string>& blobs) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement find,
+                   database_->Prepare("SELECT 1 FROM blob_refs WHERE sha256 = ?1 LIMIT 1"));
+  std::vector<std::string> referenced;
+  for (const std::string& blob : blobs) {
+    ASSIGN_OR_RETURN(const bool row, find.BindText(1, blob).Step());
+    if (row) referenced.push_back(blob);
+    find.Reset();
+  }
+  return referenced;
+}
+
+absl::StatusOr<std::vector<std::string>> SqliteJobIndex::BlobsOf(uint64_t job) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement list,
+                   database_->Prepare("SELECT sha256 FROM blob_refs WHERE job = ?1"));
+  list.Bind(1, static_cast<int64_t>(job));
+  std::vector<std::string> blobs;
+  RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
+    blobs.emplace_back(row.Bytes(0));
+    return absl::OkStatus();
+  }));
+  return blobs;
+}
+
+bool SqliteJobIndex::NeedsWholeCheck() {
+  std::lock_guard lock(mutex_);
+  const auto pages = database_->Scalar("PRAGMA page_count");
+  const auto page_size = database_->Scalar("PRAGMA page_size");
+  return pages.ok() && page_size.ok() && *pages * *page_size > kCheckedAtOnceBytes;
+}
+
+absl::Status SqliteJobIndex::CheckWhole() {
+  // Its own connection, so that questions are answered meanwhile.
+  ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                   Database::Open(paths_.Database(), Database::Mode::kReadOnly));
+  RETURN_IF_ERROR(database->Execute("PRAGMA wal_autocheckpoint=0"));
+  ASSIGN_OR_RETURN(const std::string finding, database->Texts("PRAGMA quick_check(5)"));
+  if (finding != "ok") return DamagedDatabase(paths_.Database(), finding);
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

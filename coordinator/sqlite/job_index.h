@@ -1,0 +1,47 @@
+// The job index in the journal's SQLite file, on a connection of its own that never writes or
+// checkpoints. One question at a time.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/paths.h"
+#include "coordinator/sqlite/database.h"
+#include "coordinator/stores/job_index.h"
+
+namespace muster::coordinator {
+
+class SqliteJobIndex final : public JobIndex {
+ public:
+  // After the journal has made the tables.
+  static absl::StatusOr<std::unique_ptr<JobIndex>> Open(const Paths& paths);
+
+  absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;
+  absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) override;
+  absl::StatusOr<std::vector<uint64_t>> FindLabelled(const std::string& label) override;
+  absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,
+                                                   uint32_t limit) override;
+  absl::StatusOr<uint64_t> Newest(const std::string& owner) override;
+  absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter) override;
+  absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range) override;
+  absl::StatusOr<FinishedCounts> CountFinished(int64_t ended_before_ms,
+                                               int64_t ended_after_ms) override;
+  absl::StatusOr<std::vector<RemoveInput::Job>> Oldest(uint32_t count) override;
+  absl::StatusOr<std::vector<std::string>> Referenced(
+      const std::vector<std::string>& blobs) override;
+  absl::StatusOr<std::vector<std::string>> BlobsOf(uint64_t job) override;
+  absl::Status CheckWhole() override;
+  bool NeedsWholeCheck() override;
+
+ private:
+  explicit SqliteJobIndex(const Paths& paths) : paths_(paths) {}
+
+  const Paths paths_;
+  std::mutex mutex_;  // guards the connection
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,39 @@
+// One transaction of the journal: the rows of a group of turns. The journal's thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/sqlite/database.h"
+#include "coordinator/stores/journal.h"
+
+namespace muster::coordinator {
+
+class JournalWriter {
+ public:
+  // The statements are prepared once. `epoch` guards each transaction.
+  static absl::StatusOr<std::unique_ptr<JournalWriter>> Make(Database& database, uint64_t epoch);
+  // All records or none. ABORTED: another coordinator has raised the epoch.
+  absl::Status Commit(const std::vector<JournalRecord>& records);
+
+ private:
+  JournalWriter(Database& database, uint64_t epoch) : database_(database), epoch_(epoch) {}
+  absl::Status Prepare();
+  absl::Status WriteAll(const std::vector<JournalRecord>& records);
+  absl::Status WriteEvents(const std::vector<v1::Event>& events);
+  absl::Status WriteFinished(const FinishedJob& job, int64_t lived_ms);
+  absl::Status WriteRemoved(uint64_t job);
+  absl::Status WriteSnapshot(const v1::Snapshot& snapshot);
+
+  Database& database_;
+  const uint64_t epoch_;
+  struct Statements {
+    Statement guard, event, job, record, life, blob_ref, remove_job, remove_record, remove_life,
+        remove_refs, remove_late, remove_events, snapshot;
+  };
+  std::optional<Statements> statements_;
+};
+
+}  // namespace muster::coordinator

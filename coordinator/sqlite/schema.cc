@@ -1,0 +1,125 @@
+#include "coordinator/sqlite/schema.h"
+
+#include <vector>
+
+#include "absl/strings/match.h"
+
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr char kTables[] = R"sql(
+CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+INSERT INTO meta VALUES('epoch', 0);
+CREATE TABLE events(
+  seq INTEGER PRIMARY KEY, job INTEGER NOT NULL, node TEXT NOT NULL, at_ms INTEGER NOT NULL,
+  event BLOB NOT NULL) STRICT;
+CREATE INDEX events_by_job ON events(job) WHERE job != 0;
+CREATE INDEX events_by_node ON events(node) WHERE node != '';
+CREATE TABLE snapshots(
+  id INTEGER PRIMARY KEY CHECK(id = 1), seq INTEGER NOT NULL, data BLOB NOT NULL) STRICT;
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, state INTEGER NOT NULL,
+  submitted_ms INTEGER NOT NULL, finished_ms INTEGER NOT NULL, idempotency_key TEXT NOT NULL,
+  spec_hash INTEGER NOT NULL, summary BLOB NOT NULL) STRICT;
+CREATE INDEX jobs_by_key ON jobs(owner, idempotency_key, id, spec_hash)
+  WHERE idempotency_key != '';
+CREATE INDEX jobs_by_owner ON jobs(owner, id);
+CREATE INDEX jobs_by_finish ON jobs(finished_ms, id);
+CREATE TABLE job_records(id INTEGER PRIMARY KEY, record BLOB NOT NULL) STRICT;
+CREATE TABLE blob_refs(
+  sha256 TEXT NOT NULL, job INTEGER NOT NULL, PRIMARY KEY(sha256, job)) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_refs_by_job ON blob_refs(job);
+CREATE TABLE removed_jobs(job INTEGER PRIMARY KEY) STRICT;
+)sql";
+
+// How long the coordinator had lived when a finished job's row was written. A table of its own, and
+// made where it is missing: data directories of coordinators that did not count yet open as they
+// are, and theirs still open ours.
+constexpr char kLives[] = R"sql(
+CREATE TABLE IF NOT EXISTS job_lives(job INTEGER PRIMARY KEY, lived_ms INTEGER NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS job_lives_by_age ON job_lives(lived_ms, job);
+)sql";
+
+// Before any write: is this ours, and of a version that we understand?
+absl::Status CheckIdentity(Database& database, const std::string& path, bool* is_new) {
+  ASSIGN_OR_RETURN(const int64_t application_id, database.Scalar("PRAGMA application_id"));
+  ASSIGN_OR_RETURN(const int64_t version, database.Scalar("PRAGMA user_version"));
+  ASSIGN_OR_RETURN(const int64_t tables, database.Scalar("SELECT count(*) FROM sqlite_schema"));
+  *is_new = application_id == 0 && version == 0 && tables == 0;
+  if (*is_new) return absl::OkStatus();
+  if (application_id != kApplicationId) {
+    return absl::FailedPreconditionError(StrCat(
+        "[JC1603] ", path, " is a database, but not one of muster-coordinator (application id ",
+        application_id, "); fix: name another --data-dir"));
+  }
+  if (version > kSchemaVersion) {
+    return absl::FailedPreconditionError(
+        StrCat("[JC1603] ", path, " was written by a newer muster-coordinator (schema ", version,
+               ", this one knows up to ", kSchemaVersion,
+               "); fix: start the newer version, or name another --data-dir"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIntegrity(Database& database, const std::string& path) {
+  ASSIGN_OR_RETURN(const int64_t pages, database.Scalar("PRAGMA page_count"));
+  ASSIGN_OR_RETURN(const int64_t page_size, database.Scalar("PRAGMA page_size"));
+  const bool whole = pages * page_size <= kCheckedAtOnceBytes;
+  for (const std::string& check :
+       whole ? std::vector<std::string>{"PRAGMA quick_check(5)"}
+             : std::vector<std::string>{"PRAGMA quick_check(meta)", "PRAGMA quick_check(snapshots)",
+                                        "PRAGMA quick_check(removed_jobs)"}) {
+    ASSIGN_OR_RETURN(const std::string finding, database.Texts(check));
+    if (finding != "ok") return DamagedDatabase(path, finding);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DamagedDatabase(const std::string& path, const std::string& finding) {
+  return absl::DataLossError(
+      StrCat("[JC1602] ", path, " is damaged: ", finding,
+             "; fix: restore the data directory from a backup, or start with an empty --data-dir"));
+}
+
+absl::Status PrepareSchema(Database& database, const std::string& path) {
+  bool is_new = false;
+  absl::Status status = CheckIdentity(database, path, &is_new);
+  if (status.ok() && !is_new) status = CheckIntegrity(database, path);
+  if (absl::IsDataLoss(status) && !absl::StrContains(status.message(), "[JC")) {
+    return DamagedDatabase(path, std::string(status.message()));
+  }
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode=WAL"));
+  RETURN_IF_ERROR(
+      database.Execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA mmap_size=0;"
+                       "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF"));
+  if (!is_new) return database.Execute(kLives);
+  RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
+  RETURN_IF_ERROR(database.Execute(kTables));
+  RETURN_IF_ERROR(database.Execute(kLives));
+  RETURN_IF_ERROR(database.Execute(
+      StrCat("PRAGMA application_id=", kApplicationId, "; PRAGMA user_version=", kSchemaVersion)));
+  return database.Execute("COMMIT");
+}
+
+absl::StatusOr<int64_t> NewestLife(Database& database) {
+  return database.Scalar("SELECT ifnull(max(lived_ms), 0) FROM job_lives");
+}
+
+absl::Status BeginLives(Database& database, int64_t lived_ms) {
+  RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
+  RETURN_IF_ERROR(
+      database.Execute(StrCat("INSERT OR IGNORE INTO job_lives SELECT id, ", lived_ms,
+                              " FROM jobs;"
+                              "DELETE FROM job_lives WHERE job NOT IN (SELECT id FROM jobs)")));
+  return database.Execute("COMMIT");
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,64 @@
+// Checkpoint files by their SHA-256: an upload is resumed where it stopped, and a file is there
+// only whole, durable and with the hash that names it.
+//
+// Any thread; may be slow or remote: called on the work pools' threads. Uploads of the same bytes
+// may run side by side.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace muster::coordinator {
+
+class BlobStore {
+ public:
+  // An upload that nobody has written to for so long, or a blob that nothing came to refer to, is
+  // removed.
+  static constexpr std::chrono::hours kUnusedKept{24};
+  static constexpr uint64_t kBlobBytesMax = 1ull << 43;  // of one checkpoint file
+
+  virtual ~BlobStore() = default;
+
+  struct Place {
+    bool have = false;
+    uint64_t offset = 0;  // else: send from here
+  };
+  // INVALID_ARGUMENT: not a hash, or more bytes than a file may have.
+  virtual absl::StatusOr<Place> Begin(const std::string& sha256, uint64_t size) = 0;
+  // Bytes that are here already are overwritten by the same. OUT_OF_RANGE: behind what is there;
+  // begin again. RESOURCE_EXHAUSTED: no room.
+  virtual absl::Status Write(const std::string& sha256, uint64_t size, uint64_t offset,
+                             std::string_view data) = 0;
+  // Makes durable what was written. True: all bytes are here, match the hash and are in place;
+  // false: some are missing. DATA_LOSS: they do not match, and the upload was thrown away.
+  virtual absl::StatusOr<bool> Finish(const std::string& sha256, uint64_t size) = 0;
+  // How far an upload has come.
+  virtual uint64_t Received(const std::string& sha256) = 0;
+
+  // At most `max` bytes; shorter only at the end. NOT_FOUND.
+  virtual absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
+                                           size_t max) const = 0;
+  // NOT_FOUND.
+  virtual absl::StatusOr<uint64_t> Size(const std::string& sha256) const = 0;
+  // Reads all of it. OK when the bytes still match their name; NOT_FOUND, DATA_LOSS.
+  virtual absl::Status Verify(const std::string& sha256) const = 0;
+
+  // Deletes it unless an upload was promised or finished lately (it may be about to be referred
+  // to). True: it is gone.
+  virtual bool RemoveUnlessPromised(const std::string& sha256) = 0;
+  // Blobs older than kUnusedKept, for the caller to check against what is referred to; deletes
+  // stale uploads.
+  virtual std::vector<std::string> OldBlobs() = 0;
+};
+
+// INVALID_ARGUMENT, as Begin says.
+absl::Status CheckBlobName(const std::string& sha256);
+absl::Status CheckBlob(const std::string& sha256, uint64_t size);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,74 @@
+// What is kept of finished jobs and past events, for those who ask. The journal writes it: a job or
+// an event is found here once the journal has said that its turn is durable, never before, and
+// what the journal removed is not found any more.
+//
+// Any thread. May be slow or remote: called on the work pool's threads, never on gRPC's or the
+// control loop's. An error is the store's (unreachable, damaged) and says so; "there is none" is
+// an empty answer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/core/input.h"
+#include "coordinator/retention.h"
+#include "muster/v1/event.pb.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+
+class JobIndex {
+ public:
+  virtual ~JobIndex() = default;
+
+  struct NamedJob {
+    uint64_t id = 0;
+    std::string name;
+  };
+  struct Filter {
+    std::vector<v1::JobState> states;  // empty: all
+    std::string owner;                 // empty: all
+    int64_t finished_since_ms = 0;
+    uint64_t before_id = 0;  // 0: no bound
+    uint32_t limit = 0;
+  };
+  struct EventRange {
+    uint64_t job = 0;     // 0: all
+    std::string node;     // empty: all
+    uint64_t after = 0;   // seq
+    uint64_t until = 0;   // seq, inclusive
+    uint32_t newest = 0;  // the newest N of them
+  };
+
+  virtual absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) = 0;
+  virtual absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) = 0;
+  // At most two finished jobs that were submitted under this label: "train" of train-7.
+  virtual absl::StatusOr<std::vector<uint64_t>> FindLabelled(const std::string& label) = 0;
+  // At most `limit` jobs whose name begins with `prefix`.
+  virtual absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,
+                                                           uint32_t limit) = 0;
+  // The owner's newest finished job; 0: none.
+  virtual absl::StatusOr<uint64_t> Newest(const std::string& owner) = 0;
+  // Newest first.
+  virtual absl::StatusOr<std::vector<v1::JobSummary>> List(const Filter& filter) = 0;
+  virtual absl::StatusOr<std::vector<v1::Event>> Events(const EventRange& range) = 0;
+  // Finished jobs by the coordinator's lived time at their end.
+  virtual absl::StatusOr<FinishedCounts> CountFinished(int64_t ended_before_ms,
+                                                       int64_t ended_after_ms) = 0;
+  // Those that ended first, by the same time.
+  virtual absl::StatusOr<std::vector<RemoveInput::Job>> Oldest(uint32_t count) = 0;
+  // Which of these blobs a finished job refers to.
+  virtual absl::StatusOr<std::vector<std::string>> Referenced(
+      const std::vector<std::string>& blobs) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> BlobsOf(uint64_t job) = 0;
+  // Reads all that is stored; OK when it is sound. May take minutes.
+  virtual absl::Status CheckWhole() = 0;
+  // Whether somebody has to call CheckWhole now and then: the engine does not do so itself.
+  virtual bool NeedsWholeCheck() = 0;
+};
+
+}  // namespace muster::coordinator

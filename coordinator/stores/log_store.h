@@ -1,0 +1,102 @@
+// Ranks' output: streams of bytes, each with its pieces in order, appended from the workers' bulk
+// streams and read while they grow. What was acknowledged is durable; a store without room keeps
+// its senders waiting (the workers' spools hold the bytes), an offset that cannot be kept ends that
+// stream alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/stores/job_watchers.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+// Which stream of bytes.
+struct LogKey {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  uint32_t rank = 0;
+  v1::LogStream stream = v1::LOG_STREAM_STDOUT;
+  auto operator<=>(const LogKey&) const = default;
+};
+
+// Bytes [offset, offset + length) of the stream, received at time_us.
+struct LogPiece {
+  uint64_t offset = 0;
+  uint64_t dropped = 0;  // bytes lost just before offset
+  int64_t time_us = 0;
+  uint32_t length = 0;
+  bool end = false;  // nothing follows
+};
+
+// The sender's end of one bulk stream. Called on the store's threads; must only enqueue.
+class LogUploader {
+ public:
+  virtual ~LogUploader() = default;
+  // So many bytes of chunks left the queue: more may be read.
+  virtual void Consumed(size_t bytes) = 0;
+  virtual void Acknowledge(const v1::LogAck& ack) = 0;
+};
+
+// Reads one stream piece by piece while it grows. Holds nothing that is scarce between two calls,
+// so that thousands may be followed at once. One thread at a time.
+class LogCursor {
+ public:
+  virtual ~LogCursor() = default;
+  // The next piece, cut to begin at the wanted offset; nullopt: nothing more for now. UNAVAILABLE:
+  // nothing was passed over, ask again later.
+  virtual absl::StatusOr<std::optional<LogPiece>> Peek() = 0;
+  // The bytes of the piece; fewer when they are gone (the job was removed).
+  virtual absl::StatusOr<std::string> Read(const LogPiece& piece) const = 0;
+  virtual void Advance() = 0;
+  // The stream's end was passed.
+  virtual bool Ended() const = 0;
+};
+
+// May be slow or remote: on the work pools' threads, any number of them.
+class LogReader {
+ public:
+  virtual ~LogReader() = default;
+  // The job's streams that have begun, of one attempt or of all, in order.
+  virtual absl::StatusOr<std::vector<LogKey>> Streams(uint64_t job,
+                                                      std::optional<uint32_t> attempt) const = 0;
+  // From `offset` on. A stream that is not there has no pieces yet.
+  virtual std::unique_ptr<LogCursor> Open(const LogKey& key, uint64_t offset) const = 0;
+  // Where the last `lines` lines of what is there begin.
+  virtual absl::StatusOr<uint64_t> OffsetOfLastLines(const LogKey& key, uint64_t lines) const = 0;
+};
+
+class LogStore {
+ public:
+  virtual ~LogStore() = default;
+  // Makes durable and acknowledges what was taken, ends its threads.
+  virtual void Stop() = 0;
+
+  // Any thread; never blocks. Bytes that are known already change nothing; a gap that the chunk's
+  // `dropped` does not explain takes nothing: the acknowledgement tells the sender where to go on.
+  // The caller bounds what it has under way by Consumed.
+  virtual void Append(v1::LogChunk chunk, std::shared_ptr<LogUploader> uploader) = 0;
+  // Told after bytes of the job became readable; `true`: of a stream that was not there before. Any
+  // thread.
+  using Watcher = JobWatchers<bool>::Watcher;
+  virtual WatchToken Watch(uint64_t job, Watcher watcher) = 0;
+  // Outlived by the store.
+  virtual const LogReader& Reader() const = 0;
+  // Deletes the job's logs; later chunks of it are refused. May be slow.
+  virtual void Remove(uint64_t job) = 0;
+
+  // Any thread. Streams that were begun here and have not said `end`.
+  virtual size_t UnendedStreams() const = 0;
+  // A reader of a finished job has waited for the rest of its output in vain; until more of it
+  // comes, others need not wait.
+  virtual void GiveUpRest(uint64_t job) = 0;
+  virtual bool IsRestGivenUp(uint64_t job) const = 0;
+};
+
+}  // namespace muster::coordinator

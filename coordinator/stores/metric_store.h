@@ -1,0 +1,67 @@
+// Training metrics: batches of points, each kept exactly once by (job, attempt, rank, source, seq).
+// A batch is acknowledged when it is durable; a store that has no room for now keeps its senders
+// waiting, it never drops what it took.
+//
+// Append, Watch and Decorate: any thread, never block. The rest may be slow or remote: on the work
+// pools' threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "coordinator/stores/job_watchers.h"
+#include "muster/v1/job_service.pb.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+
+// The sender's end. Called on the store's threads; must only enqueue.
+class MetricUploader {
+ public:
+  virtual ~MetricUploader() = default;
+  // So many bytes of batches left the queue: more may be read.
+  virtual void Consumed(size_t bytes) = 0;
+  virtual void Acknowledge(const v1::MetricAck& ack) = 0;
+};
+
+// A job's stored batches one by one, attempt by attempt, in each in the order of their arrival. One
+// thread at a time.
+class MetricReader {
+ public:
+  virtual ~MetricReader() = default;
+  // False: all that was stored has been handed over; asked again, it looks for more, in each
+  // attempt from where it stopped. UNAVAILABLE: ask again later.
+  virtual absl::StatusOr<bool> Next(v1::MetricBatch& batch) = 0;
+  // How many attempts have stored any. Before the first Next: 0.
+  virtual size_t Attempts() const = 0;
+};
+
+class MetricStore {
+ public:
+  virtual ~MetricStore() = default;
+  // Acknowledges what was taken and ends its threads.
+  virtual void Stop() = 0;
+
+  // A repeated batch changes nothing and is acknowledged. Batches of a removed job, and those that
+  // cannot follow what is there (upload_checks.h), are acknowledged as refused. The caller bounds
+  // what it has under way by Consumed.
+  virtual void Append(v1::MetricBatch batch, std::shared_ptr<MetricUploader> uploader) = 0;
+  // Told of each batch once it can be read.
+  using Watcher = JobWatchers<const v1::MetricBatch&>::Watcher;
+  virtual WatchToken Watch(uint64_t job, Watcher watcher) = 0;
+  // Step and loss of the newest points, if the job has any that are in memory.
+  virtual void Decorate(v1::JobSummary& summary) = 0;
+  // The same, also of those that a restart forgot, which a finished job's row may lack: points come
+  // after its end, too.
+  virtual void DecorateFinished(v1::JobSummary& summary) = 0;
+  // All batches that are stored. The store outlives the reader.
+  virtual std::unique_ptr<MetricReader> Read(uint64_t job) const = 0;
+  // Brings what a restart forgot of a live job into memory.
+  virtual void Warm(uint64_t job) = 0;
+  // Deletes the job's metrics; later batches of it are refused.
+  virtual void Remove(uint64_t job) = 0;
+};
+
+}  // namespace muster::coordinator

@@ -10,25 +10,13 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/stores/log_pieces.h"
 
 namespace muster::coordinator {
 namespace {
 
 // From so many dirty streams on, one syncfs is cheaper than two fdatasync each.
 constexpr size_t kSyncAllFrom = 8;
-
-LogKey KeyOf(const v1::LogChunk& chunk) {
-  return {chunk.job(), chunk.attempt(), chunk.rank(), chunk.stream()};
-}
-
-v1::LogAck AckFor(const LogKey& key) {
-  v1::LogAck ack;
-  ack.set_job(key.job);
-  ack.set_attempt(key.attempt);
-  ack.set_rank(key.rank);
-  ack.set_stream(key.stream);
-  return ack;
-}
 
 }  // namespace
 

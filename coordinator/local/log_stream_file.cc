@@ -13,6 +13,7 @@
 #include "common/crc32c.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/stores/log_pieces.h"
 
 namespace muster::coordinator {
 namespace {
@@ -22,8 +23,6 @@ using common::StrCat;
 // Data this close to the end may not have been synced before a crash: its checksums are verified.
 constexpr uint64_t kVerifiedTailBytes = 8 << 20;
 constexpr uint64_t kRecordsPerRead = 1'024;
-// Pieces received this close together share an index record.
-constexpr int64_t kMergedMarksUs = 1'000;
 
 absl::Status WriteAt(int fd, std::string_view bytes, uint64_t offset, const std::string& path) {
   while (!bytes.empty()) {
@@ -73,32 +72,7 @@ absl::Status ForEachRecord(int index, const std::string& path, uint64_t from, Ea
   }
 }
 
-uint64_t EndOf(const LogIndexRecord& record) { return record.offset + record.length; }
-
-struct Piece {
-  size_t begin = 0;
-  size_t end = 0;
-  int64_t time_us = 0;
-};
-
-// The chunk's data from `skip` on, cut where the receive time changes.
-std::vector<Piece> PiecesOf(const v1::LogChunk& chunk, size_t skip) {
-  std::vector<Piece> pieces;
-  size_t begin = 0;
-  int64_t time_us = chunk.marks().empty() ? chunk.time_us() : chunk.marks(0).time_us();
-  const auto add = [&](size_t end) {
-    if (end > std::max(begin, skip)) pieces.push_back({std::max(begin, skip), end, time_us});
-    begin = end;
-  };
-  for (const v1::LogMark& mark : chunk.marks()) {
-    const size_t position = std::min<size_t>(mark.position(), chunk.data().size());
-    if (mark.time_us() - time_us < kMergedMarksUs && mark.time_us() >= time_us) continue;
-    add(position);
-    time_us = mark.time_us();
-  }
-  add(chunk.data().size());
-  return pieces;
-}
+uint64_t EndOf(const LogPiece& piece) { return piece.offset + piece.length; }
 
 }  // namespace
 
@@ -210,42 +184,19 @@ absl::Status LogStreamFile::CutTo(uint64_t records) {
 }
 
 absl::Status LogStreamFile::Append(const v1::LogChunk& chunk) {
-  const uint64_t end = chunk.offset() + chunk.data().size();
-  if (ended_ || (end <= written_ && !(chunk.end() && end == written_))) return absl::OkStatus();
-  uint64_t dropped = 0;
-  size_t skip = 0;
-  if (chunk.offset() > written_) {
-    dropped = chunk.offset() - written_;
-    if (chunk.dropped() < dropped) return absl::OkStatus();
-  } else {
-    skip = static_cast<size_t>(written_ - chunk.offset());
-  }
-  const std::string_view data = chunk.data();
-  RETURN_IF_ERROR(WriteAt(data_.get(), data.substr(skip), chunk.offset() + skip, path_));
+  const std::vector<LogPiece> pieces =
+      ended_ ? std::vector<LogPiece>() : NewPieces(chunk, written_);
+  if (pieces.empty()) return absl::OkStatus();
+  const uint64_t begin = pieces.front().offset;
+  RETURN_IF_ERROR(WriteAt(
+      data_.get(), std::string_view(chunk.data()).substr(begin - chunk.offset()), begin, path_));
   std::string records;
-  for (const Piece& piece : PiecesOf(chunk, skip)) {
-    const std::string_view bytes = data.substr(piece.begin, piece.end - piece.begin);
-    records += EncodeLogIndexRecord({.offset = chunk.offset() + piece.begin,
-                                     .dropped = dropped,
-                                     .time_us = piece.time_us,
-                                     .length = static_cast<uint32_t>(bytes.size()),
-                                     .end = chunk.end() && piece.end == data.size()},
-                                    common::Crc32c(bytes));
-    dropped = 0;
-  }
-  // Without bytes of its own: the end, or a gap that nothing follows yet. A gap must not go without
-  // a record, or all that comes behind it is cut off as torn at the next start.
-  if (skip == data.size() && (chunk.end() || dropped > 0)) {
-    records += EncodeLogIndexRecord({.offset = end,
-                                     .dropped = dropped,
-                                     .time_us = chunk.time_us(),
-                                     .length = 0,
-                                     .end = chunk.end()},
-                                    common::Crc32c({}));
+  for (const LogPiece& piece : pieces) {
+    records += EncodeLogIndexRecord(piece, common::Crc32c(BytesOf(chunk, piece)));
   }
   RETURN_IF_ERROR(WriteAt(index_.get(), records, index_bytes_, index_path_));
   index_bytes_ += records.size();
-  written_ = end;
+  written_ = EndOf(pieces.back());
   ended_ = chunk.end();
   dirty_ = true;
   return absl::OkStatus();

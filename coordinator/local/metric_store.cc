@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <iterator>
 #include <utility>
 
 #include "common/log.h"
@@ -15,21 +14,11 @@
 #include "coordinator/local/metric_reader.h"
 #include "coordinator/local/metric_segment.h"
 #include "coordinator/number_file.h"
-#include "coordinator/upload_checks.h"
 
 namespace muster::coordinator {
 namespace {
 
 using common::StrCat;
-
-v1::MetricAck AckFor(const v1::MetricBatch& batch) {
-  v1::MetricAck ack;
-  ack.set_job(batch.job());
-  ack.set_attempt(batch.attempt());
-  ack.set_rank(batch.rank());
-  ack.set_source(batch.source());
-  return ack;
-}
 
 }  // namespace
 
@@ -82,13 +71,12 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(Segment * segment, SegmentOf({batch.job(), batch.attempt()}));
-  if (const absl::Status next = CheckNext(*segment, batch); !next.ok()) {
+  if (const absl::Status next = segment->sources.CheckNext(batch); !next.ok()) {
     refusals_.Warn(std::string(next.message()));
     Refuse(queued);
     return absl::OkStatus();
   }
-  uint64_t& newest = segment->newest_seq[{batch.rank(), batch.source()}];
-  if (batch.seq() > newest) {
+  if (batch.seq() > segment->sources.Newest(batch)) {
     const std::string record = EncodeMetricRecord(batch);
     const absl::Status status = queue_.Patiently([&] { return Append(*segment, record); });
     if (absl::IsOutOfRange(status)) {
@@ -98,13 +86,11 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(status);
-    newest = batch.seq();
+    segment->sources.Take(batch);
     newest_.Take(batch);
     watchers_.Notify(batch.job(), batch);
   }
-  v1::MetricAck ack = AckFor(batch);
-  ack.set_durable_seq(newest);
-  segment->acks.emplace_back(std::move(ack), queued.uploader);
+  segment->acks.emplace_back(AckFor(batch, segment->sources.Newest(batch)), queued.uploader);
   dirty_.insert({batch.job(), batch.attempt()});
   if (sync_due_ms_ == 0) sync_due_ms_ = SteadyMs() + kSyncDelayMs;
   queued.uploader->Consumed(batch.ByteSizeLong());
@@ -112,25 +98,8 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
 }
 
 void LocalMetricStore::Refuse(Queued& queued) {
-  v1::MetricAck ack = AckFor(queued.batch);
-  ack.set_refused(true);
-  queued.uploader->Acknowledge(ack);
+  queued.uploader->Acknowledge(RefusalOf(queued.batch));
   queued.uploader->Consumed(queued.batch.ByteSizeLong());
-}
-
-absl::Status LocalMetricStore::CheckNext(const Segment& segment,
-                                         const v1::MetricBatch& batch) const {
-  const auto known = segment.newest_seq.find({batch.rank(), batch.source()});
-  if (known != segment.newest_seq.end()) return CheckMetricSeq(batch, known->second);
-  const auto of_rank = segment.newest_seq.lower_bound({batch.rank(), std::string()});
-  const auto behind = segment.newest_seq.lower_bound({batch.rank() + 1, std::string()});
-  if (static_cast<size_t>(std::distance(of_rank, behind)) >= kMetricSourcesMax) {
-    return absl::InvalidArgumentError(
-        StrCat("[JC1611] metrics of job ", batch.job(), " rank ", batch.rank(),
-               " are refused: they come from more than ", kMetricSourcesMax,
-               " sources; fix: write fewer event files"));
-  }
-  return CheckMetricSeq(batch, 0);
 }
 
 absl::StatusOr<LocalMetricStore::Segment*> LocalMetricStore::SegmentOf(const SegmentKey& key) {
@@ -176,8 +145,7 @@ absl::Status LocalMetricStore::OpenSegment(const SegmentKey& key) {
   while (true) {
     ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
     if (!found) break;
-    uint64_t& newest = segment.newest_seq[{batch.rank(), batch.source()}];
-    newest = std::max(newest, batch.seq());
+    segment.sources.Take(batch);
   }
   segment.bytes = reader.SoundBytes();
   segment.fd = common::UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));

@@ -19,6 +19,7 @@
 #include "coordinator/local/store_queue.h"
 #include "coordinator/paths.h"
 #include "coordinator/said_rarely.h"
+#include "coordinator/stores/metric_sources.h"
 #include "coordinator/stores/metric_store.h"
 #include "coordinator/stores/newest_metrics.h"
 
@@ -45,7 +46,6 @@ class LocalMetricStore final : public MetricStore {
   void Remove(uint64_t job) override;
 
  private:
-  using SourceKey = std::tuple<uint32_t, std::string>;  // rank, source
   struct Queued {
     v1::MetricBatch batch;
     std::shared_ptr<MetricUploader> uploader;
@@ -53,7 +53,7 @@ class LocalMetricStore final : public MetricStore {
   struct Segment {
     common::UniqueFd fd;
     uint64_t bytes = 0;
-    std::map<SourceKey, uint64_t> newest_seq;
+    MetricSources sources;
     uint64_t used = 0;
     std::vector<std::pair<v1::MetricAck, std::weak_ptr<MetricUploader>>>
         acks;  // after the next sync
@@ -63,8 +63,6 @@ class LocalMetricStore final : public MetricStore {
   void Run();
   absl::Status Write(Queued& queued);
   void Refuse(Queued& queued);
-  // OK, or why it cannot be the next batch of its source.
-  absl::Status CheckNext(const Segment& segment, const v1::MetricBatch& batch) const;
   absl::StatusOr<Segment*> SegmentOf(const SegmentKey& key);
   absl::Status OpenSegment(const SegmentKey& key);
   absl::Status Append(Segment& segment, const std::string& record);

@@ -1,5 +1,6 @@
 // SHA-256 against the vectors of FIPS 180-4 and against itself in pieces.
 #include "common/sha256.h"
+#include "common/crc32c.h"
 
 #include <cstdlib>
 #include <string>
@@ -43,6 +44,12 @@ TEST(Sha256Name, IsSixtyFourLowerCaseDigitsAndNothingElse) {
   EXPECT_FALSE(IsSha256Hex(std::string(65, 'a')));
   EXPECT_FALSE(IsSha256Hex(std::string(64, 'A')));
   EXPECT_FALSE(IsSha256Hex("../" + std::string(61, 'a')));
+}
+
+// RFC 3720, B.4.
+TEST(Crc32cTest, MatchesTheCheckValueOfTheRfc) {
+  EXPECT_EQ(Crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(Crc32c("6789", Crc32c("12345")), 0xe3069283u);
 }
 
 }  // namespace

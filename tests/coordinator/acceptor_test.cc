@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "coordinator/listener.h"
-#include "tests/coordinator/no_free_descriptors.h"
 #include "tests/coordinator/temp_dir.h"
+#include "tests/stores/no_free_descriptors.h"
 
 namespace muster::coordinator {
 namespace {

@@ -1,0 +1,59 @@
+#include "coordinator/stores/metric_sources.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "common/strings.h"
+#include "coordinator/upload_checks.h"
+
+namespace muster::coordinator {
+namespace {
+
+v1::MetricAck SourceOf(const v1::MetricBatch& batch) {
+  v1::MetricAck ack;
+  ack.set_job(batch.job());
+  ack.set_attempt(batch.attempt());
+  ack.set_rank(batch.rank());
+  ack.set_source(batch.source());
+  return ack;
+}
+
+}  // namespace
+
+absl::Status MetricSources::CheckNext(const v1::MetricBatch& batch) const {
+  const auto known = newest_.find({batch.rank(), batch.source()});
+  if (known != newest_.end()) return CheckMetricSeq(batch, known->second);
+  const auto of_rank = newest_.lower_bound({batch.rank(), std::string()});
+  const auto behind = newest_.lower_bound({batch.rank() + 1, std::string()});
+  if (static_cast<size_t>(std::distance(of_rank, behind)) >= kMetricSourcesMax) {
+    return absl::InvalidArgumentError(
+        common::StrCat("[JC1611] metrics of job ", batch.job(), " rank ", batch.rank(),
+                       " are refused: they come from more than ", kMetricSourcesMax,
+                       " sources; fix: write fewer event files"));
+  }
+  return CheckMetricSeq(batch, 0);
+}
+
+uint64_t MetricSources::Newest(const v1::MetricBatch& batch) const {
+  const auto known = newest_.find({batch.rank(), batch.source()});
+  return known == newest_.end() ? 0 : known->second;
+}
+
+void MetricSources::Take(const v1::MetricBatch& batch) {
+  uint64_t& newest = newest_[{batch.rank(), batch.source()}];
+  newest = std::max(newest, batch.seq());
+}
+
+v1::MetricAck AckFor(const v1::MetricBatch& batch, uint64_t durable_seq) {
+  v1::MetricAck ack = SourceOf(batch);
+  ack.set_durable_seq(durable_seq);
+  return ack;
+}
+
+v1::MetricAck RefusalOf(const v1::MetricBatch& batch) {
+  v1::MetricAck ack = SourceOf(batch);
+  ack.set_refused(true);
+  return ack;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,71 @@
+#include "tests/stores/engines.h"
+
+#include "coordinator/local/blob_store.h"
+#include "coordinator/local/log_store.h"
+#include "coordinator/local/metric_store.h"
+#include "coordinator/sqlite/job_index.h"
+#include "coordinator/sqlite/journal.h"
+#include "tests/coordinator/temp_dir.h"
+#include "tests/stores/memory_blob_store.h"
+#include "tests/stores/memory_journal.h"
+#include "tests/stores/memory_log_store.h"
+#include "tests/stores/memory_metric_store.h"
+
+namespace muster::coordinator {
+namespace {
+
+void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
+
+// SQLite and files, as the coordinator runs by default.
+class LocalEngine final : public Engine {
+ public:
+  std::unique_ptr<Journal> OpenJournal() override { return *OpenSqliteJournal(paths_); }
+  std::unique_ptr<JobIndex> OpenJobIndex() override { return *SqliteJobIndex::Open(paths_); }
+  std::unique_ptr<LogStore> OpenLogStore() override {
+    return std::make_unique<LocalLogStore>(paths_, Fail);
+  }
+  std::unique_ptr<MetricStore> OpenMetricStore() override {
+    return std::make_unique<LocalMetricStore>(paths_, Fail);
+  }
+  std::unique_ptr<BlobStore> OpenBlobStore() override { return *LocalBlobStore::Open(paths_); }
+
+ private:
+  const TempDir dir_;
+  const Paths paths_{dir_.path()};
+};
+
+class MemoryEngine final : public Engine {
+ public:
+  std::unique_ptr<Journal> OpenJournal() override {
+    return std::make_unique<MemoryJournal>(tables_);
+  }
+  std::unique_ptr<JobIndex> OpenJobIndex() override {
+    return std::make_unique<MemoryJobIndex>(tables_);
+  }
+  std::unique_ptr<LogStore> OpenLogStore() override {
+    return std::make_unique<MemoryLogStore>(logs_);
+  }
+  std::unique_ptr<MetricStore> OpenMetricStore() override {
+    return std::make_unique<MemoryMetricStore>(metrics_);
+  }
+  std::unique_ptr<BlobStore> OpenBlobStore() override {
+    return std::make_unique<MemoryBlobStore>(blobs_);
+  }
+
+ private:
+  const std::shared_ptr<MemoryTables> tables_ = std::make_shared<MemoryTables>();
+  const std::shared_ptr<MemoryLogs> logs_ = std::make_shared<MemoryLogs>();
+  const std::shared_ptr<MemoryMetrics> metrics_ = std::make_shared<MemoryMetrics>();
+  const std::shared_ptr<MemoryBlobs> blobs_ = std::make_shared<MemoryBlobs>();
+};
+
+}  // namespace
+
+std::vector<EngineKind> EngineKinds() {
+  return {{"Local", [] { return std::make_unique<LocalEngine>(); }},
+          {"Memory", [] { return std::make_unique<MemoryEngine>(); }}};
+}
+
+std::string NameOfKind(const testing::TestParamInfo<EngineKind>& info) { return info.param.name; }
+
+}  // namespace muster::coordinator

@@ -1,0 +1,112 @@
+// Metrics in segment files: crashes, torn ends, and shortages of room and descriptors.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "common/files.h"
+#include "coordinator/local/metric_store.h"
+#include "tests/coordinator/temp_dir.h"
+#include "tests/stores/metric_sender.h"
+#include "tests/stores/no_free_descriptors.h"
+#include "tests/stores/small_disk.h"
+
+namespace muster::coordinator {
+namespace {
+
+void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
+
+// The newest values lie beside the segments: whoever kills the daemon may leave none, or older
+// ones.
+TEST(LocalMetricStoreTest, TheNewestValuesAreThoseOfTheSegmentsAfterAKill) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  const auto sender = std::make_shared<MetricSender>();
+  std::string older;
+  {
+    LocalMetricStore store(paths, Fail);
+    store.Append(Batch(1, 10, 0.5), sender);
+    sender->WaitForCount(1);
+    older = *common::ReadFile(paths.NewestMetricsFile(1));
+    store.Append(Batch(2, 20, 0.25), sender);
+    sender->WaitForCount(2);
+  }
+  unlink(paths.NewestMetricsFile(1).c_str());
+  {
+    LocalMetricStore store(paths, Fail);
+    EXPECT_EQ(ListedAs(store).step(), 20);
+    EXPECT_EQ(ListedAs(store).loss(), 0.25);
+  }
+  ASSERT_TRUE(common::WriteFileDurably(paths.NewestMetricsFile(1), older).ok());
+  LocalMetricStore store(paths, Fail);
+  EXPECT_EQ(ListedAs(store).step(), 10) << "until its worker is back";
+  store.Append(Batch(2, 20, 0.25), sender);
+  sender->WaitForCount(3);
+  EXPECT_EQ(ListedAs(store).step(), 20);
+  EXPECT_EQ(ListedAs(store).loss(), 0.25);
+}
+
+TEST(LocalMetricStoreTest, ATornBatchIsCutAndTakenAgain) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  {
+    LocalMetricStore store(paths, Fail);
+    auto sender = std::make_shared<MetricSender>();
+    store.Append(Batch(1, 10, 0.5), sender);
+    store.Append(Batch(2, 11, 0.4), sender);
+    sender->WaitForCount(2);
+  }
+  const std::string path = paths.MetricFile(1, 0);
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(common::ReadFile(path)->size() - 3)), 0);
+  LocalMetricStore store(paths, Fail);
+  auto sender = std::make_shared<MetricSender>();
+  store.Append(Batch(2, 11, 0.4), sender);
+  EXPECT_EQ(sender->WaitForCount(1).durable_seq(), 2u);
+  const auto batches = ReadAll(store);
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[1].seq(), 2u);
+}
+
+TEST(LocalMetricStoreTest, MoreAttemptsThanOpenFilesAreAllKept) {
+  TempDir dir;
+  LocalMetricStore store(Paths(dir.path()), Fail, 2);
+  auto sender = std::make_shared<MetricSender>();
+  for (uint64_t seq = 1; seq <= 3; ++seq) {
+    for (uint32_t attempt = 0; attempt < 10; ++attempt) {
+      v1::MetricBatch batch = Batch(seq, static_cast<int64_t>(seq), 0.5);
+      batch.set_attempt(attempt);
+      store.Append(batch, sender);
+    }
+  }
+  sender->WaitForCount(30);
+  EXPECT_EQ(ReadAll(store).size(), 30u);
+}
+
+TEST(LocalMetricStoreTest, WithoutAFreeDescriptorItWaitsAndThenGoesOn) {
+  TempDir dir;
+  LocalMetricStore store(Paths(dir.path()), Fail);
+  auto sender = std::make_shared<MetricSender>();
+  {
+    NoFreeDescriptors none;
+    store.Append(Batch(1, 10, 0.5), sender);
+    store.Append(Batch(2, 11, 0.4), sender);
+    EXPECT_FALSE(sender->HasWithin(1, std::chrono::milliseconds(100)));
+  }
+  EXPECT_EQ(sender->WaitForCount(2).durable_seq(), 2u);
+}
+
+TEST(LocalMetricStoreTest, WithoutRoomOrInodesItWaitsAndThenGoesOn) {
+  for (const bool has_inodes : {false, true}) {
+    TempDir dir;
+    SmallDisk disk(dir.path());
+    if (!disk.IsThere()) GTEST_SKIP() << "needs the right to mount";
+    LocalMetricStore store(Paths(dir.path()), Fail);
+    auto sender = std::make_shared<MetricSender>();
+    has_inodes ? disk.FillBytes() : disk.FillInodes();
+    store.Append(Batch(1, 10, 0.5), sender);
+    EXPECT_FALSE(sender->HasWithin(1, std::chrono::milliseconds(100))) << has_inodes;
+    disk.Free();
+    EXPECT_EQ(sender->WaitForCount(1).durable_seq(), 1u) << has_inodes;
+  }
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -1,0 +1,72 @@
+// What tests of a log store send to it, and how they read it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+
+#include "coordinator/log_merge.h"
+#include "coordinator/stores/log_store.h"
+
+namespace muster::coordinator {
+
+inline v1::LogChunk Chunk(uint32_t rank, uint64_t offset, const std::string& data,
+                          int64_t time_us = 1'000, bool end = false) {
+  v1::LogChunk chunk;
+  chunk.set_job(1);
+  chunk.set_rank(rank);
+  chunk.set_stream(v1::LOG_STREAM_STDOUT);
+  chunk.set_offset(offset);
+  chunk.set_time_us(time_us);
+  chunk.set_data(data);
+  chunk.set_end(end);
+  return chunk;
+}
+
+class LogSender : public LogUploader {
+ public:
+  void Consumed(size_t bytes) override {}
+  void Acknowledge(const v1::LogAck& ack) override {
+    std::lock_guard lock(mutex_);
+    last_ = ack;
+    changed_.notify_all();
+  }
+  bool HasWithin(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return last_.durable_offset() > 0; });
+  }
+  // The last acknowledgement once it covers `offset` or is a refusal.
+  v1::LogAck WaitFor(uint64_t offset) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(20),
+                      [&] { return last_.durable_offset() >= offset || last_.refused(); });
+    return last_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  v1::LogAck last_;
+};
+
+inline std::string ReadAll(const LogReader& reader, const v1::StreamLogsRequest& request) {
+  LogMerge merge(reader, 1, request);
+  EXPECT_TRUE(merge.Discover().ok());
+  std::string text;
+  while (const auto record = merge.Next()) {
+    if (record->dropped() > 0) text += "<" + std::to_string(record->dropped()) + " lost>";
+    text += record->data();
+  }
+  return text;
+}
+
+inline v1::StreamLogsRequest Everything() {
+  v1::StreamLogsRequest request;
+  request.set_attempt(-1);
+  return request;
+}
+
+}  // namespace muster::coordinator

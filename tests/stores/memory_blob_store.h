@@ -1,0 +1,43 @@
+// Blobs in memory. None of them is ever old.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "coordinator/stores/blob_promises.h"
+#include "coordinator/stores/blob_store.h"
+
+namespace muster::coordinator {
+
+// Outlives the stores that are opened on it.
+struct MemoryBlobs {
+  std::mutex mutex;  // guards what follows
+  std::map<std::string, std::string> uploads;
+  std::map<std::string, std::string> blobs;
+};
+
+class MemoryBlobStore final : public BlobStore {
+ public:
+  explicit MemoryBlobStore(std::shared_ptr<MemoryBlobs> blobs) : blobs_(std::move(blobs)) {}
+
+  absl::StatusOr<Place> Begin(const std::string& sha256, uint64_t size) override;
+  absl::Status Write(const std::string& sha256, uint64_t size, uint64_t offset,
+                     std::string_view data) override;
+  absl::StatusOr<bool> Finish(const std::string& sha256, uint64_t size) override;
+  uint64_t Received(const std::string& sha256) override;
+  absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
+                                   size_t max) const override;
+  absl::StatusOr<uint64_t> Size(const std::string& sha256) const override;
+  absl::Status Verify(const std::string& sha256) const override;
+  bool RemoveUnlessPromised(const std::string& sha256) override;
+  std::vector<std::string> OldBlobs() override { return {}; }
+
+ private:
+  const std::shared_ptr<MemoryBlobs> blobs_;
+  BlobPromises promises_;
+};
+
+}  // namespace muster::coordinator

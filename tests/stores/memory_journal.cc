@@ -1,0 +1,208 @@
+#include "tests/stores/memory_journal.h"
+
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+
+namespace muster::coordinator {
+
+MemoryJournal::MemoryJournal(std::shared_ptr<MemoryTables> tables) : tables_(std::move(tables)) {
+  std::lock_guard lock(tables_->mutex);
+  epoch_ = ++tables_->epoch;
+}
+
+std::string MemoryJournal::ClusterId() const {
+  return absl::StrFormat("%016x", reinterpret_cast<uintptr_t>(tables_.get()));
+}
+
+absl::Status MemoryJournal::Replay(const ReplaySink& sink) {
+  std::lock_guard lock(tables_->mutex);
+  const uint64_t after = tables_->snapshot.has_value() ? tables_->snapshot->seq() : 0;
+  if (tables_->snapshot.has_value()) sink.snapshot(*tables_->snapshot);
+  for (const auto& [id, row] : tables_->jobs) {
+    const v1::JobRecord& job = row.record;
+    if (!job.idempotency_key().empty()) {
+      sink.key(job.owner(), job.idempotency_key(), id, job.spec_hash());
+    }
+  }
+  for (auto event = tables_->events.upper_bound(after); event != tables_->events.end(); ++event) {
+    sink.event(event->second);
+  }
+  return absl::OkStatus();
+}
+
+void MemoryJournal::Append(JournalRecord record) {
+  size_t bytes = 0;
+  if (record.events != nullptr) {
+    for (const v1::Event& event : *record.events) bytes += event.ByteSizeLong();
+  }
+  pending_bytes_ += bytes;
+  thread_.Post([this, record = std::move(record), bytes] { Commit(record, bytes); });
+}
+
+void MemoryJournal::Commit(const JournalRecord& record, size_t bytes) {
+  if (!failure_.ok()) return;
+  failure_ = Write(record);
+  pending_bytes_ -= bytes;
+  failure_.ok() ? observer_.durable(record.turn) : observer_.failed(failure_);
+}
+
+absl::Status MemoryJournal::Write(const JournalRecord& record) {
+  std::lock_guard lock(tables_->mutex);
+  if (tables_->epoch != epoch_) return absl::AbortedError("another one has taken over");
+  if (record.events != nullptr) {
+    for (const v1::Event& event : *record.events) tables_->events[event.seq()] = event;
+  }
+  for (const FinishedJob& job : record.finished) {
+    const auto known = tables_->jobs.find(job.record->id());
+    const int64_t lived_ms =
+        known == tables_->jobs.end() ? record.lived_ms : known->second.lived_ms;
+    tables_->jobs[job.record->id()] = {*job.record, job.summary, lived_ms};
+  }
+  for (const uint64_t job : record.removed_jobs) {
+    tables_->jobs.erase(job);
+    tables_->removed.insert(job);
+  }
+  if (record.snapshot == nullptr) return absl::OkStatus();
+  tables_->snapshot = *record.snapshot;
+  std::erase_if(tables_->events, [&](const auto& event) {
+    return event.first <= record.snapshot->seq() && tables_->removed.contains(event.second.job());
+  });
+  tables_->removed.clear();
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJournal::Stop() {
+  thread_.Stop();
+  return failure_;
+}
+
+absl::StatusOr<std::optional<v1::JobRecord>> MemoryJobIndex::Find(uint64_t id) {
+  std::lock_guard lock(tables_->mutex);
+  const auto job = tables_->jobs.find(id);
+  if (job == tables_->jobs.end()) return std::optional<v1::JobRecord>();
+  return std::optional<v1::JobRecord>(job->second.record);
+}
+
+absl::StatusOr<std::optional<uint64_t>> MemoryJobIndex::FindNamed(const std::string& name) {
+  std::lock_guard lock(tables_->mutex);
+  for (const auto& [id, row] : tables_->jobs) {
+    if (row.record.name() == name) return std::optional<uint64_t>(id);
+  }
+  return std::optional<uint64_t>();
+}
+
+absl::StatusOr<std::vector<uint64_t>> MemoryJobIndex::FindLabelled(const std::string& label) {
+  std::lock_guard lock(tables_->mutex);
+  std::vector<uint64_t> found;
+  for (const auto& [id, row] : tables_->jobs) {
+    if (row.record.name() == label + "-" + std::to_string(id) && found.size() < 2) {
+      found.push_back(id);
+    }
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<JobIndex::NamedJob>> MemoryJobIndex::FindPrefix(
+    const std::string& prefix, uint32_t limit) {
+  std::lock_guard lock(tables_->mutex);
+  std::map<std::string, uint64_t> by_name;
+  for (const auto& [id, row] : tables_->jobs) {
+    if (!prefix.empty() && row.record.name().starts_with(prefix)) by_name[row.record.name()] = id;
+  }
+  std::vector<NamedJob> found;
+  for (const auto& [name, id] : by_name) {
+    if (found.size() < limit) found.push_back({id, name});
+  }
+  return found;
+}
+
+absl::StatusOr<uint64_t> MemoryJobIndex::Newest(const std::string& owner) {
+  std::lock_guard lock(tables_->mutex);
+  uint64_t newest = 0;
+  for (const auto& [id, row] : tables_->jobs) {
+    if (row.record.owner() == owner) newest = id;
+  }
+  return newest;
+}
+
+absl::StatusOr<std::vector<v1::JobSummary>> MemoryJobIndex::List(const Filter& filter) {
+  std::lock_guard lock(tables_->mutex);
+  std::vector<v1::JobSummary> found;
+  for (auto job = tables_->jobs.rbegin(); job != tables_->jobs.rend(); ++job) {
+    const v1::JobRecord& record = job->second.record;
+    const bool is_wanted = filter.states.empty() ||
+                           std::find(filter.states.begin(), filter.states.end(), record.state()) !=
+                               filter.states.end();
+    if (!is_wanted || (filter.before_id != 0 && job->first >= filter.before_id)) continue;
+    if (!filter.owner.empty() && record.owner() != filter.owner) continue;
+    if (record.finished_ms() < filter.finished_since_ms || found.size() >= filter.limit) continue;
+    found.push_back(job->second.summary);
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<v1::Event>> MemoryJobIndex::Events(const EventRange& range) {
+  std::lock_guard lock(tables_->mutex);
+  std::vector<v1::Event> found;
+  for (const auto& [seq, event] : tables_->events) {
+    if (seq <= range.after || seq > range.until) continue;
+    if (range.job != 0 && event.job() != range.job) continue;
+    if (range.node.empty() || event.node() == range.node) found.push_back(event);
+  }
+  if (found.size() > range.newest) found.erase(found.begin(), found.end() - range.newest);
+  return found;
+}
+
+absl::StatusOr<FinishedCounts> MemoryJobIndex::CountFinished(int64_t ended_before_ms,
+                                                             int64_t ended_after_ms) {
+  std::lock_guard lock(tables_->mutex);
+  FinishedCounts counts;
+  for (const auto& [id, row] : tables_->jobs) {
+    ++counts.all;
+    counts.aged += row.lived_ms < ended_before_ms ? 1 : 0;
+    counts.arrived += row.lived_ms > ended_after_ms ? 1 : 0;
+  }
+  return counts;
+}
+
+absl::StatusOr<std::vector<RemoveInput::Job>> MemoryJobIndex::Oldest(uint32_t count) {
+  std::lock_guard lock(tables_->mutex);
+  std::map<std::pair<int64_t, uint64_t>, const v1::JobRecord*> by_age;
+  for (const auto& [id, row] : tables_->jobs) by_age[{row.lived_ms, id}] = &row.record;
+  std::vector<RemoveInput::Job> found;
+  for (const auto& [age, job] : by_age) {
+    if (found.size() >= count) break;
+    found.push_back({job->id(), job->name(), job->owner(), job->idempotency_key()});
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryJobIndex::Referenced(
+    const std::vector<std::string>& blobs) {
+  std::set<std::string> known;
+  {
+    std::lock_guard lock(tables_->mutex);
+    for (const auto& [id, row] : tables_->jobs) {
+      for (const v1::Checkpoint& checkpoint : row.record.checkpoints()) {
+        for (const v1::CheckpointFile& file : checkpoint.files()) known.insert(file.sha256());
+      }
+    }
+  }
+  std::vector<std::string> referenced;
+  for (const std::string& blob : blobs) {
+    if (known.contains(blob)) referenced.push_back(blob);
+  }
+  return referenced;
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryJobIndex::BlobsOf(uint64_t job) {
+  ASSIGN_OR_RETURN(const std::optional<v1::JobRecord> record, Find(job));
+  std::set<std::string> blobs;
+  if (!record.has_value()) return std::vector<std::string>();
+  for (const v1::Checkpoint& checkpoint : record->checkpoints()) {
+    for (const v1::CheckpointFile& file : checkpoint.files()) blobs.insert(file.sha256());
+  }
+  return std::vector<std::string>(blobs.begin(), blobs.end());
+}
+
+}  // namespace muster::coordinator

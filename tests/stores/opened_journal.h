@@ -1,0 +1,103 @@
+// What tests of a journal write into it, and how they see what it says.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/stores/journal.h"
+
+namespace muster::coordinator {
+
+inline v1::Event ReasonEvent(uint64_t seq, uint64_t job, const std::string& reason) {
+  v1::Event event;
+  event.set_seq(seq);
+  event.set_job(job);
+  event.mutable_reason_changed()->set_reason(reason);
+  return event;
+}
+
+inline JournalRecord RecordOf(uint64_t turn, std::vector<v1::Event> events) {
+  JournalRecord record;
+  record.turn = turn;
+  record.events = std::make_shared<const std::vector<v1::Event>>(std::move(events));
+  return record;
+}
+
+inline FinishedJob Finished(uint64_t id, const std::string& name, const std::string& key) {
+  auto record = std::make_shared<v1::JobRecord>();
+  record->set_id(id);
+  record->set_name(name);
+  record->set_owner("uid:1");
+  record->set_idempotency_key(key);
+  record->set_spec_hash(77);
+  record->set_state(v1::JOB_STATE_SUCCEEDED);
+  record->set_finished_ms(static_cast<int64_t>(1'000 + id));
+  v1::JobSummary summary;
+  summary.set_id(id);
+  summary.set_name(name);
+  return {record, summary};
+}
+
+// A started journal whose durable turn can be waited for.
+class OpenedJournal {
+ public:
+  explicit OpenedJournal(std::unique_ptr<Journal> opened) : journal(std::move(opened)) {}
+  void Start() {
+    journal->Start({.durable =
+                        [this](uint64_t turn) {
+                          std::lock_guard lock(mutex_);
+                          durable_ = turn;
+                          changed_.notify_all();
+                        },
+                    .disk_full = [](bool) {},
+                    .stuck = [](const absl::Status&) {},
+                    .failed =
+                        [this](const absl::Status& status) {
+                          std::lock_guard lock(mutex_);
+                          failure_ = status;
+                          changed_.notify_all();
+                        }});
+  }
+  absl::Status WaitFor(uint64_t turn) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(20),
+                      [&] { return durable_ >= turn || !failure_.ok(); });
+    if (!failure_.ok()) return failure_;
+    return durable_ >= turn ? absl::OkStatus() : absl::DeadlineExceededError("not durable");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t durable_ = 0;
+  absl::Status failure_;
+
+ public:
+  const std::unique_ptr<Journal> journal;  // ends first: its thread tells us
+};
+
+struct Replayed {
+  std::vector<uint64_t> events;
+  std::vector<std::string> keys;
+  uint64_t snapshot = 0;
+};
+
+inline absl::StatusOr<Replayed> Replay(Journal& journal) {
+  Replayed replayed;
+  const absl::Status status = journal.Replay(
+      {.snapshot = [&](const v1::Snapshot& snapshot) { replayed.snapshot = snapshot.seq(); },
+       .key = [&](const std::string& owner, const std::string& key, uint64_t job,
+                  uint64_t hash) { replayed.keys.push_back(owner + "/" + key); },
+       .event = [&](const v1::Event& event) { replayed.events.push_back(event.seq()); }});
+  if (!status.ok()) return status;
+  return replayed;
+}
+
+}  // namespace muster::coordinator

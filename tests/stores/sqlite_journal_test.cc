@@ -1,0 +1,126 @@
+// The SQLite journal on real files: what was committed comes back, what is damaged is refused.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "coordinator/lived_clock.h"
+#include "coordinator/number_file.h"
+#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/job_index.h"
+#include "coordinator/sqlite/journal.h"
+#include "tests/coordinator/temp_dir.h"
+#include "tests/stores/opened_journal.h"
+
+namespace muster::coordinator {
+namespace {
+
+void WriteThreeEvents(const Paths& paths) {
+  OpenedJournal opened(*OpenSqliteJournal(paths));
+  opened.Start();
+  opened.journal->Append(RecordOf(1, {ReasonEvent(1, 7, "a"), ReasonEvent(2, 7, "b")}));
+  opened.journal->Append(RecordOf(2, {ReasonEvent(3, 8, "c")}));
+  ASSERT_TRUE(opened.WaitFor(2).ok());
+  ASSERT_TRUE(opened.journal->Stop().ok());
+}
+
+void ExpectRefused(const Paths& paths, const std::string& what) {
+  auto opened = OpenSqliteJournal(paths);
+  absl::Status status = opened.status();
+  if (opened.ok()) status = Replay(**opened).status();
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(std::string(status.message()).find(what), std::string::npos) << status;
+  EXPECT_NE(std::string(status.message()).find(paths.Database()), std::string::npos) << status;
+  EXPECT_NE(std::string(status.message()).find("fix:"), std::string::npos) << status;
+}
+
+TEST(SqliteJournalTest, RowsOfACoordinatorThatDidNotCountGrowOldFromNowOn) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  {
+    OpenedJournal opened(*OpenSqliteJournal(paths));
+    opened.Start();
+    JournalRecord record = RecordOf(1, {ReasonEvent(1, 1, "a")});
+    record.finished = {Finished(1, "red-fox-1", "")};
+    opened.journal->Append(std::move(record));
+    ASSERT_TRUE(opened.WaitFor(1).ok());
+  }
+  ASSERT_TRUE((*Database::Open(paths.Database(), Database::Mode::kReadWrite))
+                  ->Execute("DROP TABLE job_lives")
+                  .ok());
+  ASSERT_TRUE(WriteNumbers(paths.Lived(), {77'000}).ok());
+  LivedClock clock(paths.Lived());
+  ASSERT_TRUE(OpenSqliteJournal(paths, &clock).ok());
+  auto index = *SqliteJobIndex::Open(paths);
+  EXPECT_EQ(index->CountFinished(77'000, 0)->aged, 0);
+  EXPECT_EQ(index->CountFinished(INT64_MAX, 0)->aged, 1);
+}
+
+TEST(SqliteJournalTest, ATruncatedDatabaseIsRefused) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  WriteThreeEvents(paths);
+  ASSERT_EQ(truncate(paths.Database().c_str(), 6'000), 0);
+  ExpectRefused(paths, "is damaged");
+}
+
+TEST(SqliteJournalTest, ADatabaseOfGarbageIsRefused) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  ASSERT_TRUE(common::WriteFileDurably(paths.Database(), std::string(8'192, 'x')).ok());
+  ExpectRefused(paths, "is damaged");
+}
+
+TEST(SqliteJournalTest, AnOlderCopyOfTheDatabaseIsNoticed) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  WriteThreeEvents(paths);
+  ASSERT_TRUE(common::WriteFileDurably(paths.HighWater(), "00000000000000000009\n").ok());
+  ExpectRefused(paths, "event 9");
+}
+
+TEST(SqliteJournalTest, ANewerSchemaIsRefused) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  WriteThreeEvents(paths);
+  ASSERT_TRUE((*Database::Open(paths.Database(), Database::Mode::kReadWrite))
+                  ->Execute("PRAGMA user_version=99")
+                  .ok());
+  ExpectRefused(paths, "schema 99");
+}
+
+TEST(SqliteJournalTest, AnEventOfAnUnknownKindIsRefusedUnlessItMayBeSkipped) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  WriteThreeEvents(paths);
+  v1::Event unknown;
+  unknown.set_seq(4);
+  {
+    OpenedJournal opened(*OpenSqliteJournal(paths));
+    opened.Start();
+    unknown.set_skippable(true);
+    opened.journal->Append(RecordOf(1, {unknown}));
+    ASSERT_TRUE(opened.WaitFor(1).ok());
+  }
+  EXPECT_TRUE(Replay(**OpenSqliteJournal(paths)).ok());
+  {
+    OpenedJournal opened(*OpenSqliteJournal(paths));
+    opened.Start();
+    unknown.set_seq(5);
+    unknown.set_skippable(false);
+    opened.journal->Append(RecordOf(1, {unknown}));
+    ASSERT_TRUE(opened.WaitFor(1).ok());
+  }
+  ExpectRefused(paths, "event 5 of a kind");
+}
+
+TEST(SqliteJournalTest, AMissingEventIsRefused) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  WriteThreeEvents(paths);
+  ASSERT_TRUE((*Database::Open(paths.Database(), Database::Mode::kReadWrite))
+                  ->Execute("DELETE FROM events WHERE seq = 2")
+                  .ok());
+  ExpectRefused(paths, "event 2 is missing");
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -1,9 +1,12 @@
-// One turn of the coordinator: the only way its state changes. The control loop, the scenarios, the
-// simulator all use it.
+// One turn of the coordinator: the only way its state changes. The control loop, the scenarios and
+// the simulator all use it.
 //
-//   for each input:  Decide → facts → Apply;  then consequences (settle.h) → Apply, until none is
-//   left once:            Schedule → Apply, consequences result:          events for the journal,
-//   commands for workers, replies; all released when the journal has the events
+//   for each input:  Decide → facts → Apply
+//                    consequences (settle.h) → Apply, repeated until no rule fires
+//   once, at the end of the turn:
+//                    Schedule → Apply → consequences, while placement can still change
+//   result:          events for the journal, commands for workers, replies, finished records;
+//                    the control loop releases them once the journal has the events
 //
 // Pure: see state.h.
 #pragma once

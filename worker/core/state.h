@@ -1,14 +1,21 @@
 // The worker's whole state, and the life of one attempt on one node.
 //
-//   HoldPorts        Launch            directory, launch.pb      checkpoint here        all ranks
-//   run       proof
-//  ───────────▶ HOLDING ───▶ PREPARING ───────────▶ FETCHING ───────────▶ SPAWNING ───────────▶
-//  RUNNING ───────▶ ENDED
-//                  │            ▲                        (skipped on a fresh start)
-//                  └─▶ WAITING ─┘  while an older attempt of the same job is still alive here
+//   HoldPorts         Launch              prepared,            all ranks          end
+//   (master node)                         fresh start          started            proven
+//   ─────────▶ HOLDING ──────▶ PREPARING ────────────▶ SPAWNING ────────▶ RUNNING ──────▶ ENDED
+//                 │             ▲    │                    ▲
+//          Launch │             │    └─────▶ FETCHING ────┘
+//                 ▼             │    prepared,      checkpoint
+//              WAITING ─────────┘    resumes        fetched
+//                  older attempt ended
 //
-// ENDED is for good and means: nothing of the attempt is alive on this node. A stop ends an attempt
-// without a shim at once; with a shim it ends when the shim proves it. The rows are in stages.cc.
+// A Launch for an attempt with no ports to hold enters at PREPARING. Launch leads to WAITING, from
+// either place, while an older attempt of the same job is still alive on this node. An attempt
+// whose shim a restarted worker adopts enters at SPAWNING or RUNNING.
+//
+// Any stage may go straight to ENDED, which is final and means: nothing of the attempt is alive on
+// this node. A stop ends an attempt that has no shim at once; otherwise the shim, or a kill of
+// everything it owned, has to prove the end. The rows are in stages.cc.
 //
 // Pure: no I/O, clock, thread, random number or log. Owned by the control loop's thread, changed by
 // Decide alone.

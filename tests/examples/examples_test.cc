@@ -98,6 +98,12 @@ TEST(Port, HasItsDifferenceInTheReadme) {
       << hunks;
 }
 
+TEST(Port, IsTheFirstProgramInTheSdksReadme) {
+  EXPECT_NE(text_of(source("../trainer/README.md"))
+                .find("```cpp\n" + text_of(source("port/distributed.cc")) + "```"),
+            std::string::npos);
+}
+
 TEST(Port, TrainsAloneAndOnTwoRanksAndUnderTorchrun) {
   const auto check = [](const std::string& output) {
     const auto accuracies = numbers(output, "accuracy");

@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
+#include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
 
 namespace muster::coordinator {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/text.h"
 #include "coordinator/core/settle.h"
+#include "coordinator/core/timers.h"
 
 namespace muster::coordinator {
 namespace {

@@ -9,6 +9,7 @@
 #include "coordinator/core/lifecycle.h"
 #include "coordinator/core/node_events.h"
 #include "coordinator/core/outcome.h"
+#include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
 
 namespace muster::coordinator {
@@ -43,9 +44,7 @@ v1::Event Change(const v1::JobRecord& job, v1::JobState to, const std::string& r
 std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRecord& job,
                                      const v1::Attempt& attempt, Now now) {
   for (const v1::NodePart& part : attempt.parts()) {
-    if (part.ended()) continue;
-    const std::optional<int64_t> fenced_at = FencedAtMonoMs(state, job, part);
-    if (!fenced_at.has_value() || now.mono_ms < *fenced_at) continue;
+    if (!IsDue(FencedAtMonoMs(state, job, part), now)) continue;
     const int64_t silent = now.mono_ms - state.nodes.at(part.node()).last_contact_mono_ms;
     return PartEnded(
         job, attempt, part.node(), "fenced by time",
@@ -53,13 +52,6 @@ std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRec
         v1::STOP_CAUSE_NODE_LOST, now);
   }
   return std::nullopt;
-}
-
-const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt) {
-  for (const v1::NodePart& part : attempt.parts()) {
-    if (!part.launched() && !part.ended()) return &part;
-  }
-  return nullptr;
 }
 
 // Why a live attempt that nobody stops yet has to be stopped.
@@ -77,17 +69,15 @@ std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRe
                   absl::StrCat(part.node(), " has lost track of some of its ranks"), now);
     }
   }
-  const JobTimers& timers = state.timers.at(job.id());
-  const uint64_t limit = job.spec().max_duration_ms();
-  if (limit > 0 && job.ran_ms() + RunningMs(state, job, now) >= static_cast<int64_t>(limit)) {
+  if (IsDue(TimeLimitAtMonoMs(state, job, attempt), now)) {
     return Stop(state, job, v1::STOP_CAUSE_TIME_LIMIT,
-                absl::StrCat("its time limit of ", common::HumanDuration(limit), " is over"), now);
+                absl::StrCat("its time limit of ",
+                             common::HumanDuration(job.spec().max_duration_ms()), " is over"),
+                now);
   }
-  const v1::NodePart* late = UnlaunchedPart(attempt);
-  if (late != nullptr &&
-      now.mono_ms - timers.attempt_since_mono_ms >= state.settings.start_timeout_ms) {
+  if (IsDue(LaunchLateAtMonoMs(state, job, attempt), now)) {
     return Stop(state, job, v1::STOP_CAUSE_START_TIMEOUT,
-                absl::StrCat(late->node(), " did not launch its ranks within ",
+                absl::StrCat(UnlaunchedPart(attempt)->node(), " did not launch its ranks within ",
                              common::HumanDuration(state.settings.start_timeout_ms)),
                 now);
   }
@@ -126,8 +116,7 @@ std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::Jo
     return event;
   }
   if (job.state() == v1::JOB_STATE_RESTARTING) {
-    const int64_t since = state.timers.at(job.id()).state_since_mono_ms;
-    if (now.mono_ms - since < job.backoff_ms()) return std::nullopt;
+    if (!IsDue(RestartAtMonoMs(state, job), now)) return std::nullopt;
     v1::Event event =
         Change(job, v1::JOB_STATE_QUEUED, "the pause before its restart is over", now);
     event.mutable_job_state_changed()->set_quick_failures(job.quick_failures());
@@ -146,18 +135,6 @@ std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::Jo
 }
 
 }  // namespace
-
-std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
-                                      const v1::NodePart& part) {
-  if (job.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT || MostNodesSilent(state)) {
-    return std::nullopt;
-  }
-  const auto node = state.nodes.find(part.node());
-  if (node == state.nodes.end()) return std::nullopt;
-  const int64_t stop_after = StopAfterMsOf(state, job.spec());
-  return node->second.last_contact_mono_ms + stop_after + GraceMsOf(state, job.spec()) +
-         state.settings.fence_margin_ms;
-}
 
 std::optional<v1::Event> JobConsequence(const ClusterState& state, const v1::JobRecord& job,
                                         Now now) {
@@ -180,19 +157,12 @@ void AddSilence(const ClusterState& state, const std::string& node, v1::NodeStat
 }
 
 std::vector<v1::Event> NodeConsequence(const ClusterState& state, const Node& node, Now now) {
-  const int64_t silent = now.mono_ms - node.last_contact_mono_ms;
-  const int64_t lost_after = state.settings.default_stop_after_ms +
-                             state.settings.default_grace_ms + state.settings.fence_margin_ms;
-  const v1::NodeState present = node.record.state();
-  v1::NodeState to = present;
-  if (present == v1::NODE_STATE_ALIVE && silent >= state.settings.suspect_after_ms) {
-    to = v1::NODE_STATE_SUSPECT;
-  } else if (present == v1::NODE_STATE_SUSPECT && silent >= lost_after && !MostNodesSilent(state)) {
-    to = v1::NODE_STATE_LOST;
-  }
-  if (to == present) return {};
+  if (!IsDue(SilentAtMonoMs(state, node), now)) return {};
+  const v1::NodeState to =
+      node.record.state() == v1::NODE_STATE_ALIVE ? v1::NODE_STATE_SUSPECT : v1::NODE_STATE_LOST;
   const std::string& name = node.record.facts().name();
-  const std::string reason = absl::StrCat("not heard for ", common::HumanDuration(silent));
+  const std::string reason = absl::StrCat(
+      "not heard for ", common::HumanDuration(now.mono_ms - node.last_contact_mono_ms));
   std::vector<v1::Event> facts = {NodeChange(name, to, reason, now)};
   AddSilence(state, name, to, reason, now, facts);
   return facts;

@@ -1,5 +1,6 @@
-// What follows from the state by itself: rules that look at levels, not at edges. After any input,
-// any replay and any passage of time the same rules finish what was begun.
+// What follows from the state by itself: rules that depend on the current state, not on the
+// triggering event. After any input, any replay and any passage of time the same rules finish what
+// was begun.
 #pragma once
 
 #include <optional>
@@ -18,10 +19,5 @@ std::vector<v1::Event> NodeConsequence(const ClusterState& state, const Node& no
 // Tells the jobs that run on the node, in their own histories, what became of it.
 void AddSilence(const ClusterState& state, const std::string& node, v1::NodeState to,
                 const std::string& reason, Now now, std::vector<v1::Event>& facts);
-
-// When silence of the node proves that its part of the job's attempt has stopped itself
-// (monotonic), or nullopt: never.
-std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
-                                      const v1::NodePart& part);
 
 }  // namespace muster::coordinator

@@ -145,31 +145,6 @@ class TurnBuilder {
   std::set<std::string> touched_nodes_;
 };
 
-void Sooner(std::optional<int64_t>& deadline, int64_t candidate) {
-  if (!deadline.has_value() || candidate < *deadline) deadline = candidate;
-}
-
-void AddJobDeadlines(const ClusterState& state, const v1::JobRecord& job,
-                     std::optional<int64_t>& deadline) {
-  const JobTimers& timers = state.timers.at(job.id());
-  if (job.state() == v1::JOB_STATE_RESTARTING) {
-    Sooner(deadline, timers.state_since_mono_ms + job.backoff_ms());
-  }
-  const v1::Attempt* attempt = LiveAttempt(job);
-  if (attempt == nullptr) return;
-  if (!attempt->stopping() && !AllPartsLaunched(*attempt)) {
-    Sooner(deadline, timers.attempt_since_mono_ms + state.settings.start_timeout_ms);
-  }
-  if (!attempt->stopping() && job.spec().max_duration_ms() > 0 && attempt->running_ms() > 0) {
-    Sooner(deadline, timers.running_since_mono_ms - job.ran_ms() +
-                         static_cast<int64_t>(job.spec().max_duration_ms()));
-  }
-  for (const v1::NodePart& part : attempt->parts()) {
-    if (part.ended()) continue;
-    if (const auto fenced = FencedAtMonoMs(state, job, part)) Sooner(deadline, *fenced);
-  }
-}
-
 }  // namespace
 
 Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now) {
@@ -186,20 +161,6 @@ Turn ResumeAfterReplay(ClusterState& state, Now now) {
   builder.SettleTouched();
   builder.ScheduleOnce();
   return builder.Finish();
-}
-
-std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state) {
-  std::optional<int64_t> deadline;
-  for (const auto& [name, node] : state.nodes) {
-    if (node.record.state() == v1::NODE_STATE_ALIVE) {
-      Sooner(deadline, node.last_contact_mono_ms + state.settings.suspect_after_ms);
-    } else if (node.record.state() == v1::NODE_STATE_SUSPECT && !MostNodesSilent(state)) {
-      Sooner(deadline, node.last_contact_mono_ms + state.settings.default_stop_after_ms +
-                           state.settings.default_grace_ms + state.settings.fence_margin_ms);
-    }
-  }
-  for (const uint64_t id : state.active) AddJobDeadlines(state, state.jobs.at(id), deadline);
-  return deadline;
 }
 
 }  // namespace muster::coordinator

@@ -57,7 +57,4 @@ Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now);
 // After replay: consequences that were still to come, and placements.
 Turn ResumeAfterReplay(ClusterState& state, Now now);
 
-// When the next TickInput is due (monotonic), or nullopt when only inputs can change anything.
-std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state);
-
 }  // namespace muster::coordinator

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/text.h"
 #include "coordinator/core/settle.h"
+#include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
 #include "coordinator/core/waiting.h"
 

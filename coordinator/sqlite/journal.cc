@@ -21,11 +21,11 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/headroom.h"
-#include "coordinator/local/store_queue.h"
 #include "coordinator/said_rarely.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/journal_writer.h"
 #include "coordinator/sqlite/schema.h"
+#include "coordinator/stores/shortage.h"
 
 namespace muster::coordinator {
 namespace {

@@ -1,8 +1,9 @@
 // The durable record of everything that happened: append-only events, snapshots, finished jobs.
 //
-// The narrow door to the store (SQLite now). The control loop appends and goes on; the journal's
-// own thread groups what is queued into one commit and says which turn is durable. Nothing that was
-// not committed may become visible outside, and a failed commit is never passed over.
+// The control loop appends and goes on; the journal groups what is queued into one commit on a
+// thread of its own and says which turn is durable. Nothing that was not committed may become
+// visible outside, and a failed commit is never passed over. Only one journal at a time commits: a
+// newer one raises the epoch, and every commit of an older one fails.
 #pragma once
 
 #include <cstdint>

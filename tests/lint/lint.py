@@ -33,6 +33,10 @@ GRPC_FILES = re.compile(
     r"^(client/|bench/|tests/|(coordinator|worker)/([a-z_]*(service|link|server|stream|call|upload|"
     r"download|main|daemon|grpc|channel)[a-z_]*)\.(h|cc)$|(coordinator|worker)/(services|links?)/)")
 
+# An engine behind coordinator/stores/ is known to itself and to the one place that opens it.
+ENGINE = re.compile(r"coordinator/(sqlite|local)/")
+OPENS_ENGINES = "coordinator/open_stores.cc"
+
 # Banned calls: (pattern, files it concerns, files excepted, what to do instead).
 BANNED = [
     (r"(?<![\w:>.])(::)?system\s*\(|(?<![\w:>.])popen\s*\(", r"\.(cc|h)$", r"^$",
@@ -113,12 +117,16 @@ class Lint:
             if target and target not in LAYERS[layer] and header.count("/"):
                 self.report(path, number, f"{layer} may not include {header}: it sees only "
                             f"{', '.join(sorted(LAYERS[layer]))}")
+            engine = ENGINE.match(header)
+            if engine and path != OPENS_ENGINES and not path.startswith(engine.group(0)):
+                self.report(path, number, f"{header}: engines are known in {OPENS_ENGINES} only; "
+                            "use coordinator/stores/")
             if (header.startswith("grpc") or header.endswith(".grpc.pb.h")) and not GRPC_FILES.match(path):
                 self.report(path, number, f"{header}: gRPC only in services, links and the client")
             if re.match(r"(torch|c10|ATen)/", header) and layer not in ("trainer", "examples"):
                 self.report(path, number, f"{header}: LibTorch only in trainer/ and examples/")
-            if header.startswith("sqlite3") and not re.match(r"coordinator/(?!core/).*\.cc$|tests/", path):
-                self.report(path, number, f"{header}: SQLite only in the coordinator's .cc files")
+            if header.startswith("sqlite3") and not re.match(r"coordinator/sqlite/.*\.cc$|tests/", path):
+                self.report(path, number, f"{header}: SQLite only in coordinator/sqlite/")
             if layer.endswith("/core") and CORE_BANNED_HEADERS.match(line):
                 self.report(path, number, f"{header}: the cores are pure (no thread, clock, file, "
                             "random number or log)")

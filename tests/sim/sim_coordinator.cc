@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "coordinator/core/state.h"
+#include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
 
 namespace muster::sim {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/sha256.h"
 #include "common/version.h"
+#include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
 
 namespace muster::testing {

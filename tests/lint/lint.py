@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # Which folders a folder may include from: proto <- common <- cores <- daemons; the client sees proto
 # and common; the trainer stands alone. "proto" stands for muster/v1/*.pb.h.
 LAYERS = {
-    "common": {"common"},
+    "common": {"common", "proto"},
     "coordinator/core": {"coordinator/core", "common", "proto"},
     "worker/core": {"worker/core", "common", "proto"},
     "coordinator": {"coordinator", "coordinator/core", "common", "proto"},

@@ -5,6 +5,7 @@
 
 #include "client/errors.h"
 #include "client/session.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "muster/v1/job_service.pb.h"
 
@@ -20,7 +21,8 @@ absl::StatusOr<int> ReportBulk(Session& session, const v1::BulkResponse& respons
           name, " ", result.message().empty() ? std::string(done) : result.message(), "\n"));
       continue;
     }
-    const absl::Status error(static_cast<absl::StatusCode>(result.status_code()), result.message());
+    const absl::Status error = common::StatusOf(static_cast<absl::StatusCode>(result.status_code()),
+                                                result.message(), result.error());
     // The only one is the command's own failure.
     if (response.results_size() == 1) return error;
     fflush(stdout);

@@ -9,7 +9,9 @@
 
 #include "client/errors.h"
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/status.h"
+#include "common/status_wire.h"
 #include "common/strings.h"
 #include "common/version.h"
 #include "muster/v1/job_service.grpc.pb.h"
@@ -24,10 +26,18 @@ std::chrono::system_clock::time_point After(int64_t milliseconds) {
 }
 
 absl::Status Unreachable(const std::string& endpoint, const std::string& reason) {
-  return Problem(
-      absl::StatusCode::kUnavailable, "JC1301",
-      StrCat("the coordinator at ", endpoint, " does not answer: ", reason),
-      "check that muster-coordinator runs there and that the port is open; jobctl context show");
+  return common::MakeProblem(absl::StatusCode::kUnavailable,
+                             {.code = "JC1301",
+                              .what = StrCat("the coordinator at ", endpoint, " does not answer"),
+                              .why = reason,
+                              .fix = "check that muster-coordinator runs there and that the port "
+                                     "is open; jobctl context show"});
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return common::FromWire({.code = static_cast<absl::StatusCode>(status.error_code()),
+                           .message = status.error_message(),
+                           .details = status.error_details()});
 }
 
 }  // namespace
@@ -46,10 +56,13 @@ struct Connection::Channel {
   std::unique_ptr<grpc::ClientContext> attend_context;
   std::unique_ptr<grpc::ClientReader<v1::AttendResponse>> attend;
 
+  // The coordinator's own errors as they are; gRPC's, which have no code, in our words.
   absl::Status Convert(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
+    absl::Status said = FromGrpc(status);
+    if (!common::CodeOf(said).empty()) return said;
     const std::string& message = status.error_message();
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !message.starts_with("[JC")) {
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
       // Of gRPC's chain of causes only the last is for people: "…: Connection refused".
       if (message.find("HTTP/2") != std::string::npos) {
         return Unreachable(endpoint, "what answers there is no coordinator");
@@ -57,13 +70,15 @@ struct Connection::Channel {
       const size_t last = message.rfind(": ");
       return Unreachable(endpoint, last == std::string::npos ? message : message.substr(last + 2));
     }
-    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && !message.starts_with("[JC")) {
-      return Problem(absl::StatusCode::kUnimplemented, "JC1302",
-                     StrCat("the coordinator at ", endpoint,
-                            " is of another version and does not know this request"),
-                     "jobctl version");
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+      return common::MakeProblem(
+          absl::StatusCode::kUnimplemented,
+          {.code = "JC1302",
+           .what = StrCat("the coordinator at ", endpoint,
+                          " is of another version and does not know this request"),
+           .fix = "jobctl version"});
     }
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
+    return said;
   }
 
   template <typename Request, typename Response>
@@ -76,7 +91,7 @@ struct Connection::Channel {
     Response response;
     const grpc::Status status = (stub.get()->*method)(&context, request, &response);
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
-        !status.error_message().starts_with("[JC")) {
+        common::CodeOf(FromGrpc(status)).empty()) {
       return Unreachable(endpoint, StrCat("no answer within ", limit_ms / 1000.0, " s"));
     }
     RETURN_IF_ERROR(Convert(status));
@@ -142,11 +157,13 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
   ASSIGN_OR_RETURN(connection->channel_->server, connection->GetServer());
   const v1::GetServerResponse& server = connection->channel_->server;
   if (server.protocol() < common::kProtocolMin) {
-    return Problem(absl::StatusCode::kFailedPrecondition, "JC1302",
-                   StrCat("the coordinator at ", endpoint, " (", server.version(),
-                          ") speaks protocol ", server.protocol(), ", jobctl ", common::kVersion,
-                          " needs ", common::kProtocolMin, " or newer"),
-                   "install the same release on both sides");
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1302",
+         .what = StrCat("the coordinator at ", endpoint, " (", server.version(),
+                        ") speaks protocol ", server.protocol(), ", jobctl ", common::kVersion,
+                        " needs ", common::kProtocolMin, " or newer"),
+         .fix = "install the same release on both sides"});
   }
   return connection;
 }
@@ -229,10 +246,12 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> Connection::ListCheckpointFiles(
       });
   RETURN_IF_ERROR(status);
   if (files.size() > common::kCheckpointFilesMax) {
-    return Problem(absl::StatusCode::kDataLoss, "JC1504",
-                   StrCat("the coordinator lists more than ", common::kCheckpointFilesMax,
-                          " files of one checkpoint"),
-                   "do not use this checkpoint");
+    return common::MakeProblem(
+        absl::StatusCode::kDataLoss,
+        {.code = "JC1504",
+         .what = StrCat("the coordinator lists more than ", common::kCheckpointFilesMax,
+                        " files of one checkpoint"),
+         .fix = "do not use this checkpoint"});
   }
   return files;
 }

@@ -1,6 +1,5 @@
-// Errors as people see them. Every error of jobctl, local or from the coordinator, is an
-// absl::Status whose message is
-// "[JC1201] what, why; fix: what to do". This file makes, splits, prints and grades them. Any
+// Errors as people see them: every error of jobctl, local or from the coordinator, is an
+// absl::Status, most of them with a value (common/problem.h). This file prints and grades them. Any
 // thread.
 #pragma once
 
@@ -23,17 +22,11 @@ inline constexpr int kExitWaitTimedOut = 101;
 inline constexpr int kExitCancelled = 103;
 inline constexpr int kExitDetached = 130;
 
-absl::Status Problem(absl::StatusCode status, std::string_view code, std::string_view what,
-                     std::string_view fix);
-// Wrong command line: INVALID_ARGUMENT.
+// MakeProblem of a wrong command line or file, the most frequent one: INVALID_ARGUMENT.
 absl::Status Usage(std::string_view code, std::string_view what, std::string_view fix);
 
-struct ErrorParts {
-  std::string code;  // "JC1201", or empty
-  std::string what;
-  std::string fix;
-};
-ErrorParts SplitError(const absl::Status& error);
+// What happened and why, in one sentence without code and advice: for a note.
+std::string Sentence(const absl::Status& error);
 
 // NOT_FOUND 3, not allowed 4, unreachable 5; else by the code: 10xx 2, 11xx, 14xx and 1205 6; else
 // 1.

@@ -13,6 +13,7 @@
 #include "client/refusal.h"
 #include "client/session.h"
 #include "client/signals.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -69,9 +70,11 @@ class AttachedRun {
  private:
   absl::Status Broken(const absl::Status& status) const {
     if (!status.ok()) return status;
-    return Problem(absl::StatusCode::kUnavailable, "JC1307",
-                   "the coordinator ended the stream before the job's end",
-                   name_.empty() ? "try again" : StrCat("jobctl show ", name_));
+    return common::MakeProblem(
+        absl::StatusCode::kUnavailable,
+        {.code = "JC1307",
+         .what = "the coordinator ended the stream before the job's end",
+         .fix = name_.empty() ? "try again" : StrCat("jobctl show ", name_)});
   }
 
   // The signal thread uses the connection too; null while there is none.
@@ -193,7 +196,7 @@ class AttachedRun {
     }
     logs_.join();
     if (over && !logs_status_.ok() && logs_status_.code() != absl::StatusCode::kCancelled) {
-      session_.Note(StrCat("the output is incomplete here (", SplitError(logs_status_).what,
+      session_.Note(StrCat("the output is incomplete here (", Sentence(logs_status_),
                            "); all of it: jobctl logs ", name_));
     }
   }
@@ -225,7 +228,7 @@ class AttachedRun {
       session_.Note(StrCat("\nkilling ", name));
     }
     if (const auto cancelled = connection->CancelJobs(request); !cancelled.ok()) {
-      session_.Note(StrCat("it could not be stopped: ", SplitError(cancelled.status()).what));
+      session_.Note(StrCat("it could not be stopped: ", Sentence(cancelled.status())));
     }
   }
 

@@ -134,8 +134,7 @@ class Reader {
       case KeyType::kDevices: {
         if (!ReadText(key, node, &value->text)) return false;
         const absl::Status parsed = ParseDevices(value->text, spec_, &file_->device_total);
-        if (!parsed.ok())
-          Add(node.line, node.column, StrCat(key.path, ": ", SplitError(parsed).what));
+        if (!parsed.ok()) Add(node.line, node.column, StrCat(key.path, ": ", Sentence(parsed)));
         return parsed.ok();
       }
       case KeyType::kSection:

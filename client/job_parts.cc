@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "client/errors.h"
 #include "client/record_text.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
 
@@ -16,8 +17,9 @@ namespace {
 using common::StrCat;
 
 absl::Status NotThere(const v1::JobRecord& record, std::string_view what) {
-  return Problem(absl::StatusCode::kNotFound, "JC1211", what,
-                 StrCat("jobctl show ", record.name()));
+  return common::MakeProblem(
+      absl::StatusCode::kNotFound,
+      {.code = "JC1211", .what = std::string(what), .fix = StrCat("jobctl show ", record.name())});
 }
 
 // The most that any attempt has or may get.
@@ -60,10 +62,11 @@ bool IsRegistered(const std::string& node, const v1::ListNodesResponse& nodes) {
 absl::Status NoSuchNode(const std::string& node, const v1::ListNodesResponse& nodes) {
   std::vector<std::string_view> names;
   for (const v1::NodeView& view : nodes.nodes()) names.push_back(view.record().facts().name());
-  return Problem(absl::StatusCode::kNotFound, "JC1401",
-                 StrCat("there is no node \"", common::Printable(node), "\"",
-                        DidYouMean(common::Nearest(node, names))),
-                 "jobctl nodes ls");
+  return common::MakeProblem(absl::StatusCode::kNotFound,
+                             {.code = "JC1401",
+                              .what = StrCat("there is no node \"", common::Printable(node), "\"",
+                                             DidYouMean(common::Nearest(node, names))),
+                              .fix = "jobctl nodes ls"});
 }
 
 absl::Status CheckNode(const v1::JobRecord& record, const std::string& node,

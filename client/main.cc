@@ -11,6 +11,7 @@
 #include "client/arguments.h"
 #include "client/errors.h"
 #include "client/session.h"
+#include "common/problem.h"
 
 namespace muster::client {
 namespace {
@@ -44,7 +45,7 @@ int Main(const std::vector<std::string>& line) {
   constexpr int kTries = 3;
   for (int i = 1; i < kTries && session.is_private() && session.may_repeat() &&
                   code.status().code() == absl::StatusCode::kUnavailable &&
-                  SplitError(code.status()).code == "JC1301";
+                  common::CodeOf(code.status()) == "JC1301";
        ++i) {
     session.Disconnect();
     usleep(50'000);

@@ -21,7 +21,9 @@
 
 #include "client/errors.h"
 #include "client/socket_trust.h"
+#include "common/problem.h"
 #include "common/status.h"
+#include "common/status_wire.h"
 #include "common/strings.h"
 
 extern char** environ;
@@ -52,20 +54,24 @@ std::string LastLines(const std::string& path) {
   return tail;
 }
 
-// `report`: the coordinator's own last words; on a full disk its log has none.
+// `report`: the coordinator's own last words, a StatusDetails; on a full disk its log has none.
 absl::Status StartFailed(std::string_view what, const std::string& log_path,
                          const std::string& report = "") {
-  if (!report.empty()) {
-    const ErrorParts said = SplitError(absl::UnavailableError(report));
-    return Problem(absl::StatusCode::kUnavailable, said.code.empty() ? "JC1303" : said.code,
-                   StrCat("the private coordinator did not start: ", said.what),
-                   said.fix.empty() ? StrCat("less ", log_path) : said.fix);
+  const absl::Status said =
+      common::FromWire({.code = absl::StatusCode::kUnavailable, .message = "", .details = report});
+  if (!said.message().empty()) {
+    common::Problem problem = common::ProblemOf(said);
+    problem.what = StrCat("the private coordinator did not start: ", problem.what);
+    if (problem.fix.empty()) problem.fix = StrCat("less ", log_path);
+    if (problem.code.empty()) problem.code = "JC1303";
+    return common::MakeProblem(said.code(), std::move(problem));
   }
   const std::string tail = LastLines(log_path);
-  return Problem(
-      absl::StatusCode::kUnavailable, "JC1303",
-      StrCat("the private coordinator ", what, tail.empty() ? "" : "; the end of its log:", tail),
-      StrCat("less ", log_path));
+  return common::MakeProblem(absl::StatusCode::kUnavailable,
+                             {.code = "JC1303",
+                              .what = StrCat("the private coordinator ", what,
+                                             tail.empty() ? "" : "; the end of its log:", tail),
+                              .fix = StrCat("less ", log_path)});
 }
 
 // What was written before the other end closed. Never waits.
@@ -87,10 +93,11 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
        {StrCat(directory, "/", name), StrCat(directory, "/../libexec/muster/", name)}) {
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
-  return Problem(
-      absl::StatusCode::kFailedPrecondition, "JC1305",
-      StrCat(name, " is neither in ", directory, " nor in ", directory, "/../libexec/muster"),
-      "install all programs of Muster side by side");
+  return common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                             {.code = "JC1305",
+                              .what = StrCat(name, " is neither in ", directory, " nor in ",
+                                             directory, "/../libexec/muster"),
+                              .fix = "install all programs of Muster side by side"});
 }
 
 PrivateCoordinator::PrivateCoordinator(std::string runtime_dir, std::string data_dir)
@@ -117,24 +124,31 @@ bool PrivateCoordinator::HasData() const {
 
 absl::Status PrivateCoordinator::MakeDirectories() const {
   if (socket_path().size() >= sizeof(sockaddr_un::sun_path)) {
-    return Problem(absl::StatusCode::kFailedPrecondition, "JC1304",
-                   StrCat("the socket's path ", socket_path(), " is longer than ",
-                          sizeof(sockaddr_un::sun_path) - 1, " bytes"),
-                   "export JOBCTL_RUNTIME_DIR=/tmp/muster-$USER");
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1304",
+         .what = StrCat("the socket's path ", socket_path(), " is longer than ",
+                        sizeof(sockaddr_un::sun_path) - 1, " bytes"),
+         .fix = "export JOBCTL_RUNTIME_DIR=/tmp/muster-$USER"});
   }
   for (const std::string& directory :
        {runtime_dir_, data_dir_ + "/coordinator", data_dir_ + "/worker"}) {
     const absl::Status made = common::MakeDirectories(directory);
     if (absl::IsResourceExhausted(made)) {
-      return Problem(absl::StatusCode::kUnavailable, "JC1605",
-                     StrCat("the disk is full: ", common::FromAbsl(made.message())),
-                     StrCat("free some space or files (df -h, df -i) on the disk of ", directory,
-                            ", or set JOBCTL_DATA_DIR to another disk"));
+      return common::MakeProblem(
+          absl::StatusCode::kUnavailable,
+          {.code = "JC1605",
+           .what = "the disk is full",
+           .why = std::string(made.message()),
+           .fix = StrCat("free some space or files (df -h, df -i) on the disk of ", directory,
+                         ", or set JOBCTL_DATA_DIR to another disk")});
     }
     if (!made.ok()) {
-      return Problem(
-          absl::StatusCode::kInternal, "JC1601", common::FromAbsl(made.message()),
-          StrCat("ls -ld ", directory, "; or set JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR"));
+      return common::MakeProblem(
+          absl::StatusCode::kInternal,
+          {.code = "JC1601",
+           .what = std::string(made.message()),
+           .fix = StrCat("ls -ld ", directory, "; or set JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR")});
     }
   }
   return CheckPrivateDirectory(runtime_dir_);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "client/errors.h"
+#include "common/problem.h"
 #include "common/relative_path.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -57,10 +58,11 @@ absl::StatusOr<PullTarget> PullTarget::At(const std::string& path) {
 
 absl::StatusOr<PullTarget> PullTarget::ForJob(const std::string& job_name, int64_t step) {
   if (!common::IsPathName(job_name)) {
-    return Problem(
-        absl::StatusCode::kDataLoss, "JC1504",
-        StrCat("the job's name \"", common::Printable(job_name), "\" cannot name a directory here"),
-        "--to DIR");
+    return common::MakeProblem(absl::StatusCode::kDataLoss,
+                               {.code = "JC1504",
+                                .what = StrCat("the job's name \"", common::Printable(job_name),
+                                               "\" cannot name a directory here"),
+                                .fix = "--to DIR"});
   }
   ASSIGN_OR_RETURN(const common::UniqueFd job, Enter(AT_FDCWD, job_name, true));
   const std::string name = StrCat("step-", step);
@@ -70,9 +72,11 @@ absl::StatusOr<PullTarget> PullTarget::ForJob(const std::string& job_name, int64
 
 absl::StatusOr<common::UniqueFd> PullTarget::Parent(std::string_view file, bool make) const {
   if (!common::StaysInside(file)) {
-    return Problem(absl::StatusCode::kDataLoss, "JC1504",
-                   StrCat("the file name \"", common::Printable(file), "\" leads outside"),
-                   "do not use this checkpoint");
+    return common::MakeProblem(
+        absl::StatusCode::kDataLoss,
+        {.code = "JC1504",
+         .what = StrCat("the file name \"", common::Printable(file), "\" leads outside"),
+         .fix = "do not use this checkpoint"});
   }
   common::UniqueFd at(openat(directory_.get(), ".", kDirectory));
   if (!at.valid()) return common::ErrnoStatus(StrCat("cannot enter ", path_));

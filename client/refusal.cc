@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "common/problem.h"
 #include "common/strings.h"
 
 namespace muster::client {
@@ -22,16 +23,17 @@ absl::Status ExplainMissingKind(const absl::Status& refused, const v1::JobSpec& 
     }
   }
   if (asked.empty() || kinds.empty() || kinds.contains(asked)) return refused;
-  return Problem(
-      refused.code(), "JC1402",
-      StrCat("the job asks for ", asked, ", and this cluster has ", absl::StrJoin(kinds, " and "),
-             " only"),
-      StrCat("--devices ", *kinds.begin(), ", or --queue-anyway to wait for a node with ", asked));
+  return common::MakeProblem(
+      refused.code(), {.code = "JC1402",
+                       .what = StrCat("the job asks for ", asked, ", and this cluster has ",
+                                      absl::StrJoin(kinds, " and "), " only"),
+                       .fix = StrCat("--devices ", *kinds.begin(),
+                                     ", or --queue-anyway to wait for a node with ", asked)});
 }
 
 absl::Status ExplainRefusal(const absl::Status& refused, const v1::JobSpec& spec,
                             Connection& connection) {
-  if (SplitError(refused).code != "JC1402") return refused;
+  if (common::CodeOf(refused) != "JC1402") return refused;
   const auto nodes = connection.ListNodes();
   return nodes.ok() ? ExplainMissingKind(refused, spec, *nodes) : refused;
 }

@@ -11,6 +11,7 @@
 #include "client/listing.h"
 #include "client/yaml.h"
 #include "common/files.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -141,10 +142,11 @@ absl::Status ConfigFile::Write() const {
   absl::Status written = common::MakeDirectories(directory);
   if (written.ok()) written = common::WriteFileDurably(path, text);
   if (written.ok()) return written;
-  return Problem(
-      absl::StatusCode::kInternal, "JC1006",
-      StrCat("the configuration cannot be written: ", common::FromAbsl(written.message())),
-      StrCat("ls -ld ", directory));
+  return common::MakeProblem(absl::StatusCode::kInternal,
+                             {.code = "JC1006",
+                              .what = "the configuration cannot be written",
+                              .why = std::string(written.message()),
+                              .fix = StrCat("ls -ld ", directory)});
 }
 
 absl::StatusOr<Settings> Settings::Resolve(const Arguments& arguments) {
@@ -215,10 +217,12 @@ absl::Status Settings::AddServer(const Arguments& arguments) {
   } else {
     std::vector<std::string_view> names = {"private"};
     for (const auto& [name, unused] : file_.contexts) names.push_back(name);
-    return Problem(absl::StatusCode::kNotFound, "JC1007",
-                   StrCat("there is no context \"", context.value, "\" (from ", context.origin, ")",
-                          DidYouMean(common::Nearest(context.value, names))),
-                   "jobctl context ls, jobctl context use private");
+    return common::MakeProblem(
+        absl::StatusCode::kNotFound,
+        {.code = "JC1007",
+         .what = StrCat("there is no context \"", context.value, "\" (from ", context.origin, ")",
+                        DidYouMean(common::Nearest(context.value, names))),
+         .fix = "jobctl context ls, jobctl context use private"});
   }
   all_ = {context, *server};
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "client/errors.h"
 #include "common/files.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -25,8 +26,9 @@ constexpr mode_t kWriteOfOthers = 0022;
 bool IsUsOrRoot(uid_t uid) { return uid == geteuid() || uid == 0; }
 
 absl::Status Unsafe(const std::string& what, const std::string& fix) {
-  return Problem(absl::StatusCode::kFailedPrecondition, "JC1304",
-                 StrCat(what, "; nothing was sent there"), fix);
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1304", .what = StrCat(what, "; nothing was sent there"), .fix = fix});
 }
 
 std::string Describe(const struct stat& info) {

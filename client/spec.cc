@@ -11,6 +11,7 @@
 #include "client/session.h"
 #include "client/spec_environment.h"
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -55,10 +56,11 @@ absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan
     spec->mutable_shape()->mutable_device()->set_kind(kind);
     return most;
   }
-  return Problem(
-      absl::StatusCode::kFailedPrecondition, "JC1402",
-      StrCat("no registered node has a ", wanted, ", so ", plan.launcher, " cannot count them"),
-      "give the number of processes, or see jobctl nodes ls");
+  return common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                             {.code = "JC1402",
+                              .what = StrCat("no registered node has a ", wanted, ", so ",
+                                             plan.launcher, " cannot count them"),
+                              .fix = "give the number of processes, or see jobctl nodes ls"});
 }
 
 absl::Status ApplyPlan(Session& session, const LaunchPlan& plan, v1::JobSpec* spec) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
@@ -67,19 +68,24 @@ void ControlLoop::Stop() {
 
 absl::Status ControlLoop::Submit(Input input, Done done) {
   if (disk_full_ && std::holds_alternative<SubmitInput>(input)) {
-    return absl::ResourceExhaustedError(
-        "[JC1605] the coordinator's disk is full, so no new job can be recorded; running jobs go "
-        "on; "
-        "fix: free some space on the disk of its data directory, then submit again");
+    return common::MakeProblem(
+        absl::StatusCode::kResourceExhausted,
+        {.code = "JC1605",
+         .what =
+             "the coordinator's disk is full, so no new job can be recorded; running jobs go on",
+         .fix = "free some space on the disk of its data directory, then submit again"});
   }
   Entry entry{.what = std::move(input), .done = std::move(done), .is_request = true};
   {
     std::lock_guard lock(mutex_);
     if (queued_requests_ >= kQueuedRequestsMax ||
         journal_.PendingBytes() > kPendingJournalBytesMax) {
-      return absl::ResourceExhaustedError(common::StrCat(
-          "[JC1308] the coordinator is busy: ", queued_requests_, " requests wait (the limit is ",
-          kQueuedRequestsMax, "); fix: try again in a moment"));
+      return common::MakeProblem(
+          absl::StatusCode::kResourceExhausted,
+          {.code = "JC1308",
+           .what = common::StrCat("the coordinator is busy: ", queued_requests_,
+                                  " requests wait (the limit is ", kQueuedRequestsMax, ")"),
+           .fix = "try again in a moment"});
     }
     ++queued_requests_;
     queue_.push_back(std::move(entry));

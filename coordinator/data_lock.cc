@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -34,11 +35,13 @@ absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
   }
   if (!lock.ok() && absl::IsFailedPrecondition(lock.status())) {
     const int holder = LockHolder(path);
-    return absl::FailedPreconditionError(
-        common::StrCat("[JC1604] another muster-coordinator",
-                       holder > 0 ? common::StrCat(" (pid ", holder, ")") : std::string(),
-                       " already uses this data directory (", path,
-                       " is locked); fix: stop it, or name another --data-dir"));
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1604",
+         .what = common::StrCat("another muster-coordinator",
+                                holder > 0 ? common::StrCat(" (pid ", holder, ")") : std::string(),
+                                " already uses this data directory (", path, " is locked)"),
+         .fix = "stop it, or name another --data-dir"});
   }
   RETURN_IF_ERROR(lock.status());
   const std::string text = common::StrCat(getpid(), "\n");

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "common/files.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
 
@@ -35,11 +36,14 @@ absl::Status Headroom::CheckRoom() const {
   if (statvfs(directory.c_str(), &disk) != 0) return absl::OkStatus();
   const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
   if (free >= kBytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(common::StrCat(
-      "[JC1605] the disk of ", directory, " is as good as full: ", common::HumanBytes(free),
-      " are free, and the coordinator keeps ", common::HumanBytes(kBytes),
-      " in reserve to record what runs; fix: free ", common::HumanBytes(kBytes - free),
-      " or more there (df -h ", directory, "; du -sh ", directory, "/* shows what Muster keeps)"));
+  return common::MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1605",
+       .what = common::StrCat("the disk of ", directory, " is as good as full: ",
+                              common::HumanBytes(free), " are free, and the coordinator keeps ",
+                              common::HumanBytes(kBytes), " in reserve to record what runs"),
+       .fix = common::StrCat("free ", common::HumanBytes(kBytes - free), " or more there (df -h ",
+                             directory, "; du -sh ", directory, "/* shows what Muster keeps)")});
 }
 
 bool Headroom::HasRoomAgain() const {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "common/files.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -41,13 +42,17 @@ absl::Status CheckDirectory(const std::string& directory, bool is_private) {
   }
   if (!is_private) return absl::OkStatus();
   if (info.st_uid != getuid()) {
-    return absl::PermissionDeniedError(
-        StrCat("[JC1304] ", directory, " belongs to uid ", info.st_uid, ", not to you (uid ",
-               getuid(), "); fix: set JOBCTL_RUNTIME_DIR to a directory of yours"));
+    return common::MakeProblem(absl::StatusCode::kPermissionDenied,
+                               {.code = "JC1304",
+                                .what = StrCat(directory, " belongs to uid ", info.st_uid,
+                                               ", not to you (uid ", getuid(), ")"),
+                                .fix = "set JOBCTL_RUNTIME_DIR to a directory of yours"});
   }
   if ((info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(
-        StrCat("[JC1304] others may enter ", directory, "; fix: chmod 700 ", directory));
+    return common::MakeProblem(absl::StatusCode::kPermissionDenied,
+                               {.code = "JC1304",
+                                .what = StrCat("others may enter ", directory),
+                                .fix = StrCat("chmod 700 ", directory)});
   }
   return absl::OkStatus();
 }
@@ -83,21 +88,28 @@ common::UniqueFd BindTo(const addrinfo& info, uint16_t* port) {
 
 absl::Status PrepareSocket(const std::string& path, bool is_private) {
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    return absl::InvalidArgumentError(StrCat(
-        "[JC1309] the socket path ", path, " has ", path.size(), " bytes; the system allows ",
-        sizeof(sockaddr_un::sun_path) - 1, "; fix: name a shorter --socket"));
+    return common::MakeProblem(
+        absl::StatusCode::kInvalidArgument,
+        {.code = "JC1309",
+         .what = StrCat("the socket path ", path, " has ", path.size(),
+                        " bytes; the system allows ", sizeof(sockaddr_un::sun_path) - 1),
+         .fix = "name a shorter --socket"});
   }
   const std::string directory = std::filesystem::path(path).parent_path().string();
   RETURN_IF_ERROR(CheckDirectory(directory.empty() ? "." : directory, is_private));
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
   if (!S_ISSOCK(info.st_mode)) {
-    return absl::AlreadyExistsError(
-        StrCat("[JC1309] ", path, " exists and is not a socket; fix: name another --socket"));
+    return common::MakeProblem(absl::StatusCode::kAlreadyExists,
+                               {.code = "JC1309",
+                                .what = StrCat(path, " exists and is not a socket"),
+                                .fix = "name another --socket"});
   }
   if (IsServed(path)) {
-    return absl::AlreadyExistsError(StrCat("[JC1309] another process serves ", path,
-                                           "; fix: stop it, or name another --socket"));
+    return common::MakeProblem(absl::StatusCode::kAlreadyExists,
+                               {.code = "JC1309",
+                                .what = StrCat("another process serves ", path),
+                                .fix = "stop it, or name another --socket"});
   }
   if (unlink(path.c_str()) != 0) return common::ErrnoStatus(StrCat("cannot remove ", path));
   return absl::OkStatus();
@@ -114,8 +126,11 @@ absl::StatusOr<common::UniqueFd> ListenOnSocket(const std::string& path) {
       listen(fd.get(), kBacklog) == 0) {
     return fd;
   }
-  return absl::UnavailableError(StrCat("[JC1309] cannot listen on ", path, ": ",
-                                       std::strerror(errno), "; fix: name another --socket"));
+  return common::MakeProblem(absl::StatusCode::kUnavailable,
+                             {.code = "JC1309",
+                              .what = StrCat("cannot listen on ", path),
+                              .why = std::strerror(errno),
+                              .fix = "name another --socket"});
 }
 
 absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
@@ -133,8 +148,11 @@ absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
   const int error =
       getaddrinfo(bare.empty() ? nullptr : bare.c_str(), port.c_str(), &hints, &found);
   if (error != 0) {
-    return absl::InvalidArgumentError(StrCat("[JC1309] --listen ", address, " is no address: ",
-                                             gai_strerror(error), "; fix: write ADDR:PORT"));
+    return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                               {.code = "JC1309",
+                                .what = StrCat("--listen ", address, " is no address"),
+                                .why = gai_strerror(error),
+                                .fix = "write ADDR:PORT"});
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   TcpPort result;
@@ -153,11 +171,14 @@ absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
     result.endpoint = StrCat(host, ":", real_port);
     return result;
   }
-  return absl::UnavailableError(StrCat(
-      "[JC1309] cannot listen on ", address, ": ", std::strerror(bind_error),
-      bind_error == EADDRINUSE ? StrCat("; fix: stop what uses port ", port,
-                                        " (ss -ltnp | grep :", port, "), or name another --listen")
-                               : std::string("; fix: name another --listen")));
+  return common::MakeProblem(
+      absl::StatusCode::kUnavailable,
+      {.code = "JC1309",
+       .what = StrCat("cannot listen on ", address),
+       .why = std::strerror(bind_error),
+       .fix = bind_error == EADDRINUSE ? StrCat("stop what uses port ", port, " (ss -ltnp | grep :",
+                                                port, "), or name another --listen")
+                                       : "name another --listen"});
 }
 
 }  // namespace muster::coordinator

@@ -13,6 +13,8 @@
 
 #include "common/files.h"
 #include "common/log.h"
+#include "common/problem.h"
+#include "common/status_wire.h"
 #include "common/strings.h"
 #include "coordinator/config.h"
 #include "coordinator/coordinator.h"
@@ -75,10 +77,11 @@ void WaitForStop(int signals, const StopRequest& request) {
   }
 }
 
-// To whoever started us and still listens: on a full disk the log may hold nothing.
-void Report(const Config& config, const std::string& message) {
+// To whoever started us and still listens: on a full disk the log may hold nothing. Of a success
+// nothing is written; of a failure a StatusDetails.
+void Report(const Config& config, const absl::Status& status) {
   if (config.report_fd < 0) return;
-  common::WriteAll(config.report_fd, message).IgnoreError();
+  common::WriteAll(config.report_fd, common::ToWire(status).details).IgnoreError();
   close(config.report_fd);
 }
 
@@ -111,10 +114,10 @@ int Main(int argc, char** argv) {
     const std::string message(coordinator.status().message());
     std::fprintf(stderr, "muster-coordinator: %s\n", message.c_str());
     if (!config.log_file.empty()) common::LogError(message);
-    Report(config, message);
-    return message.find("[JC1604]") != std::string::npos ? kLockedExit : kFailedExit;
+    Report(config, coordinator.status());
+    return common::CodeOf(coordinator.status()) == "JC1604" ? kLockedExit : kFailedExit;
   }
-  Report(config, "");
+  Report(config, absl::OkStatus());
   WaitForStop(signals, request);
   absl::Status why = request.Why();
   if (why.ok() && !(why = (*coordinator)->CannotRecord()).ok()) (*coordinator)->StopWorker();

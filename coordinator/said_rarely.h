@@ -7,6 +7,8 @@
 #include <mutex>
 #include <string>
 
+#include "common/problem.h"
+
 namespace muster::coordinator {
 
 class SaidRarely {
@@ -15,6 +17,7 @@ class SaidRarely {
 
   // Any thread.
   void Warn(const std::string& text);
+  void Warn(const common::Problem& problem) { Warn(common::Readable(problem)); }
 
  private:
   std::mutex mutex_;  // guards what follows

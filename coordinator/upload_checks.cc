@@ -3,6 +3,7 @@
 #include <string>
 
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
 
@@ -12,9 +13,12 @@ namespace {
 using common::StrCat;
 
 absl::Status Refused(const std::string& what, const std::string& why) {
-  return absl::InvalidArgumentError(
-      StrCat("[JC1611] ", what, " is refused: ", why,
-             "; fix: look for a damaged spool or a program that is not Muster's on that node"));
+  return common::MakeProblem(
+      absl::StatusCode::kInvalidArgument,
+      {.code = "JC1611",
+       .what = StrCat(what, " is refused"),
+       .why = why,
+       .fix = "look for a damaged spool or a program that is not Muster's on that node"});
 }
 
 // Counts batches, so it cannot run far ahead; a file's seq is a file offset.

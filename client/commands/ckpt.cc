@@ -13,6 +13,7 @@
 #include "client/record_text.h"
 #include "client/session.h"
 #include "common/files.h"
+#include "common/problem.h"
 #include "common/relative_path.h"
 #include "common/sha256.h"
 #include "common/status.h"
@@ -48,11 +49,13 @@ absl::StatusOr<v1::Checkpoint> FindCheckpoint(const v1::JobRecord& record, int64
     }
   }
   if (found != nullptr) return *found;
-  return Problem(absl::StatusCode::kNotFound, "JC1501",
-                 step < 0
-                     ? StrCat("job ", record.name(), " has no committed checkpoint")
-                     : StrCat("job ", record.name(), " has no committed checkpoint of step ", step),
-                 StrCat("jobctl ckpt ls ", record.name()));
+  return common::MakeProblem(
+      absl::StatusCode::kNotFound,
+      {.code = "JC1501",
+       .what = step < 0
+                   ? StrCat("job ", record.name(), " has no committed checkpoint")
+                   : StrCat("job ", record.name(), " has no committed checkpoint of step ", step),
+       .fix = StrCat("jobctl ckpt ls ", record.name())});
 }
 
 absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
@@ -150,11 +153,13 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
     session.Note(StrCat("✓ step ", response.step(), ": every file matches its SHA-256"));
     return kExitOk;
   }
-  return Problem(
-      absl::StatusCode::kDataLoss, "JC1502",
-      StrCat("the checkpoint of step ", response.step(),
-             " is damaged; it will not be resumed from"),
-      StrCat("jobctl rerun ", name, " --from STEP, with an earlier step of jobctl ckpt ls ", name));
+  return common::MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1502",
+       .what = StrCat("the checkpoint of step ", response.step(),
+                      " is damaged; it will not be resumed from"),
+       .fix = StrCat("jobctl rerun ", name, " --from STEP, with an earlier step of jobctl ckpt ls ",
+                     name)});
 }
 
 // Of the file at `fd`, from its beginning; at most `most` bytes count.
@@ -180,12 +185,14 @@ absl::Status CheckAnnounced(const v1::CheckpointFile& file) {
       file.size() <= static_cast<uint64_t>(INT64_MAX)) {
     return absl::OkStatus();
   }
-  return Problem(absl::StatusCode::kDataLoss, "JC1504",
-                 common::StaysInside(file.path())
-                     ? StrCat("size or SHA-256 of ", file.path(), " is none")
-                     : StrCat("the file name \"", common::Printable(file.path()),
-                              "\" leads outside of the directory"),
-                 "do not use this checkpoint");
+  return common::MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1504",
+       .what = common::StaysInside(file.path())
+                   ? StrCat("size or SHA-256 of ", file.path(), " is none")
+                   : StrCat("the file name \"", common::Printable(file.path()),
+                            "\" leads outside of the directory"),
+       .fix = "do not use this checkpoint"});
 }
 
 // What an interrupted pull left is hashed and kept; the rest is asked for. No byte more than was
@@ -217,18 +224,22 @@ absl::Status Fetch(Connection& connection, const std::string& job, int64_t step,
     return written->ok();
   }));
   if (!written->ok() || (!too_long && hash->FinishHex() == file.sha256())) return absl::OkStatus();
-  return Problem(
-      absl::StatusCode::kDataLoss, "JC1504",
-      StrCat(file.path(), too_long ? " is longer than announced" : " does not match its SHA-256"),
-      StrCat("jobctl ckpt verify ", job, " ", step, ", then pull again"));
+  return common::MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1504",
+       .what = StrCat(file.path(),
+                      too_long ? " is longer than announced" : " does not match its SHA-256"),
+       .fix = StrCat("jobctl ckpt verify ", job, " ", step, ", then pull again")});
 }
 
 absl::Status PullOne(Connection& connection, const std::string& job, int64_t step,
                      const v1::CheckpointFile& file, const PullTarget& target) {
   const auto cannot_write = [&](const absl::Status& why) {
-    return Problem(absl::StatusCode::kInternal, "JC1601",
-                   StrCat(target.path(), "/", file.path(), ": ", common::FromAbsl(why.message())),
-                   StrCat("df ", target.path(), "; ls -l ", target.path()));
+    return common::MakeProblem(absl::StatusCode::kInternal,
+                               {.code = "JC1601",
+                                .what = StrCat(target.path(), "/", file.path()),
+                                .why = std::string(why.message()),
+                                .fix = StrCat("df ", target.path(), "; ls -l ", target.path())});
   };
   RETURN_IF_ERROR(CheckAnnounced(file));
   if (IsPresent(target, file)) return absl::OkStatus();
@@ -248,9 +259,11 @@ absl::StatusOr<PullTarget> TargetOf(const Arguments& arguments, const std::strin
                                     int64_t step) {
   absl::StatusOr<PullTarget> target = arguments.Has("to") ? PullTarget::At(arguments.Get("to"))
                                                           : PullTarget::ForJob(job_name, step);
-  if (target.ok() || target.status().message().find("[JC") == 0) return target;
-  return Problem(absl::StatusCode::kInternal, "JC1601", common::FromAbsl(target.status().message()),
-                 "--to DIR, a directory of yours");
+  if (target.ok() || !common::CodeOf(target.status()).empty()) return target;
+  return common::MakeProblem(absl::StatusCode::kInternal,
+                             {.code = "JC1601",
+                              .what = std::string(target.status().message()),
+                              .fix = "--to DIR, a directory of yours"});
 }
 
 absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {

@@ -4,6 +4,7 @@
 #include "client/errors.h"
 #include "client/listing.h"
 #include "client/session.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -16,10 +17,11 @@ using common::StrCat;
 absl::Status Unknown(const ConfigFile& file, const std::string& name) {
   std::vector<std::string_view> names = {"private"};
   for (const auto& [each, unused] : file.contexts) names.push_back(each);
-  return Problem(
-      absl::StatusCode::kNotFound, "JC1007",
-      StrCat("there is no context \"", name, "\"", DidYouMean(common::Nearest(name, names))),
-      "jobctl context ls");
+  return common::MakeProblem(absl::StatusCode::kNotFound,
+                             {.code = "JC1007",
+                              .what = StrCat("there is no context \"", name, "\"",
+                                             DidYouMean(common::Nearest(name, names))),
+                              .fix = "jobctl context ls"});
 }
 
 absl::StatusOr<int> List(Session& session, const Arguments& arguments) {

@@ -12,6 +12,7 @@
 #include "client/listing.h"
 #include "client/record_text.h"
 #include "client/session.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -59,10 +60,11 @@ absl::Status UnknownKeys(const std::vector<std::string>& keys, const v1::MetricS
   for (const v1::MetricSummary& summary : summaries.summaries()) names.push_back(summary.name());
   for (const std::string& key : keys) {
     if (std::find(names.begin(), names.end(), key) == names.end()) {
-      return Problem(
-          absl::StatusCode::kNotFound, "JC1503",
-          StrCat(job, " has no metric \"", key, "\"", DidYouMean(common::Nearest(key, names))),
-          StrCat("jobctl metrics ", job));
+      return common::MakeProblem(absl::StatusCode::kNotFound,
+                                 {.code = "JC1503",
+                                  .what = StrCat(job, " has no metric \"", key, "\"",
+                                                 DidYouMean(common::Nearest(key, names))),
+                                  .fix = StrCat("jobctl metrics ", job)});
     }
   }
   return absl::OkStatus();

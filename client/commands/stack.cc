@@ -8,6 +8,7 @@
 #include "client/hang_report.h"
 #include "client/session.h"
 #include "common/files.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "muster/v1/job_service.pb.h"
@@ -46,9 +47,11 @@ absl::StatusOr<Collected> FromFiles(Session& session, const std::string& directo
     collected.records.push_back(*std::move(record));
   }
   if (collected.records.empty()) {
-    return Problem(absl::StatusCode::kNotFound, "JC1210",
-                   StrCat(directory, " holds no flight-rank-RRRRR.json"),
-                   "name the directory that MUSTER_DIAGNOSTICS_DIR named to the ranks");
+    return common::MakeProblem(
+        absl::StatusCode::kNotFound,
+        {.code = "JC1210",
+         .what = StrCat(directory, " holds no flight-rank-RRRRR.json"),
+         .fix = "name the directory that MUSTER_DIAGNOSTICS_DIR named to the ranks"});
   }
   return collected;
 }
@@ -76,17 +79,21 @@ absl::StatusOr<Collected> FromRanks(Session& session, const Arguments& arguments
     return true;
   }));
   if (collected.records.empty()) {
-    return Problem(absl::StatusCode::kDeadlineExceeded, "JC1210",
-                   StrCat("no rank of ", name, " answered within ", wait_ms / 1000.0, " s"),
-                   "only programs on the trainer SDK answer (docs/protocol.md, \"diagnose\")");
+    return common::MakeProblem(
+        absl::StatusCode::kDeadlineExceeded,
+        {.code = "JC1210",
+         .what = StrCat("no rank of ", name, " answered within ", wait_ms / 1000.0, " s"),
+         .fix = "only programs on the trainer SDK answer (docs/protocol.md, \"diagnose\")"});
   }
   return collected;
 }
 
 absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
   if (arguments.Has("files") != arguments.words().empty()) {
-    return Problem(absl::StatusCode::kInvalidArgument, "JC1004",
-                   "either a job or --files DIR is needed, and not both", "jobctl stack JOB");
+    return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                               {.code = "JC1004",
+                                .what = "either a job or --files DIR is needed, and not both",
+                                .fix = "jobctl stack JOB"});
   }
   ASSIGN_OR_RETURN(const int64_t only, arguments.Number("rank", 0, 99'999, -1));
   ASSIGN_OR_RETURN(Collected collected, arguments.Has("files")

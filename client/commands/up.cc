@@ -8,6 +8,7 @@
 #include "client/errors.h"
 #include "client/private_coordinator.h"
 #include "client/session.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "muster/v1/job_service.pb.h"
@@ -24,11 +25,13 @@ constexpr int kDownLimitMs = 120'000;
 
 absl::Status OnlyPrivate(const Session& session, std::string_view command) {
   if (session.is_private()) return absl::OkStatus();
-  return Problem(absl::StatusCode::kFailedPrecondition, "JC1306",
-                 StrCat("`jobctl ", command,
-                        "` is about the private coordinator of this machine, but the context is ",
-                        session.settings().server()),
-                 StrCat("jobctl --context private ", command));
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1306",
+       .what = StrCat("`jobctl ", command,
+                      "` is about the private coordinator of this machine, but the context is ",
+                      session.settings().server()),
+       .fix = StrCat("jobctl --context private ", command)});
 }
 
 std::string Inventory(const v1::ListNodesResponse& nodes) {
@@ -60,9 +63,11 @@ absl::StatusOr<int> Up(Session& session, const Arguments&) {
     ASSIGN_OR_RETURN(nodes, connection->ListNodes());
   }
   if (!connected()) {
-    return Problem(absl::StatusCode::kUnavailable, "JC1303",
-                   "the coordinator is up, but its worker did not register within 10 s",
-                   StrCat("less ", session.private_coordinator().data_dir(), "/worker/worker.log"));
+    return common::MakeProblem(
+        absl::StatusCode::kUnavailable,
+        {.code = "JC1303",
+         .what = "the coordinator is up, but its worker did not register within 10 s",
+         .fix = StrCat("less ", session.private_coordinator().data_dir(), "/worker/worker.log")});
   }
   session.Print(StrCat("✓ coordinator ", connection->endpoint(), " · ", Inventory(nodes), "\n"));
   session.Note("it stays until: jobctl down");
@@ -82,9 +87,11 @@ absl::StatusOr<int> Down(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   const uint32_t live = connection->server().live_jobs();
   if (live > 0 && !arguments.Has("cancel-jobs")) {
-    return Problem(absl::StatusCode::kFailedPrecondition, "JC1204",
-                   StrCat(live, live == 1 ? " job is" : " jobs are", " not over"),
-                   "jobctl ls; then wait for them, or jobctl down --cancel-jobs");
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1204",
+         .what = StrCat(live, live == 1 ? " job is" : " jobs are", " not over"),
+         .fix = "jobctl ls; then wait for them, or jobctl down --cancel-jobs"});
   }
   v1::SetLifetimeRequest request;
   request.set_stop(true);
@@ -93,9 +100,10 @@ absl::StatusOr<int> Down(Session& session, const Arguments& arguments) {
   connection->CancelStreams();
   session.Disconnect();
   if (!session.private_coordinator().WaitForEnd(kDownLimitMs)) {
-    return Problem(absl::StatusCode::kDeadlineExceeded, "JC1303",
-                   "the private coordinator did not end in time",
-                   StrCat("less ", session.private_coordinator().log_path()));
+    return common::MakeProblem(absl::StatusCode::kDeadlineExceeded,
+                               {.code = "JC1303",
+                                .what = "the private coordinator did not end in time",
+                                .fix = StrCat("less ", session.private_coordinator().log_path())});
   }
   session.Print("✓ down; the record stays: jobctl ls -a\n");
   return kExitOk;

@@ -7,6 +7,7 @@
 #include "client/private_coordinator.h"
 #include "client/session.h"
 #include "common/error_codes.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -46,10 +47,11 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
   if (code == nullptr) {
     std::vector<std::string_view> names;
     for (const common::ErrorCode& each : common::ErrorCodes()) names.push_back(each.code);
-    return Problem(
-        absl::StatusCode::kNotFound, "JC1004",
-        StrCat("there is no code \"", wanted, "\"", DidYouMean(common::Nearest(wanted, names))),
-        "jobctl explain JC1201");
+    return common::MakeProblem(absl::StatusCode::kNotFound,
+                               {.code = "JC1004",
+                                .what = StrCat("there is no code \"", wanted, "\"",
+                                               DidYouMean(common::Nearest(wanted, names))),
+                                .fix = "jobctl explain JC1201"});
   }
   session.Print(StrCat(code->code, ": ", code->title, "\n\n", code->explanation,
                        "\n\nfix: ", code->fix, "\n"));

@@ -9,6 +9,7 @@
 #include "client/record_text.h"
 #include "client/session.h"
 #include "client/signals.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -106,10 +107,12 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
     const absl::StatusOr<v1::JobRecord> record = Await(session, job, goal, left_ms, &name);
     if (record.status().code() == absl::StatusCode::kDeadlineExceeded) {
       fflush(stdout);
-      fputs(FormatError(Problem(absl::StatusCode::kDeadlineExceeded, "JC1206",
-                                StrCat("job ", name, " did not get there within ",
-                                       common::HumanDuration(timeout_ms), "; it goes on"),
-                                StrCat("jobctl why ", name)),
+      fputs(FormatError(common::MakeProblem(
+                            absl::StatusCode::kDeadlineExceeded,
+                            {.code = "JC1206",
+                             .what = StrCat("job ", name, " did not get there within ",
+                                            common::HumanDuration(timeout_ms), "; it goes on"),
+                             .fix = StrCat("jobctl why ", name)}),
                         session.terminal().color_err)
                 .c_str(),
             stderr);
@@ -124,10 +127,12 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
     if (over) {
       const int code = WaitExitCode(*record, arguments.Has("propagate"));
       if (code == kExitOk && !Reached(goal, *record)) {
-        return Problem(absl::StatusCode::kFailedPrecondition, "JC1207",
-                       StrCat("job ", record->name(), " succeeded without ever getting to ",
-                              arguments.Get("for")),
-                       StrCat("jobctl show ", record->name()));
+        return common::MakeProblem(
+            absl::StatusCode::kFailedPrecondition,
+            {.code = "JC1207",
+             .what = StrCat("job ", record->name(), " succeeded without ever getting to ",
+                            arguments.Get("for")),
+             .fix = StrCat("jobctl show ", record->name())});
       }
       worst = std::max(worst, code);
     }

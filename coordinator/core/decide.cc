@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/problem.h"
 #include "coordinator/core/checkpoint_rules.h"
 
 namespace muster::coordinator {
@@ -13,11 +14,6 @@ v1::BulkResult ResultFor(uint64_t id, const v1::JobRecord* job) {
   result.set_job(id);
   if (job != nullptr) result.set_name(job->name());
   return result;
-}
-
-void Refuse(v1::BulkResult& result, absl::StatusCode code, const std::string& message) {
-  result.set_status_code(static_cast<int32_t>(code));
-  result.set_message(message);
 }
 
 const v1::JobRecord* FindJob(const ClusterState& state, uint64_t id) {
@@ -35,9 +31,12 @@ v1::Event JobEvent(const v1::JobRecord& job, Now now) {
 
 v1::BulkResult NotLive(uint64_t id) {
   v1::BulkResult result = ResultFor(id, nullptr);
-  Refuse(result, absl::StatusCode::kFailedPrecondition,
-         absl::StrCat("[JC1203] job ", id, " is over; fix: jobctl rerun ", id,
-                      " starts a new one like it"));
+  SetStatus(
+      common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                          {.code = "JC1203",
+                           .what = absl::StrCat("job ", id, " is over"),
+                           .fix = absl::StrCat("jobctl rerun ", id, " starts a new one like it")}),
+      &result);
   return result;
 }
 
@@ -81,9 +80,13 @@ Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) 
   }
   v1::BulkResult result = ResultFor(input.job, job);
   if (LiveAttempt(*job) == nullptr) {
-    Refuse(result, absl::StatusCode::kFailedPrecondition,
-           absl::StrCat("[JC1208] job ", job->name(), " is ", StateName(job->state()),
-                        ": no rank runs that a signal could reach; fix: jobctl why ", job->name()));
+    SetStatus(common::MakeProblem(
+                  absl::StatusCode::kFailedPrecondition,
+                  {.code = "JC1208",
+                   .what = absl::StrCat("job ", job->name(), " is ", StateName(job->state()),
+                                        ": no rank runs that a signal could reach"),
+                   .fix = absl::StrCat("jobctl why ", job->name())}),
+              &result);
   } else {
     v1::Event event = JobEvent(*job, now);
     event.mutable_signal_sent()->set_signal(input.signal);
@@ -121,9 +124,12 @@ Decision DecideOn(const ClusterState& state, const RemoveInput& input, Now now) 
     const v1::JobRecord* job = FindJob(state, asked.id);
     v1::BulkResult result = ResultFor(asked.id, job);
     if (job != nullptr) {
-      Refuse(result, absl::StatusCode::kFailedPrecondition,
-             absl::StrCat("[JC1204] job ", job->name(), " is ", StateName(job->state()),
-                          "; fix: jobctl cancel ", job->name(), " first"));
+      SetStatus(common::MakeProblem(
+                    absl::StatusCode::kFailedPrecondition,
+                    {.code = "JC1204",
+                     .what = absl::StrCat("job ", job->name(), " is ", StateName(job->state())),
+                     .fix = absl::StrCat("jobctl cancel ", job->name(), " first")}),
+                &result);
     } else {
       result.set_name(asked.name);
       v1::Event event;
@@ -154,9 +160,12 @@ Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input,
     const v1::Attempt* attempt = LiveAttempt(*job);
     if (attempt != nullptr && !AllPartsLaunched(*attempt) &&
         ResumedCheckpoint(*job, *attempt) == &checkpoint) {
-      Refuse(result, absl::StatusCode::kFailedPrecondition,
-             absl::StrCat("[JC1506] attempt ", attempt->number(), " is starting from step ",
-                          input.step, "; fix: try again when it runs"));
+      SetStatus(common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                                    {.code = "JC1506",
+                                     .what = absl::StrCat("attempt ", attempt->number(),
+                                                          " is starting from step ", input.step),
+                                     .fix = "try again when it runs"}),
+                &result);
       break;
     }
     v1::Event event = JobEvent(*job, now);
@@ -168,9 +177,12 @@ Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input,
     decision.facts.push_back(std::move(event));
   }
   if (!found) {
-    Refuse(result, absl::StatusCode::kNotFound,
-           absl::StrCat("[JC1501] there is no checkpoint of step ", input.step,
-                        "; fix: jobctl ckpt ls shows those that exist"));
+    SetStatus(
+        common::MakeProblem(absl::StatusCode::kNotFound,
+                            {.code = "JC1501",
+                             .what = absl::StrCat("there is no checkpoint of step ", input.step),
+                             .fix = "jobctl ckpt ls shows those that exist"}),
+        &result);
   }
   decision.reply.results.push_back(std::move(result));
   return decision;
@@ -218,6 +230,13 @@ Decision DecideOn(const ClusterState& state, const WorkerGoneInput& input, Now n
 }
 
 }  // namespace
+
+void SetStatus(const absl::Status& status, v1::BulkResult* result) {
+  result->set_status_code(static_cast<int32_t>(status.code()));
+  result->set_message(std::string(status.message()));
+  v1::ErrorDetail detail;
+  if (common::CopyDetail(status, &detail)) *result->mutable_error() = std::move(detail);
+}
 
 Decision Decide(const ClusterState& state, const Input& input, Now now) {
   return std::visit([&](const auto& one) { return DecideOn(state, one, now); }, input);

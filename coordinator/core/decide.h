@@ -16,6 +16,9 @@ struct Decision {
 
 Decision Decide(const ClusterState& state, const Input& input, Now now);
 
+// For a bulk answer: what became of one subject.
+void SetStatus(const absl::Status& status, v1::BulkResult* result);
+
 // The branches, one per file. decide_submit.cc:
 Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now);
 // decide_node.cc:

@@ -1,7 +1,9 @@
 // What a person says of a node: drain it, it is dead, forget it.
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/problem.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/core/node_events.h"
 
@@ -9,19 +11,25 @@ namespace muster::coordinator {
 namespace {
 
 // An answer about one node; `message` instead of what was asked for, if it says anything.
-Decision Answer(const std::string& node, const std::string& message = "",
-                absl::StatusCode code = absl::StatusCode::kOk) {
+Decision Answer(const std::string& node, const std::string& message = "") {
   Decision decision;
   v1::BulkResult& result = decision.reply.results.emplace_back();
   result.set_subject(node);
-  result.set_status_code(static_cast<int32_t>(code));
   result.set_message(message);
   return decision;
 }
 
+Decision Refusal(const std::string& node, absl::StatusCode code, common::Problem problem) {
+  Decision decision = Answer(node);
+  SetStatus(common::MakeProblem(code, std::move(problem)), &decision.reply.results.back());
+  return decision;
+}
+
 Decision NoSuchNode(const std::string& name) {
-  return Answer(name, absl::StrCat("[JC1401] no node is named ", name, "; fix: jobctl nodes ls"),
-                absl::StatusCode::kNotFound);
+  return Refusal(name, absl::StatusCode::kNotFound,
+                 {.code = "JC1401",
+                  .what = absl::StrCat("no node is named ", name),
+                  .fix = "jobctl nodes ls"});
 }
 
 // A suspect node is silent: that its connection still looks open says nothing.
@@ -50,11 +58,10 @@ Decision DecideDeclareDead(const ClusterState& state, const DeclareDeadInput& in
   const Node* node = FindNode(state, input.node);
   if (node == nullptr) return NoSuchNode(input.node);
   if (IsHeard(*node)) {
-    return Answer(
-        input.node,
-        absl::StrCat("[JC1403] ", input.node,
-                     " is connected, so it is not dead; fix: jobctl nodes drain ", input.node),
-        absl::StatusCode::kFailedPrecondition);
+    return Refusal(input.node, absl::StatusCode::kFailedPrecondition,
+                   {.code = "JC1403",
+                    .what = absl::StrCat(input.node, " is connected, so it is not dead"),
+                    .fix = absl::StrCat("jobctl nodes drain ", input.node)});
   }
   Decision decision = Answer(input.node);
   const std::string reason =
@@ -73,21 +80,21 @@ Decision DecideRemoveNode(const ClusterState& state, const RemoveNodeInput& inpu
   const Node* node = FindNode(state, input.node);
   if (node == nullptr) return NoSuchNode(input.node);
   if (IsHeard(*node)) {
-    return Answer(input.node,
-                  absl::StrCat("[JC1412] ", input.node,
-                               " is connected and would register again; fix: stop its "
-                               "muster-worker first"),
-                  absl::StatusCode::kFailedPrecondition);
+    return Refusal(input.node, absl::StatusCode::kFailedPrecondition,
+                   {.code = "JC1412",
+                    .what = absl::StrCat(input.node, " is connected and would register again"),
+                    .fix = "stop its muster-worker first"});
   }
   std::string job_there;
   ForEachLivePart(state, input.node,
                   [&](const auto& job, const auto&, const auto&) { job_there = job.name(); });
   if (!job_there.empty()) {
-    return Answer(input.node,
-                  absl::StrCat("[JC1412] ranks of ", job_there, " may still run on ", input.node,
-                               "; fix: jobctl nodes declare-dead ", input.node,
-                               " if that machine is off, else wait until they count as stopped"),
-                  absl::StatusCode::kFailedPrecondition);
+    return Refusal(
+        input.node, absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1412",
+         .what = absl::StrCat("ranks of ", job_there, " may still run on ", input.node),
+         .fix = absl::StrCat("jobctl nodes declare-dead ", input.node,
+                             " if that machine is off, else wait until they count as stopped")});
   }
   Decision decision = Answer(input.node);
   v1::Event removed = NodeEvent(input.node, now);

@@ -1,9 +1,11 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/text.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/core/placement.h"
@@ -19,43 +21,59 @@ namespace {
 constexpr uint32_t kRestartsMax = 10'000;
 constexpr uint32_t kGraceMsMax = 24 * 3600 * 1000;
 
-template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
+absl::Status Invalid(common::Problem problem) {
+  return common::MakeProblem(absl::StatusCode::kInvalidArgument, std::move(problem));
 }
 
 absl::Status ValidateShape(const v1::Shape& shape) {
   if (shape.processes() > 0 && shape.per_node() > 0) {
-    return Invalid("[JC1104] the job asks for ", shape.processes(), " processes and for ",
-                   shape.per_node(), " per node; fix: give one of the two");
+    return Invalid({.code = "JC1104",
+                    .what = absl::StrCat("the job asks for ", shape.processes(),
+                                         " processes and for ", shape.per_node(), " per node"),
+                    .fix = "give one of the two"});
   }
   if (shape.max_nodes() != 0 && shape.max_nodes() < shape.min_nodes()) {
-    return Invalid("[JC1104] nodes ", shape.min_nodes(), ":", shape.max_nodes(),
-                   " is an empty range; fix: MIN:MAX with MIN ≤ MAX");
+    return Invalid({.code = "JC1104",
+                    .what = absl::StrCat("nodes ", shape.min_nodes(), ":", shape.max_nodes(),
+                                         " is an empty range"),
+                    .fix = "MIN:MAX with MIN ≤ MAX"});
   }
   if (shape.min_nodes() > common::kNodesMax || shape.max_nodes() > common::kNodesMax) {
-    return Invalid("[JC1104] ", std::max(shape.min_nodes(), shape.max_nodes()),
-                   " nodes are more than the limit of ", common::kNodesMax, "; fix: ask for fewer");
+    return Invalid({.code = "JC1104",
+                    .what = absl::StrCat(std::max(shape.min_nodes(), shape.max_nodes()),
+                                         " nodes are more than the limit of ", common::kNodesMax),
+                    .fix = "ask for fewer"});
   }
   const uint64_t nodes = std::max<uint64_t>({shape.min_nodes(), shape.max_nodes(), 1});
   const uint64_t most = shape.per_node() > 0 ? nodes * shape.per_node() : shape.processes();
-  if (most == 0) return Invalid("[JC1104] the job asks for 0 processes; fix: ask for at least 1");
+  if (most == 0) {
+    return Invalid(
+        {.code = "JC1104", .what = "the job asks for 0 processes", .fix = "ask for at least 1"});
+  }
   if (most > common::kRanksMax) {
-    return Invalid("[JC1104] ", most, " processes are more than the limit of ", common::kRanksMax,
-                   "; fix: ask for fewer");
+    return Invalid(
+        {.code = "JC1104",
+         .what = absl::StrCat(most, " processes are more than the limit of ", common::kRanksMax),
+         .fix = "ask for fewer"});
   }
   if (shape.per_node() == 0 && shape.min_nodes() > shape.processes()) {
-    return Invalid("[JC1104] ", shape.processes(), " processes cannot fill ", shape.min_nodes(),
-                   " nodes; fix: ask for at least one process per node");
+    return Invalid({.code = "JC1104",
+                    .what = absl::StrCat(shape.processes(), " processes cannot fill ",
+                                         shape.min_nodes(), " nodes"),
+                    .fix = "ask for at least one process per node"});
   }
   if (shape.device().count_per_rank() > 1024) {
-    return Invalid("[JC1104] ", shape.device().count_per_rank(),
-                   " devices per process are more than the limit of 1024; fix: ask for fewer");
+    return Invalid({.code = "JC1104",
+                    .what = absl::StrCat(shape.device().count_per_rank(),
+                                         " devices per process are more than the limit of 1024"),
+                    .fix = "ask for fewer"});
   }
   const std::string& kind = shape.device().kind();
   if (!kind.empty() && kind != "cpu" && kind != "gpu" && kind != "npu") {
-    return Invalid("[JC1104] device kind \"", common::Printable(kind),
-                   "\" is not known; fix: use cpu, gpu or npu");
+    return Invalid(
+        {.code = "JC1104",
+         .what = absl::StrCat("device kind \"", common::Printable(kind), "\" is not known"),
+         .fix = "use cpu, gpu or npu"});
   }
   return absl::OkStatus();
 }
@@ -67,31 +85,42 @@ bool IsVariableName(const std::string& name) {
 
 absl::Status ValidateTexts(const v1::JobSpec& spec) {
   if (spec.command().empty() || spec.command(0).empty()) {
-    return Invalid("[JC1105] the job has no command; fix: give one after --");
+    return Invalid(
+        {.code = "JC1105", .what = "the job has no command", .fix = "give one after --"});
   }
   for (const std::string& argument : spec.command()) {
     if (std::memchr(argument.data(), '\0', argument.size()) != nullptr) {
-      return Invalid("[JC1105] an argument of the command holds a zero byte; fix: remove it");
+      return Invalid({.code = "JC1105",
+                      .what = "an argument of the command holds a zero byte",
+                      .fix = "remove it"});
     }
   }
   if (spec.name().size() > common::kNameBytesMax) {
-    return Invalid("[JC1103] the name has ", spec.name().size(), " bytes, the limit is ",
-                   common::kNameBytesMax, "; fix: shorten it");
+    return Invalid({.code = "JC1103",
+                    .what = absl::StrCat("the name has ", spec.name().size(),
+                                         " bytes, the limit is ", common::kNameBytesMax),
+                    .fix = "shorten it"});
   }
   // Paths are built from it: directories of copied logs, of pulled checkpoints.
   if (!spec.name().empty() && !common::IsPathName(spec.name())) {
-    return Invalid("[JC1103] the name \"", common::Printable(spec.name()),
-                   "\" has a / or an invisible character, begins with a dot or is not UTF-8; fix: "
-                   "use letters, digits, - and _");
+    return Invalid({.code = "JC1103",
+                    .what = absl::StrCat(
+                        "the name \"", common::Printable(spec.name()),
+                        "\" has a / or an invisible character, begins with a dot or is not UTF-8"),
+                    .fix = "use letters, digits, - and _"});
   }
   if (!spec.workdir().empty() && spec.workdir()[0] != '/') {
-    return Invalid("[JC1107] workdir \"", common::Printable(spec.workdir()),
-                   "\" is relative; fix: give an absolute path");
+    return Invalid(
+        {.code = "JC1107",
+         .what = absl::StrCat("workdir \"", common::Printable(spec.workdir()), "\" is relative"),
+         .fix = "give an absolute path"});
   }
   for (const auto& [name, value] : spec.env()) {
     if (!IsVariableName(name) || value.find('\0') != std::string::npos) {
-      return Invalid("[JC1106] environment variable \"", common::Printable(name),
-                     "\" cannot be set; fix: a name without = and no zero bytes");
+      return Invalid({.code = "JC1106",
+                      .what = absl::StrCat("environment variable \"", common::Printable(name),
+                                           "\" cannot be set"),
+                      .fix = "a name without = and no zero bytes"});
     }
   }
   return absl::OkStatus();
@@ -133,9 +162,12 @@ std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput
   if (known == state.keys.end()) return std::nullopt;
   Reply reply;
   if (known->second.spec_hash != hash) {
-    reply.status = absl::AlreadyExistsError(absl::StrCat(
-        "[JC1205] the idempotency key \"", common::Printable(key), "\" belongs to job ",
-        known->second.job, ", which has another spec; fix: use a new key for a new job"));
+    reply.status = common::MakeProblem(
+        absl::StatusCode::kAlreadyExists,
+        {.code = "JC1205",
+         .what = absl::StrCat("the idempotency key \"", common::Printable(key),
+                              "\" belongs to job ", known->second.job, ", which has another spec"),
+         .fix = "use a new key for a new job"});
     return reply;
   }
   reply.submit.set_job(known->second.job);
@@ -164,18 +196,22 @@ uint64_t HashSpec(const v1::JobSpec& spec) {
 
 absl::Status ValidateSpec(const v1::JobSpec& spec) {
   if (const size_t size = spec.ByteSizeLong(); size > common::kSpecBytesMax) {
-    return Invalid("[JC1102] the job's spec has ", size, " bytes, the limit is ",
-                   common::kSpecBytesMax,
-                   "; fix: submit with --clean-env, or put large inputs into files");
+    return Invalid({.code = "JC1102",
+                    .what = absl::StrCat("the job's spec has ", size, " bytes, the limit is ",
+                                         common::kSpecBytesMax),
+                    .fix = "submit with --clean-env, or put large inputs into files"});
   }
   if (absl::Status texts = ValidateTexts(spec); !texts.ok()) return texts;
   if (absl::Status shape = ValidateShape(spec.shape()); !shape.ok()) return shape;
   if (spec.restarts() > kRestartsMax || spec.node_loss_restarts() > kRestartsMax) {
-    return Invalid("[JC1108] more than ", kRestartsMax, " restarts; fix: ask for fewer");
+    return Invalid({.code = "JC1108",
+                    .what = absl::StrCat("more than ", kRestartsMax, " restarts"),
+                    .fix = "ask for fewer"});
   }
   if (spec.grace_ms() > kGraceMsMax) {
-    return Invalid("[JC1108] a grace of ", spec.grace_ms(),
-                   " ms is more than a day; fix: shorten it");
+    return Invalid({.code = "JC1108",
+                    .what = absl::StrCat("a grace of ", spec.grace_ms(), " ms is more than a day"),
+                    .fix = "shorten it"});
   }
   return absl::OkStatus();
 }
@@ -193,16 +229,22 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
   }
   if (const std::string never = NeverFits(state, spec.shape());
       !never.empty() && !input.request.queue_anyway()) {
-    reply.status = absl::FailedPreconditionError(
-        absl::StrCat("[JC1402] the job needs ",
-                     DescribeShape(spec.shape(), ResolveKind(state, spec.shape().device())), "; ",
-                     never, "; fix: ask for less, or --queue-anyway to wait for more nodes"));
+    reply.status = common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1402",
+         .what = absl::StrCat(
+             "the job needs ",
+             DescribeShape(spec.shape(), ResolveKind(state, spec.shape().device())), "; ", never),
+         .fix = "ask for less, or --queue-anyway to wait for more nodes"});
     return decision;
   }
   if (state.jobs.size() >= state.settings.live_jobs_max) {
-    reply.status = absl::ResourceExhaustedError(
-        absl::StrCat("[JC1209] ", state.settings.live_jobs_max,
-                     " jobs are queued or running, which is the limit; fix: try again later"));
+    reply.status = common::MakeProblem(
+        absl::StatusCode::kResourceExhausted,
+        {.code = "JC1209",
+         .what = absl::StrCat(state.settings.live_jobs_max,
+                              " jobs are queued or running, which is the limit"),
+         .fix = "try again later"});
     return decision;
   }
   decision.facts.push_back(SubmittedEvent(state, input, hash, now));

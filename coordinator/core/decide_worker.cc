@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/text.h"
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/commands.h"
@@ -251,24 +252,31 @@ absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& f
   }
   if (facts.name().empty() || facts.name().size() > common::kNameBytesMax ||
       !common::IsCleanUtf8(facts.name())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "[JC1407] the node name \"", common::Printable(facts.name()),
-        "\" is empty, too long or not plain text; fix: --name with letters, digits and -"));
+    return common::MakeProblem(
+        absl::StatusCode::kInvalidArgument,
+        {.code = "JC1407",
+         .what = absl::StrCat("the node name \"", common::Printable(facts.name()),
+                              "\" is empty, too long or not plain text"),
+         .fix = "--name with letters, digits and -"});
   }
   if (absl::Status sound = JudgeFacts(facts); !sound.ok()) return sound;
   const Node* known = FindNode(state, facts.name());
   if (known == nullptr) {
     if (state.nodes.size() < common::kNodesMax) return absl::OkStatus();
-    return absl::ResourceExhaustedError(
-        absl::StrCat("[JC1405] ", common::kNodesMax, " nodes are registered, which is the limit"));
+    return common::MakeProblem(
+        absl::StatusCode::kResourceExhausted,
+        {.code = "JC1405",
+         .what = absl::StrCat(common::kNodesMax, " nodes are registered, which is the limit")});
   }
   const bool fresh = now.mono_ms - known->last_contact_mono_ms < 2 * state.settings.heartbeat_ms;
   const v1::NodeFacts& old = known->record.facts();
   if (known->record.connected() && fresh && old.process() != facts.process()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("[JC1404] another worker named ", facts.name(), " is connected (",
-                     old.hostname(), ", ", old.advertise(),
-                     "); fix: give this one another --name and --state-dir, or stop the other"));
+    return common::MakeProblem(
+        absl::StatusCode::kAlreadyExists,
+        {.code = "JC1404",
+         .what = absl::StrCat("another worker named ", facts.name(), " is connected (",
+                              old.hostname(), ", ", old.advertise(), ")"),
+         .fix = "give this one another --name and --state-dir, or stop the other"});
   }
   return JudgeMachine(state, *known, facts, now);
 }

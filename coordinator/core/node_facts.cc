@@ -6,15 +6,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/text.h"
 
 namespace muster::coordinator {
 namespace {
 
 absl::Status Bad(const v1::NodeFacts& facts, const std::string& what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("[JC1408] node ", common::Printable(facts.name()), " says ", what,
-                   "; fix: start muster-worker of the coordinator's own release there"));
+  return common::MakeProblem(
+      absl::StatusCode::kInvalidArgument,
+      {.code = "JC1408",
+       .what = absl::StrCat("node ", common::Printable(facts.name()), " says ", what),
+       .fix = "start muster-worker of the coordinator's own release there"});
 }
 
 bool IsFact(const std::string& text) {

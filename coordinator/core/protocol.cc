@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "common/problem.h"
 #include "common/text.h"
 #include "common/version.h"
 #include "coordinator/core/decide.h"
@@ -13,18 +14,17 @@ constexpr size_t kVersionShownMax = 100;
 absl::Status JudgeProtocol(const std::string& program, const std::string& version,
                            uint32_t protocol) {
   if (protocol >= common::kProtocolMin && protocol <= common::kProtocol) return absl::OkStatus();
-  const std::string said =
-      absl::StrCat("[JC1302] ", program, version.empty() ? "" : " ",
-                   common::Printable(version.substr(0, kVersionShownMax)), " speaks protocol ",
-                   protocol, "; this coordinator (", common::kVersion, ") ");
-  if (protocol < common::kProtocolMin) {
-    return absl::FailedPreconditionError(absl::StrCat(said, "needs at least ", common::kProtocolMin,
-                                                      "; fix: install ", program, " ",
-                                                      common::kVersion, " there"));
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat(said, "knows none above ", common::kProtocol,
-                   "; fix: upgrade the coordinator first, then workers and clients"));
+  const bool is_older = protocol < common::kProtocolMin;
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1302",
+       .what = absl::StrCat(program, version.empty() ? "" : " ",
+                            common::Printable(version.substr(0, kVersionShownMax)),
+                            " speaks protocol ", protocol, "; this coordinator (", common::kVersion,
+                            ") ", is_older ? "needs at least " : "knows none above ",
+                            is_older ? common::kProtocolMin : common::kProtocol),
+       .fix = is_older ? absl::StrCat("install ", program, " ", common::kVersion, " there")
+                       : "upgrade the coordinator first, then workers and clients"});
 }
 
 }  // namespace muster::coordinator

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/problem.h"
 #include "common/text.h"
 #include "coordinator/core/settle.h"
 #include "coordinator/core/timers.h"
@@ -55,16 +56,20 @@ absl::Status JudgeMachine(const ClusterState& state, const Node& known, const v1
   absl::Status verdict;
   ForEachLivePart(state, facts.name(), [&](const auto& job, const auto&, const auto& part) {
     const std::optional<int64_t> fenced = FencedAtMonoMs(state, job, part);
-    verdict.Update(absl::FailedPreconditionError(absl::StrCat(
-        "[JC1411] node ", facts.name(), " was on another machine (", before.hostname(), ", ",
-        before.advertise(), "), where ranks of ", job.name(), " may still run; this worker is on ",
-        common::Printable(facts.hostname()), " and cannot know; ",
-        fenced.has_value()
-            ? absl::StrCat("they count as stopped in ",
-                           common::HumanDuration(std::max<int64_t>(*fenced - now.mono_ms, 0)))
-            : "the job waits for that machine (on_node_loss: wait)",
-        "; fix: wait, or jobctl nodes declare-dead ", facts.name(),
-        " if that machine is off, or give this worker another --name")));
+    verdict.Update(common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1411",
+         .what = absl::StrCat(
+             "node ", facts.name(), " was on another machine (", before.hostname(), ", ",
+             before.advertise(), "), where ranks of ", job.name(),
+             " may still run; this worker is on ", common::Printable(facts.hostname()),
+             " and cannot know; ",
+             fenced.has_value()
+                 ? absl::StrCat("they count as stopped in ",
+                                common::HumanDuration(std::max<int64_t>(*fenced - now.mono_ms, 0)))
+                 : "the job waits for that machine (on_node_loss: wait)"),
+         .fix = absl::StrCat("wait, or jobctl nodes declare-dead ", facts.name(),
+                             " if that machine is off, or give this worker another --name")}));
   });
   return verdict;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "common/files.h"
+#include "common/problem.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"

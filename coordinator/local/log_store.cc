@@ -8,6 +8,7 @@
 
 #include "common/files.h"
 #include "common/log.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/stores/log_pieces.h"
@@ -75,10 +76,11 @@ void LocalLogStore::Write(Queued& queued) {
     status = queue_.Patiently([&] { return (*stream)->file.Append(chunk); });
   }
   if (absl::IsOutOfRange(status)) {
-    refusals_.Warn(common::StrCat("[JC1611] the output of job ", key.job, " attempt ", key.attempt,
-                                  " rank ", key.rank,
-                                  " is refused: ", std::string(status.message()),
-                                  "; fix: look for a damaged spool on its node"));
+    refusals_.Warn({.code = "JC1611",
+                    .what = common::StrCat("the output of job ", key.job, " attempt ", key.attempt,
+                                           " rank ", key.rank, " is refused"),
+                    .why = std::string(status.message()),
+                    .fix = "look for a damaged spool on its node"});
     return Refuse(queued);
   }
   if (!status.ok()) return Fail(status);
@@ -99,8 +101,10 @@ void LocalLogStore::Fail(const absl::Status& status) {
   broken_ = true;
   // A shortage gets here only when the daemon ends: the worker keeps the bytes.
   if (IsShortage(status)) return;
-  failed_(absl::InternalError(common::StrCat(
-      "[JC1602] cannot keep logs: ", std::string(status.message()), "; fix: check the disk")));
+  failed_(common::MakeProblem(absl::StatusCode::kInternal, {.code = "JC1602",
+                                                            .what = "cannot keep logs",
+                                                            .why = std::string(status.message()),
+                                                            .fix = "check the disk"}));
 }
 
 void LocalLogStore::Wrote(const LogKey& key, Stream& stream, const v1::LogChunk& chunk) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/local/metric_reader.h"
@@ -55,8 +56,10 @@ void LocalMetricStore::Run() {
   if (status.ok()) status = Sync();
   // A shortage gets here only when the daemon ends: the worker keeps the batches.
   if (status.ok() || IsShortage(status)) return;
-  failed_(absl::InternalError(StrCat(
-      "[JC1602] cannot keep metrics: ", std::string(status.message()), "; fix: check the disk")));
+  failed_(common::MakeProblem(absl::StatusCode::kInternal, {.code = "JC1602",
+                                                            .what = "cannot keep metrics",
+                                                            .why = std::string(status.message()),
+                                                            .fix = "check the disk"}));
 }
 
 absl::Status LocalMetricStore::Write(Queued& queued) {
@@ -80,8 +83,10 @@ absl::Status LocalMetricStore::Write(Queued& queued) {
     const std::string record = EncodeMetricRecord(batch);
     const absl::Status status = queue_.Patiently([&] { return Append(*segment, record); });
     if (absl::IsOutOfRange(status)) {
-      refusals_.Warn(StrCat("[JC1611] metrics of job ", batch.job(), " are refused: ",
-                            std::string(status.message()), "; fix: remove the job"));
+      refusals_.Warn({.code = "JC1611",
+                      .what = StrCat("metrics of job ", batch.job(), " are refused"),
+                      .why = std::string(status.message()),
+                      .fix = "remove the job"});
       Refuse(queued);
       return absl::OkStatus();
     }

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "common/log.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/stores/shortage.h"
 
@@ -71,11 +72,16 @@ class StoreQueue {
   absl::Status Patiently(const std::function<absl::Status()>& attempt) {
     absl::Status status = attempt();
     if (!IsShortage(status)) return status;
-    common::LogWarning(common::StrCat(
-        absl::IsUnavailable(status) ? "[JC1612] " : "[JC1605] ", what_,
-        " wait in the workers' spools until there is room: ", std::string(status.message()),
-        absl::IsUnavailable(status) ? "; fix: raise the limit of open files (LimitNOFILE)"
-                                    : "; fix: free some space or inodes"));
+    common::Problem problem{
+        .code = "JC1605",
+        .what = common::StrCat(what_, " wait in the workers' spools until there is room"),
+        .why = std::string(status.message()),
+        .fix = "free some space or inodes"};
+    if (absl::IsUnavailable(status)) {
+      problem.code = "JC1612";
+      problem.fix = "raise the limit of open files (LimitNOFILE)";
+    }
+    common::LogWarning(common::Readable(problem));
     const int64_t began_ms = SteadyMs();
     while (IsShortage(status)) {
       {

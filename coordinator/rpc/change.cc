@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
 #include "coordinator/rpc/garbage.h"
@@ -12,15 +13,17 @@ namespace {
 using common::StrCat;
 
 // Of one request, so that its answer fits into a message; jobctl sends more in several.
-constexpr int kBulkMax = 5'000;
+constexpr int kBulkMax = 2'500;
 
 std::vector<std::string> ReferencesOf(const google::protobuf::RepeatedPtrField<std::string>& jobs) {
   return {jobs.begin(), jobs.end()};
 }
 
 absl::Status AlreadyOver(const v1::JobRecord& job) {
-  return absl::FailedPreconditionError(
-      StrCat("[JC1203] job ", job.name(), " is over (", StateName(job.state()), ")"));
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1203",
+       .what = StrCat("job ", job.name(), " is over (", StateName(job.state()), ")")});
 }
 
 // The results in the order of what was asked: `direct` where there is one, else the core's next
@@ -54,8 +57,10 @@ void Enqueue(Daemon& daemon, Input input, std::vector<std::optional<v1::BulkResu
 }
 
 absl::Status TooMany() {
-  return absl::InvalidArgumentError(
-      StrCat("[JC1004] at most ", kBulkMax, " jobs in one request; fix: name fewer at a time"));
+  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                             {.code = "JC1004",
+                              .what = StrCat("at most ", kBulkMax, " jobs in one request"),
+                              .fix = "name fewer at a time"});
 }
 
 // One input for all that live; those that are unknown or over are answered one by one.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -24,9 +25,11 @@ absl::StatusOr<v1::Checkpoint> FindCheckpoint(const v1::JobRecord& job, int64_t 
   }
   if (latest && LatestCheckpoint(job) != nullptr) found = LatestCheckpoint(job);
   if (found != nullptr) return *found;
-  return absl::NotFoundError(StrCat("[JC1501] job ", job.name(), " has no committed checkpoint",
-                                    latest ? std::string() : StrCat(" of step ", step),
-                                    "; fix: list them with jobctl ckpt ls ", job.name()));
+  return common::MakeProblem(absl::StatusCode::kNotFound,
+                             {.code = "JC1501",
+                              .what = StrCat("job ", job.name(), " has no committed checkpoint",
+                                             latest ? std::string() : StrCat(" of step ", step)),
+                              .fix = StrCat("list them with jobctl ckpt ls ", job.name())});
 }
 
 v1::VerifyCheckpointResponse Verify(Daemon& daemon, const v1::Checkpoint& checkpoint) {
@@ -228,10 +231,13 @@ void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& r
             return SendBlob(daemon, file.sha256(), request.offset(), sink);
           }
         }
-        sink->Close(absl::NotFoundError(
-            StrCat("[JC1505] the checkpoint of step ", checkpoint->step(), " has no file \"",
-                   common::Printable(request.path().substr(0, common::kReasonBytesMax)),
-                   "\"; fix: list its files with jobctl ckpt show ", found->record->name())));
+        sink->Close(common::MakeProblem(
+            absl::StatusCode::kNotFound,
+            {.code = "JC1505",
+             .what =
+                 StrCat("the checkpoint of step ", checkpoint->step(), " has no file \"",
+                        common::Printable(request.path().substr(0, common::kReasonBytesMax)), "\""),
+             .fix = StrCat("list its files with jobctl ckpt show ", found->record->name())}));
       },
       Want::kRecordWithFiles);
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
@@ -107,9 +108,11 @@ void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequ
       const v1::Attempt* attempt =
           job == view.state.jobs.end() ? nullptr : LiveAttempt(job->second);
       if (attempt == nullptr || attempt->running_ms() == 0) {
-        sink->Close(absl::FailedPreconditionError(
-            StrCat("[JC1208] no rank of job ", record->name(),
-                   " runs that could be asked; fix: jobctl why ", record->name())));
+        sink->Close(common::MakeProblem(
+            absl::StatusCode::kFailedPrecondition,
+            {.code = "JC1208",
+             .what = StrCat("no rank of job ", record->name(), " runs that could be asked"),
+             .fix = StrCat("jobctl why ", record->name())}));
         return nullptr;
       }
       const v1::DiagnosedAttempt asked = Describe(job->second, *attempt);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/problem.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -117,9 +118,10 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
   if (waiting_bytes_ >= kWaitingBytesMax) {
     lock.unlock();
     // The reader goes on from its last event: nothing is skipped silently.
-    return sink_->Close(
-        absl::ResourceExhaustedError("[JC1308] events come faster than they are read; fix: follow "
-                                     "again from the last one seen"));
+    return sink_->Close(common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                                            {.code = "JC1308",
+                                             .what = "events come faster than they are read",
+                                             .fix = "follow again from the last one seen"}));
   }
   for (v1::EventBatch& batch : BatchesOf(std::move(wanted))) waiting_.push_back(std::move(batch));
   Flush();

@@ -7,10 +7,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/core/decide.h"
 
 namespace muster::coordinator {
 namespace {
@@ -32,11 +34,15 @@ struct LiveFindings {
 
 absl::Status NoSuchJob(const std::string& reference) {
   if (reference == kLast) {
-    return absl::NotFoundError("[JC1201] you have no job yet; fix: submit one with jobctl submit");
+    return common::MakeProblem(
+        absl::StatusCode::kNotFound,
+        {.code = "JC1201", .what = "you have no job yet", .fix = "submit one with jobctl submit"});
   }
-  return absl::NotFoundError(StrCat("[JC1201] there is no job \"",
-                                    common::Printable(reference.substr(0, 100)),
-                                    "\"; fix: list all jobs with jobctl ls -a"));
+  return common::MakeProblem(
+      absl::StatusCode::kNotFound,
+      {.code = "JC1201",
+       .what = StrCat("there is no job \"", common::Printable(reference.substr(0, 100)), "\""),
+       .fix = "list all jobs with jobctl ls -a"});
 }
 
 LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std::string& reference,
@@ -108,9 +114,11 @@ absl::StatusOr<FoundJob> FindByPrefix(JobIndex& index, const std::string& refere
     for (const std::string& name : live.prefixed) {
       names += StrCat(names.empty() ? "" : ", ", name);
     }
-    return absl::InvalidArgumentError(StrCat("[JC1202] \"", common::Printable(reference),
-                                             "\" fits several jobs: ", names,
-                                             "; fix: type more of the name"));
+    return common::MakeProblem(
+        absl::StatusCode::kInvalidArgument,
+        {.code = "JC1202",
+         .what = StrCat("\"", common::Printable(reference), "\" fits several jobs: ", names),
+         .fix = "type more of the name"});
   }
   if (live.candidate != nullptr) return FoundJob{live.candidate, true};
   return FindFinished(index, finished.front().id, reference);
@@ -186,8 +194,7 @@ v1::BulkResult BulkResultOf(const std::string& subject, const absl::Status& stat
                             const v1::JobRecord* job) {
   v1::BulkResult result;
   result.set_subject(subject);
-  result.set_status_code(static_cast<int>(status.code()));
-  result.set_message(std::string(status.message()));
+  SetStatus(status, &result);
   if (job != nullptr) {
     result.set_job(job->id());
     result.set_name(job->name());

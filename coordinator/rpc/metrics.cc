@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "common/problem.h"
 #include "common/status.h"
 #include "coordinator/core/state.h"
 #include "coordinator/rpc/followed_line.h"
@@ -217,8 +218,11 @@ void MetricFeed::OnBatch(const v1::MetricBatch& batch) {
   if (!keeps_new_) return;
   if (waiting_bytes_ >= kWaitingBytesMax) {
     metric_token_ = nullptr;
-    return sink_->Close(absl::ResourceExhaustedError(
-        "[JC1308] this follower of metrics reads more slowly than they come; fix: follow again"));
+    return sink_->Close(
+        common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                            {.code = "JC1308",
+                             .what = "this follower of metrics reads more slowly than they come",
+                             .fix = "follow again"}));
   }
   waiting_.push_back(batch);
   waiting_bytes_ += batch.ByteSizeLong();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/problem.h"
 #include "common/strings.h"
 #include "common/version.h"
 #include "coordinator/core/decide.h"
@@ -14,10 +15,11 @@ namespace {
 using common::StrCat;
 
 absl::Status PrivateOnly() {
-  return absl::FailedPreconditionError(
-      "[JC1306] this is a cluster's coordinator: it does not come and go with its clients; fix: "
-      "stop it "
-      "with its service manager, or choose the private context");
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1306",
+       .what = "this is a cluster's coordinator: it does not come and go with its clients",
+       .fix = "stop it with its service manager, or choose the private context"});
 }
 
 }  // namespace
@@ -71,9 +73,11 @@ void SetLifetime(Daemon& daemon, const Caller& caller, const v1::SetLifetimeRequ
             return answer(response);
           }
           if (!cancel.jobs.empty() && !request.cancel_jobs()) {
-            return answer(absl::FailedPreconditionError(StrCat(
-                "[JC1204] ", cancel.jobs.size(), " jobs are not over yet; fix: wait for them, or ",
-                "cancel them with jobctl down --cancel-jobs")));
+            return answer(common::MakeProblem(
+                absl::StatusCode::kFailedPrecondition,
+                {.code = "JC1204",
+                 .what = StrCat(cancel.jobs.size(), " jobs are not over yet"),
+                 .fix = "wait for them, or cancel them with jobctl down --cancel-jobs"}));
           }
           if (!cancel.jobs.empty()) daemon.loop.Say(cancel);
           // The answer first: stopping closes this very connection.

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
@@ -17,9 +18,10 @@ absl::StatusOr<v1::Checkpoint> CheckpointToResume(const v1::JobRecord& job,
   if (request.step() < 0) {
     const v1::Checkpoint* latest = LatestCheckpoint(job);
     if (latest != nullptr) return *latest;
-    return absl::NotFoundError(StrCat(
-        "[JC1501] job ", job.name(),
-        " has no committed checkpoint; fix: ", "rerun it from the beginning, without --from"));
+    return common::MakeProblem(absl::StatusCode::kNotFound,
+                               {.code = "JC1501",
+                                .what = StrCat("job ", job.name(), " has no committed checkpoint"),
+                                .fix = "rerun it from the beginning, without --from"});
   }
   const v1::Checkpoint* found = nullptr;
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
@@ -29,9 +31,11 @@ absl::StatusOr<v1::Checkpoint> CheckpointToResume(const v1::JobRecord& job,
     }
   }
   if (found != nullptr) return *found;
-  return absl::NotFoundError(StrCat("[JC1501] job ", job.name(),
-                                    " has no committed checkpoint of step ", request.step(),
-                                    "; fix: list them with jobctl ckpt ls ", job.name()));
+  return common::MakeProblem(
+      absl::StatusCode::kNotFound,
+      {.code = "JC1501",
+       .what = StrCat("job ", job.name(), " has no committed checkpoint of step ", request.step()),
+       .fix = StrCat("list them with jobctl ckpt ls ", job.name())});
 }
 
 absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobRequest& request,
@@ -63,9 +67,12 @@ void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& reque
             Answer<v1::SubmitResponse> answer) {
   const size_t bytes = request.spec().ByteSizeLong();
   if (bytes > common::kSpecBytesMax) {
-    return answer(absl::InvalidArgumentError(StrCat("[JC1102] the job's spec has ", bytes,
-                                                    " bytes; the limit is ", common::kSpecBytesMax,
-                                                    "; fix: shorten its environment or command")));
+    return answer(common::MakeProblem(
+        absl::StatusCode::kInvalidArgument,
+        {.code = "JC1102",
+         .what =
+             StrCat("the job's spec has ", bytes, " bytes; the limit is ", common::kSpecBytesMax),
+         .fix = "shorten its environment or command"}));
   }
   EnqueueSubmit(daemon, SubmitInput{.caller = caller, .request = request}, std::move(answer));
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
@@ -89,8 +90,9 @@ void JobFeed::Start(uint64_t job, bool with_past, std::function<void()> gone) {
           auto finished = index.Find(job);
           if (!finished.ok()) return self->sink_->Close(finished.status());
           if (!finished->has_value()) {
-            return self->sink_->Close(
-                absl::NotFoundError(common::StrCat("[JC1201] job ", job, " was removed")));
+            return self->sink_->Close(common::MakeProblem(
+                absl::StatusCode::kNotFound,
+                {.code = "JC1201", .what = common::StrCat("job ", job, " was removed")}));
           }
           record = std::make_shared<const v1::JobRecord>(**finished);
         }

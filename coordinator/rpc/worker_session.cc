@@ -4,6 +4,7 @@
 
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -24,39 +25,50 @@ absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) 
   RETURN_IF_ERROR(JudgeProtocol("muster-worker", facts.version(), facts.protocol()));
   if (facts.name().empty() || facts.name().size() > common::kNameBytesMax ||
       !common::IsCleanUtf8(facts.name())) {
-    return absl::InvalidArgumentError(
-        StrCat("[JC1407] \"", common::Printable(facts.name().substr(0, common::kNameBytesMax)),
-               "\" cannot be a node's name: it needs 1 to ", common::kNameBytesMax,
-               " bytes of UTF-8 without control characters; fix: start muster-worker with another "
-               "--name"));
+    return common::MakeProblem(
+        absl::StatusCode::kInvalidArgument,
+        {.code = "JC1407",
+         .what = StrCat("\"", common::Printable(facts.name().substr(0, common::kNameBytesMax)),
+                        "\" cannot be a node's name: it needs 1 to ", common::kNameBytesMax,
+                        " bytes of UTF-8 without control characters"),
+         .fix = "start muster-worker with another --name"});
   }
   if (registration.highest_epoch() > daemon_.epoch) {
-    return absl::FailedPreconditionError(
-        StrCat("[JC1310] node ", facts.name(), " has obeyed a coordinator of epoch ",
-               registration.highest_epoch(), "; this one has epoch ", daemon_.epoch,
-               ": it was started on an older data directory; fix: start it on the newest one"));
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1310",
+         .what = StrCat("node ", facts.name(), " has obeyed a coordinator of epoch ",
+                        registration.highest_epoch(), "; this one has epoch ", daemon_.epoch,
+                        ": it was started on an older data directory"),
+         .fix = "start it on the newest one"});
   }
   return absl::OkStatus();
 }
 
 void WorkerSession::OnPiece(v1::MessagePiece piece, std::function<void()> next) {
   if (pieces_.size() + piece.data().size() > common::kControlWholeBytesMax) {
-    return Close(absl::ResourceExhaustedError(
-        StrCat("[JC1302] a message of node ", node_, " is larger than ",
-               common::kControlWholeBytesMax, " bytes in all its pieces")));
+    return Close(common::MakeProblem(
+        absl::StatusCode::kResourceExhausted,
+        {.code = "JC1302",
+         .what = StrCat("a message of node ", node_, " is larger than ",
+                        common::kControlWholeBytesMax, " bytes in all its pieces")}));
   }
   pieces_ += piece.data();
   if ((daemon_.piece_bytes += piece.data().size()) > kPieceBytesMax) {
-    return Close(absl::ResourceExhaustedError(
-        "[JC1308] too many large messages of workers are under way; register again"));
+    return Close(common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                                     {.code = "JC1308",
+                                      .what = "too many large messages of workers are under way",
+                                      .fix = "register again"}));
   }
   if (!piece.last()) return next();
   v1::WorkerMessage whole;
   daemon_.piece_bytes -= pieces_.size();
   const bool sound = whole.ParseFromString(std::exchange(pieces_, {})) && !whole.has_piece();
   if (!sound) {
-    return Close(absl::InvalidArgumentError(
-        StrCat("[JC1302] the pieces that node ", node_, " sent make no message")));
+    return Close(common::MakeProblem(
+        absl::StatusCode::kInvalidArgument,
+        {.code = "JC1302",
+         .what = StrCat("the pieces that node ", node_, " sent make no message")}));
   }
   OnMessage(std::move(whole), std::move(next));
 }
@@ -67,8 +79,10 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
   }
   if (!registered_) {
     if (!message.has_register_()) {
-      return Close(absl::FailedPreconditionError(
-          "[JC1302] the first message of a control stream must be a registration"));
+      return Close(common::MakeProblem(
+          absl::StatusCode::kFailedPrecondition,
+          {.code = "JC1302",
+           .what = "the first message of a control stream must be a registration"}));
     }
     const absl::Status status = CheckRegistration(message.register_());
     if (!status.ok()) return Close(status);
@@ -84,7 +98,9 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
     return next();
   }
   if (message.has_register_()) {
-    return Close(absl::FailedPreconditionError("[JC1302] a control stream registers once"));
+    return Close(
+        common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                            {.code = "JC1302", .what = "a control stream registers once"}));
   }
   if (message.has_diagnosis()) {
     // For a person who waits, no fact of the cluster: past the control loop.

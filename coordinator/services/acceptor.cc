@@ -134,9 +134,9 @@ void Acceptor::AcceptFrom(size_t door) {
 }
 
 void Acceptor::TurnAwayWithReserve(size_t door) {
-  turned_away_.Warn(
-      "[JC1612] no descriptor is free for a new connection, which is closed; fix: raise the limit "
-      "of open files (LimitNOFILE)");
+  turned_away_.Warn({.code = "JC1612",
+                     .what = "no descriptor is free for a new connection, which is closed",
+                     .fix = "raise the limit of open files (LimitNOFILE)"});
   if (!waiting_.empty()) waiting_.pop_front();
   reserve_.Reset();
   common::UniqueFd(accept4(doors_[door].fd.get(), nullptr, nullptr, SOCK_CLOEXEC)).Reset();
@@ -150,9 +150,11 @@ void Acceptor::Admit(common::UniqueFd fd, size_t door) {
   std::string principal = PrincipalOf(fd.get(), from.is_unix, &uid);
   if (principal.empty()) return;
   if (from.own_uid_only && uid != getuid() && uid != 0) {
-    return strangers_.Warn(StrCat("[JC1312] a process of uid ", uid,
-                                  " connected to the private coordinator of uid ", getuid(),
-                                  " and is turned away; fix: it starts one of its own"));
+    return strangers_.Warn(
+        {.code = "JC1312",
+         .what = StrCat("a process of uid ", uid, " connected to the private coordinator of uid ",
+                        getuid(), " and is turned away"),
+         .fix = "it starts one of its own"});
   }
   if (!MakeRoom(door)) return;
   if (!from.is_unix) {
@@ -172,11 +174,11 @@ bool Acceptor::MakeRoom(size_t door) {
   const size_t& served = served_of_door_[door];
   if (waiting < most / 2 && waiting + served >= most) ForgetClosed();
   if (waiting < most / 2 && waiting + served < most) return true;
-  turned_away_.Warn(StrCat("[JC1311] ", waiting + served, " connections are open, of which ",
-                           waiting,
-                           " have said nothing; one more comes, and the oldest silent one is closed"
-                           "; fix: find who opens them (ss -tnp), or raise the limit of open files "
-                           "(LimitNOFILE)"));
+  turned_away_.Warn(
+      {.code = "JC1311",
+       .what = StrCat(waiting + served, " connections are open, of which ", waiting,
+                      " have said nothing; one more comes, and the oldest silent one is closed"),
+       .fix = "find who opens them (ss -tnp), or raise the limit of open files (LimitNOFILE)"});
   const auto oldest = std::find_if(waiting_.begin(), waiting_.end(),
                                    [door](const Waiting& each) { return each.door == door; });
   if (oldest == waiting_.end()) return false;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/job_gate.h"
@@ -42,8 +43,10 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
   }
   void Acknowledge(const Ack& ack) override {
     if (this->Bytes() > kUnreadAcksBytesMax) {
-      return this->EnqueueClose(absl::ResourceExhaustedError(
-          "[JC1308] the acknowledgements are not read; connect again and read them"));
+      return this->EnqueueClose(common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                                                    {.code = "JC1308",
+                                                     .what = "the acknowledgements are not read",
+                                                     .fix = "connect again and read them"}));
     }
     this->Enqueue(ack);
   }

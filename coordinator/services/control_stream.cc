@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/problem.h"
 #include "coordinator/rpc/worker_session.h"
 #include "coordinator/services/streams.h"
 
@@ -28,7 +29,9 @@ class ControlStream final : public ControlDuplex, public CommandSink {
     daemon_.pool.PostAfter(kRegisterWithin, [weak = std::weak_ptr<ControlStream>(self)] {
       const auto stream = weak.lock();
       if (stream == nullptr || stream->session_->IsRegistered()) return;
-      stream->Close(absl::DeadlineExceededError("[JC1302] no registration came within 10 s"));
+      stream->Close(
+          common::MakeProblem(absl::StatusCode::kDeadlineExceeded,
+                              {.code = "JC1302", .what = "no registration came within 10 s"}));
     });
   }
 

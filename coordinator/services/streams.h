@@ -12,12 +12,9 @@
 
 #include "absl/status/status.h"
 #include "coordinator/rpc/sink.h"
+#include "coordinator/services/grpc_status.h"
 
 namespace muster::coordinator {
-
-inline grpc::Status ToGrpc(const absl::Status& status) {
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
-}
 
 // The writing half, shared by server streams and bidirectional ones.
 template <typename T>

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/problem.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/services/streams.h"
 
@@ -38,6 +39,10 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
       } else {
         response.set_status_code(static_cast<int>(answer.status().code()));
         response.set_status_message(std::string(answer.status().message()));
+        v1::ErrorDetail detail;
+        if (common::CopyDetail(answer.status(), &detail)) {
+          *response.mutable_error() = std::move(detail);
+        }
       }
       self->OnAnswer(number, std::move(response));
     });

@@ -14,10 +14,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "common/files.h"
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/headroom.h"
@@ -30,6 +30,7 @@
 namespace muster::coordinator {
 namespace {
 
+using common::MakeProblem;
 using common::StrCat;
 
 constexpr auto kFullDiskRetry = std::chrono::milliseconds(250);
@@ -107,10 +108,11 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
   absl::StatusOr<std::unique_ptr<Database>> opened =
       Database::Open(path, Database::Mode::kReadWrite);
   if (!opened.ok()) {
-    return absl::Status(
-        opened.status().code(),
-        StrCat("[JC1602] cannot open ", path, ": ", std::string(opened.status().message()),
-               "; fix: check that the directory exists and is yours"));
+    return MakeProblem(opened.status().code(),
+                       {.code = "JC1602",
+                        .what = StrCat("cannot open ", path),
+                        .why = std::string(opened.status().message()),
+                        .fix = "check that the directory exists and is yours"});
   }
   database_ = *std::move(opened);
   headroom_.Reserve();
@@ -121,8 +123,10 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
     status = PrepareTables(clock);
   }
   if (absl::IsResourceExhausted(status)) {
-    return absl::ResourceExhaustedError(
-        StrCat("[JC1605] the disk of ", path, " is full; fix: free some space and start again"));
+    return MakeProblem(absl::StatusCode::kResourceExhausted,
+                       {.code = "JC1605",
+                        .what = StrCat("the disk of ", path, " is full"),
+                        .fix = "free some space and start again"});
   }
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_));
@@ -183,7 +187,7 @@ absl::Status SqliteJournal::Replay(const ReplaySink& sink) {
   newest.Reset();
   absl::Status status = ReplayKeys(sink);
   if (status.ok()) status = ReplayEvents(sink, after);
-  if (absl::IsDataLoss(status) && !absl::StrContains(status.message(), "[JC")) {
+  if (absl::IsDataLoss(status) && common::CodeOf(status).empty()) {
     return Damaged(std::string(status.message()));
   }
   return status;
@@ -221,10 +225,11 @@ absl::Status SqliteJournal::ReplayEvents(const ReplaySink& sink, uint64_t after)
       return Damaged(StrCat("event ", seq, " cannot be read"));
     }
     if (event.what_case() == v1::Event::WHAT_NOT_SET && !event.skippable()) {
-      return absl::FailedPreconditionError(
-          StrCat("[JC1603] ", paths_.Database(), " holds event ", seq,
-                 " of a kind that this version does not know; fix: start the version of "
-                 "muster-coordinator that wrote it"));
+      return MakeProblem(absl::StatusCode::kFailedPrecondition,
+                         {.code = "JC1603",
+                          .what = StrCat(paths_.Database(), " holds event ", seq,
+                                         " of a kind that this version does not know"),
+                          .fix = "start the version of muster-coordinator that wrote it"});
     }
     sink.event(event);
   }
@@ -239,12 +244,14 @@ absl::Status SqliteJournal::CheckHighWater(uint64_t last_seq) {
   uint64_t mark = 0;
   if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &mark)) return absl::OkStatus();
   if (mark <= last_seq) return absl::OkStatus();
-  return absl::DataLossError(StrCat("[JC1602] ", paths_.Database(), " ends at event ", last_seq,
-                                    ", but event ", mark,
-                                    " was acknowledged: muster.db or muster.db-wal was truncated "
-                                    "or replaced by an older copy; fix: "
-                                    "restore the data directory from a backup, or delete ",
-                                    paths_.HighWater(), " to go on without the lost events"));
+  return MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1602",
+       .what = StrCat(paths_.Database(), " ends at event ", last_seq, ", but event ", mark,
+                      " was acknowledged: muster.db or muster.db-wal was truncated or replaced by "
+                      "an older copy"),
+       .fix = StrCat("restore the data directory from a backup, or delete ", paths_.HighWater(),
+                     " to go on without the lost events")});
 }
 
 void SqliteJournal::Start(JournalObserver observer) {
@@ -314,11 +321,12 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       return true;
     }
     if (!IsShortage(status)) {
-      absl::Status failure = absl::Status(
-          status.code(), StrCat("[JC1602] cannot record in ", paths_.Database(), ": ",
-                                std::string(status.message()),
-                                "; fix: check the disk, then start again: nothing that was "
-                                "acknowledged is lost"));
+      absl::Status failure = MakeProblem(
+          status.code(),
+          {.code = "JC1602",
+           .what = StrCat("cannot record in ", paths_.Database()),
+           .why = std::string(status.message()),
+           .fix = "check the disk, then start again: nothing that was acknowledged is lost"});
       {
         std::lock_guard lock(mutex_);
         failure_ = failure;
@@ -336,17 +344,19 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       is_stuck_ = true;
       observer_.stuck(WhyStuck());
     } else {
-      waits_.Warn(StrCat(
-          "[JC1612] the journal waits for a free descriptor: ", std::string(status.message()),
-          "; fix: raise the limit of open files (LimitNOFILE)"));
+      waits_.Warn({.code = "JC1612",
+                   .what = "the journal waits for a free descriptor",
+                   .why = std::string(status.message()),
+                   .fix = "raise the limit of open files (LimitNOFILE)"});
     }
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, kFullDiskRetry, [this] { return stopping_; });
     if (!stopping_) continue;
-    failure_ = is_full
-                   ? absl::ResourceExhaustedError(StrCat("[JC1605] the disk of ", paths_.Database(),
-                                                         " is full; fix: free some space"))
-                   : status;
+    failure_ = is_full ? MakeProblem(absl::StatusCode::kResourceExhausted,
+                                     {.code = "JC1605",
+                                      .what = StrCat("the disk of ", paths_.Database(), " is full"),
+                                      .fix = "free some space"})
+                       : status;
     return false;
   }
 }
@@ -354,9 +364,11 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
 absl::Status SqliteJournal::WhyStuck() const {
   absl::Status full = headroom_.CheckRoom();
   if (!full.ok()) return full;
-  return absl::ResourceExhaustedError(
-      StrCat("[JC1605] the disk of ", paths_.Root(),
-             " was full and has room again; what waits is being recorded; fix: try again"));
+  return MakeProblem(absl::StatusCode::kResourceExhausted,
+                     {.code = "JC1605",
+                      .what = StrCat("the disk of ", paths_.Root(),
+                                     " was full and has room again; what waits is being recorded"),
+                      .fix = "try again"});
 }
 
 // Not synced: it survives a killed process, and after a power cut an older mark is only less

@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "absl/strings/match.h"
-
+#include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -53,15 +52,20 @@ absl::Status CheckIdentity(Database& database, const std::string& path, bool* is
   *is_new = application_id == 0 && version == 0 && tables == 0;
   if (*is_new) return absl::OkStatus();
   if (application_id != kApplicationId) {
-    return absl::FailedPreconditionError(StrCat(
-        "[JC1603] ", path, " is a database, but not one of muster-coordinator (application id ",
-        application_id, "); fix: name another --data-dir"));
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1603",
+         .what = StrCat(path, " is a database, but not one of muster-coordinator (application id ",
+                        application_id, ")"),
+         .fix = "name another --data-dir"});
   }
   if (version > kSchemaVersion) {
-    return absl::FailedPreconditionError(
-        StrCat("[JC1603] ", path, " was written by a newer muster-coordinator (schema ", version,
-               ", this one knows up to ", kSchemaVersion,
-               "); fix: start the newer version, or name another --data-dir"));
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1603",
+         .what = StrCat(path, " was written by a newer muster-coordinator (schema ", version,
+                        ", this one knows up to ", kSchemaVersion, ")"),
+         .fix = "start the newer version, or name another --data-dir"});
   }
   return absl::OkStatus();
 }
@@ -83,16 +87,19 @@ absl::Status CheckIntegrity(Database& database, const std::string& path) {
 }  // namespace
 
 absl::Status DamagedDatabase(const std::string& path, const std::string& finding) {
-  return absl::DataLossError(
-      StrCat("[JC1602] ", path, " is damaged: ", finding,
-             "; fix: restore the data directory from a backup, or start with an empty --data-dir"));
+  return common::MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1602",
+       .what = StrCat(path, " is damaged"),
+       .why = finding,
+       .fix = "restore the data directory from a backup, or start with an empty --data-dir"});
 }
 
 absl::Status PrepareSchema(Database& database, const std::string& path) {
   bool is_new = false;
   absl::Status status = CheckIdentity(database, path, &is_new);
   if (status.ok() && !is_new) status = CheckIntegrity(database, path);
-  if (absl::IsDataLoss(status) && !absl::StrContains(status.message(), "[JC")) {
+  if (absl::IsDataLoss(status) && common::CodeOf(status).empty()) {
     return DamagedDatabase(path, std::string(status.message()));
   }
   RETURN_IF_ERROR(status);

@@ -1,5 +1,6 @@
 #include "coordinator/stores/blob_store.h"
 
+#include "common/problem.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -17,9 +18,12 @@ absl::Status CheckBlobName(const std::string& sha256) {
 absl::Status CheckBlob(const std::string& sha256, uint64_t size) {
   RETURN_IF_ERROR(CheckBlobName(sha256));
   if (size <= BlobStore::kBlobBytesMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat("[JC1611] a checkpoint file of ", size, " bytes is refused: the limit is ",
-             BlobStore::kBlobBytesMax, "; fix: look for a program that is not Muster's"));
+  return common::MakeProblem(
+      absl::StatusCode::kInvalidArgument,
+      {.code = "JC1611",
+       .what = StrCat("a checkpoint file of ", size, " bytes is refused: the limit is ",
+                      BlobStore::kBlobBytesMax),
+       .fix = "look for a program that is not Muster's"});
 }
 
 }  // namespace muster::coordinator

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/upload_checks.h"
 
@@ -26,10 +27,13 @@ absl::Status MetricSources::CheckNext(const v1::MetricBatch& batch) const {
   const auto of_rank = newest_.lower_bound({batch.rank(), std::string()});
   const auto behind = newest_.lower_bound({batch.rank() + 1, std::string()});
   if (static_cast<size_t>(std::distance(of_rank, behind)) >= kMetricSourcesMax) {
-    return absl::InvalidArgumentError(
-        common::StrCat("[JC1611] metrics of job ", batch.job(), " rank ", batch.rank(),
-                       " are refused: they come from more than ", kMetricSourcesMax,
-                       " sources; fix: write fewer event files"));
+    return common::MakeProblem(
+        absl::StatusCode::kInvalidArgument,
+        {.code = "JC1611",
+         .what = common::StrCat("metrics of job ", batch.job(), " rank ", batch.rank(),
+                                " are refused: they come from more than ", kMetricSourcesMax,
+                                " sources"),
+         .fix = "write fewer event files"});
   }
   return CheckMetricSeq(batch, 0);
 }

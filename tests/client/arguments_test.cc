@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "client/errors.h"
+#include "common/problem.h"
 
 namespace muster::client {
 namespace {
@@ -49,7 +50,7 @@ TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
   for (const Wrong& wrong : kWrong) {
     const auto parsed = Arguments::Parse(wrong.line);
     ASSERT_FALSE(parsed.ok()) << wrong.line[0];
-    const ErrorParts parts = SplitError(parsed.status());
+    const common::Problem parts = common::ProblemOf(parsed.status());
     EXPECT_EQ(parts.code, wrong.code) << parts.what;
     EXPECT_NE(parts.what.find(wrong.says), std::string::npos) << parts.what;
     EXPECT_FALSE(parts.fix.empty()) << parts.what;
@@ -102,14 +103,16 @@ TEST(ArgumentsTest, HelpOfACommandIsTheHelpCommand) {
 }
 
 TEST(ArgumentsTest, WhatThereIsInPlaceOfAnAbsentFlagCanBeTyped) {
-  const ErrorParts parts =
-      SplitError(Arguments::Parse({"run", "--time", "1h", "--", "x"}).status());
+  const common::Problem parts =
+      common::ProblemOf(Arguments::Parse({"run", "--time", "1h", "--", "x"}).status());
   EXPECT_EQ(parts.fix, "jobctl submit --set max_duration=1h -- COMMAND");
   EXPECT_TRUE(Arguments::Parse({"submit", "--set", "max_duration=1h", "--", "train"}).ok());
 }
 
 TEST(ArgumentsTest, TheFixOfAWrongLineIsALineThatCanBeTyped) {
-  const auto fix = [](const Line& line) { return SplitError(Arguments::Parse(line).status()).fix; };
+  const auto fix = [](const Line& line) {
+    return common::ProblemOf(Arguments::Parse(line).status()).fix;
+  };
   EXPECT_EQ(fix({"submit", "python", "train.py"}),
             "a command stands behind `--`: jobctl submit -- python train.py");
   EXPECT_EQ(fix({"-o", "json", "ls"}), "it stands behind its command: jobctl ls -o");
@@ -149,7 +152,7 @@ TEST(ArgumentsTest, NumbersOutOfRangeNameTheRange) {
   const auto parsed = Arguments::Parse({"run", "-n", "0", "--", "x"});
   const auto number = parsed->Number("processes", 1, 100'000, 1);
   ASSERT_FALSE(number.ok());
-  EXPECT_EQ(SplitError(number.status()).what,
+  EXPECT_EQ(common::ProblemOf(number.status()).what,
             "-n (--processes) takes a whole number from 1 to 100000, not \"0\"");
   for (const char* wrong : {"x", "1.5", "", "99999999999999999999"}) {
     EXPECT_FALSE(
@@ -161,7 +164,8 @@ TEST(ArgumentsTest, NumbersOutOfRangeNameTheRange) {
 TEST(ArgumentsTest, AGroupAloneOrWithFlagsLists) {
   const auto command = [](const std::vector<std::string>& line) {
     const auto parsed = Arguments::Parse(line);
-    return parsed.ok() ? std::string(parsed->command().name) : SplitError(parsed.status()).code;
+    return parsed.ok() ? std::string(parsed->command().name)
+                       : common::ProblemOf(parsed.status()).code;
   };
   EXPECT_EQ(command({"nodes"}), "nodes ls");
   EXPECT_EQ(command({"nodes", "-o", "json"}), "nodes ls");

@@ -6,6 +6,8 @@
 #include <condition_variable>
 #include <cstdlib>
 
+#include "common/problem.h"
+#include "coordinator/services/grpc_status.h"
 #include "muster/v1/job_service.grpc.pb.h"
 
 namespace muster::client {
@@ -24,8 +26,10 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
                       v1::SubmitResponse* response) override {
     std::lock_guard lock(mutex);
     submit = *request;
-    if (!fake_->submit_error.empty()) {
-      return grpc::Status(static_cast<grpc::StatusCode>(fake_->submit_status), fake_->submit_error);
+    if (!fake_->submit_error.ok()) {
+      const grpc::Status refused = coordinator::ToGrpc(fake_->submit_error);
+      if (!fake_->is_older) return refused;
+      return grpc::Status(refused.error_code(), refused.error_message());
     }
     if (!fake_->submitted.name().empty() || !fake_->submitted.layout().empty()) {
       *response = fake_->submitted;
@@ -88,8 +92,12 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
       v1::BulkResult* result = response->add_results();
       result->set_subject(job);
       if (job == "gone") {
+        const absl::Status error = common::MakeProblem(
+            absl::StatusCode::kNotFound,
+            {.code = "JC1201", .what = "there is no job gone", .fix = "jobctl ls -a"});
         result->set_status_code(grpc::StatusCode::NOT_FOUND);
-        result->set_message("[JC1201] there is no job gone; fix: jobctl ls -a");
+        result->set_message(std::string(error.message()));
+        common::CopyDetail(error, result->mutable_error());
       }
     }
     changed.notify_all();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
@@ -28,8 +29,8 @@ class FakeCoordinator {
   v1::ListJobsResponse jobs;
   v1::ListNodesResponse nodes;
   uint32_t protocol = 1;
-  std::string submit_error;      // a FAILED_PRECONDITION message
-  int submit_status = 9;         // its status, when it is another one
+  absl::Status submit_error;     // of Submit and of nothing else
+  bool is_older = false;         // its errors are messages only
   v1::SubmitResponse submitted;  // with a name: the answer to Submit
   v1::MetricSummaries metrics;
   // Answers ListJobs, when it is set, on gRPC's thread.

@@ -13,6 +13,7 @@
 #include "client/job_file.h"
 #include "client/terminal.h"
 #include "common/error_codes.h"
+#include "common/problem.h"
 
 namespace muster::client {
 namespace {
@@ -130,9 +131,10 @@ TEST(ErrorCodesTest, RowsAreSortedUniqueAndComplete) {
   EXPECT_EQ(common::FindErrorCode("JC9999"), nullptr);
 }
 
-TEST(ErrorsTest, AnErrorIsSplitPrintedAndGraded) {
+TEST(ErrorsTest, AnErrorIsPrintedAndGraded) {
   const absl::Status error =
-      Problem(absl::StatusCode::kNotFound, "JC1201", "there is no job 7", "jobctl ls -a");
+      common::MakeProblem(absl::StatusCode::kNotFound,
+                          {.code = "JC1201", .what = "there is no job 7", .fix = "jobctl ls -a"});
   EXPECT_EQ(FormatError(error, false), "error: there is no job 7 [JC1201]\nfix:   jobctl ls -a\n");
   EXPECT_EQ(ExitCodeFor(error), kExitNotFound);
   const absl::Status list =
@@ -140,17 +142,31 @@ TEST(ErrorsTest, AnErrorIsSplitPrintedAndGraded) {
   EXPECT_EQ(FormatError(list, false),
             "error: f has 2 errors [JC1101]\nf:1:1: a\nf:2:1: b\nfix:   jobctl validate f\n");
   EXPECT_EQ(ExitCodeFor(list), kExitRefused);
-  EXPECT_EQ(ExitCodeFor(absl::AlreadyExistsError("[JC1205] used")), kExitRefused);
+  EXPECT_EQ(ExitCodeFor(common::MakeProblem(absl::StatusCode::kAlreadyExists,
+                                            {.code = "JC1205", .what = "used"})),
+            kExitRefused);
   EXPECT_EQ(
-      FormatError(absl::FailedPreconditionError("[JC1203] job x-1 is over"), false),
+      FormatError(common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                                      {.code = "JC1203", .what = "job x-1 is over"}),
+                  false),
       "error: job x-1 is over [JC1203]\nfix:   `jobctl rerun JOB` starts a new job like it.\n")
       << "the advice of its code";
-  EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kUnavailable, "JC1301", "a", "b")),
+  EXPECT_EQ(FormatError(common::MakeProblem(
+                            absl::StatusCode::kInternal,
+                            {.code = "JC1601", .what = "a/b", .why = "disk full", .fix = "df"}),
+                        false),
+            "error: a/b: disk full [JC1601]\nfix:   df\n");
+  EXPECT_EQ(ExitCodeFor(common::MakeProblem(absl::StatusCode::kUnavailable,
+                                            {.code = "JC1301", .what = "a", .fix = "b"})),
             kExitUnreachable);
-  EXPECT_EQ(ExitCodeFor(Problem(absl::StatusCode::kFailedPrecondition, "JC1402", "a", "b")),
+  EXPECT_EQ(ExitCodeFor(common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                                            {.code = "JC1402", .what = "a", .fix = "b"})),
             kExitRefused);
-  EXPECT_EQ(ExitCodeFor(absl::PermissionDeniedError("[JC1201] no")), kExitAuth);
+  EXPECT_EQ(ExitCodeFor(absl::PermissionDeniedError("no")), kExitAuth);
   EXPECT_EQ(ExitCodeFor(absl::InternalError("x")), kExitFailed);
+  EXPECT_EQ(FormatError(absl::InternalError("[JC1201] prose; fix: x"), false),
+            "error: [JC1201] prose; fix: x\n")
+      << "prose is shown, not taken apart";
   EXPECT_EQ(FormatError(absl::InternalError("plain \033[2J"), false), "error: plain \\x1b[2J\n");
 }
 

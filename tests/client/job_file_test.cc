@@ -9,6 +9,7 @@
 #include "client/errors.h"
 #include "client/spec.h"
 #include "client/yaml.h"
+#include "common/problem.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::client {
@@ -22,7 +23,7 @@ struct Wrong {
 std::string ErrorOf(const std::string& text, const std::vector<std::string>& sets = {}) {
   v1::JobSpec spec;
   const auto file = ParseJobFile("f", text, sets, &spec);
-  return file.ok() ? "" : SplitError(file.status()).what;
+  return file.ok() ? "" : common::ProblemOf(file.status()).what;
 }
 
 TEST(JobFileTest, AWholeFileBecomesItsSpec) {
@@ -180,7 +181,7 @@ TEST(JobFileTest, AScriptIsNotTakenForAJobFile) {
   const auto said = [](const std::string& name, const std::string& content) {
     v1::JobSpec spec;
     const absl::Status status = ParseJobFile(name, content, {}, &spec).status();
-    return SplitError(status).what + " / " + SplitError(status).fix;
+    return common::ProblemOf(status).what + " / " + common::ProblemOf(status).fix;
   };
   EXPECT_EQ(said("train.py", "import torch\nprint(1)\n"),
             "train.py is a script, not a job file / jobctl submit -- python train.py");
@@ -221,7 +222,7 @@ TEST(SpecTest, WhatAPersonCanGetWrongIsRefusedWithItsCode) {
   const auto code_of = [](auto change) {
     v1::JobSpec spec = Good();
     change(spec);
-    return SplitError(ValidateSpec(spec)).code;
+    return common::ProblemOf(ValidateSpec(spec)).code;
   };
   EXPECT_EQ(code_of([](v1::JobSpec&) {}), "");
   EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name("a\nb"); }), "JC1103");

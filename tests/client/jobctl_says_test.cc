@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "client/terminal.h"
+#include "common/problem.h"
 #include "tests/client/fake_coordinator.h"
 #include "tests/client/jobctl_process.h"
 
@@ -229,15 +230,19 @@ TEST(JobctlSubmitTest, ADryRunForProgramsIsJson) {
 
 TEST(JobctlSubmitTest, AUsedKeyIsARefusal) {
   FakeCoordinator fake;
-  fake.submit_error = "[JC1205] the key k1 belongs to job 3; fix: use a new key";
-  fake.submit_status = 6;  // ALREADY_EXISTS
+  fake.submit_error = common::MakeProblem(
+      absl::StatusCode::kAlreadyExists,
+      {.code = "JC1205", .what = "the key k1 belongs to job 3", .fix = "use a new key"});
   EXPECT_EQ(Jobctl(fake, {"submit", "--idempotency-key", "k1", "--", "train"}).code, 6);
 }
 
 TEST(JobctlSubmitTest, AKindThatNoNodeHasIsNamedWithThoseThereAre) {
   FakeCoordinator fake;
   fake.submit_error =
-      "[JC1402] the job needs 2 gpu; no set of the registered nodes; fix: ask for less";
+      common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                          {.code = "JC1402",
+                           .what = "the job needs 2 gpu; no set of the registered nodes",
+                           .fix = "ask for less"});
   v1::DeviceUse* use = fake.nodes.add_nodes()->add_uses();
   use->set_kind("cpu");
   use->set_total(4);

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "common/problem.h"
 #include "tests/client/fake_coordinator.h"
 #include "tests/client/jobctl_process.h"
 
@@ -118,13 +119,44 @@ TEST(JobctlSubmitTest, PrintsTheNameAloneForScripts) {
 
 TEST(JobctlSubmitTest, ARefusalOfTheCoordinatorIsExitSixWithItsFix) {
   FakeCoordinator fake;
-  fake.submit_error =
-      "[JC1402] needs 8 gpu, the largest node set has 2; fix: -n 2, or --queue-anyway";
+  fake.submit_error = common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                                          {.code = "JC1402",
+                                           .what = "needs 8 gpu, the largest node set has 2",
+                                           .fix = "-n 2, or --queue-anyway"});
   const Ended ended = Jobctl(fake, {"submit", "-n", "8", "--", "train"});
   EXPECT_EQ(ended.code, 6);
   EXPECT_EQ(
       ended.err,
       "error: needs 8 gpu, the largest node set has 2 [JC1402]\nfix:   -n 2, or --queue-anyway\n");
+}
+
+TEST(JobctlSubmitTest, AnErrorKeepsItsCodeAndItsFixHoweverLongItsCauseIs) {
+  for (const char* piece : {"x", "ä", "\n", "%", "\xff"}) {
+    std::string why;
+    for (int i = 0; i < 1'000'000; ++i) why += piece;
+    FakeCoordinator fake;
+    fake.submit_error = common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1402", .what = "it never fits", .why = why, .fix = "ask for less"});
+    const Ended ended = Jobctl(fake, {"submit", "-n", "8", "--", "train"});
+    EXPECT_EQ(ended.code, 6);
+    EXPECT_EQ(ended.err.find("error: it never fits: "), 0u) << ended.err.substr(0, 200);
+    EXPECT_NE(ended.err.find(" [JC1402]"), std::string::npos);
+    EXPECT_NE(ended.err.find("…"), std::string::npos);
+    EXPECT_TRUE(ended.err.ends_with("\nfix:   ask for less\n")) << ended.err;
+    EXPECT_LT(ended.err.size(), 8'000u);
+  }
+}
+
+TEST(JobctlSubmitTest, AnOlderCoordinatorsErrorIsShownAsItIs) {
+  FakeCoordinator fake;
+  fake.is_older = true;
+  fake.submit_error =
+      common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                          {.code = "JC1402", .what = "it never fits", .fix = "ask for less"});
+  const Ended ended = Jobctl(fake, {"submit", "-n", "8", "--", "train"});
+  EXPECT_EQ(ended.err, "error: [JC1402] it never fits; fix: ask for less\n");
+  EXPECT_EQ(ended.code, 1);
 }
 
 TEST(JobctlSubmitTest, ABadJobFileIsRefusedBeforeAnythingIsSent) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/errors.h"
+#include "common/problem.h"
 
 namespace muster::client {
 namespace {
@@ -172,7 +173,7 @@ TEST(LaunchersTest, WhatCannotBeHonouredIsRefusedByName) {
   for (const Wrong& wrong : kWrong) {
     const auto plan = Read(wrong.line);
     ASSERT_FALSE(plan.ok()) << wrong.line;
-    const ErrorParts parts = SplitError(plan.status());
+    const common::Problem parts = common::ProblemOf(plan.status());
     EXPECT_EQ(parts.code, wrong.code) << parts.what;
     EXPECT_NE(parts.what.find(wrong.says), std::string::npos) << parts.what;
     EXPECT_FALSE(parts.fix.empty());
@@ -296,8 +297,9 @@ TEST_F(FilesTest, AccelerateConfigurationMayBeJsonAndHasPrefixesOrNot) {
 
 TEST_F(FilesTest, UnsupportedConfigurationsAreRefused) {
   const auto error = [&](const std::string& text) {
-    return SplitError(Read("accelerate launch --config_file " + Write("bad.yaml", text) + " t.py")
-                          .status())
+    return common::ProblemOf(
+               Read("accelerate launch --config_file " + Write("bad.yaml", text) + " t.py")
+                   .status())
         .what;
   };
   EXPECT_NE(error("distributed_type: XLA\n").find(":1:19: distributed_type XLA is not supported"),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "client/errors.h"
+#include "common/problem.h"
 
 namespace muster::client {
 namespace {
@@ -30,7 +31,9 @@ std::string Render(ListingOptions options, bool tty, size_t width = 80) {
   terminal.out_is_tty = tty;
   terminal.width = width;
   const auto text = RenderListing(Jobs(), options, terminal);
-  return text.ok() ? *text : SplitError(text.status()).code + " " + SplitError(text.status()).what;
+  return text.ok()
+             ? *text
+             : common::ProblemOf(text.status()).code + " " + common::ProblemOf(text.status()).what;
 }
 
 ListingOptions Format(const std::string& output) {
@@ -145,7 +148,8 @@ TEST(ListingTest, SortingHoldsNoMoreThanItsLimitOrSaysSo) {
   options.sort = "id";
   ListingWriter all(options, Terminal{});
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(all.Add(many).ok());
-  EXPECT_EQ(SplitError(all.Add(many).status()).what, "more than 100000 rows cannot be sorted");
+  EXPECT_EQ(common::ProblemOf(all.Add(many).status()).what,
+            "more than 100000 rows cannot be sorted");
   options.limit = 2;
   ListingWriter some(options, Terminal{});
   for (int i = 0; i < 4; ++i) EXPECT_EQ(*some.Add(many), "");

@@ -11,6 +11,7 @@
 
 #include "client/arguments.h"
 #include "client/errors.h"
+#include "common/problem.h"
 
 namespace muster::client {
 namespace {
@@ -71,7 +72,7 @@ TEST_F(SettingsTest, FlagsWinOverVariablesOverContextOverDefaults) {
 TEST_F(SettingsTest, WrongSettingsAreNamed) {
   const auto what = [](const std::vector<std::string>& line) {
     const auto settings = Resolve(line);
-    return settings.ok() ? "" : SplitError(settings.status()).what;
+    return settings.ok() ? "" : common::ProblemOf(settings.status()).what;
   };
   EXPECT_NE(what({"ls", "-s", "a:1", "-c", "b"}).find("both say where to go"), std::string::npos);
   EXPECT_NE(what({"ls", "-c", "privat"}).find("did you mean \"private\"?"), std::string::npos);
@@ -105,7 +106,7 @@ TEST_F(SettingsTest, AContextThatIsGoneCanBeLeft) {
 
 TEST_F(SettingsTest, AContextWithABadAddressIsNamedAndCanBeMended) {
   Write("current: lab\ncontexts: {lab: {server: head}}\n");
-  EXPECT_EQ(SplitError(Resolve({"ls"}).status()).what,
+  EXPECT_EQ(common::ProblemOf(Resolve({"ls"}).status()).what,
             "the server of context lab, \"head\" is no HOST:PORT (nor unix:/PATH)");
   EXPECT_TRUE(Resolve({"context", "add", "lab", "head:7700"}).ok());
 }

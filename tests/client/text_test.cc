@@ -9,6 +9,7 @@
 #include "client/refusal.h"
 #include "client/signals.h"
 #include "client/terminal.h"
+#include "common/problem.h"
 
 namespace muster::client {
 namespace {
@@ -47,7 +48,7 @@ TEST(SignalsTest, NamesAndNumbersGoBothWays) {
   EXPECT_EQ(SignalName(99), "signal 99");
   for (const char* text : {"", "0", "-1", "999", "FOO"})
     EXPECT_FALSE(ParseSignal(text).ok()) << text;
-  EXPECT_NE(SplitError(ParseSignal("SIGUSR3").status()).what.find("did you mean \"USR1\"?"),
+  EXPECT_NE(common::ProblemOf(ParseSignal("SIGUSR3").status()).what.find("did you mean \"USR1\"?"),
             std::string::npos);
 }
 
@@ -90,7 +91,8 @@ TEST(RecordTextTest, AShortTimeIsSaidInMilliseconds) {
 
 TEST(RefusalTest, AKindThatNoNodeHasIsSaidWithTheKindsThereAre) {
   const absl::Status refused =
-      Problem(absl::StatusCode::kFailedPrecondition, "JC1402", "needs 2 npu", "ask for less");
+      common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                          {.code = "JC1402", .what = "needs 2 npu", .fix = "ask for less"});
   v1::ListNodesResponse nodes;
   const auto add = [&](const char* kind) {
     v1::DeviceUse* use = nodes.add_nodes()->add_uses();
@@ -100,7 +102,7 @@ TEST(RefusalTest, AKindThatNoNodeHasIsSaidWithTheKindsThereAre) {
   v1::JobSpec spec;
   const auto said = [&](const char* kind) {
     spec.mutable_shape()->mutable_device()->set_kind(kind);
-    return SplitError(ExplainMissingKind(refused, spec, nodes)).what;
+    return common::ProblemOf(ExplainMissingKind(refused, spec, nodes)).what;
   };
   EXPECT_EQ(said("npu"), "needs 2 npu") << "nothing is known of any node";
   add("cpu");

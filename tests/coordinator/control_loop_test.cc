@@ -62,7 +62,7 @@ class ControlLoopTest : public testing::Test {
   ControlLoop loop_{journal_, clock_, Settings{}};
 };
 
-const absl::Status kFull = absl::ResourceExhaustedError("[JC1605] the disk is full");
+const absl::Status kFull = absl::ResourceExhaustedError("the disk is full");
 
 TEST_F(ControlLoopTest, AQuestionThatWaitsAlreadyWhenTheDiskIsFullIsToldSo) {
   SubmitOne();

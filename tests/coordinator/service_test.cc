@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 
+#include "common/problem.h"
+#include "common/status_wire.h"
 #include "common/version.h"
 #include "coordinator/coordinator.h"
 #include "muster/v1/job_service.grpc.pb.h"
@@ -233,6 +235,40 @@ TEST_F(ServiceTest, AJobIsFoundByNumberNameAndPrefixLiveOrOver) {
   const grpc::Status missing = Get("no-such-job", &found);
   EXPECT_EQ(missing.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_NE(missing.error_message().find("[JC1201]"), std::string::npos);
+}
+
+common::Problem ProblemIn(const grpc::Status& status) {
+  return common::ProblemOf(
+      common::FromWire({.code = static_cast<absl::StatusCode>(status.error_code()),
+                        .message = status.error_message(),
+                        .details = status.error_details()}));
+}
+
+TEST_F(ServiceTest, AnErrorArrivesAsAValueInACallInABulkAnswerAndInAStreamOfSubmits) {
+  v1::GetJobResponse found;
+  const common::Problem missing = ProblemIn(Get("no-such-job", &found));
+  EXPECT_EQ(missing.code, "JC1201");
+  EXPECT_EQ(missing.what, "there is no job \"no-such-job\"");
+  EXPECT_EQ(missing.fix, "list all jobs with jobctl ls -a");
+
+  v1::SubmitResponse response;
+  v1::SubmitRequest wrong = Job();
+  wrong.mutable_spec()->clear_command();
+  EXPECT_EQ(ProblemIn(Submit(wrong, &response)).code, "JC1105");
+
+  const v1::BulkResult result = Cancel("no-such-job");
+  EXPECT_EQ(result.error().code(), "JC1201");
+  EXPECT_EQ(result.error().what(), missing.what);
+  EXPECT_EQ(result.message(), common::Readable(missing));
+
+  grpc::ClientContext context;
+  const auto stream = stub_->SubmitMany(&context);
+  stream->Write(wrong);
+  stream->WritesDone();
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.error().code(), "JC1105");
+  EXPECT_FALSE(response.error().fix().empty());
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 TEST_F(ServiceTest, AWorkerRunsAJobToItsEnd) {

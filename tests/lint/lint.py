@@ -63,6 +63,14 @@ CORE_BANNED_HEADERS = re.compile(
     r"fstream|filesystem|iostream|cstdio|unistd\.h|fcntl\.h|sys/[^>]*|random|common/(files|log)\.h|"
     r"grpcpp/[^>]*|absl/time/clock\.h|absl/synchronization/[^>\"]*)[>\"]")
 
+# Error codes: where one is made, that prose has none, and whose rows explain them. The sources of a code are
+# what users run.
+CODE_ROWS = "common/error_codes.cc"
+CODE_SOURCES = re.compile(r"^(client|common|coordinator|shim|worker)/.*\.(cc|h)$")
+CODE_MADE = re.compile(r'(?:\bcode\s*=|\bUsage\()\s*"(JC\d{4})"')
+CODE_NAMED = re.compile(r'"(JC\d{4})"')
+CODE_IN_PROSE = re.compile(r'"(?:\\.|[^"\\])*\[JC')
+
 LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XXX|HACK)\b")
 
 
@@ -167,6 +175,26 @@ class Lint:
         for path in unformatted:
             self.report(path, 1, "not formatted: run ./dev format")
 
+    def check_error_codes(self, paths):
+        """Each code that is made has a row that explains it, each row is made somewhere, and no code is prose."""
+        def positions(text, pattern):
+            return [(text.count("\n", 0, found.start(1) if found.groups() else found.end()) + 1, found)
+                    for found in pattern.finditer(text)]
+        texts = {path: open(os.path.join(ROOT, path), encoding="utf-8").read()
+                 for path in paths if CODE_SOURCES.match(path)}
+        rows = {found.group(1): line for line, found in positions(texts.pop(CODE_ROWS), re.compile(r'\{"(JC\d{4})"'))}
+        made = set()
+        for path, text in texts.items():
+            code = re.sub(r"//.*", "", text)
+            made.update(CODE_MADE.findall(code))
+            for line, found in positions(code, CODE_NAMED):
+                if found.group(1) not in rows:
+                    self.report(path, line, f"{found.group(1)} has no row in {CODE_ROWS}")
+            for line, found in positions(code, CODE_IN_PROSE):
+                self.report(path, line, "an error code in prose: make it with common/problem.h, ask for it with CodeOf")
+        for code in sorted(set(rows) - made):
+            self.report(CODE_ROWS, rows[code], f"nothing makes {code}: use it, or delete its row")
+
     def check_orphans(self, paths):
         """A .cc file that no CMakeLists.txt names is dead."""
         lists = "\n".join(open(os.path.join(ROOT, path), encoding="utf-8").read()
@@ -220,6 +248,7 @@ def main():
             lint.check_head_comment(path, lines)
     lint.check_format(cpp)
     lint.check_orphans(paths)
+    lint.check_error_codes(paths)
     report_sizes(cpp)
     print(f"lint: {len(paths)} files, " + (f"{lint.findings} findings" if lint.findings else "clean"))
     return 1 if lint.findings else 0

@@ -1,4 +1,5 @@
-// Every call of JobService, without gRPC: request in, answer or stream out. One .cc per subject.
+// Every call of JobService, without a transport: who asks and what, answer or stream out. One .cc
+// per subject. calls.h says what each does to what.
 #pragma once
 
 #include <memory>
@@ -11,9 +12,10 @@
 namespace muster::coordinator {
 
 // server.cc
-void GetServer(Daemon& daemon, const v1::GetServerRequest& request,
+void GetServer(Daemon& daemon, const Caller& caller, const v1::GetServerRequest& request,
                Answer<v1::GetServerResponse> answer);
-void Attend(Daemon& daemon, std::shared_ptr<Sink<v1::AttendResponse>> sink);
+void Attend(Daemon& daemon, const Caller& caller, const v1::AttendRequest& request,
+            std::shared_ptr<Sink<v1::AttendResponse>> sink);
 void SetLifetime(Daemon& daemon, const Caller& caller, const v1::SetLifetimeRequest& request,
                  Answer<v1::SetLifetimeResponse> answer);
 
@@ -36,7 +38,7 @@ void ListEvents(Daemon& daemon, const Caller& caller, const v1::ListEventsReques
                 std::shared_ptr<Sink<v1::EventBatch>> sink);
 
 // jobs.cc
-void ListJobs(Daemon& daemon, const v1::ListJobsRequest& request,
+void ListJobs(Daemon& daemon, const Caller& caller, const v1::ListJobsRequest& request,
               Answer<v1::ListJobsResponse> answer);
 void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
             Answer<v1::GetJobResponse> answer);
@@ -86,7 +88,7 @@ void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
               std::shared_ptr<Sink<v1::BlobChunk>> sink);
 
 // nodes.cc
-void ListNodes(Daemon& daemon, const v1::ListNodesRequest& request,
+void ListNodes(Daemon& daemon, const Caller& caller, const v1::ListNodesRequest& request,
                Answer<v1::ListNodesResponse> answer);
 void DrainNode(Daemon& daemon, const Caller& caller, const v1::DrainNodeRequest& request,
                Answer<v1::BulkResponse> answer);

@@ -71,7 +71,7 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
 
 }  // namespace
 
-void ListJobs(Daemon& daemon, const v1::ListJobsRequest& request,
+void ListJobs(Daemon& daemon, const Caller&, const v1::ListJobsRequest& request,
               Answer<v1::ListJobsResponse> answer) {
   daemon.loop.Ask(
       [&daemon, request, answer](const LoopView& view) {

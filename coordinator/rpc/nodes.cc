@@ -20,7 +20,7 @@ void Change(Daemon& daemon, Input input, Answer<v1::BulkResponse> answer) {
 
 }  // namespace
 
-void ListNodes(Daemon& daemon, const v1::ListNodesRequest& request,
+void ListNodes(Daemon& daemon, const Caller&, const v1::ListNodesRequest& request,
                Answer<v1::ListNodesResponse> answer) {
   daemon.loop.Ask(
       [after = request.after(), answer](const LoopView& view) {

@@ -24,7 +24,7 @@ absl::Status PrivateOnly() {
 
 }  // namespace
 
-void GetServer(Daemon& daemon, const v1::GetServerRequest& request,
+void GetServer(Daemon& daemon, const Caller&, const v1::GetServerRequest& request,
                Answer<v1::GetServerResponse> answer) {
   if (request.client_protocol() != 0) {
     const absl::Status judged =
@@ -50,7 +50,8 @@ void GetServer(Daemon& daemon, const v1::GetServerRequest& request,
       answer);
 }
 
-void Attend(Daemon& daemon, std::shared_ptr<Sink<v1::AttendResponse>> sink) {
+void Attend(Daemon& daemon, const Caller&, const v1::AttendRequest&,
+            std::shared_ptr<Sink<v1::AttendResponse>> sink) {
   if (!daemon.is_private) return sink->Close(PrivateOnly());
   daemon.lifetime.ClientCame();
   sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });

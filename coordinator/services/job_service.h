@@ -1,4 +1,5 @@
-// JobService on gRPC's callback API. Each call only wraps: who asks, where the answer goes.
+// JobService on gRPC's callback API, made from the table of calls (rpc/calls.h). Each call only
+// wraps: who asks, where the answer goes.
 #pragma once
 
 #include <memory>

@@ -28,10 +28,11 @@ LAYERS = {
     "bench": {"bench", "common", "proto", "muster-sdk"},
 }
 
-# gRPC lives at the edges: services, links, the client, the load generator, and daemons' mains.
+# gRPC lives at the edges: the coordinator's services, the worker's links, the client, the load generator. The
+# coordinator's calls themselves (rpc/) and what they stand on know no transport.
 GRPC_FILES = re.compile(
-    r"^(client/|bench/|tests/|(coordinator|worker)/([a-z_]*(service|link|server|stream|call|upload|"
-    r"download|main|daemon|grpc|channel)[a-z_]*)\.(h|cc)$|(coordinator|worker)/(services|links?)/)")
+    r"^(client/|bench/|tests/|coordinator/services/|worker/[a-z_]*(link|stream|channel)[a-z_]*\.(h|cc)$)")
+SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordinator\.cc$)")
 
 # An engine behind coordinator/stores/ is known to itself and to the one place that opens it.
 ENGINE = re.compile(r"coordinator/(sqlite|local)/")
@@ -131,6 +132,8 @@ class Lint:
                             "use coordinator/stores/")
             if (header.startswith("grpc") or header.endswith(".grpc.pb.h")) and not GRPC_FILES.match(path):
                 self.report(path, number, f"{header}: gRPC only in services, links and the client")
+            if header.startswith("coordinator/services/") and not SERVICES_USERS.match(path):
+                self.report(path, number, f"{header}: a transport, known to coordinator.cc alone")
             if re.match(r"(torch|c10|ATen)/", header) and layer not in ("trainer", "examples"):
                 self.report(path, number, f"{header}: LibTorch only in trainer/ and examples/")
             if header.startswith("sqlite3") and not re.match(r"coordinator/sqlite/.*\.cc$|tests/", path):

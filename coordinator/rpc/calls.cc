@@ -1,0 +1,28 @@
+#include "coordinator/rpc/calls.h"
+
+#include <algorithm>
+
+namespace muster::coordinator {
+namespace {
+
+#define MUSTER_JOB_ROW(name, Request, Answer, action, object) \
+  {"JobService", #name, Action::action, Object::object},
+#define MUSTER_WORKER_ROW(name, action, object) \
+  {"WorkerService", #name, Action::action, Object::object},
+constexpr Call kCalls[] = {MUSTER_JOB_CALLS(MUSTER_JOB_ROW, MUSTER_JOB_ROW, MUSTER_JOB_ROW)
+                               MUSTER_WORKER_CALLS(MUSTER_WORKER_ROW)};
+#undef MUSTER_JOB_ROW
+#undef MUSTER_WORKER_ROW
+
+}  // namespace
+
+std::span<const Call> Calls() { return kCalls; }
+
+const Call* FindCall(std::string_view service, std::string_view name) {
+  const auto found = std::find_if(std::begin(kCalls), std::end(kCalls), [&](const Call& call) {
+    return call.service == service && call.name == name;
+  });
+  return found == std::end(kCalls) ? nullptr : found;
+}
+
+}  // namespace muster::coordinator

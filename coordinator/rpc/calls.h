@@ -1,0 +1,76 @@
+// The table of calls: what each call of JobService and WorkerService does, and to which kind of
+// object. JobService is made from its rows (services/job_service.cc); whoever decides what a caller
+// may do reads them. Pure.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace muster::coordinator {
+
+enum class Action {
+  kRead,        // changes nothing
+  kSubmit,      // makes a new job
+  kControl,     // changes what exists: cancel, signal, release; verify, which may mark as damaged
+  kRemove,      // forgets it
+  kAdminister,  // what concerns everybody: nodes, the coordinator itself
+  kServe,       // what only a worker does
+};
+
+enum class Object { kCoordinator, kJob, kEvent, kLog, kMetric, kCheckpoint, kBlob, kNode };
+
+struct Call {
+  std::string_view service;  // "JobService"
+  std::string_view name;     // "GetJob"
+  Action action;
+  Object object;
+};
+
+std::span<const Call> Calls();
+// Null: there is no such call.
+const Call* FindCall(std::string_view service, std::string_view name);
+
+}  // namespace muster::coordinator
+
+// ONE: request in, one answer out. STREAM: request in, messages out. Both are named like their
+// handler (handlers.h). DUPLEX: messages both ways, written by hand in services/.
+// Each row: name, request, answer or message, action, object.
+#define MUSTER_JOB_CALLS(ONE, STREAM, DUPLEX)                                                 \
+  ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator)                    \
+  STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator)                          \
+  ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator)        \
+  ONE(Submit, SubmitRequest, SubmitResponse, kSubmit, kJob)                                   \
+  DUPLEX(SubmitMany, SubmitRequest, SubmitResponse, kSubmit, kJob)                            \
+  STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob)                                        \
+  ONE(RerunJob, RerunJobRequest, SubmitResponse, kSubmit, kJob)                               \
+  ONE(ListJobs, ListJobsRequest, ListJobsResponse, kRead, kJob)                               \
+  ONE(GetJob, JobReference, GetJobResponse, kRead, kJob)                                      \
+  STREAM(WatchJob, WatchJobRequest, JobUpdate, kRead, kJob)                                   \
+  ONE(WhyJob, JobReference, WhyResponse, kRead, kJob)                                         \
+  STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob)                     \
+  ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob)                            \
+  ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob)                              \
+  ONE(ReleaseJobs, JobReferences, BulkResponse, kControl, kJob)                               \
+  ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob)                                 \
+  STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent)                            \
+  STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog)                               \
+  STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch, kRead, kMetric)                      \
+  ONE(SummarizeMetrics, JobReference, MetricSummaries, kRead, kMetric)                        \
+  STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles, kRead, kCheckpoint)       \
+  ONE(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kControl, kCheckpoint) \
+  STREAM(PullFile, PullFileRequest, BlobChunk, kRead, kCheckpoint)                            \
+  ONE(RemoveCheckpoint, CheckpointReference, BulkResponse, kRemove, kCheckpoint)              \
+  ONE(ListNodes, ListNodesRequest, ListNodesResponse, kRead, kNode)                           \
+  ONE(DrainNode, DrainNodeRequest, BulkResponse, kAdminister, kNode)                          \
+  ONE(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kAdminister, kNode)              \
+  ONE(RemoveNode, RemoveNodeRequest, BulkResponse, kAdminister, kNode)
+
+// Written by hand in services/worker_service.cc: most of them are streams into a store.
+#define MUSTER_WORKER_CALLS(CALL)      \
+  CALL(Connect, kServe, kNode)         \
+  CALL(UploadLogs, kServe, kLog)       \
+  CALL(UploadMetrics, kServe, kMetric) \
+  CALL(BeginUpload, kServe, kBlob)     \
+  CALL(UploadBlob, kServe, kBlob)      \
+  CALL(DownloadBlob, kServe, kBlob)    \
+  CALL(ListResumeFiles, kServe, kCheckpoint)

@@ -1,0 +1,75 @@
+// The table of calls says every call that the services have, and nothing else.
+#include "coordinator/rpc/calls.h"
+
+#include <google/protobuf/descriptor.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "muster/v1/job_service.pb.h"
+#include "muster/v1/worker_service.pb.h"
+
+namespace muster::coordinator {
+namespace {
+
+const google::protobuf::ServiceDescriptor& ServiceOf(const std::string& name) {
+  const auto* file = name == "JobService" ? v1::GetJobResponse::descriptor()->file()
+                                          : v1::WorkerMessage::descriptor()->file();
+  return *file->FindServiceByName(name);
+}
+
+TEST(CallsTest, EveryCallHasOneRowAndEveryRowIsACall) {
+  std::set<std::pair<std::string, std::string>> rows;
+  for (const Call& call : Calls()) {
+    EXPECT_TRUE(rows.emplace(call.service, call.name).second) << call.name << " twice";
+  }
+  std::set<std::pair<std::string, std::string>> calls;
+  for (const char* name : {"JobService", "WorkerService"}) {
+    const auto& service = ServiceOf(name);
+    for (int i = 0; i < service.method_count(); ++i) {
+      calls.emplace(name, service.method(i)->name());
+    }
+  }
+  EXPECT_EQ(rows, calls);
+}
+
+TEST(CallsTest, TheRowsOfJobServiceHaveTheShapesOfItsCalls) {
+  struct Shape {
+    std::string request, answer;
+    bool streams_in, streams_out;
+    bool operator==(const Shape&) const = default;
+  };
+  std::map<std::string, Shape> rows;
+#define MUSTER_ONE(name, Request, Answer, action, object) \
+  rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, false, false};
+#define MUSTER_STREAM(name, Request, Answer, action, object) \
+  rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, false, true};
+#define MUSTER_DUPLEX(name, Request, Answer, action, object) \
+  rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, true, true};
+  MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_DUPLEX)
+#undef MUSTER_ONE
+#undef MUSTER_STREAM
+#undef MUSTER_DUPLEX
+  const auto& service = ServiceOf("JobService");
+  for (int i = 0; i < service.method_count(); ++i) {
+    const auto& method = *service.method(i);
+    const Shape real = {method.input_type()->full_name(), method.output_type()->full_name(),
+                        method.client_streaming(), method.server_streaming()};
+    EXPECT_TRUE(rows[method.name()] == real) << method.name();
+  }
+}
+
+TEST(CallsTest, OnlyWorkersServe) {
+  for (const Call& call : Calls()) {
+    EXPECT_EQ(call.action == Action::kServe, call.service == "WorkerService") << call.name;
+  }
+  EXPECT_EQ(FindCall("JobService", "GetJob")->action, Action::kRead);
+  EXPECT_EQ(FindCall("WorkerService", "Connect")->object, Object::kNode);
+  EXPECT_EQ(FindCall("JobService", "Connect"), nullptr);
+}
+
+}  // namespace
+}  // namespace muster::coordinator

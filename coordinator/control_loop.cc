@@ -99,7 +99,8 @@ void ControlLoop::Say(Input input, std::function<void()> taken) {
 }
 
 void ControlLoop::Register(WorkerRegisteredInput input, std::shared_ptr<CommandSink> sink) {
-  Push(Entry{.what = Input(std::move(input)), .sink = std::move(sink)});
+  Registrant registrant{input.message.facts().name(), input.session, std::move(sink)};
+  Push(Entry{.what = Input(std::move(input)), .registrant = std::move(registrant)});
 }
 
 void ControlLoop::Ask(Question question, Refused refused) {
@@ -216,15 +217,11 @@ void ControlLoop::TakeInputs(std::vector<Entry>& entries) {
     sources.emplace_back();
   }
   if (inputs.empty()) return;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (const auto* registered = std::get_if<WorkerRegisteredInput>(&inputs[i])) {
-      sources[i].what =
-          Input(WorkerGoneInput{registered->session, registered->message.facts().name()});
-    } else if (const auto* gone = std::get_if<WorkerGoneInput>(&inputs[i])) {
-      const auto stream = streams_.find(gone->node);
-      if (stream != streams_.end() && stream->second.session == gone->session)
-        streams_.erase(stream);
-    }
+  for (const Input& input : inputs) {
+    const auto* gone = std::get_if<WorkerGoneInput>(&input);
+    if (gone == nullptr) continue;
+    const auto stream = streams_.find(gone->node);
+    if (stream != streams_.end() && stream->second.session == gone->session) streams_.erase(stream);
   }
   Finish(TakeTurn(state_, inputs, now), &sources, now);
 }
@@ -236,8 +233,8 @@ void ControlLoop::AnswerQuestions(std::vector<Entry>& entries) {
       continue;
     }
     const LoopView view{state_, live_names_, clock_.Read(), watches_,
-                        [this](const std::string& node, const v1::CoordinatorMessage& message) {
-                          SendCommand(node, message);
+                        [this](const std::string& node, v1::CoordinatorMessage message) {
+                          SendCommand(node, std::move(message));
                         }};
     std::function<void()> answer = std::get<Question>(entry.what)(view);
     if (!answer) continue;
@@ -307,19 +304,11 @@ JournalRecord ControlLoop::RecordOf(Turn& turn) {
 void ControlLoop::QueueReplies(Turn& turn, std::vector<Entry>& entries, Release& release) {
   for (size_t i = 0; i < turn.replies.size() && i < entries.size(); ++i) {
     Entry& entry = entries[i];
-    if (entry.sink != nullptr) {
-      // TakeInputs left here which session of which node this is.
-      const auto& who = std::get<WorkerGoneInput>(std::get<Input>(entry.what));
-      release.effects.push_back(
-          [this, sink = std::move(entry.sink), who, status = turn.replies[i].status] {
-            if (!status.ok()) return sink->Close(status);
-            Stream& stream = streams_[who.node];
-            if (stream.sink != nullptr && stream.sink != sink) {
-              stream.sink->Close(absl::AbortedError(
-                  common::StrCat("a newer control stream of node ", who.node, " has taken over")));
-            }
-            stream = Stream{who.session, sink};
-          });
+    if (entry.registrant.has_value()) {
+      release.effects.push_back([this, registrant = *std::move(entry.registrant),
+                                 verdict = std::move(turn.replies[i].status)]() mutable {
+        TakeOver(std::move(registrant), verdict);
+      });
     } else if (entry.done) {
       release.effects.push_back(
           [done = std::move(entry.done), reply = std::move(turn.replies[i])] { done(reply); });
@@ -327,23 +316,33 @@ void ControlLoop::QueueReplies(Turn& turn, std::vector<Entry>& entries, Release&
   }
 }
 
+void ControlLoop::TakeOver(Registrant registrant, const absl::Status& verdict) {
+  if (!verdict.ok()) return registrant.sink->Close(verdict);
+  Stream& stream = streams_[registrant.node];
+  if (stream.sink != nullptr && stream.sink != registrant.sink) {
+    stream.sink->Close(absl::AbortedError(
+        common::StrCat("a newer control stream of node ", registrant.node, " has taken over")));
+  }
+  stream = Stream{registrant.session, std::move(registrant.sink)};
+}
+
 void ControlLoop::QueueCommands(Turn& turn, Release& release) {
   for (Command& command : turn.commands) {
     if (command.message.has_heartbeat_reply()) {
-      SendCommand(command.node, command.message);
+      SendCommand(command.node, std::move(command.message));
       continue;
     }
-    release.effects.push_back(
-        [this, command = std::move(command)] { SendCommand(command.node, command.message); });
+    release.effects.push_back([this, command = std::move(command)]() mutable {
+      SendCommand(command.node, std::move(command.message));
+    });
   }
 }
 
-void ControlLoop::SendCommand(const std::string& node, const v1::CoordinatorMessage& message) {
+void ControlLoop::SendCommand(const std::string& node, v1::CoordinatorMessage message) {
   const auto stream = streams_.find(node);
   if (stream == streams_.end()) return;
-  v1::CoordinatorMessage copy = message;
-  copy.set_epoch(journal_.Epoch());
-  stream->second.sink->Send(copy);
+  message.set_epoch(journal_.Epoch());
+  stream->second.sink->Send(std::move(message));
 }
 
 void ControlLoop::QueueWatches(const Turn& turn, const JournalRecord& record, Release& release) {

@@ -35,7 +35,7 @@ namespace muster::coordinator {
 class CommandSink {
  public:
   virtual ~CommandSink() = default;
-  virtual void Send(const v1::CoordinatorMessage& message) = 0;
+  virtual void Send(v1::CoordinatorMessage message) = 0;
   // Ends the stream with this status, after what was sent.
   virtual void Close(const absl::Status& status) = 0;
 };
@@ -47,7 +47,7 @@ struct LoopView {
   common::Now now;
   WatchHub& watches;
   // A command that changes nothing here, to a node's stream if it has one.
-  std::function<void(const std::string& node, const v1::CoordinatorMessage&)> send;
+  std::function<void(const std::string& node, v1::CoordinatorMessage)> send;
 };
 
 // Told on the control loop's thread; must only enqueue.
@@ -109,11 +109,17 @@ class ControlLoop {
     std::shared_ptr<const v1::JobRecord> record;
     std::function<void()> done;
   };
+  // Whose control stream a registration came on.
+  struct Registrant {
+    std::string node;
+    uint64_t session = 0;
+    std::shared_ptr<CommandSink> sink;
+  };
   struct Entry {
     std::variant<Input, Question, Rewrite> what;
     Done done;
     std::function<void()> taken;
-    std::shared_ptr<CommandSink> sink;
+    std::optional<Registrant> registrant;
     Refused refused;
     bool is_request = false;
   };
@@ -141,7 +147,8 @@ class ControlLoop {
   void QueueCommands(Turn& turn, Release& release);
   void QueueWatches(const Turn& turn, const JournalRecord& record, Release& release);
   void QueueObserver(Turn& turn, const JournalRecord& record, Release& release);
-  void SendCommand(const std::string& node, const v1::CoordinatorMessage& message);
+  void TakeOver(Registrant registrant, const absl::Status& verdict);
+  void SendCommand(const std::string& node, v1::CoordinatorMessage message);
   void ReleaseDurable();
   void RefuseWhatIsStuck();
   void Push(Entry entry);

@@ -35,12 +35,12 @@ class ControlStream final : public ControlDuplex, public CommandSink {
     });
   }
 
-  void Send(const v1::CoordinatorMessage& message) override {
+  void Send(v1::CoordinatorMessage message) override {
     if (Bytes() > kOutboxBytesMax) {
       return EnqueueClose(
           absl::ResourceExhaustedError("the control stream is read too slowly; register again"));
     }
-    Enqueue(message);
+    Enqueue(std::move(message));
   }
   void Close(const absl::Status& status) override { EnqueueClose(status); }
 

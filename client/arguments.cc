@@ -1,13 +1,13 @@
 #include "client/arguments.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "client/errors.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
@@ -305,7 +305,7 @@ absl::StatusOr<int64_t> Arguments::Number(std::string_view flag, int64_t least, 
                                           int64_t otherwise) const {
   if (!Has(flag)) return otherwise;
   const std::string text = Get(flag);
-  const absl::StatusOr<int64_t> number = ParseInteger(text);
+  const absl::StatusOr<int64_t> number = common::ParseInteger(text);
   if (!number.ok() || *number < least || *number > most) {
     const std::string range = most == std::numeric_limits<int64_t>::max()
                                   ? common::StrCat("of ", least, " or more")
@@ -324,7 +324,7 @@ absl::StatusOr<int64_t> Arguments::Number(std::string_view flag, int64_t least, 
 
 absl::StatusOr<int64_t> Arguments::DurationMs(std::string_view flag, int64_t otherwise) const {
   if (!Has(flag)) return otherwise;
-  const absl::StatusOr<int64_t> duration = ParseDurationMs(Get(flag));
+  const absl::StatusOr<int64_t> duration = common::ParseDurationMs(Get(flag));
   if (!duration.ok()) {
     return Usage("JC1004",
                  common::StrCat("--", flag, " takes a duration like 30s, 10m or 2h, not \"",
@@ -332,42 +332,6 @@ absl::StatusOr<int64_t> Arguments::DurationMs(std::string_view flag, int64_t oth
                  HelpFix(command_));
   }
   return *duration;
-}
-
-absl::StatusOr<int64_t> ParseInteger(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
-    return absl::InvalidArgumentError("not a whole number");
-  }
-  return value;
-}
-
-absl::StatusOr<int64_t> ParseDurationMs(std::string_view text) {
-  constexpr int64_t kMostMs = int64_t{1000} * 86400 * 365 * 100;
-  if (const absl::StatusOr<int64_t> seconds = ParseInteger(text); seconds.ok()) {
-    if (*seconds < 0 || *seconds > kMostMs / 1000)
-      return absl::InvalidArgumentError("out of range");
-    return *seconds * 1000;
-  }
-  double total = 0;
-  if (text.empty()) return absl::InvalidArgumentError("empty");
-  while (!text.empty()) {
-    double number = 0;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-    if (error != std::errc() || number < 0) return absl::InvalidArgumentError("not a duration");
-    text.remove_prefix(end - text.data());
-    constexpr std::pair<std::string_view, double> kUnits[] = {
-        {"ms", 1}, {"s", 1000}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
-    const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits),
-                                   [&](const auto& each) { return text.starts_with(each.first); });
-    if (unit == std::end(kUnits)) return absl::InvalidArgumentError("not a duration");
-    text.remove_prefix(unit->first.size());
-    total += number * unit->second;
-  }
-  if (total > static_cast<double>(kMostMs)) return absl::InvalidArgumentError("out of range");
-  return static_cast<int64_t>(total + 0.5);
 }
 
 }  // namespace muster::client

@@ -47,8 +47,4 @@ class Arguments {
   bool has_rest_ = false;
 };
 
-// "500ms", "30s", "10m", "2h", "1d", "1h30m", or whole seconds. Nothing negative.
-absl::StatusOr<int64_t> ParseDurationMs(std::string_view text);
-absl::StatusOr<int64_t> ParseInteger(std::string_view text);
-
 }  // namespace muster::client

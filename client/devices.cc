@@ -3,11 +3,11 @@
 #include <cctype>
 
 #include "absl/strings/ascii.h"
-#include "client/arguments.h"
 #include "client/errors.h"
 #include "client/job_file.h"
 #include "common/limits.h"
 #include "common/strings.h"
+#include "common/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::client {
@@ -22,7 +22,7 @@ absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* to
   };
   v1::DeviceConstraint* device = spec->mutable_shape()->mutable_device();
   if (const size_t colon = text.rfind(':'); colon != std::string_view::npos) {
-    const absl::StatusOr<int64_t> count = ParseInteger(text.substr(colon + 1));
+    const absl::StatusOr<int64_t> count = common::ParseInteger(text.substr(colon + 1));
     if (!count.ok() || *count < 1 || *count > common::kRanksMax) {
       return wrong(StrCat("after `:` stands how many, from 1 to ", common::kRanksMax));
     }
@@ -35,7 +35,7 @@ absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* to
                                       ? std::string_view(memory).substr(memory.size() - 2)
                                       : std::string_view();
     const absl::StatusOr<int64_t> amount =
-        ParseInteger(std::string_view(memory).substr(0, memory.size() - unit.size()));
+        common::ParseInteger(std::string_view(memory).substr(0, memory.size() - unit.size()));
     if (!amount.ok() || *amount < 1 || *amount > 1'000'000 || (unit != "GB" && unit != "MB")) {
       return wrong("after `>=` stands a memory like 64GB");
     }

@@ -17,6 +17,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {

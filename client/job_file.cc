@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iostream>
 
-#include "client/arguments.h"
 #include "client/errors.h"
 #include "client/job_sets.h"
 #include "client/yaml.h"
@@ -12,6 +11,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::client {
@@ -202,7 +202,7 @@ class Reader {
   }
 
   bool ReadInteger(const JobKey& key, const YamlNode& node, KeyValue* value) {
-    const absl::StatusOr<int64_t> number = ParseInteger(node.text);
+    const absl::StatusOr<int64_t> number = common::ParseInteger(node.text);
     if (node.kind != Kind::kScalar || node.quoted || !number.ok() || *number < key.least ||
         *number > key.most) {
       Wrong(node, key.path, StrCat("a whole number from ", key.least, " to ", key.most));
@@ -213,7 +213,7 @@ class Reader {
   }
 
   bool ReadDuration(const JobKey& key, const YamlNode& node, KeyValue* value) {
-    const absl::StatusOr<int64_t> duration = ParseDurationMs(node.text);
+    const absl::StatusOr<int64_t> duration = common::ParseDurationMs(node.text);
     if (node.kind != Kind::kScalar || !duration.ok() || *duration < key.least ||
         *duration > key.most) {
       Wrong(node, key.path,
@@ -254,9 +254,9 @@ class Reader {
 
   bool ReadNodes(const JobKey& key, const YamlNode& node, KeyValue* value) {
     const size_t colon = node.text.find(':');
-    const absl::StatusOr<int64_t> least = ParseInteger(node.text.substr(0, colon));
+    const absl::StatusOr<int64_t> least = common::ParseInteger(node.text.substr(0, colon));
     const absl::StatusOr<int64_t> most =
-        colon == std::string::npos ? least : ParseInteger(node.text.substr(colon + 1));
+        colon == std::string::npos ? least : common::ParseInteger(node.text.substr(colon + 1));
     if (node.kind != Kind::kScalar || !least.ok() || !most.ok() || *least < key.least ||
         *most < *least || *most > key.most) {
       Wrong(node, key.path, StrCat("N or MIN:MAX from ", key.least, " to ", key.most));

@@ -8,6 +8,7 @@
 #include "client/record_text.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/arguments.h"
 #include "client/errors.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
@@ -161,7 +161,7 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher,
 absl::StatusOr<uint32_t> LaunchNumber(std::string_view launcher, const LaunchFlags& flags,
                                       std::string_view name, uint32_t least, uint32_t otherwise) {
   if (!flags.Has(name)) return otherwise;
-  const absl::StatusOr<int64_t> number = ParseInteger(flags.Get(name));
+  const absl::StatusOr<int64_t> number = common::ParseInteger(flags.Get(name));
   if (!number.ok() || *number < least || *number > 1'000'000) {
     return Usage("JC1010",
                  StrCat("--", name, " of ", launcher, " takes a whole number from ", least,

@@ -10,6 +10,7 @@
 #include "client/errors.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {

@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
@@ -78,7 +79,7 @@ absl::Status CheckServerAddress(std::string_view what, std::string_view address)
   const size_t colon = address.rfind(':');
   const absl::StatusOr<int64_t> port = colon == std::string_view::npos
                                            ? absl::InvalidArgumentError("")
-                                           : ParseInteger(address.substr(colon + 1));
+                                           : common::ParseInteger(address.substr(colon + 1));
   if (port.ok() && *port >= 1 && *port <= 65535 && colon > 0) return absl::OkStatus();
   const std::string shown = common::Printable(address);
   return Usage("JC1004", StrCat(what, "\"", shown, "\" is no HOST:PORT (nor unix:/PATH)"),
@@ -254,7 +255,7 @@ absl::Status Settings::Check(const Arguments& arguments) {
   };
   RETURN_IF_ERROR(check(ListingFlags(), "output"));
   RETURN_IF_ERROR(check(GlobalFlags(), "color"));
-  const absl::StatusOr<int64_t> timeout = ParseDurationMs(Get("timeout"));
+  const absl::StatusOr<int64_t> timeout = common::ParseDurationMs(Get("timeout"));
   if (!timeout.ok() || *timeout == 0) {
     return Usage("JC1004",
                  StrCat("timeout takes a duration like 10s, not \"", Get("timeout"), "\""),

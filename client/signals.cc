@@ -9,10 +9,10 @@
 #include <thread>
 #include <utility>
 
-#include "client/arguments.h"
 #include "client/errors.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
@@ -69,7 +69,7 @@ absl::StatusOr<int> ParseSignal(std::string_view text) {
     if (each.name == name) return each.number;
     all[count++] = each.name;
   }
-  const absl::StatusOr<int64_t> number = ParseInteger(text);
+  const absl::StatusOr<int64_t> number = common::ParseInteger(text);
   if (number.ok() && *number >= 1 && *number <= SIGRTMAX) return static_cast<int>(*number);
   return Usage(
       "JC1004",

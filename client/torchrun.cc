@@ -2,11 +2,11 @@
 // torch/distributed/run.py (2.13).
 #include <algorithm>
 
-#include "client/arguments.h"
 #include "client/errors.h"
 #include "client/launchers.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
@@ -70,9 +70,9 @@ void AddFromEnvironment(const Environment& environment, LaunchFlags* flags) {
 absl::Status ReadNodes(std::string_view launcher, const LaunchFlags& flags, LaunchPlan* plan) {
   const std::string text = flags.Get("nnodes", "1");
   const size_t colon = text.find(':');
-  const absl::StatusOr<int64_t> least = ParseInteger(text.substr(0, colon));
+  const absl::StatusOr<int64_t> least = common::ParseInteger(text.substr(0, colon));
   const absl::StatusOr<int64_t> most =
-      colon == std::string::npos ? least : ParseInteger(text.substr(colon + 1));
+      colon == std::string::npos ? least : common::ParseInteger(text.substr(colon + 1));
   if (!least.ok() || !most.ok() || *least < 1 || *most < *least || *most > 10'000) {
     return Usage("JC1010",
                  StrCat("--nnodes of ", launcher, " takes N or MIN:MAX, not \"", text, "\""),

@@ -176,30 +176,8 @@ std::string_view Nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
-std::string HumanBytes(uint64_t bytes) {
-  if (bytes < 1000) return StrCat(bytes, " B");
-  double value = static_cast<double>(bytes);
-  const char* units[] = {"B", "KB", "MB", "GB", "TB", "PB", "EB"};
-  size_t unit = 0;
-  while (value >= 999.5 && unit + 1 < std::size(units)) {
-    value /= 1000;
-    ++unit;
-  }
-  return value < 10 ? absl::StrFormat("%.1f %s", value, units[unit])
-                    : absl::StrFormat("%.0f %s", value, units[unit]);
-}
-
 std::string Counted(uint64_t count, std::string_view noun) {
   return StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
-std::string HumanDuration(int64_t milliseconds) {
-  if (milliseconds > 0 && milliseconds < 1000) return StrCat(milliseconds, "ms");
-  const int64_t seconds = std::max<int64_t>(milliseconds, 0) / 1000;
-  if (seconds < 60) return StrCat(seconds, "s");
-  if (seconds < 3600) return StrCat(seconds / 60, "m ", seconds % 60, "s");
-  if (seconds < 86400) return StrCat(seconds / 3600, "h ", seconds % 3600 / 60, "m");
-  return StrCat(seconds / 86400, "d ", seconds % 86400 / 3600, "h");
 }
 
 }  // namespace muster::common

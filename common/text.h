@@ -30,10 +30,6 @@ bool LooksSecret(std::string_view variable_name);
 size_t EditDistance(std::string_view a, std::string_view b);
 // The candidate nearest to `word` within distance 2, or empty.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates);
-// "1.2 GB", "340 KB", "17 B": powers of 1,000 as disks count.
-std::string HumanBytes(uint64_t bytes);
-// "41s", "12m 3s", "3h 20m", "2d 4h".
-std::string HumanDuration(int64_t milliseconds);
 // "1 rank", "2 ranks": `noun` with an s unless there is exactly one.
 std::string Counted(uint64_t count, std::string_view noun);
 

@@ -10,7 +10,7 @@
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/strings.h"
-#include "common/text.h"
+#include "common/units.h"
 
 namespace muster::coordinator {
 

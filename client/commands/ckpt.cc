@@ -19,6 +19,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
@@ -31,7 +32,7 @@ absl::StatusOr<int64_t> WantedStep(const Arguments& arguments) {
   if (arguments.words().size() < 2 || arguments.words()[1] == "last" ||
       arguments.words()[1] == "latest")
     return -1;
-  const absl::StatusOr<int64_t> step = ParseInteger(arguments.words()[1]);
+  const absl::StatusOr<int64_t> step = common::ParseInteger(arguments.words()[1]);
   if (!step.ok() || *step < 0) {
     return Usage("JC1004", StrCat("STEP is a number or last, not \"", arguments.words()[1], "\""),
                  StrCat("jobctl ckpt ls ", arguments.words()[0]));

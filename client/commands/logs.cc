@@ -12,6 +12,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/units.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
@@ -37,9 +38,9 @@ absl::Status AddRanks(const std::string& list, v1::StreamLogsRequest* request) {
   for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty())) {
     const std::string text(part);
     const size_t dash = text.find('-');
-    const absl::StatusOr<int64_t> first = ParseInteger(text.substr(0, dash));
+    const absl::StatusOr<int64_t> first = common::ParseInteger(text.substr(0, dash));
     const absl::StatusOr<int64_t> last =
-        dash == std::string::npos ? first : ParseInteger(text.substr(dash + 1));
+        dash == std::string::npos ? first : common::ParseInteger(text.substr(dash + 1));
     if (!first.ok() || !last.ok() || *first < 0 || *last < *first || *last >= common::kRanksMax) {
       return Usage("JC1004",
                    StrCat("--rank takes numbers and ranges like 0,3-5, not \"", text, "\""),

@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {

@@ -9,7 +9,7 @@
 #include "client/session.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "common/text.h"
+#include "common/units.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
@@ -37,7 +37,7 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
     request.set_from_checkpoint(true);
     request.set_step(-1);
     if (arguments.Get("from") != "last") {
-      const absl::StatusOr<int64_t> step = ParseInteger(arguments.Get("from"));
+      const absl::StatusOr<int64_t> step = common::ParseInteger(arguments.Get("from"));
       if (!step.ok() || *step < 0) {
         return Usage("JC1004",
                      StrCat("--from takes last or a step, not \"", arguments.Get("from"), "\""),

@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
@@ -40,7 +41,7 @@ absl::StatusOr<Goal> ParseGoal(const std::string& text) {
   if (text == "running") return Goal{Goal::kRunning, 0};
   if (text == "checkpoint") return Goal{Goal::kCheckpoint, 0};
   if (text.starts_with("step=")) {
-    const absl::StatusOr<int64_t> step = ParseInteger(text.substr(5));
+    const absl::StatusOr<int64_t> step = common::ParseInteger(text.substr(5));
     if (step.ok() && *step >= 0) return Goal{Goal::kCheckpoint, *step};
   }
   return Usage("JC1004",

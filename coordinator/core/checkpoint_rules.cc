@@ -12,6 +12,7 @@
 #include "common/relative_path.h"
 #include "common/sha256.h"
 #include "common/text.h"
+#include "common/units.h"
 #include "coordinator/core/checkpoint_files.h"
 
 namespace muster::coordinator {

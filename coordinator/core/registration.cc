@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/problem.h"
 #include "common/text.h"
+#include "common/units.h"
 #include "coordinator/core/settle.h"
 #include "coordinator/core/timers.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/text.h"
+#include "common/units.h"
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/lifecycle.h"
 #include "coordinator/core/node_events.h"

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/text.h"
+#include "common/units.h"
 #include "coordinator/core/last_words.h"
 #include "coordinator/core/placement.h"
 

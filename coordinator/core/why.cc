@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/text.h"
+#include "common/units.h"
 #include "coordinator/core/settle.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"

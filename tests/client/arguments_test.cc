@@ -135,19 +135,6 @@ TEST(ArgumentsTest, HelpBehindTheDashesBelongsToTheTrainer) {
   EXPECT_EQ(parsed->command().name, "run");
 }
 
-TEST(ArgumentsTest, DurationsAreReadAndWrongOnesRefused) {
-  EXPECT_EQ(*ParseDurationMs("500ms"), 500);
-  EXPECT_EQ(*ParseDurationMs("30"), 30'000);
-  EXPECT_EQ(*ParseDurationMs("30s"), 30'000);
-  EXPECT_EQ(*ParseDurationMs("1h30m"), 5'400'000);
-  EXPECT_EQ(*ParseDurationMs("1.5s"), 1'500);
-  EXPECT_EQ(*ParseDurationMs("2d"), 172'800'000);
-  for (const char* wrong :
-       {"", "s", "-1s", "1x", "1 s", "1s2", "1e9s", "99999999999999999999s", "inf", "nan"}) {
-    EXPECT_FALSE(ParseDurationMs(wrong).ok()) << wrong;
-  }
-}
-
 TEST(ArgumentsTest, NumbersOutOfRangeNameTheRange) {
   const auto parsed = Arguments::Parse({"run", "-n", "0", "--", "x"});
   const auto number = parsed->Number("processes", 1, 100'000, 1);

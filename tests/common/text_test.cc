@@ -93,30 +93,10 @@ TEST(NearestWord, IsWithinTwoEditsOrNone) {
   EXPECT_EQ(Nearest("", kWords), "");
 }
 
-TEST(HumanSizes, CountInPowersOfAThousand) {
-  EXPECT_EQ(HumanBytes(0), "0 B");
-  EXPECT_EQ(HumanBytes(999), "999 B");
-  EXPECT_EQ(HumanBytes(1000), "1.0 KB");
-  EXPECT_EQ(HumanBytes(1'234'567), "1.2 MB");
-  EXPECT_EQ(HumanBytes(340'000), "340 KB");
-  EXPECT_EQ(HumanBytes(999'999), "1.0 MB");
-  EXPECT_EQ(HumanBytes(UINT64_MAX), "18 EB");
-}
-
 TEST(CountedTest, OneHasNoS) {
   EXPECT_EQ(Counted(1, "rank"), "1 rank");
   EXPECT_EQ(Counted(0, "rank"), "0 ranks");
   EXPECT_EQ(Counted(2, "rank"), "2 ranks");
-}
-
-TEST(HumanDurations, ShowTheTwoLargestUnits) {
-  EXPECT_EQ(HumanDuration(-5), "0s");
-  EXPECT_EQ(HumanDuration(0), "0s");
-  EXPECT_EQ(HumanDuration(300), "300ms");
-  EXPECT_EQ(HumanDuration(41'900), "41s");
-  EXPECT_EQ(HumanDuration(723'000), "12m 3s");
-  EXPECT_EQ(HumanDuration(12'000'000), "3h 20m");
-  EXPECT_EQ(HumanDuration(187'200'000), "2d 4h");
 }
 
 }  // namespace

@@ -1,0 +1,87 @@
+#include "common/units.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "common/strings.h"
+
+namespace muster::common {
+
+absl::StatusOr<int64_t> ParseInteger(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+    return absl::InvalidArgumentError("not a whole number");
+  }
+  return value;
+}
+
+absl::StatusOr<int64_t> ParseDurationMs(std::string_view text) {
+  constexpr int64_t kMostMs = int64_t{1000} * 86400 * 365 * 100;
+  if (const absl::StatusOr<int64_t> seconds = ParseInteger(text); seconds.ok()) {
+    if (*seconds < 0 || *seconds > kMostMs / 1000)
+      return absl::InvalidArgumentError("out of range");
+    return *seconds * 1000;
+  }
+  double total = 0;
+  if (text.empty()) return absl::InvalidArgumentError("empty");
+  while (!text.empty()) {
+    double number = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+    if (error != std::errc() || number < 0) return absl::InvalidArgumentError("not a duration");
+    text.remove_prefix(end - text.data());
+    constexpr std::pair<std::string_view, double> kUnits[] = {
+        {"ms", 1}, {"s", 1000}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits),
+                                   [&](const auto& each) { return text.starts_with(each.first); });
+    if (unit == std::end(kUnits)) return absl::InvalidArgumentError("not a duration");
+    text.remove_prefix(unit->first.size());
+    total += number * unit->second;
+  }
+  if (total > static_cast<double>(kMostMs)) return absl::InvalidArgumentError("out of range");
+  return static_cast<int64_t>(total + 0.5);
+}
+
+absl::StatusOr<uint64_t> ParseMemory(std::string_view text) {
+  constexpr std::pair<std::string_view, uint64_t> kUnits[] = {{"GB", 1'000'000'000},
+                                                              {"MB", 1'000'000}};
+  const std::string upper = absl::AsciiStrToUpper(ToAbsl(text));
+  for (const auto& [unit, bytes] : kUnits) {
+    if (!upper.ends_with(unit)) continue;
+    const absl::StatusOr<int64_t> amount =
+        ParseInteger(std::string_view(upper).substr(0, upper.size() - unit.size()));
+    if (amount.ok() && *amount >= 1 && *amount <= 1'000'000) {
+      return static_cast<uint64_t>(*amount) * bytes;
+    }
+  }
+  return absl::InvalidArgumentError("not a memory");
+}
+
+std::string HumanDuration(int64_t milliseconds) {
+  if (milliseconds > 0 && milliseconds < 1000) return StrCat(milliseconds, "ms");
+  const int64_t seconds = std::max<int64_t>(milliseconds, 0) / 1000;
+  if (seconds < 60) return StrCat(seconds, "s");
+  if (seconds < 3600) return StrCat(seconds / 60, "m ", seconds % 60, "s");
+  if (seconds < 86400) return StrCat(seconds / 3600, "h ", seconds % 3600 / 60, "m");
+  return StrCat(seconds / 86400, "d ", seconds % 86400 / 3600, "h");
+}
+
+std::string HumanBytes(uint64_t bytes) {
+  if (bytes < 1000) return StrCat(bytes, " B");
+  double value = static_cast<double>(bytes);
+  const char* units[] = {"B", "KB", "MB", "GB", "TB", "PB", "EB"};
+  size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < std::size(units)) {
+    value /= 1000;
+    ++unit;
+  }
+  return value < 10 ? absl::StrFormat("%.1f %s", value, units[unit])
+                    : absl::StrFormat("%.0f %s", value, units[unit]);
+}
+
+}  // namespace muster::common

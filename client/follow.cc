@@ -13,6 +13,7 @@
 #include "client/refusal.h"
 #include "client/session.h"
 #include "client/signals.h"
+#include "common/job/rules.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -211,7 +212,7 @@ class AttachedRun {
     {
       std::lock_guard lock(mutex_);
       name = name_;
-      grace_ms = record_.spec().grace_ms() > 0 ? record_.spec().grace_ms() : 30'000;
+      grace_ms = record_.spec().grace_ms() > 0 ? record_.spec().grace_ms() : job::kDefaultGraceMs;
       interrupted_ = true;
     }
     // Nothing was submitted yet, or nobody is there to stop it: the end of our stream cancels the

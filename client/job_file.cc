@@ -7,6 +7,7 @@
 #include "client/job_sets.h"
 #include "client/yaml.h"
 #include "common/files.h"
+#include "common/job/shape.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -133,7 +134,8 @@ class Reader {
         return ReadNodes(key, node, value);
       case KeyType::kDevices: {
         if (!ReadText(key, node, &value->text)) return false;
-        const absl::Status parsed = ParseDevices(value->text, spec_, &file_->device_total);
+        const absl::Status parsed = job::ParseDevices(
+            value->text, spec_->mutable_shape()->mutable_device(), &file_->device_total);
         if (!parsed.ok()) Add(node.line, node.column, StrCat(key.path, ": ", Sentence(parsed)));
         return parsed.ok();
       }

@@ -68,10 +68,6 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<s
 absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view content,
                                      const std::vector<std::string>& sets, v1::JobSpec* spec);
 
-// "gpu", "h100", "npu>=64GB", "gpu:8" (total of the job) into the constraint. Null pointer: only
-// checked.
-absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* total);
-
 // The table of keys as Markdown, for docs/jobfile.md.
 std::string JobKeyTable();
 // "1 … 100000", "list or text": what a key takes, in Markdown.

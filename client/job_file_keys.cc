@@ -1,4 +1,6 @@
 #include "client/job_file.h"
+#include "common/job/rules.h"
+#include "common/limits.h"
 #include "common/strings.h"
 #include "muster/v1/job.pb.h"
 
@@ -6,9 +8,6 @@ namespace muster::client {
 namespace {
 
 using v1::JobSpec;
-
-constexpr int64_t kSecond = 1000;
-constexpr int64_t kDay = 86400 * kSecond;
 
 constexpr JobKey kKeys[] = {
     {"name",
@@ -62,7 +61,7 @@ constexpr JobKey kKeys[] = {
      KeyType::kInteger,
      "Ranks in total; nodes may get different numbers of them",
      1,
-     100'000,
+     common::kRanksMax,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_shape()->set_processes(static_cast<uint32_t>(value.number));
@@ -72,7 +71,7 @@ constexpr JobKey kKeys[] = {
      "Number of nodes, or MIN:MAX (with per_node): the number is decided at each start. Default: "
      "any",
      1,
-     10'000,
+     common::kNodesMax,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_shape()->set_min_nodes(static_cast<uint32_t>(value.number));
@@ -82,7 +81,7 @@ constexpr JobKey kKeys[] = {
      KeyType::kInteger,
      "Ranks on each node, instead of processes",
      1,
-     100'000,
+     common::kRanksMax,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_shape()->set_per_node(static_cast<uint32_t>(value.number));
@@ -99,8 +98,8 @@ constexpr JobKey kKeys[] = {
     {"priority",
      KeyType::kInteger,
      "Higher goes first; ties by job number. Default: 0",
-     -1'000'000,
-     1'000'000,
+     job::kPriority.least,
+     job::kPriority.most,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_priority(static_cast<int32_t>(value.number));
@@ -108,8 +107,8 @@ constexpr JobKey kKeys[] = {
     {"restarts",
      KeyType::kInteger,
      "How often a failed attempt is followed by another. Default: 0",
-     0,
-     10'000,
+     job::kRestarts.least,
+     job::kRestarts.most,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_restarts(static_cast<uint32_t>(value.number));
@@ -117,8 +116,8 @@ constexpr JobKey kKeys[] = {
     {"node_loss_restarts",
      KeyType::kInteger,
      "The same for lost nodes. Default: 10",
-     1,
-     10'000,
+     job::kNodeLossRestarts.least,
+     job::kNodeLossRestarts.most,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_node_loss_restarts(static_cast<uint32_t>(value.number));
@@ -131,8 +130,8 @@ constexpr JobKey kKeys[] = {
     {"stop_after",
      KeyType::kDuration,
      "A node that lost the coordinator stops its ranks after this. Default: 10m",
-     kSecond,
-     kDay,
+     job::kStopAfterMs.least,
+     job::kStopAfterMs.most,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_stop_after_ms(static_cast<uint32_t>(value.number));
@@ -140,8 +139,8 @@ constexpr JobKey kKeys[] = {
     {"grace",
      KeyType::kDuration,
      "Between SIGTERM and SIGKILL. Default: 30s",
-     1,
-     kDay,
+     job::kGraceMs.least,
+     job::kGraceMs.most,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_grace_ms(static_cast<uint32_t>(value.number));
@@ -149,8 +148,8 @@ constexpr JobKey kKeys[] = {
     {"max_duration",
      KeyType::kDuration,
      "Running time after which the job is stopped as failed. Default: none",
-     kSecond,
-     365 * kDay,
+     job::kMaxDurationMs.least,
+     job::kMaxDurationMs.most,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->set_max_duration_ms(static_cast<uint64_t>(value.number));
@@ -160,8 +159,8 @@ constexpr JobKey kKeys[] = {
     {"checkpoint.keep",
      KeyType::kInteger,
      "How many committed checkpoints stay. Default: 3",
-     1,
-     10'000,
+     job::kCheckpointsKept.least,
+     job::kCheckpointsKept.most,
      {},
      [](const KeyValue& value, JobSpec* spec) {
        spec->mutable_checkpoint()->set_keep(static_cast<uint32_t>(value.number));

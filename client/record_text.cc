@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/errors.h"
+#include "common/job/shape.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -113,14 +114,9 @@ std::string PartText(const v1::NodePart& part) {
 }
 
 std::string Layout(const v1::JobRecord& record) {
-  const auto count = common::Counted;
-  if (record.attempts_size() > 0) {
-    const v1::Attempt& attempt = record.attempts(record.attempts_size() - 1);
-    return StrCat(count(attempt.world_size(), "rank"), " on ", count(attempt.parts_size(), "node"));
-  }
-  const v1::Shape& shape = record.spec().shape();
-  return shape.per_node() > 0 ? StrCat(count(shape.per_node(), "rank"), " per node")
-                              : count(shape.processes(), "rank");
+  if (record.attempts_size() == 0) return job::DescribeRanks(record.spec().shape());
+  const v1::Attempt& attempt = record.attempts(record.attempts_size() - 1);
+  return job::DescribeWorld(attempt.world_size(), attempt.parts_size());
 }
 
 std::string Took(int64_t milliseconds) {

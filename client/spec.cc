@@ -10,11 +10,13 @@
 #include "client/job_file.h"
 #include "client/session.h"
 #include "client/spec_environment.h"
+#include "common/job/rules.h"
+#include "common/job/shape.h"
+#include "common/job/validate.h"
 #include "common/limits.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "common/text.h"
 
 namespace muster::client {
 namespace {
@@ -136,57 +138,23 @@ absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::J
   }
   if (arguments.Has("devices")) {
     shape->clear_device();
-    RETURN_IF_ERROR(ParseDevices(arguments.Get("devices"), spec, device_total));
+    RETURN_IF_ERROR(
+        job::ParseDevices(arguments.Get("devices"), shape->mutable_device(), device_total));
   }
-  return absl::OkStatus();
-}
-
-// `gpu:8` is a total: it gives the ranks when they are not given, else what each rank gets.
-absl::Status SettleDevices(uint32_t total, v1::JobSpec* spec) {
-  v1::Shape* shape = spec->mutable_shape();
-  if (shape->per_node() > 0 && shape->min_nodes() == 0) {
-    shape->set_min_nodes(1);
-    shape->set_max_nodes(1);
-  }
-  if (total == 0) {
-    if (shape->processes() == 0 && shape->per_node() == 0) {
-      shape->set_processes(std::max<uint32_t>(1, shape->min_nodes()));
-    }
-    return absl::OkStatus();
-  }
-  uint32_t ranks = shape->processes();
-  if (shape->per_node() > 0) {
-    if (shape->min_nodes() != shape->max_nodes()) {
-      return Usage("JC1104", "a total of devices does not go with a range of nodes",
-                   "leave out the number after `:`");
-    }
-    ranks = shape->per_node() * shape->min_nodes();
-  }
-  if (ranks == 0) {
-    shape->set_processes(total);
-    return absl::OkStatus();
-  }
-  if (total % ranks != 0) {
-    return Usage("JC1104",
-                 StrCat(common::Counted(total, "device"), " cannot be shared evenly by ",
-                        common::Counted(ranks, "rank")),
-                 StrCat("ask for ", ranks * std::max<uint32_t>(1, total / ranks), " devices"));
-  }
-  shape->mutable_device()->set_count_per_rank(total / ranks);
   return absl::OkStatus();
 }
 
 absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
   if (arguments.Has("name")) spec->set_name(arguments.Get("name"));
-  ASSIGN_OR_RETURN(const int64_t restarts,
-                   arguments.Number("restarts", 0, 10'000, spec->restarts()));
+  ASSIGN_OR_RETURN(const int64_t restarts, arguments.Number("restarts", job::kRestarts.least,
+                                                            job::kRestarts.most, spec->restarts()));
   spec->set_restarts(static_cast<uint32_t>(restarts));
   ASSIGN_OR_RETURN(const int64_t grace_ms, arguments.DurationMs("grace", spec->grace_ms()));
   spec->set_grace_ms(static_cast<uint32_t>(std::min<int64_t>(grace_ms, UINT32_MAX)));
   if (arguments.Has("grace") && grace_ms == 0) spec->set_grace_ms(1);
   if (arguments.Has("priority")) {
     ASSIGN_OR_RETURN(const int64_t priority,
-                     arguments.Number("priority", -1'000'000, 1'000'000, 0));
+                     arguments.Number("priority", job::kPriority.least, job::kPriority.most, 0));
     spec->set_priority(static_cast<int32_t>(priority));
   }
   for (const std::string& directory : arguments.All("tb-dir"))
@@ -214,80 +182,7 @@ void NoteInnerLauncher(Session& session, const Arguments& arguments, const v1::J
                       verb, understood ? StrCat(" -- ", launcher, " …") : " -n N -- PROGRAM …"));
 }
 
-bool IsNumber(const std::string& text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 }  // namespace
-
-absl::Status ValidateSpec(const v1::JobSpec& spec) {
-  const std::string& name = spec.name();
-  const bool bad_name =
-      !name.empty() &&
-      (name.size() > common::kNameBytesMax || !common::IsPathName(name) || IsNumber(name) ||
-       name.find_first_of("@ ") != std::string::npos || name.starts_with('-'));
-  if (bad_name) {
-    return Usage(
-        "JC1103",
-        StrCat("\"", common::Printable(name), "\" cannot name a job: a name has 1 to ",
-               common::kNameBytesMax,
-               " bytes of UTF-8 without control or invisible characters, blanks, @ or /, does not "
-               "begin with a dot or -, and is not a number"),
-        "--name train-small");
-  }
-  if (spec.command().empty() || spec.command(0).empty()) {
-    return Usage("JC1105", "the job has no command", "jobctl run -n 2 -- python train.py");
-  }
-  const auto not_text = [](const std::string& text) {
-    return text.find('\0') != std::string::npos;
-  };
-  if (std::any_of(spec.command().begin(), spec.command().end(), not_text)) {
-    return Usage("JC1108", "a word of the command holds a NUL byte", "leave it out");
-  }
-  const v1::Shape& shape = spec.shape();
-  if (shape.processes() > 0 && shape.per_node() > 0) {
-    return Usage("JC1104", "both a total (processes) and per_node are given",
-                 "give processes, or nodes and per_node");
-  }
-  const uint64_t ranks = shape.per_node() > 0
-                             ? uint64_t{shape.per_node()} * std::max(1u, shape.max_nodes())
-                             : shape.processes();
-  if (ranks < 1 || ranks > common::kRanksMax) {
-    return Usage("JC1104", StrCat("a job has 1 to ", common::kRanksMax, " ranks, not ", ranks),
-                 "-n 2");
-  }
-  if (shape.processes() > 0 && shape.min_nodes() != shape.max_nodes() && shape.max_nodes() > 0) {
-    return Usage("JC1104", "a range of nodes needs per_node: the world size follows from it",
-                 "resources.per_node: 4");
-  }
-  if (shape.processes() > 0 && shape.min_nodes() > shape.processes()) {
-    return Usage("JC1104",
-                 StrCat(common::Counted(shape.processes(), "rank"), " cannot fill ",
-                        common::Counted(shape.min_nodes(), "node")),
-                 StrCat("-n ", shape.min_nodes()));
-  }
-  if (!spec.workdir().empty() && spec.workdir()[0] != '/') {
-    return Usage("JC1107", StrCat("the working directory \"", spec.workdir(), "\" is not absolute"),
-                 "--workdir /absolute/path");
-  }
-  for (const auto& [variable, value] : spec.env()) {
-    if (variable.empty() || variable.find('=') != std::string::npos ||
-        !common::IsCleanUtf8(variable) || not_text(value)) {
-      return Usage(
-          "JC1106",
-          StrCat("\"", common::Printable(variable), "\" cannot name an environment variable"),
-          "-e NAME=VALUE");
-    }
-  }
-  if (const size_t bytes = spec.ByteSizeLong(); bytes > common::kSpecBytesMax) {
-    return Usage("JC1102",
-                 StrCat("the job with its environment has ", bytes / 1024, " KiB; at most ",
-                        common::kSpecBytesMax / 1024, " KiB are possible"),
-                 "--clean-env, with -e for the variables that the job needs");
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments) {
   v1::JobSpec spec;
@@ -311,9 +206,9 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
   spec.MergeFrom(from_file);
   if (arguments.has_rest()) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
   RETURN_IF_ERROR(ApplyShapeFlags(session, arguments, &spec, &device_total));
-  RETURN_IF_ERROR(SettleDevices(device_total, &spec));
+  RETURN_IF_ERROR(job::Complete(device_total, spec.mutable_shape()));
   RETURN_IF_ERROR(ApplyOtherFlags(arguments, &spec));
-  RETURN_IF_ERROR(ValidateSpec(spec));
+  RETURN_IF_ERROR(job::Validate(spec));
   NoteInnerLauncher(session, arguments, spec);
   return spec;
 }
@@ -323,27 +218,6 @@ absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec) {
   const bool fits_anywhere = (kind.empty() || kind == "cpu") && spec.shape().min_nodes() < 2;
   if (!session.is_private() || fits_anywhere) return absl::OkStatus();
   return RegisteredNodes(session).status();
-}
-
-std::string DescribeShape(const v1::JobSpec& spec) {
-  const v1::Shape& shape = spec.shape();
-  const auto count = common::Counted;
-  std::string text;
-  if (shape.per_node() > 0 && shape.min_nodes() != shape.max_nodes()) {
-    text = StrCat(shape.min_nodes(), " to ", shape.max_nodes(), " nodes × ",
-                  count(shape.per_node(), "rank"));
-  } else if (shape.per_node() > 0) {
-    text = StrCat(count(shape.min_nodes(), "node"), " × ", count(shape.per_node(), "rank"));
-  } else {
-    text = count(shape.processes(), "rank");
-    if (shape.min_nodes() > 0) common::StrAppend(&text, " on ", count(shape.min_nodes(), "node"));
-  }
-  const v1::DeviceConstraint& device = shape.device();
-  if (!device.kind().empty()) {
-    common::StrAppend(&text, ", ", std::max(1u, device.count_per_rank()), " ", device.kind(),
-                      device.model().empty() ? "" : StrCat(" (", device.model(), ")"), " each");
-  }
-  return text;
 }
 
 }  // namespace muster::client

@@ -1,6 +1,6 @@
 // From a command line to a JobSpec: job file, launcher line, flags, environment and working
-// directory, then the checks that give a good message before anything is sent (the coordinator
-// checks again).
+// directory, completed and checked (common/job) before anything is sent; the coordinator checks
+// again, by the same rules.
 #pragma once
 
 #include <string>
@@ -26,11 +26,5 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
 // Before such a spec is sent to a private coordinator that may just have been started: without a
 // registered worker it refuses nothing, and what its one node could never hold would wait for ever.
 absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec);
-
-// Range and consistency of everything a person can get wrong. Errors: JC11xx.
-absl::Status ValidateSpec(const v1::JobSpec& spec);
-
-// "8 ranks", "2 nodes × 4 ranks", "1 to 4 nodes × 8 ranks", with the devices.
-std::string DescribeShape(const v1::JobSpec& spec);
 
 }  // namespace muster::client

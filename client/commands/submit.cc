@@ -9,6 +9,7 @@
 #include "client/refusal.h"
 #include "client/session.h"
 #include "client/spec.h"
+#include "common/job/shape.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -53,7 +54,7 @@ absl::StatusOr<int> DryRun(Session& session, Connection& connection,
   if (!answer.ok()) return ExplainRefusal(answer.status(), request.spec(), connection);
   const v1::SubmitResponse& response = *answer;
   const std::string layout =
-      response.layout().empty() ? DescribeShape(request.spec()) : response.layout();
+      response.layout().empty() ? job::DescribeShape(request.spec().shape()) : response.layout();
   if (output == "json") {
     session.Print(StrCat("{\"version\": 1, \"dry_run\": true, \"layout\": ", JsonQuote(layout),
                          ", \"starts_now\": ", response.reason().empty() ? "true" : "false",
@@ -150,7 +151,7 @@ absl::StatusOr<int> Validate(Session& session, const Arguments& arguments) {
   std::string command;
   for (const std::string& word : spec.command())
     common::StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
-  session.Print(StrCat(arguments.words()[0], ": ok: ", DescribeShape(spec), ": ",
+  session.Print(StrCat(arguments.words()[0], ": ok: ", job::DescribeShape(spec.shape()), ": ",
                        common::Printable(command), "\n"));
   return kExitOk;
 }

@@ -37,7 +37,5 @@ absl::Status JudgeProtocol(const std::string& program, const std::string& versio
 
 // Deterministic over map order: equal specs, equal hashes.
 uint64_t HashSpec(const v1::JobSpec& spec);
-// OK, or INVALID_ARGUMENT with code and fix.
-absl::Status ValidateSpec(const v1::JobSpec& spec);
 
 }  // namespace muster::coordinator

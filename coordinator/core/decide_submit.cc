@@ -1,10 +1,10 @@
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/limits.h"
+#include "common/job/shape.h"
+#include "common/job/validate.h"
 #include "common/problem.h"
 #include "common/text.h"
 #include "coordinator/core/decide.h"
@@ -17,114 +17,6 @@
 
 namespace muster::coordinator {
 namespace {
-
-constexpr uint32_t kRestartsMax = 10'000;
-constexpr uint32_t kGraceMsMax = 24 * 3600 * 1000;
-
-absl::Status Invalid(common::Problem problem) {
-  return common::MakeProblem(absl::StatusCode::kInvalidArgument, std::move(problem));
-}
-
-absl::Status ValidateShape(const v1::Shape& shape) {
-  if (shape.processes() > 0 && shape.per_node() > 0) {
-    return Invalid({.code = "JC1104",
-                    .what = absl::StrCat("the job asks for ", shape.processes(),
-                                         " processes and for ", shape.per_node(), " per node"),
-                    .fix = "give one of the two"});
-  }
-  if (shape.max_nodes() != 0 && shape.max_nodes() < shape.min_nodes()) {
-    return Invalid({.code = "JC1104",
-                    .what = absl::StrCat("nodes ", shape.min_nodes(), ":", shape.max_nodes(),
-                                         " is an empty range"),
-                    .fix = "MIN:MAX with MIN ≤ MAX"});
-  }
-  if (shape.min_nodes() > common::kNodesMax || shape.max_nodes() > common::kNodesMax) {
-    return Invalid({.code = "JC1104",
-                    .what = absl::StrCat(std::max(shape.min_nodes(), shape.max_nodes()),
-                                         " nodes are more than the limit of ", common::kNodesMax),
-                    .fix = "ask for fewer"});
-  }
-  const uint64_t nodes = std::max<uint64_t>({shape.min_nodes(), shape.max_nodes(), 1});
-  const uint64_t most = shape.per_node() > 0 ? nodes * shape.per_node() : shape.processes();
-  if (most == 0) {
-    return Invalid(
-        {.code = "JC1104", .what = "the job asks for 0 processes", .fix = "ask for at least 1"});
-  }
-  if (most > common::kRanksMax) {
-    return Invalid(
-        {.code = "JC1104",
-         .what = absl::StrCat(most, " processes are more than the limit of ", common::kRanksMax),
-         .fix = "ask for fewer"});
-  }
-  if (shape.per_node() == 0 && shape.min_nodes() > shape.processes()) {
-    return Invalid({.code = "JC1104",
-                    .what = absl::StrCat(shape.processes(), " processes cannot fill ",
-                                         shape.min_nodes(), " nodes"),
-                    .fix = "ask for at least one process per node"});
-  }
-  if (shape.device().count_per_rank() > 1024) {
-    return Invalid({.code = "JC1104",
-                    .what = absl::StrCat(shape.device().count_per_rank(),
-                                         " devices per process are more than the limit of 1024"),
-                    .fix = "ask for fewer"});
-  }
-  const std::string& kind = shape.device().kind();
-  if (!kind.empty() && kind != "cpu" && kind != "gpu" && kind != "npu") {
-    return Invalid(
-        {.code = "JC1104",
-         .what = absl::StrCat("device kind \"", common::Printable(kind), "\" is not known"),
-         .fix = "use cpu, gpu or npu"});
-  }
-  return absl::OkStatus();
-}
-
-bool IsVariableName(const std::string& name) {
-  return !name.empty() && name.find('=') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
-
-absl::Status ValidateTexts(const v1::JobSpec& spec) {
-  if (spec.command().empty() || spec.command(0).empty()) {
-    return Invalid(
-        {.code = "JC1105", .what = "the job has no command", .fix = "give one after --"});
-  }
-  for (const std::string& argument : spec.command()) {
-    if (std::memchr(argument.data(), '\0', argument.size()) != nullptr) {
-      return Invalid({.code = "JC1105",
-                      .what = "an argument of the command holds a zero byte",
-                      .fix = "remove it"});
-    }
-  }
-  if (spec.name().size() > common::kNameBytesMax) {
-    return Invalid({.code = "JC1103",
-                    .what = absl::StrCat("the name has ", spec.name().size(),
-                                         " bytes, the limit is ", common::kNameBytesMax),
-                    .fix = "shorten it"});
-  }
-  // Paths are built from it: directories of copied logs, of pulled checkpoints.
-  if (!spec.name().empty() && !common::IsPathName(spec.name())) {
-    return Invalid({.code = "JC1103",
-                    .what = absl::StrCat(
-                        "the name \"", common::Printable(spec.name()),
-                        "\" has a / or an invisible character, begins with a dot or is not UTF-8"),
-                    .fix = "use letters, digits, - and _"});
-  }
-  if (!spec.workdir().empty() && spec.workdir()[0] != '/') {
-    return Invalid(
-        {.code = "JC1107",
-         .what = absl::StrCat("workdir \"", common::Printable(spec.workdir()), "\" is relative"),
-         .fix = "give an absolute path"});
-  }
-  for (const auto& [name, value] : spec.env()) {
-    if (!IsVariableName(name) || value.find('\0') != std::string::npos) {
-      return Invalid({.code = "JC1106",
-                      .what = absl::StrCat("environment variable \"", common::Printable(name),
-                                           "\" cannot be set"),
-                      .fix = "a name without = and no zero bytes"});
-    }
-  }
-  return absl::OkStatus();
-}
 
 v1::Event SubmittedEvent(const ClusterState& state, const SubmitInput& input, uint64_t hash,
                          Now now) {
@@ -194,33 +86,11 @@ uint64_t HashSpec(const v1::JobSpec& spec) {
   return hash;
 }
 
-absl::Status ValidateSpec(const v1::JobSpec& spec) {
-  if (const size_t size = spec.ByteSizeLong(); size > common::kSpecBytesMax) {
-    return Invalid({.code = "JC1102",
-                    .what = absl::StrCat("the job's spec has ", size, " bytes, the limit is ",
-                                         common::kSpecBytesMax),
-                    .fix = "submit with --clean-env, or put large inputs into files"});
-  }
-  if (absl::Status texts = ValidateTexts(spec); !texts.ok()) return texts;
-  if (absl::Status shape = ValidateShape(spec.shape()); !shape.ok()) return shape;
-  if (spec.restarts() > kRestartsMax || spec.node_loss_restarts() > kRestartsMax) {
-    return Invalid({.code = "JC1108",
-                    .what = absl::StrCat("more than ", kRestartsMax, " restarts"),
-                    .fix = "ask for fewer"});
-  }
-  if (spec.grace_ms() > kGraceMsMax) {
-    return Invalid({.code = "JC1108",
-                    .what = absl::StrCat("a grace of ", spec.grace_ms(), " ms is more than a day"),
-                    .fix = "shorten it"});
-  }
-  return absl::OkStatus();
-}
-
 Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now now) {
   Decision decision;
   Reply& reply = decision.reply;
   const v1::JobSpec& spec = input.request.spec();
-  reply.status = ValidateSpec(spec);
+  reply.status = job::Validate(spec);
   if (!reply.status.ok()) return decision;
   const uint64_t hash = HashSpec(spec);
   if (std::optional<Reply> known = AnswerKnownKey(state, input, hash)) {
@@ -234,7 +104,8 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
         {.code = "JC1402",
          .what = absl::StrCat(
              "the job needs ",
-             DescribeShape(spec.shape(), ResolveKind(state, spec.shape().device())), "; ", never),
+             job::DescribeDemand(spec.shape(), ResolveKind(state, spec.shape().device())), "; ",
+             never),
          .fix = "ask for less, or --queue-anyway to wait for more nodes"});
     return decision;
   }

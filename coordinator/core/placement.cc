@@ -241,22 +241,4 @@ std::string DescribeCapacities(const std::vector<Capacity>& capacities) {
   return absl::StrCat(total, " (", absl::StrJoin(nodes, ", "), ")");
 }
 
-std::string DescribeShape(const v1::Shape& shape, const std::string& kind) {
-  const uint32_t each = DevicesPerRank(shape.device());
-  const std::string nodes = shape.max_nodes() > shape.min_nodes()
-                                ? absl::StrCat(shape.min_nodes(), " to ", shape.max_nodes())
-                                : absl::StrCat(std::max<uint32_t>(shape.min_nodes(), 1));
-  std::string text;
-  if (shape.per_node() > 0) {
-    text = absl::StrCat(nodes, nodes == "1" ? " node" : " nodes", " with ", shape.per_node() * each,
-                        " ", kind, nodes == "1" ? "" : " each");
-  } else {
-    text = absl::StrCat(shape.processes() * each, " ", kind);
-    if (shape.min_nodes() > 0)
-      absl::StrAppend(&text, " on ", nodes, nodes == "1" ? " node" : " nodes");
-  }
-  if (!shape.device().model().empty()) absl::StrAppend(&text, " of model ", shape.device().model());
-  return text;
-}
-
 }  // namespace muster::coordinator

@@ -55,7 +55,5 @@ std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capa
 
 // "4 ranks on 2 nodes (node-a 2, node-b 2)": the most ranks that `capacities` hold.
 std::string DescribeCapacities(const std::vector<Capacity>& capacities);
-// "8 gpu", "2 × 4 gpu", "2 to 4 nodes × 4 gpu".
-std::string DescribeShape(const v1::Shape& shape, const std::string& kind);
 
 }  // namespace muster::coordinator

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/job/rules.h"
 #include "common/limits.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/job.pb.h"
@@ -37,10 +38,10 @@ struct Settings {
       2;  // identical quick failures in a row that end the job whatever its budget
   uint32_t supervisor_restarts = 3;       // of a job whose supervisor was lost, each after a pause
   uint32_t node_losses_in_a_row_max = 3;  // attempts in a row that lost a node: the job is held
-  uint32_t default_grace_ms = 30'000;
-  uint32_t default_keep = 3;
-  uint32_t default_node_loss_restarts = 10;
-  uint32_t default_stop_after_ms = 600'000;
+  uint32_t default_grace_ms = job::kDefaultGraceMs;
+  uint32_t default_keep = job::kDefaultCheckpointsKept;
+  uint32_t default_node_loss_restarts = job::kDefaultNodeLossRestarts;
+  uint32_t default_stop_after_ms = job::kDefaultStopAfterMs;
   uint64_t live_jobs_max = common::kLiveJobsMax;
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
   std::string cluster_id;  // of the data directory; told to workers

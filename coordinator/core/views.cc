@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/shape.h"
 #include "common/text.h"
 #include "common/units.h"
 #include "coordinator/core/last_words.h"
@@ -175,8 +176,7 @@ std::string DescribeAttempt(const v1::Attempt& attempt) {
         absl::StrJoin(part.device_indexes().begin(), part.device_indexes().begin() + shown, ","),
         shown < part.device_indexes_size() ? ",…" : ""));
   }
-  return absl::StrCat(common::Counted(attempt.world_size(), "rank"), " on ",
-                      common::Counted(attempt.parts_size(), "node"), " (",
+  return absl::StrCat(job::DescribeWorld(attempt.world_size(), attempt.parts_size()), " (",
                       absl::StrJoin(nodes, "; "), ")");
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/job/shape.h"
 #include "coordinator/core/fit.h"
 
 namespace muster::coordinator {
@@ -16,7 +17,7 @@ constexpr char kNeedsAddresses[] =
     "--advertise ADDR";
 
 std::string Needs(const v1::Shape& shape, const std::string& kind) {
-  return absl::StrCat("needs ", DescribeShape(shape, kind));
+  return absl::StrCat("needs ", job::DescribeDemand(shape, kind));
 }
 
 std::string DescribeDrain(const v1::NodeRecord& node) {

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "common/limits.h"
+#include "common/job/validate.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -65,15 +65,8 @@ void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse>
 
 void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
             Answer<v1::SubmitResponse> answer) {
-  const size_t bytes = request.spec().ByteSizeLong();
-  if (bytes > common::kSpecBytesMax) {
-    return answer(common::MakeProblem(
-        absl::StatusCode::kInvalidArgument,
-        {.code = "JC1102",
-         .what =
-             StrCat("the job's spec has ", bytes, " bytes; the limit is ", common::kSpecBytesMax),
-         .fix = "shorten its environment or command"}));
-  }
+  // All rules are the core's to check; this one before the request takes room in the loop's queue.
+  if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
   EnqueueSubmit(daemon, SubmitInput{.caller = caller, .request = request}, std::move(answer));
 }
 

@@ -7,9 +7,10 @@
 #include <sstream>
 
 #include "client/errors.h"
-#include "client/spec.h"
 #include "client/yaml.h"
+#include "common/job/rules.h"
 #include "common/problem.h"
+#include "common/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::client {
@@ -211,36 +212,24 @@ TEST(JobFileTest, TheDocumentListsEveryKey) {
       << "docs/jobfile.md must hold the output of `jobctl help jobfile --markdown`";
 }
 
-v1::JobSpec Good() {
-  v1::JobSpec spec;
-  spec.add_command("true");
-  spec.mutable_shape()->set_processes(1);
-  return spec;
-}
-
-TEST(SpecTest, WhatAPersonCanGetWrongIsRefusedWithItsCode) {
-  const auto code_of = [](auto change) {
-    v1::JobSpec spec = Good();
-    change(spec);
-    return common::ProblemOf(ValidateSpec(spec)).code;
-  };
-  EXPECT_EQ(code_of([](v1::JobSpec&) {}), "");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name("a\nb"); }), "JC1103");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name("42"); }), "JC1103");
-  for (const char* name : {"a/b", ".", "..", ".ssh", "../x", "a\u202Eb"}) {
-    EXPECT_EQ(code_of([name](v1::JobSpec& spec) { spec.set_name(name); }), "JC1103") << name;
+TEST(JobFileTest, TheDefaultsThatAreToldAreTheOnesThatHold) {
+  const std::pair<std::string_view, int64_t> kDefaults[] = {
+      {"node_loss_restarts", job::kDefaultNodeLossRestarts},
+      {"stop_after", job::kDefaultStopAfterMs},
+      {"grace", job::kDefaultGraceMs},
+      {"checkpoint.keep", job::kDefaultCheckpointsKept}};
+  for (const auto& [path, value] : kDefaults) {
+    for (const JobKey& key : JobKeys()) {
+      if (key.path != path) continue;
+      const size_t at = key.meaning.find("Default: ");
+      ASSERT_NE(at, std::string_view::npos) << path;
+      const std::string_view told = key.meaning.substr(at + 9);
+      const auto number = key.type == KeyType::kDuration ? common::ParseDurationMs(told)
+                                                         : common::ParseInteger(told);
+      ASSERT_TRUE(number.ok()) << path << ": " << told;
+      EXPECT_EQ(*number, value) << path;
+    }
   }
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_name(std::string(101, 'a')); }), "JC1103");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.clear_command(); }), "JC1105");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_processes(0); }), "JC1104");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_processes(1'000'000); }),
-            "JC1104");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.mutable_shape()->set_per_node(2); }), "JC1104");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { spec.set_workdir("here"); }), "JC1107");
-  EXPECT_EQ(code_of([](v1::JobSpec& spec) { (*spec.mutable_env())["A=B"] = "1"; }), "JC1106");
-  EXPECT_EQ(
-      code_of([](v1::JobSpec& spec) { (*spec.mutable_env())["A"] = std::string(300'000, 'x'); }),
-      "JC1102");
 }
 
 }  // namespace

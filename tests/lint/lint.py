@@ -13,16 +13,17 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# Which folders a folder may include from: proto <- common <- cores <- daemons; the client sees proto
-# and common; the trainer stands alone. "proto" stands for muster/v1/*.pb.h.
+# Which folders a folder may include from: proto, common <- common/job <- cores <- daemons; the client
+# sees what the cores see; the trainer stands alone. "proto" stands for muster/v1/*.pb.h.
 LAYERS = {
     "common": {"common", "proto"},
-    "coordinator/core": {"coordinator/core", "common", "proto"},
-    "worker/core": {"worker/core", "common", "proto"},
-    "coordinator": {"coordinator", "coordinator/core", "common", "proto"},
-    "worker": {"worker", "worker/core", "common", "proto"},
+    "common/job": {"common/job", "common", "proto"},
+    "coordinator/core": {"coordinator/core", "common/job", "common", "proto"},
+    "worker/core": {"worker/core", "common/job", "common", "proto"},
+    "coordinator": {"coordinator", "coordinator/core", "common/job", "common", "proto"},
+    "worker": {"worker", "worker/core", "common/job", "common", "proto"},
     "shim": {"shim", "common"},
-    "client": {"client", "common", "proto"},
+    "client": {"client", "common/job", "common", "proto"},
     "trainer": {"trainer", "muster-sdk"},
     "examples": {"examples", "muster-sdk"},
     "bench": {"bench", "common", "proto", "muster-sdk"},
@@ -58,7 +59,8 @@ BANNED = [
      "the cores have no random numbers: take one as an input"),
 ]
 
-# What the pure cores may not include: threads, clocks, files, random numbers, logging.
+PURE = ("common/job", "coordinator/core", "worker/core")
+# What these may not include: threads, clocks, files, random numbers, logging.
 CORE_BANNED_HEADERS = re.compile(
     r"#include\s+[<\"](thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|ctime|time\.h|"
     r"fstream|filesystem|iostream|cstdio|unistd\.h|fcntl\.h|sys/[^>]*|random|common/(files|log)\.h|"
@@ -90,7 +92,7 @@ def project_files():
 
 def folder_of(path):
     """The layer that a path belongs to, or None (tests see everything)."""
-    for prefix in ("coordinator/core", "worker/core"):
+    for prefix in ("common/job", "coordinator/core", "worker/core"):
         if path.startswith(prefix + "/"):
             return prefix
     top = path.split("/", 1)[0]
@@ -138,8 +140,8 @@ class Lint:
                 self.report(path, number, f"{header}: LibTorch only in trainer/ and examples/")
             if header.startswith("sqlite3") and not re.match(r"coordinator/sqlite/.*\.cc$|tests/", path):
                 self.report(path, number, f"{header}: SQLite only in coordinator/sqlite/")
-            if layer.endswith("/core") and CORE_BANNED_HEADERS.match(line):
-                self.report(path, number, f"{header}: the cores are pure (no thread, clock, file, "
+            if layer in PURE and CORE_BANNED_HEADERS.match(line):
+                self.report(path, number, f"{header}: {layer} is pure (no thread, clock, file, "
                             "random number or log)")
             if path.endswith(".h") and re.match(r"(nlohmann|yaml-cpp|CLI|spdlog)/", header):
                 self.report(path, number, f"{header}: heavy header, include it in .cc files only")

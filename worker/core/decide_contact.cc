@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/rules.h"
 #include "worker/core/steps.h"
 
 namespace muster::worker {
@@ -43,7 +44,7 @@ void FenceItself(Step& step, Attempt& attempt) {
   step.Do(NoteAction{absl::StrCat("self-fence job=", attempt.status.job(), " attempt=",
                                   attempt.status.attempt(), " reason=\"", reason, "\"")});
   StopAttemptHere(step, attempt,
-                  {grace > 0 ? grace : kDefaultGraceMs, v1::STOP_CAUSE_NODE_LOST, reason});
+                  {grace > 0 ? grace : job::kDefaultGraceMs, v1::STOP_CAUSE_NODE_LOST, reason});
 }
 
 void GiveUpUploads(Step& step, Attempt& attempt) {
@@ -96,7 +97,7 @@ std::optional<int64_t> FenceDeadlineMs(const WorkerState& state, const Attempt& 
   if (!IsLive(attempt) || attempt.fenced_itself || attempt.launch.job() == 0) return std::nullopt;
   if (attempt.launch.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT) return std::nullopt;
   const uint32_t set = attempt.launch.spec().stop_after_ms();
-  return state.contact.lease_mono_ms + (set > 0 ? set : kDefaultStopAfterMs);
+  return state.contact.lease_mono_ms + (set > 0 ? set : job::kDefaultStopAfterMs);
 }
 
 void OnTick(Step& step, const TickInput& input) {

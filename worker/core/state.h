@@ -128,9 +128,7 @@ inline constexpr int64_t kUploadStallMs =
 inline constexpr int64_t kRegisterTimeoutMs = 10'000;  // Register unanswered: the link is dead
 inline constexpr int kHeartbeatsMissed = 3;  // silent for so many heartbeats: the link is dead
 inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner than this
-inline constexpr uint32_t kDefaultStopAfterMs = 600'000;
-inline constexpr uint32_t kDefaultGraceMs = 30'000;
-inline constexpr size_t kDeferredMax = 4'096;   // the coordinator repeats what is left out
+inline constexpr size_t kDeferredMax = 4'096;        // the coordinator repeats what is left out
 inline constexpr size_t kForgottenMax = 4'096;  // tombstones; the lowest job numbers leave first
 inline constexpr size_t kCommittedStepsKept =
     2;  // committed step directories that stay on the node

@@ -1,30 +1,54 @@
 // What a spec and a peer may say, whatever client sends it.
 #include <gtest/gtest.h>
 
+#include "common/job/validate.h"
 #include "common/version.h"
 #include "coordinator/core/decide.h"
 
 namespace muster::coordinator {
 namespace {
 
-absl::Status JudgeName(const std::string& name) {
+v1::JobSpec Good() {
   v1::JobSpec spec;
   spec.add_command("true");
+  spec.set_workdir("/");
   spec.mutable_shape()->set_processes(1);
-  spec.set_name(name);
-  return ValidateSpec(spec);
+  spec.mutable_shape()->mutable_device()->set_kind("cpu");
+  return spec;
 }
 
-TEST(SubmitRulesTest, ANameSteersNoPath) {
-  for (const char* name : {"", "train-small", "grün", "v1.2"}) {
-    EXPECT_TRUE(JudgeName(name).ok()) << name << JudgeName(name);
-  }
-  for (const char* name :
-       {"a/b", "/etc", ".", "..", "../up", ".ssh", "a\nb", "a\u202Eb", "\uFEFFa"}) {
-    const absl::Status judged = JudgeName(name);
-    EXPECT_EQ(judged.code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_EQ(judged.message().find("[JC1103]"), 0u) << judged;
-    EXPECT_NE(judged.message().find("; fix: "), absl::string_view::npos) << judged;
+// What a request says to a coordinator without nodes, whatever program sends it.
+absl::Status Submitted(const v1::JobSpec& spec) {
+  SubmitInput input;
+  *input.request.mutable_spec() = spec;
+  input.request.set_queue_anyway(true);
+  return DecideSubmit(ClusterState(), input, Now()).reply.status;
+}
+
+TEST(SubmitRulesTest, ARawRequestGetsTheAnswerThatJobctlGivesBeforeItSends) {
+  const std::pair<const char*, void (*)(v1::JobSpec&)> kBad[] = {
+      {"JC1102", [](auto& spec) { (*spec.mutable_env())["A"] = std::string(300'000, 'x'); }},
+      {"JC1103", [](auto& spec) { spec.set_name("../up"); }},
+      {"JC1103", [](auto& spec) { spec.set_name("42"); }},
+      {"JC1103", [](auto& spec) { spec.set_name("a b"); }},
+      {"JC1104", [](auto& spec) { spec.mutable_shape()->set_per_node(2); }},
+      {"JC1104", [](auto& spec) { spec.mutable_shape()->set_max_nodes(4); }},
+      {"JC1104", [](auto& spec) { spec.mutable_shape()->mutable_device()->set_kind("abacus"); }},
+      {"JC1105", [](auto& spec) { spec.clear_command(); }},
+      {"JC1106", [](auto& spec) { (*spec.mutable_env())["A\nB"] = "1"; }},
+      {"JC1107", [](auto& spec) { spec.set_workdir("here"); }},
+      {"JC1108", [](auto& spec) { spec.add_command(std::string("a\0b", 3)); }},
+      {"JC1108", [](auto& spec) { spec.set_priority(2'000'000); }},
+      {"JC1108", [](auto& spec) { spec.set_stop_after_ms(1); }},
+      {"JC1108", [](auto& spec) { spec.mutable_checkpoint()->set_keep(20'000); }},
+  };
+  EXPECT_TRUE(Submitted(Good()).ok()) << Submitted(Good());
+  for (const auto& [code, change] : kBad) {
+    v1::JobSpec spec = Good();
+    change(spec);
+    const absl::Status answer = Submitted(spec);
+    EXPECT_EQ(answer, job::Validate(spec));
+    EXPECT_EQ(std::string(answer.message()).substr(1, 6), code) << answer;
   }
 }
 

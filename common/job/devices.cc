@@ -3,24 +3,24 @@
 #include <cctype>
 
 #include "absl/strings/ascii.h"
-#include "client/errors.h"
-#include "client/job_file.h"
+#include "common/job/refuse.h"
+#include "common/job/shape.h"
 #include "common/limits.h"
 #include "common/strings.h"
+#include "common/text.h"
 #include "common/units.h"
 #include "muster/v1/job.pb.h"
 
-namespace muster::client {
+namespace muster::job {
 
 using common::StrCat;
 
-absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* total) {
-  const std::string shown(text);
+absl::Status ParseDevices(std::string_view text, v1::DeviceConstraint* device, uint32_t* total) {
+  const std::string shown = common::Printable(text);
   const auto wrong = [&](std::string_view why) {
-    return Usage("JC1104", StrCat("\"", shown, "\" names no devices: ", why),
-                 "use cpu, gpu, npu, a model like h100, npu>=64GB, or gpu:8 for a total");
+    return Refuse("JC1104", StrCat("\"", shown, "\" names no devices: ", why),
+                  "use cpu, gpu, npu, a model like h100, npu>=64GB, or gpu:8 for a total");
   };
-  v1::DeviceConstraint* device = spec->mutable_shape()->mutable_device();
   if (const size_t colon = text.rfind(':'); colon != std::string_view::npos) {
     const absl::StatusOr<int64_t> count = common::ParseInteger(text.substr(colon + 1));
     if (!count.ok() || *count < 1 || *count > common::kRanksMax) {
@@ -30,17 +30,9 @@ absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* to
     text = text.substr(0, colon);
   }
   if (const size_t at_least = text.find(">="); at_least != std::string_view::npos) {
-    const std::string memory = absl::AsciiStrToUpper(common::ToAbsl(text.substr(at_least + 2)));
-    const std::string_view unit = std::string_view(memory).size() > 2
-                                      ? std::string_view(memory).substr(memory.size() - 2)
-                                      : std::string_view();
-    const absl::StatusOr<int64_t> amount =
-        common::ParseInteger(std::string_view(memory).substr(0, memory.size() - unit.size()));
-    if (!amount.ok() || *amount < 1 || *amount > 1'000'000 || (unit != "GB" && unit != "MB")) {
-      return wrong("after `>=` stands a memory like 64GB");
-    }
-    device->set_min_memory_bytes(static_cast<uint64_t>(*amount) *
-                                 (unit == "GB" ? 1'000'000'000ull : 1'000'000ull));
+    const absl::StatusOr<uint64_t> memory = common::ParseMemory(text.substr(at_least + 2));
+    if (!memory.ok()) return wrong("after `>=` stands a memory like 64GB");
+    device->set_min_memory_bytes(*memory);
     text = text.substr(0, at_least);
   }
   const std::string word = absl::AsciiStrToLower(common::ToAbsl(text));
@@ -63,4 +55,4 @@ absl::Status ParseDevices(std::string_view text, v1::JobSpec* spec, uint32_t* to
   return absl::OkStatus();
 }
 
-}  // namespace muster::client
+}  // namespace muster::job

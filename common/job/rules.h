@@ -1,0 +1,31 @@
+// The numbers of a job spec: what each may be, and what it is when nobody says. Validate() checks
+// them, job files and flags are read against them, the daemons run by them. Times are milliseconds.
+#pragma once
+
+#include <cstdint>
+
+namespace muster::job {
+
+inline constexpr int64_t kSecondMs = 1'000;
+inline constexpr int64_t kDayMs = 86'400 * kSecondMs;
+
+// Both ends belong to it. In a spec 0 always means "the default" and is never out of range.
+struct Range {
+  int64_t least;
+  int64_t most;
+};
+inline constexpr Range kPriority{-1'000'000, 1'000'000};
+inline constexpr Range kRestarts{0, 10'000};
+inline constexpr Range kNodeLossRestarts{1, 10'000};
+inline constexpr Range kGraceMs{1, kDayMs};
+inline constexpr Range kStopAfterMs{kSecondMs, kDayMs};
+inline constexpr Range kMaxDurationMs{kSecondMs, 365 * kDayMs};
+inline constexpr Range kCheckpointsKept{1, 10'000};
+inline constexpr uint32_t kDevicesPerRankMax = 1'024;
+
+inline constexpr uint32_t kDefaultNodeLossRestarts = 10;
+inline constexpr uint32_t kDefaultGraceMs = 30'000;
+inline constexpr uint32_t kDefaultStopAfterMs = 600'000;
+inline constexpr uint32_t kDefaultCheckpointsKept = 3;
+
+}  // namespace muster::job

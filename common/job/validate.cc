@@ -1,0 +1,200 @@
+#include "common/job/validate.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/job/refuse.h"
+#include "common/job/rules.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/units.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::job {
+namespace {
+
+using common::Counted;
+using common::StrCat;
+
+bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
+
+bool IsNumber(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Paths are built from it, and command lines tell it from a job's number, from @last and from
+// flags.
+absl::Status CheckName(const std::string& name) {
+  const bool good = name.size() <= common::kNameBytesMax && common::IsPathName(name) &&
+                    !IsNumber(name) && name[0] != '-' &&
+                    name.find_first_of("@ ") == std::string::npos;
+  if (name.empty() || good) return absl::OkStatus();
+  const bool long_name = name.size() > common::kNameBytesMax;
+  return Refuse(
+      "JC1103",
+      StrCat("\"", common::Printable(name.substr(0, common::kNameBytesMax)), long_name ? "…" : "",
+             "\" cannot name a job: a name has 1 to ", common::kNameBytesMax,
+             " bytes of UTF-8 without control or invisible characters, blanks, @ or /, "
+             "does not begin with a dot or -, and is not a number"),
+      "--name train-small");
+}
+
+absl::Status CheckCommand(const v1::JobSpec& spec) {
+  if (spec.command().empty() || spec.command(0).empty()) {
+    return Refuse("JC1105", "the job has no command", "jobctl run -n 2 -- python train.py");
+  }
+  if (std::any_of(spec.command().begin(), spec.command().end(), HasNul)) {
+    return Refuse("JC1108", "a word of the command holds a NUL byte", "leave it out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNodes(const v1::Shape& shape) {
+  if (shape.max_nodes() != 0 && shape.max_nodes() < shape.min_nodes()) {
+    return Refuse("JC1104",
+                  StrCat("nodes ", shape.min_nodes(), ":", shape.max_nodes(), " is an empty range"),
+                  "MIN:MAX with MIN ≤ MAX");
+  }
+  const uint32_t most = std::max(shape.min_nodes(), shape.max_nodes());
+  if (most > common::kNodesMax) {
+    return Refuse("JC1104", StrCat("a job has at most ", common::kNodesMax, " nodes, not ", most),
+                  "ask for fewer");
+  }
+  if (shape.processes() > 0 && shape.max_nodes() > shape.min_nodes()) {
+    return Refuse("JC1104", "a range of nodes needs per_node: the world size follows from it",
+                  "resources.per_node: 4");
+  }
+  if (shape.processes() > 0 && shape.min_nodes() > shape.processes()) {
+    return Refuse("JC1104",
+                  StrCat(Counted(shape.processes(), "rank"), " cannot fill ",
+                         Counted(shape.min_nodes(), "node")),
+                  StrCat("-n ", shape.min_nodes()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDevice(const v1::DeviceConstraint& device) {
+  if (device.count_per_rank() > kDevicesPerRankMax) {
+    return Refuse("JC1104",
+                  StrCat("a rank has at most ", kDevicesPerRankMax, " devices, not ",
+                         device.count_per_rank()),
+                  "ask for fewer");
+  }
+  const std::string& kind = device.kind();
+  if (!kind.empty() && kind != "cpu" && kind != "gpu" && kind != "npu") {
+    return Refuse("JC1104", StrCat("device kind \"", common::Printable(kind), "\" is not known"),
+                  "use cpu, gpu or npu");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShape(const v1::Shape& shape) {
+  if (shape.processes() > 0 && shape.per_node() > 0) {
+    return Refuse(
+        "JC1104",
+        StrCat("the job asks for ", Counted(shape.processes(), "rank"),
+               " in total (processes) and for ", shape.per_node(), " on each node (per_node)"),
+        "give processes, or nodes and per_node");
+  }
+  RETURN_IF_ERROR(CheckNodes(shape));
+  const uint64_t nodes = std::max<uint64_t>({shape.min_nodes(), shape.max_nodes(), 1});
+  const uint64_t ranks = shape.per_node() > 0 ? nodes * shape.per_node() : shape.processes();
+  if (ranks < 1 || ranks > common::kRanksMax) {
+    return Refuse("JC1104", StrCat("a job has 1 to ", common::kRanksMax, " ranks, not ", ranks),
+                  "-n 2");
+  }
+  return CheckDevice(shape.device());
+}
+
+absl::Status CheckWorkdir(const std::string& workdir) {
+  if (workdir.empty() || workdir[0] == '/') return absl::OkStatus();
+  return Refuse(
+      "JC1107",
+      StrCat("the working directory \"", common::Printable(workdir), "\" is not absolute"),
+      "--workdir /absolute/path");
+}
+
+absl::Status CheckVariable(const std::string& name, const std::string& value) {
+  const std::string shown = StrCat("\"", common::Printable(name), "\"");
+  if (name.empty() || name.find('=') != std::string::npos || !common::IsCleanUtf8(name)) {
+    return Refuse("JC1106", StrCat(shown, " cannot name an environment variable"), "-e NAME=VALUE");
+  }
+  if (HasNul(value)) {
+    return Refuse("JC1106",
+                  StrCat("the value of environment variable ", shown, " holds a NUL byte"),
+                  "leave it out");
+  }
+  return absl::OkStatus();
+}
+
+// A map has no order: the first by name is named, so that everybody names the same.
+absl::Status CheckEnvironment(const v1::JobSpec& spec) {
+  absl::Status wrong;
+  const std::string* first = nullptr;
+  for (const auto& [name, value] : spec.env()) {
+    if (first != nullptr && *first < name) continue;
+    absl::Status checked = CheckVariable(name, value);
+    if (checked.ok()) continue;
+    wrong = std::move(checked);
+    first = &name;
+  }
+  return wrong;
+}
+
+absl::Status CheckNumbers(const v1::JobSpec& spec) {
+  struct Number {
+    std::string_view key;  // as in a job file
+    int64_t value;
+    Range range;
+    bool is_duration = false;
+  };
+  // What is too large for the signed type is too large for every range.
+  const auto max_duration =
+      static_cast<int64_t>(std::min<uint64_t>(spec.max_duration_ms(), INT64_MAX));
+  const Number numbers[] = {
+      {"priority", spec.priority(), kPriority},
+      {"restarts", spec.restarts(), kRestarts},
+      {"node_loss_restarts", spec.node_loss_restarts(), kNodeLossRestarts},
+      {"stop_after", spec.stop_after_ms(), kStopAfterMs, true},
+      {"grace", spec.grace_ms(), kGraceMs, true},
+      {"max_duration", max_duration, kMaxDurationMs, true},
+      {"checkpoint.keep", spec.checkpoint().keep(), kCheckpointsKept},
+  };
+  for (const auto& [key, value, range, is_duration] : numbers) {
+    if (value == 0 || (value >= range.least && value <= range.most)) continue;
+    const std::string allowed =
+        is_duration ? StrCat("from ", common::HumanDuration(range.least), " to ",
+                             common::HumanDuration(range.most))
+                    : StrCat("a whole number from ", range.least, " to ", range.most);
+    return Refuse("JC1108",
+                  StrCat(key, " takes ", allowed, ", not ", value, is_duration ? " ms" : ""),
+                  "choose a value in this range, or leave it out");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckSize(const v1::JobSpec& spec) {
+  const size_t bytes = spec.ByteSizeLong();
+  if (bytes <= common::kSpecBytesMax) return absl::OkStatus();
+  return Refuse(
+      "JC1102",
+      StrCat("the job with its environment has ", bytes, " bytes; at most ", common::kSpecBytesMax,
+             " (", common::kSpecBytesMax / 1024, " KiB) are possible"),
+      "--clean-env, with -e for the variables that the job needs");
+}
+
+absl::Status Validate(const v1::JobSpec& spec) {
+  RETURN_IF_ERROR(CheckSize(spec));
+  RETURN_IF_ERROR(CheckName(spec.name()));
+  RETURN_IF_ERROR(CheckCommand(spec));
+  RETURN_IF_ERROR(CheckShape(spec.shape()));
+  RETURN_IF_ERROR(CheckWorkdir(spec.workdir()));
+  RETURN_IF_ERROR(CheckEnvironment(spec));
+  return CheckNumbers(spec);
+}
+
+}  // namespace muster::job

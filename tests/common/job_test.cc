@@ -1,0 +1,244 @@
+// What a job may be: every rule with a value that breaks it, defaults, and the words for shapes.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "common/job/rules.h"
+#include "common/job/shape.h"
+#include "common/job/validate.h"
+#include "common/limits.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::job {
+namespace {
+
+v1::JobSpec Good() {
+  v1::JobSpec spec;
+  spec.add_command("true");
+  spec.mutable_shape()->set_processes(1);
+  return spec;
+}
+
+// "JC1104: 2 ranks cannot fill 4 nodes", or nothing.
+std::string Said(const absl::Status& status) {
+  if (status.ok()) return "";
+  const std::string text(status.message());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+  EXPECT_TRUE(text.starts_with("[JC11") && text.find("] ") == 7) << text;
+  const size_t fix = text.find("; fix: ");
+  EXPECT_TRUE(fix != std::string::npos && fix + 7 < text.size()) << "no remedy: " << text;
+  return text.substr(1, 6) + ": " + text.substr(9, fix - 9);
+}
+
+using Change = std::function<void(v1::JobSpec&)>;
+std::string SaidOf(const Change& change) {
+  v1::JobSpec spec = Good();
+  change(spec);
+  return Said(Validate(spec));
+}
+
+struct Rule {
+  std::string says;  // how it begins
+  Change breaks;
+};
+
+Change Name(std::string name) {
+  return [=](v1::JobSpec& spec) { spec.set_name(name); };
+}
+Change Shape(uint32_t processes, uint32_t per_node, uint32_t least, uint32_t most) {
+  return [=](v1::JobSpec& spec) {
+    spec.mutable_shape()->set_processes(processes);
+    spec.mutable_shape()->set_per_node(per_node);
+    spec.mutable_shape()->set_min_nodes(least);
+    spec.mutable_shape()->set_max_nodes(most);
+  };
+}
+Change Variable(std::string name, std::string value) {
+  return [=](v1::JobSpec& spec) { (*spec.mutable_env())[name] = value; };
+}
+
+TEST(JobRulesTest, EachOneIsSaidWithItsCode) {
+  const Rule kRules[] = {
+      {"JC1102: the job with its environment has 300021 bytes; at most 262144 (256 KiB) are",
+       Variable("A", std::string(300'000, 'x'))},
+      {"JC1103: \"a/b\" cannot name a job: a name has 1 to 100 bytes", Name("a/b")},
+      {"JC1103: \".ssh\" cannot", Name(".ssh")},
+      {"JC1103: \"..\" cannot", Name("..")},
+      {"JC1103: \"a\\x0ab\" cannot", Name("a\nb")},
+      {"JC1103: \"a\\xe2\\x80\\xaeb\" cannot", Name("a\u202Eb")},
+      {"JC1103: \"\\xef\\xbb\\xbfa\" cannot", Name("\uFEFFa")},
+      {"JC1103: \"caf\\xe9\" cannot", Name("caf\xe9")},
+      {"JC1103: \"42\" cannot", Name("42")},
+      {"JC1103: \"a@b\" cannot", Name("a@b")},
+      {"JC1103: \"a b\" cannot", Name("a b")},
+      {"JC1103: \"-a\" cannot", Name("-a")},
+      {"JC1103: \"" + std::string(100, 'a') + "…\" cannot", Name(std::string(101, 'a'))},
+      {"JC1105: the job has no command", [](v1::JobSpec& spec) { spec.clear_command(); }},
+      {"JC1105: the job has no command", [](v1::JobSpec& spec) { spec.set_command(0, ""); }},
+      {"JC1108: a word of the command holds a NUL byte",
+       [](v1::JobSpec& spec) { spec.add_command(std::string("a\0b", 3)); }},
+      {"JC1104: the job asks for 4 ranks in total (processes) and for 2 on each node (per_node)",
+       Shape(4, 2, 2, 2)},
+      {"JC1104: nodes 4:1 is an empty range", Shape(0, 2, 4, 1)},
+      {"JC1104: a job has at most 10000 nodes, not 10001", Shape(0, 1, 1, 10'001)},
+      {"JC1104: a job has at most 10000 nodes, not 10001", Shape(100'000, 0, 10'001, 10'001)},
+      {"JC1104: a range of nodes needs per_node", Shape(8, 0, 1, 4)},
+      {"JC1104: 2 ranks cannot fill 4 nodes", Shape(2, 0, 4, 4)},
+      {"JC1104: a job has 1 to 100000 ranks, not 0", Shape(0, 0, 0, 0)},
+      {"JC1104: a job has 1 to 100000 ranks, not 100001", Shape(100'001, 0, 0, 0)},
+      {"JC1104: a job has 1 to 100000 ranks, not 200000", Shape(0, 100'000, 1, 2)},
+      {"JC1104: a job has 1 to 100000 ranks, not 42949672950000",
+       Shape(0, UINT32_MAX, 10'000, 10'000)},
+      {"JC1104: a rank has at most 1024 devices, not 1025",
+       [](v1::JobSpec& spec) { spec.mutable_shape()->mutable_device()->set_count_per_rank(1025); }},
+      {"JC1104: device kind \"abacus\" is not known",
+       [](v1::JobSpec& spec) { spec.mutable_shape()->mutable_device()->set_kind("abacus"); }},
+      {"JC1107: the working directory \"here\" is not absolute",
+       [](v1::JobSpec& spec) { spec.set_workdir("here"); }},
+      {"JC1106: \"\" cannot name an environment variable", Variable("", "1")},
+      {"JC1106: \"A=B\" cannot name", Variable("A=B", "1")},
+      {"JC1106: \"A\\x0aB\" cannot name", Variable("A\nB", "1")},
+      {"JC1106: \"A\\xe2\\x80\\x8bB\" cannot name", Variable("A\u200BB", "1")},
+      {"JC1106: the value of environment variable \"A\" holds a NUL byte",
+       Variable("A", std::string("a\0b", 3))},
+      {"JC1108: priority takes a whole number from -1000000 to 1000000, not 1000001",
+       [](v1::JobSpec& spec) { spec.set_priority(1'000'001); }},
+      {"JC1108: restarts takes a whole number from 0 to 10000, not 10001",
+       [](v1::JobSpec& spec) { spec.set_restarts(10'001); }},
+      {"JC1108: node_loss_restarts takes a whole number from 1 to 10000, not 10001",
+       [](v1::JobSpec& spec) { spec.set_node_loss_restarts(10'001); }},
+      {"JC1108: checkpoint.keep takes a whole number from 1 to 10000, not 10001",
+       [](v1::JobSpec& spec) { spec.mutable_checkpoint()->set_keep(10'001); }},
+      {"JC1108: grace takes from 1ms to 1d 0h, not 86400001 ms",
+       [](v1::JobSpec& spec) { spec.set_grace_ms(86'400'001); }},
+      {"JC1108: stop_after takes from 1s to 1d 0h, not 999 ms",
+       [](v1::JobSpec& spec) { spec.set_stop_after_ms(999); }},
+      {"JC1108: max_duration takes from 1s to 365d 0h, not 9223372036854775807 ms",
+       [](v1::JobSpec& spec) { spec.set_max_duration_ms(UINT64_MAX); }},
+  };
+  for (const Rule& rule : kRules) {
+    const std::string said = SaidOf(rule.breaks);
+    EXPECT_TRUE(said.starts_with(rule.says)) << "wanted " << rule.says << "\ngot    " << said;
+  }
+}
+
+TEST(JobRulesTest, WhatLiesAtTheEdgeIsTaken) {
+  const Change kGood[] = {
+      Name(""),
+      Name("train-small"),
+      Name("grün"),
+      Name("v1.2"),
+      Name("3d"),
+      Name(std::string(100, 'a')),
+      Shape(100'000, 0, 10'000, 10'000),
+      Shape(0, 10, 10'000, 10'000),
+      Shape(0, 8, 1, 4),
+      Shape(0, 8, 0, 0),
+      Variable("BASH_FUNC_x%%", "() { :\n}"),
+      [](v1::JobSpec& spec) { spec.set_workdir("/"); },
+      [](v1::JobSpec& spec) { spec.set_priority(-1'000'000); },
+      [](v1::JobSpec& spec) { spec.set_grace_ms(86'400'000); },
+      [](v1::JobSpec& spec) { spec.set_stop_after_ms(1'000); },
+      [](v1::JobSpec& spec) { spec.mutable_shape()->mutable_device()->set_count_per_rank(1024); },
+  };
+  for (const Change& change : kGood) EXPECT_EQ(SaidOf(change), "");
+}
+
+TEST(JobRulesTest, OfSeveralBadVariablesTheFirstByNameIsSaid) {
+  for (int round = 0; round < 8; ++round) {  // a map's order changes from one to the next
+    const std::string said = SaidOf([](v1::JobSpec& spec) {
+      for (const char* name : {"D=", "B=", "C=", "E="}) (*spec.mutable_env())[name] = "1";
+    });
+    EXPECT_EQ(said, "JC1106: \"B=\" cannot name an environment variable");
+  }
+}
+
+v1::Shape Completed(uint32_t total, const Change& asked, std::string* said = nullptr) {
+  v1::JobSpec spec;
+  asked(spec);
+  const std::string error = Said(Complete(total, spec.mutable_shape()));
+  if (said != nullptr) *said = error;
+  return spec.shape();
+}
+
+TEST(JobShapeTest, WhatNobodySaidIsCompleted) {
+  EXPECT_EQ(DescribeShape(Completed(0, Shape(0, 0, 0, 0))), "1 rank");
+  EXPECT_EQ(DescribeShape(Completed(0, Shape(0, 0, 3, 3))), "3 ranks on 3 nodes");
+  EXPECT_EQ(DescribeShape(Completed(0, Shape(0, 4, 0, 0))), "1 node × 4 ranks");
+  EXPECT_EQ(DescribeShape(Completed(8, Shape(0, 0, 0, 0))), "8 ranks");
+  EXPECT_EQ(Completed(8, Shape(2, 0, 0, 0)).device().count_per_rank(), 4u);
+  EXPECT_EQ(Completed(8, Shape(0, 2, 2, 2)).device().count_per_rank(), 2u);
+}
+
+TEST(JobShapeTest, ATotalOfDevicesThatCannotBeSharedIsRefused) {
+  std::string said;
+  Completed(8, Shape(3, 0, 0, 0), &said);
+  EXPECT_EQ(said, "JC1104: 8 devices cannot be shared evenly by 3 ranks");
+  Completed(8, Shape(0, 2, 1, 4), &said);
+  EXPECT_EQ(said, "JC1104: a total of devices does not go with a range of nodes");
+}
+
+TEST(JobShapeTest, IsDescribedInRanksAndInDevices) {
+  const auto said = [](const Change& asked) {
+    v1::JobSpec spec;
+    asked(spec);
+    spec.mutable_shape()->mutable_device()->set_kind("gpu");
+    spec.mutable_shape()->mutable_device()->set_count_per_rank(2);
+    return DescribeShape(spec.shape()) + " | " + DescribeDemand(spec.shape(), "gpu");
+  };
+  EXPECT_EQ(said(Shape(8, 0, 0, 0)), "8 ranks, 2 gpu each | 16 gpu");
+  EXPECT_EQ(said(Shape(8, 0, 2, 2)), "8 ranks on 2 nodes, 2 gpu each | 16 gpu on 2 nodes");
+  EXPECT_EQ(said(Shape(0, 4, 0, 0)), "1 node × 4 ranks, 2 gpu each | 1 node with 8 gpu");
+  EXPECT_EQ(said(Shape(0, 4, 2, 2)), "2 nodes × 4 ranks, 2 gpu each | 2 nodes with 8 gpu each");
+  EXPECT_EQ(said(Shape(0, 4, 1, 4)),
+            "1 to 4 nodes × 4 ranks, 2 gpu each | 1 to 4 nodes with 8 gpu each");
+  v1::Shape shape;
+  shape.set_processes(1);
+  shape.mutable_device()->set_kind("gpu");
+  shape.mutable_device()->set_model("h100");
+  EXPECT_EQ(DescribeShape(shape), "1 rank, 1 gpu (h100) each");
+  EXPECT_EQ(DescribeDemand(shape, "gpu"), "1 gpu of model h100");
+  EXPECT_EQ(DescribeWorld(3, 1), "3 ranks on 1 node");
+}
+
+TEST(JobDevicesTest, AreReadFromOneWord) {
+  struct Text {
+    std::string_view text;
+    std::string kind;
+    std::string model;
+    uint64_t memory = 0;
+    uint32_t total = 0;
+  };
+  for (const Text& each : {
+           Text{"cpu", "cpu"},
+           Text{"GPU", "gpu"},
+           Text{"cuda", "gpu"},
+           Text{"nvidia", "gpu"},
+           Text{"npu", "npu"},
+           Text{"ascend", "npu"},
+           Text{"h100", "gpu", "h100"},
+           Text{"910b", "npu", "910b"},
+           Text{"npu-910b", "npu", "910b"},
+           Text{"ascend910", "npu", "ascend910"},
+           Text{"gpu:8", "gpu", "", 0, 8},
+           Text{"npu>=64GB", "npu", "", 64'000'000'000},
+           Text{"h100>=80gb:16", "gpu", "h100", 80'000'000'000, 16},
+       }) {
+    v1::DeviceConstraint device;
+    uint32_t total = 0;
+    EXPECT_EQ(Said(ParseDevices(each.text, &device, &total)), "") << each.text;
+    EXPECT_EQ(device.kind(), each.kind) << each.text;
+    EXPECT_EQ(device.model(), each.model) << each.text;
+    EXPECT_EQ(device.min_memory_bytes(), each.memory) << each.text;
+    EXPECT_EQ(total, each.total) << each.text;
+  }
+  for (const char* wrong :
+       {"", ":8", "gpu:0", "gpu:x", "gpu:100001", "gpu>=12", ">=64GB", "g pu"}) {
+    v1::DeviceConstraint device;
+    uint32_t total = 0;
+    EXPECT_TRUE(Said(ParseDevices(wrong, &device, &total)).starts_with("JC1104: ")) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace muster::job

@@ -50,12 +50,9 @@ const Command* CommandWithFlag(std::string_view name) {
 }
 
 absl::Status UnknownFlag(const Command* command, std::string_view shown, std::string_view name) {
-  if (IsPlannedFlag(name)) {
-    return Usage("JC1003", common::StrCat(shown, " is not part of this version"), HelpFix(command));
-  }
   const std::string where =
       command == nullptr ? "jobctl" : common::StrCat("jobctl ", command->name);
-  const AbsentFlag* absent = command != nullptr && command->rest ? FindAbsentFlag(name) : nullptr;
+  const Absent* absent = command != nullptr && command->rest ? FindAbsent(name) : nullptr;
   if (absent != nullptr) {
     return Usage("JC1002", common::StrCat(where, " has no flag ", shown, ": ", absent->what),
                  absent->fix);
@@ -83,10 +80,6 @@ absl::Status UnknownFlag(const Command* command, std::string_view shown, std::st
 
 absl::Status UnknownCommand(std::string_view name, std::string_view group) {
   const std::string full = group.empty() ? std::string(name) : common::StrCat(group, " ", name);
-  if (IsPlannedCommand(full)) {
-    return Usage("JC1003", common::StrCat("`jobctl ", full, "` is not part of this version"),
-                 "jobctl help");
-  }
   std::string_view nearest = PeerCommand(full);
   std::vector<std::string_view> names;
   if (nearest.empty()) {

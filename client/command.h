@@ -58,18 +58,15 @@ std::vector<const Flag*> FlagsOf(const Command* command);
 // A name of a peer's and ours: "scancel" -> "cancel". Empty: none.
 std::string_view PeerCommand(std::string_view name);
 std::string_view PeerFlag(std::string_view name);
-// A flag of others for which there is no flag here: what there is instead.
-struct AbsentFlag {
+// A flag or job file key of other tools for which there is none here: what there is instead.
+struct Absent {
   std::string_view names;  // "mem|memory"
   std::string_view what;
   std::string_view fix;
 };
-// For commands that start a job. Null: none.
-const AbsentFlag* FindAbsentFlag(std::string_view name);
+// For what starts a job; `-` and `_` are alike. Null: none.
+const Absent* FindAbsent(std::string_view name);
 // True when `word` is one of "a|b|c".
 bool IsChoice(std::string_view choices, std::string_view word);
-// Reserved for later versions.
-bool IsPlannedCommand(std::string_view name);
-bool IsPlannedFlag(std::string_view name);
 
 }  // namespace muster::client

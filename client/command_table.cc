@@ -109,6 +109,9 @@ constexpr Alias kPeerCommands[] = {
     {"context set", "context use"},
     {"context delete", "context rm"},
     {"reason", "why"},
+    {"diagnose", "why"},
+    {"attach", "logs"},
+    {"sattach", "logs"},
     {"stacks", "stack"},
     {"py-spy", "stack"},
 };
@@ -145,8 +148,8 @@ constexpr Alias kPeerFlags[] = {
     {"time", "--timeout"},
     {"lines", "--tail"},
 };
-constexpr AbsentFlag kAbsentFlags[] = {
-    {"mem|memory|mem-per-cpu|mem-per-gpu|shm-size",
+constexpr Absent kAbsent[] = {
+    {"mem|memory|mem-per-cpu|mem-per-gpu|shm|shm-size",
      "a job does not ask for memory, its ranks share what their node has",
      "leave it out; `jobctl nodes show NODE` says how much there is. Memory of devices: --devices "
      "'gpu>=64GB'"},
@@ -156,17 +159,18 @@ constexpr AbsentFlag kAbsentFlags[] = {
     {"cpus|cpus-per-task|cpus-per-gpu|cpus-per-rank|cores",
      "a job does not ask for cores, its ranks share what their node has",
      "leave it out; -e OMP_NUM_THREADS=4 sets the threads of each rank"},
-    {"partition|queue|account|qos", "there is one queue",
+    {"partition|queue|account|qos|resource-pool", "there is one queue",
      "leave it out; jobctl submit --priority P decides who goes first"},
+    {"image|image-id|container|container-image|docker",
+     "ranks are processes of their node, not containers",
+     "leave it out; install on the nodes what the job needs"},
+    {"files|file-mounts", "nothing is copied to the nodes",
+     "keep the files where every node sees them, and name the place as workdir"},
+    {"setup", "nothing runs before the ranks",
+     "leave it out, and begin the command with it: sh -c 'SETUP && exec PROGRAM'"},
+    {"virtual-local-rank", "it is a key of the job file",
+     "jobctl submit --set virtual_local_rank=true -- COMMAND"},
 };
-constexpr std::string_view kPlannedCommands[] = {
-    "plan",        "init",  "attach", "exec",     "compare", "diff",     "diagnose", "pause",
-    "resume",      "scale", "quota",  "cp",       "export",  "doctor",   "login",    "worker",
-    "worker join", "top",   "queue",  "ckpt pin", "ckpt gc", "nodes add"};
-constexpr std::string_view kPlannedFlags[] = {
-    "project", "image",   "workers",  "port", "wasted", "level",       "no-fold",
-    "best",    "exclude", "deadline", "any",  "join",   "min-devices", "virtual-local-rank"};
-
 template <size_t kCount>
 std::string_view Lookup(const Alias (&table)[kCount], std::string_view name) {
   for (const Alias& alias : table) {
@@ -215,23 +219,16 @@ bool IsChoice(std::string_view choices, std::string_view word) {
   return false;
 }
 
-const AbsentFlag* FindAbsentFlag(std::string_view name) {
+const Absent* FindAbsent(std::string_view name) {
+  std::string dashed(name);
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
   const auto found =
-      std::find_if(std::begin(kAbsentFlags), std::end(kAbsentFlags),
-                   [name](const AbsentFlag& flag) { return IsChoice(flag.names, name); });
-  return found == std::end(kAbsentFlags) ? nullptr : found;
+      std::find_if(std::begin(kAbsent), std::end(kAbsent),
+                   [&](const Absent& absent) { return IsChoice(absent.names, dashed); });
+  return found == std::end(kAbsent) ? nullptr : found;
 }
 
 std::string_view PeerCommand(std::string_view name) { return Lookup(kPeerCommands, name); }
 std::string_view PeerFlag(std::string_view name) { return Lookup(kPeerFlags, name); }
-
-bool IsPlannedCommand(std::string_view name) {
-  return std::find(std::begin(kPlannedCommands), std::end(kPlannedCommands), name) !=
-         std::end(kPlannedCommands);
-}
-bool IsPlannedFlag(std::string_view name) {
-  return std::find(std::begin(kPlannedFlags), std::end(kPlannedFlags), name) !=
-         std::end(kPlannedFlags);
-}
 
 }  // namespace muster::client

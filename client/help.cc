@@ -168,20 +168,13 @@ std::string JobFileHelp() {
     return text;
   };
   std::vector<Pair> keys;
-  std::string planned;
   for (const JobKey& key : JobKeys()) {
-    if (key.type == KeyType::kPlanned) {
-      StrAppend(&planned, planned.empty() ? "" : ", ", key.path);
-    } else {
-      keys.push_back({std::string(key.path),
-                      plain(StrCat(key.meaning, key.type == KeyType::kSection
-                                                    ? ""
-                                                    : StrCat(" (", JobKeyValues(key), ")")))});
-    }
+    const std::string values =
+        key.type == KeyType::kSection ? "" : StrCat(" (", JobKeyValues(key), ")");
+    keys.push_back({std::string(key.path), plain(StrCat(key.meaning, values))});
   }
   return StrCat("Keys of a job file (docs/jobfile.md; `jobctl validate FILE` checks one):\n\n",
-                TwoColumns(keys), "\nReserved for later versions, refused by name:\n",
-                TwoColumns({{"", planned}}));
+                TwoColumns(keys));
 }
 
 std::string HelpDocument() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "client/command.h"
 #include "client/errors.h"
 #include "client/job_sets.h"
 #include "client/yaml.h"
@@ -53,9 +54,6 @@ class Reader {
       const JobKey* key = FindKey(path);
       if (key == nullptr) {
         Unknown(entry, section);
-      } else if (key->type == KeyType::kPlanned) {
-        Add(entry.line, entry.column,
-            StrCat("\"", path, "\" is not part of this version; leave it out"));
       } else if (key->type == KeyType::kSection) {
         if (entry.value.kind == Kind::kMap) {
           ReadMap(entry.value, path);
@@ -77,9 +75,17 @@ class Reader {
   }
 
   void Unknown(const YamlNode::Entry& entry, const std::string& section) {
+    const std::string unknown =
+        StrCat("unknown key \"", entry.key, "\"", section.empty() ? "" : StrCat(" in ", section));
     // A peer's name first, then the nearest key of this section, then the same key of another
     // section.
     std::string nearest(PeerKey(entry.key));
+    const Absent* absent =
+        nearest.empty() && FindKey(entry.key) == nullptr ? FindAbsent(entry.key) : nullptr;
+    if (absent != nullptr) {
+      Add(entry.line, entry.column, StrCat(unknown, ": ", absent->what, "; ", absent->fix));
+      return;
+    }
     if (nearest.empty()) {
       std::vector<std::string_view> names;
       for (const JobKey& key : JobKeys()) {
@@ -96,9 +102,7 @@ class Reader {
     } else if (!section.empty() && nearest.starts_with(section + ".")) {
       nearest = nearest.substr(section.size() + 1);
     }
-    Add(entry.line, entry.column,
-        StrCat("unknown key \"", entry.key, "\"", section.empty() ? "" : StrCat(" in ", section),
-               DidYouMean(nearest)));
+    Add(entry.line, entry.column, StrCat(unknown, DidYouMean(nearest)));
   }
 
   void ReadKey(const JobKey& key, const YamlNode& node) {
@@ -140,7 +144,6 @@ class Reader {
         return parsed.ok();
       }
       case KeyType::kSection:
-      case KeyType::kPlanned:
         break;
     }
     return false;

@@ -29,8 +29,7 @@ enum class KeyType {
   kBoolean,
   kChoice,
   kNodes,
-  kDevices,
-  kPlanned
+  kDevices
 };
 
 // A key's value after its type was checked.

@@ -91,9 +91,6 @@ constexpr JobKey kKeys[] = {
      "of the job, shared "
      "evenly by the ranks, and the number of ranks when that is not given. Default: gpu if any "
      "node has one, else cpu"},
-    {"resources.cpus", KeyType::kPlanned, ""},
-    {"resources.memory", KeyType::kPlanned, ""},
-    {"resources.shm", KeyType::kPlanned, ""},
 
     {"priority",
      KeyType::kInteger,
@@ -173,8 +170,6 @@ constexpr JobKey kKeys[] = {
        spec->mutable_checkpoint()->set_writers(value.number == 0 ? v1::CHECKPOINT_WRITERS_RANK0
                                                                  : v1::CHECKPOINT_WRITERS_ALL);
      }},
-    {"checkpoint.every", KeyType::kPlanned, ""},
-    {"checkpoint.store", KeyType::kPlanned, ""},
 
     {"logs", KeyType::kChoice,
      "When output comes faster than it can be stored: `drop` and count, or `block` the rank. "
@@ -222,13 +217,6 @@ constexpr JobKey kKeys[] = {
      0,
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_virtual_local_rank(value.number != 0); }},
-
-    {"files", KeyType::kPlanned, ""},
-    {"image", KeyType::kPlanned, ""},
-    {"setup", KeyType::kPlanned, ""},
-    {"batch", KeyType::kPlanned, ""},
-    {"queue", KeyType::kPlanned, ""},
-    {"preemptible", KeyType::kPlanned, ""},
 };
 
 struct Alias {
@@ -244,7 +232,6 @@ constexpr Alias kPeerKeys[] = {
     {"job_name", "name"},
     {"working_dir", "workdir"},
     {"cwd", "workdir"},
-    {"file_mounts", "files"},
     {"envs", "env"},
     {"environment", "env"},
     {"environment_variables", "env"},
@@ -266,12 +253,9 @@ constexpr Alias kPeerKeys[] = {
     {"gpu", "resources.devices"},
     {"gpus", "resources.devices"},
     {"devices", "resources.devices"},
-    {"shm_size", "resources.shm"},
-    {"checkpoint_storage", "checkpoint.store"},
-    {"resource_pool", "queue"},
-    {"partition", "queue"},
     {"time", "max_duration"},
     {"time_limit", "max_duration"},
+    {"walltime", "max_duration"},
     {"max_restarts", "restarts"},
     {"retries", "restarts"},
     {"retry", "restarts"},
@@ -307,8 +291,6 @@ std::string JobKeyValues(const JobKey& key) {
       return "N or MIN:MAX";
     case KeyType::kDevices:
       return "text";
-    case KeyType::kPlanned:
-      break;
   }
   return "";
 }
@@ -324,16 +306,10 @@ std::string_view PeerKey(std::string_view key) {
 
 std::string JobKeyTable() {
   std::string out = "| key | value | meaning |\n|---|---|---|\n";
-  std::string planned;
   for (const JobKey& key : kKeys) {
-    if (key.type == KeyType::kPlanned) {
-      common::StrAppend(&planned, planned.empty() ? "`" : ", `", key.path, "`");
-    } else {
-      common::StrAppend(&out, "| `", key.path, "` | ", JobKeyValues(key), " | ", key.meaning,
-                        " |\n");
-    }
+    common::StrAppend(&out, "| `", key.path, "` | ", JobKeyValues(key), " | ", key.meaning, " |\n");
   }
-  return common::StrCat(out, "\nReserved for later versions, refused by name: ", planned, ".\n");
+  return out;
 }
 
 }  // namespace muster::client

@@ -10,11 +10,6 @@ constexpr ErrorCode kCodes[] = {
      "`jobctl help` lists the commands; the error names the nearest one."},
     {"JC1002", "unknown flag", "The command has no flag of this name.",
      "`jobctl help COMMAND` lists its flags. Words of the trainer's own go after `--`."},
-    {"JC1003", "not built yet",
-     "The command, flag or key is reserved for a later version and does nothing in this one, so it "
-     "is refused rather "
-     "than ignored.",
-     "Leave it out; `jobctl help` shows what this version does."},
     {"JC1004", "wrong arguments",
      "An argument is missing, too many are given, or a value has the wrong form.",
      "`jobctl help COMMAND` shows the usage line and examples."},

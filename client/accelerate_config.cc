@@ -9,6 +9,7 @@
 #include "client/errors.h"
 #include "client/launchers.h"
 #include "client/yaml.h"
+#include "common/device_kinds.h"
 #include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -50,22 +51,30 @@ absl::Status TakeDistributedType(const std::string& path, const YamlNode& node, 
   const bool placed_by_flags = flags->Has("cpu") || flags->Has("multi-gpu");
   if (type == "NO") {
     if (!placed_by_flags) SetDefault(flags, "num-processes", "1");
-  } else if (type == "MULTI_CPU") {
-    if (!placed_by_flags) SetDefault(flags, "use-cpu", "true");
-  } else if (type == "MULTI_GPU" || type == "FSDP" || type == "DEEPSPEED" ||
-             type == "MEGATRON_LM") {
-    if (!placed_by_flags && plan->device_kind.empty()) plan->device_kind = "gpu";
-    if (type == "FSDP") SetDefault(flags, "use-fsdp", "1");
-    if (type == "DEEPSPEED") SetDefault(flags, "use-deepspeed", "1");
-    if (type == "MEGATRON_LM") SetDefault(flags, "use-megatron-lm", "1");
-  } else if (type == "MULTI_NPU") {
-    plan->device_kind = "npu";
-  } else {
+    return absl::OkStatus();
+  }
+  constexpr std::pair<std::string_view, std::string_view> kWays[] = {
+      {"FSDP", "use-fsdp"}, {"DEEPSPEED", "use-deepspeed"}, {"MEGATRON_LM", "use-megatron-lm"}};
+  const auto way = std::find_if(std::begin(kWays), std::end(kWays),
+                                [&](const auto& each) { return each.first == type; });
+  const common::DeviceKind* kind =
+      common::FindAccelerateType(way == std::end(kWays) ? type : "MULTI_GPU");
+  if (kind == nullptr) {
+    std::string types = "NO";
+    for (const common::DeviceKind& each : common::DeviceKinds()) {
+      if (!each.accelerate_type.empty()) common::StrAppend(&types, ", ", each.accelerate_type);
+    }
     return Usage("JC1012",
                  StrCat(path, ":", node.line, ":", node.column, ": distributed_type ", node.text,
                         " is not supported"),
-                 "use NO, MULTI_CPU, MULTI_GPU, MULTI_NPU, FSDP, DEEPSPEED or MEGATRON_LM");
+                 StrCat("use ", types, ", FSDP, DEEPSPEED or MEGATRON_LM"));
   }
+  if (kind->is_host) {
+    if (!placed_by_flags) SetDefault(flags, "use-cpu", "true");
+  } else if (!placed_by_flags && plan->device_kind.empty()) {
+    plan->device_kind = kind->name;
+  }
+  if (way != std::end(kWays)) SetDefault(flags, std::string(way->second), "1");
   return absl::OkStatus();
 }
 
@@ -144,7 +153,7 @@ absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, Laun
     RETURN_IF_ERROR(TakeKey(path, entry, flags, plan, &ignored));
   }
   // A device kind on the line wins over distributed_type.
-  if (flags->Has("cpu") || flags->Has("use-cpu")) plan->device_kind = "cpu";
+  if (flags->Has("cpu") || flags->Has("use-cpu")) plan->device_kind = common::HostKind().name;
   if (!ignored.empty()) {
     plan->notices.push_back(StrCat("not used of ", path, ": ", absl::StrJoin(ignored, ", ")));
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "client/errors.h"
 #include "client/launchers.h"
+#include "common/device_kinds.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -19,7 +20,7 @@ constexpr FlagFate kYes = FlagFate::kHonoured;
 constexpr FlagFate kOurs = FlagFate::kOverridden;
 constexpr FlagFate kShown = FlagFate::kDisplay;
 constexpr FlagFate kNo = FlagFate::kRefused;
-constexpr std::string_view kNoTpu = "TPUs are not supported; use cpu, gpu or npu nodes";
+constexpr std::string_view kNoTpu = "leave it out: its TPUs are not supported";
 constexpr std::string_view kNoFilter =
     "choose nodes by their devices: --devices, or resources.devices in a job file";
 
@@ -214,8 +215,8 @@ absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan) {
                         machines, " machines"),
                  StrCat("--num_processes ", machines));
   }
-  if (cpu) plan->device_kind = "cpu";
-  if (flags.Has("multi-gpu")) plan->device_kind = "gpu";
+  if (cpu) plan->device_kind = common::HostKind().name;
+  if (flags.Has("multi-gpu")) plan->device_kind = common::FindAccelerateType("MULTI_GPU")->name;
   if (gpu_ids != "all" && !gpu_ids.empty()) {
     plan->notices.push_back(
         "gpu_ids counts: which gpus the job gets is the coordinator's decision");

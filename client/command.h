@@ -36,8 +36,8 @@ struct Command {
   bool rest = false;                 // takes `-- CMD…`
   bool rest_without_dashes = false;  // the first bare word begins CMD
   // What the words are, one after the other, for completion: job, node, context, file, command,
-  // code, signal, step (of the job before it), state; or words to choose from, "a|b". The last one
-  // also stands for all that may follow.
+  // code, signal, step (of the job before it), state, device; or words to choose from, "a|b". The
+  // last one also stands for all that may follow.
   std::string_view completes = {};
   std::string_view examples = {};  // lines "command<TAB>what it does"
   std::string_view notes = {};     // more text under the flags

@@ -3,6 +3,7 @@
 
 #include "client/command.h"
 #include "client/commands/commands.h"
+#include "common/device_kinds.h"
 
 namespace muster::client {
 namespace {
@@ -128,7 +129,6 @@ constexpr Alias kPeerFlags[] = {
     {"num-nodes", "--nodes"},
     {"nnodes", "--nodes"},
     {"num-machines", "--nodes"},
-    {"gpus", "--devices"},
     {"accelerator", "--devices"},
     {"accelerators", "--devices"},
     {"gres", "--devices"},
@@ -229,6 +229,11 @@ const Absent* FindAbsent(std::string_view name) {
 }
 
 std::string_view PeerCommand(std::string_view name) { return Lookup(kPeerCommands, name); }
-std::string_view PeerFlag(std::string_view name) { return Lookup(kPeerFlags, name); }
+std::string_view PeerFlag(std::string_view name) {
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    if (!kind.is_host && name == kind.plural) return "--devices";
+  }
+  return Lookup(kPeerFlags, name);
+}
 
 }  // namespace muster::client

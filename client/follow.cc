@@ -13,6 +13,7 @@
 #include "client/refusal.h"
 #include "client/session.h"
 #include "client/signals.h"
+#include "common/device_kinds.h"
 #include "common/job/rules.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -119,7 +120,8 @@ class AttachedRun {
     const v1::Attempt& attempt = record_.attempts(record_.attempts_size() - 1);
     const unsigned cores = std::thread::hardware_concurrency();
     if (!session_.is_private() || attempt.parts_size() == 0 ||
-        attempt.parts(0).device_kind() != "cpu" || cores == 0 || attempt.world_size() <= cores) {
+        !common::IsHostKind(attempt.parts(0).device_kind()) || cores == 0 ||
+        attempt.world_size() <= cores) {
       return;
     }
     session_.Note(StrCat("note: ", attempt.world_size(), " ranks share ", cores,

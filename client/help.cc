@@ -171,7 +171,7 @@ std::string JobFileHelp() {
   for (const JobKey& key : JobKeys()) {
     const std::string values =
         key.type == KeyType::kSection ? "" : StrCat(" (", JobKeyValues(key), ")");
-    keys.push_back({std::string(key.path), plain(StrCat(key.meaning, values))});
+    keys.push_back({std::string(key.path), plain(StrCat(JobKeyMeaning(key), values))});
   }
   return StrCat("Keys of a job file (docs/jobfile.md; `jobctl validate FILE` checks one):\n\n",
                 TwoColumns(keys));

@@ -44,7 +44,7 @@ struct KeyValue {
 struct JobKey {
   std::string_view path;  // "resources.processes"
   KeyType type;
-  std::string_view meaning;  // for people
+  std::string_view meaning;  // see JobKeyMeaning
   int64_t least = 0;         // integers and durations (ms)
   int64_t most = 0;
   std::string_view choices = {};  // "drop|block"
@@ -69,6 +69,8 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view c
 
 // The table of keys as Markdown, for docs/jobfile.md.
 std::string JobKeyTable();
+// What it means, in Markdown: `meaning` with the names of kinds of devices for KINDS.
+std::string JobKeyMeaning(const JobKey& key);
 // "1 … 100000", "list or text": what a key takes, in Markdown.
 std::string JobKeyValues(const JobKey& key);
 

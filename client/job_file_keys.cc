@@ -1,4 +1,5 @@
 #include "client/job_file.h"
+#include "common/device_kinds.h"
 #include "common/job/rules.h"
 #include "common/limits.h"
 #include "common/strings.h"
@@ -87,10 +88,9 @@ constexpr JobKey kKeys[] = {
        spec->mutable_shape()->set_per_node(static_cast<uint32_t>(value.number));
      }},
     {"resources.devices", KeyType::kDevices,
-     "`cpu`, `gpu`, `npu`, or a model (`h100`); `npu>=64GB` asks for memory; `gpu:8` is the total "
-     "of the job, shared "
-     "evenly by the ranks, and the number of ranks when that is not given. Default: gpu if any "
-     "node has one, else cpu"},
+     "A kind (KINDS) or a model (`h100`); `npu>=64GB` asks for memory; `gpu:8` is the total of the "
+     "job, shared evenly by the ranks, and the number of ranks when that is not given. Default: an "
+     "accelerator if any node has one, else cpu"},
 
     {"priority",
      KeyType::kInteger,
@@ -250,8 +250,6 @@ constexpr Alias kPeerKeys[] = {
     {"numProcPerNode", "resources.per_node"},
     {"per_node", "resources.per_node"},
     {"accelerators", "resources.devices"},
-    {"gpu", "resources.devices"},
-    {"gpus", "resources.devices"},
     {"devices", "resources.devices"},
     {"time", "max_duration"},
     {"time_limit", "max_duration"},
@@ -295,9 +293,21 @@ std::string JobKeyValues(const JobKey& key) {
   return "";
 }
 
+std::string JobKeyMeaning(const JobKey& key) {
+  constexpr std::string_view kKinds = "KINDS";
+  std::string meaning(key.meaning);
+  if (const size_t at = meaning.find(kKinds); at != std::string::npos) {
+    meaning.replace(at, kKinds.size(), common::DeviceKindNames(", ", "`"));
+  }
+  return meaning;
+}
+
 std::span<const JobKey> JobKeys() { return kKeys; }
 
 std::string_view PeerKey(std::string_view key) {
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    if (!kind.is_host && (key == kind.name || key == kind.plural)) return "resources.devices";
+  }
   for (const Alias& alias : kPeerKeys) {
     if (alias.peer == key) return alias.ours;
   }
@@ -307,7 +317,8 @@ std::string_view PeerKey(std::string_view key) {
 std::string JobKeyTable() {
   std::string out = "| key | value | meaning |\n|---|---|---|\n";
   for (const JobKey& key : kKeys) {
-    common::StrAppend(&out, "| `", key.path, "` | ", JobKeyValues(key), " | ", key.meaning, " |\n");
+    common::StrAppend(&out, "| `", key.path, "` | ", JobKeyValues(key), " | ", JobKeyMeaning(key),
+                      " |\n");
   }
   return out;
 }

@@ -28,7 +28,7 @@ struct LaunchPlan {
   uint32_t per_node = 0;
   uint32_t min_nodes = 0;
   uint32_t max_nodes = 0;
-  std::string per_node_of;  // "gpu", "npu", "cpu" or "auto": as many as a node has devices
+  std::string per_node_of;  // a kind of device or "auto": as many ranks as a node has of them
   std::string device_kind;
   std::optional<uint32_t> restarts;
   std::optional<uint32_t> grace_ms;

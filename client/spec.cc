@@ -10,6 +10,7 @@
 #include "client/job_file.h"
 #include "client/session.h"
 #include "client/spec_environment.h"
+#include "common/device_kinds.h"
 #include "common/job/rules.h"
 #include "common/job/shape.h"
 #include "common/job/validate.h"
@@ -34,27 +35,38 @@ absl::StatusOr<v1::ListNodesResponse> RegisteredNodes(Session& session) {
   return nodes;
 }
 
-// How many devices of the kind the best node has; "auto": gpu, npu or 1.
+// The kinds that `wanted` may stand for, the best first.
+std::vector<std::string> KindsFor(const std::string& wanted) {
+  if (wanted != "auto") return {wanted};
+  std::vector<std::string> kinds;
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    if (!kind.is_host) kinds.emplace_back(kind.name);
+  }
+  kinds.emplace_back(common::HostKind().name);
+  return kinds;
+}
+
+// How many devices of the kind the best node has; "auto": of the first accelerator there is, or 1.
 absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan,
                                         v1::JobSpec* spec) {
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, RegisteredNodes(session));
   const std::string wanted =
       plan.per_node_of == "auto" && !plan.device_kind.empty() ? plan.device_kind : plan.per_node_of;
   uint32_t most = 0;
-  for (const std::string& kind : wanted == "auto" ? std::vector<std::string>{"gpu", "npu", "cpu"}
-                                                  : std::vector<std::string>{wanted}) {
+  for (const std::string& kind : KindsFor(wanted)) {
+    const bool is_host = common::IsHostKind(kind);
     for (const v1::NodeView& node : nodes.nodes()) {
       for (const v1::DeviceUse& use : node.uses()) {
         if (use.kind() == kind) most = std::max(most, use.total());
       }
-      if (kind == "cpu" && node.record().facts().cores() > 0) {
+      if (is_host && node.record().facts().cores() > 0) {
         most = std::max(most, node.record().facts().cores());
       }
     }
     if (most == 0) continue;
     // accelerate starts one process where there is no accelerator; torchrun's auto takes the cpu
     // count.
-    if (kind == "cpu" && plan.launcher.starts_with("accelerate")) most = 1;
+    if (is_host && plan.launcher.starts_with("accelerate")) most = 1;
     spec->mutable_shape()->mutable_device()->set_kind(kind);
     return most;
   }
@@ -215,7 +227,8 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
 
 absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec) {
   const std::string& kind = spec.shape().device().kind();
-  const bool fits_anywhere = (kind.empty() || kind == "cpu") && spec.shape().min_nodes() < 2;
+  const bool fits_anywhere =
+      (kind.empty() || common::IsHostKind(kind)) && spec.shape().min_nodes() < 2;
   if (!session.is_private() || fits_anywhere) return absl::OkStatus();
   return RegisteredNodes(session).status();
 }

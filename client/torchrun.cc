@@ -4,6 +4,7 @@
 
 #include "client/errors.h"
 #include "client/launchers.h"
+#include "common/device_kinds.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/units.h"
@@ -93,7 +94,7 @@ absl::Status ReadNodes(std::string_view launcher, const LaunchFlags& flags, Laun
 
 absl::Status ReadProcesses(std::string_view launcher, const LaunchFlags& flags, LaunchPlan* plan) {
   const std::string text = flags.Get("nproc-per-node", "1");
-  if (text == "gpu" || text == "npu" || text == "cpu" || text == "auto") {
+  if (text == "auto" || common::FindDeviceKind(text) != nullptr) {
     plan->per_node_of = text;
     if (text != "auto") plan->device_kind = text;
     return absl::OkStatus();
@@ -101,7 +102,7 @@ absl::Status ReadProcesses(std::string_view launcher, const LaunchFlags& flags, 
   if (text == "xpu") {
     return Usage("JC1011",
                  StrCat("--nproc-per-node xpu of ", launcher, ": xpu devices are not supported"),
-                 "--nproc-per-node gpu, npu, cpu or a number");
+                 StrCat("--nproc-per-node ", common::DeviceKindNames(", "), " or a number"));
   }
   ASSIGN_OR_RETURN(plan->per_node, LaunchNumber(launcher, flags, "nproc-per-node", 1, 1));
   return absl::OkStatus();

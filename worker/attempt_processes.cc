@@ -167,8 +167,7 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   facts.advertise = setup_.advertise;
   facts.interfaces = ListInterfaceAddresses();
   facts.usable_cores = setup_.cores;
-  facts.has_gpus = setup_.has_gpus;
-  facts.has_npus = setup_.has_npus;
+  facts.device_kinds = setup_.device_kinds;
   facts.mark = mark;
   facts.trainer_socket = setup_.paths.TrainerSocket(key);
   facts.errors_dir = setup_.paths.ErrorsDir(key);

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,7 @@ class AttemptProcesses {
     std::string advertise;
     std::string shim_binary;
     uint32_t cores = 1;
-    bool has_gpus = false;
-    bool has_npus = false;
+    std::set<std::string> device_kinds;  // of the devices that this node has
     common::CgroupHost cgroups;
     PortRange ports;
     uint64_t port_seed = 0;

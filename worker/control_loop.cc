@@ -31,6 +31,12 @@ Overloaded(F...) -> Overloaded<F...>;
 
 common::Now ReadClock() { return common::SystemClock().Read(); }
 
+std::set<std::string> DeviceKindsOf(const v1::NodeFacts& facts) {
+  std::set<std::string> kinds;
+  for (const v1::Device& device : facts.devices()) kinds.insert(device.kind());
+  return kinds;
+}
+
 }  // namespace
 
 ControlLoop::ControlLoop(Setup setup, int stop_fd)
@@ -56,12 +62,8 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
             mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
           }),
       processes_({paths_, setup_.config.name, setup_.config.advertise, setup_.config.shim_binary,
-                  setup_.facts.cores(),
-                  std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
-                              [](const v1::Device& device) { return device.kind() == "gpu"; }),
-                  std::any_of(setup_.facts.devices().begin(), setup_.facts.devices().end(),
-                              [](const v1::Device& device) { return device.kind() == "npu"; }),
-                  setup_.cgroups, setup_.config.ports, setup_.seed, setup_.config.coordinator},
+                  setup_.facts.cores(), DeviceKindsOf(setup_.facts), setup_.cgroups,
+                  setup_.config.ports, setup_.seed, setup_.config.coordinator},
                  &io_, &threads_,
                  {[this](Input input) { Feed(std::move(input)); },
                   [this](std::function<void()> task) { ends_.Post(std::move(task)); },

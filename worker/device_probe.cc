@@ -1,6 +1,5 @@
 #include "worker/device_probe.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/device_kinds.h"
 #include "common/files.h"
 #include "common/strings.h"
 #include "muster/v1/job.pb.h"
@@ -21,37 +21,6 @@ namespace muster::worker {
 namespace {
 
 constexpr uint32_t kSlotsMax = 100'000;  // a typing error in "cpu:N", not a machine
-
-// The part of NVML's C interface that is used; nvml.h is not needed to build. Source: NVML API
-// reference.
-using NvmlDevice = void*;
-struct NvmlMemory {
-  unsigned long long total, free, used;
-};
-constexpr int kNvmlSuccess = 0;
-constexpr unsigned kNvmlTextBytes = 96;
-
-struct Nvml {
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*count)(unsigned*) = nullptr;
-  int (*handle)(unsigned, NvmlDevice*) = nullptr;
-  int (*name)(NvmlDevice, char*, unsigned) = nullptr;
-  int (*uuid)(NvmlDevice, char*, unsigned) = nullptr;
-  int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
-
-  // Every symbol, or false.
-  bool Load(void* library) {
-    const auto find = [library](const char* symbol, auto* function) {
-      *reinterpret_cast<void**>(function) = dlsym(library, symbol);
-      return *function != nullptr;
-    };
-    return find("nvmlInit_v2", &init) && find("nvmlShutdown", &shutdown) &&
-           find("nvmlDeviceGetCount_v2", &count) &&
-           find("nvmlDeviceGetHandleByIndex_v2", &handle) && find("nvmlDeviceGetName", &name) &&
-           find("nvmlDeviceGetUUID", &uuid) && find("nvmlDeviceGetMemoryInfo", &memory);
-  }
-};
 
 std::string ReadText(const std::string& path) { return common::ReadFile(path).value_or(""); }
 
@@ -109,58 +78,60 @@ uint32_t CutByQuota(uint32_t count) {
 }
 
 struct Wanted {
-  std::string kind;
+  const common::DeviceKind* kind = nullptr;
   std::optional<uint32_t> count;
 };
 
 absl::StatusOr<Wanted> ParseItem(const std::string& item) {
-  constexpr std::string_view kFix =
-      "; fix: give e.g. cpu:2, gpu, gpu:2 or npu:8, separated by commas";
+  const std::string fix =
+      common::StrCat("; fix: give ", common::DeviceKindNames(" or "),
+                     ", each alone or with a number like cpu:2, separated by commas");
   const std::vector<std::string> parts = absl::StrSplit(item, absl::MaxSplits(':', 1));
-  Wanted wanted{absl::AsciiStrToLower(parts[0]), std::nullopt};
-  if (wanted.kind != "cpu" && wanted.kind != "gpu" && wanted.kind != "npu") {
+  Wanted wanted{common::FindDeviceKind(absl::AsciiStrToLower(parts[0])), std::nullopt};
+  if (wanted.kind == nullptr) {
     return absl::InvalidArgumentError(
-        common::StrCat("'", item, "' in --devices names no kind of device", kFix));
+        common::StrCat("'", item, "' in --devices names no kind of device", fix));
   }
   if (parts.size() == 1) return wanted;
   uint32_t count = 0;
   if (!absl::SimpleAtoi(parts[1], &count) || count > kSlotsMax) {
     return absl::InvalidArgumentError(common::StrCat(
-        "the count in '", item, "' in --devices is not a number from 0 to ", kSlotsMax, kFix));
+        "the count in '", item, "' in --devices is not a number from 0 to ", kSlotsMax, fix));
   }
   wanted.count = count;
   return wanted;
 }
 
-muster::v1::Device MakeDevice(std::string kind, uint32_t index) {
+muster::v1::Device MakeDevice(std::string_view kind, const FoundDevice& found) {
   muster::v1::Device device;
-  device.set_kind(std::move(kind));
-  device.set_index(index);
+  device.set_kind(std::string(kind));
+  device.set_index(found.index);
+  device.set_model(found.model);
+  device.set_memory_bytes(found.memory_bytes);
+  device.set_uuid(found.uuid);
   return device;
+}
+
+const std::vector<FoundDevice>& FoundOf(std::string_view kind, const ProbedHost& host) {
+  static const std::vector<FoundDevice> kNone;
+  const auto found = host.devices.find(kind);
+  return found == host.devices.end() ? kNone : found->second;
 }
 
 absl::Status Add(const Wanted& wanted, const ProbedHost& host,
                  std::vector<muster::v1::Device>* devices) {
-  const size_t there = wanted.kind == "gpu"   ? host.gpus.size()
-                       : wanted.kind == "npu" ? host.npus.size()
-                                              : kSlotsMax;
-  const size_t standard = wanted.kind == "cpu" ? host.cores : there;
-  const size_t count = wanted.count.value_or(standard);
+  const common::DeviceKind& kind = *wanted.kind;
+  const std::vector<FoundDevice>& found = FoundOf(kind.name, host);
+  const size_t there = kind.is_host ? kSlotsMax : found.size();
+  const size_t count = wanted.count.value_or(kind.is_host ? host.cores : there);
   // A bare "gpu" on a node without one is a mistake, too; "gpu:0" is not.
   if (count > there || (!wanted.count.has_value() && there == 0)) {
     return absl::FailedPreconditionError(common::StrCat(
-        "--devices asks for ", count > there ? common::StrCat(count, " ") : "", wanted.kind,
+        "--devices asks for ", count > there ? common::StrCat(count, " ") : "", kind.name,
         " devices, this node has ", there, "; fix: ask for fewer, or install the driver"));
   }
   for (uint32_t i = 0; i < count; ++i) {
-    muster::v1::Device device = MakeDevice(wanted.kind, wanted.kind == "npu" ? host.npus[i] : i);
-    if (wanted.kind == "gpu") {
-      device.set_index(host.gpus[i].index);
-      device.set_model(host.gpus[i].model);
-      device.set_memory_bytes(host.gpus[i].memory_bytes);
-      device.set_uuid(host.gpus[i].uuid);
-    }
-    devices->push_back(std::move(device));
+    devices->push_back(MakeDevice(kind.name, kind.is_host ? FoundDevice{.index = i} : found[i]));
   }
   return absl::OkStatus();
 }
@@ -200,56 +171,16 @@ uint64_t UsableMemoryBytes() {
   return bytes;
 }
 
-std::vector<GpuFacts> ProbeNvidiaGpus(const std::string& library) {
-  std::vector<GpuFacts> gpus;
-  // Never closed: NVML leaves threads and exit handlers behind.
-  void* loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  Nvml nvml;
-  if (loaded == nullptr || !nvml.Load(loaded) || nvml.init() != kNvmlSuccess) return gpus;
-  unsigned count = 0;
-  if (nvml.count(&count) != kNvmlSuccess) count = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    NvmlDevice device = nullptr;
-    // A device that fell off the bus has no handle: the others keep their indexes.
-    if (nvml.handle(i, &device) != kNvmlSuccess) continue;
-    GpuFacts gpu;
-    gpu.index = i;
-    char text[kNvmlTextBytes] = {};
-    if (nvml.name(device, text, sizeof text) == kNvmlSuccess) gpu.model = text;
-    if (nvml.uuid(device, text, sizeof text) == kNvmlSuccess) gpu.uuid = text;
-    NvmlMemory memory{};
-    if (nvml.memory(device, &memory) == kNvmlSuccess) gpu.memory_bytes = memory.total;
-    gpus.push_back(std::move(gpu));
-  }
-  nvml.shutdown();
-  return gpus;
-}
-
-std::vector<uint32_t> ProbeAscendNpus(const std::string& dev_directory) {
-  std::vector<uint32_t> npus;
-  const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(dev_directory);
-  if (!names.ok()) return npus;
-  constexpr std::string_view kPrefix = "davinci";
-  for (const std::string& name : *names) {
-    uint32_t index = 0;
-    if (name.compare(0, kPrefix.size(), kPrefix) == 0 &&
-        absl::SimpleAtoi(name.substr(kPrefix.size()), &index)) {
-      npus.push_back(index);
-    }
-  }
-  std::sort(npus.begin(), npus.end());
-  return npus;
-}
-
-ProbedHost ProbeHost() { return {UsableCores(), ProbeNvidiaGpus(), ProbeAscendNpus()}; }
+ProbedHost ProbeHost() { return {UsableCores(), DiscoverDevices()}; }
 
 absl::StatusOr<std::vector<muster::v1::Device>> ResolveDevices(std::string_view text,
                                                                const ProbedHost& host) {
   std::vector<Wanted> wanted;
   if (text.empty()) {
-    wanted = {{"cpu", host.cores},
-              {"gpu", static_cast<uint32_t>(host.gpus.size())},
-              {"npu", static_cast<uint32_t>(host.npus.size())}};
+    for (const common::DeviceKind& kind : common::DeviceKinds()) {
+      const size_t count = kind.is_host ? host.cores : FoundOf(kind.name, host).size();
+      wanted.push_back({&kind, static_cast<uint32_t>(count)});
+    }
   } else {
     for (const absl::string_view item : absl::StrSplit(common::ToAbsl(text), ',')) {
       absl::StatusOr<Wanted> one = ParseItem(std::string(absl::StripAsciiWhitespace(item)));
@@ -259,7 +190,7 @@ absl::StatusOr<std::vector<muster::v1::Device>> ResolveDevices(std::string_view 
       });
       if (twice) {
         return absl::InvalidArgumentError(
-            common::StrCat("'", one->kind,
+            common::StrCat("'", one->kind->name,
                            "' stands twice in --devices; fix: name each "
                            "kind once, e.g. cpu:2,gpu:1"));
       }

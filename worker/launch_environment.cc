@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/device_kinds.h"
 #include "common/strings.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/worker_service.pb.h"
@@ -79,16 +80,22 @@ void AddMuster(const LaunchAttempt& launch, const LaunchFacts& facts, Environmen
   (*env)["MUSTER_DIAGNOSTICS_DIR"] = facts.diagnostics_dir;
   if (!facts.resume_dir.empty()) (*env)["MUSTER_RESUME_FROM"] = facts.resume_dir;
   SetIfUnset(env, "PYTHONUNBUFFERED", "1");
-  (*env)["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";  // NVML's order: indexes mean the same device
+  // Indexes mean the same device in discovery and in the rank.
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    const auto& [name, value] = kind.order;
+    if (!name.empty()) (*env)[std::string(name)] = value;
+  }
 }
 
-// Gloo, NCCL and HCCL take the interface whose address other nodes know. A name that is no address
-// has none.
+// Gloo and the collectives of the devices take the interface whose address other nodes know. A name
+// that is no address has none.
 void AddInterfaces(const LaunchFacts& facts, Environment* env) {
   for (const InterfaceAddress& candidate : facts.interfaces) {
     if (candidate.address != facts.advertise) continue;
-    for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME"}) {
-      SetIfUnset(env, name, candidate.interface);
+    SetIfUnset(env, "GLOO_SOCKET_IFNAME", candidate.interface);
+    for (const common::DeviceKind& kind : common::DeviceKinds()) {
+      const std::string name(kind.interface_variable);
+      if (!name.empty()) SetIfUnset(env, name, candidate.interface);
     }
     return;
   }
@@ -101,31 +108,37 @@ std::string VisibleList(std::vector<uint32_t> indexes, size_t first, size_t coun
   return absl::StrJoin(begin, end, ",");
 }
 
+void AddRankVariables(const common::DeviceKind& kind, const LaunchFacts& facts, Environment* env) {
+  for (const auto& [name, value] : kind.rank_variables) {
+    SetIfUnset(
+        env, std::string(name),
+        absl::StrReplaceAll(common::ToAbsl(value), {{"${address}", facts.advertise},
+                                                    {"${port}", common::StrCat(kind.first_port)}}));
+  }
+}
+
 // The devices that this rank may see: the node's granted list, or with virtual_local_rank its own
 // share of it. What was not granted is hidden, also from a job that asked for cpus only.
 void AddDevices(const LaunchAttempt& launch, const LaunchFacts& facts, uint32_t local_rank,
                 Environment* env) {
-  const std::string& kind = launch.part().device_kind();
   std::vector<uint32_t> granted(launch.part().device_indexes().begin(),
                                 launch.part().device_indexes().end());
-  std::sort(granted.begin(), granted.end());  // Ascend insists on ascending ids
+  std::sort(granted.begin(), granted.end());
   size_t first = 0, count = granted.size();
   if (launch.spec().virtual_local_rank()) {
     count = std::max<size_t>(1, granted.size() / std::max(1u, launch.part().local_world_size()));
     first = local_rank * count;
   }
-  if (kind == "gpu") {
-    (*env)["CUDA_VISIBLE_DEVICES"] = VisibleList(granted, first, count);
-  } else if (facts.has_gpus) {
-    (*env)["CUDA_VISIBLE_DEVICES"] = "";
-  }
-  if (kind == "npu") {
-    (*env)["ASCEND_RT_VISIBLE_DEVICES"] = VisibleList(granted, first, count);
-    SetIfUnset(env, "HCCL_IF_BASE_PORT", common::StrCat(facts.hccl_base_port));
-    SetIfUnset(env, "HCCL_IF_IP", facts.advertise);
-    SetIfUnset(env, "HCCL_WHITELIST_DISABLE", "1");
-  } else if (facts.has_npus) {
-    (*env)["ASCEND_RT_VISIBLE_DEVICES"] = "";
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    const std::string variable(kind.visible_variable);
+    const bool is_granted = kind.name == launch.part().device_kind();
+    if (is_granted) AddRankVariables(kind, facts, env);
+    if (variable.empty()) continue;
+    if (is_granted) {
+      (*env)[variable] = VisibleList(granted, first, count);
+    } else if (facts.device_kinds.contains(std::string(kind.name))) {
+      (*env)[variable] = "";
+    }
   }
 }
 

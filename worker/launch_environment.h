@@ -5,14 +5,15 @@
 // - The base is the client's environment as it is in the spec, never this daemon's. Foreign
 // MUSTER_* variables in it
 //   (a jobctl inside a job) are removed.
-// - A job without gpus on a node that has some gets CUDA_VISIBLE_DEVICES="" (npu:
-// ASCEND_RT_VISIBLE_DEVICES=""): what was
-//   not granted is not visible. On a node without such devices the client's value stays.
+// - A job without gpus on a node that has some gets CUDA_VISIBLE_DEVICES="", and so for every kind
+//   (common/device_kinds.cc): what was not granted is not visible. On a node without such devices
+//   the client's value stays.
 // - PATH, HOME and USER are filled in when the spec has none (--clean-env).
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,18 +37,16 @@ struct LaunchFacts {
   std::string node;  // its name, for messages
   std::string advertise;
   std::vector<InterfaceAddress> interfaces;
-  uint32_t usable_cores = 1;  // physical
-  bool has_gpus = false;      // this node has devices of the kind, granted or not
-  bool has_npus = false;
-  std::string mark;             // NewAttemptMark
-  std::string trainer_socket;   // MUSTER_SOCKET
+  uint32_t usable_cores = 1;           // physical
+  std::set<std::string> device_kinds;  // of the devices that this node has, granted or not
+  std::string mark;                    // NewAttemptMark
+  std::string trainer_socket;          // MUSTER_SOCKET
   std::string errors_dir;       // TORCHELASTIC_ERROR_FILE = <errors_dir>/rank-R.json; must exist
   std::string checkpoint_dir;   // MUSTER_CHECKPOINT_DIR
   std::string tensorboard_dir;  // MUSTER_TENSORBOARD_DIR
   std::string diagnostics_dir;  // MUSTER_DIAGNOSTICS_DIR
   std::string resume_dir;       // MUSTER_RESUME_FROM; empty: fresh start, the variable is unset
   std::string home, user;       // of the worker's user, used when the spec has none
-  uint32_t hccl_base_port = 60000;  // npu only: first of 32 leased host ports
 };
 
 // One per local rank, in order. `program` is argv[0] until CheckLaunch has resolved it.

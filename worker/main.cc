@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/clock.h"
+#include "common/device_kinds.h"
 #include "common/files.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -135,7 +136,8 @@ int main(int argc, char** argv) {
   app.add_option("--coordinator", config.coordinator, "unix:/path or HOST:PORT")->required();
   app.add_option("--name", config.name, "this node's name (default: the host name)");
   app.add_option("--devices", config.devices,
-                 "cpu:N, gpu, gpu:N, npu:N, comma separated (default: all)");
+                 muster::common::StrCat(muster::common::DeviceKindNames(" or "),
+                                        ", each alone or with :N, comma separated (default: all)"));
   app.add_option("--state-dir", config.state_dir, "what must survive a restart")->required();
   app.add_option("--runtime-dir", config.runtime_dir, "short directory for sockets");
   app.add_option("--advertise", config.advertise, "address other nodes reach this one at");

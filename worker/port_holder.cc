@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "common/device_kinds.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -22,7 +23,7 @@ using common::UniqueFd;
 constexpr uint16_t kLowestPort = 1024;
 
 bool Reserved(uint32_t port) {
-  return port == 29400 || port == 29500 || (port >= 60000 && port <= 60031);
+  return port == 29400 || port == 29500 || common::IsDevicePort(port);
 }
 
 // [::] without IPV6_V6ONLY claims the port in both families.

@@ -31,8 +31,8 @@ class PortHolder {
  public:
   // `seed` spreads the first candidate over the range, so that workers on one host seldom collide.
   PortHolder(PortRange range, uint64_t seed);
-  // `count` free ports, in a row when `contiguous`. Never 29400, 29500 (torch's own) or 60000-60031
-  // (HCCL). RESOURCE_EXHAUSTED names the range and the fix.
+  // `count` free ports, in a row when `contiguous`. Never 29400, 29500 (torch's own) or
+  // one that a device's runtime listens on. RESOURCE_EXHAUSTED names the range and the fix.
   absl::StatusOr<std::vector<HeldPort>> Hold(uint32_t count, bool contiguous);
   // Takes this very port again, e.g. after a restart of the worker before the launch.
   // ALREADY_EXISTS when it is in use.

@@ -13,6 +13,7 @@
 #include "client/record_text.h"
 #include "client/session.h"
 #include "client/signals.h"
+#include "common/device_kinds.h"
 #include "common/error_codes.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -105,6 +106,10 @@ Words Subjects(Session& session, std::string_view what, const Words& before) {
   if (what == "context") {
     names.push_back("private");
     for (const auto& [name, unused] : session.settings().file().contexts) names.push_back(name);
+    return names;
+  }
+  if (what == "device") {
+    for (const common::DeviceKind& kind : common::DeviceKinds()) names.emplace_back(kind.name);
     return names;
   }
   if (what == "code") {

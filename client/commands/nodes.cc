@@ -9,6 +9,7 @@
 #include "client/listing.h"
 #include "client/record_text.h"
 #include "client/session.h"
+#include "common/device_kinds.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -40,7 +41,8 @@ std::string Devices(const v1::NodeView& node) {
   std::string text;
   for (const v1::DeviceUse& use : node.uses()) {
     // A private worker's cpu slots have no limit.
-    const bool unlimited = use.kind() == "cpu" && node.record().facts().oversubscribe_cpu();
+    const bool unlimited =
+        common::IsHostKind(use.kind()) && node.record().facts().oversubscribe_cpu();
     common::StrAppend(&text, text.empty() ? "" : ", ", use.used(),
                       unlimited ? "" : StrCat("/", use.total()), " ", use.kind());
   }
@@ -116,7 +118,7 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
     field("Version", StrCat(facts.version(), ", protocol ", facts.protocol()));
     field("Jobs", absl::StrJoin(node.jobs(), ", "));
     for (const v1::Device& device : facts.devices()) {
-      if (device.kind() == "cpu") continue;
+      if (common::IsHostKind(device.kind())) continue;
       field("Device", StrCat(device.kind(), " ", device.index(), "  ", device.model(), "  ",
                              common::HumanBytes(device.memory_bytes()), "  ", device.uuid()));
     }

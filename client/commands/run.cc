@@ -21,9 +21,10 @@ constexpr Flag kFlags[] = {
     {"devices",
      0,
      "KIND",
-     "cpu, gpu, npu, a model, gpu:8 for a total (default: gpu if there is one, else cpu)",
+     "a kind like gpu, a model like h100, gpu:8 for a total (default: an accelerator if there is "
+     "one, else cpu)",
      {},
-     "cpu|gpu|npu"},
+     "device"},
     {"env", 'e', "NAME=VALUE", "set a variable of the ranks; may be given again"},
     {"name", 0, "NAME", "label of the job"},
     {"restarts", 0, "R", "start the gang anew up to R times when a rank fails"},

@@ -23,7 +23,7 @@ using common::StrCat;
 constexpr Flag kSubmitFlags[] = {
     {"processes", 'n', "N", "ranks in total"},
     {"nodes", 0, "K", "spread over exactly K nodes"},
-    {"devices", 0, "KIND", "cpu, gpu, npu, a model, gpu:8 for a total", {}, "cpu|gpu|npu"},
+    {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
     {"env", 'e', "NAME=VALUE", "set a variable of the ranks; may be given again"},
     {"name", 0, "NAME", "label of the job"},
     {"restarts", 0, "R", "start the gang anew up to R times when a rank fails"},

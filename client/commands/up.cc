@@ -8,6 +8,7 @@
 #include "client/errors.h"
 #include "client/private_coordinator.h"
 #include "client/session.h"
+#include "common/device_kinds.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -38,7 +39,8 @@ std::string Inventory(const v1::ListNodesResponse& nodes) {
   std::string devices;
   for (const v1::NodeView& node : nodes.nodes()) {
     for (const v1::DeviceUse& use : node.uses()) {
-      const bool unlimited = use.kind() == "cpu" && node.record().facts().oversubscribe_cpu();
+      const bool unlimited =
+          common::IsHostKind(use.kind()) && node.record().facts().oversubscribe_cpu();
       common::StrAppend(&devices, devices.empty() ? "" : ", ", use.total(), " ", use.kind(),
                         unlimited ? " (shared)" : "");
     }

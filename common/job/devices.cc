@@ -3,6 +3,7 @@
 #include <cctype>
 
 #include "absl/strings/ascii.h"
+#include "common/device_kinds.h"
 #include "common/job/refuse.h"
 #include "common/job/shape.h"
 #include "common/limits.h"
@@ -19,7 +20,8 @@ absl::Status ParseDevices(std::string_view text, v1::DeviceConstraint* device, u
   const std::string shown = common::Printable(text);
   const auto wrong = [&](std::string_view why) {
     return Refuse("JC1104", StrCat("\"", shown, "\" names no devices: ", why),
-                  "use cpu, gpu, npu, a model like h100, npu>=64GB, or gpu:8 for a total");
+                  StrCat("use ", common::DeviceKindNames(", "),
+                         ", a model like h100, npu>=64GB, or gpu:8 for a total"));
   };
   if (const size_t colon = text.rfind(':'); colon != std::string_view::npos) {
     const absl::StatusOr<int64_t> count = common::ParseInteger(text.substr(colon + 1));
@@ -40,18 +42,13 @@ absl::Status ParseDevices(std::string_view text, v1::DeviceConstraint* device, u
                                    [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
     return wrong("a kind or model has letters and digits");
   }
-  if (word == "cpu" || word == "gpu" || word == "npu") {
-    device->set_kind(word);
-  } else if (word == "cuda" || word == "nvidia") {
-    device->set_kind("gpu");
-  } else if (word == "ascend") {
-    device->set_kind("npu");
-  } else {
-    device->set_kind(
-        word.starts_with("910") || word.starts_with("npu-") || word.starts_with("ascend") ? "npu"
-                                                                                          : "gpu");
-    device->set_model(word.starts_with("npu-") ? word.substr(4) : word);
+  if (const common::DeviceKind* named = common::FindSpelledDeviceKind(word)) {
+    device->set_kind(std::string(named->name));
+    return absl::OkStatus();
   }
+  const auto [kind, model] = common::FindDeviceModel(word);
+  device->set_kind(std::string(kind->name));
+  device->set_model(std::string(model));
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "common/device_kinds.h"
 #include "common/job/refuse.h"
 #include "common/job/rules.h"
 #include "common/limits.h"
@@ -83,9 +84,9 @@ absl::Status CheckDevice(const v1::DeviceConstraint& device) {
                   "ask for fewer");
   }
   const std::string& kind = device.kind();
-  if (!kind.empty() && kind != "cpu" && kind != "gpu" && kind != "npu") {
+  if (!kind.empty() && common::FindDeviceKind(kind) == nullptr) {
     return Refuse("JC1104", StrCat("device kind \"", common::Printable(kind), "\" is not known"),
-                  "use cpu, gpu or npu");
+                  StrCat("use ", common::DeviceKindNames(" or ")));
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/device_kinds.h"
 
 namespace muster::coordinator {
 namespace {
@@ -29,7 +30,7 @@ bool UsableNow(const Node& node) {
 Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
                     const v1::DeviceConstraint& want, const std::string& kind) {
   const v1::NodeFacts& facts = node.record.facts();
-  Capacity capacity{facts.name(), 0, {}, kind == "cpu" && facts.oversubscribe_cpu()};
+  Capacity capacity{facts.name(), 0, {}, common::IsHostKind(kind) && facts.oversubscribe_cpu()};
   for (const v1::Device& device : facts.devices()) {
     if (!Matches(device, kind, want)) continue;
     if (!capacity.oversubscribed &&
@@ -206,10 +207,11 @@ std::string ResolveKind(const ClusterState& state, const v1::DeviceConstraint& d
   for (const auto& [name, node] : state.nodes) {
     for (const v1::Device& known : node.record.facts().devices()) kinds.insert(known.kind());
   }
-  for (const char* kind : {"gpu", "npu"}) {
-    if (kinds.contains(kind)) return kind;
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    const std::string name(kind.name);
+    if (!kind.is_host && kinds.contains(name)) return name;
   }
-  return "cpu";
+  return std::string(common::HostKind().name);
 }
 
 std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capacity> capacities,

@@ -43,8 +43,8 @@ std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
                                  const v1::DeviceConstraint& device, const std::string& kind,
                                  Which which);
 
-// The constraint's kind; when it names none, gpu if any registered node has one, else npu, else
-// cpu.
+// The constraint's kind; when it names none, the first accelerator in common/device_kinds.cc that
+// any registered node has, else cpu.
 std::string ResolveKind(const ClusterState& state, const v1::DeviceConstraint& device);
 
 // Shares in rank order, or nullopt when the shape does not fit into `capacities`. Prefers few

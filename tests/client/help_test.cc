@@ -84,8 +84,8 @@ TEST(HelpTest, TheKeysOfAJobFileAreTextForATerminal) {
 }
 
 TEST(HelpTest, WhatCompletionOffersExists) {
-  constexpr std::string_view kSubjects[] = {"job",  "node",   "context", "file", "command",
-                                            "code", "signal", "step",    "state"};
+  constexpr std::string_view kSubjects[] = {"job",  "node",   "context", "file",  "command",
+                                            "code", "signal", "step",    "state", "device"};
   const auto check = [&](std::string_view list, std::string_view where) {
     while (!list.empty()) {
       const size_t end = std::min(list.find(' '), list.size());

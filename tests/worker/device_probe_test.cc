@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/device_kinds.h"
 #include "common/files.h"
 #include "muster/v1/job.pb.h"
 
@@ -11,7 +12,7 @@ namespace muster::worker {
 namespace {
 
 ProbedHost TwoGpus() {
-  return {.cores = 4, .gpus = {{0, "A", 100, "GPU-a"}, {2, "B", 200, "GPU-b"}}, .npus = {}};
+  return {.cores = 4, .devices = {{"gpu", {{0, "A", 100, "GPU-a"}, {2, "B", 200, "GPU-b"}}}}};
 }
 
 // "cpu0 cpu1 gpu0": kinds and indexes, or the error.
@@ -42,7 +43,8 @@ TEST(DeviceProbe, CountsAndListsAreTakenAsGiven) {
   EXPECT_EQ(Resolve("cpu:64", ProbedHost{.cores = 2}).size(), 4u * 10 + 5u * 54 + 63);
   EXPECT_EQ(Resolve("gpu", TwoGpus()), "gpu0 gpu2");
   EXPECT_EQ(Resolve("GPU:1, cpu", TwoGpus()), "gpu0 cpu0 cpu1 cpu2 cpu3");
-  EXPECT_EQ(Resolve("npu:2", ProbedHost{.cores = 1, .gpus = {}, .npus = {0, 4}}), "npu0 npu4");
+  EXPECT_EQ(Resolve("npu:2", ProbedHost{.cores = 1, .devices = {{"npu", {{0}, {4}}}}}),
+            "npu0 npu4");
 }
 
 TEST(DeviceProbe, AGpuKeepsItsFacts) {
@@ -55,11 +57,11 @@ TEST(DeviceProbe, AGpuKeepsItsFacts) {
 
 TEST(DeviceProbe, MistakesAreNamedWithTheirFix) {
   EXPECT_EQ(Resolve("tpu:2", TwoGpus()),
-            "'tpu:2' in --devices names no kind of device; fix: give e.g. cpu:2, gpu, gpu:2 or "
-            "npu:8, separated by commas");
+            "'tpu:2' in --devices names no kind of device; fix: give cpu, gpu or npu, each "
+            "alone or with a number like cpu:2, separated by commas");
   EXPECT_EQ(Resolve("cpu:two", TwoGpus()),
-            "the count in 'cpu:two' in --devices is not a number from 0 to 100000; fix: give e.g. "
-            "cpu:2, gpu, gpu:2 or npu:8, separated by commas");
+            "the count in 'cpu:two' in --devices is not a number from 0 to 100000; fix: give cpu, "
+            "gpu or npu, each alone or with a number like cpu:2, separated by commas");
   EXPECT_EQ(Resolve("cpu:-1", TwoGpus()).substr(0, 16), "the count in 'cp");
   EXPECT_EQ(Resolve("cpu:1000000", TwoGpus()).substr(0, 16), "the count in 'cp");
   EXPECT_EQ(Resolve("cpu:2,,gpu", TwoGpus()).substr(0, 2), "''");
@@ -76,7 +78,7 @@ TEST(DeviceProbe, MistakesAreNamedWithTheirFix) {
 }
 
 TEST(DeviceProbe, NvmlDevicesKeepTheirIndexWhenAnotherOneIsLost) {
-  const std::vector<GpuFacts> gpus = ProbeNvidiaGpus(NvmlBeside());
+  const std::vector<FoundDevice> gpus = FindNvidiaGpus(NvmlBeside());
   ASSERT_EQ(gpus.size(), 2u);
   EXPECT_EQ(gpus[0].index, 0u);
   EXPECT_EQ(gpus[1].index, 2u);
@@ -86,8 +88,8 @@ TEST(DeviceProbe, NvmlDevicesKeepTheirIndexWhenAnotherOneIsLost) {
 }
 
 TEST(DeviceProbe, WithoutTheLibraryThereAreNoGpus) {
-  EXPECT_TRUE(ProbeNvidiaGpus("libmuster-has-no-such-library.so.1").empty());
-  EXPECT_TRUE(ProbeNvidiaGpus("libc.so.6").empty());  // a library, but not NVML
+  EXPECT_TRUE(FindNvidiaGpus("libmuster-has-no-such-library.so.1").empty());
+  EXPECT_TRUE(FindNvidiaGpus("libc.so.6").empty());  // a library, but not NVML
 }
 
 TEST(DeviceProbe, AscendDevicesAreTheNumberedNodes) {
@@ -96,9 +98,20 @@ TEST(DeviceProbe, AscendDevicesAreTheNumberedNodes) {
   for (const char* node : {"/davinci0", "/davinci10", "/davinci2", "/davinci_manager"}) {
     ASSERT_TRUE(common::WriteFileDurably(directory + node, "").ok());
   }
-  EXPECT_EQ(ProbeAscendNpus(directory), (std::vector<uint32_t>{0, 2, 10}));
-  EXPECT_TRUE(ProbeAscendNpus(directory + "/none").empty());
+  std::vector<uint32_t> indexes;
+  for (const FoundDevice& npu : FindDeviceFiles("davinci", directory)) indexes.push_back(npu.index);
+  EXPECT_EQ(indexes, (std::vector<uint32_t>{0, 2, 10}));
+  EXPECT_TRUE(FindDeviceFiles("davinci", directory + "/none").empty());
   EXPECT_TRUE(common::RemoveTree(directory).ok());
+}
+
+TEST(DeviceProbe, EveryKindOfAcceleratorIsLookedFor) {
+  std::vector<std::string_view> kinds, looked_for;
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    if (!kind.is_host) kinds.push_back(kind.name);
+  }
+  for (const DeviceDiscovery& row : DeviceDiscoveries()) looked_for.push_back(row.kind);
+  EXPECT_EQ(looked_for, kinds);
 }
 
 TEST(DeviceProbe, CoresAndMemoryOfThisHostAreWithinItsBounds) {

@@ -189,7 +189,7 @@ LaunchAttempt WithDevices(const std::string& kind, std::vector<uint32_t> indexes
 
 TEST(LaunchEnvironment, AllRanksOfANodeSeeItsWholeGrant) {
   LaunchFacts facts = Facts();
-  facts.has_gpus = true;
+  facts.device_kinds = {"cpu", "gpu"};
   const auto ranks = BuildRanks(WithDevices("gpu", {5, 2}), facts);
   for (const common::RankLaunch& rank : ranks) {
     EXPECT_EQ(EnvOf(rank).at("CUDA_VISIBLE_DEVICES"), "2,5");
@@ -214,8 +214,7 @@ TEST(LaunchEnvironment, GpusThatWereNotGrantedAreHiddenAndAbsentOnesAreNoBusines
   LaunchFacts facts = Facts();
   EXPECT_EQ(EnvOf(BuildRanks(WithDevices("cpu", {0, 1}), facts)[0]).at("CUDA_VISIBLE_DEVICES"),
             "7");
-  facts.has_gpus = true;
-  facts.has_npus = true;
+  facts.device_kinds = {"cpu", "gpu", "npu"};
   const Env got = EnvOf(BuildRanks(WithDevices("cpu", {0, 1}), facts)[0]);
   EXPECT_EQ(got.at("CUDA_VISIBLE_DEVICES"), "");
   EXPECT_EQ(got.at("ASCEND_RT_VISIBLE_DEVICES"), "");
@@ -223,10 +222,9 @@ TEST(LaunchEnvironment, GpusThatWereNotGrantedAreHiddenAndAbsentOnesAreNoBusines
 
 TEST(LaunchEnvironment, NpuRanksGetTheirListAndThePortsOfHccl) {
   LaunchFacts facts = Facts();
-  facts.hccl_base_port = 61000;
   const Env got = EnvOf(BuildRanks(WithDevices("npu", {9, 8}), facts)[0]);
   EXPECT_EQ(got.at("ASCEND_RT_VISIBLE_DEVICES"), "8,9");
-  EXPECT_EQ(got.at("HCCL_IF_BASE_PORT"), "61000");
+  EXPECT_EQ(got.at("HCCL_IF_BASE_PORT"), "60000");
   EXPECT_EQ(got.at("HCCL_IF_IP"), "10.0.0.2");
 }
 

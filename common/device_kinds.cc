@@ -1,0 +1,108 @@
+#include "common/device_kinds.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "common/strings.h"
+
+namespace muster::common {
+namespace {
+
+constexpr RankVariable kNpuVariables[] = {
+    {"HCCL_IF_BASE_PORT", "${port}"},
+    {"HCCL_IF_IP", "${address}"},
+    {"HCCL_WHITELIST_DISABLE", "1"},
+};
+
+constexpr DeviceKind kKinds[] = {
+    {.name = "cpu", .plural = "cpus", .is_host = true, .accelerate_type = "MULTI_CPU"},
+    {.name = "gpu",
+     .plural = "gpus",
+     .spellings = "cuda|nvidia",
+     .visible_variable = "CUDA_VISIBLE_DEVICES",
+     .order = {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},  // NVML's
+     .interface_variable = "NCCL_SOCKET_IFNAME",
+     .accelerate_type = "MULTI_GPU"},
+    {.name = "npu",
+     .plural = "npus",
+     .spellings = "ascend",
+     .models = "910|ascend|npu-",
+     .visible_variable = "ASCEND_RT_VISIBLE_DEVICES",  // refuses a list that does not ascend
+     .interface_variable = "HCCL_SOCKET_IFNAME",
+     .rank_variables = kNpuVariables,
+     .first_port = 60000,
+     .ports = 32,
+     .accelerate_type = "MULTI_NPU"},
+};
+static_assert(kKinds[0].is_host && !kKinds[1].is_host);
+
+// Calls `what` with each word of "a|b" until it returns true, and says whether it did.
+template <typename Function>
+bool AnyWord(std::string_view list, const Function& what) {
+  while (!list.empty()) {
+    const size_t bar = std::min(list.find('|'), list.size());
+    if (what(list.substr(0, bar))) return true;
+    list.remove_prefix(std::min(bar + 1, list.size()));
+  }
+  return false;
+}
+
+template <typename Function>
+const DeviceKind* FindIf(const Function& what) {
+  const auto found = std::find_if(std::begin(kKinds), std::end(kKinds), what);
+  return found == std::end(kKinds) ? nullptr : found;
+}
+
+}  // namespace
+
+std::span<const DeviceKind> DeviceKinds() { return kKinds; }
+const DeviceKind& HostKind() { return kKinds[0]; }
+const DeviceKind& FirstAccelerator() { return kKinds[1]; }
+
+const DeviceKind* FindDeviceKind(std::string_view name) {
+  return FindIf([name](const DeviceKind& kind) { return kind.name == name; });
+}
+
+const DeviceKind* FindSpelledDeviceKind(std::string_view word) {
+  return FindIf([word](const DeviceKind& kind) {
+    return kind.name == word ||
+           AnyWord(kind.spellings, [word](std::string_view each) { return each == word; });
+  });
+}
+
+DeviceModel FindDeviceModel(std::string_view word) {
+  std::string_view begin;
+  const DeviceKind* claims = FindIf([&](const DeviceKind& kind) {
+    return AnyWord(kind.models, [&](std::string_view each) {
+      begin = each;
+      return word.starts_with(each);
+    });
+  });
+  if (claims == nullptr) return {&FirstAccelerator(), word};
+  const bool is_prefixed = begin == StrCat(claims->name, "-");
+  return {claims, is_prefixed ? word.substr(begin.size()) : word};
+}
+
+const DeviceKind* FindAccelerateType(std::string_view type) {
+  if (type.empty()) return nullptr;
+  return FindIf([type](const DeviceKind& kind) { return kind.accelerate_type == type; });
+}
+
+bool IsHostKind(std::string_view name) { return name == HostKind().name; }
+
+bool IsDevicePort(uint32_t port) {
+  return FindIf([port](const DeviceKind& kind) {
+           return port >= kind.first_port && port < uint32_t{kind.first_port} + kind.ports;
+         }) != nullptr;
+}
+
+std::string DeviceKindNames(std::string_view last_separator, std::string_view quote) {
+  std::string text;
+  for (const DeviceKind& kind : kKinds) {
+    const bool is_last = &kind == std::end(kKinds) - 1;
+    StrAppend(&text, text.empty() ? "" : is_last ? last_separator : ", ", quote, kind.name, quote);
+  }
+  return text;
+}
+
+}  // namespace muster::common

@@ -1,0 +1,54 @@
+// The rows of the kinds of devices, and how words find them.
+#include "common/device_kinds.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace muster::common {
+namespace {
+
+TEST(DeviceKindsTest, OneIsTheHostAndNoTwoShareAWord) {
+  std::set<std::string> words;
+  int hosts = 0;
+  for (const DeviceKind& kind : DeviceKinds()) {
+    hosts += kind.is_host ? 1 : 0;
+    EXPECT_EQ(FindDeviceKind(kind.name), &kind);
+    EXPECT_EQ(FindSpelledDeviceKind(kind.name), &kind);
+    EXPECT_EQ(FindAccelerateType(kind.accelerate_type),
+              kind.accelerate_type.empty() ? nullptr : &kind);
+    for (const std::string_view word : {kind.name, kind.plural, kind.visible_variable}) {
+      EXPECT_TRUE(word.empty() || words.emplace(word).second) << word;
+    }
+    EXPECT_EQ(kind.visible_variable.empty(), kind.is_host) << kind.name;
+  }
+  EXPECT_EQ(hosts, 1);
+  EXPECT_TRUE(IsHostKind("cpu"));
+  EXPECT_FALSE(IsHostKind("gpu"));
+  EXPECT_EQ(DeviceKindNames(" or "), "cpu, gpu or npu");
+  EXPECT_EQ(DeviceKindNames(", ", "`"), "`cpu`, `gpu`, `npu`");
+}
+
+TEST(DeviceKindsTest, AreFoundByOtherWordsAndByTheirModels) {
+  EXPECT_EQ(FindSpelledDeviceKind("cuda")->name, "gpu");
+  EXPECT_EQ(FindSpelledDeviceKind("ascend")->name, "npu");
+  EXPECT_EQ(FindSpelledDeviceKind("cud"), nullptr);
+  EXPECT_EQ(FindSpelledDeviceKind(""), nullptr);
+  EXPECT_EQ(FindDeviceKind("cuda"), nullptr);
+  EXPECT_EQ(FindDeviceModel("h100").kind->name, "gpu");
+  EXPECT_EQ(FindDeviceModel("910b").kind->name, "npu");
+  EXPECT_EQ(FindDeviceModel("910b").model, "910b");
+  EXPECT_EQ(FindDeviceModel("npu-910b").kind->name, "npu");
+  EXPECT_EQ(FindDeviceModel("npu-910b").model, "910b");
+  EXPECT_EQ(FindAccelerateType(""), nullptr);
+}
+
+TEST(DeviceKindsTest, TheirPortsAreKnown) {
+  for (const uint32_t port : {60000u, 60031u}) EXPECT_TRUE(IsDevicePort(port)) << port;
+  for (const uint32_t port : {0u, 59999u, 60032u, 65536u + 60000u}) {
+    EXPECT_FALSE(IsDevicePort(port)) << port;
+  }
+}
+
+}  // namespace
+}  // namespace muster::common

@@ -44,7 +44,7 @@ constexpr ErrorCode kCodes[] = {
      "Put data into files beside the job; send less environment with --clean-env and -e."},
     {"JC1103", "bad job name",
      "A job's name has 1 to 100 bytes of UTF-8 without control or invisible characters, blanks, "
-     "`@` or `/`, does not begin with a dot, and is not a number: paths are built from it.",
+     "`@` or `/`, does not begin with a dot or `-`, and is not a number: paths are built from it.",
      "Choose another --name."},
     {"JC1104", "bad shape",
      "The numbers of ranks, nodes and devices contradict each other or lie outside their ranges (1 "
@@ -52,12 +52,14 @@ constexpr ErrorCode kCodes[] = {
      "Give either a total (`-n`, processes) or nodes × per_node."},
     {"JC1105", "no command", "A job needs a command.", "jobctl run -n 2 -- python train.py"},
     {"JC1106", "bad environment variable",
-     "An environment variable has an empty name, a name with `=` or control characters, or a value "
-     "that is not UTF-8.",
+     "An environment variable has an empty name, a name with `=`, control or invisible "
+     "characters, or a value with a NUL byte.",
      "Use -e NAME=VALUE."},
     {"JC1107", "bad working directory", "The working directory must be an absolute path.",
      "Use --workdir /absolute/path."},
-    {"JC1108", "bad value in a job spec", "A value of the spec is outside its range.",
+    {"JC1108", "bad value in a job spec",
+     "A value of the spec is outside its range, or a word of the command "
+     "holds a NUL byte.",
      "The message names the value and its range."},
     {"JC1201", "no such job", "No job has this number, name or name prefix.",
      "`jobctl ls -a` lists all jobs; @last is your newest one."},

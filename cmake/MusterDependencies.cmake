@@ -9,6 +9,12 @@ find_program(MUSTER_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 pkg_check_modules(MUSTER_GRPCPP REQUIRED grpc++)
 pkg_check_modules(MUSTER_PROTOBUF REQUIRED protobuf)
 
+# ThreadSanitizer passes over modules without instrumentation: for it the libraries must be modules.
+set(muster_link_as -Wl,-Bstatic)
+if(MUSTER_SANITIZE MATCHES "thread")
+  set(muster_link_as -Wl,-Bdynamic)
+endif()
+
 # Turns pkg-config's static list of the modules into the INTERFACE library TARGET.
 function(muster_static_library target)
   set(modules ${ARGN})
@@ -21,7 +27,7 @@ function(muster_static_library target)
   list(JOIN flags " " joined)
   add_library(${target} INTERFACE)
   target_link_libraries(${target} INTERFACE
-    "-Wl,--start-group -Wl,-Bstatic ${joined} -Wl,-Bdynamic -Wl,--end-group"
+    "-Wl,--start-group ${muster_link_as} ${joined} -Wl,-Bdynamic -Wl,--end-group"
     Threads::Threads ${CMAKE_DL_LIBS} rt)
 endfunction()
 

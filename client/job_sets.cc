@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/strings.h"
+#include "common/text.h"
 
 namespace muster::client {
 namespace {
@@ -31,6 +32,11 @@ void Set(const std::string& set, int line, YamlNode* root, std::vector<YamlProbl
   const size_t equals = set.find('=');
   if (equals == std::string::npos || equals == 0) {
     problems->push_back({line, 0, "write --set KEY=VALUE, like --set resources.processes=4"});
+    return;
+  }
+  // The reader of YAML checks the value; a job's texts travel in messages that hold nothing else.
+  if (!common::IsUtf8Text(std::string_view(set).substr(0, equals))) {
+    problems->push_back({line, 0, "the key is not UTF-8 text without control characters"});
     return;
   }
   std::vector<YamlProblem> inner;
@@ -79,8 +85,8 @@ void ApplySets(const std::vector<std::string>& sets, YamlNode* root,
 void NameSets(const std::vector<std::string>& sets, std::vector<YamlProblem>* problems) {
   for (YamlProblem& problem : *problems) {
     if (problem.line >= 0) continue;
-    problem.text =
-        StrCat("--set ", sets[static_cast<size_t>(-1 - problem.line)], ": ", problem.text);
+    problem.text = StrCat("--set ", common::Printable(sets[static_cast<size_t>(-1 - problem.line)]),
+                          ": ", problem.text);
     problem.line = 0;
   }
 }

@@ -35,6 +35,12 @@ if(MUSTER_SANITIZE)
   endif()
 endif()
 
+# ./dev fuzz: libFuzzer's view into all code. Needs clang.
+option(MUSTER_FUZZ "Build tests/fuzz as libFuzzer programs" OFF)
+if(MUSTER_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # Every library and binary of the product: warnings on, includes from the root ("common/ids.h").
 add_library(muster_settings INTERFACE)
 target_compile_options(muster_settings INTERFACE -Wall -Wextra -Wno-unused-parameter

@@ -209,6 +209,12 @@ TEST(JobFileTest, ABadSetIsNamedAndALineOfTheFileKeepsItsPlace) {
       "1d 0h, not \"0\"\nf:2:1: unknown key \"nmae\"; did you mean \"name\"?");
 }
 
+TEST(JobFileTest, ASetOfANameThatIsNoTextIsRefused) {
+  const std::string error = ErrorOf("command: [a]", {"labels.\xff\xfe=x"});
+  EXPECT_NE(error.find("the key is not UTF-8 text"), std::string::npos) << error;
+  EXPECT_NE(error.find("labels.\\xff\\xfe=x"), std::string::npos) << error;
+}
+
 TEST(JobFileTest, TheDocumentListsEveryKey) {
   std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/jobfile.md");
   std::stringstream text;

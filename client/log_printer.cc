@@ -68,7 +68,7 @@ void LogPrinter::Write(const v1::LogRecord& record) {
   } else {
     WriteLines(stream, record);
     if (record.end() && !stream.partial.empty()) {
-      Line(stream, std::exchange(stream.partial, {}), true, record.time_us());
+      Line(stream, std::exchange(stream.partial, {}), record.time_us());
     }
   }
   Flush();
@@ -85,10 +85,10 @@ void LogPrinter::WriteLines(Stream& stream, const v1::LogRecord& record) {
       break;
     }
     if (stream.partial.empty()) {
-      Line(stream, piece, true, record.time_us());
+      Line(stream, piece, record.time_us());
     } else {
       stream.partial.append(piece);
-      Line(stream, std::exchange(stream.partial, {}), true, record.time_us());
+      Line(stream, std::exchange(stream.partial, {}), record.time_us());
     }
     data.remove_prefix(end + 1);
   }
@@ -96,16 +96,16 @@ void LogPrinter::WriteLines(Stream& stream, const v1::LogRecord& record) {
     if (const size_t redraw = stream.partial.rfind('\r');
         redraw != std::string::npos && redraw > 0) {
       stream.last_redraw_us = record.time_us();
-      Line(stream, stream.partial.substr(0, redraw), true, record.time_us());
+      Line(stream, stream.partial.substr(0, redraw), record.time_us());
       stream.partial.erase(0, redraw + 1);
     }
   }
   if (stream.partial.size() > kPartialBytesMax) {
-    Line(stream, std::exchange(stream.partial, {}), true, record.time_us());
+    Line(stream, std::exchange(stream.partial, {}), record.time_us());
   }
 }
 
-void LogPrinter::Line(Stream& stream, std::string_view line, bool ended, int64_t time_us) {
+void LogPrinter::Line(Stream& stream, std::string_view line, int64_t time_us) {
   if (expression_ != nullptr &&
       regexec(expression_.get(), std::string(line).c_str(), 0, nullptr, 0) != 0)
     return;
@@ -121,12 +121,12 @@ void LogPrinter::Line(Stream& stream, std::string_view line, bool ended, int64_t
   } else {
     target.append(line);
   }
-  if (ended) target += '\n';
+  target += '\n';
 }
 
 void LogPrinter::Finish() {
   for (auto& [key, stream] : streams_) {
-    if (!stream.partial.empty()) Line(stream, std::exchange(stream.partial, {}), true, 0);
+    if (!stream.partial.empty()) Line(stream, std::exchange(stream.partial, {}), 0);
   }
   Flush();
 }

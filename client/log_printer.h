@@ -48,7 +48,7 @@ class LogPrinter {
   };
 
   void WriteLines(Stream& stream, const v1::LogRecord& record);
-  void Line(Stream& stream, std::string_view line, bool ended, int64_t time_us);
+  void Line(Stream& stream, std::string_view line, int64_t time_us);
   void Flush();
 
   Options options_;

@@ -256,7 +256,7 @@ void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
   if (entries != nullptr) QueueReplies(turn, *entries, release);
   QueueCommands(turn, release);
   QueueWatches(turn, record, release);
-  QueueObserver(turn, record, release);
+  QueueObserver(turn, release);
   if (has_facts) {
     events_since_snapshot_ += record.events->size();
     if (events_since_snapshot_ >= kEventsPerSnapshot) {
@@ -375,17 +375,12 @@ void ControlLoop::QueueWatches(const Turn& turn, const JournalRecord& record, Re
   });
 }
 
-void ControlLoop::QueueObserver(Turn& turn, const JournalRecord& record, Release& release) {
-  std::vector<uint64_t> finished;
-  for (const FinishedJob& job : record.finished) finished.push_back(job.record->id());
-  release.effects.push_back([this, live = state_.jobs.size(),
-                             removed = std::move(turn.removed_jobs),
-                             blobs = std::move(turn.unused_blobs), finished] {
-    if (observer_.live_jobs) observer_.live_jobs(live);
-    if (!finished.empty() && observer_.finished) observer_.finished(finished);
-    if (!removed.empty() && observer_.removed) observer_.removed(removed);
-    if (!blobs.empty() && observer_.unused_blobs) observer_.unused_blobs(blobs);
-  });
+void ControlLoop::QueueObserver(Turn& turn, Release& release) {
+  release.effects.push_back(
+      [this, live = state_.jobs.size(), blobs = std::move(turn.unused_blobs)] {
+        if (observer_.live_jobs) observer_.live_jobs(live);
+        if (!blobs.empty() && observer_.unused_blobs) observer_.unused_blobs(blobs);
+      });
 }
 
 void ControlLoop::ReleaseDurable() {

@@ -53,10 +53,7 @@ struct LoopView {
 // Told on the control loop's thread; must only enqueue.
 struct LoopObserver {
   std::function<void(size_t live_jobs)> live_jobs;
-  std::function<void(const std::vector<uint64_t>& jobs)> removed;
   std::function<void(const std::vector<std::string>& blobs)> unused_blobs;
-  std::function<void(const std::vector<uint64_t>& jobs)> finished;
-  std::function<void(const absl::Status&)> failed;
   // Fills in what only the metric store knows.
   std::function<void(v1::JobSummary&)> decorate;
 };
@@ -100,7 +97,6 @@ class ControlLoop {
   void OnStuck(const absl::Status& why);
 
   uint64_t NextSession() { return next_session_++; }
-  bool DiskFull() const { return disk_full_; }
   // Why no answer that needs the disk comes before somebody makes room on it; OK: it has room.
   absl::Status WhyStuck() const;
 
@@ -146,7 +142,7 @@ class ControlLoop {
   void QueueReplies(Turn& turn, std::vector<Entry>& entries, Release& release);
   void QueueCommands(Turn& turn, Release& release);
   void QueueWatches(const Turn& turn, const JournalRecord& record, Release& release);
-  void QueueObserver(Turn& turn, const JournalRecord& record, Release& release);
+  void QueueObserver(Turn& turn, Release& release);
   void TakeOver(Registrant registrant, const absl::Status& verdict);
   void SendCommand(const std::string& node, v1::CoordinatorMessage message);
   void ReleaseDurable();

@@ -28,7 +28,6 @@ class WatchHub {
  public:
   WatchToken WatchJob(uint64_t job, JobWatcher watcher);
   WatchToken WatchEvents(EventWatcher watcher);
-  bool IsWatched(uint64_t job) const { return jobs_.contains(job); }
 
   // Who is to be told of this turn's changes; watchers that come later are not.
   using JobWatchers = std::vector<std::weak_ptr<JobWatcher>>;

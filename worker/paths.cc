@@ -22,10 +22,6 @@ std::string Paths::Launch(const AttemptKey& key) const { return AttemptDir(key) 
 std::string Paths::EventLedger(const AttemptKey& key) const {
   return AttemptDir(key) + "/event-files";
 }
-std::string Paths::ShimLaunch(const AttemptKey& key) const {
-  return AttemptDir(key) + "/shim.launch";
-}
-std::string Paths::ExitRecord(const AttemptKey& key) const { return AttemptDir(key) + "/exit"; }
 std::string Paths::SpoolDir(const AttemptKey& key) const { return AttemptDir(key) + "/spool"; }
 std::string Paths::Spool(const AttemptKey& key, uint32_t rank, std::string_view stream) const {
   return common::StrCat(SpoolDir(key), "/rank-", rank, ".", stream);
@@ -42,7 +38,6 @@ std::string Paths::MetricsDir(const AttemptKey& key) const { return AttemptDir(k
 std::string Paths::MetricBatches(const AttemptKey& key, uint32_t rank) const {
   return common::StrCat(MetricsDir(key), "/rank-", rank, ".batches");
 }
-std::string Paths::MetricsAcked(const AttemptKey& key) const { return MetricsDir(key) + "/acked"; }
 std::string Paths::CheckpointsDir(const AttemptKey& key) const {
   return AttemptDir(key) + "/checkpoints";
 }

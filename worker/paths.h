@@ -38,7 +38,6 @@ class Paths {
       : state_dir_(std::move(state_dir)), runtime_dir_(std::move(runtime_dir)) {}
 
   const std::string& StateDir() const { return state_dir_; }
-  const std::string& RuntimeDir() const { return runtime_dir_; }
   std::string Lock() const;
   std::string Identity() const;
   std::string Contact() const;
@@ -47,8 +46,6 @@ class Paths {
   std::string AttemptDir(const AttemptKey& key) const;
   std::string Launch(const AttemptKey& key) const;
   std::string EventLedger(const AttemptKey& key) const;
-  std::string ShimLaunch(const AttemptKey& key) const;
-  std::string ExitRecord(const AttemptKey& key) const;
   std::string SpoolDir(const AttemptKey& key) const;
   // `stream` is "stdout" or "stderr".
   std::string Spool(const AttemptKey& key, uint32_t rank, std::string_view stream) const;
@@ -58,7 +55,6 @@ class Paths {
   std::string ErrorFile(const AttemptKey& key, uint32_t rank) const;
   std::string MetricsDir(const AttemptKey& key) const;
   std::string MetricBatches(const AttemptKey& key, uint32_t rank) const;
-  std::string MetricsAcked(const AttemptKey& key) const;
   std::string CheckpointsDir(const AttemptKey& key) const;
   std::string UploadsDir(const AttemptKey& key) const;
   std::string UploadRecord(const AttemptKey& key, int64_t step, uint32_t part) const;

@@ -66,11 +66,6 @@ bool Lifetime::Stays() {
   return stay_;
 }
 
-size_t Lifetime::LiveJobs() {
-  std::lock_guard lock(mutex_);
-  return live_jobs_;
-}
-
 bool Lifetime::MayLeave() const {
   if (!began_ || left_ || live_jobs_ > 0) return false;
   if (stop_when_idle_) return true;

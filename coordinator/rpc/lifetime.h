@@ -30,7 +30,6 @@ class Lifetime {
   // Leave as soon as no job is live, whoever attends.
   void StopWhenIdle();
   bool Stays();
-  size_t LiveJobs();
 
  private:
   bool MayLeave() const;

@@ -2,8 +2,8 @@
 // whose checksums are made good when the first byte is odd; the rest is the data.
 #include "common/crc32c.h"
 #include "common/limits.h"
-#include "coordinator/log_cursor.h"
-#include "coordinator/log_stream_file.h"
+#include "coordinator/local/log_reader.h"
+#include "coordinator/local/log_stream_file.h"
 #include "fuzz/harness.h"
 
 namespace muster::coordinator {
@@ -20,13 +20,16 @@ std::string Summed(std::string_view index) {
 }
 
 void ReadFrom(const Paths& paths, const LogKey& key, uint64_t offset, size_t records) {
-  LogCursor cursor(paths, key, offset);
-  for (size_t pieces = 0; const auto piece = cursor.Peek(); ++pieces) {
+  const auto cursor = LocalLogReader(paths).Open(key, offset);
+  for (size_t pieces = 0;; ++pieces) {
+    const auto piece = cursor->Peek();
+    FUZZ_EXPECT(piece.ok());
+    if (!piece->has_value()) return;
     FUZZ_EXPECT(pieces <= records);
-    FUZZ_EXPECT(piece->length <= common::kLogChunkBytesMax);
-    const absl::StatusOr<std::string> bytes = cursor.Read(*piece);
-    FUZZ_EXPECT(bytes.ok() && bytes->size() <= piece->length);
-    cursor.Advance();
+    FUZZ_EXPECT((*piece)->length <= common::kLogChunkBytesMax);
+    const absl::StatusOr<std::string> bytes = cursor->Read(**piece);
+    FUZZ_EXPECT(bytes.ok() && bytes->size() <= (*piece)->length);
+    cursor->Advance();
   }
 }
 
@@ -54,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   const size_t records = index.size() / kLogIndexRecordBytes;
   for (const uint64_t offset : {uint64_t{0}, uint64_t{7}}) ReadFrom(paths, key, offset, records);
-  FUZZ_EXPECT(LogCursor(paths, key, 0).OffsetOfLastLines(3).ok());
+  FUZZ_EXPECT(LocalLogReader(paths).OffsetOfLastLines(key, 3).ok());
 
   absl::StatusOr<LogStreamFile> file = LogStreamFile::Open(paths, key);
   FUZZ_EXPECT(file.ok());

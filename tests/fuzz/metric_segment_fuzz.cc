@@ -1,7 +1,7 @@
 // An attempt's metrics in the coordinator's data directory after damage: the bytes as they are, and
 // as pieces that become records with good checksums.
 #include "common/crc32c.h"
-#include "coordinator/metric_segment.h"
+#include "coordinator/local/metric_segment.h"
 #include "fuzz/harness.h"
 
 namespace muster::coordinator {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/core/apply.h"
+#include "coordinator/core/timers.h"
 #include "coordinator/core/turn.h"
 #include "fuzz/harness.h"
 

@@ -70,7 +70,7 @@ CORE_BANNED_HEADERS = re.compile(
 # what users run.
 CODE_ROWS = "common/error_codes.cc"
 CODE_SOURCES = re.compile(r"^(client|common|coordinator|shim|worker)/.*\.(cc|h)$")
-CODE_MADE = re.compile(r'(?:\bcode\s*=|\bUsage\()\s*"(JC\d{4})"')
+CODE_MADE = re.compile(r'(?:\bcode\s*=|\b(?:Usage|Refuse)\()\s*"(JC\d{4})"')
 CODE_NAMED = re.compile(r'"(JC\d{4})"')
 CODE_IN_PROSE = re.compile(r'"(?:\\.|[^"\\])*\[JC')
 

@@ -151,7 +151,8 @@ TEST_P(JournalContract, EventsAreFoundByJobNodeAndRange) {
   const auto index = engine().OpenJobIndex();
   const auto found = [&](const JobIndex::EventRange& range) {
     std::vector<uint64_t> seqs;
-    for (const v1::Event& event : *index->Events(range)) seqs.push_back(event.seq());
+    const std::vector<v1::Event> events = *index->Events(range);
+    for (const v1::Event& event : events) seqs.push_back(event.seq());
     return seqs;
   };
   EXPECT_EQ(found({.job = 7, .until = 9, .newest = 9}), (std::vector<uint64_t>{1, 3, 4}));
@@ -171,7 +172,8 @@ TEST_P(JournalContract, FinishedJobsAreFilteredNewestFirst) {
   const auto index = engine().OpenJobIndex();
   const auto listed = [&](const JobIndex::Filter& filter) {
     std::vector<uint64_t> ids;
-    for (const v1::JobSummary& job : *index->List(filter)) ids.push_back(job.id());
+    const std::vector<v1::JobSummary> jobs = *index->List(filter);
+    for (const v1::JobSummary& job : jobs) ids.push_back(job.id());
     return ids;
   };
   EXPECT_EQ(listed({.limit = 9}), (std::vector<uint64_t>{12, 2, 1}));

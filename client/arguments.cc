@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "client/errors.h"
+#include "client/peer_words.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"

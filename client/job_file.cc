@@ -6,6 +6,7 @@
 #include "client/command.h"
 #include "client/errors.h"
 #include "client/job_sets.h"
+#include "client/peer_words.h"
 #include "client/yaml.h"
 #include "common/files.h"
 #include "common/job/shape.h"

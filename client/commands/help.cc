@@ -6,6 +6,7 @@
 #include "client/commands/commands.h"
 #include "client/errors.h"
 #include "client/job_file.h"
+#include "client/peer_words.h"
 #include "client/session.h"
 #include "common/status.h"
 #include "common/strings.h"

@@ -145,7 +145,8 @@ void ControlLoop::OnDurable(uint64_t turn) {
 void ControlLoop::OnStuck(const absl::Status& why) {
   {
     std::lock_guard lock(mutex_);
-    got_stuck_ = !why.ok() && why_stuck_.ok();
+    // Said again with each try: the first time must not be forgotten before the loop has seen it.
+    got_stuck_ |= !why.ok() && why_stuck_.ok();
     why_stuck_ = why;
   }
   wake_.notify_one();

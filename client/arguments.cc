@@ -9,6 +9,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "common/word_list.h"
 
 namespace muster::client {
 namespace {
@@ -123,7 +124,7 @@ struct Arguments::Cursor {
 
 absl::Status Arguments::Store(const Flag& flag, std::string value) {
   if (!flag.choices.empty()) {
-    if (!IsChoice(flag.choices, value)) {
+    if (!common::HasWord(flag.choices, value)) {
       return Usage(
           "JC1004",
           common::StrCat("--", flag.name, " takes ", flag.choices, ", not \"", value, "\""),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/device_kinds.h"
+#include "common/word_list.h"
 
 namespace muster::client {
 namespace {
@@ -136,21 +137,12 @@ std::string_view Lookup(const Alias (&table)[kCount], std::string_view name) {
 
 }  // namespace
 
-bool IsChoice(std::string_view choices, std::string_view word) {
-  while (!choices.empty()) {
-    const size_t bar = std::min(choices.find('|'), choices.size());
-    if (choices.substr(0, bar) == word) return true;
-    choices.remove_prefix(std::min(bar + 1, choices.size()));
-  }
-  return false;
-}
-
 const Absent* FindAbsent(std::string_view name) {
   std::string dashed(name);
   std::replace(dashed.begin(), dashed.end(), '_', '-');
   const auto found =
       std::find_if(std::begin(kAbsent), std::end(kAbsent),
-                   [&](const Absent& absent) { return IsChoice(absent.names, dashed); });
+                   [&](const Absent& absent) { return common::HasWord(absent.names, dashed); });
   return found == std::end(kAbsent) ? nullptr : found;
 }
 

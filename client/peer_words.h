@@ -16,7 +16,5 @@ struct Absent {
 };
 // For what starts a job; `-` and `_` are alike. Null: none.
 const Absent* FindAbsent(std::string_view name);
-// True when `word` is one of "a|b|c".
-bool IsChoice(std::string_view choices, std::string_view word);
 
 }  // namespace muster::client

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "common/strings.h"
+#include "common/word_list.h"
 
 namespace muster::common {
 namespace {
@@ -36,17 +37,6 @@ constexpr DeviceKind kKinds[] = {
 };
 static_assert(kKinds[0].is_host && !kKinds[1].is_host);
 
-// Calls `what` with each word of "a|b" until it returns true, and says whether it did.
-template <typename Function>
-bool AnyWord(std::string_view list, const Function& what) {
-  while (!list.empty()) {
-    const size_t bar = std::min(list.find('|'), list.size());
-    if (what(list.substr(0, bar))) return true;
-    list.remove_prefix(std::min(bar + 1, list.size()));
-  }
-  return false;
-}
-
 template <typename Function>
 const DeviceKind* FindIf(const Function& what) {
   const auto found = std::find_if(std::begin(kKinds), std::end(kKinds), what);
@@ -65,8 +55,7 @@ const DeviceKind* FindDeviceKind(std::string_view name) {
 
 const DeviceKind* FindSpelledDeviceKind(std::string_view word) {
   return FindIf([word](const DeviceKind& kind) {
-    return kind.name == word ||
-           AnyWord(kind.spellings, [word](std::string_view each) { return each == word; });
+    return kind.name == word || HasWord(kind.spellings, word);
   });
 }
 

@@ -100,6 +100,21 @@ absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t max_b
   return ReadAll(fd.get(), path, max_bytes);
 }
 
+absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, std::string_view name) {
+  std::string bytes(size, '\0');
+  size_t have = 0;
+  while (have < size) {
+    const ssize_t count =
+        pread(fd, bytes.data() + have, size - have, static_cast<off_t>(offset + have));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrnoStatus(StrCat("cannot read ", name));
+    if (count == 0) break;
+    have += static_cast<size_t>(count);
+  }
+  bytes.resize(have);
+  return bytes;
+}
+
 absl::Status WriteAll(int fd, std::string_view data) {
   while (!data.empty()) {
     const ssize_t count = write(fd, data.data(), data.size());

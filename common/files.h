@@ -48,6 +48,8 @@ absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t max_b
 // the new content.
 absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode = 0600);
 
+// `size` bytes from `offset` on, fewer only where the file ends. `name` is for the error.
+absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, std::string_view name);
 // All of `data`, whatever write(2) takes at a time.
 absl::Status WriteAll(int fd, std::string_view data);
 

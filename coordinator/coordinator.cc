@@ -74,6 +74,7 @@ struct Coordinator::Parts {
   WorkPool pool;
   WorkPool reads;
   WorkPool files;
+  const DescriptorShares shares = ShareDescriptors();
   Stores stores;
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime;
@@ -89,7 +90,7 @@ struct Coordinator::Parts {
 
 absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   lock = std::move(data_lock);
-  ASSIGN_OR_RETURN(stores, OpenStores(paths, clock, stop));
+  ASSIGN_OR_RETURN(stores, OpenStores(paths, shares, clock, stop));
   coordinator::Settings rules = config.settings;
   rules.cluster_id = stores.journal->ClusterId();
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
@@ -191,11 +192,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     parts->worker->Start();
   }
   parts->Serve();
-  ASSIGN_OR_RETURN(
-      parts->server,
-      RpcServer::Start(*parts->daemon, {.socket = config.socket,
-                                        .port = std::move(port),
-                                        .connections = ShareDescriptors().connections}));
+  ASSIGN_OR_RETURN(parts->server,
+                   RpcServer::Start(*parts->daemon, {.socket = config.socket,
+                                                     .port = std::move(port),
+                                                     .connections = parts->shares.connections}));
   parts->daemon->endpoint = parts->server->Endpoint();
   parts->lifetime.Begin();
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(

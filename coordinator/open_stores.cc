@@ -1,7 +1,6 @@
 #include "coordinator/open_stores.h"
 
 #include "common/status.h"
-#include "coordinator/descriptors.h"
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
@@ -10,9 +9,9 @@
 
 namespace muster::coordinator {
 
-absl::StatusOr<Stores> OpenStores(const Paths& paths, LivedClock& clock,
+absl::StatusOr<Stores> OpenStores(const Paths& paths, const DescriptorShares& shares,
+                                  LivedClock& clock,
                                   const std::function<void(const absl::Status&)>& failed) {
-  const DescriptorShares shares = ShareDescriptors();
   Stores stores;
   stores.logs = std::make_unique<LocalLogStore>(paths, failed, shares.log_streams);
   stores.metrics = std::make_unique<LocalMetricStore>(paths, failed, shares.metric_segments);

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/descriptors.h"
 #include "coordinator/lived_clock.h"
 #include "coordinator/paths.h"
 #include "coordinator/stores/blob_store.h"
@@ -28,7 +29,8 @@ struct Stores {
 
 // `failed` is told, on a store's thread, when one cannot be trusted any more. `clock` is raised to
 // what the journal says.
-absl::StatusOr<Stores> OpenStores(const Paths& paths, LivedClock& clock,
+absl::StatusOr<Stores> OpenStores(const Paths& paths, const DescriptorShares& shares,
+                                  LivedClock& clock,
                                   const std::function<void(const absl::Status&)>& failed);
 
 }  // namespace muster::coordinator

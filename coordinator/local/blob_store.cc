@@ -111,18 +111,7 @@ absl::StatusOr<std::string> LocalBlobStore::Read(const std::string& sha256, uint
   RETURN_IF_ERROR(CheckBlobName(sha256));
   common::UniqueFd fd(open(paths_.BlobFile(sha256).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return common::ErrnoStatus(StrCat("blob ", sha256));
-  std::string bytes(max, '\0');
-  size_t have = 0;
-  while (have < max) {
-    const ssize_t count =
-        pread(fd.get(), bytes.data() + have, max - have, static_cast<off_t>(offset + have));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return common::ErrnoStatus(StrCat("cannot read blob ", sha256));
-    if (count == 0) break;
-    have += static_cast<size_t>(count);
-  }
-  bytes.resize(have);
-  return bytes;
+  return common::ReadAt(fd.get(), offset, max, StrCat("blob ", sha256));
 }
 
 absl::StatusOr<uint64_t> LocalBlobStore::Size(const std::string& sha256) const {

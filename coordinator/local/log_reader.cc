@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -32,18 +30,7 @@ absl::StatusOr<std::string> ReadRange(const std::string& path, uint64_t offset, 
     if (absl::IsNotFound(status)) return std::string();
     return status;
   }
-  std::string bytes(size, '\0');
-  size_t have = 0;
-  while (have < size) {
-    const ssize_t count =
-        pread(fd.get(), bytes.data() + have, size - have, static_cast<off_t>(offset + have));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return common::ErrnoStatus(common::StrCat("cannot read ", path));
-    if (count == 0) break;
-    have += static_cast<size_t>(count);
-  }
-  bytes.resize(have);
-  return bytes;
+  return common::ReadAt(fd.get(), offset, size, path);
 }
 
 uint64_t RecordsIn(const std::string& index_path) {

@@ -39,29 +39,14 @@ absl::Status WriteAt(int fd, std::string_view bytes, uint64_t offset, const std:
   return absl::OkStatus();
 }
 
-// Fewer bytes only where the file ends.
-absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, const std::string& path) {
-  std::string bytes(size, '\0');
-  size_t have = 0;
-  while (have < size) {
-    const ssize_t count =
-        pread(fd, bytes.data() + have, size - have, static_cast<off_t>(offset + have));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return common::ErrnoStatus(StrCat("cannot read ", path));
-    if (count == 0) break;
-    have += static_cast<size_t>(count);
-  }
-  bytes.resize(have);
-  return bytes;
-}
-
 // Hands over the records of an index from number `from` on, until one is not whole or `each` says
 // false.
 template <typename Each>
 absl::Status ForEachRecord(int index, const std::string& path, uint64_t from, Each each) {
   while (true) {
-    ASSIGN_OR_RETURN(const std::string bytes, ReadAt(index, from * kLogIndexRecordBytes,
-                                                     kRecordsPerRead * kLogIndexRecordBytes, path));
+    ASSIGN_OR_RETURN(const std::string bytes,
+                     common::ReadAt(index, from * kLogIndexRecordBytes,
+                                    kRecordsPerRead * kLogIndexRecordBytes, path));
     for (size_t at = 0; at + kLogIndexRecordBytes <= bytes.size(); at += kLogIndexRecordBytes) {
       const auto record =
           DecodeLogIndexRecord(std::string_view(bytes).substr(at, kLogIndexRecordBytes));
@@ -146,7 +131,7 @@ absl::StatusOr<uint64_t> LogStreamFile::SoundRecords(uint64_t chained) {
       ForEachRecord(index_.get(), index_path_, first, [&](const LogIndexRecord& record) {
         if (number == chained) return false;
         if (!is_far(record)) {
-          const auto bytes = ReadAt(data_.get(), record.offset, record.length, path_);
+          const auto bytes = common::ReadAt(data_.get(), record.offset, record.length, path_);
           status = bytes.status();
           if (!bytes.ok() || bytes->size() != record.length ||
               common::Crc32c(*bytes) != record.data_crc) {

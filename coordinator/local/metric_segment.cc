@@ -1,10 +1,8 @@
 #include "coordinator/local/metric_segment.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -40,21 +38,11 @@ absl::Status MetricSegmentReader::Fill(size_t size) {
     const absl::Status status = common::ErrnoStatus(common::StrCat("cannot open ", path_));
     return absl::IsNotFound(status) ? absl::OkStatus() : status;
   }
-  size_t have = piece_.size();
-  piece_.resize(std::max(size, kPieceBytes));
-  while (have < piece_.size()) {
-    const ssize_t count = pread(fd.get(), piece_.data() + have, piece_.size() - have,
-                                static_cast<off_t>(offset_ + have));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const absl::Status status = common::ErrnoStatus(common::StrCat("cannot read ", path_));
-      piece_.resize(have);
-      return status;
-    }
-    if (count == 0) break;
-    have += static_cast<size_t>(count);
-  }
-  piece_.resize(have);
+  const size_t have = piece_.size();
+  ASSIGN_OR_RETURN(
+      const std::string more,
+      common::ReadAt(fd.get(), offset_ + have, std::max(size, kPieceBytes) - have, path_));
+  piece_ += more;
   return absl::OkStatus();
 }
 

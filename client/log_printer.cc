@@ -63,6 +63,11 @@ void LogPrinter::Write(const v1::LogRecord& record) {
                       ": ", common::HumanBytes(record.dropped()), " (", record.dropped(),
                       " bytes) of output dropped here: its spool was full\n");
   }
+  if (record.damaged() > 0) {
+    common::StrAppend(&err_, "-- rank ", record.rank(), " on ", common::Printable(record.node()),
+                      ": ", record.damaged(),
+                      " bytes of output are damaged on the coordinator's disk\n");
+  }
   if (options_.raw) {
     (stream.to_stderr ? err_ : out_).append(record.data());
   } else {

@@ -199,6 +199,11 @@ constexpr ErrorCode kCodes[] = {
      "The coordinator has as many files and connections open as it may. It waits, and goes on when "
      "some are closed; nothing is lost.",
      "Raise its limit of open files (LimitNOFILE in the unit, `ulimit -n`)."},
+    {"JC1620", "damaged on disk",
+     "Checksums show that bytes of logs or metrics changed on the coordinator's disk after they "
+     "were written. What a worker still has of them is sent again; the rest is a marked gap, and "
+     "what follows is served.",
+     "Look at the disk (SMART, the kernel's log); `muster-coordinator check` reads everything."},
 };
 
 }  // namespace

@@ -159,7 +159,7 @@ bool LogMerge::KeepLastLines(v1::LogRecord& record) {
   }
   record.set_offset(record.offset() + cut);
   record.set_data(record.data().substr(cut));
-  return !record.data().empty() || record.end();
+  return !record.data().empty() || record.damaged() > 0 || record.end();
 }
 
 // It is in the order, so it has a piece.
@@ -175,11 +175,26 @@ absl::StatusOr<v1::LogRecord> LogMerge::Take(const LogKey& key) {
   record.set_offset(piece->offset);
   record.set_time_us(piece->time_us);
   record.set_dropped(piece->dropped);
+  record.set_damaged(piece->damaged);
   record.set_end(piece->end);
-  ASSIGN_OR_RETURN(*record.mutable_data(), cursor.Read(*piece));
+  absl::StatusOr<std::string> data = cursor.Read(*piece);
+  if (absl::IsDataLoss(data.status())) {
+    record.set_offset(piece->offset + piece->length);
+    record.set_damaged(piece->damaged + piece->length);
+  } else {
+    ASSIGN_OR_RETURN(*record.mutable_data(), std::move(data));
+  }
   ready_.erase(ready_.begin());
   cursor.Advance();
   return record;
+}
+
+uint64_t LogMerge::UnreadableBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [key, cursor] : cursors_) {
+    if (!cursor->Ended()) bytes += cursor->UnreadableBytes();
+  }
+  return bytes;
 }
 
 bool LogMerge::Complete() const {

@@ -32,6 +32,8 @@ class LogMerge {
   const absl::Status& Trouble() const { return trouble_; }
   // Every stream that is to be expected has been read to its end.
   bool Complete() const;
+  // At the ends of those that were not: bytes that were kept and are no output.
+  uint64_t UnreadableBytes() const;
 
  private:
   struct Place {

@@ -4,6 +4,7 @@
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
+#include "coordinator/local/older_format.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 
@@ -12,6 +13,7 @@ namespace muster::coordinator {
 absl::StatusOr<Stores> OpenStores(const Paths& paths, const DescriptorShares& shares,
                                   LivedClock& clock,
                                   const std::function<void(const absl::Status&)>& failed) {
+  RETURN_IF_ERROR(ConvertOlderFormat(paths));
   Stores stores;
   stores.logs = std::make_unique<LocalLogStore>(paths, failed, shares.log_streams);
   stores.metrics = std::make_unique<LocalMetricStore>(paths, failed, shares.metric_segments);

@@ -12,15 +12,9 @@ std::string Paths::LogDirectory(uint64_t job, uint32_t attempt) const {
   return StrCat(LogDirectory(job), "/", attempt);
 }
 
-std::string Paths::LogFile(uint64_t job, uint32_t attempt, uint32_t rank,
-                           v1::LogStream stream) const {
-  return StrCat(LogDirectory(job, attempt), "/rank-", rank,
-                stream == v1::LOG_STREAM_STDERR ? ".stderr" : ".stdout");
-}
-
-std::string Paths::LogIndex(uint64_t job, uint32_t attempt, uint32_t rank,
-                            v1::LogStream stream) const {
-  return LogFile(job, attempt, rank, stream) + ".idx";
+std::string Paths::LogStream(const LogKey& key) const {
+  return StrCat(LogDirectory(key.job, key.attempt), "/rank-", key.rank,
+                key.stream == v1::LOG_STREAM_STDERR ? ".stderr" : ".stdout");
 }
 
 std::string Paths::MetricDirectory(uint64_t job) const { return StrCat(MetricRoot(), "/", job); }
@@ -29,8 +23,8 @@ std::string Paths::NewestMetricsFile(uint64_t job) const {
   return StrCat(MetricDirectory(job), "/newest");
 }
 
-std::string Paths::MetricFile(uint64_t job, uint32_t attempt) const {
-  return StrCat(MetricDirectory(job), "/", attempt, ".mseg");
+std::string Paths::MetricStream(uint64_t job, uint32_t attempt) const {
+  return StrCat(MetricDirectory(job), "/", attempt);
 }
 
 std::string Paths::BlobDirectory(const std::string& sha256) const {

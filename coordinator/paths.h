@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "muster/v1/worker_service.pb.h"
+#include "coordinator/stores/log_store.h"
 
 namespace muster::coordinator {
 
@@ -24,15 +24,18 @@ class Paths {
   // Bytes that are given back when the disk is full, so that running jobs can still be recorded.
   std::string Headroom() const { return root_ + "/HEADROOM"; }
 
+  // Which version of the files below logs/ and metrics/.
+  std::string Format() const { return root_ + "/FORMAT"; }
+
   std::string LogRoot() const { return root_ + "/logs"; }
   std::string LogDirectory(uint64_t job) const;
   std::string LogDirectory(uint64_t job, uint32_t attempt) const;
-  std::string LogFile(uint64_t job, uint32_t attempt, uint32_t rank, v1::LogStream stream) const;
-  std::string LogIndex(uint64_t job, uint32_t attempt, uint32_t rank, v1::LogStream stream) const;
+  // Without the suffixes of its segments (segments/files.h).
+  std::string LogStream(const LogKey& key) const;
 
   std::string MetricRoot() const { return root_ + "/metrics"; }
   std::string MetricDirectory(uint64_t job) const;
-  std::string MetricFile(uint64_t job, uint32_t attempt) const;
+  std::string MetricStream(uint64_t job, uint32_t attempt) const;
   std::string NewestMetricsFile(uint64_t job) const;
 
   std::string BlobRoot() const { return root_ + "/blobs/sha256"; }

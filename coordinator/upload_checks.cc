@@ -59,6 +59,10 @@ absl::Status CheckLogChunk(const v1::LogChunk& chunk) {
     return refused(StrCat("it says that ", chunk.dropped(), " bytes were lost before offset ",
                           chunk.offset()));
   }
+  if (chunk.has_kept_from() && chunk.kept_from() > chunk.offset()) {
+    return refused(StrCat("it says that what is before offset ", chunk.kept_from(),
+                          " is gone, and brings offset ", chunk.offset()));
+  }
   if (chunk.time_us() < 0) return refused("its time lies before 1970");
   int64_t before = -1;
   for (const v1::LogMark& mark : chunk.marks()) {

@@ -55,6 +55,7 @@ void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t rank
         const uint64_t most = trimmed ? common::kLogStreamBytesMax : end.ok() ? *end : 0;
         stream.acked.offset = std::min(known->second, most);
         stream.reader->Close();
+        stream.kept = stream.acked;  // what was trimmed is not known any more
       }
       stream.reader->Seek(stream.acked);
       if (streams_.emplace(StreamKey{key, id}, std::move(stream)).second) ++open_[key];
@@ -109,6 +110,7 @@ void LogForwarder::Restart() {
     stream.in_flight_bytes = 0;
     stream.end_sent = false;
     stream.maybe_more = true;
+    stream.went_back_to.reset();
     stream.reader->Seek(stream.acked);
   }
   in_flight_bytes_ = 0;
@@ -212,6 +214,7 @@ void LogForwarder::Send(Stream& stream, SpoolPiece piece) {
   chunk.set_stream(WireStream(stream.stream));
   chunk.set_offset(piece.offset);
   chunk.set_dropped(piece.dropped);
+  chunk.set_kept_from(std::min(stream.kept.offset, piece.offset));
   chunk.set_node(source_.node);
   chunk.set_incarnation(source_.incarnation);
   for (const auto& [position, time_us] : piece.marks) {
@@ -238,6 +241,7 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
   Stream& stream = found->second;
   if (stream.done) return;
   if (ack.refused()) return Fail(stream, "the coordinator refuses it (unknown job or old attempt)");
+  if (ack.durable_offset() < stream.acked.offset) return GoBack(stream, ack.durable_offset());
   bool finished = false;
   while (!stream.in_flight.empty()) {
     const InFlight& front = stream.in_flight.front();
@@ -265,9 +269,27 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
 void LogForwarder::MaybeTrim(Stream& stream) {
   if (stream.acked.offset < stream.trimmed + kTrimStepBytes + kTailKeptBytes) return;
   stream.trimmed = stream.acked.offset - kTailKeptBytes;
+  stream.kept = stream.acked;
   // First the place where a restarted worker begins, then the hole.
   SaveAcked(stream.key);
   doors_.trim(stream.key, stream.rank, stream.stream, stream.trimmed, stream.acked.record);
+}
+
+void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
+  // Whatever was under way then says the same.
+  if (stream.went_back_to == durable_offset) return;
+  stream.went_back_to = durable_offset;
+  stream.acked = stream.kept;
+  stream.acked.offset = std::max(stream.kept.offset, durable_offset);
+  doors_.note(common::StrCat(
+      "output is sent again: it was damaged on the coordinator's disk job=", stream.key.job,
+      " attempt=", stream.key.attempt, " rank=", stream.rank, " from=", stream.acked.offset));
+  in_flight_bytes_ -= stream.in_flight_bytes;
+  stream.in_flight.clear();
+  stream.in_flight_bytes = 0;
+  stream.end_sent = false;
+  stream.maybe_more = true;
+  stream.reader->Seek(stream.acked);
 }
 
 // The rest of the stream cannot be delivered; the spool must not fill because of it.

@@ -76,7 +76,9 @@ class LogForwarder {
     common::Stream stream = common::Stream::kStdout;
     std::unique_ptr<SpoolReader> reader;
     SpoolPlace acked;
+    SpoolPlace kept;  // from here on nothing was trimmed, of the bytes and of their records
     uint64_t trimmed = 0;
+    std::optional<uint64_t> went_back_to;  // when the coordinator last said that bytes are lost
     std::deque<InFlight> in_flight;
     uint64_t in_flight_bytes = 0;
     std::optional<uint64_t> end;
@@ -103,6 +105,8 @@ class LogForwarder {
   void Fail(Stream& stream, const std::string& reason);
   void Finish(Stream& stream);
   void MaybeTrim(Stream& stream);
+  // What was acknowledged got lost on the coordinator's disk: sends again what is still here.
+  void GoBack(Stream& stream, uint64_t durable_offset);
   void SaveAcked(const AttemptKey& key);
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> LoadAcked(const AttemptKey& key);
 

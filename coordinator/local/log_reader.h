@@ -3,12 +3,16 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "coordinator/paths.h"
 #include "coordinator/stores/log_store.h"
 
 namespace muster::coordinator {
+
+// "rank-3.stderr" → (3, stderr).
+bool ParseStreamName(std::string_view name, LogKey* key);
 
 class LocalLogReader final : public LogReader {
  public:

@@ -1,10 +1,7 @@
 #include "coordinator/local/log_store.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
 #include <utility>
+#include <vector>
 
 #include "common/files.h"
 #include "common/log.h"
@@ -16,8 +13,11 @@
 namespace muster::coordinator {
 namespace {
 
-// From so many dirty streams on, one syncfs is cheaper than two fdatasync each.
-constexpr size_t kSyncAllFrom = 8;
+using common::StrCat;
+
+std::string Named(const LogKey& key) {
+  return StrCat("the output of job ", key.job, " attempt ", key.attempt, " rank ", key.rank);
+}
 
 }  // namespace
 
@@ -25,8 +25,12 @@ LocalLogStore::LocalLogStore(const Paths& paths, std::function<void(const absl::
                              size_t open_max)
     : paths_(paths),
       failed_(std::move(failed)),
-      open_max_(std::max<size_t>(open_max, 1)),
       reader_(paths),
+      streams_(
+          {.open = [this](const LogKey& key) { return Open(key); },
+           .patiently = [this](const auto& attempt) { return queue_.Patiently(attempt); },
+           .synced = [this](const LogKey& key, Stream& stream) { return Synced(key, stream); }},
+          open_max, kKnownStreamsMax),
       thread_([this] { Run(); }) {}
 
 void LocalLogStore::Stop() {
@@ -46,20 +50,20 @@ void LocalLogStore::Remove(uint64_t job) {
   progress_.Remove(job);
   watchers_.Forget(job);
   if (const absl::Status status = common::RemoveTree(paths_.LogDirectory(job)); !status.ok()) {
-    common::LogWarning(common::StrCat("logs of a removed job stay on disk job=", job, " reason=\"",
-                                      std::string(status.message()), "\""));
+    common::LogWarning(StrCat("logs of a removed job stay on disk job=", job, " reason=\"",
+                              std::string(status.message()), "\""));
   }
 }
 
 void LocalLogStore::Run() {
   std::vector<Queued> batch;
-  while (queue_.Take(batch, sync_due_ms_)) {
+  while (queue_.Take(batch, streams_.DueMs())) {
     for (Queued& queued : batch) {
       if (!broken_) Write(queued);
-      if (dirty_bytes_ >= kSyncBytes) Sync();
+      if (streams_.DirtyBytes() >= kSyncBytes) Sync();
     }
     batch.clear();
-    if (sync_due_ms_ != 0 && SteadyMs() >= sync_due_ms_) Sync();
+    if (streams_.DueMs() != 0 && SteadyMs() >= streams_.DueMs()) Sync();
   }
   Sync();
 }
@@ -69,16 +73,14 @@ void LocalLogStore::Write(Queued& queued) {
   const LogKey key = KeyOf(chunk);
   if (progress_.IsRemoved(key.job)) return Refuse(queued);
   bool is_new = false;
-  const absl::StatusOr<Stream*> stream = StreamOf(key, &is_new);
-  if (broken_) return;
+  const absl::StatusOr<Stream*> stream = streams_.Use(key, &is_new);
   absl::Status status = stream.status();
   if (status.ok()) {
-    status = queue_.Patiently([&] { return (*stream)->file.Append(chunk); });
+    status = queue_.Patiently([&] { return (*stream)->log.Append(chunk); });
   }
   if (absl::IsOutOfRange(status)) {
     refusals_.Warn({.code = "JC1611",
-                    .what = common::StrCat("the output of job ", key.job, " attempt ", key.attempt,
-                                           " rank ", key.rank, " is refused"),
+                    .what = StrCat(Named(key), " is refused"),
                     .why = std::string(status.message()),
                     .fix = "look for a damaged spool on its node"});
     return Refuse(queued);
@@ -86,7 +88,7 @@ void LocalLogStore::Write(Queued& queued) {
   if (!status.ok()) return Fail(status);
   (*stream)->uploader = queued.uploader;
   queued.uploader->Consumed(chunk.ByteSizeLong());
-  Wrote(key, **stream, chunk);
+  Answer(key, **stream, chunk);
   watchers_.Notify(key.job, is_new);
 }
 
@@ -107,111 +109,39 @@ void LocalLogStore::Fail(const absl::Status& status) {
                                                             .fix = "check the disk"}));
 }
 
-void LocalLogStore::Wrote(const LogKey& key, Stream& stream, const v1::LogChunk& chunk) {
-  // Also for a repeat: its sender waits for an answer.
-  dirty_.insert(key);
-  dirty_bytes_ += chunk.data().size();
-  const int64_t due =
-      SteadyMs() + (chunk.end() || !stream.file.Dirty() ? kSyncDelayAtEndMs : kSyncDelayMs);
-  sync_due_ms_ = sync_due_ms_ == 0 ? due : std::min(sync_due_ms_, due);
-  progress_.Wrote(key, stream.file.Ended());
+void LocalLogStore::Answer(const LogKey& key, Stream& stream, const v1::LogChunk& chunk) {
+  const bool at_once = chunk.end() || !stream.File().Dirty();
+  streams_.Touch(key, chunk.data().size(),
+                 SteadyMs() + (at_once ? kSyncDelayAtEndMs : kSyncDelayMs));
+  progress_.Wrote(key, stream.log.Ended());
 }
 
-absl::StatusOr<LocalLogStore::Stream*> LocalLogStore::StreamOf(const LogKey& key, bool* is_new) {
-  const auto known = streams_.find(key);
-  if (known != streams_.end() && known->second.file.IsOpen()) {
-    open_.erase(known->second.used);
-  } else {
-    CloseIdle(open_max_);
-    RETURN_IF_ERROR(queue_.Patiently([&] { return OpenStream(key, is_new); }));
+absl::StatusOr<LocalLogStore::Stream> LocalLogStore::Open(const LogKey& key) {
+  ASSIGN_OR_RETURN(LogStreamFile log, LogStreamFile::Open(paths_, key));
+  for (const LostRange& lost : log.File().Lost()) {
+    refusals_.Warn({.code = "JC1620",
+                    .what = StrCat(lost.until - lost.from, " bytes of ", Named(key),
+                                   " are damaged on the disk"),
+                    .why = StrCat("checksums do not match from offset ", lost.from, " on"),
+                    .fix = "nothing, if its worker still has them; else look at the disk and run "
+                           "muster-coordinator check"});
   }
-  Stream& stream = streams_.at(key);
-  stream.used = ++uses_;
-  open_[stream.used] = key;
-  return &stream;
+  return Stream{std::move(log), {}};
 }
 
-absl::Status LocalLogStore::OpenStream(const LogKey& key, bool* is_new) {
-  // Somebody else took the last descriptors: better few open files than none.
-  const auto with_fewer = [this](const auto& open) {
-    auto result = open();
-    while (absl::IsUnavailable(result) && !open_.empty()) {
-      CloseIdle(open_.size());
-      if (broken_) return result;
-      result = open();
-    }
-    return result;
-  };
-  const auto known = streams_.find(key);
-  if (known != streams_.end()) {
-    const absl::Status status = with_fewer([&] { return known->second.file.Reopen(); });
-    if (!absl::IsNotFound(status)) return status;
-    streams_.erase(key);
+bool LocalLogStore::Synced(const LogKey& key, Stream& stream) {
+  if (const auto uploader = stream.uploader.lock()) {
+    v1::LogAck ack = AckFor(key);
+    // The end counts as one more: a repeated acknowledgement of the last bytes is not its own.
+    ack.set_durable_offset(stream.log.Durable() + (stream.log.Ended() ? 1 : 0));
+    uploader->Acknowledge(ack);
   }
-  if (streams_.size() >= kKnownStreamsMax) ForgetClosed();
-  *is_new = true;
-  return with_fewer([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(LogStreamFile file, LogStreamFile::Open(paths_, key));
-    streams_[key].file = std::move(file);
-    return absl::OkStatus();
-  });
+  return stream.log.Ended();
 }
 
 void LocalLogStore::Sync() {
-  sync_due_ms_ = 0;
-  dirty_bytes_ = 0;
-  if (dirty_.empty() || broken_) return;
-  const bool all_at_once = dirty_.size() >= kSyncAllFrom;
-  absl::Status status;
-  if (all_at_once && syncfs(streams_.at(*dirty_.begin()).file.Descriptor()) != 0) {
-    status = common::ErrnoStatus("cannot sync the logs");
-  }
-  for (const LogKey& key : dirty_) {
-    if (!status.ok()) break;
-    Stream& stream = streams_.at(key);
-    if (all_at_once) {
-      stream.file.MarkSynced();
-    } else if (stream.file.Dirty()) {
-      status = stream.file.Sync();
-    }
-    if (!status.ok()) break;
-    if (const auto uploader = stream.uploader.lock()) {
-      v1::LogAck ack = AckFor(key);
-      // The end counts as one more: a repeated acknowledgement of the last bytes is not its own.
-      ack.set_durable_offset(stream.file.Durable() + (stream.file.Ended() ? 1 : 0));
-      uploader->Acknowledge(ack);
-    }
-  }
-  if (!status.ok()) {
-    // What a sync could not write may be gone from memory too, so that even a full disk ends it
-    // here.
-    return Fail(absl::InternalError(status.message()));
-  }
-  for (const LogKey& key : dirty_) {
-    const Stream& stream = streams_.at(key);
-    if (!stream.file.Ended()) continue;
-    open_.erase(stream.used);
-    streams_.erase(key);
-  }
-  dirty_.clear();
-}
-
-void LocalLogStore::CloseIdle(size_t most) {
-  while (open_.size() >= most && !open_.empty()) {
-    auto oldest = open_.begin();
-    while (oldest != open_.end() && dirty_.contains(oldest->second)) ++oldest;
-    if (oldest != open_.end()) {
-      streams_.at(oldest->second).file.Close();
-      open_.erase(oldest);
-      continue;
-    }
-    Sync();
-    if (broken_) return;
-  }
-}
-
-void LocalLogStore::ForgetClosed() {
-  std::erase_if(streams_, [](const auto& known) { return !known.second.file.IsOpen(); });
+  if (broken_) return;
+  if (const absl::Status status = streams_.Sync(); !status.ok()) Fail(status);
 }
 
 }  // namespace muster::coordinator

@@ -1,19 +1,17 @@
-// Logs as files: raw bytes and an index per stream. Owns one writer thread; nobody else writes
-// below logs/. A disk without room and a process without descriptors make it wait, a disk error
-// ends the daemon.
+// Logs as segments (coordinator/segments), one stream of them per rank and output. Owns one writer
+// thread; nobody else writes below logs/. A disk without room and a process without descriptors
+// make it wait, a disk error ends the daemon.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
+#include "coordinator/local/open_streams.h"
 #include "coordinator/local/store_queue.h"
 #include "coordinator/paths.h"
 #include "coordinator/said_rarely.h"
@@ -49,41 +47,32 @@ class LocalLogStore final : public LogStore {
     std::shared_ptr<LogUploader> uploader;
   };
   struct Stream {
-    LogStreamFile file;
+    LogStreamFile log;
     std::weak_ptr<LogUploader> uploader;
-    uint64_t used = 0;
+    SegmentWriter& File() { return log.File(); }
   };
 
   void Run();
   void Write(Queued& queued);
   void Refuse(Queued& queued);
   void Fail(const absl::Status& status);
-  void Wrote(const LogKey& key, Stream& stream, const v1::LogChunk& chunk);
-  absl::StatusOr<Stream*> StreamOf(const LogKey& key, bool* is_new);
-  // Opens the stream's files with descriptors of others if need be.
-  absl::Status OpenStream(const LogKey& key, bool* is_new);
+  // The bytes were written, or known already: their sender waits for an answer.
+  void Answer(const LogKey& key, Stream& stream, const v1::LogChunk& chunk);
+  absl::StatusOr<Stream> Open(const LogKey& key);
+  bool Synced(const LogKey& key, Stream& stream);
   void Sync();
-  // Closes the files that were not used for longest until fewer than `most` are open.
-  void CloseIdle(size_t most);
-  void ForgetClosed();
 
   // Set once.
   const Paths paths_;
   const std::function<void(const absl::Status&)> failed_;
-  const size_t open_max_;
   const LocalLogReader reader_;
 
+  StoreQueue<Queued> queue_{"logs"};
   // The writer's thread.
-  std::map<LogKey, Stream> streams_;
-  std::map<uint64_t, LogKey> open_;  // those with open files, by their last use
-  std::set<LogKey> dirty_;
-  size_t dirty_bytes_ = 0;
-  int64_t sync_due_ms_ = 0;  // 0: nothing to sync
-  uint64_t uses_ = 0;
+  OpenStreams<LogKey, Stream> streams_;
   bool broken_ = false;
   SaidRarely refusals_;
 
-  StoreQueue<Queued> queue_{"logs"};
   JobWatchers<bool> watchers_;
   LogProgress progress_;
   std::thread thread_;

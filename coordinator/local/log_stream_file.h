@@ -1,60 +1,49 @@
-// One rank's log on disk, for appending: raw bytes at their stream offsets, and the index.
-// The log store's thread only.
+// One rank's log on disk, for appending: a stream of segments. The log store's thread only.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
-#include "coordinator/local/log_format.h"
 #include "coordinator/paths.h"
+#include "coordinator/segments/writer.h"
+#include "coordinator/stores/log_store.h"
 
 namespace muster::coordinator {
 
+SegmentId SegmentIdOf(const LogKey& key);
+
 class LogStreamFile {
  public:
-  // Makes the files, or opens them and cuts them at the last good record (checksums, limits.h).
+  // Makes the file, or opens it and recovers what is there.
   static absl::StatusOr<LogStreamFile> Open(const Paths& paths, const LogKey& key);
-  // Gives the descriptors back and keeps what is known of the files; nothing may be dirty.
-  void Close();
-  bool IsOpen() const { return data_.valid() && index_.valid(); }
-  // After Close. NOT_FOUND: the files are gone.
-  absl::Status Reopen();
 
-  // Takes what is new in the chunk. Bytes known already are skipped; a gap that `dropped` does not
-  // explain takes nothing (Written stays, the sender goes back to it). RESOURCE_EXHAUSTED: nothing
-  // was taken, the same call may be repeated. OUT_OF_RANGE: no file here can hold this offset.
+  // Takes what is new in the chunk, also in place of what was found damaged. Bytes known already
+  // are skipped; a gap takes nothing (Durable stays, the sender goes back to it) unless the chunk
+  // says that its bytes were dropped or that its sender has them no more. RESOURCE_EXHAUSTED,
+  // UNAVAILABLE: nothing was taken, the same call may be repeated. OUT_OF_RANGE: no file here can
+  // be that long.
   absl::Status Append(const v1::LogChunk& chunk);
-  absl::Status Sync();
 
-  uint64_t Written() const { return written_; }
-  uint64_t Durable() const { return durable_; }
-  bool Ended() const { return ended_; }
-  bool Dirty() const { return dirty_; }
-  // After a syncfs by somebody else.
-  void MarkSynced();
-  int Descriptor() const { return data_.get(); }
+  uint64_t Written() const { return file_.Written(); }
+  uint64_t Durable() const { return file_.Durable(); }
+  // To the end, and nothing before it is waited for.
+  bool Ended() const { return file_.HasEnd() && file_.Lost().empty(); }
+  // Of the file itself: opening, closing, syncing.
+  SegmentWriter& File() { return file_; }
+  const SegmentWriter& File() const { return file_; }
 
  private:
-  absl::Status OpenFiles(int flags);
-  absl::Status Recover();
-  // How many records of the index follow each other, and where the stream ends with them.
-  absl::StatusOr<uint64_t> ChainedRecords();
-  // How many of them have data that matches, in the part that a crash may have torn.
-  absl::StatusOr<uint64_t> SoundRecords(uint64_t chained);
-  absl::Status CutTo(uint64_t records);
+  explicit LogStreamFile(SegmentWriter file) : file_(std::move(file)) {}
+  // Gathers what the chunk has of the first lost range, and writes it once that range is whole or
+  // nothing more of it can come.
+  absl::Status Restore(const v1::LogChunk& chunk);
 
-  common::UniqueFd data_;
-  common::UniqueFd index_;
-  std::string path_;
-  std::string index_path_;
-  uint64_t written_ = 0;
-  uint64_t durable_ = 0;
-  uint64_t index_bytes_ = 0;
-  bool ended_ = false;
-  bool dirty_ = false;
+  SegmentWriter file_;
+  std::map<uint64_t, std::pair<NewRecord, std::string>> brought_;  // of the first lost range
 };
 
 }  // namespace muster::coordinator

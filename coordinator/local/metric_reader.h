@@ -1,4 +1,4 @@
-// Reads a job's metric segments, with a piece of one file in memory.
+// Reads a job's metric segments, with a piece of one file in memory per attempt.
 #pragma once
 
 #include <cstdint>
@@ -6,26 +6,42 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "coordinator/local/metric_segment.h"
 #include "coordinator/paths.h"
+#include "coordinator/segments/cursor.h"
 #include "coordinator/stores/metric_store.h"
 
 namespace muster::coordinator {
+
+// Of one attempt.
+class MetricStreamReader {
+ public:
+  explicit MetricStreamReader(SegmentFiles files)
+      : records_(std::move(files), 0, SegmentCursor::Appetite::kAll) {}
+
+  // As MetricReader says.
+  absl::StatusOr<bool> Next(v1::MetricBatch& batch);
+  uint64_t DamagedBytes() const { return damaged_; }
+
+ private:
+  SegmentCursor records_;
+  uint64_t damaged_ = 0;
+};
 
 class LocalMetricReader final : public MetricReader {
  public:
   LocalMetricReader(const Paths& paths, uint64_t job) : paths_(paths), job_(job) {}
 
   absl::StatusOr<bool> Next(v1::MetricBatch& batch) override;
-  size_t Attempts() const override { return segments_.size(); }
+  size_t Attempts() const override { return streams_.size(); }
+  uint64_t DamagedBytes() const override;
 
  private:
-  absl::Status FindSegments();
+  absl::Status FindStreams();
 
   Paths paths_;
   uint64_t job_;
-  std::map<uint32_t, MetricSegmentReader> segments_;  // by attempt
-  std::optional<uint32_t> at_;  // the attempt being read; none: a round begins
+  std::map<uint32_t, MetricStreamReader> streams_;  // by attempt
+  std::optional<uint32_t> at_;                      // the attempt being read; none: a round begins
 };
 
 }  // namespace muster::coordinator

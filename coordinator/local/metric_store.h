@@ -1,11 +1,10 @@
-// Metrics in one checksummed segment file per attempt, with the newest values beside them. Owns one
-// writer thread, which waits while the disk has no room or the process no descriptors; a disk error
-// ends the daemon.
+// Metrics as segments (coordinator/segments), one stream of them per attempt, with the newest
+// values beside them. Owns one writer thread, which waits while the disk has no room or the process
+// no descriptors; a disk error ends the daemon.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,7 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "coordinator/local/metric_stream_file.h"
+#include "coordinator/local/open_streams.h"
 #include "coordinator/local/store_queue.h"
 #include "coordinator/paths.h"
 #include "coordinator/said_rarely.h"
@@ -28,10 +28,10 @@ namespace muster::coordinator {
 class LocalMetricStore final : public MetricStore {
  public:
   static constexpr int kSyncDelayMs = 100;
-  static constexpr size_t kKnownSegmentsMax = 4'096;  // whose sources' places are in memory
+  static constexpr size_t kKnownStreamsMax = 4'096;  // whose sources' places are in memory
 
   // `failed` is told once, on the writer's thread, when the disk cannot be trusted any more.
-  // `open_max`: segments whose files are open at once.
+  // `open_max`: attempts whose files are open at once.
   LocalMetricStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
                    size_t open_max = 256);
   ~LocalMetricStore() override { Stop(); }
@@ -50,25 +50,19 @@ class LocalMetricStore final : public MetricStore {
     v1::MetricBatch batch;
     std::shared_ptr<MetricUploader> uploader;
   };
-  struct Segment {
-    common::UniqueFd fd;
-    uint64_t bytes = 0;
-    MetricSources sources;
-    uint64_t used = 0;
-    std::vector<std::pair<v1::MetricAck, std::weak_ptr<MetricUploader>>>
-        acks;  // after the next sync
+  struct Stream {
+    MetricStreamFile metrics;
+    // After the next sync.
+    std::vector<std::pair<v1::MetricAck, std::weak_ptr<MetricUploader>>> acks;
+    SegmentWriter& File() { return metrics.File(); }
   };
-  using SegmentKey = std::pair<uint64_t, uint32_t>;  // job, attempt
+  using StreamKey = std::pair<uint64_t, uint32_t>;  // job, attempt
 
   void Run();
   absl::Status Write(Queued& queued);
   void Refuse(Queued& queued);
-  absl::StatusOr<Segment*> SegmentOf(const SegmentKey& key);
-  absl::Status OpenSegment(const SegmentKey& key);
-  absl::Status Append(Segment& segment, const std::string& record);
-  absl::Status Sync();
-  // Closes the files that were not used for longest until fewer than `most` are open.
-  absl::Status CloseIdle(size_t most);
+  absl::StatusOr<Stream> Open(const StreamKey& key);
+  bool Synced(const StreamKey& key, Stream& stream);
   // Leaves the newest values beside the segments. They are no promise: a row of `ls` is.
   void SaveNewest(uint64_t job);
   // From there. A coordinator that was killed may have left none, or older ones.
@@ -79,17 +73,12 @@ class LocalMetricStore final : public MetricStore {
 
   const Paths paths_;
   const std::function<void(const absl::Status&)> failed_;
-  const size_t open_max_;
-
-  // The writer's thread.
-  std::map<SegmentKey, Segment> segments_;
-  std::set<SegmentKey> dirty_;
-  int64_t sync_due_ms_ = 0;
-  uint64_t uses_ = 0;
-  std::map<uint64_t, SegmentKey> open_;  // those with open files, by their last use
-  SaidRarely refusals_;
 
   StoreQueue<Queued> queue_{"metrics"};
+  // The writer's thread.
+  OpenStreams<StreamKey, Stream> streams_;
+  SaidRarely refusals_;
+
   JobWatchers<const v1::MetricBatch&> watchers_;
   NewestMetricsCache newest_;
   std::mutex mutex_;  // guards what follows

@@ -48,6 +48,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   void RetryAfterShortage(const absl::Status& status);
   void SayAttempt(uint32_t attempt);
   void MaybeEnd(bool is_over);
+  std::string WhyIncomplete() const;
 
   Daemon& daemon_;
   const std::shared_ptr<LogSink> sink_;
@@ -212,6 +213,15 @@ void LogFeed::SayAttempt(uint32_t attempt) {
   sink_->Write(std::move(notice));
 }
 
+std::string LogFeed::WhyIncomplete() const {
+  const uint64_t unreadable = merge_.UnreadableBytes();
+  if (unreadable == 0) {
+    return "some ranks' output did not arrive in full: their node is out of reach";
+  }
+  return StrCat("the end of some ranks' output is damaged on the coordinator's disk: ", unreadable,
+                " bytes there cannot be read");
+}
+
 void LogFeed::MaybeEnd(bool is_over) {
   if (!is_over) return;
   if (!follow_) return sink_->Close(absl::OkStatus());
@@ -226,7 +236,7 @@ void LogFeed::MaybeEnd(bool is_over) {
   if (waited >= kRestWithin || daemon_.logs.IsRestGivenUp(job_)) {
     daemon_.logs.GiveUpRest(job_);
     v1::LogRecord notice;
-    notice.set_notice("some ranks' output did not arrive in full: their node is out of reach");
+    notice.set_notice(WhyIncomplete());
     sink_->Write(std::move(notice));
     return sink_->Close(absl::OkStatus());
   }

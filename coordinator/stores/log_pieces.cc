@@ -39,15 +39,22 @@ LogKey KeyOf(const v1::LogChunk& chunk) {
   return {chunk.job(), chunk.attempt(), chunk.rank(), chunk.stream()};
 }
 
+uint64_t KeptFrom(const v1::LogChunk& chunk) {
+  return chunk.has_kept_from() ? chunk.kept_from() : UINT64_MAX;
+}
+
 std::vector<LogPiece> NewPieces(const v1::LogChunk& chunk, uint64_t written) {
   const size_t size = chunk.data().size();
   const uint64_t end = chunk.offset() + size;
   if (end < written || (end == written && !chunk.end())) return {};
   uint64_t dropped = 0;
+  uint64_t damaged = 0;
   size_t skip = 0;
   if (chunk.offset() > written) {
-    dropped = chunk.offset() - written;
-    if (chunk.dropped() < dropped) return {};
+    dropped = std::min(chunk.dropped(), chunk.offset() - written);
+    const uint64_t missing_until = chunk.offset() - dropped;
+    if (missing_until > written && missing_until > KeptFrom(chunk)) return {};
+    damaged = missing_until - written;
   } else {
     skip = static_cast<size_t>(written - chunk.offset());
   }
@@ -55,6 +62,7 @@ std::vector<LogPiece> NewPieces(const v1::LogChunk& chunk, uint64_t written) {
   for (const Piece& piece : PiecesOf(chunk, skip)) {
     pieces.push_back({.offset = chunk.offset() + piece.begin,
                       .dropped = std::exchange(dropped, 0),
+                      .damaged = std::exchange(damaged, 0),
                       .time_us = piece.time_us,
                       .length = static_cast<uint32_t>(piece.end - piece.begin),
                       .end = chunk.end() && piece.end == size});
@@ -64,6 +72,7 @@ std::vector<LogPiece> NewPieces(const v1::LogChunk& chunk, uint64_t written) {
   if (skip == size && (chunk.end() || dropped > 0)) {
     pieces.push_back({.offset = end,
                       .dropped = dropped,
+                      .damaged = damaged,
                       .time_us = chunk.time_us(),
                       .length = 0,
                       .end = chunk.end()});

@@ -12,9 +12,13 @@ namespace muster::coordinator {
 
 LogKey KeyOf(const v1::LogChunk& chunk);
 
+// From where on its sender still has the stream. A sender that does not say never goes back.
+uint64_t KeptFrom(const v1::LogChunk& chunk);
+
 // The pieces that the chunk adds to a stream that has its bytes up to `written` and no end yet, in
-// order; the first one says how many bytes were lost before it. Pieces are cut where the receive
-// time changes. Empty: it brings nothing new, or leaves a gap that its `dropped` does not explain.
+// order; the first one says how many bytes were dropped before it. Pieces are cut where the receive
+// time changes. Empty: it brings nothing new, or leaves a gap of bytes that were neither dropped
+// nor are gone from its sender.
 std::vector<LogPiece> NewPieces(const v1::LogChunk& chunk, uint64_t written);
 
 // Of one of its pieces.

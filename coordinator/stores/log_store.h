@@ -29,7 +29,8 @@ struct LogKey {
 // Bytes [offset, offset + length) of the stream, received at time_us.
 struct LogPiece {
   uint64_t offset = 0;
-  uint64_t dropped = 0;  // bytes lost just before offset
+  uint64_t dropped = 0;  // of the bytes just before it, so many were never received
+  uint64_t damaged = 0;  // and so many were kept and cannot be read any more
   int64_t time_us = 0;
   uint32_t length = 0;
   bool end = false;  // nothing follows
@@ -52,11 +53,15 @@ class LogCursor {
   // The next piece, cut to begin at the wanted offset; nullopt: nothing more for now. UNAVAILABLE:
   // nothing was passed over, ask again later.
   virtual absl::StatusOr<std::optional<LogPiece>> Peek() = 0;
-  // The bytes of the piece; fewer when they are gone (the job was removed).
-  virtual absl::StatusOr<std::string> Read(const LogPiece& piece) const = 0;
+  // The bytes of the piece that Peek returned; fewer when they are gone (the job was removed).
+  // DATA_LOSS: they are damaged. UNAVAILABLE: peek again later.
+  virtual absl::StatusOr<std::string> Read(const LogPiece& piece) = 0;
   virtual void Advance() = 0;
   // The stream's end was passed.
   virtual bool Ended() const = 0;
+  // When nothing more was found: what lies behind, without being a piece. Damage, once nobody
+  // writes there any more.
+  virtual uint64_t UnreadableBytes() const = 0;
 };
 
 // May be slow or remote: on the work pools' threads, any number of them.
@@ -78,8 +83,9 @@ class LogStore {
   // Makes durable and acknowledges what was taken, ends its threads.
   virtual void Stop() = 0;
 
-  // Any thread; never blocks. Bytes that are known already change nothing; a gap that the chunk's
-  // `dropped` does not explain takes nothing: the acknowledgement tells the sender where to go on.
+  // Any thread; never blocks. Bytes that are known already change nothing, but fill what was found
+  // damaged; a gap that the chunk explains neither by `dropped` nor by `kept_from` takes nothing:
+  // the acknowledgement tells the sender where to go on, which may be behind where it stood.
   // The caller bounds what it has under way by Consumed.
   virtual void Append(v1::LogChunk chunk, std::shared_ptr<LogUploader> uploader) = 0;
   // Told after bytes of the job became readable; `true`: of a stream that was not there before. Any

@@ -43,9 +43,26 @@ uint64_t MetricSources::Newest(const v1::MetricBatch& batch) const {
   return known == newest_.end() ? 0 : known->second;
 }
 
+bool MetricSources::IsKnown(const v1::MetricBatch& batch) const {
+  if (batch.seq() <= Newest(batch)) return true;
+  const auto behind = behind_damage_.find({batch.rank(), batch.source()});
+  return behind != behind_damage_.end() && behind->second.contains(batch.seq());
+}
+
 void MetricSources::Take(const v1::MetricBatch& batch) {
-  uint64_t& newest = newest_[{batch.rank(), batch.source()}];
+  const Key key{batch.rank(), batch.source()};
+  uint64_t& newest = newest_[key];
   newest = std::max(newest, batch.seq());
+  const auto behind = behind_damage_.find(key);
+  if (behind == behind_damage_.end()) return;
+  behind->second.erase(behind->second.begin(), behind->second.upper_bound(newest));
+  if (behind->second.empty()) behind_damage_.erase(behind);
+}
+
+void MetricSources::TakeBehindDamage(const v1::MetricBatch& batch) {
+  const Key key{batch.rank(), batch.source()};
+  newest_.try_emplace(key, 0);
+  behind_damage_[key].insert(batch.seq());
 }
 
 v1::MetricAck AckFor(const v1::MetricBatch& batch, uint64_t durable_seq) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -18,12 +19,17 @@ class MetricSources {
   absl::Status CheckNext(const v1::MetricBatch& batch) const;
   // 0: none.
   uint64_t Newest(const v1::MetricBatch& batch) const;
+  bool IsKnown(const v1::MetricBatch& batch) const;
   // It is stored.
   void Take(const v1::MetricBatch& batch);
+  // It is stored behind damage: batches before it may be missing, and their sender may still bring
+  // them.
+  void TakeBehindDamage(const v1::MetricBatch& batch);
 
  private:
   using Key = std::pair<uint32_t, std::string>;  // rank, source
   std::map<Key, uint64_t> newest_;
+  std::map<Key, std::set<uint64_t>> behind_damage_;  // all above the newest
 };
 
 // Of all of its source up to `durable_seq`.

@@ -36,6 +36,8 @@ class MetricReader {
   virtual absl::StatusOr<bool> Next(v1::MetricBatch& batch) = 0;
   // How many attempts have stored any. Before the first Next: 0.
   virtual size_t Attempts() const = 0;
+  // Of batches that were stored and cannot be read any more; they were passed over.
+  virtual uint64_t DamagedBytes() const = 0;
 };
 
 class MetricStore {

@@ -1,5 +1,6 @@
 #include "tests/delivery/log_store_model.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,8 +42,8 @@ void LogStoreModel::Append(const v1::LogChunk& chunk, uint64_t link) {
   dirty_[key] = link;
   dirty_bytes_ += chunk.data().size();
   if (dirty_bytes_ >= LocalLogStore::kSyncBytes) return Sync();
-  SyncAfter(chunk.end() || !file.Dirty() ? LocalLogStore::kSyncDelayAtEndMs
-                                         : LocalLogStore::kSyncDelayMs);
+  SyncAfter(chunk.end() || !file.File().Dirty() ? LocalLogStore::kSyncDelayAtEndMs
+                                                : LocalLogStore::kSyncDelayMs);
 }
 
 void LogStoreModel::SyncAfter(int64_t delay_ms) {
@@ -59,9 +60,8 @@ void LogStoreModel::Sync() {
   dirty_bytes_ = 0;
   for (const auto& [key, link] : dirty_) {
     LogStreamFile& file = open_.at(key);
-    if (file.Dirty()) Expect(file.Sync().ok(), "cannot sync");
-    durable_[key] = {file.Durable(), file.Ended(),
-                     SizeOf(paths_.LogIndex(key.job, key.attempt, key.rank, key.stream))};
+    if (file.File().Dirty()) Expect(file.File().Sync().ok(), "cannot sync");
+    durable_[key] = {file.Durable(), file.Ended(), LastFile(key), SizeOf(LastFile(key))};
     v1::LogAck ack;
     ack.set_job(key.job);
     ack.set_attempt(key.attempt);
@@ -87,16 +87,26 @@ void LogStoreModel::Crash(bool power) {
 }
 
 void LogStoreModel::LoseUnsynced(const LogKey& key, const Durable& durable) {
-  const auto lose = [&](const std::string& path, uint64_t from) {
-    const uint64_t size = SizeOf(path);
-    if (size <= from) return;
-    const auto cut = static_cast<off_t>(queue_.Draw(static_cast<int64_t>(from), size));
-    Expect(truncate(path.c_str(), cut) == 0, "cannot truncate");
-    // The size may reach the disk before the bytes: zeros then.
-    if (queue_.Chance(0.3)) Expect(truncate(path.c_str(), static_cast<off_t>(size)) == 0, "size");
-  };
-  lose(paths_.LogFile(key.job, key.attempt, key.rank, key.stream), durable.written);
-  lose(paths_.LogIndex(key.job, key.attempt, key.rank, key.stream), durable.index_bytes);
+  const std::string path = LastFile(key);
+  const uint64_t from = path == durable.file ? durable.file_bytes : 0;
+  const uint64_t size = SizeOf(path);
+  if (size <= from) return;
+  const auto cut = static_cast<off_t>(queue_.Draw(static_cast<int64_t>(from), size));
+  Expect(truncate(path.c_str(), cut) == 0, "cannot truncate");
+  // The size may reach the disk before the bytes, and later bytes before earlier ones: zeros then.
+  if (queue_.Chance(0.3)) Expect(truncate(path.c_str(), static_cast<off_t>(size)) == 0, "size");
+  if (!queue_.Chance(0.5)) return;
+  const auto hole = static_cast<uint64_t>(queue_.Draw(static_cast<int64_t>(from), size));
+  const std::string zeros(std::min<uint64_t>(size - hole, 4'096), '\0');
+  const int fd = open(path.c_str(), O_WRONLY);
+  Expect(pwrite(fd, zeros.data(), zeros.size(), static_cast<off_t>(hole)) > 0, "hole");
+  close(fd);
+}
+
+std::string LogStoreModel::LastFile(const LogKey& key) const {
+  const coordinator::SegmentFiles files(paths_.LogStream(key));
+  const auto segments = files.List();
+  return segments.ok() && !segments->empty() ? files.At(segments->back()) : files.At(0);
 }
 
 void LogStoreModel::Reopen() {

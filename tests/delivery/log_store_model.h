@@ -8,7 +8,6 @@
 #include <map>
 #include <string>
 
-#include "coordinator/local/log_format.h"
 #include "coordinator/local/log_stream_file.h"
 #include "coordinator/paths.h"
 #include "tests/delivery/spooled_stream.h"
@@ -23,7 +22,7 @@ class LogStoreModel {
       : queue_(queue), paths_(root), acknowledge_(std::move(acknowledge)) {}
 
   void Append(const v1::LogChunk& chunk, uint64_t link);
-  // `power`: of what was not synced any part may be lost, from data and index apart.
+  // `power`: of what was not synced any part may be lost.
   void Crash(bool power);
   // Opens every stream again; each must have all that was ever synced.
   void Reopen();
@@ -35,11 +34,13 @@ class LogStoreModel {
   struct Durable {
     uint64_t written = 0;
     bool ended = false;
-    uint64_t index_bytes = 0;
+    std::string file;  // the last segment, and as much of it as was synced
+    uint64_t file_bytes = 0;
   };
   void SyncAfter(int64_t delay_ms);
   void Sync();
   void LoseUnsynced(const coordinator::LogKey& key, const Durable& durable);
+  std::string LastFile(const coordinator::LogKey& key) const;
 
   sim::EventQueue& queue_;
   const coordinator::Paths paths_;

@@ -1,6 +1,9 @@
-// A stream's log in the coordinator's data directory after damage. Input: a piece of index records,
-// whose checksums are made good when the first byte is odd; the rest is the data.
-#include "common/crc32c.h"
+// A stream's segment in the coordinator's data directory after damage: the bytes as they are, and
+// as records with sound checksums whose fields are what the input says.
+#include <algorithm>
+#include <cstring>
+
+#include "common/files.h"
 #include "common/limits.h"
 #include "coordinator/local/log_reader.h"
 #include "coordinator/local/log_stream_file.h"
@@ -9,28 +12,68 @@
 namespace muster::coordinator {
 namespace {
 
-std::string Summed(std::string_view index) {
-  std::string summed(index);
-  constexpr size_t kBody = kLogIndexRecordBytes - sizeof(uint32_t);
-  for (size_t at = 0; at + kLogIndexRecordBytes <= summed.size(); at += kLogIndexRecordBytes) {
-    const uint32_t sum = common::Crc32c(std::string_view(summed).substr(at, kBody));
-    summed.replace(at + kBody, sizeof sum, reinterpret_cast<const char*>(&sum), sizeof sum);
-  }
-  return summed;
+const LogKey kKey{.job = 1, .attempt = 0, .rank = 0, .stream = v1::LOG_STREAM_STDOUT};
+constexpr uint64_t kSalt = 7;
+
+std::string Head() {
+  const std::string head = EncodeSegmentHead({.id = SegmentIdOf(kKey), .salt = kSalt});
+  return head + head;
 }
 
-void ReadFrom(const Paths& paths, const LogKey& key, uint64_t offset, size_t records) {
-  const auto cursor = LocalLogReader(paths).Open(key, offset);
+std::string SoundRecords(std::string_view bytes) {
+  std::string records = Head();
+  testing::Pieces pieces(bytes);
+  for (std::string_view piece; pieces.Next(&piece);) {
+    RecordHead head;
+    uint64_t fields[5] = {};
+    std::memcpy(fields, piece.data(), std::min(piece.size(), sizeof fields));
+    head = {.offset = fields[0],
+            .dropped = fields[1],
+            .time_us = static_cast<int64_t>(fields[2]),
+            .count = fields[3],
+            .length = static_cast<uint32_t>(fields[4]),
+            .end = (fields[4] >> 40) % 8 == 1,
+            .body_crc = static_cast<uint32_t>(fields[4] >> 32)};
+    records += EncodeRecordHead(head, kSalt);
+    records += piece.substr(std::min(piece.size(), sizeof fields));
+  }
+  return records;
+}
+
+void ReadFrom(const Paths& paths, uint64_t offset, size_t bytes) {
+  const auto cursor = LocalLogReader(paths).Open(kKey, offset);
   for (size_t pieces = 0;; ++pieces) {
     const auto piece = cursor->Peek();
     FUZZ_EXPECT(piece.ok());
     if (!piece->has_value()) return;
-    FUZZ_EXPECT(pieces <= records);
-    FUZZ_EXPECT((*piece)->length <= common::kLogChunkBytesMax);
-    const absl::StatusOr<std::string> bytes = cursor->Read(**piece);
-    FUZZ_EXPECT(bytes.ok() && bytes->size() <= (*piece)->length);
+    FUZZ_EXPECT(pieces <= bytes / kRecordHeadBytes + 1);
+    FUZZ_EXPECT((*piece)->offset + (*piece)->length <= common::kLogStreamBytesMax);
+    const absl::StatusOr<std::string> body = cursor->Read(**piece);
+    FUZZ_EXPECT(absl::IsDataLoss(body.status()) || body->size() <= (*piece)->length);
     cursor->Advance();
   }
+}
+
+void Use(const testing::Directory& directory, const Paths& paths, std::string_view bytes) {
+  const std::string path = SegmentFiles(paths.LogStream(kKey)).At(0);
+  directory.Write(path.substr(directory.Path("").size()), bytes);
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{7}}) ReadFrom(paths, offset, bytes.size());
+  FUZZ_EXPECT(LocalLogReader(paths).OffsetOfLastLines(kKey, 3).ok());
+
+  absl::StatusOr<LogStreamFile> file = LogStreamFile::Open(paths, kKey);
+  FUZZ_EXPECT(file.ok());
+  // Recovered: what is left can be appended to, and what was lost can be brought.
+  v1::LogChunk chunk;
+  chunk.set_kept_from(0);
+  chunk.set_offset(file->Durable());
+  chunk.set_data("more");
+  FUZZ_EXPECT(file->Append(chunk).ok() || file->Written() + 4 > common::kLogStreamBytesMax);
+  chunk.set_offset(file->Written());
+  chunk.set_kept_from(file->Written());
+  const uint64_t before = file->Written();
+  const absl::Status appended = file->Append(chunk);
+  FUZZ_EXPECT(!appended.ok() || file->File().HasEnd() || file->Written() == before + 4);
+  common::RemoveTree(SegmentFiles(paths.LogStream(kKey)).DirectoryOfOthers()).IgnoreError();
 }
 
 }  // namespace
@@ -41,32 +84,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster::coordinator;
   static const testing::Directory directory;
   static const Paths paths(directory.Path("data"));
-  const LogKey key{.job = 1, .attempt = 0, .rank = 0, .stream = v1::LOG_STREAM_STDOUT};
-  static const bool made = LogStreamFile::Open(paths, key).ok();
+  static const bool made = LogStreamFile::Open(paths, kKey).ok();
   FUZZ_EXPECT(made);
-
-  testing::Pieces input(testing::Text(data, size));
-  std::string_view index;
-  if (!input.Next(&index)) return 0;
-  const size_t root = directory.Path("").size();
-  const auto write = [&](const std::string& path, std::string_view bytes) {
-    directory.Write(path.substr(root), bytes);
-  };
-  write(paths.LogIndex(1, 0, 0, key.stream), data[0] % 2 == 1 ? Summed(index) : std::string(index));
-  write(paths.LogFile(1, 0, 0, key.stream), input.Rest());
-
-  const size_t records = index.size() / kLogIndexRecordBytes;
-  for (const uint64_t offset : {uint64_t{0}, uint64_t{7}}) ReadFrom(paths, key, offset, records);
-  FUZZ_EXPECT(LocalLogReader(paths).OffsetOfLastLines(key, 3).ok());
-
-  absl::StatusOr<LogStreamFile> file = LogStreamFile::Open(paths, key);
-  FUZZ_EXPECT(file.ok());
-  // Recovered: what is left can be appended to.
-  v1::LogChunk chunk;
-  chunk.set_offset(file->Written());
-  chunk.set_data("more");
-  const uint64_t before = file->Written();
-  const absl::Status appended = file->Append(chunk);
-  FUZZ_EXPECT(!appended.ok() || file->Ended() || file->Written() == before + 4);
+  const std::string_view bytes = testing::Text(data, size);
+  Use(directory, paths, bytes);
+  Use(directory, paths, Head() + std::string(bytes));
+  Use(directory, paths, SoundRecords(bytes));
   return 0;
 }

@@ -1,31 +1,43 @@
-// An attempt's metrics in the coordinator's data directory after damage: the bytes as they are, and
-// as pieces that become records with good checksums.
+// An attempt's metrics in the coordinator's data directory after damage: the bytes as they are
+// behind a sound head, and as pieces that become records with sound checksums.
 #include "common/crc32c.h"
-#include "coordinator/local/metric_segment.h"
+#include "coordinator/local/metric_reader.h"
 #include "fuzz/harness.h"
 
 namespace muster::coordinator {
 namespace {
 
+constexpr uint64_t kSalt = 7;
+
+std::string Head() {
+  const std::string head =
+      EncodeSegmentHead({.id = {.kind = SegmentKind::kMetrics, .job = 1}, .salt = kSalt});
+  return head + head;
+}
+
 void ReadAll(const testing::Directory& directory, std::string_view bytes) {
-  directory.Write("segment", bytes);
-  MetricSegmentReader reader(directory.Path("segment"));
+  directory.Write("0.seg", bytes);
+  MetricStreamReader reader(SegmentFiles(directory.Path("0")));
   v1::MetricBatch batch;
-  for (uint64_t before = 0;; before = reader.SoundBytes()) {
+  for (size_t records = 0;; ++records) {
     const absl::StatusOr<bool> found = reader.Next(batch);
     FUZZ_EXPECT(found.ok());
     if (!*found) break;
-    FUZZ_EXPECT(reader.SoundBytes() > before && reader.SoundBytes() <= bytes.size());
+    FUZZ_EXPECT(records <= bytes.size() / kRecordHeadBytes);
   }
 }
 
 std::string SoundRecords(std::string_view bytes) {
-  std::string records;
+  std::string records = Head();
   testing::Pieces pieces(bytes);
+  uint64_t offset = 0;
   for (std::string_view body; pieces.Next(&body);) {
-    const uint32_t header[2] = {static_cast<uint32_t>(body.size()), common::Crc32c(body)};
-    records.append(reinterpret_cast<const char*>(header), sizeof header);
-    records.append(body);
+    records += EncodeRecordHead({.offset = offset,
+                                 .length = static_cast<uint32_t>(body.size()),
+                                 .body_crc = common::Crc32c(body)},
+                                kSalt);
+    records += body;
+    offset += body.size();
   }
   return records;
 }
@@ -37,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const muster::testing::Directory directory;
   const std::string_view bytes = muster::testing::Text(data, size);
   muster::coordinator::ReadAll(directory, bytes);
+  muster::coordinator::ReadAll(directory, muster::coordinator::Head() + std::string(bytes));
   muster::coordinator::ReadAll(directory, muster::coordinator::SoundRecords(bytes));
   return 0;
 }

@@ -1,14 +1,12 @@
 // Log bytes on real files: exactly what was sent, once, also after a crash in the middle of a
 // write.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <memory>
 #include <vector>
 
+#include "common/files.h"
 #include "coordinator/local/log_store.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/log_sender.h"
@@ -20,90 +18,107 @@ namespace {
 
 void Fail(const absl::Status& status) { ADD_FAILURE() << status; }
 
-TEST(LocalLogStoreTest, ATornTailIsCutAndSentAgain) {
-  TempDir dir;
-  const Paths paths(dir.path());
-  {
-    LocalLogStore store(paths, Fail);
+class DamagedLogTest : public testing::Test {
+ protected:
+  // Three records and, on request, an end, acknowledged; then the store is closed.
+  void Store(bool ends) {
+    LocalLogStore store(paths_, Fail);
     auto sender = std::make_shared<LogSender>();
-    store.Append(Chunk(0, 0, "whole\n"), sender);
-    store.Append(Chunk(0, 6, "torn\n"), sender);
-    sender->WaitFor(11);
+    store.Append(Chunk(0, 0, "first\n", 1'000), sender);
+    store.Append(Chunk(0, 6, "second\n", 5'000), sender);
+    store.Append(Chunk(0, 13, "third\n", 9'000, ends), sender);
+    EXPECT_EQ(sender->WaitFor(19).durable_offset(), ends ? 20u : 19u);
   }
-  // A power cut kept the index record but not all bytes of its data.
-  const std::string data = paths.LogFile(1, 0, 0, v1::LOG_STREAM_STDOUT);
-  ASSERT_EQ(truncate(data.c_str(), 8), 0);
-  LocalLogStore store(paths, Fail);
-  auto sender = std::make_shared<LogSender>();
-  store.Append(Chunk(0, 6, "torn\n"), sender);
-  EXPECT_EQ(sender->WaitFor(11).durable_offset(), 11u);
-  EXPECT_EQ(ReadAll(LocalLogReader(paths), Everything()), "whole\ntorn\n");
-}
+  void Damage(const std::string& what) {
+    std::string bytes = *common::ReadFile(File());
+    bytes[bytes.find(what)] = 'X';
+    ASSERT_TRUE(common::WriteFileDurably(File(), bytes).ok());
+  }
+  std::string File() const { return SegmentFiles(paths_.LogStream({.job = 1})).At(0); }
+  std::string Read() const { return ReadAll(LocalLogReader(paths_), Everything()); }
 
-TEST(LocalLogStoreTest, ATornIndexRecordIsCut) {
-  TempDir dir;
-  const Paths paths(dir.path());
-  {
-    LocalLogStore store(paths, Fail);
-    auto sender = std::make_shared<LogSender>();
-    store.Append(Chunk(0, 0, "one\n"), sender);
-    store.Append(Chunk(0, 4, "two\n"), sender);
-    sender->WaitFor(8);
-  }
-  const std::string index = paths.LogIndex(1, 0, 0, v1::LOG_STREAM_STDOUT);
-  ASSERT_EQ(truncate(index.c_str(), kLogIndexRecordBytes + 17), 0);
-  LocalLogStore store(paths, Fail);
+  const TempDir dir_;
+  const Paths paths_{dir_.path()};
+};
+
+TEST_F(DamagedLogTest, ATornTailIsCutAndSentAgain) {
+  Store(false);
+  ASSERT_EQ(truncate(File().c_str(), static_cast<off_t>(common::ReadFile(File())->size() - 2)), 0);
+  LocalLogStore store(paths_, Fail);
   auto sender = std::make_shared<LogSender>();
-  store.Append(Chunk(0, 4, "TWO\n", 2'000, true), sender);
-  EXPECT_EQ(sender->WaitFor(9).durable_offset(), 9u);  // the end counts as one more
-  EXPECT_EQ(ReadAll(LocalLogReader(paths), Everything()), "one\nTWO\n");
+  store.Append(Chunk(0, 13, "third\n", 9'000, true), sender);
+  EXPECT_EQ(sender->WaitFor(20).durable_offset(), 20u) << "the end counts as one more";
+  EXPECT_EQ(Read(), "first\nsecond\nthird\n");
   EXPECT_EQ(store.UnendedStreams(), 0u);
 }
 
-TEST(LocalLogStoreTest, AnIndexRecordThatCannotBeIsCutAlsoAfterARestart) {
-  TempDir dir;
-  const Paths paths(dir.path());
-  {
-    LocalLogStore store(paths, Fail);
-    auto sender = std::make_shared<LogSender>();
-    store.Append(Chunk(0, 0, "good\n"), sender);
-    sender->WaitFor(5);
+TEST_F(DamagedLogTest, WhatFollowsDamageIsServed) {
+  for (const bool ends : {false, true}) {
+    Store(ends);
+    Damage("second");
+    EXPECT_EQ(Read(), "first\n<7 damaged>third\n");
+    unlink(File().c_str());
   }
-  // With a right sum, as an older version wrote what a rank had told it.
-  const uint64_t huge = uint64_t{1} << 63;
-  const std::string record =
-      EncodeLogIndexRecord({.offset = huge, .dropped = huge - 5, .time_us = 1, .end = false}, 0);
-  const std::string index = paths.LogIndex(1, 0, 0, v1::LOG_STREAM_STDOUT);
-  const int fd = open(index.c_str(), O_WRONLY | O_APPEND);
-  ASSERT_EQ(write(fd, record.data(), record.size()), static_cast<ssize_t>(record.size()));
-  close(fd);
-  EXPECT_EQ(ReadAll(LocalLogReader(paths), Everything()), "good\n");
-  LocalLogStore store(paths, Fail);
-  auto sender = std::make_shared<LogSender>();
-  store.Append(Chunk(0, 5, "more\n"), sender);
-  EXPECT_EQ(sender->WaitFor(10).durable_offset(), 10u);
-  EXPECT_EQ(ReadAll(LocalLogReader(paths), Everything()), "good\nmore\n");
 }
 
-TEST(LocalLogStoreTest, AnOffsetThatNoFileCanHoldEndsThatStreamAlone) {
-  TempDir dir;
-  const Paths paths(dir.path());
-  LocalLogStore store(paths, Fail);
-  signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  rlimit small = before;
-  small.rlim_cur = 64 << 20;
-  setrlimit(RLIMIT_FSIZE, &small);
-  auto hostile = std::make_shared<LogSender>();
-  v1::LogChunk chunk = Chunk(0, 128 << 20, "x");
-  chunk.set_dropped(128 << 20);
-  store.Append(chunk, hostile);
-  EXPECT_TRUE(hostile->WaitFor(UINT64_MAX).refused());
-  auto neighbour = std::make_shared<LogSender>();
-  store.Append(Chunk(1, 0, "fine\n"), neighbour);
-  EXPECT_EQ(neighbour->WaitFor(5).durable_offset(), 5u);
-  setrlimit(RLIMIT_FSIZE, &before);
+TEST_F(DamagedLogTest, ASenderIsAskedForWhatWasDamagedAndBringsIt) {
+  for (const bool ends : {false, true}) {
+    Store(ends);
+    Damage("second");
+    {
+      LocalLogStore store(paths_, Fail);
+      auto sender = std::make_shared<LogSender>();
+      // It goes on where it stood, and is told to go back.
+      store.Append(ends ? Chunk(0, 19, "", 9'000, true) : Chunk(0, 19, "fourth\n", 12'000), sender);
+      EXPECT_EQ(sender->WaitFor(1).durable_offset(), 6u);
+      store.Append(Chunk(0, 6, "second\nthird\n", 5'000, ends), sender);
+      EXPECT_GE(sender->WaitFor(19).durable_offset(), 19u);
+      EXPECT_EQ(Read(), ends ? "first\nsecond\nthird\n" : "first\nsecond\nthird\nfourth\n");
+    }
+    unlink(File().c_str());
+  }
+}
+
+TEST_F(DamagedLogTest, WhatItsSenderHasNoMoreStaysAMarkedGap) {
+  Store(false);
+  Damage("second");
+  LocalLogStore store(paths_, Fail);
+  auto sender = std::make_shared<LogSender>();
+  v1::LogChunk chunk = Chunk(0, 19, "fourth\n", 12'000);
+  chunk.set_kept_from(10);
+  store.Append(chunk, sender);
+  EXPECT_EQ(sender->WaitFor(1).durable_offset(), 10u);
+  chunk = Chunk(0, 10, "nd\nthird\nfourth\n", 12'000);
+  chunk.set_kept_from(10);
+  store.Append(chunk, sender);
+  EXPECT_EQ(sender->WaitFor(26).durable_offset(), 26u);
+  EXPECT_EQ(Read(), "first\n<4 damaged>nd\nthird\nfourth\n");
+}
+
+TEST_F(DamagedLogTest, ADamagedEndThatItsSenderHasNoMoreStaysAMarkedGap) {
+  Store(false);
+  Damage("third");
+  LocalLogStore store(paths_, Fail);
+  auto sender = std::make_shared<LogSender>();
+  store.Append(Chunk(0, 19, "fourth\n", 12'000), sender);
+  EXPECT_EQ(sender->WaitFor(1).durable_offset(), 13u);
+  v1::LogChunk chunk = Chunk(0, 19, "fourth\n", 12'000);
+  chunk.set_kept_from(19);
+  store.Append(chunk, sender);
+  EXPECT_EQ(sender->WaitFor(26).durable_offset(), 26u);
+  EXPECT_EQ(Read(), "first\nsecond\n<6 damaged>fourth\n");
+}
+
+TEST_F(DamagedLogTest, AWorkerOfBeforeThatNeverGoesBackIsNotHeldUp) {
+  Store(false);
+  Damage("second");
+  LocalLogStore store(paths_, Fail);
+  auto sender = std::make_shared<LogSender>();
+  v1::LogChunk chunk = Chunk(0, 19, "fourth\n", 12'000, true);
+  chunk.clear_kept_from();
+  store.Append(chunk, sender);
+  EXPECT_EQ(sender->WaitFor(27).durable_offset(), 27u);
+  EXPECT_EQ(Read(), "first\n<7 damaged>third\nfourth\n");
 }
 
 TEST(LocalLogStoreTest, MoreStreamsThanOpenFilesAreAllKept) {

@@ -54,7 +54,7 @@ TEST(LocalMetricStoreTest, ATornBatchIsCutAndTakenAgain) {
     store.Append(Batch(2, 11, 0.4), sender);
     sender->WaitForCount(2);
   }
-  const std::string path = paths.MetricFile(1, 0);
+  const std::string path = SegmentFiles(paths.MetricStream(1, 0)).At(0);
   ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(common::ReadFile(path)->size() - 3)), 0);
   LocalMetricStore store(paths, Fail);
   auto sender = std::make_shared<MetricSender>();
@@ -63,6 +63,43 @@ TEST(LocalMetricStoreTest, ATornBatchIsCutAndTakenAgain) {
   const auto batches = ReadAll(store);
   ASSERT_EQ(batches.size(), 2u);
   EXPECT_EQ(batches[1].seq(), 2u);
+}
+
+TEST(LocalMetricStoreTest, ABatchThatWasDamagedIsPassedOverOrTakenAgain) {
+  TempDir dir;
+  const Paths paths(dir.path());
+  {
+    LocalMetricStore store(paths, Fail);
+    auto sender = std::make_shared<MetricSender>();
+    for (uint64_t seq = 1; seq <= 4; ++seq) {
+      store.Append(Batch(seq, static_cast<int64_t>(seq), 0.5), sender);
+    }
+    sender->WaitForCount(4);
+  }
+  const std::string path = SegmentFiles(paths.MetricStream(1, 0)).At(0);
+  std::string bytes = *common::ReadFile(path);
+  size_t at = bytes.find("train_loss");
+  at = bytes.find("train_loss", at + 1);
+  bytes[at] = 'X';
+  ASSERT_TRUE(common::WriteFileDurably(path, bytes).ok());
+  LocalMetricStore store(paths, Fail);
+  const auto reader = store.Read(1);
+  v1::MetricBatch batch;
+  for (const uint64_t seq : {1, 3, 4}) {
+    ASSERT_TRUE(*reader->Next(batch));
+    EXPECT_EQ(batch.seq(), seq);
+  }
+  EXPECT_FALSE(*reader->Next(batch));
+  EXPECT_GT(reader->DamagedBytes(), 0u);
+  // Its sender still has it, and sends all again that was not acknowledged.
+  auto sender = std::make_shared<MetricSender>();
+  for (uint64_t seq = 2; seq <= 5; ++seq) {
+    store.Append(Batch(seq, static_cast<int64_t>(seq), 0.5), sender);
+  }
+  EXPECT_EQ(sender->WaitForCount(4).durable_seq(), 5u);
+  std::vector<uint64_t> seqs;
+  for (const v1::MetricBatch& each : ReadAll(store)) seqs.push_back(each.seq());
+  EXPECT_EQ(seqs, (std::vector<uint64_t>{1, 3, 4, 2, 5}));
 }
 
 TEST(LocalMetricStoreTest, MoreAttemptsThanOpenFilesAreAllKept) {

@@ -23,6 +23,7 @@ inline v1::LogChunk Chunk(uint32_t rank, uint64_t offset, const std::string& dat
   chunk.set_time_us(time_us);
   chunk.set_data(data);
   chunk.set_end(end);
+  chunk.set_kept_from(0);
   return chunk;
 }
 
@@ -58,6 +59,7 @@ inline std::string ReadAll(const LogReader& reader, const v1::StreamLogsRequest&
   std::string text;
   while (const auto record = merge.Next()) {
     if (record->dropped() > 0) text += "<" + std::to_string(record->dropped()) + " lost>";
+    if (record->damaged() > 0) text += "<" + std::to_string(record->damaged()) + " damaged>";
     text += record->data();
   }
   return text;

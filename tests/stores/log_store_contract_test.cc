@@ -34,6 +34,18 @@ TEST_P(LogStoreContract, AGapNeedsToBeExplained) {
   EXPECT_EQ(ReadAll(store->Reader(), Everything()), "abc<7 lost>xyz");
 }
 
+TEST_P(LogStoreContract, BytesThatNobodyHasAnyMoreAreAMarkedGap) {
+  const auto store = engine().OpenLogStore();
+  auto sender = std::make_shared<LogSender>();
+  store->Append(Chunk(0, 0, "abc"), sender);
+  v1::LogChunk after = Chunk(0, 10, "xyz");
+  after.set_dropped(3);
+  after.set_kept_from(7);
+  store->Append(after, sender);
+  EXPECT_EQ(sender->WaitFor(13).durable_offset(), 13u);
+  EXPECT_EQ(ReadAll(store->Reader(), Everything()), "abc<3 lost><4 damaged>xyz");
+}
+
 TEST_P(LogStoreContract, AGapThatNothingFollowsYetSurvivesAReopening) {
   {
     const auto store = engine().OpenLogStore();

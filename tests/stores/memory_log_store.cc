@@ -24,14 +24,14 @@ class MemoryLogCursor final : public LogCursor {
         piece.length -=
             static_cast<uint32_t>(std::min<uint64_t>(from_ - piece.offset, piece.length));
         piece.offset = from_;
-        piece.dropped = 0;
+        piece.dropped = piece.damaged = 0;
       }
       return piece;
     }
     return std::nullopt;
   }
 
-  absl::StatusOr<std::string> Read(const LogPiece& piece) const override {
+  absl::StatusOr<std::string> Read(const LogPiece& piece) override {
     std::lock_guard lock(logs_->mutex);
     const std::string bytes = logs_->Find(key_).bytes;
     return piece.offset > bytes.size() ? std::string() : bytes.substr(piece.offset, piece.length);
@@ -46,6 +46,7 @@ class MemoryLogCursor final : public LogCursor {
   }
 
   bool Ended() const override { return ended_; }
+  uint64_t UnreadableBytes() const override { return 0; }
 
  private:
   const std::shared_ptr<MemoryLogs> logs_;

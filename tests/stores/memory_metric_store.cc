@@ -20,6 +20,7 @@ class MemoryMetricReader final : public MetricReader {
     return false;
   }
   size_t Attempts() const override { return next_.size(); }
+  uint64_t DamagedBytes() const override { return 0; }
 
  private:
   const std::shared_ptr<MemoryMetrics> metrics_;
@@ -46,7 +47,7 @@ v1::MetricAck MemoryMetricStore::Write(const v1::MetricBatch& batch) {
     std::lock_guard lock(metrics_->mutex);
     MetricSources& sources = metrics_->sources[key];
     if (!sources.CheckNext(batch).ok()) return RefusalOf(batch);
-    if (batch.seq() <= sources.Newest(batch)) return AckFor(batch, sources.Newest(batch));
+    if (sources.IsKnown(batch)) return AckFor(batch, sources.Newest(batch));
     sources.Take(batch);
     metrics_->batches[key].push_back(batch);
   }

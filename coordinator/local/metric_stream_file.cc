@@ -1,0 +1,45 @@
+#include "coordinator/local/metric_stream_file.h"
+
+#include <string>
+
+#include "common/status.h"
+#include "coordinator/local/metric_reader.h"
+
+namespace muster::coordinator {
+namespace {
+
+int64_t TimeOf(const v1::MetricBatch& batch) {
+  return batch.points().empty() ? 0 : batch.points(0).time_ms() * 1'000;
+}
+
+}  // namespace
+
+absl::StatusOr<MetricStreamFile> MetricStreamFile::Open(const Paths& paths, uint64_t job,
+                                                        uint32_t attempt) {
+  RETURN_IF_ERROR(common::MakeDirectories(paths.MetricDirectory(job)));
+  const SegmentFiles files(paths.MetricStream(job, attempt));
+  ASSIGN_OR_RETURN(
+      SegmentWriter writer,
+      SegmentWriter::Open(files, {.kind = SegmentKind::kMetrics, .job = job, .attempt = attempt}));
+  MetricStreamFile file(std::move(writer));
+  MetricStreamReader reader(files);
+  v1::MetricBatch batch;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool found, reader.Next(batch));
+    if (!found) break;
+    file.had_batches_ = true;
+    if (reader.DamagedBytes() == 0) {
+      file.sources_.Take(batch);
+    } else {
+      file.sources_.TakeBehindDamage(batch);
+    }
+  }
+  return file;
+}
+
+absl::Status MetricStreamFile::Append(const v1::MetricBatch& batch) {
+  const std::string body = batch.SerializeAsString();
+  return file_.Append({{.offset = file_.Written(), .time_us = TimeOf(batch), .body = body}});
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,176 @@
+// The streams that a store's writer appends to: which are known, which have their files open, which
+// are to be synced and when. One thread.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "coordinator/local/store_queue.h"
+#include "coordinator/segments/writer.h"
+
+namespace muster::coordinator {
+
+// Stream: `SegmentWriter& File()`.
+template <typename Key, typename Stream>
+class OpenStreams {
+ public:
+  struct Doors {
+    std::function<absl::StatusOr<Stream>(const Key&)> open;
+    // Tries until there is room and a descriptor (StoreQueue::Patiently).
+    std::function<absl::Status(const std::function<absl::Status()>&)> patiently;
+    // What the stream has taken is durable. True: it is complete and may be forgotten.
+    std::function<bool(const Key&, Stream&)> synced;
+  };
+
+  // `open_max`: how many have their files open at once; `known_max`: of how many the ends are kept.
+  OpenStreams(Doors doors, size_t open_max, size_t known_max)
+      : doors_(std::move(doors)), open_max_(std::max<size_t>(open_max, 1)), known_max_(known_max) {}
+
+  // With its file open. `is_new`: it was not known.
+  absl::StatusOr<Stream*> Use(const Key& key, bool* is_new);
+  // It took something, or has to answer: to be synced by then.
+  void Touch(const Key& key, size_t bytes, int64_t due_ms) {
+    dirty_.insert(key);
+    dirty_bytes_ += bytes;
+    due_ms_ = due_ms_ == 0 ? due_ms : std::min(due_ms_, due_ms);
+  }
+  absl::Status Sync();
+  int64_t DueMs() const { return due_ms_; }  // 0: nothing to sync
+  size_t DirtyBytes() const { return dirty_bytes_; }
+
+ private:
+  // From so many streams on, one syncfs is cheaper than one fdatasync each.
+  static constexpr size_t kSyncAllFrom = 8;
+
+  struct Known {
+    Stream stream;
+    uint64_t used = 0;
+  };
+
+  absl::Status OpenFile(const Key& key, bool* is_new);
+  absl::Status OpenOrReopen(const Key& key, bool* is_new);
+  // Closes the files that were not used for longest until fewer than `most` are open.
+  absl::Status CloseIdle(size_t most);
+  void ForgetClosed();
+  absl::Status SyncFiles();
+
+  const Doors doors_;
+  const size_t open_max_;
+  const size_t known_max_;
+  std::map<Key, Known> known_;
+  std::map<uint64_t, Key> open_;  // those with open files, by their last use
+  std::set<Key> dirty_;
+  size_t dirty_bytes_ = 0;
+  int64_t due_ms_ = 0;
+  uint64_t uses_ = 0;
+};
+
+template <typename Key, typename Stream>
+absl::StatusOr<Stream*> OpenStreams<Key, Stream>::Use(const Key& key, bool* is_new) {
+  const auto found = known_.find(key);
+  if (found != known_.end() && found->second.stream.File().IsOpen()) {
+    open_.erase(found->second.used);
+  } else {
+    RETURN_IF_ERROR(CloseIdle(open_max_));
+    RETURN_IF_ERROR(doors_.patiently([&] { return OpenFile(key, is_new); }));
+  }
+  Known& known = known_.at(key);
+  known.used = ++uses_;
+  open_[known.used] = key;
+  return &known.stream;
+}
+
+template <typename Key, typename Stream>
+absl::Status OpenStreams<Key, Stream>::OpenFile(const Key& key, bool* is_new) {
+  absl::Status status = OpenOrReopen(key, is_new);
+  // Somebody else took the last descriptors: better few open files than none.
+  while (absl::IsUnavailable(status) && !open_.empty()) {
+    RETURN_IF_ERROR(CloseIdle(open_.size()));
+    status = OpenOrReopen(key, is_new);
+  }
+  return status;
+}
+
+template <typename Key, typename Stream>
+absl::Status OpenStreams<Key, Stream>::OpenOrReopen(const Key& key, bool* is_new) {
+  if (const auto found = known_.find(key); found != known_.end()) {
+    const absl::Status status = found->second.stream.File().Reopen();
+    if (!absl::IsNotFound(status)) return status;
+    known_.erase(found);
+  }
+  if (known_.size() >= known_max_) ForgetClosed();
+  ASSIGN_OR_RETURN(Stream stream, doors_.open(key));
+  known_.insert_or_assign(key, Known{std::move(stream)});
+  *is_new = true;
+  return absl::OkStatus();
+}
+
+template <typename Key, typename Stream>
+void OpenStreams<Key, Stream>::ForgetClosed() {
+  for (auto each = known_.begin(); each != known_.end();) {
+    each = each->second.stream.File().IsOpen() ? std::next(each) : known_.erase(each);
+  }
+}
+
+template <typename Key, typename Stream>
+absl::Status OpenStreams<Key, Stream>::CloseIdle(size_t most) {
+  while (open_.size() >= most && !open_.empty()) {
+    const auto idle = std::find_if(open_.begin(), open_.end(), [this](const auto& each) {
+      return !dirty_.contains(each.second);
+    });
+    if (idle == open_.end()) {
+      RETURN_IF_ERROR(Sync());
+      continue;
+    }
+    known_.at(idle->second).stream.File().Close();
+    open_.erase(idle);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Key, typename Stream>
+absl::Status OpenStreams<Key, Stream>::SyncFiles() {
+  if (dirty_.size() >= kSyncAllFrom) {
+    if (syncfs(known_.at(*dirty_.begin()).stream.File().Descriptor()) != 0) {
+      return common::ErrnoStatus("cannot sync a file system");
+    }
+    for (const Key& key : dirty_) known_.at(key).stream.File().MarkSynced();
+    return absl::OkStatus();
+  }
+  for (const Key& key : dirty_) {
+    SegmentWriter& file = known_.at(key).stream.File();
+    if (file.Dirty()) RETURN_IF_ERROR(file.Sync());
+  }
+  return absl::OkStatus();
+}
+
+template <typename Key, typename Stream>
+absl::Status OpenStreams<Key, Stream>::Sync() {
+  due_ms_ = 0;
+  dirty_bytes_ = 0;
+  if (const absl::Status status = SyncFiles(); !status.ok()) {
+    // What a sync could not write may be gone from memory too: even a full disk ends it here.
+    return absl::InternalError(status.message());
+  }
+  for (const Key& key : dirty_) {
+    const auto found = known_.find(key);
+    if (!doors_.synced(key, found->second.stream)) continue;
+    open_.erase(found->second.used);
+    known_.erase(found);
+  }
+  dirty_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

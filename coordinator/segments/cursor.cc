@@ -1,0 +1,144 @@
+#include "coordinator/segments/cursor.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kSmallWindowBytes = 8 << 10;
+constexpr size_t kLargeWindowBytes = 256 << 10;
+
+}  // namespace
+
+SegmentCursor::SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite)
+    : files_(std::move(files)), appetite_(appetite), from_(offset), expected_(offset) {}
+
+size_t SegmentCursor::WindowBytes() const {
+  return appetite_ == Appetite::kAll ? kLargeWindowBytes : kSmallWindowBytes;
+}
+
+void SegmentCursor::StartOver() {
+  scan_ = nullptr;
+  ready_.clear();
+  expected_ = from_;
+  has_end_ = false;
+}
+
+absl::Status SegmentCursor::Open(uint64_t segment) {
+  segment_ = segment;
+  has_next_ = false;
+  scan_ = std::make_unique<SegmentScan>(files_.At(segment), WindowBytes());
+  // A record without bytes, which may carry the end, may lie just at the wanted offset.
+  RETURN_IF_ERROR(
+      scan_->SeekBefore([this](const IndexEntry& entry) { return entry.offset < from_; }));
+  inode_ = scan_->Inode();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> SegmentCursor::OpenFirst() {
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
+  if (segments.empty()) return false;
+  const auto behind = std::upper_bound(segments.begin(), segments.end(), from_);
+  const absl::Status opened = Open(behind == segments.begin() ? *behind : *std::prev(behind));
+  if (!opened.ok()) scan_ = nullptr;
+  RETURN_IF_ERROR(opened);
+  return true;
+}
+
+absl::StatusOr<bool> SegmentCursor::PassOn() {
+  if (scan_->MayGrow()) return false;
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
+  const auto next = std::upper_bound(segments.begin(), segments.end(), segment_);
+  if (next == segments.end()) return false;
+  // What was written here before the next one was begun comes first.
+  if (!std::exchange(has_next_, true)) return true;
+  RETURN_IF_ERROR(Open(*next));
+  return true;
+}
+
+void SegmentCursor::Take(const ScannedRecord& record) {
+  if (record.EndOffset() <= from_ && record.EndOffset() != 0 && !record.end) return;
+  StreamRecord taken{record};
+  const uint64_t gap = record.offset > expected_ ? record.offset - expected_ : 0;
+  taken.dropped = std::min(record.dropped, gap);
+  taken.damaged = gap - taken.dropped;
+  expected_ = std::max(expected_, record.EndOffset());
+  has_end_ = has_end_ || record.end;
+  ready_.push_back(taken);
+}
+
+void SegmentCursor::TakeLostEnd(const SegmentTrailer& trailer) {
+  const bool lacks_end = trailer.ended && !has_end_;
+  if (trailer.end_offset <= expected_ && !lacks_end) return;
+  StreamRecord lost;
+  lost.offset = std::max(trailer.end_offset, expected_);
+  lost.time_us = trailer.last_us;
+  lost.end = trailer.ended;
+  lost.damaged = lost.offset - expected_;
+  expected_ = lost.offset;
+  has_end_ = trailer.ended;
+  ready_.push_back(lost);
+}
+
+absl::StatusOr<bool> SegmentCursor::FillFromSegment() {
+  const size_t most = appetite_ == Appetite::kAll ? 0 : kSmallWindowBytes;
+  uint64_t begin = 0;
+  do {
+    ASSIGN_OR_RETURN(const auto record, scan_->Next());
+    if (WasReplaced()) {
+      StartOver();
+      return true;
+    }
+    inode_ = scan_->Inode();
+    if (!record.has_value()) {
+      if (scan_->SeenTrailer().has_value()) TakeLostEnd(*scan_->SeenTrailer());
+      return !ready_.empty();
+    }
+    if (begin == 0) begin = record->position;
+    Take(*record);
+  } while (ready_.empty() || scan_->Position() < begin + most);
+  if (appetite_ == Appetite::kFew) scan_->Forget();
+  return true;
+}
+
+absl::StatusOr<const StreamRecord*> SegmentCursor::Peek() {
+  while (ready_.empty()) {
+    if (scan_ == nullptr) {
+      ASSIGN_OR_RETURN(const bool found, OpenFirst());
+      if (!found) return nullptr;
+    }
+    ASSIGN_OR_RETURN(bool more, FillFromSegment());
+    if (!more) {
+      ASSIGN_OR_RETURN(more, PassOn());
+    }
+    if (!more) return nullptr;
+  }
+  return &ready_.front();
+}
+
+absl::StatusOr<std::string> SegmentCursor::Body() {
+  const StreamRecord& record = ready_.front();
+  if (record.length == 0) return std::string();
+  absl::StatusOr<std::string> body = scan_->Body(record);
+  if (WasReplaced()) {
+    StartOver();
+    return absl::UnavailableError("the segment was made anew");
+  }
+  if (appetite_ == Appetite::kFew) scan_->Forget();
+  return body;
+}
+
+void SegmentCursor::Advance() {
+  from_ = std::max(from_, ready_.front().EndOffset());
+  ready_.pop_front();
+}
+
+uint64_t SegmentCursor::UnreadableBytes() const {
+  return scan_ == nullptr || scan_->SeenTrailer().has_value() ? 0 : scan_->UnreadableBytes();
+}
+
+}  // namespace muster::coordinator

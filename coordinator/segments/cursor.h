@@ -1,0 +1,70 @@
+// Reads one stream, segment by segment, while it grows. Holds no descriptor between two calls. One
+// thread at a time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/segments/files.h"
+#include "coordinator/segments/scan.h"
+
+namespace muster::coordinator {
+
+struct StreamRecord : ScannedRecord {
+  uint64_t damaged = 0;  // of the bytes just before it, so many were stored and cannot be read
+};
+
+class SegmentCursor {
+ public:
+  // kFew: there are many cursors, and little is taken from each at a time. kAll: reads far ahead.
+  enum class Appetite { kFew, kAll };
+
+  // From the stream's `offset` on.
+  SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite);
+
+  // The next record that ends behind the wanted offset or carries the stream's end; null: nothing
+  // more for now. Valid until the next call.
+  absl::StatusOr<const StreamRecord*> Peek();
+  // Of that record. DATA_LOSS: damaged. UNAVAILABLE: peek again.
+  absl::StatusOr<std::string> Body();
+  // Behind that record.
+  void Advance();
+  // Bytes at the end of what was found that are no records: damaged, if nobody writes there now.
+  uint64_t UnreadableBytes() const;
+
+ private:
+  size_t WindowBytes() const;
+  absl::Status Open(uint64_t segment);
+  // The segment that holds from_, or the first behind it. False: there is none.
+  absl::StatusOr<bool> OpenFirst();
+  // To the segment behind this one, if there is one. True: look again.
+  absl::StatusOr<bool> PassOn();
+  // Fills ready_ with what lies together. False: nothing more in this segment.
+  absl::StatusOr<bool> FillFromSegment();
+  void Take(const ScannedRecord& record);
+  // What a finished segment lost at its end.
+  void TakeLostEnd(const SegmentTrailer& trailer);
+  // The segment was made anew with what it had lost (writer.h): the records lie elsewhere.
+  bool WasReplaced() const { return inode_ != 0 && scan_->Inode() != inode_; }
+  void StartOver();
+
+  const SegmentFiles files_;
+  const Appetite appetite_;
+  uint64_t from_;      // all before it was taken
+  uint64_t expected_;  // where the next record begins if nothing is missing
+  std::unique_ptr<SegmentScan> scan_;
+  uint64_t segment_ = 0;  // where it begins
+  ino_t inode_ = 0;
+  bool has_next_ = false;  // a segment behind this one was seen
+  bool has_end_ = false;   // the stream's end is among what was taken
+  std::deque<StreamRecord> ready_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,50 @@
+#include "coordinator/segments/files.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr absl::string_view kSuffix = ".seg";
+constexpr absl::string_view kOthers = ".d";
+
+}  // namespace
+
+std::string SegmentFiles::At(uint64_t first_offset) const {
+  if (first_offset == 0) return base_ + ".seg";
+  char name[32];
+  // 13 digits hold every offset of a stream, so that names sort as their numbers do.
+  std::snprintf(name, sizeof name, "/%013llu.seg", static_cast<unsigned long long>(first_offset));
+  return DirectoryOfOthers() + name;
+}
+
+absl::StatusOr<std::vector<uint64_t>> SegmentFiles::List() const {
+  std::vector<uint64_t> offsets;
+  if (common::Exists(At(0))) offsets.push_back(0);
+  const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(DirectoryOfOthers());
+  if (absl::IsNotFound(names.status())) return offsets;
+  RETURN_IF_ERROR(names.status());
+  for (const std::string& name : *names) {
+    absl::string_view number = name;
+    uint64_t offset = 0;
+    if (!absl::ConsumeSuffix(&number, kSuffix) || !absl::SimpleAtoi(number, &offset)) continue;
+    if (At(offset) == common::StrCat(DirectoryOfOthers(), "/", name)) offsets.push_back(offset);
+  }
+  std::sort(offsets.begin(), offsets.end());
+  return offsets;
+}
+
+std::string_view SegmentBase(std::string_view name) {
+  absl::string_view base = common::ToAbsl(name);
+  if (!absl::ConsumeSuffix(&base, kSuffix) && !absl::ConsumeSuffix(&base, kOthers)) return {};
+  return {base.data(), base.size()};
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,32 @@
+// The files of one stream's segments: BASE.seg, and what follows it as BASE.d/OFFSET.seg, named by
+// the stream offset where each begins. Most streams are short and have one file and no directory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::coordinator {
+
+class SegmentFiles {
+ public:
+  explicit SegmentFiles(std::string base) : base_(std::move(base)) {}
+
+  const std::string& Base() const { return base_; }
+  std::string At(uint64_t first_offset) const;
+  std::string DirectoryOfOthers() const { return base_ + ".d"; }
+  // Where the segments that are there begin, in order.
+  absl::StatusOr<std::vector<uint64_t>> List() const;
+
+ private:
+  std::string base_;
+};
+
+// Of the entry `name` in a stream's directory: "rank-3.stdout" of "rank-3.stdout.seg" and of
+// "rank-3.stdout.d"; empty when it is no segment's.
+std::string_view SegmentBase(std::string_view name);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,97 @@
+// The bytes of a segment, the one format of everything that grows on the coordinator's disk: ranks'
+// output and metrics. Pure. docs/formats.md has the layout.
+//
+// A segment is a self-contained part of one stream of records: who it belongs to, records with a
+// checksum each, and, once it is full or the stream has ended, an index and a trailer. From then on
+// it never changes. Record heads are checksummed together with a random number of the segment, so
+// that bytes which a rank printed are never taken for a record, whatever is damaged.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::coordinator {
+
+enum class SegmentKind : uint32_t { kLog = 1, kMetrics = 2 };
+
+// Which stream a segment belongs to. Metrics have one stream per attempt: rank and stream are 0.
+struct SegmentId {
+  SegmentKind kind = SegmentKind::kLog;
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  uint32_t rank = 0;
+  uint32_t stream = 0;  // v1::LogStream
+  auto operator<=>(const SegmentId&) const = default;
+};
+
+struct SegmentHead {
+  SegmentId id;
+  uint64_t first_offset = 0;  // of the stream: where this segment begins
+  uint64_t first_count = 0;   // items before it
+  uint64_t salt = 0;          // random
+};
+
+// Bytes [offset, offset + length) of the stream follow it.
+struct RecordHead {
+  uint64_t offset = 0;
+  uint64_t dropped = 0;  // of the bytes just before `offset`, so many were never received
+  int64_t time_us = 0;
+  uint64_t count =
+      0;  // items (lines of a log, batches of metrics) of the stream before this record
+  uint32_t length = 0;
+  bool end = false;  // nothing follows in the stream
+  uint32_t body_crc = 0;
+
+  uint64_t EndOffset() const { return offset + length; }
+};
+
+// Every 64 KiB of a stream, a record's place: the index of a finished segment.
+struct IndexEntry {
+  uint64_t offset = 0;
+  uint64_t position = 0;  // in the file
+  int64_t time_us = 0;
+  uint64_t count = 0;
+};
+
+struct SegmentTrailer {
+  uint64_t index_position = 0;  // in the file: behind the last record
+  uint64_t end_offset = 0;
+  uint64_t end_count = 0;
+  int64_t first_us = 0;  // the earliest and the latest time of a record
+  int64_t last_us = 0;
+  uint32_t entries = 0;
+  bool ended = false;  // the stream ends here
+  uint32_t index_crc = 0;
+};
+
+inline constexpr uint64_t kSegmentBytesMax = 8 << 20;  // of a stream in one segment, about
+inline constexpr uint64_t kIndexStepBytes = 64 << 10;
+inline constexpr size_t kSegmentHeadBytes = 64;
+inline constexpr size_t kHeadCopies = 2;
+inline constexpr size_t kRecordsBegin = kHeadCopies * kSegmentHeadBytes;
+inline constexpr size_t kRecordHeadBytes = 56;
+inline constexpr size_t kIndexEntryBytes = 32;
+inline constexpr size_t kSegmentTrailerBytes = 72;
+// Behind the index: the trailer, and once more the head.
+inline constexpr size_t kSegmentTailBytes = kSegmentTrailerBytes + kSegmentHeadBytes;
+
+std::string EncodeSegmentHead(const SegmentHead& head);
+std::string EncodeRecordHead(const RecordHead& head, uint64_t salt);
+std::string EncodeIndex(const std::vector<IndexEntry>& entries);
+std::string EncodeSegmentTrailer(const SegmentTrailer& trailer, uint64_t salt);
+
+// nullopt: torn, damaged, or beyond what can be (limits.h), whatever the checksum says.
+std::optional<SegmentHead> DecodeSegmentHead(std::string_view bytes);
+std::optional<RecordHead> DecodeRecordHead(std::string_view bytes, uint64_t salt);
+std::optional<std::vector<IndexEntry>> DecodeIndex(std::string_view bytes,
+                                                   const SegmentTrailer& trailer);
+std::optional<SegmentTrailer> DecodeSegmentTrailer(std::string_view bytes, uint64_t salt);
+
+// Where a record head may begin at or behind `from`, by its first bytes; npos: nowhere.
+size_t FindRecordMark(std::string_view bytes, size_t from);
+
+}  // namespace muster::coordinator

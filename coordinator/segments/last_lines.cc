@@ -1,0 +1,80 @@
+#include "coordinator/segments/last_lines.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "coordinator/segments/scan.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kWindowBytes = 64 << 10;
+
+// Newlines before and in the last record that has bytes, and whether it ends with one.
+struct StreamEnd {
+  uint64_t newlines = 0;
+  bool has_open_line = false;
+};
+
+absl::StatusOr<StreamEnd> EndOf(const SegmentFiles& files, const std::vector<uint64_t>& segments) {
+  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+    SegmentScan scan(files.At(*segment), kWindowBytes);
+    RETURN_IF_ERROR(scan.SeekBefore([](const IndexEntry&) { return true; }));
+    std::optional<ScannedRecord> last;
+    while (true) {
+      ASSIGN_OR_RETURN(const auto record, scan.Next());
+      if (!record.has_value()) break;
+      if (record->length > 0) last = record;
+    }
+    if (!last.has_value()) continue;
+    const absl::StatusOr<std::string> body = scan.Body(*last);
+    if (absl::IsDataLoss(body.status())) return StreamEnd{.newlines = last->count};
+    RETURN_IF_ERROR(body.status());
+    const auto newlines = static_cast<uint64_t>(std::count(body->begin(), body->end(), '\n'));
+    return StreamEnd{last->count + newlines, body->back() != '\n'};
+  }
+  return StreamEnd{};
+}
+
+// The last record of the segment before which there are fewer than `newlines`. nullopt: the
+// segment begins later.
+absl::StatusOr<std::optional<ScannedRecord>> RecordWith(SegmentScan& scan, uint64_t newlines) {
+  ASSIGN_OR_RETURN(const auto head, scan.Head());
+  if (!head.has_value() || head->first_count >= newlines) return std::nullopt;
+  RETURN_IF_ERROR(scan.SeekBefore([&](const IndexEntry& entry) { return entry.count < newlines; }));
+  std::optional<ScannedRecord> found;
+  while (true) {
+    ASSIGN_OR_RETURN(const auto record, scan.Next());
+    if (!record.has_value() || record->count >= newlines) return found;
+    found = record;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> OffsetOfLastLines(const SegmentFiles& files, uint64_t lines) {
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files.List());
+  ASSIGN_OR_RETURN(const StreamEnd end, EndOf(files, segments));
+  // The line after so many newlines is the first wanted one.
+  const uint64_t all = end.newlines + (end.has_open_line ? 1 : 0);
+  if (all <= lines) return 0;
+  const uint64_t newlines = all - lines;
+  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+    SegmentScan scan(files.At(*segment), kWindowBytes);
+    ASSIGN_OR_RETURN(const auto record, RecordWith(scan, newlines));
+    if (!record.has_value()) continue;
+    const absl::StatusOr<std::string> body = scan.Body(*record);
+    if (absl::IsDataLoss(body.status())) return record->EndOffset();
+    RETURN_IF_ERROR(body.status());
+    size_t at = 0;
+    for (uint64_t left = newlines - record->count; left > 0 && at < body->size(); ++at) {
+      if ((*body)[at] == '\n') --left;
+    }
+    return record->offset + at;
+  }
+  return 0;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,172 @@
+#include "coordinator/segments/scan.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "common/crc32c.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr size_t kSearchBytes = 256 << 10;
+
+}  // namespace
+
+absl::StatusOr<std::string_view> FileWindow::At(uint64_t position, size_t size) {
+  const bool is_known = position >= begin_ && position + size <= begin_ + window_.size();
+  if (!is_known) {
+    window_.clear();
+    const common::UniqueFd fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd.valid()) {
+      const absl::Status status = common::ErrnoStatus(StrCat("cannot open ", path_));
+      if (!absl::IsNotFound(status)) return status;
+      file_bytes_ = 0;
+      return std::string_view();
+    }
+    struct stat info {};
+    if (fstat(fd.get(), &info) != 0) return common::ErrnoStatus(StrCat("cannot use ", path_));
+    ASSIGN_OR_RETURN(window_, common::ReadAt(fd.get(), position, std::max(size, bytes_), path_));
+    begin_ = position;
+    inode_ = info.st_ino;
+    file_bytes_ = std::max<uint64_t>(info.st_size, begin_ + window_.size());
+  }
+  return std::string_view(window_).substr(position - begin_, size);
+}
+
+void FileWindow::Forget() {
+  std::string().swap(window_);
+  begin_ = 0;
+}
+
+absl::StatusOr<std::optional<SegmentHead>> SegmentScan::Head() {
+  if (head_.has_value()) return head_;
+  for (size_t copy = 0; copy < kHeadCopies && !head_.has_value(); ++copy) {
+    ASSIGN_OR_RETURN(const std::string_view bytes,
+                     file_.At(copy * kSegmentHeadBytes, kSegmentHeadBytes));
+    head_ = DecodeSegmentHead(bytes);
+  }
+  if (head_.has_value()) return head_;
+  if (file_.FileBytes() >= kRecordsBegin + kSegmentTailBytes) {
+    ASSIGN_OR_RETURN(const std::string_view bytes,
+                     file_.At(file_.FileBytes() - kSegmentHeadBytes, kSegmentHeadBytes));
+    head_ = DecodeSegmentHead(bytes);
+  }
+  if (!head_.has_value()) Forget();
+  return head_;
+}
+
+absl::StatusOr<std::optional<SegmentTrailer>> SegmentScan::Trailer() {
+  if (trailer_.has_value()) return trailer_;
+  ASSIGN_OR_RETURN(const auto head, Head());
+  if (!head.has_value()) return std::nullopt;
+  Forget();  // it may have grown
+  RETURN_IF_ERROR(file_.At(0, 1).status());
+  const uint64_t size = file_.FileBytes();
+  if (size < kRecordsBegin + kSegmentTailBytes) return std::nullopt;
+  ASSIGN_OR_RETURN(const std::string_view bytes,
+                   file_.At(size - kSegmentTailBytes, kSegmentTrailerBytes));
+  const auto trailer = DecodeSegmentTrailer(bytes, head->salt);
+  // The index lies just before it.
+  if (trailer.has_value() && trailer->index_position >= kRecordsBegin &&
+      trailer->index_position + trailer->entries * kIndexEntryBytes + kSegmentTailBytes == size) {
+    trailer_ = trailer;
+  }
+  return trailer_;
+}
+
+absl::StatusOr<std::vector<IndexEntry>> SegmentScan::Index() {
+  ASSIGN_OR_RETURN(const auto trailer, Trailer());
+  if (!trailer.has_value()) return std::vector<IndexEntry>();
+  ASSIGN_OR_RETURN(const std::string_view bytes,
+                   file_.At(trailer->index_position, trailer->entries * kIndexEntryBytes));
+  return DecodeIndex(bytes, *trailer).value_or(std::vector<IndexEntry>());
+}
+
+uint64_t SegmentScan::RecordsEnd() const {
+  return trailer_.has_value() ? trailer_->index_position : file_.FileBytes();
+}
+
+uint64_t SegmentScan::UnreadableBytes() const {
+  const uint64_t end = RecordsEnd();
+  return end > position_ ? end - position_ : 0;
+}
+
+absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::At(uint64_t position) {
+  ASSIGN_OR_RETURN(const std::string_view bytes, file_.At(position, kRecordHeadBytes));
+  const auto head = DecodeRecordHead(bytes, head_->salt);
+  if (!head.has_value() || head->offset < std::max(end_offset_, head_->first_offset)) {
+    return std::nullopt;
+  }
+  return ScannedRecord{*head, position};
+}
+
+absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Search() {
+  while (true) {
+    ASSIGN_OR_RETURN(const std::string_view ahead, file_.At(searched_, kSearchBytes));
+    const size_t mark = FindRecordMark(ahead, 0);
+    if (mark == std::string_view::npos) {
+      // The last bytes may be the first of a mark.
+      const size_t passed = ahead.size() < 4 ? 0 : ahead.size() - 3;
+      searched_ += passed;
+      if (ahead.size() < kSearchBytes) return std::nullopt;
+      continue;
+    }
+    if (ahead.size() - mark < kRecordHeadBytes && ahead.size() < kSearchBytes) {
+      searched_ += mark;
+      return std::nullopt;  // it may still be written
+    }
+    searched_ += mark;
+    ASSIGN_OR_RETURN(const auto found, At(searched_));
+    if (found.has_value()) return found;
+    ++searched_;
+  }
+}
+
+absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Next() {
+  ASSIGN_OR_RETURN(const auto head, Head());
+  if (!head.has_value()) return std::nullopt;
+  ASSIGN_OR_RETURN(auto record, At(position_));
+  if (!record.has_value()) {
+    Forget();  // a record that was just being written
+    ASSIGN_OR_RETURN(record, At(position_));
+  }
+  if (!record.has_value() && position_ < file_.FileBytes()) {
+    RETURN_IF_ERROR(Trailer().status());
+    if (position_ >= RecordsEnd()) return std::nullopt;
+    searched_ = std::max(searched_, position_ + 1);
+    ASSIGN_OR_RETURN(record, Search());
+  }
+  if (!record.has_value()) {
+    Forget();
+    return std::nullopt;
+  }
+  const uint64_t end = record->position + kRecordHeadBytes + record->length;
+  if (end > file_.FileBytes()) {
+    Forget();
+    RETURN_IF_ERROR(file_.At(record->position, 1).status());
+    if (end > file_.FileBytes()) return std::nullopt;  // its body is still to come, or torn
+  }
+  position_ = end;
+  searched_ = 0;
+  end_offset_ = record->EndOffset();
+  return record;
+}
+
+absl::StatusOr<std::string> SegmentScan::Body(const ScannedRecord& record) {
+  ASSIGN_OR_RETURN(const std::string_view body,
+                   file_.At(record.position + kRecordHeadBytes, record.length));
+  if (body.size() != record.length || common::Crc32c(body) != record.body_crc) {
+    return absl::DataLossError(
+        StrCat(file_.Path(), ": the record at ", record.position, " is damaged"));
+  }
+  return std::string(body);
+}
+
+}  // namespace muster::coordinator

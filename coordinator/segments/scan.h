@@ -1,0 +1,111 @@
+// Reads one segment file, record by record, while it may grow. Damage costs the records that it
+// hits: what follows them is found by the next sound head. Keeps no descriptor between two calls.
+// One thread at a time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/segments/format.h"
+
+namespace muster::coordinator {
+
+// A file through a window of bytes, which is read again when it does not suffice.
+class FileWindow {
+ public:
+  // `bytes`: how much is read at a time, at least.
+  FileWindow(std::string path, size_t bytes) : path_(std::move(path)), bytes_(bytes) {}
+
+  // At most `size` bytes from `position` on, fewer at the end of the file or of what is known to
+  // be there; valid until the next call. A missing file is empty.
+  absl::StatusOr<std::string_view> At(uint64_t position, size_t size);
+  // What was read so far may have been written in part.
+  void Forget();
+  // As of the last read.
+  uint64_t FileBytes() const { return file_bytes_; }
+  ino_t Inode() const { return inode_; }
+  const std::string& Path() const { return path_; }
+
+ private:
+  std::string path_;
+  size_t bytes_;
+  std::string window_;
+  uint64_t begin_ = 0;
+  uint64_t file_bytes_ = 0;
+  ino_t inode_ = 0;
+};
+
+struct ScannedRecord : RecordHead {
+  uint64_t position = 0;  // of its head
+};
+
+class SegmentScan {
+ public:
+  SegmentScan(std::string path, size_t window_bytes) : file_(std::move(path), window_bytes) {}
+
+  // Who the segment belongs to. nullopt: the file is missing, empty, or all copies are damaged.
+  absl::StatusOr<std::optional<SegmentHead>> Head();
+  // nullopt: it may still grow, or its end is damaged.
+  absl::StatusOr<std::optional<SegmentTrailer>> Trailer();
+  // Goes on at the last record whose entry of the index `is_before`; without an index from the
+  // beginning.
+  template <typename IsBefore>
+  absl::Status SeekBefore(const IsBefore& is_before);
+
+  // The next record with a sound head, passing over what is damaged. nullopt: nothing more for now.
+  absl::StatusOr<std::optional<ScannedRecord>> Next();
+  // The body of a record. DATA_LOSS: damaged.
+  absl::StatusOr<std::string> Body(const ScannedRecord& record);
+  // Behind the record that Next returned last.
+  uint64_t Position() const { return position_; }
+  // Bytes behind it, up to the end of the records, in which no sound head was found.
+  uint64_t UnreadableBytes() const;
+  // As far as is known: without a trailer, and all that is there could be read.
+  bool MayGrow() const {
+    return head_.has_value() && !trailer_.has_value() && UnreadableBytes() == 0;
+  }
+  // The one that was seen, if any.
+  const std::optional<SegmentTrailer>& SeenTrailer() const { return trailer_; }
+  // Frees the window; what is there is read anew.
+  void Forget() { file_.Forget(); }
+  // As of the last read.
+  ino_t Inode() const { return file_.Inode(); }
+  uint64_t FileBytes() const { return file_.FileBytes(); }
+
+ private:
+  // Where the records end: at the index, or at the end of the file.
+  uint64_t RecordsEnd() const;
+  absl::StatusOr<std::optional<ScannedRecord>> At(uint64_t position);
+  // Looks for the next sound head, from `searched_` on.
+  absl::StatusOr<std::optional<ScannedRecord>> Search();
+  absl::StatusOr<std::vector<IndexEntry>> Index();
+
+  FileWindow file_;
+  std::optional<SegmentHead> head_;
+  std::optional<SegmentTrailer> trailer_;
+  uint64_t position_ = kRecordsBegin;
+  uint64_t searched_ = 0;    // no sound head begins before, from position_ on
+  uint64_t end_offset_ = 0;  // of the record that was returned last
+};
+
+template <typename IsBefore>
+absl::Status SegmentScan::SeekBefore(const IsBefore& is_before) {
+  auto index = Index();
+  if (!index.ok()) return index.status();
+  position_ = kRecordsBegin;
+  searched_ = end_offset_ = 0;
+  for (const IndexEntry& entry : *index) {
+    if (!is_before(entry)) break;
+    position_ = entry.position;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

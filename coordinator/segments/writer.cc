@@ -1,0 +1,346 @@
+#include "coordinator/segments/writer.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include "common/crc32c.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/segments/scan.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr size_t kRecoveryWindowBytes = 1 << 20;
+
+absl::StatusOr<uint64_t> RandomSalt() {
+  uint64_t salt = 0;
+  if (getrandom(&salt, sizeof salt, 0) != sizeof salt) {
+    return common::ErrnoStatus("cannot draw a random number");
+  }
+  return salt;
+}
+
+// All of the pieces one after the other, from `position` on.
+absl::Status WriteAt(int fd, std::vector<iovec> pieces, uint64_t position,
+                     const std::string& path) {
+  size_t at = 0;
+  while (at < pieces.size()) {
+    const int count = static_cast<int>(std::min<size_t>(pieces.size() - at, IOV_MAX));
+    const ssize_t wrote = pwritev(fd, &pieces[at], count, static_cast<off_t>(position));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0 && (errno == EFBIG || errno == EINVAL)) {
+      return absl::OutOfRangeError(
+          StrCat(path, " cannot have bytes at ", position, ": ", std::strerror(errno)));
+    }
+    if (wrote < 0) return common::ErrnoStatus(StrCat("cannot write ", path));
+    position += static_cast<uint64_t>(wrote);
+    size_t left = static_cast<size_t>(wrote);
+    for (; at < pieces.size() && left >= pieces[at].iov_len; ++at) left -= pieces[at].iov_len;
+    if (left > 0) {
+      pieces[at].iov_base = static_cast<char*>(pieces[at].iov_base) + left;
+      pieces[at].iov_len -= left;
+    }
+  }
+  return absl::OkStatus();
+}
+
+iovec PieceOf(std::string_view bytes) { return {const_cast<char*>(bytes.data()), bytes.size()}; }
+
+uint64_t ItemsIn(SegmentKind kind, std::string_view body) {
+  if (kind == SegmentKind::kMetrics) return 1;
+  return static_cast<uint64_t>(std::count(body.begin(), body.end(), '\n'));
+}
+
+std::string HeadCopies(const SegmentHead& head) {
+  std::string bytes;
+  for (size_t copy = 0; copy < kHeadCopies; ++copy) bytes += EncodeSegmentHead(head);
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<SegmentWriter> SegmentWriter::Open(SegmentFiles files, const SegmentId& id) {
+  SegmentWriter writer;
+  writer.files_ = std::move(files);
+  writer.head_.id = id;
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, writer.files_.List());
+  if (segments.empty()) {
+    RETURN_IF_ERROR(writer.Start(0));
+  } else {
+    RETURN_IF_ERROR(writer.Recover(segments.back()));
+  }
+  return writer;
+}
+
+absl::Status SegmentWriter::Reopen() { return OpenFile(0); }
+
+absl::Status SegmentWriter::OpenFile(int flags) {
+  fd_ = common::UniqueFd(open(Path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+  if (!fd_.valid()) return common::ErrnoStatus(StrCat("cannot open ", Path()));
+  return absl::OkStatus();
+}
+
+absl::Status SegmentWriter::Start(uint64_t first_offset) {
+  head_.first_offset = first_offset;
+  head_.first_count = end_.end_count;
+  ASSIGN_OR_RETURN(head_.salt, RandomSalt());
+  RETURN_IF_ERROR(OpenFile(O_CREAT | O_TRUNC));
+  const std::string head = HeadCopies(head_);
+  RETURN_IF_ERROR(WriteAt(fd_.get(), {PieceOf(head)}, 0, Path()));
+  position_ = head.size();
+  index_.clear();
+  end_ = {.end_offset = first_offset, .end_count = head_.first_count};
+  finished_ = false;
+  dirty_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SegmentWriter::Recover(uint64_t first_offset) {
+  head_.first_offset = first_offset;
+  SegmentScan scan(Path(), kRecoveryWindowBytes);
+  ASSIGN_OR_RETURN(const auto head, scan.Head());
+  if (!head.has_value() || head->id != head_.id || head->first_offset != first_offset) {
+    ASSIGN_OR_RETURN(end_.end_count, CountBefore(first_offset));
+    // Nothing of it can be told; what is longer than a head is kept for those who want to look.
+    const std::string aside = StrCat(Path(), ".damaged");
+    if (scan.FileBytes() > kRecordsBegin && std::rename(Path().c_str(), aside.c_str()) != 0) {
+      return common::ErrnoStatus(StrCat("cannot set ", Path(), " aside"));
+    }
+    return Start(first_offset);
+  }
+  head_ = *head;
+  ASSIGN_OR_RETURN(const auto trailer, scan.Trailer());
+  end_ = {.end_offset = first_offset, .end_count = head_.first_count};
+  position_ = kRecordsBegin;
+  while (true) {
+    ASSIGN_OR_RETURN(const auto record, scan.Next());
+    if (!record.has_value()) break;
+    const absl::StatusOr<std::string> body = scan.Body(*record);
+    if (absl::IsDataLoss(body.status())) continue;  // a torn end, or lost: the next one tells
+    RETURN_IF_ERROR(body.status());
+    const uint64_t gap = record->offset - end_.end_offset;
+    if (gap > record->dropped) {
+      lost_.push_back({end_.end_offset, record->offset - record->dropped});
+    }
+    Count(*record, *body, record->position);
+    position_ = scan.Position();
+  }
+  RETURN_IF_ERROR(OpenFile(0));
+  finished_ = trailer.has_value();
+  if (finished_) {
+    if (trailer->end_offset > end_.end_offset) {
+      lost_.push_back({end_.end_offset, trailer->end_offset});
+    }
+    end_.end_offset = trailer->end_offset;
+    end_.end_count = trailer->end_count;
+    end_.ended = trailer->ended;
+    position_ = trailer->index_position;
+  } else if (ftruncate(fd_.get(), static_cast<off_t>(position_)) != 0) {
+    return common::ErrnoStatus(StrCat("cannot cut the torn end of ", Path()));
+  }
+  // What was read back may still only be in the page cache; a sync makes it a promise again.
+  dirty_ = true;
+  return absl::OkStatus();
+}
+
+// What the trailer of the segment before says.
+absl::StatusOr<uint64_t> SegmentWriter::CountBefore(uint64_t first_offset) const {
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
+  const auto here = std::lower_bound(segments.begin(), segments.end(), first_offset);
+  if (here == segments.begin()) return 0;
+  SegmentScan scan(files_.At(*std::prev(here)), kRecordHeadBytes);
+  ASSIGN_OR_RETURN(const auto trailer, scan.Trailer());
+  return trailer.has_value() ? trailer->end_count : 0;
+}
+
+void SegmentWriter::Count(const RecordHead& record, std::string_view body, uint64_t position) {
+  if (index_.empty() || record.offset >= index_.back().offset + kIndexStepBytes) {
+    index_.push_back({record.offset, position, record.time_us, record.count});
+  }
+  const bool is_first = position == kRecordsBegin;
+  end_.first_us = is_first ? record.time_us : std::min(end_.first_us, record.time_us);
+  end_.last_us = is_first ? record.time_us : std::max(end_.last_us, record.time_us);
+  end_.end_offset = record.EndOffset();
+  end_.end_count = record.count + ItemsIn(head_.id.kind, body);
+  end_.ended = record.end;
+}
+
+RecordHead SegmentWriter::HeadOf(const NewRecord& record) const {
+  return {.offset = record.offset,
+          .dropped = record.dropped,
+          .time_us = record.time_us,
+          .count = end_.end_count,
+          .length = static_cast<uint32_t>(record.body.size()),
+          .end = record.end,
+          .body_crc = common::Crc32c(record.body)};
+}
+
+std::string SegmentWriter::TailBytes() {
+  const std::string index = EncodeIndex(index_);
+  end_.index_position = position_;
+  end_.entries = static_cast<uint32_t>(index_.size());
+  end_.index_crc = common::Crc32c(index);
+  return index + EncodeSegmentTrailer(end_, head_.salt) + EncodeSegmentHead(head_);
+}
+
+absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records) {
+  if (finished_) RETURN_IF_ERROR(StartNext());
+  if (end_.end_offset - head_.first_offset >= kSegmentBytesMax && position_ > kRecordsBegin) {
+    RETURN_IF_ERROR(Finish());
+    RETURN_IF_ERROR(StartNext());
+  }
+  // What is known of the segment moves only when all is written.
+  const auto before = std::make_tuple(position_, index_.size(), end_);
+  std::vector<std::string> heads;
+  heads.reserve(records.size() + 1);
+  std::vector<iovec> pieces;
+  for (const NewRecord& record : records) {
+    const RecordHead head = HeadOf(record);
+    heads.push_back(EncodeRecordHead(head, head_.salt));
+    pieces.push_back(PieceOf(heads.back()));
+    if (!record.body.empty()) pieces.push_back(PieceOf(record.body));
+    Count(head, record.body, position_);
+    position_ += kRecordHeadBytes + record.body.size();
+  }
+  if (end_.ended) {
+    heads.push_back(TailBytes());
+    pieces.push_back(PieceOf(heads.back()));
+  }
+  const absl::Status written = WriteAt(fd_.get(), std::move(pieces), std::get<0>(before), Path());
+  if (!written.ok()) {
+    position_ = std::get<0>(before);
+    index_.resize(std::get<1>(before));
+    end_ = std::get<2>(before);
+    return written;
+  }
+  finished_ = end_.ended;
+  dirty_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SegmentWriter::Finish() {
+  const std::string tail = TailBytes();
+  RETURN_IF_ERROR(WriteAt(fd_.get(), {PieceOf(tail)}, position_, Path()));
+  RETURN_IF_ERROR(Sync());
+  finished_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SegmentWriter::StartNext() {
+  // The one before has to be whole before there is a next one: readers then pass on to it.
+  if (dirty_) RETURN_IF_ERROR(Sync());
+  RETURN_IF_ERROR(common::MakeDirectories(files_.DirectoryOfOthers()));
+  lost_.clear();
+  SegmentWriter next;
+  next.files_ = files_;
+  next.head_.id = head_.id;
+  next.end_.end_count = end_.end_count;
+  next.durable_ = durable_;
+  RETURN_IF_ERROR(next.Start(end_.end_offset));
+  *this = std::move(next);
+  return absl::OkStatus();
+}
+
+absl::Status SegmentWriter::Sync() {
+  if (fdatasync(fd_.get()) != 0) {
+    // What it could not write may be gone from memory too: also a full disk is no shortage then.
+    return absl::InternalError(common::ErrnoStatus(StrCat("cannot sync ", Path())).message());
+  }
+  MarkSynced();
+  return absl::OkStatus();
+}
+
+void SegmentWriter::MarkSynced() {
+  durable_ = end_.end_offset;
+  dirty_ = false;
+}
+
+uint64_t SegmentWriter::Durable() const {
+  return lost_.empty() ? durable_ : std::min(durable_, lost_.front().from);
+}
+
+void SegmentWriter::GiveUp(uint64_t offset) {
+  for (LostRange& range : lost_) {
+    range.from = std::min(std::max(range.from, offset), range.until);
+  }
+  std::erase_if(lost_, [](const LostRange& range) { return range.from == range.until; });
+}
+
+// The sound records of this segment and these, by offset. One without bytes may share another's.
+absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
+    const std::vector<NewRecord>& records) const {
+  Bodies all;
+  SegmentScan scan(Path(), kRecoveryWindowBytes);
+  while (true) {
+    ASSIGN_OR_RETURN(const auto old, scan.Next());
+    if (!old.has_value()) break;
+    absl::StatusOr<std::string> body = scan.Body(*old);
+    if (absl::IsDataLoss(body.status())) continue;
+    RETURN_IF_ERROR(body.status());
+    all[old->offset].push_back(
+        {{.offset = old->offset, .dropped = old->dropped, .time_us = old->time_us, .end = old->end},
+         *std::move(body)});
+  }
+  for (const NewRecord& record : records) {
+    auto& here = all[record.offset];
+    here.insert(here.begin(), {record, std::string(record.body)});
+  }
+  return all;
+}
+
+// A segment is small enough to be made again in memory, and appears in its place at once.
+absl::Status SegmentWriter::Restore(const std::vector<NewRecord>& records, uint64_t until) {
+  ASSIGN_OR_RETURN(Bodies all, SoundRecords(records));
+  SegmentWriter fresh;
+  fresh.files_ = files_;
+  fresh.head_ = head_;
+  fresh.end_ = {.end_offset = head_.first_offset, .end_count = head_.first_count};
+  std::string bytes = HeadCopies(head_);
+  fresh.position_ = bytes.size();
+  for (auto& [offset, here] : all) {
+    for (auto& [record, body] : here) {
+      record.body = body;
+      const RecordHead head = fresh.HeadOf(record);
+      fresh.Count(head, body, fresh.position_);
+      bytes += EncodeRecordHead(head, head_.salt);
+      bytes += body;
+      fresh.position_ = bytes.size();
+    }
+  }
+  // Its end may be what was lost.
+  fresh.end_.end_offset = std::max(fresh.end_.end_offset, end_.end_offset);
+  fresh.end_.end_count = std::max(fresh.end_.end_count, end_.end_count);
+  fresh.end_.ended = fresh.end_.ended || end_.ended;
+  if (finished_) bytes += fresh.TailBytes();
+  RETURN_IF_ERROR(common::WriteFileDurably(Path(), bytes));
+  fresh.finished_ = finished_;
+  fresh.lost_ = lost_;
+  RETURN_IF_ERROR(fresh.OpenFile(0));
+  fresh.GiveUp(until);
+  fresh.durable_ = fresh.end_.end_offset;
+  *this = std::move(fresh);
+  return absl::OkStatus();
+}
+
+absl::Status SegmentWriter::Mend(SegmentFiles files, const SegmentId& id, uint64_t first_offset) {
+  SegmentWriter writer;
+  writer.files_ = std::move(files);
+  writer.head_.id = id;
+  RETURN_IF_ERROR(writer.Recover(first_offset));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, writer.files_.List());
+  writer.finished_ = writer.finished_ || writer.HasEnd() || segments.back() != first_offset;
+  return writer.Restore({}, UINT64_MAX);
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,103 @@
+// Appends records to one stream, which lies in one or more segments. The store's thread only.
+//
+// Opening recovers record by record: a torn end is cut, and what was damaged before it is known as
+// lost, until its sender brings it again (Restore) or cannot (GiveUp). Nothing that is sound is
+// ever thrown away.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files.h"
+#include "coordinator/segments/files.h"
+#include "coordinator/segments/format.h"
+
+namespace muster::coordinator {
+
+struct NewRecord {
+  uint64_t offset = 0;
+  uint64_t dropped = 0;
+  int64_t time_us = 0;
+  bool end = false;
+  std::string_view body;
+};
+
+// Bytes [from, until) of a stream.
+struct LostRange {
+  uint64_t from = 0;
+  uint64_t until = 0;
+};
+
+class SegmentWriter {
+ public:
+  // Makes the first segment, or opens the last one and recovers it.
+  static absl::StatusOr<SegmentWriter> Open(SegmentFiles files, const SegmentId& id);
+  // Gives the descriptor back and keeps what is known of the file; nothing may be dirty.
+  void Close() { fd_.Reset(); }
+  bool IsOpen() const { return fd_.valid(); }
+  // After Close. NOT_FOUND: the file is gone.
+  absl::Status Reopen();
+
+  // In ascending order and behind Written; the last one may end the stream. All of them or, as the
+  // place behind them does not move, none. RESOURCE_EXHAUSTED, UNAVAILABLE: the same call may be
+  // repeated. OUT_OF_RANGE: no file can be that long here.
+  absl::Status Append(const std::vector<NewRecord>& records);
+  absl::Status Sync();
+  // After a syncfs by somebody else.
+  void MarkSynced();
+
+  uint64_t Written() const { return end_.end_offset; }
+  // Everything below survives and can be read.
+  uint64_t Durable() const;
+  // The stream has its end: nothing may be appended.
+  bool HasEnd() const { return end_.ended; }
+  bool Dirty() const { return dirty_; }
+  int Descriptor() const { return fd_.get(); }
+
+  // What was found damaged in the last segment and may be sent again.
+  const std::vector<LostRange>& Lost() const { return lost_; }
+  // Writes the segment anew with these records, which lie in lost ranges. Nothing up to `until` is
+  // waited for afterwards.
+  absl::Status Restore(const std::vector<NewRecord>& records, uint64_t until);
+  // Nobody has the bytes below `offset` any more: they stay lost.
+  void GiveUp(uint64_t offset);
+
+  // Of a stream that nobody writes: makes the segment anew of what is sound in it. What is lost
+  // stays a gap. A segment whose head cannot be read is set aside as FILE.damaged.
+  static absl::Status Mend(SegmentFiles files, const SegmentId& id, uint64_t first_offset);
+
+ private:
+  using Bodies = std::map<uint64_t, std::vector<std::pair<NewRecord, std::string>>>;
+
+  absl::Status Start(uint64_t first_offset);
+  absl::Status Recover(uint64_t first_offset);
+  absl::Status OpenFile(int flags);
+  std::string Path() const { return files_.At(head_.first_offset); }
+  // Keeps the index and the trailer's numbers in step with a record at `position`.
+  void Count(const RecordHead& record, std::string_view body, uint64_t position);
+  RecordHead HeadOf(const NewRecord& record) const;
+  absl::StatusOr<Bodies> SoundRecords(const std::vector<NewRecord>& records) const;
+  absl::StatusOr<uint64_t> CountBefore(uint64_t first_offset) const;
+  std::string TailBytes();
+  absl::Status Finish();
+  absl::Status StartNext();
+
+  SegmentFiles files_{""};
+  SegmentHead head_;
+  common::UniqueFd fd_;
+  uint64_t position_ = 0;  // where the next record goes
+  std::vector<IndexEntry> index_;
+  SegmentTrailer end_;
+  std::vector<LostRange> lost_;
+  uint64_t durable_ = 0;
+  bool finished_ = false;  // index and trailer are in the file
+  bool dirty_ = false;
+};
+
+}  // namespace muster::coordinator

@@ -187,8 +187,22 @@ constexpr ErrorCode kCodes[] = {
      "Stop it (the message names its pid), or name another --data-dir."},
     {"JC1605", "disk full",
      "The coordinator's disk is full: new jobs are refused, running jobs go on. A private "
-     "coordinator does not start without room for its reserve.",
-     "Free some space on the disk of its data directory; no restart is needed."},
+     "coordinator does not start without room for its reserve. A backup that finds no room leaves "
+     "the one before it as it was.",
+     "Free some space on the disk that the message names; a coordinator needs no restart."},
+    {"JC1606", "database lost",
+     "The data directory holds logs, metrics or checkpoint files of jobs, but muster.db is "
+     "missing. "
+     "A coordinator that started there would number its jobs from 1 among the old ones' files.",
+     "Restore a backup (`muster-coordinator restore`). To start over without these jobs, move the "
+     "directory away or name an empty --data-dir."},
+    {"JC1607", "backup not usable",
+     "The directory holds no whole backup, or its MANIFEST or database is damaged.",
+     "Name the --to directory of a backup that was completed, or use another backup."},
+    {"JC1608", "directory not usable",
+     "The directory cannot be checked, backed up or restored into: it is not a data directory, "
+     "belongs to another user, is not empty, or holds something else.",
+     "The message names the reason and what to do."},
     {"JC1611", "impossible upload",
      "A worker sent output, metrics or a checkpoint file with numbers that cannot be right. That "
      "stream is refused, all others go on.",

@@ -1,10 +1,11 @@
-// The only file that sees CLI11: its texts are replaced by ours.
+// The flags of the daemon. CLI11's texts are replaced by ours.
 #include <CLI/CLI.hpp>
 
 #include <string>
 
 #include "common/strings.h"
 #include "common/version.h"
+#include "coordinator/care/commands.h"
 #include "coordinator/config.h"
 
 namespace muster::coordinator {
@@ -12,7 +13,6 @@ namespace {
 
 using common::StrCat;
 
-constexpr int kUsageExit = 2;
 constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
 
 void AddFlags(CLI::App& app, Config& config, bool& version) {
@@ -56,7 +56,7 @@ ParsedFlags Refuse(const std::string& text) {
   return {.stop = true,
           .exit_code = kUsageExit,
           .text = StrCat("muster-coordinator: ", text,
-                         "\n  fix: muster-coordinator --help lists all flags\n")};
+                         "\n  fix: muster-coordinator --help lists all flags and commands\n")};
 }
 
 }  // namespace
@@ -67,6 +67,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   bool version = false;
   CLI::App app("muster-coordinator: keeps jobs, places them on nodes, collects what they write");
   AddFlags(app, config, version);
+  app.footer(CareCommandsHelp());
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "common/files.h"
@@ -16,6 +17,7 @@
 #include "common/problem.h"
 #include "common/status_wire.h"
 #include "common/strings.h"
+#include "coordinator/care/commands.h"
 #include "coordinator/config.h"
 #include "coordinator/coordinator.h"
 
@@ -23,7 +25,6 @@ namespace muster::coordinator {
 namespace {
 
 constexpr int kFailedExit = 1;
-constexpr int kLockedExit = 3;
 
 // Why the daemon should end, from any thread, and the descriptor that tells main.
 class StopRequest {
@@ -135,4 +136,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace muster::coordinator
 
-int main(int argc, char** argv) { return muster::coordinator::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const std::optional<int> done = muster::coordinator::RunCareCommand(argc, argv);
+  return done.has_value() ? *done : muster::coordinator::Main(argc, argv);
+}

@@ -43,6 +43,8 @@ class Paths {
   std::string BlobFile(const std::string& sha256) const;
   std::string UploadRoot() const { return root_ + "/uploads"; }
   std::string UploadFile(const std::string& sha256) const;
+  // Checkpoint files that `muster-coordinator repair` found damaged.
+  std::string DamagedRoot() const { return root_ + "/damaged"; }
 
  private:
   std::string root_;

@@ -13,8 +13,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "common/files.h"
 #include "common/problem.h"
@@ -24,6 +22,8 @@
 #include "coordinator/said_rarely.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/journal_writer.h"
+#include "coordinator/sqlite/lost_database.h"
+#include "coordinator/sqlite/replay.h"
 #include "coordinator/sqlite/schema.h"
 #include "coordinator/stores/shortage.h"
 
@@ -65,9 +65,6 @@ class SqliteJournal final : public Journal {
   absl::Status CountLives(LivedClock* clock);
   // Directories of older versions get theirs at their next start.
   absl::Status KeepClusterId();
-  absl::Status CheckHighWater(uint64_t last_seq);
-  absl::Status ReplayKeys(const ReplaySink& sink);
-  absl::Status ReplayEvents(const ReplaySink& sink, uint64_t after);
   absl::Status Damaged(const std::string& finding) {
     return DamagedDatabase(paths_.Database(), finding);
   }
@@ -105,6 +102,7 @@ class SqliteJournal final : public Journal {
 
 absl::Status SqliteJournal::Open(LivedClock* clock) {
   const std::string path = paths_.Database();
+  RETURN_IF_ERROR(RefuseLostDatabase(paths_));
   absl::StatusOr<std::unique_ptr<Database>> opened =
       Database::Open(path, Database::Mode::kReadWrite);
   if (!opened.ok()) {
@@ -172,86 +170,8 @@ absl::Status SqliteJournal::KeepClusterId() {
 }
 
 absl::Status SqliteJournal::Replay(const ReplaySink& sink) {
-  ASSIGN_OR_RETURN(Statement newest, database_->Prepare("SELECT seq, data FROM snapshots"));
-  ASSIGN_OR_RETURN(const bool has_snapshot, newest.Step());
-  uint64_t after = 0;
-  if (has_snapshot) {
-    after = static_cast<uint64_t>(newest.Integer(0));
-    const std::string_view bytes = newest.Bytes(1);
-    v1::Snapshot snapshot;
-    if (!snapshot.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-      return Damaged(StrCat("the snapshot at event ", after, " cannot be read"));
-    }
-    sink.snapshot(snapshot);
-  }
-  newest.Reset();
-  absl::Status status = ReplayKeys(sink);
-  if (status.ok()) status = ReplayEvents(sink, after);
-  if (absl::IsDataLoss(status) && common::CodeOf(status).empty()) {
-    return Damaged(std::string(status.message()));
-  }
-  return status;
-}
-
-absl::Status SqliteJournal::ReplayKeys(const ReplaySink& sink) {
-  ASSIGN_OR_RETURN(
-      Statement keys,
-      database_->Prepare("SELECT owner, idempotency_key, id, spec_hash FROM jobs WHERE "
-                         "idempotency_key != ''"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, keys.Step());
-    if (!row) return absl::OkStatus();
-    sink.key(std::string(keys.Bytes(0)), std::string(keys.Bytes(1)),
-             static_cast<uint64_t>(keys.Integer(2)), static_cast<uint64_t>(keys.Integer(3)));
-  }
-}
-
-absl::Status SqliteJournal::ReplayEvents(const ReplaySink& sink, uint64_t after) {
-  ASSIGN_OR_RETURN(Statement events,
-                   database_->Prepare("SELECT seq, event FROM events WHERE seq > ?1 ORDER BY seq"));
-  events.Bind(1, static_cast<int64_t>(after));
-  uint64_t last = after;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, events.Step());
-    if (!row) break;
-    const uint64_t seq = static_cast<uint64_t>(events.Integer(0));
-    if (seq != last + 1) {
-      return Damaged(StrCat("event ", last + 1, " is missing (the next one is ", seq, ")"));
-    }
-    last = seq;
-    const std::string_view bytes = events.Bytes(1);
-    v1::Event event;
-    if (!event.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || event.seq() != seq) {
-      return Damaged(StrCat("event ", seq, " cannot be read"));
-    }
-    if (event.what_case() == v1::Event::WHAT_NOT_SET && !event.skippable()) {
-      return MakeProblem(absl::StatusCode::kFailedPrecondition,
-                         {.code = "JC1603",
-                          .what = StrCat(paths_.Database(), " holds event ", seq,
-                                         " of a kind that this version does not know"),
-                          .fix = "start the version of muster-coordinator that wrote it"});
-    }
-    sink.event(event);
-  }
-  return CheckHighWater(last);
-}
-
-// A WAL that was cut off looks like a database that ended earlier; only this file can tell.
-absl::Status SqliteJournal::CheckHighWater(uint64_t last_seq) {
-  char text[24] = {};
-  const ssize_t size = pread(high_water_.get(), text, sizeof text - 1, 0);
-  if (size <= 0) return absl::OkStatus();
-  uint64_t mark = 0;
-  if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &mark)) return absl::OkStatus();
-  if (mark <= last_seq) return absl::OkStatus();
-  return MakeProblem(
-      absl::StatusCode::kDataLoss,
-      {.code = "JC1602",
-       .what = StrCat(paths_.Database(), " ends at event ", last_seq, ", but event ", mark,
-                      " was acknowledged: muster.db or muster.db-wal was truncated or replaced by "
-                      "an older copy"),
-       .fix = StrCat("restore the data directory from a backup, or delete ", paths_.HighWater(),
-                     " to go on without the lost events")});
+  ASSIGN_OR_RETURN(const uint64_t last, ReplayDatabase(*database_, paths_.Database(), sink));
+  return CheckHighWater(paths_, last);
 }
 
 void SqliteJournal::Start(JournalObserver observer) {
@@ -376,7 +296,7 @@ absl::Status SqliteJournal::WhyStuck() const {
 void SqliteJournal::SayHighWater(const std::vector<JournalRecord>& group) {
   for (auto record = group.rbegin(); record != group.rend(); ++record) {
     if (record->events == nullptr || record->events->empty()) continue;
-    const std::string text = absl::StrFormat("%020u\n", record->events->back().seq());
+    const std::string text = HighWaterText(record->events->back().seq());
     if (pwrite(high_water_.get(), text.data(), text.size(), 0) < 0) return;
     return;
   }

@@ -44,7 +44,22 @@ CREATE TABLE IF NOT EXISTS job_lives(job INTEGER PRIMARY KEY, lived_ms INTEGER N
 CREATE INDEX IF NOT EXISTS job_lives_by_age ON job_lives(lived_ms, job);
 )sql";
 
-// Before any write: is this ours, and of a version that we understand?
+absl::Status CheckIntegrity(Database& database, const std::string& path) {
+  ASSIGN_OR_RETURN(const int64_t pages, database.Scalar("PRAGMA page_count"));
+  ASSIGN_OR_RETURN(const int64_t page_size, database.Scalar("PRAGMA page_size"));
+  const bool whole = pages * page_size <= kCheckedAtOnceBytes;
+  for (const std::string& check :
+       whole ? std::vector<std::string>{"PRAGMA quick_check(5)"}
+             : std::vector<std::string>{"PRAGMA quick_check(meta)", "PRAGMA quick_check(snapshots)",
+                                        "PRAGMA quick_check(removed_jobs)"}) {
+    ASSIGN_OR_RETURN(const std::string finding, database.Texts(check));
+    if (finding != "ok") return DamagedDatabase(path, finding);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckIdentity(Database& database, const std::string& path, bool* is_new) {
   ASSIGN_OR_RETURN(const int64_t application_id, database.Scalar("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t version, database.Scalar("PRAGMA user_version"));
@@ -69,22 +84,6 @@ absl::Status CheckIdentity(Database& database, const std::string& path, bool* is
   }
   return absl::OkStatus();
 }
-
-absl::Status CheckIntegrity(Database& database, const std::string& path) {
-  ASSIGN_OR_RETURN(const int64_t pages, database.Scalar("PRAGMA page_count"));
-  ASSIGN_OR_RETURN(const int64_t page_size, database.Scalar("PRAGMA page_size"));
-  const bool whole = pages * page_size <= kCheckedAtOnceBytes;
-  for (const std::string& check :
-       whole ? std::vector<std::string>{"PRAGMA quick_check(5)"}
-             : std::vector<std::string>{"PRAGMA quick_check(meta)", "PRAGMA quick_check(snapshots)",
-                                        "PRAGMA quick_check(removed_jobs)"}) {
-    ASSIGN_OR_RETURN(const std::string finding, database.Texts(check));
-    if (finding != "ok") return DamagedDatabase(path, finding);
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::Status DamagedDatabase(const std::string& path, const std::string& finding) {
   return common::MakeProblem(

@@ -20,6 +20,10 @@ inline constexpr int64_t kCheckedAtOnceBytes = 64 << 20;
 // or DATA_LOSS with the file, the finding and the fix.
 absl::Status PrepareSchema(Database& database, const std::string& path);
 
+// FAILED_PRECONDITION when the file is another program's, or of a newer version. `is_new`: it has no
+// tables yet.
+absl::Status CheckIdentity(Database& database, const std::string& path, bool* is_new);
+
 // The latest lived time that a finished job's row carries; 0: none does.
 absl::StatusOr<int64_t> NewestLife(Database& database);
 // Finished jobs of a coordinator that did not count lived time begin to grow old now; what such a

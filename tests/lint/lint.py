@@ -35,9 +35,10 @@ GRPC_FILES = re.compile(
     r"^(client/|bench/|tests/|coordinator/services/|worker/[a-z_]*(link|stream|channel)[a-z_]*\.(h|cc)$)")
 SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordinator\.cc$)")
 
-# An engine behind coordinator/stores/ is known to itself and to the one place that opens it.
+# An engine behind coordinator/stores/ is known to itself, to the one place that opens it, and to the commands that
+# care for the files that these two keep.
 ENGINE = re.compile(r"coordinator/(sqlite|local)/")
-OPENS_ENGINES = "coordinator/open_stores.cc"
+KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
 
 # Banned calls: (pattern, files it concerns, files excepted, what to do instead).
 BANNED = [
@@ -129,8 +130,8 @@ class Lint:
                 self.report(path, number, f"{layer} may not include {header}: it sees only "
                             f"{', '.join(sorted(LAYERS[layer]))}")
             engine = ENGINE.match(header)
-            if engine and path != OPENS_ENGINES and not path.startswith(engine.group(0)):
-                self.report(path, number, f"{header}: engines are known in {OPENS_ENGINES} only; "
+            if engine and not KNOWS_ENGINES.match(path) and not path.startswith(engine.group(0)):
+                self.report(path, number, f"{header}: engines are known in open_stores.cc and care/ only; "
                             "use coordinator/stores/")
             if (header.startswith("grpc") or header.endswith(".grpc.pb.h")) and not GRPC_FILES.match(path):
                 self.report(path, number, f"{header}: gRPC only in services, links and the client")

@@ -1,0 +1,36 @@
+// `muster-coordinator backup`: a consistent copy of a data directory, while its coordinator serves
+// or is stopped. It only reads there. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "coordinator/care/copy_file.h"
+#include "coordinator/finding.h"
+
+namespace muster::coordinator {
+
+struct BackupRequest {
+  std::string data_dir;
+  std::string to;
+};
+
+struct BackupTotals {
+  uint64_t number = 0;
+  uint64_t last_event = 0;
+  uint64_t live_jobs = 0;
+  uint64_t finished_jobs = 0;
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+  uint64_t copied_files = 0;  // the others were in the target already
+  uint64_t copied_bytes = 0;
+};
+
+// `found` is told what could not be saved because it is damaged or missing in the data directory;
+// the backup is whole but for that. After an error the last whole backup in the target is as it
+// was.
+absl::StatusOr<BackupTotals> MakeBackup(const BackupRequest& request, const Found& found,
+                                        const CopyProgress& progress);
+
+}  // namespace muster::coordinator

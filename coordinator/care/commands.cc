@@ -1,0 +1,85 @@
+#include "coordinator/care/commands.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string_view>
+
+#include "absl/strings/str_format.h"
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  // The option that it has beside --data-dir, and where its value goes.
+  const char* option;
+  const char* option_help;
+  std::string CareArguments::*value;  // null: a switch
+  int (*run)(const CareArguments&);
+};
+
+constexpr Command kCommands[] = {
+    {"check", "read all of a stopped coordinator's data and list what is damaged", "--quick",
+     "checkpoint files by their sizes only", nullptr, RunCheck},
+    {"repair", "mend what can be mended without losing anything", "", "", nullptr, RunRepair},
+    {"backup", "copy the data directory; its coordinator may run", "--to",
+     "directory of the backup; again and again the same one", &CareArguments::to, RunBackup},
+    {"restore", "make a data directory from a backup", "--from", "directory of the backup",
+     &CareArguments::from, RunRestore},
+};
+
+const Command* Find(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (name == command.name) return &command;
+  }
+  return nullptr;
+}
+
+void AddOption(CLI::App& app, const Command& command, CareArguments& arguments) {
+  if (command.value != nullptr) {
+    app.add_option(command.option, arguments.*command.value, command.option_help)->required();
+  } else if (command.option[0] != '\0') {
+    app.add_flag(command.option, arguments.quick, command.option_help);
+  }
+}
+
+}  // namespace
+
+std::optional<int> RunCareCommand(int argc, char** argv) {
+  const Command* command = argc > 1 ? Find(argv[1]) : nullptr;
+  if (command == nullptr) return std::nullopt;
+  const std::string name = common::StrCat("muster-coordinator ", command->name);
+  CareArguments arguments;
+  CLI::App app(command->summary, name);
+  app.add_option("--data-dir", arguments.data_dir, "the coordinator's data directory")->required();
+  AddOption(app, *command, arguments);
+  try {
+    app.parse(argc - 1, argv + 1);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return kCleanExit;
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "%s: %s\n  fix: %s --help lists its flags\n", name.c_str(), error.what(),
+                 name.c_str());
+    return kUsageExit;
+  }
+  umask(0077);
+  // A file that may not grow (ulimit -f) is an error of its write.
+  signal(SIGXFSZ, SIG_IGN);
+  return command->run(arguments);
+}
+
+std::string CareCommandsHelp() {
+  std::string text = "Commands (without one it serves; each has --help):\n";
+  for (const Command& command : kCommands) {
+    absl::StrAppendFormat(&text, "  %-8s %s\n", command.name, command.summary);
+  }
+  return text;
+}
+
+}  // namespace muster::coordinator

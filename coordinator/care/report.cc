@@ -1,0 +1,64 @@
+#include "coordinator/care/report.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_split.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/units.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kIndent = 2;
+constexpr std::chrono::milliseconds kShownEvery{200};
+
+}  // namespace
+
+std::string Wrap(std::string_view text, size_t indent) {
+  std::string wrapped;
+  size_t column = 0;
+  for (const absl::string_view word : absl::StrSplit(common::ToAbsl(text), ' ')) {
+    if (column > 0 && column + 1 + word.size() > kColumns) {
+      wrapped += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!wrapped.empty()) {
+      wrapped += ' ';
+      ++column;
+    }
+    common::StrAppend(&wrapped, word);
+    column += word.size();
+  }
+  return wrapped;
+}
+
+std::string FindingText(const Finding& finding) {
+  std::string text =
+      Wrap(common::StrCat(common::Printable(finding.path), ": ", common::Printable(finding.what)),
+           kIndent);
+  if (!finding.fix.empty()) {
+    common::StrAppend(&text, "\n",
+                      Wrap(common::StrCat("  fix: ", common::Printable(finding.fix)), 2 * kIndent));
+  }
+  return text;
+}
+
+Progress::Progress(std::string verb)
+    : verb_(std::move(verb)), is_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void Progress::Add(uint64_t bytes) {
+  bytes_ += bytes;
+  if (!is_terminal_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return;
+  next_ = now + kShownEvery;
+  is_shown_ = true;
+  std::fprintf(stderr, "\r\033[K%s %s", verb_.c_str(), common::HumanBytes(bytes_).c_str());
+}
+
+void Progress::Clear() {
+  if (is_shown_) std::fputs("\r\033[K", stderr);
+  is_shown_ = false;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,42 @@
+// What the care commands print: findings and totals in 80 columns, and progress on a terminal. One
+// thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "coordinator/finding.h"
+
+namespace muster::coordinator {
+
+inline constexpr size_t kColumns = 80;
+
+// Breaks at blanks where a line would be longer than kColumns; later lines begin with `indent`
+// blanks. Words are never broken: a path can be copied.
+std::string Wrap(std::string_view text, size_t indent);
+
+// "PATH: what", then "  fix: …".
+std::string FindingText(const Finding& finding);
+
+// One line on stderr that is written over, when that is a terminal.
+class Progress {
+ public:
+  explicit Progress(std::string verb);
+  ~Progress() { Clear(); }
+  void Add(uint64_t bytes);
+  // Before other output.
+  void Clear();
+
+ private:
+  const std::string verb_;
+  const bool is_terminal_;
+  bool is_shown_ = false;
+  uint64_t bytes_ = 0;
+  std::chrono::steady_clock::time_point next_{};
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,195 @@
+#include "coordinator/care/restore.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "common/files.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/care/backup_target.h"
+#include "coordinator/care/manifest.h"
+#include "coordinator/data_lock.h"
+#include "coordinator/file_tree.h"
+#include "coordinator/paths.h"
+#include "coordinator/sqlite/offline.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::MakeProblem;
+using common::StrCat;
+
+constexpr char kDatabase[] = "muster.db";
+constexpr char kStage[] = "restoring";
+// More than were submitted, and begun for one job, since the backup; more for each second of its
+// age, so that two restores of one backup do not meet either.
+constexpr uint64_t kJobGap = 100'000;
+constexpr uint64_t kAttemptGap = 1'000;
+constexpr int64_t kMsPerSecond = 1'000;
+constexpr int64_t kMsPerMinute = 60'000;
+constexpr int64_t kAgeMsMax = int64_t{100} * 365 * 86'400'000;
+
+absl::StatusOr<Manifest> ReadBackup(const std::string& directory) {
+  absl::StatusOr<Manifest> manifest = ReadManifest(directory);
+  if (!absl::IsNotFound(manifest.status())) return manifest;
+  return MakeProblem(
+      absl::StatusCode::kNotFound,
+      {.code = "JC1607",
+       .what = StrCat(directory, " holds no whole backup"),
+       .why = common::Exists(StrCat(directory, "/UNFINISHED"))
+                  ? "its first backup was interrupted before its MANIFEST was written"
+                  : "it has no MANIFEST",
+       .fix = "name the --to directory of a backup that was completed"});
+}
+
+absl::Status RefuseUsed(const std::string& data_dir) {
+  const auto names = common::ListDirectory(data_dir);
+  RETURN_IF_ERROR(names.status());
+  if (names->empty() || *names == std::vector<std::string>{"LOCK"}) return absl::OkStatus();
+  return MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1608",
+       .what = StrCat("cannot restore into ", data_dir, ": it is not empty"),
+       .why = common::Exists(StrCat(data_dir, "/", kStage))
+                  ? "an earlier restore into it was interrupted; the backup is not changed by that"
+                  : StrCat("it holds ", names->front()),
+       .fix = "move it away, or name an empty --data-dir"});
+}
+
+// Nothing else is in a backup, whatever its MANIFEST says.
+bool IsKnown(const std::string& path) {
+  for (const char* folder : {"blobs/", "logs/", "metrics/"}) {
+    if (path.rfind(folder, 0) == 0) return true;
+  }
+  return path == "LIVED" || path == "RETENTION";
+}
+
+Advance AdvanceFor(const Manifest& manifest, int64_t wall_ms) {
+  const int64_t age_ms = std::clamp<int64_t>(wall_ms - manifest.made_ms, 0, kAgeMsMax);
+  return {.epoch_at_least = static_cast<uint64_t>(std::max<int64_t>(wall_ms, 0)),
+          .jobs = kJobGap + static_cast<uint64_t>(age_ms / kMsPerSecond),
+          .attempts = static_cast<uint32_t>(kAttemptGap + age_ms / kMsPerMinute)};
+}
+
+class Restore {
+ public:
+  Restore(const RestoreRequest& request, const Manifest& manifest, const Found& found,
+          const CopyProgress& progress)
+      : request_(request), manifest_(manifest), found_(found), progress_(progress) {}
+
+  absl::StatusOr<RestoreTotals> Run() {
+    RETURN_IF_ERROR(CopyDatabase());
+    for (const SavedFile& file : manifest_.files) {
+      if (file.path != kDatabase) RETURN_IF_ERROR(CopyOther(file));
+    }
+    RETURN_IF_ERROR(AdvanceNumbers(StagePaths(), AdvanceFor(manifest_, request_.wall_ms)));
+    ASSIGN_OR_RETURN(const DatabaseContents contents, ReadContents(StagePaths().Database()));
+    totals_.live_jobs = contents.live_jobs;
+    totals_.finished_jobs = contents.finished_jobs;
+    totals_.next_job = contents.next_job;
+    RETURN_IF_ERROR(PutDatabaseIntoPlace());
+    totals_.made_ms = manifest_.made_ms;
+    totals_.last_event = manifest_.last_event;
+    totals_.newer_was_interrupted = common::Exists(StrCat(request_.from, "/UNFINISHED"));
+    return totals_;
+  }
+
+ private:
+  Paths StagePaths() const { return Paths(StrCat(request_.data_dir, "/", kStage)); }
+
+  // Into a directory of its own: it becomes the coordinator's when all else is there.
+  absl::Status CopyDatabase() {
+    for (const SavedFile& file : manifest_.files) {
+      if (file.path != kDatabase) continue;
+      const std::string fault = Copy(file, StrCat(kStage, "/", kDatabase));
+      RETURN_IF_ERROR(failure_);
+      return fault.empty() ? absl::OkStatus() : LostDatabase(fault);
+    }
+    return LostDatabase("MANIFEST does not name it");
+  }
+
+  absl::Status LostDatabase(const std::string& why) const {
+    return MakeProblem(
+        absl::StatusCode::kDataLoss,
+        {.code = "JC1607",
+         .what = StrCat("the database in the backup ", request_.from, " cannot be used"),
+         .why = why,
+         .fix = "use another backup"});
+  }
+
+  absl::Status CopyOther(const SavedFile& file) {
+    const std::string fault =
+        IsKnown(file.path) ? Copy(file, file.path) : "is not a file of a data directory";
+    if (!fault.empty()) found_({file.path, fault, "take it from another backup"});
+    return failure_;
+  }
+
+  // What is wrong with the file in the backup, or empty; then nothing of it is in the new place,
+  // which cannot be written when `failure_` is set.
+  std::string Copy(const SavedFile& file, const std::string& path) {
+    const Place from{request_.from, file.stored}, to{request_.data_dir, path};
+    const auto readable = OpenBelow(from.root, from.path, O_RDONLY);
+    if (!readable.ok()) return std::string(readable.status().message());
+    const auto copied = CopyFile(from, to, file.size, progress_);
+    if (absl::IsDataLoss(copied.status())) return std::string(copied.status().message());
+    failure_ = copied.status();
+    if (!copied.ok()) return "";
+    if (copied->size != file.size || copied->sha256 != file.sha256) {
+      unlink(StrCat(to.root, "/", to.path).c_str());
+      return StrCat("is damaged in the backup (", file.stored,
+                    "): it does not match its SHA-256 in MANIFEST");
+    }
+    ++totals_.files;
+    totals_.bytes += file.size;
+    return "";
+  }
+
+  absl::Status PutDatabaseIntoPlace() const {
+    const Paths stage = StagePaths(), paths(request_.data_dir);
+    RETURN_IF_ERROR(SyncFileSystem(request_.data_dir));
+    for (const auto& [from, to] : {std::pair(stage.HighWater(), paths.HighWater()),
+                                   std::pair(stage.Database(), paths.Database())}) {
+      if (rename(from.c_str(), to.c_str()) != 0) {
+        return common::ErrnoStatus(StrCat("cannot put ", to, " into place"));
+      }
+    }
+    RETURN_IF_ERROR(common::RemoveTree(stage.Root()));
+    return common::SyncDirectory(request_.data_dir);
+  }
+
+  const RestoreRequest& request_;
+  const Manifest& manifest_;
+  const Found& found_;
+  const CopyProgress& progress_;
+  RestoreTotals totals_;
+  absl::Status failure_;
+};
+
+}  // namespace
+
+absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const Found& found,
+                                            const CopyProgress& progress) {
+  ASSIGN_OR_RETURN(const Manifest manifest, ReadBackup(request.from));
+  RETURN_IF_ERROR(common::MakeDirectories(request.data_dir));
+  RETURN_IF_ERROR(RefuseUsed(request.data_dir));
+  ASSIGN_OR_RETURN(const common::UniqueFd lock,
+                   LockDataDirectory(Paths(request.data_dir).Lock(), std::chrono::milliseconds(0)));
+  absl::StatusOr<RestoreTotals> restored = Restore(request, manifest, found, progress).Run();
+  if (absl::IsResourceExhausted(restored.status())) {
+    return MakeProblem(
+        absl::StatusCode::kResourceExhausted,
+        {.code = "JC1605",
+         .what = StrCat("the disk of ", request.data_dir, " is full"),
+         .why = common::ProblemOf(restored.status()).what,
+         .fix = StrCat("free some space, remove ", request.data_dir, " and restore again")});
+  }
+  return restored;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,42 @@
+// `muster-coordinator restore`: a new data directory from a backup. One thread.
+//
+// The coordinator that is lost went on after the backup was made: it started again (its epoch),
+// took jobs and began attempts, and the workers remember these numbers. A restored coordinator must
+// give out none of them a second time: its epoch becomes the time of the restore in Unix
+// milliseconds (no coordinator starts a thousand times a second), and its job and attempt numbers
+// leave a gap that grows with the age of the backup.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "coordinator/care/copy_file.h"
+#include "coordinator/finding.h"
+
+namespace muster::coordinator {
+
+struct RestoreRequest {
+  std::string from;
+  std::string data_dir;  // missing, or empty
+  int64_t wall_ms = 0;   // now
+};
+
+struct RestoreTotals {
+  int64_t made_ms = 0;  // when the backup was
+  uint64_t last_event = 0;
+  uint64_t live_jobs = 0;
+  uint64_t finished_jobs = 0;
+  uint64_t next_job = 0;
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+  bool newer_was_interrupted = false;
+};
+
+// `found` is told what the backup has lost of logs, metrics and checkpoint files; all else is
+// restored. A lost database is the error. The database comes last: a coordinator refuses to start
+// on a directory whose restore was interrupted.
+absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const Found& found,
+                                            const CopyProgress& progress);
+
+}  // namespace muster::coordinator

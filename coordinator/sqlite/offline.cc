@@ -1,0 +1,158 @@
+#include "coordinator/sqlite/offline.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/files.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/core/apply.h"
+#include "coordinator/sqlite/database.h"
+#include "coordinator/sqlite/journal.h"
+#include "coordinator/sqlite/replay.h"
+#include "coordinator/sqlite/schema.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+absl::StatusOr<std::unique_ptr<Database>> OpenToRead(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                   Database::Open(path, Database::Mode::kReadOnly));
+  RETURN_IF_ERROR(database->Execute("PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0"));
+  return database;
+}
+
+// Timers do not matter here: no clock.
+ReplaySink SinkInto(ClusterState& state) {
+  return {.snapshot =
+              [&state](const v1::Snapshot& snapshot) { RestoreSnapshot(state, snapshot, Now{}); },
+          .key = [&state](const std::string& owner, const std::string& key, uint64_t job,
+                          uint64_t spec_hash) { RestoreKey(state, owner, key, job, spec_hash); },
+          .event = [&state](const v1::Event& event) { Apply(state, event, Now{}); }};
+}
+
+void AddUses(const v1::JobRecord& record, BlobUses& uses) {
+  for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
+    for (const v1::CheckpointFile& file : checkpoint.files()) {
+      uses.insert({file.sha256(), {file.size(), record.id()}});
+    }
+  }
+}
+
+absl::Status ReadFinished(Database& database, const std::string& path, DatabaseContents* contents) {
+  ASSIGN_OR_RETURN(
+      Statement rows,
+      database.Prepare("SELECT jobs.id, summary, record FROM jobs LEFT JOIN job_records "
+                       "ON jobs.id = job_records.id"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    const int64_t id = rows.Integer(0);
+    const std::string_view summary = rows.Bytes(1), bytes = rows.Bytes(2);
+    v1::JobSummary parsed;
+    v1::JobRecord record;
+    if (!parsed.ParseFromArray(summary.data(), static_cast<int>(summary.size())) ||
+        !record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+        static_cast<int64_t>(record.id()) != id) {
+      return DamagedDatabase(path, StrCat("the record of job ", id, " cannot be read"));
+    }
+    ++contents->finished_jobs;
+    AddUses(record, contents->blobs);
+  }
+}
+
+void ReadLive(ClusterState& state, DatabaseContents* contents) {
+  TakeFinished(state);  // their rows are in the table
+  contents->next_job = state.next_job_id;
+  contents->live_jobs = state.jobs.size();
+  const v1::Snapshot snapshot = MakeSnapshot(state);  // puts the files back into the records
+  for (const v1::JobRecord& job : snapshot.jobs()) AddUses(job, contents->blobs);
+}
+
+}  // namespace
+
+absl::StatusOr<DatabaseContents> ReadContents(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Database> database, OpenToRead(path));
+  const auto read = [&]() -> absl::StatusOr<DatabaseContents> {
+    bool is_new = false;
+    RETURN_IF_ERROR(CheckIdentity(*database, path, &is_new));
+    DatabaseContents contents;
+    if (is_new) return contents;
+    ASSIGN_OR_RETURN(const int64_t epoch,
+                     database->Scalar("SELECT value FROM meta WHERE key = 'epoch'"));
+    ASSIGN_OR_RETURN(const int64_t cluster,
+                     database->Scalar("SELECT value FROM meta WHERE key = 'cluster'"));
+    contents.epoch = static_cast<uint64_t>(epoch);
+    contents.cluster_id = absl::StrFormat("%016x", cluster);
+    ClusterState state;
+    ASSIGN_OR_RETURN(contents.last_event, ReplayDatabase(*database, path, SinkInto(state)));
+    ReadLive(state, &contents);
+    RETURN_IF_ERROR(ReadFinished(*database, path, &contents));
+    return contents;
+  };
+  absl::StatusOr<DatabaseContents> contents = read();
+  if (absl::IsDataLoss(contents.status()) && common::CodeOf(contents.status()).empty()) {
+    return DamagedDatabase(path, std::string(contents.status().message()));
+  }
+  return contents;
+}
+
+absl::Status CheckPages(const std::string& path, bool quick, const Found& found) {
+  constexpr char kFix[] =
+      "restore the data directory from a backup: nothing else mends a damaged database";
+  const std::string name = path.substr(path.rfind('/') + 1);
+  const auto findings = [&]() -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Database> database, OpenToRead(path));
+    return database->Texts(quick ? "PRAGMA quick_check(20)" : "PRAGMA integrity_check(20)");
+  }();
+  if (absl::IsDataLoss(findings.status())) {
+    found({name, std::string(findings.status().message()), kFix});
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(findings.status());
+  if (*findings == "ok") return absl::OkStatus();
+  for (const absl::string_view line : absl::StrSplit(*findings, "; ")) {
+    found({name, std::string(line), kFix});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyDatabase(const std::string& from, const std::string& to) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Database> database, OpenToRead(from));
+  absl::StatusOr<Statement> copy = database->Prepare("VACUUM INTO ?1");
+  const absl::Status copied = copy.ok() ? copy->BindText(1, to).Run() : copy.status();
+  return absl::IsDataLoss(copied) ? DamagedDatabase(from, std::string(copied.message())) : copied;
+}
+
+absl::Status AdvanceNumbers(const Paths& paths, const Advance& advance) {
+  {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Database> database,
+                     Database::Open(paths.Database(), Database::Mode::kReadWrite));
+    RETURN_IF_ERROR(database->Execute(StrCat("UPDATE meta SET value = max(value, ",
+                                             advance.epoch_at_least, ") WHERE key = 'epoch'")));
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Journal> journal, OpenSqliteJournal(paths));
+  ClusterState state;
+  RETURN_IF_ERROR(journal->Replay(SinkInto(state)));
+  TakeFinished(state);
+  state.next_job_id += advance.jobs;
+  for (auto& [id, job] : state.jobs) job.set_next_attempt(job.next_attempt() + advance.attempts);
+  JournalRecord record;
+  record.turn = 1;
+  record.snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state));
+  journal->Append(std::move(record));
+  journal->Start({.durable = [](uint64_t) {},
+                  .disk_full = [](bool) {},
+                  .stuck = [](const absl::Status&) {},
+                  .failed = [](const absl::Status&) {}});
+  RETURN_IF_ERROR(journal->Stop());
+  return common::WriteFileDurably(paths.HighWater(), HighWaterText(state.next_seq - 1));
+}
+
+}  // namespace muster::coordinator

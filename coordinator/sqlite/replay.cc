@@ -1,0 +1,137 @@
+#include "coordinator/sqlite/replay.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "common/files.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/sqlite/schema.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::MakeProblem;
+using common::StrCat;
+
+constexpr size_t kHighWaterBytesMax = 1'024;
+
+class Replayer {
+ public:
+  Replayer(Database& database, const std::string& path, const ReplaySink& sink)
+      : database_(database), path_(path), sink_(sink) {}
+
+  absl::StatusOr<uint64_t> Run() {
+    ASSIGN_OR_RETURN(const uint64_t after, Snapshot());
+    RETURN_IF_ERROR(Keys());
+    return Events(after);
+  }
+
+ private:
+  absl::Status Damaged(const std::string& finding) const { return DamagedDatabase(path_, finding); }
+
+  // The last event that the snapshot covers; 0: there is none.
+  absl::StatusOr<uint64_t> Snapshot() {
+    ASSIGN_OR_RETURN(Statement newest, database_.Prepare("SELECT seq, data FROM snapshots"));
+    ASSIGN_OR_RETURN(const bool has_snapshot, newest.Step());
+    if (!has_snapshot) return 0;
+    const uint64_t seq = static_cast<uint64_t>(newest.Integer(0));
+    const std::string_view bytes = newest.Bytes(1);
+    v1::Snapshot snapshot;
+    if (!snapshot.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return Damaged(StrCat("the snapshot at event ", seq, " cannot be read"));
+    }
+    sink_.snapshot(snapshot);
+    return seq;
+  }
+
+  absl::Status Keys() {
+    ASSIGN_OR_RETURN(
+        Statement keys,
+        database_.Prepare("SELECT owner, idempotency_key, id, spec_hash FROM jobs WHERE "
+                          "idempotency_key != ''"));
+    while (true) {
+      ASSIGN_OR_RETURN(const bool row, keys.Step());
+      if (!row) return absl::OkStatus();
+      sink_.key(std::string(keys.Bytes(0)), std::string(keys.Bytes(1)),
+                static_cast<uint64_t>(keys.Integer(2)), static_cast<uint64_t>(keys.Integer(3)));
+    }
+  }
+
+  absl::StatusOr<uint64_t> Events(uint64_t after) {
+    ASSIGN_OR_RETURN(
+        Statement events,
+        database_.Prepare("SELECT seq, event FROM events WHERE seq > ?1 ORDER BY seq"));
+    events.Bind(1, static_cast<int64_t>(after));
+    uint64_t last = after;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool row, events.Step());
+      if (!row) return last;
+      const uint64_t seq = static_cast<uint64_t>(events.Integer(0));
+      if (seq != last + 1) {
+        return Damaged(StrCat("event ", last + 1, " is missing (the next one is ", seq, ")"));
+      }
+      last = seq;
+      RETURN_IF_ERROR(Event(seq, events.Bytes(1)));
+    }
+  }
+
+  absl::Status Event(uint64_t seq, std::string_view bytes) {
+    v1::Event event;
+    if (!event.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || event.seq() != seq) {
+      return Damaged(StrCat("event ", seq, " cannot be read"));
+    }
+    if (event.what_case() == v1::Event::WHAT_NOT_SET && !event.skippable()) {
+      return MakeProblem(absl::StatusCode::kFailedPrecondition,
+                         {.code = "JC1603",
+                          .what = StrCat(path_, " holds event ", seq,
+                                         " of a kind that this version does not know"),
+                          .fix = "start the version of muster-coordinator that wrote it"});
+    }
+    sink_.event(event);
+    return absl::OkStatus();
+  }
+
+  Database& database_;
+  const std::string& path_;
+  const ReplaySink& sink_;
+};
+
+}  // namespace
+
+absl::StatusOr<uint64_t> ReplayDatabase(Database& database, const std::string& path,
+                                        const ReplaySink& sink) {
+  absl::StatusOr<uint64_t> last = Replayer(database, path, sink).Run();
+  if (absl::IsDataLoss(last.status()) && common::CodeOf(last.status()).empty()) {
+    return DamagedDatabase(path, std::string(last.status().message()));
+  }
+  return last;
+}
+
+std::optional<uint64_t> ReadHighWater(const Paths& paths) {
+  const absl::StatusOr<std::string> text = common::ReadFile(paths.HighWater(), kHighWaterBytesMax);
+  uint64_t mark = 0;
+  if (!text.ok() || !absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &mark)) {
+    return std::nullopt;
+  }
+  return mark;
+}
+
+std::string HighWaterText(uint64_t event) { return absl::StrFormat("%020u\n", event); }
+
+// A WAL that was cut off looks like a database that ended earlier; only this file can tell.
+absl::Status CheckHighWater(const Paths& paths, uint64_t last_event) {
+  const std::optional<uint64_t> mark = ReadHighWater(paths);
+  if (!mark.has_value() || *mark <= last_event) return absl::OkStatus();
+  return MakeProblem(
+      absl::StatusCode::kDataLoss,
+      {.code = "JC1602",
+       .what = StrCat(paths.Database(), " ends at event ", last_event, ", but event ", *mark,
+                      " was acknowledged: muster.db or muster.db-wal was truncated or replaced by "
+                      "an older copy"),
+       .fix = StrCat("restore the data directory from a backup, or delete ", paths.HighWater(),
+                     " to continue without the lost events")});
+}
+
+}  // namespace muster::coordinator

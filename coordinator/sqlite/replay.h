@@ -1,0 +1,27 @@
+// Reads what a journal's database holds, in order, and checks on the way that nothing is missing.
+// Shared by the journal and by the commands that look at a data directory without a coordinator.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/paths.h"
+#include "coordinator/sqlite/database.h"
+#include "coordinator/stores/journal.h"
+
+namespace muster::coordinator {
+
+// Journal::Replay. Returns the number of the last event. `path` is for the errors.
+absl::StatusOr<uint64_t> ReplayDatabase(Database& database, const std::string& path,
+                                        const ReplaySink& sink);
+
+// What HIGHWATER says; nullopt: it is missing, or says nothing that can be read.
+std::optional<uint64_t> ReadHighWater(const Paths& paths);
+std::string HighWaterText(uint64_t event);
+// DATA_LOSS when the database ends before an event that was acknowledged.
+absl::Status CheckHighWater(const Paths& paths, uint64_t last_event);
+
+}  // namespace muster::coordinator

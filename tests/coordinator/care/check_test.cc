@@ -1,0 +1,146 @@
+// What check finds in a data directory, and what repair does about it.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "coordinator/care/report.h"
+#include "coordinator/data_lock.h"
+#include "tests/coordinator/care/small_data.h"
+
+namespace muster::coordinator {
+namespace {
+
+class CheckTest : public SmallData {
+ protected:
+  std::string Repair() {
+    const CheckTotals totals = Check(paths);
+    std::string changes;
+    const absl::Status status =
+        RepairData(paths, totals, kNowMs, [&](const std::string& path, const std::string& what) {
+          changes += path + ": " + what + "\n";
+        });
+    EXPECT_TRUE(status.ok()) << status;
+    return changes;
+  }
+  // Of files that Age() has not made old.
+  const int64_t kNowMs = time(nullptr) * int64_t{1'000};
+};
+
+TEST_F(CheckTest, ASoundDirectoryIsCountedWithoutFindings) {
+  const CheckTotals totals = Check(paths);
+  EXPECT_EQ(totals.findings, 0u) << Told();
+  EXPECT_EQ(totals.contents.last_event, 2u);
+  EXPECT_EQ(totals.contents.live_jobs, 1u);
+  EXPECT_EQ(totals.contents.finished_jobs, 1u);
+  EXPECT_EQ(totals.blobs.files, 2u);
+  EXPECT_EQ(totals.segments.log_files, 2u);
+  EXPECT_EQ(totals.segments.metric_bytes, 6u);
+}
+
+TEST_F(CheckTest, AFlippedByteInACheckpointFileIsFoundAndTheFileSetAside) {
+  FlipByte(BlobPath(kOfLive), 3);
+  EXPECT_EQ(Check(paths, /*quick=*/true).findings, 0u) << Told();
+  EXPECT_NE(Repair().find("moved to damaged/"), std::string::npos);
+  EXPECT_NE(Told().find(Name(kOfLive) + ": its 23 bytes do not match"), std::string::npos)
+      << Told();
+  EXPECT_TRUE(common::Exists(paths.DamagedRoot() + "/" + Name(kOfLive)));
+  // The same bytes can come again.
+  EXPECT_FALSE(blobs->Begin(Name(kOfLive), kOfLive.size())->have);
+  AddBlob(kOfLive);
+  findings.clear();
+  EXPECT_EQ(Check(paths).findings, 0u) << Told();
+}
+
+TEST_F(CheckTest, AQuickCheckFindsACheckpointFileOfAnotherSize) {
+  Put(BlobPath(kOfFinished), "cut");
+  EXPECT_EQ(Check(paths, /*quick=*/true).findings, 1u);
+  EXPECT_NE(Told().find("has 3 bytes, not 23"), std::string::npos) << Told();
+}
+
+TEST_F(CheckTest, AMissingCheckpointFileOfALiveAndOfAFinishedJobIsFound) {
+  unlink(BlobPath(kOfLive).c_str());
+  unlink(BlobPath(kOfFinished).c_str());
+  EXPECT_EQ(Check(paths).blobs.missing, 2u);
+  EXPECT_NE(Told().find("is missing; job 1 refers to it"), std::string::npos) << Told();
+  EXPECT_NE(Told().find("is missing; job 4 refers to it"), std::string::npos) << Told();
+}
+
+TEST_F(CheckTest, ADamagedDatabaseIsFoundAndLeftAsItIs) {
+  std::string bytes = *common::ReadFile(paths.Database());
+  bytes.replace(bytes.size() / 2, 4'096, 4'096, '\xa5');
+  Put(paths.Database(), bytes);
+  EXPECT_EQ(Repair(), "");
+  EXPECT_NE(Told().find("muster.db: "), std::string::npos) << Told();
+  EXPECT_NE(findings.front().fix.find("backup"), std::string::npos);
+  EXPECT_EQ(*common::ReadFile(paths.Database()), bytes);
+}
+
+TEST_F(CheckTest, AMissingHighWaterIsFoundAndWrittenAgain) {
+  unlink(paths.HighWater().c_str());
+  EXPECT_NE(Repair().find("HIGHWATER: written again: event 2"), std::string::npos);
+  EXPECT_NE(Told().find("HIGHWATER: is missing"), std::string::npos) << Told();
+  EXPECT_EQ(*common::ReadFile(paths.HighWater()), "00000000000000000002\n");
+}
+
+TEST_F(CheckTest, AHighWaterThatAKilledCoordinatorLeftBehindIsNoDamage) {
+  Put(paths.HighWater(), "00000000000000000001\n");
+  EXPECT_EQ(Check(paths).findings, 0u) << Told();
+}
+
+TEST_F(CheckTest, ADatabaseThatEndsBeforeHighWaterIsFoundAndNotPapered) {
+  Put(paths.HighWater(), "00000000000000000009\n");
+  EXPECT_EQ(Repair(), "");
+  EXPECT_NE(Told().find("event 9 was acknowledged"), std::string::npos) << Told();
+}
+
+TEST_F(CheckTest, ALinkAmongTheCheckpointFilesIsFoundAndNotFollowed) {
+  const std::string outside = dir.path() + "/outside";
+  Put(outside, "secret");
+  ASSERT_EQ(symlink(outside.c_str(), (paths.BlobRoot() + "/link").c_str()), 0);
+  EXPECT_EQ(Check(paths).blobs.files, 2u);
+  EXPECT_NE(Told().find("blobs/sha256/link: is not a regular file"), std::string::npos) << Told();
+}
+
+TEST_F(CheckTest, AnUploadThatNothingWasAddedToForADayIsRemoved) {
+  Put(paths.UploadRoot() + "/old.part", "1");
+  Put(paths.UploadRoot() + "/new.part", "2");
+  Age(paths.UploadRoot() + "/old.part");
+  EXPECT_EQ(Repair(), "uploads/old.part: unfinished for over a day, removed\n");
+  EXPECT_TRUE(common::Exists(paths.UploadRoot() + "/new.part"));
+}
+
+TEST_F(CheckTest, ARunningCoordinatorIsNamedWithItsPid) {
+  const auto lock = LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0));
+  ExpectProblem(LockForCare(paths).status(), "JC1604", "(pid " + std::to_string(getpid()) + ")");
+}
+
+TEST_F(CheckTest, WhatIsNotADataDirectoryIsRefused) {
+  ExpectProblem(LockForCare(Paths(dir.path() + "/none")).status(), "JC1608", "No such file");
+  CheckTotals totals;
+  ExpectProblem(CheckData(Paths(dir.path()), false, Collect(), &totals), "JC1608", "no muster.db");
+}
+
+TEST_F(CheckTest, ALostDatabaseIsNotTakenForANewDirectory) {
+  unlink(paths.Database().c_str());
+  unlink(paths.HighWater().c_str());
+  ExpectProblem(OpenSqliteJournal(paths).status(), "JC1606", "so it is not a new one");
+  EXPECT_FALSE(common::Exists(paths.Database()));
+  EXPECT_EQ(Check(paths).findings, 1u) << Told();
+  // One kind of file is enough, and an empty database is none.
+  for (const char* folder : {"/logs", "/metrics"}) {
+    ASSERT_TRUE(common::RemoveTree(paths.Root() + folder).ok());
+  }
+  Put(paths.Database(), "");
+  ExpectProblem(OpenSqliteJournal(paths).status(), "JC1606", "blobs/sha256/");
+  ASSERT_TRUE(common::RemoveTree(paths.Root() + "/blobs").ok());
+  ASSERT_TRUE(common::MakeDirectories(paths.Root() + "/logs/3/0").ok());
+  EXPECT_TRUE(OpenSqliteJournal(paths).ok());
+}
+
+TEST(ReportTest, LinesAreBrokenAtBlanksAndPathsNever) {
+  const std::string path(100, 'p');
+  const std::string text = FindingText({path, "is damaged", std::string(60, 'f') + " then this"});
+  EXPECT_EQ(text, path + ":\n  is damaged\n  fix: " + std::string(60, 'f') + " then\n    this");
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -1,0 +1,137 @@
+// A data directory with a finished job 1, a live job 4, a checkpoint file of each, logs and metrics;
+// and a place for backups of it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/files.h"
+#include "common/sha256.h"
+#include "coordinator/care/backup.h"
+#include "coordinator/care/check.h"
+#include "coordinator/local/blob_store.h"
+#include "coordinator/paths.h"
+#include "coordinator/sqlite/journal.h"
+#include "tests/coordinator/temp_dir.h"
+#include "tests/stores/opened_journal.h"
+
+namespace muster::coordinator {
+
+inline void Put(const std::string& path, const std::string& text) {
+  ASSERT_TRUE(common::MakeDirectories(std::filesystem::path(path).parent_path().string()).ok());
+  ASSERT_TRUE(common::WriteFileDurably(path, text).ok());
+}
+
+// As if nobody had written to it for a long time.
+inline void Age(const std::string& path) {
+  const timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+}
+
+inline void FlipByte(const std::string& path, size_t at) {
+  std::string text = *common::ReadFile(path);
+  ASSERT_LT(at, text.size());
+  text[at] = static_cast<char>(text[at] ^ 0x20);
+  ASSERT_TRUE(common::WriteFileDurably(path, text).ok());
+}
+
+class SmallData : public testing::Test {
+ protected:
+  SmallData() : paths(dir.path() + "/data"), backups(dir.path() + "/backup") {}
+
+  void SetUp() override {
+    ASSERT_TRUE(common::MakeDirectories(paths.Root()).ok());
+    blobs = *LocalBlobStore::Open(paths);
+    AddBlob(kOfFinished);
+    AddBlob(kOfLive);
+    WriteDatabase(5);
+    Put(paths.LogFile(1, 0, 0, v1::LOG_STREAM_STDOUT), "out of job 1\n");
+    Put(paths.LogFile(4, 1, 0, v1::LOG_STREAM_STDOUT), "out of job 4\n");
+    Put(paths.MetricFile(4, 1), "points");
+    Put(paths.Lived(), "lived");
+  }
+
+  static std::string Name(const std::string& bytes) { return common::Sha256Hex(bytes); }
+
+  void AddBlob(const std::string& bytes) {
+    ASSERT_TRUE(blobs->Write(Name(bytes), bytes.size(), 0, bytes).ok());
+    ASSERT_TRUE(*blobs->Finish(Name(bytes), bytes.size()));
+  }
+
+  static void Refer(v1::JobRecord& job, const std::string& bytes) {
+    v1::CheckpointFile* file = job.add_checkpoints()->add_files();
+    file->set_path("state.txt");
+    file->set_sha256(Name(bytes));
+    file->set_size(bytes.size());
+  }
+
+  void WriteDatabase(uint64_t next_job) {
+    OpenedJournal opened(*OpenSqliteJournal(paths));
+    opened.Start();
+    JournalRecord record = RecordOf(1, {ReasonEvent(1, 4, "a"), ReasonEvent(2, 4, "b")});
+    FinishedJob finished = Finished(1, "red-fox-1", "");
+    v1::JobRecord first = *finished.record;
+    Refer(first, kOfFinished);
+    finished.record = std::make_shared<const v1::JobRecord>(first);
+    record.finished = {finished};
+    v1::Snapshot snapshot;
+    snapshot.set_format(1);
+    snapshot.set_seq(2);
+    snapshot.set_next_job_id(next_job);
+    v1::JobRecord& live = *snapshot.add_jobs();
+    live.set_id(4);
+    live.set_name("blue-cat-4");
+    live.set_state(v1::JOB_STATE_QUEUED);
+    live.set_next_attempt(2);
+    Refer(live, kOfLive);
+    record.snapshot = std::make_shared<const v1::Snapshot>(snapshot);
+    opened.journal->Append(std::move(record));
+    ASSERT_TRUE(opened.WaitFor(1).ok());
+    ASSERT_TRUE(opened.journal->Stop().ok());
+  }
+
+  Found Collect() {
+    return [this](const Finding& finding) { findings.push_back(finding); };
+  }
+  CheckTotals Check(const Paths& where, bool quick = false) {
+    CheckTotals totals;
+    const absl::Status status = CheckData(where, quick, Collect(), &totals);
+    EXPECT_TRUE(status.ok()) << status;
+    return totals;
+  }
+  absl::StatusOr<BackupTotals> Backup() {
+    return MakeBackup({paths.Root(), backups}, Collect(), [](uint64_t) {});
+  }
+  std::string Told() const {
+    std::string text;
+    for (const Finding& finding : findings) text += finding.path + ": " + finding.what + "\n";
+    return text;
+  }
+  std::string BlobPath(const std::string& bytes) const { return paths.BlobFile(Name(bytes)); }
+
+  const std::string kOfFinished = "the checkpoint of job 1";
+  const std::string kOfLive = "the checkpoint of job 4";
+  TempDir dir;
+  const Paths paths;
+  const std::string backups;
+  std::unique_ptr<BlobStore> blobs;
+  std::vector<Finding> findings;
+};
+
+inline void ExpectProblem(const absl::Status& status, const std::string& code,
+                          const std::string& words) {
+  EXPECT_FALSE(status.ok());
+  const std::string text(status.message());
+  EXPECT_NE(text.find("[" + code + "]"), std::string::npos) << text;
+  EXPECT_NE(text.find(words), std::string::npos) << text;
+  EXPECT_NE(text.find("fix:"), std::string::npos) << text;
+}
+
+}  // namespace muster::coordinator

@@ -1,4 +1,5 @@
 // muster-coordinator backup, and restore.
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_format.h"
@@ -20,6 +21,8 @@ using common::Counted;
 using common::HumanBytes;
 using common::StrCat;
 
+void Print(const std::string& text) { std::printf("%s\n", text.c_str()); }
+
 int Failed(const absl::Status& status) {
   std::fprintf(stderr, "muster-coordinator: %s\n", std::string(status.message()).c_str());
   return common::CodeOf(status) == "JC1604" ? kLockedExit : kNotDoneExit;
@@ -33,7 +36,7 @@ class Findings {
     return [this](const Finding& finding) {
       ++count_;
       progress_.Clear();
-      std::printf("%s\n", FindingText(finding).c_str());
+      Print(FindingText(finding));
     };
   }
   uint64_t Count() const { return count_; }
@@ -62,22 +65,16 @@ void PrintRestored(const RestoreTotals& totals, int64_t wall_ms) {
   absl::PrintF("the backup is of %s, %s ago\n", made,
                common::HumanDuration(std::max<int64_t>(wall_ms - totals.made_ms, 0)));
   if (totals.newer_was_interrupted) {
-    std::printf("%s\n", Wrap("A later backup into that directory was interrupted; this is the last "
-                             "whole one.",
-                             0)
-                            .c_str());
+    Print(Wrap("A later backup into that directory was interrupted; this is the last whole one."));
   }
-  std::printf("%s\n",
-              Wrap("What happened since is not in it. When a node registers, ranks of an attempt "
-                   "that the backup knows are adopted; all others are stopped. Jobs that were live "
-                   "in the backup and are no longer running, also those that have ended since, "
-                   "start again from their last checkpoint in it. Jobs submitted since are gone.",
-                   0)
-                  .c_str());
-  std::printf("%s\n", Wrap(StrCat("New jobs are numbered from ", totals.next_job,
-                                  ", so that no number is used twice."),
-                           0)
-                          .c_str());
+  Print(Wrap(
+      "What happened since is not in it. When a node registers, ranks of an attempt that the "
+      "backup "
+      "knows are adopted; all others are stopped. Jobs that were live in the backup and are no "
+      "longer running, also those that have ended since, start again from their last checkpoint in "
+      "it. Jobs submitted since are gone."));
+  Print(Wrap(StrCat("New jobs are numbered from ", totals.next_job,
+                    ", so that no number is used twice.")));
 }
 
 }  // namespace

@@ -41,6 +41,10 @@ absl::Status RefuseForeign(const Paths& paths) {
                              std::string(common::ErrnoStatus("it cannot be read").message()));
   }
   if (!S_ISDIR(info.st_mode)) return NotADataDirectory(paths, "it is not a directory");
+  // Nothing is locked, and so made, where no coordinator has been.
+  if (!common::Exists(paths.Lock()) && !common::Exists(paths.Database())) {
+    return NotADataDirectory(paths, "it has neither LOCK nor muster.db");
+  }
   if (info.st_uid == geteuid()) return absl::OkStatus();
   return MakeProblem(absl::StatusCode::kFailedPrecondition,
                      {.code = "JC1608",

@@ -62,7 +62,7 @@ absl::Status RepairAndPrint(const Paths& paths, const CheckTotals& totals) {
   if (!repaired.ok()) return repaired;
   if (changes == 0) Print("nothing to change");
   if (!totals.has_contents) {
-    Print(Wrap("muster.db is damaged and was left as it is: only a backup can bring it back", 0));
+    Print(Wrap("muster.db is damaged and was left as it is: only a backup can bring it back"));
   }
   return absl::OkStatus();
 }

@@ -15,17 +15,19 @@ constexpr std::chrono::milliseconds kShownEvery{200};
 
 }  // namespace
 
-std::string Wrap(std::string_view text, size_t indent) {
-  std::string wrapped;
-  size_t column = 0;
+std::string Wrap(std::string_view text, size_t first, size_t later) {
+  std::string wrapped(first, ' ');
+  size_t column = first;
+  bool is_first_word = true;
   for (const absl::string_view word : absl::StrSplit(common::ToAbsl(text), ' ')) {
-    if (column > 0 && column + 1 + word.size() > kColumns) {
-      wrapped += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (!wrapped.empty()) {
+    if (!is_first_word && column + 1 + word.size() > kColumns) {
+      wrapped += "\n" + std::string(later, ' ');
+      column = later;
+    } else if (!is_first_word) {
       wrapped += ' ';
       ++column;
     }
+    is_first_word = false;
     common::StrAppend(&wrapped, word);
     column += word.size();
   }
@@ -35,10 +37,11 @@ std::string Wrap(std::string_view text, size_t indent) {
 std::string FindingText(const Finding& finding) {
   std::string text =
       Wrap(common::StrCat(common::Printable(finding.path), ": ", common::Printable(finding.what)),
-           kIndent);
+           0, kIndent);
   if (!finding.fix.empty()) {
-    common::StrAppend(&text, "\n",
-                      Wrap(common::StrCat("  fix: ", common::Printable(finding.fix)), 2 * kIndent));
+    common::StrAppend(
+        &text, "\n",
+        Wrap(common::StrCat("fix: ", common::Printable(finding.fix)), kIndent, 2 * kIndent));
   }
   return text;
 }

@@ -15,9 +15,9 @@ namespace muster::coordinator {
 
 inline constexpr size_t kColumns = 80;
 
-// Breaks at blanks where a line would be longer than kColumns; later lines begin with `indent`
-// blanks. Words are never broken: a path can be copied.
-std::string Wrap(std::string_view text, size_t indent);
+// Breaks at blanks where a line would be longer than kColumns. The first line begins with `first`
+// blanks, later ones with `later`. Words are never broken: a path can be copied.
+std::string Wrap(std::string_view text, size_t first = 0, size_t later = 0);
 
 // "PATH: what", then "  fix: …".
 std::string FindingText(const Finding& finding);

@@ -115,8 +115,16 @@ TEST_F(CheckTest, ARunningCoordinatorIsNamedWithItsPid) {
 
 TEST_F(CheckTest, WhatIsNotADataDirectoryIsRefused) {
   ExpectProblem(LockForCare(Paths(dir.path() + "/none")).status(), "JC1608", "No such file");
+  ExpectProblem(LockForCare(Paths(dir.path())).status(), "JC1608", "neither LOCK nor muster.db");
+  EXPECT_FALSE(common::Exists(dir.path() + "/LOCK"));
   CheckTotals totals;
   ExpectProblem(CheckData(Paths(dir.path()), false, Collect(), &totals), "JC1608", "no muster.db");
+}
+
+TEST_F(CheckTest, AnotherUsersDirectoryIsLeftAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to give a directory away";
+  ASSERT_EQ(chown(paths.Root().c_str(), 12'345, 12'345), 0);
+  ExpectProblem(LockForCare(paths).status(), "JC1608", "belongs to another user (uid 12345");
 }
 
 TEST_F(CheckTest, ALostDatabaseIsNotTakenForANewDirectory) {
@@ -138,8 +146,8 @@ TEST_F(CheckTest, ALostDatabaseIsNotTakenForANewDirectory) {
 
 TEST(ReportTest, LinesAreBrokenAtBlanksAndPathsNever) {
   const std::string path(100, 'p');
-  const std::string text = FindingText({path, "is damaged", std::string(60, 'f') + " then this"});
-  EXPECT_EQ(text, path + ":\n  is damaged\n  fix: " + std::string(60, 'f') + " then\n    this");
+  const std::string text = FindingText({path, "is damaged", std::string(66, 'f') + " then this"});
+  EXPECT_EQ(text, path + ":\n  is damaged\n  fix: " + std::string(66, 'f') + " then\n    this");
 }
 
 }  // namespace

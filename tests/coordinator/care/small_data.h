@@ -2,8 +2,8 @@
 // and a place for backups of it.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -48,10 +48,10 @@ class SmallData : public testing::Test {
 
   void SetUp() override {
     ASSERT_TRUE(common::MakeDirectories(paths.Root()).ok());
+    WriteDatabase(5);
     blobs = *LocalBlobStore::Open(paths);
     AddBlob(kOfFinished);
     AddBlob(kOfLive);
-    WriteDatabase(5);
     Put(paths.LogFile(1, 0, 0, v1::LOG_STREAM_STDOUT), "out of job 1\n");
     Put(paths.LogFile(4, 1, 0, v1::LOG_STREAM_STDOUT), "out of job 4\n");
     Put(paths.MetricFile(4, 1), "points");

@@ -67,7 +67,7 @@ bool IsKnown(const std::string& path) {
   for (const char* folder : {"blobs/", "logs/", "metrics/"}) {
     if (path.rfind(folder, 0) == 0) return true;
   }
-  return path == "LIVED" || path == "RETENTION";
+  return path == "LIVED" || path == "RETENTION" || path == "FORMAT";
 }
 
 Advance AdvanceFor(const Manifest& manifest, int64_t wall_ms) {

@@ -1,33 +1,167 @@
 #include "coordinator/local/segment_check.h"
 
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/status.h"
+#include "common/strings.h"
 #include "coordinator/file_tree.h"
+#include "coordinator/local/log_reader.h"
+#include "coordinator/local/log_stream_file.h"
+#include "coordinator/segments/scan.h"
+#include "coordinator/segments/writer.h"
 
 namespace muster::coordinator {
 namespace {
 
-absl::Status Count(const Paths& paths, const std::string& folder, uint64_t* files,
-                   uint64_t* bytes) {
-  return WalkFiles(paths.Root(), folder,
-                   {.file =
-                        [&](const TreeFile& file) {
-                          ++*files;
-                          *bytes += file.size;
-                          return absl::OkStatus();
-                        },
-                    .odd = [](const std::string&) { return absl::OkStatus(); }});
+using common::StrCat;
+
+constexpr size_t kWindowBytes = 1 << 20;
+
+// A file by its path below the data directory: "logs/7/0/rank-3.stdout.seg",
+// "metrics/7/0.d/0000008388608.seg".
+struct SegmentPath {
+  SegmentId id;
+  std::string base;  // below the data directory
+  uint64_t first_offset = 0;
+};
+
+std::optional<SegmentPath> ParseSegmentPath(const std::string& path) {
+  std::vector<std::string> parts = absl::StrSplit(path, '/');
+  SegmentPath found;
+  if (parts.back().ends_with(".seg") && parts[parts.size() - 2].ends_with(".d")) {
+    const std::string number = parts.back().substr(0, parts.back().size() - 4);
+    if (!absl::SimpleAtoi(number, &found.first_offset)) return std::nullopt;
+    parts.pop_back();
+  } else if (!parts.back().ends_with(".seg")) {
+    return std::nullopt;
+  }
+  parts.back() = std::string(SegmentBase(parts.back()));
+  found.base = absl::StrJoin(parts, "/");
+  LogKey key;
+  if (parts.size() < 3 || !absl::SimpleAtoi(parts[1], &key.job)) return std::nullopt;
+  if (parts[0] == "logs" && parts.size() == 4 && absl::SimpleAtoi(parts[2], &key.attempt) &&
+      ParseStreamName(parts[3], &key)) {
+    found.id = SegmentIdOf(key);
+    return found;
+  }
+  found.id = {.kind = SegmentKind::kMetrics, .job = key.job};
+  const bool is_metrics =
+      parts[0] == "metrics" && parts.size() == 3 && absl::SimpleAtoi(parts[2], &found.id.attempt);
+  return is_metrics ? std::optional(found) : std::nullopt;
+}
+
+// What of one segment file is no sound record.
+class FileCheck {
+ public:
+  FileCheck(const Paths& paths, std::string path, const SegmentFound& found)
+      : path_(std::move(path)), scan_(paths.Root() + "/" + path_, kWindowBytes), found_(found) {}
+
+  absl::Status Run(const SegmentId& id);
+  bool IsSound() const { return is_sound_; }
+
+ private:
+  void Say(uint64_t offset, uint64_t bytes, std::string what) {
+    is_sound_ = false;
+    found_({path_, offset, bytes, std::move(what)});
+  }
+
+  const std::string path_;
+  SegmentScan scan_;
+  const SegmentFound& found_;
+  bool is_sound_ = true;
+};
+
+absl::Status FileCheck::Run(const SegmentId& id) {
+  ASSIGN_OR_RETURN(const auto head, scan_.Head());
+  if (!head.has_value()) {
+    Say(0, scan_.FileBytes(), "is no segment, or its head is damaged: none of it can be read");
+    return absl::OkStatus();
+  }
+  if (head->id != id) {
+    Say(0, scan_.FileBytes(), "belongs to another stream");
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const auto trailer, scan_.Trailer());
+  uint64_t sound_until = scan_.Position();
+  while (true) {
+    ASSIGN_OR_RETURN(const auto record, scan_.Next());
+    if (!record.has_value()) break;
+    if (record->position > sound_until) {
+      Say(sound_until, record->position - sound_until, "damaged");
+    }
+    const absl::StatusOr<std::string> body = scan_.Body(*record);
+    if (absl::IsDataLoss(body.status())) {
+      Say(record->position + kRecordHeadBytes, record->length, "damaged");
+    } else {
+      RETURN_IF_ERROR(body.status());
+    }
+    sound_until = scan_.Position();
+  }
+  if (scan_.UnreadableBytes() > 0) {
+    Say(sound_until, scan_.UnreadableBytes(),
+        trailer.has_value() ? "damaged" : "at its end, a record that is torn or damaged");
+  }
+  ASSIGN_OR_RETURN(const bool has_index, scan_.HasSoundIndex());
+  if (trailer.has_value() && !has_index) {
+    Say(trailer->index_position, trailer->entries * kIndexEntryBytes, "its index is damaged");
+  }
+  return absl::OkStatus();
+}
+
+using EachSegment =
+    std::function<absl::Status(const std::string& path, const SegmentPath& segment)>;
+
+absl::Status ForEachSegment(const Paths& paths, SegmentTotals* totals, const EachSegment& each) {
+  for (const bool is_logs : {true, false}) {
+    const auto visit = [&](const TreeFile& file) -> absl::Status {
+      ++(is_logs ? totals->log_files : totals->metric_files);
+      (is_logs ? totals->log_bytes : totals->metric_bytes) += file.size;
+      const auto segment = ParseSegmentPath(file.path);
+      return segment.has_value() ? each(file.path, *segment) : absl::OkStatus();
+    };
+    RETURN_IF_ERROR(
+        WalkFiles(paths.Root(), is_logs ? "logs" : "metrics",
+                  {.file = visit, .odd = [](const std::string&) { return absl::OkStatus(); }}));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status CheckSegments(const Paths& paths, const SegmentFound&, SegmentTotals* totals) {
-  RETURN_IF_ERROR(Count(paths, "logs", &totals->log_files, &totals->log_bytes));
-  return Count(paths, "metrics", &totals->metric_files, &totals->metric_bytes);
+absl::Status CheckSegments(const Paths& paths, const SegmentFound& found, SegmentTotals* totals) {
+  return ForEachSegment(paths, totals, [&](const std::string& path, const SegmentPath& segment) {
+    return FileCheck(paths, path, found).Run(segment.id);
+  });
 }
 
 absl::Status RepairSegments(const Paths& paths, const SegmentFound& changed,
                             SegmentTotals* totals) {
-  return CheckSegments(paths, changed, totals);
+  std::vector<std::pair<std::string, SegmentPath>> damaged;
+  std::map<std::string, uint64_t> lost;
+  RETURN_IF_ERROR(
+      ForEachSegment(paths, totals, [&](const std::string& path, const SegmentPath& segment) {
+        const SegmentFound count = [&](const SegmentFinding& finding) {
+          lost[path] += finding.bytes;
+        };
+        FileCheck check(paths, path, count);
+        absl::Status status = check.Run(segment.id);
+        if (status.ok() && !check.IsSound()) damaged.emplace_back(path, segment);
+        return status;
+      }));
+  for (const auto& [path, segment] : damaged) {
+    RETURN_IF_ERROR(SegmentWriter::Mend(SegmentFiles(paths.Root() + "/" + segment.base), segment.id,
+                                        segment.first_offset));
+    changed({path, 0, lost[path], "written anew with all that could be read; the rest is a gap"});
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace muster::coordinator

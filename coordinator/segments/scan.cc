@@ -89,6 +89,12 @@ absl::StatusOr<std::vector<IndexEntry>> SegmentScan::Index() {
   return DecodeIndex(bytes, *trailer).value_or(std::vector<IndexEntry>());
 }
 
+absl::StatusOr<bool> SegmentScan::HasSoundIndex() {
+  ASSIGN_OR_RETURN(const auto trailer, Trailer());
+  ASSIGN_OR_RETURN(const auto index, Index());
+  return trailer.has_value() && index.size() == trailer->entries;
+}
+
 uint64_t SegmentScan::RecordsEnd() const {
   return trailer_.has_value() ? trailer_->index_position : file_.FileBytes();
 }

@@ -54,6 +54,8 @@ class SegmentScan {
   absl::StatusOr<std::optional<SegmentHead>> Head();
   // nullopt: it may still grow, or its end is damaged.
   absl::StatusOr<std::optional<SegmentTrailer>> Trailer();
+  // Whether a finished segment's index can be used; without it, reading begins at its beginning.
+  absl::StatusOr<bool> HasSoundIndex();
   // Goes on at the last record whose entry of the index `is_before`; without an index from the
   // beginning.
   template <typename IsBefore>

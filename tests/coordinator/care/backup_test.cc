@@ -54,9 +54,9 @@ TEST_F(BackupTest, IsMadeWhileTheJournalIsOpenAndHoldsWhatIsOnlyInItsLog) {
 }
 
 TEST_F(BackupTest, ASecondOneCopiesOnlyWhatIsNew) {
-  const std::string old_log = paths.LogFile(1, 0, 0, v1::LOG_STREAM_STDOUT);
-  const std::string growing = paths.LogFile(4, 1, 0, v1::LOG_STREAM_STDOUT);
-  for (const std::string& path : {old_log, growing, paths.MetricFile(4, 1)}) Age(path);
+  const std::string old_log = LogFile(paths, 1, 0);
+  const std::string growing = LogFile(paths, 4, 1);
+  for (const std::string& path : {old_log, growing, MetricFile(paths, 4, 1)}) Age(path);
   ASSERT_TRUE(Backup().ok());
   Put(growing, "out of job 4, and more\n");
   const auto second = Backup();
@@ -116,16 +116,16 @@ TEST_F(BackupTest, AMissingCheckpointFileIsNamed) {
 }
 
 TEST_F(BackupTest, FilesOfAJobThatTheDatabaseDoesNotKnowYetAreLeftOut) {
-  Put(paths.LogFile(5, 0, 0, v1::LOG_STREAM_STDOUT), "submitted since");
+  Put(LogFile(paths, 5, 0), "submitted since");
   EXPECT_EQ(Backup()->files, 7u);
 }
 
 TEST_F(BackupTest, NoLinkLeadsOutOfTheDataDirectory) {
   Put(dir.path() + "/outside", "secret");
-  const std::string link = paths.LogFile(1, 0, 1, v1::LOG_STREAM_STDOUT);
+  const std::string link = LogFile(paths, 1, 0, 1);
   ASSERT_EQ(symlink((dir.path() + "/outside").c_str(), link.c_str()), 0);
   ASSERT_TRUE(Backup().ok());
-  EXPECT_NE(Told().find("rank-1.stdout: is a link"), std::string::npos) << Told();
+  EXPECT_NE(Told().find("rank-1.stdout.seg: is a link"), std::string::npos) << Told();
   EXPECT_FALSE(common::Exists(backups + "/1/" + Relative(link)));
   // A folder that is kept elsewhere would silently be missing.
   ASSERT_EQ(rename(paths.LogRoot().c_str(), (dir.path() + "/logs").c_str()), 0);

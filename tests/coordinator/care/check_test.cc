@@ -4,6 +4,7 @@
 
 #include "coordinator/care/report.h"
 #include "coordinator/data_lock.h"
+#include "coordinator/local/log_reader.h"
 #include "tests/coordinator/care/small_data.h"
 
 namespace muster::coordinator {
@@ -33,7 +34,7 @@ TEST_F(CheckTest, ASoundDirectoryIsCountedWithoutFindings) {
   EXPECT_EQ(totals.contents.finished_jobs, 1u);
   EXPECT_EQ(totals.blobs.files, 2u);
   EXPECT_EQ(totals.segments.log_files, 2u);
-  EXPECT_EQ(totals.segments.metric_bytes, 6u);
+  EXPECT_EQ(totals.segments.metric_bytes, common::ReadFile(MetricFile(paths, 4, 1))->size());
 }
 
 TEST_F(CheckTest, AFlippedByteInACheckpointFileIsFoundAndTheFileSetAside) {
@@ -46,6 +47,35 @@ TEST_F(CheckTest, AFlippedByteInACheckpointFileIsFoundAndTheFileSetAside) {
   // The same bytes can come again.
   EXPECT_FALSE(blobs->Begin(Name(kOfLive), kOfLive.size())->have);
   AddBlob(kOfLive);
+  findings.clear();
+  EXPECT_EQ(Check(paths).findings, 0u) << Told();
+}
+
+TEST_F(CheckTest, DamageInALogIsFoundAndStaysAGapThatIsCleanOtherwise) {
+  const std::string log = LogFile(paths, 4, 1);
+  FlipByte(log, common::ReadFile(log)->find("second"));
+  FlipByte(MetricFile(paths, 4, 1), 3);  // of the head, which is there twice
+  EXPECT_EQ(Check(paths).findings, 1u) << Told();
+  EXPECT_NE(Told().find("logs/4/1/rank-0.stdout.seg: 7 bytes at offset"), std::string::npos)
+      << Told();
+  EXPECT_NE(Repair().find("written anew"), std::string::npos);
+  findings.clear();
+  EXPECT_EQ(Check(paths).findings, 0u) << Told();
+  const auto cursor = LocalLogReader(paths).Open({.job = 4, .attempt = 1}, 0);
+  std::string text;
+  for (auto piece = cursor->Peek(); piece->has_value(); piece = cursor->Peek()) {
+    text += std::string((*piece)->damaged, '?') + *cursor->Read(**piece);
+    cursor->Advance();
+  }
+  EXPECT_EQ(text, "out of job 4\n???????third\n");
+}
+
+TEST_F(CheckTest, AFileInALogsPlaceIsSetAside) {
+  Put(LogFile(paths, 1, 0), std::string(1'000, 'x'));
+  EXPECT_EQ(Check(paths).findings, 1u) << Told();
+  EXPECT_NE(Told().find("is no segment"), std::string::npos) << Told();
+  Repair();
+  EXPECT_TRUE(common::Exists(LogFile(paths, 1, 0) + ".damaged"));
   findings.clear();
   EXPECT_EQ(Check(paths).findings, 0u) << Told();
 }

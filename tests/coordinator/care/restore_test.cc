@@ -50,9 +50,8 @@ TEST_F(RestoreTest, BringsBackAllThatWasSaved) {
   ASSERT_TRUE(totals.ok()) << totals.status();
   EXPECT_EQ(Told(), "");
   EXPECT_EQ(Check(restored).findings, 0u) << Told();
-  for (const std::string& path :
-       {paths.LogFile(4, 1, 0, v1::LOG_STREAM_STDOUT), paths.MetricFile(4, 1), paths.Lived(),
-        BlobPath(kOfLive), BlobPath(kOfFinished)}) {
+  for (const std::string& path : {LogFile(paths, 4, 1), MetricFile(paths, 4, 1), paths.Lived(),
+                                  BlobPath(kOfLive), BlobPath(kOfFinished)}) {
     const std::string name = path.substr(paths.Root().size());
     EXPECT_EQ(*common::ReadFile(restored.Root() + name), *common::ReadFile(path)) << name;
   }
@@ -111,13 +110,13 @@ TEST_F(RestoreTest, ADamagedDatabaseInTheBackupIsRefusedBeforeAnythingIsStarted)
 }
 
 TEST_F(RestoreTest, AnotherDamagedFileIsNamedAndTheRestIsRestored) {
-  FlipByte(InBackup("logs/1/0/rank-0.stdout"), 2);
-  unlink(InBackup("metrics/4/1.mseg").c_str());
+  FlipByte(InBackup("logs/1/0/rank-0.stdout.seg"), 2);
+  unlink(InBackup("metrics/4/1.seg").c_str());
   ASSERT_TRUE(Restore().ok());
   EXPECT_EQ(findings.size(), 2u) << Told();
-  EXPECT_NE(Told().find("logs/1/0/rank-0.stdout: is damaged in the backup"), std::string::npos);
-  EXPECT_FALSE(common::Exists(restored.LogFile(1, 0, 0, v1::LOG_STREAM_STDOUT)));
-  EXPECT_TRUE(common::Exists(restored.LogFile(4, 1, 0, v1::LOG_STREAM_STDOUT)));
+  EXPECT_NE(Told().find("logs/1/0/rank-0.stdout.seg: is damaged in the backup"), std::string::npos);
+  EXPECT_FALSE(common::Exists(LogFile(restored, 1, 0)));
+  EXPECT_TRUE(common::Exists(LogFile(restored, 4, 1)));
 }
 
 TEST_F(RestoreTest, NoLinkInTheBackupIsFollowed) {

@@ -17,6 +17,8 @@
 #include "coordinator/care/backup.h"
 #include "coordinator/care/check.h"
 #include "coordinator/local/blob_store.h"
+#include "coordinator/local/log_stream_file.h"
+#include "coordinator/local/metric_stream_file.h"
 #include "coordinator/paths.h"
 #include "coordinator/sqlite/journal.h"
 #include "tests/coordinator/temp_dir.h"
@@ -42,6 +44,25 @@ inline void FlipByte(const std::string& path, size_t at) {
   ASSERT_TRUE(common::WriteFileDurably(path, text).ok());
 }
 
+inline std::string LogFile(const Paths& paths, uint64_t job, uint32_t attempt, uint32_t rank = 0) {
+  return SegmentFiles(paths.LogStream({.job = job, .attempt = attempt, .rank = rank})).At(0);
+}
+
+inline std::string MetricFile(const Paths& paths, uint64_t job, uint32_t attempt) {
+  return SegmentFiles(paths.MetricStream(job, attempt)).At(0);
+}
+
+inline void WriteLog(const Paths& paths, const LogKey& key, const std::vector<std::string>& texts) {
+  absl::StatusOr<LogStreamFile> log = LogStreamFile::Open(paths, key);
+  ASSERT_TRUE(log.ok()) << log.status();
+  for (const std::string& text : texts) {
+    v1::LogChunk chunk;
+    chunk.set_offset(log->Written());
+    chunk.set_data(text);
+    ASSERT_TRUE(log->Append(chunk).ok());
+  }
+}
+
 class SmallData : public testing::Test {
  protected:
   SmallData() : paths(dir.path() + "/data"), backups(dir.path() + "/backup") {}
@@ -52,9 +73,10 @@ class SmallData : public testing::Test {
     blobs = *LocalBlobStore::Open(paths);
     AddBlob(kOfFinished);
     AddBlob(kOfLive);
-    Put(paths.LogFile(1, 0, 0, v1::LOG_STREAM_STDOUT), "out of job 1\n");
-    Put(paths.LogFile(4, 1, 0, v1::LOG_STREAM_STDOUT), "out of job 4\n");
-    Put(paths.MetricFile(4, 1), "points");
+    WriteLog(paths, {.job = 1}, {"out of job 1\n"});
+    WriteLog(paths, {.job = 4, .attempt = 1}, {"out of job 4\n", "second\n", "third\n"});
+    absl::StatusOr<MetricStreamFile> metrics = MetricStreamFile::Open(paths, 4, 1);
+    ASSERT_TRUE(metrics.ok() && metrics->Append(v1::MetricBatch()).ok());
     Put(paths.Lived(), "lived");
   }
 

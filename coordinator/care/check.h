@@ -1,5 +1,5 @@
 // `muster-coordinator check` and `repair`: all of a data directory that no coordinator uses. One
-// thread; whoever calls holds LOCK.
+// thread; the caller holds LOCK.
 #pragma once
 
 #include <cstdint>

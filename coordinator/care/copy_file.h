@@ -25,7 +25,7 @@ struct CopiedFile {
 using CopyProgress = std::function<void(uint64_t bytes)>;
 
 // At most the first `size` bytes; a file that has grown meanwhile is copied as far as it was. The
-// copy appears by rename, after its last byte; nobody has synced it. No symbolic link is followed
+// copy appears by rename, after its last byte; it is not synced. No symbolic link is followed
 // below either root. RESOURCE_EXHAUSTED: no room for the copy; DATA_LOSS: the disk does not give the
 // original's bytes. Nothing is left of the copy then.
 absl::StatusOr<CopiedFile> CopyFile(const Place& from, const Place& to, uint64_t size,

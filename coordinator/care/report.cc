@@ -2,10 +2,14 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "absl/strings/str_split.h"
+#include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "coordinator/care/commands.h"
 
 namespace muster::coordinator {
 namespace {
@@ -62,6 +66,29 @@ void Progress::Add(uint64_t bytes) {
 void Progress::Clear() {
   if (is_shown_) std::fputs("\r\033[K", stderr);
   is_shown_ = false;
+}
+
+Found PrintedFindings::Printer() {
+  return [this](const Finding& finding) {
+    ++count_;
+    progress_.Clear();
+    Print(FindingText(finding));
+  };
+}
+
+int LeftOutExit(const PrintedFindings& findings) {
+  if (findings.Count() == 0) return kCleanExit;
+  Print(
+      common::StrCat(common::Counted(findings.Count(), "finding"), ": what they name is left out"));
+  return kFindingsExit;
+}
+
+void Print(const std::string& text) { std::printf("%s\n", text.c_str()); }
+
+int FailedExit(const absl::Status& status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "muster-coordinator: %s\n", std::string(status.message()).c_str());
+  return common::CodeOf(status) == "JC1604" ? kLockedExit : kNotDoneExit;
 }
 
 }  // namespace muster::coordinator

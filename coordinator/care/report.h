@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "coordinator/finding.h"
 
 namespace muster::coordinator {
@@ -38,5 +38,25 @@ class Progress {
   uint64_t bytes_ = 0;
   std::chrono::steady_clock::time_point next_{};
 };
+
+// Findings printed between the lines of a progress, and counted.
+class PrintedFindings {
+ public:
+  explicit PrintedFindings(Progress& progress) : progress_(progress) {}
+  Found Printer();
+  uint64_t Count() const { return count_; }
+
+ private:
+  Progress& progress_;
+  uint64_t count_ = 0;
+};
+
+// Of a copy: what the findings name is not in it.
+int LeftOutExit(const PrintedFindings& findings);
+
+// A line on stdout.
+void Print(const std::string& text);
+// Prints the error after what is on stdout; the exit status for it.
+int FailedExit(const absl::Status& status);
 
 }  // namespace muster::coordinator

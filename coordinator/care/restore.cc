@@ -103,7 +103,7 @@ class Restore {
  private:
   Paths StagePaths() const { return Paths(StrCat(request_.data_dir, "/", kStage)); }
 
-  // Into a directory of its own: it becomes the coordinator's when all else is there.
+  // Into a separate directory: it is moved into place when all else is there.
   absl::Status CopyDatabase() {
     for (const SavedFile& file : manifest_.files) {
       if (file.path != kDatabase) continue;

@@ -1,8 +1,8 @@
 // `muster-coordinator restore`: a new data directory from a backup. One thread.
 //
-// The coordinator that is lost went on after the backup was made: it started again (its epoch),
-// took jobs and began attempts, and the workers remember these numbers. A restored coordinator must
-// give out none of them a second time: its epoch becomes the time of the restore in Unix
+// The lost coordinator continued after the backup was made: it restarted (raising its epoch),
+// accepted jobs and began attempts, and the workers remember these numbers. A restored coordinator
+// must not use any of them again: its epoch becomes the time of the restore in Unix
 // milliseconds (no coordinator starts a thousand times a second), and its job and attempt numbers
 // leave a gap that grows with the age of the backup.
 #pragma once

@@ -1,6 +1,6 @@
 // The database seen by the commands that care for a data directory: read whole, without a
-// coordinator's start, and copied while a coordinator serves. Opens it read-only but for
-// BeginAfterRestore; never checkpoints its log. One thread.
+// coordinator's start, and copied while a coordinator serves. Opens it read-only except in
+// AdvanceNumbers; never checkpoints its log. One thread.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ absl::StatusOr<DatabaseContents> ReadContents(const std::string& path);
 // What SQLite finds wrong with the file: pages, trees, indexes; with `quick`, without the indexes.
 absl::Status CheckPages(const std::string& path, bool quick, const Found& found);
 
-// A consistent copy in one file, synced by nobody yet. RESOURCE_EXHAUSTED: no room at `to`.
+// A consistent copy in one file, not synced. RESOURCE_EXHAUSTED: no room at `to`.
 absl::Status CopyDatabase(const std::string& from, const std::string& to);
 
 // How far the numbers of a restored database move on, past all that the lost coordinator may have

@@ -90,7 +90,7 @@ class Restored(Case):
         for job in (finished, saver):
             for step in committed(cluster, job):
                 self.assertEqual(cluster.jobctl("ckpt", "verify", job, step, check=False).returncode, 0)
-        self.assert_gone(stray_mark, deadline_s=30)  # nobody knows that job any more
+        self.assert_gone(stray_mark, deadline_s=30)  # of a job that the restored coordinator does not know
         new = cluster.submit("-n", "1", "--", "echo", "new")
         self.assertGreater(cluster.wait_for(new, SUCCEEDED).id, 100_000)
 

@@ -31,7 +31,7 @@ inline void Put(const std::string& path, const std::string& text) {
   ASSERT_TRUE(common::WriteFileDurably(path, text).ok());
 }
 
-// As if nobody had written to it for a long time.
+// As if it had not been written to for a long time.
 inline void Age(const std::string& path) {
   const timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
   ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);

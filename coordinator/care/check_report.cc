@@ -1,0 +1,57 @@
+#include "coordinator/care/check_report.h"
+
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+#include "common/text.h"
+#include "common/units.h"
+#include "coordinator/care/report.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::Counted;
+using common::HumanBytes;
+
+void PrintTotals(const CheckTotals& totals, bool quick) {
+  const DatabaseContents& contents = totals.contents;
+  if (totals.has_contents) {
+    absl::PrintF("database  event %d, %d live and %d finished jobs\n", contents.last_event,
+                 contents.live_jobs, contents.finished_jobs);
+  } else {
+    Print("database  cannot be read");
+  }
+  absl::PrintF("blobs     %s, %s%s: %d damaged, %d missing\n", Counted(totals.blobs.files, "file"),
+               HumanBytes(totals.blobs.bytes), quick ? " (sizes only)" : "",
+               totals.blobs.damaged.size(), totals.blobs.missing);
+  const SegmentTotals& segments = totals.segments;
+  absl::PrintF("logs      %s, %s\n", Counted(segments.log_files, "file"),
+               HumanBytes(segments.log_bytes));
+  absl::PrintF("metrics   %s, %s\n", Counted(segments.metric_files, "file"),
+               HumanBytes(segments.metric_bytes));
+  if (totals.blobs.uploads > 0) {
+    absl::PrintF("uploads   %s unfinished, %s\n", Counted(totals.blobs.uploads, "file"),
+                 HumanBytes(totals.blobs.upload_bytes));
+  }
+}
+
+}  // namespace
+
+absl::Status CheckAndPrint(const Paths& paths, bool quick, CheckTotals* totals) {
+  const Found print = [](const Finding& finding) { Print(FindingText(finding)); };
+  RETURN_IF_ERROR(CheckData(paths, quick, print, totals));
+  PrintTotals(*totals, quick);
+  Print(totals->findings == 0 ? "no damage found" : Counted(totals->findings, "finding"));
+  return absl::OkStatus();
+}
+
+int WithDataLocked(const CareArguments& arguments,
+                   const std::function<absl::Status(const Paths&, CheckTotals*)>& act) {
+  const Paths paths(arguments.data_dir);
+  const auto lock = LockForCare(paths);
+  if (!lock.ok()) return FailedExit(lock.status());
+  CheckTotals totals;
+  if (const absl::Status done = act(paths, &totals); !done.ok()) return FailedExit(done);
+  return totals.findings == 0 ? kCleanExit : kFindingsExit;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,34 @@
+// muster-coordinator repair
+#include "common/clock.h"
+#include "common/status.h"
+#include "coordinator/care/check_report.h"
+#include "coordinator/care/report.h"
+
+namespace muster::coordinator {
+namespace {
+
+absl::Status RepairAndPrint(const Paths& paths, const CheckTotals& totals) {
+  Print("\nrepair:");
+  uint64_t changes = 0;
+  RETURN_IF_ERROR(RepairData(paths, totals, common::SystemClock().Read().wall_ms,
+                             [&changes](const std::string& path, const std::string& what) {
+                               ++changes;
+                               Print(FindingText({path, what, ""}));
+                             }));
+  if (changes == 0) Print("nothing to change");
+  if (!totals.has_contents) {
+    Print(Wrap("muster.db is damaged and was left as it is: only a backup can bring it back"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunRepair(const CareArguments& arguments) {
+  return WithDataLocked(arguments, [](const Paths& paths, CheckTotals* totals) {
+    const absl::Status checked = CheckAndPrint(paths, /*quick=*/false, totals);
+    return checked.ok() ? RepairAndPrint(paths, *totals) : checked;
+  });
+}
+
+}  // namespace muster::coordinator

@@ -194,6 +194,11 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
     session.Note(StrCat(common::Counted(summaries.dropped(), "point"),
                         summaries.dropped() == 1 ? " was" : " were", " dropped by the trainers"));
   }
+  if (summaries.damaged_bytes() > 0) {
+    session.Note(StrCat(summaries.damaged_bytes(),
+                        " bytes of metrics are damaged on the coordinator's disk; their points are "
+                        "missing here"));
+  }
   return kExitOk;
 }
 

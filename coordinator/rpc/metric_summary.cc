@@ -82,6 +82,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
       lost += std::min(count, std::numeric_limits<uint64_t>::max() - lost);
     }
     summaries.set_dropped(lost);
+    summaries.set_damaged_bytes(reader_->DamagedBytes());
     return summaries;
   }
 

@@ -106,7 +106,12 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
   RETURN_IF_ERROR(
       database.Execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA mmap_size=0;"
                        "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF"));
-  if (!is_new) return database.Execute(kLives);
+  if (!is_new) {
+    RETURN_IF_ERROR(database.Execute(kLives));
+    ASSIGN_OR_RETURN(const int64_t version, database.Scalar("PRAGMA user_version"));
+    if (version == kSchemaVersion) return absl::OkStatus();
+    return database.Execute(StrCat("PRAGMA user_version=", kSchemaVersion));
+  }
   RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
   RETURN_IF_ERROR(database.Execute(kTables));
   RETURN_IF_ERROR(database.Execute(kLives));

@@ -20,7 +20,8 @@ LAYERS = {
     "common/job": {"common/job", "common", "proto"},
     "coordinator/core": {"coordinator/core", "common/job", "common", "proto"},
     "worker/core": {"worker/core", "common/job", "common", "proto"},
-    "coordinator": {"coordinator", "coordinator/core", "common/job", "common", "proto"},
+    "coordinator/segments": {"coordinator/segments", "common"},
+    "coordinator": {"coordinator", "coordinator/core", "coordinator/segments", "common/job", "common", "proto"},
     "worker": {"worker", "worker/core", "common/job", "common", "proto"},
     "shim": {"shim", "common"},
     "client": {"client", "common/job", "common", "proto"},
@@ -93,7 +94,7 @@ def project_files():
 
 def folder_of(path):
     """The layer that a path belongs to, or None (tests see everything)."""
-    for prefix in ("common/job", "coordinator/core", "worker/core"):
+    for prefix in ("common/job", "coordinator/core", "coordinator/segments", "worker/core"):
         if path.startswith(prefix + "/"):
             return prefix
     top = path.split("/", 1)[0]

@@ -295,10 +295,12 @@ TEST(JobctlMetricsTest, ARankThatLoggedNoneIsSaidWithThoseThatDid) {
   loss->set_name("loss");
   loss->set_count(3);
   fake.metrics.set_dropped(1);
+  fake.metrics.set_damaged_bytes(70);
   const Ended ended = Jobctl(fake, {"metrics", "3", "--rank", "1"});
   EXPECT_EQ(ended.code, 0);
   EXPECT_TRUE(Holds(ended.err, "rank 1 logged none; rank 0 did\n")) << ended.err;
   EXPECT_TRUE(Holds(ended.err, "1 point was dropped by the trainers")) << ended.err;
+  EXPECT_TRUE(Holds(ended.err, "70 bytes of metrics are damaged")) << ended.err;
   EXPECT_TRUE(
       Holds(Jobctl(fake, {"metrics", "3", "--rank", "5"}).err, "calm-otter-3 has no rank 5"));
   fake.metrics.clear_summaries();

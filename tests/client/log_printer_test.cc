@@ -91,11 +91,14 @@ TEST(LogPrinterTest, StderrGoesToStderrWhenStreamsAreSplit) {
 TEST(LogPrinterTest, DroppedBytesAndNoticesAreSaidOnStderr) {
   v1::LogRecord dropped = Record(0, "after\n");
   dropped.set_dropped(2'000'000);
+  dropped.set_damaged(70);
   v1::LogRecord notice;
   notice.set_notice("attempt 1 starts from step 40");
   const Printed printed = Print({dropped, notice});
   EXPECT_EQ(printed.out, "[node1:0] after\n");
   EXPECT_NE(printed.err.find("(2000000 bytes) of output dropped here"), std::string::npos)
+      << printed.err;
+  EXPECT_NE(printed.err.find("rank 0 on node1: 70 bytes of output are damaged"), std::string::npos)
       << printed.err;
   EXPECT_NE(printed.err.find("-- attempt 1 starts from step 40\n"), std::string::npos);
 }

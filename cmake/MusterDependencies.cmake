@@ -37,3 +37,10 @@ muster_static_library(muster_absl absl_status absl_statusor absl_strings absl_st
 muster_static_library(muster_crypto libcrypto)
 muster_static_library(muster_sqlite sqlite3)
 muster_static_library(muster_yaml yaml-cpp)
+
+find_package(fmt REQUIRED)
+find_path(MUSTER_SPDLOG_INCLUDE_DIR spdlog/logger.h REQUIRED)
+add_library(muster_spdlog INTERFACE)
+target_compile_definitions(muster_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
+target_include_directories(muster_spdlog SYSTEM INTERFACE ${MUSTER_SPDLOG_INCLUDE_DIR})
+target_link_libraries(muster_spdlog INTERFACE fmt::fmt-header-only)

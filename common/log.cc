@@ -1,14 +1,20 @@
+// The only file that sees spdlog: its logger levels, stamps and formats; the sink below it does what
+// none of spdlog's does for us. spdlog's file sinks buffer in a FILE, create files that everybody may
+// read, and after a full disk neither count what they dropped nor end the line that was cut.
 #include "common/log.h"
 
 #include <fcntl.h>
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
 #include <cstdint>
-#include <ctime>
+#include <memory>
+#include <mutex>
 #include <string>
 
-#include "absl/strings/str_format.h"
 #include "common/files.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -16,47 +22,103 @@
 namespace muster::common {
 namespace {
 
-std::atomic<int> log_fd{STDERR_FILENO};
-std::atomic<LogLevel> log_least{LogLevel::kInfo};
-std::atomic<uint64_t> lost_lines{0};
+// As much of `data` as the file takes.
+size_t WriteSome(int fd, std::string_view data) {
+  size_t written = 0;
+  while (written < data.size()) {
+    const ssize_t count = write(fd, data.data() + written, data.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    written += static_cast<size_t>(count);
+  }
+  return written;
+}
 
-std::string TimeText() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  tm parts{};
-  gmtime_r(&now.tv_sec, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  return absl::StrFormat("%s.%03dZ", text, static_cast<int>(now.tv_nsec / 1'000'000));
+// Lines to a descriptor. The mutex of base_sink guards everything here.
+class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  // Takes `fd`.
+  void WriteTo(int fd) {
+    std::lock_guard lock(mutex_);
+    if (fd_ != STDERR_FILENO) close(fd_);
+    fd_ = fd;
+    cut_ = false;
+  }
+
+ private:
+  using Message = spdlog::details::log_msg;
+
+  // A full disk takes no line; how many it swallowed is logged once there is room again.
+  void sink_it_(const Message& message) override {
+    if (lost_ > 0) {
+      const std::string text =
+          StrCat(lost_, " lines of this log are lost: it could not be written");
+      if (Put(Message(message.time, {}, {}, spdlog::level::warn, text))) lost_ = 0;
+    }
+    if (lost_ > 0 || !Put(message)) ++lost_;
+  }
+  void flush_() override {}
+
+  bool Put(const Message& message) {
+    spdlog::memory_buf_t line;
+    if (cut_) line.push_back('\n');
+    formatter_->format(message, line);
+    const size_t written = WriteSome(fd_, {line.data(), line.size()});
+    if (written > 0) cut_ = line[written - 1] != '\n';
+    return written == line.size();
+  }
+
+  int fd_ = STDERR_FILENO;
+  uint64_t lost_ = 0;
+  bool cut_ = false;  // the last line written lacks its end
+};
+
+struct DaemonLog {
+  std::shared_ptr<LineSink> sink = std::make_shared<LineSink>();
+  spdlog::logger logger{"", sink};
+};
+
+// Never destroyed: threads may log while the process exits.
+DaemonLog& TheLog() {
+  static DaemonLog* const log = [] {
+    auto* made = new DaemonLog;
+    made->logger.set_formatter(std::make_unique<spdlog::pattern_formatter>(
+        "%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc, "\n"));
+    return made;
+  }();
+  return *log;
+}
+
+spdlog::level::level_enum LevelOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
 }
 
 }  // namespace
 
 absl::Status OpenLog(std::string_view name, const std::string& path, LogLevel least) {
-  log_least = least;
+  TheLog().logger.set_level(LevelOf(least));
   if (path.empty()) return absl::OkStatus();
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0) return ErrnoStatus(StrCat(name, ": cannot open log ", path));
-  const int old = log_fd.exchange(fd);
-  if (old != STDERR_FILENO) close(old);
+  TheLog().sink->WriteTo(fd);
   return absl::OkStatus();
 }
 
 void Log(LogLevel level, std::string_view message) {
-  if (level < log_least.load()) return;
-  static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
-  // One write per line: lines of several threads never mix.
-  std::string line =
-      StrCat(TimeText(), " ", kNames[static_cast<int>(level)], " ", Printable(message), "\n");
-  // A full disk takes no line: how many it swallowed is said when there is room again.
-  const uint64_t lost = lost_lines.exchange(0);
-  if (lost > 0) {
-    line = StrCat(TimeText(), " warning ", lost,
-                  " lines of this log are lost: it could not be "
-                  "written\n",
-                  line);
-  }
-  if (!WriteAll(log_fd.load(), line).ok()) lost_lines += lost + 1;
+  spdlog::logger& logger = TheLog().logger;
+  if (!logger.should_log(LevelOf(level))) return;
+  // As text, never as a format: braces in it are a job's or a peer's.
+  logger.log(LevelOf(level), spdlog::string_view_t(Printable(message)));
 }
 
 }  // namespace muster::common

@@ -96,6 +96,7 @@ int Main(int argc, char** argv) {
   umask(0077);
   // Not for the worker that we start; and its reader may leave before we speak.
   if (config.report_fd >= 0) fcntl(config.report_fd, F_SETFD, FD_CLOEXEC);
+  const int signals = BlockSignals();  // first: a log that nobody reads is a SIGPIPE
   const absl::Status log =
       common::OpenLog("muster-coordinator", config.log_file, common::LogLevel::kInfo);
   if (!log.ok()) {
@@ -107,7 +108,6 @@ int Main(int argc, char** argv) {
         "--insecure-plaintext: ", config.listen,
         " is served without encryption, and anybody who reaches it can run commands on the nodes"));
   }
-  const int signals = BlockSignals();
   StopRequest request;
   auto coordinator =
       Coordinator::Start(config, [&request](const absl::Status& why) { request.Say(why); });

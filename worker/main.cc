@@ -59,7 +59,8 @@ int TakeSignals() {
   sigaddset(&set, SIGINT);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGHUP, SIG_IGN);  // a closed terminal is no reason to leave
+  signal(SIGXFSZ, SIG_IGN);  // beyond ulimit -f a write fails, the daemon does not
+  signal(SIGHUP, SIG_IGN);   // a closed terminal is no reason to leave
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

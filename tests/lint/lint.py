@@ -41,6 +41,9 @@ SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordin
 ENGINE = re.compile(r"coordinator/(sqlite|local)/")
 KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
 
+# spdlog costs eight seconds to compile: once.
+LOG_FILE = "common/log.cc"
+
 # Banned calls: (pattern, files it concerns, files excepted, what to do instead).
 BANNED = [
     (r"(?<![\w:>.])(::)?system\s*\(|(?<![\w:>.])popen\s*\(", r"\.(cc|h)$", r"^$",
@@ -145,7 +148,9 @@ class Lint:
             if layer in PURE and CORE_BANNED_HEADERS.match(line):
                 self.report(path, number, f"{header}: {layer} is pure (no thread, clock, file, "
                             "random number or log)")
-            if path.endswith(".h") and re.match(r"(nlohmann|yaml-cpp|CLI|spdlog)/", header):
+            if header.startswith(("spdlog/", "fmt/")) and path != LOG_FILE:
+                self.report(path, number, f"{header}: only in {LOG_FILE}; use common/log.h")
+            if path.endswith(".h") and re.match(r"(nlohmann|yaml-cpp|CLI)/", header):
                 self.report(path, number, f"{header}: heavy header, include it in .cc files only")
 
     def check_banned(self, path, lines):

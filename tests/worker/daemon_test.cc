@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include <iterator>
 
@@ -259,6 +260,22 @@ TEST_F(DaemonTest, SecondWorkerOnTheSameStateDirectoryIsRefused) {
   EXPECT_EQ(WEXITSTATUS(status), 3);
   EXPECT_NE(ReadAll(directory_ + "/second.log").find("locked by another process"),
             std::string::npos);
+}
+
+TEST_F(DaemonTest, ALogThatMayNotGrowStopsNoWorker) {
+  const std::string log = directory_ + "/worker.log";
+  const std::string old_lines(128 << 10, 'x');
+  std::ofstream(log) << old_lines;
+  rlimit unlimited{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &unlimited), 0);
+  const rlimit tight{.rlim_cur = 64 << 10, .rlim_max = unlimited.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);  // as the worker inherits it
+  StartWorker();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
+  Launch(ShellLaunch(7, 0, "echo it runs", 1));
+  ASSERT_TRUE(WaitDrained(7, 0));
+  EXPECT_EQ(Stdout(7, 0, 0), "it runs\n");
+  EXPECT_EQ(WorkerLog().size(), old_lines.size());
 }
 
 TEST_F(DaemonTest, SigtermLeavesTheRanksRunning) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/command.h"
+#include "client/flag_reader.h"
 
 namespace muster::client {
 
@@ -34,14 +34,15 @@ class Arguments {
   bool has_rest() const { return has_rest_; }
 
  private:
-  struct Cursor;
-  absl::Status ReadLong(Cursor& cursor);
-  absl::Status ReadShort(Cursor& cursor);
-  absl::Status Store(const Flag& flag, std::string value);
+  absl::Status ReadCommand(std::vector<std::string>* left);
+  absl::Status ReadRest(std::vector<std::string> left);
+  absl::Status Read(std::vector<std::string>* left, bool first_word_ends);
   absl::Status CheckWords() const;
 
   const Command* command_ = nullptr;
-  std::map<std::string, std::vector<std::string>, std::less<>> flags_;
+  std::string group_;  // "ckpt" of "ckpt ls"
+  bool help_ = false;
+  FlagValues flags_;
   std::vector<std::string> words_;
   std::vector<std::string> rest_;
   bool has_rest_ = false;

@@ -1,6 +1,5 @@
-// The flags of the daemon. CLI11's texts are replaced by ours.
+// The flags of the daemon. CLI11 splits the words; its texts are replaced by ours.
 #include <CLI/CLI.hpp>
-
 #include <string>
 
 #include "common/strings.h"

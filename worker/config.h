@@ -25,6 +25,16 @@ struct Config {
   std::string shim_binary;
 };
 
+// A refused line, --help and --version stop the program: `text` goes to stderr, or to stdout where
+// `exit_code` is 0.
+struct ParsedFlags {
+  Config config;
+  bool stop = false;
+  int exit_code = 0;
+  std::string text;
+};
+ParsedFlags ParseFlags(int argc, char** argv);
+
 // INVALID_ARGUMENT names the value, the reason and the fix.
 absl::Status CheckConfig(Config* config);
 // muster-shim beside this program, or in ../libexec/muster. NOT_FOUND says where it was looked for.

@@ -7,13 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "common/clock.h"
-#include "common/device_kinds.h"
 #include "common/files.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -130,28 +129,10 @@ int Run(Config config) {
 }  // namespace muster::worker
 
 int main(int argc, char** argv) {
-  using muster::worker::Config;
-  Config config;
-  std::string ports = "20000-28999";
-  CLI::App app("muster-worker: runs the ranks of this node and streams back what they make");
-  app.add_option("--coordinator", config.coordinator, "unix:/path or HOST:PORT")->required();
-  app.add_option("--name", config.name, "this node's name (default: the host name)");
-  app.add_option("--devices", config.devices,
-                 muster::common::StrCat(muster::common::DeviceKindNames(" or "),
-                                        ", each alone or with :N, comma separated (default: all)"));
-  app.add_option("--state-dir", config.state_dir, "what must survive a restart")->required();
-  app.add_option("--runtime-dir", config.runtime_dir, "short directory for sockets");
-  app.add_option("--advertise", config.advertise, "address other nodes reach this one at");
-  app.add_option("--port-range", ports, "LO-HI, for MASTER_PORT")->capture_default_str();
-  app.add_option("--log-file", config.log_file, "instead of stderr");
-  app.add_flag("--private", config.is_private, "one user's own: cpu slots are not counted");
-  app.set_version_flag("--version", std::string(muster::common::kVersion));
-  CLI11_PARSE(app, argc, argv);
-  const auto range = muster::worker::ParsePortRange(ports);
-  if (!range.ok()) {
-    std::fprintf(stderr, "muster-worker: %s\n", std::string(range.status().message()).c_str());
-    return 2;
+  muster::worker::ParsedFlags flags = muster::worker::ParseFlags(argc, argv);
+  if (flags.stop) {
+    std::fputs(flags.text.c_str(), flags.exit_code == 0 ? stdout : stderr);
+    return flags.exit_code;
   }
-  config.ports = *range;
-  return muster::worker::Run(std::move(config));
+  return muster::worker::Run(std::move(flags.config));
 }

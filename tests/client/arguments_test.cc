@@ -43,7 +43,11 @@ TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
       {{"ls", "--project", "x"}, "JC1002", "jobctl ls has no flag --project"},
       {{"ls", "-o", "xml"}, "JC1004", "takes table|wide|json"},
       {{"ls", "--watch=yes"}, "JC1004", "takes no value"},
-      {{"run", "-n"}, "JC1004", "needs a value (N)"},
+      {{"run", "-n"}, "JC1004", "-n needs a value (N)"},
+      {{"run", "--processes"}, "JC1004", "--processes needs a value (N)"},
+      {{"ls", "-qo"}, "JC1004", "-o needs a value (FORMAT)"},
+      {{"ls", "-qx"}, "JC1002", "jobctl ls has no flag -x"},
+      {{"ls", "-5"}, "JC1002", "jobctl ls has no flag -5"},
       {{"show"}, "JC1004", "an argument is missing: jobctl show JOB"},
       {{"show", "a", "b"}, "JC1004", "\"b\" is one argument too many"},
       {{"run", "--"}, "JC1004", "nothing follows `--`"},
@@ -69,6 +73,40 @@ TEST(ArgumentsTest, ValuesMayStandBesideBehindOrAfterTheFlag) {
     EXPECT_EQ(*parsed->Number("processes", 1, 10, 1), 4);
     EXPECT_EQ(parsed->rest(), Line{"x"});
   }
+}
+
+TEST(ArgumentsTest, AnEmptyValueDoesNotTakeTheNextWord) {
+  const auto run = Arguments::Parse({"run", "--name=", "--", "x"});
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->All("name"), Line{""});
+  EXPECT_EQ(run->rest(), Line{"x"});
+  const auto rm = Arguments::Parse({"rm", "-c", "", "--context=", "digits"});
+  ASSERT_TRUE(rm.ok()) << rm.status();
+  EXPECT_EQ(rm->All("context"), (Line{"", ""}));
+  EXPECT_EQ(rm->words(), Line{"digits"});
+}
+
+TEST(ArgumentsTest, AValueMayLookLikeAFlag) {
+  const auto ls = Arguments::Parse({"ls", "--sort", "-created", "-o=json", "--columns", "--a="});
+  ASSERT_TRUE(ls.ok()) << ls.status();
+  EXPECT_EQ(ls->Get("sort"), "-created");
+  EXPECT_EQ(ls->Get("output"), "json");
+  EXPECT_EQ(ls->Get("columns"), "--a=");
+  EXPECT_EQ(Arguments::Parse({"logs", "x", "--rank", "--"})->Get("rank"), "--");
+}
+
+TEST(ArgumentsTest, TheEqualsSignOfAnAttachedValueIsNoPartOfIt) {
+  EXPECT_EQ(Arguments::Parse({"run", "-n=4", "x"})->Get("processes"), "4");
+  EXPECT_EQ(Arguments::Parse({"ls", "-ao=json"})->Get("output"), "json");
+  EXPECT_EQ(Arguments::Parse({"run", "-e", "=novalue", "x"})->Get("env"), "=novalue");
+  EXPECT_EQ(Arguments::Parse({"run", "--env==novalue", "x"})->Get("env"), "=novalue");
+}
+
+TEST(ArgumentsTest, ARepeatedFlagKeepsEveryValueInOrder) {
+  const auto run = Arguments::Parse({"-s", "a", "run", "-eA=1", "-s", "b", "-e", "B=[x,y]", "x"});
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->All("env"), (Line{"A=1", "B=[x,y]"}));
+  EXPECT_EQ(run->Get("server"), "b");
 }
 
 TEST(ArgumentsTest, HyphensAndUnderscoresAreAlike) {

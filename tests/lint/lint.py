@@ -41,8 +41,9 @@ SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordin
 ENGINE = re.compile(r"coordinator/(sqlite|local)/")
 KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
 
-# spdlog costs eight seconds to compile: once.
+# spdlog and CLI11 each cost eight seconds to compile: once a program.
 LOG_FILE = "common/log.cc"
+CLI_FILES = re.compile(r"^(client/flag_reader|(coordinator|worker)/flags)\.cc$")
 
 # Banned calls: (pattern, files it concerns, files excepted, what to do instead).
 BANNED = [
@@ -150,7 +151,9 @@ class Lint:
                             "random number or log)")
             if header.startswith(("spdlog/", "fmt/")) and path != LOG_FILE:
                 self.report(path, number, f"{header}: only in {LOG_FILE}; use common/log.h")
-            if path.endswith(".h") and re.match(r"(nlohmann|yaml-cpp|CLI)/", header):
+            if header.startswith("CLI/") and not CLI_FILES.match(path):
+                self.report(path, number, f"{header}: only where command lines are parsed")
+            if path.endswith(".h") and re.match(r"(nlohmann|yaml-cpp)/", header):
                 self.report(path, number, f"{header}: heavy header, include it in .cc files only")
 
     def check_banned(self, path, lines):

@@ -1,0 +1,71 @@
+// The command line of muster-coordinator (coordinator/flags.cc).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "coordinator/config.h"
+
+namespace muster::coordinator {
+namespace {
+
+ParsedFlags Parse(std::vector<std::string> words) {
+  words.insert(words.begin(), "muster-coordinator");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return ParseFlags(static_cast<int>(words.size()), argv.data());
+}
+
+// The first line of what a refused line is answered with.
+std::string Refusal(const std::vector<std::string>& words) {
+  const ParsedFlags parsed = Parse(words);
+  EXPECT_TRUE(parsed.stop);
+  EXPECT_EQ(parsed.exit_code, 2);
+  EXPECT_NE(parsed.text.find("\n  fix: muster-coordinator --help lists all flags\n"),
+            std::string::npos);
+  return parsed.text.substr(0, parsed.text.find('\n'));
+}
+
+TEST(CoordinatorFlags, WithoutListenTheSocketLiesInTheDataDirectory) {
+  EXPECT_EQ(Parse({"--data-dir", "/d"}).config.socket, "/d/coordinator.sock");
+  const ParsedFlags parsed =
+      Parse({"--data-dir", "/d", "--listen", "127.0.0.1:7700", "--insecure-plaintext"});
+  ASSERT_FALSE(parsed.stop) << parsed.text;
+  EXPECT_EQ(parsed.config.socket, "");
+  EXPECT_EQ(parsed.config.listen, "127.0.0.1:7700");
+}
+
+TEST(CoordinatorFlags, AWrongLineIsRefusedByName) {
+  EXPECT_EQ(Refusal({}),
+            "muster-coordinator: --data-dir is missing: name the directory to keep data in");
+  EXPECT_EQ(Refusal({"--data-dri", "/d"}), "muster-coordinator: unknown: --data-dri /d");
+  EXPECT_EQ(Refusal({"--data-dir"}), "muster-coordinator: --data-dir: 1 required TEXT missing");
+  EXPECT_EQ(Refusal({"--data-dir", "/d", "--heartbeat-ms", "0"}),
+            "muster-coordinator: --heartbeat-ms: Value 0 not in range 1 to 604800000");
+  EXPECT_EQ(Refusal({"--data-dir", "/d", "--listen", "a", "--insecure-plaintext"}),
+            "muster-coordinator: --listen a has no port; write ADDR:PORT");
+  EXPECT_EQ(Refusal({"--data-dir", "/d", "--private"}),
+            "muster-coordinator: --private needs --socket and --worker-state-dir");
+  EXPECT_EQ(Refusal({"--data-dir", "/d", "--heartbeat-ms", "2000", "--suspect-after-ms", "3999"}),
+            "muster-coordinator: --suspect-after-ms 3999 must be at least twice --heartbeat-ms "
+            "2000");
+}
+
+TEST(CoordinatorFlags, APortWithoutEncryptionMustBeAskedFor) {
+  EXPECT_EQ(Refusal({"--data-dir", "/d", "--listen", "0.0.0.0:7700"})
+                .find("muster-coordinator: --listen 0.0.0.0:7700 would serve without encryption"),
+            0u);
+}
+
+TEST(CoordinatorFlags, HelpAndVersionNeedNoOtherFlag) {
+  for (const char* flag : {"--help", "--version"}) {
+    const ParsedFlags parsed = Parse({flag});
+    EXPECT_TRUE(parsed.stop);
+    EXPECT_EQ(parsed.exit_code, 0);
+    EXPECT_EQ(parsed.text.find("muster-coordinator"), 0u) << parsed.text;
+  }
+}
+
+}  // namespace
+}  // namespace muster::coordinator

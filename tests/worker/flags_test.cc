@@ -1,0 +1,102 @@
+// The command line of muster-worker (worker/flags.cc, worker/config.cc).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/limits.h"
+#include "common/strings.h"
+#include "worker/config.h"
+
+namespace muster::worker {
+namespace {
+
+ParsedFlags Parse(std::vector<std::string> words) {
+  words.insert(words.begin(), "muster-worker");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return ParseFlags(static_cast<int>(words.size()), argv.data());
+}
+
+std::string Refusal(std::vector<std::string> words) {
+  words.insert(words.begin(), {"--coordinator", "unix:/c", "--state-dir", "/s"});
+  const ParsedFlags parsed = Parse(std::move(words));
+  EXPECT_TRUE(parsed.stop);
+  EXPECT_EQ(parsed.exit_code, 2);
+  return parsed.text.substr(0, parsed.text.find('\n'));
+}
+
+TEST(WorkerFlags, ALineFillsTheConfig) {
+  const ParsedFlags parsed =
+      Parse({"--coordinator", "head:7700", "--state-dir=/s", "--name", "n1", "--devices", "cpu:2",
+             "--port-range", "21000-21999", "--private"});
+  ASSERT_FALSE(parsed.stop) << parsed.text;
+  EXPECT_EQ(parsed.config.coordinator, "head:7700");
+  EXPECT_EQ(parsed.config.state_dir, "/s");
+  EXPECT_EQ(parsed.config.devices, "cpu:2");
+  EXPECT_EQ(parsed.config.ports.first, 21'000);
+  EXPECT_EQ(parsed.config.ports.last, 21'999);
+  EXPECT_TRUE(parsed.config.is_private);
+}
+
+TEST(WorkerFlags, AWrongLineIsRefusedWithTheFix) {
+  EXPECT_EQ(Refusal({"--nmae", "n1"}), "muster-worker: unknown: --nmae n1");
+  EXPECT_EQ(Refusal({"--name"}), "muster-worker: --name: 1 required TEXT missing");
+  EXPECT_EQ(Refusal({"--port-range", "9"}),
+            "muster-worker: port range '9' is not two numbers; fix: give LO-HI, e.g. 20000-28999");
+  EXPECT_EQ(Parse({"--state-dir", "/s"}).text,
+            "muster-worker: --coordinator is missing: name the coordinator, unix:/path or "
+            "HOST:PORT\n  fix: muster-worker --help lists all flags\n");
+  EXPECT_EQ(Parse({"--coordinator", "unix:/c"}).text,
+            "muster-worker: --state-dir is missing: name the directory of what must survive a "
+            "restart\n  fix: muster-worker --help lists all flags\n");
+}
+
+TEST(WorkerFlags, HelpAndVersionNeedNoOtherFlag) {
+  for (const char* flag : {"--help", "--version"}) {
+    const ParsedFlags parsed = Parse({flag});
+    EXPECT_TRUE(parsed.stop);
+    EXPECT_EQ(parsed.exit_code, 0);
+    EXPECT_FALSE(parsed.text.empty());
+  }
+}
+
+absl::Status Checked(Config config, Config* result = nullptr) {
+  if (config.coordinator.empty()) config.coordinator = "unix:/c";
+  if (config.state_dir.empty()) config.state_dir = "/s";
+  const absl::Status checked = CheckConfig(&config);
+  if (result != nullptr) *result = config;
+  return checked;
+}
+
+TEST(WorkerConfig, WhatIsLeftOutIsFilledIn) {
+  Config config;
+  ASSERT_TRUE(Checked({.name = "n1", .state_dir = "/a/../s/./t"}, &config).ok());
+  EXPECT_EQ(config.state_dir, "/s/t");
+  EXPECT_FALSE(config.runtime_dir.empty());
+  EXPECT_EQ(config.advertise, "127.0.0.1") << "a unix socket: nobody else reaches it";
+  ASSERT_TRUE(Checked({}, &config).ok());
+  EXPECT_FALSE(config.name.empty());
+  ASSERT_TRUE(Checked({.coordinator = "head:7700"}, &config).ok());
+  EXPECT_FALSE(config.advertise.empty());
+}
+
+TEST(WorkerConfig, AValueThatCannotBeUsedIsNamed) {
+  const auto refusal = [](Config config) { return std::string(Checked(config).message()); };
+  const std::string rule = common::StrCat(" must be 1 to ", common::kNameBytesMax,
+                                          " bytes of UTF-8 without control characters and slashes");
+  EXPECT_EQ(refusal({.name = "a/b"}), "--name \"a/b\"" + rule);
+  EXPECT_EQ(refusal({.name = "a\nb"}), "--name \"a\\x0ab\"" + rule);
+  const std::string long_name(common::kNameBytesMax + 1, 'x');
+  EXPECT_EQ(refusal({.name = long_name}), "--name \"" + long_name + "\"" + rule);
+  EXPECT_EQ(refusal({.coordinator = "head"}),
+            "--coordinator \"head\" is neither unix:/path nor HOST:PORT");
+  const std::string deep = "/" + std::string(100, 'd');
+  EXPECT_EQ(refusal({.runtime_dir = deep}),
+            "--runtime-dir " + deep + " is longer than " + std::to_string(kRuntimeDirBytesMax) +
+                " bytes, and a unix socket's path ends at 108; fix: a shorter one");
+}
+
+}  // namespace
+}  // namespace muster::worker

@@ -1,0 +1,76 @@
+// CLI11 splits the words; its texts are replaced by ours.
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "common/device_kinds.h"
+#include "common/strings.h"
+#include "common/version.h"
+#include "worker/config.h"
+
+namespace muster::worker {
+namespace {
+
+using common::StrCat;
+
+constexpr int kUsageExit = 2;
+
+void AddFlags(CLI::App& app, Config& config, std::string& ports, bool& version) {
+  app.add_option("--coordinator", config.coordinator, "unix:/path or HOST:PORT");
+  app.add_option("--name", config.name, "this node's name (default: the host name)");
+  app.add_option("--devices", config.devices,
+                 StrCat(common::DeviceKindNames(" or "),
+                        ", each alone or with :N, comma separated (default: all)"));
+  app.add_option("--state-dir", config.state_dir, "what must survive a restart");
+  app.add_option("--runtime-dir", config.runtime_dir, "short directory for sockets");
+  app.add_option("--advertise", config.advertise, "address other nodes reach this one at");
+  app.add_option("--port-range", ports, "LO-HI, for MASTER_PORT")->capture_default_str();
+  app.add_option("--log-file", config.log_file, "instead of stderr");
+  app.add_flag("--private", config.is_private, "one user's own: cpu slots are not counted");
+  app.add_flag("--version", version, "print the version");
+}
+
+ParsedFlags Refuse(std::string_view text) {
+  return {
+      .stop = true,
+      .exit_code = kUsageExit,
+      .text = StrCat("muster-worker: ", text, "\n  fix: muster-worker --help lists all flags\n")};
+}
+
+}  // namespace
+
+ParsedFlags ParseFlags(int argc, char** argv) {
+  ParsedFlags parsed;
+  Config& config = parsed.config;
+  std::string ports = "20000-28999";
+  bool version = false;
+  CLI::App app("muster-worker: runs the ranks of this node and streams back what they make");
+  AddFlags(app, config, ports, version);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return {.stop = true, .text = app.help()};
+  } catch (const CLI::ExtrasError&) {
+    std::string extras;
+    for (const std::string& extra : app.remaining()) extras += " " + extra;
+    return Refuse(StrCat("unknown:", extras));
+  } catch (const CLI::ParseError& error) {
+    return Refuse(error.what());
+  }
+  if (version) return {.stop = true, .text = StrCat(common::kVersion, "\n")};
+  if (config.coordinator.empty()) {
+    return Refuse("--coordinator is missing: name the coordinator, unix:/path or HOST:PORT");
+  }
+  if (config.state_dir.empty()) {
+    return Refuse("--state-dir is missing: name the directory of what must survive a restart");
+  }
+  const absl::StatusOr<PortRange> range = ParsePortRange(ports);
+  if (!range.ok()) {
+    return {.stop = true,
+            .exit_code = kUsageExit,
+            .text = StrCat("muster-worker: ", range.status().message(), "\n")};
+  }
+  config.ports = *range;
+  return parsed;
+}
+
+}  // namespace muster::worker

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ struct Overloaded : F... {
 template <typename... F>
 Overloaded(F...) -> Overloaded<F...>;
 
+using Task = std::function<void()>;
+
 common::Now ReadClock() { return common::SystemClock().Read(); }
 
 std::set<std::string> DeviceKindsOf(const v1::NodeFacts& facts) {
@@ -44,36 +47,39 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
       stop_fd_(stop_fd),
       paths_(setup_.config.state_dir, setup_.config.runtime_dir),
       identity_(setup_.identity.identity),
-      io_(paths_, {setup_.config.name, identity_.incarnation}, &threads_,
-          {[this](Input input) {
-             mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
-           },
-           [this](const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t offset,
-                  uint64_t records) {
-             mailbox_.Post([this, key, rank, stream, offset, records] {
-               processes_.Trim(key, rank, stream, offset, records);
-             });
-           },
-           [](const std::string& line) { common::LogWarning(line); }},
+      io_(paths_, {.node = setup_.config.name, .incarnation = identity_.incarnation}, &threads_,
+          {.input = Later(),
+           .trim =
+               [this](const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t offset,
+                      uint64_t records) {
+                 mailbox_.Post([this, key, rank, stream, offset, records] {
+                   processes_.Trim(key, rank, stream, offset, records);
+                 });
+               },
+           .note = common::LogWarning},
           setup_.seed),
-      transfers_(
-          paths_, &threads_,
-          [this](Input input) {
-            mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
-          }),
-      processes_({paths_, setup_.config.name, setup_.config.advertise, setup_.config.shim_binary,
-                  setup_.facts.cores(), DeviceKindsOf(setup_.facts), setup_.cgroups,
-                  setup_.config.ports, setup_.seed, setup_.config.coordinator},
+      transfers_(paths_, &threads_, Later()),
+      processes_({.paths = paths_,
+                  .node = setup_.config.name,
+                  .advertise = setup_.config.advertise,
+                  .shim_binary = setup_.config.shim_binary,
+                  .cores = setup_.facts.cores(),
+                  .device_kinds = DeviceKindsOf(setup_.facts),
+                  .cgroups = setup_.cgroups,
+                  .ports = setup_.config.ports,
+                  .port_seed = setup_.seed,
+                  .coordinator = setup_.config.coordinator},
                  &io_, &threads_,
-                 {[this](Input input) { Feed(std::move(input)); },
-                  [this](std::function<void()> task) { ends_.Post(std::move(task)); },
-                  [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
-                  [](const std::string& line) { common::LogInfo(line); }}),
+                 {.input = [this](Input input) { Feed(std::move(input)); },
+                  .in_background = [this](Task task) { ends_.Post(std::move(task)); },
+                  .in_loop = [this](Task task) { mailbox_.Post(std::move(task)); },
+                  .note = common::LogInfo}),
       link_(setup_.config.coordinator, &mailbox_,
-            {[this] { Feed(LinkUpInput{}); },
-             [this](v1::CoordinatorMessage message) { Feed(CommandInput{std::move(message)}); },
-             [this] { Feed(LinkDownInput{}); },
-             [](const std::string& line) { common::LogWarning(line); }},
+            {.up = [this] { Feed(LinkUpInput{}); },
+             .message =
+                 [this](v1::CoordinatorMessage message) { Feed(CommandInput{std::move(message)}); },
+             .down = [this] { Feed(LinkDownInput{}); },
+             .note = common::LogWarning},
             setup_.seed + 2) {
   state_.facts = setup_.facts;
   state_.highest_epoch = identity_.highest_epoch;
@@ -161,6 +167,13 @@ void ControlLoop::MaybeSaveContact() {
   if (state_.contact.lease_mono_ms - contact_saved_ms_ < kContactSaveMs) return;
   contact_saved_ms_ = state_.contact.lease_mono_ms;
   SaveContact(paths_, contact_saved_ms_);
+}
+
+// Feeds it in a turn of this loop; any thread.
+std::function<void(Input)> ControlLoop::Later() {
+  return [this](Input input) {
+    mailbox_.Post([this, input = std::move(input)]() mutable { Feed(std::move(input)); });
+  };
 }
 
 void ControlLoop::Feed(Input input) {

@@ -40,6 +40,7 @@ class ControlLoop {
 
  private:
   void Feed(Input input);
+  std::function<void(Input)> Later();
   void Carry(Action& action);
   void Turn();
   void FlushOutbox();

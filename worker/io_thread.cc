@@ -30,34 +30,40 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
       events_(std::move(events)),
       threads_(threads),
       bulk_(&mailbox_,
-            {[this] { logs_.Restart(); }, [this] { metrics_.Restart(); },
-             [this](const v1::LogAck& ack) { logs_.OnAck(ack); },
-             [this](const v1::MetricAck& ack) { metrics_.OnAck(ack); }, [] {}},
+            {.logs_up = [this] { logs_.Restart(); },
+             .metrics_up = [this] { metrics_.Restart(); },
+             .log_ack = [this](const v1::LogAck& ack) { logs_.OnAck(ack); },
+             .metric_ack = [this](const v1::MetricAck& ack) { metrics_.OnAck(ack); },
+             .writable = [] {}},
             jitter_seed),
-      copies_(threads, {[this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
-                        events_.note}),
+      copies_(threads,
+              {.in_loop = [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
+               .note = events_.note}),
       logs_(paths, std::move(source),
-            {[this] { return bulk_.CanSendLogs(); },
-             [this](const AttemptKey& key) { return copies_.KeepsUp(key); },
-             [this](v1::LogChunk chunk) {
-               copies_.Write(chunk, NowMs());
-               bulk_.SendLogs(std::move(chunk));
-             },
-             events_.trim,
-             [this](const AttemptKey& key) {
-               if (Watched* watched = Find(key)) watched->logs_drained = true;
-               MaybeDrained(key);
-             },
-             events_.note},
+            {.can_send = [this] { return bulk_.CanSendLogs(); },
+             .keeps_up = [this](const AttemptKey& key) { return copies_.KeepsUp(key); },
+             .send =
+                 [this](v1::LogChunk chunk) {
+                   copies_.Write(chunk, NowMs());
+                   bulk_.SendLogs(std::move(chunk));
+                 },
+             .trim = events_.trim,
+             .drained =
+                 [this](const AttemptKey& key) {
+                   if (Watched* watched = Find(key)) watched->logs_drained = true;
+                   MaybeDrained(key);
+                 },
+             .note = events_.note},
             BudgetOfThisProcess().streams),
       metrics_(paths,
-               {[this] { return bulk_.CanSendMetrics(); },
-                [this](v1::MetricBatch batch) { bulk_.SendMetrics(std::move(batch)); },
-                [this](const AttemptKey& key) {
-                  if (Watched* watched = Find(key)) watched->metrics_drained = true;
-                  MaybeDrained(key);
-                },
-                events_.note},
+               {.can_send = [this] { return bulk_.CanSendMetrics(); },
+                .send = [this](v1::MetricBatch batch) { bulk_.SendMetrics(std::move(batch)); },
+                .drained =
+                    [this](const AttemptKey& key) {
+                      if (Watched* watched = Find(key)) watched->metrics_drained = true;
+                      MaybeDrained(key);
+                    },
+                .note = events_.note},
                BudgetOfThisProcess().metric_files),
       trainers_(SocketDoors(), BudgetOfThisProcess().connections),
       thread_([this] { Run(); }) {}
@@ -72,28 +78,32 @@ void IoThread::Shutdown() {
 }
 
 TrainerSocket::Doors IoThread::SocketDoors() {
-  return {[this](const AttemptKey& key, uint32_t rank) {
-            return metrics_.LastSeq(key, rank, "socket");
-          },
-          [this](const AttemptKey& key, uint32_t rank, v1::MetricBatch batch) {
-            if (Watched* watched = Find(key)) batch.set_dropped(watched->dropped[rank]);
-            return metrics_.Append(key, rank, std::move(batch));
-          },
-          [this](const AttemptKey& key, uint32_t rank, int64_t step, uint64_t total) {
-            if (Watched* watched = Find(key)) watched->progress[rank] = {step, total};
-          },
-          [this](const AttemptKey& key, uint32_t rank, uint64_t dropped) {
-            Watched* watched = Find(key);
-            if (watched == nullptr || watched->dropped[rank] == dropped) return;
-            watched->dropped[rank] = dropped;
-            watched->progress.try_emplace(rank, 0, 0);
-          },
-          [this](const AttemptKey& key) {
-            if (Watched* watched = Find(key)) Look(key, *watched);
-          },
-          [this](const AttemptKey& key, uint32_t rank, uint64_t number, std::string record) {
-            OnDiagnosis(key, rank, number, std::move(record));
-          }};
+  return {.last_seq = [this](const AttemptKey& key,
+                             uint32_t rank) { return metrics_.LastSeq(key, rank, "socket"); },
+          .metrics =
+              [this](const AttemptKey& key, uint32_t rank, v1::MetricBatch batch) {
+                if (Watched* watched = Find(key)) batch.set_dropped(watched->dropped[rank]);
+                return metrics_.Append(key, rank, std::move(batch));
+              },
+          .progress =
+              [this](const AttemptKey& key, uint32_t rank, int64_t step, uint64_t total) {
+                if (Watched* watched = Find(key)) watched->progress[rank] = {step, total};
+              },
+          .dropped =
+              [this](const AttemptKey& key, uint32_t rank, uint64_t dropped) {
+                Watched* watched = Find(key);
+                if (watched == nullptr || watched->dropped[rank] == dropped) return;
+                watched->dropped[rank] = dropped;
+                watched->progress.try_emplace(rank, 0, 0);
+              },
+          .checkpoint_hint =
+              [this](const AttemptKey& key) {
+                if (Watched* watched = Find(key)) Look(key, *watched);
+              },
+          .diagnosis =
+              [this](const AttemptKey& key, uint32_t rank, uint64_t number, std::string record) {
+                OnDiagnosis(key, rank, number, std::move(record));
+              }};
 }
 
 // Each goes to the coordinator: a rank that floods must not fill the one stream of the node.

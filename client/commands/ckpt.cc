@@ -64,13 +64,13 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(arguments.words()[0]));
   Listing listing;
   listing.kind = "CheckpointList";
-  listing.columns = {{"step", false, true},
-                     {"size", false, true},
-                     {"files", false, true},
-                     {"parts"},
-                     {"attempt", false, true},
+  listing.columns = {{.key = "step", .right = true},
+                     {.key = "size", .right = true},
+                     {.key = "files", .right = true},
+                     {.key = "parts"},
+                     {.key = "attempt", .right = true},
                      {.key = "age", .right = true, .value_name = "committed_ms", .since = true},
-                     {"state"}};
+                     {.key = "state"}};
   for (const v1::Checkpoint& checkpoint : response.record().checkpoints()) {
     const bool committed = checkpoint.state() == v1::CHECKPOINT_STATE_COMMITTED;
     Cell age;
@@ -108,10 +108,10 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
                       LocalTime(checkpoint.committed_ms())));
   Listing listing;
   listing.kind = "CheckpointFileList";
-  listing.columns = {{"file", false, false, true},
-                     {"size", false, true},
-                     {"part", false, true},
-                     {"sha256", false, false, true}};
+  listing.columns = {{.key = "file", .shrink = true},
+                     {.key = "size", .right = true},
+                     {.key = "part", .right = true},
+                     {.key = "sha256", .shrink = true}};
   ASSIGN_OR_RETURN(
       const std::vector<v1::CheckpointFile> files,
       connection->ListCheckpointFiles(Reference(response.record(), checkpoint.step())));
@@ -134,11 +134,11 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
                    connection->VerifyCheckpoint(Reference(job.record(), step)));
   Listing listing;
   listing.kind = "CheckpointVerdictList";
-  listing.columns = {{"file", false, false, true},
-                     {"size", false, true},
-                     {"verdict"},
-                     {"problem", false, false, true},
-                     {"sha256", true}};
+  listing.columns = {{.key = "file", .shrink = true},
+                     {.key = "size", .right = true},
+                     {.key = "verdict"},
+                     {.key = "problem", .shrink = true},
+                     {.key = "sha256", .wide = true}};
   for (const v1::FileVerdict& file : response.files()) {
     listing.rows.push_back(
         {Cell(file.path()),

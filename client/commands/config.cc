@@ -16,7 +16,8 @@ constexpr Flag kFlags[] = {
 absl::StatusOr<int> View(Session& session, const Arguments& arguments) {
   Listing listing;
   listing.kind = "SettingList";
-  listing.columns = {{"setting"}, {"value"}, {"origin", !arguments.Has("origin")}};
+  listing.columns = {
+      {.key = "setting"}, {.key = "value"}, {.key = "origin", .wide = !arguments.Has("origin")}};
   for (const Setting& setting : session.settings().all()) {
     listing.rows.push_back({Cell(setting.name), Cell(setting.value), Cell(setting.origin)});
   }

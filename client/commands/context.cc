@@ -28,7 +28,7 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   const ConfigFile& file = session.settings().file();
   Listing listing;
   listing.kind = "ContextList";
-  listing.columns = {{"current"}, {"name"}, {"server"}};
+  listing.columns = {{.key = "current"}, {.key = "name"}, {.key = "server"}};
   listing.name_column = 1;
   const std::string current = session.settings().Get("context");
   const auto add = [&](const std::string& name, const std::string& server) {

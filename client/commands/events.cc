@@ -31,11 +31,11 @@ constexpr Flag kFlags[] = {
 Listing EventListing(bool of_one_job) {
   Listing listing;
   listing.kind = "EventList";
-  listing.columns = {{"seq", true, true},
+  listing.columns = {{.key = "seq", .wide = true, .right = true},
                      {.key = "time", .value_name = "time_ms"},
-                     {"job", of_one_job, true},
-                     {"node", true},
-                     {"event", false, false, false, true}};
+                     {.key = "job", .wide = of_one_job, .right = true},
+                     {.key = "node", .wide = true},
+                     {.key = "event", .wrap = true}};
   return listing;
 }
 

@@ -86,21 +86,21 @@ std::vector<Cell> Row(const v1::JobSummary& job) {
 Listing JobListing(const v1::ListJobsResponse& response) {
   Listing listing;
   listing.kind = "JobList";
-  listing.columns = {{"job", false, false, true},
-                     {"id", true, true},
-                     {"state"},
-                     {"ranks", true, true},
-                     {"devices"},
-                     {"step", false, true},
-                     {"loss", false, true},
-                     {"checkpoint", true, true},
+  listing.columns = {{.key = "job", .shrink = true},
+                     {.key = "id", .wide = true, .right = true},
+                     {.key = "state"},
+                     {.key = "ranks", .wide = true, .right = true},
+                     {.key = "devices"},
+                     {.key = "step", .right = true},
+                     {.key = "loss", .right = true},
+                     {.key = "checkpoint", .wide = true, .right = true},
                      {.key = "age", .right = true, .value_name = "submitted_ms", .since = true},
                      {.key = "ran", .right = true, .value_name = "ran_ms"},
-                     {"attempts", true, true},
-                     {"exit", true, true},
-                     {"owner", true},
-                     {"reason", false, false, true},
-                     {"command", true, false, true}};
+                     {.key = "attempts", .wide = true, .right = true},
+                     {.key = "exit", .wide = true, .right = true},
+                     {.key = "owner", .wide = true},
+                     {.key = "reason", .shrink = true},
+                     {.key = "command", .wide = true, .shrink = true}};
   for (const v1::JobSummary& job : response.jobs()) listing.rows.push_back(Row(job));
   return listing;
 }

@@ -120,12 +120,12 @@ absl::StatusOr<int> Points(Session& session, const Arguments& arguments, Connect
   constexpr size_t kPiece = 5'000;
   Listing listing;
   listing.kind = "MetricPointList";
-  listing.columns = {{"name"},
-                     {"step", false, true},
-                     {"value", false, true},
-                     {"rank", false, true},
-                     {"attempt", false, true},
-                     {"time_ms", true, true}};
+  listing.columns = {{.key = "name"},
+                     {.key = "step", .right = true},
+                     {.key = "value", .right = true},
+                     {.key = "rank", .right = true},
+                     {.key = "attempt", .right = true},
+                     {.key = "time_ms", .wide = true, .right = true}};
   size_t count = 0;
   absl::Status failed;
   const auto print = [&] {
@@ -171,10 +171,15 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
   const bool one_rank = std::all_of(all.begin(), all.end(), [&](const v1::MetricSummary& summary) {
     return summary.rank() == all[0].rank();
   });
-  listing.columns = {
-      {"metric", false, false, true}, {"rank", one_rank, true}, {"points", false, true},
-      {"step", false, true},          {"first", false, true},   {"last", false, true},
-      {"min", false, true},           {"max", false, true},     {"curve"}};
+  listing.columns = {{.key = "metric", .shrink = true},
+                     {.key = "rank", .wide = one_rank, .right = true},
+                     {.key = "points", .right = true},
+                     {.key = "step", .right = true},
+                     {.key = "first", .right = true},
+                     {.key = "last", .right = true},
+                     {.key = "min", .right = true},
+                     {.key = "max", .right = true},
+                     {.key = "curve"}};
   for (const v1::MetricSummary& summary : summaries.summaries()) {
     if (!asked.keys.empty() &&
         std::find(asked.keys.begin(), asked.keys.end(), summary.name()) == asked.keys.end())

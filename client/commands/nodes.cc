@@ -55,15 +55,15 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   Listing listing;
   listing.kind = "NodeList";
   listing.columns = {
-      {"node"},
-      {"state"},
-      {"used"},
-      {"jobs", false, false, true},
-      {"address"},
+      {.key = "node"},
+      {.key = "state"},
+      {.key = "used"},
+      {.key = "jobs", .shrink = true},
+      {.key = "address"},
       {.key = "contact", .right = true, .value_name = "last_contact_ms", .since = true},
-      {"memory", true, true},
-      {"version", true},
-      {"reason", false, false, true}};
+      {.key = "memory", .wide = true, .right = true},
+      {.key = "version", .wide = true},
+      {.key = "reason", .shrink = true}};
   for (const v1::NodeView& node : response.nodes()) {
     const v1::NodeRecord& record = node.record();
     listing.rows.push_back({Cell(record.facts().name()), Cell(State(node)), Cell(Devices(node)),

@@ -1,5 +1,5 @@
-// RemoveTree of files.h. The tree may be a job's: as deep as it likes, its directories closed to
-// their owner. So few descriptors are held at a time, and nothing recurses without end: what lies
+// RemoveTree of files.h. The tree may be a job's: as deep as it likes, its directories closed or
+// read-only to their owner. So few descriptors are held at a time, and nothing recurses without end: what lies
 // too deep is moved up to the root first.
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,6 +27,7 @@ class Removal {
   // Everything in the directory, which it closes; what is too deep lies in the root afterwards.
   // False: errno says what could not be removed.
   bool Empty(int directory, int depth) {
+    fchmod(directory, 0700);  // "chmod -R a-w" must not keep its owner from removing what is in it
     DIR* listing = fdopendir(directory);
     if (listing == nullptr) {
       close(directory);
@@ -63,6 +64,8 @@ class Removal {
   }
 
   bool MoveUp(int directory, const std::string& name) {
+    // Moving a directory writes its "..".
+    if (fchmodat(directory, name.c_str(), 0700, 0) != 0) return false;
     for (int i = 0; i < kNamesTried; ++i) {
       const std::string up = StrCat("deep-", getpid(), "-", ++moves_);
       if (renameat(directory, name.c_str(), root_, up.c_str()) == 0) return true;
@@ -80,7 +83,10 @@ class Removal {
 
 absl::Status RemoveTree(const std::string& path) {
   if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-  const UniqueFd root(open(path.c_str(), kDirectory));
+  UniqueFd root(open(path.c_str(), kDirectory));
+  if (!root.valid() && errno == EACCES && chmod(path.c_str(), 0700) == 0) {
+    root = UniqueFd(open(path.c_str(), kDirectory));
+  }
   if (!root.valid()) return ErrnoStatus(StrCat("cannot remove ", path));
   Removal removal(root.get());
   do {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -95,6 +96,63 @@ TEST_F(Files, ATreeThatIsDeeperThanThereAreDescriptorsAndClosedIsRemoved) {
   EXPECT_FALSE(Exists(directory_));
   EXPECT_TRUE(Exists("/etc/passwd"));
   EXPECT_TRUE(RemoveTree(directory_).ok());
+}
+
+// As a user who is not root: root may write anywhere.
+class NotRoot {
+ public:
+  NotRoot() : was_root_(geteuid() == 0) { EXPECT_EQ(was_root_ ? seteuid(65534) : 0, 0); }
+  ~NotRoot() { EXPECT_EQ(was_root_ ? seteuid(0) : 0, 0); }
+
+ private:
+  const bool was_root_;
+};
+
+// Go's module cache and `chmod -R a-w` leave such trees.
+TEST_F(Files, ATreeThatIsReadOnlyToItsOwnerIsRemoved) {
+  ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
+  const NotRoot as_nobody;
+  ASSERT_TRUE(MakeDirectories(Path("tree/a/b")).ok());
+  for (const char* name : {"tree/file", "tree/a/file", "tree/a/b/file"}) {
+    ASSERT_TRUE(WriteFileDurably(Path(name), "x").ok());
+  }
+  for (const char* name : {"tree/a/b", "tree/a", "tree"}) {
+    ASSERT_EQ(chmod(Path(name).c_str(), 0500), 0);
+  }
+  const absl::Status removed = RemoveTree(Path("tree"));
+  EXPECT_TRUE(removed.ok()) << removed;
+  EXPECT_FALSE(Exists(Path("tree")));
+}
+
+TEST_F(Files, AReadOnlyTreeIsRemovedHoweverDeep) {
+  ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
+  const NotRoot as_nobody;
+  std::vector<std::string> directories = {Path("tree")};
+  for (int i = 0; i < 40; ++i) directories.push_back(directories.back() + "/d");
+  ASSERT_TRUE(MakeDirectories(directories.back()).ok());
+  for (auto path = directories.rbegin(); path != directories.rend(); ++path) {
+    ASSERT_EQ(chmod(path->c_str(), 0500), 0);
+  }
+  const absl::Status removed = RemoveTree(Path("tree"));
+  EXPECT_TRUE(removed.ok()) << removed;
+  EXPECT_FALSE(Exists(Path("tree")));
+}
+
+TEST_F(Files, ATreeThatItsOwnerMayNotEvenListIsRemoved) {
+  ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
+  const NotRoot as_nobody;
+  ASSERT_TRUE(MakeDirectories(Path("tree/a")).ok());
+  ASSERT_EQ(chmod(Path("tree").c_str(), 0), 0);
+  EXPECT_TRUE(RemoveTree(Path("tree")).ok());
+  EXPECT_FALSE(Exists(Path("tree")));
+}
+
+TEST_F(Files, WhatMayNotBeRemovedIsNamedAndStays) {
+  ASSERT_TRUE(MakeDirectories(Path("closed/tree")).ok());
+  ASSERT_TRUE(WriteFileDurably(Path("closed/tree/file"), "x").ok());
+  if (geteuid() != 0) GTEST_SKIP() << "needs another user's directory";
+  const NotRoot as_nobody;
+  EXPECT_EQ(RemoveTree(Path("closed/tree")).code(), absl::StatusCode::kPermissionDenied);
 }
 
 TEST_F(Files, AFileBeyondTheLimitIsRefused) {

@@ -70,16 +70,21 @@ absl::Status Filter(Listing* listing, const std::string& filter) {
   return absl::OkStatus();
 }
 
+// What is missing comes first, then texts, then numbers. NaN is above every number: a sort needs it
+// to have a place.
 bool Less(const Value& a, const Value& b) {
+  const auto kind = [](const Value& value) {
+    if (std::holds_alternative<std::monostate>(value)) return 0;
+    return std::holds_alternative<std::string>(value) ? 1 : 2;
+  };
   const auto number = [](const Value& value) -> double {
     if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
-    if (const auto* real = std::get_if<double>(&value)) return *real;
     if (const auto* flag = std::get_if<bool>(&value)) return *flag ? 1 : 0;
-    return -std::numeric_limits<double>::infinity();
+    return std::get<double>(value);
   };
-  if (std::holds_alternative<std::string>(a) && std::holds_alternative<std::string>(b)) {
-    return std::get<std::string>(a) < std::get<std::string>(b);
-  }
+  if (kind(a) != kind(b) || kind(a) == 0) return kind(a) < kind(b);
+  if (kind(a) == 1) return std::get<std::string>(a) < std::get<std::string>(b);
+  if (std::isnan(number(b))) return !std::isnan(number(a));
   return number(a) < number(b);
 }
 

@@ -33,7 +33,10 @@ absl::StatusOr<int64_t> ParseDurationMs(std::string_view text) {
     double number = 0;
     const auto [end, error] =
         std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-    if (error != std::errc() || number < 0) return absl::InvalidArgumentError("not a duration");
+    // from_chars takes "inf", "nan" and signs, too.
+    if (error != std::errc() || (!absl::ascii_isdigit(text[0]) && text[0] != '.')) {
+      return absl::InvalidArgumentError("not a duration");
+    }
     text.remove_prefix(end - text.data());
     constexpr std::pair<std::string_view, double> kUnits[] = {
         {"ms", 1}, {"s", 1000}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
@@ -80,8 +83,8 @@ std::string HumanBytes(uint64_t bytes) {
     value /= 1000;
     ++unit;
   }
-  return value < 10 ? absl::StrFormat("%.1f %s", value, units[unit])
-                    : absl::StrFormat("%.0f %s", value, units[unit]);
+  return value < 9.95 ? absl::StrFormat("%.1f %s", value, units[unit])
+                      : absl::StrFormat("%.0f %s", value, units[unit]);
 }
 
 }  // namespace muster::common

@@ -48,7 +48,8 @@ std::string Sparkline(const google::protobuf::RepeatedField<double>& values) {
       out += "?";
       continue;
     }
-    const double share = most > least ? (value - least) / (most - least) : 0.5;
+    // Halves: the difference of two doubles may be none.
+    const double share = most > least ? (value / 2 - least / 2) / (most / 2 - least / 2) : 0.5;
     out += kBars[std::clamp(static_cast<int>(share * 7.999), 0, 7)];
   }
   return out;

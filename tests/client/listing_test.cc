@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "client/errors.h"
 #include "common/problem.h"
 
@@ -102,6 +104,33 @@ TEST(ListingTest, FiltersSortLimitAndHeaders) {
   EXPECT_EQ(Render(options, false), "日本-2\n");
   options.filters = {"state!=RUNNING", "id=3"};
   EXPECT_EQ(Render(options, false), "");
+}
+
+// The keys of rows whose column holds `values`, in their sorted order.
+std::string Sorted(const std::vector<Value>& values, const std::string& sort) {
+  Listing listing;
+  listing.kind = "X";
+  listing.columns = {{.key = "name"}, {.key = "value"}};
+  for (size_t i = 0; i < values.size(); ++i) {
+    listing.rows.push_back({Cell(std::string(1, static_cast<char>('a' + i))), Cell(values[i], "")});
+  }
+  ListingOptions options = Format("name");
+  options.sort = sort;
+  std::string order = *RenderListing(listing, options, Terminal{});
+  std::erase(order, '\n');
+  return order;
+}
+
+TEST(ListingTest, ALossThatIsNotANumberSpoilsNoOrder) {
+  const double nan = std::nan("");
+  const std::vector<Value> values = {3.0, nan, 1.0, nan, 2.0, INFINITY, -INFINITY};
+  EXPECT_EQ(Sorted(values, "value"), "gceafbd");
+  EXPECT_EQ(Sorted(values, "-value"), "bdfaecg");
+}
+
+TEST(ListingTest, WhatIsMissingIsBelowEveryText) {
+  const std::vector<Value> values = {"b", {}, "a", int64_t{-7}, {}, true, "c"};
+  EXPECT_EQ(Sorted(values, "value"), "becagdf");
 }
 
 TEST(ListingTest, APieceIsPrintedAtOnceAndTheWholeIsWhatItWouldBe) {

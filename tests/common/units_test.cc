@@ -14,7 +14,8 @@ TEST(DurationsTest, DurationsAreReadAndWrongOnesRefused) {
   EXPECT_EQ(*ParseDurationMs("1.5s"), 1'500);
   EXPECT_EQ(*ParseDurationMs("2d"), 172'800'000);
   for (const char* wrong :
-       {"", "s", "-1s", "1x", "1 s", "1s2", "1e9s", "99999999999999999999s", "inf", "nan"}) {
+       {"", "s", "-1s", "1x", "1 s", "1s2", "1e9s", "99999999999999999999s", "inf", "nan", "infs",
+        "nans", "1hnanm", "nan(1)s", "-0s", "1h-1m", "+1s", "1e400s", "36501d"}) {
     EXPECT_FALSE(ParseDurationMs(wrong).ok()) << wrong;
   }
 }

@@ -58,6 +58,7 @@ void LogPrinter::Write(const v1::LogRecord& record) {
                            common::Printable(record.node()), ":", record.rank(), "]",
                            color ? "\033[0m" : "", " ");
   }
+  stream.last_us = record.time_us();
   if (record.dropped() > 0) {
     common::StrAppend(&err_, "-- rank ", record.rank(), " on ", common::Printable(record.node()),
                       ": ", common::HumanBytes(record.dropped()), " (", record.dropped(),
@@ -111,9 +112,12 @@ void LogPrinter::WriteLines(Stream& stream, const v1::LogRecord& record) {
 }
 
 void LogPrinter::Line(Stream& stream, std::string_view line, int64_t time_us) {
+  // REG_STARTEND: a rank may write a NUL, and what is behind it counts.
+  regmatch_t whole{.rm_so = 0, .rm_eo = static_cast<regoff_t>(line.size())};
   if (expression_ != nullptr &&
-      regexec(expression_.get(), std::string(line).c_str(), 0, nullptr, 0) != 0)
+      regexec(expression_.get(), line.data(), 1, &whole, REG_STARTEND) != 0) {
     return;
+  }
   std::string& target = stream.to_stderr ? err_ : out_;
   if (options_.timestamps) common::StrAppend(&target, ClockTime(time_us / 1000), " ");
   target += stream.prefix;
@@ -131,7 +135,7 @@ void LogPrinter::Line(Stream& stream, std::string_view line, int64_t time_us) {
 
 void LogPrinter::Finish() {
   for (auto& [key, stream] : streams_) {
-    if (!stream.partial.empty()) Line(stream, std::exchange(stream.partial, {}), 0);
+    if (!stream.partial.empty()) Line(stream, std::exchange(stream.partial, {}), stream.last_us);
   }
   Flush();
 }

@@ -45,6 +45,7 @@ class LogPrinter {
     std::string partial;
     bool to_stderr = false;
     int64_t last_redraw_us = 0;
+    int64_t last_us = 0;  // of its newest bytes
   };
 
   void WriteLines(Stream& stream, const v1::LogRecord& record);

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "client/record_text.h"
+#include "common/problem.h"
+
 namespace muster::client {
 namespace {
 
@@ -44,6 +47,28 @@ TEST(LogPrinterTest, LinesOfSeveralRanksKeepTheirPrefixWhereverTheBytesAreCut) {
   const Printed printed =
       Print({Record(0, "one\ntw"), Record(1, "uno\n"), Record(0, "o\n"), Record(1, "last", true)});
   EXPECT_EQ(printed.out, "[node1:0] one\n[node1:1] uno\n[node1:0] two\n[node1:1] last\n");
+}
+
+TEST(LogPrinterTest, ALineWithoutAnEndCarriesTheTimeOfItsLastBytes) {
+  const int64_t time_us = 1'700'000'000'000'000;
+  EXPECT_EQ(
+      Print({Record(0, "epoch 3", false, v1::LOG_STREAM_STDOUT, time_us)}, {.timestamps = true})
+          .out,
+      ClockTime(time_us / 1000) + " [node1:0] epoch 3\n");
+}
+
+TEST(LogPrinterTest, GrepLooksBehindANulAndNotBehindTheLine) {
+  const std::string nul("a\0error\nfine\nterror", 19);
+  EXPECT_EQ(Print({Record(0, nul)}, {.grep = "error$"}).out,
+            "[node1:0] " + nul.substr(0, 7) + "\n[node1:0] terror\n");
+  EXPECT_EQ(Print({Record(0, "one\ntwo\n")}, {.grep = "one.*two|^two$"}).out, "[node1:0] two\n");
+}
+
+TEST(LogPrinterTest, AGrepThatIsNoExpressionIsRefused) {
+  LogPrinter printer({.grep = "("}, Terminal{});
+  const absl::Status prepared = printer.Prepare();
+  EXPECT_EQ(common::CodeOf(prepared), "JC1004");
+  EXPECT_EQ(common::ProblemOf(prepared).what.find("--grep \"(\" is no extended regular"), 0u);
 }
 
 TEST(LogPrinterTest, InAPipeTheBytesOfALineAreKept) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <span>
 
 #include "client/arguments.h"
@@ -36,6 +37,14 @@ std::string XdgDirectory(const char* variable, std::string_view below_home) {
   return StrCat(HomeDirectory(), "/", below_home);
 }
 
+// False, and a problem, where something else stands than a map of keys or nothing.
+bool IsMap(const YamlNode& node, std::string_view what, std::vector<YamlProblem>* problems) {
+  using Kind = YamlNode::Kind;
+  if (node.kind == Kind::kMap || node.kind == Kind::kNull) return true;
+  problems->push_back({node.line, node.column, StrCat(what, " is a map of keys")});
+  return false;
+}
+
 void ReadContexts(const YamlNode& node, ConfigFile* config, std::vector<YamlProblem>* problems) {
   for (const YamlNode::Entry& context : node.entries) {
     const YamlNode* server = context.value.Find("server");
@@ -49,13 +58,19 @@ void ReadContexts(const YamlNode& node, ConfigFile* config, std::vector<YamlProb
 }
 
 void ReadConfig(const YamlNode& root, ConfigFile* config, std::vector<YamlProblem>* problems) {
+  IsMap(root, "the configuration", problems);
   for (const YamlNode::Entry& entry : root.entries) {
+    const YamlNode& value = entry.value;
     if (entry.key == "current") {
-      config->current = entry.value.text;
+      if (!value.items.empty() || !value.entries.empty()) {
+        problems->push_back({value.line, value.column, "current is the name of a context"});
+      }
+      config->current = value.text;
     } else if (entry.key == "contexts") {
-      ReadContexts(entry.value, config, problems);
+      if (IsMap(value, "contexts", problems)) ReadContexts(value, config, problems);
     } else if (entry.key == "defaults") {
-      for (const YamlNode::Entry& each : entry.value.entries) {
+      if (!IsMap(value, "defaults", problems)) continue;
+      for (const YamlNode::Entry& each : value.entries) {
         const std::string_view nearest = common::Nearest(each.key, kDefaultNames);
         if (nearest != each.key) {
           problems->push_back({each.line, each.column,
@@ -139,7 +154,9 @@ absl::Status ConfigFile::Write() const {
   if (!defaults.empty()) text += "defaults:\n";
   for (const auto& [name, value] : defaults)
     common::StrAppend(&text, "  ", name, ": ", YamlQuote(value), "\n");
-  const std::string directory = path.substr(0, path.rfind('/'));
+  // "config.yaml" lies in the working directory.
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string directory = parent.empty() ? "." : parent.string();
   absl::Status written = common::MakeDirectories(directory);
   if (written.ok()) written = common::WriteFileDurably(path, text);
   if (written.ok()) return written;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <sstream>
@@ -123,6 +124,52 @@ TEST_F(SettingsTest, TheFileIsWrittenSoThatItReadsBack) {
   EXPECT_EQ(read->current, "lab");
   EXPECT_EQ(read->contexts, file.contexts);
   EXPECT_EQ(read->defaults, file.defaults);
+}
+
+TEST_F(SettingsTest, AFileNamedWithoutADirectoryLiesInTheWorkingDirectory) {
+  const std::string before = std::filesystem::current_path();
+  ASSERT_EQ(chdir(directory_.c_str()), 0);
+  setenv("JOBCTL_CONFIG", "config.yaml", 1);
+  ConfigFile file;
+  file.path = "config.yaml";
+  file.current = "lab";
+  const absl::Status written = file.Write();
+  const auto read = ConfigFile::Read();
+  ASSERT_EQ(chdir(before.c_str()), 0);
+  EXPECT_TRUE(written.ok()) << written;
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->current, "lab");
+}
+
+TEST_F(SettingsTest, AFileOfAnotherShapeIsRefusedAndNotTakenForEmpty) {
+  const auto problem = [this](const std::string& text) {
+    Write(text);
+    const common::Problem found = common::ProblemOf(ConfigFile::Read().status());
+    return found.code + " " + found.what.substr(found.what.find('\n') + 1 + File().size());
+  };
+  EXPECT_EQ(problem("head:7700\n"), "JC1006 :1:1: the configuration is a map of keys");
+  EXPECT_EQ(problem("- lab\n"), "JC1006 :1:1: the configuration is a map of keys");
+  EXPECT_EQ(problem("contexts: lab\n"), "JC1006 :1:11: contexts is a map of keys");
+  EXPECT_EQ(problem("defaults: [wide]\n"), "JC1006 :1:11: defaults is a map of keys");
+  EXPECT_EQ(problem("current: [lab]\n"), "JC1006 :1:10: current is the name of a context");
+  EXPECT_EQ(problem("defaults: {ouput: wide}\n"),
+            "JC1006 :1:12: unknown default \"ouput\"; did you mean \"output\"?");
+  Write("");
+  EXPECT_TRUE(ConfigFile::Read().ok());
+  Write("current:\ncontexts:\ndefaults:\n");
+  EXPECT_TRUE(ConfigFile::Read().ok());
+}
+
+TEST_F(SettingsTest, AFileThatCannotBeReadOrWrittenIsNamedWithAFix) {
+  setenv("JOBCTL_CONFIG", directory_.c_str(), 1);
+  const common::Problem unread = common::ProblemOf(ConfigFile::Read().status());
+  EXPECT_EQ(unread.code, "JC1006");
+  EXPECT_NE(unread.what.find(directory_), std::string::npos) << unread.what;
+  ConfigFile file;
+  file.path = "/dev/null/config.yaml";
+  const common::Problem unwritten = common::ProblemOf(file.Write());
+  EXPECT_EQ(unwritten.code, "JC1006");
+  EXPECT_EQ(unwritten.fix, "ls -ld /dev/null");
 }
 
 std::string SourceOf(const std::string& path) {

@@ -1,0 +1,151 @@
+// What a command line, a job file and the environment make of a job, and what is refused.
+#include "client/spec.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "client/arguments.h"
+#include "client/session.h"
+#include "client/spec_environment.h"
+#include "common/problem.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::client {
+namespace {
+
+class SpecTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/spec.XXXXXX";
+    directory_ = mkdtemp(path);
+    setenv("JOBCTL_CONFIG", (directory_ + "/absent.yaml").c_str(), 1);
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(directory_);
+    for (const char* name : {"JOBCTL_CONFIG", "MUSTER_SPEC_TEST", "MUSTER_SPEC_BYTES"}) {
+      unsetenv(name);
+    }
+  }
+  std::string File(const std::string& text) const {
+    const std::string path = directory_ + "/job.yaml";
+    std::ofstream(path) << text;
+    return path;
+  }
+  // Nothing of it needs a coordinator.
+  absl::StatusOr<v1::JobSpec> Build(const std::vector<std::string>& line) {
+    const auto arguments = Arguments::Parse(line);
+    EXPECT_TRUE(arguments.ok()) << arguments.status();
+    Session session(Terminal{}, *Settings::Resolve(*arguments), *arguments);
+    testing::internal::CaptureStderr();
+    absl::StatusOr<v1::JobSpec> spec = BuildSpec(session, *arguments);
+    notes_ = testing::internal::GetCapturedStderr();
+    return spec;
+  }
+  // "JC1104 what"
+  std::string Refusal(const std::vector<std::string>& line) {
+    const common::Problem problem = common::ProblemOf(Build(line).status());
+    return problem.code + " " + problem.what;
+  }
+
+  std::string directory_;
+  std::string notes_;  // of the last Build
+};
+
+TEST_F(SpecTest, FlagsWinOverTheJobFile) {
+  const std::string file = File(
+      "name: from-file\ncommand: [train]\nresources: {processes: 2}\nrestarts: 1\nenv: {A: "
+      "file}\n");
+  const auto spec =
+      Build({"submit", file, "-n", "4", "--name", "from-flag", "-e", "A=flag", "--restarts", "5"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->name(), "from-flag");
+  EXPECT_EQ(spec->shape().processes(), 4u);
+  EXPECT_EQ(spec->restarts(), 5u);
+  EXPECT_EQ(spec->env().at("A"), "flag");
+  EXPECT_EQ(Build({"submit", file})->env().at("A"), "file");
+}
+
+TEST_F(SpecTest, ALineThatIsNoJobIsRefusedWithItsCode) {
+  EXPECT_EQ(Refusal({"run", "-n", "0", "x"}),
+            "JC1004 -n (--processes) takes a whole number from 1 to 100000, not \"0\"");
+  EXPECT_EQ(Refusal({"run", "--grace", "soon", "x"}),
+            "JC1004 --grace takes a duration like 30s, 10m or 2h, not \"soon\"");
+  EXPECT_EQ(Refusal({"run", "-e", "=x", "x"}), "JC1004 -e =x is not NAME=VALUE");
+  EXPECT_EQ(Refusal({"run", "-e", "A\nB=x", "x"}).substr(0, 6), "JC1004");
+  EXPECT_EQ(Refusal({"run", "--devices", "gpu:0", "x"}).substr(0, 31),
+            "JC1104 \"gpu:0\" names no devices");
+  EXPECT_EQ(Refusal({"run", "--accelerate-config", "f", "--", "torchrun", "t.py"}),
+            "JC1004 --accelerate-config does not go with a torchrun line");
+  EXPECT_EQ(Refusal({"submit", directory_ + "/absent.yaml"}),
+            "JC1005 the job file cannot be read: cannot open " + directory_ +
+                "/absent.yaml: No such file or directory");
+}
+
+TEST_F(SpecTest, AGraceOfNothingIsTheShortestAndNotTheDefault) {
+  EXPECT_EQ(Build({"run", "--grace", "0", "x"})->grace_ms(), 1u);
+}
+
+TEST_F(SpecTest, AWorkingDirectoryIsMadeAbsolute) {
+  EXPECT_EQ(Build({"run", "x"})->workdir(), WorkingDirectory());
+  EXPECT_EQ(Build({"run", "--workdir", ".", "x"})->workdir(), WorkingDirectory());
+  EXPECT_EQ(Build({"run", "--workdir", "a/b", "x"})->workdir(), WorkingDirectory() + "/a/b");
+  EXPECT_EQ(Build({"run", "--workdir", "/data", "x"})->workdir(), "/data");
+}
+
+TEST_F(SpecTest, PwdIsBelievedOnlyWhenItIsThisDirectory) {
+  const std::string before = Variable("PWD");
+  const std::filesystem::path here = std::filesystem::current_path();
+  const std::string link = directory_ + "/link";
+  std::filesystem::create_directory_symlink(here, link);
+  setenv("PWD", link.c_str(), 1);
+  EXPECT_EQ(WorkingDirectory(), link);
+  for (const char* wrong : {"/", "relative", "", "/no/such/directory"}) {
+    setenv("PWD", wrong, 1);
+    EXPECT_EQ(WorkingDirectory(), here) << wrong;
+  }
+  setenv("PWD", before.c_str(), 1);
+}
+
+TEST_F(SpecTest, TheEnvironmentComesAlongUnlessItIsToBeClean) {
+  setenv("MUSTER_SPEC_TEST", "here", 1);
+  EXPECT_EQ(Build({"run", "x"})->env().at("MUSTER_SPEC_TEST"), "here");
+  const auto clean = Build({"run", "--clean-env", "-e", "MUSTER_SPEC_TEST", "-e", "EMPTY", "x"});
+  EXPECT_EQ(clean->env().at("MUSTER_SPEC_TEST"), "here") << "-e NAME takes the value from here";
+  EXPECT_EQ(clean->env().at("EMPTY"), "");
+  EXPECT_EQ(Build({"run", "--clean-env", "x"})->env().count("MUSTER_SPEC_TEST"), 0u);
+  EXPECT_EQ(Build({"run", "--clean-env", "x"})->env().count("PATH"), 1u);
+  EXPECT_EQ(
+      Build({"submit", File("command: [x]\nclean_env: true\n")})->env().count("MUSTER_SPEC_TEST"),
+      0u);
+}
+
+TEST_F(SpecTest, AVariableThatCannotBeSentIsNamedAndLeftOut) {
+  setenv("MUSTER_SPEC_BYTES", "\xff", 1);
+  const auto spec = Build({"run", "x"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->env().count("MUSTER_SPEC_BYTES"), 0u);
+  EXPECT_EQ(notes_, "not sent, because not UTF-8: MUSTER_SPEC_BYTES\n");
+}
+
+TEST_F(SpecTest, ATotalWinsOverTheLaunchersLineAndSaysSo) {
+  const auto spec = Build({"run", "-n", "3", "--", "torchrun", "--nproc-per-node=2", "t.py"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->shape().processes(), 3u);
+  EXPECT_NE(notes_.find("note: -n 3 wins over the 2 ranks of the launcher's line"),
+            std::string::npos)
+      << notes_;
+}
+
+TEST_F(SpecTest, ALauncherInsideAShellIsPointedOut) {
+  ASSERT_TRUE(Build({"run", "-n", "2", "--", "sh", "-c", "cd /data && torchrun t.py"}).ok());
+  EXPECT_NE(notes_.find("note: every rank starts torchrun by itself"), std::string::npos) << notes_;
+}
+
+}  // namespace
+}  // namespace muster::client

@@ -35,7 +35,7 @@ uint32_t Crc32c(std::string_view bytes, uint32_t before) {
   uint32_t sum = ~before;
   const char* at = bytes.data();
   size_t left = bytes.size();
-  // Eight bytes a step (slicing by 8); the daemons run on little-endian machines.
+  // Eight bytes per step (slicing-by-8); the daemons run on little-endian machines.
   for (; left >= 8; at += 8, left -= 8) {
     uint64_t word = 0;
     std::memcpy(&word, at, sizeof word);

@@ -1,5 +1,5 @@
-// The stable error codes that people see ("JC1201"), each with what it means and what to do. One
-// row per code, sorted; `jobctl explain CODE` prints them without a coordinator. Any thread.
+// The stable error codes that people see ("JC1201"), each with its meaning and fix. One row per
+// code, sorted; `jobctl explain CODE` prints them without a coordinator. Any thread.
 //
 // 10xx command line and configuration · 11xx job spec and job file · 12xx jobs · 13xx coordinator
 // and connection · 14xx nodes and placement · 15xx checkpoints, logs, metrics · 16xx storage.
@@ -18,7 +18,7 @@ struct ErrorCode {
 };
 
 std::span<const ErrorCode> ErrorCodes();
-// The row of "JC1201" (any case, the letters optional), or null.
+// The row for "JC1201" (any case, letters optional), or null.
 const ErrorCode* FindErrorCode(std::string_view code);
 
 }  // namespace muster::common

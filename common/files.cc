@@ -57,12 +57,13 @@ absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, int flags, int mod
   UniqueFd fd(open(path.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode));
   const int error = errno;
   struct stat info {};
-  // Without a reader a FIFO cannot even be opened for writing; a socket and some devices never.
+  // A FIFO without a reader cannot be opened for writing at all; a socket and some devices never
+  // can.
   const bool special = fd.valid() ? fstat(fd.get(), &info) == 0 && !S_ISREG(info.st_mode)
                                   : error == ENXIO || error == ENODEV;
   if (special) {
     return absl::InvalidArgumentError(
-        StrCat(path, " is no regular file (a FIFO, a device or a directory is not opened)"));
+        StrCat(path, " is not a regular file (FIFOs, devices and directories are not opened)"));
   }
   errno = error;
   if (!fd.valid()) return ErrnoStatus(StrCat("cannot open ", path));
@@ -127,7 +128,7 @@ absl::Status WriteAll(int fd, std::string_view data) {
 
 absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode) {
   const std::string temporary = StrCat(path, ".tmp.", getpid());
-  unlink(temporary.c_str());  // of an older process of this number, or a FIFO of somebody else
+  unlink(temporary.c_str());  // left by an earlier process with this pid, or another user's FIFO
   UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd.valid()) return ErrnoStatus(StrCat("cannot create ", temporary));
   absl::Status written = WriteAll(fd.get(), content);

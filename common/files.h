@@ -1,5 +1,6 @@
-// The door to the file system: small whole-file reads, durable writes, directories. Any thread.
-// Errors carry the path and the reason: "cannot open /x/y: No such file or directory".
+// The process's only access to the file system: small whole-file reads, durable writes,
+// directories. Any thread. Errors carry the path and the reason: "cannot open /x/y: No such file or
+// directory".
 #pragma once
 
 #include <cstdint>
@@ -29,41 +30,43 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// A status for errno as it is now: "<what>: <strerror>". ENOSPC and EDQUOT become
-// RESOURCE_EXHAUSTED, EMFILE and ENFILE UNAVAILABLE (no descriptor is free now, one will be),
+// A status for the current errno: "<what>: <strerror>". ENOSPC and EDQUOT become
+// RESOURCE_EXHAUSTED, EMFILE and ENFILE UNAVAILABLE (no descriptor is free now, but one will be),
 // ENOENT NOT_FOUND, EACCES and EPERM PERMISSION_DENIED, EEXIST ALREADY_EXISTS, all others INTERNAL.
 absl::Status ErrnoStatus(std::string_view what);
 
-// open(2) of a file that somebody else may have put there: never waits for the other end of a FIFO
-// or for a device, never becomes a controlling terminal. INVALID_ARGUMENT for what is no regular
-// file. A network file system that hangs still hangs: off the loops. `mode` matters with O_CREAT.
+// open(2) of a file that another user may have put there: never waits for the other end of a FIFO
+// or for a device, never acquires a controlling terminal. INVALID_ARGUMENT if it is not a regular
+// file. Can still hang on a network file system, so never call it on a control loop. `mode` matters
+// with O_CREAT.
 absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, int flags, int mode = 0600);
 
-// Of a regular file.
+// Reads a regular file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 64 << 20);
-// Of whatever a person names on a command line: also a FIFO, /dev/stdin, <(command). Waits for it.
+// Reads whatever a person names on a command line, including a FIFO, /dev/stdin or <(command),
+// waiting for it.
 absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t max_bytes = 64 << 20);
 
-// Writes beside the target, fsyncs, renames over it, fsyncs the directory: after a crash the old or
-// the new content.
+// Writes a temporary file next to the target, fsyncs it, renames it over the target and fsyncs the
+// directory: after a crash the file has either the old or the new content.
 absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode = 0600);
 
-// `size` bytes from `offset` on, fewer only where the file ends. `name` is for the error.
+// Reads `size` bytes from `offset`, fewer only at the end of the file. `name` is for the error.
 absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, std::string_view name);
-// All of `data`, whatever write(2) takes at a time.
+// Writes all of `data`, however little each write(2) takes.
 absl::Status WriteAll(int fd, std::string_view data);
 
 // mkdir -p. Existing directories keep their mode.
 absl::Status MakeDirectories(const std::string& path, int mode = 0700);
 absl::Status SyncDirectory(const std::string& path);
-// rm -rf, with few descriptors however deep it is. OK when there is nothing.
+// rm -rf, using few descriptors at any depth. OK if nothing is there.
 absl::Status RemoveTree(const std::string& path);
 bool Exists(const std::string& path);
-// Names without "." and "..", sorted. RESOURCE_EXHAUSTED when there are more than `max`.
+// Names without "." and "..", sorted. RESOURCE_EXHAUSTED if there are more than `max`.
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path,
                                                        size_t max = SIZE_MAX);
 
-// Takes an exclusive flock on `path` (made when missing). FAILED_PRECONDITION when another process
+// Takes an exclusive flock on `path` (created if missing). FAILED_PRECONDITION if another process
 // holds it.
 absl::StatusOr<UniqueFd> LockFile(const std::string& path);
 

@@ -27,8 +27,7 @@ constexpr char kCgroupPrefix[] = "muster-";
 constexpr int kFreezeWaitMs = 20;
 constexpr int kDescriptorWaitMs = 50;
 constexpr size_t kKilledAtOnce = 32;
-constexpr int kDyingWaitMs =
-    50;  // a killed process that is still there after this is looked at again
+constexpr int kDyingWaitMs = 50;  // how long to wait before checking a killed process again
 
 struct Lines {
   std::string text;
@@ -82,7 +81,7 @@ std::string OwnCgroup(const std::string& controller) {
   return {};
 }
 
-// Under systemd a cgroup that was not delegated is systemd's to manage, also when root could write
+// Under systemd, a cgroup that was not delegated is systemd's to manage, even if root could write
 // to it.
 bool MayUse(const std::string& directory) {
   if (access((directory + "/cgroup.procs").c_str(), W_OK) != 0 ||
@@ -95,7 +94,7 @@ bool MayUse(const std::string& directory) {
          (getxattr(directory.c_str(), "user.delegate", &value, 1) == 1 && value == '1');
 }
 
-// Can a child cgroup with the file `needed` be made here?
+// Whether a child cgroup with the file `needed` can be created here.
 bool Probe(const std::string& base, const char* needed) {
   const std::string probe = base + "/muster-probe-" + std::to_string(getpid());
   if (mkdir(probe.c_str(), 0755) != 0) return false;
@@ -106,7 +105,7 @@ bool Probe(const std::string& base, const char* needed) {
 
 bool NoDescriptor() { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
 
-// False when something could not be looked at because no descriptor was free.
+// False if part of the tree could not be read because no descriptor was free.
 bool ForEachCgroup(const std::string& directory, auto visit) {
   bool whole = true;
   errno = 0;
@@ -124,7 +123,7 @@ bool ForEachCgroup(const std::string& directory, auto visit) {
   return whole;
 }
 
-// False as above.
+// False as for ForEachCgroup.
 bool AppendPids(const std::string& directory, std::vector<pid_t>* pids) {
   if (directory.empty()) return true;
   bool read = true;
@@ -163,7 +162,8 @@ bool KillFreezer(const std::string& directory) {
   return false;  // dying; the next call sees it empty
 }
 
-// Kills exactly these processes, never a later one with the same pid. Waits a moment for its end.
+// Kills exactly these processes, never a later one with the same pid, and waits briefly for them to
+// exit.
 void KillSome(std::span<const ProcessStat> processes) {
   std::vector<pollfd> dying;
   for (const ProcessStat& process : processes) {
@@ -183,7 +183,7 @@ void KillSome(std::span<const ProcessStat> processes) {
   }
 }
 
-// In small groups: each holds a descriptor per process.
+// In small groups, because each process takes a descriptor.
 void KillExactly(std::span<const ProcessStat> processes) {
   for (; !processes.empty();
        processes = processes.subspan(std::min(kKilledAtOnce, processes.size())))
@@ -209,8 +209,8 @@ std::vector<ProcessStat> FindProcesses(const std::string& mark, const AttemptCgr
       ours.insert(process.pid);
     }
   }
-  // Children that cleaned their environment: known by parent or by the session of a rank that is
-  // there.
+  // Children that cleared their environment are recognized by their parent, or by the session of a
+  // rank found here.
   for (bool grew = true; grew;) {
     grew = false;
     for (const ProcessStat& process : all) {
@@ -290,7 +290,7 @@ std::vector<pid_t> CgroupPids(const AttemptCgroups& cgroups) {
 }
 
 int64_t OutOfMemoryKills() {
-  // The root of a hierarchy has no counter of its own.
+  // The root of a hierarchy does not have this counter.
   const auto counter = [](const std::string& path) -> int64_t {
     Lines lines;
     std::string line;
@@ -321,7 +321,7 @@ std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& su
           Alive(process) ? EnvironValue(process.pid, kMarkVariable, &whole) : "";
       if (ends(mark)) marks.insert(mark);
     }
-    if (!whole) poll(nullptr, 0, kDescriptorWaitMs);  // nobody may be overlooked
+    if (!whole) poll(nullptr, 0, kDescriptorWaitMs);  // no process may be missed
   }
   for (const std::string* base : {&host.v2_base, &host.freezer_base}) {
     DIR* entries = base->empty() ? nullptr : opendir(base->c_str());
@@ -342,7 +342,7 @@ KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,
                       const std::vector<KnownProcess>& known, int timeout_ms) {
   const int64_t deadline = MonotonicMicros() + timeout_ms * int64_t{1000};
   KillResult result;
-  // Two clean scans: a process in the middle of execve shows no environment for an instant.
+  // Two clean scans: for an instant during execve a process shows no environment.
   for (int clean = 0; clean < 2;) {
     const bool cgroups_empty = KillCgroups(cgroups);
     bool whole = true;
@@ -351,8 +351,8 @@ KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,
     clean = found.empty() && cgroups_empty && whole ? clean + 1 : 0;
     if (clean < 2 && MonotonicMicros() > deadline) {
       result.empty = false;
-      result.how = whole ? std::to_string(found.size()) + " processes survive SIGKILL:"
-                         : "no descriptor is free to look at every process";
+      result.how = whole ? std::to_string(found.size()) + " processes survived SIGKILL:"
+                         : "no free descriptor to inspect every process";
       for (const ProcessStat& process : found) {
         result.survivors.push_back(process.pid);
         result.how += " " + std::to_string(process.pid);
@@ -360,7 +360,7 @@ KillResult KillByMark(const std::string& mark, const AttemptCgroups& cgroups,
       return result;
     }
     if (clean == 0 && found.empty())
-      poll(nullptr, 0, 1);  // dying in the cgroup, known by no pid yet
+      poll(nullptr, 0, 1);  // exiting in the cgroup, no pid to wait for
   }
   RemoveAttemptCgroups(cgroups);
   result.how = "empty";

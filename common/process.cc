@@ -15,7 +15,7 @@
 namespace muster::common {
 namespace {
 
-// Closes on scope exit and keeps errno as it was.
+// Closes on scope exit and preserves errno.
 struct ScopedFd {
   int fd;
   ~ScopedFd() {
@@ -31,8 +31,8 @@ int64_t Micros(clockid_t clock) {
   return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
 }
 
-// A file of ours that is about to be written. Ranks can reach its directory: a FIFO or a link in
-// its place is put away.
+// Creates a file of ours for writing. Ranks can write to its directory, so a FIFO or link in its
+// place is removed first.
 int OpenBeside(const std::string& path) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC;
   const int fd = open(path.c_str(), kFlags, 0600);
@@ -57,7 +57,7 @@ bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
   const ssize_t count = read(file.fd, buffer, sizeof buffer - 1);
   if (count <= 0) return false;
   buffer[count] = '\0';
-  // The name in parentheses may itself hold blanks and parentheses: fields start behind the last
+  // The name in parentheses may itself contain spaces and parentheses: fields start after the last
   // one.
   const char* rest = std::strrchr(buffer, ')');
   if (rest == nullptr) return false;
@@ -111,7 +111,7 @@ std::vector<pid_t> ListChildren() {
     }
     return children;
   }
-  // A kernel without CONFIG_PROC_CHILDREN.
+  // For a kernel without CONFIG_PROC_CHILDREN.
   for (const ProcessStat& stat : ListProcesses()) {
     if (stat.ppid == self) children.push_back(stat.pid);
   }
@@ -139,7 +139,7 @@ std::string EnvironValue(pid_t pid, std::string_view name, bool* whole) {
 
 bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes) {
   content->clear();
-  // Some lie where ranks can put a FIFO.
+  // Some of these paths are where ranks can create a FIFO.
   ScopedFd file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
   return file.fd >= 0 && ReadAllFd(file.fd, content, max_bytes);
 }
@@ -177,7 +177,7 @@ bool WriteControlFile(const std::string& path, std::string_view content) {
 bool ReplaceFile(const std::string& path, std::string_view content, bool durable) {
   const std::string beside = path + ".tmp";
   {
-    // Not O_TRUNC: blocks that ReserveFile got are written into.
+    // Not O_TRUNC: this must reuse the blocks that ReserveFile allocated.
     ScopedFd file{OpenBeside(beside)};
     if (file.fd < 0 || !WriteAllFd(file.fd, content)) return false;
     if (ftruncate(file.fd, static_cast<off_t>(content.size())) != 0) return false;

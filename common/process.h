@@ -1,5 +1,5 @@
-// Facts about processes from /proc, and the few file calls that the shim needs without abseil. Any
-// thread; pid facts are snapshots. Errors are errno values or empty results, never messages.
+// Facts about processes from /proc, and the few file operations that the shim needs without abseil.
+// Any thread; pid facts are snapshots. Errors are errno values or empty results, never messages.
 #pragma once
 
 #include <sys/types.h>
@@ -18,32 +18,32 @@ struct ProcessStat {
   pid_t session = 0;
   char state = '?';  // 'Z' and 'X' are dead
   uint64_t start_time =
-      0;  // clock ticks since boot: (pid, start_time) names a process within one boot
+      0;  // clock ticks since boot: (pid, start_time) identifies a process within one boot
 };
 
-// False when there is no such process.
+// False if there is no such process.
 bool ReadProcessStat(pid_t pid, ProcessStat* stat);
-// Every process that /proc shows, in pid order. `whole` becomes false when some could not be looked
-// at because no descriptor was free: then nothing is proven by what is not there.
+// Every process that /proc shows, in pid order. Sets `whole` to false if some could not be
+// inspected because no descriptor was free: then absence proves nothing.
 std::vector<ProcessStat> ListProcesses(bool* whole = nullptr);
 // The direct children of the calling process (its main thread's list), zombies included.
 std::vector<pid_t> ListChildren();
-// The value of a variable in the environment that the process was started with; empty: not set, or
-// not ours to read.
-// `whole` as above.
+// The value of a variable in the environment that the process was started with; empty if it is not
+// set or not readable. `whole` as above.
 std::string EnvironValue(pid_t pid, std::string_view name, bool* whole = nullptr);
 
-// Whole file. False with errno set; an unreadable file leaves `content` empty.
+// Reads a whole file. False with errno set; an unreadable file leaves `content` empty.
 bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes = 64 << 20);
 bool ReadAllFd(int fd, std::string* content, size_t max_bytes);
 bool WriteAllFd(int fd, std::string_view content);
-// One open, one write: for control files below /sys and /proc. False with errno set.
+// One open and one write, for control files in /sys and /proc. False with errno set.
 bool WriteControlFile(const std::string& path, std::string_view content);
-// Write beside, rename; with `durable` also fsync of file and directory. False with errno set.
+// Writes a temporary file and renames it; if `durable`, also fsyncs file and directory. False with
+// errno set.
 bool ReplaceFile(const std::string& path, std::string_view content, bool durable);
 
-// Makes `path` with room for `bytes`, so that a later ReplaceFile of the final name does not fail
-// on a full disk: it writes into "<final name>.tmp", which is what to reserve. Best effort.
+// Creates `path` with room for `bytes`, so that a later ReplaceFile does not fail on a full disk.
+// ReplaceFile writes to "<final name>.tmp", so that is what to reserve. Best effort.
 void ReserveFile(const std::string& path, int64_t bytes);
 
 int64_t MonotonicMicros();  // CLOCK_BOOTTIME

@@ -1,12 +1,12 @@
-// Names that come from others and become paths. Pure, any thread.
+// Names that come from other processes and become paths. Pure, any thread.
 #pragma once
 
 #include <string_view>
 
 namespace muster::common {
 
-// A relative path without empty, "." or ".." components and zero bytes: joined to a directory it
-// stays below it, as long as no symbolic link is followed.
+// True for a relative path without empty, "." or ".." components and without NUL bytes: joined to a
+// directory it stays inside it, as long as no symbolic link is followed.
 bool StaysInside(std::string_view path);
 
 }  // namespace muster::common

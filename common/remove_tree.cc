@@ -1,6 +1,6 @@
-// RemoveTree of files.h. The tree may be a job's: as deep as it likes, its directories closed or
-// read-only to their owner. So few descriptors are held at a time, and nothing recurses without end: what lies
-// too deep is moved up to the root first.
+// RemoveTree of files.h. The tree may be a job's: arbitrarily deep, with directories its owner may
+// not enter or write to. So few descriptors are held at a time and recursion is bounded: what is too deep is
+// moved up to the root first.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,15 +17,15 @@ namespace muster::common {
 namespace {
 
 constexpr int kDepthMax = 16;
-constexpr int kNamesTried = 1'000;  // the tree may hold our names, too
+constexpr int kNamesTried = 1'000;  // the tree may already contain the names we pick
 constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
 class Removal {
  public:
   explicit Removal(int root) : root_(root) {}
 
-  // Everything in the directory, which it closes; what is too deep lies in the root afterwards.
-  // False: errno says what could not be removed.
+  // Removes everything in the directory and closes it; what is too deep ends up in the root. False:
+  // errno says what could not be removed.
   bool Empty(int directory, int depth) {
     fchmod(directory, 0700);  // "chmod -R a-w" must not keep its owner from removing what is in it
     DIR* listing = fdopendir(directory);
@@ -93,7 +93,7 @@ absl::Status RemoveTree(const std::string& path) {
     removal.Again();
     const int listed = openat(root.get(), ".", kDirectory);
     if (listed < 0 || !removal.Empty(listed, 0)) {
-      return ErrnoStatus(StrCat("cannot remove what is in ", path));
+      return ErrnoStatus(StrCat("cannot remove the contents of ", path));
     }
   } while (removal.moved());
   if (rmdir(path.c_str()) != 0 && errno != ENOENT) {

@@ -1,5 +1,4 @@
-// SHA-256 (FIPS 180-4) of bytes and files, as 64 lower-case hex digits: `sha256sum` prints the
-// same.
+// SHA-256 (FIPS 180-4) of bytes and files, as 64 lower-case hex digits, as `sha256sum` prints it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ class Sha256 {
   ~Sha256();
   Sha256(Sha256&&) noexcept;
   void Update(std::string_view bytes);
-  // Once.
+  // Call once.
   std::string FinishHex();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 constexpr char kLaunchMagic[] = "muster-launch";
 constexpr char kExitMagic[] = "muster-exit";
 
-// Launch file: little pieces in a fixed order, numbers as 8 bytes, texts as length and bytes.
+// Launch file: fields in a fixed order, numbers as 8 bytes, texts as length and bytes.
 class Writer {
  public:
   void Number(uint64_t value) {
@@ -254,7 +254,7 @@ bool DecodeExitRecord(std::string_view text, ExitRecord* record) {
     } else if (line == "end") {
       return text.empty();
     } else {
-      // A line that is not known is of a newer shim: the facts that are known still hold.
+      // An unknown line comes from a newer shim; the known facts still hold.
       DecodeExitLine(line, record);
     }
   }

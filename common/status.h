@@ -23,7 +23,7 @@
   if (!result.ok()) return std::move(result).status();     \
   target = *std::move(result)
 
-// A broken promise of our own: says where and stops the process. Stays on in release builds.
+// A violated invariant: prints where and aborts the process. Active in release builds.
 #define CHECK(condition)                                                                 \
   do {                                                                                   \
     if (!(condition)) {                                                                  \

@@ -21,7 +21,7 @@ size_t CostOf(std::string_view text) {
   return cost;
 }
 
-// Of valid UTF-8, whole characters.
+// Cuts valid UTF-8 at a character boundary.
 std::string Cut(const std::string& text, size_t cost_max) {
   if (CostOf(text) <= cost_max) return text;
   size_t room = cost_max - std::min(cost_max, CostOf(kCut));

@@ -1,6 +1,6 @@
-// A status on its way between processes: code, message, and the bytes that carry its value (gRPC
-// calls them error details). Bounded, because gRPC drops a call whose trailers are large: of a long
-// text the middle of the line is cut, never the code or the advice. Pure; any thread.
+// A status in transit between processes: code, message, and the bytes that carry its value (gRPC
+// calls them error details). Bounded, because gRPC drops a call whose trailers are too large: a
+// long text is cut in the middle, never the code or the fix. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace muster::common {
 
-// Of the texts of one status, counted as gRPC writes them: a byte that is not printable ASCII takes
-// three. The message goes out twice and the details' bytes may grow by a third: with gRPC's own
-// headers this stays below the 8 KiB that a peer takes by default.
+// Limit on the texts of one status, counted as gRPC encodes them: a byte that is not printable
+// ASCII takes three. The message is sent twice and the details may grow by a third: with gRPC's own
+// headers this stays below the 8 KiB that a peer accepts by default.
 inline constexpr size_t kStatusTextMax = 1'700;
 
 struct WireStatus {
@@ -22,7 +22,7 @@ struct WireStatus {
 };
 
 WireStatus ToWire(const absl::Status& status);
-// Details that cannot be read count as none; a missing message is taken from the details.
+// Unreadable details count as none; a missing message is taken from the details.
 absl::Status FromWire(const WireStatus& wire);
 
 }  // namespace muster::common

@@ -1,5 +1,5 @@
-// StrCat and StrAppend over absl's, also for std::string_view: Debian builds abseil with a
-// string_view of its own, so absl::StrCat refuses the standard one.
+// StrCat and StrAppend over absl's that also take std::string_view: Debian builds abseil with its
+// own string_view, so absl::StrCat rejects the standard one.
 #pragma once
 
 #include <string>

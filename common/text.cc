@@ -49,8 +49,8 @@ uint32_t CodePoint(std::string_view sequence) {
   return point;
 }
 
-// Characters that nobody sees, or that change how their neighbours are shown. Unicode's general
-// category Cf without the marks that Arabic and Egyptian text shows, and the two separators.
+// Characters that are invisible or change how their neighbors are displayed: Unicode's general
+// category Cf without the visible Arabic and Egyptian marks, and the two separators.
 bool IsHidden(std::string_view sequence) {
   struct Range {
     uint32_t first, last;

@@ -1,4 +1,4 @@
-// Text for people: making any bytes safe to print, hiding secrets, suggesting what was meant.
+// Text for people: making any bytes safe to print, hiding secrets, suggesting corrections.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,24 @@
 
 namespace muster::common {
 
-// Valid UTF-8 without control characters (tab excepted) and without characters that are invisible
-// or turn the order of the others around: what is read is what is there.
+// Valid UTF-8 without control characters (except tab) and without characters that are invisible or
+// reorder others: what you see is what is there.
 bool IsCleanUtf8(std::string_view text);
-// The same, but invisible characters may be in it: files and values that people wrote, such as an
-// emoji of several characters. Not for names.
+// The same, but invisible characters are allowed: for files and values that people wrote, such as
+// an emoji made of several characters. Not for names.
 bool IsUtf8Text(std::string_view text);
-// Clean, and one component of a path that is neither hidden nor "." nor "..": a name that is safe
-// to build a path from.
+// Clean, and a single path component that is neither hidden nor "." nor "..": safe to build a path
+// from.
 bool IsPathName(std::string_view name);
-// Control characters, invisible ones and bytes that are no UTF-8 become \xNN; newline and tab stay
-// when `keep_layout`.
+// Control characters, invisible characters and bytes that are not UTF-8 become \xNN; newline and
+// tab are kept if `keep_layout`.
 std::string Printable(std::string_view bytes, bool keep_layout = false);
-// True when lists and objects of this JSON lie in each other deeper than `depth`, or would if it
-// were JSON. Asked before a parser or a printer that recurses sees bytes of others.
+// True if lists and objects in this JSON are nested deeper than `depth`, or would be if it were
+// JSON. Check before a recursive parser or printer sees untrusted bytes.
 bool NestsDeeper(std::string_view json, size_t depth);
 // TOKEN, KEY, PASSWORD, SECRET, CREDENTIAL in the name, in any case.
 bool LooksSecret(std::string_view variable_name);
-// Damerau–Levenshtein distance (adjacent transpositions count one).
+// Damerau–Levenshtein distance (an adjacent transposition counts as one).
 size_t EditDistance(std::string_view a, std::string_view b);
 // The candidate nearest to `word` within distance 2, or empty.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates);

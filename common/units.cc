@@ -62,7 +62,7 @@ absl::StatusOr<uint64_t> ParseMemory(std::string_view text) {
       return static_cast<uint64_t>(*amount) * bytes;
     }
   }
-  return absl::InvalidArgumentError("not a memory");
+  return absl::InvalidArgumentError("not a memory size");
 }
 
 std::string HumanDuration(int64_t milliseconds) {

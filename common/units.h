@@ -1,6 +1,6 @@
 // Whole numbers, durations and sizes as people write and read them: on command lines, in job files,
 // in messages. Pure; any thread. Errors are INVALID_ARGUMENT without a code: the caller knows what
-// the value was for.
+// the value is for.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace muster::common {
 
-// Decimal digits with an optional minus, and nothing else.
+// Decimal digits with an optional minus sign, nothing else.
 absl::StatusOr<int64_t> ParseInteger(std::string_view text);
-// Milliseconds of "500ms", "30s", "10m", "2h", "1d", "1h30m", or whole seconds. Nothing negative,
-// at most 100 years.
+// Milliseconds in "500ms", "30s", "10m", "2h", "1d", "1h30m", or whole seconds. Not negative, at
+// most 100 years.
 absl::StatusOr<int64_t> ParseDurationMs(std::string_view text);
-// Bytes of "64GB" or "512MB" in any case: powers of 1,000, at most 1,000,000 of the unit, at least
-// one.
+// Bytes in "64GB" or "512MB", any case: powers of 1,000, at most 1,000,000 of the unit, at least
+// one byte.
 absl::StatusOr<uint64_t> ParseMemory(std::string_view text);
 
-// "41s", "12m 3s", "3h 20m", "2d 4h"; below a second "300ms".
+// "41s", "12m 3s", "3h 20m", "2d 4h"; under a second "300ms".
 std::string HumanDuration(int64_t milliseconds);
-// "1.2 GB", "340 KB", "17 B": powers of 1,000 as disks count.
+// "1.2 GB", "340 KB", "17 B": powers of 1,000, as disk makers count.
 std::string HumanBytes(uint64_t bytes);
 
 }  // namespace muster::common

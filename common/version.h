@@ -1,4 +1,4 @@
-// Who we are, and which wire protocol we speak.
+// Our version, and the wire protocol we speak.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace muster::common {
 
 inline constexpr char kVersion[] = "0.1.0";
-// Grows when an older peer could misunderstand us. Both sides say theirs; a peer below kProtocolMin
-// is refused.
+// Bumped when an older peer could misunderstand us. Each side sends its own; a peer below
+// kProtocolMin is rejected.
 inline constexpr uint32_t kProtocol = 2;  // 2: a registration is provisional until Cleared
 inline constexpr uint32_t kProtocolMin = 1;
 

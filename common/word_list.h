@@ -1,4 +1,4 @@
-// Words in a text with bars between them, as tables write them: "cuda|nvidia". Pure.
+// Words separated by bars in one text, as tables write them: "cuda|nvidia". Pure.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace muster::common {
 
-// Calls `what` with each word until it returns true, and says whether it did.
+// Calls `what` with each word until it returns true; returns whether it did.
 template <typename Function>
 bool AnyWord(std::string_view list, const Function& what) {
   while (!list.empty()) {

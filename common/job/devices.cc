@@ -1,4 +1,4 @@
-// The text that asks for devices: "gpu", "h100", "npu>=64GB", "gpu:8".
+// Parses a request for devices: "gpu", "h100", "npu>=64GB", "gpu:8".
 #include <algorithm>
 #include <cctype>
 
@@ -19,28 +19,28 @@ using common::StrCat;
 absl::Status ParseDevices(std::string_view text, v1::DeviceConstraint* device, uint32_t* total) {
   const std::string shown = common::Printable(text);
   const auto wrong = [&](std::string_view why) {
-    return Refuse("JC1104", StrCat("\"", shown, "\" names no devices: ", why),
+    return Refuse("JC1104", StrCat("\"", shown, "\" is not a device request: ", why),
                   StrCat("use ", common::DeviceKindNames(", "),
                          ", a model like h100, npu>=64GB, or gpu:8 for a total"));
   };
   if (const size_t colon = text.rfind(':'); colon != std::string_view::npos) {
     const absl::StatusOr<int64_t> count = common::ParseInteger(text.substr(colon + 1));
     if (!count.ok() || *count < 1 || *count > common::kRanksMax) {
-      return wrong(StrCat("after `:` stands how many, from 1 to ", common::kRanksMax));
+      return wrong(StrCat("`:` must be followed by a count from 1 to ", common::kRanksMax));
     }
     *total = static_cast<uint32_t>(*count);
     text = text.substr(0, colon);
   }
   if (const size_t at_least = text.find(">="); at_least != std::string_view::npos) {
     const absl::StatusOr<uint64_t> memory = common::ParseMemory(text.substr(at_least + 2));
-    if (!memory.ok()) return wrong("after `>=` stands a memory like 64GB");
+    if (!memory.ok()) return wrong("`>=` must be followed by a memory size like 64GB");
     device->set_min_memory_bytes(*memory);
     text = text.substr(0, at_least);
   }
   const std::string word = absl::AsciiStrToLower(common::ToAbsl(text));
   if (word.empty() || !std::all_of(word.begin(), word.end(),
                                    [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
-    return wrong("a kind or model has letters and digits");
+    return wrong("a kind or model consists of letters and digits");
   }
   if (const common::DeviceKind* named = common::FindSpelledDeviceKind(word)) {
     device->set_kind(std::string(named->name));

@@ -1,4 +1,5 @@
-// How this library says no: INVALID_ARGUMENT with code, sentence and remedy. For its own files.
+// How this library rejects a spec: INVALID_ARGUMENT with code, sentence and fix. Internal to
+// common/job.
 #pragma once
 
 #include <string>

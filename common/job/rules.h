@@ -1,5 +1,5 @@
-// The numbers of a job spec: what each may be, and what it is when nobody says. Validate() checks
-// them, job files and flags are read against them, the daemons run by them. Times are milliseconds.
+// The numbers of a job spec: the allowed range of each, and its default. Validate() checks them,
+// job files and flags are parsed against them, the daemons apply them. Times are milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace muster::job {
 inline constexpr int64_t kSecondMs = 1'000;
 inline constexpr int64_t kDayMs = 86'400 * kSecondMs;
 
-// Both ends belong to it. In a spec 0 always means "the default" and is never out of range.
+// Both ends are included. In a spec, 0 always means "the default" and is never out of range.
 struct Range {
   int64_t least;
   int64_t most;

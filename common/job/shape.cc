@@ -18,7 +18,7 @@ uint32_t DevicesPerRank(const v1::DeviceConstraint& device) {
   return std::max(1u, device.count_per_rank());
 }
 
-// "2 nodes", "1 to 4 nodes". None given: one.
+// "2 nodes", "1 to 4 nodes". If the shape names none: one.
 std::string Nodes(const v1::Shape& shape) {
   if (shape.max_nodes() > shape.min_nodes()) {
     return StrCat(std::max(1u, shape.min_nodes()), " to ", shape.max_nodes(), " nodes");
@@ -42,8 +42,8 @@ absl::Status Complete(uint32_t total, v1::Shape* shape) {
   uint64_t ranks = shape->processes();
   if (shape->per_node() > 0) {
     if (shape->min_nodes() != shape->max_nodes()) {
-      return Refuse("JC1104", "a total of devices does not go with a range of nodes",
-                    "leave out the number after `:`");
+      return Refuse("JC1104", "a total number of devices cannot be combined with a range of nodes",
+                    "omit the number after `:`");
     }
     ranks = uint64_t{shape->per_node()} * shape->min_nodes();
   }
@@ -52,10 +52,10 @@ absl::Status Complete(uint32_t total, v1::Shape* shape) {
     return absl::OkStatus();
   }
   if (total % ranks != 0) {
-    return Refuse(
-        "JC1104",
-        StrCat(Counted(total, "device"), " cannot be shared evenly by ", Counted(ranks, "rank")),
-        StrCat("ask for ", ranks * std::max<uint64_t>(1, total / ranks), " devices"));
+    return Refuse("JC1104",
+                  StrCat(Counted(total, "device"), " cannot be divided evenly among ",
+                         Counted(ranks, "rank")),
+                  StrCat("ask for ", ranks * std::max<uint64_t>(1, total / ranks), " devices"));
   }
   shape->mutable_device()->set_count_per_rank(static_cast<uint32_t>(total / ranks));
   return absl::OkStatus();

@@ -25,8 +25,8 @@ bool IsNumber(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Paths are built from it, and command lines tell it from a job's number, from @last and from
-// flags.
+// A name becomes part of paths, and command lines must be able to tell it from a job number, @last
+// and flags.
 absl::Status CheckName(const std::string& name) {
   const bool good = name.size() <= common::kNameBytesMax && common::IsPathName(name) &&
                     !IsNumber(name) && name[0] != '-' &&
@@ -36,9 +36,9 @@ absl::Status CheckName(const std::string& name) {
   return Refuse(
       "JC1103",
       StrCat("\"", common::Printable(name.substr(0, common::kNameBytesMax)), long_name ? "…" : "",
-             "\" cannot name a job: a name has 1 to ", common::kNameBytesMax,
-             " bytes of UTF-8 without control or invisible characters, blanks, @ or /, "
-             "does not begin with a dot or -, and is not a number"),
+             "\" is not a valid job name: a name is 1 to ", common::kNameBytesMax,
+             " bytes of UTF-8 without control or invisible characters, spaces, @ or /, "
+             "does not start with a dot or -, and is not a number"),
       "--name train-small");
 }
 
@@ -47,7 +47,7 @@ absl::Status CheckCommand(const v1::JobSpec& spec) {
     return Refuse("JC1105", "the job has no command", "jobctl run -n 2 -- python train.py");
   }
   if (std::any_of(spec.command().begin(), spec.command().end(), HasNul)) {
-    return Refuse("JC1108", "a word of the command holds a NUL byte", "leave it out");
+    return Refuse("JC1108", "an argument of the command contains a NUL byte", "remove it");
   }
   return absl::OkStatus();
 }
@@ -60,11 +60,12 @@ absl::Status CheckNodes(const v1::Shape& shape) {
   }
   const uint32_t most = std::max(shape.min_nodes(), shape.max_nodes());
   if (most > common::kNodesMax) {
-    return Refuse("JC1104", StrCat("a job has at most ", common::kNodesMax, " nodes, not ", most),
+    return Refuse("JC1104",
+                  StrCat("a job may have at most ", common::kNodesMax, " nodes, not ", most),
                   "ask for fewer");
   }
   if (shape.processes() > 0 && shape.max_nodes() > shape.min_nodes()) {
-    return Refuse("JC1104", "a range of nodes needs per_node: the world size follows from it",
+    return Refuse("JC1104", "a range of nodes needs per_node, which determines the world size",
                   "resources.per_node: 4");
   }
   if (shape.processes() > 0 && shape.min_nodes() > shape.processes()) {
@@ -79,13 +80,13 @@ absl::Status CheckNodes(const v1::Shape& shape) {
 absl::Status CheckDevice(const v1::DeviceConstraint& device) {
   if (device.count_per_rank() > kDevicesPerRankMax) {
     return Refuse("JC1104",
-                  StrCat("a rank has at most ", kDevicesPerRankMax, " devices, not ",
+                  StrCat("a rank may have at most ", kDevicesPerRankMax, " devices, not ",
                          device.count_per_rank()),
                   "ask for fewer");
   }
   const std::string& kind = device.kind();
   if (!kind.empty() && common::FindDeviceKind(kind) == nullptr) {
-    return Refuse("JC1104", StrCat("device kind \"", common::Printable(kind), "\" is not known"),
+    return Refuse("JC1104", StrCat("device kind \"", common::Printable(kind), "\" is unknown"),
                   StrCat("use ", common::DeviceKindNames(" or ")));
   }
   return absl::OkStatus();
@@ -97,14 +98,14 @@ absl::Status CheckShape(const v1::Shape& shape) {
         "JC1104",
         StrCat("the job asks for ", Counted(shape.processes(), "rank"),
                " in total (processes) and for ", shape.per_node(), " on each node (per_node)"),
-        "give processes, or nodes and per_node");
+        "give either processes, or nodes and per_node");
   }
   RETURN_IF_ERROR(CheckNodes(shape));
   const uint64_t nodes = std::max<uint64_t>({shape.min_nodes(), shape.max_nodes(), 1});
   const uint64_t ranks = shape.per_node() > 0 ? nodes * shape.per_node() : shape.processes();
   if (ranks < 1 || ranks > common::kRanksMax) {
-    return Refuse("JC1104", StrCat("a job has 1 to ", common::kRanksMax, " ranks, not ", ranks),
-                  "-n 2");
+    return Refuse("JC1104",
+                  StrCat("a job may have 1 to ", common::kRanksMax, " ranks, not ", ranks), "-n 2");
   }
   return CheckDevice(shape.device());
 }
@@ -120,17 +121,18 @@ absl::Status CheckWorkdir(const std::string& workdir) {
 absl::Status CheckVariable(const std::string& name, const std::string& value) {
   const std::string shown = StrCat("\"", common::Printable(name), "\"");
   if (name.empty() || name.find('=') != std::string::npos || !common::IsCleanUtf8(name)) {
-    return Refuse("JC1106", StrCat(shown, " cannot name an environment variable"), "-e NAME=VALUE");
+    return Refuse("JC1106", StrCat(shown, " is not a valid name for an environment variable"),
+                  "-e NAME=VALUE");
   }
   if (HasNul(value)) {
     return Refuse("JC1106",
-                  StrCat("the value of environment variable ", shown, " holds a NUL byte"),
-                  "leave it out");
+                  StrCat("the value of environment variable ", shown, " contains a NUL byte"),
+                  "remove it");
   }
   return absl::OkStatus();
 }
 
-// A map has no order: the first by name is named, so that everybody names the same.
+// A map has no order: always report the first by name, so that everyone gets the same error.
 absl::Status CheckEnvironment(const v1::JobSpec& spec) {
   absl::Status wrong;
   const std::string* first = nullptr;
@@ -151,7 +153,7 @@ absl::Status CheckNumbers(const v1::JobSpec& spec) {
     Range range;
     bool is_duration = false;
   };
-  // What is too large for the signed type is too large for every range.
+  // A value too large for the signed type is too large for every range.
   const auto max_duration =
       static_cast<int64_t>(std::min<uint64_t>(spec.max_duration_ms(), INT64_MAX));
   const Number numbers[] = {
@@ -171,7 +173,7 @@ absl::Status CheckNumbers(const v1::JobSpec& spec) {
                     : StrCat("a whole number from ", range.least, " to ", range.most);
     return Refuse("JC1108",
                   StrCat(key, " takes ", allowed, ", not ", value, is_duration ? " ms" : ""),
-                  "choose a value in this range, or leave it out");
+                  "choose a value in this range, or omit it");
   }
   return absl::OkStatus();
 }
@@ -181,11 +183,10 @@ absl::Status CheckNumbers(const v1::JobSpec& spec) {
 absl::Status CheckSize(const v1::JobSpec& spec) {
   const size_t bytes = spec.ByteSizeLong();
   if (bytes <= common::kSpecBytesMax) return absl::OkStatus();
-  return Refuse(
-      "JC1102",
-      StrCat("the job with its environment has ", bytes, " bytes; at most ", common::kSpecBytesMax,
-             " (", common::kSpecBytesMax / 1024, " KiB) are possible"),
-      "--clean-env, with -e for the variables that the job needs");
+  return Refuse("JC1102",
+                StrCat("the job with its environment is ", bytes, " bytes; the limit is ",
+                       common::kSpecBytesMax, " (", common::kSpecBytesMax / 1024, " KiB)"),
+                "use --clean-env, and -e for the variables that the job needs");
 }
 
 absl::Status Validate(const v1::JobSpec& spec) {

@@ -60,7 +60,7 @@ TEST_F(Files, AFifoOrADeviceIsRefusedInsteadOfWaitedFor) {
   for (const std::string& path : {Path("fifo"), std::string("/dev/zero"), directory_}) {
     const absl::Status read = ReadFile(path).status();
     EXPECT_EQ(read.code(), absl::StatusCode::kInvalidArgument) << read;
-    EXPECT_NE(read.message().find("is no regular file"), absl::string_view::npos) << read;
+    EXPECT_NE(read.message().find("is not a regular file"), absl::string_view::npos) << read;
   }
   EXPECT_EQ(OpenRegular(Path("fifo"), O_WRONLY | O_CREAT).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -59,47 +59,47 @@ Change Variable(std::string name, std::string value) {
 
 TEST(JobRulesTest, EachOneIsSaidWithItsCode) {
   const Rule kRules[] = {
-      {"JC1102: the job with its environment has 300021 bytes; at most 262144 (256 KiB) are",
+      {"JC1102: the job with its environment is 300021 bytes; the limit is 262144 (256 KiB)",
        Variable("A", std::string(300'000, 'x'))},
-      {"JC1103: \"a/b\" cannot name a job: a name has 1 to 100 bytes", Name("a/b")},
-      {"JC1103: \".ssh\" cannot", Name(".ssh")},
-      {"JC1103: \"..\" cannot", Name("..")},
-      {"JC1103: \"a\\x0ab\" cannot", Name("a\nb")},
-      {"JC1103: \"a\\xe2\\x80\\xaeb\" cannot", Name("a\u202Eb")},
-      {"JC1103: \"\\xef\\xbb\\xbfa\" cannot", Name("\uFEFFa")},
-      {"JC1103: \"caf\\xe9\" cannot", Name("caf\xe9")},
-      {"JC1103: \"42\" cannot", Name("42")},
-      {"JC1103: \"a@b\" cannot", Name("a@b")},
-      {"JC1103: \"a b\" cannot", Name("a b")},
-      {"JC1103: \"-a\" cannot", Name("-a")},
-      {"JC1103: \"" + std::string(100, 'a') + "…\" cannot", Name(std::string(101, 'a'))},
+      {"JC1103: \"a/b\" is not a valid job name: a name is 1 to 100 bytes", Name("a/b")},
+      {"JC1103: \".ssh\" is not a valid", Name(".ssh")},
+      {"JC1103: \"..\" is not a valid", Name("..")},
+      {"JC1103: \"a\\x0ab\" is not a valid", Name("a\nb")},
+      {"JC1103: \"a\\xe2\\x80\\xaeb\" is not a valid", Name("a\u202Eb")},
+      {"JC1103: \"\\xef\\xbb\\xbfa\" is not a valid", Name("\uFEFFa")},
+      {"JC1103: \"caf\\xe9\" is not a valid", Name("caf\xe9")},
+      {"JC1103: \"42\" is not a valid", Name("42")},
+      {"JC1103: \"a@b\" is not a valid", Name("a@b")},
+      {"JC1103: \"a b\" is not a valid", Name("a b")},
+      {"JC1103: \"-a\" is not a valid", Name("-a")},
+      {"JC1103: \"" + std::string(100, 'a') + "…\" is not a valid", Name(std::string(101, 'a'))},
       {"JC1105: the job has no command", [](v1::JobSpec& spec) { spec.clear_command(); }},
       {"JC1105: the job has no command", [](v1::JobSpec& spec) { spec.set_command(0, ""); }},
-      {"JC1108: a word of the command holds a NUL byte",
+      {"JC1108: an argument of the command contains a NUL byte",
        [](v1::JobSpec& spec) { spec.add_command(std::string("a\0b", 3)); }},
       {"JC1104: the job asks for 4 ranks in total (processes) and for 2 on each node (per_node)",
        Shape(4, 2, 2, 2)},
       {"JC1104: nodes 4:1 is an empty range", Shape(0, 2, 4, 1)},
-      {"JC1104: a job has at most 10000 nodes, not 10001", Shape(0, 1, 1, 10'001)},
-      {"JC1104: a job has at most 10000 nodes, not 10001", Shape(100'000, 0, 10'001, 10'001)},
+      {"JC1104: a job may have at most 10000 nodes, not 10001", Shape(0, 1, 1, 10'001)},
+      {"JC1104: a job may have at most 10000 nodes, not 10001", Shape(100'000, 0, 10'001, 10'001)},
       {"JC1104: a range of nodes needs per_node", Shape(8, 0, 1, 4)},
       {"JC1104: 2 ranks cannot fill 4 nodes", Shape(2, 0, 4, 4)},
-      {"JC1104: a job has 1 to 100000 ranks, not 0", Shape(0, 0, 0, 0)},
-      {"JC1104: a job has 1 to 100000 ranks, not 100001", Shape(100'001, 0, 0, 0)},
-      {"JC1104: a job has 1 to 100000 ranks, not 200000", Shape(0, 100'000, 1, 2)},
-      {"JC1104: a job has 1 to 100000 ranks, not 42949672950000",
+      {"JC1104: a job may have 1 to 100000 ranks, not 0", Shape(0, 0, 0, 0)},
+      {"JC1104: a job may have 1 to 100000 ranks, not 100001", Shape(100'001, 0, 0, 0)},
+      {"JC1104: a job may have 1 to 100000 ranks, not 200000", Shape(0, 100'000, 1, 2)},
+      {"JC1104: a job may have 1 to 100000 ranks, not 42949672950000",
        Shape(0, UINT32_MAX, 10'000, 10'000)},
-      {"JC1104: a rank has at most 1024 devices, not 1025",
+      {"JC1104: a rank may have at most 1024 devices, not 1025",
        [](v1::JobSpec& spec) { spec.mutable_shape()->mutable_device()->set_count_per_rank(1025); }},
-      {"JC1104: device kind \"abacus\" is not known",
+      {"JC1104: device kind \"abacus\" is unknown",
        [](v1::JobSpec& spec) { spec.mutable_shape()->mutable_device()->set_kind("abacus"); }},
       {"JC1107: the working directory \"here\" is not absolute",
        [](v1::JobSpec& spec) { spec.set_workdir("here"); }},
-      {"JC1106: \"\" cannot name an environment variable", Variable("", "1")},
-      {"JC1106: \"A=B\" cannot name", Variable("A=B", "1")},
-      {"JC1106: \"A\\x0aB\" cannot name", Variable("A\nB", "1")},
-      {"JC1106: \"A\\xe2\\x80\\x8bB\" cannot name", Variable("A\u200BB", "1")},
-      {"JC1106: the value of environment variable \"A\" holds a NUL byte",
+      {"JC1106: \"\" is not a valid name for an environment variable", Variable("", "1")},
+      {"JC1106: \"A=B\" is not a valid name", Variable("A=B", "1")},
+      {"JC1106: \"A\\x0aB\" is not a valid name", Variable("A\nB", "1")},
+      {"JC1106: \"A\\xe2\\x80\\x8bB\" is not a valid name", Variable("A\u200BB", "1")},
+      {"JC1106: the value of environment variable \"A\" contains a NUL byte",
        Variable("A", std::string("a\0b", 3))},
       {"JC1108: priority takes a whole number from -1000000 to 1000000, not 1000001",
        [](v1::JobSpec& spec) { spec.set_priority(1'000'001); }},
@@ -149,7 +149,7 @@ TEST(JobRulesTest, OfSeveralBadVariablesTheFirstByNameIsSaid) {
     const std::string said = SaidOf([](v1::JobSpec& spec) {
       for (const char* name : {"D=", "B=", "C=", "E="}) (*spec.mutable_env())[name] = "1";
     });
-    EXPECT_EQ(said, "JC1106: \"B=\" cannot name an environment variable");
+    EXPECT_EQ(said, "JC1106: \"B=\" is not a valid name for an environment variable");
   }
 }
 
@@ -173,9 +173,9 @@ TEST(JobShapeTest, WhatNobodySaidIsCompleted) {
 TEST(JobShapeTest, ATotalOfDevicesThatCannotBeSharedIsRefused) {
   std::string said;
   Completed(8, Shape(3, 0, 0, 0), &said);
-  EXPECT_EQ(said, "JC1104: 8 devices cannot be shared evenly by 3 ranks");
+  EXPECT_EQ(said, "JC1104: 8 devices cannot be divided evenly among 3 ranks");
   Completed(8, Shape(0, 2, 1, 4), &said);
-  EXPECT_EQ(said, "JC1104: a total of devices does not go with a range of nodes");
+  EXPECT_EQ(said, "JC1104: a total number of devices cannot be combined with a range of nodes");
 }
 
 TEST(JobShapeTest, IsDescribedInRanksAndInDevices) {

@@ -71,7 +71,7 @@ void Connection::Flush() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count < 0) {
-      unsent_.clear();  // the worker is gone; what it ordered before is still to be received
+      unsent_.clear();  // the worker is gone, but its last packets may still be unread
       return;
     }
     unsent_.pop_front();
@@ -85,8 +85,8 @@ std::vector<common::ShimPacket> Connection::Receive() {
     const ssize_t count = recv(fd_, &packet, sizeof packet, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
-    // The worker ended with a packet of ours unread. The error comes once and before its last
-    // orders.
+    // The worker exited with a packet of ours unread. The error is reported once, before its last
+    // packets.
     if (count < 0 && errno == ECONNRESET) continue;
     if (count <= 0) {
       Close();

@@ -1,5 +1,5 @@
-// The shim's socket: a listener for returning workers and the one connection that counts. The
-// newest worker wins. The shim's one thread; never blocks. What cannot be sent at once waits; the
+// The shim's socket: a listener for restarted workers, and the one active connection. The newest
+// worker wins. The shim's only thread; never blocks. What cannot be sent at once is queued; the
 // number of packets is bounded by the ranks.
 #pragma once
 
@@ -18,13 +18,13 @@ class Connection {
   ~Connection();
   Connection(const Connection&) = delete;
 
-  // 0 or an errno. The socket is for this user only.
+  // 0 or an errno. Only this user may connect.
   int Listen(const std::string& path);
-  // True when a worker of the same user connected: it knows nothing yet.
+  // True if a worker of the same user connected; it has been told nothing yet.
   bool Accept();
   void Send(const common::ShimPacket& packet);
   void Flush();
-  // Packets that arrived. Closes the connection when the worker is gone.
+  // Packets that arrived. Closes the connection if the worker is gone.
   std::vector<common::ShimPacket> Receive();
   // Removes the socket's name.
   void Unlink();

@@ -1,7 +1,8 @@
 // muster-shim: supervises one attempt on one node. Started by muster-worker, never by a person.
 //
 // Descriptors: 0 /dev/null, 1 and 2 the attempt's shim.log, 3 the worker's connection, 4 the locked
-// launch file (the lock says that we live), 5… the held ports. None of them reaches a rank.
+// launch file (the lock shows that this process is alive), 5… the held ports. Ranks inherit none of
+// them.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -27,7 +28,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!common::DecodeShimLaunch(bytes, &launch)) {
-    std::fprintf(stderr, "the launch file is damaged or of another version than %u\n",
+    std::fprintf(stderr, "the launch file is damaged, or its version is not %u\n",
                  common::kShimVersion);
     return 2;
   }

@@ -21,7 +21,7 @@ using common::ExecStage;
 constexpr int kExitNotExecutable = 126;
 constexpr int kExitMissing = 127;
 
-// A fork that is born inside the cgroup: no window outside it, and none of the lock that moving a
+// A fork that starts inside the cgroup: never outside it, and without the lock that moving a
 // process takes.
 pid_t ForkInto(int cgroup_fd) {
   if (cgroup_fd >= 0) {
@@ -50,8 +50,8 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Descriptors and locked memory up to the hard limit (data loaders and RDMA need both). No core
-// file of many GB unless the rank raises its soft limit itself.
+// Descriptors and locked memory up to the hard limit (data loaders and RDMA need both). No multi-GB
+// core files unless the rank raises its soft limit itself.
 void SetLimits() {
   for (const int resource : {RLIMIT_NOFILE, RLIMIT_MEMLOCK}) {
     rlimit limit{};
@@ -76,11 +76,11 @@ void SetOomScore(int score) {
   close(fd);
 }
 
-// The child's way from fork to exec. Only system calls: nothing is allocated here.
+// The child, from fork to exec. Only system calls: nothing may be allocated here.
 [[noreturn]] void BecomeRank(const RankSetup& setup, char** argv, char** env, char** shell_argv,
                              pid_t shim, int exec_pipe) {
-  // Second line only: the shim is the one that kills. Cleared by set-id programs; grandchildren do
-  // not inherit it.
+  // Only a fallback: normally the shim kills. Cleared by set-id programs, and grandchildren do not
+  // inherit it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != shim) _exit(kExitNotExecutable);
   setsid();
@@ -97,11 +97,11 @@ void SetOomScore(int score) {
   if (dup2(setup.stdout_fd, STDOUT_FILENO) < 0 || dup2(setup.stderr_fd, STDERR_FILENO) < 0) {
     Fail(exec_pipe, ExecStage::kSetup);
   }
-  // All others are opened close-on-exec by us; this also covers what an unknown parent left open.
+  // Our own descriptors are close-on-exec; this also covers any that the shim's parent leaked.
   syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
   if (chdir(setup.launch->workdir.c_str()) != 0) Fail(exec_pipe, ExecStage::kWorkdir);
   execve(setup.launch->program.c_str(), argv, env);
-  // A script without "#!" runs in a shell, as execvp has it.
+  // A script without "#!" runs in a shell, as with execvp.
   if (errno == ENOEXEC) execve("/bin/sh", shell_argv, env);
   Fail(exec_pipe, ExecStage::kExec);
 }

@@ -1,5 +1,5 @@
-// Starts one rank: fork, session, descriptors, limits, cgroup, exec. The shim's one thread; returns
-// at once, whether exec worked shows on exec_pipe.
+// Starts one rank: fork, session, descriptors, limits, cgroup, exec. The shim's only thread;
+// returns at once, and exec_pipe shows whether exec succeeded.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace muster::shim {
 
-// What a child says when it could not become the rank.
+// What a child reports if it could not become the rank.
 struct ExecFailure {
   common::ExecStage stage = common::ExecStage::kNone;
   int32_t error = 0;
@@ -28,7 +28,7 @@ struct RankSetup {
 
 struct RankProcess {
   pid_t pid = -1;
-  int exec_pipe = -1;  // end of file: exec worked; an ExecFailure: it did not. Ours to close
+  int exec_pipe = -1;  // EOF: exec succeeded; an ExecFailure: it failed. The caller closes it
   int error = 0;       // errno when pid is -1
 };
 

@@ -16,28 +16,29 @@ namespace {
 using common::SpoolRecord;
 
 constexpr int kPipeBytes = 1 << 20;
-constexpr size_t kDrainBytesMax = 1 << 20;  // one stream's turn
+constexpr size_t kDrainBytesMax = 1 << 20;  // per stream and turn
 constexpr uint64_t kPunchBytes =
     1 << 20;  // holes are punched in pieces of this, not per acknowledgement
 constexpr uint64_t kIndexPunchBytes = 64 << 10;
 constexpr uint64_t kIndexStepBytes = 4096;
-// A record that is pending, a mark of dropped bytes, and the closing mark.
+// A pending record, a drop mark, and the closing record.
 constexpr uint64_t kLastRecordsBytes = 3 * sizeof(SpoolRecord);
 
-// Where dropped bytes go, without being copied.
+// A sink for dropped bytes, without copying them.
 int NullFd() {
   static const int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
   return fd;
 }
 
-// What one move took from the pipe: `stored` bytes are in the file, `lost` more are nowhere.
+// What one transfer took from the pipe: `stored` bytes went to the file, another `lost` bytes
+// nowhere.
 struct Moved {
   ssize_t stored = 0;
   uint64_t lost = 0;
 };
 
-// Some file systems (FUSE without splice support) refuse splice: read and write then. Unlike splice
-// it cannot leave in the pipe what the disk does not take.
+// Some file systems (FUSE without splice support) reject splice; then use read and write. Unlike
+// splice, that cannot leave in the pipe what the disk does not accept.
 Moved CopyOver(int pipe, int file, uint64_t offset, size_t bytes) {
   static char buffer[64 * 1024];
   const ssize_t count = read(pipe, buffer, std::min(bytes, sizeof buffer));
@@ -92,13 +93,13 @@ int SpoolStream::Open(const std::string& spool_path, SpoolQuota* quota, int* wri
   if (file_ < 0) return errno;
   index_ = open((spool_path + ".idx").c_str(), flags, 0600);
   if (index_ < 0) return errno;
-  IndexHasRoom();  // while the disk still has some
+  IndexHasRoom();  // while the disk still has room
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno;
   pipe_ = ends[0];
   *write_end = ends[1];
   fcntl(pipe_, F_SETFL,
-        O_NONBLOCK);  // the read end's own description: the rank's end stays blocking
+        O_NONBLOCK);  // affects only the read end's file description; the rank's end stays blocking
   fcntl(pipe_, F_SETPIPE_SZ, kPipeBytes);
   const int size = fcntl(pipe_, F_GETPIPE_SZ);
   pipe_bytes_ = size > 0 ? static_cast<size_t>(size) : 4096;
@@ -110,7 +111,7 @@ Drained SpoolStream::Drain() {
   if (record_pending_) FlushPendingRecord();
   if (dropping_ && quota_->RoomAgain() && !record_pending_) dropping_ = false;
   if (blocked_ && (quota_->RoomAgain() || quota_->closing))
-    blocked_ = false;  // or find the disk full again
+    blocked_ = false;  // or find that the disk is still full
   const uint64_t room = IndexHasRoom() ? quota_->Room() : 0;
   const bool full = room == 0 || record_pending_ || blocked_ || dropping_;
   if (!full) return Store(room);
@@ -235,7 +236,7 @@ bool SpoolStream::Trim(uint64_t offset, uint64_t index_records) {
     trimmed_ = offset;
   }
   constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-  // Best effort: a file system without holes keeps the bytes until the directory goes.
+  // Best effort: a file system without holes keeps the bytes until the directory is removed.
   if (trimmed_ - punched_ >= kPunchBytes) {
     const uint64_t end = trimmed_ / kPunchBytes * kPunchBytes;
     fallocate(file_, kPunch, static_cast<off_t>(punched_), static_cast<off_t>(end - punched_));

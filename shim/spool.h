@@ -1,5 +1,5 @@
-// One pipe of one rank and the spool file that its bytes go to, with the index of receive times.
-// Bytes move by splice(2) and never pass through this process. The shim's one thread; nothing here
+// One pipe of one rank and the spool file that it is written to, with the index of receive times.
+// Bytes move by splice(2) and never pass through this process. The shim's only thread; nothing here
 // blocks.
 #pragma once
 
@@ -11,30 +11,31 @@
 
 namespace muster::shim {
 
-// Shared by all streams of the attempt: bytes written and not yet trimmed.
+// Shared by all streams of the attempt: bytes written but not yet trimmed.
 struct SpoolQuota {
   uint64_t limit = 0;  // 0: none
   uint64_t used = 0;
   bool block_when_full = false;
-  // Somebody took from the spool lately: room will come, so that a burst is no flood. Decides when
-  // block_when_full does not.
+  // The spool was read recently, so room will come: a burst is not a flood. Decides unless
+  // block_when_full is set.
   bool being_taken = true;
-  // No writer is left: what lies in the pipes is kept where ranks would be held. It is bounded.
+  // No writer is left: what is in the pipes is kept even where ranks would be blocked. It is
+  // bounded.
   bool closing = false;
   // The disk was full for too long: what does not fit is dropped and counted.
   bool giving_up = false;
 
   bool MayBlock() const { return (block_when_full || being_taken) && !giving_up; }
-  // Once full, room comes back only below 7/8: no ping-pong of tiny pieces.
+  // Once full, there is room again only below 7/8, so that it does not oscillate in tiny steps.
   bool RoomAgain() const { return limit == 0 || used <= limit - limit / 8; }
   uint64_t Room() const;
 };
 
 enum class Drained {
   kNothing,  // the pipe is empty
-  kSome,     // bytes were taken, few: the next ones may gather for a moment
-  kMuch,     // bytes were taken, probably there are more
-  kBlocked,  // the pipe may hold bytes that there is no room for
+  kSome,     // a few bytes were read: let the next ones accumulate for a moment
+  kMuch,     // many bytes were read, and there are probably more
+  kBlocked,  // the pipe may hold bytes, but there is no room for them
   kClosed,   // end of stream
 };
 
@@ -45,15 +46,15 @@ class SpoolStream {
   SpoolStream(const SpoolStream&) = delete;
   ~SpoolStream();
 
-  // Makes pipe, spool file and index. The write end is for the rank. 0 or an errno.
+  // Creates pipe, spool file and index. The rank gets the write end. 0 or an errno.
   int Open(const std::string& spool_path, SpoolQuota* quota, int* write_end);
   Drained Drain();
-  // Bytes below `offset` and the first `index_records` records are durable elsewhere. True when any
-  // of these bytes were not known to be.
+  // Bytes below `offset` and the first `index_records` records are durable elsewhere. True if that
+  // is news for any of these bytes.
   bool Trim(uint64_t offset, uint64_t index_records);
-  // Writes the mark of dropped bytes when there is room for it again. True when it wrote one.
+  // Writes the drop mark once there is room for it again. True if it wrote one.
   bool FlushDropMark();
-  // End of stream, or nobody who could still write is ours: writes what the index lacks.
+  // At end of stream, or once no writer of ours is left: writes what is missing from the index.
   void Close();
 
   int pipe() const { return pipe_; }
@@ -71,8 +72,8 @@ class SpoolStream {
   void CountDropped(uint64_t bytes);
   bool AppendRecord(const common::SpoolRecord& record);
   bool FlushPendingRecord();
-  // Blocks for the next records are there before they are needed: on a full disk the mark of what
-  // was dropped can still be written.
+  // Allocates blocks for the next records before they are needed, so that a drop mark can be
+  // written even on a full disk.
   bool IndexHasRoom();
 
   SpoolQuota* quota_ = nullptr;
@@ -81,7 +82,7 @@ class SpoolStream {
   int index_ = -1;
   size_t pipe_bytes_ = 0;
   uint64_t offset_ = 0;          // stream offset = file offset of the next byte
-  uint64_t index_offset_ = 0;    // where the next record goes
+  uint64_t index_offset_ = 0;    // of the next record
   uint64_t index_reserved_ = 0;  // blocks below this offset exist
   uint64_t drop_pending_ = 0;    // dropped since the last record
   uint64_t dropped_total_ = 0;
@@ -90,13 +91,13 @@ class SpoolStream {
   uint64_t index_punched_ = 0;
   bool dropping_ = false;
   bool blocked_ = false;
-  bool record_pending_ = false;  // bytes are in the file, their record did not fit on the disk
+  bool record_pending_ = false;  // bytes are in the file, but their record did not fit on the disk
   common::SpoolRecord record_{};
   struct Hole {
     uint64_t end;
     uint64_t bytes;
   };
-  std::deque<Hole> holes_;  // dropped ranges above trimmed_: they hold no quota
+  std::deque<Hole> holes_;  // dropped ranges above trimmed_: not charged to the quota
 };
 
 }  // namespace muster::shim

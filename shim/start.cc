@@ -1,4 +1,4 @@
-// How an attempt begins: signals, subreaper, socket, spool files, forks. Part of Supervisor
+// How an attempt starts: signals, subreaper, socket, spool files, forks. Part of Supervisor
 // (supervisor.h).
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -25,8 +25,8 @@ constexpr int64_t kExitBytes = 1024;  // of an exit record, at most
 constexpr int64_t kExitBytesPerRank = 512;
 constexpr char kOomScorePath[] = "/proc/self/oom_score_adj";
 
-// Makes the kernel spare us before the ranks, where it lets us. Returns what the ranks get: never
-// less than 0.
+// Makes the kernel's OOM killer spare the shim in favor of the ranks, if permitted. Returns the
+// score for the ranks: never below 0.
 int LowerOwnOomScore() {
   std::string text;
   common::ReadSmallFile(kOomScorePath, &text);
@@ -77,7 +77,7 @@ std::string Supervisor::Prepare() {
   if (error != 0) {
     return "cannot listen on " + launch_.socket_path + ": " + std::strerror(error);
   }
-  // The last word must fit on the disk even when the spool has filled it.
+  // The exit record must fit on the disk even after the spool has filled it.
   common::ReserveFile(launch_.attempt_dir + "/" + common::kExitRecordName + ".tmp",
                       kExitBytes + kExitBytesPerRank * static_cast<int64_t>(ranks_.size()));
   std::vector<int> write_ends;
@@ -97,8 +97,8 @@ std::string Supervisor::OpenSpools(std::vector<int>* write_ends) {
       int write_end = -1;
       const int error = rank.streams[i].Open(path, &quota_, &write_end);
       if (error != 0) {
-        return "cannot make the spool " + path + ": " + std::strerror(error) +
-               (error == EMFILE ? "; fix: a higher hard limit for the worker (ulimit -Hn): a rank "
+        return "cannot create the spool " + path + ": " + std::strerror(error) +
+               (error == EMFILE ? "; fix: raise the worker's hard limit (ulimit -Hn): each rank "
                                   "takes six descriptors of its supervisor"
                                 : "");
       }
@@ -131,7 +131,8 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends) {
     rank.exec_pipe = process.exec_pipe;
     rank.exit.pid = std::max(0, process.pid);
     if (process.pid < 0) {
-      // No process or descriptor to be had: told like a failed exec, the coordinator ends the gang.
+      // No process or descriptor available: reported like a failed exec, so the coordinator stops
+      // the gang.
       rank.exec_pipe = -1;
       rank.exited = true;
       rank.exit.exit_code = 126;
@@ -147,12 +148,12 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends) {
   for (const int fd : {setup.cgroup_fd, setup.freezer_procs_fd}) {
     if (fd >= 0) close(fd);
   }
-  // Argument lists and environments were only needed for exec.
+  // Argument lists and environments are only needed for exec.
   std::vector<common::RankLaunch>().swap(launch_.ranks);
 }
 
-// For KillAttempt, when we are gone: who to look for beside the mark. Not synced: it means
-// something within one boot.
+// For KillAttempt after the shim is gone: what to look for besides the mark. Not synced, because
+// pids only matter within one boot.
 void Supervisor::SaveState() {
   common::ProcessStat self;
   common::ReadProcessStat(getpid(), &self);

@@ -1,5 +1,5 @@
-// What the worker hears, in packets. Part of Supervisor (supervisor.h). Every fact is told when it
-// happens and again, all of them, to a worker that connects later: no packet needs an
+// What the worker is told, in packets. Part of Supervisor (supervisor.h). Each fact is sent when it
+// happens, and all of them again to a worker that connects later, so no packet needs an
 // acknowledgement.
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ void Supervisor::TellStory() {
       if (rank.streams[i].closed()) TellClosed(rank, i);
     }
   }
-  // A worker that comes back must look at the spool anyway.
+  // A returning worker has to check the spool anyway.
   grew_ = true;
   grew_told_ = false;
 }

@@ -1,4 +1,4 @@
-// The loop and the ends of ranks. Starting is in start.cc, what the worker hears in story.cc.
+// The loop and how ranks end. Starting is in start.cc, messages to the worker in story.cc.
 #include "shim/supervisor.h"
 
 #include <sys/signalfd.h>
@@ -21,13 +21,13 @@ using common::MonotonicMicros;
 using common::PacketKind;
 using common::ShimPacket;
 
-constexpr int64_t kGatherUs = 2'000;         // a trickling stream is read about this often at most
-constexpr int64_t kBlockedRetryUs = 50'000;  // a blocked stream looks for room this often
+constexpr int64_t kGatherUs = 2'000;  // a slowly written stream is read about this often at most
+constexpr int64_t kBlockedRetryUs = 50'000;  // a blocked stream checks for room this often
 constexpr int64_t kKillEveryUs = 2'000;
 constexpr int64_t kUnkillableAfterUs =
-    10'000'000;  // then the survivors are named and the node needs a person
+    10'000'000;  // then the survivors are listed and the node needs a person
 constexpr int64_t kForeignWriterUs =
-    2'000'000;  // how long a pipe held by a process that is not ours delays the end
+    2'000'000;  // how long a pipe held by a foreign process delays the end
 constexpr int64_t kFullDiskUs =
     60'000'000;  // how long a full disk may delay the end, with logs: block
 constexpr int kDrainTurnsAtExit = 8;
@@ -94,7 +94,7 @@ std::vector<pollfd> Supervisor::PollSet(int64_t now_us, int64_t* wake_us) {
   return polled;
 }
 
-// The pipes that do not rest, in the order in which they are appended.
+// The pipes that are due, in the order in which to read them.
 std::vector<Supervisor::StreamOfRank> Supervisor::AppendStreams(int64_t now_us,
                                                                 std::vector<pollfd>* polled,
                                                                 int64_t* wake_us) {
@@ -122,8 +122,8 @@ void Supervisor::NoteDrained(Rank& rank, int stream, Drained drained, int64_t no
       spool.rest_until_us = 0;
       break;
     case Drained::kSome:
-      // Unbuffered writers would wake us for every line: let the next lines gather in the pipe. On
-      // a grid, so that many ranks wake us together.
+      // Unbuffered writers would wake us for every line: let the next lines accumulate in the pipe.
+      // On a grid, so that many ranks wake us together.
       spool.rest_until_us = (now_us / kGatherUs + 1) * kGatherUs + kGatherUs / 2;
       break;
     case Drained::kBlocked:
@@ -136,8 +136,8 @@ void Supervisor::NoteDrained(Rank& rank, int stream, Drained drained, int64_t no
   if (drained == Drained::kSome || drained == Drained::kMuch) grew_ = true;
 }
 
-// What the rank had written by now, before its end is told: the last lines of a failed rank are in
-// its spool then. A grandchild that goes on writing must not keep us here.
+// Drains what the rank had written before its end is reported, so that the spool has a failed
+// rank's last lines. A grandchild that keeps writing must not keep us here.
 void Supervisor::DrainRank(Rank& rank) {
   for (int i = 0; i < common::kStreams; ++i) {
     for (int turn = 0; turn < kDrainTurnsAtExit && !rank.streams[i].closed(); ++turn) {
@@ -156,7 +156,7 @@ void Supervisor::ReadSignals() {
   }
 }
 
-// Ranks and whatever orphans were handed to us: nothing stays a zombie.
+// Ranks and orphans that were reparented to us: nothing stays a zombie.
 void Supervisor::Reap() {
   siginfo_t info{};
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
@@ -164,7 +164,7 @@ void Supervisor::Reap() {
       if (rank.pid == info.si_pid && !rank.exited) NoteExit(rank, info.si_code, info.si_status);
     }
     info.si_pid = 0;
-    next_kill_us_ = 0;  // while emptying: look at once whether that was the last one
+    next_kill_us_ = 0;  // while emptying, check at once whether that was the last one
   }
 }
 
@@ -233,7 +233,7 @@ void Supervisor::Obey(const ShimPacket& packet) {
       connection_.Send(Packet(PacketKind::kPong));
       break;
     default:
-      break;  // of a newer worker
+      break;  // from a newer worker
   }
 }
 
@@ -245,7 +245,7 @@ void Supervisor::BeginStop(uint32_t grace_ms) {
     stop_asked_ = true;
     stop_deadline_us_ = deadline;
     SignalRanks(SIGTERM);
-    SignalRanks(SIGCONT);  // a stopped rank could not handle SIGTERM
+    SignalRanks(SIGCONT);  // a stopped rank cannot handle SIGTERM
   }
   SaveState();
 }
@@ -253,14 +253,14 @@ void Supervisor::BeginStop(uint32_t grace_ms) {
 void Supervisor::SignalRanks(int signal) {
   for (const Rank& rank : ranks_) {
     if (rank.exited || rank.pid <= 0) continue;
-    // Before its setsid the rank has no group of its own.
+    // Before its setsid, the rank has no process group.
     if (!common::SignalReachesGroup(signal) || kill(-rank.pid, signal) != 0) kill(rank.pid, signal);
   }
 }
 
 void Supervisor::Advance() {
   const int64_t now_us = MonotonicMicros();
-  // Nobody renewed the lease: the job may be started elsewhere soon, so nothing of it may be alive
+  // The lease was not renewed: the job may be started elsewhere soon, so nothing of it may be alive
   // here.
   if (fence_us_ > 0 && !stop_asked_ && now_us >= fence_us_) BeginStop(launch_.term_grace_ms);
   if (phase_ == Phase::kRunning && (AllExited() || (stop_asked_ && now_us >= stop_deadline_us_))) {
@@ -272,8 +272,8 @@ void Supervisor::Advance() {
   if (phase_ == Phase::kDraining) FinishDraining(now_us);
 }
 
-// Pipes end by themselves now, but for two: one whose write end a process that is not ours still
-// holds, and one that a full disk blocks (logs: block).
+// Pipes now close on their own, except one whose write end a foreign process still holds, and one
+// that a full disk blocks (logs: block).
 void Supervisor::FinishDraining(int64_t now_us) {
   bool open = false, blocked = false;
   for (const Rank& rank : ranks_) {
@@ -288,8 +288,8 @@ void Supervisor::FinishDraining(int64_t now_us) {
   Finish();
 }
 
-// One blow against everything that descends from us. We are a subreaper: having no child proves
-// that none is alive.
+// One round of SIGKILL to everything that descends from us. We are a subreaper: having no child
+// proves that none is alive.
 void Supervisor::EmptyOnce(int64_t now_us) {
   kill_sent_ = kill_sent_ || !AllExited();
   const AttemptCgroups cgroups{launch_.cgroup_dir, launch_.freezer_dir};
@@ -307,7 +307,7 @@ void Supervisor::EmptyOnce(int64_t now_us) {
   if (childless && cgroups_empty) {
     phase_ = Phase::kDraining;
   } else if (now_us - emptying_since_us_ >= kUnkillableAfterUs) {
-    how_ = "processes survive SIGKILL:";
+    how_ = "processes survived SIGKILL:";
     for (const pid_t child : common::ListChildren()) how_ += " " + std::to_string(child);
     phase_ = Phase::kDraining;
   }

@@ -1,13 +1,13 @@
 // One attempt on one node, from the first fork to the exit record: a poll loop on one thread. It
-// outlives the worker and needs nothing of it: output goes to the spool, ends are remembered, a
-// returning worker hears the whole story. It never writes to a rank's memory of the world: no
-// retry, no restart, no decision but the ones it was launched with.
+// outlives the worker and does not depend on it: output goes to the spool, exits are remembered,
+// and a returning worker gets the full history. It makes no decisions beyond those it was launched
+// with: no retry, no restart.
 //
-// Phases only go forward:
-//   kRunning    ranks run (or are being stopped and have grace left)
-//   kEmptying   every rank ended, or the grace is over: kill until no descendant is alive
-//   kDraining   nothing is alive: read the pipes to their ends
-//   kDone       the exit record is written and told
+// Phases only move forward:
+//   kRunning    ranks run, or are being stopped and have grace left
+//   kEmptying   every rank exited, or the grace expired: kill until no descendant is alive
+//   kDraining   nothing is alive: read the pipes to EOF
+//   kDone       the exit record is written and sent
 #pragma once
 
 #include <poll.h>
@@ -28,7 +28,7 @@ class Supervisor {
   explicit Supervisor(common::ShimLaunch launch, int worker_fd);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
-  // Until the attempt is over. The process's exit status.
+  // Runs until the attempt is over. Returns the process's exit status.
   int Run();
 
  private:
@@ -38,7 +38,7 @@ class Supervisor {
     uint64_t start_time = 0;
     int exec_pipe = -1;
     ExecFailure exec_failure;
-    bool started = false;  // exec worked
+    bool started = false;  // exec succeeded
     bool exited = false;
     common::RankExitRecord exit;
     SpoolStream streams[common::kStreams];
@@ -56,7 +56,7 @@ class Supervisor {
   void StartRanks(const std::vector<int>& write_ends);
   void SaveState();
 
-  // One turn of the loop.
+  // One iteration of the loop.
   void Turn();
   std::vector<pollfd> PollSet(int64_t now_us, int64_t* wake_us);
   std::vector<StreamOfRank> AppendStreams(int64_t now_us, std::vector<pollfd>* polled,
@@ -75,7 +75,7 @@ class Supervisor {
   void FinishDraining(int64_t now_us);
   void Finish();
 
-  // What the worker hears.
+  // Messages to the worker.
   void TellStory();
   void TellStarted(const Rank& rank);
   void TellExited(const Rank& rank);
@@ -93,13 +93,13 @@ class Supervisor {
   Phase phase_ = Phase::kRunning;
   int signal_fd_ = -1;
   bool reap_wanted_ = false;
-  int64_t spool_taken_us_ = 0;  // when the last acknowledgement came; before the first, the start
+  int64_t spool_taken_us_ = 0;  // when the last acknowledgement came, initially the start
   bool grew_ = false;           // since the last kSpoolGrew
-  bool grew_told_ = false;      // kSpoolGrew is out, kSpoolSeen has not come
+  bool grew_told_ = false;      // kSpoolGrew was sent, kSpoolSeen has not arrived
   bool stop_asked_ = false;
   bool kill_sent_ = false;
   int64_t stop_deadline_us_ = 0;
-  int64_t fence_us_ = 0;  // stop by itself then, worker or not; 0: never
+  int64_t fence_us_ = 0;  // when to stop without being asked, with or without a worker; 0: never
   int64_t emptying_since_us_ = 0;
   int64_t next_kill_us_ = 0;
   int64_t draining_since_us_ = 0;

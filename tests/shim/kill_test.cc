@@ -119,7 +119,7 @@ TEST_F(ShimFixture, WithoutAFreeDescriptorNothingIsProvenAndNobodyIsTakenForDead
   const bool lives = ShimLives(launch_.attempt_dir);
   setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_FALSE(by_mark.empty) << by_mark.how;
-  EXPECT_EQ(by_mark.how, "no descriptor is free to look at every process");
+  EXPECT_EQ(by_mark.how, "no free descriptor to inspect every process");
   EXPECT_FALSE(attempt.empty) << attempt.how;
   EXPECT_TRUE(lives);
   EXPECT_TRUE(Alive(started_.at(0).pid));

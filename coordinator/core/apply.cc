@@ -30,13 +30,13 @@ v1::NodePart& PartOf(v1::JobRecord& job, const v1::Event& event) {
   CHECK(false && "an event names a node that has no part in the attempt");
 }
 
-// When something happened, on the clock of this run: after a restart a pause goes on where it
-// stood. Facts from before lived time was recorded count as new.
+// When something happened, on this run's clock: after a restart a pause resumes where it was. Facts
+// recorded before lived time existed count as new.
 int64_t MonoOf(int64_t lived_ms, Now now) {
   return lived_ms > 0 ? now.mono_ms - std::max<int64_t>(now.lived_ms - lived_ms, 0) : now.mono_ms;
 }
 
-// Puts the job into the index that its state belongs to; a held one is in none.
+// Moves the job into the index for its state; a held one is in none.
 void Index(ClusterState& state, const v1::JobRecord& job) {
   const QueuePlace place{job.spec().priority(), job.id()};
   state.queue.erase(place);
@@ -89,7 +89,7 @@ void ApplyRankExited(ClusterState& state, const v1::Event& event) {
   if (exited.first_failure()) *NewestAttempt(job).mutable_culprit() = exited.exit();
 }
 
-// What a rank dies of later may be this.
+// A later exit may be caused by this signal.
 void ApplySignalSent(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   if (LiveAttempt(job) == nullptr) return;
@@ -233,7 +233,7 @@ void ApplyCheckpointRemoved(ClusterState& state, const v1::Event& event) {
   state.checkpoint_files.erase({event.job(), removed.attempt(), removed.step()});
 }
 
-// The counts are kept beside the nodes, so that asking for them costs nothing.
+// The counts are kept up to date, so that reading them is free.
 void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_ms) {
   const auto count = [&](int change) {
     if (node.record.state() == v1::NODE_STATE_SUSPECT) state.silent_nodes += change;
@@ -248,7 +248,8 @@ void SetNodeState(ClusterState& state, Node& node, v1::NodeState to, int64_t at_
 void ForgetNode(ClusterState& state, const std::string& name) {
   const auto found = state.nodes.find(name);
   CHECK(found != state.nodes.end());
-  SetNodeState(state, found->second, v1::NODE_STATE_ALIVE, 0);  // it is counted no more
+  SetNodeState(state, found->second, v1::NODE_STATE_ALIVE,
+               0);  // no longer counted as silent or lost
   state.nodes.erase(found);
   state.schedule_needed = true;
 }
@@ -277,7 +278,7 @@ void ApplyNodeStateChanged(ClusterState& state, const v1::Event& event) {
     SetNodeState(state, found->second, change.state(), event.at_ms());
     record.set_reason(change.reason());
   }
-  // What keeps a sound node from jobs; of another, why it is not sound says more.
+  // What keeps a healthy node from getting jobs; for any other, why it is unhealthy matters more.
   if (record.state() == v1::NODE_STATE_ALIVE &&
       (change.set_drain() || !record.drain_reason().empty())) {
     record.set_reason(record.drain_reason());

@@ -1,6 +1,6 @@
 // The files of live jobs' checkpoints, which the state keeps apart from the jobs' records: a record
-// is copied for everyone who watches the job, and a checkpoint may hold 200,000 files. Finished
-// jobs' rows and snapshots hold them inside the record. Pure: see state.h.
+// is copied for every client that watches the job, and a checkpoint may have 200,000 files.
+// Finished jobs' rows and snapshots keep them in the record. Pure: see state.h.
 #pragma once
 
 #include "coordinator/core/state.h"
@@ -9,11 +9,11 @@ namespace muster::coordinator {
 
 // Moves the files out of a record that becomes live.
 void DetachFiles(ClusterState& state, v1::JobRecord& job);
-// Puts them back into a record that leaves, and lets go of them.
+// Moves them back into a record that leaves the state.
 void AttachFiles(ClusterState& state, v1::JobRecord& job);
-// A copy of a live job's record with its files inside.
+// A copy of a live job's record, files included.
 v1::JobRecord WithFiles(const ClusterState& state, const v1::JobRecord& job);
-// Of one checkpoint of a live job; empty when there is none.
+// The files of one checkpoint of a live job; empty if there is none.
 const CheckpointFileList& FilesOf(const ClusterState& state, uint64_t job, uint32_t attempt,
                                   int64_t step);
 

@@ -42,8 +42,8 @@ v1::Event Removal(const v1::JobRecord& job, const v1::Checkpoint& checkpoint,
   return event;
 }
 
-// The oldest committed one beyond `keep`. What an attempt resumes from stays until all of it is
-// launched.
+// The oldest committed checkpoint beyond `keep`. One that an attempt resumes from stays until the
+// whole attempt is launched.
 std::optional<v1::Event> RemoveBeyondKeep(const ClusterState& state, const v1::JobRecord& job,
                                           Now now) {
   const uint32_t keep = job.spec().checkpoint().keep() > 0 ? job.spec().checkpoint().keep()
@@ -61,23 +61,23 @@ std::optional<v1::Event> RemoveBeyondKeep(const ClusterState& state, const v1::J
       committed.begin(), committed.end(), [](const v1::Checkpoint* a, const v1::Checkpoint* b) {
         return std::tuple(a->attempt(), a->step()) < std::tuple(b->attempt(), b->step());
       });
-  // A part that is launched late still fetches it.
+  // A part that is launched late still has to fetch it.
   if (oldest == resumed && !AllPartsLaunched(*attempt)) return std::nullopt;
-  return Removal(job, *oldest, absl::StrCat("the newest ", keep, " are kept"), now);
+  return Removal(job, *oldest, absl::StrCat("only the newest ", keep, " are kept"), now);
 }
 
 absl::Status JudgeFile(const v1::CheckpointFile& file) {
   constexpr size_t kPathBytesMax = 1'024;
-  constexpr uint64_t kFileBytesMax = 1ull << 53;  // exact in every reader's numbers
+  constexpr uint64_t kFileBytesMax = 1ull << 53;  // exact in a double
   if (file.path().empty() || file.path().size() > kPathBytesMax ||
       !common::IsCleanUtf8(file.path()) || !common::StaysInside(file.path())) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", common::Printable(file.path().substr(0, kPathBytesMax)),
-                     "\" cannot be a file's name in a checkpoint"));
+                     "\" is not a valid name for a checkpoint file"));
   }
   if (file.size() > kFileBytesMax || !common::IsSha256Hex(file.sha256())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the size or SHA-256 of ", file.path(), " makes no sense"));
+        absl::StrCat("the size or SHA-256 of ", file.path(), " is not valid"));
   }
   return absl::OkStatus();
 }
@@ -94,7 +94,7 @@ absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointP
     return absl::InvalidArgumentError(absl::StrCat(
         "the names of the ", part.files_size(), " files of step ", part.step(), " take ",
         common::HumanBytes(part.ByteSizeLong()), "; the limit is ",
-        common::HumanBytes(common::kPartListBytesMax), "; fix: shorter names or fewer files"));
+        common::HumanBytes(common::kPartListBytesMax), "; fix: use shorter names or fewer files"));
   }
   std::unordered_set<std::string_view> paths;
   for (const v1::CheckpointFile& file : present) paths.insert(file.path());
@@ -102,7 +102,7 @@ absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointP
     if (absl::Status status = JudgeFile(file); !status.ok()) return status;
     if (!paths.insert(file.path()).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("file ", file.path(), " is there twice in step ", part.step()));
+          absl::StrCat("file ", file.path(), " appears twice in step ", part.step()));
     }
   }
   return absl::OkStatus();
@@ -139,7 +139,7 @@ absl::Status JudgePart(const ClusterState& state, const v1::CheckpointPartReady&
   if (part.parts() == 0 || part.parts() > common::kRanksMax || part.part() >= part.parts() ||
       part.step() < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("part ", part.part(), " of ", part.parts(), " makes no sense"));
+        absl::StrCat("part ", part.part(), " of ", part.parts(), " is not valid"));
   }
   return JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);
 }
@@ -155,7 +155,7 @@ std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const 
       return event;
     }
     if (attempt == nullptr || attempt->number() != checkpoint.attempt()) {
-      return Removal(job, checkpoint, "its attempt ended before it was whole", now);
+      return Removal(job, checkpoint, "its attempt ended before it was complete", now);
     }
   }
   return RemoveBeyondKeep(state, job, now);

@@ -1,4 +1,5 @@
-// When a checkpoint counts: parts fenced by the attempt, committed when whole, kept by policy.
+// When a checkpoint counts: parts are fenced by the attempt, committed once complete, kept by
+// policy.
 #pragma once
 
 #include <optional>
@@ -9,11 +10,11 @@
 
 namespace muster::coordinator {
 
-// OK when the part may be recorded. ALREADY_EXISTS: recorded before, acknowledge again. Else the
-// reason to refuse it.
+// OK if the part may be recorded. ALREADY_EXISTS: it is already recorded, acknowledge it again. Any
+// other status is the reason to refuse it.
 absl::Status JudgePart(const ClusterState& state, const v1::CheckpointPartReady& part);
 
-// The next thing that follows for the job's checkpoints: a commit, or a removal by policy.
+// The next consequence for the job's checkpoints: a commit, or a removal by policy.
 std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const v1::JobRecord& job,
                                                Now now);
 

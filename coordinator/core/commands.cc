@@ -9,7 +9,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Older workers want the list in the launch.
+// Older workers need the list in the launch.
 constexpr uint32_t kProtocolListsResumeFiles = 2;
 
 template <typename Message>
@@ -23,7 +23,8 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   Address(launch, job, attempt);
   launch->set_job_name(job.name());
   *launch->mutable_spec() = job.spec();
-  // Resolved here, so that the node's fence and ours never count with different defaults.
+  // Resolved here, so that the node and the coordinator never compute the fence from different
+  // defaults.
   launch->mutable_spec()->set_grace_ms(GraceMsOf(state, job.spec()));
   launch->mutable_spec()->set_stop_after_ms(StopAfterMsOf(state, job.spec()));
   launch->set_world_size(attempt.world_size());
@@ -39,7 +40,7 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   launch->set_resume_step(attempt.resume_step());
   if (attempt.resume_step() < 0) return;
   const v1::Checkpoint* from = ResumedCheckpoint(job, attempt);
-  CHECK(from != nullptr);  // it is kept while an attempt starts from it: checkpoint_rules.cc
+  CHECK(from != nullptr);  // kept while an attempt starts from it: checkpoint_rules.cc
   launch->set_resume_file_count(from->file_count());
   launch->set_resume_attempt(from->attempt());
   if (state.nodes.at(part.node()).record.facts().protocol() >= kProtocolListsResumeFiles) return;
@@ -59,7 +60,7 @@ void FillHold(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
   if (path != job.spec().env().end()) hold->set_search_path(path->second);
 }
 
-// What this part's worker should do next, from the part's state alone.
+// The next command for this part's worker, from the part's state alone.
 std::optional<Command> CommandForPart(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::Attempt& attempt, const v1::NodePart& part) {
   Command command{part.node(), {}};
@@ -86,8 +87,8 @@ void AddPartCommands(const ClusterState& state, const v1::JobRecord& job, const 
   if (job.attempts().empty()) return;
   const v1::Attempt& attempt = *job.attempts().rbegin();
   for (const v1::NodePart& part : attempt.parts()) {
-    // To one node: what is left to do there, forgetting included. To all: only what their event is
-    // about.
+    // For one node: whatever remains to be done there, including forgetting. For all: only what
+    // their event is about.
     if (node.empty() ? part.ended() : part.node() != node) continue;
     if (auto command = CommandForPart(state, job, attempt, part)) {
       commands.push_back(*std::move(command));
@@ -182,7 +183,7 @@ Command DismissCommand(const std::string& node, const v1::AttemptStatus& status)
     stop->set_job(status.job());
     stop->set_attempt(status.attempt());
     stop->set_cause(v1::STOP_CAUSE_NODE_LOST);
-    stop->set_reason("the coordinator has given this attempt up");
+    stop->set_reason("the coordinator no longer has this attempt");
   }
   return command;
 }

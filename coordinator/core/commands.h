@@ -1,5 +1,5 @@
-// What workers are told. Commands follow from the state alone: they may be repeated, and a
-// registration repeats them once the node is cleared.
+// Commands to workers. They follow from the state alone, so they may be repeated, and a
+// registration resends them once the node is cleared.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace muster::coordinator {
 
-// Commands that follow from `event`, with the state as it is after it.
+// Commands that follow from `event`, given the state after it.
 std::vector<Command> CommandsFor(const ClusterState& state, const v1::Event& event);
 
-// Stops that are under way, for a node that is not cleared yet: what its worker holds has to end
-// however long the rest takes.
+// Stops in progress, for a node that is not cleared yet: what its worker holds has to stop no
+// matter how long clearing takes.
 std::vector<Command> StopCommands(const ClusterState& state, const std::string& node);
 
-// For attempts that are over or unknown here: forget it, or stop it first.
+// For attempts that are over or unknown here: forget them, or stop them first.
 Command DismissCommand(const std::string& node, const v1::AttemptStatus& status);
 Command CheckpointAckCommand(const std::string& node, const v1::CheckpointPartReady& part);
 

@@ -31,12 +31,12 @@ v1::Event JobEvent(const v1::JobRecord& job, Now now) {
 
 v1::BulkResult NotLive(uint64_t id) {
   v1::BulkResult result = ResultFor(id, nullptr);
-  SetStatus(
-      common::MakeProblem(absl::StatusCode::kFailedPrecondition,
-                          {.code = "JC1203",
-                           .what = absl::StrCat("job ", id, " is over"),
-                           .fix = absl::StrCat("jobctl rerun ", id, " starts a new one like it")}),
-      &result);
+  SetStatus(common::MakeProblem(
+                absl::StatusCode::kFailedPrecondition,
+                {.code = "JC1203",
+                 .what = absl::StrCat("job ", id, " is over"),
+                 .fix = absl::StrCat("jobctl rerun ", id, " starts a new job with the same spec")}),
+            &result);
   return result;
 }
 
@@ -51,10 +51,10 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
     v1::BulkResult result = ResultFor(id, job);
     const v1::Attempt* attempt = LiveAttempt(*job);
     const uint32_t grace = input.has_grace ? input.grace_ms : GraceMsOf(state, job->spec());
-    // A second cancel counts when it shortens the grace: Ctrl-C twice.
+    // A second cancel counts if it shortens the grace, as when Ctrl-C is pressed twice.
     const bool again = job->cancel_requested();
     if (again && (attempt == nullptr || grace >= attempt->stop_grace_ms())) {
-      result.set_message("is being cancelled already");
+      result.set_message("is already being cancelled");
     } else {
       v1::Event event = JobEvent(*job, now);
       v1::StopRequested* stop = event.mutable_stop_requested();
@@ -84,7 +84,7 @@ Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) 
                   absl::StatusCode::kFailedPrecondition,
                   {.code = "JC1208",
                    .what = absl::StrCat("job ", job->name(), " is ", StateName(job->state()),
-                                        ": no rank runs that a signal could reach"),
+                                        ": no rank is running to receive a signal"),
                    .fix = absl::StrCat("jobctl why ", job->name())}),
               &result);
   } else {

@@ -1,4 +1,4 @@
-// What should happen: one input against the state → facts, answers. Nothing is changed here.
+// Decide: one input against the state → facts and replies. Changes nothing.
 #pragma once
 
 #include <vector>
@@ -10,13 +10,13 @@ namespace muster::coordinator {
 struct Decision {
   std::vector<v1::Event> facts;  // seq unset; valid to apply in this order
   std::vector<Command>
-      commands;  // those that follow from no event: heartbeat replies, dismissals, acknowledgements
+      commands;  // those that no event implies: heartbeat replies, dismissals, acknowledgements
   Reply reply;
 };
 
 Decision Decide(const ClusterState& state, const Input& input, Now now);
 
-// For a bulk answer: what became of one subject.
+// For a bulk response: the result for one subject.
 void SetStatus(const absl::Status& status, v1::BulkResult* result);
 
 // The branches, one per file. decide_submit.cc:
@@ -30,12 +30,13 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
 Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now);
 Decision DecideGone(const ClusterState& state, const WorkerGoneInput& input, Now now);
 
-// protocol.cc: may `program` of this version talk to us? FAILED_PRECONDITION with the reason and
-// what to upgrade: the coordinator goes first, so nobody newer than it is taken.
+// protocol.cc: whether `program` of this version may talk to us. FAILED_PRECONDITION with the
+// reason and what to upgrade: the coordinator is upgraded first, so nothing newer than it is
+// accepted.
 absl::Status JudgeProtocol(const std::string& program, const std::string& version,
                            uint32_t protocol);
 
-// Deterministic over map order: equal specs, equal hashes.
+// Independent of map order: equal specs have equal hashes.
 uint64_t HashSpec(const v1::JobSpec& spec);
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// What a person says of a node: drain it, it is dead, forget it.
+// What a person may do to a node: drain it, declare it dead, forget it.
 #include <string>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace muster::coordinator {
 namespace {
 
-// An answer about one node; `message` instead of what was asked for, if it says anything.
+// The reply about one node; `message`, if set, replaces the one for the request.
 Decision Answer(const std::string& node, const std::string& message = "") {
   Decision decision;
   v1::BulkResult& result = decision.reply.results.emplace_back();
@@ -28,11 +28,11 @@ Decision Refusal(const std::string& node, absl::StatusCode code, common::Problem
 Decision NoSuchNode(const std::string& name) {
   return Refusal(name, absl::StatusCode::kNotFound,
                  {.code = "JC1401",
-                  .what = absl::StrCat("no node is named ", name),
+                  .what = absl::StrCat("there is no node named ", name),
                   .fix = "jobctl nodes ls"});
 }
 
-// A suspect node is silent: that its connection still looks open says nothing.
+// A suspect node is silent; that its connection still looks open means nothing.
 bool IsHeard(const Node& node) {
   return node.record.connected() && node.record.state() == v1::NODE_STATE_ALIVE;
 }
@@ -44,7 +44,7 @@ Decision DecideDrain(const ClusterState& state, const DrainInput& input, Now now
   if (node == nullptr) return NoSuchNode(input.node);
   const bool as_before = node->record.draining() == input.drain;
   if (as_before && (!input.drain || input.reason.empty())) {
-    return Answer(input.node, input.drain ? "drains already" : "is not drained");
+    return Answer(input.node, input.drain ? "is already draining" : "is not drained");
   }
   Decision decision = Answer(input.node);
   v1::Event event = NodeChange(input.node, node->record.state(), input.reason, now);
@@ -92,9 +92,10 @@ Decision DecideRemoveNode(const ClusterState& state, const RemoveNodeInput& inpu
     return Refusal(
         input.node, absl::StatusCode::kFailedPrecondition,
         {.code = "JC1412",
-         .what = absl::StrCat("ranks of ", job_there, " may still run on ", input.node),
-         .fix = absl::StrCat("jobctl nodes declare-dead ", input.node,
-                             " if that machine is off, else wait until they count as stopped")});
+         .what = absl::StrCat("ranks of ", job_there, " may still be running on ", input.node),
+         .fix =
+             absl::StrCat("jobctl nodes declare-dead ", input.node,
+                          " if that machine is off; otherwise wait until they count as stopped")});
   }
   Decision decision = Answer(input.node);
   v1::Event removed = NodeEvent(input.node, now);

@@ -39,13 +39,14 @@ v1::Event SubmittedEvent(const ClusterState& state, const SubmitInput& input, ui
   if (input.resume_from.has_value()) {
     v1::Checkpoint* inherited = record->add_checkpoints();
     *inherited = *input.resume_from;
-    // Older than anything that this job saves: attempts of the other job do not count here.
+    // Attempt 0 sorts before anything that this job saves: attempts of the other job do not count
+    // here.
     inherited->set_attempt(0);
   }
   return event;
 }
 
-// The answer for a key that was seen before, or nothing.
+// The reply for a known key, or nothing.
 std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput& input,
                                     uint64_t hash) {
   const std::string& key = input.request.idempotency_key();
@@ -54,12 +55,13 @@ std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput
   if (known == state.keys.end()) return std::nullopt;
   Reply reply;
   if (known->second.spec_hash != hash) {
-    reply.status = common::MakeProblem(
-        absl::StatusCode::kAlreadyExists,
-        {.code = "JC1205",
-         .what = absl::StrCat("the idempotency key \"", common::Printable(key),
-                              "\" belongs to job ", known->second.job, ", which has another spec"),
-         .fix = "use a new key for a new job"});
+    reply.status =
+        common::MakeProblem(absl::StatusCode::kAlreadyExists,
+                            {.code = "JC1205",
+                             .what = absl::StrCat("the idempotency key \"", common::Printable(key),
+                                                  "\" belongs to job ", known->second.job,
+                                                  ", which has a different spec"),
+                             .fix = "use a new key for a new job"});
     return reply;
   }
   reply.submit.set_job(known->second.job);
@@ -106,7 +108,7 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
              "the job needs ",
              job::DescribeDemand(spec.shape(), ResolveKind(state, spec.shape().device())), "; ",
              never),
-         .fix = "ask for less, or --queue-anyway to wait for more nodes"});
+         .fix = "ask for less, or use --queue-anyway to wait for more nodes"});
     return decision;
   }
   if (state.jobs.size() >= state.settings.live_jobs_max) {

@@ -21,8 +21,9 @@ namespace muster::coordinator {
 namespace {
 
 constexpr size_t kCheckpointErrorBytesMax = 1'024;
-constexpr int64_t kAgeSlackMs = 1'000;                         // ages are told this roughly
-constexpr int64_t kAgeMsMax = int64_t{20} * 365 * 86'400'000;  // of ranks; more is no age
+constexpr int64_t kAgeSlackMs = 1'000;  // precision of reported ages
+constexpr int64_t kAgeMsMax =
+    int64_t{20} * 365 * 86'400'000;  // of ranks; anything larger is invalid
 
 v1::Event Contact(const std::string& node, uint64_t session, bool heard, Now now) {
   v1::Event event = NodeEvent(node, now);
@@ -32,13 +33,13 @@ v1::Event Contact(const std::string& node, uint64_t session, bool heard, Now now
   return event;
 }
 
-// A sentence that a worker says: bounded, and safe to print.
+// A sentence from a worker, bounded and safe to print.
 std::string Said(const std::string& text, size_t most = common::kReasonBytesMax) {
   return common::Printable(text.substr(0, most), /*keep_layout=*/true);
 }
 
-// What a rank's end may bring along. The first failures of an attempt tell all, later ones the
-// beginning: a thousand tracebacks say no more than the first.
+// Bounds the texts of a rank's exit. The first failures of an attempt keep everything, later ones
+// only the beginning: a thousand tracebacks say no more than one.
 void BoundTexts(v1::RankExit& exit, bool in_full) {
   exit.set_error_message(Said(
       exit.error_message(), in_full ? common::kErrorMessageBytesMax : common::kFailureShortBytes));
@@ -51,8 +52,8 @@ bool StoppedItself(const v1::AttemptStatus& status) {
   return status.failure_cause() == v1::STOP_CAUSE_NODE_LOST && !status.failure().empty();
 }
 
-// Exits that are new, the earliest on the node's monotonic clock first. The first failure that we
-// did not cause ourselves is the attempt's culprit.
+// Adds new exits, ordered by the node's monotonic clock. The first failure that we did not cause
+// ourselves is the attempt's culprit.
 void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
               const v1::AttemptStatus& status, Now now, std::vector<v1::Event>& facts) {
   std::set<uint32_t> known;
@@ -75,7 +76,7 @@ void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
     exit.set_signal_sent_by_us(std::find(attempt.signals_sent().begin(),
                                          attempt.signals_sent().end(),
                                          exit.signal()) != attempt.signals_sent().end());
-    // By us, or by its node, which had not heard us for long and says so when all of it has ended.
+    // By us, or by its node, which had lost contact and reports this once all of it has ended.
     const bool asked_for = exit.stopped_by_us() && (attempt.stopping() || StoppedItself(status));
     const bool first = !has_culprit && IsFailure(exit) && !asked_for;
     has_culprit |= first;
@@ -86,15 +87,14 @@ void AddExits(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
   }
 }
 
-// A node tells that the ranks have run for longer than is known here: the coordinator was down.
+// A node reports that the ranks have run for longer than is known here: the coordinator was down.
 bool IsNewAge(const ClusterState& state, const v1::JobRecord& job, const v1::AttemptStatus& status,
               Now now) {
   return job.state() == v1::JOB_STATE_RUNNING && status.ran_ms() <= kAgeMsMax &&
          status.ran_ms() > RunningMs(state, job, now) + kAgeSlackMs;
 }
 
-// Facts from one attempt's status. A status about anything but a live part of this incarnation
-// changes nothing.
+// Facts from one attempt's status. Anything other than a live part of this incarnation is ignored.
 void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t incarnation,
                     const v1::AttemptStatus& status, Now now, Decision& decision) {
   const auto found = state.jobs.find(status.job());
@@ -154,7 +154,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   }
 }
 
-// A part that is not among what the worker of a cleared node holds.
+// A part that is not among those that the worker of a cleared node holds.
 void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
                     const v1::NodeFacts& facts, Now now, Decision& decision) {
   if (part.boot_id() != facts.boot_id()) {
@@ -168,21 +168,21 @@ void AddMissingPart(const v1::JobRecord& job, const v1::Attempt& attempt, const 
                   v1::STOP_CAUSE_NODE_LOST, now));
   } else if (part.launched()) {
     decision.facts.push_back(
-        PartEnded(job, attempt, part.node(), "not known to its worker any more",
-                  absl::StrCat("the worker on ", part.node(), " knows nothing of its ranks"),
+        PartEnded(job, attempt, part.node(), "no longer known to its worker",
+                  absl::StrCat("the worker on ", part.node(), " no longer has its ranks"),
                   v1::STOP_CAUSE_SUPERVISOR_LOST, now));
   } else if (part.group_rank() != 0 || attempt.master_port() == 0) {
-    return;  // it has not begun: its command is repeated when the node is cleared
+    return;  // not started: its command is resent once the node is cleared
   } else if (attempt.parts_size() > 1 && AllPartsReady(attempt)) {
-    // Other nodes may be launching with the port that is gone; ranks of one attempt must see one
-    // world.
+    // Other nodes may be launching with the lost port, and all ranks of an attempt must see the
+    // same world.
     decision.facts.push_back(
         PartEnded(job, attempt, part.node(), "never launched",
                   absl::StrCat("the port held on ", part.node(), " was lost with its worker"),
                   v1::STOP_CAUSE_LAUNCH_INTERRUPTED, now));
   } else {
-    // It restarted between holding the port and launching, and nobody else knows the port: hold a
-    // new one.
+    // The worker restarted between holding the port and launching, and no other node knows the
+    // port: hold a new one.
     v1::Event event = PartEvent(job, attempt, part.node(), now);
     event.mutable_master_port_held()->set_port(0);
     decision.facts.push_back(std::move(event));
@@ -201,7 +201,7 @@ void AddMissingParts(const ClusterState& state, const v1::NodeFacts& facts,
   });
 }
 
-// One event, or several where the files have no room in one.
+// One event, or several if the files do not fit into one.
 void AddPartFacts(const std::string& node, const v1::CheckpointPartReady& part, Now now,
                   Decision& decision) {
   size_t bytes = 0;
@@ -256,8 +256,8 @@ absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& f
         absl::StatusCode::kInvalidArgument,
         {.code = "JC1407",
          .what = absl::StrCat("the node name \"", common::Printable(facts.name()),
-                              "\" is empty, too long or not plain text"),
-         .fix = "--name with letters, digits and -"});
+                              "\" is empty, too long or not printable text"),
+         .fix = "use a --name of letters, digits and -"});
   }
   if (absl::Status sound = JudgeFacts(facts); !sound.ok()) return sound;
   const Node* known = FindNode(state, facts.name());
@@ -276,12 +276,12 @@ absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& f
         {.code = "JC1404",
          .what = absl::StrCat("another worker named ", facts.name(), " is connected (",
                               old.hostname(), ", ", old.advertise(), ")"),
-         .fix = "give this one another --name and --state-dir, or stop the other"});
+         .fix = "start this one with another --name and --state-dir, or stop the other"});
   }
   return JudgeMachine(state, *known, facts, now);
 }
 
-// Other hardware under an old identity: a person has to look at it before it gets new work.
+// Different hardware under a known identity: a person has to look at it before it gets new work.
 void AddDeviceChange(const Node* known, const v1::NodeFacts& facts, Now now, Decision& decision) {
   if (known == nullptr || known->record.draining()) return;
   const std::string change = DescribeDeviceChange(known->record.facts(), facts);
@@ -293,14 +293,14 @@ void AddDeviceChange(const Node* known, const v1::NodeFacts& facts, Now now, Dec
   decision.facts.push_back(std::move(drained));
 }
 
-// The jobs that were told of a silence are told of its end.
+// Jobs that were told about a silence are told when it ends.
 void AddSilenceOver(const ClusterState& state, const Node* node, Now now,
                     std::vector<v1::Event>& facts) {
   if (node == nullptr || node->record.state() == v1::NODE_STATE_ALIVE) return;
   AddSilence(state, node->record.facts().name(), v1::NODE_STATE_ALIVE, "", now, facts);
 }
 
-// Whatever was placed there and is not held any more is over; what is left to do is said again.
+// Whatever was placed there and is no longer held is over; outstanding commands are resent.
 void AddCleared(const ClusterState& state, const Node& node, const v1::Cleared& cleared, Now now,
                 Decision& decision) {
   HeldAttempts held;
@@ -320,7 +320,7 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
   if (!decision.reply.status.ok()) return decision;
   const Node* known = FindNode(state, facts.name());
   const bool provisional = NeedsClearing(known, input.message);
-  // Parts that ended come first: the contact then repeats the commands for what is left.
+  // Ended parts come first: the contact then resends the commands for what is left.
   if (!provisional) {
     HeldAttempts held;
     for (const v1::AttemptStatus& status : input.message.attempts()) {
@@ -360,10 +360,10 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
 Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now now) {
   Decision decision;
   const Node* node = FindNode(state, input.node);
-  if (node == nullptr || node->session != input.session) return decision;  // an older stream
+  if (node == nullptr || node->session != input.session) return decision;  // from an older stream
   decision.facts.push_back(Contact(input.node, input.session, true, now));
   if (node->record.state() != v1::NODE_STATE_ALIVE) {
-    decision.facts.push_back(NodeChange(input.node, v1::NODE_STATE_ALIVE, "heard again", now));
+    decision.facts.push_back(NodeChange(input.node, v1::NODE_STATE_ALIVE, "contact restored", now));
     AddSilenceOver(state, node, now, decision.facts);
   }
   if (input.message.has_heartbeat()) {

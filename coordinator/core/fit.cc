@@ -10,8 +10,8 @@ bool IsLoopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";
 }
 
-// Whether all of them share one host, and with it the loopback device. A container on it has a host
-// name of its own.
+// Whether all of them share one host, and therefore the loopback device. A container on it has its
+// own host name.
 bool OnOneHost(const ClusterState& state, const std::vector<Capacity>& capacities) {
   const v1::NodeFacts& first = state.nodes.at(capacities[0].node).record.facts();
   return !first.hostname().empty() &&
@@ -21,7 +21,7 @@ bool OnOneHost(const ClusterState& state, const std::vector<Capacity>& capacitie
          });
 }
 
-// A gang that spans hosts cannot meet at a loopback address.
+// A gang that spans hosts cannot rendezvous at a loopback address.
 void DropLoopbackWhenSpanning(const ClusterState& state, const v1::Shape& shape,
                               std::vector<Capacity>& capacities) {
   if (capacities.size() < 2 || OnOneHost(state, capacities)) return;

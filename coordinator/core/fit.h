@@ -1,5 +1,5 @@
-// Whether a gang fits into the cluster: placement.h's arithmetic, and the addresses that ranks on
-// several hosts meet at.
+// Whether a gang fits into the cluster: placement.h's arithmetic, plus the addresses at which ranks
+// on several hosts rendezvous.
 #pragma once
 
 #include <optional>

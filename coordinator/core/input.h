@@ -1,5 +1,5 @@
-// Everything that can happen to the coordinator, as values. Services and links make them; Decide
-// reads them.
+// Everything that can happen to the coordinator, as values. Services and links create them; Decide
+// consumes them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace muster::coordinator {
 
-// Who asks: "uid:1000" over the unix socket, "peer:10.0.0.7" over plain TCP.
+// The requester: "uid:1000" over the unix socket, "peer:10.0.0.7" over plain TCP.
 struct Caller {
   std::string principal;
 };
@@ -23,12 +23,12 @@ struct SubmitInput {
   Caller caller;
   v1::SubmitRequest request;
   bool attached = false;
-  // rerun: the checkpoint of another job that the first attempt resumes from. Its blobs are then
-  // this job's too.
+  // rerun: the checkpoint of another job that the first attempt resumes from. Its blobs then belong
+  // to this job too.
   std::optional<v1::Checkpoint> resume_from;
 };
 
-// Several jobs, one request. Names are resolved to numbers before.
+// Several jobs in one request. Names are already resolved to numbers.
 struct CancelInput {
   Caller caller;
   std::vector<uint64_t> jobs;
@@ -44,8 +44,8 @@ struct SignalInput {
   int32_t signal = 0;
 };
 
-// Live jobs are refused. For finished ones, which are not in the state, the shell says whose keys
-// to forget; it removes their rows, logs, metrics and blobs when the turn is durable
+// Live jobs are refused. Finished jobs are not in the state, so the shell supplies the keys to
+// forget; it removes their rows, logs, metrics and blobs once the turn is durable
 // (Turn::removed_jobs).
 struct RemoveInput {
   struct Job {
@@ -69,11 +69,11 @@ struct RemoveCheckpointInput {
   int64_t step = 0;
 };
 
-// Verification found broken bytes.
+// Verification found damaged files.
 struct FlagCheckpointInput {
   uint64_t job = 0;
   int64_t step = 0;
-  uint32_t attempt = 0;  // that made it
+  uint32_t attempt = 0;  // that saved it
   std::string why;
 };
 
@@ -90,15 +90,15 @@ struct DeclareDeadInput {
   std::string reason;
 };
 
-// Forgets a node that is not connected and on which nothing lives.
+// Forgets a node that is not connected and on which nothing is alive.
 struct RemoveNodeInput {
   Caller caller;
   std::string node;
   std::string reason;
 };
 
-// A control stream's messages. `session` is made by the service, grows, and fences older streams of
-// the same node.
+// Messages of a control stream. `session` is assigned by the service, increases, and fences the
+// node's older streams.
 struct WorkerRegisteredInput {
   uint64_t session = 0;
   v1::Register message;
@@ -115,7 +115,7 @@ struct WorkerGoneInput {
   std::string node;
 };
 
-// Time passed. The loop sends one when NextDeadline says so.
+// Time has passed. The loop sends one when NextDeadline is due.
 struct TickInput {};
 
 using Input =

@@ -1,4 +1,4 @@
-// last_words: lists of what is said in good and in bad times.
+// last_words: lists of phrases that occur in failures, and of harmless ones that look alike.
 #include "coordinator/core/last_words.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 bool IsWordCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// The first place where `word` stands alone, and what is around it.
+// The first place where `word` stands alone, with its surroundings.
 struct Place {
   bool found = false;
   std::string_view before;
@@ -38,14 +38,14 @@ std::string_view Trimmed(std::string_view text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Without what PyTorch puts before each line of a rank: "[rank0]: ", "[rank0]:[W1122 …".
+// Strips PyTorch's prefix on each line of a rank: "[rank0]: ", "[rank0]:[W1122 …".
 std::string_view WithoutRank(std::string_view line) {
   if (!line.starts_with("[rank")) return line;
   const size_t end = line.find("]:");
   return end == line.npos || end > sizeof "[rank99999" ? line : Trimmed(line.substr(end + 2));
 }
 
-// glog's and PyTorch's "E1122 06:01:02.123 …", also in a bracket.
+// glog's and PyTorch's "E1122 06:01:02.123 …", optionally in brackets.
 bool HasGlogLevel(std::string_view line, std::string_view levels) {
   if (line.starts_with('[')) line.remove_prefix(1);
   return line.size() > 5 && levels.find(line[0]) != levels.npos && line[5] == ' ' &&
@@ -59,7 +59,7 @@ bool IsNumber(std::string_view text) {
                             std::isdigit(static_cast<unsigned char>(text[1]))));
 }
 
-// "error: 0", "error=0.25", "error rate 3 %", "error: none": a count or a measure.
+// "error: 0", "error=0.25", "error rate 3 %", "error: none": a count or a measurement.
 bool IsMeasured(std::string_view behind) {
   while (!behind.empty() && std::string_view(" \t:=").find(behind[0]) != behind.npos) {
     behind.remove_prefix(1);
@@ -70,7 +70,7 @@ bool IsMeasured(std::string_view behind) {
   return behind.starts_with("rate") || behind.starts_with("count") || IsNumber(behind);
 }
 
-// "MeanSquaredError: 0.25", which is no exception as "KeyError: 3" and "HTTPError: 404 …" are.
+// "MeanSquaredError: 0.25", which is not an exception, unlike "KeyError: 3" and "HTTPError: 404 …".
 bool IsFraction(std::string_view behind) {
   behind = Trimmed(behind.substr(1));
   return behind.find_first_not_of("0123456789.+-e") == behind.npos && Holds(behind, ".");
@@ -88,7 +88,7 @@ bool IsDenied(std::string_view before) {
   return false;
 }
 
-// A level or the kind of a message: at the line's beginning or behind a mark, not inside a sentence
+// A log level or message kind: at the start of the line or after punctuation, not inside a sentence
 // ("validation error: 0.25").
 bool IsLevel(std::string_view before) {
   before = Trimmed(before);
@@ -159,7 +159,7 @@ constexpr std::string_view kSaidOfFailures[] = {
 }  // namespace
 
 bool ReadsAsError(std::string_view whole) {
-  // What a terminal would show of a line that was written over.
+  // What a terminal would show of a line that was overwritten.
   whole = Trimmed(whole.substr(whole.find_last_of('\r') + 1));
   const std::string_view line = WithoutRank(whole);
   if (NamesException(line) || line.starts_with("what():")) return true;
@@ -175,13 +175,13 @@ bool ReadsAsError(std::string_view whole) {
   }
   if (const Place error = FindWord(lower, "error"); error.found && !IsMeasured(error.behind)) {
     if (IsLevel(error.before) && !IsDenied(error.before)) return true;
-    if (HasWord(line, "ERROR")) return true;  // a level behind a time
+    if (HasWord(line, "ERROR")) return true;  // a level after a timestamp
   }
   if (const Place fatal = FindWord(lower, "fatal"); fatal.found) {
     return !IsDenied(fatal.before) && !IsMeasured(fatal.behind);
   }
   if (const Place panic = FindWord(lower, "panic:"); panic.found) return IsLevel(panic.before);
-  // As shells end a line: "run.sh: line 3: 12345 Killed    python train.py".
+  // The way shells end such a line: "run.sh: line 3: 12345 Killed    python train.py".
   for (const char* word : {"Killed", "Aborted", "Terminated"}) {
     if (line == word || Holds(line, absl::StrCat(" ", word, "  "))) return true;
   }
@@ -194,7 +194,7 @@ std::string LastWords(const v1::RankExit& exit) {
       absl::StrSplit(exit.error_message(), '\n', absl::SkipWhitespace());
   if (!lines.empty()) return std::string(absl::StripAsciiWhitespace(lines.back()));
   lines = absl::StrSplit(exit.last_lines(), '\n', absl::SkipWhitespace());
-  // Of an older worker nothing is known of the lines' times.
+  // Older workers do not report the age of lines.
   size_t fresh = exit.has_fresh_lines() ? exit.fresh_lines() : lines.size();
   for (auto line = lines.rbegin(); line != lines.rend() && fresh > 0; ++line, --fresh) {
     if (ReadsAsError(*line)) return std::string(absl::StripAsciiWhitespace(*line));

@@ -1,4 +1,4 @@
-// What a rank said last, where that tells why it ended. Pure.
+// What a rank printed last, if it explains why it ended. Pure.
 #pragma once
 
 #include <string>
@@ -8,18 +8,19 @@
 
 namespace muster::coordinator {
 
-// An exception's last line ("ValueError: …", "what():  …"), a message of level error or fatal, what
-// shells, the C library, sanitizers and accelerators' libraries say of a failure. Not: a warning, a
-// progress bar, a count ("errors: 0") or a measure ("error: 0.25"), or whatever else a program says
-// as it goes ("Using config foo").
+// True for an exception's last line ("ValueError: …", "what():  …"), a message of level error or
+// fatal, and what shells, the C library, sanitizers and accelerator libraries print on failure.
+// False for a warning, a progress bar, a count ("errors: 0"), a measurement ("error: 0.25"), and
+// whatever else a program prints in normal operation ("Using config foo").
 bool ReadsAsError(std::string_view line);
 
-// What the sentence about its end quotes: what its error file says; or else the last line of its
-// stderr that reads as an error, of those that came just before the end. Empty when there is none,
-// when Muster had asked it to stop, and when a signal that people send ended it: then that is why.
+// What to quote in the sentence about its end: the contents of its error file, otherwise the last
+// line of its stderr that reads as an error among those written just before the end. Empty if there
+// is none, if Muster asked it to stop, and if a signal that people send ended it, because that is
+// the reason then.
 std::string LastWords(const v1::RankExit& exit);
 
-// A signal that people send, rather than one that a process earns itself, as SIGSEGV.
+// True for a signal that people send, rather than one that a process causes itself, like SIGSEGV.
 bool IsSentByPeople(int signal);
 
 }  // namespace muster::coordinator

@@ -1,5 +1,5 @@
-// The job's state machine as a table: every legal edge, and when it is taken. Apply checks each
-// JobStateChanged against it, on replay too; docs/lifecycle.md is printed from it.
+// The job's state machine as a table: every legal transition, and when it happens. Apply checks
+// each JobStateChanged against it, including on replay; docs/lifecycle.md is generated from it.
 #pragma once
 
 #include <span>

@@ -20,8 +20,8 @@ constexpr std::array kAnimals = {
 
 std::string JobName(uint64_t id, const std::string& label) {
   if (!label.empty()) return absl::StrCat(label, "-", id);
-  // 31 and 29 share no factor: 899 jobs pass before a pair of words comes again, and the number
-  // differs anyway.
+  // 31 and 29 are coprime: a pair of words repeats only after 899 jobs, and the number differs
+  // anyway.
   return absl::StrCat(kAdjectives[id % kAdjectives.size()], "-", kAnimals[id % kAnimals.size()],
                       "-", id);
 }

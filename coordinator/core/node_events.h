@@ -1,5 +1,5 @@
-// Events about a node, and about what an attempt has there: the same whether a worker, a person or
-// time says so.
+// Events about a node and what an attempt has there: the same whether a worker, a person or time
+// caused them.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ absl::Status Bad(const v1::NodeFacts& facts, const std::string& what) {
       absl::StatusCode::kInvalidArgument,
       {.code = "JC1408",
        .what = absl::StrCat("node ", common::Printable(facts.name()), " says ", what),
-       .fix = "start muster-worker of the coordinator's own release there"});
+       .fix = "run the coordinator's release of muster-worker there"});
 }
 
 bool IsFact(const std::string& text) {
@@ -33,7 +33,7 @@ absl::Status JudgeFacts(const v1::NodeFacts& facts) {
       {"host name", &facts.hostname()},    {"machine id", &facts.machine_id()}};
   for (const auto& [name, text] : texts) {
     if (!IsFact(*text)) {
-      return Bad(facts, absl::StrCat("a ", name, " that is no plain text of at most ",
+      return Bad(facts, absl::StrCat("a ", name, " that is not printable text of at most ",
                                      common::kFactBytesMax, " bytes"));
     }
   }
@@ -45,7 +45,7 @@ absl::Status JudgeFacts(const v1::NodeFacts& facts) {
   for (const v1::Device& device : facts.devices()) {
     if (!IsFact(device.kind()) || !IsFact(device.model()) || !IsFact(device.uuid())) {
       return Bad(facts, absl::StrCat("texts of its device ", device.index(),
-                                     " that are not plain or too long"));
+                                     " that are not printable or too long"));
     }
     if (!known.insert({device.kind(), device.index()}).second) {
       return Bad(facts, absl::StrCat("that it has ", device.kind(), " ", device.index(), " twice"));

@@ -1,4 +1,5 @@
-// What a worker may say of its node: within limits, and safe to show and to place on. Pure.
+// What a worker may report about its node: within limits, safe to display and to place jobs on.
+// Pure.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,7 +7,7 @@
 
 namespace muster::coordinator {
 
-// INVALID_ARGUMENT names the fact that cannot be.
+// INVALID_ARGUMENT names the invalid fact.
 absl::Status JudgeFacts(const v1::NodeFacts& facts);
 
 }  // namespace muster::coordinator

@@ -59,8 +59,8 @@ int ExitCodeOf(const v1::Attempt& attempt) {
   return culprit.exit_code() != 0 ? culprit.exit_code() : 1;
 }
 
-// A failure that the program makes itself, so that it would come again. Someone's SIGKILL or
-// SIGTERM is none.
+// A failure that the program caused itself, so it would recur. Someone's SIGKILL or SIGTERM is not
+// one.
 bool IsOwnFailure(const v1::RankExit& culprit) {
   if (culprit.out_of_memory()) return true;
   return culprit.signal() != SIGKILL && culprit.signal() != SIGTERM && culprit.signal() != SIGINT;
@@ -74,14 +74,14 @@ bool SavedSomething(const v1::JobRecord& job, const v1::Attempt& attempt) {
                      });
 }
 
-// How the attempt failed when it failed within seconds of its start and saved nothing; empty: it
-// did not.
+// How the attempt failed, if it failed within seconds of its start without saving anything;
+// otherwise empty.
 std::string QuickFailure(const ClusterState& state, const v1::JobRecord& job,
                          const v1::Attempt& attempt) {
   if (attempt.cause() != v1::STOP_CAUSE_RANK_FAILED || !attempt.has_culprit()) return "";
   if (!IsOwnFailure(attempt.culprit())) return "";
   const int64_t began = attempt.running_ms() > 0 ? attempt.running_ms() : attempt.started_ms();
-  // Measured on the failing node's monotonic clock where it is known.
+  // Measured on the failing node's monotonic clock if known.
   const int64_t lasted = attempt.culprit().since_start_us() > 0
                              ? attempt.culprit().since_start_us() / 1000
                              : attempt.stopping_ms() - began;
@@ -97,7 +97,7 @@ bool CountsAsNodeLoss(v1::StopCause cause) {
          cause == v1::STOP_CAUSE_LAUNCH_INTERRUPTED;
 }
 
-// 1 s, 2 s, 4 s, … of those that came before.
+// 1 s, 2 s, 4 s, … depending on how many came before.
 int64_t PauseMs(const Settings& settings, uint32_t before) {
   return std::min(settings.backoff_max_ms,
                   settings.backoff_first_ms << std::min<uint32_t>(before, 20));
@@ -137,7 +137,7 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
   if (job.node_losses() >= budget) {
     return Final(
         job, attempt, v1::JOB_STATE_FAILED,
-        absl::StrCat(attempt.reason(), "; all ", budget, " restarts for lost nodes are used"));
+        absl::StrCat(attempt.reason(), "; all ", budget, " restarts for lost nodes are used up"));
   }
   const bool lost_a_node = attempt.cause() == v1::STOP_CAUSE_NODE_LOST;
   const uint32_t in_a_row =
@@ -146,19 +146,19 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
     v1::JobStateChanged held =
         Change(job, v1::JOB_STATE_QUEUED,
                absl::StrCat("held: ", attempt.reason(), "; ", in_a_row,
-                            " attempts in a row lost a node before they had saved anything, so it "
-                            "may be this job that costs the nodes; fix: jobctl release ",
+                            " attempts in a row lost a node before anything was saved, so this "
+                            "job may be what takes the nodes down; fix: jobctl release ",
                             job.name(), ", or cancel it"));
     held.set_held(true);
     held.set_used_node_loss(true);
     return held;
   }
-  // A lost node took its time; what breaks launches again and again would not.
+  // After a lost node, time has passed already; a failing launch would repeat without a pause.
   const int64_t pause =
       lost_a_node || job.node_losses() == 0 ? 0 : PauseMs(state.settings, job.node_losses() - 1);
   v1::JobStateChanged change =
       Change(job, pause > 0 ? v1::JOB_STATE_RESTARTING : v1::JOB_STATE_QUEUED,
-             absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job), " (",
+             absl::StrCat(attempt.reason(), "; restarts ", InPause(pause), NextStart(job), " (",
                           job.node_losses() + 1, " of ", budget, " restarts for lost nodes)"));
   change.set_backoff_ms(static_cast<uint32_t>(pause));
   change.set_used_node_loss(true);
@@ -166,27 +166,27 @@ v1::JobStateChanged AfterNodeLoss(const ClusterState& state, const v1::JobRecord
   return change;
 }
 
-// A program that kills its own supervisor must not start over and over.
+// A program that kills its own supervisor must not restart endlessly.
 v1::JobStateChanged AfterSupervisorLoss(const ClusterState& state, const v1::JobRecord& job,
                                         const v1::Attempt& attempt) {
   const uint32_t budget = state.settings.supervisor_restarts;
   if (job.supervisor_losses() >= budget) {
     return Final(job, attempt, v1::JOB_STATE_FAILED,
                  absl::StrCat(attempt.reason(), "; all ", budget,
-                              " restarts for lost supervisors are used; does the program kill "
-                              "processes that are not its own?"));
+                              " restarts for lost supervisors are used up; does the program kill "
+                              "processes other than its own?"));
   }
   const int64_t pause = PauseMs(state.settings, job.supervisor_losses());
   v1::JobStateChanged change = Change(
       job, v1::JOB_STATE_RESTARTING,
-      absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job), " (",
+      absl::StrCat(attempt.reason(), "; restarts ", InPause(pause), NextStart(job), " (",
                    job.supervisor_losses() + 1, " of ", budget, " restarts for lost supervisors)"));
   change.set_backoff_ms(static_cast<uint32_t>(pause));
   change.set_used_supervisor_loss(true);
   return change;
 }
 
-// Where to read on when the sentence quotes nothing, although the rank said something.
+// Where to look if the sentence quotes nothing although the rank printed something.
 std::string WhereItSpoke(const v1::JobRecord& job, const v1::RankExit& culprit) {
   if (culprit.last_lines().empty() || !LastWords(culprit).empty()) return "";
   return absl::StrCat("; its last lines: jobctl logs ", job.name(), " --rank ", culprit.rank());
@@ -205,7 +205,7 @@ v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord&
   }
   if (job.failures() >= budget) {
     const std::string used =
-        budget == 0 ? "" : absl::StrCat("; ", budget, " of ", budget, " restarts are used");
+        budget == 0 ? "" : absl::StrCat("; ", budget, " of ", budget, " restarts are used up");
     return Final(job, attempt, v1::JOB_STATE_FAILED, absl::StrCat(attempt.reason(), used, spoke));
   }
   const std::string quick = QuickFailure(state, job, attempt);
@@ -215,13 +215,13 @@ v1::JobStateChanged AfterFailure(const ClusterState& state, const v1::JobRecord&
   if (in_a_row >= static_cast<uint32_t>(state.settings.same_quick_failures_max)) {
     return Final(job, attempt, v1::JOB_STATE_FAILED,
                  absl::StrCat(attempt.reason(), "; it failed ", in_a_row,
-                              " times in the same way within seconds of its start, so the other ",
-                              budget - job.failures(), " restarts are not tried", spoke));
+                              " times the same way within seconds of its start, so the remaining ",
+                              budget - job.failures(), " restarts are skipped", spoke));
   }
   const int64_t pause = quick.empty() ? 0 : PauseMs(state.settings, job.failures());
   v1::JobStateChanged change =
       Change(job, pause > 0 ? v1::JOB_STATE_RESTARTING : v1::JOB_STATE_QUEUED,
-             absl::StrCat(attempt.reason(), "; starts again ", InPause(pause), NextStart(job),
+             absl::StrCat(attempt.reason(), "; restarts ", InPause(pause), NextStart(job),
                           " (restart ", job.failures() + 1, " of ", budget, ")"));
   change.set_backoff_ms(static_cast<uint32_t>(pause));
   change.set_used_restart(true);
@@ -247,7 +247,7 @@ v1::AttemptEnded JudgeAttempt(const v1::Attempt& attempt) {
     ended.set_reason(failed->failure());
   } else {
     ended.set_cause(v1::STOP_CAUSE_SUPERVISOR_LOST);
-    ended.set_reason("it ended without a word from some of its ranks");
+    ended.set_reason("it ended without a report from some of its ranks");
   }
   return ended;
 }

@@ -45,7 +45,7 @@ Capacity CapacityOf(const Node& node, const std::vector<uint32_t>& used,
   return capacity;
 }
 
-// The lowest free devices; an oversubscribed node deals its slots out in turn.
+// The lowest free devices; an oversubscribed node assigns its slots round-robin.
 std::vector<uint32_t> TakeDevices(const Capacity& capacity, uint32_t count) {
   std::vector<uint32_t> devices;
   for (uint32_t i = 0; i < count; ++i) devices.push_back(capacity.free[i % capacity.free.size()]);
@@ -74,7 +74,7 @@ struct Split {
   uint32_t ranks;
 };
 
-// nodes × per_node: as many nodes as may be used and exist.
+// nodes × per_node: as many of the allowed nodes as exist.
 std::vector<Split> SplitPerNode(const v1::Shape& shape, const std::vector<Capacity>& capacities) {
   const uint32_t least = std::max<uint32_t>(shape.min_nodes(), 1);
   const uint32_t most = std::max(shape.max_nodes(), least);
@@ -88,7 +88,8 @@ std::vector<Split> SplitPerNode(const v1::Shape& shape, const std::vector<Capaci
   return split;
 }
 
-// A total over exactly `count` nodes, each with at least one rank, as even as their room allows.
+// A total over exactly `count` nodes, each with at least one rank, as evenly as their capacity
+// allows.
 std::vector<Split> SplitEvenly(uint32_t total, uint32_t count,
                                const std::vector<Capacity>& capacities) {
   std::vector<Split> split;
@@ -108,8 +109,8 @@ std::vector<Split> SplitEvenly(uint32_t total, uint32_t count,
   return split;
 }
 
-// A total over as few nodes as possible: one that fits tightly, else the roomiest ones filled in
-// turn.
+// A total over as few nodes as possible: the tightest fit on one, otherwise the roomiest ones
+// filled in order.
 std::vector<Split> SplitPacked(uint32_t total, const std::vector<Capacity>& capacities) {
   for (const Capacity* node : TightestFirst(capacities)) {
     if (node->ranks >= total) return {{node, total}};
@@ -135,7 +136,7 @@ std::vector<Split> SplitTotal(const v1::Shape& shape, const std::vector<Capacity
   return {};
 }
 
-// Nodes of the last attempt keep their places; the others fill the gaps in name order.
+// Nodes of the last attempt keep their positions; others fill the gaps in name order.
 std::vector<Split> Order(std::vector<Split> split, const std::vector<std::string>& previous) {
   std::sort(split.begin(), split.end(),
             [](const Split& a, const Split& b) { return a.node->node < b.node->node; });

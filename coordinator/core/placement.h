@@ -24,7 +24,7 @@ struct Share {
   std::vector<uint32_t> devices;  // ranks × count_per_rank indexes, ascending, chosen lowest first
 };
 
-// What a node could take, in ranks.
+// How many ranks a node could take.
 struct Capacity {
   std::string node;
   uint32_t ranks = 0;
@@ -33,27 +33,27 @@ struct Capacity {
 };
 
 enum class Which {
-  kFreeNow,    // nodes that may be used now, without the devices in use
-  kInService,  // nodes that may be used some day without anybody's doing, with all their devices
-  kEver,       // all registered nodes with all their devices: drained and lost ones too
+  kFreeNow,    // nodes usable now, without the devices in use
+  kInService,  // nodes that are or will be usable without anyone's action, with all their devices
+  kEver,       // all registered nodes with all their devices, including drained and lost ones
 };
-// Neither lost nor drained. One that is silent for a while is: it comes back, or is lost.
+// Neither lost nor drained. A silent node counts: it will come back or become lost.
 bool IsInService(const Node& node);
 std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
                                  const v1::DeviceConstraint& device, const std::string& kind,
                                  Which which);
 
-// The constraint's kind; when it names none, the first accelerator in common/device_kinds.cc that
-// any registered node has, else cpu.
+// The constraint's kind; if it names none, the first accelerator in common/device_kinds.cc that any
+// registered node has, otherwise cpu.
 std::string ResolveKind(const ClusterState& state, const v1::DeviceConstraint& device);
 
-// Shares in rank order, or nullopt when the shape does not fit into `capacities`. Prefers few
-// nodes, then the tightest fit, then names. `previous` is the last attempt's node order: nodes that
-// stay keep their place, so that ranks are stable and a replacement takes the lost node's ranks.
+// Shares in rank order, or nullopt if the shape does not fit into `capacities`. Prefers few nodes,
+// then the tightest fit, then names. `previous` is the last attempt's node order: nodes that stay
+// keep their position, so that ranks are stable and a replacement takes over the lost node's ranks.
 std::optional<std::vector<Share>> Place(const v1::Shape& shape, std::vector<Capacity> capacities,
                                         const std::vector<std::string>& previous);
 
-// "4 ranks on 2 nodes (node-a 2, node-b 2)": the most ranks that `capacities` hold.
+// "4 ranks on 2 nodes (node-a 2, node-b 2)": the most ranks that fit into `capacities`.
 std::string DescribeCapacities(const std::vector<Capacity>& capacities);
 
 }  // namespace muster::coordinator

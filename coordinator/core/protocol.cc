@@ -21,7 +21,7 @@ absl::Status JudgeProtocol(const std::string& program, const std::string& versio
        .what = absl::StrCat(program, version.empty() ? "" : " ",
                             common::Printable(version.substr(0, kVersionShownMax)),
                             " speaks protocol ", protocol, "; this coordinator (", common::kVersion,
-                            ") ", is_older ? "needs at least " : "knows none above ",
+                            ") ", is_older ? "needs at least " : "supports none above ",
                             is_older ? common::kProtocolMin : common::kProtocol),
        .fix = is_older ? absl::StrCat("install ", program, " ", common::kVersion, " there")
                        : "upgrade the coordinator first, then workers and clients"});

@@ -27,7 +27,7 @@ std::string CountKinds(const v1::NodeFacts& facts) {
   return texts.empty() ? "none" : absl::StrJoin(texts, ", ");
 }
 
-// What makes a device another one. Memory is left out: drivers report it differently from time to
+// What identifies a device. Not its memory: drivers report it slightly differently from time to
 // time.
 using DeviceName = std::tuple<std::string, uint32_t, std::string, std::string>;
 std::vector<DeviceName> NameDevices(const v1::NodeFacts& facts) {
@@ -61,16 +61,17 @@ absl::Status JudgeMachine(const ClusterState& state, const Node& known, const v1
         absl::StatusCode::kFailedPrecondition,
         {.code = "JC1411",
          .what = absl::StrCat(
-             "node ", facts.name(), " was on another machine (", before.hostname(), ", ",
+             "node ", facts.name(), " was on a different machine (", before.hostname(), ", ",
              before.advertise(), "), where ranks of ", job.name(),
-             " may still run; this worker is on ", common::Printable(facts.hostname()),
-             " and cannot know; ",
+             " may still be running; this worker is on ", common::Printable(facts.hostname()),
+             " and cannot tell; ",
              fenced.has_value()
                  ? absl::StrCat("they count as stopped in ",
                                 common::HumanDuration(std::max<int64_t>(*fenced - now.mono_ms, 0)))
                  : "the job waits for that machine (on_node_loss: wait)"),
-         .fix = absl::StrCat("wait, or jobctl nodes declare-dead ", facts.name(),
-                             " if that machine is off, or give this worker another --name")}));
+         .fix =
+             absl::StrCat("wait, or jobctl nodes declare-dead ", facts.name(),
+                          " if that machine is off, or start this worker with another --name")}));
   });
   return verdict;
 }

@@ -86,7 +86,7 @@ void KeepReason(const v1::JobRecord& job, const std::string& reason, Now now,
   events.push_back(std::move(event));
 }
 
-// The attempt exists from here on, and so do its devices' users.
+// The attempt exists from here on, and holds its devices.
 void Start(const v1::JobRecord& job, v1::Attempt attempt, Now now, Usage& usage,
            std::vector<v1::Event>& events) {
   AddUsage(usage, attempt);
@@ -110,13 +110,13 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
   AsideReasons asides;
   // 1. What live attempts hold.
   Usage usage = UsageOf(state);
-  // 2. The queue in its order, until the first that holds its place and does not fit.
+  // 2. The queue in order, up to the first job that keeps its place and does not fit.
   for (const QueuePlace& place : state.queue) {
     const v1::JobRecord& job = state.jobs.at(place.job);
     const v1::Shape& shape = job.spec().shape();
     if (job.cancel_requested()) continue;
-    // 3. All of the gang, or nothing of it.
-    std::string kind;  // not looked for again by each of the jobs that wait for the same dead node
+    // 3. The whole gang or nothing.
+    std::string kind;  // not looked up again for every job that waits for the same dead node
     if (!asides.IsKnown(shape)) {
       kind = ResolveKind(state, shape.device());
       const auto shares = Fit(state, usage, shape, kind, Which::kFreeNow, PreviousNodes(job));
@@ -125,8 +125,8 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
         continue;
       }
     }
-    // 4. The head blocks; what only absent nodes could hold lets the others pass, if there is
-    // anywhere to go. The reason is kept.
+    // 4. The head blocks; a job that only absent nodes could hold lets others pass, if there is any
+    // capacity. The reason is kept.
     const std::string& aside = asides.Of(state, shape);
     KeepReason(job, aside.empty() ? Blocked(state, usage, shape, kind) : aside, now, events);
     if (aside.empty() || !any_in_service || asides.IsEnough()) break;

@@ -1,6 +1,6 @@
-// One pass over the queue: gangs, strict order of (priority, number). The head of the line blocks,
-// unless only nodes that are out of service could hold it: then those behind it go first, and it
-// keeps its place.
+// One pass over the queue: gangs, in strict order of (priority, number). The head of the queue
+// blocks, unless only nodes that are out of service could hold it: then jobs behind it go first,
+// and it keeps its place.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@
 
 namespace muster::coordinator {
 
-// Events that start the gangs which fit now, and the changed reasons of the head and of those that
+// Events that start the gangs that fit now, and the changed reasons of the head and of jobs that
 // step aside. Ties are broken by number.
 std::vector<v1::Event> Schedule(const ClusterState& state, Now now);
 
-// The attempt that would start now if the job were at the head, or nullopt.
+// The attempt that would start now if the job were at the head of the queue, or nullopt.
 std::optional<v1::Attempt> PlanAttempt(const ClusterState& state, const v1::JobRecord& job,
                                        Now now);
 

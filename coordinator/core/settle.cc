@@ -48,13 +48,13 @@ std::optional<v1::Event> FenceByTime(const ClusterState& state, const v1::JobRec
     const int64_t silent = now.mono_ms - state.nodes.at(part.node()).last_contact_mono_ms;
     return PartEnded(
         job, attempt, part.node(), "fenced by time",
-        absl::StrCat(part.node(), " was not heard for ", common::HumanDuration(silent)),
+        absl::StrCat(part.node(), " was not heard from for ", common::HumanDuration(silent)),
         v1::STOP_CAUSE_NODE_LOST, now);
   }
   return std::nullopt;
 }
 
-// Why a live attempt that nobody stops yet has to be stopped.
+// Why a live attempt must be stopped, if nothing is stopping it yet.
 std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::Attempt& attempt, Now now) {
   if (attempt.has_culprit()) {
@@ -72,7 +72,7 @@ std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRe
   if (IsDue(TimeLimitAtMonoMs(state, job, attempt), now)) {
     return Stop(state, job, v1::STOP_CAUSE_TIME_LIMIT,
                 absl::StrCat("its time limit of ",
-                             common::HumanDuration(job.spec().max_duration_ms()), " is over"),
+                             common::HumanDuration(job.spec().max_duration_ms()), " expired"),
                 now);
   }
   if (IsDue(LaunchLateAtMonoMs(state, job, attempt), now)) {
@@ -124,7 +124,8 @@ std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::Jo
     return event;
   }
   if (job.state() == v1::JOB_STATE_QUEUED || IsFinal(job.state())) return std::nullopt;
-  // Its attempt has ended. Where the table knows no edge to the outcome, STOPPING is on the way.
+  // Its attempt has ended. If the table has no direct transition to the outcome, go through
+  // STOPPING.
   v1::JobStateChanged change = JudgeJob(state, job);
   if (!IsLegalEdge(job.state(), change.to())) {
     return Change(job, v1::JOB_STATE_STOPPING, job.attempts().rbegin()->reason(), now);
@@ -162,7 +163,7 @@ std::vector<v1::Event> NodeConsequence(const ClusterState& state, const Node& no
       node.record.state() == v1::NODE_STATE_ALIVE ? v1::NODE_STATE_SUSPECT : v1::NODE_STATE_LOST;
   const std::string& name = node.record.facts().name();
   const std::string reason = absl::StrCat(
-      "not heard for ", common::HumanDuration(now.mono_ms - node.last_contact_mono_ms));
+      "not heard from for ", common::HumanDuration(now.mono_ms - node.last_contact_mono_ms));
   std::vector<v1::Event> facts = {NodeChange(name, to, reason, now)};
   AddSilence(state, name, to, reason, now, facts);
   return facts;

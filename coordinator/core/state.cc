@@ -21,7 +21,7 @@ int64_t RunningMs(const ClusterState& state, const v1::JobRecord& job, Now now) 
 }
 
 bool MostNodesSilent(const ClusterState& state) {
-  constexpr int64_t kNodesMin = 3;  // of fewer, "most" says nothing about us
+  constexpr int64_t kNodesMin = 3;  // with fewer, "most" says nothing about our own network
   const int64_t known = static_cast<int64_t>(state.nodes.size()) - state.lost_nodes;
   return known >= kNodesMin && 2 * state.silent_nodes > known;
 }

@@ -1,8 +1,8 @@
 // The coordinator's whole state, and the settings its decisions depend on.
 //
-// Pure: no I/O, clock, thread, random number or log. Changed by Apply alone (apply.h); read by
-// everybody who decides. Owned by the control loop's thread. Finished jobs leave it
-// (Turn::finished), their idempotency keys stay.
+// Pure: no I/O, clock, thread, random number or log. Changed only by Apply (apply.h), read by all
+// decisions. Owned by the control loop's thread. Finished jobs leave it (Turn::finished); their
+// idempotency keys stay.
 #pragma once
 
 #include <compare>
@@ -23,7 +23,7 @@ namespace muster::coordinator {
 
 using common::Now;
 
-// Durations and budgets that decisions use. Fixed when the daemon starts.
+// Durations and budgets that decisions depend on. Fixed when the daemon starts.
 struct Settings {
   int64_t heartbeat_ms = 5'000;
   int64_t suspect_after_ms = 30'000;
@@ -35,8 +35,8 @@ struct Settings {
   int64_t backoff_first_ms = 1'000;   // … is followed by a pause that doubles
   int64_t backoff_max_ms = 60'000;
   int same_quick_failures_max =
-      2;  // identical quick failures in a row that end the job whatever its budget
-  uint32_t supervisor_restarts = 3;       // of a job whose supervisor was lost, each after a pause
+      2;  // identical quick failures in a row that end the job regardless of its budget
+  uint32_t supervisor_restarts = 3;       // for a job whose supervisor was lost, each after a pause
   uint32_t node_losses_in_a_row_max = 3;  // attempts in a row that lost a node: the job is held
   uint32_t default_grace_ms = job::kDefaultGraceMs;
   uint32_t default_keep = job::kDefaultCheckpointsKept;
@@ -44,21 +44,21 @@ struct Settings {
   uint32_t default_stop_after_ms = job::kDefaultStopAfterMs;
   uint64_t live_jobs_max = common::kLiveJobsMax;
   uint64_t spool_quota_bytes = common::kSpoolQuotaBytes;
-  std::string cluster_id;  // of the data directory; told to workers
+  std::string cluster_id;  // of the data directory; sent to workers
 };
 
-// One registered node: the journalled record and what is only known while the daemon runs.
+// One registered node: the journaled record, plus what is known only while the daemon runs.
 struct Node {
   v1::NodeRecord record;
   uint64_t session = 0;  // of the control stream; 0: none
-  // Of this session: nothing of older attempts lives there but what the worker holds.
+  // For this session: nothing of older attempts is alive there except what the worker holds.
   bool cleared = false;
-  // The worker process that cleared it last and has been its only one since; 0: none that is known.
+  // The worker process that cleared it last and has been its only one since; 0: none known.
   uint64_t cleared_by = 0;
   int64_t last_contact_mono_ms = 0;
 };
 
-// Which checkpoint of which job.
+// Identifies a checkpoint of a job.
 struct CheckpointId {
   uint64_t job = 0;
   uint32_t attempt = 0;
@@ -67,21 +67,21 @@ struct CheckpointId {
 };
 using CheckpointFileList = google::protobuf::RepeatedPtrField<v1::CheckpointFile>;
 
-// Which job an idempotency key stands for, for ever.
+// The job that an idempotency key identifies, forever.
 struct KeyEntry {
   uint64_t job = 0;
   uint64_t spec_hash = 0;
 };
 
-// Volatile companions of a live job, rebuilt by Apply on replay from Event.lived_ms: time while the
-// coordinator was down does not count, but for running, of which the nodes tell (PartAge).
+// Volatile companions of a live job, rebuilt by Apply on replay from Event.lived_ms: coordinator
+// downtime does not count, except for running time, which the nodes report (PartAge).
 struct JobTimers {
-  int64_t state_since_mono_ms = 0;    // the job's present state
+  int64_t state_since_mono_ms = 0;    // the job's current state
   int64_t attempt_since_mono_ms = 0;  // the newest attempt's assignment
   int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms says so
 };
 
-// The queue's strict order: higher priority first, then the lower number.
+// The strict order of the queue: higher priority first, then lower number.
 struct QueuePlace {
   int32_t priority = 0;
   uint64_t job = 0;
@@ -93,15 +93,15 @@ struct QueuePlace {
 struct ClusterState {
   Settings settings;
   uint64_t next_job_id = 1;
-  uint64_t next_seq = 1;                   // of the next journalled event
-  std::map<uint64_t, v1::JobRecord> jobs;  // live ones, and those that finished in this turn
+  uint64_t next_seq = 1;                   // of the next journaled event
+  std::map<uint64_t, v1::JobRecord> jobs;  // live jobs, and those that finished in this turn
   std::map<uint64_t, JobTimers> timers;
   std::map<CheckpointId, CheckpointFileList> checkpoint_files;  // of live jobs: checkpoint_files.h
   std::map<std::string, Node> nodes;
-  int64_t silent_nodes = 0;                        // of them SUSPECT
-  int64_t lost_nodes = 0;                          // … and LOST
+  int64_t silent_nodes = 0;                        // SUSPECT ones
+  int64_t lost_nodes = 0;                          // LOST ones
   std::unordered_map<std::string, KeyEntry> keys;  // by KeyOf(owner, key)
-  std::set<QueuePlace> queue;      // QUEUED jobs in their order; held ones wait outside it
+  std::set<QueuePlace> queue;      // QUEUED jobs in queue order; held ones are not in it
   std::set<uint64_t> active;       // live ones that are not QUEUED
   std::vector<uint64_t> finished;  // final since TakeFinished
   bool schedule_needed = true;     // something that placement depends on has changed
@@ -109,25 +109,26 @@ struct ClusterState {
 
 bool IsFinal(v1::JobState state);
 bool IsFailure(const v1::RankExit& exit);
-// How long the newest attempt has run; 0: it does not.
+// How long the newest attempt has run; 0: it is not running.
 int64_t RunningMs(const ClusterState& state, const v1::JobRecord& job, Now now);
-// More than half of at least three nodes fell silent and nobody knows why: that is rather our own
-// network, so nothing is replaced before a person or the nodes themselves say more.
+// More than half of at least three nodes fell silent for no known reason: more likely our own
+// network, so nothing is replaced until a person intervenes or nodes report again.
 bool MostNodesSilent(const ClusterState& state);
-// The newest attempt while it is not ended, else null.
+// The newest attempt if it has not ended, otherwise null.
 const v1::Attempt* LiveAttempt(const v1::JobRecord& job);
 const v1::NodePart* FindPart(const v1::Attempt& attempt, const std::string& node);
 bool AllPartsEnded(const v1::Attempt& attempt);
-// Every worker has checked what the launch needs; the port is held.
+// Every worker has checked what the launch needs, and the port is held.
 bool AllPartsReady(const v1::Attempt& attempt);
 bool AllPartsLaunched(const v1::Attempt& attempt);
-// Newest committed checkpoint that is not flagged: by attempt, then step. Null: none.
+// Newest committed checkpoint that is not flagged: by attempt, then step. Null if none.
 const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
-// What the attempt resumes from. Null: it began fresh.
+// The checkpoint that the attempt resumed from. Null: it started fresh.
 const v1::Checkpoint* ResumedCheckpoint(const v1::JobRecord& job, const v1::Attempt& attempt);
 std::string KeyOf(const std::string& owner, const std::string& key);
 const Node* FindNode(const ClusterState& state, const std::string& name);
-// Every part of a live attempt that may still have ranks on the node: use(job, attempt, part).
+// Calls use(job, attempt, part) for every part of a live attempt that may still have ranks on the
+// node.
 template <typename Use>
 void ForEachLivePart(const ClusterState& state, const std::string& node, Use use) {
   for (const uint64_t id : state.active) {
@@ -137,11 +138,11 @@ void ForEachLivePart(const ClusterState& state, const std::string& node, Use use
     if (part != nullptr && !part->ended()) use(job, *attempt, *part);
   }
 }
-// The job's own values, else the defaults. One place for both: the fence is only safe when the
-// coordinator waits for what the node was told.
+// The job's own values, otherwise the defaults. Kept in one place, because the fence is only safe
+// if the coordinator waits for what the node was told.
 uint32_t GraceMsOf(const ClusterState& state, const v1::JobSpec& spec);
 uint32_t StopAfterMsOf(const ClusterState& state, const v1::JobSpec& spec);
-// How many ranks the job's shape asks for at least.
+// The minimum number of ranks in the job's shape.
 uint32_t WantedRanks(const v1::Shape& shape);
 // "RUNNING", "QUEUED"…
 std::string StateName(v1::JobState state);

@@ -46,7 +46,7 @@ std::optional<int64_t> TimeLimitAtMonoMs(const ClusterState& state, const v1::Jo
   const JobTimers& timers = state.timers.at(job.id());
   const int64_t left = limit - job.ran_ms();
   if (attempt.running_ms() > 0) return timers.running_since_mono_ms + std::max<int64_t>(left, 0);
-  if (left > 0) return std::nullopt;  // it does not run yet
+  if (left > 0) return std::nullopt;  // not running yet
   return timers.attempt_since_mono_ms;
 }
 

@@ -1,5 +1,5 @@
-// What happens by the passing of time alone: each timer once, for the rule that waits for it
-// (settle.cc) and for the loop that has to wake up for it (NextDeadlineMonoMs). Monotonic
+// What happens by the passing of time alone. Each timer is stated once, for the rule that waits for
+// it (settle.cc) and for the loop that has to wake up for it (NextDeadlineMonoMs). Monotonic
 // milliseconds; nullopt: never, as things stand. Pure.
 #pragma once
 
@@ -13,26 +13,26 @@ inline bool IsDue(const std::optional<int64_t>& at_mono_ms, Now now) {
   return at_mono_ms.has_value() && now.mono_ms >= *at_mono_ms;
 }
 
-// When a node that is not heard becomes suspect, and later lost.
+// When a node that is not heard from becomes suspect, and later lost.
 std::optional<int64_t> SilentAtMonoMs(const ClusterState& state, const Node& node);
 
-// When the pause before a job's restart is over.
+// When the pause before a job's restart ends.
 std::optional<int64_t> RestartAtMonoMs(const ClusterState& state, const v1::JobRecord& job);
 
-// Of the job's live attempt: when its time limit is over; when a part that has not launched its
-// ranks has had its time.
+// For the job's live attempt: when its time limit expires; when the launch timeout of a part that
+// has not launched its ranks expires.
 std::optional<int64_t> TimeLimitAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                          const v1::Attempt& attempt);
 std::optional<int64_t> LaunchLateAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                           const v1::Attempt& attempt);
-// The first part that has not launched its ranks and has not ended, or null.
+// The first part that has neither launched its ranks nor ended, or null.
 const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt);
 
-// When silence of the node proves that its part of the job's attempt has stopped itself.
+// When the node's silence proves that its part of the job's attempt has stopped itself.
 std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                       const v1::NodePart& part);
 
-// The first of all of them: when the next TickInput is due.
+// The earliest of all timers: when the next TickInput is due.
 std::optional<int64_t> NextDeadlineMonoMs(const ClusterState& state);
 
 }  // namespace muster::coordinator

@@ -17,11 +17,11 @@
 namespace muster::coordinator {
 namespace {
 
-// More consequences of one job in one turn than any chain of rules can make: a rule that fires for
-// ever is our bug.
+// More consequences for one job in one turn than any chain of rules can produce: a rule that fires
+// forever is a bug.
 constexpr int kConsequencesMax = 1000;
 
-// Collects what a turn does while it changes the state event by event.
+// Collects a turn's effects while it changes the state event by event.
 class TurnBuilder {
  public:
   TurnBuilder(ClusterState& state, Now now) : state_(state), now_(now) {}
@@ -67,7 +67,7 @@ class TurnBuilder {
     }
   }
 
-  // Where each submitted job stands once the queue was looked at.
+  // Fills in where each submitted job stands after scheduling.
   void CompleteSubmitReplies() {
     for (Reply& reply : turn_.replies) {
       const auto found = state_.jobs.find(reply.submit.job());
@@ -110,7 +110,7 @@ class TurnBuilder {
     if (journalled) turn_.events.push_back(std::move(event));
   }
 
-  // Blobs of a checkpoint that goes, unless another checkpoint of the job holds them.
+  // Blobs of a checkpoint that is removed, unless another checkpoint of the job uses them.
   void CollectBlobs(const v1::Event& event) {
     const auto found = state_.jobs.find(event.job());
     if (found == state_.jobs.end()) return;
@@ -128,7 +128,7 @@ class TurnBuilder {
                         std::back_inserter(turn_.unused_blobs));
   }
 
-  // From 1. New jobs stand at the end, so the way from there is short.
+  // Starts at 1. New jobs are at the end, so searching from there is short.
   uint32_t QueuePosition(const v1::JobRecord& job) const {
     uint32_t behind = 0;
     for (auto place = state_.queue.rbegin(); place != state_.queue.rend(); ++place, ++behind) {

@@ -1,5 +1,5 @@
-// One turn of the coordinator: the only way its state changes. The control loop, the scenarios and
-// the simulator all use it.
+// One turn of the coordinator: the only way its state changes. Used by the control loop, the
+// scenarios and the simulator.
 //
 //   for each input:  Decide → facts → Apply
 //                    consequences (settle.h) → Apply, repeated until no rule fires
@@ -24,26 +24,26 @@
 
 namespace muster::coordinator {
 
-// A message for one node's control stream. Dropped when that node has no stream: registration
-// repeats what matters.
+// A message for one node's control stream. Dropped if that node has no stream: registration resends
+// what matters.
 struct Command {
   std::string node;
   v1::CoordinatorMessage message;  // epoch is filled in by the outbox
 };
 
-// The answer to one input. Which fields are set follows from the input's type.
+// The reply to one input. Which fields are set depends on the input's type.
 struct Reply {
   absl::Status status;
   v1::SubmitResponse submit;            // SubmitInput
   std::vector<v1::BulkResult> results;  // bulk inputs
   std::vector<std::string>
-      blobs_unused;  // SHA-256 of blobs that nothing refers to any more (checkpoint removal)
+      blobs_unused;  // SHA-256 of blobs that nothing refers to anymore (checkpoint removal)
 };
 
 struct Turn {
-  std::vector<v1::Event> events;  // to be journalled, in order, seq set
+  std::vector<v1::Event> events;  // to be journaled, in order, with seq set
   std::vector<Command> commands;
-  std::vector<Reply> replies;           // one per input, same order
+  std::vector<Reply> replies;           // one per input, in the same order
   std::vector<v1::JobRecord> finished;  // final records, taken out of the state
   std::vector<uint64_t> changed_jobs;   // live or finished, for watchers; sorted, unique
   std::vector<uint64_t> removed_jobs;
@@ -54,7 +54,7 @@ struct Turn {
 // Takes up to N inputs and changes `state`.
 Turn TakeTurn(ClusterState& state, std::span<const Input> inputs, Now now);
 
-// After replay: consequences that were still to come, and placements.
+// After replay: consequences still outstanding, and placements.
 Turn ResumeAfterReplay(ClusterState& state, Now now);
 
 }  // namespace muster::coordinator

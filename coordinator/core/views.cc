@@ -28,7 +28,7 @@ std::string SignalName(int signal) {
                                  : absl::StrCat(signal, " (SIG", abbreviation, ")");
 }
 
-// At most `most` bytes, cut between characters.
+// At most `most` bytes, cut at a character boundary.
 std::string Clip(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
   size_t end = most;
@@ -40,7 +40,7 @@ std::string AttemptPrefix(const v1::Event& event) {
   return absl::StrCat("attempt ", event.attempt(), ": ");
 }
 
-// Without what PyTorch puts before each line of a rank, and of Gloo's text only what happened.
+// Strips PyTorch's prefix from a rank's line, and all but the event from Gloo's text.
 std::string WhatWasSaid(std::string line) {
   if (line.starts_with("[rank")) {
     const size_t end = line.find("]: ");
@@ -56,15 +56,15 @@ std::string WhatWasSaid(std::string line) {
   return line;
 }
 
-// Of a signal that a process does not earn itself. Who else sent it, perhaps the process, nobody
-// can say.
+// For a signal that a process does not cause itself. Who else sent it (possibly the process) is
+// unknown.
 std::string Sender(const v1::RankExit& exit) {
   if (exit.stopped_by_us()) return "";
-  if (exit.signal_sent_by_us()) return ", which jobctl signal had sent";
+  if (exit.signal_sent_by_us()) return ", sent with jobctl signal";
   return IsSentByPeople(exit.signal()) ? ", which Muster did not send" : "";
 }
 
-// A shell says with 128 + N that signal N killed its command.
+// A shell exits with 128 + N if signal N killed its command.
 std::string ShellsWord(int exit_code) {
   const char* abbreviation = exit_code > 128 ? sigabbrev_np(exit_code - 128) : nullptr;
   return abbreviation == nullptr ? "" : absl::StrCat(" (128 + SIG", abbreviation, ")");
@@ -73,8 +73,8 @@ std::string ShellsWord(int exit_code) {
 std::string DescribePartEnded(const v1::Event& event) {
   const v1::PartEnded& ended = event.part_ended();
   std::string text =
-      absl::StrCat(AttemptPrefix(event), "nothing of it runs on ", event.node(), " any more");
-  // "empty": proven. All else a reader should know: declared dead, fenced by time, what was left.
+      absl::StrCat(AttemptPrefix(event), "nothing of it runs on ", event.node(), " anymore");
+  // "empty": proven. Anything else a reader should see: declared dead, fenced by time, survivors.
   if (!ended.how().empty() && ended.how() != "empty")
     absl::StrAppend(&text, " (", ended.how(), ")");
   if (!ended.failure().empty()) absl::StrAppend(&text, ": ", ended.failure());
@@ -83,7 +83,7 @@ std::string DescribePartEnded(const v1::Event& event) {
 
 std::string DescribeStop(const v1::Event& event) {
   const v1::StopRequested& stop = event.stop_requested();
-  if (stop.no_ranks()) return "cancel requested; it has no rank to end";
+  if (stop.no_ranks()) return "cancel requested; it has no ranks to stop";
   return absl::StrCat(AttemptPrefix(event),
                       stop.grace_ms() == 0 ? "SIGKILL to all ranks"
                                            : absl::StrCat("SIGTERM to all ranks, SIGKILL after ",
@@ -105,7 +105,7 @@ std::string DescribeStarted(const v1::Event& event) {
   return text;
 }
 
-// The culprit stays.
+// The culprit is kept.
 void LeaveOutExits(v1::Attempt& attempt) {
   for (v1::NodePart& part : *attempt.mutable_parts()) {
     attempt.set_exits_left_out(attempt.exits_left_out() + static_cast<uint32_t>(part.exits_size()));
@@ -123,7 +123,7 @@ void LeaveOutParts(v1::Attempt& attempt) {
 std::string DescribeNodeChange(const v1::Event& event) {
   const v1::NodeStateChanged& change = event.node_state_changed();
   if (change.set_drain()) {
-    return absl::StrCat(event.node(), change.draining() ? " drains" : " takes jobs again",
+    return absl::StrCat(event.node(), change.draining() ? " is draining" : " accepts jobs again",
                         change.reason().empty() ? "" : absl::StrCat(": ", change.reason()));
   }
   return absl::StrCat(event.node(), " is ", NodeStateName(change.state()), ": ", change.reason());
@@ -132,7 +132,7 @@ std::string DescribeNodeChange(const v1::Event& event) {
 std::string DescribeSilence(const v1::Event& event) {
   const v1::PartSilence& silence = event.part_silence();
   if (silence.state() == v1::NODE_STATE_ALIVE) {
-    return absl::StrCat(AttemptPrefix(event), event.node(), " is heard again");
+    return absl::StrCat(AttemptPrefix(event), event.node(), " is in contact again");
   }
   return absl::StrCat(AttemptPrefix(event), event.node(), " is ", NodeStateName(silence.state()),
                       ": ", silence.reason());
@@ -229,8 +229,9 @@ std::string ClusterAlarm(const ClusterState& state) {
   if (!MostNodesSilent(state)) return "";
   return absl::StrCat(
       state.silent_nodes, " of ", static_cast<int64_t>(state.nodes.size()) - state.lost_nodes,
-      " nodes are silent at once, which is rather this coordinator's network than all of them: no "
-      "rank is started elsewhere before half of the nodes are heard; fix: see to the network, or "
+      " nodes went silent at once, so the cause is more likely this coordinator's network: no "
+      "rank is started elsewhere until half of the nodes are heard from; fix: check the network, "
+      "or "
       "jobctl nodes declare-dead NODE for those that are really gone");
 }
 
@@ -278,7 +279,7 @@ std::string DescribeEvent(const v1::Event& event) {
     case v1::Event::kPartReady:
       return absl::StrCat(AttemptPrefix(event), event.node(), " is ready to launch");
     case v1::Event::kPartLaunched:
-      return absl::StrCat(AttemptPrefix(event), "all its ranks on ", event.node(), " are started");
+      return absl::StrCat(AttemptPrefix(event), "all its ranks on ", event.node(), " have started");
     case v1::Event::kRankExited:
       return absl::StrCat(AttemptPrefix(event), DescribeExit(event.rank_exited().exit()),
                           event.rank_exited().first_failure() ? " (first failure)" : "");
@@ -298,7 +299,7 @@ std::string DescribeEvent(const v1::Event& event) {
                           event.checkpoint_part().more() ? ": some files of part " : ": part ",
                           event.checkpoint_part().part() + 1, " of ",
                           event.checkpoint_part().parts(),
-                          event.checkpoint_part().more() ? "" : " is uploaded");
+                          event.checkpoint_part().more() ? "" : " was uploaded");
     case v1::Event::kCheckpointCommitted:
       return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_committed().step(),
                           " is committed");
@@ -319,7 +320,7 @@ std::string DescribeEvent(const v1::Event& event) {
       return DescribeNodeChange(event);
     case v1::Event::kNodeContact:
       return absl::StrCat(event.node(),
-                          event.node_contact().connected() ? " was heard" : " hung up");
+                          event.node_contact().connected() ? " is in contact" : " disconnected");
     case v1::Event::kJobRemoved:
       return absl::StrCat("removed by ", event.job_removed().by());
     case v1::Event::kJobReleased:
@@ -338,7 +339,7 @@ std::string DescribeEvent(const v1::Event& event) {
       return absl::StrCat("signal ", SignalName(event.signal_sent().signal()), " sent by ",
                           event.signal_sent().by());
     case v1::Event::WHAT_NOT_SET:
-      return "an event of a newer version";
+      return "an event from a newer version";
   }
   return "";
 }

@@ -1,5 +1,5 @@
-// What people see of the state: summaries, reasons, event texts. Pure; the same words for live and
-// finished jobs.
+// What people see of the state: summaries, reasons, event texts. Pure; the same wording for live
+// and finished jobs.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace muster::coordinator {
 
-// step, loss and their like are filled in by the caller from the metric store.
+// step, loss and similar fields are filled in by the caller from the metric store.
 v1::JobSummary Summarize(const v1::JobRecord& job);
 v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& usage);
-// Something that concerns the cluster as a whole; empty: nothing.
+// A problem with the cluster as a whole; empty if none.
 std::string ClusterAlarm(const ClusterState& state);
-// What a person gets of a record: without checkpoints' files, and within kAnswerBytesMax. What has
-// no room is counted (Attempt.exits_left_out, parts_left_out); the oldest goes first.
+// The record as clients get it: without checkpoints' files, and within kAnswerBytesMax. What does
+// not fit is counted (Attempt.exits_left_out, parts_left_out), oldest first.
 v1::JobRecord RecordForPeople(v1::JobRecord job);
-// Why the job is where it is, in one sentence, with details below it (who is ahead, what is free
-// where).
+// Why the job is in its state, in one sentence, with details below it (which jobs are ahead, what
+// is free where).
 v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now);
-// Without the files that an event carries.
+// Without the files that the event carries.
 v1::Event EventForPeople(v1::Event event);
 // One event as a line without its time: "attempt 1: rank 1 on node-b was killed by signal 9
 // (SIGKILL)".

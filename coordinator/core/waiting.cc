@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNodesNamed = 5;
 constexpr char kNeedsAddresses[] =
-    "a job over several nodes needs addresses that others reach: start those workers with "
+    "a job on several nodes needs addresses that the nodes can reach: start those workers with "
     "--advertise ADDR";
 
 std::string Needs(const v1::Shape& shape, const std::string& kind) {
@@ -21,11 +21,11 @@ std::string Needs(const v1::Shape& shape, const std::string& kind) {
 }
 
 std::string DescribeDrain(const v1::NodeRecord& node) {
-  return absl::StrCat("drains", node.drain_reason().empty() ? "" : ": ", node.drain_reason());
+  return absl::StrCat("is draining", node.drain_reason().empty() ? "" : ": ", node.drain_reason());
 }
 
 // "declared dead by uid:0, 2026-11-22 14:02 UTC". The text is kept for days and read anywhere, so
-// the date and the zone are in it.
+// it includes the date and the time zone.
 std::string DescribeLoss(const v1::NodeRecord& node) {
   if (node.state_ms() == 0) return node.reason();
   return absl::StrCat(node.reason(), ", ",
@@ -33,7 +33,7 @@ std::string DescribeLoss(const v1::NodeRecord& node) {
                                        absl::UTCTimeZone()));
 }
 
-// " (node-b drains, node-c is not connected)": nodes that a placement passes over.
+// " (node-b is draining, node-c is not connected)": nodes that placement skips.
 std::string DescribeUnusable(const ClusterState& state) {
   std::vector<std::string> nodes;
   for (const auto& [name, node] : state.nodes) {
@@ -53,7 +53,7 @@ std::string DescribeUnusable(const ClusterState& state) {
   return nodes.empty() ? "" : absl::StrCat(" (", absl::StrJoin(nodes, ", "), ")");
 }
 
-// "node4 (declared dead by uid:0, 2026-11-22 14:02 UTC)", or several: those out of service that
+// "node4 (declared dead by uid:0, 2026-11-22 14:02 UTC)", or several: the nodes out of service that
 // have what the shape asks for.
 std::string DescribeAbsent(const ClusterState& state, const v1::Shape& shape,
                            const std::string& kind) {
@@ -130,7 +130,7 @@ std::string NeverFits(const ClusterState& state, const v1::Shape& shape) {
   const std::string kind = ResolveKind(state, shape.device());
   if (HasRoom(state, shape, kind, Which::kEver)) return "";
   return absl::StrCat(
-      "no set of the registered nodes could ever hold it; ranks that they hold: ",
+      "it would not fit even if all registered nodes were free; they can hold: ",
       DescribeCapacities(Capacities(state, {}, shape.device(), kind, Which::kEver)));
 }
 

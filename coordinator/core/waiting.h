@@ -1,4 +1,4 @@
-// What a queued job waits for, in one sentence that a person can act on.
+// What a queued job is waiting for, in one sentence that a person can act on.
 #pragma once
 
 #include <string>
@@ -9,35 +9,35 @@
 
 namespace muster::coordinator {
 
-// What the job waits for if it were at the head: "needs 8 gpu; free now: 5 (node-b 3, node-a 2)",
-// or WhyAside. Empty: it fits.
+// What the job waits for if it is at the head: "needs 8 gpu; free now: 5 (node-b 3, node-a 2)", or
+// WhyAside. Empty if it fits.
 std::string BlockedReason(const ClusterState& state, const v1::JobRecord& job);
 
-// The same for a shape that is known to fit some day but not now.
+// The same for a shape that is known to fit at some point but not now.
 std::string Blocked(const ClusterState& state, const Usage& usage, const v1::Shape& shape,
                     const std::string& kind);
 
-// Why a job of this shape lets those behind it go first: no set of the nodes in service could hold
-// it, were they all idle. "needs 8 gpu; waits for node4 (declared dead by uid:0, 2026-11-22 14:02
-// UTC)". Empty: some set could, or no node is registered. What runs does not change it, so that
-// the journal has it once and not with every job's end.
+// Why a job of this shape lets later jobs go first: the nodes in service could not hold it even if
+// all were idle. "needs 8 gpu; waits for node4 (declared dead by uid:0, 2026-11-22 14:02 UTC)".
+// Empty if they could, or if no node is registered. Independent of what is running, so that the
+// journal has it once and not at every job's end.
 std::string WhyAside(const ClusterState& state, const v1::Shape& shape);
 
-// Why no set of registered nodes could ever hold the shape, with the largest that could; empty:
-// some set could, or none is registered.
+// Why the registered nodes could never hold the shape, with the largest that fits; empty if they
+// could, or if none is registered.
 std::string NeverFits(const ClusterState& state, const v1::Shape& shape);
 
-// One walk along the queue past the jobs that step aside, each shape judged once: many jobs wait
-// for the same dead node.
+// One walk along the queue past the jobs that step aside, evaluating each shape once: many jobs
+// wait for the same dead node.
 class AsideReasons {
  public:
-  // Jobs of this shape stepped aside before.
+  // Jobs of this shape have stepped aside already.
   bool IsKnown(const v1::Shape& shape) const;
   // WhyAside. Counts the job as passed if it steps aside.
   const std::string& Of(const ClusterState& state, const v1::Shape& shape);
   size_t passed() const { return passed_; }
-  // So that thousands which wait for a dead node cost each turn no more than this. Those behind
-  // wait for them.
+  // Bounds the cost per turn of thousands of jobs that wait for a dead node. Jobs further back wait
+  // for them.
   bool IsEnough() const { return passed_ >= kPassedMax; }
 
  private:

@@ -12,7 +12,7 @@
 namespace muster::coordinator {
 namespace {
 
-// The job that those behind it wait for, and how many before it step aside. Null: all of them do.
+// The first job that others wait for, and how many before it step aside. Null: all of them do.
 std::pair<const v1::JobRecord*, size_t> HeadOfQueue(const ClusterState& state) {
   AsideReasons asides;
   for (const QueuePlace& place : state.queue) {
@@ -41,7 +41,7 @@ std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job,
   if (!blocked.empty()) response.add_details(absl::StrCat("itself ", blocked));
   return absl::StrCat("number ", ahead + 1, " in the queue; it waits behind ", head->name(),
                       ahead > aside + 1 ? absl::StrCat(" and ", ahead - aside - 1, " more") : "",
-                      blocked.empty() ? ", though its own devices are free (strict order)" : "");
+                      blocked.empty() ? ", although its own devices are free (strict order)" : "");
 }
 
 std::string WhenItCounts(const ClusterState& state, const v1::JobRecord& job,
@@ -49,11 +49,11 @@ std::string WhenItCounts(const ClusterState& state, const v1::JobRecord& job,
   const std::string declare = absl::StrCat("jobctl nodes declare-dead ", part.node());
   if (const auto fenced = FencedAtMonoMs(state, job, part)) {
     return absl::StrCat("; its ranks count as stopped in ",
-                        common::HumanDuration(*fenced - now.mono_ms), ", or at once with ",
+                        common::HumanDuration(*fenced - now.mono_ms), ", or immediately with ",
                         declare);
   }
   if (job.spec().on_node_loss() == v1::ON_NODE_LOSS_WAIT) {
-    return absl::StrCat("; the job waits for it (on_node_loss: wait), or for ", declare);
+    return absl::StrCat("; the job waits for it (on_node_loss: wait) or for ", declare);
   }
   return absl::StrCat("; ", ClusterAlarm(state));
 }

@@ -1,4 +1,4 @@
-// What the command line of muster-coordinator says. Fixed when the daemon starts.
+// The command line of muster-coordinator, parsed. Fixed when the daemon starts.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ struct Config {
   std::string listen;  // ADDR:PORT; empty: no TCP
   bool insecure_plaintext = false;
   bool is_private = false;
-  std::string worker_state_dir;  // private: of the worker to keep
+  std::string worker_state_dir;  // private: state directory of its worker
   std::string log_file;          // empty: stderr
-  int report_fd = -1;            // why a start failed goes there too
+  int report_fd = -1;            // also gets the reason if the start fails
   Settings settings;
   Retention retention;
 };
 
-// What to do with a command line.
+// The result of parsing a command line.
 struct ParsedFlags {
   Config config;
   bool stop = false;  // help, version, or an error: print `text` and exit

@@ -41,7 +41,8 @@ absl::Status ControlLoop::Recover() {
     names_of_live_[id] = job.name();
   }
   Turn turn = ResumeAfterReplay(state_, now);
-  // A job that finished and was removed since the snapshot is over; its rows must not come back.
+  // A job that finished and was removed since the snapshot is over; its rows must not be written
+  // again.
   std::erase_if(turn.finished,
                 [&](const v1::JobRecord& job) { return removed.contains(job.id()); });
   for (const uint64_t id : removed) {
@@ -71,9 +72,9 @@ absl::Status ControlLoop::Submit(Input input, Done done) {
     return common::MakeProblem(
         absl::StatusCode::kResourceExhausted,
         {.code = "JC1605",
-         .what =
-             "the coordinator's disk is full, so no new job can be recorded; running jobs go on",
-         .fix = "free some space on the disk of its data directory, then submit again"});
+         .what = "the coordinator's disk is full, so new jobs cannot be recorded; running jobs "
+                 "continue",
+         .fix = "free space on the disk of its data directory, then submit again"});
   }
   Entry entry{.what = std::move(input), .done = std::move(done), .is_request = true};
   {
@@ -83,8 +84,8 @@ absl::Status ControlLoop::Submit(Input input, Done done) {
       return common::MakeProblem(
           absl::StatusCode::kResourceExhausted,
           {.code = "JC1308",
-           .what = common::StrCat("the coordinator is busy: ", queued_requests_,
-                                  " requests wait (the limit is ", kQueuedRequestsMax, ")"),
+           .what = common::StrCat("the coordinator is overloaded: ", queued_requests_,
+                                  " requests are queued (the limit is ", kQueuedRequestsMax, ")"),
            .fix = "try again in a moment"});
     }
     ++queued_requests_;
@@ -145,7 +146,7 @@ void ControlLoop::OnDurable(uint64_t turn) {
 void ControlLoop::OnStuck(const absl::Status& why) {
   {
     std::lock_guard lock(mutex_);
-    // Said again with each try: the first time must not be forgotten before the loop has seen it.
+    // Called again with each retry: the first call must not be lost before the loop has seen it.
     got_stuck_ |= !why.ok() && why_stuck_.ok();
     why_stuck_ = why;
   }
@@ -167,14 +168,14 @@ void ControlLoop::Run() {
     RefuseWhatIsStuck();
     entries.clear();
   }
-  // The last words: a snapshot, so that the next start replays nothing.
+  // Last record: a snapshot, so that the next start has nothing to replay.
   JournalRecord record;
   record.turn = next_turn_;
   record.snapshot = std::make_shared<const v1::Snapshot>(MakeSnapshot(state_));
   journal_.Append(std::move(record));
 }
 
-// Waits for work. False: stopping, and everything taken so far is released or can never be.
+// Waits for work. False: stopping, and everything taken so far is released or never can be.
 bool ControlLoop::TakeEntries(std::vector<Entry>& entries) {
   std::unique_lock lock(mutex_);
   const uint64_t seen_durable = releases_.empty() ? UINT64_MAX : releases_.front().turn;
@@ -274,8 +275,8 @@ void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
 void ControlLoop::SayAlarm() {
   std::string alarm = ClusterAlarm(state_);
   if (alarm.empty() != alarm_.empty()) {
-    common::LogWarning(alarm.empty() ? "half of the nodes are heard again: lost ones are replaced"
-                                     : alarm);
+    common::LogWarning(
+        alarm.empty() ? "half of the nodes are in contact again: lost ones are replaced" : alarm);
   }
   alarm_ = std::move(alarm);
 }
@@ -322,7 +323,7 @@ void ControlLoop::TakeOver(Registrant registrant, const absl::Status& verdict) {
   Stream& stream = streams_[registrant.node];
   if (stream.sink != nullptr && stream.sink != registrant.sink) {
     stream.sink->Close(absl::AbortedError(
-        common::StrCat("a newer control stream of node ", registrant.node, " has taken over")));
+        common::StrCat("node ", registrant.node, " has opened a newer control stream")));
   }
   stream = Stream{registrant.session, std::move(registrant.sink)};
 }

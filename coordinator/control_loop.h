@@ -1,9 +1,9 @@
 // The one thread that owns the cluster's state: takes inputs, lets the core decide, hands the facts
 // to the journal and releases the effects (replies, commands, watch updates) once they are durable.
 //
-// Answers to questions wait for the same: nobody sees a state that a crash could take back.
-// Heartbeat replies alone go out at once, so that a slow disk never costs a lease. The thread never
-// waits for a disk or a network.
+// Answers to queries wait for the same durability, so no client sees state that a crash could undo.
+// Only heartbeat replies go out immediately, so that a slow disk never costs a lease. The thread
+// never waits for a disk or a network.
 #pragma once
 
 #include <atomic>
@@ -31,26 +31,26 @@
 
 namespace muster::coordinator {
 
-// The sending side of one worker's control stream. Any thread; never blocks.
+// The write end of one worker's control stream. Any thread; never blocks.
 class CommandSink {
  public:
   virtual ~CommandSink() = default;
   virtual void Send(v1::CoordinatorMessage message) = 0;
-  // Ends the stream with this status, after what was sent.
+  // Ends the stream with this status, after what was already sent.
   virtual void Close(const absl::Status& status) = 0;
 };
 
-// What a question may look at, on the control loop's thread.
+// What a query may read, on the control loop's thread.
 struct LoopView {
   const ClusterState& state;
   const std::map<std::string, uint64_t>& live_names;
   common::Now now;
   WatchHub& watches;
-  // A command that changes nothing here, to a node's stream if it has one.
+  // Sends a command that changes nothing here to a node's stream, if it has one.
   std::function<void(const std::string& node, v1::CoordinatorMessage)> send;
 };
 
-// Told on the control loop's thread; must only enqueue.
+// Callbacks on the control loop's thread; they must only enqueue.
 struct LoopObserver {
   std::function<void(size_t live_jobs)> live_jobs;
   std::function<void(const std::vector<std::string>& blobs)> unused_blobs;
@@ -61,12 +61,12 @@ struct LoopObserver {
 class ControlLoop {
  public:
   static constexpr size_t kInputsPerTurn = 256;
-  static constexpr size_t kQueuedRequestsMax = 16'384;  // people's requests; more are refused
+  static constexpr size_t kQueuedRequestsMax = 16'384;  // clients' requests; more are refused
   static constexpr size_t kPendingJournalBytesMax = 64 << 20;  // beyond it new requests are refused
   static constexpr uint64_t kEventsPerSnapshot = 10'000;
 
   using Done = std::function<void(const Reply&)>;
-  // Looks at the state; what it returns runs when all that it saw is durable.
+  // Reads the state; the function it returns runs once everything it saw is durable.
   using Question = std::function<std::function<void()>(const LoopView&)>;
   using Refused = std::function<void(const absl::Status&)>;
 
@@ -76,19 +76,19 @@ class ControlLoop {
   // Replays the journal and takes the first turn. Before Start.
   absl::Status Recover();
   void Start(LoopObserver observer);
-  // Lets what was taken become durable, writes a snapshot, ends the thread.
+  // Waits until everything taken is durable, writes a snapshot, ends the thread.
   void Stop();
 
-  // A person's request. RESOURCE_EXHAUSTED at once when the queue or the disk is full.
+  // A client's request. RESOURCE_EXHAUSTED at once if the queue or the disk is full.
   absl::Status Submit(Input input, Done done);
-  // A fact that may not be refused: from a worker (whose stream sends one at a time) or from
-  // ourselves. `taken` runs when the loop has taken it in (not when it is durable).
+  // A fact that may not be refused: from a worker (whose stream sends one at a time) or from the
+  // coordinator itself. `taken` runs once the loop has taken it (not once it is durable).
   void Say(Input input, std::function<void()> taken = nullptr);
-  // A registration: the sink becomes the node's when the core agrees, else it is closed.
+  // A registration: the sink becomes the node's if the core accepts it, otherwise it is closed.
   void Register(WorkerRegisteredInput input, std::shared_ptr<CommandSink> sink);
-  // `refused` instead is told why when the answer waits for a disk that has no room left.
+  // If the disk is full, `refused` is called with the reason instead.
   void Ask(Question question, Refused refused = nullptr);
-  // A finished job's record changes (a checkpoint was removed). `done` runs when that is durable.
+  // A finished job's record changed (a checkpoint was removed). `done` runs once that is durable.
   void RewriteFinished(std::shared_ptr<const v1::JobRecord> record, std::function<void()> done);
 
   // From the journal's thread.
@@ -97,7 +97,7 @@ class ControlLoop {
   void OnStuck(const absl::Status& why);
 
   uint64_t NextSession() { return next_session_++; }
-  // Why no answer that needs the disk comes before somebody makes room on it; OK: it has room.
+  // Why answers that need the disk have to wait until space is freed; OK if there is room.
   absl::Status WhyStuck() const;
 
  private:
@@ -105,7 +105,7 @@ class ControlLoop {
     std::shared_ptr<const v1::JobRecord> record;
     std::function<void()> done;
   };
-  // Whose control stream a registration came on.
+  // The control stream that a registration came on.
   struct Registrant {
     std::string node;
     uint64_t session = 0;
@@ -122,7 +122,7 @@ class ControlLoop {
   struct Release {
     uint64_t turn = 0;
     std::vector<std::function<void()>> effects;
-    Refused refused;  // instead of the effects, should the disk have no room left
+    Refused refused;  // called instead of releasing the effects if the disk is full
   };
   struct Stream {
     uint64_t session = 0;
@@ -136,7 +136,7 @@ class ControlLoop {
   void RewriteRow(Rewrite rewrite);
   // Journals the turn and queues its effects.
   void Finish(Turn turn, std::vector<Entry>* entries, common::Now now);
-  // Once when something begins to concern the cluster as a whole, and once when that is over.
+  // Logs once when a problem with the whole cluster begins, and once when it ends.
   void SayAlarm();
   JournalRecord RecordOf(Turn& turn);
   void QueueReplies(Turn& turn, std::vector<Entry>& entries, Release& release);
@@ -154,7 +154,7 @@ class ControlLoop {
   const common::Clock& clock_;
   LoopObserver observer_;
 
-  // The loop thread's (and Recover's, before there is a thread).
+  // The loop thread's (and Recover's, before the thread exists).
   ClusterState state_;
   std::map<std::string, uint64_t> live_names_;
   std::map<uint64_t, std::string> names_of_live_;
@@ -175,7 +175,7 @@ class ControlLoop {
   size_t queued_requests_ = 0;
   uint64_t durable_turn_ = 0;
   absl::Status why_stuck_;
-  bool got_stuck_ = false;  // and nobody was refused for it yet
+  bool got_stuck_ = false;  // and no request was refused for it yet
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -36,7 +36,7 @@ constexpr int kReadThreads = 2;
 constexpr int kFileThreads = 2;
 constexpr std::chrono::seconds kCheckAgainAfter{5};
 constexpr std::chrono::milliseconds kLockPatience{1'000};
-// Of several private ones that are started at once, all but the first leave at once.
+// If several private coordinators are started at once, all but the first exit immediately.
 constexpr std::chrono::milliseconds kNoPatience{0};
 constexpr std::chrono::seconds kLivedKeptEvery{5};
 
@@ -55,7 +55,7 @@ struct Coordinator::Parts {
         lifetime(
             settings.is_private, pool, [this] { stop(absl::OkStatus()); },
             [this] { return stores.logs->UnendedStreams(); }) {}
-  // What the pools still do uses the rest.
+  // Work still in the pools uses the other parts.
   ~Parts() {
     for (WorkPool* each : {&pool, &reads, &files}) each->Stop();
   }
@@ -63,7 +63,7 @@ struct Coordinator::Parts {
   void CheckDatabase();
   absl::Status Open(common::UniqueFd data_lock);
   void Serve();
-  // Now and every few seconds, until the pool ends.
+  // Now and every few seconds, until the pool stops.
   void KeepLived();
 
   const Config config;
@@ -155,7 +155,7 @@ void Coordinator::Parts::Serve() {
 
 void Coordinator::Parts::CheckDatabase() {
   const absl::Status status = stores.index->CheckWhole();
-  // Without a free descriptor nothing was found out yet.
+  // Without a free descriptor nothing could be checked yet.
   if (IsShortage(status)) {
     files.PostAfter(kCheckAgainAfter, [this] { CheckDatabase(); });
   } else if (!status.ok()) {
@@ -174,7 +174,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   const Paths paths(config.data_dir);
   absl::StatusOr<common::UniqueFd> lock =
       LockDataDirectory(paths.Lock(), config.is_private ? kNoPatience : kLockPatience);
-  // Where one person works nothing is lost by waiting for room; a cluster's coordinator tries.
+  // A single user loses nothing by waiting for room; a cluster's coordinator tries anyway.
   if (config.is_private && (lock.ok() || absl::IsResourceExhausted(lock.status()))) {
     RETURN_IF_ERROR(Headroom(paths.Headroom()).CheckRoom());
   }
@@ -186,7 +186,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   }
   auto parts = std::make_unique<Parts>(config, std::move(stop));
   RETURN_IF_ERROR(parts->Open(*std::move(lock)));
-  // The worker first: it starts while we do, and no thread of gRPC exists yet.
+  // The worker first: it starts up in parallel, and gRPC has no threads yet.
   if (config.is_private) {
     parts->worker = std::make_unique<PrivateWorker>(config.worker_state_dir, config.socket);
     parts->worker->Start();
@@ -208,7 +208,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
 void Coordinator::Shutdown() {
   if (std::exchange(parts_->is_down, true)) return;
   parts_->daemon->stopping = true;
-  // The worker goes first, so that its last reports are still heard.
+  // The worker stops first, so that its last reports still arrive.
   StopWorker();
   if (parts_->server != nullptr) parts_->server->Stop();
   parts_->loop->Stop();
@@ -221,7 +221,7 @@ void Coordinator::Shutdown() {
   parts_->pool.Stop();
   parts_->clock.Keep();
   if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());
-  LogInfo("ended in order");
+  LogInfo("shut down cleanly");
 }
 
 absl::Status Coordinator::CannotRecord() const { return parts_->loop->WhyStuck(); }

@@ -1,5 +1,5 @@
-// The daemon as an object: wires the parts in order, starts them, ends them in order. main.cc adds
-// the process around it; tests use it in their own.
+// The daemon as an object: creates the parts, starts them, and shuts them down in reverse. main.cc
+// adds the process around it; tests run it in their own.
 #pragma once
 
 #include <functional>
@@ -13,20 +13,22 @@ namespace muster::coordinator {
 
 class Coordinator {
  public:
-  // `stop` is called (any thread, maybe more than once) when the daemon should end: OK, its time is
-  // over (a private one without clients and jobs); else the sentence to end with.
+  // `stop` is called (any thread, maybe more than once) when the daemon should exit: with OK if it
+  // is no longer needed (a private one without clients and jobs), otherwise with the error to exit
+  // with.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
       const Config& config, std::function<void(const absl::Status&)> stop);
   ~Coordinator();
 
-  // Orderly: what was acknowledged is durable, the private worker has ended, the socket is gone.
+  // Graceful: what was acknowledged is durable, the private worker has exited, the socket is
+  // removed.
   void Shutdown();
-  // The disk is full to the last byte: an orderly end would wait for room. OK, or why.
+  // Not OK if the disk is completely full: a graceful shutdown would wait for room.
   absl::Status CannotRecord() const;
-  // For an end as after a crash, which recovers at the next start: only the private worker is
-  // ended.
+  // For a shutdown like a crash, from which the next start recovers: only the private worker is
+  // stopped.
   void StopWorker();
-  // "unix:/path" or "ADDR:PORT", as clients say it.
+  // "unix:/path" or "ADDR:PORT", as clients specify it.
   std::string Endpoint() const;
 
  private:

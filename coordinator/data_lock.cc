@@ -41,13 +41,13 @@ absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
          .what = common::StrCat("another muster-coordinator",
                                 holder > 0 ? common::StrCat(" (pid ", holder, ")") : std::string(),
                                 " already uses this data directory (", path, " is locked)"),
-         .fix = "stop it, or name another --data-dir"});
+         .fix = "stop it, or use another --data-dir"});
   }
   RETURN_IF_ERROR(lock.status());
   const std::string text = common::StrCat(getpid(), "\n");
   if (ftruncate(lock->get(), 0) != 0 ||
       pwrite(lock->get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    // The lock is what counts; the text is for people.
+    // The lock is what counts; the text is informational.
     return lock;
   }
   return lock;
@@ -70,7 +70,7 @@ int LockHolder(const std::string& path) {
       if (absl::SimpleAtoi(words[4], &pid) && pid > 0) return pid;
     }
   }
-  // Some file systems show another device number there: try the lock itself.
+  // Some file systems show a different device number there: try the lock itself.
   if (!is_locked && !absl::IsFailedPrecondition(common::LockFile(path).status())) return 0;
   const absl::StatusOr<std::string> text = common::ReadFile(path);
   int pid = 0;

@@ -1,4 +1,4 @@
-// One daemon per data directory: an flock on LOCK, which also holds the owner's pid for people.
+// One daemon per data directory: an flock on LOCK, which also contains the owner's pid for people.
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,11 @@
 
 namespace muster::coordinator {
 
-// FAILED_PRECONDITION names the process that holds it. Tries for `patience`: a coordinator that was
-// killed an instant ago still holds it while it dies.
+// FAILED_PRECONDITION names the process that holds it. Retries for `patience`: a coordinator that
+// was killed a moment ago still holds it while exiting.
 absl::StatusOr<common::UniqueFd> LockDataDirectory(const std::string& path,
                                                    std::chrono::milliseconds patience);
-// The pid that holds an flock on `path`, from /proc/locks or the file's text; 0: nobody.
+// The pid that holds an flock on `path`, from /proc/locks or the file's text; 0: none.
 int LockHolder(const std::string& path);
 
 }  // namespace muster::coordinator

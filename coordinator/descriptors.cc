@@ -7,11 +7,11 @@
 namespace muster::coordinator {
 namespace {
 
-// The database, the log, locks, gRPC's pollers, the sockets that listen.
+// The database, the log, locks, gRPC's pollers, the listening sockets.
 constexpr uint64_t kOwn = 36;
 constexpr uint64_t kLeast = 16;
 constexpr uint64_t kUnlimited = 1 << 20;
-constexpr uint64_t kFilesMax = 256;  // more open ones gain nothing
+constexpr uint64_t kFilesMax = 256;  // having more open gains nothing
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// How the process's descriptors are shared out, so that no part can take those of another. What is
-// not shared out stays for the database, gRPC itself and files that are open for a moment.
+// How the process's descriptors are divided, so that no part can starve another. The remainder is
+// for the database, gRPC itself and files that are open briefly.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 namespace muster::coordinator {
 
 struct DescriptorShares {
-  size_t connections = 0;      // that are accepted, waiting or served
+  size_t connections = 0;      // accepted, waiting or served
   size_t log_streams = 0;      // open at once, with two descriptors each
   size_t metric_segments = 0;  // open at once
 };
 
 // Pure. `limit` is RLIMIT_NOFILE.
 DescriptorShares ShareDescriptors(uint64_t limit);
-// Of this process, as it is now.
+// For this process, with its current limit.
 DescriptorShares ShareDescriptors();
 
 }  // namespace muster::coordinator

@@ -39,11 +39,11 @@ absl::Status Headroom::CheckRoom() const {
   return common::MakeProblem(
       absl::StatusCode::kResourceExhausted,
       {.code = "JC1605",
-       .what = common::StrCat("the disk of ", directory, " is as good as full: ",
-                              common::HumanBytes(free), " are free, and the coordinator keeps ",
-                              common::HumanBytes(kBytes), " in reserve to record what runs"),
+       .what = common::StrCat("the disk of ", directory, " is almost full: ",
+                              common::HumanBytes(free), " are free, and the coordinator reserves ",
+                              common::HumanBytes(kBytes), " to record running jobs"),
        .fix = common::StrCat("free ", common::HumanBytes(kBytes - free), " or more there (df -h ",
-                             directory, "; du -sh ", directory, "/* shows what Muster keeps)")});
+                             directory, "; du -sh ", directory, "/* shows what Muster stores)")});
 }
 
 bool Headroom::HasRoomAgain() const {

@@ -1,5 +1,5 @@
-// A file of zeros that is deleted when the disk runs full, so that what runs can still be recorded
-// while new work is refused. The journal's thread.
+// A file of zeros that is deleted when the disk is full, so that running jobs can still be recorded
+// while new ones are refused. The journal's thread.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ class Headroom {
   static constexpr uint64_t kBytes = 16 << 20;
 
   explicit Headroom(std::string path) : path_(std::move(path)) {}
-  // Makes the file when it is missing. False: there is no room for it.
+  // Creates the file if it is missing. False: there is no room for it.
   bool Reserve();
-  // Gives the bytes back. False: there was nothing to give.
+  // Frees the space. False: there was nothing to free.
   bool Release();
-  // OK when the file is there or there is room for it. RESOURCE_EXHAUSTED names the disk, what it
-  // has left and what to free.
+  // OK if the file exists or there is room for it. RESOURCE_EXHAUSTED names the disk, the free
+  // space and what to free.
   absl::Status CheckRoom() const;
-  // Room for the file and as much again.
+  // Room for the file and the same amount again.
   bool HasRoomAgain() const;
 
  private:

@@ -46,7 +46,7 @@ absl::Status CheckDirectory(const std::string& directory, bool is_private) {
                                {.code = "JC1304",
                                 .what = StrCat(directory, " belongs to uid ", info.st_uid,
                                                ", not to you (uid ", getuid(), ")"),
-                                .fix = "set JOBCTL_RUNTIME_DIR to a directory of yours"});
+                                .fix = "set JOBCTL_RUNTIME_DIR to a directory that you own"});
   }
   if ((info.st_mode & 077) != 0) {
     return common::MakeProblem(absl::StatusCode::kPermissionDenied,
@@ -57,7 +57,7 @@ absl::Status CheckDirectory(const std::string& directory, bool is_private) {
   return absl::OkStatus();
 }
 
-// An invalid descriptor and errno, or one that listens. A port that is not 0 is asked for.
+// A listening socket, or an invalid descriptor and errno. A nonzero port is required; 0 picks one.
 common::UniqueFd BindTo(const addrinfo& info, uint16_t* port) {
   sockaddr_storage address{};
   std::memcpy(&address, info.ai_addr, info.ai_addrlen);
@@ -68,7 +68,7 @@ common::UniqueFd BindTo(const addrinfo& info, uint16_t* port) {
   common::UniqueFd fd(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return fd;
   const int yes = 1;
-  // A port of the last life may still have connections that linger; no second listener gets it.
+  // A previous process's connections may linger on the port; a second listener is still rejected.
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (is_v6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
   socklen_t size = info.ai_addrlen;
@@ -93,7 +93,7 @@ absl::Status PrepareSocket(const std::string& path, bool is_private) {
         {.code = "JC1309",
          .what = StrCat("the socket path ", path, " has ", path.size(),
                         " bytes; the system allows ", sizeof(sockaddr_un::sun_path) - 1),
-         .fix = "name a shorter --socket"});
+         .fix = "use a shorter --socket"});
   }
   const std::string directory = std::filesystem::path(path).parent_path().string();
   RETURN_IF_ERROR(CheckDirectory(directory.empty() ? "." : directory, is_private));
@@ -103,13 +103,13 @@ absl::Status PrepareSocket(const std::string& path, bool is_private) {
     return common::MakeProblem(absl::StatusCode::kAlreadyExists,
                                {.code = "JC1309",
                                 .what = StrCat(path, " exists and is not a socket"),
-                                .fix = "name another --socket"});
+                                .fix = "use another --socket"});
   }
   if (IsServed(path)) {
     return common::MakeProblem(absl::StatusCode::kAlreadyExists,
                                {.code = "JC1309",
-                                .what = StrCat("another process serves ", path),
-                                .fix = "stop it, or name another --socket"});
+                                .what = StrCat("another process is listening on ", path),
+                                .fix = "stop it, or use another --socket"});
   }
   if (unlink(path.c_str()) != 0) return common::ErrnoStatus(StrCat("cannot remove ", path));
   return absl::OkStatus();
@@ -120,7 +120,7 @@ absl::StatusOr<common::UniqueFd> ListenOnSocket(const std::string& path) {
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   common::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // The file takes its mode from the socket.
+  // The file gets its mode from the socket.
   if (fd.valid() && fchmod(fd.get(), 0600) == 0 &&
       bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
       listen(fd.get(), kBacklog) == 0) {
@@ -130,7 +130,7 @@ absl::StatusOr<common::UniqueFd> ListenOnSocket(const std::string& path) {
                              {.code = "JC1309",
                               .what = StrCat("cannot listen on ", path),
                               .why = std::strerror(errno),
-                              .fix = "name another --socket"});
+                              .fix = "use another --socket"});
 }
 
 absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
@@ -150,16 +150,16 @@ absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
   if (error != 0) {
     return common::MakeProblem(absl::StatusCode::kInvalidArgument,
                                {.code = "JC1309",
-                                .what = StrCat("--listen ", address, " is no address"),
+                                .what = StrCat("--listen ", address, " is not an address"),
                                 .why = gai_strerror(error),
-                                .fix = "write ADDR:PORT"});
+                                .fix = "use ADDR:PORT"});
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   TcpPort result;
   int bind_error = 0;
   uint16_t real_port = 0;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    // With port 0 the first address chooses, and the others follow it.
+    // With port 0 the first address picks the port, and the others use the same.
     common::UniqueFd fd = BindTo(*at, &real_port);
     if (fd.valid()) {
       result.fds.push_back(std::move(fd));
@@ -176,9 +176,10 @@ absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
       {.code = "JC1309",
        .what = StrCat("cannot listen on ", address),
        .why = std::strerror(bind_error),
-       .fix = bind_error == EADDRINUSE ? StrCat("stop what uses port ", port, " (ss -ltnp | grep :",
-                                                port, "), or name another --listen")
-                                       : "name another --listen"});
+       .fix = bind_error == EADDRINUSE
+                  ? StrCat("stop the process that uses port ", port, " (ss -ltnp | grep :", port,
+                           "), or use another --listen")
+                  : "use another --listen"});
 }
 
 }  // namespace muster::coordinator

@@ -11,7 +11,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Not CLOCK_BOOTTIME: a laptop that slept for a month has not lived it.
+// Not CLOCK_BOOTTIME: time that a laptop was suspended does not count.
 int64_t MonotonicMs() {
   timespec value{};
   clock_gettime(CLOCK_MONOTONIC, &value);

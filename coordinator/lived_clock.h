@@ -1,6 +1,6 @@
-// The coordinator's clock: the machine's clocks, and the time that it has been up in all its lives
-// together. That one decides what is old (retention): a wall clock that jumps, a long stop and a
-// machine that slept make nothing older.
+// The coordinator's clock: the machine's clocks, plus its total uptime over all runs. That one
+// decides what is old (retention): a wall clock that jumps, a long stop and a suspended machine
+// make nothing older.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@ namespace muster::coordinator {
 
 class LivedClock final : public common::Clock {
  public:
-  // Goes on from what `path` says; a missing or damaged file means 0, and RaiseTo mends it.
+  // Continues from the value in `path`; a missing or damaged file means 0, and RaiseTo corrects it.
   explicit LivedClock(std::string path);
 
   // Any thread.
   common::Now Read() const override;
-  // Never behind a time that was recorded already. Before any other thread reads the clock.
+  // Never behind a time that was already recorded. Call before any other thread reads the clock.
   void RaiseTo(int64_t lived_ms);
-  // Writes the file. What a killed coordinator lived since the last time does not count.
+  // Writes the file. Uptime since the last write does not count if the coordinator is killed.
   void Keep();
 
  private:
   const std::string path_;
   const int64_t began_ms_;  // CLOCK_MONOTONIC
-  int64_t before_ms_ = 0;   // lived before this life
-  bool failed_ = false;     // the file could not be written the last time
+  int64_t before_ms_ = 0;   // uptime of earlier runs
+  bool failed_ = false;     // the file could not be written last time
 };
 
 }  // namespace muster::coordinator

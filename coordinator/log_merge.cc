@@ -85,7 +85,7 @@ absl::Status LogMerge::AddStream(const LogKey& key) {
   return absl::OkStatus();
 }
 
-// Each stream stands at its own last lines; of these, taken together, only the last ones are
+// Each stream is positioned at its own last lines; only the last ones of all streams together are
 // wanted.
 absl::Status LogMerge::SkipAllButLastLines() {
   uint64_t lines = 0;
@@ -126,7 +126,7 @@ std::optional<v1::LogRecord> LogMerge::Next() {
   trouble_ = absl::OkStatus();
   while (true) {
     if (ready_.empty()) Refill();
-    // With a stream that could not be looked at, the order is not known yet.
+    // While one stream cannot be read, the order is not known.
     if (ready_.empty() || !trouble_.ok()) return std::nullopt;
     const LogKey key = ready_.begin()->second;
     LogCursor& cursor = *cursors_.at(key);
@@ -135,7 +135,7 @@ std::optional<v1::LogRecord> LogMerge::Next() {
       trouble_ = record.status();
       return std::nullopt;
     }
-    // One that cannot be looked at now waits, and Refill says why.
+    // A stream that cannot be read now waits, and Refill reports why.
     if (!cursor.Ended() && !MakeReady(key).value_or(false)) waiting_.insert(key);
     if (IsTooOld(*record) && !record->end()) continue;
     if (KeepLastLines(*record)) return *std::move(record);

@@ -1,5 +1,5 @@
-// A job's log streams as one, in order of (attempt, receive time, rank). The work pool's threads,
-// one at a time.
+// A job's log streams merged into one, ordered by (attempt, receive time, rank). The work pool's
+// threads, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ class LogMerge {
  public:
   LogMerge(const LogReader& logs, uint64_t job, const v1::StreamLogsRequest& request);
 
-  // The record tells which ranks ran where; call again when it changed.
+  // The record shows which ranks ran where; call again when it changes.
   void Know(const v1::JobRecord& record);
-  // Looks for streams that appeared since. UNAVAILABLE: no descriptor was free; ask again later.
+  // Looks for new streams. UNAVAILABLE: no descriptor was free; call again later.
   absl::Status Discover();
-  // The next piece there is; nullopt: nothing for now, or Trouble.
+  // The next available piece; nullopt: nothing for now, or Trouble.
   std::optional<v1::LogRecord> Next();
-  // Why the last Next could not look (no descriptor was free); nothing was passed over. OK
-  // otherwise.
+  // Why the last Next could not read a stream (no free descriptor); nothing was skipped. Otherwise
+  // OK.
   const absl::Status& Trouble() const { return trouble_; }
-  // Every stream that is to be expected has been read to its end.
+  // Every expected stream has been read to its end.
   bool Complete() const;
   // At the ends of those that were not: bytes that were kept and are no output.
   uint64_t UnreadableBytes() const;
@@ -46,14 +46,14 @@ class LogMerge {
   bool Wants(const LogKey& key) const;
   absl::Status AddStream(const LogKey& key);
   absl::Status SkipAllButLastLines();
-  // Puts the stream into the order if it has something to read; false: not for now.
+  // Inserts the stream into the order if it has something to read; false: not for now.
   absl::StatusOr<bool> MakeReady(const LogKey& key);
-  // Does so with all that had nothing.
+  // Does so for all streams that had nothing.
   void Refill();
-  // The piece that is first in the order, which it leaves. Not OK: it stays.
+  // Takes the first piece in the order. On error, it stays there.
   absl::StatusOr<v1::LogRecord> Take(const LogKey& key);
   bool IsTooOld(const v1::LogRecord& record) const;
-  // Leaves out what is not among the last lines. False: all of it.
+  // Drops what is not among the last lines. False: all of it.
   bool KeepLastLines(v1::LogRecord& record);
 
   const LogReader& logs_;
@@ -61,7 +61,7 @@ class LogMerge {
   const v1::StreamLogsRequest request_;
   std::set<uint32_t> ranks_;
   std::set<std::string> nodes_;
-  std::map<LogKey, uint64_t> resume_;                             // where the client stands
+  std::map<LogKey, uint64_t> resume_;                             // the client's positions
   std::map<std::pair<uint32_t, uint32_t>, std::string> node_of_;  // (attempt, rank)
   std::set<LogKey> expected_;
   uint32_t newest_attempt_ = 0;

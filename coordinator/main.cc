@@ -1,4 +1,4 @@
-// The muster-coordinator process: command line, signals, and the one sentence a failure ends with.
+// The muster-coordinator process: command line, signals, and the one-sentence error it fails with.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kFailedExit = 1;
 
-// Why the daemon should end, from any thread, and the descriptor that tells main.
+// Why the daemon should exit, from any thread, and the descriptor that wakes main.
 class StopRequest {
  public:
   StopRequest() : event_(eventfd(0, EFD_CLOEXEC)) {}
@@ -50,14 +50,14 @@ class StopRequest {
   absl::Status status_;
 };
 
-// Before any thread exists: all of them then leave these signals to main.
+// Called before any thread exists, so that all of them leave these signals to main.
 int BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  // A file that may not grow (ulimit -f) is an error of its write, not the daemon's end.
+  // Hitting the file size limit (ulimit -f) must be a write error, not the end of the daemon.
   signal(SIGXFSZ, SIG_IGN);
   return signalfd(-1, &signals, SFD_CLOEXEC);
 }
@@ -71,15 +71,15 @@ void WaitForStop(int signals, const StopRequest& request) {
     if (sources[0].revents == 0) continue;
     signalfd_siginfo info{};
     if (read(signals, &info, sizeof info) != sizeof info) continue;
-    // A terminal that closes does not end a daemon.
+    // Closing the terminal does not stop a daemon.
     if (info.ssi_signo == SIGHUP) continue;
-    common::LogInfo(common::StrCat("asked to end signal=", info.ssi_signo));
+    common::LogInfo(common::StrCat("asked to stop signal=", info.ssi_signo));
     return;
   }
 }
 
-// To whoever started us and still listens: on a full disk the log may hold nothing. Of a success
-// nothing is written; of a failure a StatusDetails.
+// For the parent process, if it still listens: on a full disk the log may be empty. Writes nothing
+// on success, and a StatusDetails on failure.
 void Report(const Config& config, const absl::Status& status) {
   if (config.report_fd < 0) return;
   common::WriteAll(config.report_fd, common::ToWire(status).details).IgnoreError();
@@ -94,7 +94,7 @@ int Main(int argc, char** argv) {
   }
   const Config& config = flags.config;
   umask(0077);
-  // Not for the worker that we start; and its reader may leave before we speak.
+  // Not inherited by the worker that we start; and its reader may exit before we write.
   if (config.report_fd >= 0) fcntl(config.report_fd, F_SETFD, FD_CLOEXEC);
   const int signals = BlockSignals();  // first: a log that nobody reads is a SIGPIPE
   const absl::Status log =
@@ -104,9 +104,9 @@ int Main(int argc, char** argv) {
     return kFailedExit;
   }
   if (!config.listen.empty()) {
-    common::LogWarning(common::StrCat(
-        "--insecure-plaintext: ", config.listen,
-        " is served without encryption, and anybody who reaches it can run commands on the nodes"));
+    common::LogWarning(common::StrCat("--insecure-plaintext: ", config.listen,
+                                      " is served without encryption, and anyone who can reach it "
+                                      "can run commands on the nodes"));
   }
   StopRequest request;
   auto coordinator =
@@ -123,7 +123,7 @@ int Main(int argc, char** argv) {
   absl::Status why = request.Why();
   if (why.ok() && !(why = (*coordinator)->CannotRecord()).ok()) (*coordinator)->StopWorker();
   if (!why.ok()) {
-    // The disk cannot be trusted: nothing more is written, recovery happens at the next start.
+    // The disk cannot be trusted: write nothing more; recovery happens at the next start.
     const std::string message(why.message());
     std::fprintf(stderr, "muster-coordinator: %s\n", message.c_str());
     if (!config.log_file.empty()) common::LogError(message);

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kFileBytesMax = 1'024;
 constexpr size_t kChecksumBytes = 9;  // eight hex digits and a newline
 
-// Fixed widths: what is written later covers what was there.
+// Fixed widths, so that a later write covers the earlier one.
 std::string Line(const std::vector<int64_t>& numbers) {
   std::string line;
   for (const int64_t number : numbers) absl::StrAppendFormat(&line, "%020d ", number);

@@ -1,5 +1,5 @@
-// A few whole numbers in a file of one line that ends with their CRC-32C. For what may be lost, but
-// must not be believed when it is damaged: the file is written in place and never synced.
+// A few whole numbers in a one-line file that ends with their CRC-32C. For data that may be lost
+// but must not be believed if damaged: the file is written in place and never synced.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace muster::coordinator {
 
-// Empty: there is no such file, or it does not hold exactly `count` numbers and their checksum.
+// Empty if there is no such file, or it does not hold exactly `count` numbers and their checksum.
 std::vector<int64_t> ReadNumbers(const std::string& path, size_t count);
 absl::Status WriteNumbers(const std::string& path, const std::vector<int64_t>& numbers);
 

@@ -1,5 +1,5 @@
-// Which engine keeps what: the one place that names the implementations behind stores/. A new
-// engine is a folder beside sqlite/ and local/ and a line here.
+// Which engine implements which store: the only place that names the implementations behind
+// stores/. A new engine is a folder next to sqlite/ and local/ and a line here.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ struct Stores {
   std::unique_ptr<JobIndex> index;
 };
 
-// `failed` is told, on a store's thread, when one cannot be trusted any more. `clock` is raised to
-// what the journal says.
+// `failed` is called on a store's thread when that store can no longer be trusted. `clock` is
+// raised to the journal's time.
 absl::StatusOr<Stores> OpenStores(const Paths& paths, const DescriptorShares& shares,
                                   LivedClock& clock,
                                   const std::function<void(const absl::Status&)>& failed);

@@ -1,4 +1,4 @@
-// Every path below the coordinator's data directory. Pure; drawn as a tree in docs/formats.md.
+// Every path in the coordinator's data directory. Pure; drawn as a tree in docs/formats.md.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ class Paths {
   const std::string& Root() const { return root_; }
   std::string Lock() const { return root_ + "/LOCK"; }
   std::string Database() const { return root_ + "/muster.db"; }
-  // The highest event number that was ever acknowledged; tells a truncated database from a whole
-  // one.
+  // The highest event number that was ever acknowledged; distinguishes a truncated database from a
+  // complete one.
   std::string HighWater() const { return root_ + "/HIGHWATER"; }
-  // How long the coordinator has been up in all its lives, and what retention has removed of late.
+  // The coordinator's total uptime, and what retention has removed recently.
   std::string Lived() const { return root_ + "/LIVED"; }
   std::string RetentionShare() const { return root_ + "/RETENTION"; }
-  // Bytes that are given back when the disk is full, so that running jobs can still be recorded.
+  // Space that is freed when the disk is full, so that running jobs can still be recorded.
   std::string Headroom() const { return root_ + "/HEADROOM"; }
 
   // Which version of the files below logs/ and metrics/.

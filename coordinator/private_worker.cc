@@ -26,10 +26,10 @@ using common::StrCat;
 
 constexpr std::chrono::milliseconds kAlivePoll{100};
 constexpr std::chrono::milliseconds kEndPoll{5};
-constexpr std::chrono::seconds kEndWithin{2};  // its ranks do not depend on it
+constexpr std::chrono::seconds kEndWithin{2};  // its ranks survive it
 constexpr std::chrono::seconds kRespawnPause{1};
 
-// Beside this program, or where an installation puts it.
+// Next to this program, or where an installation puts it.
 std::string WorkerProgram() {
   char self[PATH_MAX] = {};
   const ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -55,8 +55,8 @@ PrivateWorker::PrivateWorker(std::string state_dir, std::string socket)
 
 void PrivateWorker::Start() {
   if (const absl::Status made = common::MakeDirectories(state_dir_); !made.ok()) {
-    common::LogError(
-        StrCat("cannot make the worker's directory reason=\"", std::string(made.message()), "\""));
+    common::LogError(StrCat("cannot create the worker's directory reason=\"",
+                            std::string(made.message()), "\""));
   }
   thread_ = std::thread([this] { Run(); });
 }
@@ -69,7 +69,7 @@ void PrivateWorker::Run() {
       if (holder > 0) {
         pid_ = holder;
         is_child_ = false;
-        common::LogInfo(StrCat("a worker runs already pid=", holder));
+        common::LogInfo(StrCat("a worker is already running pid=", holder));
       } else if (const absl::Status status = Spawn(); !status.ok()) {
         common::LogError(
             StrCat("cannot start the worker reason=\"", std::string(status.message()), "\""));
@@ -78,7 +78,7 @@ void PrivateWorker::Run() {
     wake_.wait_for(lock, kAlivePoll, [this] { return stopping_; });
     if (stopping_ || (pid_ != 0 && IsAlive())) continue;
     pid_ = 0;
-    common::LogWarning("the worker is gone; it will be started again");
+    common::LogWarning("the worker exited; restarting it");
     wake_.wait_for(lock, kRespawnPause, [this] { return stopping_; });
   }
 }
@@ -120,8 +120,7 @@ absl::Status PrivateWorker::Spawn() {
 
 bool PrivateWorker::IsAlive() {
   if (!is_child_) {
-    // A process that ended and waits for its parent still takes signals: "4711 (muster-worker) Z
-    // …".
+    // A zombie still accepts signals: "4711 (muster-worker) Z …".
     const absl::StatusOr<std::string> stat = common::ReadFile(StrCat("/proc/", pid_, "/stat"));
     return stat.ok() && stat->find(") Z ") == std::string::npos;
   }
@@ -145,7 +144,7 @@ void PrivateWorker::WaitForEnd() {
   const auto until = std::chrono::steady_clock::now() + kEndWithin;
   while (IsAlive()) {
     if (std::chrono::steady_clock::now() > until) {
-      common::LogWarning(StrCat("the worker does not end and is killed pid=", pid_));
+      common::LogWarning(StrCat("the worker does not exit; killing it pid=", pid_));
       kill(pid_, SIGKILL);
       if (!is_child_) return;
     }

@@ -1,5 +1,5 @@
-// The worker that a private coordinator keeps: started beside it, started again while it is needed,
-// ended with it. One thread of its own; spawns with posix_spawn, never forks.
+// The worker of a private coordinator: started with it, restarted while it is needed, stopped with
+// it. Has its own thread; spawns with posix_spawn, never forks.
 #pragma once
 
 #include <sys/types.h>
@@ -18,15 +18,15 @@ class PrivateWorker {
   PrivateWorker(std::string state_dir, std::string socket);
   ~PrivateWorker() { Stop(); }
 
-  // Spawns it unless one holds the state directory already (it outlived a killed coordinator).
+  // Spawns it unless a worker already holds the state directory (it outlived a killed coordinator).
   void Start();
-  // SIGTERM, waits for its end, SIGKILL after a few seconds.
+  // SIGTERM, waits for its exit, SIGKILL after a few seconds.
   void Stop();
 
  private:
   void Run();
   absl::Status Spawn();
-  // Waits until the process is gone or somebody calls Stop.
+  // Waits until the process is gone or Stop is called.
   void WaitForEnd();
   bool IsAlive();
 

@@ -36,7 +36,8 @@ RetentionShare::Removal RetentionShare::Take(const FinishedCounts& counts,
   Removal removal{.aged = counts.aged, .share = share_};
   removal.surplus = std::max<int64_t>(
       0, counts.all - static_cast<int64_t>(std::min<uint64_t>(retention.jobs, INT64_MAX)));
-  // A busy cluster finishes more than a share in a day: the number of jobs still stays bounded.
+  // A busy cluster finishes more than one day's share per day, but the number of jobs stays
+  // bounded.
   const int64_t by_number =
       std::min(removal.surplus, std::max<int64_t>(0, share_ + arrived_ - removed_));
   const int64_t by_age = std::min(counts.aged, std::max<int64_t>(0, share_ - removed_));

@@ -1,6 +1,6 @@
-// How many finished jobs may go, so that no clock, flag or bug takes many at once: by age only what
-// the coordinator has lived through counts, and on its own it removes at most a share per lived
-// day. Pure.
+// How many finished jobs may be removed, so that no clock, flag or bug removes many at once: age is
+// measured in coordinator uptime, and at most a share is removed automatically per day of uptime.
+// Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace muster::coordinator {
 
 struct Retention {
-  uint64_t jobs = 10'000;  // finished ones
+  uint64_t jobs = 10'000;  // finished jobs
   int64_t days = 30;
 };
 
@@ -20,7 +20,7 @@ struct FinishedCounts {
   int64_t arrived = 0;  // since RetentionShare::CountedUntil
 };
 
-// What was removed in the present lived day.
+// What was removed in the current day of uptime.
 class RetentionShare {
  public:
   static constexpr int64_t kDayMs = 24 * 3'600'000;
@@ -29,15 +29,15 @@ class RetentionShare {
   static constexpr int64_t kAtOnceMax = 1'000;
   static constexpr size_t kCount = 5;  // of Numbers()
 
-  // As Numbers() gave it; anything else begins a new day at the first Take.
+  // As returned by Numbers(); anything else starts a new day at the first Take.
   explicit RetentionShare(const std::vector<int64_t>& numbers);
   std::vector<int64_t> Numbers() const;
 
   struct Removal {
-    int64_t count = 0;    // may go now; already counted as removed
+    int64_t count = 0;    // may be removed now; already counted as removed
     int64_t aged = 0;     // how many are too old
-    int64_t surplus = 0;  // how many are beyond Retention::jobs
-    int64_t share = 0;    // of this day
+    int64_t surplus = 0;  // how many exceed Retention::jobs
+    int64_t share = 0;    // for this day
   };
   Removal Take(const FinishedCounts& counts, const Retention& retention, int64_t lived_ms);
   int64_t CountedUntil() const { return counted_until_ms_; }

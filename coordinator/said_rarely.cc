@@ -19,9 +19,8 @@ void SaidRarely::Warn(const std::string& text) {
     next_ = now + kEvery;
     left_out = std::exchange(left_out_, 0);
   }
-  common::LogWarning(left_out == 0
-                         ? text
-                         : common::StrCat(text, " (and ", left_out, " more of this kind before)"));
+  common::LogWarning(
+      left_out == 0 ? text : common::StrCat(text, " (and ", left_out, " similar ones suppressed)"));
 }
 
 }  // namespace muster::coordinator

@@ -1,5 +1,5 @@
-// Warnings that a peer could cause without end: one a second in the log, and how many were not
-// said.
+// Rate limit for warnings that a peer could trigger endlessly: one per second in the log, with the
+// number suppressed.
 #pragma once
 
 #include <chrono>

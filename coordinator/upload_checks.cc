@@ -13,15 +13,14 @@ namespace {
 using common::StrCat;
 
 absl::Status Refused(const std::string& what, const std::string& why) {
-  return common::MakeProblem(
-      absl::StatusCode::kInvalidArgument,
-      {.code = "JC1611",
-       .what = StrCat(what, " is refused"),
-       .why = why,
-       .fix = "look for a damaged spool or a program that is not Muster's on that node"});
+  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                             {.code = "JC1611",
+                              .what = StrCat(what, " was refused"),
+                              .why = why,
+                              .fix = "look for a damaged spool or a foreign program on that node"});
 }
 
-// Counts batches, so it cannot run far ahead; a file's seq is a file offset.
+// Counts batches, so it cannot be far ahead; a file's seq is a file offset.
 bool IsCounted(const v1::MetricBatch& batch) {
   return batch.source() == "socket" || batch.source() == "progress";
 }
@@ -56,19 +55,19 @@ absl::Status CheckLogChunk(const v1::LogChunk& chunk) {
                           common::kLogStreamBytesMax, " bytes of a stream"));
   }
   if (chunk.dropped() > chunk.offset()) {
-    return refused(StrCat("it says that ", chunk.dropped(), " bytes were lost before offset ",
+    return refused(StrCat("it claims that ", chunk.dropped(), " bytes were lost before offset ",
                           chunk.offset()));
   }
   if (chunk.has_kept_from() && chunk.kept_from() > chunk.offset()) {
-    return refused(StrCat("it says that what is before offset ", chunk.kept_from(),
-                          " is gone, and brings offset ", chunk.offset()));
+    return refused(StrCat("it claims that what is before offset ", chunk.kept_from(),
+                          " is gone, but carries offset ", chunk.offset()));
   }
-  if (chunk.time_us() < 0) return refused("its time lies before 1970");
+  if (chunk.time_us() < 0) return refused("its time is before 1970");
   int64_t before = -1;
   for (const v1::LogMark& mark : chunk.marks()) {
     if (mark.position() > size || mark.position() <= before || mark.time_us() < 0) {
       return refused(
-          StrCat("the mark at ", mark.position(), " of a chunk of ", size, " bytes cannot be"));
+          StrCat("the mark at ", mark.position(), " of a chunk of ", size, " bytes is not valid"));
     }
     before = mark.position();
   }
@@ -78,17 +77,17 @@ absl::Status CheckLogChunk(const v1::LogChunk& chunk) {
 absl::Status CheckMetricBatch(const v1::MetricBatch& batch) {
   if (batch.rank() >= common::kRanksMax) return RefuseBatch(batch, "there is no such rank");
   if (batch.source().empty() || batch.source().size() > kMetricSourceBytesMax) {
-    return RefuseBatch(batch, StrCat("a source has 1 to ", kMetricSourceBytesMax, " bytes"));
+    return RefuseBatch(batch, StrCat("a source is 1 to ", kMetricSourceBytesMax, " bytes"));
   }
   if (batch.seq() == 0 || batch.seq() > common::kLogStreamBytesMax) {
-    return RefuseBatch(batch, StrCat("seq counts from 1 to ", common::kLogStreamBytesMax));
+    return RefuseBatch(batch, StrCat("seq must be from 1 to ", common::kLogStreamBytesMax));
   }
   if (batch.points_size() > kMetricPointsMax) {
     return RefuseBatch(batch, StrCat("it has more than ", kMetricPointsMax, " points"));
   }
   for (const v1::MetricPoint& point : batch.points()) {
     if (point.name().empty() || point.name().size() > kMetricNameBytesMax) {
-      return RefuseBatch(batch, StrCat("a metric's name has 1 to ", kMetricNameBytesMax, " bytes"));
+      return RefuseBatch(batch, StrCat("a metric's name is 1 to ", kMetricNameBytesMax, " bytes"));
     }
   }
   return absl::OkStatus();
@@ -98,7 +97,7 @@ absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest) {
   if (!IsCounted(batch) || batch.seq() <= newest || batch.seq() - newest <= kMetricSeqJumpMax) {
     return absl::OkStatus();
   }
-  return RefuseBatch(batch, StrCat("the newest one that is known has seq ", newest, ", and ",
+  return RefuseBatch(batch, StrCat("the newest known batch has seq ", newest, ", and ",
                                    kMetricSeqJumpMax, " batches cannot be missing"));
 }
 

@@ -1,6 +1,5 @@
-// Whether what a worker uploads can be right, before any number of it is used. OK, or the sentence
-// that its stream is refused with: that stream alone, for the connection is shared by all ranks of
-// a node. Pure.
+// Whether a worker's upload can be valid, checked before any number in it is used. OK, or the error
+// for its stream: only that stream, because all ranks of a node share the connection. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +12,14 @@ namespace muster::coordinator {
 
 inline constexpr size_t kMetricNameBytesMax = 1'024;
 inline constexpr size_t kMetricSourceBytesMax = 4'096;
-inline constexpr int kMetricPointsMax = 100'000;        // of one batch
-inline constexpr size_t kMetricSourcesMax = 2'000;      // of one rank
+inline constexpr int kMetricPointsMax = 100'000;        // per batch
+inline constexpr size_t kMetricSourcesMax = 2'000;      // per rank
 inline constexpr uint64_t kMetricSeqJumpMax = 1 << 20;  // batches ahead of the newest one
 
 absl::Status CheckLogChunk(const v1::LogChunk& chunk);
 absl::Status CheckMetricBatch(const v1::MetricBatch& batch);
-// Of a batch that is right by itself, whether it can follow. `newest`: the seq that is stored of
-// this source, 0 without any.
+// For a batch that is valid on its own: whether it can come next. `newest`: the stored seq of this
+// source, 0 if none.
 absl::Status CheckMetricSeq(const v1::MetricBatch& batch, uint64_t newest);
 
 }  // namespace muster::coordinator

@@ -1,6 +1,6 @@
-// Who wants to know when a job, or anything, changes. Owned by the control loop's thread.
+// Subscriptions to changes of one job, or of everything. Owned by the control loop's thread.
 //
-// A subscription lives as long as its token; callbacks run on the control loop's thread when the
+// A subscription lives as long as its token; callbacks run on the control loop's thread once the
 // facts are durable, and must only enqueue.
 #pragma once
 
@@ -29,7 +29,7 @@ class WatchHub {
   WatchToken WatchJob(uint64_t job, JobWatcher watcher);
   WatchToken WatchEvents(EventWatcher watcher);
 
-  // Who is to be told of this turn's changes; watchers that come later are not.
+  // The watchers to notify of this turn's changes; later ones are not included.
   using JobWatchers = std::vector<std::weak_ptr<JobWatcher>>;
   using EventWatchers = std::vector<std::weak_ptr<EventWatcher>>;
   JobWatchers WatchersOf(uint64_t job);

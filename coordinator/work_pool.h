@@ -1,5 +1,5 @@
-// A few threads for what may wait for a disk: reading logs, metrics and finished jobs, hashing,
-// deleting. gRPC's threads and the control loop never wait; they post here.
+// A few threads for work that may wait for a disk: reading logs, metrics and finished jobs,
+// hashing, deleting. gRPC's threads and the control loop never wait; they post here.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ class WorkPool {
   using Time = std::chrono::steady_clock::time_point;
   struct Item {
     Time due;
-    uint64_t number = 0;  // equal times: first come, first served
+    uint64_t number = 0;  // equal times: in order of posting
     std::function<void()> work;
     bool operator<(const Item& other) const {
       return due != other.due ? due > other.due : number > other.number;

@@ -1,4 +1,4 @@
-// Which attached jobs have a client's Run stream open now. Any thread.
+// Which attached jobs currently have a client's Run stream open. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class AttachedRuns {
     std::lock_guard lock(mutex_);
     ++clients_[job];
   }
-  // True: it was the job's last client.
+  // True if it was the job's last client.
   bool Left(uint64_t job) {
     std::lock_guard lock(mutex_);
     if (--clients_[job] > 0) return false;

@@ -1,6 +1,6 @@
 // The table of calls: what each call of JobService and WorkerService does, and to which kind of
-// object. JobService is made from its rows (services/job_service.cc); whoever decides what a caller
-// may do reads them. Pure.
+// object. JobService is generated from its rows (services/job_service.cc); authorization reads
+// them. Pure.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 namespace muster::coordinator {
 
 enum class Action {
-  kRead,        // changes nothing
-  kSubmit,      // makes a new job
-  kControl,     // changes what exists: cancel, signal, release; verify, which may mark as damaged
-  kRemove,      // forgets it
-  kAdminister,  // what concerns everybody: nodes, the coordinator itself
-  kServe,       // what only a worker does
+  kRead,    // changes nothing
+  kSubmit,  // makes a new job
+  kControl,  // changes what exists: cancel, signal, release; verify, which may mark a checkpoint as damaged
+  kRemove,      // deletes it
+  kAdminister,  // affects all users: nodes, the coordinator itself
+  kServe,       // only for workers
 };
 
 enum class Object { kCoordinator, kJob, kEvent, kLog, kMetric, kCheckpoint, kBlob, kNode };
@@ -27,14 +27,14 @@ struct Call {
 };
 
 std::span<const Call> Calls();
-// Null: there is no such call.
+// Null if there is no such call.
 const Call* FindCall(std::string_view service, std::string_view name);
 
 }  // namespace muster::coordinator
 
-// ONE: request in, one answer out. STREAM: request in, messages out. Both are named like their
-// handler (handlers.h). DUPLEX: messages both ways, written by hand in services/.
-// Each row: name, request, answer or message, action, object.
+// ONE: request in, one answer out. STREAM: request in, messages out. Both have the name of their
+// handler (handlers.h). DUPLEX: messages both ways, handwritten in services/. Each row: name,
+// request, answer or message, action, object.
 #define MUSTER_JOB_CALLS(ONE, STREAM, DUPLEX)                                                 \
   ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator)                    \
   STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator)                          \
@@ -65,7 +65,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   ONE(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kAdminister, kNode)              \
   ONE(RemoveNode, RemoveNodeRequest, BulkResponse, kAdminister, kNode)
 
-// Written by hand in services/worker_service.cc: most of them are streams into a store.
+// Handwritten in services/worker_service.cc: most of them are streams into a store.
 #define MUSTER_WORKER_CALLS(CALL)      \
   CALL(Connect, kServe, kNode)         \
   CALL(UploadLogs, kServe, kLog)       \

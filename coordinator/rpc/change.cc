@@ -12,7 +12,7 @@ namespace {
 
 using common::StrCat;
 
-// Of one request, so that its answer fits into a message; jobctl sends more in several.
+// Per request, so that its answer fits into a message; jobctl splits larger ones.
 constexpr int kBulkMax = 2'500;
 
 std::vector<std::string> ReferencesOf(const google::protobuf::RepeatedPtrField<std::string>& jobs) {
@@ -26,8 +26,7 @@ absl::Status AlreadyOver(const v1::JobRecord& job) {
        .what = StrCat("job ", job.name(), " is over (", StateName(job.state()), ")")});
 }
 
-// The results in the order of what was asked: `direct` where there is one, else the core's next
-// one.
+// The results in request order: `direct` where there is one, otherwise the core's next result.
 v1::BulkResponse Interleave(std::vector<std::optional<v1::BulkResult>> direct,
                             const std::vector<std::string>& subjects, const Reply& reply) {
   v1::BulkResponse response;
@@ -59,11 +58,11 @@ void Enqueue(Daemon& daemon, Input input, std::vector<std::optional<v1::BulkResu
 absl::Status TooMany() {
   return common::MakeProblem(absl::StatusCode::kInvalidArgument,
                              {.code = "JC1004",
-                              .what = StrCat("at most ", kBulkMax, " jobs in one request"),
-                              .fix = "name fewer at a time"});
+                              .what = StrCat("a request may name at most ", kBulkMax, " jobs"),
+                              .fix = "name fewer per request"});
 }
 
-// One input for all that live; those that are unknown or over are answered one by one.
+// One input for all live jobs; those that are unknown or over are answered individually.
 template <typename LiveInput>
 void ChangeLive(Daemon& daemon, const Caller& caller, const std::vector<std::string>& subjects,
                 LiveInput input, Answer<v1::BulkResponse> answer) {

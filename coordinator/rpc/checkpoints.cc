@@ -76,7 +76,7 @@ std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job,
   return flagged;
 }
 
-// The client's queue may hold all of it: at most 32 MiB of names.
+// The client's queue can hold all of it: at most 32 MiB of names.
 void SendFiles(const CheckpointFileList& files, Sink<v1::CheckpointFiles>& sink) {
   v1::CheckpointFiles piece;
   size_t bytes = 0;
@@ -91,7 +91,7 @@ void SendFiles(const CheckpointFileList& files, Sink<v1::CheckpointFiles>& sink)
   sink.Close(absl::OkStatus());
 }
 
-// Sends one blob piece by piece, as fast as the client takes it.
+// Sends one blob piece by piece, as fast as the client reads it.
 class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
  public:
   BlobFeed(Daemon& daemon, std::shared_ptr<Sink<v1::BlobChunk>> sink, std::string sha256,
@@ -129,12 +129,12 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
     ASSIGN_OR_RETURN(size_, daemon_.blobs.Size(sha256_));
     if (offset_ > size_) {
       return absl::OutOfRangeError(
-          StrCat("offset ", offset_, " lies behind the ", size_, " bytes of the file"));
+          StrCat("offset ", offset_, " is past the end of the file (", size_, " bytes)"));
     }
     do {
       ASSIGN_OR_RETURN(std::string bytes,
                        daemon_.blobs.Read(sha256_, offset_, common::kBlobChunkBytes));
-      if (bytes.empty() && offset_ < size_) return absl::DataLossError("the blob became shorter");
+      if (bytes.empty() && offset_ < size_) return absl::DataLossError("the blob was truncated");
       v1::BlobChunk chunk;
       chunk.set_sha256(sha256_);
       chunk.set_size(size_);
@@ -149,7 +149,7 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
   Daemon& daemon_;
   const std::shared_ptr<Sink<v1::BlobChunk>> sink_;
   const std::string sha256_;
-  uint64_t offset_;  // the sender's, one at a time
+  uint64_t offset_;  // only used by the active sender
   uint64_t size_ = 0;
 
   std::mutex mutex_;  // guards what follows
@@ -207,7 +207,7 @@ void ListResumeFiles(Daemon& daemon, const v1::ListResumeFilesRequest& request,
     return [request, sink, files = std::move(files)] {
       if (!files.empty()) return SendFiles(files, *sink);
       sink->Close(absl::NotFoundError(StrCat("job ", request.job(),
-                                             " has no files of a checkpoint of step ",
+                                             " has no files for the checkpoint of step ",
                                              request.step(), " by attempt ", request.attempt())));
     };
   });

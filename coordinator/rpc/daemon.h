@@ -1,5 +1,5 @@
 // What every handler may use. Set once by the coordinator before the first call; handlers run on
-// gRPC's threads, never block there, and post what waits for a disk to the pool.
+// gRPC's threads, never block there, and post work that waits for a disk to the pool.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ struct Daemon {
   LogStore& logs;
   MetricStore& metrics;
   BlobStore& blobs;
-  WorkPool& pool;   // short looks at a disk; what may take long never holds these up:
+  WorkPool& pool;   // short reads from disk, never delayed by long ones:
   WorkPool& reads;  // logs and metrics, piece by piece
   WorkPool& files;  // checkpoint files: uploads, downloads, hashes
   JobGate& gate;
@@ -44,10 +44,10 @@ struct Daemon {
   int64_t started_ms = 0;
   std::string endpoint;
   bool is_private = false;
-  // Set before the server goes: a stream that ends now ends because of us, not because its client
+  // Set before the server stops: from then on a stream ends because of us, not because its client
   // left.
   std::atomic<bool> stopping = false;
-  // Of workers' messages that came in pieces and are not whole yet, all streams together.
+  // Total size of workers' partially received messages, over all streams.
   std::atomic<size_t> piece_bytes = 0;
 };
 

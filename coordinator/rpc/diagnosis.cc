@@ -1,5 +1,5 @@
-// What every rank of a job is doing: the question goes to the nodes, the answers to who asked. No
-// fact of the cluster changes by it.
+// What every rank of a job is doing: forwards the question to the nodes and their answers to the
+// client. Changes nothing in the cluster.
 #include "coordinator/rpc/diagnosis.h"
 
 #include <algorithm>
@@ -79,7 +79,8 @@ void Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
   stream->Write(std::move(update));
   if (all) return Close(number, absl::OkStatus());
   if (stream->QueuedBytes() > kQueuedBytesMax) {
-    Close(number, absl::ResourceExhaustedError("the records are read too slowly; ask again"));
+    Close(number,
+          absl::ResourceExhaustedError("the client reads the records too slowly; ask again"));
   }
 }
 
@@ -108,11 +109,11 @@ void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequ
       const v1::Attempt* attempt =
           job == view.state.jobs.end() ? nullptr : LiveAttempt(job->second);
       if (attempt == nullptr || attempt->running_ms() == 0) {
-        sink->Close(common::MakeProblem(
-            absl::StatusCode::kFailedPrecondition,
-            {.code = "JC1208",
-             .what = StrCat("no rank of job ", record->name(), " runs that could be asked"),
-             .fix = StrCat("jobctl why ", record->name())}));
+        sink->Close(
+            common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                                {.code = "JC1208",
+                                 .what = StrCat("no rank of job ", record->name(), " is running"),
+                                 .fix = StrCat("jobctl why ", record->name())}));
         return nullptr;
       }
       const v1::DiagnosedAttempt asked = Describe(job->second, *attempt);

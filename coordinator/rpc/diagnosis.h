@@ -1,5 +1,5 @@
-// Requests for the ranks' records that are under way: who asked, and who has not answered yet. Any
-// thread; nothing of it outlives the coordinator.
+// Pending requests for ranks' records: who asked, and which ranks have not answered yet. Any
+// thread; does not survive a restart of the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ class Diagnoses {
  public:
   using Stream = Sink<v1::DiagnoseJobUpdate>;
 
-  // Tells the stream about the attempt; the request's number, never 0.
+  // Sends the attempt to the stream; returns the request's number, never 0.
   uint64_t Open(v1::DiagnosedAttempt attempt, std::shared_ptr<Stream> stream);
-  // A rank's answer, through its worker. Passed over when nobody waits for it.
+  // A rank's answer, through its worker. Ignored if nothing is waiting for it.
   void Take(const std::string& node, v1::RankDiagnosis diagnosis);
-  // Ends the request if it still waits.
+  // Ends the request if it is still pending.
   void Close(uint64_t number, const absl::Status& status);
 
  private:

@@ -12,11 +12,11 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kPastEventsDefault = 10'000;
-constexpr size_t kWaitingBytesMax = 64 << 20;  // that a slow follower has not taken
+constexpr size_t kWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
 
 using EventSink = Sink<v1::EventBatch>;
 
-// One reader of the event log: the past from the index, then what happens, without gap or repeat.
+// One reader of the event log: past events from the index, then new ones, without gaps or repeats.
 class EventFeed : public std::enable_shared_from_this<EventFeed> {
  public:
   EventFeed(Daemon& daemon, std::shared_ptr<EventSink> sink, const v1::ListEventsRequest& request,
@@ -46,7 +46,7 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   bool past_said_ = false;
 };
 
-// In as many batches as they need.
+// Splits them into as many batches as needed.
 std::vector<v1::EventBatch> BatchesOf(std::vector<v1::Event> events) {
   std::vector<v1::EventBatch> batches;
   size_t bytes = common::kAnswerBytesMax;
@@ -117,11 +117,12 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
   waiting_bytes_ += bytes;
   if (waiting_bytes_ >= kWaitingBytesMax) {
     lock.unlock();
-    // The reader goes on from its last event: nothing is skipped silently.
-    return sink_->Close(common::MakeProblem(absl::StatusCode::kResourceExhausted,
-                                            {.code = "JC1308",
-                                             .what = "events come faster than they are read",
-                                             .fix = "follow again from the last one seen"}));
+    // The reader continues from its last event, so nothing is skipped silently.
+    return sink_->Close(
+        common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                            {.code = "JC1308",
+                             .what = "events arrive faster than this follower reads them",
+                             .fix = "follow again from the last one seen"}));
   }
   for (v1::EventBatch& batch : BatchesOf(std::move(wanted))) waiting_.push_back(std::move(batch));
   Flush();

@@ -17,7 +17,7 @@ constexpr std::chrono::minutes kHousekeepingEvery{5};
 constexpr std::chrono::minutes kPromisedAgainAfter{11};
 constexpr size_t kNamedInLogMax = 20;
 
-// On a pool thread, when the removal is durable.
+// On a pool thread, once the removal is durable.
 void DeleteFiles(Daemon& daemon, const std::vector<uint64_t>& jobs) {
   for (const uint64_t job : jobs) {
     daemon.gate.Forget(job);
@@ -45,8 +45,8 @@ std::string NameSome(const std::vector<RemoveInput::Job>& jobs) {
   return names;
 }
 
-// Only the lived clock says what is old. What is counted as removed is on disk before it goes, so
-// that restarts do not add shares.
+// Age is measured only on the lived clock. Removals are counted on disk before they happen, so that
+// restarts do not add shares.
 void RemoveExpired(Daemon& daemon, const Retention& retention) {
   const int64_t lived_ms = daemon.clock.Read().lived_ms;
   const std::string path = daemon.paths.RetentionShare();
@@ -59,11 +59,11 @@ void RemoveExpired(Daemon& daemon, const Retention& retention) {
   if (!kept.ok() || removal.count == 0) return;
   auto expired = daemon.index.Oldest(static_cast<uint32_t>(removal.count));
   if (!expired.ok() || expired->empty()) return;
-  common::LogInfo(
-      common::StrCat("retention removes finished jobs count=", expired->size(), " of=", counts->all,
-                     " older_than_", retention.days, "_days=", removal.aged, " beyond_the_newest_",
-                     retention.jobs, "=", removal.surplus, " removed_today=", share.Removed(),
-                     " share_of_a_day=", removal.share, " jobs=\"", NameSome(*expired), "\""));
+  common::LogInfo(common::StrCat(
+      "retention: removing finished jobs count=", expired->size(), " of=", counts->all,
+      " older_than_", retention.days, "_days=", removal.aged, " beyond_the_newest_", retention.jobs,
+      "=", removal.surplus, " removed_today=", share.Removed(), " share_of_a_day=", removal.share,
+      " jobs=\"", NameSome(*expired), "\""));
   RemoveWithBelongings(daemon, RemoveInput{Caller{"retention"}, *std::move(expired)},
                        [](const Reply&) {});
 }

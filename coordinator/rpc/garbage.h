@@ -1,5 +1,5 @@
-// Removing jobs with all they own, on request and by age; and blobs that nothing refers to any
-// more.
+// Removing jobs with everything they own, on request and by age, and blobs that are no longer
+// referenced.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 
 namespace muster::coordinator {
 
-// Refused one by one for live jobs. Deletes rows, logs, metrics, and blobs of those that could go.
+// Live jobs are refused individually. Deletes the rows, logs, metrics and blobs of the others.
 void RemoveWithBelongings(Daemon& daemon, RemoveInput input,
                           std::function<void(const Reply&)> done);
-// Deletes those of the blobs that neither live nor finished jobs refer to.
+// Deletes the blobs that neither live nor finished jobs refer to.
 void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs);
 
-// Now, and again every few minutes, until the pool ends.
+// Runs now and every few minutes, until the pool stops.
 void KeepHouse(Daemon& daemon, const Retention& retention);
 
 }  // namespace muster::coordinator

@@ -1,5 +1,5 @@
-// Every call of JobService, without a transport: who asks and what, answer or stream out. One .cc
-// per subject. calls.h says what each does to what.
+// Every call of JobService, without a transport: caller and request in, answer or stream out. One
+// .cc per subject. calls.h lists what each does to what.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ void Run(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
          std::shared_ptr<Sink<v1::JobUpdate>> sink);
 void WatchJob(Daemon& daemon, const Caller& caller, const v1::WatchJobRequest& request,
               std::shared_ptr<Sink<v1::JobUpdate>> sink);
-// After a restart: attached jobs whose client does not come back are cancelled.
+// After a restart: cancels attached jobs whose client does not come back.
 void CancelAbandonedRuns(Daemon& daemon);
 
 // events.cc
@@ -83,7 +83,7 @@ void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& r
               std::shared_ptr<Sink<v1::BlobChunk>> sink);
 void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::BulkResponse> answer);
-// The bytes of one blob from `offset` on.
+// The bytes of one blob, starting at `offset`.
 void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
               std::shared_ptr<Sink<v1::BlobChunk>> sink);
 

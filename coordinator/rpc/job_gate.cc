@@ -10,7 +10,7 @@
 namespace muster::coordinator {
 namespace {
 
-// The most ranks that an attempt of this shape can have.
+// The maximum number of ranks that an attempt of this shape can have.
 uint32_t RanksOf(const v1::Shape& shape) {
   if (shape.processes() > 0) return std::min(shape.processes(), common::kRanksMax);
   if (shape.per_node() == 0) return common::kRanksMax;
@@ -42,7 +42,7 @@ void JobGate::Check(Daemon& daemon, uint64_t job, uint32_t attempt, uint32_t ran
   {
     std::unique_lock lock(mutex_);
     const auto known = jobs_.find(job);
-    // An attempt that is not known yet may have been started since.
+    // An unknown attempt may have started since.
     if (known != jobs_.end() && attempt < known->second.attempts) {
       const bool may = known->second.Has(attempt, rank);
       lock.unlock();

@@ -1,6 +1,6 @@
 // Which (job, attempt, rank) may send logs and metrics: jobs that exist, attempts that were
-// started, ranks below the attempt's world size. Any other is refused before it touches a file. Any
-// thread.
+// started, ranks below the attempt's world size. Anything else is rejected before it touches a
+// file. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Daemon;
 
 class JobGate {
  public:
-  // Answers at once when it is known, else on another thread.
+  // Answers immediately if known, otherwise on another thread.
   void Check(Daemon& daemon, uint64_t job, uint32_t attempt, uint32_t rank,
              std::function<void(bool)> answer);
   void Forget(uint64_t job);
@@ -27,7 +27,7 @@ class JobGate {
   struct Known {
     uint32_t attempts = 0;                     // started so far
     std::map<uint32_t, uint32_t> world_sizes;  // of the attempts in the record
-    uint32_t ranks_max = 0;                    // of any other one, by the job's shape
+    uint32_t ranks_max = 0;                    // for any other attempt, from the job's shape
     bool Has(uint32_t attempt, uint32_t rank) const;
   };
   static Known Learn(const v1::JobRecord& record);

@@ -14,7 +14,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kListedByDefault = 1'000;
-constexpr uint32_t kListedMax = 10'000;  // of one page
+constexpr uint32_t kListedMax = 10'000;  // per page
 constexpr int64_t kRecentMs = 24 * 3'600'000;
 
 bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request) {
@@ -29,7 +29,7 @@ uint32_t LimitOf(const v1::ListJobsRequest& request) {
   return std::min(request.limit() == 0 ? kListedByDefault : request.limit(), kListedMax);
 }
 
-// On a pool thread: adds finished jobs, newest first, and cuts to the limit.
+// On a pool thread: adds finished jobs, newest first, up to the limit.
 absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
                                                   const v1::ListJobsRequest& request,
                                                   std::vector<v1::JobSummary> live,

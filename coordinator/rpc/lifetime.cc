@@ -80,8 +80,7 @@ void Lifetime::MaybeLeave(std::unique_lock<std::mutex>& lock) {
   pool_.Post([this, until] { Drain(until); });
 }
 
-// The last bytes of a job's output may come after its end; a client that came meanwhile stays
-// served.
+// A job's last output may arrive after its end; a client that connects meanwhile is still served.
 void Lifetime::Drain(std::chrono::steady_clock::time_point until) {
   {
     std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// When a private coordinator leaves: no client attends, no attached run is open, no job is live and
-// nobody said `up`. A coordinator of a cluster only counts. Any thread.
+// When a private coordinator exits: no client attends, no attached run is open, no job is live and
+// `up` is not in effect. A cluster's coordinator only counts. Any thread.
 #pragma once
 
 #include <chrono>
@@ -12,22 +12,22 @@ namespace muster::coordinator {
 
 class Lifetime {
  public:
-  // A private coordinator that nobody ever attended leaves after this.
+  // A private coordinator to which no client ever connected exits after this.
   static constexpr std::chrono::seconds kFirstClientWithin{10};
-  // How long the last output of finished jobs is waited for.
+  // How long to wait for the last output of finished jobs.
   static constexpr std::chrono::milliseconds kDrainWithin{2'000};
 
-  // `leave` is called once; `undrained` says how many log streams are still coming in.
+  // `leave` is called once; `undrained` returns how many log streams are still arriving.
   Lifetime(bool is_private, WorkPool& pool, std::function<void()> leave,
            std::function<size_t()> undrained);
 
-  // Counts from now on; called when the coordinator serves.
+  // Starts the timers; called when the coordinator is serving.
   void Begin();
   void ClientCame();
   void ClientLeft();
   void SetLiveJobs(size_t live_jobs);
   void SetStay(bool stay);
-  // Leave as soon as no job is live, whoever attends.
+  // Exit as soon as no job is live, no matter which clients attend.
   void StopWhenIdle();
   bool Stays();
 
@@ -45,7 +45,7 @@ class Lifetime {
   size_t clients_ = 0;
   size_t live_jobs_ = 0;
   bool began_ = false;
-  bool attended_ = false;  // a client came, or the time for the first one is over
+  bool attended_ = false;  // a client connected, or the time limit for the first one has passed
   bool stay_ = false;
   bool stop_when_idle_ = false;
   bool draining_ = false;

@@ -13,15 +13,16 @@ namespace {
 
 using common::StrCat;
 
-// A job is over when nothing of it is alive; its last output may still be on the way. Who reads
-// then gets all of it, as if following: what is missing shows in the streams, which have an end of
-// their own, and no clock is asked. How long the next byte may take (a lost node's never comes).
+// A job is over when nothing of it is alive, but its last output may still be in transit. A reader
+// that arrives then still gets all of it, as when following: each stream has an explicit end, so
+// missing output is visible without a timeout. This limits the wait for the next byte (a lost
+// node's never comes).
 constexpr std::chrono::seconds kRestWithin{5};
 constexpr size_t kBytesPerPump = 1 << 20;
 
 using LogSink = Sink<v1::LogRecord>;
 
-// When no descriptor was free.
+// If no descriptor was free.
 constexpr std::chrono::milliseconds kShortageRetry{200};
 
 // One reader of a job's logs. Pumps on the pool, one pump at a time, woken by new bytes, new facts
@@ -56,7 +57,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   const uint64_t job_;
   const bool follow_;
 
-  // The pump's, one at a time.
+  // Used by the pump only, one at a time.
   LogMerge merge_;
   int64_t attempt_said_ = -1;
 
@@ -108,7 +109,7 @@ void LogFeed::Start() {
           });
       return [self] { self->Wake(true); };
     }
-    // It ended since it was looked up: the index has its last record.
+    // It ended since the lookup: the index has its final record.
     return [self] {
       self->daemon_.pool.Post([self] {
         auto finished = self->daemon_.index.Find(self->job_);
@@ -216,7 +217,7 @@ void LogFeed::SayAttempt(uint32_t attempt) {
 std::string LogFeed::WhyIncomplete() const {
   const uint64_t unreadable = merge_.UnreadableBytes();
   if (unreadable == 0) {
-    return "some ranks' output did not arrive in full: their node is out of reach";
+    return "some ranks' output is incomplete: their node is unreachable";
   }
   return StrCat("the end of some ranks' output is damaged on the coordinator's disk: ", unreadable,
                 " bytes there cannot be read");

@@ -22,11 +22,11 @@ using common::StrCat;
 constexpr char kLast[] = "@last";
 constexpr uint32_t kNamedMax = 6;  // how many candidates an error names
 
-// What the live jobs say about a reference.
+// What the live jobs contribute to resolving a reference.
 struct LiveFindings {
   std::shared_ptr<const v1::JobRecord> exact;
   std::shared_ptr<const v1::JobRecord>
-      candidate;  // the only prefix match, or the newest of the caller
+      candidate;  // the only prefix match, or the caller's newest job
   std::vector<std::string> prefixed;
   std::set<uint64_t> labelled;  // at most two
   std::shared_ptr<const v1::JobRecord> labelled_one;
@@ -36,7 +36,7 @@ absl::Status NoSuchJob(const std::string& reference) {
   if (reference == kLast) {
     return common::MakeProblem(
         absl::StatusCode::kNotFound,
-        {.code = "JC1201", .what = "you have no job yet", .fix = "submit one with jobctl submit"});
+        {.code = "JC1201", .what = "you have no jobs yet", .fix = "submit one with jobctl submit"});
   }
   return common::MakeProblem(
       absl::StatusCode::kNotFound,
@@ -73,7 +73,8 @@ LiveFindings FindAmongLive(const LoopView& view, const Caller& caller, const std
       found.exact = copy(job->second);
     return found;
   }
-  // "train" is train-7 when that is the only job of this label, whatever else begins with it.
+  // "train" means train-7 if that is the only job with this label, whatever other names start with
+  // it.
   for (auto each = view.live_names.lower_bound(reference + "-0");
        each != view.live_names.end() && each->first < reference + "-:" && found.labelled.size() < 2;
        ++each) {
@@ -117,14 +118,14 @@ absl::StatusOr<FoundJob> FindByPrefix(JobIndex& index, const std::string& refere
     return common::MakeProblem(
         absl::StatusCode::kInvalidArgument,
         {.code = "JC1202",
-         .what = StrCat("\"", common::Printable(reference), "\" fits several jobs: ", names),
+         .what = StrCat("\"", common::Printable(reference), "\" matches several jobs: ", names),
          .fix = "type more of the name"});
   }
   if (live.candidate != nullptr) return FoundJob{live.candidate, true};
   return FindFinished(index, finished.front().id, reference);
 }
 
-// On a pool thread: the live jobs did not settle it.
+// On a pool thread: the live jobs did not resolve it.
 absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
                                      const std::string& reference, LiveFindings live) {
   if (reference == kLast) {

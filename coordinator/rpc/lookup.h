@@ -1,4 +1,4 @@
-// From what a person typed to a job: a number, a name, a unique prefix of a name, "@last".
+// Resolves what a person typed to a job: a number, a name, a unique prefix of a name, "@last".
 #pragma once
 
 #include <functional>
@@ -18,19 +18,19 @@ struct FoundJob {
   bool live = false;
 };
 
-// Whether a live job's record comes with the files of its checkpoints, which may be many; a
-// finished one's always does.
+// Whether a live job's record includes its checkpoints' files, which may be many; a finished job's
+// always does.
 enum class Want { kRecord, kRecordWithFiles };
 
-// NOT_FOUND, or INVALID_ARGUMENT when a prefix fits several. Answers on the control loop's or a
-// pool thread.
+// NOT_FOUND, or INVALID_ARGUMENT if a prefix matches several. Answers on the control loop's thread
+// or a pool thread.
 void FindJob(Daemon& daemon, const Caller& caller, const std::string& reference,
              Answer<FoundJob> answer, Want want = Want::kRecord);
-// Each in its order.
+// Results in the order of the references.
 void FindJobs(Daemon& daemon, const Caller& caller, const std::vector<std::string>& references,
               std::function<void(std::vector<absl::StatusOr<FoundJob>>)> answer);
 
-// For a bulk answer: what became of one subject.
+// For a bulk response: the result for one subject.
 v1::BulkResult BulkResultOf(const std::string& subject, const absl::Status& status,
                             const v1::JobRecord* job = nullptr);
 

@@ -25,7 +25,7 @@ void MetricSeries::Add(const v1::MetricPoint& point) {
 void MetricSeries::Thin() {
   ++shift_;
   std::map<int64_t, double> fewer;
-  // Ascending, so that the later of two that become one stays.
+  // Ascending, so that the later of two merged values wins.
   for (const auto& [step, value] : kept_) fewer[step >> 1] = value;
   kept_.swap(fewer);
 }

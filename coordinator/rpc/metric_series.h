@@ -1,4 +1,4 @@
-// One metric of one rank in a few numbers, however many points it has. Pure.
+// One rank's metric condensed to a few numbers, however many points it has. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace muster::coordinator {
 class MetricSeries {
  public:
   static constexpr size_t kSparkValues = 24;
-  // Values that are kept for the spark. Beyond, each stands for twice as many steps.
+  // Values kept for the sparkline. Beyond that, each stands for twice as many steps.
   static constexpr size_t kKeptMax = 4 * kSparkValues;
 
   void Add(const v1::MetricPoint& point);

@@ -1,5 +1,5 @@
-// SummarizeMetrics: a job's metrics in a few numbers each, read in pieces so that nobody waits
-// long.
+// SummarizeMetrics: each of a job's metrics in a few numbers, read in pieces so that other work is
+// not delayed.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -18,7 +18,7 @@
 namespace muster::coordinator {
 namespace {
 
-// An answer is one message: the first ones by name and rank.
+// The response is one message: the first ones by name and rank.
 constexpr size_t kSeriesMax = 10'000;
 constexpr size_t kBytesPerTurn = 1 << 20;
 constexpr std::chrono::milliseconds kShortageRetry{200};
@@ -33,7 +33,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   }
 
  private:
-  // Two passes: which steps were replaced, then the values.
+  // Two passes: first which steps were replaced, then the values.
   void Turn() {
     v1::MetricBatch batch;
     for (size_t bytes = 0; bytes < kBytesPerTurn; bytes += batch.ByteSizeLong()) {

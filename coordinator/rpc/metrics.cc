@@ -17,17 +17,17 @@ namespace {
 
 constexpr int kFollowedLine = -1;  // QueryMetricsRequest.attempt
 constexpr int kAllRanks = -1;
-constexpr size_t kWaitingBytesMax = 64 << 20;  // that a slow follower has not taken
+constexpr size_t kWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
 constexpr size_t kBytesPerTurn = 1 << 20;
 constexpr std::chrono::milliseconds kShortageRetry{200};
 
-// After a job's end, how long a follower waits for points that are still under way. A lost node's
-// never come.
+// After a job's end, how long a follower waits for points still in transit. A lost node's never
+// arrive.
 constexpr std::chrono::seconds kRestWithin{1};
 
 using MetricSink = Sink<v1::MetricBatch>;
 
-// One reader: what is stored, in pieces and as fast as the client takes it; then what comes, until
+// One reader: stored points, in pieces and as fast as the client reads them; then new ones, until
 // the job is over.
 class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
  public:
@@ -47,7 +47,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   using Source = std::tuple<uint32_t, uint32_t, std::string>;
   enum class Turn { kMore, kFull, kDone };
   void Watch();
-  // Reads on, unless a turn is under way, which then goes on by itself.
+  // Continues reading, unless a turn is in progress, which then continues automatically.
   void Wake();
   void Pump();
   absl::StatusOr<Turn> TakeTurn();
@@ -63,7 +63,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   const std::set<std::string> names_;
   const uint64_t job_;
 
-  // The pump's, one at a time.
+  // Used by the pump only, one at a time.
   std::unique_ptr<MetricReader> reader_;
   FollowedLine line_;
   bool line_known_;
@@ -78,7 +78,7 @@ class MetricFeed : public std::enable_shared_from_this<MetricFeed> {
   bool pumping_ = false;
   bool again_ = false;
   bool gone_ = false;
-  bool keeps_new_ = false;  // what comes now waits; before, it would be found in the file
+  bool keeps_new_ = false;  // new points are queued; before, they would be found in the file
   bool stored_said_ = false;
   bool over_ = false;
   bool rest_awaited_ = false;
@@ -151,7 +151,7 @@ void MetricFeed::Pump() {
     std::lock_guard lock(mutex_);
     pumping_ = false;
     if (gone_ || (turn.ok() && *turn == Turn::kDone)) return;
-    // `drained` wakes a full one; it may just have done so.
+    // `drained` wakes a full one; it may just have run.
     if (turn.ok() && *turn == Turn::kFull && !again_) return;
     pumping_ = true;
   }
@@ -187,7 +187,7 @@ bool MetricFeed::EndOfStored() {
     sink_->Close(absl::OkStatus());
     return true;
   }
-  // What was stored until now is not among what waits: one more look at the files.
+  // What was stored until now is not in the queue: read the files once more.
   if (!std::exchange(keeps_new_, true)) return false;
   stored_said_ = true;
   Flush();
@@ -221,7 +221,7 @@ void MetricFeed::OnBatch(const v1::MetricBatch& batch) {
     return sink_->Close(
         common::MakeProblem(absl::StatusCode::kResourceExhausted,
                             {.code = "JC1308",
-                             .what = "this follower of metrics reads more slowly than they come",
+                             .what = "metrics arrive faster than this follower reads them",
                              .fix = "follow again"}));
   }
   waiting_.push_back(batch);

@@ -7,7 +7,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Inputs whose reply is a list of results, or a status for all.
+// For inputs whose reply is a list of results, or one status for all.
 void Change(Daemon& daemon, Input input, Answer<v1::BulkResponse> answer) {
   const absl::Status queued = daemon.loop.Submit(std::move(input), [answer](const Reply& reply) {
     if (!reply.status.ok()) return answer(reply.status);

@@ -18,7 +18,7 @@ absl::Status PrivateOnly() {
   return common::MakeProblem(
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1306",
-       .what = "this is a cluster's coordinator: it does not come and go with its clients",
+       .what = "this is a cluster's coordinator, which clients do not start or stop",
        .fix = "stop it with its service manager, or choose the private context"});
 }
 
@@ -81,7 +81,7 @@ void SetLifetime(Daemon& daemon, const Caller& caller, const v1::SetLifetimeRequ
                  .fix = "wait for them, or cancel them with jobctl down --cancel-jobs"}));
           }
           if (!cancel.jobs.empty()) daemon.loop.Say(cancel);
-          // The answer first: stopping closes this very connection.
+          // Answer first: stopping closes this very connection.
           answer(response);
           daemon.lifetime.StopWhenIdle();
         };

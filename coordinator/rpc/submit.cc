@@ -65,7 +65,8 @@ void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse>
 
 void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
             Answer<v1::SubmitResponse> answer) {
-  // All rules are the core's to check; this one before the request takes room in the loop's queue.
+  // The core checks all rules; this one has to come before the request takes space in the loop's
+  // queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
   EnqueueSubmit(daemon, SubmitInput{.caller = caller, .request = request}, std::move(answer));
 }

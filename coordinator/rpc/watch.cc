@@ -15,11 +15,11 @@
 namespace muster::coordinator {
 namespace {
 
-// How long after a restart the client of an attached job may take to come back.
+// How long the client of an attached job has to come back after a restart.
 constexpr std::chrono::seconds kReattachWithin{20};
 constexpr uint32_t kPastEventsMax = 10'000;
 constexpr int kMergedEventsMax = 4'096;
-constexpr size_t kEventBytesPerUpdate = common::kAnswerBytesMax / 2;  // beside the record
+constexpr size_t kEventBytesPerUpdate = common::kAnswerBytesMax / 2;  // in addition to the record
 
 using UpdateSink = Sink<v1::JobUpdate>;
 
@@ -34,9 +34,9 @@ class JobFeed : public std::enable_shared_from_this<JobFeed> {
 
  private:
   void OnChange(const JobChange& change);
-  // With what was known when the watch began; changes wait until it is said.
+  // Starts with what was known when the watch began; changes wait until that is sent.
   void SayFirst(std::shared_ptr<const v1::JobRecord> record, std::vector<v1::Event> past);
-  // Events beyond the size of a message follow in updates of their own, each with the record.
+  // Events beyond a message's size follow in separate updates, each with the record.
   void WriteInPieces(v1::JobUpdate update);
   void Flush(std::unique_lock<std::mutex>& lock);
 
@@ -61,7 +61,7 @@ void JobFeed::Start(uint64_t job, bool with_past, std::function<void()> gone) {
         std::unique_lock lock(self->mutex_);
         self->Flush(lock);
       },
-      // Keeps this feed alive as long as the stream.
+      // Keeps this feed alive as long as the stream is.
       [self = shared_from_this(), gone = std::move(gone)] {
         {
           std::lock_guard lock(self->mutex_);
@@ -163,7 +163,7 @@ void JobFeed::Flush(std::unique_lock<std::mutex>& lock) {
 void CancelGone(Daemon& daemon, uint64_t job) {
   CancelInput cancel{.caller = {"coordinator"}, .jobs = {job}};
   cancel.cause = v1::STOP_CAUSE_CLIENT_GONE;
-  cancel.reason = "the attached jobctl run went away";
+  cancel.reason = "the attached jobctl run disconnected";
   daemon.loop.Say(std::move(cancel));
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr size_t kPieceBytesMax = 256 << 20;  // of all streams together
+constexpr size_t kPieceBytesMax = 256 << 20;  // total over all streams
 
 }  // namespace
 
@@ -29,7 +29,7 @@ absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) 
         absl::StatusCode::kInvalidArgument,
         {.code = "JC1407",
          .what = StrCat("\"", common::Printable(facts.name().substr(0, common::kNameBytesMax)),
-                        "\" cannot be a node's name: it needs 1 to ", common::kNameBytesMax,
+                        "\" is not a valid node name: a name is 1 to ", common::kNameBytesMax,
                         " bytes of UTF-8 without control characters"),
          .fix = "start muster-worker with another --name"});
   }
@@ -37,7 +37,8 @@ absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) 
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,
         {.code = "JC1310",
-         .what = StrCat("node ", facts.name(), " has obeyed a coordinator of epoch ",
+         .what = StrCat("node ", facts.name(),
+                        " has already taken commands from a coordinator of epoch ",
                         registration.highest_epoch(), "; this one has epoch ", daemon_.epoch,
                         ": it was started on an older data directory"),
          .fix = "start it on the newest one"});
@@ -47,17 +48,17 @@ absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) 
 
 void WorkerSession::OnPiece(v1::MessagePiece piece, std::function<void()> next) {
   if (pieces_.size() + piece.data().size() > common::kControlWholeBytesMax) {
-    return Close(common::MakeProblem(
-        absl::StatusCode::kResourceExhausted,
-        {.code = "JC1302",
-         .what = StrCat("a message of node ", node_, " is larger than ",
-                        common::kControlWholeBytesMax, " bytes in all its pieces")}));
+    return Close(
+        common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                            {.code = "JC1302",
+                             .what = StrCat("a message from node ", node_, " exceeds ",
+                                            common::kControlWholeBytesMax, " bytes in total")}));
   }
   pieces_ += piece.data();
   if ((daemon_.piece_bytes += piece.data().size()) > kPieceBytesMax) {
     return Close(common::MakeProblem(absl::StatusCode::kResourceExhausted,
                                      {.code = "JC1308",
-                                      .what = "too many large messages of workers are under way",
+                                      .what = "too many large messages from workers are in transit",
                                       .fix = "register again"}));
   }
   if (!piece.last()) return next();
@@ -68,7 +69,7 @@ void WorkerSession::OnPiece(v1::MessagePiece piece, std::function<void()> next) 
     return Close(common::MakeProblem(
         absl::StatusCode::kInvalidArgument,
         {.code = "JC1302",
-         .what = StrCat("the pieces that node ", node_, " sent make no message")}));
+         .what = StrCat("the pieces that node ", node_, " sent do not form a valid message")}));
   }
   OnMessage(std::move(whole), std::move(next));
 }
@@ -100,10 +101,10 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
   if (message.has_register_()) {
     return Close(
         common::MakeProblem(absl::StatusCode::kFailedPrecondition,
-                            {.code = "JC1302", .what = "a control stream registers once"}));
+                            {.code = "JC1302", .what = "a control stream may register only once"}));
   }
   if (message.has_diagnosis()) {
-    // For a person who waits, no fact of the cluster: past the control loop.
+    // For a waiting person, not a fact of the cluster: bypasses the control loop.
     daemon_.diagnoses.Take(node_, std::move(*message.mutable_diagnosis()));
     return next();
   }

@@ -1,6 +1,6 @@
 // One worker's control stream, without gRPC: registration first, then one message at a time. The
-// service hands messages in; commands go out through the CommandSink that it made. Any thread, one
-// message at a time.
+// service passes messages in; commands go out through the CommandSink that it created. Any thread,
+// one message at a time.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class WorkerSession {
   std::atomic<bool> registered_ = false;
   uint64_t session_ = 0;
   std::string node_;
-  std::string pieces_;  // of a message that comes in several
+  std::string pieces_;  // of a message sent in several pieces
 };
 
 }  // namespace muster::coordinator

@@ -23,13 +23,14 @@ namespace {
 
 using common::StrCat;
 
-// What every HTTP/2 client says first.
+// The HTTP/2 client preface.
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr int kAcceptsPerTurn = 64;
-constexpr std::chrono::milliseconds kLookAgain{50};  // at a beginning that is not whole
+constexpr std::chrono::milliseconds kLookAgain{50};  // recheck an incomplete preface
 constexpr std::chrono::milliseconds kDeafFor{50};
 constexpr std::chrono::milliseconds kForgetEvery{100};
-// Unanswered bytes to a peer that is gone; gRPC sets it on connections of its own making.
+// TCP_USER_TIMEOUT for unacknowledged bytes to a dead peer; gRPC sets it only on connections that
+// it accepted itself.
 constexpr unsigned kUserTimeoutMs = 10'000;
 
 // "peer:10.0.0.7", "peer:[::1]"; "uid:1000".
@@ -76,7 +77,7 @@ Acceptor::Acceptor(std::vector<Door> doors, Peers& peers, HandOver hand_over,
 void Acceptor::Stop() {
   if (!thread_.joinable()) return;
   const uint64_t one = 1;
-  // Only a full counter can fail, and that wakes as well.
+  // Can only fail if the counter is full, and then it wakes as well.
   if (write(wake_.get(), &one, sizeof one) < 0) errno = 0;
   thread_.join();
   waiting_.clear();
@@ -126,7 +127,7 @@ void Acceptor::AcceptFrom(size_t door) {
     }
     if (errno == EAGAIN) return;
     if (errno == EMFILE || errno == ENFILE) return TurnAwayWithReserve(door);
-    // A connection that ended before it was accepted; anything else (memory) may pass.
+    // A connection that ended before it was accepted; other errors (memory) may be transient.
     if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO) continue;
     deaf_until_ = std::chrono::steady_clock::now() + kDeafFor;
     return;
@@ -135,7 +136,7 @@ void Acceptor::AcceptFrom(size_t door) {
 
 void Acceptor::TurnAwayWithReserve(size_t door) {
   turned_away_.Warn({.code = "JC1612",
-                     .what = "no descriptor is free for a new connection, which is closed",
+                     .what = "no free descriptor for a new connection, so it was closed",
                      .fix = "raise the limit of open files (LimitNOFILE)"});
   if (!waiting_.empty()) waiting_.pop_front();
   reserve_.Reset();
@@ -153,8 +154,8 @@ void Acceptor::Admit(common::UniqueFd fd, size_t door) {
     return strangers_.Warn(
         {.code = "JC1312",
          .what = StrCat("a process of uid ", uid, " connected to the private coordinator of uid ",
-                        getuid(), " and is turned away"),
-         .fix = "it starts one of its own"});
+                        getuid(), " and was rejected"),
+         .fix = "each user starts a separate one"});
   }
   if (!MakeRoom(door)) return;
   if (!from.is_unix) {
@@ -177,8 +178,9 @@ bool Acceptor::MakeRoom(size_t door) {
   turned_away_.Warn(
       {.code = "JC1311",
        .what = StrCat(waiting + served, " connections are open, of which ", waiting,
-                      " have said nothing; one more comes, and the oldest silent one is closed"),
-       .fix = "find who opens them (ss -tnp), or raise the limit of open files (LimitNOFILE)"});
+                      " have sent nothing; for a new one, the oldest silent one is closed"),
+       .fix =
+           "find out what opens them (ss -tnp), or raise the limit of open files (LimitNOFILE)"});
   const auto oldest = std::find_if(waiting_.begin(), waiting_.end(),
                                    [door](const Waiting& each) { return each.door == door; });
   if (oldest == waiting_.end()) return false;

@@ -1,7 +1,7 @@
-// Accepts connections and hands them to gRPC once the client has begun to speak HTTP/2. gRPC's own
-// acceptor gives up when descriptors run out and lets silent connections stay; here their number is
-// bounded, those that say nothing are closed, and a descriptor in reserve turns away what cannot be
-// taken. On a unix socket the kernel tells who connects. Owns one thread.
+// Accepts connections and hands them to gRPC once the client starts speaking HTTP/2. gRPC's own
+// acceptor fails when descriptors run out and keeps silent connections; here their number is
+// bounded, silent ones are closed, and a reserve descriptor is used to reject what cannot be
+// accepted. On a unix socket the kernel identifies the peer. Owns one thread.
 #pragma once
 
 #include <chrono>
@@ -21,23 +21,24 @@ namespace muster::coordinator {
 
 class Acceptor {
  public:
-  // How long a connection may take to begin.
+  // How long a connection may take to send its preface.
   static constexpr std::chrono::milliseconds kBeginWithin{10'000};
 
-  // A socket that listens, and how many connections may come of it.
+  // A listening socket, and how many connections it may have.
   struct Door {
     common::UniqueFd fd;
     bool is_unix = false;
-    bool own_uid_only = false;  // of a unix socket: our own uid and root; others are turned away
+    bool own_uid_only = false;  // for a unix socket: accept only our own uid and root
     size_t most = 0;            // at once, served or not
   };
-  // Takes ownership of the descriptor, whose principal the peers know. On the acceptor's thread.
+  // Takes ownership of the descriptor, whose principal `peers` already knows. On the acceptor's
+  // thread.
   using HandOver = std::function<void(int fd)>;
 
   Acceptor(std::vector<Door> doors, Peers& peers, HandOver hand_over,
            std::chrono::milliseconds begin_within = kBeginWithin);
   ~Acceptor() { Stop(); }
-  // No connection is handed over any more; those that wait are closed.
+  // No more connections are handed over; waiting ones are closed.
   void Stop();
 
  private:
@@ -47,10 +48,10 @@ class Acceptor {
     std::string principal;
     Time until;
     size_t door = 0;
-    bool is_partial = false;  // has begun: poll would say so again and again
+    bool is_partial = false;  // part of the preface arrived: poll would report it repeatedly
   };
   struct Served {
-    uint64_t inode = 0;  // tells this connection from a later one with the same number
+    uint64_t inode = 0;  // distinguishes this connection from a later one with the same descriptor
     size_t door = 0;
   };
   enum class Beginning { kNotYet, kPartial, kWhole, kWrong };
@@ -61,7 +62,7 @@ class Acceptor {
   bool WaitForSomething(std::vector<bool>& open_doors);
   void AcceptFrom(size_t door);
   void Admit(common::UniqueFd fd, size_t door);
-  // Makes room for one more. False: there is none.
+  // Makes room for one more. False: not possible.
   bool MakeRoom(size_t door);
   void TurnAwayWithReserve(size_t door);
   void LookAtWaiting();
@@ -76,9 +77,9 @@ class Acceptor {
   common::UniqueFd wake_;
   common::UniqueFd reserve_;
 
-  // The thread's.
+  // Used by the thread only.
   std::list<Waiting> waiting_;    // the oldest first
-  std::map<int, Served> served_;  // by descriptor: a number that is used again replaces
+  std::map<int, Served> served_;  // by descriptor: a reused number replaces the entry
   std::vector<size_t>
       served_of_door_;  // how many of them; closed ones count until they are forgotten
   Time may_forget_at_;

@@ -17,15 +17,15 @@
 namespace muster::coordinator {
 namespace {
 
-// Bytes of one stream that may wait for their store.
+// Bytes of one stream that may be waiting for their store.
 constexpr size_t kUnderWayBytesMax = 4 << 20;
-// Acknowledgements that a worker does not read; a healthy one has none waiting.
+// Acknowledgements that a worker has not read; a healthy one has none waiting.
 constexpr size_t kUnreadAcksBytesMax = 4 << 20;
-// After the client said its last, acknowledgements of the last sync may still go out.
+// After the client half-closes, acknowledgements for the last sync may still be sent.
 constexpr std::chrono::milliseconds kLastAcksWithin{400};
 
 // What logs and metrics share: credits, the gate, late acknowledgements. `Uploader` is the store's
-// view.
+// side.
 template <typename In, typename Ack, typename Uploader>
 class UploadStream : public DuplexStream<In, Ack>, public Uploader {
  public:
@@ -43,16 +43,17 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
   }
   void Acknowledge(const Ack& ack) override {
     if (this->Bytes() > kUnreadAcksBytesMax) {
-      return this->EnqueueClose(common::MakeProblem(absl::StatusCode::kResourceExhausted,
-                                                    {.code = "JC1308",
-                                                     .what = "the acknowledgements are not read",
-                                                     .fix = "connect again and read them"}));
+      return this->EnqueueClose(
+          common::MakeProblem(absl::StatusCode::kResourceExhausted,
+                              {.code = "JC1308",
+                               .what = "the client does not read the acknowledgements",
+                               .fix = "reconnect and read them"}));
     }
     this->Enqueue(ack);
   }
 
  protected:
-  // OK, or why the message cannot be right.
+  // OK, or why the message cannot be valid.
   virtual absl::Status Check(const In& message) const = 0;
   virtual void Store(In message) = 0;
 
@@ -64,7 +65,7 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
       std::lock_guard lock(mutex_);
       under_way_ += message.ByteSizeLong();
     }
-    // What is wrong is refused for its own stream: other ranks share this connection.
+    // An invalid message fails only its own stream: other ranks share this connection.
     if (const absl::Status status = Check(message); !status.ok()) {
       daemon_.refusals.Warn(std::string(status.message()));
       Refuse(message);
@@ -139,7 +140,7 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
 
  private:
   absl::Status Check(const v1::MetricBatch& batch) const override {
-    // How far seq may be ahead is for the store to say, which knows the newest one.
+    // How far ahead seq may be is for the store to decide, which knows the newest one.
     return CheckMetricBatch(batch);
   }
   void Store(v1::MetricBatch batch) override {
@@ -148,7 +149,7 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
   }
 };
 
-// One file's bytes, one chunk at a time on the pool.
+// Uploads one file's bytes, one chunk at a time on the pool.
 class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
  public:
   BlobUpload(Daemon& daemon, v1::UploadBlobResponse* response)
@@ -170,10 +171,10 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
       StartRead(&chunk_);
     });
   }
-  // All chunks came, or the stream broke: either way what is here is kept.
+  // All chunks arrived, or the stream broke: either way, what arrived is kept.
   void End() {
     if (sha256_.empty()) {
-      return Finish({grpc::StatusCode::INVALID_ARGUMENT, "an upload without a chunk"});
+      return Finish({grpc::StatusCode::INVALID_ARGUMENT, "an upload without chunks"});
     }
     const absl::StatusOr<bool> complete = daemon_.blobs.Finish(sha256_, size_);
     if (complete.ok()) {

@@ -1,5 +1,5 @@
-// The workers' bulk streams: logs, metrics, checkpoint files. Each reads on only while what it has
-// under way is bounded, so that a flood stays in the worker's spool.
+// The workers' bulk streams: logs, metrics, checkpoint files. Each reads more only while its
+// unfinished work is bounded, so that a flood stays in the worker's spool.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

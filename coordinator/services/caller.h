@@ -1,5 +1,5 @@
-// Who is calling. Over the unix socket: the uid that the kernel tells ("uid:1000"). Over plain TCP
-// nobody is known but by address ("peer:10.0.0.7").
+// Who is calling. Over the unix socket: the uid reported by the kernel ("uid:1000"). Over plain TCP
+// only the address is known ("peer:10.0.0.7").
 #pragma once
 
 #include <grpcpp/grpcpp.h>

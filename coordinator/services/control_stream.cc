@@ -12,7 +12,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kRegisterWithin{10};
-// A worker that reads so slowly is cut off; its next registration is told everything again.
+// A worker that reads this slowly is disconnected; its next registration resends everything.
 constexpr size_t kOutboxBytesMax = 64 << 20;
 
 using ControlDuplex = DuplexStream<v1::WorkerMessage, v1::CoordinatorMessage>;
@@ -31,14 +31,14 @@ class ControlStream final : public ControlDuplex, public CommandSink {
       if (stream == nullptr || stream->session_->IsRegistered()) return;
       stream->Close(
           common::MakeProblem(absl::StatusCode::kDeadlineExceeded,
-                              {.code = "JC1302", .what = "no registration came within 10 s"}));
+                              {.code = "JC1302", .what = "no registration arrived within 10 s"}));
     });
   }
 
   void Send(v1::CoordinatorMessage message) override {
     if (Bytes() > kOutboxBytesMax) {
-      return EnqueueClose(
-          absl::ResourceExhaustedError("the control stream is read too slowly; register again"));
+      return EnqueueClose(absl::ResourceExhaustedError(
+          "the worker reads the control stream too slowly; register again"));
     }
     Enqueue(std::move(message));
   }

@@ -15,7 +15,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Puts an answer into a unary call's response.
+// Copies an answer into a unary call's response.
 template <typename T>
 Answer<T> AnswerTo(ServerUnaryReactor* reactor, T* response) {
   return [reactor, response](absl::StatusOr<T> answer) {

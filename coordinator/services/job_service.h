@@ -1,5 +1,5 @@
-// JobService on gRPC's callback API, made from the table of calls (rpc/calls.h). Each call only
-// wraps: who asks, where the answer goes.
+// JobService on gRPC's callback API, generated from the table of calls (rpc/calls.h). Each call is
+// only a wrapper: who is calling, where the answer goes.
 #pragma once
 
 #include <memory>

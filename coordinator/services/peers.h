@@ -1,7 +1,6 @@
-// Who is at the other end of each connection, by its descriptor: gRPC says only "fd:N" of
-// connections that were handed to it. Written before the hand-over; gRPC closes the descriptor when
-// the last call of the connection is gone, so that no call ever sees the number's next owner. Any
-// thread.
+// The peer of each connection, by its descriptor: gRPC reports only "fd:N" for connections that
+// were handed to it. Written before the hand-over; gRPC closes the descriptor when the last call of
+// the connection is gone, so no call ever sees the next owner of the number. Any thread.
 #pragma once
 
 #include <mutex>
@@ -13,7 +12,7 @@ namespace muster::coordinator {
 class Peers {
  public:
   void Set(int fd, std::string principal);
-  // Of "fd:N"; of anything else, the text itself after "peer:".
+  // For "fd:N"; for anything else, the text itself after "peer:".
   std::string PrincipalOf(const std::string& peer) const;
 
  private:

@@ -37,8 +37,8 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.SetMaxSendMessageSize(-1);
 }
 
-// The unix socket has a part of its own, so that a flood from the network does not lock out the
-// people of this machine.
+// The unix socket has a separate share, so that a flood from the network does not lock out the
+// users of this machine.
 absl::StatusOr<std::vector<Acceptor::Door>> DoorsOf(const Daemon& daemon,
                                                     RpcServer::Options& options) {
   std::vector<Acceptor::Door> doors;
@@ -80,9 +80,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   SetLimits(builder);
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
-  // No port: gRPC's own acceptor ends with the process's descriptors. Connections are handed to it.
+  // No port: gRPC's own acceptor fails when the process runs out of descriptors, so connections are
+  // handed to it.
   parts->server = builder.BuildAndStart();
-  if (parts->server == nullptr) return absl::InternalError("the gRPC server does not start");
+  if (parts->server == nullptr) return absl::InternalError("the gRPC server did not start");
   ASSIGN_OR_RETURN(std::vector<Acceptor::Door> doors, DoorsOf(daemon, options));
   parts->acceptor = std::make_unique<Acceptor>(
       std::move(doors), parts->peers,

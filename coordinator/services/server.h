@@ -1,4 +1,4 @@
-// The gRPC server: its doors, limits and keepalive. Nothing else knows these settings.
+// The gRPC server: its listeners, limits and keepalive. Nothing else knows these settings.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ class RpcServer {
  public:
   struct Options {
     std::string socket;       // path, prepared; empty: none
-    TcpPort port;             // listens already; without descriptors: none
-    size_t connections = 64;  // at once, over all doors
+    TcpPort port;             // already listening; without descriptors: none
+    size_t connections = 64;  // at once, over all listeners
   };
-  // At least one of socket and port is there.
+  // At least one of socket and port is set.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Daemon& daemon, Options options);
   ~RpcServer();
-  // Ends all calls; returns when no handler's stream is left.
+  // Ends all calls; returns once no handler's stream is left.
   void Stop();
-  // The unix socket when there is one, else the TCP address with its real port.
+  // The unix socket if there is one, otherwise the TCP address with its real port.
   const std::string& Endpoint() const;
 
  private:

@@ -1,5 +1,6 @@
-// gRPC's reactors as queues: any thread writes, one message is under way at a time, the client's
-// leaving is told once. Nothing here waits, and no lock is held while gRPC or a handler is called.
+// gRPC's reactors as queues: any thread writes, one message is in flight at a time, and the
+// client's disconnect is reported once. Nothing here waits, and no lock is held while gRPC or a
+// handler is called.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -16,7 +17,7 @@
 
 namespace muster::coordinator {
 
-// The writing half, shared by server streams and bidirectional ones.
+// The writing half, shared by server streams and bidirectional streams.
 template <typename T>
 class WriteQueue {
  public:
@@ -46,12 +47,12 @@ class WriteQueue {
     BeginFinish(status_);
   }
 
-  // The client is gone: what is queued is dropped.
+  // The client is gone: queued messages are dropped.
   void Abandon() {
     {
       std::lock_guard lock(mutex_);
       abandoned_ = true;
-      if (!closing_) status_ = grpc::Status(grpc::StatusCode::CANCELLED, "the client left");
+      if (!closing_) status_ = grpc::Status(grpc::StatusCode::CANCELLED, "the client disconnected");
       closing_ = true;
       if (!queue_.empty() || finished_) return;
       finished_ = true;
@@ -84,7 +85,8 @@ class WriteQueue {
         queue_.clear();
         bytes_ = 0;
         abandoned_ = true;
-        if (!closing_) status_ = grpc::Status(grpc::StatusCode::CANCELLED, "the client left");
+        if (!closing_)
+          status_ = grpc::Status(grpc::StatusCode::CANCELLED, "the client disconnected");
         closing_ = true;
       }
       if (!queue_.empty()) {
@@ -172,13 +174,13 @@ class ServerStream final : public grpc::ServerWriteReactor<T>,
   bool done_ = false;
 };
 
-// A stream both ways. The subclass takes messages and calls ReadNext when it wants another.
+// A bidirectional stream. The subclass receives messages and calls ReadNext for the next one.
 template <typename In, typename Out>
 class DuplexStream : public grpc::ServerBidiReactor<In, Out>,
                      protected WriteQueue<Out>,
                      public std::enable_shared_from_this<DuplexStream<In, Out>> {
  public:
-  // After construction, once it is owned by a shared_ptr.
+  // After construction, once a shared_ptr owns it.
   void Begin() {
     self_ = this->shared_from_this();
     ReadNext();
@@ -190,7 +192,7 @@ class DuplexStream : public grpc::ServerBidiReactor<In, Out>,
   virtual void OnHalfClose() = 0;
   virtual void OnGone() = 0;
   void ReadNext() {
-    // Under the lock: no read may begin once Finish was called.
+    // Under the lock: no read may start once Finish has been called.
     std::lock_guard lock(read_mutex_);
     if (!finishing_) this->StartRead(&incoming_);
   }

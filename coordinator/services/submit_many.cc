@@ -13,7 +13,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Submits under way at once; the client is read again when answers come.
+// Submits in progress at once; reading resumes as answers arrive.
 constexpr size_t kUnderWayMax = 4'096;
 
 class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::SubmitResponse> {
@@ -55,7 +55,7 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
     {
       std::lock_guard lock(mutex_);
       answers_[number - first_] = std::move(response);
-      // Written under the lock: the order is the promise, and Enqueue never waits.
+      // Written under the lock: the order is guaranteed, and Enqueue never waits.
       while (!answers_.empty() && answers_.front().has_value()) {
         Enqueue(*std::move(answers_.front()));
         answers_.pop_front();

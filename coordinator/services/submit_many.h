@@ -1,4 +1,4 @@
-// JobService.SubmitMany: a pipeline of submits, answered in their order.
+// JobService.SubmitMany: a pipeline of submits, answered in order.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

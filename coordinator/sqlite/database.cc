@@ -26,7 +26,7 @@ absl::Status StatusOf(sqlite3* connection, int code) {
       return is_short ? absl::UnavailableError(text) : absl::InternalError(text);
     case SQLITE_IOERR:
       if (is_short) return absl::UnavailableError(text);
-      // The WAL's index could not grow, for which SQLite keeps no errno.
+      // The WAL index could not grow, and SQLite keeps no errno for that.
       if (system_error == ENOSPC || system_error == EDQUOT ||
           sqlite3_extended_errcode(connection) == SQLITE_IOERR_SHMSIZE) {
         return absl::ResourceExhaustedError(text);

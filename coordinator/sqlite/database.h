@@ -1,5 +1,5 @@
-// SQLite with statuses: a connection and its statements. One thread at a time per connection.
-// A full disk is RESOURCE_EXHAUSTED, a damaged file DATA_LOSS, a lock UNAVAILABLE, the rest
+// SQLite with statuses: a connection and its statements. One thread at a time per connection. A
+// full disk is RESOURCE_EXHAUSTED, a damaged file DATA_LOSS, a lock UNAVAILABLE, anything else
 // INTERNAL.
 #pragma once
 
@@ -25,17 +25,17 @@ class Statement {
   Statement& operator=(Statement&& other) noexcept;
   ~Statement();
 
-  // Parameters count from 1. Blobs and texts must live until Reset.
+  // Parameters are numbered from 1. Blobs and texts must stay alive until Reset.
   Statement& Bind(int parameter, int64_t value);
   Statement& BindText(int parameter, std::string_view text);
   Statement& BindBlob(int parameter, std::string_view bytes);
-  // True: a row is there to be read. False: done.
+  // True: there is a row to read. False: done.
   absl::StatusOr<bool> Step();
-  // Step to the end, then Reset.
+  // Steps to the end, then Reset.
   absl::Status Run();
   void Reset();
 
-  // Columns count from 0; texts live until the next Step.
+  // Columns are numbered from 0; texts are valid until the next Step.
   int64_t Integer(int column);
   std::string_view Bytes(int column);
 
@@ -54,7 +54,7 @@ class Database {
 
   absl::Status Execute(const std::string& sql);
   absl::StatusOr<Statement> Prepare(const std::string& sql);
-  // The first column of the first row; 0 when there is none.
+  // The first column of the first row; 0 if there is none.
   absl::StatusOr<int64_t> Scalar(const std::string& sql);
   // The first column of all rows, joined with "; ".
   absl::StatusOr<std::string> Texts(const std::string& sql);

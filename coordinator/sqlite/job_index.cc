@@ -17,7 +17,7 @@ bool Parse(std::string_view bytes, Message* message) {
   return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
-// Runs the statement and hands each row to `each`.
+// Runs the statement and passes each row to `each`.
 template <typename Each>
 absl::Status ForRows(Statement& statement, Each each) {
   while (true) {
@@ -27,7 +27,7 @@ absl::Status ForRows(Statement& statement, Each each) {
   }
 }
 
-// The smallest text above all that begin with `prefix`; empty: none.
+// The smallest text above all that start with `prefix`; empty: none.
 std::string AfterPrefix(std::string prefix) {
   while (!prefix.empty() && static_cast<unsigned char>(prefix.back()) == 0xff) prefix.pop_back();
   if (!prefix.empty()) ++prefix.back();
@@ -68,7 +68,7 @@ absl::StatusOr<std::optional<uint64_t>> SqliteJobIndex::FindNamed(const std::str
 
 absl::StatusOr<std::vector<uint64_t>> SqliteJobIndex::FindLabelled(const std::string& label) {
   std::lock_guard lock(mutex_);
-  // The range is for the index: the names of a label are among those that go on with a digit.
+  // The range is for the index: a label's names are among those that continue with a digit.
   ASSIGN_OR_RETURN(Statement find,
                    database_->Prepare("SELECT id FROM jobs WHERE name >= ?1 || '-0' AND "
                                       "name < ?1 || '-:' AND name = ?1 || '-' || id LIMIT 2"));
@@ -214,7 +214,7 @@ bool SqliteJobIndex::NeedsWholeCheck() {
 }
 
 absl::Status SqliteJobIndex::CheckWhole() {
-  // Its own connection, so that questions are answered meanwhile.
+  // A separate connection, so that queries are answered meanwhile.
   ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
                    Database::Open(paths_.Database(), Database::Mode::kReadOnly));
   RETURN_IF_ERROR(database->Execute("PRAGMA wal_autocheckpoint=0"));

@@ -1,5 +1,5 @@
-// The job index in the journal's SQLite file, on a connection of its own that never writes or
-// checkpoints. One question at a time.
+// The job index in the journal's SQLite file, on a separate connection that never writes or
+// checkpoints. One query at a time.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace muster::coordinator {
 
 class SqliteJobIndex final : public JobIndex {
  public:
-  // After the journal has made the tables.
+  // Call after the journal has created the tables.
   static absl::StatusOr<std::unique_ptr<JobIndex>> Open(const Paths& paths);
 
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;

@@ -36,7 +36,7 @@ using common::StrCat;
 constexpr auto kFullDiskRetry = std::chrono::milliseconds(250);
 constexpr size_t kRecordOverheadBytes = 64;
 
-// What an append costs in memory until it is committed.
+// How much memory an append takes until it is committed.
 size_t BytesOf(const JournalRecord& record) {
   size_t bytes = kRecordOverheadBytes;
   if (record.events != nullptr) {
@@ -63,14 +63,14 @@ class SqliteJournal final : public Journal {
   absl::Status PrepareTables(LivedClock* clock);
   absl::Status RaiseEpoch();
   absl::Status CountLives(LivedClock* clock);
-  // Directories of older versions get theirs at their next start.
+  // Directories of older versions get one at their next start.
   absl::Status KeepClusterId();
   absl::Status Damaged(const std::string& finding) {
     return DamagedDatabase(paths_.Database(), finding);
   }
   void Run();
-  // Commits until it succeeds; a full disk and a want of descriptors are waited out. False: failed
-  // for good.
+  // Commits until it succeeds; waits out a full disk and a lack of descriptors. False: failed for
+  // good.
   bool CommitGroup(const std::vector<JournalRecord>& group);
   absl::Status WhyStuck() const;
   void SayHighWater(const std::vector<JournalRecord>& group);
@@ -82,7 +82,7 @@ class SqliteJournal final : public Journal {
   std::string cluster_id_;
   JournalObserver observer_;
 
-  // The journal thread's.
+  // Used by the journal thread only.
   std::unique_ptr<Database> database_;
   std::unique_ptr<JournalWriter> writer_;
   Headroom headroom_;
@@ -110,12 +110,12 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
                        {.code = "JC1602",
                         .what = StrCat("cannot open ", path),
                         .why = std::string(opened.status().message()),
-                        .fix = "check that the directory exists and is yours"});
+                        .fix = "check that the directory exists and that you own it"});
   }
   database_ = *std::move(opened);
   headroom_.Reserve();
   absl::Status status = PrepareTables(clock);
-  // The disk ran full while nobody was here: this is what the reserve is for.
+  // The disk filled up while the daemon was down: this is what the reserve is for.
   if (absl::IsResourceExhausted(status) && headroom_.Release()) {
     disk_full_ = true;
     status = PrepareTables(clock);
@@ -124,7 +124,7 @@ absl::Status SqliteJournal::Open(LivedClock* clock) {
     return MakeProblem(absl::StatusCode::kResourceExhausted,
                        {.code = "JC1605",
                         .what = StrCat("the disk of ", path, " is full"),
-                        .fix = "free some space and start again"});
+                        .fix = "free space and start it again"});
   }
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(writer_, JournalWriter::Make(*database_, epoch_));
@@ -160,7 +160,8 @@ absl::Status SqliteJournal::CountLives(LivedClock* clock) {
 
 absl::Status SqliteJournal::KeepClusterId() {
   std::random_device random;
-  const uint64_t fresh = (uint64_t{random()} << 32 | random()) >> 1;  // SQLite's are signed
+  const uint64_t fresh =
+      (uint64_t{random()} << 32 | random()) >> 1;  // SQLite's integers are signed
   RETURN_IF_ERROR(
       database_->Execute(StrCat("INSERT OR IGNORE INTO meta VALUES('cluster', ", fresh, ")")));
   ASSIGN_OR_RETURN(const int64_t kept,
@@ -197,7 +198,7 @@ absl::Status SqliteJournal::Stop() {
   wake_.notify_one();
   if (thread_.joinable()) thread_.join();
   writer_.reset();
-  // A reader may still be open, so closing alone would leave the WAL behind.
+  // A reader may still be open, in which case closing alone would leave the WAL behind.
   if (database_ != nullptr) database_->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
   database_.reset();
   std::lock_guard lock(mutex_);
@@ -246,7 +247,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
           {.code = "JC1602",
            .what = StrCat("cannot record in ", paths_.Database()),
            .why = std::string(status.message()),
-           .fix = "check the disk, then start again: nothing that was acknowledged is lost"});
+           .fix = "check the disk, then start it again: nothing that was acknowledged is lost"});
       {
         std::lock_guard lock(mutex_);
         failure_ = failure;
@@ -265,7 +266,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
       observer_.stuck(WhyStuck());
     } else {
       waits_.Warn({.code = "JC1612",
-                   .what = "the journal waits for a free descriptor",
+                   .what = "the journal is waiting for a free descriptor",
                    .why = std::string(status.message()),
                    .fix = "raise the limit of open files (LimitNOFILE)"});
     }
@@ -275,7 +276,7 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
     failure_ = is_full ? MakeProblem(absl::StatusCode::kResourceExhausted,
                                      {.code = "JC1605",
                                       .what = StrCat("the disk of ", paths_.Database(), " is full"),
-                                      .fix = "free some space"})
+                                      .fix = "free space"})
                        : status;
     return false;
   }
@@ -284,15 +285,16 @@ bool SqliteJournal::CommitGroup(const std::vector<JournalRecord>& group) {
 absl::Status SqliteJournal::WhyStuck() const {
   absl::Status full = headroom_.CheckRoom();
   if (!full.ok()) return full;
-  return MakeProblem(absl::StatusCode::kResourceExhausted,
-                     {.code = "JC1605",
-                      .what = StrCat("the disk of ", paths_.Root(),
-                                     " was full and has room again; what waits is being recorded"),
-                      .fix = "try again"});
+  return MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1605",
+       .what = StrCat("the disk of ", paths_.Root(),
+                      " was full and has room again; pending events are being recorded"),
+       .fix = "try again"});
 }
 
-// Not synced: it survives a killed process, and after a power cut an older mark is only less
-// strict.
+// Not synced: it survives a killed process, and after a power failure an older mark only checks
+// less.
 void SqliteJournal::SayHighWater(const std::vector<JournalRecord>& group) {
   for (auto record = group.rbegin(); record != group.rend(); ++record) {
     if (record->events == nullptr || record->events->empty()) continue;

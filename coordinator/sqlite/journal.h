@@ -1,6 +1,6 @@
 // The journal in one SQLite file. Owns the only read-write connection and the journal thread; every
 // write and every checkpoint of the file happens there (SQLite 3.40 can corrupt a file whose WAL
-// two connections reset at once). Never called from a gRPC thread but for Append's enqueueing.
+// two connections reset at once). Never called from a gRPC thread except to enqueue in Append.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace muster::coordinator {
 
-// Opens or makes the file, checks it and raises the epoch, durably. `paths` is copied. `clock` is
-// raised to what the rows say and only used here; null: lived time is not counted.
+// Opens or creates the file, checks it and raises the epoch, durably. `paths` is copied. `clock` is
+// raised to the time in the rows and is used only here; null: lived time is not tracked.
 absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(const Paths& paths,
                                                            LivedClock* clock = nullptr);
 

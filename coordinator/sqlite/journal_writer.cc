@@ -26,7 +26,7 @@ absl::Status JournalWriter::Prepare() {
                                      "?7, ?8, ?9)"));
   ASSIGN_OR_RETURN(Statement record,
                    database_.Prepare("INSERT OR REPLACE INTO job_records VALUES(?1, ?2)"));
-  // A row that is written again keeps its age.
+  // A row that is rewritten keeps its age.
   ASSIGN_OR_RETURN(Statement life,
                    database_.Prepare("INSERT OR IGNORE INTO job_lives VALUES(?1, ?2)"));
   ASSIGN_OR_RETURN(Statement blob_ref,
@@ -59,7 +59,7 @@ absl::Status JournalWriter::Commit(const std::vector<JournalRecord>& records) {
   absl::Status status = WriteAll(records);
   if (status.ok()) status = database_.Execute("COMMIT");
   if (!status.ok() && database_.InTransaction()) {
-    // The first error is the one to tell; a rollback that fails leaves nothing visible either.
+    // Report the first error; even if the rollback fails, nothing is visible.
     database_.Execute("ROLLBACK").IgnoreError();
   }
   return status;
@@ -123,7 +123,7 @@ absl::Status JournalWriter::WriteFinished(const FinishedJob& job, int64_t lived_
   return absl::OkStatus();
 }
 
-// Events above the newest snapshot stay until the next one: replay needs them to be without a gap.
+// Events above the newest snapshot stay until the next one: replay needs them without gaps.
 absl::Status JournalWriter::WriteRemoved(uint64_t job) {
   const int64_t id = static_cast<int64_t>(job);
   RETURN_IF_ERROR(statements_->remove_job.Bind(1, id).Run());

@@ -36,9 +36,9 @@ CREATE INDEX blob_refs_by_job ON blob_refs(job);
 CREATE TABLE removed_jobs(job INTEGER PRIMARY KEY) STRICT;
 )sql";
 
-// How long the coordinator had lived when a finished job's row was written. A table of its own, and
-// made where it is missing: data directories of coordinators that did not count yet open as they
-// are, and theirs still open ours.
+// The coordinator's uptime when a finished job's row was written. A separate table, created if
+// missing, so that data directories of coordinators that did not track uptime open unchanged, and
+// such coordinators can still open ours.
 constexpr char kLives[] = R"sql(
 CREATE TABLE IF NOT EXISTS job_lives(job INTEGER PRIMARY KEY, lived_ms INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS job_lives_by_age ON job_lives(lived_ms, job);
@@ -72,7 +72,7 @@ absl::Status CheckIdentity(Database& database, const std::string& path, bool* is
         {.code = "JC1603",
          .what = StrCat(path, " is a database, but not one of muster-coordinator (application id ",
                         application_id, ")"),
-         .fix = "name another --data-dir"});
+         .fix = "use another --data-dir"});
   }
   if (version > kSchemaVersion) {
     return common::MakeProblem(
@@ -80,7 +80,7 @@ absl::Status CheckIdentity(Database& database, const std::string& path, bool* is
         {.code = "JC1603",
          .what = StrCat(path, " was written by a newer muster-coordinator (schema ", version,
                         ", this one knows up to ", kSchemaVersion, ")"),
-         .fix = "start the newer version, or name another --data-dir"});
+         .fix = "start the newer version, or use another --data-dir"});
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// accelerate's default_config.yaml (or the same as JSON, which YAML contains): keys of
+// accelerate's default_config.yaml (or the same as JSON, which is a subset of YAML): the keys of
 // accelerate/commands/config.
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ std::string FlagName(std::string_view key) {
   return name;
 }
 
-// The line wins over the file.
+// The command line takes precedence over the file.
 void SetDefault(LaunchFlags* flags, std::string name, std::string value) {
   flags->values.emplace(std::move(name), std::move(value));
 }
@@ -35,7 +35,7 @@ bool IsTrue(const YamlNode& node) {
   return text == "true" || text == "yes" || text == "1";
 }
 
-// fsdp_config, megatron_lm_config, …: the prefix in the sub-keys is optional.
+// fsdp_config, megatron_lm_config, …: the prefix is optional in the sub-keys.
 void TakeSection(const YamlNode& section, std::string_view prefix, LaunchFlags* flags) {
   for (const YamlNode::Entry& entry : section.entries) {
     if (entry.value.kind != YamlNode::Kind::kScalar) continue;
@@ -135,7 +135,7 @@ absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, Laun
     return Usage("JC1012",
                  StrCat("the accelerate configuration cannot be read: ",
                         common::FromAbsl(content.status().message())),
-                 "name an existing file, or give the values as flags");
+                 "give the path of an existing file, or pass the values as flags");
   }
   std::vector<YamlProblem> problems;
   const YamlNode root = ParseYaml(*content, &problems, true);
@@ -146,16 +146,16 @@ absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, Laun
     return Usage(
         "JC1012",
         StrCat("the accelerate configuration has errors\n", FormatProblems(path, problems)),
-        StrCat("correct ", path, ", or write it anew with `accelerate config`"));
+        StrCat("correct ", path, ", or regenerate it with `accelerate config`"));
   }
   std::vector<std::string> ignored;
   for (const YamlNode::Entry& entry : root.entries) {
     RETURN_IF_ERROR(TakeKey(path, entry, flags, plan, &ignored));
   }
-  // A device kind on the line wins over distributed_type.
+  // A device kind on the command line takes precedence over distributed_type.
   if (flags->Has("cpu") || flags->Has("use-cpu")) plan->device_kind = common::HostKind().name;
   if (!ignored.empty()) {
-    plan->notices.push_back(StrCat("not used of ", path, ": ", absl::StrJoin(ignored, ", ")));
+    plan->notices.push_back(StrCat("ignored in ", path, ": ", absl::StrJoin(ignored, ", ")));
   }
   return absl::OkStatus();
 }

@@ -20,9 +20,9 @@ constexpr FlagFate kYes = FlagFate::kHonoured;
 constexpr FlagFate kOurs = FlagFate::kOverridden;
 constexpr FlagFate kShown = FlagFate::kDisplay;
 constexpr FlagFate kNo = FlagFate::kRefused;
-constexpr std::string_view kNoTpu = "leave it out: its TPUs are not supported";
+constexpr std::string_view kNoTpu = "omit it: TPUs are not supported";
 constexpr std::string_view kNoFilter =
-    "choose nodes by their devices: --devices, or resources.devices in a job file";
+    "select nodes by their devices: --devices, or resources.devices in a job file";
 
 constexpr LaunchFlag kFlags[] = {
     {"config-file", 0, true, kYes},
@@ -121,8 +121,8 @@ void AddDeepSpeed(const LaunchFlags& flags, LaunchPlan* plan) {
   }
 }
 
-// --fsdp_X, --megatron_lm_X, --parallelism_config_X become their variables; --dynamo_X and --fp8_X
-// get ACCELERATE_.
+// --fsdp_X, --megatron_lm_X, --parallelism_config_X become variables; --dynamo_X and --fp8_X get
+// the prefix ACCELERATE_.
 void AddPrefixed(const LaunchFlags& flags, LaunchPlan* plan) {
   for (const auto& [name, value] : flags.values) {
     if (name == "fsdp-transformer-layer-cls-to-wrap") {
@@ -155,7 +155,7 @@ absl::Status AddEnvironment(const LaunchFlags& flags, bool cpu, LaunchPlan* plan
   const std::string precision = absl::AsciiStrToLower(flags.Get("mixed-precision", "no"));
   if (precision != "no" && precision != "fp16" && precision != "bf16" && precision != "fp8") {
     return Usage("JC1010",
-                 StrCat("mixed_precision is no, fp16, bf16 or fp8, not \"", precision, "\""),
+                 StrCat("mixed_precision must be no, fp16, bf16 or fp8, not \"", precision, "\""),
                  "--mixed_precision bf16");
   }
   plan->env["ACCELERATE_MIXED_PRECISION"] = precision;
@@ -188,8 +188,8 @@ absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan) {
     if (!chosen.empty()) {
       return Usage(
           "JC1010",
-          StrCat("--", chosen, " and --", flag, " of accelerate launch exclude each other"),
-          "leave out one of them");
+          StrCat("--", chosen, " and --", flag, " of accelerate launch are mutually exclusive"),
+          "remove one of them");
     }
     chosen = flag;
   }
@@ -206,7 +206,7 @@ absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan) {
     plan->per_node_of = "auto";  // accelerate: as many as there are accelerators
   }
   plan->min_nodes = plan->max_nodes = machines;
-  // One machine is accelerate's default, not a wish; the ranks may then spread.
+  // One machine is accelerate's default, not a request; the ranks may then be spread.
   if (!flags.Has("num-machines"))
     plan->min_nodes = plan->max_nodes = plan->per_node_of.empty() ? 0 : 1;
   if (plan->processes > 0 && plan->processes < machines) {
@@ -219,7 +219,7 @@ absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan) {
   if (flags.Has("multi-gpu")) plan->device_kind = common::FindAccelerateType("MULTI_GPU")->name;
   if (gpu_ids != "all" && !gpu_ids.empty()) {
     plan->notices.push_back(
-        "gpu_ids counts: which gpus the job gets is the coordinator's decision");
+        "gpu_ids is only counted: the coordinator decides which GPUs the job gets");
   }
   if (flags.Has("max-restarts")) {
     ASSIGN_OR_RETURN(plan->restarts, LaunchNumber(kLauncher, flags, "max-restarts", 0, 0));
@@ -236,8 +236,8 @@ absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words,
   plan.launcher = kLauncher;
   ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(kLauncher, words, kFlags, kPrefixes, &plan));
   if (flags.Has("module") && flags.Has("no-python")) {
-    return Usage("JC1011", "-m and --no_python of accelerate launch exclude each other",
-                 "leave out one of them");
+    return Usage("JC1011", "-m and --no_python of accelerate launch are mutually exclusive",
+                 "remove one of them");
   }
   if (flags.script.empty()) {
     return Usage("JC1010", "the accelerate launch line names no script",

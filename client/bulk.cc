@@ -23,7 +23,7 @@ absl::StatusOr<int> ReportBulk(Session& session, const v1::BulkResponse& respons
     }
     const absl::Status error = common::StatusOf(static_cast<absl::StatusCode>(result.status_code()),
                                                 result.message(), result.error());
-    // The only one is the command's own failure.
+    // A single result is the command's own failure.
     if (response.results_size() == 1) return error;
     fflush(stdout);
     fputs(FormatError(error, session.terminal().color_err).c_str(), stderr);

@@ -1,4 +1,4 @@
-// Answers to verbs on several things: a line each, and the worst of their codes. Main thread.
+// Output of commands that act on several things: a line each, and the worst exit code. Main thread.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,8 @@ namespace muster::client {
 
 class Session;
 
-// "calm-otter-3 is being cancelled" to stdout for each that worked, an error for each that did not.
+// Prints "calm-otter-3 is being cancelled" to stdout for each success, and an error for each
+// failure.
 absl::StatusOr<int> ReportBulk(Session& session, const v1::BulkResponse& response,
                                std::string_view done);
 

@@ -1,5 +1,6 @@
 // One command of jobctl as a row: parsing, help, completion and documentation all read it. A
-// command's file in client/commands/ defines its row; command_table.cc lists the rows. Immutable.
+// command's row is defined in its file in client/commands/; command_table.cc lists the rows.
+// Immutable.
 #pragma once
 
 #include <span>
@@ -15,13 +16,13 @@ class Arguments;
 class Session;
 
 struct Flag {
-  std::string_view name;        // without dashes; `-` and `_` are alike on the command line
+  std::string_view name;        // without dashes; `-` and `_` are equivalent on the command line
   char letter = 0;              // 0: none
   std::string_view value = {};  // "N", "FILE"; empty: a switch
   std::string_view help = {};
-  std::string_view choices = {};  // "a|b|c" when only these are allowed
-  // What its value is, for completion, where it has no choices: a subject as in Command::completes,
-  // or itself such a list of words.
+  std::string_view choices = {};  // "a|b|c" if only these are allowed
+  // For completion of a value without choices: a subject as in Command::completes, or such a list
+  // of words.
   std::string_view completes = {};
 };
 
@@ -29,30 +30,30 @@ struct Command {
   std::string_view name;       // "run", "ckpt ls"
   std::string_view summary;    // one line
   std::string_view arguments;  // of the usage line: "JOB [STEP]"
-  int least = 0;               // number of words
+  int least = 0;               // minimum number of words
   int most = 0;                // -1: no limit
   std::span<const Flag> flags = {};
   bool listing = false;              // takes -o, --columns, --filter, --sort, --no-headers, --limit
-  bool rest = false;                 // takes `-- CMD…`
-  bool rest_without_dashes = false;  // the first bare word begins CMD
-  // What the words are, one after the other, for completion: job, node, context, file, command,
-  // code, signal, step (of the job before it), state, device; or words to choose from, "a|b". The
-  // last one also stands for all that may follow.
+  bool rest = false;                 // accepts `-- CMD…`
+  bool rest_without_dashes = false;  // the first bare word starts CMD
+  // What the words are, in order, for completion: job, node, context, file, command, code, signal,
+  // step (of the preceding job), state, device; or words to choose from, "a|b". The last one also
+  // applies to all that may follow.
   std::string_view completes = {};
   std::string_view examples = {};  // lines "command<TAB>what it does"
-  std::string_view notes = {};     // more text under the flags
+  std::string_view notes = {};     // additional text after the flags
   absl::StatusOr<int> (*run)(Session& session, const Arguments& arguments) = nullptr;
 };
 
 // All commands in the order of the help page.
 std::span<const Command* const> Commands();
-// Null when there is none.
+// Null if there is none.
 const Command* FindCommand(std::string_view name);
 // True for "ckpt", "nodes", …: words that need a second one.
 bool IsCommandGroup(std::string_view word);
 std::span<const Flag> GlobalFlags();
 std::span<const Flag> ListingFlags();
-// All that a command takes; null: the global ones.
+// All flags that a command accepts; null: the global ones.
 std::vector<const Flag*> FlagsOf(const Command* command);
 
 }  // namespace muster::client

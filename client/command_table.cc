@@ -31,24 +31,24 @@ constexpr const Command* kCommands[] = {
 };
 
 constexpr Flag kGlobalFlags[] = {
-    {"server", 's', "HOST:PORT", "coordinator to talk to"},
+    {"server", 's', "HOST:PORT", "coordinator to use"},
     {"context", 'c', "NAME", "configured context to use", {}, "context"},
-    {"quiet", 'q', "", "no notes on stderr"},
-    {"verbose", 'v', "", "say more on stderr"},
+    {"quiet", 'q', "", "suppress notes on stderr"},
+    {"verbose", 'v', "", "print more on stderr"},
     {"color", 0, "WHEN", "colours: auto, always, never", "auto|always|never"},
-    {"yes", 'y', "", "do not ask"},
-    {"no-input", 0, "", "never ask: fail instead"},
-    {"timeout", 0, "TIME", "how long the coordinator may take to answer (10s)"},
+    {"yes", 'y', "", "do not ask for confirmation"},
+    {"no-input", 0, "", "never prompt: fail instead"},
+    {"timeout", 0, "TIME", "how long to wait for the coordinator's answer (10s)"},
     {"debug", 0, "", "gRPC details on stderr"},
-    {"version", 'V', "", "jobctl's version, and nothing else"},
+    {"version", 'V', "", "print only jobctl's version"},
 };
 
 constexpr Flag kListingFlags[] = {
     {"output", 'o', "FORMAT", "table, wide, json, jsonl, yaml, csv or name",
      "table|wide|json|jsonl|yaml|csv|name"},
     {"columns", 0, "A,B", "only these columns, in this order"},
-    {"filter", 0, "K=V,K!=V", "only rows that match"},
-    {"sort", 0, "COLUMN", "sort by it; -COLUMN: descending"},
+    {"filter", 0, "K=V,K!=V", "only matching rows"},
+    {"sort", 0, "COLUMN", "sort by COLUMN; -COLUMN: descending"},
     {"no-headers", 0, "", "no header line"},
     {"limit", 0, "N", "at most N rows"},
 };
@@ -64,7 +64,7 @@ std::vector<const Flag*> FlagsOf(const Command* command) {
   const auto add = [&](std::span<const Flag> more) {
     for (const Flag& flag : more) flags.push_back(&flag);
   };
-  // The command's own come first: `wait --timeout` shadows the global --timeout.
+  // The command's own flags come first: `wait --timeout` shadows the global --timeout.
   if (command != nullptr) add(command->flags);
   if (command != nullptr && command->listing) add(ListingFlags());
   add(GlobalFlags());

@@ -56,16 +56,16 @@ struct Connection::Channel {
   std::unique_ptr<grpc::ClientContext> attend_context;
   std::unique_ptr<grpc::ClientReader<v1::AttendResponse>> attend;
 
-  // The coordinator's own errors as they are; gRPC's, which have no code, in our words.
+  // The coordinator's own errors unchanged; gRPC's, which have no code, in our words.
   absl::Status Convert(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
     absl::Status said = FromGrpc(status);
     if (!common::CodeOf(said).empty()) return said;
     const std::string& message = status.error_message();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      // Of gRPC's chain of causes only the last is for people: "…: Connection refused".
+      // Of gRPC's chain of causes, only the last is useful to people: "…: Connection refused".
       if (message.find("HTTP/2") != std::string::npos) {
-        return Unreachable(endpoint, "what answers there is no coordinator");
+        return Unreachable(endpoint, "something else is listening there");
       }
       const size_t last = message.rfind(": ");
       return Unreachable(endpoint, last == std::string::npos ? message : message.substr(last + 2));
@@ -75,7 +75,7 @@ struct Connection::Channel {
           absl::StatusCode::kUnimplemented,
           {.code = "JC1302",
            .what = StrCat("the coordinator at ", endpoint,
-                          " is of another version and does not know this request"),
+                          " is a different version and does not support this request"),
            .fix = "jobctl version"});
     }
     return said;
@@ -144,7 +144,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(common::kBulkMessageBytesMax) + 64 * 1024);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Silence on a cut network is noticed within about 30 s, also in a stream that waits for days.
+  // A cut network is noticed within about 30 s, even in a stream that waits for days.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   auto channel = std::make_unique<Channel>();
@@ -178,10 +178,10 @@ absl::StatusOr<v1::GetServerResponse> Connection::GetServer() {
   return channel_->Unary(&v1::JobService::Stub::GetServer, request, channel_->timeout_ms);
 }
 
-// A durable answer may wait for a slow disk, so requests that change something have longer than a
+// A durable answer may wait for a slow disk, so requests that change something get more time than a
 // probe.
 constexpr int64_t kSlowRequestMs = 60'000;
-// Hashing a checkpoint of many GB takes its time.
+// Hashing a checkpoint of many GB takes a while.
 constexpr int64_t kHashRequestMs = 3'600'000;
 
 #define MUSTER_UNARY(name, request_type, response_type, limit_ms)                       \
@@ -256,7 +256,7 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> Connection::ListCheckpointFiles(
   return files;
 }
 
-// The same request for some of the jobs at a time: an answer has to fit into a message.
+// The same request for a subset of the jobs at a time: each answer has to fit into a message.
 template <typename Request, typename Send>
 absl::StatusOr<v1::BulkResponse> InBatches(const Request& request, const Send& send) {
   constexpr int kBatch = 1'000;

@@ -1,6 +1,6 @@
-// The one door to the coordinator: JobService without gRPC's types. Blocking calls; any thread,
+// The only way to the coordinator: JobService without gRPC's types. Blocking calls; any thread,
 // several at once. Errors are the coordinator's own ("[JC1201] …"), or JC1301, JC1302, JC1307 from
-// here.
+// this file.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ class Connection {
                                                           int64_t timeout_ms);
   ~Connection();
 
-  // What GetServer said when the connection was opened.
+  // What GetServer returned when the connection was opened.
   const v1::GetServerResponse& server() const;
   const std::string& endpoint() const;
 
   absl::StatusOr<v1::GetServerResponse> GetServer();
   absl::StatusOr<v1::SubmitResponse> Submit(const v1::SubmitRequest& request);
-  // One page; the next one begins with `before_id`, the last job's.
+  // One page; the next one starts at `before_id`, the last job's.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
   absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);
-  // On several jobs: sent in as many requests as they need.
+  // On several jobs: split into as many requests as needed.
   absl::StatusOr<v1::BulkResponse> CancelJobs(const v1::CancelJobsRequest& request);
   absl::StatusOr<v1::BulkResponse> ReleaseJobs(const v1::JobReferences& request);
   absl::StatusOr<v1::BulkResponse> SignalJob(const v1::SignalJobRequest& request);
@@ -51,7 +51,7 @@ class Connection {
   absl::StatusOr<v1::BulkResponse> RemoveNode(const v1::RemoveNodeRequest& request);
   absl::StatusOr<v1::SetLifetimeResponse> SetLifetime(const v1::SetLifetimeRequest& request);
 
-  // Streams. `on_message` returns false to end the stream (OK is returned then).
+  // Streams. `on_message` returns false to end the stream (then the result is OK).
   using OnUpdate = std::function<bool(const v1::JobUpdate&)>;
   using OnEvents = std::function<bool(const v1::EventBatch&)>;
   using OnDiagnosis = std::function<bool(const v1::DiagnoseJobUpdate&)>;
@@ -59,7 +59,7 @@ class Connection {
   using OnMetrics = std::function<bool(const v1::MetricBatch&)>;
   using OnBytes = std::function<bool(const v1::BlobChunk&)>;
   absl::Status Run(const v1::SubmitRequest& request, const OnUpdate& on_message);
-  // `deadline_ms` 0: none. Else DEADLINE_EXCEEDED when it passes.
+  // `deadline_ms` 0: none. Otherwise DEADLINE_EXCEEDED once it passes.
   absl::Status WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms,
                         const OnUpdate& on_message);
   absl::Status ListEvents(const v1::ListEventsRequest& request, const OnEvents& on_message);
@@ -68,7 +68,7 @@ class Connection {
   absl::Status QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message);
   absl::Status PullFile(const v1::PullFileRequest& request, const OnBytes& on_message);
 
-  // Private coordinator: keeps it alive until Close or the end of the process.
+  // Private coordinator: keeps it running until Close or the end of the process.
   void Attend();
   // Ends every open stream of this connection, from any thread; they return CANCELLED.
   void CancelStreams();

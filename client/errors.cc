@@ -34,7 +34,7 @@ int ExitCodeFor(const absl::Status& error) {
   }
   const std::string code = common::CodeOf(error);
   if (code.starts_with("JC10")) return kExitUsage;
-  // JC1205: the key was used for another job.
+  // JC1205: the key was used for a different job.
   if (code.starts_with("JC11") || code.starts_with("JC14") || code == "JC1205") return kExitRefused;
   if (error.code() == absl::StatusCode::kResourceExhausted) return kExitRefused;
   return kExitFailed;
@@ -47,7 +47,7 @@ std::string FormatError(const absl::Status& error, bool color) {
   const char* reset = color ? "\033[0m" : "";
   std::string what = common::Printable(Sentence(error), true);
   if (!problem.code.empty()) {
-    // The code stands at the end of the first line: the further lines are a list.
+    // The code goes at the end of the first line: further lines are a list.
     const std::string tag = common::StrCat(" [", problem.code, "]");
     const size_t first_end = what.find('\n');
     if (first_end == std::string::npos) {
@@ -57,7 +57,7 @@ std::string FormatError(const absl::Status& error, bool color) {
     }
   }
   std::string out = common::StrCat(red, "error:", reset, " ", what, "\n");
-  // What its code says, when the error itself has no advice.
+  // The fix from the code's row if the error itself has none.
   const common::ErrorCode* known =
       problem.code.empty() ? nullptr : common::FindErrorCode(problem.code);
   const std::string_view fix =

@@ -1,6 +1,6 @@
 // Errors as people see them: every error of jobctl, local or from the coordinator, is an
-// absl::Status, most of them with a value (common/problem.h). This file prints and grades them. Any
-// thread.
+// absl::Status, most of them with a value (common/problem.h). This file prints them and picks exit
+// codes. Any thread.
 #pragma once
 
 #include <string>
@@ -22,17 +22,17 @@ inline constexpr int kExitWaitTimedOut = 101;
 inline constexpr int kExitCancelled = 103;
 inline constexpr int kExitDetached = 130;
 
-// MakeProblem of a wrong command line or file, the most frequent one: INVALID_ARGUMENT.
+// MakeProblem for a bad command line or file, the most frequent case: INVALID_ARGUMENT.
 absl::Status Usage(std::string_view code, std::string_view what, std::string_view fix);
 
-// What happened and why, in one sentence without code and advice: for a note.
+// What happened and why, in one sentence without code and fix: for a note.
 std::string Sentence(const absl::Status& error);
 
-// NOT_FOUND 3, not allowed 4, unreachable 5; else by the code: 10xx 2, 11xx, 14xx and 1205 6; else
-// 1.
+// NOT_FOUND 3, not allowed 4, unreachable 5; otherwise by code: 10xx 2, 11xx, 14xx and 1205 6;
+// otherwise 1.
 int ExitCodeFor(const absl::Status& error);
 
-// "error: … [JC1201]\nfix:   …\n". `what` may have several lines.
+// "error: … [JC1201]\nfix:   …\n". `what` may span several lines.
 std::string FormatError(const absl::Status& error, bool color);
 
 // ", did you mean "x"?" or nothing.

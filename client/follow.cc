@@ -27,14 +27,15 @@ namespace {
 using common::StrCat;
 using std::chrono::steady_clock;
 
-// After the job's end its last output is still on the way; it may take long, but not stand still.
+// After a job's end its last output is still in transit; it may take long, but must keep
+// progressing.
 constexpr auto kLogsStandStill = std::chrono::seconds(15);
 constexpr auto kQueuePatience = std::chrono::milliseconds(500);
 constexpr auto kReconnectLimit = std::chrono::seconds(60);
 
 bool IsLost(const absl::Status& status) { return status.code() == absl::StatusCode::kUnavailable; }
 
-// The attached run: one Run stream on the main thread, one log stream beside it.
+// The attached run: one Run stream on the main thread, plus one log stream.
 class AttachedRun {
  public:
   AttachedRun(Session& session, const v1::SubmitRequest& request, LogPrinter& printer)
@@ -56,10 +57,10 @@ class AttachedRun {
       JoinLogs(*connection, over);
       if (over) break;
       Publish(nullptr);
-      // The key of the submit makes it safe to send again.
+      // The submit's key makes it safe to resend.
       if (!IsLost(status) || (name_.empty() && !session_.is_private()))
         return Broken(ExplainRefusal(status, request_.spec(), *connection));
-      if (announced_) session_.Note("the connection to the coordinator was lost; waiting for it");
+      if (announced_) session_.Note("lost the connection to the coordinator; reconnecting");
       ASSIGN_OR_RETURN(connection, Reconnect(session_, status));
     }
     Publish(nullptr);
@@ -76,11 +77,11 @@ class AttachedRun {
     return common::MakeProblem(
         absl::StatusCode::kUnavailable,
         {.code = "JC1307",
-         .what = "the coordinator ended the stream before the job's end",
+         .what = "the coordinator ended the stream before the job was over",
          .fix = name_.empty() ? "try again" : StrCat("jobctl show ", name_)});
   }
 
-  // The signal thread uses the connection too; null while there is none.
+  // The signal thread also uses the connection; null while there is none.
   void Publish(Connection* connection) {
     std::lock_guard lock(connection_mutex_);
     shared_connection_ = connection;
@@ -100,7 +101,7 @@ class AttachedRun {
     if (!logs_.joinable()) StartLogs(connection);
   }
 
-  // What changed since the last update, for people.
+  // Prints what changed since the last update.
   void Announce() {
     if (!announced_ && record_.attempts_size() > 0) {
       announced_ = true;
@@ -115,7 +116,7 @@ class AttachedRun {
     SayNewAttempt();
   }
 
-  // A private worker does not count cpu slots: more ranks than cores run, but slower.
+  // A private worker does not count cpu slots: with more ranks than cores it is just slower.
   void MaybeSayShared() {
     const v1::Attempt& attempt = record_.attempts(record_.attempts_size() - 1);
     const unsigned cores = std::thread::hardware_concurrency();
@@ -141,7 +142,7 @@ class AttachedRun {
     attempt_ = number;
   }
 
-  // A job that waits only for a moment needs no words.
+  // A job that waits only briefly needs no note.
   void SayWhatItWaitsFor() {
     std::unique_lock lock(mutex_);
     std::string said;
@@ -193,7 +194,7 @@ class AttachedRun {
       }
       if (!logs_done_) {
         lock.unlock();
-        if (over) session_.Note(StrCat("output is still on its way: jobctl logs ", name_));
+        if (over) session_.Note(StrCat("more output is still arriving: jobctl logs ", name_));
         connection.CancelStreams();
         lock.lock();
       }
@@ -201,12 +202,12 @@ class AttachedRun {
     logs_.join();
     if (over && !logs_status_.ok() && logs_status_.code() != absl::StatusCode::kCancelled) {
       session_.Note(StrCat("the output is incomplete here (", Sentence(logs_status_),
-                           "); all of it: jobctl logs ", name_));
+                           "); for all of it: jobctl logs ", name_));
     }
   }
 
   void OnSignal(int number, int count) {
-    // Held over the request below, so that the connection stays.
+    // Held during the request below, so that the connection stays open.
     std::lock_guard connection_lock(connection_mutex_);
     Connection* connection = shared_connection_;
     std::string name;
@@ -217,8 +218,8 @@ class AttachedRun {
       grace_ms = record_.spec().grace_ms() > 0 ? record_.spec().grace_ms() : job::kDefaultGraceMs;
       interrupted_ = true;
     }
-    // Nothing was submitted yet, or nobody is there to stop it: the end of our stream cancels the
-    // job.
+    // Nothing was submitted yet, or it cannot be stopped from here: the end of our stream cancels
+    // the job.
     if (connection == nullptr || name.empty() || count > 2) _exit(128 + number);
     v1::CancelJobsRequest request;
     request.add_jobs(name);
@@ -232,7 +233,7 @@ class AttachedRun {
       session_.Note(StrCat("\nkilling ", name));
     }
     if (const auto cancelled = connection->CancelJobs(request); !cancelled.ok()) {
-      session_.Note(StrCat("it could not be stopped: ", Sentence(cancelled.status())));
+      session_.Note(StrCat("the job could not be stopped: ", Sentence(cancelled.status())));
     }
   }
 
@@ -247,7 +248,7 @@ class AttachedRun {
 
   std::mutex connection_mutex_;  // guards shared_connection_; taken before mutex_
   Connection* shared_connection_ = nullptr;
-  std::mutex mutex_;  // guards all below, which the signal and log threads see
+  std::mutex mutex_;  // guards all below, shared with the signal and log threads
   std::condition_variable changed_;
   v1::JobRecord record_;
   std::string name_;
@@ -271,7 +272,7 @@ absl::Status LogFollower::Follow(Connection& connection) {
     position->set_stream(static_cast<v1::LogStream>(std::get<2>(key)));
     position->set_offset(offset);
   }
-  // The tail was already shown; a resumed stream goes on from its positions.
+  // The tail was already shown; a resumed stream continues from its positions.
   if (!positions_.empty()) request_.clear_tail_lines();
   return connection.StreamLogs(request_, [this](const v1::LogRecord& record) {
     if (record.notice().empty()) {
@@ -308,15 +309,15 @@ absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& reque
 
 void SubmitInterruptibly(Session& session) {
   HandleSignals([&session](int number, int) {
-    session.Note("\ninterrupted; whether the job was submitted: jobctl ls");
+    session.Note("\ninterrupted; to see whether the job was submitted: jobctl ls");
     _exit(128 + number);
   });
 }
 
 void DetachFrom(Session& session, const std::string& name, const std::string& again) {
   HandleSignals([&session, name, again](int number, int) {
-    session.Note(StrCat("\ndetached; ", name, " goes on. Again: jobctl ", again, " ", name,
-                        "   stop it: jobctl cancel ", name));
+    session.Note(StrCat("\ndetached; ", name, " keeps running. To reattach: jobctl ", again, " ",
+                        name, "   to stop it: jobctl cancel ", name));
     _exit(128 + number);
   });
 }
@@ -337,7 +338,7 @@ absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& req
   printer.Finish();
   RETURN_IF_ERROR(status);
   if (!request.follow()) {
-    if (!follower.any()) session.Note("there is no output (yet)");
+    if (!follower.any()) session.Note("no output (yet)");
     return kExitOk;
   }
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(job));

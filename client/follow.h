@@ -1,5 +1,5 @@
-// Following jobs: their logs by offset, across restarts of the coordinator, and the attached run
-// with its Ctrl-C.
+// Following jobs: their logs by offset, across coordinator restarts, and the attached run with its
+// Ctrl-C handling.
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,16 @@ namespace muster::client {
 class Connection;
 class Session;
 
-// Streams a job's logs and remembers how far it came, so that a broken stream goes on where it
-// ended: no gap, no repeat.
+// Streams a job's logs and tracks its position, so that a broken stream resumes where it ended: no
+// gap, no repeat.
 class LogFollower {
  public:
   LogFollower(v1::StreamLogsRequest request, LogPrinter* printer);
-  // Until the stream ends. Any thread, one at a time.
+  // Runs until the stream ends. Any thread, one at a time.
   absl::Status Follow(Connection& connection);
-  // Grows with every record.
+  // Increases with every record.
   uint64_t records() const { return records_; }
-  // Something was there to print.
+  // There was something to print.
   bool any() const { return any_; }
 
  private:
@@ -37,28 +37,27 @@ class LogFollower {
   std::atomic<bool> any_{false};
 };
 
-// Runs an attached job until it is over: submits, prints its output, stops it on Ctrl-C. Returns
-// what jobctl run returns. A coordinator that restarts meanwhile is waited for.
+// Runs an attached job until it is over: submits it, prints its output, stops it on Ctrl-C. Returns
+// the exit code of jobctl run. Waits for a coordinator that restarts meanwhile.
 absl::StatusOr<int> RunAttached(Session& session, const v1::SubmitRequest& request,
                                 LogPrinter::Options options);
 
-// Before the connection is opened, by every command that waits for a job which goes on without it.
-// Until DetachFrom Ctrl-C says that it is not known whether the job was submitted.
+// Called before the connection is opened by every command that waits for a job that outlives it.
+// Until DetachFrom, Ctrl-C prints that it is unknown whether the job was submitted.
 void SubmitInterruptibly(Session& session);
-// From now on Ctrl-C says that job `name` goes on and how to come back (`again`: "logs -f",
-// "wait"), and ends jobctl with 130.
+// From now on Ctrl-C prints that job `name` keeps running and how to reattach (`again`: "logs -f",
+// "wait"), and exits jobctl with 130.
 void DetachFrom(Session& session, const std::string& name, const std::string& again);
 
-// Shows the output of a job that is already there, until its end when it is followed. Returns 0,
-// 100 or 103.
+// Shows the output of an existing job, until its end if followed. Returns 0, 100 or 103.
 absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request,
                               LogPrinter::Options options, bool propagate);
-// All output of a new job until its end; Ctrl-C detaches.
+// Shows all output of a new job until its end; Ctrl-C detaches.
 absl::StatusOr<int> FollowNewJob(Session& session, const v1::SubmitResponse& submitted,
                                  bool propagate);
 
-// Reconnects after the coordinator went away, for at most a minute. `lost` is returned when it
-// stays away.
+// Reconnects after the coordinator went away, for at most a minute. Returns `lost` if it stays
+// away.
 absl::StatusOr<Connection*> Reconnect(Session& session, const absl::Status& lost);
 
 }  // namespace muster::client

@@ -94,15 +94,15 @@ uint64_t Started(const RankRecord& record, const Collective& like) {
   return 0;
 }
 
-// Where the members of a group stand to the collective that the longest waiting of them is in.
+// How the members of a group relate to the collective that the longest-waiting member is in.
 struct Standing {
   Collective of;
   std::vector<int> waiting, behind, unknown;
   std::vector<const RankRecord*> behind_records;
-  // What each member is about to do in it; more than one kind is a mistake of the program.
+  // What each member is about to do in it; more than one kind is a bug in the program.
   std::map<std::string, std::vector<int>> kinds;
   int64_t longest_ms = 0;
-  bool failed = false;  // some of the waiting gave up
+  bool failed = false;  // some of the waiting ranks gave up
 };
 
 std::string KindOf(const Collective& collective) {
@@ -125,7 +125,7 @@ Standing StandingOf(const Collective& of, const std::map<int, RankRecord>& recor
       continue;
     }
     const Collective* own = Find(record->second, of);
-    if (own == nullptr) continue;  // long done here
+    if (own == nullptr) continue;  // completed here long ago
     standing.kinds[KindOf(*own)].push_back(rank);
     if (!own->runs) continue;
     standing.waiting.push_back(rank);
@@ -136,7 +136,7 @@ Standing StandingOf(const Collective& of, const std::map<int, RankRecord>& recor
   return standing;
 }
 
-// The collective that has held up a rank for the longest; of the group's, the first that runs.
+// The collective that has blocked a rank the longest; of the group's, the first running one.
 std::optional<Collective> HeldUpBy(const std::map<int, RankRecord>& records) {
   const Collective* oldest = nullptr;
   for (const auto& [rank, record] : records) {
@@ -166,7 +166,7 @@ std::string BehindText(const Standing& standing) {
                 " not entered ", Describe(standing.of));
 }
 
-// What the ranks that are behind do instead; alike ones together.
+// What the ranks that are behind are doing instead, grouped by place.
 std::string InsteadText(const Standing& standing) {
   constexpr size_t kPlacesMax = 4;
   std::map<std::string, std::vector<int>> places;
@@ -189,7 +189,7 @@ std::string InsteadText(const Standing& standing) {
   return text;
 }
 
-// Of the ranks that are behind, those that do not wait for others themselves; all when all do.
+// Of the ranks that are behind, those that are not waiting themselves; all of them if all are.
 std::vector<int> Roots(const Standing& standing) {
   std::vector<int> roots;
   for (const RankRecord* record : standing.behind_records) {
@@ -198,8 +198,8 @@ std::vector<int> Roots(const Standing& standing) {
   return roots.empty() ? standing.behind : roots;
 }
 
-// Where all ranks that are behind wait in another group's collective themselves: for whom. The last
-// of such a chain is the one to look at.
+// If all ranks that are behind are themselves waiting in another group's collective: for whom. The
+// last of such a chain is the one to look at.
 std::string ChainText(Standing standing, const std::map<int, RankRecord>& records,
                       std::vector<int>* suspects) {
   std::string text;
@@ -209,7 +209,7 @@ std::string ChainText(Standing standing, const std::map<int, RankRecord>& record
     if (other == nullptr || Roots(standing) != standing.behind) return text;
     if (!seen.insert(Describe(*other)).second) {
       return text +
-             "; they wait for each other: the ranks begin these collectives in different "
+             "; they are waiting for each other: the ranks start these collectives in different "
              "orders";
     }
     standing = StandingOf(*other, records);
@@ -220,7 +220,7 @@ std::string ChainText(Standing standing, const std::map<int, RankRecord>& record
 }
 
 std::string MismatchText(const Standing& standing, std::vector<int>* suspects) {
-  // Those in the minority first: most likely theirs is the mistake.
+  // The minority first: most likely the mistake is theirs.
   std::vector<std::pair<std::vector<int>, std::string>> kinds;
   for (const auto& [kind, ranks] : standing.kinds) kinds.push_back({ranks, kind});
   std::stable_sort(kinds.begin(), kinds.end(),
@@ -242,8 +242,8 @@ std::string QuietText(const std::map<int, RankRecord>& records) {
       if (last == nullptr || collective.ended_ms_ago <= last->ended_ms_ago) last = &collective;
     }
   }
-  if (last == nullptr) return "no rank has begun a collective";
-  return StrCat("no rank waits in a collective; the last one, ", Describe(*last), ", ended ",
+  if (last == nullptr) return "no rank has started a collective";
+  return StrCat("no rank is waiting in a collective; the last one, ", Describe(*last), ", ended ",
                 TimeText(last->ended_ms_ago), " ago");
 }
 
@@ -263,14 +263,14 @@ std::string Sentence(const std::map<int, RankRecord>& records, const std::vector
   if (!standing.unknown.empty()) {
     *suspects = standing.unknown;
     return StrCat(RanksText(standing.unknown), " ", Verb(standing.unknown, "has", "have"),
-                  " left no record: ", RanksText(standing.waiting), " ",
+                  " no record: ", RanksText(standing.waiting), " ",
                   Verb(standing.waiting, "waits", "wait"), " in ", Describe(standing.of), " for ",
                   TimeText(standing.longest_ms));
   }
   return StrCat("every rank of group ", standing.of.group, " has entered ", Describe(standing.of),
                 ", and ", RanksText(standing.waiting), " ", Verb(standing.waiting, "waits", "wait"),
                 " in it for ", TimeText(standing.longest_ms),
-                ": it is slow, or the connection between them is");
+                ": it is slow, or the connection between the ranks is");
 }
 
 // ---- the table ----

@@ -1,4 +1,4 @@
-// What the records of all ranks of a run say together: which rank the others wait for, and where it
+// What the records of all ranks together show: which rank the others are waiting for, and where it
 // is. Pure.
 #pragma once
 
@@ -14,9 +14,9 @@ struct HangReport {
   // it for 12.0 s; rank 1 is in usleep < load_batch < train"
   std::string sentence;
   std::vector<int> suspects;  // the ranks that the sentence names as the cause
-  std::string table;          // a line per rank, with a head line
+  std::string table;          // one line per rank, with a header
 };
-// `records` in any order, at most one a rank; ranks below `world_size` may be missing.
+// `records` in any order, at most one per rank; ranks below `world_size` may be missing.
 HangReport MakeHangReport(int world_size, std::vector<RankRecord> records);
 
 }  // namespace muster::client

@@ -109,14 +109,15 @@ std::string OverviewHelp() {
       commands.push_back({word, std::string(command->name.substr(blank + 1))});
     }
   }
-  return StrCat("jobctl: run training jobs, here or on a cluster, and see what becomes of them\n\n",
-                Examples("jobctl run -n 2 -- python train.py\ttwo ranks here, nothing to set up\n"
-                         "jobctl run -- torchrun --nproc-per-node 2 train.py\tthe line you have\n"
-                         "jobctl submit train.yaml\tqueue a job file\n"
-                         "jobctl logs -f @last\tthe output of your newest job"),
-                "\nCommands:\n", TwoColumns(commands), "\nFlags of all commands:\n",
-                TwoColumns(FlagPairs(GlobalFlags())),
-                "\njobctl help COMMAND, jobctl help exit-codes, jobctl explain CODE tell more.\n");
+  return StrCat(
+      "jobctl: run training jobs on this machine or a cluster, and monitor them\n\n",
+      Examples("jobctl run -n 2 -- python train.py\ttwo ranks on this machine, no setup\n"
+               "jobctl run -- torchrun --nproc-per-node 2 train.py\tyour existing command line\n"
+               "jobctl submit train.yaml\tqueue a job file\n"
+               "jobctl logs -f @last\tthe output of your newest job"),
+      "\nCommands:\n", TwoColumns(commands), "\nFlags of all commands:\n",
+      TwoColumns(FlagPairs(GlobalFlags())),
+      "\nFor details: jobctl help COMMAND, jobctl help exit-codes, jobctl explain CODE.\n");
 }
 
 std::string CommandHelp(const Command& command) {
@@ -146,16 +147,16 @@ std::string ExitCodeHelp() {
   return "Exit codes of jobctl:\n\n" +
          TwoColumns({{"0", "done"},
                      {"1", "failed"},
-                     {"2", "wrong command line or configuration"},
+                     {"2", "bad command line or configuration"},
                      {"3", "no such job, node, checkpoint or context"},
                      {"4", "not allowed"},
                      {"5", "the coordinator does not answer"},
                      {"6", "refused: a bad job, an impossible shape, a full queue, a used key"},
                      {"100", "wait, logs -f, submit --wait: the job failed"},
-                     {"101", "wait: the time was over"},
+                     {"101", "wait: timed out"},
                      {"103", "wait, logs -f, submit --wait, run: the job was cancelled"},
                      {"130",
-                      "Ctrl-C: detached (the job goes on, and jobctl says so); in `run`: the job "
+                      "Ctrl-C: detached (the job keeps running); in `run`: the job "
                       "was stopped"}}) +
          "\n`jobctl run`, and --propagate, return the first failing rank's code, or 128 +\nits "
          "signal "
@@ -179,7 +180,8 @@ std::string JobFileHelp() {
 
 std::string HelpDocument() {
   std::string out =
-      "# jobctl\n\nWritten from the command table (`jobctl help --markdown`); a test compares the "
+      "# jobctl\n\nGenerated from the command table (`jobctl help --markdown`); a test compares "
+      "the "
       "two.\n\n```\n" +
       OverviewHelp() + "```\n";
   for (const Command* command : Commands()) {

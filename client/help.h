@@ -1,4 +1,4 @@
-// Help pages and shell completion, made from the command table alone. Pure.
+// Help pages and shell completion, generated from the command table alone. Pure.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ std::string JobFileHelp();
 // All commands as Markdown: docs/jobctl.md.
 std::string HelpDocument();
 
-// The script for bash, zsh or fish. It asks `jobctl __complete` for everything, so it never grows
-// old.
+// The script for bash, zsh or fish. It calls `jobctl __complete` for everything, so it never goes
+// stale.
 std::string CompletionScript(std::string_view shell);
 
 }  // namespace muster::client

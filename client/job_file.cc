@@ -78,7 +78,7 @@ class Reader {
   void Unknown(const YamlNode::Entry& entry, const std::string& section) {
     const std::string unknown =
         StrCat("unknown key \"", entry.key, "\"", section.empty() ? "" : StrCat(" in ", section));
-    // A peer's name first, then the nearest key of this section, then the same key of another
+    // A peer's name first, then the nearest key of this section, then the same key in another
     // section.
     std::string nearest(PeerKey(entry.key));
     const Absent* absent =
@@ -108,7 +108,7 @@ class Reader {
 
   void ReadKey(const JobKey& key, const YamlNode& node) {
     if (node.kind == Kind::kNull) {
-      Add(node.line, node.column, StrCat(key.path, " has no value; give one or leave the key out"));
+      Add(node.line, node.column, StrCat(key.path, " has no value; give one or remove the key"));
       return;
     }
     KeyValue value;
@@ -312,14 +312,14 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view c
   }
   return Usage("JC1101",
                StrCat(name, " has ", count, "\n", FormatProblems(name, std::move(problems))),
-               StrCat("correct the lines, then: jobctl validate ", name));
+               StrCat("correct the lines, then run jobctl validate ", name));
 }
 
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<std::string>& sets,
                                     v1::JobSpec* spec) {
   std::string content;
   if (path == "-") {
-    // One byte more than allowed is enough to know.
+    // One byte over the limit is enough to know.
     content.resize(common::kSpecBytesMax + 1);
     std::cin.read(content.data(), static_cast<std::streamsize>(content.size()));
     content.resize(static_cast<size_t>(std::cin.gcount()));
@@ -341,7 +341,7 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<s
   const std::string name = path == "-" ? "stdin" : path;
   if (content.size() > common::kSpecBytesMax) {
     return Usage("JC1102", StrCat(name, " is larger than ", common::kSpecBytesMax / 1024, " KiB"),
-                 "put data into files beside the job");
+                 "move data into files next to the job");
   }
   return ParseJobFile(name, content, sets, spec);
 }

@@ -1,5 +1,5 @@
 // The job file: YAML in, JobSpec out, every error at once with file:line:column. One table of keys
-// drives reading, suggestions and the documentation. Pure but for reading the file.
+// drives parsing, suggestions and the documentation. Pure except for reading the file.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ enum class KeyType {
   kDevices
 };
 
-// A key's value after its type was checked.
+// A key's value after type checking.
 struct KeyValue {
   std::string text;
   std::vector<std::string> list;
@@ -51,7 +51,7 @@ struct JobKey {
   void (*apply)(const KeyValue& value, v1::JobSpec* spec) = nullptr;
 };
 std::span<const JobKey> JobKeys();
-// What a peer calls the key: "num_processes" -> "resources.processes". Empty: none.
+// Our key for another tool's name: "num_processes" -> "resources.processes". Empty: none.
 std::string_view PeerKey(std::string_view key);
 
 struct JobFile {
@@ -59,8 +59,8 @@ struct JobFile {
   uint32_t device_total = 0;  // the number in `devices: h100:8`; settled when the ranks are known
 };
 
-// Reads `path` ("-": stdin), lays `sets` ("key.path=value") over it and fills `spec`. Errors:
-// JC1005, JC1101, JC1102.
+// Reads `path` ("-": stdin), applies `sets` ("key.path=value") and fills `spec`. Errors: JC1005,
+// JC1101, JC1102.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<std::string>& sets,
                                     v1::JobSpec* spec);
 // The same on text; `name` is for messages.
@@ -69,9 +69,9 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view c
 
 // The table of keys as Markdown, for docs/jobfile.md.
 std::string JobKeyTable();
-// What it means, in Markdown: `meaning` with the names of kinds of devices for KINDS.
+// The meaning in Markdown: `meaning` with KINDS replaced by the names of device kinds.
 std::string JobKeyMeaning(const JobKey& key);
-// "1 … 100000", "list or text": what a key takes, in Markdown.
+// "1 … 100000", "list or text": the values of a key, in Markdown.
 std::string JobKeyValues(const JobKey& key);
 
 }  // namespace muster::client

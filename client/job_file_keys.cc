@@ -13,15 +13,16 @@ using v1::JobSpec;
 constexpr JobKey kKeys[] = {
     {"name",
      KeyType::kString,
-     "Label of the job; the coordinator adds its number. Default: two words",
+     "Label of the job; the coordinator appends its number. Default: two words",
      0,
      0,
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_name(value.text); }},
     {"command",
      KeyType::kCommand,
-     "What each rank runs: a list of words, or one text for `sh -c`. `${rank}` and `${local_rank}` "
-     "in a word are "
+     "The command of each rank: a list of arguments, or one string for `sh -c`. `${rank}` and "
+     "`${local_rank}` "
+     "in an argument are "
      "replaced",
      0,
      0,
@@ -31,14 +32,15 @@ constexpr JobKey kKeys[] = {
      }},
     {"workdir",
      KeyType::kString,
-     "Working directory, absolute; must exist on every node. Default: where jobctl runs",
+     "Working directory, absolute; must exist on every node. Default: the current directory of "
+     "jobctl",
      0,
      0,
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_workdir(value.text); }},
     {"env",
      KeyType::kStringMap,
-     "Variables laid over the environment of jobctl, which travels with the job",
+     "Variables added to the environment of jobctl, which is sent with the job",
      0,
      0,
      {},
@@ -46,10 +48,10 @@ constexpr JobKey kKeys[] = {
        for (const auto& [name, text] : value.map) (*spec->mutable_env())[name] = text;
      }},
     {"clean_env", KeyType::kBoolean,
-     "true: only PATH, HOME, USER, SHELL, LANG, TZ and `env` travel. Default: false"},
+     "true: send only PATH, HOME, USER, SHELL, LANG, TZ and `env`. Default: false"},
     {"labels",
      KeyType::kStringMap,
-     "Words of yours, kept with the job",
+     "Your own labels, stored with the job",
      0,
      0,
      {},
@@ -57,7 +59,7 @@ constexpr JobKey kKeys[] = {
        for (const auto& [name, text] : value.map) (*spec->mutable_labels())[name] = text;
      }},
 
-    {"resources", KeyType::kSection, "How many ranks, on what"},
+    {"resources", KeyType::kSection, "How many ranks, on which devices"},
     {"resources.processes",
      KeyType::kInteger,
      "Ranks in total; nodes may get different numbers of them",
@@ -88,13 +90,15 @@ constexpr JobKey kKeys[] = {
        spec->mutable_shape()->set_per_node(static_cast<uint32_t>(value.number));
      }},
     {"resources.devices", KeyType::kDevices,
-     "A kind (KINDS) or a model (`h100`); `npu>=64GB` asks for memory; `gpu:8` is the total of the "
-     "job, shared evenly by the ranks, and the number of ranks when that is not given. Default: an "
-     "accelerator if any node has one, else cpu"},
+     "A kind (KINDS) or a model (`h100`); `npu>=64GB` requires memory; `gpu:8` is the total for "
+     "the "
+     "job, divided evenly among the ranks, and the number of ranks if that is not given. Default: "
+     "an "
+     "accelerator if any node has one, otherwise cpu"},
 
     {"priority",
      KeyType::kInteger,
-     "Higher goes first; ties by job number. Default: 0",
+     "Higher goes first; ties are broken by job number. Default: 0",
      job::kPriority.least,
      job::kPriority.most,
      {},
@@ -103,7 +107,7 @@ constexpr JobKey kKeys[] = {
      }},
     {"restarts",
      KeyType::kInteger,
-     "How often a failed attempt is followed by another. Default: 0",
+     "How many times a failed attempt is retried. Default: 0",
      job::kRestarts.least,
      job::kRestarts.most,
      {},
@@ -126,7 +130,7 @@ constexpr JobKey kKeys[] = {
      }},
     {"stop_after",
      KeyType::kDuration,
-     "A node that lost the coordinator stops its ranks after this. Default: 10m",
+     "A node that loses contact with the coordinator stops its ranks after this time. Default: 10m",
      job::kStopAfterMs.least,
      job::kStopAfterMs.most,
      {},
@@ -152,10 +156,10 @@ constexpr JobKey kKeys[] = {
        spec->set_max_duration_ms(static_cast<uint64_t>(value.number));
      }},
 
-    {"checkpoint", KeyType::kSection, "What is kept of the checkpoints"},
+    {"checkpoint", KeyType::kSection, "How checkpoints are kept"},
     {"checkpoint.keep",
      KeyType::kInteger,
-     "How many committed checkpoints stay. Default: 3",
+     "How many committed checkpoints are kept. Default: 3",
      job::kCheckpointsKept.least,
      job::kCheckpointsKept.most,
      {},
@@ -172,7 +176,7 @@ constexpr JobKey kKeys[] = {
      }},
 
     {"logs", KeyType::kChoice,
-     "When output comes faster than it can be stored: `drop` and count, or `block` the rank. "
+     "When output arrives faster than it can be stored: `drop` and count, or `block` the rank. "
      "Default: drop",
      0, 0, "drop|block",
      [](const KeyValue& value, JobSpec* spec) {
@@ -181,7 +185,8 @@ constexpr JobKey kKeys[] = {
     {"log_dir",
      KeyType::kString,
      "A directory on the nodes that gets a copy of every rank's output. A copy that cannot be "
-     "written, or takes nothing for 10 s, is given up with a note in the worker's log; `jobctl "
+     "written, or makes no progress for 10 s, is abandoned with a note in the worker's log; "
+     "`jobctl "
      "logs` has everything",
      0,
      0,
@@ -189,7 +194,7 @@ constexpr JobKey kKeys[] = {
      [](const KeyValue& value, JobSpec* spec) { spec->set_log_dir(value.text); }},
     {"tensorboard",
      KeyType::kStringList,
-     "More directories whose TensorBoard event files are read as metrics",
+     "Additional directories whose TensorBoard event files are read as metrics",
      0,
      0,
      {},

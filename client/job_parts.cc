@@ -22,7 +22,7 @@ absl::Status NotThere(const v1::JobRecord& record, std::string_view what) {
       {.code = "JC1211", .what = std::string(what), .fix = StrCat("jobctl show ", record.name())});
 }
 
-// The most that any attempt has or may get.
+// The maximum of any attempt so far or to come.
 uint64_t RanksOf(const v1::JobRecord& record) {
   const v1::Shape& shape = record.spec().shape();
   uint64_t ranks = shape.per_node() > 0
@@ -39,14 +39,14 @@ absl::Status CheckAttempt(const v1::JobRecord& record, int64_t attempt) {
   const int64_t next = record.next_attempt();
   if (attempt < next) return absl::OkStatus();
   return NotThere(record, StrCat(record.name(), " has no attempt ", attempt,
-                                 next == 0   ? "; none has begun yet"
+                                 next == 0   ? "; none has started yet"
                                  : next == 1 ? ", only attempt 0"
                                              : StrCat(", only attempts 0 to ", next - 1)));
 }
 
 absl::Status CheckRank(const v1::JobRecord& record, int64_t rank) {
   const int64_t ranks = static_cast<int64_t>(RanksOf(record));
-  // A record that does not say is no reason to refuse.
+  // Do not refuse if the record does not say.
   if (rank < ranks || ranks == 0) return absl::OkStatus();
   return NotThere(record,
                   StrCat(record.name(), " has no rank ", rank,
@@ -79,7 +79,7 @@ absl::Status CheckNode(const v1::JobRecord& record, const std::string& node,
   }
   if (its.contains(node)) return absl::OkStatus();
   if (!IsRegistered(node, nodes)) return NoSuchNode(node, nodes);
-  // It may have been there in an attempt that the record has forgotten, or come there later.
+  // It may have run there in an attempt that the record dropped, or may do so later.
   if (!all_known) return absl::OkStatus();
   constexpr size_t kNamedMax = 5;
   std::vector<std::string> named(its.begin(), its.end());

@@ -1,5 +1,5 @@
-// Whether a job has the rank, the attempt or the node that a person names: what is not there would
-// otherwise look like silence. Pure.
+// Whether a job has the rank, attempt or node that a person names; otherwise a wrong one would just
+// show no output. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace muster::client {
 
 bool IsRegistered(const std::string& node, const v1::ListNodesResponse& nodes);
-// JC1401, with the nearest name.
+// JC1401, suggesting the nearest name.
 absl::Status NoSuchNode(const std::string& node, const v1::ListNodesResponse& nodes);
 
-// Errors: JC1211, exit code 3. CheckNode: also JC1401, when `nodes` has none of that name.
+// Errors: JC1211, exit code 3. CheckNode: also JC1401, if `nodes` has none of that name.
 absl::Status CheckAttempt(const v1::JobRecord& record, int64_t attempt);
 absl::Status CheckRank(const v1::JobRecord& record, int64_t rank);
 absl::Status CheckNode(const v1::JobRecord& record, const std::string& node,

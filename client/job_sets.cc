@@ -13,7 +13,7 @@ namespace {
 
 using common::StrCat;
 
-// All that a --set wrote stands in one place.
+// Everything that a --set wrote has one position.
 void Place(int line, YamlNode* node) {
   node->line = line;
   node->column = 0;
@@ -24,17 +24,17 @@ void Place(int line, YamlNode* node) {
   }
 }
 
-// Where what the `index`th --set wrote "stands": before every line of the file.
+// The position of the `index`th --set: before every line of the file.
 int LineOfSet(size_t index) { return -1 - static_cast<int>(index); }
 
-// Lays "a.b=value" over the tree, as if it had been written there.
+// Inserts "a.b=value" into the tree, as if it had been written in the file.
 void Set(const std::string& set, int line, YamlNode* root, std::vector<YamlProblem>* problems) {
   const size_t equals = set.find('=');
   if (equals == std::string::npos || equals == 0) {
     problems->push_back({line, 0, "write --set KEY=VALUE, like --set resources.processes=4"});
     return;
   }
-  // The reader of YAML checks the value; a job's texts travel in messages that hold nothing else.
+  // The YAML reader checks the value; a job's texts travel in messages that allow only UTF-8.
   if (!common::IsUtf8Text(std::string_view(set).substr(0, equals))) {
     problems->push_back({line, 0, "the key is not UTF-8 text without control characters"});
     return;
@@ -43,7 +43,7 @@ void Set(const std::string& set, int line, YamlNode* root, std::vector<YamlProbl
   YamlNode value = ParseYaml(set.substr(equals + 1), &inner);
   for (YamlProblem& problem : inner) problems->push_back({line, 0, std::move(problem.text)});
   Place(line, &value);
-  // env and labels hold names with dots of their own.
+  // env and labels have names that may contain dots.
   std::string_view left = std::string_view(set).substr(0, equals);
   YamlNode* node = root;
   while (true) {

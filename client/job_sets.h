@@ -1,4 +1,4 @@
-// `--set KEY=VALUE`: keys laid over a job file before it is read. Pure.
+// `--set KEY=VALUE`: keys applied to a job file before it is interpreted. Pure.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace muster::client {
 
-// Lays each "a.b=value" over the tree, as if it had been written there.
+// Inserts each "a.b=value" into the tree, as if it had been written in the file.
 void ApplySets(const std::vector<std::string>& sets, YamlNode* root,
                std::vector<YamlProblem>* problems);
-// What is wrong with a --set, found here or by the reader, has no line: it is named by the --set.
+// A problem with a --set, found here or by the reader, has no line: it is reported by the --set.
 void NameSets(const std::vector<std::string>& sets, std::vector<YamlProblem>* problems);
 
 }  // namespace muster::client

@@ -33,7 +33,7 @@ class Sheet {
   }
   void Line(std::string_view text) { StrAppend(&out_, "  ", common::Printable(text), "\n"); }
   void Title(std::string_view text) { StrAppend(&out_, "\n", bold(), text, reset(), "\n"); }
-  // Several lines of a rank, kept apart by a bar.
+  // Several lines of a rank, separated by a bar.
   void Quote(std::string_view text) {
     while (!text.empty()) {
       const size_t end = text.find('\n');
@@ -48,7 +48,7 @@ class Sheet {
   std::string bold() const { return terminal_.color_out ? "\033[1m" : ""; }
   std::string reset() const { return terminal_.color_out ? "\033[0m" : ""; }
 
-  // Breaks at blanks; the following lines stand under the first.
+  // Breaks at spaces; continuation lines are aligned with the first.
   std::string Wrapped(std::string_view text, size_t indent) const {
     std::string out;
     const size_t width = std::max<size_t>(terminal_.width - indent, 20);
@@ -96,7 +96,7 @@ void AddAttempt(const v1::Attempt& attempt, Sheet* sheet) {
   if (!attempt.reason().empty()) sheet->Line(StrCat("  ", attempt.reason()));
   const bool is_cancelled =
       attempt.cause() == v1::STOP_CAUSE_CANCELLED || attempt.cause() == v1::STOP_CAUSE_CLIENT_GONE;
-  if (is_cancelled) return;  // whatever a rank said, that is not why
+  if (is_cancelled) return;  // whatever a rank printed is not the reason
   sheet->Quote(!culprit.error_message().empty() ? culprit.error_message() : culprit.last_lines());
 }
 

@@ -1,5 +1,5 @@
-// A job record for people (`show`), and for programs as JSON and YAML. Secret values are hidden in
-// all of them. Pure.
+// A job record for people (`show`), and for programs as JSON and YAML. All of them hide secret
+// values. Pure.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class Message;
 namespace muster::client {
 
 std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal);
-// The jobctl line that would start the same job.
+// The jobctl command line that would start the same job.
 std::string ReproduceLine(const v1::JobSpec& spec);
 // Values of variables whose names look secret become "(hidden)".
 void HideSecrets(v1::JobSpec* spec);

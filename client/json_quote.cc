@@ -8,7 +8,7 @@
 namespace muster::client {
 namespace {
 
-// What nobody would see, as \uXXXX: the value stays what it is.
+// Invisible characters as \uXXXX: the value is unchanged.
 std::string Escape(std::string_view sequence) {
   uint32_t point = static_cast<unsigned char>(sequence[0]) & (0x7F >> sequence.size());
   for (size_t i = 1; i < sequence.size(); ++i) {
@@ -56,7 +56,7 @@ std::string JsonQuote(std::string_view text) {
             out += Escape(sequence);
             i += length - 1;
           } else {
-            // No UTF-8, or a C1 control, for which JSON wants no escape.
+            // Not UTF-8, or a C1 control, which JSON does not require to be escaped.
             out += "\xEF\xBF\xBD";
           }
         }

@@ -1,5 +1,5 @@
-// Text as JSON, for programs and for people at a terminal: what a terminal obeys or nobody sees is
-// escaped. Pure.
+// Text as JSON, for programs and for people at a terminal: control sequences and invisible
+// characters are escaped. Pure.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace muster::client {
 
-// A JSON string. What is no UTF-8 becomes U+FFFD.
+// A JSON string. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonQuote(std::string_view text);
-// JSON as another library wrote it: characters that nobody would see become \uXXXX.
+// JSON as written by another library: invisible characters become \uXXXX.
 std::string EscapeHiddenJson(std::string_view json);
 
 }  // namespace muster::client

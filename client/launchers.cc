@@ -33,8 +33,8 @@ std::string FindInPath(const std::string& program, const Environment& environmen
   return "";
 }
 
-// Where the module stands in `python [options] -m MODULE …`, or 0. Options with a value of their
-// own: -X, -W, --check….
+// The position of the module in `python [options] -m MODULE …`, or 0. Options with a separate
+// value: -X, -W, --check….
 size_t ModuleIndex(const std::vector<std::string>& argv) {
   for (size_t i = 1; i + 1 < argv.size(); ++i) {
     const std::string& word = argv[i];
@@ -56,8 +56,8 @@ const LaunchFlag* Find(std::span<const LaunchFlag> table, std::string_view name,
 }
 
 absl::Status Refused(std::string_view launcher, const LaunchFlag& flag) {
-  return Usage("JC1011", StrCat("--", flag.name, " of ", launcher, " cannot be honoured"),
-               flag.fix.empty() ? StrCat("leave out --", flag.name) : std::string(flag.fix));
+  return Usage("JC1011", StrCat("--", flag.name, " of ", launcher, " is not supported"),
+               flag.fix.empty() ? StrCat("remove --", flag.name) : std::string(flag.fix));
 }
 
 absl::StatusOr<std::optional<LaunchPlan>> ReadPlainLine(const std::vector<std::string>& argv,
@@ -79,11 +79,11 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std
   };
   ASSIGN_OR_RETURN(std::optional<LaunchPlan> plan, ReadPlainLine(line.words, with_assigned));
   if (!plan.has_value()) return plan;
-  // What the launcher sets wins, as it does when the launcher itself runs.
+  // What the launcher sets takes precedence, as when the launcher itself runs.
   plan->env.insert(line.env.begin(), line.env.end());
   if (line.has_nohup) {
     plan->notices.push_back(
-        "nohup does nothing for ranks: `jobctl run --detach` goes on without "
+        "nohup has no effect on ranks: `jobctl run --detach` keeps running without "
         "this terminal");
   }
   return plan;
@@ -199,7 +199,7 @@ std::string PythonOf(const std::string& program, const Environment& environment)
 
 namespace {
 
-// A line that begins with the launcher.
+// A command line that starts with the launcher.
 absl::StatusOr<std::optional<LaunchPlan>> ReadPlainLine(const std::vector<std::string>& argv,
                                                         const Environment& environment) {
   if (argv.empty()) return std::nullopt;
@@ -224,7 +224,7 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadPlainLine(const std::vector<std::s
   if (!IsPython(argv[0])) return std::nullopt;
   const size_t module = ModuleIndex(argv);
   if (module == 0) return std::nullopt;
-  // The interpreter and its options stay as they were given.
+  // The interpreter and its options are kept unchanged.
   const std::vector<std::string> python(argv.begin(),
                                         argv.begin() + static_cast<std::ptrdiff_t>(module) - 1);
   const std::string& which = argv[module];
@@ -246,7 +246,7 @@ absl::StatusOr<std::optional<LaunchPlan>> ReadPlainLine(const std::vector<std::s
 std::string DescribePlan(const LaunchPlan& plan) {
   std::string line;
   if (!plan.overridden.empty()) {
-    line = StrCat(plan.launcher, ": the coordinator decides in place of ",
+    line = StrCat(plan.launcher, ": the coordinator decides instead of ",
                   absl::StrJoin(plan.overridden, ", "));
   }
   for (const std::string& notice : plan.notices) {

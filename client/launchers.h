@@ -1,7 +1,7 @@
-// Command lines of other launchers, taken as they are: `jobctl run -- torchrun --nproc-per-node 2
-// train.py`. Recognised, read with the launcher's own rules, and turned into the command of one
-// rank plus a shape and environment. Reads the launcher's first line (to find its Python) and
-// configuration files, nothing else; never runs anything.
+// Command lines of other launchers, used unchanged: `jobctl run -- torchrun --nproc-per-node 2
+// train.py`. Recognized, parsed by the launcher's own rules, and turned into the command of one
+// rank plus a shape and environment. Reads the first line of the launcher's script (to find its
+// Python) and configuration files, nothing else; never runs anything.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace muster::client {
 
-// A variable of the submitting environment; empty when unset.
+// A variable of the submitting environment; empty if unset.
 using Environment = std::function<std::string(std::string_view)>;
 
 struct LaunchPlan {
@@ -28,7 +28,7 @@ struct LaunchPlan {
   uint32_t per_node = 0;
   uint32_t min_nodes = 0;
   uint32_t max_nodes = 0;
-  std::string per_node_of;  // a kind of device or "auto": as many ranks as a node has of them
+  std::string per_node_of;  // a device kind or "auto": as many ranks as a node has of them
   std::string device_kind;
   std::optional<uint32_t> restarts;
   std::optional<uint32_t> grace_ms;
@@ -41,25 +41,25 @@ struct LaunchPlan {
   std::vector<std::string> notices;     // sentences
 };
 
-// Null when `argv` is no launcher's line, also behind `env A=1`, `nohup` and `sh -c`. Errors:
-// JC1010, JC1011, JC1012.
+// Null if `argv` is not a launcher's command line, including behind `env A=1`, `nohup` and `sh -c`.
+// Errors: JC1010, JC1011, JC1012.
 absl::StatusOr<std::optional<LaunchPlan>> ReadLauncherLine(const std::vector<std::string>& argv,
                                                            const Environment& environment);
 
-// `--accelerate-config FILE` for a plain command: what `accelerate launch --config_file FILE` would
-// set.
+// `--accelerate-config FILE` for a plain command: the settings of `accelerate launch --config_file
+// FILE`.
 absl::StatusOr<LaunchPlan> PlanFromAccelerateConfig(const std::string& path,
                                                     const std::vector<std::string>& command,
                                                     const Environment& environment);
 
-// One line: what was taken and what was overridden; empty when nothing needs saying.
+// One line: what was used and what was overridden; empty if there is nothing to report.
 std::string DescribePlan(const LaunchPlan& plan);
 
-// The launcher that a command starts by itself, hidden in a shell's text or behind another command:
+// A launcher that the command itself starts, inside a shell command or behind another command:
 // "torchrun" in `bash -c "cd x && torchrun …"`. Empty: none.
 std::string InnerLauncher(const std::vector<std::string>& argv);
 
-// ---- shared by the launchers' own files
+// ---- shared by the launchers' files
 
 enum class FlagFate { kHonoured, kOverridden, kDisplay, kRefused };
 struct LaunchFlag {
@@ -67,16 +67,16 @@ struct LaunchFlag {
   char letter = 0;
   bool takes_value = false;
   FlagFate fate = FlagFate::kHonoured;
-  std::string_view fix = {};  // of a refused flag
+  std::string_view fix = {};  // for a rejected flag
 };
 struct LaunchFlags {
   std::map<std::string, std::string, std::less<>> values;  // by name; switches: "1"
-  std::vector<std::string> script;                         // the first bare word and all after it
+  std::vector<std::string> script;  // the first bare word and everything after it
 
   bool Has(std::string_view name) const { return values.find(name) != values.end(); }
   std::string Get(std::string_view name, std::string_view otherwise = {}) const;
 };
-// `prefixes`: any flag that begins so is a flag with a value.
+// `prefixes`: every flag with one of these prefixes takes a value.
 absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher,
                                              std::span<const std::string> words,
                                              std::span<const LaunchFlag> table,
@@ -88,8 +88,8 @@ absl::StatusOr<uint32_t> LaunchNumber(std::string_view launcher, const LaunchFla
 // "/usr/bin/env" -> "env".
 std::string ProgramName(std::string_view path);
 
-// A line without what only stands before the launcher: assignments of env and of the shell, nohup,
-// and `sh -c` when its text is one plain command.
+// A command line without wrappers: assignments by env and by the shell, nohup, and `sh -c` if its
+// argument is one plain command.
 struct WrappedLine {
   std::vector<std::string> words;
   std::map<std::string, std::string> env;
@@ -97,8 +97,8 @@ struct WrappedLine {
 };
 WrappedLine Unwrap(const std::vector<std::string>& argv);
 
-// The interpreter that the launcher at `program` would start scripts with: its #! line, python3
-// beside it, or python3.
+// The interpreter that the launcher at `program` would use for scripts: from its #! line, python3
+// next to it, or python3.
 std::string PythonOf(const std::string& program, const Environment& environment);
 
 absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
@@ -108,11 +108,11 @@ absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
 absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words,
                                           const std::vector<std::string>& python,
                                           const Environment& environment);
-// Adds what the configuration file says; values already in `flags` win. Lines that say what was
-// ignored go to notices.
+// Adds the settings of the configuration file; values already in `flags` take precedence. Notes
+// about ignored settings go to notices.
 absl::Status ReadAccelerateConfig(const std::string& path, bool must_exist, LaunchFlags* flags,
                                   LaunchPlan* plan);
-// Fills shape and environment of `plan` from flags and configuration.
+// Fills in shape and environment of `plan` from flags and configuration.
 absl::Status PlanAccelerate(const LaunchFlags& flags, LaunchPlan* plan);
 
 }  // namespace muster::client

@@ -24,7 +24,7 @@ namespace {
 using common::StrAppend;
 using common::StrCat;
 
-// The name of the column's values in the formats for programs.
+// The name of the column's values in formats for programs.
 const std::string& ValueName(const Column& column) {
   return column.value_name.empty() ? column.key : column.value_name;
 }
@@ -92,7 +92,7 @@ absl::Status Sort(Listing* listing, std::string_view key) {
   bool descending = key.starts_with('-');
   if (descending) key.remove_prefix(1);
   ASSIGN_OR_RETURN(const size_t column, ColumnIndex(*listing, key));
-  // The older, the smaller its moment and the larger its age.
+  // Older means a smaller timestamp but a larger age.
   if (listing->columns[column].since &&
       absl::EqualsIgnoreCase(listing->columns[column].key, common::ToAbsl(key))) {
     descending = !descending;
@@ -104,7 +104,7 @@ absl::Status Sort(Listing* listing, std::string_view key) {
   return absl::OkStatus();
 }
 
-// The columns that are printed, as indexes.
+// The columns to print, as indexes.
 absl::StatusOr<std::vector<size_t>> Chosen(const Listing& listing, const ListingOptions& options) {
   std::vector<size_t> chosen;
   for (const std::string& key : options.columns) {
@@ -168,7 +168,7 @@ std::string YamlItem(const Listing& listing, const std::vector<Cell>& row,
   return out;
 }
 
-// What stands before all rows. A terminal's table has its own header in each piece.
+// What precedes all rows. A terminal's table repeats its header in each piece.
 std::string Head(const Listing& listing, const std::vector<size_t>& chosen,
                  const ListingOptions& options) {
   if (options.output == "json")

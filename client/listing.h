@@ -2,8 +2,8 @@
 // jsonl, yaml, csv or name, after --columns, --filter, --sort and --limit. Pure.
 //
 // For people (table, wide) a cell shows its text; for programs (json, jsonl, yaml, csv) its value,
-// under the column's key or the value's own name: people read AGE, programs `submitted_ms`. In a
-// pipe the table is tab-separated, untruncated and uncoloured.
+// under the column's key or a separate name: people read AGE, programs `submitted_ms`. In a pipe
+// the table is tab-separated, untruncated and uncolored.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ using Value = std::variant<std::monostate, std::string, int64_t, double, bool>;
 
 struct Cell {
   Cell() = default;
-  Cell(std::string text);  // NOLINT: a cell is written like its value
+  Cell(std::string text);  // NOLINT: implicit, so that cells read like values
   Cell(const char* text);  // NOLINT
   Cell(int64_t number);    // NOLINT
   Cell(Value machine, std::string human) : value(std::move(machine)), text(std::move(human)) {}
@@ -34,13 +34,13 @@ struct Cell {
 
 struct Column {
   std::string key;      // "state"; the header is its upper case
-  bool wide = false;    // only with -o wide and for programs
-  bool right = false;   // numbers stand right
+  bool wide = false;    // only for -o wide and for programs
+  bool right = false;   // right-aligned, for numbers
   bool shrink = false;  // may be shortened to fit the terminal
-  bool wrap = false;    // the last column only: goes on in the next line instead
-  // What the value is called for programs, with its unit, where it is not what people read.
+  bool wrap = false;    // last column only: wraps to the next line instead
+  // Name of the value for programs, with its unit, if it differs from what people read.
   std::string value_name = {};
-  // The value is a moment, the text the time since then: the largest `key` is the smallest value.
+  // The value is a timestamp, the text the time since: the largest `key` is the smallest value.
   bool since = false;
 };
 
@@ -58,23 +58,23 @@ struct ListingOptions {
   std::string sort;                  // "key" or "-key"
   bool headers = true;
   int64_t limit = 0;  // 0: all
-  // The limit keeps the last rows instead of the first: for a listing that is there as a whole.
+  // The limit keeps the last rows instead of the first: for a listing that is available as a whole.
   bool keep_last = false;
   static absl::StatusOr<ListingOptions> From(const Arguments& arguments,
                                              std::string_view default_output);
 };
 
-// A listing that comes in pieces and is printed as it comes, so that memory does not grow with it.
-// Sorting needs all rows (at most kSortedRowsMax) or, with a limit, as many as will be printed.
+// A listing that arrives and is printed in pieces, so that memory does not grow with it. Sorting
+// needs all rows (at most kSortedRowsMax) or, with a limit, as many as will be printed.
 class ListingWriter {
  public:
   static constexpr size_t kSortedRowsMax = 100'000;
 
   ListingWriter(ListingOptions options, const Terminal& terminal);
-  // What is to be printed now. All pieces have the same columns; the first may be without rows.
-  // Errors: JC1008 for columns and keys that do not exist, and for too many rows to sort.
+  // What to print now. All pieces have the same columns; the first may have no rows. Errors: JC1008
+  // for columns and keys that do not exist, and for too many rows to sort.
   absl::StatusOr<std::string> Add(Listing piece);
-  // After the last piece; at least one was added.
+  // Call after the last piece; at least one must have been added.
   absl::StatusOr<std::string> Finish();
   // The limit is reached: further pieces print nothing.
   bool full() const;
@@ -91,7 +91,7 @@ class ListingWriter {
   bool begun_ = false;
 };
 
-// A listing that is there as a whole. Errors: JC1008.
+// A listing that is available as a whole. Errors: JC1008.
 absl::StatusOr<std::string> RenderListing(Listing listing, const ListingOptions& options,
                                           const Terminal& terminal);
 

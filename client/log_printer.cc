@@ -13,7 +13,7 @@ namespace {
 
 using common::StrCat;
 
-// A line longer than this is printed in pieces, so that a rank without newlines does not fill our
+// A longer line is printed in pieces, so that a rank that prints no newlines does not fill our
 // memory.
 constexpr size_t kPartialBytesMax = 256 * 1024;
 constexpr int64_t kRedrawUs = 1'000'000;
@@ -36,9 +36,10 @@ absl::Status LogPrinter::Prepare() {
   if (error != 0) {
     char text[200];
     regerror(error, expression.get(), text, sizeof(text));
-    return Usage("JC1004",
-                 StrCat("--grep \"", options_.grep, "\" is no extended regular expression: ", text),
-                 "jobctl logs JOB --grep 'error|warning'");
+    return Usage(
+        "JC1004",
+        StrCat("--grep \"", options_.grep, "\" is not an extended regular expression: ", text),
+        "jobctl logs JOB --grep 'error|warning'");
   }
   expression_ = std::move(expression);
   return absl::OkStatus();
@@ -123,7 +124,7 @@ void LogPrinter::Line(Stream& stream, std::string_view line, int64_t time_us) {
   target += stream.prefix;
   if (stream.to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty) {
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    // What a terminal would still show of a line that was redrawn.
+    // What a terminal would still show of a redrawn line.
     if (const size_t redraw = line.rfind('\r'); redraw != std::string_view::npos)
       line.remove_prefix(redraw + 1);
     target += TerminalSafe(line, stream.to_stderr ? terminal_.color_err : terminal_.color_out);

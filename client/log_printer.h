@@ -1,8 +1,8 @@
-// Ranks' bytes to the client's stdout and stderr: whole lines with a prefix, or exactly the bytes
-// with `raw`. One thread.
+// Writes ranks' bytes to the client's stdout and stderr: whole lines with a prefix, or the exact
+// bytes with `raw`. One thread.
 //
-// In a pipe a line's bytes are never changed; on a terminal control characters are escaped, and of
-// a progress bar that redraws its line by carriage returns one state a second is shown.
+// In a pipe, a line's bytes are never changed; on a terminal, control characters are escaped, and a
+// progress bar that redraws its line with carriage returns is shown once per second.
 #pragma once
 
 #include <regex.h>
@@ -35,7 +35,7 @@ class LogPrinter {
   // Errors: JC1004 for a bad expression. Call once, before Write.
   absl::Status Prepare();
   void Write(const v1::LogRecord& record);
-  // Lines without an end are printed now.
+  // Prints incomplete lines.
   void Finish();
 
  private:

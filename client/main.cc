@@ -1,4 +1,4 @@
-// jobctl: parses the command line, runs the command's function and turns its status into words and
+// jobctl: parses the command line, runs the command's function and turns its status into output and
 // an exit code.
 #include <unistd.h>
 
@@ -25,11 +25,11 @@ int Fail(const absl::Status& error, const Terminal& terminal) {
 int Main(const std::vector<std::string>& line) {
   const absl::StatusOr<Arguments> arguments = Arguments::Parse(line);
   if (!arguments.ok()) return Fail(arguments.status(), DetectTerminal("auto"));
-  // gRPC says its own things on stderr; people get our words unless they ask.
+  // gRPC prints messages of its own to stderr; people get ours unless they ask for gRPC's.
   setenv("GRPC_VERBOSITY", arguments->Has("debug") ? "DEBUG" : "NONE",
          arguments->Has("debug") ? 1 : 0);
   absl::StatusOr<Settings> settings = Settings::Resolve(*arguments);
-  // These need no settings: they must help where the settings are wrong.
+  // These must not need settings: they help when the settings are wrong.
   const std::string_view name = arguments->command().name;
   if (!settings.ok() && (name == "help" || name == "explain" || name == "completion" ||
                          (name == "version" && arguments->Has("client")))) {
@@ -40,8 +40,7 @@ int Main(const std::vector<std::string>& line) {
   const Terminal terminal = DetectTerminal(settings->Get("color"));
   Session session(terminal, *std::move(settings), *arguments);
   absl::StatusOr<int> code = arguments->command().run(session, *arguments);
-  // The private coordinator may leave between two requests of ours: then the next one starts it
-  // anew.
+  // The private coordinator may exit between two of our requests; the next one then restarts it.
   constexpr int kTries = 3;
   for (int i = 1; i < kTries && session.is_private() && session.may_repeat() &&
                   code.status().code() == absl::StatusCode::kUnavailable &&
@@ -66,7 +65,7 @@ int Main(const std::vector<std::string>& line) {
 
 int main(int argc, char** argv) {
   const int code = muster::client::Main(std::vector<std::string>(argv + 1, argv + argc));
-  // Nothing is left to save: gRPC's own threads need no orderly end.
+  // Nothing is left to save: gRPC's threads need no graceful shutdown.
   fflush(stderr);
   _exit(code);
 }

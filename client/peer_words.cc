@@ -106,25 +106,25 @@ constexpr Alias kPeerFlags[] = {
 };
 constexpr Absent kAbsent[] = {
     {"mem|memory|mem-per-cpu|mem-per-gpu|shm|shm-size",
-     "a job does not ask for memory, its ranks share what their node has",
-     "leave it out; `jobctl nodes show NODE` says how much there is. Memory of devices: --devices "
+     "jobs do not request memory; their ranks share what the node has",
+     "omit it; `jobctl nodes show NODE` shows how much there is. For device memory: --devices "
      "'gpu>=64GB'"},
     {"time|time-limit|walltime|max-duration",
-     "the time limit of a job is a key of the job file, max_duration",
+     "a job's time limit is a key of the job file, max_duration",
      "jobctl submit --set max_duration=1h -- COMMAND"},
     {"cpus|cpus-per-task|cpus-per-gpu|cpus-per-rank|cores",
-     "a job does not ask for cores, its ranks share what their node has",
-     "leave it out; -e OMP_NUM_THREADS=4 sets the threads of each rank"},
+     "jobs do not request cores; their ranks share what the node has",
+     "omit it; -e OMP_NUM_THREADS=4 sets the threads of each rank"},
     {"partition|queue|account|qos|resource-pool", "there is one queue",
-     "leave it out; jobctl submit --priority P decides who goes first"},
+     "omit it; jobctl submit --priority P decides which job goes first"},
     {"image|image-id|container|container-image|docker",
-     "ranks are processes of their node, not containers",
-     "leave it out; install on the nodes what the job needs"},
+     "ranks are processes on the node, not containers",
+     "omit it; install what the job needs on the nodes"},
     {"files|file-mounts", "nothing is copied to the nodes",
-     "keep the files where every node sees them, and name the place as workdir"},
+     "put the files where every node can read them, and use that directory as workdir"},
     {"setup", "nothing runs before the ranks",
-     "leave it out, and begin the command with it: sh -c 'SETUP && exec PROGRAM'"},
-    {"virtual-local-rank", "it is a key of the job file",
+     "omit it, and make it part of the command: sh -c 'SETUP && exec PROGRAM'"},
+    {"virtual-local-rank", "this is a key of the job file",
      "jobctl submit --set virtual_local_rank=true -- COMMAND"},
 };
 template <size_t kCount>

@@ -54,7 +54,7 @@ std::string LastLines(const std::string& path) {
   return tail;
 }
 
-// `report`: the coordinator's own last words, a StatusDetails; on a full disk its log has none.
+// `report`: the coordinator's error, a StatusDetails; on a full disk it is not in its log.
 absl::Status StartFailed(std::string_view what, const std::string& log_path,
                          const std::string& report = "") {
   const absl::Status said =
@@ -74,7 +74,7 @@ absl::Status StartFailed(std::string_view what, const std::string& log_path,
                               .fix = StrCat("less ", log_path)});
 }
 
-// What was written before the other end closed. Never waits.
+// What was written before the other end was closed. Never waits.
 std::string ReadReport(int fd) {
   std::string report(kReportBytesMax, '\0');
   const ssize_t count = read(fd, report.data(), report.size());
@@ -97,7 +97,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
                              {.code = "JC1305",
                               .what = StrCat(name, " is neither in ", directory, " nor in ",
                                              directory, "/../libexec/muster"),
-                              .fix = "install all programs of Muster side by side"});
+                              .fix = "install all Muster programs in the same directory"});
 }
 
 PrivateCoordinator::PrivateCoordinator(std::string runtime_dir, std::string data_dir)
@@ -140,7 +140,7 @@ absl::Status PrivateCoordinator::MakeDirectories() const {
           {.code = "JC1605",
            .what = "the disk is full",
            .why = std::string(made.message()),
-           .fix = StrCat("free some space or files (df -h, df -i) on the disk of ", directory,
+           .fix = StrCat("free space or inodes (df -h, df -i) on the disk of ", directory,
                          ", or set JOBCTL_DATA_DIR to another disk")});
     }
     if (!made.ok()) {
@@ -183,7 +183,7 @@ absl::StatusOr<int> PrivateCoordinator::Spawn(common::UniqueFd* report) const {
   posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&files, for_child.get(), kReportFd);
   posix_spawn_file_actions_addclosefrom_np(&files, kReportFd + 1);
-  // Its working directory must not keep a file system of ours busy.
+  // Its working directory must not keep a file system busy.
   posix_spawn_file_actions_addchdir_np(&files, data_dir_.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -211,10 +211,10 @@ absl::Status PrivateCoordinator::Start() const {
   while (!Running()) {
     int status = 0;
     if (pid > 0 && waitpid(pid, &status, WNOHANG) == pid) {
-      // Lost the race for the data directory: against a coordinator that someone started by hand,
-      // whose socket will answer, or against one that is just leaving, whose socket never will.
+      // Lost the race for the data directory: to a coordinator that was started by hand, whose
+      // socket will answer, or to one that is just exiting, whose socket never will.
       if (!WIFEXITED(status) || WEXITSTATUS(status) != kExitLostTheRace) {
-        return StartFailed(WIFEXITED(status) ? StrCat("ended with code ", WEXITSTATUS(status))
+        return StartFailed(WIFEXITED(status) ? StrCat("exited with code ", WEXITSTATUS(status))
                                              : StrCat("was killed by signal ", WTERMSIG(status)),
                            log_path(), ReadReport(report.get()));
       }
@@ -241,7 +241,7 @@ absl::Status PrivateCoordinator::Ensure() {
   RETURN_IF_ERROR(MakeDirectories());
   const std::string lock_path = runtime_dir_ + "/starting";
   const common::UniqueFd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  // Waits for the other starter; the kernel frees the lock when that one dies.
+  // Waits for the other starter; the kernel releases the lock if that one dies.
   while (lock.valid() && flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
   if (Running()) return absl::OkStatus();
@@ -257,7 +257,7 @@ bool PrivateCoordinator::WaitForEnd(int milliseconds) {
   if (!process_.valid()) return true;
   pollfd waited{process_.get(), POLLIN, 0};
   const bool gone = poll(&waited, 1, milliseconds) > 0;
-  // Reaps it when it is our child, so that no zombie stays behind in a container without an init.
+  // Reaps it if it is our child, so that no zombie is left in a container without an init.
   siginfo_t info{};
   if (gone) waitid(static_cast<idtype_t>(P_PIDFD), process_.get(), &info, WEXITED | WNOHANG);
   return gone;

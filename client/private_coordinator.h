@@ -1,9 +1,9 @@
-// The user's private coordinator: finds it, starts it when needed, waits for its end. Main thread
+// The user's private coordinator: finds it, starts it if needed, waits for its exit. Main thread
 // only.
 //
 // Several jobctl may start at once: one takes the lock file `starting`, starts the daemon and waits
 // until its socket answers; the others wait for the lock and connect. The daemon outlives this
-// process and ends by itself.
+// process and stops when idle.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace muster::client {
 
 class PrivateCoordinator {
  public:
-  // Absolute paths: sockets and logs there, the record here.
+  // Absolute paths: sockets and logs in the first, the records in the second.
   PrivateCoordinator(std::string runtime_dir, std::string data_dir);
 
   std::string endpoint() const { return "unix:" + socket_path(); }
@@ -26,22 +26,22 @@ class PrivateCoordinator {
 
   // A connect to its socket succeeds.
   bool Running() const;
-  // Something was ever recorded.
+  // True if anything was ever recorded.
   bool HasData() const;
-  // Running, started if need be, and nobody else's. Before every connection. Errors: JC1303,
-  // JC1304, JC1305, JC1605.
+  // Ensures that it is running, starting it if needed, and that it belongs to this user. Call
+  // before every connection. Errors: JC1303, JC1304, JC1305, JC1605.
   absl::Status Ensure();
 
   // Remembers the process with `pid`, to wait for its end later.
   void Watch(int pid);
-  // True when the watched process is gone within `milliseconds`.
+  // True once the watched process is gone, within `milliseconds`.
   bool WaitForEnd(int milliseconds);
 
  private:
   absl::Status MakeDirectories() const;
-  // `report`: where the coordinator says why it could not start.
+  // `report`: where the coordinator writes why it could not start.
   absl::StatusOr<int> Spawn(common::UniqueFd* report) const;
-  // Until its socket answers, or somebody else's in its place.
+  // Returns once its socket answers, or that of another process in its place.
   absl::Status Start() const;
 
   std::string runtime_dir_;
@@ -49,7 +49,7 @@ class PrivateCoordinator {
   common::UniqueFd process_;  // a pidfd
 };
 
-// Path of a program beside this one, or in ../libexec/muster. Errors: JC1305.
+// Path of a program next to this one, or in ../libexec/muster. Errors: JC1305.
 absl::StatusOr<std::string> FindProgram(const std::string& name);
 
 }  // namespace muster::client

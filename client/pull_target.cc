@@ -25,7 +25,7 @@ constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 std::string Last(std::string_view file) { return std::string(file.substr(file.rfind('/') + 1)); }
 
-// `name` is one component. A link there is an error, not a way.
+// `name` is one component. A link there is an error; it is not followed.
 absl::StatusOr<common::UniqueFd> Enter(int parent, const std::string& name, bool make) {
   if (make && mkdirat(parent, name.c_str(), 0755) != 0 && errno != EEXIST) {
     return common::ErrnoStatus(StrCat("cannot make ", name));
@@ -36,13 +36,13 @@ absl::StatusOr<common::UniqueFd> Enter(int parent, const std::string& name, bool
 }
 
 absl::StatusOr<common::UniqueFd> OpenRegular(int parent, const std::string& name, int flags) {
-  // Non-blocking: a FIFO must not hold us.
+  // Non-blocking: must not wait on a FIFO.
   common::UniqueFd file(
       openat(parent, name.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644));
   if (!file.valid()) return common::ErrnoStatus(StrCat("cannot open ", name));
   struct stat info {};
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(StrCat(name, " is no regular file"));
+    return absl::FailedPreconditionError(StrCat(name, " is not a regular file"));
   }
   return file;
 }
@@ -61,7 +61,7 @@ absl::StatusOr<PullTarget> PullTarget::ForJob(const std::string& job_name, int64
     return common::MakeProblem(absl::StatusCode::kDataLoss,
                                {.code = "JC1504",
                                 .what = StrCat("the job's name \"", common::Printable(job_name),
-                                               "\" cannot name a directory here"),
+                                               "\" is not usable as a directory name"),
                                 .fix = "--to DIR"});
   }
   ASSIGN_OR_RETURN(const common::UniqueFd job, Enter(AT_FDCWD, job_name, true));

@@ -1,6 +1,6 @@
-// The directory that `ckpt pull` writes to. The names of files come from a coordinator and are not
-// trusted: every component is checked and opened by itself, links are not followed, and what is
-// opened is a regular file.
+// The directory that `ckpt pull` writes to. File names come from a coordinator and are not trusted:
+// every component is checked and opened separately, links are not followed, and only regular files
+// are opened.
 #pragma once
 
 #include <string>
@@ -14,16 +14,16 @@ namespace muster::client {
 
 class PullTarget {
  public:
-  // A directory that the user named: links in it are the user's.
+  // A directory that the user named: links in it belong to the user.
   static absl::StatusOr<PullTarget> At(const std::string& path);
-  // JOB/step-N below the working directory. Errors: JC1504 when the job's name is none for a
-  // directory.
+  // JOB/step-N in the working directory. Errors: JC1504 if the job's name is not usable as a
+  // directory name.
   static absl::StatusOr<PullTarget> ForJob(const std::string& job_name, int64_t step);
 
   const std::string& path() const { return path_; }
-  // NOT_FOUND, or what is not a regular file.
+  // NOT_FOUND, or an error if it is not a regular file.
   absl::StatusOr<common::UniqueFd> OpenExisting(const std::string& file) const;
-  // For reading and writing; made with its directories when missing.
+  // Opens for reading and writing; creates it and its directories if missing.
   absl::StatusOr<common::UniqueFd> Create(const std::string& file) const;
   absl::Status Rename(const std::string& from, const std::string& to) const;
   void Remove(const std::string& file) const;

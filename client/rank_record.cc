@@ -1,4 +1,4 @@
-// Reads what ranks wrote, whatever it is.
+// Parses what ranks wrote, whatever it may be.
 #include "client/rank_record.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ bool Flag(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_boolean() && found->get<bool>();
 }
-// The objects of a list; none when it is no list.
+// The objects in a list; none if it is not a list.
 std::vector<json> Objects(const json& object, const char* key) {
   std::vector<json> objects;
   const auto found = object.find(key);
@@ -58,13 +58,13 @@ std::vector<int> Ranks(const json& object) {
 }  // namespace
 
 absl::StatusOr<RankRecord> ParseRankRecord(std::string_view text) {
-  // Its parts are copied, which recurses.
+  // Copying its parts recurses.
   if (common::NestsDeeper(text, common::kJsonDepthMax)) {
     return absl::InvalidArgumentError("it is nested deeper than a flight record");
   }
   const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!object.is_object() || !object.contains("rank") || !object.contains("collectives")) {
-    return absl::InvalidArgumentError("this is no flight record");
+    return absl::InvalidArgumentError("this is not a flight record");
   }
   RankRecord record;
   record.rank = static_cast<int>(std::clamp<int64_t>(Whole(object, "rank"), 0, kRanksMax));

@@ -1,5 +1,4 @@
-// What one rank was doing at a moment, as it wrote it down (docs/profiling.md). Nothing in it is
-// trusted. Pure.
+// What one rank was doing at one moment, as it recorded it (docs/profiling.md). Untrusted. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,8 @@ namespace muster::client {
 struct RankRecord {
   struct Group {
     std::string name;
-    std::vector<int> ranks;  // of the run; with the name, what tells groups apart
-    uint64_t started = 0;    // collectives begun on this rank
+    std::vector<int> ranks;  // of the run; together with the name, identifies the group
+    uint64_t started = 0;    // collectives started on this rank
   };
   struct Collective {
     std::string group;
@@ -24,9 +23,9 @@ struct RankRecord {
     std::string operation;
     std::string dtype;
     int64_t bytes = 0;
-    bool runs = false;  // or failed: this rank waited in it for the others
+    bool runs = false;  // running, or failed while this rank waited in it for others
     bool failed = false;
-    int64_t age_ms = 0;        // since its begin
+    int64_t age_ms = 0;        // since its start
     int64_t ended_ms_ago = 0;  // when it has ended
   };
   struct Thread {
@@ -47,7 +46,7 @@ struct RankRecord {
   std::vector<Thread> threads;
 };
 
-// INVALID_ARGUMENT for what is no record.
+// INVALID_ARGUMENT if it is not a record.
 absl::StatusOr<RankRecord> ParseRankRecord(std::string_view json);
 
 // All threads' stacks of one rank.

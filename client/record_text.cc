@@ -82,7 +82,7 @@ std::string LocalTime(int64_t unix_ms) { return FormatLocal(unix_ms, "%Y-%m-%d %
 std::string ClockTime(int64_t unix_ms) { return FormatLocal(unix_ms, "%H:%M:%S"); }
 
 std::string Age(int64_t unix_ms) {
-  // An age in milliseconds would be old when it is read.
+  // An age in milliseconds would be outdated when read.
   return unix_ms == 0
              ? ""
              : common::HumanDuration(std::max<int64_t>(0, WallMs() - unix_ms) / 1000 * 1000);

@@ -1,5 +1,5 @@
-// A job that the coordinator refused because no set of its nodes could hold it, when the reason is
-// plainer than its numbers.
+// A job that the coordinator refused because its nodes could never hold it, when there is a plainer
+// reason than the numbers.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,11 +9,11 @@ namespace muster::client {
 
 class Connection;
 
-// `refused` as it is, or a JC1402 that says which kinds of devices there are when no node has the
-// one that `spec` asks for. Asks the coordinator for its nodes only in case of a JC1402.
+// `refused` unchanged, or a JC1402 that lists the existing device kinds if no node has the one that
+// `spec` asks for. Asks the coordinator for its nodes only for a JC1402.
 absl::Status ExplainRefusal(const absl::Status& refused, const v1::JobSpec& spec,
                             Connection& connection);
-// `nodes`: all that are registered. Pure.
+// `nodes`: all registered ones. Pure.
 absl::Status ExplainMissingKind(const absl::Status& refused, const v1::JobSpec& spec,
                                 const v1::ListNodesResponse& nodes);
 

@@ -31,7 +31,7 @@ Session::Session(Terminal terminal, Settings settings, const Arguments& argument
 Session::~Session() = default;
 
 absl::Status Session::OpenPrivate() {
-  // It may leave between our look and our connect: then it is started anew.
+  // It may exit between our check and our connect; then it is restarted.
   absl::Status last;
   for (int attempt = 0; attempt < 5; ++attempt) {
     RETURN_IF_ERROR(private_->Ensure());
@@ -77,7 +77,7 @@ absl::StatusOr<Connection*> Session::ConnectIfAny() {
 const std::string& Session::idempotency_key() {
   if (!key_.empty()) return key_;
   uint64_t bits[2] = {};
-  // getrandom fails only before the kernel's pool is ready, which is long before anyone types.
+  // getrandom fails only before the kernel's pool is initialized, long before anyone types.
   if (getrandom(bits, sizeof(bits), 0) != sizeof(bits)) bits[0] = static_cast<uint64_t>(getpid());
   key_ = absl::StrFormat("%016x%016x", bits[0], bits[1]);
   return key_;
@@ -100,7 +100,8 @@ void Session::Note(std::string_view line) {
 absl::Status Session::Confirm(const std::string& question) {
   if (yes_) return absl::OkStatus();
   if (no_input_ || isatty(STDIN_FILENO) != 1 || !terminal_.err_is_tty) {
-    return Usage("JC1009", common::StrCat(question, " Nobody can be asked here"), "add --yes");
+    return Usage("JC1009", common::StrCat(question, " There is no terminal to ask on"),
+                 "add --yes");
   }
   std::cerr << Filtered(question) << " [y/N] " << std::flush;
   std::string answer;
@@ -123,11 +124,12 @@ absl::Status Session::PrintListing(Listing listing, const Arguments& arguments) 
 void Session::Leave() {
   if (connection_ == nullptr) return;
   if (!is_private()) {
-    // The end of the process ends the connection; an orderly end of gRPC's threads would cost 2 ms.
+    // Process exit closes the connection; a graceful shutdown of gRPC's threads would cost 2 ms.
     static_cast<void>(connection_.release());
     return;
   }
-  // Only the last one waits: with live jobs, other clients or after `up` it stays anyway.
+  // Only the last client waits: with live jobs, other clients or after `up` it keeps running
+  // anyway.
   bool others = connection_->server().stays();
   if (!others) {
     const absl::StatusOr<v1::GetServerResponse> server = connection_->GetServer();

@@ -1,5 +1,5 @@
-// One run of jobctl: its terminal, settings and connection, and the orderly end. Main thread,
-// except Note.
+// One run of jobctl: its terminal, settings and connection, and its shutdown. Main thread, except
+// Note.
 #pragma once
 
 #include <memory>
@@ -31,32 +31,32 @@ class Session {
   bool quiet() const { return quiet_; }
   bool verbose() const { return verbose_; }
 
-  // The connection, opened at the first call; the private coordinator is started for it.
+  // The connection, opened at the first call; starts the private coordinator if needed.
   absl::StatusOr<Connection*> Connect();
-  // As Connect, but null instead of starting a private coordinator that has nothing to tell.
+  // Like Connect, but null instead of starting a private coordinator that has no data.
   absl::StatusOr<Connection*> ConnectIfAny();
   Connection* connection() { return connection_.get(); }
-  // The same in every try of this process: a submit that is sent twice makes one job.
+  // The same for every retry of this process: a submit that is sent twice creates one job.
   const std::string& idempotency_key();
-  // A command that fails because the private coordinator was just leaving is run once more, unless
-  // it has begun something that cannot be repeated.
+  // A command that fails because the private coordinator was just exiting is rerun once, unless it
+  // has started something that cannot be repeated.
   bool may_repeat() const { return may_repeat_; }
   void DoNotRepeat() { may_repeat_ = false; }
-  // Forgets a connection that broke; Connect opens a new one.
+  // Drops a broken connection; Connect opens a new one.
   void Disconnect();
 
-  // Data, to stdout. A reader that went away ends jobctl by SIGPIPE, as it ends every filter.
+  // Data, to stdout. If the reader has gone away, SIGPIPE ends jobctl, as for any filter.
   void Print(std::string_view text);
   // A line for people, to stderr; nothing with --quiet. Any thread.
   void Note(std::string_view line);
-  // Asks on a terminal unless --yes. Errors: JC1009 when nobody can be asked, CANCELLED when the
+  // Asks on a terminal unless --yes. Errors: JC1009 if there is no terminal, CANCELLED if the
   // answer is no.
   absl::Status Confirm(const std::string& question);
   absl::Status PrintListing(Listing listing, const Arguments& arguments);
-  // For a listing that comes in pieces.
+  // For a listing that arrives in pieces.
   absl::StatusOr<ListingOptions> OptionsOfListing(const Arguments& arguments) const;
 
-  // Closes the connection; waits for the private coordinator's end when nothing else needs it.
+  // Closes the connection; waits for the private coordinator to exit if nothing else needs it.
   void Leave();
 
  private:

@@ -32,7 +32,7 @@ std::string Variable(const char* name) {
 
 std::string XdgDirectory(const char* variable, std::string_view below_home) {
   const std::string directory = Variable(variable);
-  // The XDG specification says that relative paths are to be ignored.
+  // The XDG specification says to ignore relative paths.
   if (!directory.empty() && directory[0] == '/') return directory;
   return StrCat(HomeDirectory(), "/", below_home);
 }
@@ -97,11 +97,11 @@ absl::Status CheckServerAddress(std::string_view what, std::string_view address)
                                            : common::ParseInteger(address.substr(colon + 1));
   if (port.ok() && *port >= 1 && *port <= 65535 && colon > 0) return absl::OkStatus();
   const std::string shown = common::Printable(address);
-  return Usage("JC1004", StrCat(what, "\"", shown, "\" is no HOST:PORT (nor unix:/PATH)"),
+  return Usage("JC1004", StrCat(what, "\"", shown, "\" is neither HOST:PORT nor unix:/PATH"),
                address.empty() || colon != std::string_view::npos
                    ? "give both, like head:7700"
                    : StrCat("add the port, like ", shown, ":7700",
-                            what.empty() ? "" : "; the names of contexts are for --context"));
+                            what.empty() ? "" : "; for the name of a context, use --context"));
 }
 
 std::string HomeDirectory() {
@@ -173,7 +173,7 @@ absl::StatusOr<Settings> Settings::Resolve(const Arguments& arguments) {
   RETURN_IF_ERROR(settings.AddServer(arguments));
   settings.Add(arguments, "output", "JOBCTL_OUTPUT", "table");
   settings.Add(arguments, "color", "JOBCTL_COLOR", "auto");
-  // `wait --timeout` is that command's own; the answer's limit is then the default.
+  // `wait --timeout` belongs to that command; the limit for answers is then the default.
   if (arguments.command().name == "wait") {
     settings.all_.push_back({"timeout", "10s", "default"});
   } else {
@@ -205,14 +205,15 @@ std::optional<Setting> Settings::FromFlagOrVariable(const Arguments& arguments,
 
 absl::Status Settings::AddServer(const Arguments& arguments) {
   if (arguments.Has("server") && arguments.Has("context")) {
-    return Usage("JC1004", "--server and --context both say where to go", "give one of them");
+    return Usage("JC1004", "--server and --context both select a coordinator",
+                 "give only one of them");
   }
   Setting context =
       FromFlagOrVariable(arguments, "context", "JOBCTL_CONTEXT")
           .value_or(file_.current.empty() ? Setting{"context", "private", "default"}
                                           : Setting{"context", file_.current, file_.path});
   std::optional<Setting> server;
-  // A context given as a flag wins over JOBCTL_SERVER.
+  // A context given as a flag takes precedence over JOBCTL_SERVER.
   if (!arguments.Has("context")) server = FromFlagOrVariable(arguments, "server", "JOBCTL_SERVER");
   const auto found = file_.contexts.find(context.value);
   if (server.has_value()) {
@@ -223,14 +224,14 @@ absl::Status Settings::AddServer(const Arguments& arguments) {
   } else if (context.value == "private") {
     server = Setting{"server", "", "context private"};
   } else if (found != file_.contexts.end()) {
-    // `context add` and `config view` are how one gets out of this.
+    // `context add` and `config view` must work here, to fix it.
     if (arguments.command().name.find(' ') == std::string_view::npos) {
       RETURN_IF_ERROR(
           CheckServerAddress(StrCat("the server of context ", context.value, ", "), found->second));
     }
     server = Setting{"server", found->second, StrCat("context ", context.value)};
   } else if (arguments.command().name.starts_with("context ")) {
-    // `context use` is how one gets out of this.
+    // `context use` must work here, to fix it.
     server = Setting{"server", "", StrCat("context ", context.value, ", which does not exist")};
   } else {
     std::vector<std::string_view> names = {"private"};
@@ -256,7 +257,7 @@ void Settings::Add(const Arguments& arguments, std::string_view name, const char
   all_.push_back(setting.value_or(Setting{std::string(name), std::move(otherwise), "default"}));
 }
 
-// Flags are checked by the parser; variables and the file are checked here.
+// The parser checks flags; variables and the file are checked here.
 absl::Status Settings::Check(const Arguments& arguments) {
   const auto check = [&](std::span<const Flag> flags, std::string_view name) -> absl::Status {
     const std::string value = Get(name);
@@ -264,7 +265,8 @@ absl::Status Settings::Check(const Arguments& arguments) {
       if (flag.name != name || arguments.Has(name)) continue;
       if (StrCat("|", flag.choices, "|").find(StrCat("|", value, "|")) != std::string::npos)
         continue;
-      return Usage("JC1008", StrCat(name, " is one of ", flag.choices, ", not \"", value, "\""),
+      return Usage("JC1008",
+                   StrCat(name, " must be one of ", flag.choices, ", not \"", value, "\""),
                    StrCat("jobctl config view --origin --", name, " ",
                           std::string(flag.choices.substr(0, flag.choices.find('|')))));
     }

@@ -1,5 +1,5 @@
 // Where jobctl's settings come from: flag > JOBCTL_* variable > context > config.yaml > default.
-// Read once at start.
+// Read once at startup.
 //
 // $XDG_CONFIG_HOME/muster/config.yaml (or ~/.config/muster, or JOBCTL_CONFIG):
 //   current: lab
@@ -63,11 +63,11 @@ class Settings {
   int64_t timeout_ms_ = 10'000;
 };
 
-// "HOST:PORT" or "unix:/PATH". Errors: JC1004, which begins with `what` ("--server ").
+// "HOST:PORT" or "unix:/PATH". Errors: JC1004, prefixed with `what` ("--server ").
 absl::Status CheckServerAddress(std::string_view what, std::string_view address);
 
-// The private coordinator's directories (see docs): JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR win over
-// XDG's.
+// The private coordinator's directories (see docs): JOBCTL_DATA_DIR and JOBCTL_RUNTIME_DIR take
+// precedence over XDG's.
 std::string DefaultDataDir();
 std::string DefaultRuntimeDir();
 std::string HomeDirectory();

@@ -73,7 +73,7 @@ absl::StatusOr<int> ParseSignal(std::string_view text) {
   if (number.ok() && *number >= 1 && *number <= SIGRTMAX) return static_cast<int>(*number);
   return Usage(
       "JC1004",
-      common::StrCat("\"", text, "\" is no signal", DidYouMean(common::Nearest(name, all))),
+      common::StrCat("\"", text, "\" is not a signal", DidYouMean(common::Nearest(name, all))),
       "jobctl signal JOB USR1");
 }
 

@@ -18,11 +18,11 @@ std::string SignalName(int number);
 // All names, without SIG.
 std::vector<std::string_view> SignalNames();
 
-// From now on SIGINT, SIGTERM and SIGHUP come on a thread of their own: blocked in this thread and
-// in those it makes later, so this is called before the connection is opened. Until HandleSignals
-// each ends the process as it would have. May be called again.
+// From now on SIGINT, SIGTERM and SIGHUP are delivered to a separate thread: blocked in this thread
+// and in those it creates later, so call this before the connection is opened. Until HandleSignals,
+// each ends the process as by default. May be called again.
 void WatchSignals();
-// Calls `on_signal(number, count)` for each, count from 1, in place of what was given before.
+// Calls `on_signal(number, count)` for each, count starting at 1, replacing the previous handler.
 void HandleSignals(std::function<void(int number, int count)> on_signal);
 
 }  // namespace muster::client

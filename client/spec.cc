@@ -24,7 +24,7 @@ namespace {
 
 using common::StrCat;
 
-// A private worker registers some milliseconds after its coordinator answers.
+// A private worker registers a few milliseconds after its coordinator answers.
 absl::StatusOr<v1::ListNodesResponse> RegisteredNodes(Session& session) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(v1::ListNodesResponse nodes, connection->ListNodes());
@@ -35,7 +35,7 @@ absl::StatusOr<v1::ListNodesResponse> RegisteredNodes(Session& session) {
   return nodes;
 }
 
-// The kinds that `wanted` may stand for, the best first.
+// The kinds that `wanted` may stand for, best first.
 std::vector<std::string> KindsFor(const std::string& wanted) {
   if (wanted != "auto") return {wanted};
   std::vector<std::string> kinds;
@@ -46,7 +46,7 @@ std::vector<std::string> KindsFor(const std::string& wanted) {
   return kinds;
 }
 
-// How many devices of the kind the best node has; "auto": of the first accelerator there is, or 1.
+// How many devices of the kind the best node has; "auto": of the first available accelerator, or 1.
 absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan,
                                         v1::JobSpec* spec) {
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, RegisteredNodes(session));
@@ -64,8 +64,7 @@ absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan
       }
     }
     if (most == 0) continue;
-    // accelerate starts one process where there is no accelerator; torchrun's auto takes the cpu
-    // count.
+    // Without an accelerator, accelerate starts one process; torchrun's auto uses the cpu count.
     if (is_host && plan.launcher.starts_with("accelerate")) most = 1;
     spec->mutable_shape()->mutable_device()->set_kind(kind);
     return most;
@@ -74,7 +73,7 @@ absl::StatusOr<uint32_t> DevicesOfANode(Session& session, const LaunchPlan& plan
                              {.code = "JC1402",
                               .what = StrCat("no registered node has a ", wanted, ", so ",
                                              plan.launcher, " cannot count them"),
-                              .fix = "give the number of processes, or see jobctl nodes ls"});
+                              .fix = "give the number of processes, or check jobctl nodes ls"});
 }
 
 absl::Status ApplyPlan(Session& session, const LaunchPlan& plan, v1::JobSpec* spec) {
@@ -106,9 +105,10 @@ absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobS
                    ReadLauncherLine(arguments.rest(), Variable));
   if (plan.has_value()) {
     if (!config.empty()) {
-      return Usage("JC1004",
-                   StrCat("--accelerate-config does not go with a ", plan->launcher, " line"),
-                   "accelerate launch --config_file FILE …");
+      return Usage(
+          "JC1004",
+          StrCat("--accelerate-config cannot be combined with a ", plan->launcher, " command line"),
+          "accelerate launch --config_file FILE …");
     }
     return ApplyPlan(session, *plan, spec);
   }
@@ -121,7 +121,7 @@ absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobS
   return absl::OkStatus();
 }
 
-// -n, --nodes, --devices win over the launcher's line and the job file.
+// -n, --nodes, --devices take precedence over the launcher's command line and the job file.
 absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::JobSpec* spec,
                              uint32_t* device_total) {
   v1::Shape* shape = spec->mutable_shape();
@@ -132,12 +132,12 @@ absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::J
                                  ? shape->per_node() * std::max<uint32_t>(1, shape->min_nodes())
                                  : shape->processes();
     if (arguments.has_rest() && on_line > 1 && on_line != processes) {
-      session.Note(StrCat("note: -n ", processes, " wins over the ", on_line,
-                          " ranks of the launcher's line"));
+      session.Note(StrCat("note: -n ", processes, " overrides the ", on_line,
+                          " ranks of the launcher's command line"));
     }
     shape->set_processes(static_cast<uint32_t>(processes));
     shape->set_per_node(0);
-    // MIN:MAX nodes belong to per_node; a total is a total.
+    // MIN:MAX nodes go with per_node; a total is a total.
     if (shape->min_nodes() != shape->max_nodes()) {
       shape->set_min_nodes(0);
       shape->set_max_nodes(0);
@@ -180,7 +180,7 @@ absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
   return AddVariables(arguments.All("env"), spec);
 }
 
-// A launcher that Muster does not see starts processes of its own, which is seldom meant.
+// A launcher that Muster does not recognize starts its own processes, which is rarely intended.
 void NoteInnerLauncher(Session& session, const Arguments& arguments, const v1::JobSpec& spec) {
   const std::vector<std::string> command(spec.command().begin(), spec.command().end());
   const std::string launcher = InnerLauncher(command);
@@ -200,8 +200,7 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
   v1::JobSpec spec;
   uint32_t device_total = 0;
   bool clean_env = arguments.Has("clean-env");
-  // The file's own variables are laid over the environment, so they are kept aside until that is
-  // there.
+  // The file's variables go on top of the environment, so they are set aside until that is there.
   v1::JobSpec from_file;
   if (!arguments.words().empty()) {
     ASSIGN_OR_RETURN(const JobFile file,

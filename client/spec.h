@@ -1,4 +1,4 @@
-// From a command line to a JobSpec: job file, launcher line, flags, environment and working
+// From a command line to a JobSpec: job file, launcher command line, flags, environment and working
 // directory, completed and checked (common/job) before anything is sent; the coordinator checks
 // again, by the same rules.
 #pragma once
@@ -19,12 +19,13 @@ namespace muster::client {
 class Arguments;
 class Session;
 
-// What `run` and `submit` ask for. Notices (what a launcher's line had overridden) go to stderr.
-// May ask the coordinator how many devices a node has (`--nproc-per-node gpu`).
+// The spec that `run` and `submit` ask for. Notices (what overrode a launcher's setting) go to
+// stderr. May ask the coordinator how many devices a node has (`--nproc-per-node gpu`).
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments);
 
-// Before such a spec is sent to a private coordinator that may just have been started: without a
-// registered worker it refuses nothing, and what its one node could never hold would wait for ever.
+// Call before such a spec is sent to a private coordinator that may just have started: without a
+// registered worker it refuses nothing, and a job that its one node can never hold would wait
+// forever.
 absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec);
 
 }  // namespace muster::client

@@ -24,8 +24,7 @@ std::string Variable(std::string_view name) {
   return value == nullptr ? "" : value;
 }
 
-// $PWD when it is this directory: it keeps the name under which people know it, symbolic links
-// included.
+// $PWD if it is this directory: it keeps the name that people know, symbolic links included.
 std::string WorkingDirectory() {
   const std::string named = Variable("PWD");
   struct stat a {
@@ -38,7 +37,7 @@ std::string WorkingDirectory() {
   return getcwd(path, sizeof(path)) == nullptr ? "/" : path;
 }
 
-// The whole environment, or the few variables that programs cannot do without.
+// The whole environment, or the few variables that programs need.
 void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec) {
   constexpr std::string_view kAlways[] = {"PATH",  "HOME", "USER", "LOGNAME",
                                           "SHELL", "LANG", "TZ",   "TMPDIR"};
@@ -51,8 +50,8 @@ void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec) {
     const std::string value(text.substr(equals + 1));
     if (clean && std::find(std::begin(kAlways), std::end(kAlways), name) == std::end(kAlways))
       continue;
-    // Functions that bash exports have control characters in their values; they are valid UTF-8 all
-    // the same.
+    // Functions exported by bash have control characters in their values; they are still valid
+    // UTF-8.
     std::string flat = value;
     std::replace_if(
         flat.begin(), flat.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
@@ -62,7 +61,7 @@ void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec) {
     }
     spec->mutable_env()->insert({name, value});
   }
-  if (!skipped.empty()) session.Note(StrCat("not sent, because not UTF-8: ", skipped));
+  if (!skipped.empty()) session.Note(StrCat("not sent because they are not UTF-8: ", skipped));
 }
 
 absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec* spec) {
@@ -72,7 +71,7 @@ absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec*
     if (name.empty() || !common::IsCleanUtf8(name)) {
       return Usage("JC1004", StrCat("-e ", setting, " is not NAME=VALUE"), "-e NAME=VALUE");
     }
-    // `-e NAME` alone takes the value from here, as docker does.
+    // `-e NAME` alone takes the value from the current environment, like docker.
     (*spec->mutable_env())[name] =
         equals == std::string::npos ? Variable(name) : setting.substr(equals + 1);
   }

@@ -1,4 +1,4 @@
-// What a job takes from where jobctl runs: its environment and its working directory.
+// What a job inherits from where jobctl runs: its environment and its working directory.
 #pragma once
 
 #include <string>
@@ -15,14 +15,15 @@ namespace muster::client {
 
 class Session;
 
-// Empty when it is not set.
+// Empty if not set.
 std::string Variable(std::string_view name);
-// $PWD when it is this directory: it keeps the name under which people know it.
+// $PWD if it is this directory: it keeps the name that people know.
 std::string WorkingDirectory();
-// The whole environment, or (`clean`) the few variables that programs cannot do without. What
-// cannot be sent is named on stderr.
+// The whole environment, or (`clean`) the few variables that programs need. What cannot be sent is
+// listed on stderr.
 void AddEnvironment(bool clean, Session& session, v1::JobSpec* spec);
-// The values of -e NAME=VALUE; NAME alone takes the value from here. Errors: JC1004.
+// The values of -e NAME=VALUE; NAME alone takes the value from the current environment. Errors:
+// JC1004.
 absl::Status AddVariables(const std::vector<std::string>& settings, v1::JobSpec* spec);
 
 }  // namespace muster::client

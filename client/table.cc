@@ -21,8 +21,8 @@ size_t TableWidth(const std::vector<size_t>& widths) {
   return widths.empty() ? 0 : sum - 2;
 }
 
-// Takes columns of the terminal from the widest shrinkable columns until the table fits; from the
-// name, which people copy, only when the others cannot give more.
+// Narrows the widest shrinkable columns until the table fits the terminal; the name, which people
+// copy, only if the others cannot shrink further.
 void Fit(std::vector<size_t>* widths, const std::vector<bool>& shrinkable, size_t name,
          size_t terminal_width) {
   constexpr size_t kLeast = 8;
@@ -43,7 +43,7 @@ void Fit(std::vector<size_t>* widths, const std::vector<bool>& shrinkable, size_
   }
 }
 
-// Without the columns that say nothing in any row, where the terminal is too narrow for all.
+// Drops columns that are empty in every row if the terminal is too narrow for all.
 void DropEmptyColumns(const Listing& listing, size_t terminal_width, std::vector<size_t>* chosen) {
   std::vector<size_t> widths;
   for (const size_t column : *chosen) {
@@ -59,7 +59,7 @@ void DropEmptyColumns(const Listing& listing, size_t terminal_width, std::vector
   });
 }
 
-// Takes a line of at most `width` from `rest`, broken at a blank where one is near.
+// Takes a line of at most `width` from `rest`, broken at a space if one is near.
 std::string TakeLine(std::string* rest, size_t width) {
   if (DisplayWidth(*rest) <= width) return std::exchange(*rest, "");
   size_t end = Shorten(*rest, width + 1).size() - std::string_view("…").size();

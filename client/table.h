@@ -1,5 +1,5 @@
-// A listing as people read it on a terminal: columns aligned by display width, shortened or left
-// out until they fit. Pure.
+// A listing as people read it on a terminal: columns aligned by display width, shortened or dropped
+// until they fit. Pure.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Terminal;
 
 // "checkpoint_step" -> "CHECKPOINT STEP".
 std::string ColumnTitle(const Column& column);
-// `chosen`: the columns, as indexes, in their order.
+// `chosen`: the columns, as indexes, in order.
 std::string HumanTable(const Listing& listing, std::vector<size_t> chosen,
                        const ListingOptions& options, const Terminal& terminal);
 

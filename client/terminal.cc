@@ -33,7 +33,7 @@ struct Range {
   uint32_t first;
   uint32_t last;
 };
-// Combining marks and other characters without a column of their own.
+// Combining marks and other characters of zero width.
 constexpr Range kZeroWidth[] = {
     {0x0300, 0x036F}, {0x0483, 0x0489}, {0x0591, 0x05BD}, {0x0610, 0x061A},  {0x064B, 0x065F},
     {0x0E31, 0x0E31}, {0x0E34, 0x0E3A}, {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF},  {0x200B, 0x200F},
@@ -52,8 +52,8 @@ bool In(const Range (&ranges)[kCount], uint32_t point) {
   });
 }
 
-// The code point at the start of `text` (at least one byte) and its length; broken bytes count as
-// themselves.
+// The code point at the start of `text` (at least one byte) and its length; an invalid byte counts
+// as itself.
 std::pair<uint32_t, size_t> Decode(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -70,7 +70,7 @@ size_t WidthOf(uint32_t point) {
   return In(kDoubleWidth, point) ? 2 : 1;
 }
 
-// Length of a colour sequence (ESC [ digits ; digits m) at the start of `text`, or 0.
+// Length of a color sequence (ESC [ digits ; digits m) at the start of `text`, or 0.
 size_t ColorSequence(std::string_view text) {
   if (!text.starts_with("\033[")) return 0;
   for (size_t i = 2; i < text.size() && i < 32; ++i) {

@@ -51,12 +51,12 @@ constexpr LaunchFlag kFlags[] = {
     {"event-log-handler", 0, true, kOurs},
     {"enable-tiered-parallel-tcpstore", 0, true, kOurs},
     {"numa-binding", 0, true, kNo,
-     "leave it out, or bind in the command: numactl --cpunodebind=… python SCRIPT"},
-    {"logs-specs", 0, true, kNo, "leave it out: it names a Python class of torchrun's own process"},
+     "omit it, or bind in the command: numactl --cpunodebind=… python SCRIPT"},
+    {"logs-specs", 0, true, kNo, "omit it: it names a Python class in torchrun's own process"},
     {"run-path", 0, false, kNo, "give the script's path without --run-path"},
 };
 
-// PET_<FLAG> is torchrun's environment form of each flag; the line wins.
+// PET_<FLAG> is torchrun's environment variable for each flag; the command line takes precedence.
 void AddFromEnvironment(const Environment& environment, LaunchFlags* flags) {
   for (const LaunchFlag& flag : kFlags) {
     if (flag.fate != kYes || flags->Has(flag.name)) continue;
@@ -85,7 +85,7 @@ absl::Status ReadNodes(std::string_view launcher, const LaunchFlags& flags, Laun
     if (plan->max_nodes > 1) {
       return Usage("JC1010",
                    StrCat("--standalone of ", launcher, " means one node, --nnodes says ", text),
-                   "leave out one of them");
+                   "remove one of them");
     }
     plan->min_nodes = plan->max_nodes = 1;
   }
@@ -119,8 +119,8 @@ absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
   ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(launcher, words, kFlags, {}, &plan));
   AddFromEnvironment(environment, &flags);
   if (flags.Has("module") && flags.Has("no-python")) {
-    return Usage("JC1011", StrCat("-m and --no-python of ", launcher, " exclude each other"),
-                 "leave out one of them");
+    return Usage("JC1011", StrCat("-m and --no-python of ", launcher, " are mutually exclusive"),
+                 "remove one of them");
   }
   if (flags.script.empty()) {
     return Usage("JC1010", StrCat("the ", launcher, " line names no script"),

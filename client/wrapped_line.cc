@@ -17,7 +17,7 @@ bool IsShell(std::string_view program) {
          std::end(kShells);
 }
 
-// Commands that start the command behind them.
+// Commands that run the command that follows them.
 bool IsPrefix(std::string_view program) {
   constexpr std::string_view kPrefixes[] = {
       "env",  "nohup", "nice", "ionice", "chrt",    "taskset", "numactl",    "stdbuf", "setsid",
@@ -36,8 +36,8 @@ std::string AssignedName(const std::string& word) {
   return good && !std::isdigit(static_cast<unsigned char>(word[0])) ? word.substr(0, equals) : "";
 }
 
-// The words of a shell's text that is one plain command; empty when a shell would do more with it
-// than split it.
+// The words of a shell command that is one plain command; empty if a shell would do more than split
+// it.
 std::vector<std::string> SimpleCommand(std::string_view text) {
   std::vector<std::string> words;
   std::string word;
@@ -70,7 +70,7 @@ std::vector<std::string> SimpleCommand(std::string_view text) {
   return quote == 0 ? words : std::vector<std::string>();
 }
 
-// Takes leading assignments off `words`.
+// Removes leading assignments from `words`.
 void TakeAssignments(std::vector<std::string>* words, std::map<std::string, std::string>* env) {
   size_t count = 0;
   for (; count < words->size(); ++count) {
@@ -82,7 +82,7 @@ void TakeAssignments(std::vector<std::string>* words, std::map<std::string, std:
   words->erase(words->begin(), words->begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-// One layer off `line`; false when there is none that can be taken off without changing what runs.
+// Removes one wrapper from `line`; false if none can be removed without changing what runs.
 bool TakeLayer(WrappedLine* line) {
   std::vector<std::string>& words = line->words;
   if (words.size() < 2) return false;
@@ -98,13 +98,13 @@ bool TakeLayer(WrappedLine* line) {
   std::vector<std::string> inner = SimpleCommand(words[2]);
   TakeAssignments(&inner, &line->env);
   if (!inner.empty() && inner[0] == "exec") inner.erase(inner.begin());
-  // One word alone may be a function of the shell's.
+  // A single word may be a shell function.
   if (inner.size() < 2) return false;
   words = std::move(inner);
   return true;
 }
 
-// The launcher that begins at `words[at]`, as people know it, or empty.
+// The launcher that starts at `words[at]`, by its usual name, or empty.
 std::string LauncherAt(const std::vector<std::string>& words, size_t at) {
   constexpr std::string_view kPrograms[] = {"torchrun", "torch_npu_run", "accelerate-launch",
                                             "mpirun",   "mpiexec",       "deepspeed",
@@ -161,7 +161,7 @@ std::string InnerLauncher(const std::vector<std::string>& argv) {
     }
     return "";
   }
-  // python train.py torchrun: a word of the trainer's own.
+  // python train.py torchrun: an argument of the trainer's own.
   return IsPrefix(argv[0]) || AssignedName(argv[0]) != "" ? FirstLauncher(argv) : "";
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kDepthMax = 16;
 constexpr size_t kValuesMax = 20'000;
 
-// Thrown and caught inside ParseYaml only: yaml-cpp has no other way to stop.
+// Thrown and caught only inside ParseYaml: yaml-cpp has no other way to stop.
 struct Stop {};
 
 bool IsBareBoolean(std::string_view text) {
@@ -41,7 +41,7 @@ class Builder final : public YAML::EventHandler {
   YamlNode Take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ > 1) Fail(mark, "a second document begins here; keep one per file");
+    if (++documents_ > 1) Fail(mark, "a second document starts here; use one per file");
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -49,7 +49,7 @@ class Builder final : public YAML::EventHandler {
     Place(Node(mark, YamlNode::Kind::kNull), mark);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    Add(mark, "aliases (*name) are not allowed; write the value out");
+    Add(mark, "aliases (*name) are not allowed; write out the value");
     Place(Node(mark, YamlNode::Kind::kNull), mark);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -101,7 +101,7 @@ class Builder final : public YAML::EventHandler {
   }
   void RefuseAnchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0)
-      Add(mark, "anchors (&name) are not allowed; write the value out where it is used");
+      Add(mark, "anchors (&name) are not allowed; write out the value where it is used");
   }
   bool AtKey() const {
     return !levels_.empty() && levels_.back().node.kind == YamlNode::Kind::kMap &&
@@ -159,11 +159,11 @@ class Builder final : public YAML::EventHandler {
     level->entry.column = key.column;
     if (key.kind != YamlNode::Kind::kScalar) Add(mark, "a key must be a word");
     if (key.text == "<<" && !key.quoted)
-      Add(mark, "`<<` (merge) is not allowed; write the keys out");
+      Add(mark, "`<<` (merge) is not allowed; write out the keys");
     for (const YamlNode::Entry& other : level->node.entries) {
       if (other.key == key.text) {
         Add(mark,
-            common::StrCat("\"", key.text, "\" is given twice; the first is in line ", other.line));
+            common::StrCat("\"", key.text, "\" is given twice; the first is on line ", other.line));
         return;
       }
     }
@@ -190,13 +190,14 @@ int IndentingTab(std::string_view content, int number) {
              : 0;
 }
 
-// What yaml-cpp stumbled over. Of a tab it says what it took the line for, not that there is a tab.
+// What yaml-cpp failed on. For a tab, it reports what it took the line for, not that there is a
+// tab.
 YamlProblem Explained(std::string_view content, const YAML::Exception& error) {
   const int line = error.mark.line + 1;
   for (const int suspect : {line, line - 1}) {
     if (const int column = IndentingTab(content, suspect); column > 0) {
       return {suspect, column,
-              "a tab indents this line, and YAML takes only spaces for that; write spaces"};
+              "this line is indented with a tab, and YAML allows only spaces for that; use spaces"};
     }
   }
   return {line, error.mark.column + 1, common::StrCat("not valid YAML: ", error.msg)};

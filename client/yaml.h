@@ -1,8 +1,7 @@
-// The one strict YAML reader: job files, jobctl's configuration and accelerate's all pass through
-// it. Pure.
+// The only YAML reader, a strict one: for job files, jobctl's configuration and accelerate's. Pure.
 //
-// YAML lets a file mean something else than it seems to; here each of these is an error with its
-// place and the fix: duplicate keys, `<<`, anchors and aliases, tags, several documents, bare
+// YAML lets a file mean something other than it seems to; each of these is an error here, with its
+// position and the fix: duplicate keys, `<<`, anchors and aliases, tags, several documents, bare
 // yes/no/on/off, numbers with a leading zero, tabs, more than 16 levels or 20,000 values.
 #pragma once
 
@@ -25,7 +24,7 @@ struct YamlNode {
   std::vector<YamlNode> items;
   std::vector<Entry> entries;
 
-  // Null when this is no map or has no such key.
+  // Null if this is not a map or has no such key.
   const YamlNode* Find(std::string_view key) const;
 };
 struct YamlNode::Entry {
@@ -41,8 +40,8 @@ struct YamlProblem {
   std::string text;
 };
 
-// The document, with everything wrong with it appended to `problems`.
-// `lenient`: a foreign file, in which yes/no are booleans and leading zeros pass.
+// The document; everything wrong with it is appended to `problems`. `lenient`: a foreign file,
+// where yes/no are booleans and leading zeros are accepted.
 YamlNode ParseYaml(std::string_view content, std::vector<YamlProblem>* problems,
                    bool lenient = false);
 

@@ -27,14 +27,15 @@ namespace {
 
 using common::StrCat;
 
-// STEP is a number, or "last" (also when it is left out).
+// STEP is a number or "last", which is also the default.
 absl::StatusOr<int64_t> WantedStep(const Arguments& arguments) {
   if (arguments.words().size() < 2 || arguments.words()[1] == "last" ||
       arguments.words()[1] == "latest")
     return -1;
   const absl::StatusOr<int64_t> step = common::ParseInteger(arguments.words()[1]);
   if (!step.ok() || *step < 0) {
-    return Usage("JC1004", StrCat("STEP is a number or last, not \"", arguments.words()[1], "\""),
+    return Usage("JC1004",
+                 StrCat("STEP must be a number or last, not \"", arguments.words()[1], "\""),
                  StrCat("jobctl ckpt ls ", arguments.words()[0]));
   }
   return *step;
@@ -148,7 +149,7 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (response.files_left_out() > 0) {
     session.Note(StrCat("… and ", common::Counted(response.files_left_out(), "more file"), ", ",
-                        response.ok() ? "all of them ok" : "the damaged ones are listed first"));
+                        response.ok() ? "all ok" : "the damaged ones are listed first"));
   }
   if (response.ok()) {
     session.Note(StrCat("✓ step ", response.step(), ": every file matches its SHA-256"));
@@ -158,12 +159,12 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
       absl::StatusCode::kDataLoss,
       {.code = "JC1502",
        .what = StrCat("the checkpoint of step ", response.step(),
-                      " is damaged; it will not be resumed from"),
+                      " is damaged; no job will resume from it"),
        .fix = StrCat("jobctl rerun ", name, " --from STEP, with an earlier step of jobctl ckpt ls ",
                      name)});
 }
 
-// Of the file at `fd`, from its beginning; at most `most` bytes count.
+// Hashes the file at `fd` from the start, at most `most` bytes.
 uint64_t HashWhole(int fd, uint64_t most, common::Sha256* hash) {
   uint64_t bytes = 0;
   std::string buffer(1 << 20, '\0');
@@ -190,14 +191,14 @@ absl::Status CheckAnnounced(const v1::CheckpointFile& file) {
       absl::StatusCode::kDataLoss,
       {.code = "JC1504",
        .what = common::StaysInside(file.path())
-                   ? StrCat("size or SHA-256 of ", file.path(), " is none")
+                   ? StrCat("size or SHA-256 of ", file.path(), " is not valid")
                    : StrCat("the file name \"", common::Printable(file.path()),
-                            "\" leads outside of the directory"),
+                            "\" leads outside the directory"),
        .fix = "do not use this checkpoint"});
 }
 
-// What an interrupted pull left is hashed and kept; the rest is asked for. No byte more than was
-// announced is written.
+// Keeps and hashes what an interrupted pull left, and requests the rest. Never writes more bytes
+// than were announced.
 absl::Status Fetch(Connection& connection, const std::string& job, int64_t step,
                    const v1::CheckpointFile& file, int fd, absl::Status* written) {
   std::optional<common::Sha256> hash(std::in_place);
@@ -206,7 +207,7 @@ absl::Status Fetch(Connection& connection, const std::string& job, int64_t step,
     hash.emplace();
     offset = 0;
     if (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0) {
-      *written = common::ErrnoStatus(StrCat("cannot empty ", file.path(), ".part"));
+      *written = common::ErrnoStatus(StrCat("cannot truncate ", file.path(), ".part"));
       return absl::OkStatus();
     }
   }
@@ -264,7 +265,7 @@ absl::StatusOr<PullTarget> TargetOf(const Arguments& arguments, const std::strin
   return common::MakeProblem(absl::StatusCode::kInternal,
                              {.code = "JC1601",
                               .what = std::string(target.status().message()),
-                              .fix = "--to DIR, a directory of yours"});
+                              .fix = "use --to DIR with a directory that you own"});
 }
 
 absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
@@ -299,7 +300,7 @@ absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
 }
 
 constexpr Flag kPullFlags[] = {
-    {"to", 0, "DIR", "where to (default: JOB/step-N here)"},
+    {"to", 0, "DIR", "target directory (default: ./JOB/step-N)"},
 };
 
 }  // namespace
@@ -315,7 +316,7 @@ const Command kCkptLsCommand = {.name = "ckpt ls",
                                 .run = List};
 const Command kCkptShowCommand = {
     .name = "ckpt show",
-    .summary = "the files of a checkpoint",
+    .summary = "list the files of a checkpoint",
     .arguments = "JOB [STEP]",
     .least = 1,
     .most = 2,
@@ -324,7 +325,7 @@ const Command kCkptShowCommand = {
     .examples = "jobctl ckpt show calm-otter-3 120\tfiles, sizes, SHA-256",
     .run = Show};
 const Command kCkptVerifyCommand = {.name = "ckpt verify",
-                                    .summary = "read a checkpoint and compare every SHA-256",
+                                    .summary = "read a checkpoint and verify every SHA-256",
                                     .arguments = "JOB [STEP]",
                                     .least = 1,
                                     .most = 2,
@@ -334,15 +335,15 @@ const Command kCkptVerifyCommand = {.name = "ckpt verify",
                                     .run = Verify};
 const Command kCkptPullCommand = {
     .name = "ckpt pull",
-    .summary = "download a checkpoint; goes on where it was interrupted",
+    .summary = "download a checkpoint; an interrupted download resumes",
     .arguments = "JOB [STEP]",
     .least = 1,
     .most = 2,
     .flags = kPullFlags,
     .completes = "job step",
     .examples =
-        "jobctl ckpt pull calm-otter-3\tthe newest one into calm-otter-3/step-N\n"
-        "jobctl ckpt pull calm-otter-3 120 --to model\tstep 120 into model",
+        "jobctl ckpt pull calm-otter-3\tthe newest one, into calm-otter-3/step-N\n"
+        "jobctl ckpt pull calm-otter-3 120 --to model\tstep 120, into model",
     .run = Pull};
 const Command kCkptRmCommand = {
     .name = "ckpt rm",
@@ -351,7 +352,7 @@ const Command kCkptRmCommand = {
     .least = 2,
     .most = 2,
     .completes = "job step",
-    .examples = "jobctl ckpt rm calm-otter-3 120 --yes\twithout a question",
+    .examples = "jobctl ckpt rm calm-otter-3 120 --yes\twithout confirmation",
     .run = Remove};
 
 }  // namespace muster::client

@@ -1,4 +1,4 @@
-// jobctl __complete -- WORDS…: what the shell's completion asks. Answers are lines; ":files" means
+// jobctl __complete -- WORDS…: called by the shell's completion. Answers are lines; ":files" means
 // file names.
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 namespace muster::client {
 namespace {
 
-// People wait at the prompt: an answer that takes longer is worth nothing.
+// People wait at the prompt: a later answer is useless.
 constexpr unsigned kLimitSeconds = 2;
 
 using Words = std::vector<std::string>;
@@ -55,7 +55,7 @@ Words NodeNames(Connection& connection) {
   return names;
 }
 
-// Of the checkpoints that can be used.
+// The checkpoints that can be used.
 Words Steps(Connection& connection, const std::string& job) {
   Words steps = {"last"};
   const auto found = connection.GetJob(job);
@@ -88,7 +88,7 @@ Words StateNames() {
   return names;
 }
 
-// All that `what` may be (Command::completes); `before`: the command's words before this one.
+// All candidates for `what` (Command::completes); `before`: the command's words before this one.
 Words Subjects(Session& session, std::string_view what, const Words& before) {
   if (what.find('|') != std::string_view::npos) return Split(what, '|');
   if (what == "file") return {":files"};
@@ -124,7 +124,7 @@ Words Subjects(Session& session, std::string_view what, const Words& before) {
   return before.empty() ? Words{"last"} : Steps(**connection, before[0]);
 }
 
-// The flag of "--output" or of the last letter of "-ao", if it takes a value; else null.
+// The flag in "--output", or the last letter of "-ao", if it takes a value; otherwise null.
 const Flag* OpenFlag(const Command* command, std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return nullptr;
   for (const Flag* flag : FlagsOf(command)) {
@@ -135,13 +135,13 @@ const Flag* OpenFlag(const Command* command, std::string_view word) {
   return nullptr;
 }
 
-// The line up to the word that is completed.
+// The line up to the word being completed.
 struct Typed {
   const Command* command = nullptr;
   std::string group;
-  Words words;                 // of the command, without flags
+  Words words;                 // the command's, without flags
   const Flag* open = nullptr;  // the last word is its value
-  bool rest = false;           // behind `--`, or inside a command to run
+  bool rest = false;           // after `--`, or inside a command to run
 };
 
 Typed Read(const Words& line) {
@@ -171,7 +171,7 @@ Words ValuesOf(Session& session, const Flag& flag, const Typed& typed, std::stri
   if (!flag.choices.empty()) return Split(flag.choices, '|');
   if (flag.completes.empty()) return {":files"};
   Words values = Subjects(session, flag.completes, typed.words);
-  // One of several, "a,b": what stands before the last comma stays.
+  // A list, "a,b": keep what precedes the last comma.
   const bool is_list = flag.value.find(',') != std::string_view::npos;
   if (const size_t comma = begun.rfind(','); is_list && comma != std::string_view::npos) {
     for (std::string& value : values) value.insert(0, begun.substr(0, comma + 1));
@@ -179,7 +179,7 @@ Words ValuesOf(Session& session, const Flag& flag, const Typed& typed, std::stri
   return values;
 }
 
-// The candidates for the last of `line`, before they are narrowed to what was typed.
+// The candidates for the last word of `line`, before filtering by what was typed.
 Words Candidates(Session& session, const Words& line) {
   const Typed typed = Read(line);
   const std::string& last = line.back();
@@ -211,7 +211,7 @@ Words Candidates(Session& session, const Words& line) {
                   typed.words);
 }
 
-// bash takes "--output=js" apart into three words.
+// bash splits "--output=js" into three words.
 Words Joined(const Words& line) {
   Words joined;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -242,7 +242,7 @@ absl::StatusOr<int> Complete(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kCompleteCommand = {.name = "__complete",
-                                  .summary = "answers the shell's completion",
+                                  .summary = "used by shell completion",
                                   .arguments = "-- WORDS…",
                                   .rest = true,
                                   .run = Complete};

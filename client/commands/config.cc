@@ -10,7 +10,7 @@ namespace muster::client {
 namespace {
 
 constexpr Flag kFlags[] = {
-    {"origin", 0, "", "where each setting comes from"},
+    {"origin", 0, "", "show where each setting comes from"},
 };
 
 absl::StatusOr<int> View(Session& session, const Arguments& arguments) {
@@ -29,14 +29,15 @@ absl::StatusOr<int> View(Session& session, const Arguments& arguments) {
 
 const Command kConfigViewCommand = {
     .name = "config view",
-    .summary = "every setting of jobctl",
+    .summary = "show every setting of jobctl",
     .flags = kFlags,
     .listing = true,
     .examples =
-        "jobctl config view --origin\twith flag, variable, context, file or default behind each",
+        "jobctl config view --origin\twith the source of each: flag, variable, context, file or "
+        "default",
     .notes =
-        "A flag wins over a JOBCTL_* variable, that over the context, that\n"
-        "over config.yaml, that over the default.",
+        "A flag overrides a JOBCTL_* variable, which overrides the context, which\n"
+        "overrides config.yaml, which overrides the default.",
     .run = View};
 
 }  // namespace muster::client

@@ -56,14 +56,14 @@ absl::StatusOr<int> Add(Session& session, const Arguments& arguments) {
   const std::string& name = arguments.words()[0];
   const std::string& server = arguments.words()[1];
   if (name == "private" || name.empty() || !common::IsCleanUtf8(name) || name.size() > 100) {
-    return Usage("JC1004", StrCat("\"", common::Printable(name), "\" cannot name a context"),
+    return Usage("JC1004", StrCat("\"", common::Printable(name), "\" is not a valid context name"),
                  "jobctl context add lab head:7700");
   }
   RETURN_IF_ERROR(CheckServerAddress("", server));
   if (const auto known = file.contexts.find(name);
       known != file.contexts.end() && known->second != server) {
     RETURN_IF_ERROR(session.Confirm(
-        StrCat("The context ", name, " is ", known->second, ". Make it ", server, " instead?")));
+        StrCat("The context ", name, " is ", known->second, ". Change it to ", server, "?")));
   }
   file.contexts[name] = server;
   RETURN_IF_ERROR(file.Write());
@@ -103,7 +103,7 @@ const Command kContextLsCommand = {.name = "context ls",
                                    .run = List};
 const Command kContextUseCommand = {
     .name = "context use",
-    .summary = "talk to this coordinator from now on",
+    .summary = "use this coordinator from now on",
     .arguments = "NAME",
     .least = 1,
     .most = 1,
@@ -114,24 +114,24 @@ const Command kContextUseCommand = {
     .run = Use};
 const Command kContextAddCommand = {
     .name = "context add",
-    .summary = "name a coordinator",
+    .summary = "add a coordinator under a name",
     .arguments = "NAME HOST:PORT",
     .least = 2,
     .most = 2,
     .examples =
         "jobctl context add lab head:7700\tthen: jobctl context use lab\n"
-        "jobctl context add lab other:7700 --yes\tin place of the old address, unasked",
+        "jobctl context add lab other:7700 --yes\treplace the old address without confirmation",
     .run = Add};
 const Command kContextRmCommand = {.name = "context rm",
-                                   .summary = "forget a coordinator",
+                                   .summary = "remove a coordinator from the list",
                                    .arguments = "NAME",
                                    .least = 1,
                                    .most = 1,
                                    .completes = "context",
-                                   .examples = "jobctl context rm lab\tits jobs are not touched",
+                                   .examples = "jobctl context rm lab\tits jobs are not affected",
                                    .run = Remove};
 const Command kContextShowCommand = {.name = "context show",
-                                     .summary = "where jobctl goes now",
+                                     .summary = "show the context in use",
                                      .examples = "jobctl context show\tname and address",
                                      .run = Show};
 

@@ -23,8 +23,8 @@ using common::StrCat;
 constexpr int64_t kReadByDefault = 10'000;
 
 constexpr Flag kFlags[] = {
-    {"watch", 'w', "", "go on with what happens from now"},
-    {"node", 0, "NODE", "only what concerns this node", {}, "node"},
+    {"watch", 'w', "", "keep printing new events"},
+    {"node", 0, "NODE", "only events of this node", {}, "node"},
     {"after", 0, "SEQ", "only events after this number"},
 };
 
@@ -39,7 +39,7 @@ Listing EventListing(bool of_one_job) {
   return listing;
 }
 
-// Of today the clock alone.
+// Only the time for today, otherwise date and time.
 std::string ShortTime(int64_t unix_ms) {
   const std::string text = LocalTime(unix_ms);
   return text.substr(0, 10) == LocalTime(WallMs()).substr(0, 10) ? ClockTime(unix_ms) : text;
@@ -57,7 +57,7 @@ void AddRows(const v1::EventBatch& batch, Listing* listing) {
   }
 }
 
-// That nothing is known of a node may also mean that there is none of that name.
+// No events for a node may also mean that there is no node of that name.
 absl::Status CheckRegistered(Connection& connection, const std::string& node) {
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection.ListNodes());
   return IsRegistered(node, nodes) ? absl::OkStatus() : NoSuchNode(node, nodes);
@@ -70,7 +70,7 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t after, arguments.Number("after", 0, INT64_MAX, 0));
   request.set_after_seq(static_cast<uint64_t>(after));
   ASSIGN_OR_RETURN(const int64_t limit, arguments.Number("limit", 0, 1'000'000, 0));
-  // A filter or an order chooses among the newest events; only what it leaves is limited.
+  // A filter or sort order selects among the newest events; the limit applies to the result.
   const bool chosen = arguments.Has("filter") || arguments.Has("sort");
   const int64_t read = std::max(limit == 0 || chosen ? kReadByDefault : 1, limit);
   request.set_limit(static_cast<uint32_t>(read));
@@ -85,7 +85,7 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
     if (count == 0 && !request.node().empty())
       RETURN_IF_ERROR(CheckRegistered(*connection, request.node()));
     ASSIGN_OR_RETURN(ListingOptions options, session.OptionsOfListing(arguments));
-    // Oldest first, and the newest are those that are wanted.
+    // Oldest first; the newest ones are wanted.
     options.keep_last = options.sort.empty();
     ASSIGN_OR_RETURN(const std::string text,
                      RenderListing(std::move(listing), options, session.terminal()));
@@ -122,7 +122,7 @@ absl::StatusOr<int> Events(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kEventsCommand = {.name = "events",
-                                .summary = "what happened, and why, to a job or all",
+                                .summary = "show what happened to a job or to all, and why",
                                 .arguments = "[JOB]",
                                 .least = 0,
                                 .most = 1,
@@ -130,7 +130,7 @@ const Command kEventsCommand = {.name = "events",
                                 .listing = true,
                                 .completes = "job",
                                 .examples =
-                                    "jobctl events calm-otter-3\tthe life of a job\n"
+                                    "jobctl events calm-otter-3\tthe history of a job\n"
                                     "jobctl events -w\teverything, as it happens\n"
                                     "jobctl events --node node2\twhat happened to a node",
                                 .run = Events};

@@ -50,10 +50,9 @@ absl::StatusOr<int> Help(Session& session, const Arguments& arguments) {
 absl::StatusOr<int> Completion(Session& session, const Arguments& arguments) {
   const std::string& shell = arguments.words()[0];
   if (shell != "bash" && shell != "zsh" && shell != "fish") {
-    return Usage(
-        "JC1004",
-        common::StrCat("completion exists for bash, zsh and fish, not for \"", shell, "\""),
-        "jobctl completion bash");
+    return Usage("JC1004",
+                 common::StrCat("completion supports bash, zsh and fish, not \"", shell, "\""),
+                 "jobctl completion bash");
   }
   session.Print(CompletionScript(shell));
   return kExitOk;
@@ -62,7 +61,7 @@ absl::StatusOr<int> Completion(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kHelpCommand = {.name = "help",
-                              .summary = "this, a command's page, exit-codes, or jobfile",
+                              .summary = "show this page, a command's, exit-codes, or jobfile",
                               .arguments = "[COMMAND]",
                               .least = 0,
                               .most = 2,
@@ -75,7 +74,7 @@ const Command kHelpCommand = {.name = "help",
                               .run = Help};
 const Command kCompletionCommand = {
     .name = "completion",
-    .summary = "completion script for bash, zsh or fish",
+    .summary = "print a completion script for bash, zsh or fish",
     .arguments = "bash|zsh|fish",
     .least = 1,
     .most = 1,

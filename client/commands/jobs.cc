@@ -1,4 +1,4 @@
-// jobctl cancel, signal, release and rm: verbs on several jobs, each one request.
+// jobctl cancel, signal, release and rm: commands on several jobs, one request each.
 #include "client/arguments.h"
 #include "client/bulk.h"
 #include "client/commands/commands.h"
@@ -17,8 +17,8 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kCancelFlags[] = {
-    {"grace", 0, "TIME", "between SIGTERM and SIGKILL (default: the job's own); 0 kills at once"},
-    {"reason", 0, "TEXT", "kept with the job"},
+    {"grace", 0, "TIME", "between SIGTERM and SIGKILL (default: the job's); 0 kills at once"},
+    {"reason", 0, "TEXT", "recorded with the job"},
 };
 
 absl::StatusOr<int> Cancel(Session& session, const Arguments& arguments) {
@@ -57,7 +57,7 @@ absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   std::string what = common::Counted(arguments.words().size(), "job");
   if (arguments.words().size() == 1) {
-    // The question names the job itself: @last may be another one than is thought of.
+    // The question names the actual job: @last may not be the one the user has in mind.
     ASSIGN_OR_RETURN(const v1::GetJobResponse job, connection->GetJob(arguments.words()[0]));
     what = job.record().name();
     request.set_jobs(0, std::to_string(job.record().id()));
@@ -79,7 +79,7 @@ const Command kCancelCommand = {
     .completes = "job",
     .examples =
         "jobctl cancel calm-otter-3\tstop it\n"
-        "jobctl cancel $(jobctl ls --state queued -o name)\tall that wait, in one request",
+        "jobctl cancel $(jobctl ls --state queued -o name)\tall queued jobs, in one request",
     .run = Cancel};
 
 const Command kSignalCommand = {
@@ -89,26 +89,26 @@ const Command kSignalCommand = {
     .least = 2,
     .most = 2,
     .completes = "job signal",
-    .examples = "jobctl signal calm-otter-3 USR1\tfor trainers that save on it",
+    .examples = "jobctl signal calm-otter-3 USR1\tfor trainers that save a checkpoint on it",
     .run = Signal};
 
 const Command kReleaseCommand = {
     .name = "release",
-    .summary = "let held jobs start again",
+    .summary = "allow held jobs to start again",
     .arguments = "JOB…",
     .least = 1,
     .most = -1,
     .completes = "job",
-    .examples = "jobctl release calm-otter-3\tit lost one node after the other; now it may go on",
+    .examples = "jobctl release calm-otter-3\theld after losing several nodes; allow it to restart",
     .run = Release};
 
 const Command kRmCommand = {.name = "rm",
-                            .summary = "remove finished jobs with all that was kept of them",
+                            .summary = "remove finished jobs and everything stored for them",
                             .arguments = "JOB…",
                             .least = 1,
                             .most = -1,
                             .completes = "job",
-                            .examples = "jobctl rm calm-otter-3 --yes\twithout a question",
+                            .examples = "jobctl rm calm-otter-3 --yes\twithout confirmation",
                             .run = Remove};
 
 }  // namespace muster::client

@@ -21,16 +21,16 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kFlags[] = {
-    {"follow", 'f', "", "go on until the job is over; Ctrl-C detaches"},
+    {"follow", 'f', "", "keep printing until the job is over; Ctrl-C detaches"},
     {"rank", 0, "0,3-5", "only these ranks"},
     {"node", 0, "A,B", "only ranks on these nodes", {}, "node"},
     {"attempt", 0, "N", "only this attempt; last: the newest (default: all, in order)", {}, "last"},
-    {"since", 0, "TIME", "only what is younger, like 10m"},
+    {"since", 0, "TIME", "only output newer than this, like 10m"},
     {"tail", 0, "N", "only the last N lines"},
     {"grep", 0, "REGEX", "only lines that match"},
     {"stream", 0, "NAME", "only stdout or stderr", "stdout|stderr"},
-    {"timestamps", 0, "", "the time of each line before it"},
-    {"raw", 0, "", "the bytes as they are, without prefix"},
+    {"timestamps", 0, "", "prefix each line with its time"},
+    {"raw", 0, "", "the exact bytes, without a prefix"},
     {"propagate", 0, "", "with -f: return the failing rank's code"},
 };
 
@@ -52,7 +52,7 @@ absl::Status AddRanks(const std::string& list, v1::StreamLogsRequest* request) {
   return absl::OkStatus();
 }
 
-// The job's record, when it has all that is asked for.
+// The job's record, if it has everything that was asked for.
 absl::StatusOr<v1::JobRecord> Checked(Connection& connection,
                                       const v1::StreamLogsRequest& request) {
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection.GetJob(request.job()));
@@ -92,12 +92,12 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   options.grep = arguments.Get("grep");
   options.timestamps = arguments.Has("timestamps");
   if (options.raw && !options.grep.empty()) {
-    return Usage("JC1004", "--raw gives bytes, --grep needs lines", "leave out one of them");
+    return Usage("JC1004", "--raw prints bytes, --grep needs lines", "remove one of them");
   }
   if (request.follow()) WatchSignals();
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::JobRecord record, Checked(*connection, request));
-  // @last may be another job when the connection is made anew.
+  // @last may be a different job when the connection is reopened.
   request.set_job(std::to_string(record.id()));
   if (request.follow() && !IsOver(record.state())) DetachFrom(session, record.name(), "logs -f");
   return FollowJob(session, request, options, arguments.Has("propagate"));

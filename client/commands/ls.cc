@@ -26,9 +26,9 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kFlags[] = {
-    {"all", 'a', "", "finished jobs of any age too (default: of the last day)"},
-    {"watch", 'w', "", "go on: a screen of them every second, in a pipe after every change"},
-    {"mine", 0, "", "only your own"},
+    {"all", 'a', "", "include finished jobs of any age (default: the last day's)"},
+    {"watch", 'w', "", "keep printing: a screenful every second; in a pipe, after every change"},
+    {"mine", 0, "", "only your own jobs"},
     {"state", 0, "A,B", "only these states: queued, running, failed, …", {}, "state"},
 };
 
@@ -78,7 +78,7 @@ std::vector<Cell> Row(const v1::JobSummary& job) {
           checkpoint, Cell(Value(job.submitted_ms()), Age(job.submitted_ms())),
           ran_ms < 0 ? Cell() : Cell(Value(ran_ms), Took(ran_ms)), Cell(int64_t{job.attempts()}),
           exit_code, Cell(job.owner()),
-          // That all went well is said by the state.
+          // For a job that succeeded, the state says it all.
           Cell(Value(job.reason()), job.state() == v1::JOB_STATE_SUCCEEDED ? "" : job.reason()),
           Cell(job.command())};
 }
@@ -105,12 +105,12 @@ Listing JobListing(const v1::ListJobsResponse& response) {
   return listing;
 }
 
-// A page as it came, and its text.
+// One page, and its text.
 using OnPage = std::function<void(const v1::ListJobsResponse& page, const std::string& text)>;
 
-// Reads page after page, newest jobs first, until there is none left or the limit is reached; a
-// page is forgotten before the next one is asked for. `connection` may be null: no jobs. Returns
-// how many rows there were.
+// Reads page after page, newest jobs first, until there are no more or the limit is reached; each
+// page is freed before the next is requested. `connection` may be null: no jobs. Returns the number
+// of rows.
 absl::StatusOr<size_t> ReadPages(Connection* connection, v1::ListJobsRequest request,
                                  const ListingOptions& options, const Terminal& terminal,
                                  const OnPage& on_page) {
@@ -118,7 +118,7 @@ absl::StatusOr<size_t> ReadPages(Connection* connection, v1::ListJobsRequest req
   ListingWriter writer(options, terminal);
   v1::ListJobsResponse page;
   do {
-    // A filter or an order must see all rows before the limit counts.
+    // A filter or a sort order must see all rows before the limit applies.
     const bool cut = options.limit > 0 && options.filters.empty() && options.sort.empty();
     const int64_t left = options.limit - static_cast<int64_t>(writer.written());
     request.set_limit(static_cast<uint32_t>(cut ? std::min(kPage, left) : kPage));
@@ -134,8 +134,7 @@ absl::StatusOr<size_t> ReadPages(Connection* connection, v1::ListJobsRequest req
   return writer.written();
 }
 
-// What a screen has room for, and that there are more rows; its last line stays empty, the cursor
-// stands there.
+// What fits on a screen, and whether there are more rows; the last line stays empty for the cursor.
 std::string FirstScreen(const std::string& text, const Terminal& terminal) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   if (!lines.empty() && lines.back().empty()) lines.pop_back();
@@ -144,27 +143,27 @@ std::string FirstScreen(const std::string& text, const Terminal& terminal) {
   if (more) lines.resize(room - 1);
   std::string out;
   for (const std::string& line : lines) {
-    // Only -o wide has lines that are too long, and there without colour.
+    // Only -o wide has overlong lines, and there without color.
     common::StrAppend(&out, terminal.color_out ? line : Shorten(line, terminal.width), "\n");
   }
   return more ? StrCat(out, "… there are more: jobctl ls\n") : out;
 }
 
-// On a terminal one screen, drawn anew every second. In a pipe the whole list, again when something
-// in it has changed; ages change by themselves and do not count.
+// On a terminal, one screen, redrawn every second. In a pipe, the whole list, again whenever
+// something in it changed; ages alone do not count as a change.
 absl::StatusOr<int> Watch(Session& session, const Arguments& arguments, Connection& connection) {
   ASSIGN_OR_RETURN(const v1::ListJobsRequest request, Request(arguments));
   ASSIGN_OR_RETURN(ListingOptions options, session.OptionsOfListing(arguments));
   const int64_t limit = options.limit;
-  // Not what any list serializes to.
+  // Differs from any serialized list.
   for (std::string last = "none yet";; std::this_thread::sleep_for(std::chrono::seconds(1))) {
-    // The window may have another size by now.
+    // The window may have been resized.
     Terminal terminal = DetectTerminal(session.settings().Get("color"));
     const bool wide = options.output == "wide";
     const bool screen =
         terminal.out_is_tty && terminal.height > 0 && (wide || options.output == "table");
     terminal.color_out = terminal.color_out && !wide;
-    // No more is read than can be seen.
+    // Reads no more than can be displayed.
     const int64_t rows = static_cast<int64_t>(terminal.height);
     options.limit = screen && (limit == 0 || limit > rows) ? rows : limit;
     std::string text;
@@ -198,7 +197,7 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
                              }));
   if (rows == 0 && session.terminal().out_is_tty) {
     session.Note(arguments.Has("all") ? "no jobs; start one: jobctl run -n 2 -- python train.py"
-                                      : "no jobs of the last day; all of them: jobctl ls -a");
+                                      : "no jobs in the last day; for all jobs: jobctl ls -a");
   }
   return kExitOk;
 }
@@ -214,8 +213,8 @@ const Command kLsCommand = {
     .flags = kFlags,
     .listing = true,
     .examples =
-        "jobctl ls\tlive jobs and those that ended within a day\n"
-        "jobctl ls -a --state failed --sort -age\tall that failed, oldest first\n"
+        "jobctl ls\tlive jobs and those that finished within a day\n"
+        "jobctl ls -a --state failed --sort -age\tall failed jobs, oldest first\n"
         "jobctl ls -o json | jq '.items[].job'\tfor programs",
     .run = List};
 

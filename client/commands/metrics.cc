@@ -24,9 +24,9 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kFlags[] = {
-    {"key", 0, "NAME", "only this metric; may be given again"},
-    {"rank", 0, "N", "only what this rank reported"},
-    {"attempt", 0, "N", "only this attempt (default: the line the job followed)"},
+    {"key", 0, "NAME", "only this metric; may be repeated"},
+    {"rank", 0, "N", "only this rank's metrics"},
+    {"attempt", 0, "N", "only this attempt (default: the job's effective history)"},
     {"points", 0, "",
      "every point instead of the summary (the default with -o csv, json and jsonl)"},
 };
@@ -71,9 +71,9 @@ absl::Status UnknownKeys(const std::vector<std::string>& keys, const v1::MetricS
   return absl::OkStatus();
 }
 
-// What is asked for, checked against the job.
+// The request, checked against the job.
 struct Asked {
-  std::string job;  // its name, also of @last
+  std::string job;  // its name, @last resolved
   std::vector<std::string> keys;
   int64_t rank = -1;
   int64_t attempt = -1;
@@ -91,11 +91,11 @@ absl::StatusOr<Asked> WhatIsAsked(const Arguments& arguments, Connection& connec
   return asked;
 }
 
-// Why there is nothing to show; empty when that needs no words.
+// Why there is nothing to show; empty if that needs no explanation.
 std::string WhyNone(const Asked& asked, const v1::MetricSummaries& summaries) {
   if (summaries.summaries().empty()) {
     return StrCat(asked.job,
-                  " has no metrics; trainers log them by the SDK, or by TensorBoard event files");
+                  " has no metrics; trainers log them through the SDK or TensorBoard event files");
   }
   std::set<int> ranks;
   for (const v1::MetricSummary& summary : summaries.summaries()) ranks.insert(summary.rank());
@@ -105,7 +105,7 @@ std::string WhyNone(const Asked& asked, const v1::MetricSummaries& summaries) {
     return StrCat("rank ", asked.rank, " logged none; ", did.size() == 1 ? "rank " : "ranks ",
                   Ranges(did), " did");
   }
-  return asked.attempt >= 0 ? StrCat("none of attempt ", asked.attempt) : "";
+  return asked.attempt >= 0 ? StrCat("none in attempt ", asked.attempt) : "";
 }
 
 absl::StatusOr<int> Points(Session& session, const Arguments& arguments, Connection& connection,
@@ -167,7 +167,7 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
   RETURN_IF_ERROR(UnknownKeys(asked.keys, summaries, asked.job));
   Listing listing;
   listing.kind = "MetricList";
-  // Who reported matters only when several did.
+  // The reporting rank is shown only if several reported.
   const auto& all = summaries.summaries();
   const bool one_rank = std::all_of(all.begin(), all.end(), [&](const v1::MetricSummary& summary) {
     return summary.rank() == all[0].rank();
@@ -212,7 +212,7 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
 
 const Command kMetricsCommand = {
     .name = "metrics",
-    .summary = "the curves of a job: first, last, min, max",
+    .summary = "summarize a job's metrics: first, last, min, max",
     .arguments = "JOB",
     .least = 1,
     .most = 1,
@@ -220,7 +220,7 @@ const Command kMetricsCommand = {
     .listing = true,
     .completes = "job",
     .examples =
-        "jobctl metrics calm-otter-3\ta line per metric\n"
+        "jobctl metrics calm-otter-3\tone line per metric\n"
         "jobctl metrics calm-otter-3 --key loss -o csv > loss.csv\tevery point",
     .run = Metrics};
 

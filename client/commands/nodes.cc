@@ -22,7 +22,7 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kReasonFlags[] = {
-    {"reason", 0, "TEXT", "kept with the node, shown by `nodes ls`"},
+    {"reason", 0, "TEXT", "recorded with the node, shown by `nodes ls`"},
 };
 
 std::string State(const v1::NodeView& view) {
@@ -33,7 +33,7 @@ std::string State(const v1::NodeView& view) {
 
 std::string Reason(const v1::NodeView& view) {
   if (!view.clearing()) return view.record().reason();
-  return StrCat("its worker ends what an older one left there",
+  return StrCat("its worker is killing what an older worker left",
                 view.record().reason().empty() ? "" : "; ", view.record().reason());
 }
 
@@ -82,7 +82,7 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   if (none && session.terminal().out_is_tty) {
     session.Note(
-        "no nodes; join one: muster-worker --coordinator HOST:PORT --name NAME --devices cpu:2 "
+        "no nodes; add one: muster-worker --coordinator HOST:PORT --name NAME --devices cpu:2 "
         "--state-dir DIR");
   }
   return kExitOk;
@@ -114,7 +114,7 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
     field("Used", Devices(node));
     field("Cores", StrCat(facts.cores(), " physical"));
     field("Memory", common::HumanBytes(facts.memory_bytes()));
-    field("Stops by", facts.kill_level());
+    field("Kills by", facts.kill_level());
     field("Version", StrCat(facts.version(), ", protocol ", facts.protocol()));
     field("Jobs", absl::StrJoin(node.jobs(), ", "));
     for (const v1::Device& device : facts.devices()) {
@@ -138,7 +138,7 @@ absl::StatusOr<int> SetDrain(Session& session, const Arguments& arguments, bool 
     request.set_reason(arguments.Get("reason"));
     ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->DrainNode(request));
     ASSIGN_OR_RETURN(const int code, ReportBulk(session, response,
-                                                drain ? "gets no new jobs" : "may get jobs again"));
+                                                drain ? "gets no new jobs" : "accepts jobs again"));
     worst = std::max(worst, code);
   }
   return worst;
@@ -154,7 +154,7 @@ absl::StatusOr<int> Undrain(Session& session, const Arguments& arguments) {
 absl::StatusOr<int> DeclareDead(Session& session, const Arguments& arguments) {
   const std::string& node = arguments.words()[0];
   RETURN_IF_ERROR(session.Confirm(StrCat(
-      "Is ", node, " really off? If its ranks still run, jobs started in their place run twice.")));
+      "Is ", node, " really off? If its ranks are still running, their jobs will run twice.")));
   v1::DeclareNodeDeadRequest request;
   request.set_node(node);
   request.set_reason(arguments.Get("reason"));
@@ -171,7 +171,7 @@ absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
     request.set_node(node);
     request.set_reason(arguments.Get("reason"));
     ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->RemoveNode(request));
-    ASSIGN_OR_RETURN(const int code, ReportBulk(session, response, "is forgotten"));
+    ASSIGN_OR_RETURN(const int code, ReportBulk(session, response, "was removed"));
     worst = std::max(worst, code);
   }
   return worst;
@@ -186,16 +186,16 @@ const Command kNodesLsCommand = {.name = "nodes ls",
                                  .run = List};
 const Command kNodesShowCommand = {
     .name = "nodes show",
-    .summary = "everything about one node",
+    .summary = "show everything about one node",
     .arguments = "NODE",
     .least = 1,
     .most = 1,
     .completes = "node",
-    .examples = "jobctl nodes show node2\tdevices, version, how ranks are stopped there",
+    .examples = "jobctl nodes show node2\tdevices, version, how ranks are killed there",
     .run = Show};
 const Command kNodesDrainCommand = {
     .name = "nodes drain",
-    .summary = "give nodes no new jobs; running ones go on",
+    .summary = "give nodes no new jobs; running ones continue",
     .arguments = "NODE…",
     .least = 1,
     .most = -1,
@@ -204,7 +204,7 @@ const Command kNodesDrainCommand = {
     .examples = "jobctl nodes drain node2 --reason 'new disk'\tbefore maintenance",
     .run = Drain};
 const Command kNodesUndrainCommand = {.name = "nodes undrain",
-                                      .summary = "let nodes have jobs again",
+                                      .summary = "let nodes accept jobs again",
                                       .arguments = "NODE…",
                                       .least = 1,
                                       .most = -1,
@@ -213,22 +213,22 @@ const Command kNodesUndrainCommand = {.name = "nodes undrain",
                                       .run = Undrain};
 const Command kNodesDeclareDeadCommand = {
     .name = "nodes declare-dead",
-    .summary = "say that a lost node is off: its jobs go elsewhere",
+    .summary = "declare a lost node off: its jobs restart elsewhere",
     .arguments = "NODE",
     .least = 1,
     .most = 1,
     .flags = kReasonFlags,
     .completes = "node",
-    .examples = "jobctl nodes declare-dead node2\tyou have seen that it is off",
+    .examples = "jobctl nodes declare-dead node2\tafter checking that it is off",
     .run = DeclareDead};
 const Command kNodesRmCommand = {.name = "nodes rm",
-                                 .summary = "forget nodes that are gone for good",
+                                 .summary = "remove nodes that are gone for good",
                                  .arguments = "NODE…",
                                  .least = 1,
                                  .most = -1,
                                  .flags = kReasonFlags,
                                  .completes = "node",
-                                 .examples = "jobctl nodes rm node4\tno job waits for it any more",
+                                 .examples = "jobctl nodes rm node4\tjobs no longer wait for it",
                                  .run = Remove};
 
 }  // namespace muster::client

@@ -21,12 +21,12 @@ constexpr Flag kFlags[] = {
     {"from",
      0,
      "STEP",
-     "begin from the old job's checkpoint: last, or a step (default: from the beginning)",
+     "start from the old job's checkpoint: last, or a step (default: from the beginning)",
      {},
      "step"},
-    {"follow", 'f', "", "show the output until the end; Ctrl-C detaches"},
+    {"follow", 'f', "", "show the output until the job is over; Ctrl-C detaches"},
     {"propagate", 0, "", "with --follow: return the failing rank's code"},
-    {"output", 'o', "FORMAT", "name: the new name alone; json", "name|json"},
+    {"output", 'o', "FORMAT", "name: only the new name; json", "name|json"},
 };
 
 absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
@@ -40,7 +40,7 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
       const absl::StatusOr<int64_t> step = common::ParseInteger(arguments.Get("from"));
       if (!step.ok() || *step < 0) {
         return Usage("JC1004",
-                     StrCat("--from takes last or a step, not \"", arguments.Get("from"), "\""),
+                     StrCat("--from must be last or a step, not \"", arguments.Get("from"), "\""),
                      StrCat("jobctl ckpt ls ", arguments.words()[0]));
       }
       request.set_step(*step);
@@ -48,7 +48,7 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
   }
   if (arguments.Has("follow")) SubmitInterruptibly(session);
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  // Its real name: @last is the new job by then.
+  // The actual name: @last refers to the new job by now.
   ASSIGN_OR_RETURN(const v1::GetJobResponse old, connection->GetJob(request.job()));
   request.set_job(std::to_string(old.record().id()));
   const absl::StatusOr<v1::SubmitResponse> answer = connection->RerunJob(request);
@@ -76,7 +76,7 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
 
 const Command kRerunCommand = {
     .name = "rerun",
-    .summary = "start a new job like an old one",
+    .summary = "start a new job with the spec of an old one",
     .arguments = "JOB",
     .least = 1,
     .most = 1,
@@ -84,7 +84,7 @@ const Command kRerunCommand = {
     .completes = "job",
     .examples =
         "jobctl rerun calm-otter-3\tfrom the beginning\n"
-        "jobctl rerun calm-otter-3 --from last -f\tfrom its newest checkpoint, with its output",
+        "jobctl rerun calm-otter-3 --from last -f\tfrom its newest checkpoint, showing the output",
     .run = Rerun};
 
 }  // namespace muster::client

@@ -1,4 +1,4 @@
-// jobctl run: an attached job, or with --detach one that goes on alone.
+// jobctl run: an attached job, or with --detach one that runs on its own.
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
@@ -17,25 +17,26 @@ namespace {
 
 constexpr Flag kFlags[] = {
     {"processes", 'n', "N", "ranks in total (default 1)"},
-    {"nodes", 0, "K", "spread over exactly K nodes (default: any number)"},
+    {"nodes", 0, "K", "use exactly K nodes (default: any number)"},
     {"devices",
      0,
      "KIND",
      "a kind like gpu, a model like h100, gpu:8 for a total (default: an accelerator if there is "
-     "one, else cpu)",
+     "one, otherwise cpu)",
      {},
      "device"},
-    {"env", 'e', "NAME=VALUE", "set a variable of the ranks; may be given again"},
+    {"env", 'e', "NAME=VALUE", "set an environment variable for the ranks; may be repeated"},
     {"name", 0, "NAME", "label of the job"},
-    {"restarts", 0, "R", "start the gang anew up to R times when a rank fails"},
+    {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
-    {"workdir", 0, "DIR", "working directory of the ranks (default: this one)"},
-    {"clean-env", 0, "", "do not send this environment; only PATH, HOME and the like, and -e"},
+    {"workdir", 0, "DIR", "working directory of the ranks (default: the current one)"},
+    {"clean-env", 0, "",
+     "do not send the current environment, only PATH, HOME and the like, and -e"},
     {"accelerate-config", 0, "FILE",
      "take shape and settings from accelerate's default_config.yaml"},
-    {"tb-dir", 0, "DIR", "read TensorBoard event files there as metrics; may be given again"},
-    {"detach", 0, "", "print the job's name and leave; the job goes on"},
-    {"raw", 0, "", "the ranks' bytes as they are, without prefix"},
+    {"tb-dir", 0, "DIR", "also read TensorBoard event files here as metrics; may be repeated"},
+    {"detach", 0, "", "print the job's name and exit; the job keeps running"},
+    {"raw", 0, "", "the ranks' exact bytes, without a prefix"},
     {"queue-anyway", 0, "", "accept a shape that no registered nodes could hold"},
 };
 
@@ -53,7 +54,7 @@ absl::StatusOr<int> Run(Session& session, const Arguments& arguments) {
   if (!arguments.has_rest()) {
     return Usage("JC1004", "there is no command to run", "jobctl run -n 2 -- python train.py");
   }
-  // Counting devices for a launcher's line opens the connection.
+  // Counting devices for a launcher's command line opens the connection.
   if (!arguments.Has("detach")) SubmitInterruptibly(session);
   v1::SubmitRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
@@ -81,14 +82,15 @@ const Command kRunCommand = {
     .completes = "file",
     .examples =
         "jobctl run -n 2 -- python train.py\ttwo ranks on this machine\n"
-        "jobctl run -n 8 --devices gpu --restarts 3 -- ./train --lr 0.1\tgpus, three second "
-        "chances\n"
-        "jobctl run -- torchrun --nproc-per-node 2 train.py\ta torchrun line as it is\n"
-        "jobctl run -- accelerate launch --num_processes 2 train.py\tan accelerate line as it is",
+        "jobctl run -n 8 --devices gpu --restarts 3 -- ./train --lr 0.1\ton GPUs, up to three "
+        "restarts\n"
+        "jobctl run -- torchrun --nproc-per-node 2 train.py\ta torchrun command line, unchanged\n"
+        "jobctl run -- accelerate launch --num_processes 2 train.py\tan accelerate command line, "
+        "unchanged",
     .notes =
         "Returns the first failing rank's exit code, or 128 + its signal. Ctrl-C stops\n"
-        "the job, twice kills it. Without a configured context it runs on a coordinator\n"
-        "of your own on this machine, started on demand.",
+        "the job; pressed twice, it kills the job. Without a configured context the job\n"
+        "runs on a private coordinator on this machine, started on demand.",
     .run = Run};
 
 }  // namespace muster::client

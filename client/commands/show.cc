@@ -39,7 +39,7 @@ absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
 absl::StatusOr<int> Why(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::WhyResponse response, connection->WhyJob(arguments.words()[0]));
-  // The coordinator's sentence begins with the state when it is about the state alone.
+  // The coordinator's sentence starts with the state if it is about the state alone.
   const std::string state = StateName(response.state());
   const std::string text = common::Printable(response.text());
   session.Print(common::StrCat(text.starts_with(state) ? "" : state + ": ", text, "\n"));
@@ -52,7 +52,7 @@ absl::StatusOr<int> Why(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kShowCommand = {.name = "show",
-                              .summary = "everything about one job",
+                              .summary = "show everything about one job",
                               .arguments = "JOB",
                               .least = 1,
                               .most = 1,
@@ -65,12 +65,12 @@ const Command kShowCommand = {.name = "show",
 
 const Command kWhyCommand = {
     .name = "why",
-    .summary = "why a job is where it is: what it waits for, or how it ended",
+    .summary = "explain a job's state: what it is waiting for, or how it ended",
     .arguments = "JOB",
     .least = 1,
     .most = 1,
     .completes = "job",
-    .examples = "jobctl why calm-otter-3\twhat it waits for",
+    .examples = "jobctl why calm-otter-3\twhat it is waiting for",
     .run = Why};
 
 }  // namespace muster::client

@@ -1,4 +1,4 @@
-// jobctl stack: what every rank is doing, and which one the others wait for.
+// jobctl stack: what every rank is doing, and which one the others are waiting for.
 #include <algorithm>
 
 #include "client/arguments.h"
@@ -19,8 +19,8 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kFlags[] = {
-    {"files", 0, "DIR", "read the records in this directory instead of asking a job's ranks"},
-    {"full", 0, "", "the stacks of all threads too"},
+    {"files", 0, "DIR", "read the records in this directory instead of querying a job's ranks"},
+    {"full", 0, "", "include the stacks of all threads"},
     {"rank", 0, "N", "with --full: only this rank's"},
     {"wait", 0, "TIME", "how long to wait for the ranks' answers (default 10s)"},
 };
@@ -35,12 +35,12 @@ absl::StatusOr<Collected> FromFiles(Session& session, const std::string& directo
   ASSIGN_OR_RETURN(const std::vector<std::string> names, common::ListDirectory(directory));
   for (const std::string& name : names) {
     if (!name.starts_with("flight-rank-") || !name.ends_with(".json")) continue;
-    // Ranks wrote them: one that cannot be read hides no other.
+    // The ranks wrote them: an unreadable one must not hide the others.
     const absl::StatusOr<std::string> content = common::ReadFile(StrCat(directory, "/", name));
     absl::StatusOr<RankRecord> record =
         content.ok() ? ParseRankRecord(*content) : absl::StatusOr<RankRecord>(content.status());
     if (!record.ok()) {
-      session.Note(StrCat(name, " is left out: ", std::string(record.status().message())));
+      session.Note(StrCat(name, " is skipped: ", std::string(record.status().message())));
       continue;
     }
     collected.world_size = std::max(collected.world_size, record->world_size);
@@ -51,7 +51,7 @@ absl::StatusOr<Collected> FromFiles(Session& session, const std::string& directo
         absl::StatusCode::kNotFound,
         {.code = "JC1210",
          .what = StrCat(directory, " holds no flight-rank-RRRRR.json"),
-         .fix = "name the directory that MUSTER_DIAGNOSTICS_DIR named to the ranks"});
+         .fix = "use the directory that the ranks got as MUSTER_DIAGNOSTICS_DIR"});
   }
   return collected;
 }
@@ -72,7 +72,7 @@ absl::StatusOr<Collected> FromRanks(Session& session, const Arguments& arguments
     }
     absl::StatusOr<RankRecord> record = ParseRankRecord(update.diagnosis().record());
     if (!record.ok()) return true;
-    // What the worker says about itself is more certain than what a rank says.
+    // What the worker reports is more reliable than what the rank reports.
     record->rank = static_cast<int>(update.diagnosis().rank());
     record->host = update.diagnosis().node();
     collected.records.push_back(*std::move(record));
@@ -83,7 +83,7 @@ absl::StatusOr<Collected> FromRanks(Session& session, const Arguments& arguments
         absl::StatusCode::kDeadlineExceeded,
         {.code = "JC1210",
          .what = StrCat("no rank of ", name, " answered within ", wait_ms / 1000.0, " s"),
-         .fix = "only programs on the trainer SDK answer (docs/protocol.md, \"diagnose\")"});
+         .fix = "only programs that use the trainer SDK answer (docs/protocol.md, \"diagnose\")"});
   }
   return collected;
 }
@@ -92,7 +92,7 @@ absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
   if (arguments.Has("files") != arguments.words().empty()) {
     return common::MakeProblem(absl::StatusCode::kInvalidArgument,
                                {.code = "JC1004",
-                                .what = "either a job or --files DIR is needed, and not both",
+                                .what = "give either a job or --files DIR, not both",
                                 .fix = "jobctl stack JOB"});
   }
   ASSIGN_OR_RETURN(const int64_t only, arguments.Number("rank", 0, 99'999, -1));
@@ -114,14 +114,14 @@ absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
 
 const Command kStackCommand = {
     .name = "stack",
-    .summary = "what every rank is doing, and which one the others wait for",
+    .summary = "show what every rank is doing, and which one the others are waiting for",
     .arguments = "[JOB]",
     .least = 0,
     .most = 1,
     .flags = kFlags,
     .completes = "job",
     .examples =
-        "jobctl stack calm-otter-3\twho holds the job up, and where\n"
+        "jobctl stack calm-otter-3\twhich rank blocks the job, and where\n"
         "jobctl stack calm-otter-3 --full --rank 1\tall threads of rank 1\n"
         "jobctl stack --files diagnostics\tthe records of a run without a coordinator",
     .run = Stack};

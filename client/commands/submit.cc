@@ -22,30 +22,30 @@ using common::StrCat;
 
 constexpr Flag kSubmitFlags[] = {
     {"processes", 'n', "N", "ranks in total"},
-    {"nodes", 0, "K", "spread over exactly K nodes"},
+    {"nodes", 0, "K", "use exactly K nodes"},
     {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
-    {"env", 'e', "NAME=VALUE", "set a variable of the ranks; may be given again"},
+    {"env", 'e', "NAME=VALUE", "set an environment variable for the ranks; may be repeated"},
     {"name", 0, "NAME", "label of the job"},
-    {"restarts", 0, "R", "start the gang anew up to R times when a rank fails"},
+    {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"priority", 0, "P", "higher goes first"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
     {"workdir", 0, "DIR", "working directory of the ranks"},
-    {"clean-env", 0, "", "do not send this environment"},
+    {"clean-env", 0, "", "do not send the current environment"},
     {"accelerate-config", 0, "FILE",
      "take shape and settings from accelerate's default_config.yaml"},
-    {"tb-dir", 0, "DIR", "read TensorBoard event files there as metrics"},
+    {"tb-dir", 0, "DIR", "also read TensorBoard event files here as metrics"},
     {"set", 0, "KEY=VALUE",
-     "overlay a key of the job file: --set resources.processes=4; may be given again"},
-    {"dry-run", 0, "", "check and place, change nothing"},
-    {"wait", 0, "", "wait for the end: 0 succeeded, 100 failed, 103 cancelled"},
-    {"follow", 'f', "", "show the output until the end; Ctrl-C detaches"},
+     "override a key of the job file: --set resources.processes=4; may be repeated"},
+    {"dry-run", 0, "", "validate and place the job, but change nothing"},
+    {"wait", 0, "", "wait until the job is over: 0 succeeded, 100 failed, 103 cancelled"},
+    {"follow", 'f', "", "show the output until the job is over; Ctrl-C detaches"},
     {"propagate", 0, "", "with --wait or --follow: return the failing rank's code"},
     {"idempotency-key", 0, "KEY", "submit at most once under this key"},
     {"queue-anyway", 0, "", "accept a shape that no registered nodes could hold"},
-    {"output", 'o', "FORMAT", "name: the name alone; json", "name|json"},
+    {"output", 'o', "FORMAT", "name: only the name; json", "name|json"},
 };
 constexpr Flag kValidateFlags[] = {
-    {"set", 0, "KEY=VALUE", "overlay a key of the job file; may be given again"},
+    {"set", 0, "KEY=VALUE", "override a key of the job file; may be repeated"},
 };
 
 absl::StatusOr<int> DryRun(Session& session, Connection& connection,
@@ -61,7 +61,7 @@ absl::StatusOr<int> DryRun(Session& session, Connection& connection,
                          ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
     return kExitOk;
   }
-  std::string text = StrCat(response.layout().empty() ? "asks for: " : "fits: ", layout, "\n");
+  std::string text = StrCat(response.layout().empty() ? "requests: " : "fits: ", layout, "\n");
   if (!response.reason().empty())
     common::StrAppend(&text, "would wait: ", common::Printable(response.reason()), "\n");
   session.Print(text);
@@ -84,7 +84,7 @@ void Report(Session& session, const Arguments& arguments, const v1::SubmitRespon
   }
   std::string detail;
   if (response.existed()) {
-    detail = " (this key was submitted before; it is the same job)";
+    detail = " (this key was used before; it is the same job)";
   } else if (response.queue_position() > 0) {
     detail = StrCat(
         " (queue #", response.queue_position(),
@@ -112,13 +112,13 @@ absl::StatusOr<int> AwaitEnd(Session& session, Connection& connection, const std
 
 absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
   if (arguments.words().empty() && !arguments.has_rest() && !arguments.Has("set")) {
-    return Usage("JC1004", "there is nothing to submit",
+    return Usage("JC1004", "nothing to submit",
                  "jobctl submit train.yaml, or jobctl submit -n 2 -- python "
                  "train.py");
   }
   if (arguments.Has("dry-run") && arguments.Get("output") == "name") {
-    return Usage("JC1004", "--dry-run makes no job, so there is no name to print",
-                 "leave out -o name, or use -o json");
+    return Usage("JC1004", "--dry-run creates no job, so there is no name to print",
+                 "omit -o name, or use -o json");
   }
   if (arguments.Has("follow") || arguments.Has("wait")) SubmitInterruptibly(session);
   v1::SubmitRequest request;
@@ -133,8 +133,8 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
   if (!answer.ok()) return ExplainRefusal(answer.status(), request.spec(), *connection);
   v1::SubmitResponse& response = *answer;
   if (response.name().empty()) {
-    // A job known by its key that is over already: the coordinator's index of keys holds the number
-    // alone.
+    // A job known by its key that is already over: the coordinator's index of keys has only its
+    // number.
     const auto known = connection->GetJob(std::to_string(response.job()));
     response.set_name(known.ok() ? known->record().name() : std::to_string(response.job()));
   }
@@ -160,7 +160,7 @@ absl::StatusOr<int> Validate(Session& session, const Arguments& arguments) {
 
 const Command kSubmitCommand = {
     .name = "submit",
-    .summary = "queue a job file or a command and leave",
+    .summary = "queue a job file or a command and exit",
     .arguments = "FILE | -- CMD…",
     .least = 0,
     .most = 1,
@@ -169,20 +169,20 @@ const Command kSubmitCommand = {
     .completes = "file",
     .examples =
         "jobctl submit train.yaml\tqueue a job file (docs/jobfile.md)\n"
-        "jobctl submit train.yaml --set env.LR=0.01 --follow\twith a change, and its output\n"
-        "jobctl submit -n 4 -- torchrun train.py\ta command; launcher lines work too\n"
+        "jobctl submit train.yaml --set env.LR=0.01 --follow\twith one change, showing the output\n"
+        "jobctl submit -n 4 -- torchrun train.py\ta command; launcher command lines work too\n"
         "job=$(jobctl submit -o name train.yaml)\tfor scripts",
     .run = Submit};
 
 const Command kValidateCommand = {
     .name = "validate",
-    .summary = "check a job file: all errors at once",
+    .summary = "check a job file: report all errors at once",
     .arguments = "FILE",
     .least = 1,
     .most = 1,
     .flags = kValidateFlags,
     .completes = "file",
-    .examples = "jobctl validate train.yaml\tsays what is wrong, where, and what was meant",
+    .examples = "jobctl validate train.yaml\twhat is wrong, where, and how to fix it",
     .run = Validate};
 
 }  // namespace muster::client

@@ -1,4 +1,4 @@
-// jobctl up and down: the private coordinator stays, or goes.
+// jobctl up and down: keep the private coordinator running, or stop it.
 #include <chrono>
 #include <thread>
 
@@ -21,7 +21,7 @@ using common::StrCat;
 using std::chrono::steady_clock;
 
 constexpr auto kWorkerLimit = std::chrono::seconds(10);
-// Ranks get their grace, then the daemons end.
+// Ranks get their grace, then the daemons exit.
 constexpr int kDownLimitMs = 120'000;
 
 absl::Status OnlyPrivate(const Session& session, std::string_view command) {
@@ -30,7 +30,7 @@ absl::Status OnlyPrivate(const Session& session, std::string_view command) {
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1306",
        .what = StrCat("`jobctl ", command,
-                      "` is about the private coordinator of this machine, but the context is ",
+                      "` is for this machine's private coordinator, but the context is ",
                       session.settings().server()),
        .fix = StrCat("jobctl --context private ", command)});
 }
@@ -72,18 +72,18 @@ absl::StatusOr<int> Up(Session& session, const Arguments&) {
          .fix = StrCat("less ", session.private_coordinator().data_dir(), "/worker/worker.log")});
   }
   session.Print(StrCat("✓ coordinator ", connection->endpoint(), " · ", Inventory(nodes), "\n"));
-  session.Note("it stays until: jobctl down");
+  session.Note("it keeps running until: jobctl down");
   return kExitOk;
 }
 
 constexpr Flag kDownFlags[] = {
-    {"cancel-jobs", 0, "", "cancel what still runs or waits"},
+    {"cancel-jobs", 0, "", "cancel jobs that are still running or queued"},
 };
 
 absl::StatusOr<int> Down(Session& session, const Arguments& arguments) {
   RETURN_IF_ERROR(OnlyPrivate(session, "down"));
   if (!session.private_coordinator().Running()) {
-    session.Print("✓ nothing was up\n");
+    session.Print("✓ nothing was running\n");
     return kExitOk;
   }
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
@@ -104,10 +104,10 @@ absl::StatusOr<int> Down(Session& session, const Arguments& arguments) {
   if (!session.private_coordinator().WaitForEnd(kDownLimitMs)) {
     return common::MakeProblem(absl::StatusCode::kDeadlineExceeded,
                                {.code = "JC1303",
-                                .what = "the private coordinator did not end in time",
+                                .what = "the private coordinator did not exit in time",
                                 .fix = StrCat("less ", session.private_coordinator().log_path())});
   }
-  session.Print("✓ down; the record stays: jobctl ls -a\n");
+  session.Print("✓ stopped; the records are kept: jobctl ls -a\n");
   return kExitOk;
 }
 
@@ -115,15 +115,16 @@ absl::StatusOr<int> Down(Session& session, const Arguments& arguments) {
 
 const Command kUpCommand = {
     .name = "up",
-    .summary = "start the private coordinator and worker, and let them stay",
+    .summary = "start the private coordinator and worker and keep them running",
     .examples = "jobctl up\tuntil `jobctl down`",
     .run = Up};
-const Command kDownCommand = {.name = "down",
-                              .summary = "end the private coordinator and worker; the record stays",
-                              .flags = kDownFlags,
-                              .examples =
-                                  "jobctl down\twhen no job runs\n"
-                                  "jobctl down --cancel-jobs\twhatever runs",
-                              .run = Down};
+const Command kDownCommand = {
+    .name = "down",
+    .summary = "stop the private coordinator and worker; the records are kept",
+    .flags = kDownFlags,
+    .examples =
+        "jobctl down\twhen no job is running\n"
+        "jobctl down --cancel-jobs\tand cancel all jobs",
+    .run = Down};
 
 }  // namespace muster::client

@@ -18,7 +18,7 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kFlags[] = {
-    {"client", 0, "", "only jobctl's own; asks nobody"},
+    {"client", 0, "", "only jobctl's own, without contacting a coordinator"},
 };
 
 absl::StatusOr<int> Version(Session& session, const Arguments& arguments) {
@@ -27,7 +27,7 @@ absl::StatusOr<int> Version(Session& session, const Arguments& arguments) {
     session.Print(own + "\n");
     return kExitOk;
   }
-  // Nobody starts a coordinator to learn its version.
+  // Does not start a coordinator just to print its version.
   if (session.is_private() && !session.private_coordinator().Running()) {
     session.Print(own + "  server none (private, not running)\n");
     return kExitOk;
@@ -36,7 +36,7 @@ absl::StatusOr<int> Version(Session& session, const Arguments& arguments) {
   const v1::GetServerResponse& server = connection->server();
   session.Print(StrCat(
       "client ", common::kVersion, "  server ", server.version(), "  protocol ", server.protocol(),
-      server.protocol() == common::kProtocol ? " (compatible)" : " (compatible, other version)",
+      server.protocol() == common::kProtocol ? " (compatible)" : " (compatible, different version)",
       "\n"));
   return kExitOk;
 }
@@ -49,7 +49,7 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
     for (const common::ErrorCode& each : common::ErrorCodes()) names.push_back(each.code);
     return common::MakeProblem(absl::StatusCode::kNotFound,
                                {.code = "JC1004",
-                                .what = StrCat("there is no code \"", wanted, "\"",
+                                .what = StrCat("there is no error code \"", wanted, "\"",
                                                DidYouMean(common::Nearest(wanted, names))),
                                 .fix = "jobctl explain JC1201"});
   }
@@ -61,12 +61,12 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
 }  // namespace
 
 const Command kVersionCommand = {.name = "version",
-                                 .summary = "versions of jobctl and of the coordinator",
+                                 .summary = "show the versions of jobctl and of the coordinator",
                                  .flags = kFlags,
-                                 .examples = "jobctl version\tand whether they fit",
+                                 .examples = "jobctl version\tand whether they are compatible",
                                  .run = Version};
 const Command kExplainCommand = {.name = "explain",
-                                 .summary = "what an error code means",
+                                 .summary = "explain an error code",
                                  .arguments = "CODE",
                                  .least = 1,
                                  .most = 1,

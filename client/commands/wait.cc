@@ -45,7 +45,7 @@ absl::StatusOr<Goal> ParseGoal(const std::string& text) {
     if (step.ok() && *step >= 0) return Goal{Goal::kCheckpoint, *step};
   }
   return Usage("JC1004",
-               StrCat("--for takes done, running, checkpoint or step=N, not \"", text, "\""),
+               StrCat("--for must be done, running, checkpoint or step=N, not \"", text, "\""),
                "jobctl wait JOB --for running");
 }
 
@@ -65,8 +65,8 @@ bool Reached(const Goal& goal, const v1::JobRecord& record) {
   return false;
 }
 
-// The record when the goal was reached or the job is over; `name` is the job's as soon as it is
-// known.
+// The record once the goal is reached or the job is over; `name` is set as soon as the job's name
+// is known.
 absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, const Goal& goal,
                                     int64_t left_ms, std::string* name) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
@@ -75,7 +75,7 @@ absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, co
   *name = record.name();
   if (!IsOver(record.state())) DetachFrom(session, *name, "wait");
   v1::WatchJobRequest request;
-  // @last may be another job when the connection is made anew.
+  // @last may be a different job when the connection is reopened.
   request.set_job(std::to_string(record.id()));
   while (true) {
     const absl::Status status =
@@ -108,15 +108,16 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
     const absl::StatusOr<v1::JobRecord> record = Await(session, job, goal, left_ms, &name);
     if (record.status().code() == absl::StatusCode::kDeadlineExceeded) {
       fflush(stdout);
-      fputs(FormatError(common::MakeProblem(
-                            absl::StatusCode::kDeadlineExceeded,
-                            {.code = "JC1206",
-                             .what = StrCat("job ", name, " did not get there within ",
-                                            common::HumanDuration(timeout_ms), "; it goes on"),
-                             .fix = StrCat("jobctl why ", name)}),
-                        session.terminal().color_err)
-                .c_str(),
-            stderr);
+      fputs(
+          FormatError(common::MakeProblem(
+                          absl::StatusCode::kDeadlineExceeded,
+                          {.code = "JC1206",
+                           .what = StrCat("job ", name, " did not reach it within ",
+                                          common::HumanDuration(timeout_ms), "; it keeps running"),
+                           .fix = StrCat("jobctl why ", name)}),
+                      session.terminal().color_err)
+              .c_str(),
+          stderr);
       return kExitWaitTimedOut;
     }
     RETURN_IF_ERROR(record.status());
@@ -131,7 +132,7 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
         return common::MakeProblem(
             absl::StatusCode::kFailedPrecondition,
             {.code = "JC1207",
-             .what = StrCat("job ", record->name(), " succeeded without ever getting to ",
+             .what = StrCat("job ", record->name(), " succeeded without ever reaching ",
                             arguments.Get("for")),
              .fix = StrCat("jobctl show ", record->name())});
       }
@@ -145,7 +146,7 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
 
 const Command kWaitCommand = {
     .name = "wait",
-    .summary = "wait until jobs are over, run, or have a checkpoint",
+    .summary = "wait until jobs are over, are running, or have a checkpoint",
     .arguments = "JOB…",
     .least = 1,
     .most = -1,
@@ -153,7 +154,7 @@ const Command kWaitCommand = {
     .completes = "job",
     .examples =
         "jobctl wait calm-otter-3 && ./evaluate.sh\t0 succeeded, 100 failed, 103 cancelled\n"
-        "jobctl wait calm-otter-3 --for step=1000 --timeout 2h\t101 when it takes longer",
+        "jobctl wait calm-otter-3 --for step=1000 --timeout 2h\t101 if it takes longer",
     .run = Wait};
 
 }  // namespace muster::client

@@ -145,11 +145,11 @@ TEST(ErrorsTest, AnErrorIsPrintedAndGraded) {
   EXPECT_EQ(ExitCodeFor(common::MakeProblem(absl::StatusCode::kAlreadyExists,
                                             {.code = "JC1205", .what = "used"})),
             kExitRefused);
-  EXPECT_EQ(
-      FormatError(common::MakeProblem(absl::StatusCode::kFailedPrecondition,
-                                      {.code = "JC1203", .what = "job x-1 is over"}),
-                  false),
-      "error: job x-1 is over [JC1203]\nfix:   `jobctl rerun JOB` starts a new job like it.\n")
+  EXPECT_EQ(FormatError(common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                                            {.code = "JC1203", .what = "job x-1 is over"}),
+                        false),
+            "error: job x-1 is over [JC1203]\nfix:   `jobctl rerun JOB` starts a new job with the "
+            "same spec.\n")
       << "the advice of its code";
   EXPECT_EQ(FormatError(common::MakeProblem(
                             absl::StatusCode::kInternal,

@@ -1,4 +1,4 @@
-// attempt_processes: from a decision to processes, and from processes to facts.
+// attempt_processes: turns decisions into processes, and processes into facts.
 #include "worker/attempt_processes.h"
 
 #include <fcntl.h>
@@ -20,12 +20,12 @@
 namespace muster::worker {
 namespace {
 
-constexpr int kProveTurnMs = 1'000;  // the end of this worker waits no longer than that for a proof
-// More of one turn's time does not count as this worker's running: it may have been stopped itself.
+constexpr int kProveTurnMs = 1'000;  // this worker's shutdown waits no longer than this for a proof
+// A longer turn does not count as this worker's running time: it may have been stopped itself.
 constexpr int64_t kRanAtMostMs = 1'000;
 constexpr int kDescriptorWaitMs = 100;
 constexpr int64_t kSeenPauseMs =
-    4;  // a flood wakes the forwarder this often, the first byte at once
+    4;  // a flood wakes the forwarder this often, the first byte immediately
 
 template <typename... F>
 struct Overloaded : F... {
@@ -36,19 +36,20 @@ Overloaded(F...) -> Overloaded<F...>;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 std::string FixFor(const absl::Status& status) {
-  if (absl::IsUnavailable(status)) return "; fix: give the worker a higher limit (ulimit -n)";
+  if (absl::IsUnavailable(status))
+    return "; fix: raise the worker's limit of open files (ulimit -n)";
   return absl::IsResourceExhausted(status)
-             ? "; fix: free some space on the disk of that node's --state-dir"
+             ? "; fix: free space on the disk of that node's --state-dir"
              : "";
 }
-// Of a process's start in clock ticks since boot.
+// The time of a process's start, given in clock ticks since boot.
 int64_t MonoMsOf(uint64_t start_time) {
   return static_cast<int64_t>(start_time) * 1000 / std::max(1L, sysconf(_SC_CLK_TCK));
 }
 int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 
-// Not synced: after a power cut the boot id already says that the attempt is dead. Read back by
-// ReadLaunchRecord.
+// Not synced: after a power failure the boot id already shows that the attempt is dead. Read back
+// by ReadLaunchRecord.
 absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
   const std::string temporary = path + ".tmp";
   {
@@ -65,7 +66,7 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
   return absl::OkStatus();
 }
 
-// Without a readable launch file: what carries a mark of this attempt on this node.
+// Without a readable launch file: kills everything with a mark of this attempt on this node.
 common::KillResult KillByKey(const std::string& directory, const AttemptKey& key,
                              const common::CgroupHost& cgroups,
                              const std::vector<std::string>& tags) {
@@ -123,7 +124,7 @@ void AttemptProcesses::HoldNow(const HoldPortsAction& action,
   doors_.input(PortsHeldInput{action.key, first, ""});
 }
 
-// The exit of a rank that never began: what the job's exit code comes from.
+// The exit of a rank that never started: the job's exit code is derived from it.
 void AttemptProcesses::SayUnlaunchable(const AttemptKey& key, uint32_t rank,
                                        const LaunchProblem& problem) {
   v1::RankExit exit;
@@ -146,7 +147,7 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
     if (status.ok()) status = common::MakeDirectories(directory);
   }
   if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
-  if (absl::IsUnavailable(status)) {  // no descriptor is free now
+  if (absl::IsUnavailable(status)) {  // no descriptor is free right now
     return threads_->Post(action.key, Work::kLaunch, [this, action] {
       poll(nullptr, 0, kDescriptorWaitMs);
       doors_.in_loop([this, action] { Prepare(action); });
@@ -210,14 +211,15 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
                              int64_t fence_mono_ms) {
   const std::string mark = NewAttemptMark(key.job, key.attempt, tags_.front());
   launching_[key] = {launch, fence_mono_ms, mark};
-  // What is noted before this is answered was there before the first rank.
+  // What is recorded before this is answered existed before the first rank.
   const auto note_event_files = [this, key, mark, path = setup_.paths.EventLedger(key),
                                  roots = EventRoots(setup_.paths, key, launch)] {
     const absl::Status noted = NoteEventFiles(path, mark, roots);
     if (noted.ok()) return;
     doors_.in_loop([this, key, noted] {
-      doors_.note(common::StrCat("event files are only read in its own directory job=", key.job,
-                                 " attempt=", key.attempt, " reason=\"", Text(noted), "\""));
+      doors_.note(
+          common::StrCat("event files are read only in the attempt's own directory job=", key.job,
+                         " attempt=", key.attempt, " reason=\"", Text(noted), "\""));
     });
   };
   checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)), note_event_files,
@@ -248,7 +250,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   order.fence_mono_ms = launching.fence_mono_ms;
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
-  held_.erase(key);  // the shim has its own
+  held_.erase(key);  // the shim has its own copies
   if (!client.ok()) {
     common::RemoveAttemptCgroups({order.cgroup_dir, order.freezer_dir});
     return doors_.input(
@@ -266,7 +268,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
 
 void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
   if (auto left = unsettled_.extract(key)) return Settle(key, left.mapped());
-  if (launching_.erase(key) > 0) {  // nothing was started yet
+  if (launching_.erase(key) > 0) {  // nothing has been started yet
     checks_.Cancel(key);
     held_.erase(key);
     return doors_.input(AttemptEndedInput{key, "never launched", "", v1::STOP_CAUSE_UNSPECIFIED});
@@ -313,8 +315,8 @@ void AttemptProcesses::OnReady(int fd) {
   if (events.ok()) {
     for (const ShimEvent& event : *events) OnEvent(key, shim, event);
   } else {
-    doors_.note(common::StrCat("shim not understood job=", key.job, " attempt=", key.attempt,
-                               " reason=\"", Text(events.status()), "\""));
+    doors_.note(common::StrCat("unexpected packet from shim job=", key.job, " attempt=",
+                               key.attempt, " reason=\"", Text(events.status()), "\""));
   }
   if (!shim.client->gone() && events.ok()) return;
   Shim gone = std::move(shim);
@@ -349,7 +351,7 @@ void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEven
 void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
   shim.grew = false;
   shim.seen_at_ms = now_ms;
-  shim.client->SpoolSeen();  // before the spool is read: what grows later is told again
+  shim.client->SpoolSeen();  // before the spool is read, so that later growth is reported again
   io_->SpoolGrew(key);
 }
 
@@ -381,18 +383,18 @@ void AttemptProcesses::OnTime(int64_t now_ms) {
   for (const AttemptKey& key : lost) GiveUp(key);
 }
 
-// Stopped, or stuck: it would hold its ranks alive past every fence.
+// Stopped or hung: it would keep its ranks alive past every fence.
 void AttemptProcesses::GiveUp(const AttemptKey& key) {
   const auto node = shims_.extract(key);
   const Shim& shim = node.mapped();
   const std::string reason =
       common::StrCat("the supervisor (muster-shim) on node ", setup_.node, " did not answer for ",
                      shim.watch->silent_ms() / 1000, " s and was killed with its ranks");
-  doors_.note(common::StrCat("shim given up job=", key.job, " attempt=", key.attempt, " reason=\"",
+  doors_.note(common::StrCat("shim abandoned job=", key.job, " attempt=", key.attempt, " reason=\"",
                              reason, "\""));
   AttemptEndedInput end{key, "killed after its shim did not answer", reason,
                         v1::STOP_CAUSE_SUPERVISOR_LOST};
-  // Every rank had told its end: the job has lost nothing.
+  // Every rank's exit was reported: the job has lost nothing.
   if (shim.exited >= shim.launch.part().local_world_size()) {
     end.failure.clear();
     end.failure_cause = v1::STOP_CAUSE_UNSPECIFIED;
@@ -447,10 +449,10 @@ void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& 
         if (read.ok()) common::RemoveAttemptCgroups({read->cgroup_dir, read->freezer_dir});
         return doors_.input(end);
       }
-      // Processes in uninterruptible sleep: the attempt has not ended, its devices stay taken.
-      // Tried again until it has.
+      // Processes in uninterruptible sleep: the attempt has not ended and its devices stay in use.
+      // Retried until it has.
       if (result.how != said) {
-        doors_.note(common::StrCat("not ended job=", end.key.job, " attempt=", end.key.attempt,
+        doors_.note(common::StrCat("still alive job=", end.key.job, " attempt=", end.key.attempt,
                                    " reason=\"", result.how, "\""));
       }
       ProveEnd(end.key, end, order, result.how);

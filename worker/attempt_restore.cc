@@ -1,9 +1,9 @@
-// One life: what a worker that starts makes of its state directory, and how it clears its host once
-// the coordinator has accepted it. Part of AttemptProcesses (attempt_processes.h).
+// How a starting worker handles its state directory, and how it clears its host once the
+// coordinator has accepted it. Part of AttemptProcesses (attempt_processes.h).
 //
-// Before that nothing is ended and nothing is written: a worker that is refused, because the state
-// is a copy or another one speaks for the node, leaves no trace. Afterwards only what a living shim
-// holds is spared: its lock on its launch file proves that it belongs here.
+// Before acceptance nothing is killed and nothing is written: a worker that is refused, because its
+// state is a copy or another worker speaks for the node, leaves no trace. Afterwards only what a
+// living shim holds is spared: the lock on its launch file proves that it belongs here.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -20,11 +20,11 @@
 namespace muster::worker {
 namespace {
 
-constexpr int kSweepTurnMs = 1'000;  // for each mark; the end of this worker waits no longer
+constexpr int kSweepTurnMs = 1'000;  // for each mark; this worker's shutdown waits no longer
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-// What can be said of an attempt whose launch.pb is lost, so that its output still gets through.
+// What is known of an attempt whose launch.pb is lost, so that its output can still be delivered.
 v1::LaunchAttempt LaunchFromOrder(const AttemptKey& key, const common::ShimLaunch* order) {
   v1::LaunchAttempt launch;
   launch.set_job(key.job);
@@ -45,8 +45,8 @@ bool IsSameDirectory(const std::string& one, const std::string& other) {
 struct AttemptProcesses::Sweep {
   common::CgroupHost cgroups;
   std::vector<std::string> tags;
-  std::set<std::string> spared_marks;  // of living shims
-  std::set<AttemptKey> spared_keys;    // may get their shim at any time
+  std::set<std::string> spared_marks;  // marks of living shims
+  std::set<AttemptKey> spared_keys;    // their shim may start at any time
   std::vector<std::string> disowned;   // directories to remove
 
   bool Wants(const AttemptMark& mark) const {
@@ -58,11 +58,11 @@ struct AttemptProcesses::Sweep {
 void AttemptProcesses::SetCluster(const std::string& cluster_id) {
   tags_.clear();
   if (!cluster_id.empty()) tags_.push_back(NodeTag(cluster_id, setup_.node));
-  // Of attempts that were started before the cluster had an id.
+  // For attempts that started before the cluster had an id.
   tags_.push_back(NodeTag(setup_.coordinator, setup_.node));
 }
 
-// ---------------------------------------------------------------- at the start
+// ---------------------------------------------------------------- at startup
 
 void AttemptProcesses::Restore(const LoadedIdentity& identity) {
   new_boot_ = identity.new_boot;
@@ -85,12 +85,12 @@ void AttemptProcesses::RestoreOne(const AttemptKey& key) {
   const auto launch = ReadLaunchRecord(setup_.paths.Launch(key), key);
   auto order = ReadShimLaunch(directory);
   if (absl::IsNotFound(launch.status()) && absl::IsNotFound(order.status())) {
-    // The worker died before launch.pb was whole: nothing was started.
+    // The worker died before launch.pb was complete: nothing was started.
     disowned_.push_back(directory);
     return;
   }
-  // Of an older incarnation, or of the directory that this one was copied from: the coordinator
-  // counts it as ended once this host is clear, and its marks say whom it belongs to.
+  // From an older incarnation, or from the directory that this one was copied from: the coordinator
+  // treats it as ended once this host is clear, and its marks identify its owner.
   const uint64_t incarnation = launch.ok() ? launch->part().incarnation() : 0;
   if ((incarnation != 0 && incarnation != incarnation_) ||
       (order.ok() && !IsSameDirectory(order->attempt_dir, directory))) {
@@ -157,7 +157,8 @@ void AttemptProcesses::ClearOnce(std::shared_ptr<const Sweep> sweep, uint64_t cl
         sweep->cgroups, [&](const AttemptMark& mark) { return sweep->Wants(mark); }, kSweepTurnMs);
     for (const std::string& directory : sweep->disowned) {
       if (!ended.ok()) break;
-      // A living shim holds a lock on its file: it is of this very directory, whatever its mark.
+      // A living shim holds a lock on its file: it belongs to this very directory, whatever its
+      // mark.
       const common::KillResult rest =
           ShimLives(directory) ? KillAttempt(directory, kSweepTurnMs) : common::KillResult();
       if (!rest.empty) ended = absl::UnavailableError(common::StrCat(directory, ": ", rest.how));
@@ -166,7 +167,7 @@ void AttemptProcesses::ClearOnce(std::shared_ptr<const Sweep> sweep, uint64_t cl
     doors_.in_loop([this, sweep, clearing, said, ended] {
       if (clearing != clearing_) return;
       if (ended.ok()) return HostIsClear(*ended);
-      // Processes in uninterruptible sleep: until they are gone, no job may come here.
+      // Processes in uninterruptible sleep: until they are gone, no job may start here.
       if (Text(ended.status()) != said) {
         doors_.note(common::StrCat("an attempt of an older worker is still alive reason=\"",
                                    Text(ended.status()), "\""));
@@ -178,7 +179,7 @@ void AttemptProcesses::ClearOnce(std::shared_ptr<const Sweep> sweep, uint64_t cl
 
 void AttemptProcesses::HostIsClear(const std::vector<AttemptMark>& ended) {
   for (const AttemptMark& mark : ended) {
-    doors_.note(common::StrCat("ended what an older worker left mark=", mark.text));
+    doors_.note(common::StrCat("killed what an older worker left mark=", mark.text));
     doors_.input(
         LeftoverInput{{mark.job, mark.attempt},
                       common::StrCat("processes of this attempt were alive on node ", setup_.node,
@@ -197,7 +198,7 @@ void AttemptProcesses::Settle(const AttemptKey& key, const Unsettled& found) {
   AttemptEndedInput end{key};
   if (new_boot_) {
     end.how = "new boot";
-    end.failure = common::StrCat("node ", setup_.node, " was restarted");
+    end.failure = common::StrCat("node ", setup_.node, " was rebooted");
     end.failure_cause = v1::STOP_CAUSE_NODE_LOST;
   } else if (!found.damage.empty()) {
     end.how = "killed because its record was damaged";
@@ -214,11 +215,11 @@ void AttemptProcesses::Settle(const AttemptKey& key, const Unsettled& found) {
   ProveEnd(key, end, found.order);
 }
 
-// ---------------------------------------------------------------- before every start
+// ---------------------------------------------------------------- before every launch
 
 void AttemptProcesses::EndOlderAttempts(const AttemptKey& key, std::function<void()> done,
                                         const std::string& said) {
-  if (key.attempt == 0) return done();  // there is none
+  if (key.attempt == 0) return done();  // there is no older attempt
   doors_.in_background([this, key, done, said, tags = tags_] {
     const auto ended = EndMarked(
         setup_.cgroups,

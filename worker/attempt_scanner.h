@@ -1,6 +1,6 @@
-// One attempt's looks into its event files and its checkpoint directory. They are the job's, so a
-// look may hang or find too much: it runs on a thread that the attempt has for it, one look at a
-// time, each bounded. Knows nothing of the I/O thread: orders and findings are values.
+// Scans one attempt's event files and checkpoint directory. They belong to the job, so a scan may
+// hang or find too much: it runs on the attempt's own thread, one scan at a time, each bounded.
+// Knows nothing of the I/O thread: orders and findings are values.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace muster::worker {
 
-// By source of metrics: the highest seq that is safe, and its rank.
+// By metric source: the highest seq that is safely stored, and its rank.
 using KnownSources = std::map<std::string, std::pair<uint64_t, uint32_t>>;
 
 struct ScanOrder {
-  std::map<uint32_t, int64_t> pids;           // of ranks that started since the last look
-  std::set<int64_t> rival_pids;               // … and of ranks of others in the same directories
-  bool crowded = false;                       // such others were alive since the last look
-  std::map<std::string, uint64_t> not_taken;  // by source: read on from here
+  std::map<uint32_t, int64_t> pids;  // of ranks that started since the last scan
+  std::set<int64_t> rival_pids;      // … and of other attempts' ranks in the same directories
+  bool crowded = false;              // such attempts were alive since the last scan
+  std::map<std::string, uint64_t> not_taken;  // by source: continue reading from here
   bool final = false;                         // the ranks are dead
 };
 
@@ -31,7 +31,7 @@ struct Findings {
   std::vector<std::pair<uint32_t, v1::MetricBatch>> batches;  // with their ranks
   std::vector<FoundStep> steps;
   std::vector<std::string> notes;
-  bool more = false;  // the look was cut at its bound
+  bool more = false;  // the scan stopped at its bound
   bool final = false;
 };
 
@@ -48,7 +48,7 @@ class AttemptScanner {
  private:
   const std::string checkpoints_dir_;
   const KnownSources known_;
-  Findings found_;  // of the present look
+  Findings found_;  // of the current scan
   EventTailer tailer_;
   std::set<int64_t> seen_steps_;
 };

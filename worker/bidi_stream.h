@@ -1,6 +1,7 @@
 // One bidirectional gRPC stream as a client sees it, over the callback API. gRPC's threads only
-// call the sink, which only enqueues; one read and one write are in flight; the next message is
-// read when the consumer says so. Only links include this file. Lives until OnDone, held by itself.
+// call the callbacks, which only enqueue; one read and one write are in flight; the next message is
+// read when the consumer asks for it. Only links include this file. Lives until OnDone, keeping
+// itself alive.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -16,11 +17,11 @@ namespace muster::worker {
 template <typename Request, typename Response>
 class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
  public:
-  // Called from gRPC's threads, each at most once at a time. After on_done nothing is called.
+  // Called on gRPC's threads, each at most once at a time. Nothing is called after on_done.
   struct Sink {
-    std::function<void()> on_up;               // the first moment something may be written
+    std::function<void()> on_up;               // writing is now possible
     std::function<void(Response)> on_message;  // then call Next()
-    std::function<void()> on_written;          // the outbox got shorter
+    std::function<void()> on_written;          // the outbox has shrunk
     std::function<void(const grpc::Status&)> on_done;
   };
 
@@ -38,7 +39,7 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
     return stream;
   }
 
-  // Any thread. False when the stream is ending: the message is dropped.
+  // Any thread. False if the stream is ending: the message is dropped.
   bool Write(Request message) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return false;
@@ -51,12 +52,12 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
     std::lock_guard<std::mutex> lock(mutex_);
     return outbox_.size();
   }
-  // The consumer has dealt with the last message.
+  // The consumer has processed the last message.
   void Next() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!closed_) this->StartRead(&incoming_);
   }
-  // Ends the stream; on_done follows, whether or not a read is under way.
+  // Ends the stream; on_done follows, whether or not a read is in progress.
   void Cancel() { Close(); }
 
   void OnReadDone(bool ok) override {
@@ -81,7 +82,7 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
   explicit BidiStream(Sink sink) : sink_(std::move(sink)) {}
 
   // Operations may start outside of reactions, so a hold keeps the call open until one of them
-  // failed.
+  // fails.
   void Close() {
     {
       std::lock_guard<std::mutex> lock(mutex_);

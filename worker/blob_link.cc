@@ -1,4 +1,4 @@
-// blob_link: blocking calls with deadlines, on a connection of their own.
+// blob_link: blocking calls with deadlines, on a separate connection.
 #include "worker/blob_link.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr milliseconds kCallDeadline{30'000};
-constexpr milliseconds kStreamDeadline{300'000};  // a longer transfer goes on where it stopped
+constexpr milliseconds kStreamDeadline{300'000};  // a longer transfer resumes where it stopped
 constexpr milliseconds kPauseFirst{50};
 constexpr milliseconds kPauseMax{5'000};
 
@@ -45,7 +45,7 @@ struct BlobLink::Parts {
   using Stub = v1::WorkerService::Stub;
   std::mutex mutex;
   std::condition_variable changed;
-  std::string endpoint;  // guarded by mutex, as all below
+  std::string endpoint;  // guarded by mutex, as is everything below
   std::shared_ptr<Stub> stub;
   std::set<grpc::ClientContext*> running;
   bool stopped = false;
@@ -114,7 +114,7 @@ absl::StatusOr<v1::UploadBlobResponse> SendBytes(Stub& stub, grpc::ClientContext
     if (count != static_cast<ssize_t>(want)) {
       context->TryCancel();
       writer->Finish();
-      return absl::DataLossError("the file became shorter while it was uploaded");
+      return absl::DataLossError("the file was truncated while it was being uploaded");
     }
     chunk.set_offset(offset);
     chunk.set_data(std::move(data));
@@ -159,7 +159,7 @@ absl::Status BlobLink::Upload(const std::string& path, const Blob& blob, const A
       parts_->Finish(&context);
       if (answer.ok() && answer->complete()) return absl::OkStatus();
       status = answer.status();
-      if (status.ok()) pause = kPauseFirst;  // it took a part of it
+      if (status.ok()) pause = kPauseFirst;  // part of it was accepted
     }
     if (!status.ok() && !MayRetry(status)) return status;
     parts_->Pause(pause);
@@ -187,7 +187,7 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
     parts_->Finish(&context);
     if (absl::IsNotFound(status) || (status.ok() ? files.size() != count : files.size() > count)) {
       return absl::DataLossError(common::StrCat(
-          "its list of ", count, " files is not there any more: ", std::string(status.message())));
+          "its list of ", count, " files no longer exists: ", std::string(status.message())));
     }
     if (status.ok()) return files;
     if (!MayRetry(status)) return status;
@@ -214,7 +214,7 @@ absl::Status BlobLink::Download(const Blob& blob, int fd, const std::function<bo
     while (status.ok() && reader->Read(&chunk)) {
       if (cancelled()) status = absl::AbortedError("stopped");
       if (chunk.offset() != offset || offset + chunk.data().size() > blob.size) {
-        status = absl::DataLossError("the coordinator sent bytes that were not asked for");
+        status = absl::DataLossError("the coordinator sent bytes that were not requested");
       }
       if (status.ok()) status = common::WriteAll(fd, chunk.data());
       if (!status.ok()) break;
@@ -225,7 +225,7 @@ absl::Status BlobLink::Download(const Blob& blob, int fd, const std::function<bo
     if (!status.ok()) context.TryCancel();
     const absl::Status ended = FromGrpc(reader->Finish());
     parts_->Finish(&context);
-    if (!status.ok()) return status;  // of our own disk, or a broken peer
+    if (!status.ok()) return status;  // from our own disk, or a broken peer
     if (absl::IsNotFound(ended)) {
       return absl::DataLossError(
           common::StrCat("the coordinator has lost it: ", std::string(ended.message())));

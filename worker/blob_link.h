@@ -25,21 +25,21 @@ class BlobLink {
   BlobLink();
   ~BlobLink();
 
-  // Calls wait until the first endpoint is known.
+  // Calls block until the first endpoint is known.
   void SetEndpoint(const std::string& endpoint);
-  // Retries for ever what may be retried, until `cancelled` says so or Stop (CANCELLED). `progress`
-  // is called whenever bytes were accepted.
+  // Retries indefinitely what may be retried, until `cancelled` returns true or Stop is called
+  // (CANCELLED). `progress` is called whenever bytes were accepted.
   absl::Status Upload(const std::string& path, const Blob& blob, const AttemptKey& key,
                       const std::function<void()>& progress);
-  // Writes the blob to `fd` from its present offset 0 on and checks its SHA-256 (DATA_LOSS when it
+  // Writes the blob to `fd` from its current offset 0 and checks its SHA-256 (DATA_LOSS if it
   // differs).
   absl::Status Download(const Blob& blob, int fd, const std::function<bool()>& cancelled);
-  // The files of the checkpoint that an attempt resumes from. DATA_LOSS: the coordinator has them
-  // no more, or they are not as many as it said.
+  // The files of the checkpoint that an attempt resumes from. DATA_LOSS: the coordinator no longer
+  // has them, or their number does not match.
   absl::StatusOr<std::vector<v1::CheckpointFile>> ListResumeFiles(
       const v1::ListResumeFilesRequest& request, size_t count,
       const std::function<bool()>& cancelled);
-  // Every call returns CANCELLED soon, now and later.
+  // Every call, current and future, returns CANCELLED soon.
   void Stop();
 
  private:

@@ -1,4 +1,4 @@
-// bulk_link: two streams of one shape.
+// bulk_link: two streams of the same form.
 #include "worker/bulk_link.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace {
 constexpr int64_t kPauseFirstMs = 50;
 constexpr int64_t kPauseMaxMs = 5'000;
 constexpr size_t kWaitingMax =
-    4;  // messages handed over at a time; more wait in the spools, which are on disk
+    4;  // messages handed over at a time; the rest waits in the spools on disk
 
-// Streams that are not done yet, for Shutdown.
+// Streams that are not finished, for Shutdown.
 struct OpenCount {
   std::mutex mutex;
   std::condition_variable changed;
@@ -32,7 +32,7 @@ struct OpenCount {
   }
 };
 
-// One stream that is dialled again when it ends.
+// One stream, redialed when it ends.
 template <typename Request, typename Response>
 class Lane {
  public:

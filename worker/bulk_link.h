@@ -1,5 +1,5 @@
-// The bulk channel: one stream for logs and one for metrics, on a connection of their own. Lives on
-// the I/O thread; gRPC's threads only post into its mailbox. Dials for ever with full jitter once
+// The bulk channel: one stream for logs and one for metrics, on a separate connection. Lives on the
+// I/O thread; gRPC's threads only post into its mailbox. Redials indefinitely with full jitter once
 // it knows an endpoint.
 #pragma once
 
@@ -18,7 +18,7 @@ class BulkLink {
  public:
   // Called on the I/O thread.
   struct Events {
-    std::function<void()> logs_up;  // a new stream: send again from the acknowledged offsets
+    std::function<void()> logs_up;  // a new stream: resend from the acknowledged offsets
     std::function<void()> metrics_up;
     std::function<void(const v1::LogAck&)> log_ack;
     std::function<void(const v1::MetricAck&)> metric_ack;
@@ -28,7 +28,7 @@ class BulkLink {
   BulkLink(Mailbox* io, Events events, uint64_t jitter_seed);
   ~BulkLink();
 
-  // Both streams go to this endpoint from now on. Said at each registration: dials at once.
+  // Both streams use this endpoint from now on. Called at each registration: dials immediately.
   void SetEndpoint(const std::string& endpoint);
   void MaybeDial(int64_t now_ms);
   std::optional<int64_t> NextDialMs() const;

@@ -9,7 +9,7 @@
 
 namespace muster::worker {
 
-// `own_connection`: a connection of its own, so that bulk data never delays heartbeats.
+// `own_connection`: use a separate connection, so that bulk data never delays heartbeats.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& endpoint, bool own_connection);
 
 }  // namespace muster::worker

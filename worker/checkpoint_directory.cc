@@ -1,4 +1,4 @@
-// checkpoint_directory: lstat everything, follow nothing.
+// checkpoint_directory: lstat everything, follow no link.
 #include "worker/checkpoint_directory.h"
 
 #include <dirent.h>
@@ -19,8 +19,8 @@
 namespace muster::worker {
 namespace {
 
-constexpr size_t kEntriesMax = 2 * kCheckpointFilesMax;  // of a step, its directories counted
-constexpr size_t kStepsListedMax = 100'000;              // entries of the directory of all steps
+constexpr size_t kEntriesMax = 2 * kCheckpointFilesMax;  // per step, directories included
+constexpr size_t kStepsListedMax = 100'000;              // entries in the directory of all steps
 
 bool ParsePartFile(const std::string& name, uint32_t* part, uint32_t* parts) {
   int used = 0;
@@ -28,16 +28,16 @@ bool ParsePartFile(const std::string& name, uint32_t* part, uint32_t* parts) {
       std::sscanf(name.c_str(), "part-%5u-of-%5u.json%n", part, parts, &used) != 2 || used != 24) {
     return false;
   }
-  // sscanf takes blanks and signs; only five digits each are a part file.
+  // sscanf accepts spaces and signs; only exactly five digits each make a part file.
   char canonical[32];
   std::snprintf(canonical, sizeof canonical, "part-%05u-of-%05u.json", *part, *parts);
   return name == canonical;
 }
 
-// Not opened because no descriptor was free, or gone again: looked at another time.
+// Not opened because no descriptor was free, or deleted meanwhile: try again later.
 bool IsPassing(int error) { return error == EMFILE || error == ENFILE || error == ENOENT; }
 
-// nullopt: it cannot be looked at now.
+// nullopt: it cannot be inspected now.
 std::optional<FoundStep> Inspect(const std::string& directory, int64_t step) {
   FoundStep found;
   found.step = step;
@@ -68,23 +68,24 @@ std::optional<FoundStep> Inspect(const std::string& directory, int64_t step) {
   }
   closedir(listing);
   if (part_files > 1) {
-    found.problem = common::StrCat("it holds ", part_files, " part files; fix: one per node");
+    found.problem =
+        common::StrCat("it contains ", part_files, " part files; fix: write one per node");
   }
   if (entries == 0) found.problem = "it is empty";
   if (entries > kEntriesMax) {
-    found.problem = common::StrCat("it holds more than ", kCheckpointFilesMax, " files");
+    found.problem = common::StrCat("it contains more than ", kCheckpointFilesMax, " files");
   }
   return found;
 }
 
-// `entries`: how many may still follow, directories too.
+// `entries`: how many more are allowed, directories included.
 absl::Status List(const std::string& root, const std::string& relative, int depth, size_t* entries,
                   std::vector<StepFile>* files) {
   const std::string directory = relative.empty() ? root : root + "/" + relative;
   const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(directory, *entries);
   if (absl::IsResourceExhausted(names.status())) {
     return absl::InvalidArgumentError(
-        common::StrCat("it holds more than ", kCheckpointFilesMax, " files"));
+        common::StrCat("it contains more than ", kCheckpointFilesMax, " files"));
   }
   RETURN_IF_ERROR(names.status());
   *entries -= names->size();
@@ -93,7 +94,7 @@ absl::Status List(const std::string& root, const std::string& relative, int dept
     RETURN_IF_ERROR(CheckRelativePath(path));
     struct stat info {};
     if (lstat((root + "/" + path).c_str(), &info) != 0) {
-      return common::ErrnoStatus(common::StrCat("cannot look at ", path));
+      return common::ErrnoStatus(common::StrCat("cannot inspect ", path));
     }
     if (S_ISDIR(info.st_mode)) {
       if (depth >= kCheckpointDepthMax) {
@@ -106,12 +107,12 @@ absl::Status List(const std::string& root, const std::string& relative, int dept
     if (!S_ISREG(info.st_mode)) {
       return absl::InvalidArgumentError(
           common::StrCat(common::Printable(path),
-                         S_ISLNK(info.st_mode) ? " is a symbolic link" : " is no regular file",
-                         "; fix: a checkpoint holds regular files only"));
+                         S_ISLNK(info.st_mode) ? " is a symbolic link" : " is not a regular file",
+                         "; fix: a checkpoint may contain only regular files"));
     }
     if (files->size() >= kCheckpointFilesMax) {
       return absl::InvalidArgumentError(
-          common::StrCat("it holds more than ", kCheckpointFilesMax, " files"));
+          common::StrCat("it contains more than ", kCheckpointFilesMax, " files"));
     }
     files->push_back({path, static_cast<uint64_t>(info.st_size)});
   }

@@ -1,6 +1,6 @@
-// What lies in MUSTER_CHECKPOINT_DIR, by the rules of docs/protocol.md: finished directories
-// step-N, their part files, their content. Names come from user programs: what could lead out of
-// the directory is refused. Any thread; blocks for directory listings.
+// The contents of MUSTER_CHECKPOINT_DIR, by the rules of docs/protocol.md: finished step-N
+// directories, their part files, their files. Names come from user programs: anything that could
+// lead out of the directory is rejected. Any thread; blocks for directory listings.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct FoundStep {
   int64_t step = 0;
   uint32_t part = 0;
   uint32_t parts = 0;   // 0: no part file
-  std::string problem;  // not empty: this step may not be taken, and why
+  std::string problem;  // not empty: why this step must not be uploaded
 };
-// Finished step directories that are not in `seen`, ascending, at most `max`. A directory that does
-// not exist holds none.
+// Finished step directories that are not in `seen`, ascending, at most `max`. None if the directory
+// does not exist.
 absl::StatusOr<std::vector<FoundStep>> FindSteps(const std::string& checkpoints_dir,
                                                  const std::set<int64_t>& seen = {},
                                                  size_t max = SIZE_MAX);

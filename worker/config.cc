@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The address that other nodes most likely reach: the first that is not loopback, IPv4 before IPv6.
+// The address at which other nodes most likely reach this one: the first that is not loopback, IPv4
+// before IPv6.
 std::string GuessAddress() {
   std::string six;
   for (const InterfaceAddress& address : ListInterfaceAddresses()) {
@@ -54,7 +55,7 @@ absl::Status CheckConfig(Config* config) {
   if (config->runtime_dir.size() > kRuntimeDirBytesMax) {
     return absl::InvalidArgumentError(common::StrCat(
         "--runtime-dir ", config->runtime_dir, " is longer than ", kRuntimeDirBytesMax,
-        " bytes, and a unix socket's path ends at 108; fix: a shorter one"));
+        " bytes, and a unix socket's path is limited to 108; fix: use a shorter one"));
   }
   if (config->advertise.empty()) {
     const bool local = config->is_private || config->coordinator.rfind("unix:", 0) == 0;

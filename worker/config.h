@@ -1,4 +1,4 @@
-// What the command line of muster-worker says, checked once. Main thread.
+// The command line of muster-worker, parsed and validated. Main thread.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace muster::worker {
 struct Config {
   std::string coordinator;  // "unix:/path" or "HOST:PORT"
   std::string name;
-  std::string devices;  // "cpu:2,gpu"; empty: everything
+  std::string devices;  // "cpu:2,gpu"; empty: all
   std::string state_dir;
   std::string runtime_dir;
   std::string advertise;
@@ -37,7 +37,8 @@ ParsedFlags ParseFlags(int argc, char** argv);
 
 // INVALID_ARGUMENT names the value, the reason and the fix.
 absl::Status CheckConfig(Config* config);
-// muster-shim beside this program, or in ../libexec/muster. NOT_FOUND says where it was looked for.
+// muster-shim next to this program, or in ../libexec/muster. NOT_FOUND lists where it was searched
+// for.
 absl::StatusOr<std::string> FindShim();
 absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& identity,
                                         const common::CgroupHost& cgroups);

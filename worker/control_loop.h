@@ -1,6 +1,6 @@
-// The worker's one control loop: takes inputs, asks the core, carries out its actions in order.
-// Everything that happens on this node comes through here, one thing at a time. Runs on the main
-// thread; never blocks on disks or the network beyond small local files, and on no file of a job.
+// The worker's only control loop: takes inputs, calls the core, carries out its actions in order.
+// Everything that happens on this node passes through here, one thing at a time. Runs on the main
+// thread; never blocks on disks or the network beyond small local files, and never on a job's file.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ class ControlLoop {
     common::CgroupHost cgroups;
     uint64_t seed = 0;
   };
-  // `stop_fd`: readable when the process is asked to leave (a signalfd).
+  // `stop_fd`: readable when the process should stop (a signalfd).
   ControlLoop(Setup setup, int stop_fd);
 
-  // Until stopped. Ranks and shims go on afterwards.
+  // Runs until stopped. Ranks and shims keep running afterwards.
   void Run();
 
  private:
@@ -45,7 +45,7 @@ class ControlLoop {
   void Turn();
   void FlushOutbox();
   int PollTimeout(int64_t now_ms) const;
-  // A private worker whose coordinator is gone for good does not stay for ever.
+  // A private worker whose coordinator is gone for good must not run forever.
   bool Abandoned(int64_t now_ms) const;
   void MaybeSaveContact();
 
@@ -56,14 +56,14 @@ class ControlLoop {
   WorkerState state_;
   Mailbox mailbox_;
   std::deque<Input> inputs_;
-  std::vector<v1::WorkerMessage> outbox_;  // of this turn
+  std::vector<v1::WorkerMessage> outbox_;  // for this turn
   bool feeding_ = false;
   bool stopping_ = false;
   int64_t contact_saved_ms_ = 0;
   JobThreads threads_;
   IoThread io_;
   Transfers transfers_;
-  TaskThread ends_;  // proofs that nothing is alive: they must not wait for a checkpoint
+  TaskThread ends_;  // proofs that nothing is alive, which must not wait for a checkpoint
   AttemptProcesses processes_;
   CoordinatorLink link_;
 };

@@ -1,4 +1,4 @@
-// coordinator_link: one stream at a time; what an older one still delivers is dropped by its
+// coordinator_link: one stream at a time; late messages from an older stream are dropped by
 // generation.
 #include "worker/coordinator_link.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kPauseFirstMs = 50;
 constexpr int64_t kPauseMaxMs = 5'000;
-constexpr size_t kOutboxMax = 10'000;  // reports waiting for a coordinator that does not read
+constexpr size_t kOutboxMax = 10'000;  // reports queued for a coordinator that is not reading
 
 using Control = BidiStream<v1::WorkerMessage, v1::CoordinatorMessage>;
 
@@ -107,7 +107,7 @@ void CoordinatorLink::Note(const std::string& line) {
 void CoordinatorLink::Send(v1::WorkerMessage message) {
   if (stream_ == nullptr) return;
   if (stream_->control->Waiting() >= kOutboxMax) {
-    return Reset("the coordinator does not read the control stream");
+    return Reset("the coordinator is not reading the control stream");
   }
   if (message.ByteSizeLong() <= common::kControlPieceBytes) {
     stream_->control->Write(std::move(message));
@@ -124,7 +124,7 @@ void CoordinatorLink::Send(v1::WorkerMessage message) {
 
 void CoordinatorLink::Reset(const std::string& reason) {
   if (stream_ == nullptr) return;
-  Note(common::StrCat("control stream cut coordinator=", endpoint_, " reason=\"", reason, "\""));
+  Note(common::StrCat("control stream closed coordinator=", endpoint_, " reason=\"", reason, "\""));
   stream_->control->Cancel();
 }
 

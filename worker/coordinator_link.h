@@ -1,6 +1,6 @@
-// The control stream: dials for ever with full jitter, hands messages to the control loop, sends
-// what it is given. Lives on the control loop's thread; gRPC's threads only post into the loop's
-// mailbox.
+// The control stream: redials indefinitely with full jitter, passes messages to the control loop,
+// sends what it is given. Lives on the control loop's thread; gRPC's threads only post into the
+// loop's mailbox.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,22 @@ class CoordinatorLink {
     std::function<void()> up;  // the stream is open
     std::function<void(v1::CoordinatorMessage)> message;
     std::function<void()> down;
-    std::function<void(const std::string& line)> note;  // for the log; the same reason once
+    std::function<void(const std::string& line)> note;  // for the log; a repeated reason only once
   };
 
   CoordinatorLink(std::string endpoint, Mailbox* loop, Events events, uint64_t jitter_seed);
   ~CoordinatorLink();
 
-  // Dials when it is time. Call at start and when NextDialMs has come.
+  // Dials if it is due. Call at startup and when NextDialMs has passed.
   void MaybeDial(int64_t now_ms);
   // When to call MaybeDial, or nullopt while a stream exists.
   std::optional<int64_t> NextDialMs() const;
   void Send(v1::WorkerMessage message);
-  // Cuts the stream; dialled again after a pause.
+  // Closes the stream; redials after a pause.
   void Reset(const std::string& reason);
-  // The coordinator answered: the next pause is short again.
+  // The coordinator answered: reset the backoff.
   void Confirm() { failures_ = 0; }
-  // No further dialling. Blocks until the stream is gone.
+  // Stops dialing. Blocks until the stream is gone.
   void Shutdown();
 
  private:
@@ -51,7 +51,7 @@ class CoordinatorLink {
   const Events events_;
   std::mt19937_64 jitter_;
   std::shared_ptr<Stream> stream_;
-  uint64_t generation_ = 0;  // of the newest stream; older ones' messages are dropped
+  uint64_t generation_ = 0;  // of the newest stream; messages from older ones are dropped
   int failures_ = 0;
   int64_t next_dial_ms_ = 0;
   bool closing_ = false;

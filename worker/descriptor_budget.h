@@ -1,5 +1,5 @@
-// What the worker's descriptors are for. Each use has its share of RLIMIT_NOFILE, so that none can
-// take what another needs; what is left over is for gRPC, shims, ports and files of an instant.
+// How the worker's descriptors are used. Each use has its share of RLIMIT_NOFILE, so that none can
+// take what another needs; the remainder is for gRPC, shims, ports and files that are open briefly.
 #pragma once
 
 #include <sys/resource.h>

@@ -1,6 +1,5 @@
-// What accelerators this node has, found kind by kind. Blocks for the milliseconds that drivers
-// need; called once at start. Never links a vendor's library: what is needed is loaded when
-// present.
+// The accelerators of this node, discovered kind by kind. Blocks for the milliseconds that drivers
+// need; called once at startup. Never links a vendor's library: it is loaded if present.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +12,28 @@
 namespace muster::worker {
 
 struct FoundDevice {
-  uint32_t index = 0;  // the runtime's, as visible-devices variables name it
+  uint32_t index = 0;  // the runtime's index, as used in visible-devices variables
   std::string model;   // empty: not known
   uint64_t memory_bytes = 0;
   std::string uuid;
 };
 
-// One row per kind of accelerator. `find` gives an empty list where driver or library is missing.
+// One row per kind of accelerator. `find` returns an empty list if the driver or library is
+// missing.
 struct DeviceDiscovery {
   std::string_view kind;  // common/device_kinds.h
   std::vector<FoundDevice> (*find)();
 };
 std::span<const DeviceDiscovery> DeviceDiscoveries();
 
-// By kind; kinds without a device are not in it.
+// By kind; kinds without devices are not included.
 using FoundDevices = std::map<std::string, std::vector<FoundDevice>, std::less<>>;
 FoundDevices DiscoverDevices();
 
-// nvidia_gpus.cc: by NVML, in its order, which is PCI order. `library`: tests name one of theirs.
+// nvidia_gpus.cc: from NVML, in its order, which is PCI order. `library`: tests pass their own.
 std::vector<FoundDevice> FindNvidiaGpus(const std::string& library = "libnvidia-ml.so.1");
-// The numbered files of a directory, "davinci4": all that some drivers show without their library.
+// The numbered files of a directory, "davinci4": the only thing some drivers show without their
+// library.
 std::vector<FoundDevice> FindDeviceFiles(std::string_view prefix,
                                          const std::string& directory = "/dev");
 

@@ -20,7 +20,7 @@
 namespace muster::worker {
 namespace {
 
-constexpr uint32_t kSlotsMax = 100'000;  // a typing error in "cpu:N", not a machine
+constexpr uint32_t kSlotsMax = 100'000;  // more is a typo in "cpu:N", not a machine
 
 std::string ReadText(const std::string& path) { return common::ReadFile(path).value_or(""); }
 
@@ -49,7 +49,7 @@ std::vector<std::string> CgroupDirectories(std::string_view controller, const st
   return {mount};
 }
 
-// Processors that cpu.max (v2) or cpu.cfs_quota_us (v1) leaves, the least of all levels.
+// Processors allowed by cpu.max (v2) or cpu.cfs_quota_us (v1), the minimum over all levels.
 std::optional<double> CpuQuota() {
   std::optional<double> least;
   const auto note = [&least](double quota, double period) {
@@ -85,12 +85,12 @@ struct Wanted {
 absl::StatusOr<Wanted> ParseItem(const std::string& item) {
   const std::string fix =
       common::StrCat("; fix: give ", common::DeviceKindNames(" or "),
-                     ", each alone or with a number like cpu:2, separated by commas");
+                     ", each with an optional count like cpu:2, separated by commas");
   const std::vector<std::string> parts = absl::StrSplit(item, absl::MaxSplits(':', 1));
   Wanted wanted{common::FindDeviceKind(absl::AsciiStrToLower(parts[0])), std::nullopt};
   if (wanted.kind == nullptr) {
     return absl::InvalidArgumentError(
-        common::StrCat("'", item, "' in --devices names no kind of device", fix));
+        common::StrCat("'", item, "' in --devices is not a kind of device", fix));
   }
   if (parts.size() == 1) return wanted;
   uint32_t count = 0;
@@ -124,7 +124,7 @@ absl::Status Add(const Wanted& wanted, const ProbedHost& host,
   const std::vector<FoundDevice>& found = FoundOf(kind.name, host);
   const size_t there = kind.is_host ? kSlotsMax : found.size();
   const size_t count = wanted.count.value_or(kind.is_host ? host.cores : there);
-  // A bare "gpu" on a node without one is a mistake, too; "gpu:0" is not.
+  // A bare "gpu" on a node without one is also a mistake; "gpu:0" is not.
   if (count > there || (!wanted.count.has_value() && there == 0)) {
     return absl::FailedPreconditionError(common::StrCat(
         "--devices asks for ", count > there ? common::StrCat(count, " ") : "", kind.name,
@@ -145,7 +145,7 @@ uint32_t UsableProcessors() {
 
 uint32_t UsableCores() {
   const cpu_set_t cpus = Affinity();
-  std::set<std::string> cores;  // siblings of one core read the same line
+  std::set<std::string> cores;  // siblings on one core have the same line
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &cpus)) continue;
     const std::string siblings = ReadText(
@@ -191,7 +191,7 @@ absl::StatusOr<std::vector<muster::v1::Device>> ResolveDevices(std::string_view 
       if (twice) {
         return absl::InvalidArgumentError(
             common::StrCat("'", one->kind->name,
-                           "' stands twice in --devices; fix: name each "
+                           "' appears twice in --devices; fix: name each "
                            "kind once, e.g. cpu:2,gpu:1"));
       }
       wanted.push_back(*std::move(one));
@@ -202,8 +202,8 @@ absl::StatusOr<std::vector<muster::v1::Device>> ResolveDevices(std::string_view 
     if (absl::Status added = Add(item, host, &devices); !added.ok()) return added;
   }
   if (devices.empty()) {
-    return absl::InvalidArgumentError(
-        common::StrCat("--devices '", text, "' gives this node no device; fix: give e.g. cpu:2"));
+    return absl::InvalidArgumentError(common::StrCat(
+        "--devices '", text, "' leaves this node without devices; fix: use e.g. cpu:2"));
   }
   return devices;
 }

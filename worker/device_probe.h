@@ -1,5 +1,5 @@
 // What this node offers: cpu slots, accelerators (device_discovery.h), cores, memory. Called once
-// at start.
+// at startup.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ class Device;
 
 namespace muster::worker {
 
-// Physical cores this process may use: affinity mask without hyperthread siblings, cgroup cpu quota
-// rounded up. At least 1.
+// Physical cores that this process may use: affinity mask without hyperthread siblings, cgroup cpu
+// quota rounded up. At least 1.
 uint32_t UsableCores();
-// Logical processors in the affinity mask, cut by the cgroup quota. At least 1.
+// Logical processors in the affinity mask, limited by the cgroup quota. At least 1.
 uint32_t UsableProcessors();
-// Memory of the host, or of the cgroup when that is less.
+// Memory of the host, or of the cgroup if that is less.
 uint64_t UsableMemoryBytes();
 
 struct ProbedHost {
@@ -31,10 +31,10 @@ struct ProbedHost {
 };
 ProbedHost ProbeHost();
 
-// The devices that `--devices` asks for: "" = cpu slots for every core plus every accelerator that
-// is there, else a comma list of kinds, each alone or with a number: "cpu:4,gpu". INVALID_ARGUMENT
-// names the item and the fix, FAILED_PRECONDITION when more accelerators are asked for than are
-// there.
+// The devices that `--devices` asks for: "" = cpu slots for every core plus every accelerator
+// present, otherwise a comma-separated list of kinds, each with an optional count: "cpu:4,gpu".
+// INVALID_ARGUMENT names the item and the fix, FAILED_PRECONDITION if it asks for more accelerators
+// than there are.
 absl::StatusOr<std::vector<muster::v1::Device>> ResolveDevices(std::string_view text,
                                                                const ProbedHost& host);
 

@@ -1,4 +1,4 @@
-// event_file: a tiny reader of the protobuf wire format.
+// event_file: a minimal reader for the protobuf wire format.
 #include "worker/event_file.h"
 
 #include <bit>
@@ -10,7 +10,7 @@
 namespace muster::worker {
 namespace {
 
-constexpr uint64_t kRecordBytesMax = 1ull << 40;  // images and graphs are passed over
+constexpr uint64_t kRecordBytesMax = 1ull << 40;  // images and graphs are skipped
 constexpr size_t kFrameFooterBytes = 4;
 
 template <typename T>
@@ -20,7 +20,7 @@ T LittleEndian(std::string_view bytes) {
   return value;  // every supported machine is little-endian
 }
 
-// One field at a time. After the last or a broken one, Next is false.
+// Yields one field at a time. After the last or a malformed one, Next returns false.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : rest_(bytes) {}
@@ -78,7 +78,7 @@ class WireReader {
 
 enum DataType { kFloat = 1, kDouble = 2, kInt32 = 3, kInt64 = 9 };
 
-// Numbers of TensorProto's typed value fields; a packed list of one equals its element.
+// Numbers in TensorProto's typed value fields; a packed list of one equals its element.
 std::optional<double> TypedValue(int64_t type, const WireReader& field) {
   const std::string_view bytes = field.bytes();
   if (type == kFloat && field.number() == 5 && bytes.size() == 4) return LittleEndian<float>(bytes);
@@ -107,7 +107,7 @@ std::optional<double> ContentValue(int64_t type, std::string_view content) {
   return std::nullopt;
 }
 
-// A tensor without dimensions and of one number.
+// A tensor without dimensions, holding one number.
 std::optional<double> ScalarTensor(std::string_view message) {
   int64_t type = 0;
   for (WireReader field(message); field.Next();) {

@@ -30,15 +30,14 @@ struct FramedRecord {
 };
 
 inline constexpr size_t kFrameHeaderBytes = 12;
-// Length of the frame that begins with this header, of kFrameHeaderBytes. DATA_LOSS when its
-// checksum is wrong. So what is too large to be a scalar is passed over unread.
+// Length of the frame that starts with this header, of kFrameHeaderBytes. DATA_LOSS if its checksum
+// is wrong. What is too large to be a scalar can thus be skipped unread.
 absl::StatusOr<uint64_t> FrameBytes(std::string_view header);
 
-// The first record of `bytes`; nullopt when it is not complete yet. DATA_LOSS when a checksum is
-// wrong.
+// The first record in `bytes`; nullopt if it is incomplete. DATA_LOSS if a checksum is wrong.
 absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view bytes);
 
-// Wrong or unknown fields are skipped.
+// Invalid or unknown fields are skipped.
 EventRecord ParseEvent(std::string_view message);
 
 }  // namespace muster::worker

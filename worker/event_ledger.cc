@@ -1,7 +1,7 @@
-// event_ledger: fields apart by tabs, which no path in it holds.
+// event_ledger: tab-separated fields; no path in it contains a tab.
 //   muster-event-files 1 <mark>
 //   old   <inode> <born> <path> <size>
-//   whole                                (or "cut": there was too much to look at)
+//   whole                                (or "cut": there were too many to list)
 //   ours  <inode> <born> <path> <start> <source>
 //   other <inode> <born> <path> <start> <source>
 #include "worker/event_ledger.h"
@@ -25,7 +25,7 @@ using common::StrCat;
 
 constexpr char kHead[] = "muster-event-files\t1\t";
 constexpr size_t kLedgerBytesMax = 64 << 20;
-constexpr int64_t kNoteMs = 5'000;  // the ranks wait for it
+constexpr int64_t kNoteMs = 5'000;  // the ranks wait for this
 
 std::string IdText(const FileId& id) { return StrCat(id.inode, "\t", id.born_us, "\t", id.path); }
 
@@ -93,7 +93,7 @@ const EventLedger::Entry* EventLedger::Find(const FileId& id) const {
 }
 
 absl::Status EventLedger::Decide(const FileId& id, Entry entry) {
-  // Begins a line of its own also behind one that a full disk has cut.
+  // Starts a new line even after one that a full disk truncated.
   const std::string line = StrCat(entry.ours ? "\nours\t" : "\nother\t", IdText(id), "\t",
                                   entry.start, "\t", entry.source, "\n");
   ASSIGN_OR_RETURN(const common::UniqueFd file,

@@ -1,6 +1,6 @@
-// One attempt's memory of event files, on disk, so that a worker that comes back neither forgets
-// nor counts twice: what lay in its directories before its ranks started, and what was found to
-// be whose since. Lines of text; a cut last one counts for nothing. A job's thread.
+// One attempt's record of event files, on disk, so that a restarted worker neither forgets nor
+// counts twice: which files were in its directories before its ranks started, and to which attempt
+// later ones belong. Lines of text; a truncated last line is ignored. A job's thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace muster::worker {
 
-// Before the ranks start: what is there, and the mark of their processes.
+// Before the ranks start: records the existing files and the mark of the attempt's processes.
 absl::Status NoteEventFiles(const std::string& ledger_path, const std::string& mark,
                             const std::vector<TailRoot>& roots);
 
@@ -24,24 +24,24 @@ class EventLedger {
   struct Entry {
     bool ours = false;
     uint64_t start =
-        0;  // the attempt's records begin there, or behind the record that is cut there
+        0;  // the attempt's records start there, or after the record that is split there
     std::string source;
   };
 
-  // What cannot be read is as if it were not there.
+  // What cannot be read is treated as absent.
   explicit EventLedger(std::string path);
 
-  // What was there was noted, wholly: a file that is not known is new.
+  // The existing files were recorded completely: an unknown file is new.
   bool whole() const { return whole_; }
   bool noted() const { return noted_; }
   const std::string& mark() const { return mark_; }
-  // Its size before the ranks started; -1: it was not there.
+  // Its size before the ranks started; -1: it did not exist.
   int64_t OldSize(const FileId& id) const;
   const Entry* Find(const FileId& id) const;
-  // Kept over a crash of this process, or an error and nothing is changed.
+  // Survives a crash of this process; on error nothing is changed.
   absl::Status Decide(const FileId& id, Entry entry);
   size_t decisions() const { return decisions_; }
-  // Of a file of this name: the name itself, or that of the next one in its place.
+  // For a file of this name: the name itself, or the next one if it is taken.
   std::string NextSource(const std::string& name) const;
 
  private:
@@ -53,7 +53,7 @@ class EventLedger {
   std::string mark_;
   std::map<FileId, uint64_t> old_;
   std::map<FileId, Entry> decided_;
-  std::set<std::string> sources_;  // of ours
+  std::set<std::string> sources_;  // of our files
   size_t decisions_ = 0;
 };
 

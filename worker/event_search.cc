@@ -1,4 +1,4 @@
-// event_search: a walk of few levels; links are not followed below a root.
+// event_search: a shallow directory walk; links are not followed below a root.
 #include "worker/event_search.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@ namespace muster::worker {
 namespace {
 
 constexpr int kDepthMax = 5;
-constexpr size_t kSourceBytesMax = 500;  // of 512 that the coordinator takes: see event_tailer.cc
+constexpr size_t kSourceBytesMax = 500;  // of the coordinator's 512: see event_tailer.cc
 
 bool Look(EventFile* file) {
   struct statx info {};

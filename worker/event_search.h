@@ -1,5 +1,5 @@
-// Where TensorBoard event files of an attempt may appear, and which are there. Touches the job's
-// paths, so it may block: on a job's thread only.
+// Where TensorBoard event files of an attempt may appear, and which exist. Touches the job's paths,
+// so it may block: only on a job's thread.
 #pragma once
 
 #include <compare>
@@ -15,21 +15,21 @@ namespace muster::worker {
 
 struct TailRoot {
   std::string path;
-  std::string prefix;   // put before names relative to path: "runs/"
-  bool shared = false;  // also other programs' files may lie and appear here
+  std::string prefix;   // prepended to names relative to path: "runs/"
+  bool shared = false;  // other programs' files may also be here or appear here
 };
 
-// The attempt's own directory, and those below its working directory.
+// The attempt's own directory, and those in its working directory.
 std::vector<TailRoot> EventRoots(const Paths& paths, const AttemptKey& key,
                                  const v1::LaunchAttempt& launch);
-// A file may appear in a shared root of both.
+// True if a file may appear in a root that both share.
 bool Overlap(const std::vector<TailRoot>& one, const std::vector<TailRoot>& other);
 
-// Names a file whatever it is called: a number alone may be used again for the next file.
+// Identifies a file whatever its name: an inode number alone may be reused for the next file.
 struct FileId {
   uint64_t inode = 0;
-  int64_t born_us = 0;  // 0: the file system does not tell
-  std::string path;     // only then
+  int64_t born_us = 0;  // 0: the file system does not report it
+  std::string path;     // only in that case
   auto operator<=>(const FileId&) const = default;
 };
 

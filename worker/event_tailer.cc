@@ -1,4 +1,4 @@
-// event_tailer: find, decide whose, read on.
+// event_tailer: find files, decide whose they are, keep reading.
 #include "worker/event_tailer.h"
 
 #include <fcntl.h>
@@ -20,14 +20,14 @@ namespace muster::worker {
 namespace {
 
 constexpr size_t kFilesMax = 1'000;
-constexpr size_t kDecisionsMax = 4'000;  // of one attempt: a file that is cut again and again
+constexpr size_t kDecisionsMax = 4'000;  // per attempt: a file may be truncated again and again
 constexpr size_t kRivalPidsMax = 65'536;
 constexpr size_t kBytesPerScan = 1 << 20;
-constexpr size_t kRecordBytesRead = 256 * 1024;  // no scalar is larger: what is, is passed over
+constexpr size_t kRecordBytesRead = 256 * 1024;  // no scalar is larger; larger records are skipped
 constexpr int kPassedOverPerScan = 1'000;
 constexpr size_t kTagBytesMax = 256;
 
-// Of seconds as a file says them: not a number and what no clock shows become 0.
+// For seconds from a file: NaN and values that no clock shows become 0.
 int64_t MillisecondsOf(double seconds) {
   return std::abs(seconds) < 1e15 ? static_cast<int64_t>(seconds * 1000) : 0;
 }
@@ -72,7 +72,7 @@ bool EventTailer::Scan() {
   for (size_t i = 0; i < files_.size(); ++i, ++at) {
     if (at == files_.end()) at = files_.begin();
     if (at->second.ignored || !Read(at->first, at->second, bytes_left)) continue;
-    // The first one that had to wait begins next time.
+    // The first one that had to wait goes first next time.
     if (!std::exchange(turn_kept, true)) turn_ = at->first;
     more = true;
   }
@@ -92,8 +92,8 @@ std::vector<EventFile> EventTailer::FindUndecided() {
     }
   });
   if (!whole && !std::exchange(cut_noted_, true)) {
-    Note("not all event files are looked for", setup_.roots.back().path,
-         "its directories hold more entries than one look may cost");
+    Note("the search for event files is incomplete", setup_.roots.back().path,
+         "its directories have more entries than one scan may list");
   }
   return undecided;
 }
@@ -101,13 +101,13 @@ std::vector<EventFile> EventTailer::FindUndecided() {
 bool EventTailer::Decide(const std::vector<EventFile>& files) {
   std::vector<EventFile> open;
   for (const EventFile& file : files) {
-    if (files_.contains(file.id)) continue;  // two of its names were found
+    if (files_.contains(file.id)) continue;  // found under two names
     if (const EventLedger::Entry* entry = ledger_->Find(file.id); entry != nullptr) {
       Adopt(file, *entry);
     } else if (!file.shared) {
       Settle(file, true);
     } else if (!ledger_->noted()) {
-      Settle(file, doors_.known(file.source).first > 0);  // an older worker began it
+      Settle(file, doors_.known(file.source).first > 0);  // an older worker started it
     } else if (const Whose whose = Ask(file); whose != Whose::kUnknown) {
       Settle(file, whose == Whose::kOurs);
     } else {
@@ -120,7 +120,7 @@ bool EventTailer::Decide(const std::vector<EventFile>& files) {
     if (const Whose whose = AskHolder(file, holders); whose != Whose::kUnknown) {
       Settle(file, whose == Whose::kOurs);
     } else if (waiting_.emplace(file.id, crowded_).second) {
-      // What happened until it was seen is known to the next look.
+      // The next scan will know what happened before this file was seen.
       more = true;
     } else {
       Settle(file, AloneAgainst(file));
@@ -160,14 +160,14 @@ bool EventTailer::AloneAgainst(const EventFile& file) {
   waiting_.erase(file.id);
   if (setup_.sole && ledger_->whole() && !crowded) return true;
   Note("event file not counted", file.path,
-       "its writer has ended, and more than this attempt may have been it");
+       "its writer has exited, and several attempts may have written it");
   return false;
 }
 
-// Kept first, so that a worker that comes back decides the same. Else the next look tries again.
+// Recorded first, so that a restarted worker decides the same. Otherwise the next scan tries again.
 void EventTailer::Settle(const EventFile& file, bool ours) {
   const int64_t old = ledger_->OldSize(file.id);
-  const bool cut = old > static_cast<int64_t>(file.size);  // what it holds now is new
+  const bool cut = old > static_cast<int64_t>(file.size);  // its current content is new
   const EventLedger::Entry entry{ours, old < 0 || cut ? 0 : static_cast<uint64_t>(old),
                                  ledger_->NextSource(file.source)};
   if (ledger_->decisions() >= kDecisionsMax || !ledger_->Decide(file.id, entry).ok()) return;
@@ -192,7 +192,7 @@ void EventTailer::Adopt(const EventFile& found, const EventLedger::Entry& entry)
                                        : setup_.default_rank;
 }
 
-// It was cut below what was read: it begins again, as a source of its own.
+// It was truncated below what was read: starts over, as a separate source.
 bool EventTailer::StartAgain(const FileId& id, File& file) {
   const EventLedger::Entry entry{true, 0, ledger_->NextSource(file.name)};
   if (ledger_->decisions() >= kDecisionsMax || !ledger_->Decide(id, entry).ok()) return false;
@@ -209,12 +209,12 @@ void EventTailer::Note(const std::string& what, const std::string& path,
 }
 
 void EventTailer::Leave(File& file, const absl::Status& reason) {
-  Note("event file left", file.path,
+  Note("event file abandoned", file.path,
        common::StrCat("at offset ", file.offset, ": ", std::string(reason.message())));
   file.ignored = true;
 }
 
-// Its size before the ranks started may lie inside a record, which is not this attempt's.
+// Its size before the ranks started may be inside a record, which is then not this attempt's.
 bool EventTailer::Align(int fd, File& file, size_t& bytes_left) {
   const std::string bytes = ReadSome(fd, file.offset, bytes_left);
   bytes_left -= bytes.size();
@@ -243,7 +243,7 @@ bool EventTailer::Read(const FileId& id, File& file, size_t& bytes_left) {
       Leave(file, frame.status());
       return false;
     }
-    if (*frame > size - file.offset) return false;  // a part of a record: later
+    if (*frame > size - file.offset) return false;  // incomplete record: later
     if (*frame > kRecordBytesRead) {
       file.offset += *frame;
       continue;

@@ -19,7 +19,7 @@ namespace muster::worker {
 namespace {
 
 constexpr int kAncestorsMax = 64;
-constexpr size_t kDescriptorsMax = 200'000;  // of one search
+constexpr size_t kDescriptorsMax = 200'000;  // per search
 constexpr std::string_view kTag = "tfevents.";
 
 bool IsNumber(std::string_view text) {
@@ -28,8 +28,8 @@ bool IsNumber(std::string_view text) {
 
 std::string_view NameIn(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// What a descriptor of another process leads to. Only a name: a file system that hangs holds
-// nobody up.
+// The target of another process's descriptor. Only reads the name, so a hanging file system does
+// not block.
 std::string LinkText(const std::string& link) {
   char text[PATH_MAX];
   const ssize_t size = readlink(link.c_str(), text, sizeof text);
@@ -48,7 +48,7 @@ WriterName WriterIn(const std::string& file_name) {
     at = dot + 1;
   }
   if (parts.size() < 2 || !IsNumber(parts[0])) return {};
-  // From the end, because a host name may hold dots; the pid is followed by one number.
+  // From the end, because a host name may contain dots; one number follows the pid.
   size_t host_end = parts.size();
   WriterName writer;
   for (size_t i = parts.size(); i-- > 3;) {
@@ -101,7 +101,7 @@ std::map<FileId, int64_t> FindHolders(const std::vector<EventFile>& files) {
       }, info{};
       if (begin == end || lstat(link.c_str(), &mode) != 0 || (mode.st_mode & S_IWUSR) == 0 ||
           stat(link.c_str(), &info) != 0) {
-        continue;  // not open for writing: a reader, such as ourselves
+        continue;  // not open for writing: a reader, like this process
       }
       for (auto at = begin; at != end; ++at) {
         if (at->second->id.inode == info.st_ino) holders.emplace(at->second->id, process.pid);

@@ -1,4 +1,4 @@
-// identity: a few `key=value` lines, the last one a checksum of those before it.
+// identity: a few `key=value` lines, the last one a checksum of the others.
 #include "worker/identity.h"
 
 #include <fcntl.h>
@@ -52,30 +52,31 @@ std::string SumLine(std::string_view lines) {
   return absl::StrFormat("%s%08x\n", kSumKey, common::Crc32c(lines));
 }
 
-// Empty when the file can be believed.
+// Empty if the file is intact.
 std::string FindDamage(const std::string& text, std::map<std::string, std::string>& pairs) {
   const size_t sum = text.rfind(common::StrCat("\n", kSumKey));
   if (sum != std::string::npos) {
     const std::string_view lines = std::string_view(text).substr(0, sum + 1);
     return text.substr(sum + 1) == SumLine(lines) ? "" : "its checksum is wrong";
   }
-  // Of an older version, unless it has what only newer ones have.
+  // From an older version, unless it has fields that only newer ones write.
   const bool older = text.starts_with("incarnation=") && text.back() == '\n';
   for (const char* key : {"incarnation", "epoch", "machine_id"}) {
-    if (!older || !pairs.contains(key)) return "it is cut short";
+    if (!older || !pairs.contains(key)) return "it is truncated";
   }
   return "";
 }
 
-// Why what was kept is not this worker's, or empty. A file of an older version says less.
+// Why the stored identity is not this worker's, or empty. A file from an older version has fewer
+// fields.
 std::string FindStranger(const std::map<std::string, std::string>& kept, const Identity& here) {
   const auto differs = [&kept](const std::string& key, const std::string& value) {
     const auto found = kept.find(key);
     return found != kept.end() && found->second != value;
   };
-  if (differs("machine_id", here.machine_id)) return "it is of another machine";
-  if (differs("node", here.node)) return common::StrCat("it is of node ", kept.at("node"));
-  // Device numbers may change when a machine starts anew.
+  if (differs("machine_id", here.machine_id)) return "it belongs to another machine";
+  if (differs("node", here.node)) return common::StrCat("it belongs to node ", kept.at("node"));
+  // Device numbers may change when a machine reboots.
   const bool same_boot = !differs("boot_id", here.boot_id);
   if (differs("state_dir", here.state_dir) || differs("inode", common::StrCat(here.inode)) ||
       (same_boot && differs("device", common::StrCat(here.device)))) {
@@ -85,7 +86,7 @@ std::string FindStranger(const std::map<std::string, std::string>& kept, const I
   return "";
 }
 
-// Where the state is kept, as this process sees it.
+// Where the state is stored, as this process sees it.
 absl::Status FillPlace(const Paths& paths, Identity* identity) {
   struct stat info {};
   if (stat(paths.StateDir().c_str(), &info) != 0) return common::ErrnoStatus(paths.StateDir());
@@ -109,7 +110,8 @@ std::string HostName() {
 }
 
 absl::Status SaveIdentity(const Paths& paths, const Identity& identity) {
-  // What older versions do not write comes first: cut short, it is not taken for theirs.
+  // Fields that older versions do not write come first, so that a truncated file is not mistaken
+  // for theirs.
   const std::string lines =
       common::StrCat("state_dir=", identity.state_dir, "\nnode=", identity.node,
                      "\ndevice=", identity.device, "\ninode=", identity.inode,
@@ -133,7 +135,7 @@ absl::StatusOr<LoadedIdentity> LoadIdentity(const Paths& paths, const std::strin
     loaded.why_new = FindDamage(text, pairs);
     if (loaded.why_new.empty()) loaded.why_new = FindStranger(pairs, identity);
   } else {
-    loaded.why_new = "there is none";
+    loaded.why_new = "there was none";
   }
   loaded.kept = loaded.why_new.empty() && Number(pairs["incarnation"]) != 0;
   if (loaded.kept) {
@@ -148,7 +150,7 @@ absl::StatusOr<LoadedIdentity> LoadIdentity(const Paths& paths, const std::strin
 }
 
 void SaveContact(const Paths& paths, int64_t mono_ms) {
-  // Not synced: after a power cut the boot id already says that every attempt is dead.
+  // Not synced: after a power failure the boot id already shows that every attempt is dead.
   const auto file = common::OpenRegular(paths.Contact(), O_WRONLY | O_CREAT | O_NOFOLLOW);
   if (!file.ok()) return;
   char text[24] = {};

@@ -1,4 +1,4 @@
-// io_thread: poll, run what was posted, pump, have the attempts looked at twice a second.
+// io_thread: poll, run posted tasks, pump, scan the attempts twice a second.
 #include "worker/io_thread.h"
 
 #include <poll.h>
@@ -17,7 +17,7 @@ constexpr int64_t kScanMs = 500;
 constexpr int64_t kCountMs = 2'000;
 constexpr int64_t kLastLooksMs = 3'000;
 constexpr int64_t kSecondMs = 1'000;
-constexpr uint32_t kDiagnosesPerRank = 4;  // in a second
+constexpr uint32_t kDiagnosesPerRank = 4;  // per second
 constexpr char kProgressSource[] = "progress";
 
 int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
@@ -106,7 +106,7 @@ TrainerSocket::Doors IoThread::SocketDoors() {
               }};
 }
 
-// Each goes to the coordinator: a rank that floods must not fill the one stream of the node.
+// Each goes to the coordinator: a rank that floods must not fill the node's only stream.
 void IoThread::OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number,
                            std::string record) {
   Watched* watched = Find(key);
@@ -158,9 +158,9 @@ void IoThread::OnTime(int64_t now_ms) {
   for (auto& [key, watched] : attempts_) {
     if (watched.ended && !watched.closed && now_ms >= watched.look_until_ms) {
       events_.note(common::StrCat(
-          "the last look at event files and checkpoints was cut job=", key.job,
+          "the final scan of event files and checkpoints was cut short job=", key.job,
           " attempt=", key.attempt, " reason=\"",
-          watched.order.not_taken.empty() ? "it took longer than " : "metrics found no space for ",
+          watched.order.not_taken.empty() ? "it took longer than " : "no space for metrics for ",
           kLastLooksMs / 1000, " s\""));
       CloseNow(key, watched);
     }
@@ -174,7 +174,7 @@ void IoThread::OnTime(int64_t now_ms) {
   }
 }
 
-// On the attempt's own thread; one at a time.
+// On the attempt's own thread, one at a time.
 void IoThread::Look(const AttemptKey& key, Watched& watched) {
   if (watched.closed) return;
   watched.look_again = watched.looking;
@@ -206,23 +206,23 @@ void IoThread::OnLooked(const AttemptKey& key, Findings findings) {
     }
   }
   const bool again = findings.more || watched->look_again;
-  const bool kept = watched->order.not_taken.empty();  // else: tried again by OnTime
+  const bool kept = watched->order.not_taken.empty();  // otherwise OnTime retries
   if (watched->ended && findings.final && !again && kept) return CloseNow(key, *watched);
   if (again || (watched->ended && !findings.final)) Look(key, *watched);
 }
 
-// A source of which one batch is not kept (no space) is read again from there.
+// A source with a batch that could not be stored (no space) is read again from there.
 void IoThread::TakeBatches(const AttemptKey& key, Watched& watched, Findings& findings) {
   for (auto& [rank, batch] : findings.batches) {
     const std::string source = batch.source();
     if (watched.order.not_taken.count(source) > 0) continue;
     if (metrics_.Append(key, rank, std::move(batch)).ok()) continue;
     watched.order.not_taken[source] = metrics_.LastSeq(key, rank, source);
-    findings.more = false;  // not at once: a full disk stays full for a while
+    findings.more = false;  // not immediately: a full disk stays full for a while
   }
 }
 
-// The newest word of each trainer, at most twice a second.
+// The latest progress of each trainer, at most twice a second.
 void IoThread::PassProgress(const AttemptKey& key, Watched& watched) {
   for (const auto& [rank, at] : watched.progress) {
     v1::MetricBatch batch;
@@ -246,8 +246,9 @@ std::shared_ptr<AttemptScanner> IoThread::MakeScanner(const AttemptKey& key,
                             metrics_.Known(key)});
 }
 
-// Attempts whose programs may write event files into the same directories; those of one job never
-// live at once. Also such as have ended: they may have lived while it was noted what lies there.
+// Attempts whose programs may write event files into the same directories; those of one job are
+// never alive at once. Includes attempts that have ended: they may have been alive while the
+// existing files were recorded.
 void IoThread::MeetRivals(const AttemptKey& key, Watched& watched) {
   for (auto& [other_key, other] : attempts_) {
     if (other_key.job == key.job || !Overlap(watched.roots, other.roots)) continue;
@@ -258,7 +259,7 @@ void IoThread::MeetRivals(const AttemptKey& key, Watched& watched) {
   }
 }
 
-// For their next looks.
+// For their next scans.
 void IoThread::CrowdRivals(const Watched& watched) {
   for (const AttemptKey& rival : watched.rivals) {
     if (Watched* other = Find(rival)) other->order.crowded = true;

@@ -1,7 +1,7 @@
-// The I/O thread: logs, metrics, the trainers' sockets, and what is found in event files and
-// checkpoint directories, for all attempts of this node. It alone owns what those need; the control
-// loop speaks to it by posting, it answers the same way. Never decides anything about an attempt,
-// and opens nothing in a directory that is a job's: the job's own threads do that.
+// The I/O thread: logs, metrics, the trainers' sockets, and what scans of event files and
+// checkpoint directories find, for all attempts of this node. It alone owns what those need; the
+// control loop and it communicate by posting. It decides nothing about an attempt and opens nothing
+// in a job's directories: the job's own threads do that.
 #pragma once
 
 #include <atomic>
@@ -44,16 +44,16 @@ class IoThread {
            uint64_t jitter_seed);
   ~IoThread();
 
-  // All below: any thread; they take effect in order.
-  // Everything that has to be looked after, before its ranks start. `listener` may be invalid (no
-  // trainer socket).
+  // Everything below: any thread; takes effect in order.
+  // Starts handling an attempt, before its ranks start. `listener` may be invalid (no trainer
+  // socket).
   void Open(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
   void SetBulkEndpoint(const std::string& endpoint);
   void RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid);
   void SpoolGrew(const AttemptKey& key);
   void StreamClosed(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t end);
-  // Nothing of it lives: last looks, for a bounded time, FinalScanDone, and OutputDrained when all
-  // is delivered.
+  // Nothing of it is alive: final scans, for a bounded time, then FinalScanDone, and OutputDrained
+  // once everything is delivered.
   void Ended(const AttemptKey& key);
   void Remove(const AttemptKey& key);
   void Broadcast(const AttemptKey& key, std::string line);
@@ -62,22 +62,22 @@ class IoThread {
 
  private:
   struct Watched {
-    std::shared_ptr<AttemptScanner> scanner;  // used by the look that runs
-    std::vector<TailRoot> roots;              // of its event files
+    std::shared_ptr<AttemptScanner> scanner;  // used by the running scan
+    std::vector<TailRoot> roots;              // for its event files
     std::set<AttemptKey> rivals;              // others that may write there
     std::set<int64_t> pids;                   // of its ranks
-    ScanOrder order;                          // of the next look
+    ScanOrder order;                          // for the next scan
     bool looking = false;
-    bool look_again = false;  // as soon as it is back
+    bool look_again = false;  // as soon as the current scan is done
     uint32_t ranks = 0;
     int64_t diagnosed_ms = 0;
-    uint32_t diagnoses = 0;                // in the second that began then
-    std::map<uint32_t, uint64_t> dropped;  // by rank, as the trainer said
+    uint32_t diagnoses = 0;                // in the second that started then
+    std::map<uint32_t, uint64_t> dropped;  // by rank, as reported by the trainer
     std::map<uint32_t, std::pair<int64_t, uint64_t>>
-        progress;  // by rank: step, total; not yet passed on
+        progress;  // by rank: step, total; not yet forwarded
     bool ended = false;
-    int64_t look_until_ms = 0;  // once it ended
-    bool closed = false;        // the last look is over
+    int64_t look_until_ms = 0;  // set once it has ended
+    bool closed = false;        // the final scan is over
     bool logs_drained = false;
     bool metrics_drained = false;
   };

@@ -1,4 +1,4 @@
-// job_threads: lanes that are ready wait in line for a thread.
+// job_threads: lanes that are ready queue for a thread.
 #include "worker/job_threads.h"
 
 #include <condition_variable>
@@ -22,7 +22,7 @@ struct JobThreads::Shared {
   std::mutex mutex;  // guards what follows
   std::condition_variable posted;
   std::condition_variable left;
-  std::map<Lane, std::deque<std::function<void()>>> tasks;  // of lanes that are ready or run
+  std::map<Lane, std::deque<std::function<void()>>> tasks;  // of lanes that are ready or running
   std::deque<Lane> ready;
   size_t threads = 0;
   size_t idle = 0;
@@ -45,7 +45,7 @@ void JobThreads::Post(const AttemptKey& key, Work work, std::function<void()> ta
     std::thread([shared = shared_] { Run(shared); }).detach();
     ++shared_->threads;
   } catch (const std::system_error&) {
-    // No thread is to be had now: one that runs takes it, or the next post tries again.
+    // No thread can be created now: a running one will take it, or the next Post tries again.
   }
 }
 
@@ -64,7 +64,7 @@ void JobThreads::Run(const std::shared_ptr<Shared>& shared) {
     tasks.pop_front();
     lock.unlock();
     task();
-    task = nullptr;  // what it holds goes before others may believe that it is gone
+    task = nullptr;  // releases what it holds before others may believe that it is gone
     lock.lock();
     const auto found = shared->tasks.find(lane);
     if (found == shared->tasks.end()) continue;  // stopping

@@ -1,7 +1,7 @@
-// Threads for work on files that a job can reach: its paths may lie on a network file system that
-// hangs, its files may be huge. Work of one lane (an attempt and a kind of work) runs in order, one
-// task at a time, so that what hangs holds up its own lane alone; lanes run beside each other. The
-// threads come when they are needed and leave when they are not.
+// Threads for work on files that a job can reach: its paths may be on a network file system that
+// hangs, its files may be huge. Work in one lane (an attempt and a kind of work) runs in order, one
+// task at a time, so that a hang blocks only its own lane; lanes run in parallel. Threads are
+// started on demand and exit when idle.
 #pragma once
 
 #include <chrono>
@@ -21,14 +21,14 @@ class JobThreads {
   explicit JobThreads(size_t threads_max = 128);
   ~JobThreads();
 
-  // Any thread. The caller bounds what it posts to one lane.
+  // Any thread. The caller limits what it posts to one lane.
   void Post(const AttemptKey& key, Work work, std::function<void()> task);
-  // Forgets what has not begun, and waits at most so long for what runs. False: something hangs and
-  // will still touch what it was given, so nothing of that may be freed.
+  // Drops what has not started, and waits at most this long for what is running. False: something
+  // hangs and will still access what it was given, so none of that may be freed.
   bool Shutdown(std::chrono::milliseconds wait);
 
  private:
-  struct Shared;  // outlives this object for as long as a thread hangs
+  struct Shared;  // outlives this object as long as a thread hangs
   static void Run(const std::shared_ptr<Shared>& shared);
   const std::shared_ptr<Shared> shared_;
 };

@@ -1,4 +1,4 @@
-// json_lines: the only file of the worker that sees the JSON library.
+// json_lines: the only file of the worker that uses the JSON library.
 #include "worker/json_lines.h"
 
 #include <cmath>
@@ -71,19 +71,19 @@ absl::Status ReadMetrics(const json& object, TrainerLine* line) {
   line->batch.set_seq(seq);
   auto points = object.find("points");
   if (points == object.end() || !points->is_array()) return Bad("\"points\" must be a list");
-  // One bad point must not hold up the batches behind it: it is left out and named, the rest
+  // One invalid point must not block the batches after it: it is skipped and reported, the rest
   // counts.
   for (const json& point : *points) {
     if (static_cast<size_t>(line->batch.points_size()) == kPointsPerBatchMax) {
       line->left_out =
-          common::StrCat("a batch holds at most ", kPointsPerBatchMax, " points, this one has ",
-                         points->size(), "; the rest is left out");
+          common::StrCat("a batch may have at most ", kPointsPerBatchMax, " points, this one has ",
+                         points->size(), "; the rest is dropped");
       break;
     }
     const absl::Status read = ReadPoint(point, line->batch.add_points());
     if (read.ok()) continue;
     line->batch.mutable_points()->RemoveLast();
-    line->left_out = common::StrCat("a point is left out: ", common::FromAbsl(read.message()));
+    line->left_out = common::StrCat("a point was skipped: ", common::FromAbsl(read.message()));
   }
   return absl::OkStatus();
 }
@@ -125,7 +125,7 @@ absl::Status ReadFields(const json& object, const std::string& type, TrainerLine
     if (record == object.end() || !record->is_object()) return Bad("\"record\" must be an object");
     line->record = record->dump(-1, ' ', false, json::error_handler_t::replace);
     if (line->record.size() > kDiagnosisBytesMax) {
-      return Bad(common::StrCat("a record holds at most ", kDiagnosisBytesMax, " bytes"));
+      return Bad(common::StrCat("a record may have at most ", kDiagnosisBytesMax, " bytes"));
     }
   }
   return absl::OkStatus();
@@ -138,7 +138,7 @@ std::string Dump(const json& object) {
 }  // namespace
 
 absl::StatusOr<TrainerLine> ParseTrainerLine(std::string_view text) {
-  // Printing and comparing recurse: half a million brackets were the end of the stack.
+  // Printing and comparing recurse: half a million brackets once overflowed the stack.
   if (common::NestsDeeper(text, common::kJsonDepthMax)) {
     return Bad(common::StrCat("this line is nested deeper than ", common::kJsonDepthMax,
                               " levels; fix: send a flatter object"));

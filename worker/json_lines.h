@@ -1,5 +1,5 @@
-// JSON as the worker speaks it: lines of the trainer socket (docs/protocol.md) and torch's error
-// files. Nothing that arrives is trusted. Pure, any thread.
+// JSON as the worker uses it: lines of the trainer socket (docs/protocol.md) and torch's error
+// files. No input is trusted. Pure, any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,7 @@ struct TrainerLine {
   uint32_t rank = 0;
   // metrics
   v1::MetricBatch batch;  // seq and points only
-  std::string left_out;   // why points of the batch were left out, if some were; the batch counts
-                          // all the same
+  std::string left_out;   // why points of the batch were skipped, if any; the batch still counts
   // progress, checkpoint
   int64_t step = 0;
   uint64_t total = 0;
@@ -37,10 +36,10 @@ struct TrainerLine {
   std::string record;
 };
 
-// INVALID_ARGUMENT says what is wrong with the line. Unknown types are kUnknown.
+// INVALID_ARGUMENT says what is wrong with the line. Unknown types become kUnknown.
 absl::StatusOr<TrainerLine> ParseTrainerLine(std::string_view line);
 
-// Lines to a trainer, each with its newline.
+// Lines for a trainer, each with its newline.
 std::string WelcomeLine(uint64_t metrics_seq);
 std::string AckLine(uint64_t metrics_seq);
 std::string StopLine(const std::string& reason, uint32_t grace_ms);
@@ -48,7 +47,7 @@ std::string CommittedLine(int64_t step);
 std::string DiagnoseLine(uint64_t number, const std::string& reason);
 std::string ErrorLine(std::string_view message);
 
-// The message in a torch elastic error file, of either shape; empty when there is none. At most
+// The message in a torch elastic error file, of either form; empty if there is none. At most
 // kErrorMessageBytesMax.
 std::string ErrorFileMessage(const std::string& content);
 

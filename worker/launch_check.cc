@@ -1,4 +1,4 @@
-// The part of launch_environment.h that looks at the host: interfaces, working directory, command.
+// The part of launch_environment.h that inspects the host: interfaces, working directory, command.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -39,7 +39,7 @@ std::string Absolute(std::string_view workdir, std::string_view path) {
   return common::StrCat(workdir, "/", path);
 }
 
-// 0, or the errno that execve would give: for the file itself, not yet for its interpreter.
+// 0, or the errno that execve would return: for the file itself, not for its interpreter.
 int ExecErrno(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return errno;
@@ -47,7 +47,7 @@ int ExecErrno(const std::string& path) {
   return faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
-// "#!/no/such/python" makes execve say ENOENT for a file that is plainly there. Empty: no
+// For "#!/no/such/python", execve returns ENOENT although the file itself exists. Empty: no
 // interpreter is missing.
 std::string MissingInterpreter(const std::string& path) {
   const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
@@ -59,7 +59,7 @@ std::string MissingInterpreter(const std::string& path) {
   line.remove_prefix(2);
   while (!line.empty() && (line[0] == ' ' || line[0] == '\t')) line.remove_prefix(1);
   const std::string interpreter(line.substr(0, line.find_first_of(" \t")));
-  // A script from Windows names "/bin/sh\r".
+  // A script from Windows has "/bin/sh\r".
   return ExecErrno(interpreter) == 0 ? "" : interpreter;
 }
 
@@ -67,7 +67,7 @@ bool IsPythonFile(std::string_view path) {
   return path.size() > 3 && path.substr(path.size() - 3) == ".py";
 }
 
-// "#!" or an ELF header: the kernel knows what to do with the file.
+// "#!" or an ELF header: the kernel can execute the file.
 bool HasFirstLine(const std::string& path) {
   const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
   char bytes[2] = {};
@@ -75,7 +75,7 @@ bool HasFirstLine(const std::string& path) {
   return (bytes[0] == '#' && bytes[1] == '!') || (bytes[0] == 0x7f && bytes[1] == 'E');
 }
 
-// What to write for a file that lies in the working directory; `error`: why it cannot be executed.
+// What to write for a file in the working directory; `error`: why it cannot be executed.
 std::string HowToRun(const std::string& path, const std::string& name, int error) {
   if (IsPythonFile(name) && (error != 0 || !HasFirstLine(path))) {
     return common::StrCat("python ", name);
@@ -103,8 +103,8 @@ std::optional<LaunchProblem> CheckWorkdir(const std::string& node, const std::st
   return LaunchProblem{
       error, kExitNotExecutable,
       common::StrCat("node ", node, ": working directory ", workdir, ": ", why,
-                     "; fix: make it on that node (a shared file system, or a copy), "
-                     "or give another one with --workdir")};
+                     "; fix: create it on that node (a shared file system, or a copy), "
+                     "or use another one with --workdir")};
 }
 
 LaunchProblem Missing(const std::string& node, const std::string& what, std::string_view where) {
@@ -114,7 +114,7 @@ LaunchProblem Missing(const std::string& node, const std::string& what, std::str
 }
 
 LaunchProblem NotExecutable(const std::string& node, const std::string& path, int error) {
-  const std::string fix = error == EISDIR       ? "name a program in it"
+  const std::string fix = error == EISDIR       ? "give a program in it"
                           : !IsPythonFile(path) ? common::StrCat("chmod +x ", path)
                           : HasFirstLine(path)
                               ? common::StrCat("write python ", path, ", or chmod +x ", path)
@@ -124,8 +124,8 @@ LaunchProblem NotExecutable(const std::string& node, const std::string& path, in
                          " cannot be executed: ", std::strerror(error), "; fix: ", fix)};
 }
 
-// As execvp: a name with a slash is a path from workdir; others are looked for in PATH, and one
-// that is there but not executable is only reported when no later directory has it.
+// Like execvp: a name with a slash is a path from workdir; others are searched for in PATH, and one
+// that exists but is not executable is reported only if no later directory has it.
 std::optional<LaunchProblem> Resolve(const std::string& node, common::RankLaunch* rank) {
   const std::string& name = rank->argv[0];
   std::string found;
@@ -142,7 +142,7 @@ std::optional<LaunchProblem> Resolve(const std::string& node, common::RankLaunch
     const std::string_view search = ValueOf(rank->env, "PATH");
     for (const std::string& directory :
          std::vector<std::string>(absl::StrSplit(common::ToAbsl(search), ':'))) {
-      // An empty entry is the working directory.
+      // An empty entry means the working directory.
       const std::string path = common::StrCat(
           Absolute(rank->workdir, directory.empty() ? "." : directory.c_str()), "/", name);
       const int error = ExecErrno(path);
@@ -159,7 +159,7 @@ std::optional<LaunchProblem> Resolve(const std::string& node, common::RankLaunch
       const int error = ExecErrno(here);
       if (error == 0 || error == EACCES) {
         missing.text = common::StrCat("node ", node, ": command '", name,
-                                      "' was not found in PATH, but lies in ", rank->workdir,
+                                      "' was not found in PATH, but is in ", rank->workdir,
                                       "; fix: write ", HowToRun(here, name, error));
       }
       return missing;
@@ -210,7 +210,7 @@ std::vector<InterfaceAddress> ListInterfaceAddresses() {
 std::optional<LaunchProblem> CheckLaunch(const std::string& node,
                                          std::vector<common::RankLaunch>* ranks) {
   std::map<std::string, std::string>
-      resolved;  // argv[0] may differ per rank, nearly always it does not
+      resolved;  // argv[0] may differ per rank, but almost never does
   for (common::RankLaunch& rank : *ranks) {
     if (&rank == &ranks->front()) {
       if (auto problem = CheckWorkdir(node, rank.workdir)) return problem;
@@ -218,7 +218,7 @@ std::optional<LaunchProblem> CheckLaunch(const std::string& node,
     if (rank.argv.empty() || rank.argv[0].empty()) {
       return LaunchProblem{
           EINVAL, kExitMissing,
-          common::StrCat("node ", node, ": the job has an empty command; fix: give one behind --")};
+          common::StrCat("node ", node, ": the job has an empty command; fix: give one after --")};
     }
     const auto known = resolved.find(rank.argv[0]);
     if (known != resolved.end()) {

@@ -1,4 +1,4 @@
-// launch_checks: the first answer counts, the file system's or the clock's.
+// launch_checks: the first answer counts, from the file system or the timeout.
 #include "worker/launch_checks.h"
 
 #include <cerrno>

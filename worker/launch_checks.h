@@ -1,5 +1,5 @@
-// Looks at a job's working directory and program before its ranks start, beside the control loop
-// and for a bounded time: both may lie on a network file system that hangs. Control loop's thread.
+// Checks a job's working directory and program before its ranks start, outside the control loop and
+// for a bounded time: both may be on a network file system that hangs. Control loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace muster::worker {
 
 class LaunchChecks {
  public:
-  // `launch_errno` is ETIMEDOUT when the file system did not answer: the node's fault.
+  // `launch_errno` is ETIMEDOUT if the file system did not answer: the node's fault.
   using Done = std::function<void(std::optional<LaunchProblem>, std::vector<common::RankLaunch>)>;
 
-  // `in_loop`: from a job's thread back to the control loop.
+  // `in_loop`: posts from a job's thread to the control loop.
   LaunchChecks(std::string node, JobThreads* threads,
                std::function<void(std::function<void()>)> in_loop)
       : node_(std::move(node)), threads_(threads), in_loop_(std::move(in_loop)) {}
 
-  // `done` is called once, unless Cancel or another Start comes first. `last`: what else is to be
-  // done with the job's files when nothing is wrong, on its thread; may be empty.
+  // `done` is called once, unless Cancel or another Start comes first. `last`: further work on the
+  // job's files if nothing is wrong, on its thread; may be empty.
   void Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks,
              std::function<void()> last, Done done);
   void Cancel(const AttemptKey& key) { running_.erase(key); }

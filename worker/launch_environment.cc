@@ -29,14 +29,15 @@ void SetIfUnset(Environment* env, const std::string& name, std::string value) {
   env->try_emplace(name, std::move(value));
 }
 
-// The client's world, without what an outer job or an outer launcher meant for its own ranks.
+// The client's environment, without variables that an outer job or launcher meant for its own
+// ranks.
 Environment ClientEnvironment(const JobSpec& spec, const LaunchFacts& facts) {
   Environment env;
   for (const auto& [name, value] : spec.env()) {
     if (absl::StartsWith(name, "MUSTER_")) continue;
     env[name] = value;
   }
-  // Set below where they belong; an inherited one would name the outer attempt's pipe.
+  // Set below where applicable; an inherited one would name the outer attempt's pipe.
   env.erase("TORCHELASTIC_TIMER_FILE");
   env["PWD"] = spec.workdir();
   SetIfUnset(&env, "PATH", kDefaultPath);
@@ -80,15 +81,15 @@ void AddMuster(const LaunchAttempt& launch, const LaunchFacts& facts, Environmen
   (*env)["MUSTER_DIAGNOSTICS_DIR"] = facts.diagnostics_dir;
   if (!facts.resume_dir.empty()) (*env)["MUSTER_RESUME_FROM"] = facts.resume_dir;
   SetIfUnset(env, "PYTHONUNBUFFERED", "1");
-  // Indexes mean the same device in discovery and in the rank.
+  // An index means the same device in discovery and in the rank.
   for (const common::DeviceKind& kind : common::DeviceKinds()) {
     const auto& [name, value] = kind.order;
     if (!name.empty()) (*env)[std::string(name)] = value;
   }
 }
 
-// Gloo and the collectives of the devices take the interface whose address other nodes know. A name
-// that is no address has none.
+// Gloo and the devices' collectives use the interface whose address other nodes know. A name that
+// is not an address has none.
 void AddInterfaces(const LaunchFacts& facts, Environment* env) {
   for (const InterfaceAddress& candidate : facts.interfaces) {
     if (candidate.address != facts.advertise) continue;
@@ -117,8 +118,8 @@ void AddRankVariables(const common::DeviceKind& kind, const LaunchFacts& facts, 
   }
 }
 
-// The devices that this rank may see: the node's granted list, or with virtual_local_rank its own
-// share of it. What was not granted is hidden, also from a job that asked for cpus only.
+// The devices that this rank may see: the node's granted list, or with virtual_local_rank this
+// rank's share of it. What was not granted is hidden, even from a job that asked for cpus only.
 void AddDevices(const LaunchAttempt& launch, const LaunchFacts& facts, uint32_t local_rank,
                 Environment* env) {
   std::vector<uint32_t> granted(launch.part().device_indexes().begin(),

@@ -1,14 +1,13 @@
 // What a rank sees: argv, environment, working directory. The complete launch contract, in one
-// place. BuildRanks is pure; CheckLaunch looks at the file system. Any thread.
+// place. BuildRanks is pure; CheckLaunch accesses the file system. Any thread.
 //
 // Decided here, documented in docs/launch-contract.md:
-// - The base is the client's environment as it is in the spec, never this daemon's. Foreign
-// MUSTER_* variables in it
-//   (a jobctl inside a job) are removed.
-// - A job without gpus on a node that has some gets CUDA_VISIBLE_DEVICES="", and so for every kind
-//   (common/device_kinds.cc): what was not granted is not visible. On a node without such devices
-//   the client's value stays.
-// - PATH, HOME and USER are filled in when the spec has none (--clean-env).
+// - The base is the client's environment as in the spec, never this daemon's. Foreign MUSTER_*
+//   variables in it (a jobctl inside a job) are removed.
+// - A job without gpus on a node that has some gets CUDA_VISIBLE_DEVICES="", and likewise for every
+//   kind (common/device_kinds.cc): what was not granted is not visible. On a node without such
+//   devices the client's value is kept.
+// - PATH, HOME and USER are filled in if the spec has none (--clean-env).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@ namespace muster::worker {
 
 struct InterfaceAddress {
   std::string interface;
-  std::string address;  // numeric, without scope
+  std::string address;  // numeric, without a scope
 };
 // getifaddrs, IPv4 and IPv6.
 std::vector<InterfaceAddress> ListInterfaceAddresses();
@@ -38,7 +37,7 @@ struct LaunchFacts {
   std::string advertise;
   std::vector<InterfaceAddress> interfaces;
   uint32_t usable_cores = 1;           // physical
-  std::set<std::string> device_kinds;  // of the devices that this node has, granted or not
+  std::set<std::string> device_kinds;  // of this node's devices, granted or not
   std::string mark;                    // NewAttemptMark
   std::string trainer_socket;          // MUSTER_SOCKET
   std::string errors_dir;       // TORCHELASTIC_ERROR_FILE = <errors_dir>/rank-R.json; must exist
@@ -46,7 +45,7 @@ struct LaunchFacts {
   std::string tensorboard_dir;  // MUSTER_TENSORBOARD_DIR
   std::string diagnostics_dir;  // MUSTER_DIAGNOSTICS_DIR
   std::string resume_dir;       // MUSTER_RESUME_FROM; empty: fresh start, the variable is unset
-  std::string home, user;       // of the worker's user, used when the spec has none
+  std::string home, user;       // of the worker's user, used if the spec has none
 };
 
 // One per local rank, in order. `program` is argv[0] until CheckLaunch has resolved it.
@@ -56,7 +55,7 @@ std::vector<common::RankLaunch> BuildRanks(const muster::v1::LaunchAttempt& laun
 // Why no rank can start here.
 struct LaunchProblem {
   int launch_errno = 0;  // goes to RankExit.launch_errno
-  int exit_code = 0;     // 127 missing, 126 not executable; workdir: 126
+  int exit_code = 0;     // 127 missing, 126 not executable or bad workdir
   std::string text;      // one sentence: node, value, reason, "; fix: …"
 };
 

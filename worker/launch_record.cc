@@ -12,8 +12,8 @@
 namespace muster::worker {
 namespace {
 
-// Field 1000 of wire type 5 (four bytes). Protobuf's own encoding, written by hand so that it is
-// always last.
+// Field 1000 with wire type 5 (four bytes). Protobuf's encoding, written by hand so that it always
+// comes last.
 constexpr std::string_view kSumTag = "\xc5\x3e";
 constexpr size_t kSumBytes = kSumTag.size() + sizeof(uint32_t);
 constexpr size_t kRecordBytesMax = 64 << 20;
@@ -22,7 +22,7 @@ bool SumIsWrong(std::string_view bytes) {
   if (bytes.size() < kSumBytes) return false;
   const std::string_view body = bytes.substr(0, bytes.size() - kSumBytes);
   const std::string_view tail = bytes.substr(body.size());
-  if (tail.substr(0, kSumTag.size()) != kSumTag) return false;  // of an older version
+  if (tail.substr(0, kSumTag.size()) != kSumTag) return false;  // from an older version
   uint32_t sum = 0;
   std::memcpy(&sum, tail.data() + kSumTag.size(), sizeof sum);
   return sum != common::Crc32c(body);

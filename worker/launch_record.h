@@ -1,5 +1,5 @@
-// launch.pb: the order that an attempt was launched with, as a worker that comes back reads it. A
-// LaunchAttempt message, followed by a checksum in a field that its older readers pass over.
+// launch.pb: the order that an attempt was launched with, for a restarted worker. A LaunchAttempt
+// message, followed by a checksum in a field that older readers ignore.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 namespace muster::worker {
 
 std::string EncodeLaunchRecord(const v1::LaunchAttempt& launch);
-// NOT_FOUND: the attempt was never prepared here. DATA_LOSS: damaged, or of another attempt than
-// `key`, which is what its directory says.
+// NOT_FOUND: the attempt was never prepared here. DATA_LOSS: damaged, or its attempt is not `key`,
+// the one in its directory name.
 absl::StatusOr<v1::LaunchAttempt> ReadLaunchRecord(const std::string& path, const AttemptKey& key);
 
 }  // namespace muster::worker

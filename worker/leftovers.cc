@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kHexDigits = 16;
 
-// Decimal digits up to the next dash, which is eaten too.
+// Decimal digits up to the next dash, which is consumed too.
 template <typename T>
 bool EatNumber(std::string_view* text, T* value) {
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *value);
@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<AttemptMark>> EndMarked(
     const common::CgroupHost& cgroups, const std::function<bool(const AttemptMark&)>& wanted,
     int timeout_ms) {
   std::map<std::string, AttemptMark> ended;
-  // Two clean scans: a process in the middle of execve shows no environment for an instant.
+  // Two clean scans: for an instant during execve a process shows no environment.
   for (int clean = 0; clean < 2;) {
     const std::map<std::string, AttemptMark> found = FindWanted(cgroups, wanted);
     clean = found.empty() ? clean + 1 : 0;

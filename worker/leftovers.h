@@ -1,5 +1,5 @@
 // What older workers left alive on this host, found by the marks in processes' environments and in
-// cgroup names, whatever any state directory says. Any thread that may block; touches no state.
+// cgroup names, regardless of any state directory. Any thread that may block; touches no state.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,12 @@ struct AttemptMark {
   std::string text;  // the whole mark
 };
 
-// Nothing but what NewAttemptMark makes: a process may carry any text, and it names a directory.
+// Accepts only what NewAttemptMark generates: a process may carry any text, and the mark names a
+// directory.
 std::optional<AttemptMark> ParseMark(const std::string& text);
 
-// Kills every process with a wanted mark until none is found, at most `timeout_ms` for each mark.
-// Returns the marks that were found. UNAVAILABLE names what survives SIGKILL.
+// Kills every process with a wanted mark until none is found, for at most `timeout_ms` per mark.
+// Returns the marks that were found. UNAVAILABLE names what survived SIGKILL.
 absl::StatusOr<std::vector<AttemptMark>> EndMarked(
     const common::CgroupHost& cgroups, const std::function<bool(const AttemptMark&)>& wanted,
     int timeout_ms);

@@ -20,9 +20,9 @@ namespace {
 
 using common::StrCat;
 
-constexpr size_t kWaitingBytesMax = 4 << 20;  // of one attempt
+constexpr size_t kWaitingBytesMax = 4 << 20;  // per attempt
 constexpr int64_t kStuckMs = 10'000;
-constexpr size_t kOpenFilesMax = 8;  // of one attempt
+constexpr size_t kOpenFilesMax = 8;  // per attempt
 constexpr int kDescriptorWaitMs = 50;
 constexpr int kDescriptorWaitsMax = 100;
 
@@ -60,7 +60,7 @@ class LogCopies::Files {
     RETURN_IF_ERROR(common::MakeDirectories(directory, 0777));
     absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_WRONLY | O_CREAT, 0666);
     for (int i = 0; absl::IsUnavailable(file.status()) && i < kDescriptorWaitsMax; ++i) {
-      poll(nullptr, 0, kDescriptorWaitMs);  // this thread is the attempt's alone
+      poll(nullptr, 0, kDescriptorWaitMs);  // this thread belongs to the attempt
       file = common::OpenRegular(path, O_WRONLY | O_CREAT, 0666);
     }
     RETURN_IF_ERROR(file.status());
@@ -77,7 +77,7 @@ void LogCopies::Open(const AttemptKey& key, const v1::LaunchAttempt& launch) {
   if (asked.empty()) return;
   const std::string base = asked[0] == '/' ? asked : StrCat(launch.spec().workdir(), "/", asked);
   Copy& copy = attempts_[key];
-  // A job that an older coordinator took may have any name.
+  // A job accepted by an older coordinator may have any name.
   const std::string name =
       common::IsPathName(launch.job_name()) ? launch.job_name() : StrCat("job-", key.job);
   copy.directory = StrCat(base, "/", name, "/attempt_", key.attempt);
@@ -118,14 +118,14 @@ void LogCopies::OnTime(int64_t now_ms) {
     if (copy.given_up || copy.waiting_bytes == 0 || now_ms - copy.progress_ms < kStuckMs) continue;
     GiveUp(key, copy,
            StrCat("nothing could be written for ", kStuckMs / 1000,
-                  " s; fix: look at that file system"));
+                  " s; fix: check that file system"));
   }
 }
 
 void LogCopies::GiveUp(const AttemptKey& key, Copy& copy, const std::string& reason) {
   copy.given_up = true;
   copy.files->given_up = true;
-  doors_.note(StrCat("the copy of the output in ", copy.directory, " is given up job=", key.job,
+  doors_.note(StrCat("the copy of the output in ", copy.directory, " was abandoned job=", key.job,
                      " attempt=", key.attempt, " reason=\"", reason, "\""));
 }
 

@@ -1,10 +1,9 @@
 // torchrun's --log-dir: a copy of every rank's output on the node, in torchrun's layout,
 // <log_dir>/<job>/attempt_<N>/<local rank>/stdout.log. Bytes are written at their stream offset, so
-// what is sent again after a reconnection changes nothing. The directory is the job's: writing
-// happens on a thread that the attempt has for it, a bounded queue ahead; an attempt whose copies
-// do not keep up holds its own streams back, and no other's. A copy that cannot be written, or
-// makes no progress for a while, is given up with one note; the coordinator's log has everything.
-// I/O thread.
+// that resending after a reconnection changes nothing. The directory is the job's: writing happens
+// on the attempt's own thread, behind a bounded queue; an attempt whose copies do not keep up
+// delays its own streams and no other's. A copy that cannot be written, or makes no progress for a
+// while, is abandoned with one note; the coordinator's log has everything. I/O thread.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +22,19 @@ namespace muster::worker {
 class LogCopies {
  public:
   struct Doors {
-    std::function<void(std::function<void()>)> in_loop;  // from a job's thread to the I/O thread
+    std::function<void(std::function<void()>)>
+        in_loop;  // posts from a job's thread to the I/O thread
     std::function<void(const std::string&)> note;
   };
   LogCopies(JobThreads* threads, Doors doors) : threads_(threads), doors_(std::move(doors)) {}
 
-  // Does nothing for jobs without a log_dir.
+  // Does nothing for a job without a log_dir.
   void Open(const AttemptKey& key, const v1::LaunchAttempt& launch);
   // False: its queue is full. True for attempts without copies.
   bool KeepsUp(const AttemptKey& key) const;
   void Write(const v1::LogChunk& chunk, int64_t now_ms);
   void Close(const AttemptKey& key) { attempts_.erase(key); }
-  // Gives up what hangs.
+  // Abandons copies that hang.
   void OnTime(int64_t now_ms);
 
  private:
@@ -43,7 +43,7 @@ class LogCopies {
     std::string directory;
     std::shared_ptr<Files> files;
     size_t waiting_bytes = 0;
-    int64_t progress_ms = 0;  // when the queue was last empty, or something was written
+    int64_t progress_ms = 0;  // when the queue was last empty or something was written
     bool given_up = false;
   };
   void OnWritten(const AttemptKey& key, size_t bytes, const absl::Status& written);

@@ -1,4 +1,4 @@
-// log_forwarder: one cursor per stream, credits for all.
+// log_forwarder: one cursor per stream, shared credits.
 #include "worker/log_forwarder.h"
 
 #include <fcntl.h>
@@ -16,13 +16,13 @@ namespace muster::worker {
 namespace {
 
 constexpr uint64_t kCreditBytes = 4 << 20;        // unacknowledged, all streams together
-constexpr uint64_t kStreamCreditBytes = 1 << 20;  // … of one stream
+constexpr uint64_t kStreamCreditBytes = 1 << 20;  // … per stream
 constexpr uint64_t kBatchBytes = 64 * 1024;
 constexpr int64_t kBatchMs = 50;
-constexpr uint64_t kTrimStepBytes = 1
-                                    << 20;  // trimming and saving offsets costs a few system calls
+constexpr uint64_t kTrimStepBytes =
+    1 << 20;  // because trimming and saving offsets take a few system calls
 constexpr size_t kAckedFileBytesMax = 4 << 20;  // two lines per rank
-constexpr uint64_t kTailKeptBytes = 64 * 1024;  // stays for the last lines in an exit report
+constexpr uint64_t kTailKeptBytes = 64 * 1024;  // kept for the last lines in an exit report
 
 v1::LogStream WireStream(common::Stream stream) {
   return stream == common::Stream::kStdout ? v1::LOG_STREAM_STDOUT : v1::LOG_STREAM_STDERR;
@@ -48,8 +48,8 @@ void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t rank
       stream.reader =
           std::make_unique<SpoolReader>(common::SpoolPath(paths_.SpoolDir(key), rank, which));
       if (auto known = acked.find(id); known != acked.end()) {
-        // The rank can write that file, too: no further than the index. Of one that is trimmed to
-        // its end nothing is known any more.
+        // The rank can write to that file too: trust it no further than the index. Of a stream that
+        // is trimmed to its end, nothing more is known.
         const absl::StatusOr<uint64_t> end = stream.reader->End();
         const bool trimmed = end.ok() && *end == 0;
         const uint64_t most = trimmed ? common::kLogStreamBytesMax : end.ok() ? *end : 0;
@@ -65,7 +65,7 @@ void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t rank
 
 void LogForwarder::Grew(const AttemptKey& key) { Touch(key); }
 
-// The shim's note does not say which stream grew.
+// The shim's note does not say which stream has grown.
 void LogForwarder::Touch(const AttemptKey& key) {
   for (auto at = streams_.lower_bound({key, {0, 0}});
        at != streams_.end() && at->first.first == key; ++at) {
@@ -125,7 +125,7 @@ LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
   const absl::StatusOr<uint64_t> end = stream.reader->End();
   Used(stream);
   if (!end.ok()) return WaitOrFail(stream, end.status(), now_ms);
-  if (stream.ended && !stream.end) stream.end = *end;  // nobody said it: where the index ends
+  if (stream.ended && !stream.end) stream.end = *end;  // not reported: use the end of the index
   const uint64_t place = stream.reader->place().offset;
   const uint64_t available = *end > place ? *end - place : 0;
   if (available == 0) return AtEnd(stream, *end);
@@ -136,16 +136,16 @@ LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
   return now_ms - stream.waiting_since_ms >= kBatchMs ? Ready::kYes : Ready::kLater;
 }
 
-// Everything the index knows, up to `end`, was taken.
+// Everything in the index, up to `end`, was taken.
 LogForwarder::Ready LogForwarder::AtEnd(Stream& stream, uint64_t end) {
   const uint64_t reached = std::max(end, stream.reader->place().offset);
-  if (stream.ended && *stream.end > reached) {  // more was said than the disk took
-    doors_.note(common::StrCat("the end of an output is missing job=", stream.key.job,
+  if (stream.ended && *stream.end > reached) {  // more was reported than is on disk
+    doors_.note(common::StrCat("the end of a rank's output is missing job=", stream.key.job,
                                " attempt=", stream.key.attempt, " rank=", stream.rank,
                                " index_ends=", end, " said=", *stream.end));
     stream.end = reached;
   }
-  // An end without bytes goes out when all before it is acknowledged, so that the next
+  // An end without bytes is sent once everything before it is acknowledged, so that the next
   // acknowledgement is its own.
   const bool at_end = stream.end && stream.reader->place().offset >= *stream.end;
   if (!at_end) stream.maybe_more = false;
@@ -240,12 +240,12 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
   if (found == streams_.end()) return;
   Stream& stream = found->second;
   if (stream.done) return;
-  if (ack.refused()) return Fail(stream, "the coordinator refuses it (unknown job or old attempt)");
+  if (ack.refused()) return Fail(stream, "the coordinator refused it (unknown job or old attempt)");
   if (ack.durable_offset() < stream.acked.offset) return GoBack(stream, ack.durable_offset());
   bool finished = false;
   while (!stream.in_flight.empty()) {
     const InFlight& front = stream.in_flight.front();
-    // The end counts as one more. Its bytes alone may have been acknowledged before, or twice.
+    // The end counts as one more byte. Its bytes alone may have been acknowledged before, or twice.
     if (front.end.offset + (front.last ? 1 : 0) > ack.durable_offset()) break;
     stream.acked = front.end;
     stream.in_flight_bytes -= front.bytes;
@@ -254,7 +254,7 @@ void LogForwarder::OnAck(const v1::LogAck& ack) {
     stream.in_flight.pop_front();
   }
   if (finished) return Finish(stream);
-  // The coordinator may have more than we remember (we were restarted): what it has is skipped.
+  // The coordinator may have more than we remember (we were restarted): skip what it has.
   const SpoolPlace place = stream.reader->place();
   if (stream.in_flight.empty() && ack.durable_offset() > place.offset) {
     const uint64_t end = stream.reader->End().value_or(place.offset);
@@ -270,19 +270,19 @@ void LogForwarder::MaybeTrim(Stream& stream) {
   if (stream.acked.offset < stream.trimmed + kTrimStepBytes + kTailKeptBytes) return;
   stream.trimmed = stream.acked.offset - kTailKeptBytes;
   stream.kept = stream.acked;
-  // First the place where a restarted worker begins, then the hole.
+  // First save where a restarted worker resumes, then punch the hole.
   SaveAcked(stream.key);
   doors_.trim(stream.key, stream.rank, stream.stream, stream.trimmed, stream.acked.record);
 }
 
 void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
-  // Whatever was under way then says the same.
+  // The acknowledgements of what was in flight repeat it.
   if (stream.went_back_to == durable_offset) return;
   stream.went_back_to = durable_offset;
   stream.acked = stream.kept;
   stream.acked.offset = std::max(stream.kept.offset, durable_offset);
   doors_.note(common::StrCat(
-      "output is sent again: it was damaged on the coordinator's disk job=", stream.key.job,
+      "output is resent: it was damaged on the coordinator's disk job=", stream.key.job,
       " attempt=", stream.key.attempt, " rank=", stream.rank, " from=", stream.acked.offset));
   in_flight_bytes_ -= stream.in_flight_bytes;
   stream.in_flight.clear();
@@ -292,9 +292,9 @@ void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
   stream.reader->Seek(stream.acked);
 }
 
-// The rest of the stream cannot be delivered; the spool must not fill because of it.
+// The rest of the stream cannot be delivered; it must not fill the spool.
 void LogForwarder::Fail(Stream& stream, const std::string& reason) {
-  doors_.note(common::StrCat("output given up job=", stream.key.job,
+  doors_.note(common::StrCat("output abandoned job=", stream.key.job,
                              " attempt=", stream.key.attempt, " rank=", stream.rank, " reason=\"",
                              reason, "\""));
   in_flight_bytes_ -= stream.in_flight_bytes;
@@ -334,9 +334,9 @@ void LogForwarder::SaveAcked(const AttemptKey& key) {
     common::StrAppend(&text, at->second.rank, " ", static_cast<uint32_t>(at->second.stream), " ",
                       at->second.acked.offset, "\n");
   }
-  // Replaced, not synced: it only has to survive the worker, and a cut of power ends the attempt
-  // anyway. When the disk is full the file of before stays: what is then sent twice is known to the
-  // coordinator.
+  // Replaced, not synced: it only has to survive the worker, and a power failure ends the attempt
+  // anyway. If the disk is full the previous file stays: the coordinator recognizes what is then
+  // sent twice.
   const std::string path = paths_.SpoolAcked(key);
   const std::string temporary = path + ".tmp";
   const absl::StatusOr<common::UniqueFd> file =

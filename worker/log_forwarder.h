@@ -1,10 +1,11 @@
 // Sends every rank's output to the coordinator, in order and exactly once, from the spools of all
 // attempts on this node. I/O thread. Never blocks; knows nothing of gRPC. What is not acknowledged
-// stays in the spools, so its memory is bounded by credits, not by what the ranks write. Few files
-// are open at a time. Ranks can reach the spools: what is broken there ends that stream alone.
+// stays in the spools, so memory is bounded by credits, not by what the ranks write. Few files are
+// open at a time. Ranks can access the spools: a damaged one ends only its own stream.
 //
-// Latency and batching: a stream with nothing under way sends at once; else it waits for 64 KiB or
-// 50 ms. Streams take turns, one chunk each, so a rank that floods does not silence the others.
+// Latency and batching: a stream with nothing in flight sends immediately; otherwise it waits for
+// 64 KiB or 50 ms. Streams take turns, one chunk each, so that a rank that floods does not silence
+// the others.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +29,15 @@ class LogForwarder {
  public:
   struct Doors {
     std::function<bool()> can_send;
-    // May this attempt's streams go on? (Its copies on this node keep up.)
+    // Whether this attempt's streams may continue (its copies on this node keep up).
     std::function<bool(const AttemptKey&)> keeps_up;
     std::function<void(v1::LogChunk)> send;
     // Everything below is durable at the coordinator.
     std::function<void(const AttemptKey&, uint32_t rank, common::Stream, uint64_t offset,
                        uint64_t index_records)>
         trim;
-    std::function<void(const AttemptKey&)> drained;  // every stream of the attempt, to its end
+    std::function<void(const AttemptKey&)>
+        drained;  // every stream of the attempt is delivered to its end
     std::function<void(const std::string&)> note;
   };
   struct Source {
@@ -43,25 +45,25 @@ class LogForwarder {
     uint64_t incarnation = 0;
   };
 
-  // `open_max`: streams whose files are open at a time.
+  // `open_max`: how many streams may have their files open at a time.
   LogForwarder(Paths paths, Source source, Doors doors, size_t open_max = 1'024);
 
-  // Ranks [first_rank, first_rank + ranks); goes on from the offsets that were acknowledged before
+  // Ranks [first_rank, first_rank + ranks); resumes from the offsets that were acknowledged before
   // a restart.
   void Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks);
   void Grew(const AttemptKey& key);
-  // The stream is complete: nothing follows behind `end`.
+  // The stream is complete: nothing follows after `end`.
   void Closed(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t end);
-  // Nothing of the attempt lives: streams whose end nobody said end where their index ends.
+  // Nothing of the attempt is alive: streams without a reported end stop where their index ends.
   void Ended(const AttemptKey& key);
   void Remove(const AttemptKey& key);
 
-  // A new stream to the coordinator: whatever is unacknowledged is sent again.
+  // A new stream to the coordinator: resend whatever is unacknowledged.
   void Restart();
   void OnAck(const v1::LogAck& ack);
-  // Sends what may be sent. Returns when to be called again, or nullopt.
+  // Sends what may be sent. Returns when to call it again, or nullopt.
   std::optional<int64_t> Pump(int64_t now_ms);
-  // Written, not yet acknowledged.
+  // Written but not yet acknowledged.
   uint64_t SpoolBytes();
 
  private:
@@ -84,9 +86,9 @@ class LogForwarder {
     std::optional<uint64_t> end;
     bool end_sent = false;
     bool done = false;
-    bool ended = false;  // nothing of the attempt lives: the index is complete
+    bool ended = false;  // nothing of the attempt is alive: the index is complete
     int64_t waiting_since_ms = -1;
-    bool maybe_more = true;  // since the index was last seen at its end, something was said
+    bool maybe_more = true;  // there was news since the end of the index was last reached
   };
   using StreamKey =
       std::pair<AttemptKey, std::pair<uint32_t, uint32_t>>;  // attempt, (rank, stream)
@@ -97,15 +99,15 @@ class LogForwarder {
   // False: there was nothing to send after all.
   bool SendNext(Stream& stream);
   void Send(Stream& stream, SpoolPiece piece);
-  // After `stream.reader` was used: its files count as the last used ones.
+  // After `stream.reader` was used: its files are now the most recently used.
   void Used(Stream& stream);
-  // A problem that passes (no descriptor is free): later. Any other ends the stream.
+  // For a transient problem (no descriptor is free): later. Any other ends the stream.
   Ready WaitOrFail(Stream& stream, const absl::Status& status, int64_t now_ms);
   void Touch(const AttemptKey& key);
   void Fail(Stream& stream, const std::string& reason);
   void Finish(Stream& stream);
   void MaybeTrim(Stream& stream);
-  // What was acknowledged got lost on the coordinator's disk: sends again what is still here.
+  // Acknowledged bytes were damaged on the coordinator's disk: resends what is still here.
   void GoBack(Stream& stream, uint64_t durable_offset);
   void SaveAcked(const AttemptKey& key);
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> LoadAcked(const AttemptKey& key);
@@ -114,7 +116,7 @@ class LogForwarder {
   const Source source_;
   const Doors doors_;
   std::map<StreamKey, Stream> streams_;
-  std::map<AttemptKey, int> open_;  // streams not done yet
+  std::map<AttemptKey, int> open_;  // unfinished streams
   StreamKey turn_;                  // the stream that sent last
   uint64_t in_flight_bytes_ = 0;
   OpenFiles open_files_;

@@ -1,5 +1,5 @@
-// Work handed to a thread that polls: any thread posts, the owner runs. The only way into the
-// control loop and the I/O thread. One lock, held for a push or a swap.
+// Work for a thread that polls: any thread posts, the owner runs it. The only way into the control
+// loop and the I/O thread. One lock, held for a push or a swap.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -21,7 +21,7 @@ class Mailbox {
 
   Mailbox() : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
-  // Any thread. Callers bound what they post: one task per message in flight.
+  // Any thread. Callers limit what they post: one task per message in flight.
   void Post(Task task) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -31,9 +31,9 @@ class Mailbox {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
   }
-  // Readable while tasks wait.
+  // Readable while tasks are waiting.
   int fd() const { return wake_.get(); }
-  // The owner: runs all that waited at the time of the call. Returns how many.
+  // The owner: runs everything that was queued at the time of the call. Returns how many.
   size_t RunWaiting() {
     std::vector<Task> taken;
     {

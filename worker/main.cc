@@ -1,6 +1,5 @@
-// muster-worker: the daemon of one node. Reads the command line, takes the state directory, probes
-// the node, runs the control loop until SIGTERM or SIGINT. Its shims, and the ranks under them,
-// outlive it.
+// muster-worker: the daemon of one node. Reads the command line, loads the state directory, probes
+// the node, runs the control loop until SIGTERM or SIGINT. Its shims, and their ranks, outlive it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -37,20 +36,21 @@ int Fail(int code, const absl::Status& status) {
   return code;
 }
 
-// The directory of the sockets must be ours alone: another user must not be able to stand in for a
-// shim.
+// The directory of the sockets must be accessible only to us: another user must not be able to
+// impersonate a shim.
 absl::Status MakeRuntimeDir(const std::string& path) {
   RETURN_IF_ERROR(common::MakeDirectories(path, 0700));
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return common::ErrnoStatus(path);
   if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 022) != 0) {
     return absl::PermissionDeniedError(common::StrCat(
-        path, " does not belong to this user alone; fix: remove it or give another --runtime-dir"));
+        path, " is not exclusive to this user; fix: remove it or use another --runtime-dir"));
   }
   return absl::OkStatus();
 }
 
-// SIGTERM and SIGINT become readable; blocked in every thread, so this comes before any thread.
+// Makes SIGTERM and SIGINT readable; they must be blocked in every thread, so this runs before any
+// thread starts.
 int TakeSignals() {
   sigset_t set;
   sigemptyset(&set);
@@ -59,11 +59,11 @@ int TakeSignals() {
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // beyond ulimit -f a write fails, the daemon does not
-  signal(SIGHUP, SIG_IGN);   // a closed terminal is no reason to leave
+  signal(SIGHUP, SIG_IGN);   // closing the terminal does not stop it
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// A worker that was killed an instant ago may still hold it.
+// A worker that was killed a moment ago may still hold it.
 absl::StatusOr<common::UniqueFd> LockState(const std::string& path) {
   const int64_t deadline = common::SystemClock().Read().mono_ms + kLockWaitMs;
   while (true) {
@@ -90,10 +90,11 @@ int Run(Config config) {
   }
   absl::StatusOr<common::UniqueFd> lock = LockState(paths.Lock());
   if (!lock.ok()) {
-    return Fail(kExitLocked,
-                absl::FailedPreconditionError(common::StrCat(
-                    std::string(lock.status().message()),
-                    "; fix: another worker uses this state directory, give --state-dir")));
+    return Fail(
+        kExitLocked,
+        absl::FailedPreconditionError(common::StrCat(
+            std::string(lock.status().message()),
+            "; another worker is using this state directory; fix: use another --state-dir")));
   }
   if (absl::Status made = MakeRuntimeDir(config.runtime_dir); !made.ok()) {
     return Fail(kExitFailed, made);
@@ -121,7 +122,7 @@ int Run(Config config) {
         common::StrCat("a new incarnation: ", identity->why_new, " path=", paths.Identity()));
   }
   ControlLoop(std::move(setup), stop_fd).Run();
-  common::LogInfo("worker leaves; its ranks go on");
+  common::LogInfo("worker exits; its ranks keep running");
   return 0;
 }
 

@@ -9,8 +9,8 @@
 namespace muster::worker {
 namespace {
 
-// Of a source that the coordinator refuses: nothing of it is sent or kept any more.
-constexpr uint64_t kNeverAgain = UINT64_MAX - 1;  // one less: who expects the next one adds 1
+// Marks a source that the coordinator refuses: nothing of it is sent or stored anymore.
+constexpr uint64_t kNeverAgain = UINT64_MAX - 1;  // one less, because the expected next seq adds 1
 
 }  // namespace
 
@@ -30,7 +30,7 @@ void MetricForwarder::OpenSpool(const RankKey& rank) {
     missing_.erase(rank);
     Used(rank, spools_.emplace(rank, *std::move(spool)).first->second);
   } else if (missing_.insert(rank).second) {
-    doors_.note(common::StrCat("metrics of rank ", rank.second, " cannot be kept yet job=",
+    doors_.note(common::StrCat("metrics of rank ", rank.second, " cannot be stored yet job=",
                                rank.first.job, " attempt=", rank.first.attempt, " reason=\"",
                                std::string(spool.status().message()), "\""));
   }
@@ -50,7 +50,7 @@ absl::Status MetricForwarder::Append(const AttemptKey& key, uint32_t rank, v1::M
   if (missing_.count({key, rank}) > 0) OpenSpool({key, rank});
   auto spool = spools_.find({key, rank});
   if (spool == spools_.end()) {
-    return absl::NotFoundError(common::StrCat("rank ", rank, " has no place for metrics here"));
+    return absl::NotFoundError(common::StrCat("rank ", rank, " has no metrics spool here"));
   }
   if (batch.seq() <= spool->second.LastSeq(batch.source())) return absl::OkStatus();
   batch.set_job(key.job);
@@ -103,9 +103,9 @@ void MetricForwarder::OnAck(const v1::MetricAck& ack) {
   auto spool = spools_.find({key, ack.rank()});
   if (spool == spools_.end()) return;
   if (ack.refused() && spool->second.LastSeq(ack.source()) != kNeverAgain) {
-    doors_.note(common::StrCat("metrics given up job=", key.job, " attempt=", key.attempt,
+    doors_.note(common::StrCat("metrics abandoned job=", key.job, " attempt=", key.attempt,
                                " rank=", ack.rank(), " source=\"", common::Printable(ack.source()),
-                               "\" reason=\"the coordinator refuses them\""));
+                               "\" reason=\"the coordinator refused them\""));
   }
   spool->second.OnAck(ack.source(), ack.refused() ? kNeverAgain : ack.durable_seq());
   Used(spool->first, spool->second);
@@ -121,11 +121,11 @@ void MetricForwarder::Pump() {
     if (at->second.HasNext()) {
       batch = at->second.Next();
       Used(at->first, at->second);
-      if (!batch) CheckDrained(at->first.first);  // what cannot be read is given up
+      if (!batch) CheckDrained(at->first.first);  // what cannot be read is abandoned
     }
     if (batch) {
       turn_ = at->first;
-      // The file says what it likes: it speaks for its own rank alone.
+      // Do not trust the file: it may only speak for its own rank.
       batch->set_job(at->first.first.job);
       batch->set_attempt(at->first.first.attempt);
       batch->set_rank(at->first.second);

@@ -1,5 +1,5 @@
-// Takes metric batches of all ranks on this node and sends them to the coordinator, exactly once by
-// (source, seq). I/O thread. Never blocks; knows nothing of gRPC.
+// Takes metric batches from all ranks on this node and sends them to the coordinator, exactly once
+// by (source, seq). I/O thread. Never blocks; knows nothing of gRPC.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ class MetricForwarder {
     std::function<void(const std::string&)> note;
   };
 
-  // `open_max`: files that are open at a time.
+  // `open_max`: how many files may be open at a time.
   MetricForwarder(Paths paths, Doors doors, size_t open_max = 1'024);
 
   void Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks);
-  // Survives a crash of this process afterwards. Job, attempt and rank are filled in; a batch whose
-  // seq is known already is accepted and ignored.
+  // Afterwards the batch survives a crash of this process. Fills in job, attempt and rank; a batch
+  // whose seq is already known is accepted and ignored.
   absl::Status Append(const AttemptKey& key, uint32_t rank, v1::MetricBatch batch);
   uint64_t LastSeq(const AttemptKey& key, uint32_t rank, const std::string& source) const;
-  // Of every source of the attempt: the highest seq that is safe, and the rank it came from.
+  // For every source of the attempt: the highest seq that is safely stored, and its rank.
   std::map<std::string, std::pair<uint64_t, uint32_t>> Known(const AttemptKey& key) const;
-  // Nothing follows.
+  // No more batches will follow.
   void Ended(const AttemptKey& key);
   void Remove(const AttemptKey& key);
 
@@ -47,14 +47,14 @@ class MetricForwarder {
   using RankKey = std::pair<AttemptKey, uint32_t>;
   void CheckDrained(const AttemptKey& key);
   void OpenSpool(const RankKey& rank);
-  // After the spool was used: its file counts as the last used one; what it lost is said.
+  // After the spool was used: its file is now the most recently used; reports what it lost.
   void Used(const RankKey& rank, MetricSpool& spool);
 
   const Paths paths_;
   const Doors doors_;
   std::map<RankKey, MetricSpool> spools_;
   std::set<AttemptKey> ended_;
-  // Could not be opened for want of descriptors or space: tried again when they are needed.
+  // Could not be opened for lack of descriptors or space: retried when needed.
   std::set<RankKey> missing_;
   RankKey turn_;
   OpenFiles open_files_;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kHeaderBytes = 8;
 constexpr uint64_t kCompactBytes = 4 << 20;
-constexpr uint64_t kFileBytesMax = 256 << 20;  // not yet delivered; then the trainer has to wait
+constexpr uint64_t kFileBytesMax = 256 << 20;  // undelivered; at the limit the trainer has to wait
 constexpr size_t kInFlightMax = 1'000;
 
 }  // namespace
@@ -51,7 +51,7 @@ absl::StatusOr<MetricSpool> MetricSpool::Open(const std::string& path) {
     spool.damage_bytes_ = static_cast<uint64_t>(info.st_size) - spool.size_;
   }
   if (ftruncate(spool.file_.get(), static_cast<off_t>(spool.size_)) != 0) {
-    return common::ErrnoStatus(common::StrCat("cannot cut ", path));
+    return common::ErrnoStatus(common::StrCat("cannot truncate ", path));
   }
   return spool;
 }
@@ -73,7 +73,7 @@ bool MetricSpool::ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end, Win
   const std::string_view first = bytes_at(at, kHeaderBytes);
   if (first.size() != kHeaderBytes) return false;
   std::memcpy(header, first.data(), kHeaderBytes);
-  // A hole would be records without end.
+  // A hole would read as endless records.
   if (header[0] == 0 || header[0] > common::kBulkMessageBytesMax) return false;
   const std::string_view bytes = bytes_at(at + kHeaderBytes, header[0]);
   if (bytes.size() != header[0] || common::Crc32c(bytes) != header[1] ||
@@ -107,8 +107,9 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
   record += bytes;
   MaybeCompact();
   if (size_ + record.size() > kFileBytesMax) {
-    return absl::ResourceExhaustedError(common::StrCat(path_, " is full: ", kFileBytesMax >> 20,
-                                                       " MiB of metrics wait for the coordinator"));
+    return absl::ResourceExhaustedError(
+        common::StrCat(path_, " is full: ", kFileBytesMax >> 20,
+                       " MiB of metrics are waiting for the coordinator"));
   }
   RETURN_IF_ERROR(OpenFile());
   const ssize_t written =
@@ -126,13 +127,13 @@ absl::Status MetricSpool::Append(const v1::MetricBatch& batch) {
 
 std::optional<v1::MetricBatch> MetricSpool::Next() {
   if (!HasNext() || in_flight_.size() >= kInFlightMax) return std::nullopt;
-  if (!OpenFile().ok()) return std::nullopt;  // no descriptor is free: a later turn
+  if (!OpenFile().ok()) return std::nullopt;  // no descriptor is free: try in a later turn
   v1::MetricBatch batch;
   uint64_t end = 0;
   Window window{.wanted = 0, .at = 0, .bytes = {}};
   if (!ReadAt(read_at_, &batch, &end, &window)) {
     damage_bytes_ += size_ - read_at_;
-    DropAll();  // what is behind cannot be read
+    DropAll();  // what follows cannot be read
     return std::nullopt;
   }
   read_at_ = end;
@@ -164,15 +165,15 @@ void MetricSpool::DropAll() {
 
 void MetricSpool::MaybeCompact() {
   if (!Drained()) return;
-  // First what a restart has to know, then the cut. On a full disk the note is made later, before
-  // anything is appended behind it.
+  // First write what a restart needs to know, then truncate. On a full disk it is written later,
+  // before anything is appended.
   if (!SaveAcked()) return;
   if (size_ < kCompactBytes || !OpenFile().ok() || ftruncate(file_.get(), 0) != 0) return;
   size_ = read_at_ = acked_at_ = 0;
 }
 
-// The disk is full, and what lies here is delivered: the cut comes first for once, because the note
-// of what was delivered finds room only behind it.
+// The disk is full and everything in the file is delivered: only here the truncation comes first,
+// because the record of what was delivered fits only afterwards.
 void MetricSpool::GiveSpaceBack() {
   if (!Drained() || size_ == 0 || ftruncate(file_.get(), 0) != 0) return;
   size_ = read_at_ = acked_at_ = 0;

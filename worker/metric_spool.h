@@ -1,8 +1,8 @@
 // The metric batches of one rank, on disk until the coordinator has them: appended before the
-// trainer's acknowledgement, sent again after a reconnection, exactly once by (source, seq). One
-// thread. File: records of size (4 bytes), CRC-32C (4 bytes), serialised MetricBatch; a cut last
-// record is dropped on open. The rank can reach the file: what cannot be read is dropped and said,
-// and it may be closed and opened again at any time.
+// trainer's acknowledgement, resent after a reconnection, exactly once by (source, seq). One
+// thread. File: records of size (4 bytes), CRC-32C (4 bytes), serialized MetricBatch; a truncated
+// last record is dropped on open. The rank can access the file: what cannot be read is dropped and
+// reported, and the file may be closed and reopened at any time.
 #pragma once
 
 #include <cstdint>
@@ -21,38 +21,38 @@ namespace muster::worker {
 
 class MetricSpool {
  public:
-  // `path`: the batches; `path` + ".acked": per source, what the coordinator has.
+  // `path`: the batches; `path` + ".acked": what the coordinator has, per source.
   static absl::StatusOr<MetricSpool> Open(const std::string& path);
 
-  // Highest seq of this source that is safe here or at the coordinator; 0: none.
+  // Highest seq of this source that is stored here or at the coordinator; 0: none.
   uint64_t LastSeq(const std::string& source) const;
-  // By source: what LastSeq says.
+  // LastSeq of every source.
   std::map<std::string, uint64_t> LastSeqs() const;
-  // Survives a crash of this process afterwards. `batch.seq` must be higher than LastSeq.
+  // Afterwards the batch survives a crash of this process. `batch.seq` must be higher than LastSeq.
   // RESOURCE_EXHAUSTED: the disk or the file is full, UNAVAILABLE: no descriptor is free; nothing
-  // was kept, the same batch may come again.
+  // was stored, and the same batch may come again.
   absl::Status Append(const v1::MetricBatch& batch);
 
   // The next batch to send, or nullopt.
   std::optional<v1::MetricBatch> Next();
   bool HasNext() const { return read_at_ < size_; }
-  // Sends whatever is unacknowledged again.
+  // Resends whatever is unacknowledged.
   void Rewind();
   void OnAck(const std::string& source, uint64_t durable_seq);
-  // The coordinator will never take these.
+  // The coordinator will never accept these.
   void DropAll();
   bool Drained() const { return acked_at_ == size_; }
   size_t InFlight() const { return in_flight_.size(); }
-  // Until the next use.
+  // Closes the file until the next use.
   void Close() { file_.Reset(); }
-  // Bytes that were dropped because they could not be read, since the last call.
+  // Unreadable bytes that were dropped since the last call.
   uint64_t TakeDamage() { return std::exchange(damage_bytes_, 0); }
 
  private:
   struct Sent {
     std::string source;
     uint64_t seq = 0;
-    uint64_t end = 0;  // file offset behind it
+    uint64_t end = 0;  // file offset after it
   };
   explicit MetricSpool(std::string path) : path_(std::move(path)) {}
   absl::Status OpenFile();
@@ -61,11 +61,11 @@ class MetricSpool {
   void MaybeCompact();
   void GiveSpaceBack();
   struct Window {
-    size_t wanted = 1 << 20;  // read ahead
+    size_t wanted = 1 << 20;  // read-ahead
     uint64_t at = 0;
     std::string bytes;
   };
-  // The record at `at`; false when there is none or it is cut.
+  // The record at `at`; false if there is none or it is truncated.
   bool ReadAt(uint64_t at, v1::MetricBatch* batch, uint64_t* end, Window* window) const;
 
   std::string path_;
@@ -74,7 +74,7 @@ class MetricSpool {
   uint64_t read_at_ = 0;
   uint64_t acked_at_ = 0;
   uint64_t damage_bytes_ = 0;
-  bool acked_changed_ = false;  // since the file beside it was written
+  bool acked_changed_ = false;  // since path + ".acked" was written
   std::deque<Sent> in_flight_;
   std::map<std::string, uint64_t> last_;   // by source
   std::map<std::string, uint64_t> acked_;  // by source

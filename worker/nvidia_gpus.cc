@@ -1,4 +1,4 @@
-// NVIDIA's devices as NVML counts them. The library is loaded when it is there.
+// NVIDIA's devices as NVML numbers them. The library is loaded if present.
 #include <dlfcn.h>
 
 #include <utility>
@@ -8,8 +8,8 @@
 namespace muster::worker {
 namespace {
 
-// The part of NVML's C interface that is used; nvml.h is not needed to build. Source: NVML API
-// reference.
+// The part of NVML's C interface that is used, so that building does not need nvml.h. Source: NVML
+// API reference.
 using NvmlDevice = void*;
 struct NvmlMemory {
   unsigned long long total, free, used;
@@ -26,7 +26,7 @@ struct Nvml {
   int (*uuid)(NvmlDevice, char*, unsigned) = nullptr;
   int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
 
-  // Every symbol, or false.
+  // Loads every symbol, or returns false.
   bool Load(void* library) {
     const auto find = [library](const char* symbol, auto* function) {
       *reinterpret_cast<void**>(function) = dlsym(library, symbol);
@@ -51,7 +51,7 @@ std::vector<FoundDevice> FindNvidiaGpus(const std::string& library) {
   if (nvml.count(&count) != kNvmlSuccess) count = 0;
   for (unsigned i = 0; i < count; ++i) {
     NvmlDevice device = nullptr;
-    // A device that fell off the bus has no handle: the others keep their indexes.
+    // A device that fell off the bus has no handle; the others keep their indexes.
     if (nvml.handle(i, &device) != kNvmlSuccess) continue;
     FoundDevice gpu;
     gpu.index = i;

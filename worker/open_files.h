@@ -1,5 +1,5 @@
-// How many files of one kind are open at a time: the least recently used one is closed, and opened
-// again when it is needed. So ranks without number fit under a small `ulimit -n`. Any one thread.
+// Limits how many files of one kind are open at a time: the least recently used one is closed, and
+// reopened when needed. So any number of ranks fits under a small `ulimit -n`. Any one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class OpenFiles {
  public:
   explicit OpenFiles(size_t max) : max_(max) {}
 
-  // `owner` has just used its files, which `close` closes. May close those of others.
+  // `owner` has just used its files, which `close` closes. May close those of other owners.
   void Use(const void* owner, const std::function<void()>& close) {
     if (auto known = places_.find(owner); known != places_.end()) {
       order_.splice(order_.begin(), order_, known->second);
@@ -28,7 +28,7 @@ class OpenFiles {
       order_.pop_back();
     }
   }
-  // Before the owner goes.
+  // Call before the owner is destroyed.
   void Forget(const void* owner) {
     auto known = places_.find(owner);
     if (known == places_.end()) return;
@@ -39,7 +39,7 @@ class OpenFiles {
 
  private:
   const size_t max_;
-  std::list<std::pair<const void*, std::function<void()>>> order_;  // last used first
+  std::list<std::pair<const void*, std::function<void()>>> order_;  // most recently used first
   std::map<const void*, decltype(order_)::iterator> places_;
 };
 

@@ -69,7 +69,7 @@ std::optional<AttemptKey> ParseKey(std::string_view name) {
   const auto job = std::from_chars(name.data(), end, key.job);
   if (job.ec != std::errc() || job.ptr == end) return std::nullopt;
   const auto attempt = std::from_chars(job.ptr + 1, end, key.attempt);
-  // Compared as a whole, so that "042-0", "42-0x" and "42+0" are no keys.
+  // Compared as a whole, so that "042-0", "42-0x" and "42+0" are not accepted.
   if (attempt.ec != std::errc() || KeyText(key) != name) return std::nullopt;
   return key;
 }

@@ -1,13 +1,14 @@
-// Every path name of the worker, made in one place. Any thread; touches no file.
+// Every path of the worker, built in one place. Any thread; touches no file.
 //
 //   <state-dir>/
 //     LOCK                       one worker per state directory
 //     identity                   incarnation, boot id, highest epoch, recorded facts
-//     contact                    boot-time clock of the last contact: the self-fence after a
-//     restart counts from it attempts/<job>-<attempt>/
-//       launch.pb                the LaunchAttempt message; here before the shim starts
-//       event-files              what lay where event files are looked for, and whose the rest is
-//       shim.launch  exit        the shim's order and its last word
+//     contact                    boot-time clock of the last contact; after a restart the
+//                                self-fence counts from it
+//     attempts/<job>-<attempt>/
+//       launch.pb                the LaunchAttempt message; written before the shim starts
+//       event-files              existing event files, and which attempt later ones belong to
+//       shim.launch  exit        the shim's launch file and its exit record
 //       spool/rank-R.stdout|.stderr (+ .idx), acked
 //       errors/rank-R.json
 //       metrics/rank-R.batches, acked
@@ -16,7 +17,7 @@
 //       resume/step-N/           MUSTER_RESUME_FROM
 //       tensorboard/             MUSTER_TENSORBOARD_DIR
 //       diagnostics/             MUSTER_DIAGNOSTICS_DIR
-//   <runtime-dir>/               short: a unix socket's path ends at 108 bytes
+//   <runtime-dir>/               short: a unix socket's path is limited to 108 bytes
 //     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
 #pragma once
 
@@ -76,7 +77,8 @@ std::optional<AttemptKey> ParseKey(std::string_view name);
 // "step-120" → 120; nullopt for any other name, leading zeros included.
 std::optional<int64_t> ParseStep(std::string_view name);
 std::string StepName(int64_t step);
-// <state-dir>/run when that is short enough, else /tmp/muster-<uid>-<hash of the state directory>.
+// <state-dir>/run if that is short enough, otherwise /tmp/muster-<uid>-<hash of the state
+// directory>.
 std::string DefaultRuntimeDir(const std::string& state_dir);
 
 }  // namespace muster::worker

@@ -62,7 +62,7 @@ absl::StatusOr<uint16_t> PortOf(int fd) {
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
     return ErrnoStatus("cannot read a socket's address");
   }
-  // The port lies at the same place in both families.
+  // The port is at the same position in both families.
   return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
@@ -71,7 +71,7 @@ absl::StatusOr<uint16_t> PortOf(int fd) {
 absl::StatusOr<PortRange> ParsePortRange(std::string_view text) {
   const auto bad = [text](std::string_view why) {
     return absl::InvalidArgumentError(
-        common::StrCat("port range '", text, "' ", why, "; fix: give LO-HI, e.g. 20000-28999"));
+        common::StrCat("port range '", text, "' ", why, "; fix: use LO-HI, e.g. 20000-28999"));
   };
   const size_t dash = text.find('-');
   uint32_t first = 0, last = 0;
@@ -93,7 +93,7 @@ absl::StatusOr<HeldPort> PortHolder::HoldExactly(uint16_t port) {
     fd = BindPlainly(AF_INET, port);
   }
   if (!fd.ok()) return fd.status();
-  // After the bind, never before it: this order is what makes a second holder fail.
+  // After the bind, never before it: this order makes a second holder fail.
   const int one = 1;
   if (setsockopt(fd->get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0) {
     return ErrnoStatus("cannot set SO_REUSEADDR");
@@ -108,7 +108,7 @@ absl::StatusOr<std::vector<HeldPort>> PortHolder::Hold(uint32_t count, bool cont
   absl::Status other = absl::OkStatus();
   for (uint32_t tried = 0; tried < size && held.size() < count; ++tried) {
     const uint32_t port = range_.first + static_cast<uint32_t>(next_++ % size);
-    // A row does not wrap around the end of the range.
+    // A contiguous range must not wrap around the end.
     if (contiguous && port == range_.first) held.clear();
     absl::StatusOr<HeldPort> one = absl::AlreadyExistsError("reserved");
     if (!Reserved(port)) one = HoldExactly(static_cast<uint16_t>(port));

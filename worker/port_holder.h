@@ -1,7 +1,7 @@
-// Holds TCP ports that rank 0 will listen on: bound, never listening, first plainly, then with
-// SO_REUSEADDR, so that every plain bind is refused while the trainer's own SO_REUSEADDR listener
-// succeeds. Any thread. Source: tried on Linux 6.18; docs/launch-contract.md. With the option set
-// before bind two holders would get one port.
+// Holds TCP ports for rank 0 to listen on: bound but never listening, first without, then with
+// SO_REUSEADDR, so that every plain bind fails while the trainer's own SO_REUSEADDR listener
+// succeeds. Any thread. Source: tested on Linux 6.18; docs/launch-contract.md. With the option set
+// before bind, two holders could get the same port.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,18 @@ struct HeldPort {
 
 class PortHolder {
  public:
-  // `seed` spreads the first candidate over the range, so that workers on one host seldom collide.
+  // `seed` spreads the first candidate over the range, so that workers on one host rarely collide.
   PortHolder(PortRange range, uint64_t seed);
-  // `count` free ports, in a row when `contiguous`. Never 29400, 29500 (torch's own) or
-  // one that a device's runtime listens on. RESOURCE_EXHAUSTED names the range and the fix.
+  // `count` free ports, contiguous if requested. Never 29400, 29500 (torch's own) or one that a
+  // device's runtime listens on. RESOURCE_EXHAUSTED names the range and the fix.
   absl::StatusOr<std::vector<HeldPort>> Hold(uint32_t count, bool contiguous);
-  // Takes this very port again, e.g. after a restart of the worker before the launch.
-  // ALREADY_EXISTS when it is in use.
+  // Holds this very port again, e.g. after a restart of the worker before the launch.
+  // ALREADY_EXISTS if it is in use.
   static absl::StatusOr<HeldPort> HoldExactly(uint16_t port);
 
  private:
   PortRange range_;
-  uint64_t next_;  // round robin: a port just let go is not taken again at once
+  uint64_t next_;  // round-robin: a port that was just released is not reused immediately
 };
 
 }  // namespace muster::worker

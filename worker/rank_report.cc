@@ -20,11 +20,12 @@ namespace {
 
 constexpr size_t kErrorFileBytesMax = 1 << 20;
 constexpr size_t kRecordsRead = 4'096;
-// Between the words that say why and the end: an interpreter leaves, its threads are waited for.
+// Allows for the time between the message that explains a failure and the exit: an interpreter
+// shuts down, its threads are joined.
 constexpr int64_t kFreshMs = 5'000;
 
-// The offset in a stream from which on its bytes came at `since_ms` or later, as its index says; no
-// further back than the records that are read. nullopt: it says nothing.
+// The offset from which on a stream's bytes arrived at `since_ms` or later, according to its index;
+// no further back than the records that are read. nullopt: unknown.
 std::optional<uint64_t> FreshFrom(const std::string& index_path, int64_t since_ms) {
   const absl::StatusOr<common::UniqueFd> file =
       common::OpenRegular(index_path, O_RDONLY | O_NOFOLLOW);
@@ -46,7 +47,7 @@ std::optional<uint64_t> FreshFrom(const std::string& index_path, int64_t since_m
   return from;
 }
 
-// How many of the lines of `text` that hold something end in its last bytes.
+// How many non-empty lines of `text` end in its last bytes.
 uint32_t LinesThatEndIn(std::string_view text, size_t last_bytes) {
   uint32_t lines = 0;
   const size_t from = text.size() - last_bytes;
@@ -117,7 +118,7 @@ void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report) {
       common::ReadFile(paths.ErrorFile(key, report->rank()), kErrorFileBytesMax);
   if (error_file.ok()) report->set_error_message(ErrorFileMessage(*error_file));
   if (absl::IsInvalidArgument(error_file.status())) {
-    report->set_error_message("(its error file is no regular file: nothing was read from it)");
+    report->set_error_message("(its error file is not a regular file: it was not read)");
   }
   LastLines lines = ReadLastLines(paths, key, report->rank(), report->ended_ms());
   report->set_last_lines(std::move(lines.text));

@@ -1,5 +1,5 @@
-// What is told about a rank that ended: the shim's facts, the error file, the end of its stderr.
-// Any thread.
+// What is reported about a rank that ended: the shim's facts, the error file, the end of its
+// stderr. Any thread.
 #pragma once
 
 #include <optional>
@@ -11,15 +11,16 @@
 
 namespace muster::worker {
 
-// What the shim said. Touches no file.
+// What the shim reported. Touches no file.
 v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
                          const RankExited& exit);
-// What the rank left behind: its files, so this may block.
+// What the rank left in its files; may block.
 void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report);
 
 struct LastLines {
-  std::string text;               // printable, whole lines when possible
-  std::optional<uint32_t> fresh;  // how many of them, without empty ones, came just before the end
+  std::string text;  // printable, whole lines if possible
+  std::optional<uint32_t>
+      fresh;  // how many of them, empty ones excluded, were written just before the end
 };
 // The last bytes of a rank's stderr that are still on this node.
 LastLines ReadLastLines(const Paths& paths, const AttemptKey& key, uint32_t rank, int64_t ended_ms);

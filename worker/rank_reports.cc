@@ -1,4 +1,4 @@
-// rank_reports: a line per attempt; its head leaves when it is ready.
+// rank_reports: a queue per attempt; its head is released when ready.
 #include "worker/rank_reports.h"
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kReadMs = 5'000;
 
-// The attempt whose reports this input has to follow.
+// The attempt whose reports must precede this input.
 const AttemptKey* KeyBehind(const Input& input) {
   const auto* ended = std::get_if<AttemptEndedInput>(&input);
   return ended == nullptr ? nullptr : &ended->key;
@@ -25,7 +25,7 @@ void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch&
                       const RankExited& exit) {
   const AttemptKey key{launch.job(), launch.attempt()};
   const v1::NodePart& part = launch.part();
-  const bool known = part.local_world_size() > 0;  // else the launch file was lost
+  const bool known = part.local_world_size() > 0;  // otherwise the launch file was lost
   if (known && exit.rank - part.first_rank() >= part.local_world_size()) return;
   v1::RankExit report = ReportFacts(launch, shim_launch, exit);
   const bool failed = IsFailure(report);
@@ -76,7 +76,7 @@ std::optional<int64_t> RankReports::NextDeadlineMs() const {
     for (const Waiting& waiting : line) {
       if (waiting.ready) continue;
       if (!next || waiting.deadline_ms < *next) next = waiting.deadline_ms;
-      break;  // those behind it are younger
+      break;  // later ones are newer
     }
   }
   return next;
@@ -90,7 +90,7 @@ void RankReports::OnTime(int64_t now_ms) {
       waiting.ready = true;
       v1::RankExit& report = std::get<RankExitedInput>(waiting.input).exit;
       report.set_error_message(
-          "(its error file and its last lines could not be read within 5 s; fix: look at the file "
+          "(its error file and its last lines could not be read within 5 s; fix: check the file "
           "system of that node's --state-dir)");
       late.push_back(key);
     }

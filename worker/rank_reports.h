@@ -1,7 +1,7 @@
-// Reports of ranks that ended: the error file and the end of stderr are read beside the control
+// Reports of ranks that ended: the error file and the end of stderr are read outside the control
 // loop, because they are the rank's (a FIFO, a network file system that hangs), and for a bounded
-// time. Order is kept: what is said of an attempt's end comes behind all reports of its ranks.
-// Control loop's thread.
+// time. Order is kept: the report of an attempt's end follows all reports of its ranks. Control
+// loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ class RankReports {
  public:
   struct Doors {
     std::function<void(Input)> input;                    // on the control loop's thread
-    std::function<void(std::function<void()>)> in_loop;  // from a job's thread back to it
+    std::function<void(std::function<void()>)> in_loop;  // posts from a job's thread to it
   };
   RankReports(Paths paths, JobThreads* threads, Doors doors);
 
-  // Of a rank that this node runs by `launch`; of any other it is ignored.
+  // For a rank that `launch` runs on this node; ignored for any other.
   void Add(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
            const RankExited& exit);
-  // An input about an attempt, at once or behind its reports.
+  // Passes on an input about an attempt, immediately or after its reports.
   void Pass(Input input);
 
   std::optional<int64_t> NextDeadlineMs() const;

@@ -29,23 +29,23 @@ using common::ShimPacket;
 using common::UniqueFd;
 
 constexpr size_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
-constexpr int kShimExitWaitMs = 200;  // between its last packet and its exit lies almost nothing
+constexpr int kShimExitWaitMs = 200;  // it exits almost immediately after its last packet
 
 std::string LaunchPath(const std::string& attempt_dir) {
   return common::StrCat(attempt_dir, "/", common::kLaunchFileName);
 }
 
-// Writes the launch file and takes the lock that the shim inherits. O_EXCL: one shim per attempt,
-// ever.
+// Writes the launch file and takes the lock that the shim inherits. O_EXCL: only ever one shim per
+// attempt.
 absl::StatusOr<UniqueFd> WriteLaunchFile(const ShimLaunch& launch) {
   const std::string path = LaunchPath(launch.attempt_dir);
   UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) {
     if (errno == EEXIST) {
       return absl::AlreadyExistsError(common::StrCat("attempt ", launch.job, ".", launch.attempt,
-                                                     " was launched before: ", path));
+                                                     " was already launched: ", path));
     }
-    return ErrnoStatus(common::StrCat("cannot make ", path));
+    return ErrnoStatus(common::StrCat("cannot create ", path));
   }
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0)
     return ErrnoStatus(common::StrCat("cannot lock ", path));
@@ -57,7 +57,7 @@ absl::StatusOr<UniqueFd> WriteLaunchFile(const ShimLaunch& launch) {
   return file;
 }
 
-// Actions of posix_spawn, freed on scope exit.
+// File actions for posix_spawn, freed on scope exit.
 struct FileActions {
   posix_spawn_file_actions_t actions;
   FileActions() { posix_spawn_file_actions_init(&actions); }
@@ -101,7 +101,7 @@ pid_t SpawnShim(const std::string& binary, const ShimLaunch& launch, const std::
 
 absl::StatusOr<UniqueFd> Connect(const std::string& path) {
   UniqueFd connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!connection.valid()) return ErrnoStatus("cannot make a socket");
+  if (!connection.valid()) return ErrnoStatus("cannot create a socket");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), std::min(path.size(), kSocketPathBytesMax));
@@ -130,7 +130,7 @@ RankExited ToExit(const ShimPacket& packet) {
   return exit;
 }
 
-// Kinds that are not known are of a newer shim.
+// Unknown kinds come from a newer shim.
 void AppendEvent(const ShimPacket& packet, std::vector<ShimEvent>* events) {
   switch (packet.kind) {
     case PacketKind::kRankStarted:
@@ -168,16 +168,16 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Spawn(
   if (launch.socket_path.size() > kSocketPathBytesMax) {
     return absl::InvalidArgumentError(common::StrCat("the socket path ", launch.socket_path,
                                                      " is longer than ", kSocketPathBytesMax,
-                                                     " bytes; fix: give a shorter --runtime-dir"));
+                                                     " bytes; fix: use a shorter --runtime-dir"));
   }
   launch.held_ports = static_cast<uint32_t>(held_port_fds.size());
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
-    return ErrnoStatus("cannot make a socket pair");
+    return ErrnoStatus("cannot create a socket pair");
   }
   UniqueFd ours(pair[0]), theirs(pair[1]);
   ASSIGN_OR_RETURN(UniqueFd file, WriteLaunchFile(launch));
-  // Out of the way first: a source may have the number of another one's target.
+  // Moved out of the way first: a source may have another one's target number.
   std::vector<UniqueFd> spare;
   std::vector<int> fds;
   for (const int fd : {theirs.get(), file.get()}) fds.push_back(fd);
@@ -191,7 +191,7 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Spawn(
   }
   const pid_t pid = SpawnShim(shim_binary, launch, fds);
   if (pid < 0) {
-    unlink(LaunchPath(launch.attempt_dir).c_str());  // nothing was started: it may be tried again
+    unlink(LaunchPath(launch.attempt_dir).c_str());  // nothing was started, so it may be retried
     errno = -pid;
     return ErrnoStatus(common::StrCat("cannot start ", shim_binary));
   }
@@ -203,9 +203,9 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Adopt(const std::string&
   const int64_t deadline = common::MonotonicMicros() + timeout_ms * int64_t{1000};
   while (true) {
     if (!ShimLives(attempt_dir)) {
-      return absl::NotFoundError(common::StrCat("no shim lives for ", attempt_dir));
+      return absl::NotFoundError(common::StrCat("no shim is alive for ", attempt_dir));
     }
-    // A file cut short belongs to a worker that was killed before it spawned the shim: its lock is
+    // A truncated file belongs to a worker that was killed before it spawned the shim: its lock is
     // gone too.
     ASSIGN_OR_RETURN(ShimLaunch launch, ReadShimLaunch(attempt_dir));
     absl::StatusOr<UniqueFd> connection = Connect(launch.socket_path);
@@ -217,7 +217,7 @@ absl::StatusOr<std::unique_ptr<ShimClient>> ShimClient::Adopt(const std::string&
     if (common::MonotonicMicros() > deadline) {
       return absl::UnavailableError(
           common::StrCat("the shim of ", attempt_dir,
-                         " lives but does not answer: ", connection.status().message()));
+                         " is alive but does not answer: ", connection.status().message()));
     }
     poll(nullptr, 0, 1);
   }
@@ -230,7 +230,7 @@ absl::StatusOr<std::vector<ShimEvent>> ShimClient::Read() {
     const ssize_t count = recv(connection_.get(), &packet, sizeof packet, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
-    // The shim ended with an order of ours unread. The error comes once and before what it had
+    // The shim exited with an order of ours unread. The error is reported once, before what it had
     // sent.
     if (count < 0 && errno == ECONNRESET) continue;
     if (count <= 0) {
@@ -312,7 +312,7 @@ void ShimClient::SpoolSeen() {
 }
 
 // A packet of kind kHello only flushes. A newer trim of the same stream replaces an unsent one;
-// every stop counts, as the shortest grace holds, and so does every signal.
+// every stop counts, because the shortest grace applies, and so does every signal.
 void ShimClient::Send(const ShimPacket& packet) {
   if (!connection_.valid()) return;
   if (packet.kind != PacketKind::kHello) {
@@ -323,14 +323,13 @@ void ShimClient::Send(const ShimPacket& packet) {
     });
     unsent_.push_back(packet);
   }
-  if (!child_ && version_ == 0) return;  // it may yet turn out to be another attempt's
+  if (!child_ && version_ == 0) return;  // it may still turn out to be another attempt's
   size_t sent = 0;
   while (sent < unsent_.size()) {
     const ssize_t count =
         send(connection_.get(), &unsent_[sent], sizeof(ShimPacket), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
-    // Gone or full: Read finds out about the first, and is called for the second when the shim
-    // answers.
+    // Gone or full: Read detects the former, and is called for the latter when the shim answers.
     if (count < 0) break;
     ++sent;
   }

@@ -1,10 +1,10 @@
-// The worker's end of one shim: starts it or adopts it, turns its packets into events, sends it
-// orders. One thread at a time. Never forks (posix_spawn only) and never blocks but where a
-// function says so.
+// The worker's end of one shim: starts or adopts it, turns its packets into events, sends it
+// orders. One thread at a time. Never forks (posix_spawn only) and blocks only where a function
+// says so.
 //
 //   auto shim = ShimClient::Spawn(binary, launch, held_port_fds);     // or Adopt(attempt_dir)
-//   after a restart poll(shim->fd()) → shim->Read() → events … ; when gone():
-//   ReadExitRecord(attempt_dir), and when there is none: KillAttempt(attempt_dir) and report that
+//   after a restart poll(shim->fd()) → shim->Read() → events … ; once gone():
+//   ReadExitRecord(attempt_dir), and if there is none: KillAttempt(attempt_dir) and report that
 //   the supervisor was lost.
 #pragma once
 
@@ -30,9 +30,9 @@ struct RankStarted {
   pid_t pid = 0;
   uint64_t start_time = 0;
 };
-// Everything the rank had written when it was reaped is in its spool before this is sent.
+// Everything that the rank had written when it was reaped is in its spool before this is sent.
 using RankExited = common::RankExitRecord;
-// The stream is complete: file and index will not change any more.
+// The stream is complete: file and index will not change anymore.
 using StreamClosed = common::StreamEndRecord;
 struct SpoolGrew {};
 struct ShimEnded {
@@ -42,38 +42,38 @@ using ShimEvent = std::variant<RankStarted, RankExited, StreamClosed, SpoolGrew,
 
 class ShimClient {
  public:
-  // Writes <attempt_dir>/shim.launch (not synced: after a power cut the boot id already says that
-  // the attempt is dead), locks it and spawns `shim_binary` in a session of its own. The shim gets
-  // duplicates of `held_port_fds`; the caller may close its own afterwards. Errors: ALREADY_EXISTS
-  // when a shim of this attempt was ever spawned before (J3: never two), RESOURCE_EXHAUSTED and
-  // others with path and reason.
+  // Writes <attempt_dir>/shim.launch (not synced: after a power failure the boot id already shows
+  // that the attempt is dead), locks it and spawns `shim_binary` in a separate session. The shim
+  // gets duplicates of `held_port_fds`; the caller may close its own afterwards. Errors:
+  // ALREADY_EXISTS if a shim of this attempt was ever spawned before (never two),
+  // RESOURCE_EXHAUSTED and others with path and reason.
   static absl::StatusOr<std::unique_ptr<ShimClient>> Spawn(const std::string& shim_binary,
                                                            common::ShimLaunch launch,
                                                            const std::vector<int>& held_port_fds);
 
-  // Connects to the shim of this attempt that an earlier worker spawned. It tells its whole story
-  // again, from RankStarted on. NOT_FOUND: no shim lives (see ReadExitRecord); UNAVAILABLE: it
-  // lives but did not listen within `timeout_ms` (blocks that long only in the instant between its
-  // spawn and its first poll).
+  // Connects to the shim of this attempt that an earlier worker spawned, which then sends its full
+  // history, starting with RankStarted. NOT_FOUND: no shim is alive (see ReadExitRecord);
+  // UNAVAILABLE: it is alive but did not listen within `timeout_ms` (blocks that long only in the
+  // moment between its spawn and its first poll).
   static absl::StatusOr<std::unique_ptr<ShimClient>> Adopt(const std::string& attempt_dir,
                                                            int timeout_ms = 2000);
   ~ShimClient();
   ShimClient(const ShimClient&) = delete;
   ShimClient& operator=(const ShimClient&) = delete;
 
-  // Readable when Read has something to say. -1 when gone().
+  // Readable when Read has something to return. -1 when gone().
   int fd() const { return connection_.get(); }
-  // What arrived since the last call; empty when nothing did. Reaps the shim when it is gone.
+  // What arrived since the last call; may be empty. Reaps the shim when it is gone.
   absl::StatusOr<std::vector<ShimEvent>> Read();
-  // The shim closed the connection: it ended (ShimEnded was delivered, or the exit record is there)
+  // The shim closed the connection: it exited (ShimEnded was delivered, or the exit record exists)
   // or was killed.
   bool gone() const { return !connection_.valid(); }
 
-  // Orders. Lost when the shim is gone, which is no error: its end is what they wanted or is being
-  // reported.
+  // Orders. Lost if the shim is gone, which is not an error: its end is what they wanted, or is
+  // being reported.
   void Stop(uint32_t grace_ms);
   void Signal(int signal);
-  // The shim stops its ranks by itself at this time (CLOCK_BOOTTIME), with the launch's grace; 0:
+  // The shim stops its ranks on its own at this time (CLOCK_BOOTTIME), with the launch's grace; 0:
   // never.
   void MoveFence(int64_t fence_mono_ms);
   // Bytes below `offset` and the first `index_records` index records are durable elsewhere; frees
@@ -83,13 +83,13 @@ class ShimClient {
   // spool.
   void SpoolSeen();
 
-  // Asks for a sign of life. False for a shim that knows no such question.
+  // Sends a liveness check. False if the shim is too old for it.
   bool Ping();
-  // True once after packets arrived: the shim is there.
+  // True once after packets arrived: the shim is alive.
   bool TakeHeard() { return std::exchange(heard_, false); }
 
   const common::ShimLaunch& launch() const { return launch_; }
-  pid_t pid() const { return pid_; }  // 0 until an adopted shim has said it
+  pid_t pid() const { return pid_; }  // 0 until an adopted shim has reported it
 
  private:
   ShimClient(common::ShimLaunch launch, common::UniqueFd connection, pid_t pid, bool child);
@@ -101,31 +101,31 @@ class ShimClient {
   pid_t pid_ = 0;
   bool child_ = false;  // ours to reap
   bool heard_ = false;
-  uint32_t version_ = 0;  // of the shim; 0 until it has said it, and orders to an adopted one wait
+  uint32_t version_ = 0;  // of the shim; 0 until reported, and orders to an adopted one wait for it
   std::vector<common::ShimPacket>
       unsent_;  // the socket's buffer was full; at most a few trims and one of each order
 };
 
-// The launch file of an attempt. NOT_FOUND when it was never launched here.
+// The launch file of an attempt. NOT_FOUND if it was never launched here.
 absl::StatusOr<common::ShimLaunch> ReadShimLaunch(const std::string& attempt_dir);
-// NOT_FOUND: the shim wrote none (it lives, or was killed).
+// NOT_FOUND: the shim has not written one (it is alive, or was killed).
 absl::StatusOr<common::ExitRecord> ReadExitRecord(const std::string& attempt_dir);
-// True while the shim's process exists (the lock on its launch file is held), also before it
+// True while the shim's process exists (the lock on its launch file is held), even before it
 // listens.
 bool ShimLives(const std::string& attempt_dir);
 
-// Ends whatever is left of an attempt whose shim is dead or does not answer: the shim itself, the
+// Kills whatever is left of an attempt whose shim is dead or does not answer: the shim itself, the
 // cgroup, then every process with the attempt's mark. Blocks until nothing is found, at most
-// `timeout_ms`; usually 1-5 ms. Without a launch file nothing was ever started, which is success.
+// `timeout_ms`; usually 1-5 ms. Without a launch file nothing was ever started, which is a success.
 // Result: see common/kill_ladder.h.
 common::KillResult KillAttempt(const std::string& attempt_dir, int timeout_ms = 10000);
-// The same with the launch as it was, whatever the file says by now.
+// The same with the launch as it was, whatever the file contains by now.
 common::KillResult KillAttempt(const std::string& attempt_dir, const common::ShimLaunch& launch,
                                bool same_boot, int timeout_ms);
 
-// A fresh mark for (job, attempt): "<job>-<attempt>-<16 random hex digits>-<node tag>".
+// A new mark for (job, attempt): "<job>-<attempt>-<16 random hex digits>-<node tag>".
 std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& node_tag);
-// Tells the attempts of this node of this cluster from those of other workers on the host.
+// Distinguishes attempts of this node in this cluster from those of other workers on the host.
 std::string NodeTag(const std::string& cluster, const std::string& node);
 // One sentence for a rank that could not be started, naming node, value and fix.
 std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch& rank,

@@ -1,5 +1,5 @@
-// The part of shim_client.h that needs no connection: what an attempt's directory says, and ending
-// what is left of it.
+// The part of shim_client.h that needs no connection: reading an attempt's directory, and killing
+// what is left of the attempt.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -30,8 +30,8 @@ std::string LaunchPath(const std::string& attempt_dir) {
   return common::StrCat(attempt_dir, "/", common::kLaunchFileName);
 }
 
-// What these files say decides whether ranks live: for want of a descriptor nobody may believe that
-// they do not. Tried for a moment.
+// These files decide whether ranks are alive: a lack of descriptors must not be taken to mean that
+// they are not. Retries for a moment.
 auto Patiently(auto read) {
   auto result = read();
   for (int i = 0; absl::IsUnavailable(result.status()) && i < kDescriptorWaitsMax; ++i) {
@@ -70,7 +70,8 @@ absl::StatusOr<common::ExitRecord> ReadExitRecord(const std::string& attempt_dir
 bool ShimLives(const std::string& attempt_dir) {
   const auto file =
       Patiently([&attempt_dir] { return common::OpenRegular(LaunchPath(attempt_dir), O_RDONLY); });
-  if (!file.ok()) return absl::IsUnavailable(file.status());  // who cannot look assumes the worst
+  if (!file.ok())
+    return absl::IsUnavailable(file.status());  // if it cannot be checked, assume the worst
   return flock(file->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
@@ -108,7 +109,7 @@ std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& no
 }
 
 std::string NodeTag(const std::string& cluster, const std::string& node) {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: the same in every version of this program
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: stable across versions of this program
   for (const char c : common::StrCat(cluster, "\n", node)) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   }
@@ -124,7 +125,7 @@ std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch
     case common::ExecStage::kWorkdir:
       return common::StrCat("node ", node, ": cannot enter the working directory ", rank.workdir,
                             ": ", reason,
-                            "; fix: make it on that node, or give another one with --workdir");
+                            "; fix: create it on that node, or use another one with --workdir");
     case common::ExecStage::kExec:
       return common::StrCat("node ", node, ": cannot execute ", rank.program, ": ", reason,
                             "; fix: correct the command, or install it on that node");

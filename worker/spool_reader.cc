@@ -18,14 +18,14 @@ namespace {
 
 using common::SpoolRecord;
 constexpr size_t kRecordsPerRead = 128;
-constexpr size_t kRecordsPerPiece = 16'384;  // looked at, also when none of them holds a byte
-constexpr size_t kMarksMax = 4096;           // of one piece
+constexpr size_t kRecordsPerPiece = 16'384;  // read per piece, even if none of them has a byte
+constexpr size_t kMarksMax = 4096;           // per piece
 
 bool Trimmed(const SpoolRecord& record) {
   return record.offset == 0 && record.length == 0 && record.time_us == 0 && record.dropped == 0;
 }
 
-// Sums of its fields do not overflow, and it could be of some stream.
+// Sums of its fields do not overflow, and some stream could contain it.
 bool Plausible(const SpoolRecord& record) {
   return record.offset <= common::kLogStreamBytesMax && record.dropped <= record.offset &&
          record.length <= common::kLogStreamBytesMax - record.offset;
@@ -59,7 +59,7 @@ absl::StatusOr<bool> SpoolReader::Open() {
   }
   data_ = *std::move(data);
   index_ = *std::move(index);
-  // What was trimmed is a hole: begin behind it.
+  // What was trimmed is a hole: start after it.
   const off_t first = lseek(index_.get(), 0, SEEK_DATA);
   if (first > 0) place_.record = std::max<uint64_t>(place_.record, first / sizeof(SpoolRecord));
   return true;
@@ -79,16 +79,16 @@ bool SpoolReader::Load(uint64_t number, SpoolRecord* record) {
 }
 
 absl::Status SpoolReader::Check(const SpoolRecord& record) {
-  const bool seen = place_.record < checked_records_;  // a part of it was taken
+  const bool seen = place_.record < checked_records_;  // part of it was taken
   const uint64_t end = Plausible(record) ? record.offset + record.length : 0;
   if (record.length > 0 && end > data_size_) data_size_ = SizeOf(data_.get());
   const char* wrong = nullptr;
   if (!Plausible(record)) {
     wrong = "is beyond what a stream may hold";
   } else if (!seen && record.offset < checked_end_) {
-    wrong = "begins before the one before it ends";
+    wrong = "starts before the previous one ends";
   } else if (record.length > 0 && end > data_size_) {
-    wrong = "promises more bytes than there are";
+    wrong = "claims more bytes than there are";
   }
   if (wrong != nullptr) {
     return absl::DataLossError(common::StrCat("record ", place_.record, " of ", path_,
@@ -122,7 +122,7 @@ absl::StatusOr<uint64_t> SpoolReader::Available() {
 bool SpoolReader::SkipHole() {
   const off_t at = static_cast<off_t>(place_.record * sizeof(SpoolRecord));
   const off_t next = lseek(index_.get(), at, SEEK_DATA);
-  if (next < 0) return false;  // a hole to its end
+  if (next < 0) return false;  // a hole up to the end
   place_.record = std::max<uint64_t>(place_.record + 1, next / sizeof(SpoolRecord));
   return true;
 }
@@ -145,7 +145,7 @@ absl::StatusOr<SpoolPiece> SpoolReader::Next(size_t max_bytes) {
       continue;
     }
     if (absl::Status checked = Check(record); !checked.ok()) {
-      if (size > 0 || piece.dropped > 0) break;  // what was right is delivered first
+      if (size > 0 || piece.dropped > 0) break;  // deliver what was valid first
       return checked;
     }
     const uint64_t end = record.offset + record.length;
@@ -178,7 +178,7 @@ absl::Status SpoolReader::ReadBytes(SpoolPiece* piece, uint64_t size) {
     if (count < 0) return common::ErrnoStatus(common::StrCat("cannot read ", path_));
     if (count == 0) {
       return absl::DataLossError(
-          common::StrCat(path_, " ends at ", piece->offset + done, ", its index promises more"));
+          common::StrCat(path_, " ends at ", piece->offset + done, ", but its index claims more"));
     }
     done += static_cast<size_t>(count);
   }

@@ -1,10 +1,10 @@
 // Reads one spool (a rank's stream) in order: bytes with their receive times, gaps where output was
-// dropped. The index says what is there; a hole in it was trimmed. Any one thread. Format:
+// dropped. The index lists what is there; a hole in it was trimmed. Any one thread. Format:
 // common/shim_protocol.h.
 //
-// The rank can write into both files, and put a FIFO in their place: every record is checked before
-// it is used, and a broken one is the end of this stream alone (DATA_LOSS or INVALID_ARGUMENT).
-// UNAVAILABLE passes: no descriptor was free.
+// The rank can write to both files, and put a FIFO in their place: every record is validated before
+// it is used, and an invalid one ends only this stream (DATA_LOSS or INVALID_ARGUMENT). UNAVAILABLE
+// is transient: no descriptor was free.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct SpoolPiece {
   std::string data;
   std::vector<std::pair<uint32_t, int64_t>>
       marks;          // position in data, receive time (Unix microseconds)
-  bool more = false;  // it stopped early: worth another call
+  bool more = false;  // it stopped early: call again
   bool empty() const { return data.empty() && dropped == 0; }
 };
 
-// A place to read on from: the stream offset, and the index record that holds it.
+// A position to continue from: the stream offset, and the index record that contains it.
 struct SpoolPlace {
   uint64_t offset = 0;
   uint64_t record = 0;
@@ -41,24 +41,24 @@ class SpoolReader {
 
   SpoolPlace place() const { return place_; }
   void Seek(SpoolPlace place);
-  // Bytes (and dropped bytes) behind place() that the index knows. 0 while the files do not exist.
+  // Bytes (and dropped bytes) after place() that the index covers. 0 while the files do not exist.
   absl::StatusOr<uint64_t> Available();
-  // At most `max_bytes`; ends before a gap. Empty when there is nothing.
+  // At most `max_bytes`; stops before a gap. Empty if there is nothing.
   absl::StatusOr<SpoolPiece> Next(size_t max_bytes);
-  // Offset behind the last byte the index knows. When the last record is broken: behind every
-  // stream, so that Next comes to it.
+  // Offset after the last byte in the index. If the last record is invalid: beyond every stream, so
+  // that Next reaches it.
   absl::StatusOr<uint64_t> End();
-  // Both files, until they are needed again.
+  // Closes both files until they are needed again.
   void Close();
 
  private:
   // False: they do not exist yet.
   absl::StatusOr<bool> Open();
-  // The record `number`, through a small cache. False: not written yet.
+  // Loads record `number`, through a small cache. False: not written yet.
   bool Load(uint64_t number, common::SpoolRecord* record);
-  // Plausible, behind what was read, and its bytes are there.
+  // Plausible, after what was read, and its bytes exist.
   absl::Status Check(const common::SpoolRecord& record);
-  // Behind the hole that begins at the present record. False: nothing follows.
+  // Moves past the hole that starts at the current record. False: nothing follows.
   bool SkipHole();
   absl::Status ReadBytes(SpoolPiece* piece, uint64_t size);
 

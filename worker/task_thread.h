@@ -1,5 +1,4 @@
-// A thread that runs what it is given, one after the other: for work that blocks on disks or the
-// network.
+// A thread that runs tasks one after the other, for work that blocks on disks or the network.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +20,7 @@ class TaskThread {
     tasks_.push_back(std::move(task));
     changed_.notify_one();
   }
-  // What has not begun is dropped; blocks until the running task returned.
+  // Drops what has not started; blocks until the running task returns.
   void Stop() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -51,7 +50,7 @@ class TaskThread {
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;  // guarded
   bool stopping_ = false;                    // guarded
-  std::thread thread_;                       // last: starts when all else is ready
+  std::thread thread_;                       // last: starts when everything else is ready
 };
 
 }  // namespace muster::worker

@@ -1,4 +1,4 @@
-// trainer_socket: one buffer in, one buffer out per connection.
+// trainer_socket: one input and one output buffer per connection.
 #include "worker/trainer_socket.h"
 
 #include <sys/socket.h>
@@ -18,14 +18,14 @@
 namespace muster::worker {
 namespace {
 
-// Of one attempt: a rank has one, a program of its own may open a few more.
+// Per attempt: each rank has one, and a user program may open a few more.
 constexpr size_t kConnectionsBase = 32;
 constexpr size_t kConnectionsPerRank = 8;
 constexpr size_t kOutputBytesMax = 256 * 1024;
 constexpr size_t kReadBytes = 64 * 1024;
-constexpr int kReadsPerTurn = 4;  // a rank that floods its socket waits for the others
-constexpr size_t kAttemptBytesPerTurn = 1 << 20;  // and its attempt for the other attempts
-constexpr size_t kDrainBytesMax = 16 << 20;       // of an attempt that ended
+constexpr int kReadsPerTurn = 4;  // so that a rank that floods its socket cannot starve the others
+constexpr size_t kAttemptBytesPerTurn = 1 << 20;  // nor its attempt the other attempts
+constexpr size_t kDrainBytesMax = 16 << 20;       // for an attempt that ended
 constexpr int64_t kAcceptPauseMs = 200;
 
 }  // namespace
@@ -155,7 +155,7 @@ bool TrainerSocket::MakeRoom(const Listener& newcomer) {
       listeners_.begin(), listeners_.end(),
       [](const auto& a, const auto& b) { return a.second.connections < b.second.connections; });
   if (most->second.connections <= newcomer.connections + 1) return false;
-  auto victim = connections_.end();  // one that has not said who it is, if there is one
+  auto victim = connections_.end();  // preferably one that has not sent a hello
   for (auto at = connections_.begin(); at != connections_.end(); ++at) {
     if (at->second->attempt.key != most->second.attempt.key) continue;
     if (victim == connections_.end() || !at->second->greeted) victim = at;
@@ -169,11 +169,11 @@ void TrainerSocket::Accept(Listener& listener, int64_t now_ms) {
   while (true) {
     common::UniqueFd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) {
-      // No descriptor is free: the caller waits in the backlog, and this loop does not spin.
+      // No descriptor is free: the peer waits in the backlog, and this loop does not spin.
       if (errno == EMFILE || errno == ENFILE) listener.paused_until_ms = now_ms + kAcceptPauseMs;
       return;
     }
-    if (!MakeRoom(listener)) continue;  // closed at once
+    if (!MakeRoom(listener)) continue;  // closed immediately
     auto connection = std::make_unique<Connection>();
     connection->attempt = listener.attempt;
     const int number = fd.get();
@@ -276,8 +276,8 @@ absl::Status TrainerSocket::OnMetrics(Connection& connection, TrainerLine line) 
   const uint64_t seq = line.batch.seq();
   if (!line.left_out.empty()) Refuse(connection, line.left_out);
   if (seq > last + 1) {
-    return absl::InvalidArgumentError(
-        common::StrCat("batch ", seq, " came, ", last + 1, " was expected; send that one again"));
+    return absl::InvalidArgumentError(common::StrCat("batch ", seq, " arrived, but ", last + 1,
+                                                     " was expected; send that one again"));
   }
   if (seq == last + 1) {
     line.batch.set_source("socket");
@@ -289,7 +289,7 @@ absl::Status TrainerSocket::OnMetrics(Connection& connection, TrainerLine line) 
 }
 
 void TrainerSocket::Refuse(Connection& connection, std::string_view reason) {
-  // A trainer that repeats one mistake for ever is told once.
+  // A trainer that repeats the same mistake is told only once.
   if (connection.sent_error == reason) return;
   connection.sent_error = std::string(reason);
   connection.output += ErrorLine(common::Printable(reason));

@@ -1,7 +1,7 @@
-// The unix sockets that ranks speak to (docs/protocol.md): accepts, reads lines, answers. I/O
-// thread; never blocks. What arrives is not trusted: a bad line is answered by an error line, a
-// peer that does not read is cut off. Connections and reading have a budget per attempt: a rank
-// that dials without end, or floods, shuts out its own job at most.
+// The unix sockets that ranks use (docs/protocol.md): accepts, reads lines, answers. I/O thread;
+// never blocks. Input is not trusted: an invalid line gets an error line, a peer that does not read
+// is disconnected. Connections and reading have a budget per attempt: a rank that dials endlessly,
+// or floods, locks out at most its own job.
 #pragma once
 
 #include <poll.h>
@@ -23,7 +23,7 @@
 
 namespace muster::worker {
 
-// Bound, listening, mode 0600; an old socket of that name is replaced.
+// Bound and listening, mode 0600; replaces an old socket of that name.
 absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path);
 
 class TrainerSocket {
@@ -37,7 +37,7 @@ class TrainerSocket {
     std::function<void(const AttemptKey&, uint32_t rank, uint64_t number, std::string record)>
         diagnosis;
   };
-  // `connections_max`: of all attempts.
+  // `connections_max`: over all attempts.
   explicit TrainerSocket(Doors doors, size_t connections_max = 4'096)
       : doors_(std::move(doors)), connections_max_(connections_max) {}
 
@@ -48,15 +48,15 @@ class TrainerSocket {
   };
   void Add(const Attempt& attempt, common::UniqueFd listener);
   void Remove(const AttemptKey& key);
-  // A line to every connection of the attempt.
+  // Sends a line to every connection of the attempt.
   void Broadcast(const AttemptKey& key, const std::string& line);
 
-  // New budgets; what to poll for. Those that had to wait in the last turn come first.
+  // Resets budgets; fills in what to poll for. Those that had to wait in the last turn come first.
   void BeginTurn(int64_t now_ms, std::vector<pollfd>* fds);
   void OnReady(const pollfd& ready, int64_t now_ms);
-  // When to poll again although nothing happened: no descriptor was free for a caller.
+  // When to poll again even without events: no descriptor was free for a new connection.
   std::optional<int64_t> NextAcceptMs() const;
-  // Reads what has arrived by now, within bounds (the ranks are dead: nothing more comes).
+  // Reads what has arrived by now, within bounds (the ranks are dead: nothing more will arrive).
   void Drain(const AttemptKey& key);
 
  private:
@@ -68,18 +68,18 @@ class TrainerSocket {
     bool greeted = false;
     bool skipping = false;  // inside a line that was too long
     uint32_t rank = 0;
-    std::string sent_error;  // errors repeat once
+    std::string sent_error;  // repeated errors are sent once
   };
   struct Listener {
     Attempt attempt;
     common::UniqueFd fd;
     size_t connections = 0;
-    size_t bytes_left = 0;  // to read in this turn
+    size_t bytes_left = 0;  // left to read in this turn
     int64_t paused_until_ms = 0;
   };
   void Accept(Listener& listener, int64_t now_ms);
-  // Room for one more of this attempt: made by closing one of the attempt with the most, when that
-  // has more.
+  // Makes room for one more connection of this attempt by closing one of the attempt with the most,
+  // if that has more.
   bool MakeRoom(const Listener& newcomer);
   Listener* Of(const AttemptKey& key);
   void Close(std::map<int, std::unique_ptr<Connection>>::iterator connection);
@@ -94,7 +94,7 @@ class TrainerSocket {
 
   const Doors doors_;
   const size_t connections_max_;
-  int waited_fd_ = 0;                  // the first one that found its attempt's budget used up
+  int waited_fd_ = 0;                  // the first one whose attempt's budget was used up
   std::map<int, Listener> listeners_;  // by fd
   std::map<int, std::unique_ptr<Connection>> connections_;  // by fd
 };

@@ -26,8 +26,7 @@ constexpr size_t kHashBytes = 1 << 20;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-// DATA_LOSS when its size is not `size`. CANCELLED when `progress` says false. `path`: for
-// messages.
+// DATA_LOSS if its size is not `size`. CANCELLED if `progress` returns false. `path`: for messages.
 absl::StatusOr<std::string> HashFile(int file, const std::string& path, uint64_t size,
                                      const std::function<bool()>& progress) {
   common::Sha256 hash;
@@ -43,15 +42,15 @@ absl::StatusOr<std::string> HashFile(int file, const std::string& path, uint64_t
     if (!progress()) return absl::CancelledError("the worker is stopping");
   }
   if (total != size) {
-    return absl::DataLossError(common::StrCat(
-        path,
-        " changed after its directory was renamed into place; fix: rename finished work only"));
+    return absl::DataLossError(common::StrCat(path,
+                                              " changed after its directory was renamed into "
+                                              "place; fix: rename only finished directories"));
   }
   return hash.FinishHex();
 }
 
-// A regular file below `directory`, on its file system and through no link: other jobs' directories
-// are looked into, and where those lead may hang.
+// A regular file below `directory`, on its file system and not through a link: other jobs'
+// directories are searched too, and where links lead may hang.
 common::UniqueFd OpenBelow(const std::string& directory, const std::string& path) {
   const common::UniqueFd root(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   open_how how{};
@@ -110,7 +109,7 @@ void Transfers::UploadNow(const UploadAction& action) {
 std::optional<v1::CheckpointPartReady> Transfers::Recorded(const UploadAction& action) const {
   const auto known = common::ReadFile(paths_.UploadRecord(action.key, action.step, action.part));
   v1::CheckpointPartReady ready;
-  // The rank can write there, too.
+  // The rank can write there too.
   if (!known.ok() || !ready.ParseFromString(*known) || ready.job() != action.key.job ||
       ready.attempt() != action.key.attempt || ready.step() != action.step ||
       ready.part() != action.part || ready.parts() != action.parts ||
@@ -178,7 +177,7 @@ void Transfers::CancelFetch(const AttemptKey& key) {
   if (auto found = fetches_.find(key); found != fetches_.end()) *found->second = true;
 }
 
-// An older coordinator says them with the launch.
+// An older coordinator sends them with the launch.
 absl::StatusOr<std::vector<v1::CheckpointFile>> Transfers::ResumeFiles(
     const AttemptKey& key, const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled) {
   if (!launch.resume_files().empty()) {
@@ -213,7 +212,7 @@ absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt&
     status = common::ErrnoStatus(common::StrCat("cannot rename ", building));
   }
   if (status.ok()) return common::SyncDirectory(paths_.ResumeDir(key));
-  common::RemoveTree(building).IgnoreError();  // never a half directory
+  common::RemoveTree(building).IgnoreError();  // never leave half a directory
   return status;
 }
 

@@ -1,6 +1,6 @@
-// Checkpoints on their way: hashing and uploading parts, fetching what an attempt resumes from,
-// deleting. Each attempt has threads of its own for it, so that a huge or a hanging transfer holds
-// up no other job's. Results go to the control loop's mailbox. Logs never wait for any of it.
+// Checkpoint transfers: hashing and uploading parts, fetching what an attempt resumes from,
+// deleting. Each attempt has separate threads for it, so that a huge or hanging transfer delays no
+// other job's. Results go to the control loop's mailbox. Logs never wait for any of this.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace muster::worker {
 
 class Transfers {
  public:
-  // `result` is called on transfer threads and only enqueues.
+  // `result` is called on transfer threads and must only enqueue.
   Transfers(Paths paths, JobThreads* threads, std::function<void(Input)> result);
   ~Transfers();
 
@@ -32,12 +32,12 @@ class Transfers {
   void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void CancelFetch(const AttemptKey& key);
   void DeleteTree(const AttemptKey& key, const std::string& path);
-  // Every transfer ends soon; who waits for them is JobThreads.
+  // Makes every transfer end soon; JobThreads waits for them.
   void Shutdown();
 
  private:
   void UploadNow(const UploadAction& action);
-  // What is already uploaded, when its record is whole and of this very part.
+  // What is already uploaded, if its record is intact and for this very part.
   std::optional<v1::CheckpointPartReady> Recorded(const UploadAction& action) const;
   absl::StatusOr<v1::CheckpointPartReady> HashAndSend(const UploadAction& action);
   absl::StatusOr<std::vector<v1::CheckpointFile>> ResumeFiles(const AttemptKey& key,
@@ -47,7 +47,7 @@ class Transfers {
                         const std::atomic<bool>& cancelled);
   absl::Status FetchFile(const v1::CheckpointFile& file, const std::string& target,
                          const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled);
-  // Another attempt on this node has the very bytes: linked instead of fetched.
+  // Another attempt on this node has the same file: linked instead of fetched.
   bool LinkLocal(const v1::CheckpointFile& file, const std::string& target,
                  const v1::LaunchAttempt& launch);
 
@@ -58,7 +58,7 @@ class Transfers {
   BlobLink fetch_client_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
-  std::map<AttemptKey, std::shared_ptr<std::atomic<bool>>> fetches_;  // guarded: their cancel flags
+  std::map<AttemptKey, std::shared_ptr<std::atomic<bool>>> fetches_;  // guarded; the cancel flags
 };
 
 }  // namespace muster::worker

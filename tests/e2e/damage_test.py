@@ -45,7 +45,7 @@ class Damage(Case):
         self.assertEqual(done.stdout, "first\n" + EXPECTED + "the end\n")
         self.assertNotIn("damaged", done.stderr)
         self.assertIn("[JC1620]", self.one.coordinator.output())
-        self.assertIn("output is sent again", self.one.workers["node1"].output())
+        self.assertIn("output is resent", self.one.workers["node1"].output())
 
     def test_what_nobody_has_any_more_is_a_marked_gap(self):
         job = self.one.submit("-n", "1", "--", "sh", "-c", f"echo first; sleep 0.3; {count_to(LINES)}; sleep 0.3; echo the end")

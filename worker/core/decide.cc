@@ -1,4 +1,4 @@
-// Decide: one input, its function. Pure.
+// Decide: dispatches one input to its function. Pure.
 #include "worker/core/decide.h"
 
 #include "worker/core/steps.h"

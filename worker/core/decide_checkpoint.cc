@@ -1,4 +1,5 @@
-// Checkpoints of this node: which directories count, what is said about them, which may go. Pure.
+// Checkpoints of this node: which directories count, what is reported about them, which may be
+// deleted. Pure.
 #include <algorithm>
 #include <utility>
 
@@ -14,8 +15,8 @@ struct PartNumber {
   uint32_t parts = 0;
 };
 
-// A directory without a part file is a whole checkpoint of rank 0's node, or one part per node
-// (docs/protocol.md).
+// Without a part file, a directory is either the whole checkpoint of rank 0's node, or one part per
+// node (docs/protocol.md).
 PartNumber NumberOf(const v1::LaunchAttempt& launch, const CheckpointFoundInput& found) {
   if (found.parts > 0) return {true, found.part, found.parts};
   if (launch.spec().checkpoint().writers() == v1::CHECKPOINT_WRITERS_ALL) {
@@ -41,7 +42,7 @@ void SettleUploads(Step& step, const AttemptKey& key) {
   MaybeForget(step, key);
 }
 
-// Committed step directories beyond the newest few leave the node; the coordinator has them.
+// Deletes committed step directories beyond the newest few from the node; the coordinator has them.
 void DropOldSteps(Step& step, Attempt& attempt) {
   size_t newer = 0;
   for (auto at = attempt.parts.rbegin(); at != attempt.parts.rend();) {

@@ -1,5 +1,5 @@
-// One life: what an accepted worker does about attempts that it does not hold, before its node
-// counts as free of them. Pure.
+// What an accepted worker does about attempts that it does not hold, before its node counts as free
+// of them. Pure.
 #include <utility>
 
 #include "worker/core/stages.h"
@@ -55,7 +55,7 @@ void BeginClearing(Step& step, bool again) {
 }
 
 void AbandonClearing(Step& step) {
-  step.state.deferred.clear();  // they were of the link that is gone
+  step.state.deferred.clear();  // they belong to the link that is gone
   if (!std::exchange(step.state.clearing, false)) return;
   step.Do(AbandonClearingAction{});
 }

@@ -1,4 +1,4 @@
-// The coordinator's commands, behind the epoch fence. Pure.
+// The coordinator's commands, after the epoch check. Pure.
 #include "absl/strings/str_cat.h"
 #include "worker/core/stages.h"
 #include "worker/core/steps.h"
@@ -11,7 +11,7 @@ AttemptKey KeyIn(const Message& message) {
   return {message.job(), message.attempt()};
 }
 
-// An ended status for an attempt that this worker will not start; nothing is kept of it.
+// An ended status for an attempt that this worker will not start; nothing is kept about it.
 void AnswerEnded(Step& step, const AttemptKey& key, const std::string& how) {
   Attempt refused;
   refused.stage = Stage::kEnded;
@@ -21,7 +21,7 @@ void AnswerEnded(Step& step, const AttemptKey& key, const std::string& how) {
   Report(step, refused);
 }
 
-// Why this attempt must not start here any more, or empty.
+// Why this attempt must no longer start here, or empty.
 std::string Superseded(const WorkerState& state, const AttemptKey& key) {
   auto gone = state.forgotten.find(key.job);
   if (gone != state.forgotten.end() && key.attempt <= gone->second) return "forgotten";
@@ -77,7 +77,7 @@ void OnStop(Step& step, const v1::StopAttempt& stop) {
     if (const std::string why = Superseded(step.state, key); !why.empty()) {
       return AnswerEnded(step, key, why);
     }
-    // Kept as ended, so that a launch that was overtaken by its stop starts nothing.
+    // Kept as ended, so that a launch that its own stop has overtaken starts nothing.
     return EndAttempt(step, step.FindOrAdd(key), {"never launched", "", {}});
   }
   StopAttemptHere(step, *step.Find(key), {stop.grace_ms(), stop.cause(), stop.reason()});
@@ -100,11 +100,12 @@ void OnForget(Step& step, const v1::ForgetAttempt& forget) {
   Attempt* attempt = step.Find(key);
   if (attempt == nullptr) return;
   attempt->forget_wanted = true;
-  // The coordinator counts it as ended (fenced by time, declared dead): whatever still runs must
-  // not.
+  // The coordinator considers it ended (fenced by time, declared dead): whatever is still running
+  // must stop.
   if (IsLive(*attempt)) {
-    return StopAttemptHere(step, *attempt,
-                           {0, v1::STOP_CAUSE_NODE_LOST, "the coordinator has given this up"});
+    return StopAttemptHere(
+        step, *attempt,
+        {0, v1::STOP_CAUSE_NODE_LOST, "the coordinator no longer has this attempt"});
   }
   MaybeForget(step, key);
 }
@@ -115,8 +116,9 @@ void OnCommand(Step& step, const v1::CoordinatorMessage& message) {
   WorkerState& state = step.state;
   if (message.epoch() < state.highest_epoch) {
     ++state.stale_commands;
-    step.Do(ResetLinkAction{absl::StrCat("the coordinator is of epoch ", message.epoch(),
-                                         ", this worker has obeyed epoch ", state.highest_epoch,
+    step.Do(ResetLinkAction{absl::StrCat("the coordinator has epoch ", message.epoch(),
+                                         ", but this worker has taken commands of epoch ",
+                                         state.highest_epoch,
                                          "; is an old coordinator still running?")});
     return;
   }

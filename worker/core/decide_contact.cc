@@ -1,5 +1,5 @@
-// The link to the coordinator, heartbeats, and what time alone brings: the self-fence, stalled
-// uploads. Pure.
+// The link to the coordinator, heartbeats, and what happens by the passing of time: the self-fence,
+// stalled uploads. Pure.
 #include <algorithm>
 #include <iterator>
 #include <vector>
@@ -23,8 +23,8 @@ int64_t LinkDeadlineMs(const Contact& contact) {
   return std::max(contact.last_heard_mono_ms, contact.link_since_mono_ms) + LinkSilenceMs(contact);
 }
 
-// When uploads of an ended attempt stop holding the next one back. Without a link nothing can
-// progress, so the time without one does not count.
+// When uploads of an ended attempt stop delaying the next one. Nothing can progress without a link,
+// so time without one does not count.
 std::optional<int64_t> StallDeadlineMs(const WorkerState& state, const Attempt& attempt) {
   if (IsLive(attempt) || !UploadsPending(attempt) || state.contact.link != LinkStage::kUp) {
     return std::nullopt;
@@ -37,7 +37,7 @@ void FenceItself(Step& step, Attempt& attempt) {
   attempt.fenced_itself = true;
   const uint32_t grace = attempt.launch.spec().grace_ms();
   const std::string reason = absl::StrCat(
-      "this node stopped the attempt itself: nothing was heard from the coordinator for ",
+      "this node stopped the attempt itself: it had no contact with the coordinator for ",
       (step.now.mono_ms - step.state.contact.lease_mono_ms) / 1000, " s");
   attempt.status.set_failure(reason);
   attempt.status.set_failure_cause(v1::STOP_CAUSE_NODE_LOST);
@@ -53,7 +53,7 @@ void GiveUpUploads(Step& step, Attempt& attempt) {
     if (part.state == PartState::kUploading) part.state = PartState::kFailed;
   }
   attempt.status.set_checkpoint_error(
-      "the upload of its last checkpoint made no progress for 60 s and was given up");
+      "the upload of its last checkpoint made no progress for 60 s and was abandoned");
   Report(step, attempt);
 }
 
@@ -70,7 +70,7 @@ void TickLink(Step& step) {
   if (now >= LinkDeadlineMs(contact)) {
     contact.link = LinkStage::kDown;
     AbandonClearing(step);
-    step.Do(ResetLinkAction{"the coordinator does not answer on the control stream"});
+    step.Do(ResetLinkAction{"the coordinator is not answering on the control stream"});
     return;
   }
   if (contact.link != LinkStage::kUp || now < contact.next_heartbeat_mono_ms) return;

@@ -1,4 +1,4 @@
-// What a shim says about its ranks, and what a restarted worker found. Pure.
+// What a shim reports about its ranks, and what a restarted worker found. Pure.
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "worker/core/stages.h"
@@ -8,8 +8,8 @@ namespace muster::worker {
 
 namespace {
 
-// A status holds all exits of a node: the first failures tell all they have, later ones the
-// beginning.
+// Bounds the texts of an exit. A status holds all exits of a node: the first failures keep
+// everything, later ones only the beginning.
 void BoundTexts(v1::RankExit& exit, bool in_full) {
   const auto bound = [&](std::string* text, size_t most) {
     if (text->size() > (in_full ? most : common::kFailureShortBytes)) {
@@ -22,13 +22,13 @@ void BoundTexts(v1::RankExit& exit, bool in_full) {
   bound(exit.mutable_last_lines(), common::kLastLinesBytesMax);
 }
 
-// It stopped its ranks unasked: nothing renewed the lease while no worker was there, or somebody
-// ended it. The ranks are not to blame.
+// It stopped its ranks unasked: nothing renewed the lease while no worker was running, or it was
+// sent a signal. Not the ranks' fault.
 void NoteUnaskedStop(Step& step, Attempt& attempt, const v1::RankExit& exit) {
   if (!exit.stopped_by_us() || attempt.stop_wanted || !attempt.status.failure().empty()) return;
   attempt.status.set_failure(
       absl::StrCat("the supervisor (muster-shim) on node ", step.state.facts.name(),
-                   " stopped its ranks, and this worker had not asked it to"));
+                   " stopped its ranks although this worker had not asked it to"));
   attempt.status.set_failure_cause(v1::STOP_CAUSE_NODE_LOST);
 }
 

@@ -10,7 +10,7 @@ constexpr StageRow kRows[] = {
     {Stage::kNew, Change::kHold, Stage::kHolding},
     {Stage::kNew, Change::kWait, Stage::kWaiting},
     {Stage::kNew, Change::kPrepare, Stage::kPreparing},
-    {Stage::kNew, Change::kEnd, Stage::kEnded},  // a stop of an attempt that never came here
+    {Stage::kNew, Change::kEnd, Stage::kEnded},  // a stop for an attempt that never started here
     {Stage::kHolding, Change::kWait, Stage::kWaiting},
     {Stage::kHolding, Change::kPrepare, Stage::kPreparing},
     {Stage::kHolding, Change::kEnd, Stage::kEnded},

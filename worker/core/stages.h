@@ -1,4 +1,4 @@
-// The legal edges of an attempt's life on a node, as data: see the drawing in state.h. Pure.
+// The legal transitions of an attempt on a node, as data: see the diagram in state.h. Pure.
 #pragma once
 
 #include <span>
@@ -8,12 +8,12 @@
 namespace muster::worker {
 
 enum class Change : uint8_t {
-  kHold,          // ports asked for
-  kWait,          // Launch, while an older attempt lives here
+  kHold,          // ports requested
+  kWait,          // Launch, while an older attempt is alive here
   kPrepare,       // Launch, or the older attempt is gone
-  kFetch,         // directory and launch.pb are there; a checkpoint is needed
+  kFetch,         // directory and launch.pb exist; a checkpoint is needed
   kSpawn,         // nothing is missing
-  kRanksStarted,  // the shim said so
+  kRanksStarted,  // reported by the shim
   kEnd,           // nothing of it is alive here
 };
 
@@ -24,7 +24,7 @@ struct StageRow {
 };
 
 std::span<const StageRow> StageRows();
-// Moves along a row; a CHECK fails when there is none.
+// Takes the transition in the table; a CHECK fails if there is none.
 void Move(Attempt& attempt, Change change);
 const char* StageName(Stage stage);
 

@@ -1,4 +1,4 @@
-// Views of the state: what is told to the coordinator. Pure.
+// Views of the state: what is reported to the coordinator. Pure.
 #include "worker/core/state.h"
 
 #include <utility>
@@ -27,7 +27,7 @@ v1::AttemptPhase PhaseOf(Stage stage) {
   return v1::ATTEMPT_PHASE_UNSPECIFIED;
 }
 
-// Of many ranks that failed in many attempts only what the first one of each said has room.
+// If many ranks failed in many attempts, there is only room for the first one's texts of each.
 void KeepFirstTexts(v1::AttemptStatus& status) {
   bool said = false;
   for (v1::RankExit& exit : *status.mutable_exits()) {

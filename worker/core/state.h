@@ -13,12 +13,12 @@
 // either place, while an older attempt of the same job is still alive on this node. An attempt
 // whose shim a restarted worker adopts enters at SPAWNING or RUNNING.
 //
-// Any stage may go straight to ENDED, which is final and means: nothing of the attempt is alive on
-// this node. A stop ends an attempt that has no shim at once; otherwise the shim, or a kill of
-// everything it owned, has to prove the end. The rows are in stages.cc.
+// Any stage may go straight to ENDED, which is final and means that nothing of the attempt is alive
+// on this node. A stop ends an attempt without a shim immediately; otherwise the shim, or a kill of
+// everything it owned, has to prove the end. The transitions are in stages.cc.
 //
-// Pure: no I/O, clock, thread, random number or log. Owned by the control loop's thread, changed by
-// Decide alone.
+// Pure: no I/O, clock, thread, random number or log. Owned by the control loop's thread, changed
+// only by Decide.
 #pragma once
 
 #include <compare>
@@ -36,14 +36,14 @@ namespace muster::worker {
 
 using common::Now;
 
-// The fence: names everything that belongs to one gang.
+// The fence: identifies everything that belongs to one gang.
 struct AttemptKey {
   uint64_t job = 0;
   uint32_t attempt = 0;
   auto operator<=>(const AttemptKey&) const = default;
 };
 
-// "42-0": as in directory and socket names.
+// "42-0", as in directory and socket names.
 std::string KeyText(const AttemptKey& key);
 
 enum class Stage : uint8_t {
@@ -57,13 +57,13 @@ enum class Stage : uint8_t {
   kEnded,
 };
 
-// One checkpoint part that was found on this node.
+// One checkpoint part found on this node.
 enum class PartState : uint8_t {
-  kUploading,     // found; bytes are hashed and sent
-  kReady,         // durable at the coordinator; said again at each registration until acknowledged
+  kUploading,     // found; being hashed and sent
+  kReady,         // durable at the coordinator; resent at each registration until acknowledged
   kAcknowledged,  // the coordinator knows the part
   kCommitted,     // the whole checkpoint is committed
-  kFailed,        // refused here or there, or could not be uploaded
+  kFailed,        // refused here or by the coordinator, or could not be uploaded
 };
 
 struct CheckpointPart {
@@ -74,32 +74,32 @@ struct CheckpointPart {
 struct Attempt {
   Stage stage = Stage::kNew;
   v1::LaunchAttempt launch;  // empty until launched
-  bool spawned = false;      // a shim was started: output and checkpoints have to be looked after
-  v1::AttemptStatus status;  // what the coordinator is told; phase follows stage
+  bool spawned = false;      // a shim was started: output and checkpoints need handling
+  v1::AttemptStatus status;  // as reported to the coordinator; phase follows stage
   bool stop_wanted = false;
   uint32_t stop_grace_ms = 0;
   v1::StopCause stop_cause = v1::STOP_CAUSE_UNSPECIFIED;
   std::string stop_reason;
-  int64_t running_since_mono_ms = 0;  // all ranks here run; 0: not yet
+  int64_t running_since_mono_ms = 0;  // when all ranks here were running; 0: not yet
   uint32_t failed_ranks = 0;
   bool fenced_itself = false;  // stopped because contact was lost for too long
   bool forget_wanted = false;
   bool output_drained = false;   // every log byte and metric is durable at the coordinator
-  bool final_scan_done = false;  // after the end, the checkpoint directory was looked at once more
+  bool final_scan_done = false;  // the checkpoint directory was scanned once more after the end
   int64_t upload_progress_mono_ms = 0;
   std::map<std::pair<int64_t, uint32_t>, CheckpointPart> parts;  // by (step, part)
 };
 
 enum class LinkStage : uint8_t { kDown, kRegistering, kUp };
 
-// The control stream, and when the coordinator was last heard.
+// The control stream, and when the coordinator was last heard from.
 struct Contact {
   LinkStage link = LinkStage::kDown;
   int64_t link_since_mono_ms = 0;
-  int64_t last_heard_mono_ms = 0;  // anything at all, on any link: a silent link is dead
-  // When the newest heartbeat or registration that the coordinator has answered was sent: what the
-  // self-fence counts from. The coordinator heard it later than that, so a late answer never makes
-  // this node outlive the coordinator's patience.
+  int64_t last_heard_mono_ms = 0;  // any message on any link: a silent link is dead
+  // When the newest answered heartbeat or registration was sent: the self-fence counts from here.
+  // The coordinator received it later than that, so a late answer never makes this node outlive the
+  // coordinator's patience.
   int64_t lease_mono_ms = 0;
   std::map<uint64_t, int64_t> heartbeats_sent_mono_ms;  // by number, unanswered ones of this link
   int64_t next_heartbeat_mono_ms = 0;
@@ -108,15 +108,16 @@ struct Contact {
 };
 
 struct WorkerState {
-  v1::NodeFacts facts;  // set once at start
-  // Nothing of any attempt that is not held here is alive on this host: shown after the coordinator
-  // has accepted this worker, never before, and again when it says that another one stood in.
+  v1::NodeFacts facts;  // set once at startup
+  // Nothing of any attempt that is not held here is alive on this host. Established after the
+  // coordinator has accepted this worker, never before, and again if the coordinator reports that
+  // another worker stood in.
   bool cleared = false;
   bool clearing = false;
-  std::vector<v1::CoordinatorMessage> deferred;  // about attempts not held; obeyed once cleared
+  std::vector<v1::CoordinatorMessage> deferred;  // about attempts not held; handled once cleared
   std::map<AttemptKey, Attempt> attempts;
   std::map<uint64_t, uint32_t>
-      forgotten;  // job → highest attempt deleted here: never launched again
+      forgotten;  // job → highest attempt deleted here, never to be launched again
   Contact contact;
   uint64_t highest_epoch = 0;
   uint64_t stale_commands = 0;  // refused because of a lower epoch
@@ -126,22 +127,23 @@ struct WorkerState {
 inline constexpr int64_t kUploadStallMs =
     60'000;  // a finished attempt waits this long without upload progress
 inline constexpr int64_t kRegisterTimeoutMs = 10'000;  // Register unanswered: the link is dead
-inline constexpr int kHeartbeatsMissed = 3;  // silent for so many heartbeats: the link is dead
+inline constexpr int kHeartbeatsMissed = 3;  // silent for this many heartbeats: the link is dead
 inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner than this
-inline constexpr size_t kDeferredMax = 4'096;        // the coordinator repeats what is left out
-inline constexpr size_t kForgottenMax = 4'096;  // tombstones; the lowest job numbers leave first
+inline constexpr size_t kDeferredMax = 4'096;        // the coordinator resends what is left out
+inline constexpr size_t kForgottenMax =
+    4'096;  // tombstones; the lowest job numbers are dropped first
 inline constexpr size_t kCommittedStepsKept =
     2;  // committed step directories that stay on the node
 
 bool IsLive(const Attempt& attempt);   // launched or holding, not ended
-bool HasShim(const Attempt& attempt);  // a shim may exist: only proof ends it
+bool HasShim(const Attempt& attempt);  // a shim may exist: ends only by proof
 bool UploadsPending(const Attempt& attempt);
 bool IsFailure(const v1::RankExit& exit);
-// A checkpoint has to be fetched before its ranks start.
+// A checkpoint has to be fetched before its ranks can start.
 bool Resumes(const v1::LaunchAttempt& launch);
-// The status as it is sent: phase and checkpoints_pending filled in.
+// The status as sent: with phase and checkpoints_pending filled in.
 v1::AttemptStatus StatusOf(const Attempt& attempt);
-// A port that is still being looked for is no fact yet.
+// A port that is still being searched for is not a fact yet.
 bool IsToldOf(const Attempt& attempt);
 // Everything this worker holds.
 v1::Register RegisterMessage(const WorkerState& state, Now now);

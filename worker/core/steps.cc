@@ -1,4 +1,4 @@
-// steps: what several inputs lead to. Pure.
+// steps: consequences shared by several inputs. Pure.
 #include "worker/core/steps.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ Attempt* OlderLiveAttempt(WorkerState& state, const AttemptKey& key) {
   return nullptr;
 }
 
-// Attempts of this job that wait behind the one that just ended.
+// Wakes attempts of this job that wait for the one that just ended.
 void WakeWaiting(Step& step, uint64_t job) {
   for (auto at = step.state.attempts.lower_bound({job, 0});
        at != step.state.attempts.end() && at->first.job == job; ++at) {
@@ -101,8 +101,8 @@ void StopAttemptHere(Step& step, Attempt& attempt, const Stop& stop) {
     attempt.stop_reason = stop.reason;
   }
   if (!HasShim(attempt)) return EndAttempt(step, attempt, {"never launched", "", {}});
-  // The ranks that still run may be those that the failed one waited for: they write down what they
-  // are doing before they are told to leave.
+  // The ranks that are still running may be those that the failed one was waiting for: have them
+  // write down what they are doing before they are told to stop.
   if (first &&
       (stop.cause == v1::STOP_CAUSE_RANK_FAILED || stop.cause == v1::STOP_CAUSE_TIME_LIMIT)) {
     step.Do(DiagnoseAction{key, 0, stop.reason});
@@ -114,8 +114,8 @@ void StopAttemptHere(Step& step, Attempt& attempt, const Stop& stop) {
 void PrepareOrWait(Step& step, Attempt& attempt) {
   const AttemptKey key = KeyOf(attempt);
   if (Attempt* older = OlderLiveAttempt(step.state, key); older != nullptr) {
-    // Two processes of one (job, rank) never live at once; the coordinator has given the older one
-    // up already.
+    // Two processes of one (job, rank) must never be alive at once; the coordinator has already
+    // given up the older attempt.
     if (attempt.stage != Stage::kWaiting) Move(attempt, Change::kWait);
     StopAttemptHere(step, *older, {0, v1::STOP_CAUSE_RANK_FAILED, "a newer attempt starts"});
     return;

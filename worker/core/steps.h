@@ -1,5 +1,5 @@
-// What the decide_*.cc files share: one decision in progress, and the steps that several inputs
-// lead to. Pure.
+// What the decide_*.cc files share: one decision in progress, and the consequences that several
+// inputs share. Pure.
 #pragma once
 
 #include <optional>
@@ -21,11 +21,11 @@ struct Step {
     actions.emplace_back(std::move(action));
   }
   Attempt* Find(const AttemptKey& key);
-  // Existing, or new with its status' names filled in.
+  // The existing one, or a new one with the ids in its status filled in.
   Attempt& FindOrAdd(const AttemptKey& key);
 };
 
-// Sends the attempt's whole status, if there is a link.
+// Sends the attempt's full status, if there is a link.
 void Report(Step& step, const Attempt& attempt);
 void Send(Step& step, v1::WorkerMessage message);
 AttemptKey KeyOf(const Attempt& attempt);
@@ -37,7 +37,7 @@ struct End {
   v1::StopCause cause = v1::STOP_CAUSE_UNSPECIFIED;
 };
 void EndAttempt(Step& step, Attempt& attempt, const End& end);
-// Deletes the attempt when the coordinator has said so and nothing of it is needed any more.
+// Deletes the attempt once the coordinator has asked for it and nothing of it is needed anymore.
 void MaybeForget(Step& step, const AttemptKey& key);
 
 struct Stop {
@@ -45,23 +45,23 @@ struct Stop {
   v1::StopCause cause = v1::STOP_CAUSE_UNSPECIFIED;
   std::string reason;
 };
-// Ends it at once when no shim can exist, else asks the shim. Said again, it may only shorten the
-// grace.
+// Ends it immediately if no shim can exist, otherwise asks the shim. A repeated stop can only
+// shorten the grace.
 void StopAttemptHere(Step& step, Attempt& attempt, const Stop& stop);
 
-// Launch, once no older attempt of the job is alive here.
+// Launches, once no older attempt of the job is alive here.
 void PrepareOrWait(Step& step, Attempt& attempt);
 void SpawnNow(Step& step, Attempt& attempt);
 
-// decide_clearing.cc. Before its host is cleared a worker cannot say of an attempt that it does not
-// hold whether it lives here: such commands wait.
+// decide_clearing.cc. Before its host is cleared, a worker cannot tell whether an attempt that it
+// does not hold is alive here: such commands are deferred.
 bool Defer(Step& step, const v1::CoordinatorMessage& message);
 void BeginClearing(Step& step, bool again);
 void AbandonClearing(Step& step);
 
 // decide_command.cc, decide_shim.cc, decide_checkpoint.cc, decide_contact.cc
 void OnCommand(Step& step, const v1::CoordinatorMessage& message);
-// One that was accepted: from a coordinator that is not older than the newest known.
+// One that was accepted: the coordinator is not older than the newest known.
 void Obey(Step& step, const v1::CoordinatorMessage& message);
 void OnPortsHeld(Step& step, const PortsHeldInput& input);
 void OnPrepared(Step& step, const PreparedInput& input);
@@ -84,7 +84,7 @@ void OnCheckpointAck(Step& step, const v1::CheckpointAck& ack);
 void OnTick(Step& step, const TickInput& input);
 void OnLinkUp(Step& step);
 void OnLinkDown(Step& step);
-// When this node stops the attempt itself unless the lease is renewed, or nullopt: not at all.
+// When this node stops the attempt on its own unless the lease is renewed, or nullopt: never.
 std::optional<int64_t> FenceDeadlineMs(const WorkerState& state, const Attempt& attempt);
 void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply);
 void OnRegistered(Step& step, const v1::Registered& registered);

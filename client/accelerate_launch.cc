@@ -16,7 +16,7 @@ namespace {
 using common::StrCat;
 
 constexpr std::string_view kLauncher = "accelerate launch";
-constexpr FlagFate kYes = FlagFate::kHonoured;
+constexpr FlagFate kYes = FlagFate::kHonored;
 constexpr FlagFate kOurs = FlagFate::kOverridden;
 constexpr FlagFate kShown = FlagFate::kDisplay;
 constexpr FlagFate kNo = FlagFate::kRefused;

@@ -35,7 +35,7 @@ constexpr Flag kGlobalFlags[] = {
     {"context", 'c', "NAME", "configured context to use", {}, "context"},
     {"quiet", 'q', "", "suppress notes on stderr"},
     {"verbose", 'v', "", "print more on stderr"},
-    {"color", 0, "WHEN", "colours: auto, always, never", "auto|always|never"},
+    {"color", 0, "WHEN", "colors: auto, always, never", "auto|always|never"},
     {"yes", 'y', "", "do not ask for confirmation"},
     {"no-input", 0, "", "never prompt: fail instead"},
     {"timeout", 0, "TIME", "how long to wait for the coordinator's answer (10s)"},

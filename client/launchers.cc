@@ -118,7 +118,7 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher,
     if (flag == nullptr && is_long &&
         std::any_of(prefixes.begin(), prefixes.end(),
                     [&](auto prefix) { return name.starts_with(prefix); })) {
-      by_prefix = {name, 0, true, FlagFate::kHonoured, {}};
+      by_prefix = {name, 0, true, FlagFate::kHonored, {}};
       flag = &by_prefix;
     }
     if (flag == nullptr) {

@@ -61,12 +61,12 @@ std::string InnerLauncher(const std::vector<std::string>& argv);
 
 // ---- shared by the launchers' files
 
-enum class FlagFate { kHonoured, kOverridden, kDisplay, kRefused };
+enum class FlagFate { kHonored, kOverridden, kDisplay, kRefused };
 struct LaunchFlag {
   std::string_view name;  // with `-` for `_`
   char letter = 0;
   bool takes_value = false;
-  FlagFate fate = FlagFate::kHonoured;
+  FlagFate fate = FlagFate::kHonored;
   std::string_view fix = {};  // for a rejected flag
 };
 struct LaunchFlags {

@@ -14,7 +14,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr FlagFate kYes = FlagFate::kHonoured;
+constexpr FlagFate kYes = FlagFate::kHonored;
 constexpr FlagFate kOurs = FlagFate::kOverridden;
 constexpr FlagFate kShown = FlagFate::kDisplay;
 constexpr FlagFate kNo = FlagFate::kRefused;

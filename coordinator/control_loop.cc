@@ -53,8 +53,8 @@ absl::Status ControlLoop::Recover() {
   return absl::OkStatus();
 }
 
-void ControlLoop::Start(LoopObserver observer) {
-  observer_ = std::move(observer);
+void ControlLoop::Start(LoopCallbacks callbacks) {
+  callbacks_ = std::move(callbacks);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -116,7 +116,7 @@ void ControlLoop::RewriteFinished(std::shared_ptr<const v1::JobRecord> record,
 void ControlLoop::RewriteRow(Rewrite rewrite) {
   JournalRecord record;
   FinishedJob row{rewrite.record, Summarize(*rewrite.record)};
-  if (observer_.decorate) observer_.decorate(row.summary);
+  if (callbacks_.decorate) callbacks_.decorate(row.summary);
   record.finished.push_back(std::move(row));
   record.lived_ms = clock_.Read().lived_ms;
   last_appended_ = record.turn = next_turn_++;
@@ -289,14 +289,14 @@ JournalRecord ControlLoop::RecordOf(Turn& turn) {
     live_names_[job->second.name()] = id;
   }
   JournalRecord record;
-  std::erase_if(turn.events, [](const v1::Event& event) { return !IsJournalled(event); });
+  std::erase_if(turn.events, [](const v1::Event& event) { return !IsJournaled(event); });
   record.events = std::make_shared<const std::vector<v1::Event>>(std::move(turn.events));
   for (v1::JobRecord& job : turn.finished) {
     live_names_.erase(job.name());
     names_of_live_.erase(job.id());
     auto shared = std::make_shared<const v1::JobRecord>(std::move(job));
     FinishedJob row{shared, Summarize(*shared)};
-    if (observer_.decorate) observer_.decorate(row.summary);
+    if (callbacks_.decorate) callbacks_.decorate(row.summary);
     record.finished.push_back(std::move(row));
   }
   record.removed_jobs = turn.removed_jobs;
@@ -380,8 +380,8 @@ void ControlLoop::QueueWatches(const Turn& turn, const JournalRecord& record, Re
 void ControlLoop::QueueObserver(Turn& turn, Release& release) {
   release.effects.push_back(
       [this, live = state_.jobs.size(), blobs = std::move(turn.unused_blobs)] {
-        if (observer_.live_jobs) observer_.live_jobs(live);
-        if (!blobs.empty() && observer_.unused_blobs) observer_.unused_blobs(blobs);
+        if (callbacks_.live_jobs) callbacks_.live_jobs(live);
+        if (!blobs.empty() && callbacks_.unused_blobs) callbacks_.unused_blobs(blobs);
       });
 }
 

@@ -51,7 +51,7 @@ struct LoopView {
 };
 
 // Callbacks on the control loop's thread; they must only enqueue.
-struct LoopObserver {
+struct LoopCallbacks {
   std::function<void(size_t live_jobs)> live_jobs;
   std::function<void(const std::vector<std::string>& blobs)> unused_blobs;
   // Fills in what only the metric store knows.
@@ -75,7 +75,7 @@ class ControlLoop {
 
   // Replays the journal and takes the first turn. Before Start.
   absl::Status Recover();
-  void Start(LoopObserver observer);
+  void Start(LoopCallbacks callbacks);
   // Waits until everything taken is durable, writes a snapshot, ends the thread.
   void Stop();
 
@@ -152,7 +152,7 @@ class ControlLoop {
   // Set once.
   Journal& journal_;
   const common::Clock& clock_;
-  LoopObserver observer_;
+  LoopCallbacks callbacks_;
 
   // The loop thread's (and Recover's, before the thread exists).
   ClusterState state_;

@@ -132,13 +132,13 @@ void Coordinator::Parts::Serve() {
                              },
                          .stuck = [this](const absl::Status& why) { loop->OnStuck(why); },
                          .failed = stop});
-  LoopObserver observer;
-  observer.live_jobs = [this](size_t live) { lifetime.SetLiveJobs(live); };
-  observer.unused_blobs = [this](const std::vector<std::string>& blobs_unused) {
+  LoopCallbacks callbacks;
+  callbacks.live_jobs = [this](size_t live) { lifetime.SetLiveJobs(live); };
+  callbacks.unused_blobs = [this](const std::vector<std::string>& blobs_unused) {
     CollectBlobs(*daemon, blobs_unused);
   };
-  observer.decorate = [this](v1::JobSummary& summary) { stores.metrics->Decorate(summary); };
-  loop->Start(std::move(observer));
+  callbacks.decorate = [this](v1::JobSummary& summary) { stores.metrics->Decorate(summary); };
+  loop->Start(std::move(callbacks));
   loop->Ask([this](const LoopView& view) -> std::function<void()> {
     for (const auto& [id, job] : view.state.jobs) {
       reads.Post([this, job = id] { stores.metrics->Warm(job); });

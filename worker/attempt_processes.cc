@@ -83,14 +83,15 @@ common::KillResult KillByKey(const std::string& directory, const AttemptKey& key
 
 }  // namespace
 
-AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Doors doors)
+AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads,
+                                   Callbacks callbacks)
     : setup_(std::move(setup)),
       io_(io),
       threads_(threads),
-      reports_(setup_.paths, threads, {doors.input, doors.in_loop}),
-      checks_(setup_.node, threads, doors.in_loop),
-      doors_{[this](Input input) { reports_.Pass(std::move(input)); }, doors.in_background,
-             doors.in_loop, doors.note},
+      reports_(setup_.paths, threads, {callbacks.input, callbacks.in_loop}),
+      checks_(setup_.node, threads, callbacks.in_loop),
+      callbacks_{[this](Input input) { reports_.Pass(std::move(input)); }, callbacks.in_background,
+                 callbacks.in_loop, callbacks.note},
       ports_(setup_.ports, setup_.port_seed),
       tags_({NodeTag(setup_.coordinator, setup_.node)}) {}
 
@@ -110,18 +111,18 @@ void AttemptProcesses::HoldNow(const HoldPortsAction& action,
                                const std::optional<LaunchProblem>& problem) {
   const v1::HoldPorts& order = action.order;
   if (problem && problem->launch_errno == ETIMEDOUT) {
-    return doors_.input(PortsHeldInput{action.key, 0, problem->text});
+    return callbacks_.input(PortsHeldInput{action.key, 0, problem->text});
   }
   if (problem) {
     SayUnlaunchable(action.key, order.first_rank(), *problem);
-    return doors_.input(PortsHeldInput{action.key, 0, problem->text, true});
+    return callbacks_.input(PortsHeldInput{action.key, 0, problem->text, true});
   }
-  if (order.count() == 0) return doors_.input(PortsHeldInput{action.key});
+  if (order.count() == 0) return callbacks_.input(PortsHeldInput{action.key});
   absl::StatusOr<std::vector<HeldPort>> held = ports_.Hold(order.count(), order.contiguous());
-  if (!held.ok()) return doors_.input(PortsHeldInput{action.key, 0, Text(held.status())});
+  if (!held.ok()) return callbacks_.input(PortsHeldInput{action.key, 0, Text(held.status())});
   const uint32_t first = held->front().port;
   held_[action.key] = *std::move(held);
-  doors_.input(PortsHeldInput{action.key, first, ""});
+  callbacks_.input(PortsHeldInput{action.key, first, ""});
 }
 
 // The exit of a rank that never started: the job's exit code is derived from it.
@@ -134,7 +135,7 @@ void AttemptProcesses::SayUnlaunchable(const AttemptKey& key, uint32_t rank,
   exit.set_launch_errno(problem.launch_errno);
   exit.set_launch_error(problem.text);
   exit.set_ended_ms(common::SystemClock().Read().wall_ms);
-  doors_.input(RankExitedInput{key, exit});
+  callbacks_.input(RankExitedInput{key, exit});
 }
 
 void AttemptProcesses::Prepare(const PrepareAction& action) {
@@ -150,15 +151,17 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
   if (absl::IsUnavailable(status)) {  // no descriptor is free right now
     return threads_->Post(action.key, Work::kLaunch, [this, action] {
       poll(nullptr, 0, kDescriptorWaitMs);
-      doors_.in_loop([this, action] { Prepare(action); });
+      callbacks_.in_loop([this, action] { Prepare(action); });
     });
   }
   if (!status.ok()) {
-    return doors_.input(PreparedInput{
+    return callbacks_.input(PreparedInput{
         action.key, common::StrCat("node ", setup_.node,
                                    " cannot prepare the attempt: ", Text(status), FixFor(status))});
   }
-  EndOlderAttempts(action.key, [this, key = action.key] { doors_.input(PreparedInput{key, ""}); });
+  EndOlderAttempts(action.key, [this, key = action.key] {
+    callbacks_.input(PreparedInput{key, ""});
+  });
 }
 
 LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -216,8 +219,8 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
                                  roots = EventRoots(setup_.paths, key, launch)] {
     const absl::Status noted = NoteEventFiles(path, mark, roots);
     if (noted.ok()) return;
-    doors_.in_loop([this, key, noted] {
-      doors_.note(
+    callbacks_.in_loop([this, key, noted] {
+      callbacks_.note(
           common::StrCat("event files are read only in the attempt's own directory job=", key.job,
                          " attempt=", key.attempt, " reason=\"", Text(noted), "\""));
     });
@@ -229,7 +232,7 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
                   const bool hangs = problem->launch_errno == ETIMEDOUT;
                   if (!hangs) SayUnlaunchable(key, order.launch.part().first_rank(), *problem);
                   held_.erase(key);
-                  doors_.input(AttemptEndedInput{
+                  callbacks_.input(AttemptEndedInput{
                       key, "never launched", problem->text,
                       hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
                 });
@@ -240,8 +243,8 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   const v1::LaunchAttempt& launch = launching.launch;
   absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
   if (!listener.ok()) {
-    doors_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
-                               " reason=\"", Text(listener.status()), "\""));
+    callbacks_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
+                                   " reason=\"", Text(listener.status()), "\""));
   }
   io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
   std::vector<int> fds;
@@ -253,7 +256,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   held_.erase(key);  // the shim has its own copies
   if (!client.ok()) {
     common::RemoveAttemptCgroups({order.cgroup_dir, order.freezer_dir});
-    return doors_.input(
+    return callbacks_.input(
         AttemptEndedInput{key, "never launched",
                           common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
                                          Text(client.status()), FixFor(client.status())),
@@ -271,7 +274,8 @@ void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
   if (launching_.erase(key) > 0) {  // nothing has been started yet
     checks_.Cancel(key);
     held_.erase(key);
-    return doors_.input(AttemptEndedInput{key, "never launched", "", v1::STOP_CAUSE_UNSPECIFIED});
+    return callbacks_.input(
+        AttemptEndedInput{key, "never launched", "", v1::STOP_CAUSE_UNSPECIFIED});
   }
   const auto found = shims_.find(key);
   if (found == shims_.end()) return;
@@ -315,8 +319,8 @@ void AttemptProcesses::OnReady(int fd) {
   if (events.ok()) {
     for (const ShimEvent& event : *events) OnEvent(key, shim, event);
   } else {
-    doors_.note(common::StrCat("unexpected packet from shim job=", key.job, " attempt=",
-                               key.attempt, " reason=\"", Text(events.status()), "\""));
+    callbacks_.note(common::StrCat("unexpected packet from shim job=", key.job, " attempt=",
+                                   key.attempt, " reason=\"", Text(events.status()), "\""));
   }
   if (!shim.client->gone() && events.ok()) return;
   Shim gone = std::move(shim);
@@ -326,25 +330,26 @@ void AttemptProcesses::OnReady(int fd) {
 
 void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEvent& event) {
   std::visit(
-      Overloaded{[&](const RankStarted& started) {
-                   io_->RankStarted(key, started.rank, started.pid);
-                   shim.last_start = std::max(shim.last_start, started.start_time);
-                   if (++shim.started != shim.launch.part().local_world_size()) return;
-                   doors_.input(RanksStartedInput{key, shim.started, MonoMsOf(shim.last_start)});
-                 },
-                 [&](const RankExited& exit) {
-                   ++shim.exited;
-                   reports_.Add(shim.launch, shim.client->launch(), exit);
-                 },
-                 [&](const StreamClosed& closed) {
-                   io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
-                 },
-                 [&](const SpoolGrew&) {
-                   const int64_t now = NowMs();
-                   shim.grew = true;
-                   if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
-                 },
-                 [&](const ShimEnded& ended) { shim.how = ended.how; }},
+      Overloaded{
+          [&](const RankStarted& started) {
+            io_->RankStarted(key, started.rank, started.pid);
+            shim.last_start = std::max(shim.last_start, started.start_time);
+            if (++shim.started != shim.launch.part().local_world_size()) return;
+            callbacks_.input(RanksStartedInput{key, shim.started, MonoMsOf(shim.last_start)});
+          },
+          [&](const RankExited& exit) {
+            ++shim.exited;
+            reports_.Add(shim.launch, shim.client->launch(), exit);
+          },
+          [&](const StreamClosed& closed) {
+            io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
+          },
+          [&](const SpoolGrew&) {
+            const int64_t now = NowMs();
+            shim.grew = true;
+            if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
+          },
+          [&](const ShimEnded& ended) { shim.how = ended.how; }},
       event);
 }
 
@@ -390,8 +395,8 @@ void AttemptProcesses::GiveUp(const AttemptKey& key) {
   const std::string reason =
       common::StrCat("the supervisor (muster-shim) on node ", setup_.node, " did not answer for ",
                      shim.watch->silent_ms() / 1000, " s and was killed with its ranks");
-  doors_.note(common::StrCat("shim abandoned job=", key.job, " attempt=", key.attempt, " reason=\"",
-                             reason, "\""));
+  callbacks_.note(common::StrCat("shim abandoned job=", key.job, " attempt=", key.attempt,
+                                 " reason=\"", reason, "\""));
   AttemptEndedInput end{key, "killed after its shim did not answer", reason,
                         v1::STOP_CAUSE_SUPERVISOR_LOST};
   // Every rank's exit was reported: the job has lost nothing.
@@ -431,29 +436,29 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
       record.failure.empty() ? v1::STOP_CAUSE_UNSPECIFIED : v1::STOP_CAUSE_LAUNCH_FAILED};
   if (record.how != "empty") return ProveEnd(key, end);
   common::RemoveAttemptCgroups({shim_launch.cgroup_dir, shim_launch.freezer_dir});
-  doors_.input(std::move(end));
+  callbacks_.input(std::move(end));
 }
 
 void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& end,
                                 std::shared_ptr<const common::ShimLaunch> order,
                                 const std::string& said) {
   const std::string directory = setup_.paths.AttemptDir(key);
-  doors_.in_background([this, directory, end, order, said, same_boot = !new_boot_,
-                        cgroups = setup_.cgroups, tags = tags_] {
+  callbacks_.in_background([this, directory, end, order, said, same_boot = !new_boot_,
+                            cgroups = setup_.cgroups, tags = tags_] {
     const common::KillResult result = order != nullptr
                                           ? KillAttempt(directory, *order, same_boot, kProveTurnMs)
                                           : KillByKey(directory, end.key, cgroups, tags);
-    doors_.in_loop([this, directory, end, order, result, said] {
+    callbacks_.in_loop([this, directory, end, order, result, said] {
       if (result.empty) {
         const auto read = ReadShimLaunch(directory);
         if (read.ok()) common::RemoveAttemptCgroups({read->cgroup_dir, read->freezer_dir});
-        return doors_.input(end);
+        return callbacks_.input(end);
       }
       // Processes in uninterruptible sleep: the attempt has not ended and its devices stay in use.
       // Retried until it has.
       if (result.how != said) {
-        doors_.note(common::StrCat("still alive job=", end.key.job, " attempt=", end.key.attempt,
-                                   " reason=\"", result.how, "\""));
+        callbacks_.note(common::StrCat("still alive job=", end.key.job, " attempt=",
+                                       end.key.attempt, " reason=\"", result.how, "\""));
       }
       ProveEnd(end.key, end, order, result.how);
     });

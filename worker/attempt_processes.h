@@ -44,14 +44,14 @@ class AttemptProcesses {
     uint64_t port_seed = 0;
     std::string coordinator;  // its address, for attempts' tags until the cluster's id is known
   };
-  struct Doors {
+  struct Callbacks {
     std::function<void(Input)> input;  // on the control loop's thread
     std::function<void(std::function<void()>)>
         in_background;  // runs a function on a thread that may block
     std::function<void(std::function<void()>)> in_loop;  // runs a function on the control loop
     std::function<void(const std::string&)> note;
   };
-  AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Doors doors);
+  AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Callbacks callbacks);
 
   void HoldPorts(const HoldPortsAction& action);
   void ReleasePorts(const AttemptKey& key) { held_.erase(key); }
@@ -142,7 +142,7 @@ class AttemptProcesses {
   JobThreads* const threads_;
   RankReports reports_;
   LaunchChecks checks_;
-  const Doors doors_;  // input: after the reports of the attempt's ranks
+  const Callbacks callbacks_;  // input: after the reports of the attempt's ranks
   std::map<AttemptKey, Launching> launching_;
   PortHolder ports_;
   std::map<AttemptKey, std::vector<HeldPort>> held_;

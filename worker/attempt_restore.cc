@@ -112,9 +112,9 @@ void AttemptProcesses::RestoreOne(const AttemptKey& key) {
     found.damage = common::kLaunchFileName;
   }
   found.launch = launch.ok() ? *launch : LaunchFromOrder(key, found.order.get());
-  doors_.note(common::StrCat("found job=", key.job, " attempt=", key.attempt,
-                             found.damage.empty() ? "" : " damaged=", found.damage));
-  doors_.input(RestoredInput{key, found.launch, 0});
+  callbacks_.note(common::StrCat("found job=", key.job, " attempt=", key.attempt,
+                                 found.damage.empty() ? "" : " damaged=", found.damage));
+  callbacks_.input(RestoredInput{key, found.launch, 0});
   if (found.damage.empty() && found.started && Adopt(key, found.launch)) return;
   unsettled_[key] = std::move(found);
 }
@@ -123,8 +123,8 @@ bool AttemptProcesses::Adopt(const AttemptKey& key, const v1::LaunchAttempt& lau
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Adopt(setup_.paths.AttemptDir(key));
   if (!client.ok()) {
-    doors_.note(common::StrCat("no shim job=", key.job, " attempt=", key.attempt, " reason=\"",
-                               Text(client.status()), "\""));
+    callbacks_.note(common::StrCat("no shim job=", key.job, " attempt=", key.attempt, " reason=\"",
+                                   Text(client.status()), "\""));
     return false;
   }
   absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
@@ -152,7 +152,7 @@ void AttemptProcesses::ClearHost(const ClearHostAction& action) {
 
 void AttemptProcesses::ClearOnce(std::shared_ptr<const Sweep> sweep, uint64_t clearing,
                                  const std::string& said) {
-  doors_.in_background([this, sweep, clearing, said] {
+  callbacks_.in_background([this, sweep, clearing, said] {
     absl::StatusOr<std::vector<AttemptMark>> ended = EndMarked(
         sweep->cgroups, [&](const AttemptMark& mark) { return sweep->Wants(mark); }, kSweepTurnMs);
     for (const std::string& directory : sweep->disowned) {
@@ -164,13 +164,13 @@ void AttemptProcesses::ClearOnce(std::shared_ptr<const Sweep> sweep, uint64_t cl
       if (!rest.empty) ended = absl::UnavailableError(common::StrCat(directory, ": ", rest.how));
       if (ended.ok()) common::RemoveTree(directory).IgnoreError();
     }
-    doors_.in_loop([this, sweep, clearing, said, ended] {
+    callbacks_.in_loop([this, sweep, clearing, said, ended] {
       if (clearing != clearing_) return;
       if (ended.ok()) return HostIsClear(*ended);
       // Processes in uninterruptible sleep: until they are gone, no job may start here.
       if (Text(ended.status()) != said) {
-        doors_.note(common::StrCat("an attempt of an older worker is still alive reason=\"",
-                                   Text(ended.status()), "\""));
+        callbacks_.note(common::StrCat("an attempt of an older worker is still alive reason=\"",
+                                       Text(ended.status()), "\""));
       }
       ClearOnce(sweep, clearing, Text(ended.status()));
     });
@@ -179,14 +179,14 @@ void AttemptProcesses::ClearOnce(std::shared_ptr<const Sweep> sweep, uint64_t cl
 
 void AttemptProcesses::HostIsClear(const std::vector<AttemptMark>& ended) {
   for (const AttemptMark& mark : ended) {
-    doors_.note(common::StrCat("killed what an older worker left mark=", mark.text));
-    doors_.input(
+    callbacks_.note(common::StrCat("killed what an older worker left mark=", mark.text));
+    callbacks_.input(
         LeftoverInput{{mark.job, mark.attempt},
                       common::StrCat("processes of this attempt were alive on node ", setup_.node,
                                      " whose worker has no record of it; they were killed")});
   }
-  doors_.note("host cleared");
-  doors_.input(HostClearedInput{});
+  callbacks_.note("host cleared");
+  callbacks_.input(HostClearedInput{});
 }
 
 void AttemptProcesses::Settle(const AttemptKey& key, const Unsettled& found) {
@@ -220,7 +220,7 @@ void AttemptProcesses::Settle(const AttemptKey& key, const Unsettled& found) {
 void AttemptProcesses::EndOlderAttempts(const AttemptKey& key, std::function<void()> done,
                                         const std::string& said) {
   if (key.attempt == 0) return done();  // there is no older attempt
-  doors_.in_background([this, key, done, said, tags = tags_] {
+  callbacks_.in_background([this, key, done, said, tags = tags_] {
     const auto ended = EndMarked(
         setup_.cgroups,
         [&](const AttemptMark& mark) {
@@ -228,11 +228,11 @@ void AttemptProcesses::EndOlderAttempts(const AttemptKey& key, std::function<voi
                  std::find(tags.begin(), tags.end(), mark.tag) != tags.end();
         },
         kSweepTurnMs);
-    doors_.in_loop([this, key, done, said, status = ended.status()] {
+    callbacks_.in_loop([this, key, done, said, status = ended.status()] {
       if (status.ok()) return done();
       if (Text(status) != said) {
-        doors_.note(common::StrCat("an older attempt is still alive job=", key.job,
-                                   " attempt=", key.attempt, " reason=\"", Text(status), "\""));
+        callbacks_.note(common::StrCat("an older attempt is still alive job=", key.job,
+                                       " attempt=", key.attempt, " reason=\"", Text(status), "\""));
       }
       EndOlderAttempts(key, done, Text(status));
     });

@@ -18,7 +18,7 @@ template <typename Request, typename Response>
 class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
  public:
   // Called on gRPC's threads, each at most once at a time. Nothing is called after on_done.
-  struct Sink {
+  struct Callbacks {
     std::function<void()> on_up;               // writing is now possible
     std::function<void(Response)> on_message;  // then call Next()
     std::function<void()> on_written;          // the outbox has shrunk
@@ -28,14 +28,14 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
   using Start = std::function<void(grpc::ClientContext*, BidiStream*)>;
 
   // `start` calls stub->async()->Method(context, stream).
-  static std::shared_ptr<BidiStream> Open(const Start& start, Sink sink) {
-    std::shared_ptr<BidiStream> stream(new BidiStream(std::move(sink)));
+  static std::shared_ptr<BidiStream> Open(const Start& start, Callbacks callbacks) {
+    std::shared_ptr<BidiStream> stream(new BidiStream(std::move(callbacks)));
     stream->self_ = stream;
     start(&stream->context_, stream.get());
     stream->AddHold();
     stream->StartRead(&stream->incoming_);
     stream->StartCall();
-    stream->sink_.on_up();
+    stream->callbacks_.on_up();
     return stream;
   }
 
@@ -62,7 +62,7 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
 
   void OnReadDone(bool ok) override {
     if (!ok) return Close();
-    sink_.on_message(std::move(incoming_));
+    callbacks_.on_message(std::move(incoming_));
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return Close();
@@ -71,15 +71,15 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
       outbox_.pop_front();
       if (!outbox_.empty() && !closed_) this->StartWrite(&outbox_.front());
     }
-    sink_.on_written();
+    callbacks_.on_written();
   }
   void OnDone(const grpc::Status& status) override {
-    sink_.on_done(status);
+    callbacks_.on_done(status);
     std::shared_ptr<BidiStream> last = std::move(self_);
   }
 
  private:
-  explicit BidiStream(Sink sink) : sink_(std::move(sink)) {}
+  explicit BidiStream(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
   // Operations may start outside of reactions, so a hold keeps the call open until one of them
   // fails.
@@ -94,7 +94,7 @@ class BidiStream final : public grpc::ClientBidiReactor<Request, Response> {
   }
 
   grpc::ClientContext context_;
-  const Sink sink_;
+  const Callbacks callbacks_;
   Response incoming_;
   std::shared_ptr<BidiStream> self_;
   std::mutex mutex_;

@@ -68,14 +68,14 @@ class Lane {
   void MaybeDial(int64_t now_ms) {
     if (stream_ != nullptr || now_ms < next_dial_ms_) return;
     const uint64_t generation = ++generation_;
-    typename Stream::Sink sink;
-    sink.on_up = [] {};
-    sink.on_written = [this, generation] {
+    typename Stream::Callbacks callbacks;
+    callbacks.on_up = [] {};
+    callbacks.on_written = [this, generation] {
       io_->Post([this, generation] {
         if (generation == generation_) hooks_.writable();
       });
     };
-    sink.on_message = [this, generation](Response message) {
+    callbacks.on_message = [this, generation](Response message) {
       io_->Post([this, generation, message = std::move(message)] {
         if (generation != generation_ || stream_ == nullptr) return;
         failures_ = 0;
@@ -83,12 +83,12 @@ class Lane {
         stream_->Next();
       });
     };
-    sink.on_done = [this, generation, open = open_](const grpc::Status&) {
+    callbacks.on_done = [this, generation, open = open_](const grpc::Status&) {
       io_->Post([this, generation] { OnDone(generation); });
       open->Add(-1);
     };
     open_->Add(1);
-    stream_ = Stream::Open(hooks_.start, std::move(sink));
+    stream_ = Stream::Open(hooks_.start, std::move(callbacks));
     hooks_.up();
   }
 
@@ -115,18 +115,18 @@ class Lane {
 }  // namespace
 
 struct BulkLink::Parts {
-  Parts(Mailbox* io, Events events, uint64_t seed)
+  Parts(Mailbox* io, Callbacks callbacks, uint64_t seed)
       : logs(io, open,
              {[this](grpc::ClientContext* context, auto* stream) {
                 stub->async()->UploadLogs(context, stream);
               },
-              events.logs_up, events.log_ack, events.writable},
+              callbacks.logs_up, callbacks.log_ack, callbacks.writable},
              seed),
         metrics(io, open,
                 {[this](grpc::ClientContext* context, auto* stream) {
                    stub->async()->UploadMetrics(context, stream);
                  },
-                 events.metrics_up, events.metric_ack, events.writable},
+                 callbacks.metrics_up, callbacks.metric_ack, callbacks.writable},
                 seed + 1) {}
 
   std::string endpoint;
@@ -137,8 +137,8 @@ struct BulkLink::Parts {
   Lane<v1::MetricBatch, v1::MetricAck> metrics;
 };
 
-BulkLink::BulkLink(Mailbox* io, Events events, uint64_t jitter_seed)
-    : parts_(std::make_unique<Parts>(io, std::move(events), jitter_seed)) {}
+BulkLink::BulkLink(Mailbox* io, Callbacks callbacks, uint64_t jitter_seed)
+    : parts_(std::make_unique<Parts>(io, std::move(callbacks), jitter_seed)) {}
 
 BulkLink::~BulkLink() { Shutdown(); }
 

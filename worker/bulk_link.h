@@ -17,7 +17,7 @@ namespace muster::worker {
 class BulkLink {
  public:
   // Called on the I/O thread.
-  struct Events {
+  struct Callbacks {
     std::function<void()> logs_up;  // a new stream: resend from the acknowledged offsets
     std::function<void()> metrics_up;
     std::function<void(const v1::LogAck&)> log_ack;
@@ -25,7 +25,7 @@ class BulkLink {
     std::function<void()> writable;  // CanSend… may have become true
   };
 
-  BulkLink(Mailbox* io, Events events, uint64_t jitter_seed);
+  BulkLink(Mailbox* io, Callbacks callbacks, uint64_t jitter_seed);
   ~BulkLink();
 
   // Both streams use this endpoint from now on. Called at each registration: dials immediately.

@@ -38,11 +38,11 @@ struct CoordinatorLink::Stream {
   std::shared_ptr<Ended> ended = std::make_shared<Ended>();
 };
 
-CoordinatorLink::CoordinatorLink(std::string endpoint, Mailbox* loop, Events events,
+CoordinatorLink::CoordinatorLink(std::string endpoint, Mailbox* loop, Callbacks callbacks,
                                  uint64_t jitter_seed)
     : endpoint_(std::move(endpoint)),
       loop_(loop),
-      events_(std::move(events)),
+      callbacks_(std::move(callbacks)),
       jitter_(jitter_seed) {}
 
 CoordinatorLink::~CoordinatorLink() { Shutdown(); }
@@ -58,17 +58,17 @@ void CoordinatorLink::MaybeDial(int64_t now_ms) {
   auto stream = std::make_shared<Stream>();
   stream->channel = MakeChannel(endpoint_, false);
   stream->stub = v1::WorkerService::NewStub(stream->channel);
-  Control::Sink sink;
-  sink.on_up = [] {};
-  sink.on_written = [] {};
-  sink.on_message = [this, generation](v1::CoordinatorMessage message) {
+  Control::Callbacks callbacks;
+  callbacks.on_up = [] {};
+  callbacks.on_written = [] {};
+  callbacks.on_message = [this, generation](v1::CoordinatorMessage message) {
     loop_->Post([this, generation, message = std::move(message)]() mutable {
       if (generation != generation_ || stream_ == nullptr) return;
-      events_.message(std::move(message));
+      callbacks_.message(std::move(message));
       if (stream_ != nullptr) stream_->control->Next();
     });
   };
-  sink.on_done = [this, generation, ended = stream->ended](const grpc::Status& status) {
+  callbacks.on_done = [this, generation, ended = stream->ended](const grpc::Status& status) {
     const std::string reason = common::StrCat(status.error_message(), " (code ",
                                               static_cast<int>(status.error_code()), ")");
     loop_->Post([this, generation, reason] { OnDone(generation, reason); });
@@ -80,9 +80,9 @@ void CoordinatorLink::MaybeDial(int64_t now_ms) {
       [&stream](grpc::ClientContext* context, Control* reactor) {
         stream->stub->async()->Connect(context, reactor);
       },
-      std::move(sink));
+      std::move(callbacks));
   stream_ = std::move(stream);
-  events_.up();
+  callbacks_.up();
 }
 
 void CoordinatorLink::OnDone(uint64_t generation, const std::string& reason) {
@@ -95,13 +95,13 @@ void CoordinatorLink::OnDone(uint64_t generation, const std::string& reason) {
   if (!closing_)
     Note(
         common::StrCat("control stream ended coordinator=", endpoint_, " reason=\"", reason, "\""));
-  events_.down();
+  callbacks_.down();
 }
 
 void CoordinatorLink::Note(const std::string& line) {
   if (line == last_note_) return;
   last_note_ = line;
-  events_.note(line);
+  callbacks_.note(line);
 }
 
 void CoordinatorLink::Send(v1::WorkerMessage message) {

@@ -18,14 +18,14 @@ namespace muster::worker {
 class CoordinatorLink {
  public:
   // Called on the control loop's thread.
-  struct Events {
+  struct Callbacks {
     std::function<void()> up;  // the stream is open
     std::function<void(v1::CoordinatorMessage)> message;
     std::function<void()> down;
     std::function<void(const std::string& line)> note;  // for the log; a repeated reason only once
   };
 
-  CoordinatorLink(std::string endpoint, Mailbox* loop, Events events, uint64_t jitter_seed);
+  CoordinatorLink(std::string endpoint, Mailbox* loop, Callbacks callbacks, uint64_t jitter_seed);
   ~CoordinatorLink();
 
   // Dials if it is due. Call at startup and when NextDialMs has passed.
@@ -48,7 +48,7 @@ class CoordinatorLink {
 
   const std::string endpoint_;
   Mailbox* const loop_;
-  const Events events_;
+  const Callbacks callbacks_;
   std::mt19937_64 jitter_;
   std::shared_ptr<Stream> stream_;
   uint64_t generation_ = 0;  // of the newest stream; messages from older ones are dropped

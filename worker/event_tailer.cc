@@ -48,8 +48,8 @@ std::string HostName() {
 
 }  // namespace
 
-EventTailer::EventTailer(Setup setup, Doors doors)
-    : setup_(std::move(setup)), host_(HostName()), doors_(std::move(doors)) {}
+EventTailer::EventTailer(Setup setup, Callbacks callbacks)
+    : setup_(std::move(setup)), host_(HostName()), callbacks_(std::move(callbacks)) {}
 
 void EventTailer::SetRivals(const std::set<int64_t>& pids, bool crowded) {
   if (rival_pids_.size() + pids.size() > kRivalPidsMax) rival_pids_.clear();
@@ -107,7 +107,7 @@ bool EventTailer::Decide(const std::vector<EventFile>& files) {
     } else if (!file.shared) {
       Settle(file, true);
     } else if (!ledger_->noted()) {
-      Settle(file, doors_.known(file.source).first > 0);  // an older worker started it
+      Settle(file, callbacks_.known(file.source).first > 0);  // an older worker started it
     } else if (const Whose whose = Ask(file); whose != Whose::kUnknown) {
       Settle(file, whose == Whose::kOurs);
     } else {
@@ -183,7 +183,7 @@ void EventTailer::Adopt(const EventFile& found, const EventLedger::Entry& entry)
   file.inode = found.id.inode;
   file.ignored = !entry.ours;
   if (file.ignored) return;
-  const auto [known, rank] = doors_.known(file.source);
+  const auto [known, rank] = callbacks_.known(file.source);
   file.offset = std::max(entry.start, known);
   file.aligned = entry.start == 0 || known > 0;
   const auto by_pid = ranks_.find(WriterIn(NameIn(file.path)).pid);
@@ -204,8 +204,8 @@ bool EventTailer::StartAgain(const FileId& id, File& file) {
 
 void EventTailer::Note(const std::string& what, const std::string& path,
                        const std::string& reason) const {
-  doors_.note(common::StrCat(what, " job=", setup_.key.job, " attempt=", setup_.key.attempt,
-                             " file=", path, " reason=\"", reason, "\""));
+  callbacks_.note(common::StrCat(what, " job=", setup_.key.job, " attempt=", setup_.key.attempt,
+                                 " file=", path, " reason=\"", reason, "\""));
 }
 
 void EventTailer::Leave(File& file, const absl::Status& reason) {
@@ -278,7 +278,7 @@ size_t EventTailer::TakeRecords(File& file, std::string_view bytes) {
       point->set_value(scalar.value);
       point->set_time_ms(MillisecondsOf(event.wall_time));
     }
-    if (batch.points_size() > 0 && !doors_.batch(file.rank, std::move(batch))) return 0;
+    if (batch.points_size() > 0 && !callbacks_.batch(file.rank, std::move(batch))) return 0;
     used += (*record)->bytes;
     file.offset += (*record)->bytes;
   }

@@ -30,7 +30,7 @@ namespace muster::worker {
 
 class EventTailer {
  public:
-  struct Doors {
+  struct Callbacks {
     // Where to continue in the file: the highest seq known for the source on any rank, and that
     // rank. {0, -1}: unknown.
     std::function<std::pair<uint64_t, int64_t>(const std::string& source)> known;
@@ -46,7 +46,7 @@ class EventTailer {
     uint32_t default_rank = 0;
     bool sole = true;  // no other node runs ranks of this attempt
   };
-  EventTailer(Setup setup, Doors doors);
+  EventTailer(Setup setup, Callbacks callbacks);
 
   void SetPid(uint32_t rank, int64_t pid) { ranks_[pid] = rank; }
   // Since the last scan: ranks of other attempts that may write into the same directories, and
@@ -92,7 +92,7 @@ class EventTailer {
 
   const Setup setup_;
   const std::string host_;
-  const Doors doors_;
+  const Callbacks callbacks_;
   std::optional<EventLedger> ledger_;
   std::map<FileId, File> files_;
   std::map<FileId, bool> waiting_;     // seen once, owner unknown; were other attempts alive then?

@@ -24,10 +24,10 @@ int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
 
 }  // namespace
 
-IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads, Events events,
-                   uint64_t jitter_seed)
+IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads,
+                   Callbacks callbacks, uint64_t jitter_seed)
     : paths_(paths),
-      events_(std::move(events)),
+      callbacks_(std::move(callbacks)),
       threads_(threads),
       bulk_(&mailbox_,
             {.logs_up = [this] { logs_.Restart(); },
@@ -38,7 +38,7 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
             jitter_seed),
       copies_(threads,
               {.in_loop = [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
-               .note = events_.note}),
+               .note = callbacks_.note}),
       logs_(paths, std::move(source),
             {.can_send = [this] { return bulk_.CanSendLogs(); },
              .keeps_up = [this](const AttemptKey& key) { return copies_.KeepsUp(key); },
@@ -47,13 +47,13 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
                    copies_.Write(chunk, NowMs());
                    bulk_.SendLogs(std::move(chunk));
                  },
-             .trim = events_.trim,
+             .trim = callbacks_.trim,
              .drained =
                  [this](const AttemptKey& key) {
                    if (Watched* watched = Find(key)) watched->logs_drained = true;
                    MaybeDrained(key);
                  },
-             .note = events_.note},
+             .note = callbacks_.note},
             BudgetOfThisProcess().streams),
       metrics_(paths,
                {.can_send = [this] { return bulk_.CanSendMetrics(); },
@@ -63,9 +63,9 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
                       if (Watched* watched = Find(key)) watched->metrics_drained = true;
                       MaybeDrained(key);
                     },
-                .note = events_.note},
+                .note = callbacks_.note},
                BudgetOfThisProcess().metric_files),
-      trainers_(SocketDoors(), BudgetOfThisProcess().connections),
+      trainers_(SocketCallbacks(), BudgetOfThisProcess().connections),
       thread_([this] { Run(); }) {}
 
 IoThread::~IoThread() { Shutdown(); }
@@ -117,7 +117,7 @@ void IoThread::OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number
     watched->diagnoses = 0;
   }
   if (++watched->diagnoses > kDiagnosesPerRank * watched->ranks) return;
-  events_.input(DiagnosisInput{key, rank, number, std::move(record)});
+  callbacks_.input(DiagnosisInput{key, rank, number, std::move(record)});
 }
 
 IoThread::Watched* IoThread::Find(const AttemptKey& key) {
@@ -157,7 +157,7 @@ void IoThread::OnTime(int64_t now_ms) {
   copies_.OnTime(now_ms);
   for (auto& [key, watched] : attempts_) {
     if (watched.ended && !watched.closed && now_ms >= watched.look_until_ms) {
-      events_.note(common::StrCat(
+      callbacks_.note(common::StrCat(
           "the final scan of event files and checkpoints was cut short job=", key.job,
           " attempt=", key.attempt, " reason=\"",
           watched.order.not_taken.empty() ? "it took longer than " : "no space for metrics for ",
@@ -196,13 +196,13 @@ void IoThread::OnLooked(const AttemptKey& key, Findings findings) {
   Watched* watched = Find(key);
   if (watched == nullptr || watched->closed) return;
   watched->looking = false;
-  for (const std::string& line : findings.notes) events_.note(line);
+  for (const std::string& line : findings.notes) callbacks_.note(line);
   TakeBatches(key, *watched, findings);
   for (const FoundStep& found : findings.steps) {
     if (!found.problem.empty()) {
-      events_.input(CheckpointRefusedInput{key, found.step, found.problem});
+      callbacks_.input(CheckpointRefusedInput{key, found.step, found.problem});
     } else {
-      events_.input(CheckpointFoundInput{key, found.step, found.part, found.parts});
+      callbacks_.input(CheckpointFoundInput{key, found.step, found.part, found.parts});
     }
   }
   const bool again = findings.more || watched->look_again;
@@ -286,8 +286,8 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
 void IoThread::EndNow(const AttemptKey& key) {
   Watched* watched = Find(key);
   if (watched == nullptr) {  // nothing was ever started
-    events_.input(FinalScanDoneInput{key});
-    return events_.input(OutputDrainedInput{key});
+    callbacks_.input(FinalScanDoneInput{key});
+    return callbacks_.input(OutputDrainedInput{key});
   }
   if (watched->ended) return;
   watched->ended = true;
@@ -301,7 +301,7 @@ void IoThread::EndNow(const AttemptKey& key) {
 void IoThread::CloseNow(const AttemptKey& key, Watched& watched) {
   watched.closed = true;
   PassProgress(key, watched);
-  events_.input(FinalScanDoneInput{key});
+  callbacks_.input(FinalScanDoneInput{key});
   logs_.Ended(key);
   metrics_.Ended(key);
 }
@@ -309,7 +309,7 @@ void IoThread::CloseNow(const AttemptKey& key, Watched& watched) {
 void IoThread::MaybeDrained(const AttemptKey& key) {
   const Watched* watched = Find(key);
   if (watched == nullptr || !watched->logs_drained || !watched->metrics_drained) return;
-  events_.input(OutputDrainedInput{key});
+  callbacks_.input(OutputDrainedInput{key});
 }
 
 void IoThread::Open(const AttemptKey& key, const v1::LaunchAttempt& launch,

@@ -32,7 +32,7 @@ namespace muster::worker {
 class IoThread {
  public:
   // Called on the I/O thread; they only enqueue.
-  struct Events {
+  struct Callbacks {
     std::function<void(Input)> input;
     std::function<void(const AttemptKey&, uint32_t rank, common::Stream, uint64_t offset,
                        uint64_t index_records)>
@@ -40,7 +40,7 @@ class IoThread {
     std::function<void(const std::string&)> note;
   };
 
-  IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads, Events events,
+  IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads, Callbacks callbacks,
            uint64_t jitter_seed);
   ~IoThread();
 
@@ -98,11 +98,11 @@ class IoThread {
   void OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number, std::string record);
   void PassProgress(const AttemptKey& key, Watched& watched);
   void MaybeDrained(const AttemptKey& key);
-  TrainerSocket::Doors SocketDoors();
+  TrainerSocket::Callbacks SocketCallbacks();
   Watched* Find(const AttemptKey& key);
 
   const Paths paths_;
-  const Events events_;
+  const Callbacks callbacks_;
   JobThreads* const threads_;
   Mailbox mailbox_;
   BulkLink bulk_;

@@ -99,7 +99,7 @@ void LogCopies::Write(const v1::LogChunk& chunk, int64_t now_ms) {
   copy.waiting_bytes += chunk.data().size();
   threads_->Post(key, Work::kCopy, [this, key, files = copy.files, chunk] {
     const absl::Status written = files->given_up ? absl::OkStatus() : files->Write(chunk);
-    doors_.in_loop(
+    callbacks_.in_loop(
         [this, key, bytes = chunk.data().size(), written] { OnWritten(key, bytes, written); });
   });
 }
@@ -125,8 +125,8 @@ void LogCopies::OnTime(int64_t now_ms) {
 void LogCopies::GiveUp(const AttemptKey& key, Copy& copy, const std::string& reason) {
   copy.given_up = true;
   copy.files->given_up = true;
-  doors_.note(StrCat("the copy of the output in ", copy.directory, " was abandoned job=", key.job,
-                     " attempt=", key.attempt, " reason=\"", reason, "\""));
+  callbacks_.note(StrCat("the copy of the output in ", copy.directory, " was abandoned job=",
+                         key.job, " attempt=", key.attempt, " reason=\"", reason, "\""));
 }
 
 }  // namespace muster::worker

@@ -21,12 +21,13 @@ namespace muster::worker {
 
 class LogCopies {
  public:
-  struct Doors {
+  struct Callbacks {
     std::function<void(std::function<void()>)>
         in_loop;  // posts from a job's thread to the I/O thread
     std::function<void(const std::string&)> note;
   };
-  LogCopies(JobThreads* threads, Doors doors) : threads_(threads), doors_(std::move(doors)) {}
+  LogCopies(JobThreads* threads, Callbacks callbacks)
+      : threads_(threads), callbacks_(std::move(callbacks)) {}
 
   // Does nothing for a job without a log_dir.
   void Open(const AttemptKey& key, const v1::LaunchAttempt& launch);
@@ -50,7 +51,7 @@ class LogCopies {
   void GiveUp(const AttemptKey& key, Copy& copy, const std::string& reason);
 
   JobThreads* const threads_;
-  const Doors doors_;
+  const Callbacks callbacks_;
   std::map<AttemptKey, Copy> attempts_;
 };
 

@@ -30,10 +30,10 @@ v1::LogStream WireStream(common::Stream stream) {
 
 }  // namespace
 
-LogForwarder::LogForwarder(Paths paths, Source source, Doors doors, size_t open_max)
+LogForwarder::LogForwarder(Paths paths, Source source, Callbacks callbacks, size_t open_max)
     : paths_(std::move(paths)),
       source_(std::move(source)),
-      doors_(std::move(doors)),
+      callbacks_(std::move(callbacks)),
       open_files_(open_max) {}
 
 void LogForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks) {
@@ -81,7 +81,7 @@ void LogForwarder::Closed(const AttemptKey& key, uint32_t rank, common::Stream s
 }
 
 void LogForwarder::Ended(const AttemptKey& key) {
-  if (open_.find(key) == open_.end()) return doors_.drained(key);
+  if (open_.find(key) == open_.end()) return callbacks_.drained(key);
   for (auto at = streams_.lower_bound({key, {0, 0}});
        at != streams_.end() && at->first.first == key; ++at) {
     at->second.ended = true;
@@ -119,7 +119,7 @@ void LogForwarder::Restart() {
 LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
   if (stream.done || stream.end_sent || !stream.maybe_more ||
       stream.in_flight_bytes >= kStreamCreditBytes ||
-      (doors_.keeps_up && !doors_.keeps_up(stream.key))) {
+      (callbacks_.keeps_up && !callbacks_.keeps_up(stream.key))) {
     return Ready::kNo;
   }
   const absl::StatusOr<uint64_t> end = stream.reader->End();
@@ -140,9 +140,9 @@ LogForwarder::Ready LogForwarder::Check(Stream& stream, int64_t now_ms) {
 LogForwarder::Ready LogForwarder::AtEnd(Stream& stream, uint64_t end) {
   const uint64_t reached = std::max(end, stream.reader->place().offset);
   if (stream.ended && *stream.end > reached) {  // more was reported than is on disk
-    doors_.note(common::StrCat("the end of a rank's output is missing job=", stream.key.job,
-                               " attempt=", stream.key.attempt, " rank=", stream.rank,
-                               " index_ends=", end, " said=", *stream.end));
+    callbacks_.note(common::StrCat("the end of a rank's output is missing job=", stream.key.job,
+                                   " attempt=", stream.key.attempt, " rank=", stream.rank,
+                                   " index_ends=", end, " said=", *stream.end));
     stream.end = reached;
   }
   // An end without bytes is sent once everything before it is acknowledged, so that the next
@@ -166,7 +166,7 @@ std::optional<int64_t> LogForwarder::Pump(int64_t now_ms) {
   std::optional<int64_t> later;
   size_t idle = 0;  // streams in a row with nothing to send
   auto at = streams_.upper_bound(turn_);
-  while (idle < streams_.size() && in_flight_bytes_ < kCreditBytes && doors_.can_send()) {
+  while (idle < streams_.size() && in_flight_bytes_ < kCreditBytes && callbacks_.can_send()) {
     if (at == streams_.end()) at = streams_.begin();
     Stream& stream = at->second;
     Ready ready = Check(stream, now_ms);
@@ -231,7 +231,7 @@ void LogForwarder::Send(Stream& stream, SpoolPiece piece) {
   stream.in_flight.push_back({place, size, last});
   stream.in_flight_bytes += size;
   in_flight_bytes_ += size;
-  doors_.send(std::move(chunk));
+  callbacks_.send(std::move(chunk));
 }
 
 void LogForwarder::OnAck(const v1::LogAck& ack) {
@@ -272,7 +272,7 @@ void LogForwarder::MaybeTrim(Stream& stream) {
   stream.kept = stream.acked;
   // First save where a restarted worker resumes, then punch the hole.
   SaveAcked(stream.key);
-  doors_.trim(stream.key, stream.rank, stream.stream, stream.trimmed, stream.acked.record);
+  callbacks_.trim(stream.key, stream.rank, stream.stream, stream.trimmed, stream.acked.record);
 }
 
 void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
@@ -294,13 +294,13 @@ void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
 
 // The rest of the stream cannot be delivered; it must not fill the spool.
 void LogForwarder::Fail(Stream& stream, const std::string& reason) {
-  doors_.note(common::StrCat("output abandoned job=", stream.key.job,
-                             " attempt=", stream.key.attempt, " rank=", stream.rank, " reason=\"",
-                             reason, "\""));
+  callbacks_.note(common::StrCat("output abandoned job=", stream.key.job,
+                                 " attempt=", stream.key.attempt, " rank=", stream.rank,
+                                 " reason=\"", reason, "\""));
   in_flight_bytes_ -= stream.in_flight_bytes;
   stream.in_flight.clear();
   stream.in_flight_bytes = 0;
-  doors_.trim(stream.key, stream.rank, stream.stream, common::kLogStreamBytesMax, 0);
+  callbacks_.trim(stream.key, stream.rank, stream.stream, common::kLogStreamBytesMax, 0);
   Finish(stream);
 }
 
@@ -313,7 +313,7 @@ void LogForwarder::Finish(Stream& stream) {
   auto open = open_.find(key);
   if (open == open_.end() || --open->second > 0) return;
   open_.erase(open);
-  doors_.drained(key);
+  callbacks_.drained(key);
 }
 
 uint64_t LogForwarder::SpoolBytes() {

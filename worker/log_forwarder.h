@@ -27,7 +27,7 @@ namespace muster::worker {
 
 class LogForwarder {
  public:
-  struct Doors {
+  struct Callbacks {
     std::function<bool()> can_send;
     // Whether this attempt's streams may continue (its copies on this node keep up).
     std::function<bool(const AttemptKey&)> keeps_up;
@@ -46,7 +46,7 @@ class LogForwarder {
   };
 
   // `open_max`: how many streams may have their files open at a time.
-  LogForwarder(Paths paths, Source source, Doors doors, size_t open_max = 1'024);
+  LogForwarder(Paths paths, Source source, Callbacks callbacks, size_t open_max = 1'024);
 
   // Ranks [first_rank, first_rank + ranks); resumes from the offsets that were acknowledged before
   // a restart.
@@ -114,7 +114,7 @@ class LogForwarder {
 
   const Paths paths_;
   const Source source_;
-  const Doors doors_;
+  const Callbacks callbacks_;
   std::map<StreamKey, Stream> streams_;
   std::map<AttemptKey, int> open_;  // unfinished streams
   StreamKey turn_;                  // the stream that sent last

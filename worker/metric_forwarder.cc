@@ -14,8 +14,8 @@ constexpr uint64_t kNeverAgain = UINT64_MAX - 1;  // one less, because the expec
 
 }  // namespace
 
-MetricForwarder::MetricForwarder(Paths paths, Doors doors, size_t open_max)
-    : paths_(std::move(paths)), doors_(std::move(doors)), open_files_(open_max) {}
+MetricForwarder::MetricForwarder(Paths paths, Callbacks callbacks, size_t open_max)
+    : paths_(std::move(paths)), callbacks_(std::move(callbacks)), open_files_(open_max) {}
 
 void MetricForwarder::Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks) {
   for (uint32_t rank = first_rank; rank < first_rank + ranks; ++rank) {
@@ -30,9 +30,9 @@ void MetricForwarder::OpenSpool(const RankKey& rank) {
     missing_.erase(rank);
     Used(rank, spools_.emplace(rank, *std::move(spool)).first->second);
   } else if (missing_.insert(rank).second) {
-    doors_.note(common::StrCat("metrics of rank ", rank.second, " cannot be stored yet job=",
-                               rank.first.job, " attempt=", rank.first.attempt, " reason=\"",
-                               std::string(spool.status().message()), "\""));
+    callbacks_.note(common::StrCat("metrics of rank ", rank.second, " cannot be stored yet job=",
+                                   rank.first.job, " attempt=", rank.first.attempt, " reason=\"",
+                                   std::string(spool.status().message()), "\""));
   }
 }
 
@@ -40,10 +40,10 @@ void MetricForwarder::Used(const RankKey& rank, MetricSpool& spool) {
   open_files_.Use(&spool, [&spool] { spool.Close(); });
   const uint64_t lost = spool.TakeDamage();
   if (lost == 0) return;
-  doors_.note(common::StrCat("metrics of rank ", rank.second, " lost: ", lost,
-                             " bytes cannot be read job=", rank.first.job,
-                             " attempt=", rank.first.attempt,
-                             " file=", paths_.MetricBatches(rank.first, rank.second)));
+  callbacks_.note(common::StrCat("metrics of rank ", rank.second, " lost: ", lost,
+                                 " bytes cannot be read job=", rank.first.job,
+                                 " attempt=", rank.first.attempt,
+                                 " file=", paths_.MetricBatches(rank.first, rank.second)));
 }
 
 absl::Status MetricForwarder::Append(const AttemptKey& key, uint32_t rank, v1::MetricBatch batch) {
@@ -103,9 +103,10 @@ void MetricForwarder::OnAck(const v1::MetricAck& ack) {
   auto spool = spools_.find({key, ack.rank()});
   if (spool == spools_.end()) return;
   if (ack.refused() && spool->second.LastSeq(ack.source()) != kNeverAgain) {
-    doors_.note(common::StrCat("metrics abandoned job=", key.job, " attempt=", key.attempt,
-                               " rank=", ack.rank(), " source=\"", common::Printable(ack.source()),
-                               "\" reason=\"the coordinator refused them\""));
+    callbacks_.note(common::StrCat("metrics abandoned job=", key.job, " attempt=", key.attempt,
+                                   " rank=", ack.rank(), " source=\"",
+                                   common::Printable(ack.source()),
+                                   "\" reason=\"the coordinator refused them\""));
   }
   spool->second.OnAck(ack.source(), ack.refused() ? kNeverAgain : ack.durable_seq());
   Used(spool->first, spool->second);
@@ -115,7 +116,7 @@ void MetricForwarder::OnAck(const v1::MetricAck& ack) {
 void MetricForwarder::Pump() {
   size_t idle = 0;
   auto at = spools_.upper_bound(turn_);
-  while (idle < spools_.size() && doors_.can_send()) {
+  while (idle < spools_.size() && callbacks_.can_send()) {
     if (at == spools_.end()) at = spools_.begin();
     std::optional<v1::MetricBatch> batch;
     if (at->second.HasNext()) {
@@ -129,7 +130,7 @@ void MetricForwarder::Pump() {
       batch->set_job(at->first.first.job);
       batch->set_attempt(at->first.first.attempt);
       batch->set_rank(at->first.second);
-      doors_.send(*std::move(batch));
+      callbacks_.send(*std::move(batch));
       idle = 0;
     } else {
       ++idle;
@@ -145,7 +146,7 @@ void MetricForwarder::CheckDrained(const AttemptKey& key) {
     if (!at->second.Drained()) return;
   }
   ended_.erase(key);
-  doors_.drained(key);
+  callbacks_.drained(key);
 }
 
 }  // namespace muster::worker

@@ -18,7 +18,7 @@ namespace muster::worker {
 
 class MetricForwarder {
  public:
-  struct Doors {
+  struct Callbacks {
     std::function<bool()> can_send;
     std::function<void(v1::MetricBatch)> send;
     std::function<void(const AttemptKey&)> drained;  // after Ended: the coordinator has everything
@@ -26,7 +26,7 @@ class MetricForwarder {
   };
 
   // `open_max`: how many files may be open at a time.
-  MetricForwarder(Paths paths, Doors doors, size_t open_max = 1'024);
+  MetricForwarder(Paths paths, Callbacks callbacks, size_t open_max = 1'024);
 
   void Add(const AttemptKey& key, uint32_t first_rank, uint32_t ranks);
   // Afterwards the batch survives a crash of this process. Fills in job, attempt and rank; a batch
@@ -51,7 +51,7 @@ class MetricForwarder {
   void Used(const RankKey& rank, MetricSpool& spool);
 
   const Paths paths_;
-  const Doors doors_;
+  const Callbacks callbacks_;
   std::map<RankKey, MetricSpool> spools_;
   std::set<AttemptKey> ended_;
   // Could not be opened for lack of descriptors or space: retried when needed.

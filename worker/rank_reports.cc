@@ -18,8 +18,8 @@ const AttemptKey* KeyBehind(const Input& input) {
 
 }  // namespace
 
-RankReports::RankReports(Paths paths, JobThreads* threads, Doors doors)
-    : paths_(std::move(paths)), threads_(threads), doors_(std::move(doors)) {}
+RankReports::RankReports(Paths paths, JobThreads* threads, Callbacks callbacks)
+    : paths_(std::move(paths)), threads_(threads), callbacks_(std::move(callbacks)) {}
 
 void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
                       const RankExited& exit) {
@@ -36,7 +36,7 @@ void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch&
   threads_->Post(
       key, Work::kReport, [this, key, number = last_number_, report = std::move(report)]() mutable {
         AddWords(paths_, key, &report);
-        doors_.in_loop(
+        callbacks_.in_loop(
             [this, key, number, report = std::move(report)] { OnRead(key, number, report); });
       });
 }
@@ -44,7 +44,7 @@ void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch&
 void RankReports::Pass(Input input) {
   const AttemptKey* key = KeyBehind(input);
   const auto waiting = key == nullptr ? waiting_.end() : waiting_.find(*key);
-  if (waiting == waiting_.end()) return doors_.input(std::move(input));
+  if (waiting == waiting_.end()) return callbacks_.input(std::move(input));
   waiting->second.push_back({std::move(input), ++last_number_, true, 0});
 }
 
@@ -66,7 +66,7 @@ void RankReports::Flush(const AttemptKey& key) {
     Input input = std::move(found->second.front().input);
     found->second.pop_front();
     if (found->second.empty()) waiting_.erase(found);
-    doors_.input(std::move(input));
+    callbacks_.input(std::move(input));
   }
 }
 

@@ -19,11 +19,11 @@ namespace muster::worker {
 
 class RankReports {
  public:
-  struct Doors {
+  struct Callbacks {
     std::function<void(Input)> input;                    // on the control loop's thread
     std::function<void(std::function<void()>)> in_loop;  // posts from a job's thread to it
   };
-  RankReports(Paths paths, JobThreads* threads, Doors doors);
+  RankReports(Paths paths, JobThreads* threads, Callbacks callbacks);
 
   // For a rank that `launch` runs on this node; ignored for any other.
   void Add(const v1::LaunchAttempt& launch, const common::ShimLaunch& shim_launch,
@@ -46,7 +46,7 @@ class RankReports {
 
   const Paths paths_;
   JobThreads* const threads_;
-  const Doors doors_;
+  const Callbacks callbacks_;
   uint64_t last_number_ = 0;
   std::map<AttemptKey, std::deque<Waiting>> waiting_;
 };

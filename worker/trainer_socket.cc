@@ -235,16 +235,16 @@ void TrainerSocket::OnLine(Connection& connection, std::string_view text) {
       status = OnMetrics(connection, *std::move(line));
       break;
     case Kind::kProgress:
-      doors_.progress(key, connection.rank, line->step, line->total);
+      callbacks_.progress(key, connection.rank, line->step, line->total);
       break;
     case Kind::kDropped:
-      doors_.dropped(key, connection.rank, line->dropped);
+      callbacks_.dropped(key, connection.rank, line->dropped);
       break;
     case Kind::kCheckpoint:
-      doors_.checkpoint_hint(key);
+      callbacks_.checkpoint_hint(key);
       break;
     case Kind::kDiagnosis:
-      doors_.diagnosis(key, connection.rank, line->number, std::move(line->record));
+      callbacks_.diagnosis(key, connection.rank, line->number, std::move(line->record));
       break;
     case Kind::kUnknown:
       break;
@@ -266,13 +266,13 @@ absl::Status TrainerSocket::OnHello(Connection& connection, const TrainerLine& l
   }
   connection.greeted = true;
   connection.rank = line.rank;
-  connection.output += WelcomeLine(doors_.last_seq(attempt.key, line.rank));
+  connection.output += WelcomeLine(callbacks_.last_seq(attempt.key, line.rank));
   return absl::OkStatus();
 }
 
 absl::Status TrainerSocket::OnMetrics(Connection& connection, TrainerLine line) {
   const AttemptKey& key = connection.attempt.key;
-  const uint64_t last = doors_.last_seq(key, connection.rank);
+  const uint64_t last = callbacks_.last_seq(key, connection.rank);
   const uint64_t seq = line.batch.seq();
   if (!line.left_out.empty()) Refuse(connection, line.left_out);
   if (seq > last + 1) {
@@ -281,7 +281,7 @@ absl::Status TrainerSocket::OnMetrics(Connection& connection, TrainerLine line) 
   }
   if (seq == last + 1) {
     line.batch.set_source("socket");
-    const absl::Status kept = doors_.metrics(key, connection.rank, std::move(line.batch));
+    const absl::Status kept = callbacks_.metrics(key, connection.rank, std::move(line.batch));
     if (!kept.ok()) return kept;
   }
   connection.output += AckLine(std::max(last, seq));

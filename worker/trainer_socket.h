@@ -28,7 +28,7 @@ absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path);
 
 class TrainerSocket {
  public:
-  struct Doors {
+  struct Callbacks {
     std::function<uint64_t(const AttemptKey&, uint32_t rank)> last_seq;
     std::function<absl::Status(const AttemptKey&, uint32_t rank, v1::MetricBatch)> metrics;
     std::function<void(const AttemptKey&, uint32_t rank, int64_t step, uint64_t total)> progress;
@@ -38,8 +38,8 @@ class TrainerSocket {
         diagnosis;
   };
   // `connections_max`: over all attempts.
-  explicit TrainerSocket(Doors doors, size_t connections_max = 4'096)
-      : doors_(std::move(doors)), connections_max_(connections_max) {}
+  explicit TrainerSocket(Callbacks callbacks, size_t connections_max = 4'096)
+      : callbacks_(std::move(callbacks)), connections_max_(connections_max) {}
 
   struct Attempt {
     AttemptKey key;
@@ -92,7 +92,7 @@ class TrainerSocket {
   absl::Status OnMetrics(Connection& connection, TrainerLine line);
   void Refuse(Connection& connection, std::string_view reason);
 
-  const Doors doors_;
+  const Callbacks callbacks_;
   const size_t connections_max_;
   int waited_fd_ = 0;                  // the first one whose attempt's budget was used up
   std::map<int, Listener> listeners_;  // by fd

@@ -324,7 +324,7 @@ std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
   return finished;
 }
 
-bool IsJournalled(const v1::Event& event) {
+bool IsJournaled(const v1::Event& event) {
   return !event.has_node_contact() && !event.has_part_age();
 }
 
@@ -418,7 +418,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
       break;
   }
   if (const auto job = state.jobs.find(event.job());
-      job != state.jobs.end() && IsJournalled(event)) {
+      job != state.jobs.end() && IsJournaled(event)) {
     job->second.set_event_count(job->second.event_count() + 1);
   }
 }

@@ -13,7 +13,7 @@ void Apply(ClusterState& state, const v1::Event& event, Now now);
 std::vector<v1::JobRecord> TakeFinished(ClusterState& state);
 
 // False for events that only change volatile state (NodeContact).
-bool IsJournalled(const v1::Event& event);
+bool IsJournaled(const v1::Event& event);
 
 // The content of a snapshot row for this state, and back. Keys of finished jobs come from the index
 // of finished jobs.

@@ -92,8 +92,8 @@ class TurnBuilder {
   void Commit(v1::Event event) {
     if (event.has_checkpoint_removed()) CollectBlobs(event);
     if (event.has_job_removed()) turn_.removed_jobs.push_back(event.job());
-    const bool journalled = IsJournalled(event);
-    if (journalled) {
+    const bool journaled = IsJournaled(event);
+    if (journaled) {
       event.set_seq(state_.next_seq);
       event.set_lived_ms(now_.lived_ms);
     }
@@ -107,7 +107,7 @@ class TurnBuilder {
     if (event.has_node_state_changed() || event.has_node_registered()) {
       touched_jobs_.insert(state_.active.begin(), state_.active.end());
     }
-    if (journalled) turn_.events.push_back(std::move(event));
+    if (journaled) turn_.events.push_back(std::move(event));
   }
 
   // Blobs of a checkpoint that is removed, unless another checkpoint of the job uses them.

@@ -63,15 +63,15 @@ uint64_t InodeOf(int fd) {
 
 }  // namespace
 
-Acceptor::Acceptor(std::vector<Door> doors, Peers& peers, HandOver hand_over,
+Acceptor::Acceptor(std::vector<Listener> listeners, Peers& peers, HandOver hand_over,
                    std::chrono::milliseconds begin_within)
-    : doors_(std::move(doors)),
+    : listeners_(std::move(listeners)),
       peers_(peers),
       hand_over_(std::move(hand_over)),
       begin_within_(begin_within),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       reserve_(Reserve()),
-      served_of_door_(doors_.size()),
+      served_of_listener_(listeners_.size()),
       thread_([this] { Run(); }) {}
 
 void Acceptor::Stop() {
@@ -81,27 +81,27 @@ void Acceptor::Stop() {
   if (write(wake_.get(), &one, sizeof one) < 0) errno = 0;
   thread_.join();
   waiting_.clear();
-  for (Door& door : doors_) door.fd.Reset();
+  for (Listener& listener : listeners_) listener.fd.Reset();
 }
 
 void Acceptor::Run() {
-  std::vector<bool> open_doors(doors_.size());
-  while (WaitForSomething(open_doors)) {
-    for (size_t door = 0; door < doors_.size(); ++door) {
-      if (open_doors[door]) AcceptFrom(door);
+  std::vector<bool> ready_listeners(listeners_.size());
+  while (WaitForSomething(ready_listeners)) {
+    for (size_t listener = 0; listener < listeners_.size(); ++listener) {
+      if (ready_listeners[listener]) AcceptFrom(listener);
     }
     LookAtWaiting();
   }
 }
 
-bool Acceptor::WaitForSomething(std::vector<bool>& open_doors) {
+bool Acceptor::WaitForSomething(std::vector<bool>& ready_listeners) {
   const Time now = std::chrono::steady_clock::now();
   std::vector<pollfd> sources = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
   Time wake_at = now + std::chrono::hours(1);
   const bool is_deaf = now < deaf_until_;
   if (is_deaf) wake_at = deaf_until_;
-  for (const Door& door : doors_) {
-    sources.push_back({.fd = is_deaf ? -1 : door.fd.get(), .events = POLLIN, .revents = 0});
+  for (const Listener& listener : listeners_) {
+    sources.push_back({.fd = is_deaf ? -1 : listener.fd.get(), .events = POLLIN, .revents = 0});
   }
   for (const Waiting& waiting : waiting_) {
     wake_at = std::min(wake_at, waiting.is_partial ? now + kLookAgain : waiting.until);
@@ -111,22 +111,22 @@ bool Acceptor::WaitForSomething(std::vector<bool>& open_doors) {
   const auto wait =
       std::chrono::duration_cast<std::chrono::milliseconds>(wake_at - now).count() + 1;
   poll(sources.data(), sources.size(), static_cast<int>(std::max<int64_t>(wait, 0)));
-  for (size_t door = 0; door < doors_.size(); ++door) {
-    open_doors[door] = sources[door + 1].revents != 0;
+  for (size_t listener = 0; listener < listeners_.size(); ++listener) {
+    ready_listeners[listener] = sources[listener + 1].revents != 0;
   }
   return sources[0].revents == 0;
 }
 
-void Acceptor::AcceptFrom(size_t door) {
+void Acceptor::AcceptFrom(size_t listener) {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     common::UniqueFd fd(
-        accept4(doors_[door].fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        accept4(listeners_[listener].fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd.valid()) {
-      Admit(std::move(fd), door);
+      Admit(std::move(fd), listener);
       continue;
     }
     if (errno == EAGAIN) return;
-    if (errno == EMFILE || errno == ENFILE) return TurnAwayWithReserve(door);
+    if (errno == EMFILE || errno == ENFILE) return TurnAwayWithReserve(listener);
     // A connection that ended before it was accepted; other errors (memory) may be transient.
     if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO) continue;
     deaf_until_ = std::chrono::steady_clock::now() + kDeafFor;
@@ -134,19 +134,19 @@ void Acceptor::AcceptFrom(size_t door) {
   }
 }
 
-void Acceptor::TurnAwayWithReserve(size_t door) {
+void Acceptor::TurnAwayWithReserve(size_t listener) {
   turned_away_.Warn({.code = "JC1612",
                      .what = "no free descriptor for a new connection, so it was closed",
                      .fix = "raise the limit of open files (LimitNOFILE)"});
   if (!waiting_.empty()) waiting_.pop_front();
   reserve_.Reset();
-  common::UniqueFd(accept4(doors_[door].fd.get(), nullptr, nullptr, SOCK_CLOEXEC)).Reset();
+  common::UniqueFd(accept4(listeners_[listener].fd.get(), nullptr, nullptr, SOCK_CLOEXEC)).Reset();
   reserve_ = Reserve();
   if (!reserve_.valid()) deaf_until_ = std::chrono::steady_clock::now() + kDeafFor;
 }
 
-void Acceptor::Admit(common::UniqueFd fd, size_t door) {
-  const Door& from = doors_[door];
+void Acceptor::Admit(common::UniqueFd fd, size_t listener) {
+  const Listener& from = listeners_[listener];
   uint32_t uid = 0;
   std::string principal = PrincipalOf(fd.get(), from.is_unix, &uid);
   if (principal.empty()) return;
@@ -157,7 +157,7 @@ void Acceptor::Admit(common::UniqueFd fd, size_t door) {
                         getuid(), " and was rejected"),
          .fix = "each user starts a separate one"});
   }
-  if (!MakeRoom(door)) return;
+  if (!MakeRoom(listener)) return;
   if (!from.is_unix) {
     const int yes = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -166,13 +166,13 @@ void Acceptor::Admit(common::UniqueFd fd, size_t door) {
   waiting_.push_back({.fd = std::move(fd),
                       .principal = std::move(principal),
                       .until = std::chrono::steady_clock::now() + begin_within_,
-                      .door = door});
+                      .listener = listener});
 }
 
-bool Acceptor::MakeRoom(size_t door) {
-  const size_t most = std::max<size_t>(doors_[door].most, 2);
-  const size_t waiting = CountWaiting(door);
-  const size_t& served = served_of_door_[door];
+bool Acceptor::MakeRoom(size_t listener) {
+  const size_t most = std::max<size_t>(listeners_[listener].most, 2);
+  const size_t waiting = CountWaiting(listener);
+  const size_t& served = served_of_listener_[listener];
   if (waiting < most / 2 && waiting + served >= most) ForgetClosed();
   if (waiting < most / 2 && waiting + served < most) return true;
   turned_away_.Warn(
@@ -181,8 +181,9 @@ bool Acceptor::MakeRoom(size_t door) {
                       " have sent nothing; for a new one, the oldest silent one is closed"),
        .fix =
            "find out what opens them (ss -tnp), or raise the limit of open files (LimitNOFILE)"});
-  const auto oldest = std::find_if(waiting_.begin(), waiting_.end(),
-                                   [door](const Waiting& each) { return each.door == door; });
+  const auto oldest =
+      std::find_if(waiting_.begin(), waiting_.end(),
+                   [listener](const Waiting& each) { return each.listener == listener; });
   if (oldest == waiting_.end()) return false;
   waiting_.erase(oldest);
   return true;
@@ -219,9 +220,9 @@ void Acceptor::LookAtWaiting() {
 void Acceptor::Give(Waiting waiting) {
   const int fd = waiting.fd.Release();
   const auto [at, fresh] = served_.try_emplace(fd);
-  if (!fresh) --served_of_door_[at->second.door];
-  at->second = {.inode = InodeOf(fd), .door = waiting.door};
-  ++served_of_door_[waiting.door];
+  if (!fresh) --served_of_listener_[at->second.listener];
+  at->second = {.inode = InodeOf(fd), .listener = waiting.listener};
+  ++served_of_listener_[waiting.listener];
   peers_.Set(fd, std::move(waiting.principal));
   hand_over_(fd);
 }
@@ -233,14 +234,15 @@ void Acceptor::ForgetClosed() {
   std::erase_if(served_, [this](const auto& each) {
     const auto& [fd, served] = each;
     if (InodeOf(fd) == served.inode) return false;
-    --served_of_door_[served.door];
+    --served_of_listener_[served.listener];
     return true;
   });
 }
 
-size_t Acceptor::CountWaiting(size_t door) const {
-  return static_cast<size_t>(std::count_if(
-      waiting_.begin(), waiting_.end(), [door](const Waiting& each) { return each.door == door; }));
+size_t Acceptor::CountWaiting(size_t listener) const {
+  return static_cast<size_t>(
+      std::count_if(waiting_.begin(), waiting_.end(),
+                    [listener](const Waiting& each) { return each.listener == listener; }));
 }
 
 }  // namespace muster::coordinator

@@ -25,7 +25,7 @@ class Acceptor {
   static constexpr std::chrono::milliseconds kBeginWithin{10'000};
 
   // A listening socket, and how many connections it may have.
-  struct Door {
+  struct Listener {
     common::UniqueFd fd;
     bool is_unix = false;
     bool own_uid_only = false;  // for a unix socket: accept only our own uid and root
@@ -35,7 +35,7 @@ class Acceptor {
   // thread.
   using HandOver = std::function<void(int fd)>;
 
-  Acceptor(std::vector<Door> doors, Peers& peers, HandOver hand_over,
+  Acceptor(std::vector<Listener> listeners, Peers& peers, HandOver hand_over,
            std::chrono::milliseconds begin_within = kBeginWithin);
   ~Acceptor() { Stop(); }
   // No more connections are handed over; waiting ones are closed.
@@ -47,30 +47,30 @@ class Acceptor {
     common::UniqueFd fd;
     std::string principal;
     Time until;
-    size_t door = 0;
+    size_t listener = 0;
     bool is_partial = false;  // part of the preface arrived: poll would report it repeatedly
   };
   struct Served {
     uint64_t inode = 0;  // distinguishes this connection from a later one with the same descriptor
-    size_t door = 0;
+    size_t listener = 0;
   };
   enum class Beginning { kNotYet, kPartial, kWhole, kWrong };
   static Beginning Look(int fd);
 
   void Run();
   // False: stopping.
-  bool WaitForSomething(std::vector<bool>& open_doors);
-  void AcceptFrom(size_t door);
-  void Admit(common::UniqueFd fd, size_t door);
+  bool WaitForSomething(std::vector<bool>& ready_listeners);
+  void AcceptFrom(size_t listener);
+  void Admit(common::UniqueFd fd, size_t listener);
   // Makes room for one more. False: not possible.
-  bool MakeRoom(size_t door);
-  void TurnAwayWithReserve(size_t door);
+  bool MakeRoom(size_t listener);
+  void TurnAwayWithReserve(size_t listener);
   void LookAtWaiting();
   void Give(Waiting waiting);
   void ForgetClosed();
-  size_t CountWaiting(size_t door) const;
+  size_t CountWaiting(size_t listener) const;
 
-  std::vector<Door> doors_;
+  std::vector<Listener> listeners_;
   Peers& peers_;
   const HandOver hand_over_;
   const std::chrono::milliseconds begin_within_;
@@ -81,7 +81,7 @@ class Acceptor {
   std::list<Waiting> waiting_;    // the oldest first
   std::map<int, Served> served_;  // by descriptor: a reused number replaces the entry
   std::vector<size_t>
-      served_of_door_;  // how many of them; closed ones count until they are forgotten
+      served_of_listener_;  // how many of them; closed ones count until they are forgotten
   Time may_forget_at_;
   Time deaf_until_;  // accepting cannot succeed before
   SaidRarely turned_away_;

@@ -39,21 +39,21 @@ void SetLimits(grpc::ServerBuilder& builder) {
 
 // The unix socket has a separate share, so that a flood from the network does not lock out the
 // users of this machine.
-absl::StatusOr<std::vector<Acceptor::Door>> DoorsOf(const Daemon& daemon,
-                                                    RpcServer::Options& options) {
-  std::vector<Acceptor::Door> doors;
+absl::StatusOr<std::vector<Acceptor::Listener>> ListenersOf(const Daemon& daemon,
+                                                            RpcServer::Options& options) {
+  std::vector<Acceptor::Listener> listeners;
   const bool has_both = !options.socket.empty() && !options.port.fds.empty();
   const size_t local = has_both ? options.connections / 4 : options.connections;
   const size_t remote = has_both ? options.connections - local : options.connections;
   if (!options.socket.empty()) {
     ASSIGN_OR_RETURN(common::UniqueFd fd, ListenOnSocket(options.socket));
-    doors.push_back(
+    listeners.push_back(
         {.fd = std::move(fd), .is_unix = true, .own_uid_only = daemon.is_private, .most = local});
   }
   for (common::UniqueFd& fd : options.port.fds) {
-    doors.push_back({.fd = std::move(fd), .most = remote / options.port.fds.size()});
+    listeners.push_back({.fd = std::move(fd), .most = remote / options.port.fds.size()});
   }
-  return doors;
+  return listeners;
 }
 
 }  // namespace
@@ -84,9 +84,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   // handed to it.
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr) return absl::InternalError("the gRPC server did not start");
-  ASSIGN_OR_RETURN(std::vector<Acceptor::Door> doors, DoorsOf(daemon, options));
+  ASSIGN_OR_RETURN(std::vector<Acceptor::Listener> listeners, ListenersOf(daemon, options));
   parts->acceptor = std::make_unique<Acceptor>(
-      std::move(doors), parts->peers,
+      std::move(listeners), parts->peers,
       [server = parts->server.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }

@@ -30,13 +30,13 @@ TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
       {{"run", "--nproc-per-node", "2", "--", "x"}, "JC1002", "did you mean \"-n\""},
       {{"run", "-np", "2", "--", "x"}, "JC1002", "did you mean \"-n\""},
       {{"run", "--max-restarts=3", "--", "x"}, "JC1002", "did you mean \"--restarts\""},
-      {{"run", "--image", "x"}, "JC1002", "ranks are processes of their node, not containers"},
-      {{"run", "--virtual-local-rank", "--", "x"}, "JC1002", "it is a key of the job file"},
-      {{"run", "--mem", "4G", "--", "x"}, "JC1002", "its ranks share what their node has"},
-      {{"submit", "--mem-per-gpu=4G", "x"}, "JC1002", "a job does not ask for memory"},
+      {{"run", "--image", "x"}, "JC1002", "ranks are processes on the node, not containers"},
+      {{"run", "--virtual-local-rank", "--", "x"}, "JC1002", "this is a key of the job file"},
+      {{"run", "--mem", "4G", "--", "x"}, "JC1002", "their ranks share what the node has"},
+      {{"submit", "--mem-per-gpu=4G", "x"}, "JC1002", "jobs do not request memory"},
       {{"run", "--time", "1h", "--", "x"}, "JC1002", "a key of the job file, max_duration"},
       {{"submit", "--time-limit", "1h", "x"}, "JC1002", "a key of the job file, max_duration"},
-      {{"run", "--cpus-per-task", "4", "--", "x"}, "JC1002", "a job does not ask for cores"},
+      {{"run", "--cpus-per-task", "4", "--", "x"}, "JC1002", "jobs do not request cores"},
       {{"submit", "--partition", "a", "x"}, "JC1002", "there is one queue"},
       {{"-o", "json", "ls"}, "JC1002", "jobctl has no flag -o of all commands"},
       {{"wait", "--time", "1h", "x"}, "JC1002", "did you mean \"--timeout\""},
@@ -164,7 +164,7 @@ TEST(ArgumentsTest, TheVersionMayBeAskedForWithOrWithoutACommand) {
     const auto parsed = Arguments::Parse(line);
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(parsed->command().name, "version");
-    EXPECT_TRUE(parsed->Has("client")) << "asks nobody";
+    EXPECT_TRUE(parsed->Has("client")) << "contacts no coordinator";
   }
   EXPECT_EQ(Arguments::Parse({"run", "--", "x", "-V"})->command().name, "run");
 }

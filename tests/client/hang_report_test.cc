@@ -107,17 +107,17 @@ TEST(HangReport, SaysWhenNothingWaits) {
   const HangReport report =
       MakeHangReport(2, {Rank(0, 2).Ended(3, 50).Read(), Rank(1, 2).Ended(3, 40).Read()});
   EXPECT_EQ(report.sentence,
-            "no rank waits in a collective; the last one, all_reduce #3 (4 MiB float32, group "
+            "no rank is waiting in a collective; the last one, all_reduce #3 (4 MiB float32, group "
             "default), ended 0.0 s ago");
   EXPECT_TRUE(report.suspects.empty());
-  EXPECT_EQ(MakeHangReport(1, {Rank(0, 1).Read()}).sentence, "no rank has begun a collective");
+  EXPECT_EQ(MakeHangReport(1, {Rank(0, 1).Read()}).sentence, "no rank has started a collective");
 }
 
 TEST(HangReport, SuspectsTheRankWithoutARecordOnlyWhenNobodyElseIsBehind) {
   const std::vector<RankRecord> waiting = {Rank(0, 3).In(4, 2'000).Read(),
                                            Rank(2, 3).In(4, 2'000).Read()};
   EXPECT_EQ(MakeHangReport(3, waiting).sentence,
-            "rank 1 has left no record: ranks 0 and 2 wait in all_reduce #4 (4 MiB float32, group "
+            "rank 1 has no record: ranks 0 and 2 wait in all_reduce #4 (4 MiB float32, group "
             "default) for 2.0 s");
   EXPECT_EQ(MakeHangReport(3, waiting).suspects, std::vector<int>{1});
   const HangReport behind = MakeHangReport(
@@ -134,8 +134,8 @@ TEST(HangReport, BlamesNoRankWhenAllHaveEntered) {
       MakeHangReport(2, {Rank(0, 2).In(4, 61'000).Read(), Rank(1, 2).In(4, 60'000).Read()});
   EXPECT_EQ(report.sentence,
             "every rank of group default has entered all_reduce #4 (4 MiB float32, group default), "
-            "and ranks 0 and 1 wait in it for 61.0 s: it is slow, or the connection between them "
-            "is");
+            "and ranks 0 and 1 wait in it for 61.0 s: it is slow, or the connection between the "
+            "ranks is");
   EXPECT_TRUE(report.suspects.empty());
 }
 
@@ -152,7 +152,7 @@ TEST(HangReport, SeesTwoRanksThatWaitForEachOther) {
       "rank 1 has not entered all_reduce #3 (4 MiB float32, group default); rank 0 waits in "
       "it for 5.0 s; rank 1 is in barrier #1 (group side) instead, in save < main; rank 0 "
       "has not entered barrier #1 (group side); rank 0 is in all_reduce #3 (4 MiB float32, group "
-      "default) instead, at an unknown place; they wait for each other: the ranks begin these "
+      "default) instead, at an unknown place; they are waiting for each other: the ranks start these "
       "collectives in different orders");
 }
 

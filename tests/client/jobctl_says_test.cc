@@ -171,7 +171,7 @@ TEST(JobctlFollowTest, CtrlCSaysThatTheJobGoesOnAndHowToComeBack) {
     process.Signal(SIGINT);
     const Ended ended = process.End();
     EXPECT_EQ(ended.code, 130) << following.line[0] << ": " << ended.err;
-    EXPECT_TRUE(Holds(ended.err, "detached; " + following.job + " goes on")) << ended.err;
+    EXPECT_TRUE(Holds(ended.err, "detached; " + following.job + " keeps running")) << ended.err;
     EXPECT_TRUE(Holds(ended.err, following.again)) << ended.err;
     EXPECT_TRUE(Holds(ended.err, "jobctl cancel " + following.job)) << ended.err;
     EXPECT_TRUE(fake.cancels().empty());
@@ -190,7 +190,7 @@ TEST(JobctlFollowTest, CtrlCWhileWaitingSaysItToo) {
     process.Signal(SIGINT);
     const Ended ended = process.End();
     EXPECT_EQ(ended.code, 130) << ended.err;
-    EXPECT_TRUE(Holds(ended.err, "detached; calm-otter-3 goes on. Again: jobctl wait "))
+    EXPECT_TRUE(Holds(ended.err, "detached; calm-otter-3 keeps running. To reattach: jobctl wait "))
         << ended.err;
   }
 }
@@ -256,7 +256,7 @@ TEST(JobctlSubmitTest, AKindThatNoNodeHasIsNamedWithThoseThereAre) {
   }
   // What is only too much of a kind keeps the coordinator's numbers.
   EXPECT_TRUE(Holds(Jobctl(fake, {"submit", "-n", "9", "--devices", "cpu", "--", "train"}).err,
-                    "no set of the registered nodes"));
+                    "it would not fit even if all registered nodes were free"));
 }
 
 TEST(JobctlLogsTest, ARankAnAttemptOrANodeThatIsNotThereIsAnError) {
@@ -284,7 +284,7 @@ TEST(JobctlLogsTest, ARankAnAttemptOrANodeThatIsNotThereIsAnError) {
     line.insert(line.end(), fine.begin(), fine.end());
     const Ended ended = Jobctl(fake, line);
     EXPECT_EQ(ended.code, 0) << fine[0];
-    EXPECT_EQ(ended.err, "there is no output (yet)\n");
+    EXPECT_EQ(ended.err, "no output (yet)\n");
   }
 }
 
@@ -316,7 +316,7 @@ TEST(JobctlNamesTest, AQuestionAndAnAnswerNameTheJobItself) {
             3);
   EXPECT_TRUE(Holds(Jobctl(fake, {"rm", "@last"}).err, "Remove calm-otter-3 with logs"));
   EXPECT_TRUE(Holds(Jobctl(fake, {"wait", "@last", "--timeout", "300ms"}).err,
-                    "job calm-otter-3 did not get there within 300ms"));
+                    "job calm-otter-3 did not reach it within 300ms"));
   v1::Checkpoint* checkpoint = fake.record.add_checkpoints();
   checkpoint->set_step(5);
   checkpoint->set_state(v1::CHECKPOINT_STATE_COMMITTED);
@@ -340,7 +340,7 @@ TEST_F(JobctlContextTest, AnotherAddressIsNotPutInPlaceOfTheOldOneUnasked) {
   const Ended refused = Run({"context", "add", "lab", "other:1"});
   EXPECT_EQ(refused.code, 2);
   EXPECT_TRUE(
-      Holds(refused.err, "The context lab is head:7700. Make it other:1 instead? Nobody can"))
+      Holds(refused.err, "The context lab is head:7700. Change it to other:1? There is no terminal"))
       << refused.err;
   EXPECT_TRUE(Holds(Run({"context", "ls"}).out, "lab\thead:7700"));
   EXPECT_EQ(Run({"context", "add", "lab", "other:1", "--yes"}).code, 0);
@@ -354,7 +354,7 @@ TEST_F(JobctlContextTest, AServerWithoutAnAddressIsAnErrorAndNoPrivateRun) {
   const Ended word = Run({"-s", "foo", "ls"});
   EXPECT_EQ(word.code, 2);
   EXPECT_TRUE(Holds(word.err,
-                    "--server \"foo\" is no HOST:PORT (nor unix:/PATH) [JC1004]\n"
+                    "--server \"foo\" is neither HOST:PORT nor unix:/PATH [JC1004]\n"
                     "fix:   add the port, like foo:7700"))
       << word.err;
 }

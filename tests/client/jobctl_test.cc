@@ -98,7 +98,7 @@ TEST(JobctlRunTest, ATorchrunLineIsTakenApart) {
   const Ended ended = Jobctl(
       fake, {"run", "--", "torchrun", "--nproc_per_node=4", "--master-port=1", "t.py", "-n", "9"});
   EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_NE(ended.err.find("torchrun: the coordinator decides in place of --master-port\n"),
+  EXPECT_NE(ended.err.find("torchrun: the coordinator decides instead of --master-port\n"),
             std::string::npos);
   const v1::JobSpec spec = fake.last_submit().spec();
   EXPECT_EQ(spec.shape().per_node(), 4u);

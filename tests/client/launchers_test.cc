@@ -102,7 +102,7 @@ TEST(LaunchersTest, WhatStandsBeforeALauncherIsTakenOff) {
     EXPECT_EQ(taken.per_node, 2u) << absl::StrJoin(line, " ");
     EXPECT_EQ(absl::StrJoin(taken.command, " "), "python3 -u t.py B=2");
     EXPECT_EQ(taken.env, (std::map<std::string, std::string>{{"A", "1"}}));
-    EXPECT_EQ(DescribePlan(taken).find("nohup does nothing") != std::string::npos,
+    EXPECT_EQ(DescribePlan(taken).find("nohup has no effect") != std::string::npos,
               absl::StrJoin(line, " ").find("nohup") != std::string::npos);
   }
   // What it assigns is the launcher's environment too.
@@ -149,25 +149,25 @@ struct Wrong {
   std::string says;
 };
 
-TEST(LaunchersTest, WhatCannotBeHonouredIsRefusedByName) {
+TEST(LaunchersTest, WhatCannotBeHonoredIsRefusedByName) {
   const Wrong kWrong[] = {
       {"torchrun --nproc-per-nod 2 t.py", "JC1010", "did you mean \"--nproc-per-node\"?"},
       {"torchrun --nproc-per-node two t.py", "JC1010", "takes a whole number from 1"},
       {"torchrun --nproc-per-node xpu t.py", "JC1011", "xpu devices are not supported"},
       {"torchrun --nnodes 4:1 t.py", "JC1010", "takes N or MIN:MAX"},
       {"torchrun --standalone --nnodes 2 t.py", "JC1010", "means one node"},
-      {"torchrun -m --no-python t.py", "JC1011", "exclude each other"},
-      {"torchrun --logs-specs x t.py", "JC1011", "--logs-specs of torchrun cannot be honoured"},
+      {"torchrun -m --no-python t.py", "JC1011", "are mutually exclusive"},
+      {"torchrun --logs-specs x t.py", "JC1011", "--logs-specs of torchrun is not supported"},
       {"torchrun --run-path t.py", "JC1011", "--run-path"},
       {"torchrun --nproc-per-node 2", "JC1010", "names no script"},
       {"torchrun --nproc-per-node", "JC1010", "needs a value"},
       {"accelerate launch --tpu t.py", "JC1011", "--tpu of accelerate launch"},
       {"accelerate launch --env A=1 t.py", "JC1011", "--env"},
-      {"accelerate launch --cpu --multi_gpu t.py", "JC1010", "exclude each other"},
+      {"accelerate launch --cpu --multi_gpu t.py", "JC1010", "are mutually exclusive"},
       {"accelerate launch --num_processes 1 --num_machines 2 t.py", "JC1010",
        "num_processes is the total"},
       {"accelerate launch --mixed_precision fp7 --num_processes 1 t.py", "JC1010",
-       "mixed_precision is no, fp16"},
+       "mixed_precision must be no, fp16"},
       {"accelerate launch --config_file /nonexistent t.py", "JC1012", "cannot be read"},
   };
   for (const Wrong& wrong : kWrong) {
@@ -186,7 +186,7 @@ TEST(LaunchersTest, OneLineNamesEverythingThatWasOverridden) {
       "--nproc-per-node 2 t.py");
   EXPECT_EQ(
       DescribePlan(plan),
-      "torchrun: the coordinator decides in place of --rdzv-backend, --rdzv-endpoint, --node-rank");
+      "torchrun: the coordinator decides instead of --rdzv-backend, --rdzv-endpoint, --node-rank");
   EXPECT_EQ(plan.run_id, "job7");
   EXPECT_EQ(DescribePlan(Plan("torchrun --nproc-per-node 2 t.py")), "");
 }

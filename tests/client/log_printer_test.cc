@@ -80,7 +80,7 @@ TEST(LogPrinterTest, OnATerminalControlCharactersAreEscaped) {
   EXPECT_EQ(Print({Record(0, "a\033[2J\x07\n")}, {}, true).out, "[node1:0] a\\x1b[2J\\x07\n");
 }
 
-TEST(LogPrinterTest, ColoursPassWhenThereAreColoursAndAreClosed) {
+TEST(LogPrinterTest, ColorsPassWhenThereAreColorsAndAreClosed) {
   const std::string out = Print({Record(0, "\033[31mred\033]0;t\n")}, {}, true, true).out;
   EXPECT_NE(out.find("\033[31mred\\x1b]0;t\033[0m\n"), std::string::npos) << out;
 }

@@ -75,16 +75,16 @@ TEST_F(SettingsTest, WrongSettingsAreNamed) {
     const auto settings = Resolve(line);
     return settings.ok() ? "" : common::ProblemOf(settings.status()).what;
   };
-  EXPECT_NE(what({"ls", "-s", "a:1", "-c", "b"}).find("both say where to go"), std::string::npos);
+  EXPECT_NE(what({"ls", "-s", "a:1", "-c", "b"}).find("both select a coordinator"), std::string::npos);
   EXPECT_NE(what({"ls", "-c", "privat"}).find("did you mean \"private\"?"), std::string::npos);
-  EXPECT_EQ(what({"ls", "-s", ""}), "--server \"\" is no HOST:PORT (nor unix:/PATH)");
+  EXPECT_EQ(what({"ls", "-s", ""}), "--server \"\" is neither HOST:PORT nor unix:/PATH");
   for (const char* server : {"foo", "foo:", ":7700", "foo:0", "foo:99999", "unix:c.sock"}) {
     EXPECT_NE(what({"ls", "-s", server}).find("is no HOST:PORT"), std::string::npos) << server;
   }
   for (const char* server : {"head:7700", "[::1]:7700", "unix:/run/c.sock"})
     EXPECT_EQ(what({"ls", "-s", server}), "") << server;
   setenv("JOBCTL_SERVER", "foo", 1);
-  EXPECT_EQ(what({"ls"}), "JOBCTL_SERVER \"foo\" is no HOST:PORT (nor unix:/PATH)");
+  EXPECT_EQ(what({"ls"}), "JOBCTL_SERVER \"foo\" is neither HOST:PORT nor unix:/PATH");
   unsetenv("JOBCTL_SERVER");
   EXPECT_NE(what({"ls", "--timeout", "soon"}).find("a duration like 10s"), std::string::npos);
   setenv("JOBCTL_OUTPUT", "xml", 1);
@@ -108,7 +108,7 @@ TEST_F(SettingsTest, AContextThatIsGoneCanBeLeft) {
 TEST_F(SettingsTest, AContextWithABadAddressIsNamedAndCanBeMended) {
   Write("current: lab\ncontexts: {lab: {server: head}}\n");
   EXPECT_EQ(common::ProblemOf(Resolve({"ls"}).status()).what,
-            "the server of context lab, \"head\" is no HOST:PORT (nor unix:/PATH)");
+            "the server of context lab, \"head\" is neither HOST:PORT nor unix:/PATH");
   EXPECT_TRUE(Resolve({"context", "add", "lab", "head:7700"}).ok());
 }
 

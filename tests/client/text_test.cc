@@ -27,7 +27,7 @@ TEST(TerminalTest, WidthCountsColumnsNotBytes) {
   EXPECT_EQ(Shorten("abc", 0), "");
 }
 
-TEST(TerminalTest, OnlyColoursAndLinesPassTheLastDoor) {
+TEST(TerminalTest, OnlyColorsAndLinesPassTheLastDoor) {
   EXPECT_EQ(Filtered("\033[1mNODE\033[0m\n\ta"), "\033[1mNODE\033[0m\n\ta");
   EXPECT_EQ(Filtered("\033[H\033[2Jls"), "\033[H\033[2Jls");
   EXPECT_EQ(Filtered("a\033]0;title\007b"), "a\\x1b]0;title\\x07b");

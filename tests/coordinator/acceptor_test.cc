@@ -29,11 +29,11 @@ class AcceptorTest : public ::testing::Test {
   void Start(std::chrono::milliseconds begin_within, size_t most, bool own_uid_only = false) {
     auto fd = ListenOnSocket(path_);
     ASSERT_TRUE(fd.ok()) << fd.status();
-    std::vector<Acceptor::Door> doors;
-    doors.push_back(
+    std::vector<Acceptor::Listener> listeners;
+    listeners.push_back(
         {.fd = *std::move(fd), .is_unix = true, .own_uid_only = own_uid_only, .most = most});
     acceptor_ = std::make_unique<Acceptor>(
-        std::move(doors), peers_,
+        std::move(listeners), peers_,
         [this](int fd) {
           std::lock_guard lock(mutex_);
           given_.emplace_back(fd);

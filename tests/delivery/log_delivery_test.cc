@@ -137,7 +137,7 @@ class World {
   void StartWorker() {
     forwarder_ = std::make_unique<worker::LogForwarder>(
         worker_paths_, worker::LogForwarder::Source{"node-a", 1},
-        worker::LogForwarder::Doors{
+        worker::LogForwarder::Callbacks{
             [this] { return link_up_ && under_way_ < window_; },
             [](const worker::AttemptKey&) { return true; },
             [this](v1::LogChunk chunk) { Send(std::move(chunk)); },

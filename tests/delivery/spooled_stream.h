@@ -20,7 +20,7 @@ namespace muster::delivery {
 // A stream's bytes at their offsets (zeros where output was dropped), and its gaps.
 struct Content {
   std::string bytes;
-  std::vector<std::pair<uint64_t, uint64_t>> gaps;  // offset, length; neighbours are one gap
+  std::vector<std::pair<uint64_t, uint64_t>> gaps;  // offset, length; neighbors are one gap
 
   void Drop(uint64_t count) {
     if (count == 0) return;

@@ -46,7 +46,7 @@ class Names(Case):
             cluster.wait_for(job, CANCELLED)
         self.assertEqual(cluster.jobctl("show", "train", "-o", "name").stdout.strip(), train, "among finished ones")
         cluster.submit("--name", "train", "--", "true")
-        self.assert_error(cluster.jobctl("show", "train", check=False), "fits several jobs", "[JC1202]")
+        self.assert_error(cluster.jobctl("show", "train", check=False), "matches several jobs", "[JC1202]")
 
 
 class HowAFileIsRun(Case):
@@ -62,7 +62,7 @@ class HowAFileIsRun(Case):
         self.script("args.py", "import sys\nprint(sys.argv)\n", 0o644)
         done = self.run_here("--", "args.py", "1")
         self.assertEqual(done.returncode, 127, done.stderr)
-        self.assertIn("but lies in", done.stderr)
+        self.assertIn("but is in", done.stderr)
         self.assertIn("fix: write python args.py", done.stderr)
 
     def test_a_script_without_a_first_line_gets_its_own_sentence(self):

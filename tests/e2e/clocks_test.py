@@ -50,7 +50,7 @@ class LivedTime(Case):
         self.passed(cluster, before)
         later = self.finished(cluster, 1)
         self.assertEqual(sorted(item.name for item in cluster.api.list()), sorted(jobs + later))
-        self.assertNotIn("retention removes", cluster.coordinator.output())
+        self.assertNotIn("retention: removing", cluster.coordinator.output())
 
     def test_thirty_one_lived_days_remove_and_the_log_says_what(self):
         cluster = self.cluster()
@@ -64,7 +64,7 @@ class LivedTime(Case):
         cluster.wait_serving()
         harness.wait_until(lambda: not cluster.api.list(), "both are removed")
         said = cluster.coordinator.output()
-        self.assertRegex(said, r"retention removes finished jobs count=2 of=2 older_than_30_days=2")
+        self.assertRegex(said, r"retention: removing finished jobs count=2 of=2 older_than_30_days=2")
         for job in jobs:
             self.assertIn(job, said)
 

@@ -1,5 +1,5 @@
 """Jobs that mean harm: poisoned spools, endless JSON, FIFOs where files belong, sparse files, hoards of connections.
-Each costs itself at most; a neighbour on the same node runs, logs exactly and ends, under the same worker."""
+Each costs itself at most; a neighbor on the same node runs, logs exactly and ends, under the same worker."""
 import os
 import socket
 import textwrap
@@ -8,7 +8,7 @@ import harness
 from harness import FAILED, PYTHON, RUNNING, SUCCEEDED, Case, wait_until
 
 LINES = 2000
-NEIGHBOUR = f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); done"
+NEIGHBOR = f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); done"
 
 
 class Hostile(Case):
@@ -28,8 +28,8 @@ class Hostile(Case):
     def wait_output(self, job, word):
         wait_until(lambda: word in self.one.jobctl("logs", "--raw", job).stdout, f"{word} in the output of {job}")
 
-    def assert_neighbour_is_unharmed(self):
-        job = self.one.submit("-n", "1", "--", "sh", "-c", NEIGHBOUR)
+    def assert_neighbor_is_unharmed(self):
+        job = self.one.submit("-n", "1", "--", "sh", "-c", NEIGHBOR)
         self.one.wait_for(job, SUCCEEDED)
         self.assertEqual(self.one.jobctl("logs", "--raw", job).stdout, "".join(f"line {i}\n" for i in range(LINES)))
         self.assertTrue(self.worker.alive(), self.worker.output()[-2000:])
@@ -46,10 +46,10 @@ class Hostile(Case):
                 with open(spool + ".idx", "ab") as index: index.write(struct.pack("<QQqQ", 1 << 63, 0, 1, 1 << 63) * 2)
                 time.sleep(0.02)
             """)
-        wait_until(lambda: "output given up" in self.worker.output(), "the stream is given up")
+        wait_until(lambda: "output abandoned" in self.worker.output(), "the stream is given up")
         open(self.path("go"), "w").close()
         self.one.wait_for(job, SUCCEEDED)
-        self.assert_neighbour_is_unharmed()
+        self.assert_neighbor_is_unharmed()
         self.assertIn("is beyond what a stream may hold", self.worker.output())
         self.assertIn("still here", self.one.jobctl("logs", "--raw", job).stdout)
 
@@ -66,12 +66,12 @@ class Hostile(Case):
             """)
         self.one.wait_for(job, SUCCEEDED)
         self.assertIn("nested deeper than 32 levels", self.one.jobctl("logs", "--raw", job).stdout)
-        self.assert_neighbour_is_unharmed()
+        self.assert_neighbor_is_unharmed()
 
     def test_a_fifo_as_error_file_holds_up_nobody_and_no_restart(self):
         job = self.one.submit("-n", "1", "--", "sh", "-c", 'mkfifo "$TORCHELASTIC_ERROR_FILE"; echo done; exit 3')
         record = self.one.wait_for(job, FAILED)
-        self.assertIn("is no regular file", str(record))
+        self.assertIn("is not a regular file", str(record))
         # The exit record is read again by a worker that was away when the rank ended.
         job = self.one.submit("-n", "1", "--", "sh", "-c",
                               f'mkfifo "$TORCHELASTIC_ERROR_FILE"; while ! [ -e {self.path("go")} ]; do sleep 0.02; done; exit 3')
@@ -80,7 +80,7 @@ class Hostile(Case):
         open(self.path("go"), "w").close()
         self.worker.start()
         self.one.wait_for(job, FAILED)
-        self.assert_neighbour_is_unharmed()
+        self.assert_neighbor_is_unharmed()
 
     def test_a_fifo_in_the_log_directory_ends_the_copy_alone(self):
         copies = self.path("copies")
@@ -92,9 +92,9 @@ class Hostile(Case):
         os.mkfifo(where + "/stdout.log")
         open(self.path("go"), "w").close()
         self.one.wait_for(job, SUCCEEDED)
-        self.assert_neighbour_is_unharmed()
+        self.assert_neighbor_is_unharmed()
         self.assertEqual(self.one.jobctl("logs", "--raw", job).stdout, "out\n")
-        wait_until(lambda: "is given up" in self.worker.output(), "the note about the copy")
+        wait_until(lambda: "was abandoned" in self.worker.output(), "the note about the copy")
 
     def test_sparse_event_files_cost_their_own_job(self):
         job = self.submit_python("""
@@ -117,7 +117,7 @@ class Hostile(Case):
             time.sleep(3600)
             """)
         self.wait_output(job, "laid")
-        self.assert_neighbour_is_unharmed()
+        self.assert_neighbor_is_unharmed()
         self.one.jobctl("cancel", job)
         self.one.wait_over(job)
         # Every look reads a header of each file and no more: nothing near their 9 GiB.
@@ -143,7 +143,7 @@ class Hostile(Case):
         self.wait_output(job, "held")
         reporter = self.one.submit("-n", "1", *harness.python_line("reporter.py", 20))
         self.one.wait_for(reporter, SUCCEEDED)
-        self.assert_neighbour_is_unharmed()
+        self.assert_neighbor_is_unharmed()
         descriptors = len(os.listdir(f"/proc/{self.worker_pid}/fd"))
         self.assertLess(descriptors, 200)
         self.one.jobctl("cancel", job)

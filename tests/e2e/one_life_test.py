@@ -270,8 +270,8 @@ class SilentSupervisors(Case):
         cluster.wait_for(job, harness.RUNNING)
         os.kill(self.shim(os.path.join(cluster.directory, "w-node1")), signal.SIGTERM)
         by_signal = ended(1)
-        self.assertEqual(by_signal.reason, "the supervisor (muster-shim) on node node1 stopped its ranks, and this "
-                         "worker had not asked it to")
+        self.assertEqual(by_signal.reason, "the supervisor (muster-shim) on node node1 stopped its ranks although "
+                         "this worker had not asked it to")
         cluster.workers["node1"].kill9()
         wait_until(lambda: not ranks(), "the supervisor has stopped them, as nobody renewed its lease")
         cluster.workers["node1"].start()

@@ -58,7 +58,7 @@ class ForeignSockets(Case):
         for server in ({}, {"JOBCTL_SERVER": f"unix:{runtime}/coordinator.sock"}):
             done = subprocess.run([program, "submit", "--", "true"], capture_output=True, text=True, user=VICTIM,
                                   group=VICTIM, extra_groups=(), env={**env, **server}, cwd="/", timeout=30)
-            self.assert_error(done, "[JC1304]", runtime, "nothing was sent there")
+            self.assert_error(done, "[JC1304]", runtime, "nothing was sent")
         while select.select([said], [], [], 0.2)[0]:
             self.assertEqual(set(os.read(said, 100)), set(b"0\n"), "at most a look at who is there")
 

@@ -67,7 +67,7 @@ class Cluster {
     for (const v1::Event& event : turn.events) {
       v1::Event parsed;  // the journal keeps it as a message
       FUZZ_EXPECT(parsed.ParseFromString(event.SerializeAsString()));
-      if (IsJournalled(event)) journal_.push_back(std::move(parsed));
+      if (IsJournaled(event)) journal_.push_back(std::move(parsed));
     }
     (void)NextDeadlineMonoMs(state_);
   }

@@ -286,7 +286,7 @@ TEST_F(ShimLife, ASpoolThatCannotBeMadeIsTheFailureInTheExitRecord) {
   ASSERT_TRUE(UntilGone());
   const auto record = ReadExitRecord(launch_.attempt_dir);
   ASSERT_TRUE(record.ok()) << record.status();
-  EXPECT_EQ(record->failure.rfind("cannot make the spool", 0), 0u) << record->failure;
+  EXPECT_EQ(record->failure.rfind("cannot create the spool", 0), 0u) << record->failure;
   EXPECT_TRUE(record->exits.empty());
   EXPECT_TRUE(started_.empty());
 }

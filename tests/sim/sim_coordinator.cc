@@ -57,7 +57,7 @@ void SimCoordinator::Kill() {
   if (state_ == nullptr) return;
   state_.reset();
   ++life_;
-  wires_.killed();
+  callbacks_.killed();
 }
 
 void SimCoordinator::Take(coordinator::Input input, ReplySink reply) {
@@ -90,7 +90,7 @@ void SimCoordinator::Release(Turn turn, std::vector<ReplySink> replies) {
       CheckFinal(event);
     }
     for (const v1::JobRecord& job : turn.finished) finished_[job.id()] = job;
-    for (const coordinator::Command& command : turn.commands) wires_.deliver(command, epoch_);
+    for (const coordinator::Command& command : turn.commands) callbacks_.deliver(command, epoch_);
     for (size_t i = 0; i < replies.size() && i < turn.replies.size(); ++i) {
       if (replies[i]) replies[i](turn.replies[i]);
     }
@@ -121,7 +121,7 @@ void SimCoordinator::ArmTimer() {
 void SimCoordinator::CheckCommitted(const v1::Event& event) {
   if (event.has_checkpoint_part()) {
     for (const v1::CheckpointFile& file : event.checkpoint_part().files()) {
-      if (!wires_.has_blob(file.sha256())) {
+      if (!callbacks_.has_blob(file.sha256())) {
         throw Broken(
             absl::StrCat("J9: job ", event.job(), " lists a checkpoint whose bytes are not here"));
       }

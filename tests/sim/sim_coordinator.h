@@ -20,14 +20,14 @@ namespace muster::sim {
 class SimCoordinator {
  public:
   using ReplySink = std::function<void(const coordinator::Reply&)>;
-  struct Wires {
+  struct Callbacks {
     std::function<void(const coordinator::Command&, uint64_t epoch)> deliver;
     std::function<void()> killed;
     std::function<bool(const std::string& sha256)> has_blob;
   };
 
-  SimCoordinator(EventQueue& queue, Witness& witness, Wires wires)
-      : queue_(queue), witness_(witness), wires_(std::move(wires)) {}
+  SimCoordinator(EventQueue& queue, Witness& witness, Callbacks callbacks)
+      : queue_(queue), witness_(witness), callbacks_(std::move(callbacks)) {}
 
   bool alive() const { return state_ != nullptr; }
   const coordinator::ClusterState& state() const { return *state_; }
@@ -50,7 +50,7 @@ class SimCoordinator {
 
   EventQueue& queue_;
   Witness& witness_;
-  const Wires wires_;
+  const Callbacks callbacks_;
   coordinator::Settings settings_;
   std::unique_ptr<coordinator::ClusterState> state_;
   uint64_t life_ = 0;            // closures of an older life do nothing

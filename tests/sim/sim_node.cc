@@ -17,12 +17,12 @@ constexpr int64_t kLostOverdueMs = 3'000;
 }  // namespace
 
 SimNode::SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t devices,
-                 Wires wires)
+                 Callbacks callbacks)
     : queue_(queue),
       witness_(witness),
       name_(std::move(name)),
       devices_(devices),
-      wires_(std::move(wires)),
+      callbacks_(std::move(callbacks)),
       wall_skew_ms_(queue.Draw(-3'600'000, 3'600'000)) {}
 
 void SimNode::JoinHost(SimNode& other) {
@@ -66,7 +66,7 @@ void SimNode::StartWorker() {
   worker_->contact.last_heard_mono_ms = Now().mono_ms;
   worker_->contact.lease_mono_ms = disk_.lease_mono_ms > 0 ? disk_.lease_mono_ms : Now().mono_ms;
   RestoreAttempts();
-  wires_.dial(*this);
+  callbacks_.dial(*this);
 }
 
 // What a returning worker finds: launch records, live shims, exit records. It only looks.
@@ -191,7 +191,7 @@ void SimNode::KillWorker() {
   for (auto& [key, shim] : shims_) {
     if (shim.stopped) KillShim(key);
   }
-  if (link_ != 0) wires_.hang_up(*this, std::exchange(link_, 0));
+  if (link_ != 0) callbacks_.hang_up(*this, std::exchange(link_, 0));
 }
 
 void SimNode::KillOneShim() {
@@ -236,7 +236,7 @@ void SimNode::LinkDown(uint64_t link) {
   Feed(worker::LinkDownInput{});
   const uint64_t process = process_;
   queue_.After(queue_.Draw(50, 5000), [this, process] {
-    if (process == process_ && link_ == 0) wires_.dial(*this);
+    if (process == process_ && link_ == 0) callbacks_.dial(*this);
   });
 }
 
@@ -279,11 +279,11 @@ void SimNode::ArmTimer() {
 void SimNode::Do(const worker::Action& action) {
   using namespace worker;
   if (const auto* send = std::get_if<SendAction>(&action)) {
-    if (link_ != 0) wires_.send(*this, link_, send->message);
+    if (link_ != 0) callbacks_.send(*this, link_, send->message);
   } else if (std::holds_alternative<ResetLinkAction>(action)) {
     if (link_ == 0) return;
     const uint64_t link = link_;
-    wires_.hang_up(*this, link);
+    callbacks_.hang_up(*this, link);
     LinkDown(link);
   } else if (std::holds_alternative<ClearHostAction>(action)) {
     ClearHost();
@@ -331,7 +331,7 @@ void SimNode::Do(const worker::Action& action) {
     const uint64_t process = process_;
     queue_.After(queue_.Draw(1, 2000), [this, process, ready, sha256] {
       if (process != process_) return;
-      wires_.store_blob(sha256);
+      callbacks_.store_blob(sha256);
       Feed(UploadDoneInput{ready});
     });
   } else if (const auto* old = std::get_if<DeleteStepAction>(&action)) {
@@ -354,8 +354,8 @@ void SimNode::Spawn(const Key& key) {
   const v1::LaunchAttempt& launch = disk_.launches.at(key);
   Shim& shim = shims_[key];
   shim.spawned = true;
-  const Behaviour behaviour = wires_.behaviour(key.job);
-  const bool fails = queue_.Chance(behaviour.fail_chance);
+  const Behavior behavior = callbacks_.behavior(key.job);
+  const bool fails = queue_.Chance(behavior.fail_chance);
   for (uint32_t i = 0; i < launch.part().local_world_size(); ++i) {
     const uint32_t number = launch.part().first_rank() + i;
     shim.ranks.push_back({number, true, queue_.now_ms()});
@@ -364,16 +364,16 @@ void SimNode::Spawn(const Key& key) {
         {launch.world_size(), absl::StrCat(launch.master_addr(), ":", launch.master_port())});
     const bool this_fails = fails && queue_.Chance(0.5);
     const int64_t lasts =
-        this_fails ? queue_.Draw(1, behaviour.run_ms) : behaviour.run_ms + queue_.Draw(0, 50);
+        this_fails ? queue_.Draw(1, behavior.run_ms) : behavior.run_ms + queue_.Draw(0, 50);
     queue_.After(lasts,
                  [this, key, i, this_fails] { EndRank(key, i, this_fails ? 1 : 0, 0, false); });
   }
-  if (launch.is_master() && behaviour.checkpoint_ms > 0) SaveCheckpoint(key);
+  if (launch.is_master() && behavior.checkpoint_ms > 0) SaveCheckpoint(key);
   FeedLater(1, worker::RanksStartedInput{key, static_cast<uint32_t>(shim.ranks.size())});
 }
 
 void SimNode::SaveCheckpoint(const Key& key) {
-  const int64_t every = wires_.behaviour(key.job).checkpoint_ms;
+  const int64_t every = callbacks_.behavior(key.job).checkpoint_ms;
   queue_.After(every, [this, key, every] {
     const auto found = shims_.find(key);
     if (found == shims_.end() || !found->second.ranks[0].alive) return;

@@ -19,7 +19,7 @@
 namespace muster::sim {
 
 // What the simulated trainers do; drawn per job by the world.
-struct Behaviour {
+struct Behavior {
   int64_t run_ms = 1000;
   double fail_chance = 0;     // per attempt: one of its ranks exits with 1 on its way
   int64_t checkpoint_ms = 0;  // rank 0 saves this often; 0: never
@@ -28,15 +28,16 @@ struct Behaviour {
 class SimNode {
  public:
   // Messages leave through `send`, tagged with the link they belong to.
-  struct Wires {
+  struct Callbacks {
     std::function<void(SimNode&, uint64_t link, v1::WorkerMessage)> send;
     std::function<void(SimNode&)> dial;
     std::function<void(SimNode&, uint64_t link)> hang_up;
-    std::function<Behaviour(uint64_t job)> behaviour;
+    std::function<Behavior(uint64_t job)> behavior;
     std::function<void(const std::string& sha256)> store_blob;
   };
 
-  SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t devices, Wires wires);
+  SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t devices,
+          Callbacks callbacks);
 
   // Another state directory of the same node name on the same machine.
   void JoinHost(SimNode& other);
@@ -110,7 +111,7 @@ class SimNode {
   Witness& witness_;
   const std::string name_;
   const uint32_t devices_;
-  const Wires wires_;
+  const Callbacks callbacks_;
   const int64_t wall_skew_ms_;
 
   Disk disk_;

@@ -20,7 +20,7 @@ World::World(uint64_t seed, bool trace) : queue_(seed) {
   queue_.trace = trace;
   coordinator_ = std::make_unique<SimCoordinator>(
       queue_, witness_,
-      SimCoordinator::Wires{
+      SimCoordinator::Callbacks{
           [this](const coordinator::Command& command, uint64_t epoch) { Deliver(command, epoch); },
           [this] { CoordinatorKilled(); },
           [this](const std::string& sha256) { return blobs_.contains(sha256); }});
@@ -31,13 +31,13 @@ World::World(uint64_t seed, bool trace) : queue_(seed) {
 std::unique_ptr<SimNode> World::MakeNode(const std::string& name) {
   return std::make_unique<SimNode>(
       queue_, witness_, name, static_cast<uint32_t>(queue_.Draw(1, 4)),
-      SimNode::Wires{[this](SimNode& node, uint64_t link, v1::WorkerMessage message) {
-                       FromNode(node, link, std::move(message));
-                     },
-                     [this](SimNode& node) { Dial(node); },
-                     [this](SimNode&, uint64_t link) { HangUp(link); },
-                     [this](uint64_t job) { return BehaviourOf(job); },
-                     [this](const std::string& sha256) { blobs_.insert(sha256); }});
+      SimNode::Callbacks{[this](SimNode& node, uint64_t link, v1::WorkerMessage message) {
+                           FromNode(node, link, std::move(message));
+                         },
+                         [this](SimNode& node) { Dial(node); },
+                         [this](SimNode&, uint64_t link) { HangUp(link); },
+                         [this](uint64_t job) { return BehaviorOf(job); },
+                         [this](const std::string& sha256) { blobs_.insert(sha256); }});
 }
 
 void World::AddNodes() {
@@ -54,15 +54,15 @@ int64_t World::Latency() {
   return queue_.Chance(0.03) ? queue_.Draw(50, 14000) : queue_.Draw(0, 5);
 }
 
-Behaviour World::BehaviourOf(uint64_t job) {
-  const auto found = behaviours_.find(job);
-  if (found != behaviours_.end()) return found->second;
-  Behaviour behaviour;
-  behaviour.run_ms =
+Behavior World::BehaviorOf(uint64_t job) {
+  const auto found = behaviors_.find(job);
+  if (found != behaviors_.end()) return found->second;
+  Behavior behavior;
+  behavior.run_ms =
       queue_.Chance(0.25) ? queue_.Draw(600'000, 2'400'000) : queue_.Draw(10, 300'000);
-  behaviour.fail_chance = queue_.Chance(0.4) ? 0.5 : 0;
-  behaviour.checkpoint_ms = queue_.Chance(0.6) ? queue_.Draw(1'000, 30'000) : 0;
-  return behaviours_[job] = behaviour;
+  behavior.fail_chance = queue_.Chance(0.4) ? 0.5 : 0;
+  behavior.checkpoint_ms = queue_.Chance(0.6) ? queue_.Draw(1'000, 30'000) : 0;
+  return behaviors_[job] = behavior;
 }
 
 // ---------------------------------------------------------------- network

@@ -17,7 +17,7 @@
 namespace muster::sim {
 
 struct Result {
-  uint64_t events = 0;  // journalled
+  uint64_t events = 0;  // journaled
   uint64_t rank_starts = 0;
   uint64_t jobs = 0;
   uint64_t faults = 0;
@@ -58,7 +58,7 @@ class World {
   void ReleaseHeld();
   void TakeBackImpossible();
   void CheckEnd();
-  Behaviour BehaviourOf(uint64_t job);
+  Behavior BehaviorOf(uint64_t job);
 
   EventQueue queue_;
   Witness witness_;
@@ -70,7 +70,7 @@ class World {
   uint64_t next_link_ = 1;
   std::set<std::string> partitioned_;
   std::set<std::string> blobs_;
-  std::map<uint64_t, Behaviour> behaviours_;
+  std::map<uint64_t, Behavior> behaviors_;
   std::vector<std::pair<std::string, v1::AttemptStatus>> old_reports_;
   uint64_t jobs_to_submit_ = 0;
   uint64_t faults_ = 0;

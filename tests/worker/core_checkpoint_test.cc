@@ -127,7 +127,7 @@ TEST_F(CheckpointTest, StalledUploadIsGivenUpAfterAMinuteWithALink) {
   now_ms_ += 1;
   const auto status = LastStatus(Say(TickInput{}));
   EXPECT_FALSE(status.checkpoints_pending());
-  EXPECT_NE(status.checkpoint_error().find("given up"), std::string::npos);
+  EXPECT_NE(status.checkpoint_error().find("abandoned"), std::string::npos);
 }
 
 TEST_F(CheckpointTest, RefusedDirectoryIsReportedAndTheJobGoesOn) {

@@ -57,16 +57,16 @@ TEST(DeviceProbe, AGpuKeepsItsFacts) {
 
 TEST(DeviceProbe, MistakesAreNamedWithTheirFix) {
   EXPECT_EQ(Resolve("tpu:2", TwoGpus()),
-            "'tpu:2' in --devices names no kind of device; fix: give cpu, gpu or npu, each "
-            "alone or with a number like cpu:2, separated by commas");
+            "'tpu:2' in --devices is not a kind of device; fix: give cpu, gpu or npu, each "
+            "with an optional count like cpu:2, separated by commas");
   EXPECT_EQ(Resolve("cpu:two", TwoGpus()),
             "the count in 'cpu:two' in --devices is not a number from 0 to 100000; fix: give cpu, "
-            "gpu or npu, each alone or with a number like cpu:2, separated by commas");
+            "gpu or npu, each with an optional count like cpu:2, separated by commas");
   EXPECT_EQ(Resolve("cpu:-1", TwoGpus()).substr(0, 16), "the count in 'cp");
   EXPECT_EQ(Resolve("cpu:1000000", TwoGpus()).substr(0, 16), "the count in 'cp");
   EXPECT_EQ(Resolve("cpu:2,,gpu", TwoGpus()).substr(0, 2), "''");
   EXPECT_EQ(Resolve("cpu:2,cpu:3", TwoGpus()),
-            "'cpu' stands twice in --devices; fix: name each kind once, e.g. cpu:2,gpu:1");
+            "'cpu' appears twice in --devices; fix: name each kind once, e.g. cpu:2,gpu:1");
   EXPECT_EQ(Resolve("gpu:3", TwoGpus()),
             "--devices asks for 3 gpu devices, this node has 2; fix: ask for fewer, or install the "
             "driver");
@@ -74,7 +74,7 @@ TEST(DeviceProbe, MistakesAreNamedWithTheirFix) {
             "--devices asks for gpu devices, this node has 0; fix: ask for fewer, or install the "
             "driver");
   EXPECT_EQ(Resolve("cpu:0", TwoGpus()),
-            "--devices 'cpu:0' gives this node no device; fix: give e.g. cpu:2");
+            "--devices 'cpu:0' leaves this node without devices; fix: use e.g. cpu:2");
 }
 
 TEST(DeviceProbe, NvmlDevicesKeepTheirIndexWhenAnotherOneIsLost) {

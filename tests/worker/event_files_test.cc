@@ -71,20 +71,21 @@ class EventFilesTest : public ::testing::Test {
   std::vector<TailRoot> Roots() { return {{Path("runs"), "runs/", true}}; }
   // A worker begins, or comes back: it knows what it has sent.
   void Begin(bool sole = true) {
-    EventTailer::Doors doors;
-    doors.known = [this](const std::string& source) {
+    EventTailer::Callbacks callbacks;
+    callbacks.known = [this](const std::string& source) {
       const auto found = sent_.find(source);
       return found == sent_.end() ? std::pair<uint64_t, int64_t>(0, -1)
                                   : std::pair<uint64_t, int64_t>(found->second, 0);
     };
-    doors.batch = [this](uint32_t, v1::MetricBatch batch) {
+    callbacks.batch = [this](uint32_t, v1::MetricBatch batch) {
       for (const v1::MetricPoint& point : batch.points()) steps_.push_back(point.step());
       EXPECT_GT(batch.seq(), sent_[batch.source()]);
       sent_[batch.source()] = batch.seq();
       return true;
     };
-    doors.note = [this](const std::string& line) { notes_ += line + "\n"; };
-    tailer_.emplace(EventTailer::Setup{{7, 0}, Roots(), Path("ledger"), 0, sole}, std::move(doors));
+    callbacks.note = [this](const std::string& line) { notes_ += line + "\n"; };
+    tailer_.emplace(EventTailer::Setup{{7, 0}, Roots(), Path("ledger"), 0, sole},
+                    std::move(callbacks));
   }
   // The steps that came since the last call.
   std::vector<int64_t> Look() {

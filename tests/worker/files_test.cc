@@ -99,15 +99,15 @@ TEST_F(FilesTest, CutEventRecordWaitsAndABrokenOneIsAnError) {
 TEST_F(FilesTest, TailerReadsEachRecordOnceWhateverTheCut) {
   const std::string bytes = GoldenEvents();
   std::vector<v1::MetricBatch> batches;
-  EventTailer::Doors doors;
-  doors.known = [](const std::string&) { return std::pair<uint64_t, int64_t>(0, -1); };
-  doors.batch = [&](uint32_t, v1::MetricBatch batch) {
+  EventTailer::Callbacks callbacks;
+  callbacks.known = [](const std::string&) { return std::pair<uint64_t, int64_t>(0, -1); };
+  callbacks.batch = [&](uint32_t, v1::MetricBatch batch) {
     batches.push_back(std::move(batch));
     return true;
   };
-  doors.note = [](const std::string&) {};
+  callbacks.note = [](const std::string&) {};
   EventTailer tailer({{7, 0}, {{directory_ + "/runs", "runs/", false}}, directory_ + "/ledger", 3},
-                     std::move(doors));
+                     std::move(callbacks));
   for (size_t at = 0; at < bytes.size(); at += 17) {
     Write("runs/a/events.out.tfevents.1.host.99.0", bytes.substr(at, 17));
     tailer.Scan();
@@ -132,7 +132,7 @@ TEST_F(FilesTest, OnlyFinishedStepDirectoriesAreFound) {
   EXPECT_EQ((*steps)[0].parts, 0u);
   EXPECT_EQ((*steps)[1].part, 1u);
   EXPECT_EQ((*steps)[1].parts, 2u);
-  EXPECT_EQ((*steps)[2].problem, "it holds 2 part files; fix: one per node");
+  EXPECT_EQ((*steps)[2].problem, "it contains 2 part files; fix: write one per node");
   EXPECT_FALSE((*steps)[3].problem.empty());
 }
 

@@ -133,15 +133,15 @@ TEST_F(ForwarderTest, APoisonedIndexEndsOneStreamAndItsAttemptIsDrainedAllTheSam
   Say("attempts/7-0/spool/rank-0.stdout", "before");
   Index("attempts/7-0/spool/rank-0.stdout", {1ull << 63, 0, 1, 1ull << 63});
   Say("attempts/7-0/spool/rank-0.stderr", "the other stream");
-  Say("attempts/8-0/spool/rank-0.stdout", "the neighbour");
+  Say("attempts/8-0/spool/rank-0.stdout", "the neighbor");
   for (const uint64_t job : {7, 8}) forwarder.Add({job, 0}, 0, 1);
   for (const uint64_t job : {7, 8}) forwarder.Ended({job, 0});  // also when it has ended already
   Deliver(forwarder);
   EXPECT_EQ((text_[{7, 0}]), "beforethe other stream");
-  EXPECT_EQ((text_[{8, 0}]), "the neighbour");
+  EXPECT_EQ((text_[{8, 0}]), "the neighbor");
   EXPECT_EQ(drained_.size(), 2u);
   ASSERT_EQ(notes_.size(), 1u);
-  EXPECT_NE(notes_[0].find("output given up job=7 attempt=0 rank=0"), std::string::npos);
+  EXPECT_NE(notes_[0].find("output abandoned job=7 attempt=0 rank=0"), std::string::npos);
   EXPECT_NE(notes_[0].find("is beyond what a stream may hold"), std::string::npos) << notes_[0];
 }
 

@@ -66,7 +66,7 @@ class ReportsTest : public ::testing::Test {
   }
   ~ReportsTest() override { std::filesystem::remove_all(directory_); }
   Paths paths() const { return Paths(directory_, directory_); }
-  RankReports::Doors Doors() {
+  RankReports::Callbacks Callbacks() {
     return {[this](Input input) { inputs_.push_back(std::move(input)); },
             [this](std::function<void()> task) {
               std::lock_guard<std::mutex> lock(mutex_);
@@ -97,7 +97,7 @@ class ReportsTest : public ::testing::Test {
 TEST_F(ReportsTest, TheEndOfAnAttemptComesBehindTheReportsOfItsRanksAndAFifoIsSaid) {
   ASSERT_EQ(mkfifo(paths().ErrorFile({7, 0}, 1).c_str(), 0600), 0);
   JobThreads threads;
-  RankReports reports(paths(), &threads, Doors());
+  RankReports reports(paths(), &threads, Callbacks());
   reports.Add(launch_, {}, Exit(1, 3));
   reports.Add(launch_, {}, Exit(2, 0));
   reports.Add(launch_, {}, Exit(77, 1));  // not a rank of this node
@@ -107,7 +107,7 @@ TEST_F(ReportsTest, TheEndOfAnAttemptComesBehindTheReportsOfItsRanksAndAFifoIsSa
   RunBack(1);
   ASSERT_EQ(inputs_.size(), 4u);
   EXPECT_EQ(std::get<RankExitedInput>(inputs_[1]).exit.error_message(),
-            "(its error file is no regular file: nothing was read from it)");
+            "(its error file is not a regular file: it was not read)");
   EXPECT_EQ(std::get<RankExitedInput>(inputs_[2]).exit.rank(), 2u);
   EXPECT_EQ(std::get<AttemptEndedInput>(inputs_[3]).key, (AttemptKey{7, 0}));
 }
@@ -117,7 +117,7 @@ TEST_F(ReportsTest, AReportThatCannotBeReadInTimeGoesOutWithoutItsWords) {
   std::shared_future<void> gone(go.get_future());
   JobThreads threads;
   threads.Post({7, 0}, Work::kReport, [gone] { gone.wait(); });  // the file system hangs
-  RankReports reports(paths(), &threads, Doors());
+  RankReports reports(paths(), &threads, Callbacks());
   reports.Add(launch_, {}, Exit(0, 3));
   reports.Pass(AttemptEndedInput{{7, 0}, "empty"});
   EXPECT_TRUE(inputs_.empty());
@@ -193,8 +193,8 @@ TEST(LogCopiesTest, CopiesThatHangHoldTheirOwnAttemptBackAndAreGivenUpAfterAWhil
   copies.OnTime(11'000);
   EXPECT_TRUE(copies.KeepsUp({7, 0}));  // its output goes on without the copy
   EXPECT_EQ(notes, std::vector<std::string>{
-                       "the copy of the output in /mnt/hangs/hold-1/attempt_0 is given up job=7 "
-                       "attempt=0 reason=\"nothing could be written for 10 s; fix: look at that "
+                       "the copy of the output in /mnt/hangs/hold-1/attempt_0 was abandoned job=7 "
+                       "attempt=0 reason=\"nothing could be written for 10 s; fix: check that "
                        "file system\""});
   threads.Shutdown(std::chrono::milliseconds(0));
 }
@@ -227,9 +227,9 @@ class HoardTest : public ::testing::Test {
 TEST_F(HoardTest, ARankThatHoardsConnectionsShutsNobodyElseOut) {
   char name[] = "/tmp/mc-XXXXXX";
   const std::string directory = mkdtemp(name);
-  TrainerSocket::Doors doors;
-  doors.last_seq = [](const AttemptKey&, uint32_t) { return uint64_t{0}; };
-  TrainerSocket trainers(std::move(doors), 20);
+  TrainerSocket::Callbacks callbacks;
+  callbacks.last_seq = [](const AttemptKey&, uint32_t) { return uint64_t{0}; };
+  TrainerSocket trainers(std::move(callbacks), 20);
   for (const uint64_t job : {7, 8}) {
     trainers.Add({{job, 0}, 0, 1}, *ListenUnix(directory + "/" + std::to_string(job)));
   }

@@ -296,7 +296,7 @@ TEST_F(CheckLaunchTest, AMissingCommandIs127) {
   EXPECT_EQ(Check("/no/such")->text,
             "node n1: command '/no/such' was not found there; fix: correct the command, or install "
             "it on that node");
-  EXPECT_EQ(Check("here")->text, "node n1: command 'here' was not found in PATH, but lies in " +
+  EXPECT_EQ(Check("here")->text, "node n1: command 'here' was not found in PATH, but is in " +
                                      root_ + "/run; fix: write ./here");
 }
 
@@ -358,8 +358,8 @@ TEST_F(CheckLaunchTest, AMissingWorkingDirectoryComesFirst) {
   EXPECT_EQ(problem->exit_code, 126);
   EXPECT_EQ(problem->text,
             "node n1: working directory " + root_ +
-                "/gone: does not exist; fix: make it on that node (a shared file system, or a "
-                "copy), or give another one with --workdir");
+                "/gone: does not exist; fix: create it on that node (a shared file system, or a "
+                "copy), or use another one with --workdir");
 }
 
 }  // namespace

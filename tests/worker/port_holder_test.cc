@@ -113,7 +113,7 @@ TEST(PortHolder, ARangeIsParsedOrRefusedWithTheFix) {
   EXPECT_EQ(range->first, 21000);
   EXPECT_EQ(range->last, 21999);
   EXPECT_EQ(ParsePortRange("20000").status().message(),
-            "port range '20000' is not two numbers; fix: give LO-HI, e.g. 20000-28999");
+            "port range '20000' is not two numbers; fix: use LO-HI, e.g. 20000-28999");
   for (const char* bad : {"", "-", "a-b", "10-20", "30000-20000", "20000-70000", "1-2-3"}) {
     EXPECT_EQ(ParsePortRange(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
   }

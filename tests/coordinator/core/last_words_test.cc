@@ -122,7 +122,7 @@ TEST(LastWordsTest, ASignalSaysWhoDidNotSendItAndNoMore) {
             "rank 0 on a was killed by signal 15 (SIGTERM), which Muster did not send");
   exit.set_signal_sent_by_us(true);
   EXPECT_EQ(DescribeExit(exit),
-            "rank 0 on a was killed by signal 15 (SIGTERM), which jobctl signal had sent");
+            "rank 0 on a was killed by signal 15 (SIGTERM), sent with jobctl signal");
   exit.set_signal_sent_by_us(false);
   exit.set_stopped_by_us(true);
   EXPECT_EQ(DescribeExit(exit), "rank 0 on a was killed by signal 15 (SIGTERM)");

@@ -128,7 +128,7 @@ TEST_F(MessageLimits, APartBeyondTheLimitsIsRefusedAloneWithTheFix) {
   const Turn names = SayPart(0, common::kPartFilesMax, 900);
   ASSERT_NE(AckIn(names), nullptr);
   EXPECT_TRUE(AckIn(names)->refused());
-  EXPECT_NE(AckIn(names)->reason().find("fix: shorter names or fewer files"), std::string::npos);
+  EXPECT_NE(AckIn(names)->reason().find("fix: use shorter names or fewer files"), std::string::npos);
   const Turn files = SayPart(0, common::kPartFilesMax + 1, 1);
   EXPECT_TRUE(AckIn(files)->refused());
   const Turn good = SayPart(0, 3, 10);

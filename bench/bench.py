@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""`./dev bench [NAME…]`: Muster beside its peers, on this machine, in this run.
+"""`./dev bench [NAME…]`: Muster and its peers, on this machine, in the same run.
 
-Method: both sides are warmed up, then measured in turns (A B A B …), and the median and the spread of each
+Method: both sides are warmed up, then measured alternately (A B A B …); the median and the spread of each
 are printed with their ratio and the target. A peer that is not installed is reported as absent, never
-estimated. Durable against durable, the same logs kept. `--json FILE` keeps the raw values.
+estimated. Durable is compared with durable, with the same logs kept. `--json FILE` keeps the raw values.
 """
 import argparse
 import json
@@ -27,7 +27,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
 class Stage(harness.Case):
-    """A test case's directory, daemons and cleaning up, for one benchmark."""
+    """A test case's directory, daemons and cleanup, for one benchmark."""
 
     def runTest(self):
         pass
@@ -41,14 +41,14 @@ class Stage(harness.Case):
 
 
 class Table:
-    """Rows as they come; every row is printed at once."""
+    """Collects rows; each is printed immediately."""
 
     def __init__(self):
         self.rows = []
         print(f"{'benchmark':34} {'muster':>18} {'peer':>26} {'ratio':>8}  target", flush=True)
 
     def row(self, name, unit, values, target, good, peer="", peer_values=None, note=""):
-        """`good(median, peer median or None)` says whether the target is met."""
+        """`good(median, peer median or None)` returns whether the target is met."""
         median = statistics.median(values)
         other = statistics.median(peer_values) if peer_values else None
         ratio = f"{median / other:.3f}" if other else "–"
@@ -73,7 +73,7 @@ def timed(command, env=None, **options):
 
 
 def in_turns(repeats, *sides):
-    """Each side is a callable giving one value, or None (absent). Warmed up once, then A B A B …"""
+    """Each side is a callable returning one value, or None (absent). Warmed up once, then A B A B …"""
     values = [[] for _ in sides]
     for turn in range(repeats + 1):
         for side, kept in zip(sides, values):
@@ -92,7 +92,7 @@ def mpirun_command():
 
 
 def bench_launch(table):
-    """Two ranks of `true`, from the command to its end: private and cold, and with the coordinator up."""
+    """Two ranks of `true`, from start to end of the command: private and cold, and with the coordinator up."""
     with Stage() as stage:
         muster = stage.private()
         line = [JOBCTL, "run", "-n", "2", "--", "true"]
@@ -118,7 +118,7 @@ def bench_launch(table):
 
 
 def bench_submit(table):
-    """Durable submits: one connection with pipelining, one by one, and through the command line."""
+    """Durable submits: one pipelined connection, one by one, and through the command line."""
     load = os.path.join(harness.BIN, "bench", "bench_submit")
 
     def measure(cluster, count, window):
@@ -126,7 +126,7 @@ def bench_submit(table):
                               text=True, timeout=300)
         return json.loads(done.stdout)
     with Stage() as stage:
-        cluster = harness.Cluster(stage).start()  # no worker: the jobs are queued, durable, and counted
+        cluster = harness.Cluster(stage).start()  # no worker: the jobs are queued, durable and counted
         measure(cluster, 500, 64)
         piped = [measure(cluster, 5000, 512) for _ in range(3)]
         single = [measure(cluster, 500, 1) for _ in range(3)]
@@ -166,7 +166,7 @@ def bench_jobs(table):
 
 
 def bench_exit(table):
-    """SIGKILL of a rank, to the event at the client."""
+    """From SIGKILL of a rank to the event at the client."""
     with Stage() as stage:
         cluster = harness.Cluster(stage).start()
         cluster.add_worker("node1", "cpu:2")
@@ -197,7 +197,7 @@ def bench_exit(table):
                                        stderr=subprocess.DEVNULL)
             pids = wait_until(lambda: [pid for pid, line in harness.processes_with(marker).items()
                                        if line.startswith("sleep")][:2], "torchrun's ranks run")
-            time.sleep(0.5)  # its monitor loop is under way
+            time.sleep(0.5)  # its monitor loop is running
             started = time.perf_counter()
             os.kill(pids[0], signal.SIGKILL)
             process.wait()
@@ -208,7 +208,7 @@ def bench_exit(table):
 
 
 def bench_logs(table):
-    """1 GB in 100-byte lines, of one rank and of eight, to the client, against the same writers into plain files."""
+    """1 GB in 100-byte lines, from one rank and from eight, to the client; compared with the same writers into plain files."""
     writer = os.path.join(harness.BIN, "bench", "bench_writer")
     lines = 10_000_000
     with Stage() as stage:
@@ -249,7 +249,7 @@ def bench_logs(table):
 
 
 def bench_restart(table):
-    """kill -9 of the coordinator under 100 running jobs, to serving again and to all jobs taken up."""
+    """kill -9 of the coordinator under 100 running jobs, until it serves again and until it has adopted all jobs."""
     with Stage() as stage:
         cluster = harness.Cluster(stage).start()
         cluster.add_worker("node1", "cpu:100")
@@ -319,7 +319,7 @@ def main():
     for name in options.name or BENCHES:
         try:
             BENCHES[name](table)
-        except Exception as error:  # one broken benchmark does not hide the others
+        except Exception as error:  # one failing benchmark must not hide the others
             failed.append(name)
             print(f"{name}: could not be measured: {type(error).__name__}: {error}", flush=True)
     if options.json:

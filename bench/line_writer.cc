@@ -1,5 +1,5 @@
-// Writes LINES lines of exactly 100 bytes to standard output through stdio, as a chatty trainer
-// does. Run once into a plain file and once under Muster, the same program measures both sides.
+// Writes LINES lines of exactly 100 bytes to standard output through stdio, like a chatty trainer.
+// Run once into a plain file and once under Muster, the same program measures both.
 #include <cstdio>
 #include <cstdlib>
 

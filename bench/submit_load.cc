@@ -1,10 +1,10 @@
 // Durable submits over one connection: ENDPOINT COUNT WINDOW. Sends COUNT submits through
 // SubmitMany with at most WINDOW of them unanswered, and prints one JSON line: how many were
-// accepted, seconds, rate, and the latency of one submit (median and 99th percentile, in ms).
-// WINDOW 1 measures one by one.
+// accepted, seconds, rate, and the latency of a submit (median and 99th percentile, in ms). WINDOW
+// 1 measures them one by one.
 //
-// Two threads: this one writes, the other reads the answers. Synchronous API: it measures the
-// server.
+// Two threads: this one writes, the other reads the answers. Uses the synchronous API, because it
+// measures the server.
 #include <grpcpp/create_channel.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// What the writer and the reader share: when each submit was sent, and how many were answered.
+// Shared by the writer and the reader: when each submit was sent, and how many were answered.
 struct Progress {
   std::mutex mutex;
   std::condition_variable changed;

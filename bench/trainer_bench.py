@@ -1,8 +1,8 @@
-"""`./dev bench trainer`: the trainer SDK beside the same program on Hugging Face Accelerate.
+"""`./dev bench trainer`: the trainer SDK and the same program on Hugging Face Accelerate.
 
-Ranks are started by hand with torchrun's variables on both sides, one OpenMP thread each, so that neither
-launcher counts. Both sides train the same model with the same fused AdamW kernel over the same data in memory;
-the first steps of each process are not counted.
+Ranks are started by hand with torchrun's variables on both sides, one OpenMP thread each, so that no
+launcher is measured. Both sides train the same model with the same fused AdamW kernel over the same data in memory;
+the first steps of each process are excluded.
 """
 import json
 import os
@@ -20,8 +20,8 @@ TURNS = 3
 
 
 def run(command, *arguments, ranks=2):
-    """Starts the ranks; returns what rank 0 printed, and when they were started, on the clock they use too."""
-    with socket.socket() as held:  # the port stays this bench's until the ranks take it
+    """Starts the ranks; returns what rank 0 printed and when they were started, on the same clock that they use."""
+    with socket.socket() as held:  # holds the port for this bench until the ranks bind it
         held.bind(("", 0))
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.getsockname()[1]),
@@ -47,7 +47,7 @@ def run(command, *arguments, ranks=2):
 
 
 def bench_steps(table, data):
-    """Steps per second, and from the same runs the start to the first step and the peak memory."""
+    """Steps per second and, from the same runs, the time to the first step and the peak memory."""
     starts, memory = ([], []), ([], [])
     for label, model, batch, warm_up, steps, target in (
             ("digits, 32 a rank", "digits", 32, 50, 400, 1.2), ("digits, 8 a rank", "digits", 8, 50, 800, 1.4),
@@ -69,7 +69,7 @@ def bench_steps(table, data):
 
 
 def bench_sharding(table, data):
-    """Divided models: each stage beside DDP here and beside torch's FSDP (what Accelerate wraps)."""
+    """Sharded models: each stage compared with DDP here and with torch's FSDP (which Accelerate wraps)."""
     kinds = {"DDP": (OURS, ()), "zero1": (OURS, ("zero1",)), "zero2": (OURS, ("zero2",)), "zero3": (OURS, ("zero3",)),
              "FSDP grad": (TWIN, ("grad",)), "FSDP full": (TWIN, ("full",))}
     for label, model, batch in (("wide", "transformer_wide", 8), ("293 tensors", "transformer_deep", 2)):
@@ -86,7 +86,7 @@ def bench_sharding(table, data):
 
 
 def bench_small_layers(table, data):
-    """300 layers of 272 weights: what a unit costs shows where there could be 300 of them."""
+    """300 layers of 272 weights: with up to 300 units, the cost of a unit shows."""
     times = {stage: [] for stage in ("DDP", "zero1", "zero2", "zero3")}
     for _ in range(TURNS):
         for stage, values in times.items():
@@ -105,7 +105,7 @@ def bench_overhead(table, data):
 
 
 def bench_checkpoint(table):
-    """240 MB of weights and moments on 2 ranks; the time that training stands still."""
+    """240 MB of weights and moments on 2 ranks; the time for which training is blocked."""
     kinds = {"async": [], "blocking": [], "dcp": []}
     for _ in range(TURNS - 1):
         for kind, values in kinds.items():
@@ -124,7 +124,7 @@ def bench_logging(table, data):
         result, _ = run(OURS, "logging", 40, 25, directory, data, ranks=1)
     change = statistics.median(a - b for a, b in zip(result["with_ms"], result["without_ms"])) * 1000
     step = statistics.median(result["without_ms"])
-    # The whole loop's difference is noisier than what is looked for, so the calls themselves are judged.
+    # The difference between whole loops is noisier than the effect, so the calls themselves are measured.
     table.row("10 scalars a step", "µs", result["calls_us"], "≤ 50 µs (1 % of 5 ms)", lambda a, _: a <= 50,
               note=f"whole step {step:.2f} ms without, {change:+.0f} µs with")
 

@@ -48,7 +48,7 @@ Data load_data(const std::string& path, const std::string& model) {
   return {data.at(kind + ".inputs"), data.at(kind + ".labels")};
 }
 
-// One model on the SDK, as a user writes it.
+// One model on the SDK, as a user would write it.
 class Prepared {
  public:
   Prepared(muster::Accelerator& accelerator, const std::string& name, int64_t batch,
@@ -112,7 +112,7 @@ json steps(const Arguments& arguments) {
           {"peak_rss_mb", peak_rss_mb()}};
 }
 
-// What a user writes who has only LibTorch, with the same fused kernel.
+// What a user would write with LibTorch alone, with the same fused kernel.
 class Bare {
  public:
   Bare(const std::string& name, int64_t batch, Data data)
@@ -178,7 +178,7 @@ json overhead(const Arguments& arguments) {
     const double between = now();
     bare.train(count);
     const double ended = now();
-    if (block == 0) continue;  // warms both up
+    if (block == 0) continue;  // warm-up for both
     ours.push_back((between - started) / static_cast<double>(count) * 1000);
     theirs.push_back((ended - between) / static_cast<double>(count) * 1000);
   }
@@ -222,7 +222,7 @@ json logging(const Arguments& arguments) {
   return {{"with_ms", with_ms}, {"without_ms", without_ms}, {"calls_us", calls_us}};
 }
 
-// A linear layer of so many million parameters, AdamW, one step before each save.
+// A linear layer with this many million parameters, AdamW, one step before each save.
 json checkpoint(const Arguments& arguments) {
   const std::string& directory = arguments.at(0);
   const auto width = static_cast<int64_t>(std::sqrt(std::stod(arguments.at(1)) * 1e6));
@@ -246,7 +246,7 @@ json checkpoint(const Arguments& arguments) {
     accelerator.save_state(save + 1);
     const double stalled = now() - started;
     accelerator.wait_for_checkpoint();
-    if (save > 0) stalls.push_back(stalled);  // the first one makes the buffers
+    if (save > 0) stalls.push_back(stalled);  // the first one allocates the buffers
     accelerator.wait_for_everyone();
   }
   return {{"stalls_s", stalls}};

@@ -1,4 +1,4 @@
-"""The peers of `./dev bench trainer` in Python: what trainer_loop.cc does, on Hugging Face Accelerate.
+"""The peers of `./dev bench trainer` in Python: the same as trainer_loop.cc, on Hugging Face Accelerate.
 
     trainer_twin.py steps MODEL BATCH WARM_UP STEPS DATA [SHARD]  training steps per second, peak memory;
         SHARD full|grad: FSDP of the blocks, with and without resharding after forward
@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" 
 
 
 def shard_model(model, kind):
-    """What Accelerate's FSDP plug-in (fsdp_version=2) does with a model; on the CPU it leaves FSDP out itself."""
+    """What Accelerate's FSDP plugin (fsdp_version=2) does to a model; on the CPU Accelerate itself skips FSDP."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
@@ -41,7 +41,7 @@ def steps(name, batch, warm_up, count, data_path, shard=""):
     kind = "characters" if name.startswith("transformer") else "digits"
     dataset = torch.utils.data.TensorDataset(data[f"{kind}.inputs"], data[f"{kind}.labels"])
     loader = torch.utils.data.DataLoader(dataset, batch_size=int(batch), shuffle=True, drop_last=True)
-    # The same kernel as Muster's; torch's own default on the CPU is slower.
+    # The same kernel as Muster's; torch's default on the CPU is slower.
     if shard:
         model = shard_model(model, shard)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -72,7 +72,7 @@ def steps(name, batch, warm_up, count, data_path, shard=""):
 
 
 def checkpoint(directory, millions, saves):
-    """As trainer_loop.cc: a linear layer of so many million parameters, AdamW, one step before each save."""
+    """As in trainer_loop.cc: a linear layer with this many million parameters, AdamW, one step before each save."""
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict
@@ -92,7 +92,7 @@ def checkpoint(directory, millions, saves):
         future = dcp.async_save({"model": weights, "optimizer": moments}, checkpoint_id=path)
         stalled = time.monotonic() - started
         future.result()
-        if save:  # the first one makes the buffers
+        if save:  # the first one allocates the buffers
             stalls.append(stalled)
         dist.barrier()
         if rank == 0:

@@ -1,4 +1,4 @@
-// The command line parser: every wrong line gets one error with a code and the nearest name.
+// The command line parser: every bad line gets one error with a code and the nearest name.
 #include "client/arguments.h"
 
 #include <gtest/gtest.h>
@@ -200,7 +200,7 @@ TEST(ArgumentsTest, AGroupAloneOrWithFlagsLists) {
   EXPECT_EQ(command({"nodes", "--help"}), "help");
   EXPECT_EQ(command({"nodes", "-q", "drain", "node2"}), "nodes drain");
   EXPECT_EQ(command({"nodes", "drian", "node2"}), "JC1001");
-  EXPECT_EQ(command({"ckpt"}), "help");  // its list needs a job
+  EXPECT_EQ(command({"ckpt"}), "help");  // its `ls` needs a job
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A JobService in the test's process that gives prepared answers and remembers what it was asked.
+// An in-process JobService that returns prepared answers and records what it was asked.
 #pragma once
 
 #include <functional>
@@ -20,24 +20,24 @@ class FakeCoordinator {
   std::string endpoint() const { return "unix:" + directory_ + "/c.sock"; }
   const std::string& directory() const { return directory_; }
 
-  // What Run streams, one after the other; what StreamLogs streams.
+  // What Run streams, in order; what StreamLogs streams.
   std::vector<v1::JobUpdate> updates;
   std::vector<v1::LogRecord> logs;
-  // A Run waits after its updates until the job was cancelled, then streams this.
+  // After its updates, a Run waits until the job is cancelled, then streams this.
   bool wait_for_cancel = false;
   v1::JobRecord record;
   v1::ListJobsResponse jobs;
   v1::ListNodesResponse nodes;
   uint32_t protocol = 1;
-  absl::Status submit_error;     // of Submit and of nothing else
+  absl::Status submit_error;     // for Submit only
   bool is_older = false;         // its errors are messages only
-  v1::SubmitResponse submitted;  // with a name: the answer to Submit
+  v1::SubmitResponse submitted;  // if it has a name: the answer to Submit
   v1::MetricSummaries metrics;
-  // Answers ListJobs, when it is set, on gRPC's thread.
+  // If set, answers ListJobs, on gRPC's thread.
   std::function<v1::ListJobsResponse(const v1::ListJobsRequest&)> on_list;
-  // Called when a WatchJob has sent the record.
+  // Called after a WatchJob has sent the record.
   std::function<void()> on_watch;
-  // A StreamLogs stays open after its records until the client leaves.
+  // A StreamLogs stays open after its records until the client disconnects.
   bool follow_for_ever = false;
 
   v1::SubmitRequest last_submit() const;

@@ -12,7 +12,8 @@ using nlohmann::json;
 
 constexpr int64_t kMiB = 1 << 20;
 
-// A rank of the group "default" of `world_size` ranks, whose collectives are all-reduces of 4 MiB.
+// A rank of the group "default" with `world_size` ranks, whose collectives are all-reduces of 4
+// MiB.
 class Rank {
  public:
   Rank(int rank, int world_size) {
@@ -77,7 +78,7 @@ TEST(HangReport, NamesTheRankThatHasNotEnteredAndWhereItIs) {
 }
 
 TEST(HangReport, TellsRanksOfOnePlaceTogetherAndKeepsToTheFirstCollectiveThatDoesNotEnd) {
-  // Rank 0 has begun two at once; the ranks behind lack both.
+  // Rank 0 has started two at once; the ranks behind have started neither.
   std::vector<RankRecord> records = {Rank(0, 5).In(8, 3'000).In(9, 2'900).Read()};
   for (int rank = 1; rank < 5; ++rank) {
     records.push_back(Rank(rank, 5).Ended(7, 3'000).At("read < load").Read());
@@ -152,12 +153,13 @@ TEST(HangReport, SeesTwoRanksThatWaitForEachOther) {
       "rank 1 has not entered all_reduce #3 (4 MiB float32, group default); rank 0 waits in "
       "it for 5.0 s; rank 1 is in barrier #1 (group side) instead, in save < main; rank 0 "
       "has not entered barrier #1 (group side); rank 0 is in all_reduce #3 (4 MiB float32, group "
-      "default) instead, at an unknown place; they are waiting for each other: the ranks start these "
+      "default) instead, at an unknown place; they are waiting for each other: the ranks start "
+      "these "
       "collectives in different orders");
 }
 
 TEST(HangReport, FollowsARankThatWaitsForYetAnother) {
-  // 0 and 1 wait for 2 in the default group; 2 waits in its pair for 3, which loads.
+  // 0 and 1 wait for 2 in the default group; 2 waits for 3 in its pair, and 3 is loading data.
   const auto rank = [](int number, uint64_t in_default, uint64_t in_pair, const char* place) {
     json groups =
         json::array({{{"name", "default"}, {"ranks", {0, 1, 2, 3}}, {"started", in_default}}});

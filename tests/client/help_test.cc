@@ -1,4 +1,4 @@
-// Help, completion and documents all come from the command table; these hold them together.
+// Help, completion and documents all come from the command table; these tests keep them in sync.
 #include "client/help.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The strict job file: what is read, and every trap of YAML with its place and its fix.
+// The strict job file: what is accepted, and every YAML trap with its position and fix.
 #include "client/job_file.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The real jobctl binary as a process, its output in pipes or on a terminal of a given size.
+// Runs the real jobctl binary as a process, with its output in pipes or on a terminal of a given
+// size.
 #pragma once
 
 #include <fcntl.h>
@@ -25,9 +26,9 @@ struct Ended {
 
 // Where and how jobctl runs.
 struct Surroundings {
-  std::string server;  // empty: none is configured
+  std::string server;  // empty: none configured
   std::string config = "/nonexistent/config.yaml";
-  winsize terminal = {};  // with rows: stdout is a terminal
+  winsize terminal = {};  // if it has rows, stdout is a terminal
 };
 
 class Process {
@@ -77,7 +78,7 @@ class Process {
   Process(const Process&) = delete;
   void Signal(int number) { kill(pid_, number); }
 
-  // Reads until stderr (or stdout) holds `text` `times` times; false at its end.
+  // Reads until stderr (or stdout) contains `text` `times` times; false at EOF.
   bool ReadUntil(const std::string& text) { return ReadUntil(1, text, 1); }
   bool ReadOutUntil(const std::string& text, int times = 1) { return ReadUntil(0, text, times); }
   const std::string& out() const { return texts_[0]; }

@@ -1,5 +1,5 @@
-// What jobctl says is true and answers what was asked: lists are whole, Ctrl-C says what goes on,
-// names that are not there are errors. The real binary against prepared answers.
+// What jobctl prints is true and answers the question: lists are complete, Ctrl-C says what keeps
+// running, unknown names are errors. The real binary against prepared answers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -44,7 +44,7 @@ v1::JobRecord Record(v1::JobState state, uint32_t ranks = 2) {
   return record;
 }
 
-// A coordinator that has jobs 1 to `count` and gives pages of at most `page` of them.
+// A coordinator that has jobs 1 to `count` and returns pages of at most `page` of them.
 void Serve(FakeCoordinator& fake, uint64_t count, uint32_t page) {
   fake.on_list = [count, page](const v1::ListJobsRequest& request) {
     v1::ListJobsResponse response;
@@ -87,7 +87,7 @@ TEST(JobctlListTest, ThePagesAreReadToTheEndAndPrintedAsTheyCome) {
   const auto pages = fake.on_list;
   fake.on_list = [&](const v1::ListJobsRequest& request) {
     const v1::ListJobsResponse page = pages(request);
-    // The last page waits until somebody has read of the first: nothing is collected until the end.
+    // The last page waits until the first has been read: nothing is collected until the end.
     if (!page.more()) seen_before_the_last = first_page_seen.try_acquire_for(kLongEnough);
     return page;
   };
@@ -254,7 +254,7 @@ TEST(JobctlSubmitTest, AKindThatNoNodeHasIsNamedWithThoseThereAre) {
               "error: the job asks for gpu, and this cluster has cpu only [JC1402]\n"
               "fix:   --devices cpu, or --queue-anyway to wait for a node with gpu\n");
   }
-  // What is only too much of a kind keeps the coordinator's numbers.
+  // If only the number of a kind is too large, the coordinator's numbers are kept.
   EXPECT_TRUE(Holds(Jobctl(fake, {"submit", "-n", "9", "--devices", "cpu", "--", "train"}).err,
                     "it would not fit even if all registered nodes were free"));
 }
@@ -339,8 +339,8 @@ TEST_F(JobctlContextTest, AnotherAddressIsNotPutInPlaceOfTheOldOneUnasked) {
   EXPECT_EQ(Run({"context", "add", "lab", "head:7700"}).code, 0) << "nothing changes";
   const Ended refused = Run({"context", "add", "lab", "other:1"});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(
-      Holds(refused.err, "The context lab is head:7700. Change it to other:1? There is no terminal"))
+  EXPECT_TRUE(Holds(refused.err,
+                    "The context lab is head:7700. Change it to other:1? There is no terminal"))
       << refused.err;
   EXPECT_TRUE(Holds(Run({"context", "ls"}).out, "lab\thead:7700"));
   EXPECT_EQ(Run({"context", "add", "lab", "other:1", "--yes"}).code, 0);

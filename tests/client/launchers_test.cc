@@ -1,4 +1,4 @@
-// Other launchers' lines: what each becomes, and what is refused.
+// Other launchers' command lines: what each becomes, and what is rejected.
 #include "client/launchers.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace muster::client {
 namespace {
 
-// No variable is set: PATH leads nowhere, so every launcher's Python is python3.
+// No variable is set: there is no PATH, so every launcher's Python is python3.
 const Environment kNothing = [](std::string_view name) {
   return std::string(name == "HOME" ? "/nonexistent" : "");
 };
@@ -105,7 +105,7 @@ TEST(LaunchersTest, WhatStandsBeforeALauncherIsTakenOff) {
     EXPECT_EQ(DescribePlan(taken).find("nohup has no effect") != std::string::npos,
               absl::StrJoin(line, " ").find("nohup") != std::string::npos);
   }
-  // What it assigns is the launcher's environment too.
+  // What it assigns is also the launcher's environment.
   EXPECT_EQ(plan({"env", "PET_NPROC_PER_NODE=3", "torchrun", "t.py"}).per_node, 3u);
 }
 

@@ -1,4 +1,4 @@
-// Every output format of one listing, byte for byte, and what is refused.
+// Every output format of one listing, byte for byte, and what is rejected.
 #include "client/listing.h"
 
 #include <gtest/gtest.h>

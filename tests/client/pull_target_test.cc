@@ -1,4 +1,4 @@
-// Names from a hostile coordinator stay below the directory that `ckpt pull` writes to.
+// Names from a hostile coordinator stay inside the directory that `ckpt pull` writes to.
 #include "client/pull_target.h"
 
 #include <gtest/gtest.h>

@@ -75,7 +75,8 @@ TEST_F(SettingsTest, WrongSettingsAreNamed) {
     const auto settings = Resolve(line);
     return settings.ok() ? "" : common::ProblemOf(settings.status()).what;
   };
-  EXPECT_NE(what({"ls", "-s", "a:1", "-c", "b"}).find("both select a coordinator"), std::string::npos);
+  EXPECT_NE(what({"ls", "-s", "a:1", "-c", "b"}).find("both select a coordinator"),
+            std::string::npos);
   EXPECT_NE(what({"ls", "-c", "privat"}).find("did you mean \"private\"?"), std::string::npos);
   EXPECT_EQ(what({"ls", "-s", ""}), "--server \"\" is neither HOST:PORT nor unix:/PATH");
   for (const char* server : {"foo", "foo:", ":7700", "foo:0", "foo:99999", "unix:c.sock"}) {

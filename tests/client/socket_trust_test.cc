@@ -1,4 +1,4 @@
-// Whom jobctl talks to over a unix socket. The other user is a process with another uid.
+// Which processes jobctl talks to over a unix socket. The other user is a process with another uid.
 #include "client/socket_trust.h"
 
 #include <grp.h>
@@ -22,7 +22,7 @@ namespace {
 constexpr uid_t kVictim = 54'321;
 constexpr uid_t kOther = 54'322;
 
-// Runs `work` in a process of that uid; its exit code.
+// Runs `work` in a process with that uid; returns its exit code.
 int RunAs(uid_t uid, const std::function<int()>& work) {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -56,8 +56,8 @@ class SocketTrustTest : public testing::Test {
     if (!root_.empty()) common::RemoveTree(root_).IgnoreError();
   }
   std::string Socket() const { return root_ + "/d/coordinator.sock"; }
-  // The directory and a listener in it, both of `uid`. The descriptor lives in us: the kernel keeps
-  // who called listen.
+  // The directory and a listening socket in it, both owned by `uid`. The descriptor stays in this
+  // process: the kernel records who called listen.
   void MakeListener(uid_t owner, mode_t mode, uid_t listener) {
     ASSERT_EQ(mkdir((root_ + "/d").c_str(), 0700), 0);
     ASSERT_EQ(chmod((root_ + "/d").c_str(), 0777), 0);
@@ -82,7 +82,7 @@ class SocketTrustTest : public testing::Test {
     kill(listener_, SIGKILL);
     waitpid(listener_, nullptr, 0);
   }
-  // 0: trusted; 4: refused with JC1304; else something else.
+  // 0: trusted; 4: refused with JC1304; anything else: a different error.
   static int Judge(const absl::Status& status) {
     if (status.ok()) return 0;
     return status.message().find("[JC1304]") == 0 ? 4 : 5;
@@ -141,7 +141,7 @@ TEST_F(SocketTrustTest, ANamedCoordinatorIsTrustedWhereOnlyItsUserWrites) {
   EXPECT_EQ(ServerByVictim(), 0);
   ASSERT_EQ(chmod((root_ + "/d").c_str(), 0775), 0);
   EXPECT_EQ(ServerByVictim(), 4);
-  // Sticky: the socket's owner can put another one there.
+  // Sticky: only the socket's owner can replace it.
   ASSERT_EQ(chmod((root_ + "/d").c_str(), 01777), 0);
   EXPECT_EQ(ServerByVictim(), 4);
   EndListener();

@@ -1,4 +1,4 @@
-"""The four binaries are hardened: read from their ELF headers, and from how our own objects were compiled.
+"""The four binaries are hardened: checked in their ELF headers and in the compile commands of our own objects.
 
     hardening_test.py BUILD_DIRECTORY
 """
@@ -19,13 +19,13 @@ DT_NULL, DT_BIND_NOW, DT_FLAGS, DT_FLAGS_1, DT_TEXTREL = 0, 24, 30, 0x6FFFFFFB, 
 DF_BIND_NOW, DF_1_NOW, DF_1_PIE = 8, 1, 0x08000000
 SHT_SYMTAB, SHT_DYNSYM, SHT_NOTE = 2, 11, 7
 NT_GNU_PROPERTY_TYPE_0, X86_FEATURE_1_AND, IBT_AND_SHSTK = 5, 0xC0000002, 3
-# All code that is compiled into them.
+# All code compiled into them.
 FOLDERS = ("client", "common", "coordinator", "proto", "shim", "worker")
 FLAGS = ("-fstack-protector-strong", "-fstack-clash-protection", "-D_FORTIFY_SOURCE=2")
 
 
 class Elf:
-    """64 bit, little endian: as much of it as is asked for here."""
+    """A minimal reader for 64-bit little-endian ELF."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -144,7 +144,7 @@ class Hardening(unittest.TestCase):
         looked_at = 0
         for source, _, path in compiled():
             if not os.path.exists(path):
-                continue  # of a target that was not built
+                continue  # from a target that was not built
             elf = Elf(path)
             if elf.machine != 62:
                 self.skipTest("x86-64 only")

@@ -1,4 +1,4 @@
-// The rows of the kinds of devices, and how words find them.
+// The rows of device kinds, and how words resolve to them.
 #include "common/device_kinds.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The door to the file system (common/files.h): each test works in a directory of its own.
+// Access to the file system (common/files.h); each test uses its own directory.
 #include "common/files.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// What a job may be: every rule with a value that breaks it, defaults, and the words for shapes.
+// What a job may be: every rule with a value that violates it, defaults, and the description of
+// shapes.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -38,7 +39,7 @@ std::string SaidOf(const Change& change) {
 }
 
 struct Rule {
-  std::string says;  // how it begins
+  std::string says;  // how it starts
   Change breaks;
 };
 
@@ -145,7 +146,7 @@ TEST(JobRulesTest, WhatLiesAtTheEdgeIsTaken) {
 }
 
 TEST(JobRulesTest, OfSeveralBadVariablesTheFirstByNameIsSaid) {
-  for (int round = 0; round < 8; ++round) {  // a map's order changes from one to the next
+  for (int round = 0; round < 8; ++round) {  // a map's order varies
     const std::string said = SaidOf([](v1::JobSpec& spec) {
       for (const char* name : {"D=", "B=", "C=", "E="}) (*spec.mutable_env())[name] = "1";
     });

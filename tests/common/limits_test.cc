@@ -1,4 +1,4 @@
-// How the limits of common/limits.h must fit into each other.
+// How the limits of common/limits.h must relate to each other.
 #include "common/limits.h"
 
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-// Errors as values, and what of them crosses a process border.
+// Errors as values, and how they cross process boundaries.
 #include "common/problem.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(StatusWireTest, DetailsThatCannotBeReadAreNone) {
   EXPECT_EQ(status, absl::InternalError("m"));
 }
 
-// How gRPC writes a message: what is not printable ASCII as %NN.
+// How gRPC encodes a message: bytes that are not printable ASCII as %NN.
 size_t EscapedBytes(const std::string& text) {
   size_t bytes = 0;
   for (const char c : text) bytes += c >= ' ' && c <= '~' && c != '%' ? 1 : 3;

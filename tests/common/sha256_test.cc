@@ -1,4 +1,4 @@
-// SHA-256 against the vectors of FIPS 180-4 and against itself in pieces.
+// SHA-256 against the vectors of FIPS 180-4, and incrementally against itself.
 #include "common/sha256.h"
 #include "common/crc32c.h"
 

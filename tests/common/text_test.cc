@@ -1,4 +1,4 @@
-// Text for people (common/text.h): what is safe on a terminal, what looks secret, what was meant.
+// Text for people (common/text.h): what is safe on a terminal, what looks secret, suggestions.
 #include "common/text.h"
 
 #include <array>
@@ -48,7 +48,8 @@ TEST(PathName, IsOneVisibleComponent) {
 }
 
 TEST(CleanUtf8, RefusesWhatIsNoUtf8) {
-  // A lone continuation, an overlong slash, a surrogate, beyond U+10FFFF, a sequence cut short.
+  // A lone continuation byte, an overlong slash, a surrogate, beyond U+10FFFF, a truncated
+  // sequence.
   for (std::string_view text :
        {"\x80"sv, "\xc0\xaf"sv, "\xed\xa0\x80"sv, "\xf4\x90\x80\x80"sv, "\xe2\x82"sv, "\xff"sv}) {
     EXPECT_FALSE(IsCleanUtf8(text)) << Printable(text);

@@ -1,4 +1,4 @@
-// Durations and sizes, read and written.
+// Durations and sizes, parsed and formatted.
 #include "common/units.h"
 
 #include <gtest/gtest.h>

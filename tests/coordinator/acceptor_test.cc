@@ -1,4 +1,4 @@
-// Connections that say nothing, that come from others, or that are too many.
+// Connections that send nothing, come from other users, or are too many.
 #include "coordinator/services/acceptor.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST_F(AcceptorTest, AConnectionIsHandedOverWhenItHasBegunAndItsUidIsKnown) {
   ASSERT_GE(fd, 0);
   EXPECT_EQ(peers_.PrincipalOf("fd:" + std::to_string(fd)), "uid:" + std::to_string(getuid()));
   char bytes[64];
-  EXPECT_EQ(recv(fd, bytes, sizeof bytes, 0), 24);  // all of it is left for gRPC
+  EXPECT_EQ(recv(fd, bytes, sizeof bytes, 0), 24);  // all of it is left for gRPC to read
 }
 
 TEST_F(AcceptorTest, ASilentConnectionAndAWrongOneAreClosed) {
@@ -119,7 +119,7 @@ TEST_F(AcceptorTest, ServedConnectionsAreBoundedAndClosedOnesMakeRoom) {
     std::lock_guard lock(mutex_);
     given_[0].Reset();
   }
-  // It may be turned away until the acceptor looks again at what is served.
+  // It may be rejected until the acceptor next checks what is being served.
   const auto is_given = [this] {
     std::lock_guard lock(mutex_);
     return given_.size() >= 5;
@@ -136,7 +136,7 @@ TEST_F(AcceptorTest, ServedConnectionsAreBoundedAndClosedOnesMakeRoom) {
 
 TEST_F(AcceptorTest, WithoutAFreeDescriptorItTurnsAwayAndLaterGoesOn) {
   Start(kLong, 8);
-  // The queue takes the connection before the descriptors are gone.
+  // The backlog accepts the connection before the descriptors run out.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);

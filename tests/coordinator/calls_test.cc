@@ -1,4 +1,4 @@
-// The table of calls says every call that the services have, and nothing else.
+// The table of calls lists exactly the calls of the services.
 #include "coordinator/rpc/calls.h"
 
 #include <google/protobuf/descriptor.h>

@@ -1,4 +1,4 @@
-// A job's last output comes in while the machine's clock jumps: a reader still gets all of it.
+// A job's last output arrives while the machine's clock jumps: a reader still gets all of it.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -19,7 +19,7 @@ namespace {
 std::atomic<int64_t> wall_offset_s = 0;
 }  // namespace
 
-// Every clock of this process, with a wall clock that the test can move.
+// Every clock of this process, with a wall clock that the test can set.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) {
   const long result = syscall(SYS_clock_gettime, clock, time);
   if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += wall_offset_s;
@@ -47,7 +47,7 @@ class ClockJumpTest : public ::testing::Test {
   }
   void TearDown() override { wall_offset_s = 0; }
 
-  // A job of one rank that has succeeded, and whose output is still on its worker.
+  // A job of one rank that has succeeded but whose output is still on its worker.
   uint64_t RunJob() {
     grpc::ClientContext context;
     auto stream = workers_->Connect(&context);
@@ -133,7 +133,7 @@ TEST_F(ClockJumpTest, AReadRightAfterTheEndWaitsForTheRestWhateverTheClockSays) 
   request.set_job(std::to_string(job));
   request.set_attempt(-1);
   auto logs = jobs_->StreamLogs(&context, request);
-  // Answered after the read: by then it has seen that nothing is there yet, or has ended.
+  // Answered after the read: by then it has seen that there is nothing yet, or has ended.
   for (int i = 0; i < 20; ++i) {
     grpc::ClientContext get_context;
     v1::JobReference reference;

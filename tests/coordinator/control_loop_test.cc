@@ -1,4 +1,4 @@
-// What the control loop says, and to whom, while its journal cannot commit.
+// What the control loop answers, and to whom, while its journal cannot commit.
 #include "coordinator/control_loop.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Commits nothing before it is told to.
+// Commits nothing until told to.
 class SlowJournal final : public Journal {
  public:
   uint64_t Epoch() const override { return 1; }
@@ -38,7 +38,7 @@ class ControlLoopTest : public testing::Test {
     loop_.Stop();
   }
 
-  // Leaves a turn that waits for the disk.
+  // Leaves a turn waiting for the disk.
   void SubmitOne() {
     SubmitInput submit;
     submit.request.mutable_spec()->add_command("true");

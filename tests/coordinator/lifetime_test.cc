@@ -1,4 +1,4 @@
-// When a private coordinator leaves, and when it must not.
+// When a private coordinator exits, and when it must not.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ class LifetimeTest : public ::testing::Test {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, within, [this] { return left_ > 0; });
   }
-  // Long enough for a wrong leaving to show, short enough for a test.
+  // Long enough for a wrong exit to show, short enough for a test.
   bool LeftSoon() { return Left(std::chrono::milliseconds(100)); }
   bool LeftAtLast() { return Left(std::chrono::seconds(20)); }
 

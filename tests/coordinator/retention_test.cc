@@ -1,4 +1,5 @@
-// Lived time and the share of a day: neither clocks nor damaged files take finished jobs away.
+// Lived time and the daily share: neither clocks nor damaged files cause finished jobs to be
+// removed.
 #include "coordinator/retention.h"
 
 #include <gtest/gtest.h>
@@ -61,9 +62,9 @@ TEST(FileAgeTest, IsNotJudgedByAClockThatJumped) {
   const auto now = FileAge::Steady::now();
   const int64_t wall_s = time(nullptr);
   constexpr std::chrono::hours kAge{24};
-  // At a start with a clock that is 40 days ahead: nothing at first.
+  // At a start with a clock that is 40 days ahead: nothing is removed at first.
   EXPECT_FALSE(FileAge(now, wall_s + 40 * 86'400).IsOlderThan(path, kAge));
-  // While it runs only the time that passed counts, whatever the clock says now.
+  // While it runs, only elapsed time counts, whatever the clock shows.
   EXPECT_FALSE(FileAge(now - std::chrono::hours(23), wall_s).IsOlderThan(path, kAge));
   EXPECT_TRUE(FileAge(now - std::chrono::hours(25), wall_s).IsOlderThan(path, kAge));
 }
@@ -74,7 +75,7 @@ TEST(RetentionShareTest, RemovesATenthOfTheJobsPerLivedDayWhateverIsTooOld) {
   auto removal = share.Take({.all = 5'000, .aged = 5'000}, retention, kDay);
   EXPECT_EQ(removal.count, 500);
   EXPECT_EQ(removal.share, 500);
-  // A restart within the day adds nothing.
+  // A restart on the same day adds nothing.
   RetentionShare again(share.Numbers());
   EXPECT_EQ(again.Take({.all = 4'500, .aged = 4'500}, retention, 2 * kDay - 1).count, 0);
   EXPECT_EQ(again.Take({.all = 4'500, .aged = 4'500}, retention, 2 * kDay).count, 450);

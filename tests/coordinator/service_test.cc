@@ -1,5 +1,4 @@
-// The whole coordinator behind real gRPC over a unix socket, with workers and clients played by the
-// test.
+// The whole coordinator behind real gRPC over a unix socket; the test plays workers and clients.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +94,7 @@ class ServiceTest : public ::testing::Test {
   std::unique_ptr<v1::JobService::Stub> stub_;
 };
 
-// A worker with two cpu slots, spoken by hand.
+// A worker with two cpu slots, played by the test.
 class FakeWorker {
  public:
   using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>;
@@ -122,7 +121,7 @@ class FakeWorker {
   }
   ~FakeWorker() { context_.TryCancel(); }
 
-  // The next message that is not a heartbeat's answer.
+  // The next message other than a heartbeat reply.
   v1::CoordinatorMessage Read() {
     v1::CoordinatorMessage message;
     if (!stream_->Read(&message)) message.Clear();
@@ -139,7 +138,7 @@ class FakeWorker {
     if (phase == v1::ATTEMPT_PHASE_ENDED) status->set_how_ended("empty");
     stream_->Write(message);
   }
-  // A checkpoint of one file that the coordinator does not have.
+  // A checkpoint with one file that the coordinator does not have.
   void SayCheckpoint(uint64_t job, int64_t step) {
     v1::WorkerMessage message;
     v1::CheckpointPartReady* part = message.mutable_checkpoint_part();

@@ -1,4 +1,4 @@
-// A directory of its own for one test, short enough for unix sockets, removed at the end.
+// A separate directory for one test, with a path short enough for unix sockets, removed at the end.
 #pragma once
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Every number that a worker sends is checked before it is used; what is right passes.
+// Every number that a worker sends is checked before it is used; valid ones pass.
 #include "coordinator/upload_checks.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ v1::LogChunk GoodChunk() {
   for (uint32_t position = 0; position < 3; ++position) {
     v1::LogMark* mark = chunk.add_marks();
     mark->set_position(position);
-    // A clock may go back between two pieces.
+    // A clock may go backwards between two pieces.
     mark->set_time_us(1'000'000 - position);
   }
   return chunk;

@@ -1,4 +1,4 @@
-// A promise was broken; says which and what was seen.
+// Thrown when a promise is broken; names the promise and what was observed.
 #pragma once
 
 #include <stdexcept>

@@ -25,7 +25,7 @@ struct Counts {
   uint64_t cuts = 0, worker_kills = 0, crashes = 0;
 };
 
-// Nothing here needs a disk, and a sync in memory costs nothing.
+// Nothing here needs a disk, and a sync in memory is free.
 std::string MakeRoot() {
   std::string name = std::filesystem::exists("/dev/shm") ? "/dev/shm/mdXXXXXX" : "/tmp/mdXXXXXX";
   Expect(mkdtemp(name.data()) != nullptr, "cannot make " + name);
@@ -146,7 +146,7 @@ class World {
             [this](const worker::AttemptKey&) { Drained(); },
             [](const std::string& note) { throw Broken(note); }});
     forwarder_->Add(kKey, first_rank_, static_cast<uint32_t>(streams_.size() / 2));
-    // A shim tells a returning worker everything from the start.
+    // A shim sends a returning worker everything from the start.
     WithWorker(queue_.Draw(0, 100), [this] {
       for (const auto& stream : streams_) {
         if (stream->closed && queue_.Chance(0.8)) TellClosed(*stream);
@@ -165,7 +165,7 @@ class World {
 
   void Trim(uint32_t rank, common::Stream which, uint64_t offset, uint64_t records) {
     ++counts_.trims;
-    if (queue_.Chance(0.2)) return;  // the shim is gone, or its file system has no holes
+    if (queue_.Chance(0.2)) return;  // the shim is gone, or its file system does not support holes
     for (const auto& stream : streams_) {
       if (stream->rank == rank && stream->stream == which) stream->Trim(offset, records);
     }
@@ -211,7 +211,7 @@ class World {
         std::max(last_arrival_ms_, queue_.now_ms() + queue_.Draw(0, queue_.Chance(0.1) ? 400 : 15));
     queue_.After(last_arrival_ms_ - queue_.now_ms(),
                  [this, link = link_, life = coordinator_life_, chunk = std::move(chunk)] {
-                   // Of a link that broke, the first chunks may still come.
+                   // The first chunks of a broken link may still arrive.
                    if (life != coordinator_life_) return;
                    if (link != link_ && late_[link]-- == 0) return void(late_[link] = 0);
                    store_.Append(chunk, link);
@@ -317,7 +317,7 @@ class World {
   bool drained_ = false;
   uint64_t link_ = 0;
   bool link_up_ = false;
-  std::map<uint64_t, uint64_t> late_;  // chunks of a broken link that still come
+  std::map<uint64_t, uint64_t> late_;  // chunks of a broken link that may still arrive
   uint64_t window_ = 4;
   uint64_t under_way_ = 0;
   int64_t last_arrival_ms_ = 0;

@@ -1,6 +1,6 @@
-// The coordinator's side: real log files, driven as the log store's thread drives them (append on
-// arrival; a sync that is due later, then one acknowledgement per stream that a chunk came for),
-// but in simulated time and with crashes that take what was not synced.
+// The coordinator's side: real log files, driven the way the log store's thread drives them (append
+// on arrival; a delayed sync, then one acknowledgement per stream with new chunks), but in
+// simulated time and with crashes that lose what was not synced.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ class LogStoreModel {
   void Append(const v1::LogChunk& chunk, uint64_t link);
   // `power`: of what was not synced any part may be lost.
   void Crash(bool power);
-  // Opens every stream again; each must have all that was ever synced.
+  // Reopens every stream; each must have everything that was ever synced.
   void Reopen();
   bool EndIsDurable(const coordinator::LogKey& key, uint64_t end) const;
-  // What a client that follows the job is given of the stream.
+  // What a client that follows the job receives of the stream.
   Content Read(const coordinator::LogKey& key) const;
 
  private:
@@ -46,7 +46,7 @@ class LogStoreModel {
   const coordinator::Paths paths_;
   const Acknowledge acknowledge_;
   std::map<coordinator::LogKey, coordinator::LogStreamFile> open_;
-  std::map<coordinator::LogKey, uint64_t> dirty_;  // the link that the last chunk came by
+  std::map<coordinator::LogKey, uint64_t> dirty_;  // the link on which the last chunk arrived
   std::map<coordinator::LogKey, Durable> durable_;
   uint64_t dirty_bytes_ = 0;
   int64_t sync_due_ms_ = 0;  // 0: none

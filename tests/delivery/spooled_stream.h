@@ -1,6 +1,6 @@
-// One spool, written as a shim writes it, and what was written: the truth that the store is
-// compared with. Differs from the shim in one way: trims punch to the byte, so that nothing below
-// them can be read by mistake.
+// One spool, written the way a shim writes it, together with what was written: the truth that the
+// store is compared with. Unlike the shim, trims punch holes at byte granularity, so that nothing
+// below them can be read by mistake.
 #pragma once
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace muster::delivery {
 // A stream's bytes at their offsets (zeros where output was dropped), and its gaps.
 struct Content {
   std::string bytes;
-  std::vector<std::pair<uint64_t, uint64_t>> gaps;  // offset, length; neighbors are one gap
+  std::vector<std::pair<uint64_t, uint64_t>> gaps;  // offset, length; adjacent ones are one gap
 
   void Drop(uint64_t count) {
     if (count == 0) return;
@@ -44,7 +44,7 @@ class SpooledStream {
     Expect(data_.valid() && index_.valid(), "cannot make " + path);
   }
 
-  // Bytes first, their record later: between the two a reader must not see them.
+  // The bytes first, their record later: between the two a reader must not see them.
   void WriteBytes(std::string bytes) {
     Put(data_.get(), bytes.data(), bytes.size(), truth.bytes.size());
     pending_ = std::move(bytes);

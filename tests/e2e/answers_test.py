@@ -1,4 +1,4 @@
-"""What a person is told by real daemons is what is so: whole lists, the job that was meant, how a file is run."""
+"""What real daemons tell a person is true: complete lists, the intended job, how to run a file."""
 import json
 import os
 

@@ -1,4 +1,4 @@
-"""Bad input: each gets one clear error with the fix and a stable code, and nothing is lost."""
+"""Bad input: each case gets one clear error with a fix and a stable code, and nothing is lost."""
 import os
 import sqlite3
 import subprocess
@@ -99,7 +99,7 @@ class DamagedState(Case):
         cluster = self.cluster()
         job = cluster.submit("-n", "1", "--", "true")
         cluster.wait_for(job, SUCCEEDED)
-        cluster.coordinator.stop()  # its log is merged into the database by an orderly end
+        cluster.coordinator.stop()  # a graceful shutdown merges the WAL into the database
         return cluster, job
 
     def test_a_corrupted_database_is_refused_and_left_as_it_is(self):
@@ -142,13 +142,13 @@ class DamagedState(Case):
         wal = os.path.join(cluster.directory, "data", "muster.db-wal")
         self.assertTrue(os.path.exists(wal))
         with open(wal, "ab") as file:
-            file.write(b"\x00" * 100)  # half a frame, as a crash leaves it
+            file.write(b"\x00" * 100)  # half a frame, as after a crash
         cluster.restart_coordinator()
         self.assertEqual([item.name for item in cluster.api.list()], [job])
 
 
 class FullDisks(Case):
-    """A small tmpfs stands for the disk; needs root."""
+    """Uses a small tmpfs as the disk; needs root."""
 
     def small_disk(self, path, size):
         need(os.geteuid() == 0, "needs root to mount a tmpfs")
@@ -186,7 +186,7 @@ class FullDisks(Case):
     def cluster_on_small_disk(self):
         cluster = harness.Cluster(self, name="small")
         data = os.path.join(cluster.directory, "data")
-        self.small_disk(data, "64m")  # the coordinator keeps 16 MB in reserve
+        self.small_disk(data, "64m")  # the coordinator reserves 16 MB
         cluster.start()
         cluster.add_worker("node1")
         return cluster

@@ -1,9 +1,9 @@
-"""Daemons killed at random while jobs come and go, and worse: state files damaged, supervisors stopped, second workers
-of one name started, descriptors exhausted. Afterwards the history is checked against the contract:
+"""Daemons are killed at random while jobs come and go, and worse: state files damaged, supervisors stopped, second workers
+with the same name started, descriptors exhausted. Afterwards the history is checked against the contract:
 J1 every acknowledged submit is listed, J2 one job per key, J3 one start per (job, attempt, rank), J4 no two
-lives of a rank at once, J5 whole worlds, J6 nothing is left, J7 exact logs, J12 everything settles.
+live processes of a rank at once, J5 complete worlds, J6 nothing is left, J7 exact logs, J12 everything settles.
 
-MUSTER_CHAOS_SEED=N repeats a run's choices (not the machine's timing); MUSTER_CHAOS_ATTEMPTS=N goes on until so many
+MUSTER_CHAOS_SEED=N repeats a run's choices (not the machine's timing); MUSTER_CHAOS_ATTEMPTS=N continues until that many
 attempts were started."""
 import collections
 import json
@@ -38,7 +38,7 @@ class RandomKills(Case):
             number = 0
             while not over.is_set():
                 if len(acknowledged) - sum(job.state in harness.OVER for job in self.list(cluster)) > 30:
-                    time.sleep(0.05)  # enough is under way
+                    time.sleep(0.05)  # enough are in progress
                     continue
                 number += 1
                 ranks = number % 3 + 1
@@ -50,7 +50,7 @@ class RandomKills(Case):
                     kind = "writer"
                 command = ["submit", "-o", "name", "-n", ranks, "--idempotency-key", f"chaos-{number}", "-e",
                            f"WITNESS={witness}", *line]
-                # Exit 5 is "no answer": the same key may be sent again, whether or not the first one arrived.
+                # Exit 5 means no answer: the same key may be resent, whether or not the first one arrived.
                 done = wait_until(lambda: (lambda tried: tried if tried.returncode != 5 else None)(
                     cluster.jobctl(*command, check=False)), "submitted")
                 acknowledged[done.stdout.strip()] = (kind, ranks)
@@ -59,7 +59,7 @@ class RandomKills(Case):
         self.addCleanup(over.set)
         end = time.monotonic() + duration
         while time.monotonic() < end:
-            time.sleep(choose.uniform(0.3, 1.5))  # chance, not a wait
+            time.sleep(choose.uniform(0.3, 1.5))  # random timing, not a wait
             victim = choose.choice([cluster.coordinator, *cluster.workers.values()])
             victim.kill9()
             time.sleep(choose.choice([0, 0, 0.5]))
@@ -73,7 +73,7 @@ class RandomKills(Case):
         self.check_logs(cluster, acknowledged)
 
     def list(self, cluster):
-        """All jobs, also while the coordinator comes and goes."""
+        """All jobs, even while the coordinator comes and goes."""
         def listed():
             try:
                 return [cluster.api.list()]
@@ -122,7 +122,7 @@ class RandomKills(Case):
 
 
 class WorseThanKills(RandomKills):
-    """What happens to the daemons here may cost attempts, and a job its budgets, but never a promise."""
+    """These faults may cost attempts and exhaust a job's budgets, but must never break a promise."""
 
     def test_no_promise_is_broken(self):
         seed = int(os.environ.get("MUSTER_CHAOS_SEED", random.SystemRandom().randrange(1 << 30)))
@@ -239,7 +239,7 @@ class WorseThanKills(RandomKills):
         argv[argv.index("--state-dir") + 1] = state or self.path(f"second-{self.choose.randrange(1 << 30)}")
         second = harness.Daemon(argv, worker.env, self.path("second.out")).start()
         self.daemons.append(second)
-        time.sleep(self.choose.uniform(0.2, 1.5))  # chance, not a wait
+        time.sleep(self.choose.uniform(0.2, 1.5))  # random timing, not a wait
         second.kill9()
         if first_is_dead:
             worker.start()
@@ -256,7 +256,7 @@ class WorseThanKills(RandomKills):
         daemon.kill9()
         daemon.prefix = ["prlimit", f"--nofile={self.choose.choice([64, 96, 128])}"]
         daemon.start()
-        time.sleep(self.choose.uniform(0.2, 1.5))  # chance, not a wait
+        time.sleep(self.choose.uniform(0.2, 1.5))  # random timing, not a wait
         daemon.prefix = []
         if self.choose.random() < 0.5:
             daemon.kill9()

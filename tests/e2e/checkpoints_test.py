@@ -1,4 +1,4 @@
-"""Checkpoints by the directory convention: hashed, committed, verified, pulled, collected, removed."""
+"""Checkpoints by the directory convention: hashed, committed, verified, pulled, garbage-collected, removed."""
 import hashlib
 import json
 import os
@@ -98,7 +98,7 @@ class Checkpoints(Case):
         job = cluster.submit("-n", "1", *python_line("counter.py", 60, "--every", 10, "--pause", "0.05"))
         cluster.wait_for(job, harness.RUNNING)
         for _ in range(2):
-            time.sleep(0.7)  # somewhere inside
+            time.sleep(0.7)  # somewhere in the middle
             cluster.workers["node1"].kill9()
             cluster.coordinator.kill9()
             cluster.restart_coordinator()
@@ -126,7 +126,7 @@ class Checkpoints(Case):
             row, = json.loads(cluster.jobctl("ls", "-a", "-o", "json").stdout)["items"]
             return row["step"], row["loss"]
         before = wait_until(lambda: reached()[1] is not None and reached(), "its loss is listed")
-        cluster.coordinator.kill9()  # nothing remembers the job's metrics
+        cluster.coordinator.kill9()  # the job's metrics are no longer in memory
         cluster.restart_coordinator()
         cluster.jobctl("ckpt", "rm", job, "10", "--yes")
         self.assertEqual(reached(), before)

@@ -19,7 +19,7 @@ def crc32c(data):
 
 
 class LivedTime(Case):
-    """Retention counts what the coordinator has lived through, whatever its clock says."""
+    """Retention counts the coordinator's uptime, whatever its clock shows."""
 
     def finished(self, cluster, count):
         jobs = [cluster.submit("-n", "1", "--", "true") for _ in range(count)]
@@ -28,7 +28,7 @@ class LivedTime(Case):
         return jobs
 
     def passed(self, cluster, before):
-        """Housekeeping has looked at the finished jobs since it wrote `before`."""
+        """Waits until housekeeping has checked the finished jobs since it wrote `before`."""
         def written():
             with open(os.path.join(cluster.directory, "data", "RETENTION"), "rb") as file:
                 return file.read() != before

@@ -1,4 +1,4 @@
-"""Descriptors run out, connections say nothing: the coordinator goes on, and loses no output."""
+"""Descriptors run out, connections stay silent: the coordinator keeps working and loses no output."""
 import resource
 import socket
 
@@ -55,7 +55,7 @@ class Descriptors(Case):
         job = cluster.submit("-n", "2", "--", "echo", "printed")
         cluster.wait_for(job, harness.SUCCEEDED)
         self.lines_of(cluster, job, 2, 1)
-        # A worker that comes now is let in too.
+        # A worker that connects now is also accepted.
         cluster.workers["node1"].kill9()
         cluster.workers["node1"].start()
         job = cluster.submit("-n", "1", "--", "echo", "again")

@@ -1,4 +1,4 @@
-"""What a rank sees: the whole torchrun set and Muster's own variables (docs/protocol.md), on every rank."""
+"""What a rank sees: the full set of torchrun's variables and Muster's own (docs/protocol.md), on every rank."""
 import json
 import os
 import socket
@@ -71,7 +71,7 @@ class RankEnvironment(Case):
     def test_has_no_stray_descriptors_sessions_of_its_own_and_default_signals(self):
         dumps = self.dump(self.private())
         for dump in dumps:
-            # 0, 1, 2 and the directory that listdir itself holds open.
+            # 0, 1, 2 and the directory that listdir itself has open.
             self.assertLessEqual(len(dump["fds"]), 4, dump["fds"])
             self.assertEqual(dump["sid"], dump["pid"])
             self.assertEqual([n for n in dump["ignored"] if n not in (13, 25)], [])  # Python ignores these two itself

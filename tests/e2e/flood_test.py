@@ -1,4 +1,4 @@
-"""A rank that floods its output slows nobody, fills no memory, and its loss is counted and visible (F37)."""
+"""A rank that floods its output slows no other job, fills no memory, and its loss is counted and visible (F37)."""
 import os
 import time
 
@@ -52,7 +52,7 @@ class Flood(Case):
                       cluster.jobctl("logs", job, "--tail", "3").stdout)
 
     def test_a_burst_beyond_the_quota_loses_nothing_while_the_coordinator_takes_it(self):
-        """Eight ranks write more than a node keeps, faster than it is taken: pipes slow them, nothing is dropped."""
+        """Eight ranks write more than a node buffers, faster than it drains: backpressure slows them, nothing is dropped."""
         cluster = self.cluster(devices="cpu:8")
         each = 50_000_000
         job = cluster.submit("-n", "8", "--", "sh", "-c", f"head -c {each} /dev/zero | tr '\\0' $RANK")

@@ -1,8 +1,8 @@
-"""What every end-to-end test stands on: daemons of its own in a short temporary directory, jobctl, a
-gRPC client that is not ours (grpcio), waiting with deadlines, and a scan for processes left behind.
+"""What every end-to-end test uses: its own daemons in a temporary directory with a short path, jobctl, a
+third-party gRPC client (grpcio), waits with deadlines, and a scan for leftover processes.
 
-Every process of a test carries E2E_TEST_MARK in its environment (ranks too: the client's environment
-travels with the job), so that the whole machine can be searched for survivors. Processes are only ever
+Every process of a test has E2E_TEST_MARK in its environment (ranks too: the client's environment
+is sent with the job), so that the whole machine can be searched for survivors. Processes are only ever
 killed by their pid. Nothing here sleeps without a deadline.
 """
 import os
@@ -24,18 +24,18 @@ BUILD = os.environ.get("MUSTER_BUILD", os.path.join(ROOT, "build"))
 BIN = os.path.join(BUILD, "bin")
 RANKS = os.path.join(HERE, "ranks")
 PYTHON = sys.executable
-FULL = os.environ.get("MUSTER_TEST_FULL") == "1"  # the sizes of the specification, not the quick ones
-DEADLINE_S = 30.0  # how long anything may take that takes milliseconds on an idle machine
+FULL = os.environ.get("MUSTER_TEST_FULL") == "1"  # the full sizes instead of the quick ones
+DEADLINE_S = 30.0  # how long anything may take; milliseconds on an idle machine
 
 JOBCTL = os.path.join(BIN, "jobctl")
 
-# Numbers of muster.v1.JobState.
+# Values of muster.v1.JobState.
 QUEUED, STARTING, RUNNING, STOPPING, RESTARTING, SUCCEEDED, FAILED, CANCELLED = range(1, 9)
 OVER = (SUCCEEDED, FAILED, CANCELLED)
 
 
 def wait_until(condition, what, deadline_s=DEADLINE_S, every_s=0.02):
-    """The first true value of condition(); an AssertionError that names `what` after the deadline."""
+    """Returns the first true value of condition(); raises an AssertionError that names `what` after the deadline."""
     end = time.monotonic() + deadline_s
     while True:
         value = condition()
@@ -47,7 +47,7 @@ def wait_until(condition, what, deadline_s=DEADLINE_S, every_s=0.02):
 
 
 def processes_with(text, argument=None):
-    """{pid: command line} of the live processes whose environment holds `text`, or whose command line holds
+    """{pid: command line} of the live processes whose environment contains `text`, or whose command line contains
     `argument` (supervisors have no environment). Zombies do not count."""
     found = {}
     needle = text.encode()
@@ -65,7 +65,7 @@ def processes_with(text, argument=None):
                     continue
             found[int(name)] = line
         except OSError:
-            continue  # gone meanwhile, or not ours
+            continue  # gone in the meantime, or not ours
     return found
 
 
@@ -97,7 +97,7 @@ def protos():
 
 
 class Api:
-    """JobService through grpcio. Endpoints as Muster writes them: "unix:/path" or "HOST:PORT"."""
+    """JobService through grpcio. Endpoints as Muster prints them: "unix:/path" or "HOST:PORT"."""
 
     def __init__(self, endpoint):
         import grpc
@@ -129,7 +129,7 @@ class Api:
         return self.unary("GetJob", self.service.JobReference(job=str(job)), self.service.GetJobResponse).record
 
     def list(self):
-        """Every job, over all pages, newest first."""
+        """Every job, from all pages, newest first."""
         jobs, before = [], 0
         while True:
             page = self.unary("ListJobs", self.service.ListJobsRequest(all=True, limit=500, before_id=before),
@@ -157,7 +157,7 @@ class Api:
         return {key: bytes(data) for key, data in out.items()}, dropped
 
     def metrics(self, job):
-        """[(name, step, value, attempt, rank, source)] of all attempts' line that the job followed."""
+        """[(name, step, value, attempt, rank, source)] of the job's effective history over all attempts."""
         points = []
         request = self.service.QueryMetricsRequest(job=str(job), attempt=-1, rank=-1)
         _, worker, _ = protos()
@@ -168,7 +168,7 @@ class Api:
 
 
 class Daemon:
-    """One daemon process and the command that starts it again."""
+    """One daemon process and the command that restarts it."""
 
     def __init__(self, argv, env, log, prefix=()):
         self.argv, self.env, self.log, self.prefix = argv, env, log, list(prefix)
@@ -233,7 +233,7 @@ class Muster:
         return done
 
     def start_jobctl(self, *args, env=None, **popen):
-        """jobctl in the background, in a session of its own."""
+        """jobctl in the background, in a separate session."""
         options = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                        start_new_session=True)
         options.update(popen)
@@ -247,7 +247,7 @@ class Muster:
         return process
 
     def submit(self, *args, **options):
-        """The name of the new job."""
+        """Returns the name of the new job."""
         name = self.jobctl("submit", "-o", "name", *args, **options).stdout.strip()
         if not name or len(name.split()) != 1:
             raise AssertionError(f"submit -o name printed {name!r}")
@@ -257,7 +257,7 @@ class Muster:
         return self.api.record(job).state
 
     def wait_for(self, job, *states, deadline_s=DEADLINE_S):
-        """The job's record once it is in one of `states`; fails at once when it is over in another."""
+        """The job's record once it is in one of `states`; fails immediately if it ends in another."""
         last = []
 
         def reached():
@@ -337,7 +337,7 @@ class Cluster(Muster):
 
 
 class Case(unittest.TestCase):
-    """A test with a directory of its own; afterwards all its processes are ended and survivors reported."""
+    """A test with its own directory; afterwards all its processes are killed and survivors reported."""
 
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="mt", dir="/tmp")
@@ -373,7 +373,7 @@ class Case(unittest.TestCase):
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def processes(self):
-        """Everything alive that this test started, whatever it did to its environment."""
+        """Every live process that this test started, whatever it did to its environment."""
         return processes_with(self.mark, self.directory)
 
     def _failed(self):
@@ -396,14 +396,14 @@ class Case(unittest.TestCase):
         return os.path.join(self.directory, name)
 
     def assert_gone(self, text, deadline_s=5.0):
-        """No process whose environment holds `text` is alive, at the latest after the deadline. self.mark
-        stands for everything that the test started, supervisors included."""
+        """Asserts that by the deadline no process is alive whose environment contains `text`. self.mark
+        covers everything that the test started, supervisors included."""
         def alive():
             return self.processes() if text == self.mark else processes_with(text)
         wait_until(lambda: not alive(), lambda: f"these are gone: {alive()}", deadline_s)
 
     def assert_error(self, done, *words, code=None):
-        """jobctl failed with one error that names all `words`, a fix and a stable code."""
+        """Asserts that jobctl failed with one error that contains all `words`, a fix and a stable code."""
         text = done.stderr
         self.assertNotEqual(done.returncode, 0, done.stdout + text)
         if code is not None:
@@ -425,20 +425,20 @@ def python_line(script, *args):
 
 
 def need(condition, reason):
-    """SKIPPED, never passed, where the machine lacks what a test needs."""
+    """Reports SKIPPED, never passed, where the machine lacks what a test needs."""
     if not condition:
         raise unittest.SkipTest("SKIPPED: " + reason)
 
 
 def has_network_namespaces():
-    """Root, `ip`, and a kernel that lets us make a namespace."""
+    """Root, `ip`, and a kernel that lets us create a namespace."""
     if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
         return False
     return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
 
 
 def main():
-    """Exit 77 when every test was skipped, so that ctest says Skipped and not Passed."""
+    """Exits with 77 if every test was skipped, so that ctest reports Skipped and not Passed."""
     program = unittest.main(exit=False, verbosity=2)
     result = program.result
     if result.testsRun and len(result.skipped) == result.testsRun and result.wasSuccessful():

@@ -1,5 +1,5 @@
-"""Jobs that mean harm: poisoned spools, endless JSON, FIFOs where files belong, sparse files, hoards of connections.
-Each costs itself at most; a neighbor on the same node runs, logs exactly and ends, under the same worker."""
+"""Malicious jobs: poisoned spools, endless JSON, FIFOs in place of files, sparse files, thousands of connections.
+Each hurts only itself; a neighbor on the same node runs, logs exactly and ends, under the same worker."""
 import os
 import socket
 import textwrap
@@ -36,7 +36,7 @@ class Hostile(Case):
         self.assertTrue(self.one.coordinator.alive(), self.one.coordinator.output()[-2000:])
 
     def test_a_poisoned_index_ends_one_stream(self):
-        # Again and again, as the shim's next record takes the place of the first one appended.
+        # Repeatedly, because the shim's next record overwrites the first one appended.
         job = self.submit_python(f"""
             import os, struct, sys, time
             spool = os.path.dirname(os.environ["MUSTER_CHECKPOINT_DIR"]) + "/spool/rank-0.stdout"
@@ -72,7 +72,7 @@ class Hostile(Case):
         job = self.one.submit("-n", "1", "--", "sh", "-c", 'mkfifo "$TORCHELASTIC_ERROR_FILE"; echo done; exit 3')
         record = self.one.wait_for(job, FAILED)
         self.assertIn("is not a regular file", str(record))
-        # The exit record is read again by a worker that was away when the rank ended.
+        # A worker that was down when the rank ended reads the exit record again.
         job = self.one.submit("-n", "1", "--", "sh", "-c",
                               f'mkfifo "$TORCHELASTIC_ERROR_FILE"; while ! [ -e {self.path("go")} ]; do sleep 0.02; done; exit 3')
         self.one.wait_for(job, RUNNING)
@@ -120,7 +120,7 @@ class Hostile(Case):
         self.assert_neighbor_is_unharmed()
         self.one.jobctl("cancel", job)
         self.one.wait_over(job)
-        # Every look reads a header of each file and no more: nothing near their 9 GiB.
+        # Every scan reads only a header of each file: nowhere near their 9 GiB.
         with open(f"/proc/{self.worker_pid}/io") as file:
             read = int(file.readline().split()[1])
         self.assertLess(read, 1 << 30)

@@ -91,7 +91,7 @@ class Identities(Case):
                 try:
                     connection.sendall(garbage)
                 except OSError:
-                    pass  # refused in the middle: as it should be
+                    pass  # refused midway, as it should be
         self.assertTrue(cluster.coordinator.alive())
         self.works(cluster)
 
@@ -129,7 +129,7 @@ class Identities(Case):
             try:
                 self.assertTrue(next(acks).refused)
             except (grpc.RpcError, StopIteration):
-                pass  # refused with the whole stream
+                pass  # refused along with the whole stream
         logs, _ = cluster.api.logs(job)
         self.assertEqual(logs, {key: data for key, data in logs.items() if b"forged" not in data})
         self.assertEqual(logs[(0, 0, 1)], b"real\n")
@@ -141,7 +141,7 @@ class Identities(Case):
         cluster.wait_for(job, harness.RUNNING)
         stream = cluster.api.stream("StreamLogs", service.StreamLogsRequest(job=job, attempt=-1, follow=True),
                                     service.LogRecord)
-        next(stream)  # and then never again
+        next(stream)  # and then nothing more
         started = time.monotonic()
         self.assertIn(job, cluster.jobctl("ls").stdout)
         self.assertLess(time.monotonic() - started, 3)

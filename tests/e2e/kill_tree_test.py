@@ -1,11 +1,11 @@
-"""After cancel and grace nothing of a job is alive, whatever its ranks did to get away (J6, F4, F5)."""
+"""After cancel and grace nothing of a job is alive, however its ranks tried to escape (J6, F4, F5)."""
 import os
 import time
 
 import harness
 from harness import CANCELLED, RUNNING, Case, processes_with, wait_until
 
-# Ignores SIGTERM, leaves a grandchild in a session of its own and one that was forked twice.
+# Ignores SIGTERM, leaves a grandchild in a separate session and a double-forked one.
 STUBBORN = """
 trap '' TERM INT HUP
 setsid sh -c 'trap "" TERM; while :; do sleep 1; done' &

@@ -1,4 +1,4 @@
-"""Logs are exactly the bytes that each rank wrote (J7), also across kill -9 of coordinator and worker."""
+"""Logs are exactly the bytes that each rank wrote (J7), even across kill -9 of coordinator and worker."""
 import os
 import sys
 import time
@@ -13,7 +13,7 @@ import writer  # noqa: E402  (the rank's program knows what it writes)
 class ExactLogs(Case):
     def assert_exact(self, cluster, job, ranks, lines, binary=False, attempt=0):
         size = sum(len(writer.expected(rank, letter, lines, binary)) for rank in range(ranks) for letter in "oe")
-        # The end of the output may arrive after the job's end; more than was written must never come.
+        # The end of the output may arrive after the job's end; more than was written must never arrive.
         arrived = [cluster.api.logs(job)]
 
         def whole():
@@ -22,7 +22,7 @@ class ExactLogs(Case):
         try:
             wait_until(whole, "the whole output", 15, every_s=0.1)
         except AssertionError:
-            pass  # below it is said what is missing
+            pass  # the assertion below reports what is missing
         logs, dropped = arrived[0]
         self.assertEqual(sum(dropped.values()), 0, dropped)
         for rank in range(ranks):
@@ -76,7 +76,7 @@ class ExactLogs(Case):
         job = cluster.submit("-n", "2", *harness.python_line("writer.py", lines, "--rate", lines / 8))
         cluster.wait_for(job, harness.RUNNING)
         for _ in range(3):
-            time.sleep(1.2)  # not a wait for anything: the kill shall fall somewhere inside the stream
+            time.sleep(1.2)  # not a wait: the kill should hit somewhere in the middle of the stream
             cluster.coordinator.kill9()
             cluster.restart_coordinator()
         cluster.wait_for(job, harness.SUCCEEDED, deadline_s=60)
@@ -101,7 +101,7 @@ class ExactLogs(Case):
         job = cluster.submit("-n", "1", *harness.python_line("writer.py", 3000, "--rate", 1500))
         cluster.wait_for(job, harness.RUNNING)
         cluster.coordinator.kill9()
-        time.sleep(3)  # the rank writes and ends meanwhile
+        time.sleep(3)  # meanwhile the rank writes and exits
         cluster.restart_coordinator()
         cluster.wait_for(job, harness.SUCCEEDED)
         self.assert_exact(cluster, job, 1, 3000)

@@ -1,4 +1,4 @@
-"""Acknowledged submits are never lost, also when the coordinator dies half-way (J1, J2)."""
+"""Acknowledged submits are never lost, even if the coordinator dies halfway (J1, J2)."""
 import threading
 
 import harness
@@ -14,7 +14,7 @@ class ManyJobs(Case):
             for number in range(200):
                 line = ["submit", "-o", "name", "-n", "1", "--name", f"many{number}", "--idempotency-key",
                         f"key-{number}", "--", "true"]
-                # Exit 5 is "no answer": the same key may be sent again, whether or not the first one arrived.
+                # Exit 5 means no answer: the same key may be resent, whether or not the first one arrived.
                 done = wait_until(lambda: (lambda tried: tried if tried.returncode != 5 else None)(
                     cluster.jobctl(*line, check=False)), "submitted")
                 names.append(done.stdout.strip())

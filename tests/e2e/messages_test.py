@@ -4,7 +4,7 @@ import json
 import harness
 from harness import FAILED, FULL, SUCCEEDED, Case
 
-# Writes an error file of 8 KiB and 4 KiB of stderr, then fails: rank 0 by itself, the others when they are told to end.
+# Writes an error file of 8 KiB and 4 KiB of stderr, then fails: rank 0 on its own, the others when they are stopped.
 FAILING = r"""
 text=$(head -c 8000 /dev/zero | tr '\0' m)
 echo "{\"message\": \"$text\"}" > "$TORCHELASTIC_ERROR_FILE"
@@ -14,7 +14,7 @@ trap 'exit 3' TERM
 sleep 60 & wait
 """
 
-# Every rank saves COUNT files (all of one content), says so by renaming, and fails in the first attempt.
+# Every rank saves COUNT files (all with the same content), publishes them by renaming, and fails in the first attempt.
 SAVING = """
 import os, sys, time
 root, rank = os.environ["MUSTER_CHECKPOINT_DIR"], os.environ["RANK"]
@@ -47,7 +47,7 @@ class Messages(Case):
         self.assertGreaterEqual(len(record.attempts[0].culprit.error_message), 8000)
         shown = json.loads(cluster.jobctl("show", job, "-o", "json").stdout)
         self.assertTrue(shown)
-        # The node is still there for others.
+        # The node is still usable by other jobs.
         cluster.wait_for(cluster.submit("--", "true"), SUCCEEDED)
 
     def test_a_checkpoint_of_tens_of_thousands_of_files_is_committed_shown_and_resumed_from(self):
@@ -71,7 +71,7 @@ class Messages(Case):
             self.assertNotIn("RESOURCE_EXHAUSTED", cluster.jobctl(*line, job).stderr)
         listed = json.loads(cluster.jobctl("ckpt", "show", job, "-o", "json").stdout)
         self.assertEqual(len(listed["items"]), 2 * count)
-        # One rank dies; the next attempt gets all of it, and both nodes were never cut off.
+        # One rank dies; the next attempt gets the whole checkpoint, and neither node was ever disconnected.
         pids = [pid for pid, line in self.processes().items() if "saving.py" in line and "muster" not in line]
         harness.kill9(pids[0])
         cluster.wait_for(job, SUCCEEDED, deadline_s=180)

@@ -1,4 +1,4 @@
-"""Nodes of their own on one machine: a network namespace each, joined by a bridge in the head's namespace.
+"""Separate nodes on one machine: a network namespace each, joined by a bridge in the head's namespace.
 
     head (10.77.0.1, bridge) ── veth ── node1 (10.77.0.11), node2 (10.77.0.12), …
 """
@@ -36,11 +36,11 @@ class Network:
         ip("-n", namespace, "link", "set", "lo", "up")
 
     def inside(self, name=None):
-        """The words before a command that runs it on a node (default: the head)."""
+        """The command prefix that runs a command on a node (default: the head)."""
         return ["ip", "netns", "exec", self.namespaces[name] if name else self.head]
 
     def cut(self, number):
-        """node `number` (from 1) loses its cable."""
+        """node `number` (from 1) is disconnected."""
         ip("-n", self.head, "link", "set", f"v{number - 1}", "down")
 
     def mend(self, number):

@@ -1,6 +1,6 @@
-"""Before a node starts ranks it proves that no older one of that job lives there, whatever its state directory
-says: damaged and copied state, second workers, other devices, supervisors that do not answer. The ranks' own
-accounts are the witness."""
+"""Before a node starts ranks it proves that no older rank of that job is alive there, whatever its state directory
+contains: damaged and copied state, second workers, other devices, supervisors that do not answer. The ranks' own
+records are the evidence."""
 import json
 import os
 import shutil
@@ -21,7 +21,7 @@ def is_alive(pid):
 
 
 class Witnessed:
-    """A job whose ranks write down their lives, and run until they are let go."""
+    """A job whose ranks record their lifetimes and run until released."""
 
     def __init__(self, case, cluster, ranks=2, args=()):
         self.case, self.cluster, self.ranks = case, cluster, ranks
@@ -41,13 +41,13 @@ class Witnessed:
         return [line for line in lines if line["what"] == "start"]
 
     def live(self):
-        """{pid: attempt} of the ranks that are alive; never more than the job has."""
+        """{pid: attempt} of the live ranks; never more than the job has."""
         live = {line["pid"]: line["attempt"] for line in self.starts() if is_alive(line["pid"])}
         self.case.assertLessEqual(len(live), self.ranks, f"ranks of two attempts live at once: {live}")
         return live
 
     def wait_attempt(self, attempt):
-        """Every rank that lives is of this attempt, and all of them do."""
+        """Every live rank belongs to this attempt, and all of them are alive."""
         wait_until(lambda: sorted(self.live().values()) == [attempt] * self.ranks,
                    lambda: f"all ranks are of attempt {attempt}: {self.live()}, "
                            f"{self.cluster.api.record(self.job).reason}", deadline_s=60)
@@ -76,7 +76,7 @@ class DamagedState(Case):
         return self.state(cluster, "attempts", f"{record.id}-{record.next_attempt - 1}", name)
 
     def identity(self, cluster, change):
-        """The file as an older version would have left it, with a changed {key: value}."""
+        """Rewrites the file as an older version would have written it, with the changed {key: value}."""
         path = self.state(cluster, "identity")
         with open(path) as file:
             pairs = dict(line.rstrip("\n").split("=", 1) for line in file)
@@ -86,7 +86,7 @@ class DamagedState(Case):
             file.write("".join(f"{key}={value}\n" for key, value in pairs.items() if value is not None))
 
     def damaged(self, damage, reason):
-        """The worker is killed, its state damaged, and it starts again: a new attempt, alone."""
+        """The worker is killed, its state is damaged, it restarts: a new attempt, and no other."""
         cluster = self.cluster_here
         witnessed = Witnessed(self, cluster)
         cluster.workers["node1"].kill9()
@@ -154,7 +154,7 @@ class SecondWorkers(Case):
             twin = self.twin(cluster, "node1", state_dir)
             wait_until(lambda: "JC1404" in twin.output(), twin.output)
             self.assertEqual(witnessed.live(), ranks)
-            # Also when it starts again with what it has written by now.
+            # Even when it restarts with what it has written by now.
             twin.stop()
             refused = twin.output().count("JC1404")
             twin.start()
@@ -168,7 +168,7 @@ class SecondWorkers(Case):
         witnessed = Witnessed(self, cluster)
         ranks = witnessed.live()
         copy = self.copy(cluster, "copy")
-        for _ in range(2):  # the second time with an identity of its own
+        for _ in range(2):  # the second time with its own identity
             twin = self.twin(cluster, "node2", copy)
             wait_until(lambda: "node2" in cluster.nodes() and cluster.nodes()["node2"].record.connected and
                        not cluster.nodes()["node2"].clearing, twin.output)
@@ -178,7 +178,7 @@ class SecondWorkers(Case):
         cluster.workers["node1"].kill9()
         self.twin(cluster, "node1", copy)
         witnessed.wait_attempt(1)
-        # The first one's voice is not heard any more while the other speaks.
+        # While the other one is connected, the first one is ignored.
         cluster.workers["node1"].start()
         wait_until(lambda: "JC1404" in cluster.workers["node1"].output(), cluster.workers["node1"].output)
         self.assertEqual(witnessed.finish().next_attempt, 2)
@@ -204,7 +204,7 @@ class SecondWorkers(Case):
 
 
 class Relay:
-    """Between a worker and its coordinator; cut off, both ends stay open and nothing passes."""
+    """A proxy between a worker and its coordinator; when cut, both ends stay open and nothing passes."""
 
     def __init__(self, case, target):
         self.target, self.path, self.is_cut = target, case.path("relay.sock"), threading.Event()
@@ -262,7 +262,7 @@ class SilentSupervisors(Case):
             return [line for line in self.processes().values() if line.startswith("sleep 3600")]
 
         def ended(count):
-            """The newest of `count` attempts that are over, once the next one runs."""
+            """The newest of `count` finished attempts, once the next one is running."""
             wait_until(lambda: len(cluster.api.record(job).attempts) > count, lambda: cluster.api.record(job).reason)
             cluster.wait_for(job, harness.RUNNING)
             return cluster.api.record(job).attempts[count - 1]
@@ -284,7 +284,7 @@ class SilentSupervisors(Case):
         cluster = self.cluster(devices="cpu:1")
         witnessed = Witnessed(self, cluster, 1)
         os.kill(self.shim(os.path.join(cluster.directory, "w-node1")), signal.SIGSTOP)
-        # Also one that was adopted and has never said a word.
+        # Including one that was adopted and has never sent anything.
         cluster.workers["node1"].kill9()
         cluster.workers["node1"].start()
         cluster.jobctl("cancel", witnessed.job, "--grace", "0s")

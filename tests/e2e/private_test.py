@@ -1,4 +1,4 @@
-"""The private coordinator among others: a foreign socket in its place, and a home that is full."""
+"""The private coordinator under adverse conditions: another user's socket in its place, and a full home directory."""
 import fcntl
 import os
 import select
@@ -14,7 +14,7 @@ VICTIM, OTHER = 54321, 54322
 
 
 def squat(directory, say):
-    """Makes the directory and the socket that a victim's jobctl would use, and says how many bytes come."""
+    """Creates the directory and the socket that a victim's jobctl would use, and prints how many bytes arrive."""
     os.mkdir(directory)
     os.chmod(directory, 0o777)
     listener = socket.socket(socket.AF_UNIX)
@@ -28,7 +28,7 @@ def squat(directory, say):
 
 
 def as_other_user(work):
-    """The pid of a copy of this process that is another user and does `work`. Forked: that user may not be
+    """The pid of a copy of this process that runs as another user and does `work`. Forked, because that user may not be
     able to read this interpreter."""
     pid = os.fork()
     if pid == 0:
@@ -45,7 +45,7 @@ def as_other_user(work):
 class ForeignSockets(Case):
     def test_nothing_is_sent_to_a_socket_that_another_user_put_in_place_first(self):
         need(os.geteuid() == 0, "needs root to become two other users")
-        # The build may lie where nobody else can read.
+        # The build may be where other users cannot read it.
         program = shutil.copy(harness.JOBCTL, self.path("jobctl"))
         os.chmod(self.directory, 0o1777)
         runtime = self.path("muster-victim")
@@ -65,7 +65,7 @@ class ForeignSockets(Case):
 
 class Leaving(Case):
     def test_a_coordinator_that_is_just_leaving_holds_up_the_next_command_only_while_it_leaves(self):
-        # It has closed its socket and still holds its data directory: here the test does.
+        # Simulates one that has closed its socket but still holds its data directory.
         private = self.private()
         private.jobctl("run", "--", "true")
         self.assert_gone(self.mark)
@@ -85,7 +85,7 @@ class Leaving(Case):
 
 
 class FullHome(Case):
-    """A small tmpfs stands for the disk of HOME; needs root."""
+    """Uses a small tmpfs as the disk of HOME; needs root."""
 
     def small_home(self):
         need(os.geteuid() == 0, "needs root to mount a tmpfs")
@@ -105,7 +105,7 @@ class FullHome(Case):
                     os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize - free_kib * 1024)
                     return True
                 except OSError:
-                    return False  # a daemon has written meanwhile
+                    return False  # a daemon has written in the meantime
         harness.wait_until(filled, "the disk is full")
 
     def test_the_full_disk_is_named_at_once_and_with_room_it_goes_on(self):
@@ -135,7 +135,7 @@ class FullHome(Case):
         private.jobctl("up")
         os.remove(home + "/d/coordinator/HEADROOM")  # as if the reserve had been used up
         self.leave(home, 0)
-        # What cannot be recorded waits for room; all that come later are told so at once.
+        # What cannot be recorded waits for room; later requests are refused immediately.
         waits = private.start_jobctl("nodes", "drain", os.uname().nodename, stdout=subprocess.DEVNULL,
                                      stderr=subprocess.DEVNULL)
 

@@ -1,4 +1,4 @@
-"""Python trainers, unchanged: torchrun-style scripts and the launcher lines that people have."""
+"""Python trainers, unchanged: torchrun-style scripts and users' existing launcher command lines."""
 import importlib.util
 import os
 

@@ -117,7 +117,7 @@ class DaemonsDie(Case):
                              *python_line("witness.py", "--until", go, "--exit", 5, "--fail-rank", 1))
         cluster.wait_for(job, RUNNING)
         cluster.workers["node1"].kill9()
-        open(go, "w").close()  # they end while no worker lives
+        open(go, "w").close()  # they exit while no worker is running
 
         def ended():
             if not os.path.exists(witness):

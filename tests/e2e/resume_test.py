@@ -1,5 +1,5 @@
-"""The main job under fire: a rank, the worker and the coordinator are killed in the middle of training real
-digits, in C++ and in Python. The log is byte-exact, the loss curve goes on from the checkpoint."""
+"""The full job under failures: a rank, the worker and the coordinator are killed in the middle of training real
+digits, in C++ and in Python. The log is byte-exact, the loss curve continues from the checkpoint."""
 import importlib.util
 import os
 import re
@@ -16,7 +16,7 @@ EPOCHS = 8
 
 class MainJobUnderFire(Case):
     def train(self, cluster, *command):
-        """Both ranks; each copies its output to a file of its own, so that the log can be compared with it."""
+        """Both ranks; each copies its output to a separate file, so that the log can be compared with it."""
         copy = self.path("copy")
         return cluster.submit(
             "-n", "2", "--restarts", "2", "-e", f"COPY={copy}", "-e", "OMP_NUM_THREADS=1", "--", "bash", "-o", "pipefail",
@@ -66,7 +66,7 @@ class MainJobUnderFire(Case):
         self.assertRegex(logs[(1, 0, 1)].decode(errors="replace"), last_line)
 
     def check_curve(self, cluster, job):
-        """Every epoch once, over both attempts, and the second attempt goes on from where the first was."""
+        """Every epoch once, over both attempts, and the second attempt continues where the first was."""
         def complete():
             return len(self.epochs_logged(cluster, job)) >= EPOCHS
         wait_until(complete, lambda: f"all epochs' metrics: {self.epochs_logged(cluster, job)}")

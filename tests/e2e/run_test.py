@@ -1,4 +1,4 @@
-"""`jobctl run`: ranks with their world, the first failing rank's exit code, nothing left behind."""
+"""`jobctl run`: ranks and their world, the first failing rank's exit code, no leftover processes."""
 import os
 import re
 import signal
@@ -131,13 +131,13 @@ class RunOnAPrivateCoordinator(Case):
 
 
 class WhyItEnded(Case):
-    """The one sentence about a death: what is known, and a line of the rank only where it tells why."""
+    """The one sentence about a rank's death: the known facts, and a line of the rank only if it explains why."""
 
     def script(self, cluster, text):
         return cluster.submit("-n", "1", "--", "sh", "-c", text)
 
     def reason(self, cluster, job):
-        """The sentence, with the job's name taken out."""
+        """The sentence, with the job's name replaced."""
         return cluster.wait_over(job).reason.replace(job, "JOB")
 
     def test_a_line_is_quoted_when_it_reads_as_an_error_and_is_of_that_moment(self):
@@ -159,7 +159,7 @@ class WhyItEnded(Case):
             self.assertEqual(self.reason(cluster, job), sentence)
 
     def speaker(self, cluster):
-        """A job that has said something that reads as an error, and goes on."""
+        """A job that has printed something that reads as an error, and keeps running."""
         job = self.script(cluster, "echo 'error: the hostname cannot be resolved' >&2; exec sleep 3600")
         cluster.wait_for(job, harness.RUNNING)
         wait_until(lambda: cluster.jobctl("logs", job).stdout, "it has spoken")
@@ -216,7 +216,7 @@ class RunOnAConfiguredCoordinator(Case):
             started = time.monotonic()
             subprocess.run([harness.JOBCTL, "ls"], env=cluster.env, check=True, capture_output=True)
             times.append(time.monotonic() - started)
-        # The bench measures the 10 ms; here a wide margin, since other tests share the cores.
+        # The bench measures the 10 ms; here the margin is wide, because other tests share the cores.
         self.assertLess(sorted(times)[5], 0.04)
 
 

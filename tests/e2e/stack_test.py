@@ -1,4 +1,4 @@
-"""`jobctl stack`: real ranks on the SDK over two nodes, one of them stuck, found from outside."""
+"""`jobctl stack`: real ranks on the SDK on two nodes, one of them stuck, diagnosed from outside."""
 import os
 
 import harness
@@ -34,7 +34,7 @@ class Stack(Case):
         full = muster.jobctl("stack", name, "--full", "--rank", "2").stdout
         self.assertIn("load_batch() in diagnosis_ranks+0x", full)
         self.assertNotIn("rank 0 (node1)\n", full)
-        # The same from the files that the ranks wrote.
+        # The same, from the files that the ranks wrote.
         self.assertIn("rank 2 has not entered", muster.jobctl("stack", "--files", self.files).stdout)
         self.release()
         self.assertEqual(muster.wait_over(name).state, harness.SUCCEEDED)

@@ -1,5 +1,5 @@
-"""Metrics: tailed from TensorBoard event files without any change of the trainer, and from the trainer
-socket as docs/protocol.md says it; each point exactly once, across kill -9 of worker and coordinator."""
+"""Metrics: tailed from TensorBoard event files without any change to the trainer, and from the trainer
+socket as specified in docs/protocol.md; each point exactly once, across kill -9 of worker and coordinator."""
 import csv
 import importlib.util
 import io
@@ -39,7 +39,7 @@ class EventFiles(Case):
 
 
 class WhoseEvents(Case):
-    """Several programs write into one working directory: each point counts for the attempt that made it, once."""
+    """Several programs write into one working directory: each point counts once, for the attempt that produced it."""
 
     def line(self, *args):
         return python_line("events.py", "runs/exp1", *args)
@@ -60,7 +60,7 @@ class WhoseEvents(Case):
         return sorted((attempt, step) for _, step, _, attempt, _, _ in cluster.api.metrics(job))
 
     def points_of_finished(self, cluster, job):
-        """Once the job is over and its workers have nothing of it left to send."""
+        """Waits until the job is over and its workers have nothing left to send."""
         number = cluster.wait_over(job).id
         attempts = [os.path.join(cluster.directory, "w-" + name, "attempts") for name in cluster.workers]
         wait_until(lambda: not any(entry.startswith(f"{number}-") for path in attempts for entry in os.listdir(path)),
@@ -72,7 +72,7 @@ class WhoseEvents(Case):
         self.by_hand("runs/exp1", "20")
         sleeper = self.submit(cluster, "--", "sleep", "1")
         self.assertEqual(self.points_of_finished(cluster, sleeper), [])
-        for line in (self.line(20), self.line(20, "--child")):  # a rank, and a process of it that has gone
+        for line in (self.line(20), self.line(20, "--child")):  # a rank, and a child process of it that has exited
             quick = self.submit(cluster, *line)
             self.assertEqual(self.points_of_finished(cluster, quick), [(0, step) for step in range(20)])
         sleeper = self.submit(cluster, "--", "sleep", "1")
@@ -81,7 +81,7 @@ class WhoseEvents(Case):
     def test_a_second_attempt_does_not_repeat_the_points_of_the_first(self):
         cluster = self.cluster()
         job = self.submit(cluster, "--restarts", "1", *self.line(20, "--fail", "--file", "one.tfevents"))
-        # Of the line that the job followed: attempt 1 began anew.
+        # Of the job's effective history: attempt 1 started from scratch.
         self.assertEqual(self.points_of_finished(cluster, job), [(1, step) for step in range(20)])
 
     def test_jobs_that_run_at_once_in_one_directory_get_their_own_points(self):
@@ -123,7 +123,7 @@ class TrainerSocket(Case):
         job = cluster.submit("-n", "2", *python_line("reporter.py", 300, "--rate", 100))
         cluster.wait_for(job, harness.RUNNING)
         for _ in range(2):
-            time.sleep(0.8)  # somewhere inside
+            time.sleep(0.8)  # somewhere in the middle
             cluster.workers["node1"].kill9()
             cluster.workers["node1"].start()
         cluster.wait_for(job, SUCCEEDED, deadline_s=60)

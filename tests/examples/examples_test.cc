@@ -1,4 +1,4 @@
-// Each example and its Python twin, as people start them, for a few steps.
+// Each example and its Python twin, as users start them, for a few steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,14 +25,14 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// Python may be aborted at its very end by a thread of Gloo's (pytorch/pytorch#179291): the work is
-// done by then.
+// During shutdown a Gloo thread may abort Python (pytorch/pytorch#179291); the work is done by
+// then.
 bool has_succeeded(const ChildResult& rank, const std::string& program) {
   const bool is_aborted = rank.output.ends_with("terminate called without an active exception\n");
   return rank.exit_code == 0 || (program == MUSTER_TEST_PYTHON && is_aborted);
 }
 
-// What the main process of several ranks said; all of them must succeed.
+// What the main process of several ranks printed; all of them must succeed.
 std::string output_of(int world_size, std::vector<std::string> argv,
                       const std::vector<std::string>& more = {}) {
   argv.insert(argv.end(), more.begin(), more.end());
@@ -41,7 +41,7 @@ std::string output_of(int world_size, std::vector<std::string> argv,
   return ranks[0].output;
 }
 
-// As output_of, for one process without any variable of a launcher.
+// Like output_of, for one process without any launcher's variables.
 std::string output_alone(const std::vector<std::string>& argv) {
   ChildProcess process(argv, {{"OMP_NUM_THREADS", "1"}});
   const auto result = process.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
@@ -49,7 +49,7 @@ std::string output_alone(const std::vector<std::string>& argv) {
   return result.output;
 }
 
-// The numbers behind `name` in a text, in order.
+// The numbers after `name` in a text, in order.
 std::vector<double> numbers(const std::string& text, const std::string& name) {
   std::vector<double> found;
   const std::regex pattern(name + R"(\s+([0-9.]+))");
@@ -203,8 +203,8 @@ TEST(Digits, TakeTheStepsOfTheirPythonTwin) {
   const std::vector<std::string> options = {"--in-order", "--epochs", "1"};
   const std::string cpp = output_of(2, {example("digits")}, options);
   const std::string python = output_of(2, {MUSTER_TEST_PYTHON, source("digits/train.py")}, options);
-  // Steps are equal but for the short last one of an epoch: Accelerate fills it with more samples
-  // for the second time.
+  // Steps are equal except for the short last one of an epoch: Accelerate pads it with repeated
+  // samples.
   expect_close(numbers(cpp, "loss"), numbers(python, "loss"), 2e-3);
   expect_close(numbers(cpp, "accuracy"), numbers(python, "accuracy"), 1.0);
 }

@@ -1,5 +1,5 @@
-// A TensorBoard event file that a rank wrote. The bytes are taken as a file, and as the message in
-// one sound record.
+// A TensorBoard event file written by a rank. The bytes are used as a file, and as the message in
+// one valid record.
 #include <cstring>
 
 #include "common/crc32c.h"

@@ -27,7 +27,7 @@ bool Pieces::Next(std::string_view* piece) {
 }
 
 Directory::Directory() {
-  // In memory where that is possible: on a disk a run is a hundred times slower.
+  // In memory if possible: on a disk a run is a hundred times slower.
   std::error_code none;
   const bool in_memory = std::filesystem::is_directory("/dev/shm", none);
   std::string name =

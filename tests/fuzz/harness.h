@@ -1,7 +1,7 @@
-// What the harnesses in this folder share. A harness is one function that takes any bytes, feeds
-// them to one decoder and aborts when the decoder breaks its promise; sanitizers see to the rest.
-// clang makes a libFuzzer program of it, any other compiler one that replays a corpus (replay.cc).
-// One thread.
+// Shared by the harnesses in this folder. A harness is one function that takes any bytes, feeds
+// them to one decoder and aborts if the decoder breaks its promise; sanitizers detect the rest.
+// clang builds a libFuzzer program from it, any other compiler one that replays a corpus
+// (replay.cc). One thread.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 #include <string>
 #include <string_view>
 
-// The promise that is tested. Aborts with the place and the condition.
+// The promise under test. Aborts with location and condition.
 #define FUZZ_EXPECT(condition) \
   ((condition) ? (void)0 : muster::testing::PromiseBroken(__FILE__, __LINE__, #condition))
 
-// Every harness defines it; called once for each input.
+// Defined by every harness; called once per input.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace muster::testing {
@@ -24,7 +24,7 @@ inline std::string_view Text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Cuts an input into pieces, for decoders that take several: each is a length of two bytes
+// Splits an input into pieces, for decoders that take several: each has a two-byte length
 // (little-endian) and that many bytes, or as many as are left.
 class Pieces {
  public:
@@ -36,7 +36,7 @@ class Pieces {
   std::string_view rest_;
 };
 
-// A directory of this process for decoders that read files; removed when it ends.
+// This process's directory for decoders that read files; removed at exit.
 class Directory {
  public:
   Directory();

@@ -1,4 +1,4 @@
-// A job file and the --set values over it, which follow it behind zero bytes.
+// A job file and the --set values for it, which follow it after NUL bytes.
 #include <vector>
 
 #include "client/job_file.h"
@@ -22,13 +22,13 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   v1::JobSpec spec;
   const auto file = client::ParseJobFile("job.yaml", content, sets, &spec);
   if (file.ok()) {
-    v1::JobSpec again;  // it travels as a message, which refuses texts that are no UTF-8
+    v1::JobSpec again;  // it is sent as a message, which rejects texts that are not UTF-8
     FUZZ_EXPECT(again.ParseFromString(spec.SerializeAsString()));
   } else {
     FUZZ_EXPECT(!file.status().message().empty());
   }
   std::vector<client::YamlProblem> problems;
-  client::ParseYaml(content, &problems, /*lenient=*/true);  // as configurations of others are read
+  client::ParseYaml(content, &problems, /*lenient=*/true);  // as for other tools' configurations
   client::FormatProblems("job.yaml", problems);
   return 0;
 }

@@ -1,4 +1,4 @@
-// A launcher's command line, a word a line, as `jobctl run -- torchrun …` takes it.
+// A launcher's command line, one word per line, as `jobctl run -- torchrun …` takes it.
 #include <vector>
 
 #include "client/launchers.h"
@@ -7,7 +7,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;
   std::string_view rest = testing::Text(data, size);
-  if (rest.find('\0') != rest.npos) return 0;  // no word of a command line has one
+  if (rest.find('\0') != rest.npos) return 0;  // a command line argument cannot contain one
   std::vector<std::string> words;
   for (bool more = true; more;) {
     const size_t end = rest.find('\n');

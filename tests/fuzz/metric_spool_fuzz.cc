@@ -1,6 +1,5 @@
-// The worker's file of metric batches, which the rank can reach. Input: what was acknowledged (a
-// piece), then the file as it is; or, when that begins with a zero, pieces that become sound
-// records.
+// The worker's file of metric batches, which the rank can access. Input: what was acknowledged (a
+// piece), then the file unchanged or, if that starts with a zero, pieces that become valid records.
 #include "common/crc32c.h"
 #include "fuzz/harness.h"
 #include "worker/metric_spool.h"

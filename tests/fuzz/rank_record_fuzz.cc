@@ -1,5 +1,4 @@
-// What ranks wrote down about a moment of theirs, a piece a rank, and what jobctl stack makes of
-// it.
+// What ranks recorded about one moment, a piece per rank, and what jobctl stack makes of it.
 #include <utility>
 #include <vector>
 
@@ -15,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     absl::StatusOr<client::RankRecord> record = client::ParseRankRecord(json);
     if (!record.ok()) continue;
     client::StacksText(*record);
-    record->rank = static_cast<int>(records.size());  // jobctl has one of each rank
+    record->rank = static_cast<int>(records.size());  // jobctl has one per rank
     records.push_back(*std::move(record));
   }
   client::MakeHangReport(static_cast<int>(records.size()) + 1, std::move(records));

@@ -1,5 +1,5 @@
-// The main of a harness without libFuzzer: takes every file of the directories that are named, once
-// each. Understands libFuzzer's command line so far that options are passed over.
+// main() of a harness without libFuzzer: processes every file in the given directories once.
+// Accepts libFuzzer's command line, but ignores its options.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     std::ifstream file(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
     std::printf("%s (%zu bytes)\n", path.filename().c_str(), bytes.size());
-    std::fflush(stdout);  // so that the last line names the input that ended it
+    std::fflush(stdout);  // so that the last line names the input that crashed it
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }
   std::printf("%zu inputs\n", inputs.size());

@@ -1,7 +1,7 @@
-// Messages of people and of workers through the coordinator's core. Input: pieces whose first byte
-// says what the rest is: a SubmitRequest, a worker's registration, another message of the worker,
-// or time that passes. What was decided is replayed from its events, and snapshots survive a round
-// trip.
+// Messages from clients and workers through the coordinator's core. Input: pieces whose first byte
+// selects the type of the rest: a SubmitRequest, a worker's registration, another message of the
+// worker, or passing time. What was decided is replayed from its events, and snapshots survive a
+// round trip.
 #include <google/protobuf/util/message_differencer.h>
 
 #include <vector>
@@ -29,7 +29,7 @@ class Cluster {
     } else if (kind == 1) {
       WorkerRegisteredInput input{.session = ++session_};
       if (!input.message.ParseFromArray(piece.data(), size)) return;
-      input.message.mutable_facts()->set_name(kNode);  // its session has checked the name
+      input.message.mutable_facts()->set_name(kNode);  // its session has already checked the name
       Turn({std::move(input)});
     } else if (kind == 2) {
       WorkerSaidInput input{.session = session_, .node = kNode};
@@ -44,7 +44,8 @@ class Cluster {
     const v1::Snapshot snapshot = MakeSnapshot(state_);
     v1::Snapshot parsed;
     FUZZ_EXPECT(parsed.ParseFromString(snapshot.SerializeAsString()));
-    for (v1::NodeRecord& node : *parsed.mutable_nodes()) node.set_connected(false);  // by a restart
+    for (v1::NodeRecord& node : *parsed.mutable_nodes())
+      node.set_connected(false);  // as after a restart
     ClusterState restored;
     RestoreSnapshot(restored, parsed, now_);
     FUZZ_EXPECT(Same(MakeSnapshot(restored), parsed));
@@ -65,7 +66,7 @@ class Cluster {
     const coordinator::Turn turn = TakeTurn(state_, inputs, now_);
     FUZZ_EXPECT(turn.replies.size() == inputs.size());
     for (const v1::Event& event : turn.events) {
-      v1::Event parsed;  // the journal keeps it as a message
+      v1::Event parsed;  // the journal stores it as a message
       FUZZ_EXPECT(parsed.ParseFromString(event.SerializeAsString()));
       if (IsJournaled(event)) journal_.push_back(std::move(parsed));
     }

@@ -1,5 +1,5 @@
-// The header of a safetensors file of others. Input: 8 bytes that say how much data follows it,
-// then the header. What was read is written back and read the same.
+// The header of an untrusted safetensors file. Input: 8 bytes with the amount of data after it,
+// then the header. What was read is written back and reads the same.
 #include <cstring>
 
 #include "checkpoint/safetensors_header.h"

@@ -1,5 +1,5 @@
-// The files that a worker finds in an attempt's directory, which the attempt's ranks can write to:
-// the shim's launch file and its exit record. What was read is written back the same.
+// The files that a worker finds in an attempt's directory, where the attempt's ranks can write: the
+// shim's launch file and its exit record. What was read is written back unchanged.
 #include <cstring>
 
 #include "common/crc32c.h"
@@ -19,7 +19,7 @@ void ReadLaunch(std::string_view bytes) {
   FUZZ_EXPECT(EncodeShimLaunch(again) == written);
 }
 
-// A fuzzer finds no checksum: it is made for it.
+// A fuzzer cannot find a valid checksum, so compute it.
 std::string Summed(std::string_view bytes) {
   const uint64_t sum = Crc32c(bytes);
   std::string summed(bytes);

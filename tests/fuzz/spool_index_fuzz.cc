@@ -1,4 +1,4 @@
-// A spool that its rank has written into. Input: a piece that is the index, the rest is the data.
+// A spool that its rank has written to. Input: a piece that is the index; the rest is the data.
 #include "fuzz/harness.h"
 #include "worker/spool_reader.h"
 
@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kPieceBytes = 100;
   worker::SpoolReader reader(directory.Path("spool"));
   for (size_t calls = 0;; ++calls) {
-    FUZZ_EXPECT(calls <= index.size() + size);  // it comes to an end
+    FUZZ_EXPECT(calls <= index.size() + size);  // it terminates
     const uint64_t before = reader.place().offset;
     const absl::StatusOr<worker::SpoolPiece> piece = reader.Next(kPieceBytes);
     if (!piece.ok() || (piece->empty() && !piece->more)) break;

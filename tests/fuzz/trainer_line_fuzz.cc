@@ -1,4 +1,4 @@
-// What a training program says on its socket, and the error file that it leaves.
+// What a training program sends on its socket, and the error file that it leaves.
 #include "common/limits.h"
 #include "common/text.h"
 #include "fuzz/harness.h"
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     FUZZ_EXPECT(line->record.size() <= worker::kDiagnosisBytesMax);
     FUZZ_EXPECT(line->record.find('\n') == std::string::npos);
-    v1::MetricBatch again;  // it travels as a message, which refuses texts that are no UTF-8
+    v1::MetricBatch again;  // it is sent as a message, which rejects texts that are not UTF-8
     FUZZ_EXPECT(again.ParseFromString(line->batch.SerializeAsString()));
   }
   worker::ErrorFileMessage(std::string(text));

@@ -1,4 +1,5 @@
-// Log chunks and metric batches as a worker sends them: what the checks pass is safe to add up.
+// Log chunks and metric batches as sent by a worker: values that pass the checks are safe to add
+// up.
 #include "common/limits.h"
 #include "coordinator/upload_checks.h"
 #include "fuzz/harness.h"

@@ -1,4 +1,4 @@
-// What happens when the host runs out: memory, disk. Needs root and skips without it.
+// What happens when the host runs out of memory or disk. Skipped without root.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@ using common::Stream;
 
 class ShimHostLimits : public ShimFixture {
  protected:
-  // A file system of one MiB for the spool, seen by this process and its children only.
+  // A file system of one MiB for the spool, visible only to this process and its children.
   bool MountSmallSpool() {
     return unshare(CLONE_NEWNS) == 0 &&
            mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -38,14 +38,14 @@ TEST_F(ShimHostLimits, ARankThatTheKernelKilledForMemoryIsSaidToBe) {
   ASSERT_TRUE(common::WriteControlFile(small + "/memory.limit_in_bytes", "100000000"));
   AddRank({"test_rank", "eat"});
   AddRank({"test_rank", "sleep"});
-  // Children are born in their parent's cgroup.
+  // Children start in their parent's cgroup.
   ASSERT_TRUE(common::WriteControlFile(small + "/cgroup.procs", self));
   Spawn();
   ASSERT_TRUE(common::WriteControlFile(own + "/cgroup.procs", self));
   ASSERT_TRUE(Until([this] { return exits_.count(0) > 0 && started_.count(1) > 0; }));
   EXPECT_EQ(exits_.at(0).signal, SIGKILL);
   EXPECT_TRUE(exits_.at(0).out_of_memory);
-  kill(started_.at(1).pid, SIGKILL);  // by hand: not out of memory
+  kill(started_.at(1).pid, SIGKILL);  // manually: not out of memory
   ASSERT_TRUE(UntilGone());
   EXPECT_EQ(exits_.at(1).signal, SIGKILL);
   EXPECT_FALSE(exits_.at(1).out_of_memory);

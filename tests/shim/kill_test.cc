@@ -1,5 +1,5 @@
 // Nothing of an attempt survives: escapees at the end, at a stop, and when the shim itself is
-// killed; on each level of the ladder that this host has.
+// killed, on each level of the ladder that this host supports.
 #include <sys/resource.h>
 
 #include "shim_fixture.h"
@@ -12,7 +12,7 @@ using common::KillLevel;
 class ShimKill : public ShimFixture, public testing::WithParamInterface<KillLevel> {
  protected:
   ShimKill() : pids_(root_ + "/pids") {}
-  // Skips where the host lacks the level.
+  // Skips if the host lacks the level.
   bool Usable() {
     UseCgroups(GetParam());
     return host_.level == GetParam();

@@ -1,4 +1,4 @@
-// How ranks start, end and are told of: exits, signals, exec failures, stops, the exit record,
+// How ranks start, exit and are reported: exits, signals, exec failures, stops, the exit record,
 // adoption.
 #include <sys/file.h>
 
@@ -65,7 +65,7 @@ TEST_F(ShimLife, ARankThatEndsWellLeavesTheOthersAlone) {
   EXPECT_TRUE(Alive(started_.at(1).pid));
   shim_->Stop(0);
   ASSERT_TRUE(UntilGone());
-  // With no grace at all the rank may see either signal first.
+  // With no grace at all, the rank may see either signal first.
   EXPECT_TRUE(exits_.at(1).signal == SIGKILL || exits_.at(1).signal == SIGTERM);
 }
 
@@ -176,7 +176,7 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
     EXPECT_FALSE(common::DecodeShimLaunch(flipped, &read)) << at;
     EXPECT_FALSE(common::DecodeShimLaunch(bytes.substr(0, at), &read)) << at;
   }
-  // Version 2 had no checksum and no spool_patience_ms, which comes behind a magic of 13 bytes, six
+  // Version 2 had no checksum and no spool_patience_ms, which comes after a magic of 13 bytes, six
   // texts and nine numbers. Each text is preceded by its length.
   size_t patience = 13 + (1 + 6 + 9) * sizeof(uint64_t);
   for (const std::string* text :
@@ -186,7 +186,7 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
   }
   std::string older = bytes.substr(0, bytes.size() - 8);
   older.erase(patience, sizeof(uint64_t));
-  older[21] = 2;  // behind the magic and its length
+  older[21] = 2;  // after the magic and its length
   ASSERT_TRUE(common::DecodeShimLaunch(older, &read));
   EXPECT_EQ(read.ranks.at(0).argv, launch_.ranks.at(0).argv);
 }

@@ -1,4 +1,4 @@
-// The bytes of the ranks: exact, indexed, bounded by the quota, untouched by a worker that comes
+// The bytes of the ranks: exact, indexed, bounded by the quota, unaffected by a worker that comes
 // and goes.
 #include <sys/stat.h>
 
@@ -21,7 +21,7 @@ std::string Line(uint64_t number) {
   return line;
 }
 
-// Records that follow each other with no gap but the dropped bytes that they name.
+// Consecutive records, with no gaps except the dropped bytes that they name.
 uint64_t CheckIndex(const std::vector<SpoolRecord>& records, uint64_t* dropped) {
   uint64_t at = 0;
   int64_t time_us = 0;
@@ -123,7 +123,7 @@ TEST_F(ShimOutput, AFullSpoolDropsCountsAndMarks) {
 TEST_F(ShimOutput, AfterATrimTheMarkAppearsWithoutAnyFurtherOutput) {
   launch_.spool_quota_bytes = 100'000;
   launch_.spool_patience_ms = 0;
-  // Twice what a pipe holds: when the writer is done, some of it must have been dropped.
+  // Twice the capacity of a pipe: when the writer is done, some of it must have been dropped.
   AddRank({"/bin/sh", "-c",
            SiblingBinary("test_rank") + " lines 20000; touch " + root_ + "/done; exec sleep 1000"});
   Spawn();
@@ -138,7 +138,7 @@ TEST_F(ShimOutput, AfterATrimTheMarkAppearsWithoutAnyFurtherOutput) {
   EXPECT_EQ(dropped, closed_.at({0, Stream::kStdout}).dropped);
 }
 
-// A burst that somebody takes is no flood: the default policy holds the rank, too.
+// A burst that is being drained is not a flood: the default policy also blocks the rank.
 TEST_F(ShimOutput, ABurstIntoASpoolThatIsTakenLosesNothing) {
   launch_.spool_quota_bytes = 200'000;
   HoldAndTake();
@@ -163,7 +163,7 @@ TEST_F(ShimOutput, WithBlockAFullSpoolHoldsTheRankAndLosesNothing) {
   HoldAndTake();
 }
 
-// Takes all that a rank writes, from a spool that holds a part of it.
+// Reads everything that a rank writes, from a spool that holds only part of it.
 void ShimOutput::HoldAndTake() {
   constexpr uint64_t kLines = 40'000;
   AddRank({"test_rank", "lines", std::to_string(kLines)});
@@ -239,7 +239,7 @@ TEST_F(ShimOutput, SixtyFourRanksKeepTheirOutputApart) {
 TEST_F(ShimOutput, GrowthIsToldOnceUntilItWasSeen) {
   AddRank({"test_rank", "lines", "100000"});
   Spawn();
-  // A worker that never answers: one report, however much is written.
+  // A worker that never answers: one notification, however much is written.
   int reports = 0;
   while (!shim_->gone()) {
     pollfd entry{shim_->fd(), POLLIN, 0};
@@ -260,7 +260,7 @@ TEST_F(ShimOutput, WorkersThatComeAndGoInAFloodLoseNothing) {
     ASSERT_TRUE(Until([this, i] { return Index(0).size() > static_cast<size_t>(3 * i); }));
     shim_.reset();
     auto adopted = ShimClient::Adopt(launch_.attempt_dir);
-    if (!adopted.ok()) break;  // it was faster than us
+    if (!adopted.ok()) break;  // it exited first
     shim_ = *std::move(adopted);
   }
   ASSERT_TRUE(Until([this] { return !ShimLives(launch_.attempt_dir); }));

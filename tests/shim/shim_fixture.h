@@ -1,4 +1,4 @@
-// A real shim with real ranks in a directory of its own, driven as a worker does. Waits with
+// A real shim with real ranks in a separate directory, driven the way a worker does. Waits with
 // deadlines, never sleeps.
 #pragma once
 
@@ -77,7 +77,7 @@ class ShimFixture : public testing::Test {
     shim_ = *std::move(shim);
   }
 
-  // Takes in events until `done` holds or ten seconds have passed.
+  // Processes events until `done` holds or ten seconds have passed.
   bool Until(const std::function<bool()>& done) {
     const int64_t deadline = common::MonotonicMicros() + 10'000'000;
     while (!done()) {

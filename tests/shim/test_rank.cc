@@ -1,5 +1,5 @@
-// A rank for the shim's tests: does one thing named by its first argument. No framework, starts in
-// a millisecond.
+// A rank for the shim's tests: does the one thing that its first argument names. No framework,
+// starts in a millisecond.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
@@ -23,7 +23,7 @@ void Write(int fd, const std::string& bytes) {
   }
 }
 
-// Numbered lines of 100 bytes, each its own write(2), to stdout or to a plain file.
+// Numbered lines of 100 bytes, each a separate write(2), to stdout or to a plain file.
 int Lines(long count, const char* path) {
   const int fd = path == nullptr ? STDOUT_FILENO : open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   char line[101];
@@ -53,8 +53,8 @@ void WritePid(const char* path) {
   while (true) pause();
 }
 
-// Leaves a grandchild in a session of its own that ignores SIGTERM; with `clean` also without any
-// environment variable.
+// Leaves a grandchild in a separate session that ignores SIGTERM; with `clean` also without any
+// environment variables.
 int Escape(const char* path, bool clean) {
   if (fork() == 0) {
     setsid();
@@ -71,7 +71,7 @@ int Escape(const char* path, bool clean) {
   return 0;
 }
 
-// A process that is never the same for long: each generation forks the next and ends.
+// A process that keeps changing its pid: each generation forks the next and exits.
 [[noreturn]] void RunAway() {
   setsid();
   while (true) {
@@ -91,7 +91,7 @@ int Listen(int port, bool reuse) {
   return listen(fd, 8) == 0 ? 0 : errno;
 }
 
-// Touches memory until somebody stops it.
+// Touches memory until it is stopped.
 [[noreturn]] void Eat() {
   while (true) std::memset(std::malloc(1 << 20), 1, 1 << 20);
 }

@@ -1,4 +1,4 @@
-// Simulated time: closures in order of (time, number). One seed, one order.
+// Simulated time: closures ordered by (time, number). The same seed gives the same order.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class EventQueue {
     events_.emplace(std::pair(now_ms_ + std::max<int64_t>(delay_ms, 0), next_++),
                     std::move(action));
   }
-  // Runs the next event; false when none is left before `until_ms`.
+  // Runs the next event; false if none is left before `until_ms`.
   bool Step(int64_t until_ms) {
     if (events_.empty() || events_.begin()->first.first > until_ms) return false;
     auto event = events_.extract(events_.begin());
@@ -30,7 +30,7 @@ class EventQueue {
     return true;
   }
 
-  // One line of the run's history, with its simulated second.
+  // One line of the run's history, with its simulated time in seconds.
   void Trace(const std::string& line) const {
     if (trace) std::printf("%10.3f  %s\n", static_cast<double>(now_ms_) / 1000, line.c_str());
   }

@@ -12,7 +12,7 @@ using coordinator::ClusterState;
 using coordinator::Turn;
 
 common::Now SimCoordinator::Now() const {
-  // Its wall clock is an hour away from everybody's, and jumps with each life.
+  // Its wall clock differs by an hour from all others, and jumps with each life.
   return {queue_.now_ms() + 5'000'000,
           queue_.now_ms() + 1'700'000'000'000 + static_cast<int64_t>(life_ % 3) * 3'600'000};
 }
@@ -31,7 +31,7 @@ void SimCoordinator::Start() {
   state->settings = settings_;
   if (snapshot_size_ > 0) coordinator::RestoreSnapshot(*state, snapshot_, Now());
   Replay(*state, snapshot_size_);
-  // J11: the state from the snapshot and the state from the beginning are one.
+  // J11: the state from the snapshot equals the state from the beginning.
   ClusterState whole;
   whole.settings = settings_;
   Replay(whole, 0);
@@ -70,8 +70,8 @@ void SimCoordinator::Take(coordinator::Input input, ReplySink reply) {
 }
 
 void SimCoordinator::Release(Turn turn, std::vector<ReplySink> replies) {
-  // A commit takes a moment, sometimes a second; later turns wait for earlier ones. No events, no
-  // wait for the disk of its own.
+  // A commit takes a moment, sometimes a second; later turns wait for earlier ones. A turn without
+  // events does not wait for the disk itself.
   const int64_t commit = turn.events.empty()   ? 0
                          : queue_.Chance(0.02) ? queue_.Draw(100, 1500)
                                                : queue_.Draw(0, 3);
@@ -79,7 +79,7 @@ void SimCoordinator::Release(Turn turn, std::vector<ReplySink> replies) {
   const uint64_t life = life_;
   queue_.After(last_release_ms_ - queue_.now_ms(), [this, life, turn = std::move(turn),
                                                     replies = std::move(replies)] {
-    if (life != life_) return;  // killed before it was durable: it never happened
+    if (life != life_) return;  // killed before it was durable, so it never happened
     for (const v1::Event& event : turn.events) {
       durable_.push_back(event);
       if (queue_.trace) {
@@ -130,8 +130,8 @@ void SimCoordinator::CheckCommitted(const v1::Event& event) {
   if (!event.has_checkpoint_committed()) return;
   const std::pair<uint32_t, int64_t> now{event.attempt(), event.checkpoint_committed().step()};
   auto& latest = latest_[event.job()];
-  // Uploads of one attempt may finish in any order; `latest` is the highest. An older attempt may
-  // not commit any more.
+  // Uploads of one attempt may finish in any order; `latest` is the highest. An older attempt must
+  // no longer commit.
   if (now.first < latest.first) {
     throw Broken(
         absl::StrCat("J9: an older attempt of job ", event.job(), " committed a checkpoint"));

@@ -1,5 +1,5 @@
-// The real coordinator core over a simulated journal: what is not durable yet is lost when it is
-// killed, and nothing that a turn leads to is visible before its events are durable.
+// The real coordinator core over a simulated journal: what is not yet durable is lost when it is
+// killed, and no effect of a turn is visible before its events are durable.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class SimCoordinator {
   bool alive() const { return state_ != nullptr; }
   const coordinator::ClusterState& state() const { return *state_; }
   uint64_t epoch() const { return epoch_; }
-  // Jobs that are over, as a client would list them.
+  // Finished jobs, as a client would list them.
   const std::map<uint64_t, v1::JobRecord>& finished() const { return finished_; }
   uint64_t events() const { return durable_.size(); }
 

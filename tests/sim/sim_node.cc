@@ -10,7 +10,7 @@
 namespace muster::sim {
 namespace {
 
-// As worker/shim_watch.cc has it.
+// As in worker/shim_watch.cc.
 constexpr int64_t kLostMs = 25'000;
 constexpr int64_t kLostOverdueMs = 3'000;
 
@@ -30,7 +30,7 @@ void SimNode::JoinHost(SimNode& other) {
   other.siblings_.push_back(this);
 }
 
-// A directory that is a copy, or new, gets an incarnation of its own.
+// A directory that is a copy, or new, gets a separate incarnation.
 void SimNode::LoadIdentity() {
   if (disk_.place == this && disk_.incarnation != 0) return;
   disk_.place = this;
@@ -69,7 +69,7 @@ void SimNode::StartWorker() {
   callbacks_.dial(*this);
 }
 
-// What a returning worker finds: launch records, live shims, exit records. It only looks.
+// What a restarted worker finds: launch records, live shims, exit records. It changes nothing.
 void SimNode::RestoreAttempts() {
   unsettled_.clear();
   const std::map<Key, v1::LaunchAttempt> launches = disk_.launches;
@@ -94,7 +94,7 @@ void SimNode::RestoreAttempts() {
   }
 }
 
-// An attempt without a living shim that it belongs to.
+// An attempt that no living shim belongs to.
 void SimNode::Settle(const Key& key) {
   if (unsettled_.erase(key) == 0) return;
   const auto found = shims_.find(key);
@@ -147,14 +147,14 @@ bool SimNode::KillShim(const Key& key) {
   if (found == shims_.end() || !found->second.spawned || !found->second.alive) return false;
   found->second.alive = false;
   for (size_t i = 0; i < found->second.ranks.size(); ++i) EndRank(key, i, 0, SIGKILL, false);
-  found->second.exits.clear();  // nobody saw how they ended
+  found->second.exits.clear();  // no one saw how they ended
   if (unsettled_.contains(key)) return true;
   Feed(worker::AttemptEndedInput{key, "killed after its shim was lost", "its supervisor died",
                                  v1::STOP_CAUSE_SUPERVISOR_LOST});
   return true;
 }
 
-// The worker asks its shims for a sign of life.
+// The worker pings its shims.
 void SimNode::WatchSilence(const Key& key, int64_t patience_ms) {
   const uint64_t process = process_;
   queue_.After(patience_ms, [this, process, key] {
@@ -163,7 +163,7 @@ void SimNode::WatchSilence(const Key& key, int64_t patience_ms) {
 }
 
 void SimNode::StopOneShim() {
-  if (worker_ == nullptr) return;  // without a worker nobody guards a shim: see KillWorker
+  if (worker_ == nullptr) return;  // without a worker nothing watches a shim: see KillWorker
   for (auto& [key, shim] : shims_) {
     if (!shim.alive || !shim.spawned || shim.stopped) continue;
     shim.stopped = true;
@@ -187,7 +187,8 @@ void SimNode::KillWorker() {
   if (worker_ == nullptr) return;
   worker_.reset();
   ++process_;
-  // Who stops a shim and kills its worker takes both guards of the fence away: not promised.
+  // Stopping a shim and killing its worker removes both guards of the fence: nothing is promised
+  // then.
   for (auto& [key, shim] : shims_) {
     if (shim.stopped) KillShim(key);
   }
@@ -216,8 +217,8 @@ void SimNode::RebootAlone() {
     }
   }
   shims_.clear();
-  // The state directory is read again: every attempt of the old boot is dead, which is said by not
-  // mentioning it.
+  // The state directory is reread: every attempt of the old boot is dead, which is reported by
+  // omitting it.
   disk_.launches.clear();
   disk_.checkpoints.clear();
   disk_.damaged.clear();
@@ -296,7 +297,7 @@ void SimNode::Do(const worker::Action& action) {
               PortsHeldInput{hold->key, hold->order.count() > 0 ? next_port_++ : 0});
   } else if (const auto* prepare = std::get_if<PrepareAction>(&action)) {
     disk_.launches[prepare->key] = prepare->launch;
-    // Ranks of older attempts of the job that are here against all records.
+    // Ranks of older attempts of the job that are here contrary to all records.
     for (auto& [key, shim] : shims_) {
       if (key.job == prepare->key.job && key != prepare->key) KillShim(key);
     }
@@ -378,7 +379,7 @@ void SimNode::SaveCheckpoint(const Key& key) {
     const auto found = shims_.find(key);
     if (found == shims_.end() || !found->second.ranks[0].alive) return;
     const auto launch = disk_.launches.find(key);
-    if (launch == disk_.launches.end()) return;  // another state lies there by now
+    if (launch == disk_.launches.end()) return;  // a different state is there by now
     const int64_t resumed = std::max<int64_t>(launch->second.resume_step(), 0);
     const int64_t step = resumed + (queue_.now_ms() - found->second.ranks[0].started_ms) / every;
     disk_.checkpoints[key].insert(step);
@@ -413,7 +414,7 @@ void SimNode::ShimIsEmpty(const Key& key) {
   Feed(worker::AttemptEndedInput{key, "empty", "", {}});
 }
 
-// The shim's own fence: it needs no worker.
+// The shim's own fence, which does not need a worker.
 void SimNode::MoveFence(const Key& key, int64_t fence_mono_ms) {
   const auto found = shims_.find(key);
   if (found == shims_.end() || !found->second.alive) return;

@@ -21,7 +21,7 @@ namespace muster::sim {
 // What the simulated trainers do; drawn per job by the world.
 struct Behavior {
   int64_t run_ms = 1000;
-  double fail_chance = 0;     // per attempt: one of its ranks exits with 1 on its way
+  double fail_chance = 0;     // per attempt: one of its ranks exits with 1 during the run
   int64_t checkpoint_ms = 0;  // rank 0 saves this often; 0: never
 };
 
@@ -39,7 +39,7 @@ class SimNode {
   SimNode(EventQueue& queue, Witness& witness, std::string name, uint32_t devices,
           Callbacks callbacks);
 
-  // Another state directory of the same node name on the same machine.
+  // Another state directory with the same node name on the same machine.
   void JoinHost(SimNode& other);
 
   const std::string& name() const { return name_; }
@@ -67,18 +67,18 @@ class SimNode {
     bool alive = false;
     int64_t started_ms = 0;
   };
-  // A shim and what it supervises; on disk once it has ended.
+  // A shim and the ranks it supervises; on disk once it has ended.
   struct Shim {
     std::vector<Rank> ranks;
     std::vector<v1::RankExit> exits;
     bool alive = true;
     bool stopping = false;
     bool spawned = false;
-    bool stopped = false;  // it does nothing any more; its ranks do not know
+    bool stopped = false;  // it does nothing anymore, unnoticed by its ranks
     int64_t fence_mono_ms = 0;
   };
   struct Disk {
-    const void* place = nullptr;  // whose directory it is: a copy is noticed by that
+    const void* place = nullptr;  // identifies the directory, so that a copy is noticed
     std::set<Key> damaged;
     uint64_t incarnation = 0;
     uint64_t epoch = 0;
@@ -101,7 +101,7 @@ class SimNode {
   void RestoreAttempts();
   void Settle(const Key& key);
   void ClearHost();
-  // SIGKILL to a shim and its ranks, by their mark. True: some were alive.
+  // SIGKILL to a shim and its ranks, by their mark. True if any were alive.
   bool KillShim(const Key& key);
   void WatchSilence(const Key& key, int64_t patience_ms);
   void RebootAlone();
@@ -116,7 +116,7 @@ class SimNode {
 
   Disk disk_;
   std::vector<SimNode*> siblings_;
-  std::set<Key> unsettled_;  // of the present worker
+  std::set<Key> unsettled_;  // of the current worker
   uint64_t clearing_ = 0;
   std::map<Key, Shim> shims_;
   uint64_t boot_ = 1;

@@ -1,5 +1,5 @@
-// The outside witness: what really ran, seen from outside the product, and the promises it is held
-// against. The letters are those of docs/reliability.md: J1 … J12.
+// An independent witness: what really ran, as seen from outside the product, checked against the
+// promises. The letters are those of docs/reliability.md: J1 … J12.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class Witness {
     bool operator==(const World&) const = default;
   };
 
-  // main() of a rank begins. J3: at most once; J4: no other live one of this job and rank; J5: one
-  // world for all.
+  // main() of a rank starts. J3: at most once; J4: no other live rank of this job and number; J5:
+  // the same world for all.
   void RankStarts(uint64_t job, uint32_t attempt, uint32_t rank, const World& world) {
     Require(started_.insert({job, attempt, rank}).second, "J3", "started twice", job, attempt,
             rank);

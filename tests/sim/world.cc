@@ -9,7 +9,7 @@
 namespace muster::sim {
 namespace {
 
-constexpr int64_t kStormMs = 40 * 60'000;  // faults happen during this long …
+constexpr int64_t kStormMs = 40 * 60'000;  // faults happen for this long …
 constexpr int64_t kSettleMs =
     24 * 3'600'000;  // … and everything is over this long after they stop (J12)
 constexpr uint32_t kGraceMs = 5'000;
@@ -86,7 +86,7 @@ void World::HangUp(uint64_t link) {
   const auto found = links_.find(link);
   if (found == links_.end() || std::exchange(found->second.closed, true)) return;
   SimNode& node = *found->second.node;
-  // Each end learns of it after a while; a partitioned end much later, when its keepalive fails.
+  // Each end notices after a while; a partitioned end much later, when its keepalive fails.
   const int64_t delay =
       partitioned_.contains(node.name()) ? queue_.Draw(10'000, 40'000) : Latency();
   queue_.After(delay, [this, link, &node] {
@@ -117,7 +117,7 @@ void World::FromNode(SimNode& node, uint64_t link, v1::WorkerMessage message) {
 }
 
 void World::Deliver(const coordinator::Command& command, uint64_t epoch) {
-  // Only an accepted registration takes the node over from an older stream.
+  // Only an accepted registration takes over the node from an older stream.
   if (command.message.has_registered()) {
     const coordinator::Node* node = coordinator::FindNode(coordinator_->state(), command.node);
     link_of_node_[command.node] = node == nullptr ? 0 : node->session;
@@ -153,7 +153,7 @@ void World::SubmitLater(uint64_t number) {
   queue_.After(queue_.Draw(0, kStormMs), [this, number] { Submit(number); });
 }
 
-// Sends the same request until it is acknowledged: requests and answers get lost.
+// Resends the same request until it is acknowledged: requests and answers get lost.
 void World::Submit(uint64_t number) {
   const std::string key = absl::StrCat("key-", number);
   coordinator::SubmitInput input;
@@ -258,8 +258,8 @@ void World::Break(SimNode& node, int64_t fault) {
   }
 }
 
-// With a state directory of its own, or a copy, under the name of a node or another one. Sometimes
-// the first one is dead or silent, and the second one takes over.
+// With a new state directory, or a copy, under the name of an existing node or another one.
+// Sometimes the first one is dead or silent, and the second one takes over.
 void World::StartSecondWorker() {
   SimNode& other =
       *others_[static_cast<size_t>(queue_.Draw(0, static_cast<int64_t>(others_.size()) - 1))];
@@ -272,7 +272,7 @@ void World::StartSecondWorker() {
   });
 }
 
-// J10: a report of an attempt that is not the live one changes nothing.
+// J10: a report about an attempt other than the live one changes nothing.
 void World::ReplayOldReport() {
   if (!coordinator_->alive() || old_reports_.empty()) return;
   const auto& [name, status] = old_reports_[static_cast<size_t>(
@@ -315,7 +315,7 @@ void World::CheckEnd() {
   }
 }
 
-// A job that lost too many nodes in a row is held until a person lets it go on.
+// A job that lost too many nodes in a row is held until a person releases it.
 void World::ReleaseHeld() {
   queue_.After(300'000, [this] { ReleaseHeld(); });
   if (!coordinator_->alive()) return;
@@ -326,7 +326,7 @@ void World::ReleaseHeld() {
   if (!release.jobs.empty()) coordinator_->Take(std::move(release));
 }
 
-// A shape that these nodes can never hold waits for ever, as it was asked to.
+// A shape that these nodes can never hold waits forever, as requested.
 void World::TakeBackImpossible() {
   queue_.After(600'000, [this] { TakeBackImpossible(); });
   if (!coordinator_->alive() || coordinator_->state().queue.empty()) return;
@@ -353,7 +353,7 @@ Result World::Run() {
   calm_ = true;
   partitioned_.clear();
   queue_.After(0, [this] { coordinator_->Start(); });
-  // The first ones are back for good; a copy under a name of its own is a node like any other.
+  // The first ones are back for good; a copy under a separate name is a node like any other.
   for (auto& other : others_) {
     queue_.After(0,
                  [&other] { other->name() == "x" ? other->StartWorker() : other->KillWorker(); });

@@ -1,5 +1,5 @@
 // A whole simulated cluster: one coordinator, some nodes, the network between them, a client that
-// never gives up, and somebody who breaks things. One seed decides everything.
+// never gives up, and a source of faults. One seed decides everything.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct Result {
 
 class World {
  public:
-  // With `trace` every event and fault is printed.
+  // With `trace`, every event and fault is printed.
   explicit World(uint64_t seed, bool trace = false);
-  // Throws Broken with the first promise that does not hold.
+  // Throws Broken for the first promise that does not hold.
   Result Run();
 
  private:
@@ -64,7 +64,7 @@ class World {
   Witness witness_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
-  std::vector<std::unique_ptr<SimNode>> others_;  // second workers: of a node's name, or of another
+  std::vector<std::unique_ptr<SimNode>> others_;  // second workers: with a node's name, or another
   std::map<uint64_t, Link> links_;
   std::map<std::string, uint64_t> link_of_node_;  // as the coordinator sees it
   uint64_t next_link_ = 1;

@@ -149,8 +149,8 @@ void ClusterScript::Node(const Words& words, Options& options) {
       Option(options, "incarnation", absl::StrCat(std::max<uint64_t>(facts.incarnation(), 1)))));
   facts.set_boot_id(Option(options, "boot", facts.boot_id().empty() ? "b1" : facts.boot_id()));
   facts.set_process(Number(Option(options, "process", absl::StrCat(facts.process()))));
-  // As workers of protocol 1, their host is clear when they register, unless a scenario is about
-  // it.
+  // Like workers of protocol 1, their host is clear when they register, unless a scenario is about
+  // clearing.
   const bool provisional = Option(options, "provisional", "0") == "1";
   facts.set_protocol(
       Number(Option(options, "protocol", absl::StrCat(provisional ? common::kProtocol : 1))));
@@ -166,7 +166,7 @@ void ClusterScript::Node(const Words& words, Options& options) {
   Take(std::move(input));
 }
 
-// cleared NODE: nothing lives there but what it has said that it holds.
+// cleared NODE: nothing is alive there except what it has reported to hold.
 void ClusterScript::Cleared(const Words& words) {
   v1::WorkerMessage message;
   message.mutable_cleared();
@@ -397,7 +397,7 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
   }
 }
 
-// tick: time passes and nobody is heard. wait: connected nodes send heartbeats meanwhile.
+// tick: time passes without any contact. wait: connected nodes send heartbeats meanwhile.
 void ClusterScript::Advance(int64_t milliseconds, bool heartbeats) {
   const int64_t end = now_.mono_ms + milliseconds;
   while (now_.mono_ms < end) {
@@ -420,8 +420,8 @@ void ClusterScript::Advance(int64_t milliseconds, bool heartbeats) {
   }
 }
 
-// The coordinator is killed and comes back from its last snapshot and its journal, `down` later;
-// wall time jumps an hour.
+// The coordinator is killed and restarts from its last snapshot and its journal, `down` later; wall
+// time jumps by an hour.
 void ClusterScript::Restart(int64_t down_ms) {
   const std::string before = coordinator::MakeSnapshot(state_).SerializeAsString();
   coordinator::ClusterState fresh;
@@ -436,7 +436,7 @@ void ClusterScript::Restart(int64_t down_ms) {
       coordinator::RestoreKey(fresh, job.owner(), job.idempotency_key(), id, job.spec_hash());
     }
   }
-  // Replayed equals recorded: but for contact, which is volatile.
+  // The replayed state equals the recorded one, except for contact, which is volatile.
   for (auto* side : {&state_, &fresh}) {
     for (auto& [name, node] : side->nodes) {
       node.record.set_connected(false);

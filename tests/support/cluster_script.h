@@ -1,6 +1,6 @@
-// Runs the coordinator's pure core from a script: lines of inputs in, the text of every event,
-// command and answer out. The scenarios in tests/scenarios are such scripts with their output;
-// docs/testing.md lists the verbs.
+// Runs the coordinator's pure core from a script: lines of input in, the text of every event,
+// command and reply out. The scenarios in tests/scenarios are such scripts with their output;
+// cluster_script.cc documents the verbs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace muster::testing {
 class ClusterScript {
  public:
   ClusterScript();
-  // Runs one line and returns what it led to, a line each.
+  // Runs one line and returns its consequences, one per line.
   std::vector<std::string> Run(const std::string& line);
 
   const coordinator::ClusterState& state() const { return state_; }
@@ -61,8 +61,8 @@ class ClusterScript {
   std::vector<std::string> out_;
 };
 
-// Runs a whole scenario file: each line that begins with "> " is an input; all that follows it is
-// output. Comments and blank lines stay. Returns the file as it should be.
+// Runs a whole scenario file: each line that starts with "> " is an input; everything after it is
+// output. Comments and blank lines are kept. Returns the file as it should be.
 std::string RunScenario(const std::string& text);
 
 }  // namespace muster::testing

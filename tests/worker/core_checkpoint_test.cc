@@ -110,7 +110,7 @@ TEST_F(CheckpointTest, EndedAttemptIsPendingUntilScanAndUploadsAreDone) {
   EXPECT_TRUE(Statuses(Say(FinalScanDoneInput{kKey})).empty());
   const Actions done = Say(UploadDoneInput{Ready(10)});
   EXPECT_FALSE(LastStatus(done).checkpoints_pending());
-  // The part is said before the status, on an ordered stream.
+  // The part is reported before the status, on an ordered stream.
   EXPECT_TRUE(Of<SendAction>(done)[0].message.has_checkpoint_part());
 }
 

@@ -41,7 +41,7 @@ TEST_F(ClearingTest, AnAcceptedWorkerClearsItsHostAndThenSaysWhatItHolds) {
   ASSERT_EQ(said.size(), 1u);
   ASSERT_EQ(said[0].held_size(), 1);
   EXPECT_EQ(said[0].held(0).job(), kKey.job);
-  // A reconnection says it in the registration and costs nothing.
+  // A reconnection reports it in the registration and clears nothing again.
   Say(LinkDownInput{});
   const Actions up = Say(LinkUpInput{});
   EXPECT_TRUE(Of<SendAction>(up)[0].message.register_().cleared());
@@ -69,7 +69,8 @@ TEST_F(ClearingTest, ALostLinkLeavesTheRestAloneAndTheNextRegistrationBeginsAnew
   EXPECT_FALSE(state_.cleared);
   EXPECT_FALSE(Of<SendAction>(Say(LinkUpInput{}))[0].message.register_().cleared());
   EXPECT_EQ(Of<ClearHostAction>(Command(Registered(true))).size(), 1u);
-  EXPECT_TRUE(Of<PrepareAction>(Say(HostClearedInput{})).empty());  // of the link that is gone
+  EXPECT_TRUE(
+      Of<PrepareAction>(Say(HostClearedInput{})).empty());  // belongs to the link that is gone
 }
 
 TEST_F(ClearingTest, AnotherWorkerStoodInSoTheHostIsClearedAgain) {

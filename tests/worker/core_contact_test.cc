@@ -8,7 +8,7 @@ constexpr AttemptKey kKey{42, 0};
 class ContactTest : public CoreTest {};
 
 TEST_F(ContactTest, RegistrationSaysEverythingThatIsHeld) {
-  Run(kKey);  // commands are obeyed whatever the link's stage
+  Run(kKey);  // commands are handled whatever the link's state
   state_.highest_epoch = 9;
   const Actions up = Say(LinkUpInput{});
   ASSERT_EQ(Of<SendAction>(up).size(), 1u);

@@ -1,5 +1,5 @@
-// Builders for tests of the worker's core: a state, a clock that only moves when told, and
-// questions about actions.
+// Builders for tests of the worker's core: a state, a clock that moves only when told, and queries
+// over actions.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -145,7 +145,7 @@ TEST_F(LaunchTest, RanksSayWhatTheyDoWhenAskedAndTheirAnswersGoBackUnderTheNumbe
   ask.mutable_diagnose()->set_job(kKey.job);
   ask.mutable_diagnose()->set_attempt(kKey.attempt);
   ask.mutable_diagnose()->set_number(9);
-  EXPECT_TRUE(Of<DiagnoseAction>(Command(ask)).empty());  // nothing runs here
+  EXPECT_TRUE(Of<DiagnoseAction>(Command(ask)).empty());  // nothing is running here
   Run(kKey);
   const Actions asked = Command(ask);
   ASSERT_EQ(Of<DiagnoseAction>(asked).size(), 1u);
@@ -157,7 +157,7 @@ TEST_F(LaunchTest, RanksSayWhatTheyDoWhenAskedAndTheirAnswersGoBackUnderTheNumbe
   EXPECT_EQ(diagnosis.rank(), 1u);
   EXPECT_EQ(diagnosis.number(), 9u);
   EXPECT_EQ(diagnosis.record(), "{}");
-  EXPECT_TRUE(Say(DiagnosisInput{kKey, 1, 0, "{}"}).empty());  // this worker's own question
+  EXPECT_TRUE(Say(DiagnosisInput{kKey, 1, 0, "{}"}).empty());  // this worker's own request
 }
 
 TEST_F(LaunchTest, AStopBecauseARankFailedFirstAsksTheOthersWhatTheyDo) {
@@ -169,7 +169,7 @@ TEST_F(LaunchTest, AStopBecauseARankFailedFirstAsksTheOthersWhatTheyDo) {
   ASSERT_EQ(Of<DiagnoseAction>(stopped).size(), 1u);
   EXPECT_EQ(Of<DiagnoseAction>(stopped)[0].number, 0u);
   EXPECT_TRUE(std::holds_alternative<DiagnoseAction>(stopped[0]));
-  EXPECT_TRUE(Of<DiagnoseAction>(Command(stop)).empty());  // once
+  EXPECT_TRUE(Of<DiagnoseAction>(Command(stop)).empty());  // only once
 }
 
 TEST_F(LaunchTest, RepeatedStopCanOnlyShortenTheGrace) {

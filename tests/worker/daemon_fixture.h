@@ -1,4 +1,4 @@
-// Starts the real muster-worker (and through it real shims and ranks) in a directory of its own,
+// Starts the real muster-worker (and through it real shims and ranks) in a separate directory,
 // against a FakeCoordinator. Kills by pid only.
 #pragma once
 
@@ -75,7 +75,7 @@ class DaemonTest : public ::testing::Test {
     worker_ = -1;
     return status;
   }
-  // A zombie that nobody has reaped yet is dead.
+  // A zombie that has not been reaped yet is dead.
   static bool Alive(pid_t pid) {
     const std::string stat = ReadAll("/proc/" + std::to_string(pid) + "/stat");
     const size_t name_end = stat.rfind(')');

@@ -70,10 +70,10 @@ TEST_F(DaemonTest, AWorkerWithoutItsStateRegistersOnlyWhenNothingOlderIsAlive) {
   KillWorker(SIGKILL);
   fs::remove_all(StateDir());
   StartWorker();
-  // They are ended once it is accepted, before it says that the host is clear.
+  // They are killed once it is accepted, before it reports that the host is clear.
   ASSERT_TRUE(coordinator_.Wait([&] { return coordinator_.cleared == 2; })) << WorkerLog();
   for (const pid_t rank : ranks) EXPECT_FALSE(Alive(rank)) << rank;
-  coordinator_.statuses.clear();  // nobody will report its end
+  coordinator_.statuses.clear();  // its end will not be reported
 }
 
 TEST_F(DaemonTest, AnAttemptThatItsWorkerDidNotGetToStartMayBeTriedAgain) {
@@ -127,7 +127,7 @@ TEST_F(DaemonTest, RanksThatEndedWithoutAWorkerAreReportedWhenItReturns) {
   Launch(ShellLaunch(7, 0, "echo begin; sleep 0.5; echo end; exit 5", 1));
   ASSERT_TRUE(WaitPhase(7, 0, v1::ATTEMPT_PHASE_RUNNING)) << WorkerLog();
   KillWorker(SIGKILL);
-  // The shim holds this lock exactly while it lives.
+  // The shim holds this lock exactly while it is alive.
   const int launch_file = open((AttemptDir(7, 0) + "/shim.launch").c_str(), O_RDONLY);
   flock(launch_file, LOCK_SH);
   close(launch_file);
@@ -195,8 +195,7 @@ TEST_F(DaemonTest, CheckpointIsUploadedAndGivenToTheNextAttempt) {
     return Status(7, 0).phase() == v1::ATTEMPT_PHASE_ENDED && !Status(7, 0).checkpoints_pending();
   })) << WorkerLog();
 
-  // Another job, so nothing local is asked for first; then its bytes are compared by the rank
-  // itself.
+  // Another job, so nothing local is tried first; the rank itself then compares the bytes.
   auto next =
       ShellLaunch(8, 1, "cat $MUSTER_RESUME_FROM/sub/a; wc -c < $MUSTER_RESUME_FROM/model", 1);
   next.set_resume_step(3);

@@ -1,4 +1,5 @@
-// Whose event files are: what lay there before, what grows or appears, who can be asked.
+// To whom event files belong: what existed before, what grows or appears, which process can be
+// asked.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One scalar "a", its value the step.
+// One scalar "a" whose value is the step.
 std::string Record(char step) {
   const std::string body =
       std::string("\x10") + step + std::string("\x2a\x0a\x0a\x08\x0a\x01\x61\x15\0\0\0\0", 12);
@@ -45,7 +46,7 @@ std::string NameOf(int64_t pid) {
 
 constexpr char kMark[] = "7-0-00000000000000aa-tag";
 constexpr char kOther[] = "8-0-00000000000000bb-tag";
-constexpr int64_t kNobody = 4'194'303;  // the highest pid there can be: hardly ever used
+constexpr int64_t kNobody = 4'194'303;  // the highest possible pid, almost never in use
 
 class EventFilesTest : public ::testing::Test {
  protected:
@@ -69,7 +70,7 @@ class EventFilesTest : public ::testing::Test {
     ASSERT_TRUE(NoteEventFiles(Path("ledger"), mark, Roots()).ok());
   }
   std::vector<TailRoot> Roots() { return {{Path("runs"), "runs/", true}}; }
-  // A worker begins, or comes back: it knows what it has sent.
+  // A worker starts or restarts: it knows what it has sent.
   void Begin(bool sole = true) {
     EventTailer::Callbacks callbacks;
     callbacks.known = [this](const std::string& source) {
@@ -87,7 +88,7 @@ class EventFilesTest : public ::testing::Test {
     tailer_.emplace(EventTailer::Setup{{7, 0}, Roots(), Path("ledger"), 0, sole},
                     std::move(callbacks));
   }
-  // The steps that came since the last call.
+  // The steps that arrived since the last call.
   std::vector<int64_t> Look() {
     for (int i = 0; tailer_->Scan() && i < 10; ++i) {
     }
@@ -100,7 +101,7 @@ class EventFilesTest : public ::testing::Test {
     if (!mark.empty()) env.push_back(const_cast<char*>(variable.c_str()));
     env.push_back(nullptr);
     const char* argv[] = {"/bin/sh", "-c", script.c_str(), nullptr};
-    // A group of its own, which ends with the test: what the shell starts, too.
+    // A separate process group that ends with the test, including what the shell starts.
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -195,7 +196,7 @@ TEST_F(EventFilesTest, ADeadWriterCountsWhenItWasARankOrNobodyElseCanHaveBeenIt)
   Write(NameOf(kNobody - 2), Record(3));
   EXPECT_EQ(Look(), Steps({1}));
   EXPECT_NE(notes_.find("event file not counted"), std::string::npos) << notes_;
-  Begin();  // and it stays so, though nobody else is there any more
+  Begin();  // and it stays so, although no other attempt is left
   Write(NameOf(kNobody - 3), Record(4));
   Write("runs/events.out.tfevents.1700000000.elsewhere.7.0", Record(5));
   EXPECT_EQ(Look(), Steps({4}));
@@ -223,7 +224,7 @@ TEST_F(EventFilesTest, OfAnAttemptOnSeveralNodesOnlyWhatIsSurelyThisNodesCounts)
 TEST_F(EventFilesTest, ALivingWriterIsAskedForItsMark) {
   Note();
   Begin();
-  // Each has a child without the mark, as `env -i` makes one.
+  // Each has a child without the mark, as with `env -i`.
   const pid_t ours = Start(kMark, "sleep 100 & wait");
   const pid_t others = Start(kOther, "sleep 100 & wait");
   const pid_t nobodys = Start("", "sleep 100 & wait");
@@ -254,7 +255,7 @@ TEST_F(EventFilesTest, ALivingProcessThatHasTheFileOpenIsAskedForItsMark) {
 TEST_F(EventFilesTest, WithoutANoteOfWhatLayThereOnlyWhatIsKnownGoesOn) {
   Write("runs/a.tfevents", Record(1) + Record(2));
   Write("runs/b.tfevents", Record(3));
-  sent_["runs/a.tfevents"] = Record(1).size();  // an older worker had begun it
+  sent_["runs/a.tfevents"] = Record(1).size();  // an older worker had started it
   Begin();
   EXPECT_EQ(Look(), Steps({2}));
 }

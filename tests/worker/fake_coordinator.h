@@ -1,5 +1,5 @@
-// A coordinator as small as the worker's contract allows, for tests of the real daemon: remembers
-// everything it is told, keeps logs, metrics and blobs in memory, says what the test tells it to.
+// The smallest coordinator that the worker's contract allows, for tests of the real daemon: records
+// everything it is told, keeps logs, metrics and blobs in memory, sends what the test tells it to.
 // Its memory survives Stop and Start.
 #pragma once
 
@@ -36,7 +36,7 @@ class FakeCoordinator {
   // Waits until `done` holds (called with the lock held), at most 20 s. False: it never did.
   bool Wait(const std::function<bool()>& done);
 
-  // Under Wait's lock, or when nothing runs.
+  // Under Wait's lock, or when nothing is running.
   std::map<std::pair<uint64_t, uint32_t>, muster::v1::AttemptStatus> statuses;
   std::vector<muster::v1::Register> registrations;
   std::vector<muster::v1::CheckpointPartReady> parts;
@@ -44,9 +44,9 @@ class FakeCoordinator {
   std::vector<muster::v1::MetricPoint> points;
   std::map<std::string, uint64_t> metric_seqs;  // "rank source"
   std::map<std::string, std::string> blobs;
-  std::vector<std::string> complaints;  // what a worker must not do
+  std::vector<std::string> complaints;  // protocol violations of a worker
   uint64_t heartbeats = 0;
-  int cleared = 0;  // how often a worker said so
+  int cleared = 0;  // how many times a worker sent it
   size_t blob_bytes_received = 0;
   bool refuse_blobs = false;
   uint64_t epoch = 1;

@@ -1,5 +1,5 @@
-// A libnvidia-ml.so with two devices, one of which has no handle in between: what device_probe
-// loads in its tests.
+// A libnvidia-ml.so with two devices and, between them, one without a handle: loaded by
+// device_probe in its tests.
 #include <cstdio>
 #include <cstring>
 

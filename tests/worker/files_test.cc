@@ -36,7 +36,7 @@ class FilesTest : public ::testing::Test {
     fs::create_directories(fs::path(directory_ + "/" + name).parent_path());
     std::ofstream(directory_ + "/" + name, std::ios::binary | std::ios::app) << bytes;
   }
-  // As a shim does: bytes, then their index record.
+  // As a shim does: bytes first, then their index record.
   void Spool(const std::string& name, const std::string& bytes, uint64_t offset,
              uint64_t dropped = 0) {
     const common::SpoolRecord record{offset, bytes.size(), 1'000 + static_cast<int64_t>(offset),
@@ -169,7 +169,7 @@ TEST_F(FilesTest, TheLinesOfTheLastSecondsBeforeAnEndAreCounted) {
   const Paths paths(directory_, directory_);
   const AttemptKey key{7, 0};
   fs::create_directories(paths.SpoolDir(key));
-  EXPECT_FALSE(ReadLastLines(paths, key, 0, 0).fresh);  // nothing is known
+  EXPECT_FALSE(ReadLastLines(paths, key, 0, 0).fresh);  // unknown
   const auto say = [&](const std::string& text, int64_t at_ms) {
     const common::SpoolRecord record{said_, text.size(), at_ms * 1'000, 0};
     Write("attempts/7-0/spool/rank-0.stderr", text);
@@ -187,7 +187,7 @@ TEST_F(FilesTest, TheLinesOfTheLastSecondsBeforeAnEndAreCounted) {
   EXPECT_EQ(ReadLastLines(paths, key, 0, 6'000).fresh, 3u);
   EXPECT_EQ(ReadLastLines(paths, key, 0, 900'000).fresh, 0u);
   say(std::string(10'000, 'x') + "\nend\n", 900'000);
-  EXPECT_EQ(ReadLastLines(paths, key, 0, 900'000).fresh, 1u);  // of what is told
+  EXPECT_EQ(ReadLastLines(paths, key, 0, 900'000).fresh, 1u);  // of the reported lines
 }
 
 TEST_F(FilesTest, ForwarderSendsAgainFromTheAcknowledgedOffsetAndEndsOnce) {
@@ -221,7 +221,7 @@ TEST_F(FilesTest, ForwarderSendsAgainFromTheAcknowledgedOffsetAndEndsOnce) {
   for (size_t i : {2u, 3u}) {
     EXPECT_TRUE(sent[i].end());
     ack.set_stream(sent[i].stream());
-    ack.set_durable_offset(sent[i].offset());  // the bytes once more, not the end
+    ack.set_durable_offset(sent[i].offset());  // the bytes again, not the end
     forwarder.OnAck(ack);
     EXPECT_EQ(drained, 0);
     ack.set_durable_offset(sent[i].offset() + 1);

@@ -1,5 +1,5 @@
-// What the worker does with files that a rank has damaged, replaced or made endless: the stream or
-// the job that they belong to pays, and nobody else.
+// How the worker handles files that a rank has damaged, replaced or made endless: only the stream
+// or the job that they belong to is affected.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -56,8 +56,8 @@ TEST_F(HostileFilesTest, NoIndexRecordIsUsedBeforeItsNumbersAreChecked) {
       {common::kLogStreamBytesMax, 1, 1, 0},  // ends beyond it
       {8, ~0ull - 2, 1, 0},                   // its end overflows
       {8, 0, 1, 9},                           // more dropped than there was
-      {2, 4, 1, 0},                           // before the one before it ends
-      {8, 1 << 20, 1, 0},                     // more than the file holds
+      {2, 4, 1, 0},                           // starts before the previous one ends
+      {8, 1 << 20, 1, 0},                     // more than the file contains
   };
   for (size_t i = 0; i < std::size(poison); ++i) {
     const std::string spool = "s" + std::to_string(i);
@@ -67,7 +67,7 @@ TEST_F(HostileFilesTest, NoIndexRecordIsUsedBeforeItsNumbersAreChecked) {
     const auto good = reader.Next(1000);
     ASSERT_TRUE(good.ok()) << i << good.status();
     EXPECT_EQ(good->data, "good") << i;
-    EXPECT_GT(*reader.Available(), 0u) << i;  // so somebody comes to it
+    EXPECT_GT(*reader.Available(), 0u) << i;  // so that it will be reached
     const auto bad = reader.Next(1000);
     EXPECT_EQ(bad.status().code(), absl::StatusCode::kDataLoss) << i;
   }
@@ -113,7 +113,7 @@ class ForwarderTest : public HostileFilesTest {
       forwarder.OnAck(ack);
     }
   }
-  // Everything that there is to send.
+  // Sends everything there is to send.
   void Deliver(LogForwarder& forwarder) {
     for (int64_t now = 0; now < 20'000; now += 1'000) {
       forwarder.Pump(now);
@@ -135,7 +135,7 @@ TEST_F(ForwarderTest, APoisonedIndexEndsOneStreamAndItsAttemptIsDrainedAllTheSam
   Say("attempts/7-0/spool/rank-0.stderr", "the other stream");
   Say("attempts/8-0/spool/rank-0.stdout", "the neighbor");
   for (const uint64_t job : {7, 8}) forwarder.Add({job, 0}, 0, 1);
-  for (const uint64_t job : {7, 8}) forwarder.Ended({job, 0});  // also when it has ended already
+  for (const uint64_t job : {7, 8}) forwarder.Ended({job, 0});  // even if it has ended already
   Deliver(forwarder);
   EXPECT_EQ((text_[{7, 0}]), "beforethe other stream");
   EXPECT_EQ((text_[{8, 0}]), "the neighbor");
@@ -206,7 +206,7 @@ TEST_F(HostileFilesTest, MetricsSpeakForTheirOwnRankWhateverTheFileSays) {
   v1::MetricBatch batch;
   batch.set_source("socket");
   batch.set_seq(1);
-  batch.set_job(999);  // of somebody else
+  batch.set_job(999);  // of another job
   batch.set_rank(5);
   const std::string bytes = batch.SerializeAsString();
   const uint32_t header[2] = {static_cast<uint32_t>(bytes.size()), common::Crc32c(bytes)};
@@ -254,12 +254,12 @@ TEST_F(HostileFilesTest, AFullDiskLosesNoMetricAndNeedsNoRestart) {
   while (append().ok()) {
   }
   EXPECT_EQ(append().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(spool->LastSeq("socket"), kept);  // what was refused may come again
+  EXPECT_EQ(spool->LastSeq("socket"), kept);  // what was refused may be sent again
   uint64_t sent = 0;
   while (const auto batch = spool->Next()) EXPECT_EQ(batch->seq(), ++sent);
   EXPECT_EQ(sent, kept);
   spool->OnAck("socket", sent);
-  (void)append();  // finds the disk full and gives back what is delivered
+  (void)append();  // finds the disk full and frees what is delivered
   EXPECT_TRUE(append().ok());
   EXPECT_EQ(MetricSpool::Open(Path("disk/rank-0.batches"))->LastSeq("socket"), kept);
   umount2(Path("disk").c_str(), MNT_DETACH);
@@ -272,8 +272,8 @@ std::string Frame(uint64_t size) {
 }
 
 TEST_F(HostileFilesTest, ALookReadsNoRecordThatIsTooLargeToBeAScalarAndGoesOnBehindIt) {
-  // A whole record of 300 MiB (a hole), then the version event of tensorboard, then 70 MiB
-  // promised.
+  // A complete record of 300 MiB (a hole), then tensorboard's version event, then a header that
+  // announces 70 MiB.
   const std::string name = "tb/events.out.tfevents.1.h.9.0";
   const std::string event("\x09\x00\x00\x20\x40\xfc\x54\xd9\x41", 9);
   const uint32_t crc = common::MaskedCrc32c(event);

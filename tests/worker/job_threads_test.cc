@@ -1,5 +1,5 @@
-// Work on files of jobs: what hangs holds up its own lane alone; reports keep their order and do
-// not wait for ever; a rank that hoards connections shuts out nobody else.
+// Work on jobs' files: a hang blocks only its own lane; reports keep their order and do not wait
+// forever; a rank that hoards connections locks out only its own job.
 #include "worker/job_threads.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ class ReportsTest : public ::testing::Test {
               changed_.notify_all();
             }};
   }
-  // Runs what comes back from `count` reads.
+  // Runs what `count` reads have posted.
   void RunBack(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return tasks_.size() >= count; });
@@ -103,7 +103,7 @@ TEST_F(ReportsTest, TheEndOfAnAttemptComesBehindTheReportsOfItsRanksAndAFifoIsSa
   reports.Add(launch_, {}, Exit(77, 1));  // not a rank of this node
   reports.Pass(AttemptEndedInput{{7, 0}, "empty"});
   reports.Pass(AttemptEndedInput{{8, 0}, "empty"});
-  ASSERT_EQ(inputs_.size(), 1u);  // another attempt does not wait
+  ASSERT_EQ(inputs_.size(), 1u);  // another attempt is not delayed
   RunBack(1);
   ASSERT_EQ(inputs_.size(), 4u);
   EXPECT_EQ(std::get<RankExitedInput>(inputs_[1]).exit.error_message(),
@@ -130,7 +130,7 @@ TEST_F(ReportsTest, AReportThatCannotBeReadInTimeGoesOutWithoutItsWords) {
   EXPECT_EQ(inputs_.size(), 2u);  // too late
 }
 
-// Blocks one lane for as long as it lives: a file system that hangs.
+// Blocks one lane for as long as it is alive, like a file system that hangs.
 class Hang {
  public:
   Hang(JobThreads& threads, const AttemptKey& key, Work work) {
@@ -191,7 +191,7 @@ TEST(LogCopiesTest, CopiesThatHangHoldTheirOwnAttemptBackAndAreGivenUpAfterAWhil
   copies.OnTime(10'999);
   EXPECT_FALSE(copies.KeepsUp({7, 0}));
   copies.OnTime(11'000);
-  EXPECT_TRUE(copies.KeepsUp({7, 0}));  // its output goes on without the copy
+  EXPECT_TRUE(copies.KeepsUp({7, 0}));  // its output continues without the copy
   EXPECT_EQ(notes, std::vector<std::string>{
                        "the copy of the output in /mnt/hangs/hold-1/attempt_0 was abandoned job=7 "
                        "attempt=0 reason=\"nothing could be written for 10 s; fix: check that "

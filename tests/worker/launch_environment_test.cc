@@ -14,7 +14,7 @@ namespace {
 
 using muster::v1::LaunchAttempt;
 
-// The second node of a job of 3 ranks, with local ranks 0 and 1.
+// The second node of a job with 3 ranks, with local ranks 0 and 1.
 LaunchAttempt Launch() {
   LaunchAttempt launch;
   launch.set_job(42);

@@ -1,4 +1,4 @@
-// What a worker believes of its own state directory, and for how long it believes in a shim.
+// Whether a worker trusts its own state directory, and for how long it trusts a shim.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -115,7 +115,7 @@ TEST_F(IdentityTest, ADamagedLaunchRecordIsNoticedAndAnOlderOneIsRead) {
   }
 }
 
-// Seconds of a worker that runs, in turns of half a second.
+// Seconds during which a worker runs, in half-second turns.
 bool LostWithin(ShimWatch& watch, int64_t& now_ms, int64_t for_ms) {
   for (const int64_t end = now_ms + for_ms; now_ms < end;) {
     now_ms += 500;
@@ -145,7 +145,8 @@ TEST(ShimWatchTest, SilenceIsGivenUpAfterAWhileAndSoonerWhenItHasToStop) {
   ShimWatch silent(now);
   EXPECT_FALSE(LostWithin(silent, now, 19'000));
   EXPECT_TRUE(LostWithin(silent, now, 2'000));
-  // Its grace is over: less than the coordinator's margin of five seconds later it is given up.
+  // Its grace has expired: it is declared lost before the coordinator's margin of five seconds has
+  // passed.
   now = 0;
   ShimWatch stopping(now);
   stopping.Heard(now);

@@ -14,7 +14,7 @@ namespace {
 
 enum class Reuse { kNo, kAddress, kPort };
 
-// 0 when a listener of this kind can be had, else its errno.
+// 0 if such a listener can be created, otherwise its errno.
 int Listen(int family, uint16_t port, Reuse reuse) {
   common::UniqueFd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno;
@@ -40,7 +40,7 @@ bool HasIpv6() {
   return fd.valid();
 }
 
-// Spreads runs that go on at the same time.
+// Spreads test runs that happen at the same time.
 uint64_t Seed() { return static_cast<uint64_t>(getpid()) * 131; }
 
 TEST(PortHolder, AHeldPortLetsAReusingListenerInAndNobodyElse) {
@@ -85,7 +85,7 @@ TEST(PortHolder, ContiguousPortsAreARowAroundWhatIsTaken) {
   auto row = scout.Hold(12, true);
   ASSERT_TRUE(row.ok());
   const uint16_t first = row->front().port;
-  // Free all but the third: four in a row fit only behind it.
+  // Everything but the third is free: four in a row fit only after it.
   std::vector<HeldPort> taken;
   taken.push_back(std::move(row->at(2)));
   row->clear();

@@ -1,5 +1,5 @@
-// The sentence about a rank's end quotes what reads as an error and is of that moment, nothing
-// else.
+// The sentence about a rank's exit quotes what reads as an error and was printed just before,
+// nothing else.
 #include "coordinator/core/last_words.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(LastWordsTest, OnlyLinesOfThatMomentAreQuotedAndOfThoseTheLastThatReadsAsAn
   v1::RankExit exit = Exit(3, 0,
                            "ValueError: old\n\nRuntimeError: CUDA error: x\n"
                            "Compile with `TORCH_USE_CUDA_DSA` to enable it.\n");
-  EXPECT_EQ(LastWords(exit), "RuntimeError: CUDA error: x");  // an older worker knows no times
+  EXPECT_EQ(LastWords(exit), "RuntimeError: CUDA error: x");  // an older worker reports no times
   exit.set_fresh_lines(2);
   EXPECT_EQ(LastWords(exit), "RuntimeError: CUDA error: x");
   exit.set_fresh_lines(1);

@@ -1,4 +1,4 @@
-// docs/lifecycle.md is printed from the table; MUSTER_UPDATE_SCENARIOS=1 rewrites it.
+// docs/lifecycle.md is generated from the table; MUSTER_UPDATE_SCENARIOS=1 rewrites it.
 #include "coordinator/core/lifecycle.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Whatever grows with ranks, files or texts, at its limits: each message still fits, and nothing
-// takes more than it should for being large.
+// Everything that grows with ranks, files or texts, at its limits: each message still fits, and
+// nothing becomes disproportionately slow.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -92,7 +92,7 @@ TEST_F(MessageLimits, TwoPartsOfTwentyThousandFilesAreCommittedInEventsOfBounded
   ASSERT_EQ(job.checkpoints_size(), 1);
   EXPECT_EQ(job.checkpoints(0).state(), v1::CHECKPOINT_STATE_COMMITTED);
   EXPECT_EQ(job.checkpoints(0).file_count(), 2 * common::kPartFilesMax);
-  // The record that everybody gets a copy of does not carry them.
+  // The record that every watcher gets a copy of does not contain them.
   EXPECT_LE(job.ByteSizeLong(), size_t{300} * 1024);
 }
 
@@ -128,7 +128,8 @@ TEST_F(MessageLimits, APartBeyondTheLimitsIsRefusedAloneWithTheFix) {
   const Turn names = SayPart(0, common::kPartFilesMax, 900);
   ASSERT_NE(AckIn(names), nullptr);
   EXPECT_TRUE(AckIn(names)->refused());
-  EXPECT_NE(AckIn(names)->reason().find("fix: use shorter names or fewer files"), std::string::npos);
+  EXPECT_NE(AckIn(names)->reason().find("fix: use shorter names or fewer files"),
+            std::string::npos);
   const Turn files = SayPart(0, common::kPartFilesMax + 1, 1);
   EXPECT_TRUE(AckIn(files)->refused());
   const Turn good = SayPart(0, 3, 10);

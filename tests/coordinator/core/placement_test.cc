@@ -1,4 +1,4 @@
-// Properties of the placement over many random shapes and clusters.
+// Properties of placement over many random shapes and clusters.
 #include "coordinator/core/placement.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ Case DrawCase(std::mt19937& random) {
   return drawn;
 }
 
-// Whether some assignment exists at all, by counting.
+// Whether any assignment exists, by counting.
 bool Exists(const Case& drawn) {
   std::vector<uint32_t> room;
   for (const Capacity& capacity : drawn.capacities) room.push_back(capacity.ranks);
@@ -105,7 +105,7 @@ TEST(Placement, IsSoundAndFindsAPlaceExactlyWhenThereIsOne) {
     ExpectSound(drawn, *shares);
     if (testing::Test::HasFailure()) FAIL() << drawn.shape.DebugString();
   }
-  EXPECT_GT(placed, 5'000);  // the cases are not all impossible
+  EXPECT_GT(placed, 5'000);  // most cases are feasible
 }
 
 std::vector<Capacity> Cluster(std::vector<std::pair<std::string, uint32_t>> nodes) {

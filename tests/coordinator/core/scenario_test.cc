@@ -1,4 +1,4 @@
-// Golden scenarios: tests/scenarios/*.txt hold inputs and everything that followed from them.
+// Golden scenarios: tests/scenarios/*.txt hold inputs and all their consequences.
 // MUSTER_UPDATE_SCENARIOS=1 rewrites them; review the diff.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ TEST_P(Scenario, LeadsToTheRecordedEventsCommandsAndReasons) {
   const std::string now = RunScenario(recorded);
   const bool rewrite = std::getenv("MUSTER_UPDATE_SCENARIOS") != nullptr;
   if (rewrite && now != recorded) std::ofstream(path) << now;
-  // A run that rewrites fails all the same: only a second one shows that the new text holds.
+  // A run that rewrites still fails: only a second run shows that the new text is correct.
   EXPECT_EQ(recorded, now) << (rewrite ? "rewritten: review the diff and run again: "
                                        : "if the change is meant: MUSTER_UPDATE_SCENARIOS=1 ")
                            << path;

@@ -1,4 +1,4 @@
-// What a spec and a peer may say, whatever client sends it.
+// What a spec and a peer may send, whichever client it is.
 #include <gtest/gtest.h>
 
 #include "common/job/validate.h"
@@ -17,7 +17,7 @@ v1::JobSpec Good() {
   return spec;
 }
 
-// What a request says to a coordinator without nodes, whatever program sends it.
+// What a coordinator without nodes answers to a request, whichever program sends it.
 absl::Status Submitted(const v1::JobSpec& spec) {
   SubmitInput input;
   *input.request.mutable_spec() = spec;

@@ -9,5 +9,5 @@ value = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(value)
 print(f"sum {int(value.item())}", flush=True)
 dist.destroy_process_group()
-# Not by way of the interpreter's end, where a thread of Gloo's may abort it (pytorch/pytorch#179291).
+# Skips interpreter shutdown, during which a Gloo thread may abort the process (pytorch/pytorch#179291).
 os._exit(0)

@@ -1,9 +1,9 @@
-"""A rank that counts steps and makes checkpoints by the directory convention, without any library.
+"""A rank that counts steps and saves checkpoints by the directory convention, without any library.
 
 usage: counter.py STEPS [--every K] [--pause SECONDS] [--die-at STEP] [--die-attempts N] [--exit CODE]
                   [--hold-at STEP --until FILE]
 Rank 0 writes step-N with state.txt (the step) and payload.bin (bytes computed from the step). After
-MUSTER_RESUME_FROM it goes on from there and checks the payload.
+MUSTER_RESUME_FROM it continues from there and checks the payload.
 """
 import argparse
 import hashlib

@@ -1,8 +1,8 @@
-"""A writer of TensorBoard event files as the libraries write them, without any library:
+"""Writes TensorBoard event files the way the libraries do, without any library:
 events.py DIRECTORY COUNT [--first STEP] [--file NAME] [--child] [--go PATH] [--again]
 appends COUNT scalars "loss" to DIRECTORY/NAME (by default a new file named after time, host and process) at once.
---child: a process of its own writes and ends; --go: waits for PATH, with the file open, before it ends;
---again: then writes as many once more; --fail: leaves with code 3 on attempt 0."""
+--child: a separate process writes and exits; --go: waits for PATH, with the file open, before it exits;
+--again: then writes as many again; --fail: exits with code 3 on attempt 0."""
 import argparse
 import os
 import socket

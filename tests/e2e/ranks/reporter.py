@@ -1,4 +1,4 @@
-"""A trainer that speaks the trainer socket by hand (docs/protocol.md), with reconnection and re-sending.
+"""A trainer with a handwritten trainer socket client (docs/protocol.md) that reconnects and resends.
 
 usage: reporter.py STEPS [--rate STEPS_PER_S] [--garbage]
 """

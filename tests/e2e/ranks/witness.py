@@ -1,5 +1,5 @@
-"""A rank that leaves an account of itself outside of Muster: one JSON line in WITNESS when it starts and
-one when it leaves, appended with a single write (O_APPEND), so that the history can be checked.
+"""A rank that records its lifetime outside of Muster: one JSON line in WITNESS when it starts and
+one when it exits, appended with a single write (O_APPEND), so that the history can be checked.
 
 usage: witness.py [--until FILE] [--for SECONDS] [--exit CODE] [--fail-rank R] [--fail-attempts N] [--ignore-term] [--say TEXT]
 """
@@ -42,7 +42,7 @@ def leave(signal_number, frame):
     os._exit(128 + signal_number)
 
 
-# Held for as long as this process lives, whatever ends it: a second life of the rank finds it taken.
+# Held for as long as this process is alive, however it ends: a second process of the rank finds it locked.
 life = os.open(f"{environment['WITNESS']}.life-{identity['job']}-{identity['rank']}", os.O_WRONLY | os.O_CREAT, 0o600)
 try:
     fcntl.flock(life, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""A rank that writes bytes which can be computed again, so that a log can be compared exactly.
+"""A rank that writes reproducible bytes, so that a log can be compared exactly.
 
 usage: writer.py LINES [--rate LINES_PER_S] [--binary] [--until FILE]
 Line i of rank r on stdout: "r i crc32 padding"; --binary adds every byte value, without newlines, at the

@@ -189,7 +189,7 @@ void NoteInnerLauncher(Session& session, const Arguments& arguments, const v1::J
   const bool understood = launcher.starts_with("torch") || launcher.starts_with("accelerate");
   const std::string verb = arguments.has_rest() ? std::string(arguments.command().name) : "submit";
   session.Note(StrCat("note: ", one ? "one rank runs and starts " : "every rank starts ", launcher,
-                      " by itself, so Muster sees nothing of its processes; for ranks of Muster's: "
+                      " itself, so Muster does not see its processes; to let Muster run the ranks: "
                       "jobctl ",
                       verb, understood ? StrCat(" -- ", launcher, " …") : " -n N -- PROGRAM …"));
 }

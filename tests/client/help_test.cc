@@ -108,7 +108,7 @@ TEST(HelpTest, TheDocumentIsUpToDate) {
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_EQ(text.str(), HelpDocument())
-      << "write it anew: build/bin/jobctl help --markdown > docs/jobctl.md";
+      << "regenerate it: build/bin/jobctl help --markdown > docs/jobctl.md";
 }
 
 TEST(HelpTest, CompletionAsksJobctlInEveryShell) {

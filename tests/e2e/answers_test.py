@@ -85,12 +85,12 @@ class HowAFileIsRun(Case):
 
     def test_a_launcher_that_stays_hidden_is_said_to_run_as_one_rank(self):
         done = self.private().jobctl("submit", "--dry-run", "--", "bash", "-c", "cd . && torchrun rank.py")
-        self.assertIn("note: one rank runs and starts torchrun by itself", done.stderr)
+        self.assertIn("note: one rank runs and starts torchrun itself", done.stderr)
         self.assertIn("jobctl submit -- torchrun", done.stderr)
         spec = self.path("job.yaml")
         with open(spec, "w") as file:
             file.write("command: torchrun --nproc-per-node $N rank.py\n")
-        self.assertIn("starts torchrun by itself", self.private().jobctl("validate", spec).stderr)
+        self.assertIn("starts torchrun itself", self.private().jobctl("validate", spec).stderr)
 
 
 class Refusals(Case):

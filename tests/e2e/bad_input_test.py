@@ -176,7 +176,7 @@ class FullDisks(Case):
                 break
         self.assert_error(done, "disk" if "disk" in done.stderr else "space")
         self.assertTrue(cluster.coordinator.alive(), cluster.coordinator.output()[-1000:])
-        self.assertIn(first, cluster.jobctl("ls", "-a").stdout, "reads go on")
+        self.assertIn(first, cluster.jobctl("ls", "-a").stdout, "reads continue")
         os.remove(filler)
 
         def accepted():

@@ -145,7 +145,7 @@ class FullHome(Case):
         self.assert_error(harness.wait_until(said, "the full disk is named"), home, "full")
         os.remove(home + "/filler")
         harness.wait_until(lambda: private.jobctl("ls", "-a", check=False, timeout=50).returncode == 0,
-                           "it goes on without a restart")
+                           "it continues without a restart")
         self.assertEqual(waits.wait(timeout=30), 0, "what waited was recorded")
         private.jobctl("down")
         self.assert_gone(self.mark)
@@ -158,7 +158,7 @@ class FullHome(Case):
         self.leave(home, 0)
         private.start_jobctl("nodes", "drain", os.uname().nodename, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         harness.wait_until(lambda: "[JC1605]" in private.jobctl("ls", check=False, timeout=50).stderr,
-                           "nothing is recorded any more")
+                           "nothing is recorded anymore")
         with open(home + "/d/coordinator/LOCK") as file:
             pid = int(file.read())
         os.kill(pid, signal.SIGTERM)

@@ -21,7 +21,7 @@ std::string Needs(const v1::Shape& shape, const std::string& kind) {
 }
 
 std::string DescribeDrain(const v1::NodeRecord& node) {
-  return absl::StrCat("is draining", node.drain_reason().empty() ? "" : ": ", node.drain_reason());
+  return absl::StrCat("draining", node.drain_reason().empty() ? "" : ": ", node.drain_reason());
 }
 
 // "declared dead by uid:0, 2026-11-22 14:02 UTC". The text is kept for days and read anywhere, so
@@ -41,7 +41,7 @@ std::string DescribeUnusable(const ClusterState& state) {
     if (node.record.state() == v1::NODE_STATE_LOST) {
       nodes.push_back(absl::StrCat(name, " is lost: ", node.record.reason()));
     } else if (node.record.draining()) {
-      nodes.push_back(absl::StrCat(name, " ", DescribeDrain(node.record)));
+      nodes.push_back(absl::StrCat(name, " is ", DescribeDrain(node.record)));
     } else if (!node.record.connected()) {
       nodes.push_back(absl::StrCat(name, " is not connected"));
     } else if (node.record.state() == v1::NODE_STATE_SUSPECT) {

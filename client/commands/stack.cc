@@ -114,7 +114,7 @@ absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
 
 const Command kStackCommand = {
     .name = "stack",
-    .summary = "show what every rank is doing, and which one the others are waiting for",
+    .summary = "show what every rank is doing, and which one the others wait for",
     .arguments = "[JOB]",
     .least = 0,
     .most = 1,

@@ -136,9 +136,10 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
       {"name: a\n---\nname: b", "a second document starts here"},
       {"name: !!python/object x", "tags ("},
       {"? [a]\n: b", "a key must be a word"},
-      {"a: 1\nresources:\n\tprocesses: 2", "f:3:1: a tab indents this line, and YAML takes only"},
-      {"env:\n  A: 1\n \tB: 2", "f:3:2: a tab indents this line"},
-      {"command: [a]\n\tname: x", "f:2:1: a tab indents this line"},
+      {"a: 1\nresources:\n\tprocesses: 2",
+       "f:3:1: this line is indented with a tab, and YAML allows only"},
+      {"env:\n  A: 1\n \tB: 2", "f:3:2: this line is indented with a tab"},
+      {"command: [a]\n\tname: x", "f:2:1: this line is indented with a tab"},
       {"name: \"a\x01\"", "f:1:1: this line has control characters or is not UTF-8"},
       {"name: a\nworkdir: \xff", "f:2:1: this line has control characters or is not UTF-8"},
   };

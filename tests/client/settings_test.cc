@@ -80,7 +80,7 @@ TEST_F(SettingsTest, WrongSettingsAreNamed) {
   EXPECT_NE(what({"ls", "-c", "privat"}).find("did you mean \"private\"?"), std::string::npos);
   EXPECT_EQ(what({"ls", "-s", ""}), "--server \"\" is neither HOST:PORT nor unix:/PATH");
   for (const char* server : {"foo", "foo:", ":7700", "foo:0", "foo:99999", "unix:c.sock"}) {
-    EXPECT_NE(what({"ls", "-s", server}).find("is no HOST:PORT"), std::string::npos) << server;
+    EXPECT_NE(what({"ls", "-s", server}).find("is neither HOST:PORT"), std::string::npos) << server;
   }
   for (const char* server : {"head:7700", "[::1]:7700", "unix:/run/c.sock"})
     EXPECT_EQ(what({"ls", "-s", server}), "") << server;

@@ -350,7 +350,7 @@ TEST_F(JobctlContextTest, AnotherAddressIsNotPutInPlaceOfTheOldOneUnasked) {
 TEST_F(JobctlContextTest, AServerWithoutAnAddressIsAnErrorAndNoPrivateRun) {
   const Ended empty = Run({"-s", "", "ls"});
   EXPECT_EQ(empty.code, 2);
-  EXPECT_TRUE(Holds(empty.err, "--server \"\" is no HOST:PORT")) << empty.err;
+  EXPECT_TRUE(Holds(empty.err, "--server \"\" is neither HOST:PORT")) << empty.err;
   const Ended word = Run({"-s", "foo", "ls"});
   EXPECT_EQ(word.code, 2);
   EXPECT_TRUE(Holds(word.err,

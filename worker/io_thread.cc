@@ -77,7 +77,7 @@ void IoThread::Shutdown() {
   bulk_.Shutdown();
 }
 
-TrainerSocket::Doors IoThread::SocketDoors() {
+TrainerSocket::Callbacks IoThread::SocketCallbacks() {
   return {.last_seq = [this](const AttemptKey& key,
                              uint32_t rank) { return metrics_.LastSeq(key, rank, "socket"); },
           .metrics =

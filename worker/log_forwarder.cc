@@ -281,7 +281,7 @@ void LogForwarder::GoBack(Stream& stream, uint64_t durable_offset) {
   stream.went_back_to = durable_offset;
   stream.acked = stream.kept;
   stream.acked.offset = std::max(stream.kept.offset, durable_offset);
-  doors_.note(common::StrCat(
+  callbacks_.note(common::StrCat(
       "output is resent: it was damaged on the coordinator's disk job=", stream.key.job,
       " attempt=", stream.key.attempt, " rank=", stream.rank, " from=", stream.acked.offset));
   in_flight_bytes_ -= stream.in_flight_bytes;

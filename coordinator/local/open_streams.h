@@ -25,7 +25,7 @@ namespace muster::coordinator {
 template <typename Key, typename Stream>
 class OpenStreams {
  public:
-  struct Doors {
+  struct Callbacks {
     std::function<absl::StatusOr<Stream>(const Key&)> open;
     // Tries until there is room and a descriptor (StoreQueue::Patiently).
     std::function<absl::Status(const std::function<absl::Status()>&)> patiently;
@@ -34,8 +34,8 @@ class OpenStreams {
   };
 
   // `open_max`: how many have their files open at once; `known_max`: of how many the ends are kept.
-  OpenStreams(Doors doors, size_t open_max, size_t known_max)
-      : doors_(std::move(doors)), open_max_(std::max<size_t>(open_max, 1)), known_max_(known_max) {}
+  OpenStreams(Callbacks callbacks, size_t open_max, size_t known_max)
+      : callbacks_(std::move(callbacks)), open_max_(std::max<size_t>(open_max, 1)), known_max_(known_max) {}
 
   // With its file open. `is_new`: it was not known.
   absl::StatusOr<Stream*> Use(const Key& key, bool* is_new);
@@ -65,7 +65,7 @@ class OpenStreams {
   void ForgetClosed();
   absl::Status SyncFiles();
 
-  const Doors doors_;
+  const Callbacks callbacks_;
   const size_t open_max_;
   const size_t known_max_;
   std::map<Key, Known> known_;
@@ -83,7 +83,7 @@ absl::StatusOr<Stream*> OpenStreams<Key, Stream>::Use(const Key& key, bool* is_n
     open_.erase(found->second.used);
   } else {
     RETURN_IF_ERROR(CloseIdle(open_max_));
-    RETURN_IF_ERROR(doors_.patiently([&] { return OpenFile(key, is_new); }));
+    RETURN_IF_ERROR(callbacks_.patiently([&] { return OpenFile(key, is_new); }));
   }
   Known& known = known_.at(key);
   known.used = ++uses_;
@@ -110,7 +110,7 @@ absl::Status OpenStreams<Key, Stream>::OpenOrReopen(const Key& key, bool* is_new
     known_.erase(found);
   }
   if (known_.size() >= known_max_) ForgetClosed();
-  ASSIGN_OR_RETURN(Stream stream, doors_.open(key));
+  ASSIGN_OR_RETURN(Stream stream, callbacks_.open(key));
   known_.insert_or_assign(key, Known{std::move(stream)});
   *is_new = true;
   return absl::OkStatus();
@@ -165,7 +165,7 @@ absl::Status OpenStreams<Key, Stream>::Sync() {
   }
   for (const Key& key : dirty_) {
     const auto found = known_.find(key);
-    if (!doors_.synced(key, found->second.stream)) continue;
+    if (!callbacks_.synced(key, found->second.stream)) continue;
     open_.erase(found->second.used);
     known_.erase(found);
   }

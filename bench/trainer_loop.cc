@@ -2,7 +2,7 @@
 // compares.
 //
 //   bench_trainer steps MODEL BATCH WARM_UP STEPS DATA [STAGE]  training steps per second, peak
-//       memory; STAGE zero1|zero2|zero3 divides the model
+//       memory; STAGE zero1|zero2|zero3 shards the model
 //   bench_trainer overhead MODEL BATCH BLOCKS STEPS DATA   against a bare LibTorch loop, in turns
 //   bench_trainer logging BLOCKS STEPS DIRECTORY DATA      10 scalars a step against none, in turns
 //   bench_trainer checkpoint DIRECTORY MILLIONS SAVES KIND the stall of a save; KIND async|blocking

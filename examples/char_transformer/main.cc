@@ -51,7 +51,7 @@ Options parse_options(int argc, char** argv) {
   line.add("--warmup", &options.warmup, 0, "steps until there; then a cosine down to a tenth");
   line.add("--precision", &options.precision, {"no", "fp16", "bf16"}, "autocast");
   line.add("--sharding", &options.sharding, {"none", "zero1", "zero2", "zero3"},
-           "what is divided over the ranks");
+           "what is sharded over the ranks");
   line.add("--memory-limit", &options.memory_limit, 0,
            "MiB that a rank may take for training; 0: no limit");
   line.add("--layers", &options.model.layers, 1, "blocks");

@@ -1,7 +1,7 @@
 // Encoding of texts; see text_data.h.
 #include "examples/char_transformer/text_data.h"
 
-#include <muster/dataset.h>
+#include <muster/data/dataset.h>
 
 #include <set>
 #include <stdexcept>

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace examples {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "checkpoint/safetensors_header.h"
 #include "fuzz/harness.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   uint64_t data_bytes = 0;

@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 
+import sdk_layers
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # Which folders a folder may include from: proto, common <- common/job <- cores <- daemons; the client
@@ -134,6 +136,9 @@ class Lint:
             if target and target not in LAYERS[layer] and header.count("/"):
                 self.report(path, number, f"{layer} may not include {header}: it sees only "
                             f"{', '.join(sorted(LAYERS[layer]))}")
+            within_sdk = sdk_layers.finding(path, header)
+            if within_sdk:
+                self.report(path, number, within_sdk)
             engine = ENGINE.match(header)
             if engine and not KNOWS_ENGINES.match(path) and not path.startswith(engine.group(0)):
                 self.report(path, number, f"{header}: engines are known in open_stores.cc and care/ only; "

@@ -1,7 +1,7 @@
 // Accumulation windows that come out short, and weights with several names, in every stage of
 // sharding: numbers that can be told beforehand.
 #include <gtest/gtest.h>
-#include <muster/ema.h>
+#include <muster/optim/ema.h>
 #include <muster/trainer.h>
 
 #include <optional>

@@ -1,5 +1,5 @@
 // The frame around main: exit codes and torchrun's error file; and SHA-256 under the hashes.
-#include "muster/run_main.h"
+#include "muster/base/run_main.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/sha256.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

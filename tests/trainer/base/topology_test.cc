@@ -1,11 +1,11 @@
 // The place of a process, read from the environment.
-#include "muster/topology.h"
+#include "muster/base/topology.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

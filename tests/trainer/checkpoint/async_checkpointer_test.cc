@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "checkpoint/checkpoint_reader.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

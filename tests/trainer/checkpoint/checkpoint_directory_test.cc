@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "base/files.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

@@ -3,7 +3,7 @@
 
 #include "base/files.h"
 #include "checkpoint/checkpoint_directory.h"
-#include "muster/checkpoint_options.h"
+#include "muster/checkpoint/checkpoint_options.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"
 

@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include "checkpoint/checkpoint_reader.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "saving_rank.h"
 
 namespace {

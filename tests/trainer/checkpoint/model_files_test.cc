@@ -1,5 +1,5 @@
 // Weights for Hugging Face's loaders and from them; their own packages are the other side.
-#include "muster/model_files.h"
+#include "muster/checkpoint/model_files.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "checkpoint/python_reader.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/sha256.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

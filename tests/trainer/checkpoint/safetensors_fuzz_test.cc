@@ -1,14 +1,14 @@
 // Thousands of damaged and hostile safetensors files: a clear error or a correct load, never a
 // crash and never an allocation that the file does not justify.
 #include <gtest/gtest.h>
-#include <muster/safetensors.h>
+#include <muster/checkpoint/safetensors.h>
 #include <sys/resource.h>
 
 #include <fstream>
 #include <random>
 
 #include "checkpoint/python_reader.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

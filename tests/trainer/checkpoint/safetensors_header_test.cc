@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

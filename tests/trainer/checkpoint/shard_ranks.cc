@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "checkpoint/checkpoint_reader.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "saving_rank.h"
 
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "checkpoint/python_reader.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {
@@ -26,7 +26,7 @@ struct BodyImpl : torch::nn::Module {
 };
 TORCH_MODULE(Body);
 
-// The tensors in the order of Python's state_dict, as the owner of a divided model knows it.
+// The tensors in the order of Python's state_dict, as the owner of a sharded model knows it.
 struct Outlines {
   explicit Outlines(const torch::nn::Module& module, const std::string& prefix = "") {
     append(module, prefix);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/rank_report.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

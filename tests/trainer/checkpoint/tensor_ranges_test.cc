@@ -9,7 +9,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/named_state.h"
 #include "checkpoint/safetensors_file.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

@@ -1,13 +1,14 @@
 // Tensors in files, and optimizer state as tensors.
 #include <gtest/gtest.h>
-#include <muster/optimizers.h>
-#include <muster/safetensors.h>
+#include <muster/checkpoint/safetensors.h>
+#include <muster/optim/optimizers.h>
 
 #include <fstream>
 
 #include "checkpoint/named_state.h"
 #include "checkpoint/python_reader.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
+#include "optim/optimizer_tensors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {
@@ -151,7 +152,7 @@ void expect_restorable(const Options& options, const Others& others) {
   train(weight, first, 3, 6);
 
   Second second({copy}, others);
-  restore_optimizer(second, {{copy.unsafeGetTensorImpl(), "w"}}, saved);
+  restore_optimizer(second, {{copy.unsafeGetTensorImpl(), "w"}}, MapSource(saved));
   train(copy, second, 3, 6);
   EXPECT_TRUE(copy.equal(weight));
 }
@@ -192,7 +193,7 @@ void expect_state_moves(const Options& options, const Others& others) {
     return copies;
   };
   const TensorMap saved = copy_of(optimizer_tensors(first, {}));
-  restore_optimizer(second, {}, saved);
+  restore_optimizer(second, {}, MapSource(saved));
   const TensorMap again = optimizer_tensors(second, {});
   ASSERT_EQ(again.size(), saved.size());
   for (const auto& [name, tensor] : saved) {
@@ -254,10 +255,10 @@ TEST(ModuleState, SaysEverythingThatDoesNotFit) {
 TEST(OptimizerState, IsRefusedForAnotherModelOrAnUnknownOptimizer) {
   at::Tensor weight = torch::ones({2}).set_requires_grad(true);
   torch::optim::Adam adam({weight}, torch::optim::AdamOptions(0.1));
-  EXPECT_THROW(restore_optimizer(adam, {}, {}), CheckpointError);
+  EXPECT_THROW(restore_optimizer(adam, {}, MapSource(TensorMap())), CheckpointError);
   const TensorMap other = {{"lr", torch::ones({1}, at::kDouble)},
                            {"exp_avg/group.0.parameter.0", torch::ones({5})}};
-  EXPECT_THROW(restore_optimizer(adam, {}, other), CheckpointError);
+  EXPECT_THROW(restore_optimizer(adam, {}, MapSource(other)), CheckpointError);
   torch::optim::LBFGS lbfgs({weight}, torch::optim::LBFGSOptions(1));
   EXPECT_THROW(optimizer_tensors(lbfgs, {}), CheckpointError);
 }

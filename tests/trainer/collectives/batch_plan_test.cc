@@ -1,6 +1,6 @@
 // The solver of micro-batch × accumulation × ranks: examples, properties over many contracts, and
 // what its refusals propose.
-#include "muster/batch_plan.h"
+#include "muster/collectives/batch_plan.h"
 
 #include <gtest/gtest.h>
 

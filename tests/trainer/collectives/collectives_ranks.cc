@@ -7,8 +7,8 @@
 #include <random>
 
 #include "collectives/scenarios.h"
-#include "muster/executable_batch_size.h"
-#include "muster/random_state.h"
+#include "muster/collectives/executable_batch_size.h"
+#include "muster/device/random_state.h"
 
 namespace muster {
 namespace {

@@ -1,12 +1,12 @@
 // Batch sizes found by trying on one process, and what counts as running out of memory.
-#include "muster/executable_batch_size.h"
+#include "muster/collectives/executable_batch_size.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <new>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

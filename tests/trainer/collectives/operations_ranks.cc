@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "collectives/collectives.h"
-#include "muster/nested.h"
+#include "muster/values/nested.h"
 
 namespace muster {
 namespace {

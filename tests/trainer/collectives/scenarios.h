@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/collectives.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 

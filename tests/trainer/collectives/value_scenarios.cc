@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "collectives/scenarios.h"
-#include "muster/nested.h"
+#include "muster/values/nested.h"
 
 namespace muster {
 namespace {

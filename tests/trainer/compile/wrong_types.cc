@@ -43,6 +43,22 @@ void optimizer_kept(Accelerator& accelerator, Net net) {
   accelerator.prepare(optimizer);  // WRONG: takes the optimizer over: give it std::move(optimizer)
 }
 
+void torch_loader(Accelerator& accelerator, Net net) {
+  auto dataset = torch::data::datasets::TensorDataset(torch::ones({4, 1}));
+  auto loader = accelerator.prepare(  // WRONG: write muster::DataLoader(dataset,
+      torch::data::make_data_loader(dataset, 2));
+  for (auto& batch : *loader) net->forward(batch[0].data);
+}
+
+void torch_loader_among_others(Accelerator& accelerator, Net net) {
+  auto stacked = torch::data::datasets::TensorDataset(torch::ones({4, 1}))
+                     .map(torch::data::transforms::Stack<torch::data::TensorExample>());
+  auto kept = torch::data::make_data_loader<torch::data::samplers::SequentialSampler>(stacked, 2);
+  auto [model, loader] =
+      accelerator.prepare(net, kept);  // WRONG: write muster::DataLoader(dataset,
+  for (auto& batch : *loader) model(batch.data);
+}
+
 void right(Accelerator& accelerator, Net net) {
   auto shared = std::make_shared<NetImpl>();
   torch::optim::SGD optimizer(shared->parameters(), 0.1);

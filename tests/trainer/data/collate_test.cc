@@ -1,9 +1,9 @@
 // Samples to batches, and tensors as datasets.
-#include "muster/collate.h"
+#include "muster/data/collate.h"
 
 #include <gtest/gtest.h>
 
-#include "muster/data_loader.h"
+#include "muster/data/data_loader.h"
 
 namespace muster {
 namespace {

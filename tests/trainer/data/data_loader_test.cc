@@ -1,5 +1,5 @@
 // Which samples a loop over a DataLoader gets, on every rank and after every resume.
-#include "muster/data_loader.h"
+#include "muster/data/data_loader.h"
 
 #include <gtest/gtest.h>
 

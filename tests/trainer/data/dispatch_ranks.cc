@@ -6,8 +6,8 @@
 
 #include "collectives/collectives.h"
 #include "data/loader_world.h"
-#include "muster/errors.h"
-#include "muster/run_main.h"
+#include "muster/base/errors.h"
+#include "muster/base/run_main.h"
 #include "parallel/process_group.h"
 
 namespace muster {

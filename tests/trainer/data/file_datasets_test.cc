@@ -1,5 +1,5 @@
 // Records and token windows in memory-mapped files.
-#include "muster/file_datasets.h"
+#include "muster/data/file_datasets.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "data/loader_world.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

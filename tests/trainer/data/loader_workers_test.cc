@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "data/loader_world.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -1,7 +1,7 @@
 // Loaders of all ranks of a world in one process, and what their loops see.
 #pragma once
 
-#include <muster/data_loader.h>
+#include <muster/data/data_loader.h>
 
 #include <cstdint>
 #include <utility>

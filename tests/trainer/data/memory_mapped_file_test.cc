@@ -1,5 +1,5 @@
 // Mapped files that are missing, empty, cut short or rewritten.
-#include "muster/memory_mapped_file.h"
+#include "muster/data/memory_mapped_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <optional>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

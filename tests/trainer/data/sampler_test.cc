@@ -1,5 +1,5 @@
 // Properties of the keyed permutation and of the sharded sampler.
-#include "muster/sampler.h"
+#include "muster/data/sampler.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "data/loader_world.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

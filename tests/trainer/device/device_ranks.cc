@@ -6,7 +6,7 @@
 
 #include "device/device_driver.h"
 #include "device/dtype_names.h"
-#include "muster/device_plugin_torch.h"
+#include "muster/device/device_plugin_torch.h"
 #include "parallel/process_group.h"
 
 namespace muster {

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "muster/device_plugin_torch.h"
+#include "muster/device/device_plugin_torch.h"
 #include "series.h"
 
 // LibTorch 2.14 has other names for these two.

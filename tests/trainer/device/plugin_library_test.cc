@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

@@ -2,7 +2,7 @@
 // Without LibTorch.
 #include <cstdlib>
 
-#include "muster/device_plugin.h"
+#include "muster/device/device_plugin.h"
 
 #define OLD_ABI 1
 #define OLD_TORCH 2

@@ -12,11 +12,11 @@
 
 #include "base/stop_signal.h"
 #include "diagnosis/rank_recorder.h"
-#include "muster/data_parallel.h"
-#include "muster/flight_recorder.h"
-#include "muster/profiler.h"
-#include "muster/run_main.h"
-#include "muster/topology.h"
+#include "muster/base/run_main.h"
+#include "muster/base/topology.h"
+#include "muster/diagnosis/flight_recorder.h"
+#include "muster/parallel/data_parallel.h"
+#include "muster/profiling/profiler.h"
 #include "parallel/data_parallel_factory.h"
 #include "parallel/process_group.h"
 

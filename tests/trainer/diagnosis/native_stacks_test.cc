@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "base/files.h"
-#include "muster/flight_recorder.h"
+#include "muster/diagnosis/flight_recorder.h"
 #include "support/temporary_directory.h"
 
 namespace muster {

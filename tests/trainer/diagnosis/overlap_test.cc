@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "muster/profiler.h"
+#include "muster/profiling/profiler.h"
 #include "profiling/summary.h"
 
 namespace muster {

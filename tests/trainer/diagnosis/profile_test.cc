@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "base/files.h"
-#include "muster/profiler.h"
+#include "muster/profiling/profiler.h"
 #include "support/child_process.h"
 #include "support/rank_launcher.h"
 #include "support/temporary_directory.h"

@@ -1,12 +1,12 @@
 // 8-bit products on the tensor cores, activation checkpointing and deferred initialisation on an
 // NVIDIA GPU. Without a GPU each test is skipped with "no GPU here".
 #include <gtest/gtest.h>
-#include <muster/activation_checkpoint.h>
-#include <muster/autocast.h>
-#include <muster/deferred_init.h>
-#include <muster/errors.h>
-#include <muster/fp8.h>
-#include <muster/random_state.h>
+#include <muster/base/errors.h>
+#include <muster/device/random_state.h>
+#include <muster/memory/activation_checkpoint.h>
+#include <muster/memory/deferred_init.h>
+#include <muster/precision/autocast.h>
+#include <muster/precision/fp8.h>
 
 #include <string>
 

@@ -31,7 +31,7 @@ class Library {
   const char* (*call_)(const char*) = nullptr;
 };
 
-TEST(TwoLibrariesWithTheSdk, DivideTheirModelsInOneProcess) {
+TEST(TwoLibrariesWithTheSdk, ShardTheirModelsInOneProcess) {
   const Library second(SECOND_LIBRARY);
   {
     const Library first(FIRST_LIBRARY);

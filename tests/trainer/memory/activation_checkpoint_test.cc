@@ -1,5 +1,5 @@
 // Parts that are computed twice: the same numbers as without, less memory, and clear errors.
-#include "muster/activation_checkpoint.h"
+#include "muster/memory/activation_checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "live_bytes.h"
-#include "muster/autocast.h"
-#include "muster/errors.h"
-#include "muster/fp8.h"
-#include "muster/random_state.h"
+#include "muster/base/errors.h"
+#include "muster/device/random_state.h"
+#include "muster/precision/autocast.h"
+#include "muster/precision/fp8.h"
 #include "support/error_text.h"
 
 namespace muster {

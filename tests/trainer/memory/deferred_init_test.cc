@@ -1,5 +1,5 @@
 // Modules that are built without values: the same values later, in little memory, and clear errors.
-#include "muster/deferred_init.h"
+#include "muster/memory/deferred_init.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "live_bytes.h"
-#include "muster/fp8.h"
-#include "muster/random_state.h"
+#include "muster/device/random_state.h"
+#include "muster/precision/fp8.h"
 #include "support/error_text.h"
 
 namespace muster {

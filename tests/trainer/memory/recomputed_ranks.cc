@@ -3,8 +3,8 @@
 #include <array>
 #include <exception>
 
-#include "muster/activation_checkpoint.h"
-#include "muster/run_main.h"
+#include "muster/base/run_main.h"
+#include "muster/memory/activation_checkpoint.h"
 #include "parallel/rank_model.h"
 
 namespace muster {

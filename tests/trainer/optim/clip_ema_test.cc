@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "muster/clip_grad.h"
-#include "muster/ema.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
+#include "muster/optim/clip_grad.h"
+#include "muster/optim/ema.h"
 #include "optim/twin.h"
 
 namespace muster {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/optimizers.h"
+#include "muster/optim/optimizers.h"
 #include "optim/twin.h"
 
 namespace muster {

@@ -1,6 +1,6 @@
 // What the optimizers promise beyond Python's numbers: memory, moves, state, scaled steps, odd
 // gradients, errors.
-#include "muster/optimizers.h"
+#include "muster/optim/optimizers.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "optim/twin.h"
 
 namespace muster {

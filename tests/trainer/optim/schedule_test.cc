@@ -1,5 +1,5 @@
 // Learning rates over whole runs against torch.optim.lr_scheduler and transformers' formulas.
-#include "muster/schedulers.h"
+#include "muster/optim/schedulers.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/errors.h"
-#include "muster/optimizers.h"
+#include "muster/base/errors.h"
+#include "muster/optim/optimizers.h"
 #include "optim/twin.h"
 
 namespace muster {

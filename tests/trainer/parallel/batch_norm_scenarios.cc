@@ -1,5 +1,5 @@
 // SyncBatchNorm against torch's BatchNorm on the batches of all ranks joined.
-#include "muster/sync_batch_norm.h"
+#include "muster/parallel/sync_batch_norm.h"
 #include "parallel/rank_model.h"
 
 namespace muster {

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "collectives/collectives.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/rank_model.h"
 
 namespace muster {

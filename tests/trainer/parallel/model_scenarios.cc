@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "muster/local_sgd.h"
+#include "muster/parallel/local_sgd.h"
 #include "parallel/rank_model.h"
 
 namespace muster {

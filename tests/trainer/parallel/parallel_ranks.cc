@@ -1,7 +1,7 @@
 // The program that the ranks of parallel_test run: parallel_ranks SCENARIO ARGUMENT…
 #include <map>
 
-#include "muster/run_main.h"
+#include "muster/base/run_main.h"
 #include "parallel/rank_model.h"
 
 namespace {

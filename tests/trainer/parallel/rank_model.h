@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "muster/data_parallel.h"
-#include "muster/nested.h"
+#include "muster/parallel/data_parallel.h"
+#include "muster/values/nested.h"
 #include "parallel/data_parallel_factory.h"
 
 namespace muster {

@@ -2,8 +2,8 @@
 // (cases.json) and writes what it met, micro-batch by micro-batch, as
 // OUTPUTS/CASE.muster.RANK.json. parity_twin.py is the same program on Hugging Face Accelerate and
 // says more about the form. The tests of resuming run it too: a case may name a checkpoint to go on
-// from, and say when to save. So do those of divided models: a case may say "sharding".
-#include <muster/ema.h>
+// from, and say when to save. So do those of sharded models: a case may say "sharding".
+#include <muster/optim/ema.h>
 #include <muster/trainer.h>
 
 #include <csignal>

@@ -1,5 +1,5 @@
 // Regions of mixed precision: what they compute in, that they end, and that they keep nothing.
-#include "muster/autocast.h"
+#include "muster/precision/autocast.h"
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>

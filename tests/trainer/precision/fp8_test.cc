@@ -1,6 +1,6 @@
 // Linear layers in 8 bits, against an emulation written down here: rounding by integers of powers
 // of two, sums in float64. It shares nothing with the implementation but the recipe of fp8.h.
-#include "muster/fp8.h"
+#include "muster/precision/fp8.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/autocast.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
+#include "muster/precision/autocast.h"
 #include "support/error_text.h"
 
 namespace muster {

@@ -1,5 +1,5 @@
 // The gradient scaler against torch.amp.GradScaler, and its states and errors.
-#include "muster/grad_scaler.h"
+#include "muster/precision/grad_scaler.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "muster/clip_grad.h"
-#include "muster/errors.h"
-#include "muster/optimizers.h"
+#include "muster/base/errors.h"
+#include "muster/optim/clip_grad.h"
+#include "muster/optim/optimizers.h"
 #include "optim/twin.h"
 
 namespace muster {

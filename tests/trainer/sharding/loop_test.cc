@@ -58,12 +58,12 @@ class EveryWay : public ::testing::TestWithParam<Division> {
 };
 
 TEST_P(EveryWay, GivesTheNumbersOfAWholeModel) {
-  const Numbers& divided = of(GetParam());
+  const Numbers& sharded = of(GetParam());
   EXPECT_GE(whole().size(), 30u);
-  EXPECT_EQ(divided.size(), whole().size());
+  EXPECT_EQ(sharded.size(), whole().size());
   for (const auto& [way, values] : whole()) {
-    ASSERT_TRUE(divided.contains(way)) << way;
-    EXPECT_LE(difference(values, divided.at(way)), 2e-6) << way;
+    ASSERT_TRUE(sharded.contains(way)) << way;
+    EXPECT_LE(difference(values, sharded.at(way)), 2e-6) << way;
   }
 }
 

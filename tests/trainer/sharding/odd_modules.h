@@ -1,4 +1,4 @@
-// A small model in the forms that modules take: what a divided parameter must stand.
+// A small model in the forms that modules take: what a sharded parameter must stand.
 #pragma once
 
 #include <muster/trainer.h>

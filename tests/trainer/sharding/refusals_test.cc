@@ -1,4 +1,4 @@
-// What a divided model does not do is refused with the reason, before anything is lost.
+// What a sharded model does not do is refused with the reason, before anything is lost.
 #include <gtest/gtest.h>
 #include <muster/trainer.h>
 
@@ -51,9 +51,9 @@ TEST(ShardingRefuses, OptionsThatCannotBe) {
   }
 }
 
-// A model that is divided by zero3, trained for a step.
-struct Divided {
-  Divided() {
+// A model that is sharded by zero3, trained for a step.
+struct Sharded {
+  Sharded() {
     optimizer.emplace(accelerator.prepare(AdamW(net->parameters(), {.lr = 0.01})));
     accelerator.backward(model(tokens()).pow(2).mean());
     optimizer->step();
@@ -66,22 +66,22 @@ struct Divided {
 };
 
 TEST(ShardingRefuses, ReadingAParameterWithoutMemory) {
-  Divided divided;
+  Sharded sharded;
   const TemporaryDirectory directory;
   const std::vector<std::function<void()>> reads = {
-      [&] { divided.net->weight.cpu(); }, [&] { divided.net->forward(tokens()); },
-      [&] { divided.net->weight.data_ptr(); },
-      [&] { torch::save(divided.net, directory / "net.pt"); }};
+      [&] { sharded.net->weight.cpu(); }, [&] { sharded.net->forward(tokens()); },
+      [&] { sharded.net->weight.data_ptr(); },
+      [&] { torch::save(sharded.net, directory / "net.pt"); }};
   for (const auto& read : reads) {
-    EXPECT_NE(error_of(read).find("divided over the ranks"), std::string::npos) << error_of(read);
+    EXPECT_NE(error_of(read).find("sharded over the ranks"), std::string::npos) << error_of(read);
   }
-  const auto full = divided.accelerator.full_parameters(divided.model);
+  const auto full = sharded.accelerator.full_parameters(sharded.model);
   for (const auto& read : reads) EXPECT_EQ(error_of(read), "");
 }
 
 TEST(ShardingRefuses, AModelThatIsPreparedTwice) {
-  Divided divided;
-  EXPECT_NE(error_of([&] { divided.accelerator.prepare(divided.net); }).find("prepared already"),
+  Sharded sharded;
+  EXPECT_NE(error_of([&] { sharded.accelerator.prepare(sharded.net); }).find("prepared already"),
             std::string::npos);
 }
 
@@ -124,11 +124,11 @@ TEST(Prepare, RefusesWhatWasMovedFromAndWhatNobodyShares) {
 }
 
 TEST(ShardingRefuses, LoopsWhoseRanksStepAlone) {
-  Divided divided;
-  EXPECT_NE(error_of([&] { LocalSGD local(divided.model); }).find("LocalSGD: the model is divided"),
+  Sharded sharded;
+  EXPECT_NE(error_of([&] { LocalSGD local(sharded.model); }).find("LocalSGD: the model is sharded"),
             std::string::npos);
   EXPECT_NE(error_of([&] {
-              JoinUnevenInputs join({&divided.model.data_parallel()});
+              JoinUnevenInputs join({&sharded.model.data_parallel()});
             }).find("its steps are collective"),
             std::string::npos);
 }

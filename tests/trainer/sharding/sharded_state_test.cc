@@ -1,14 +1,14 @@
-// The state of a divided model: checkpoints that any number of ranks and any stage can go on from,
+// The state of a sharded model: checkpoints that any number of ranks and any stage can go on from,
 // exact resuming, a rank that dies while a unit is gathered, and the memory that each rank holds.
 #include <torch/torch.h>
 
 #include "checkpoint/checkpoint_reader.h"
-#include "sharding/divided_run.h"
+#include "sharding/sharded_run.h"
 
 namespace muster {
 namespace {
 
-class ShardedState : public DividedRun {
+class ShardedState : public ShardedRun {
  protected:
   static std::string checkpoint_of(const std::vector<json>& run, int64_t step) {
     return run.empty()

@@ -1,11 +1,11 @@
-// A model that is divided over the ranks trains like one that is not: each case is trained by the
+// A model that is sharded over the ranks trains like one that is not: each case is trained by the
 // ranks of ../parity with every stage, and compared step by step with DDP. Prints the tables.
-#include "sharding/divided_run.h"
+#include "sharding/sharded_run.h"
 
 namespace muster {
 namespace {
 
-class Sharding : public DividedRun {};
+class Sharding : public ShardedRun {};
 
 struct Case {
   const char* name;
@@ -64,12 +64,12 @@ TEST_F(Sharding, EveryStageTrainsLikeDdp) {
     for (const char* stage : {"zero1", "zero2", "zero3"}) {
       json sharding = {{"stage", stage}};
       if (one.merges) sharding["unit_numel_min"] = 131'072;
-      const auto divided = train(text, sharding, 2);
-      const double found = difference(whole, divided);
+      const auto sharded = train(text, sharding, 2);
+      const double found = difference(whole, sharded);
       EXPECT_LE(found, one.limit) << one.name << ", " << stage;
-      if (divided.empty()) continue;
+      if (sharded.empty()) continue;
       for (const char* exact : {"lr", "scale", "skipped", "samples", "synced"}) {
-        EXPECT_EQ(divided[0].at(exact), whole[0].at(exact)) << one.name << ", " << stage;
+        EXPECT_EQ(sharded[0].at(exact), whole[0].at(exact)) << one.name << ", " << stage;
       }
       std::snprintf(line, sizeof(line), " %9.1e", found);
       table_ += line;
@@ -120,11 +120,11 @@ TEST_F(Sharding, Fp16SkipsTheStepsThatDdpSkips) {
                                    "optimizer": {"name": "adamw", "lr": 1e-3}})");
   const auto whole = train(one, json::object(), 2);
   for (const char* stage : {"zero2", "zero3"}) {
-    const auto divided = train(one, {{"stage", stage}}, 2);
-    ASSERT_FALSE(divided.empty());
-    EXPECT_EQ(divided[0].at("scale"), whole[0].at("scale")) << stage;
-    EXPECT_EQ(divided[0].at("skipped"), whole[0].at("skipped")) << stage;
-    EXPECT_LE(difference(whole, divided), 1e-6) << stage;
+    const auto sharded = train(one, {{"stage", stage}}, 2);
+    ASSERT_FALSE(sharded.empty());
+    EXPECT_EQ(sharded[0].at("scale"), whole[0].at("scale")) << stage;
+    EXPECT_EQ(sharded[0].at("skipped"), whole[0].at("skipped")) << stage;
+    EXPECT_LE(difference(whole, sharded), 1e-6) << stage;
   }
 }
 

@@ -1,5 +1,5 @@
 // Who says what: levels, ranks, order.
-#include "muster/logger.h"
+#include "muster/tracking/logger.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include <map>
 #include <thread>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -1,6 +1,6 @@
 // The progress bar's text, and what it sends to a terminal and to a pipe, on a clock that the test
 // moves.
-#include "muster/progress_bar.h"
+#include "muster/tracking/progress_bar.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The step timer on a clock that the test moves.
-#include "muster/step_timer.h"
+#include "muster/tracking/step_timer.h"
 
 #include <gtest/gtest.h>
 

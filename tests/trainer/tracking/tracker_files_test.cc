@@ -4,14 +4,15 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <climits>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "muster/errors.h"
-#include "muster/tracker.h"
+#include "muster/base/errors.h"
+#include "muster/tracking/tracker.h"
 #include "support/child_process.h"
 #include "support/temporary_directory.h"
 #include "tracking/event_record.h"
@@ -125,7 +126,7 @@ TEST_F(TensorBoardFilesTest, TensorBoardReadsScalarsHistogramsImagesTextsAndSett
   const Json& pixels = seen["images"]["digit"][0];
   EXPECT_EQ(pixels["width"], 3);
   EXPECT_EQ(pixels["height"], 2);
-  EXPECT_EQ(pixels["colour"], 2);
+  EXPECT_EQ(pixels["mode"], "RGB");
   EXPECT_EQ(pixels["sum"], 10 * 17 * 18 / 2);
   EXPECT_EQ(pixels["first"], Json({0, 10, 20, 30, 40, 50, 60, 70}));
 
@@ -359,10 +360,38 @@ TEST_F(TensorBoardFilesTest, ARecordThatDoesNotFitOnTheDiskIsTakenBack) {
   EXPECT_EQ(rows.back()[2], "20.0");
 }
 
+TEST_F(TensorBoardFilesTest, ImagesOfOneToFourChannelsAreCompressedAndReadBackBitForBit) {
+  TensorBoardTracker tracker({directory_.path()});
+  tracker.start({"run", {}, 0});
+  constexpr int kSide = 100;
+  for (int channels = 1; channels <= 4; ++channels) {
+    ImageData image{kSide, kSide, channels, {}};
+    for (int i = 0; i < kSide * kSide * channels; ++i) {
+      image.pixels.push_back(static_cast<uint8_t>(i / kSide));
+    }
+    tracker.image(std::to_string(channels), image, 1, 1.79e9);
+  }
+  tracker.finish();
+
+  const Json images = python_reads("tensorboard", directory_ / "run")["images"];
+  const char* modes[] = {"L", "LA", "RGB", "RGBA"};
+  for (int channels = 1; channels <= 4; ++channels) {
+    const Json& seen = images[std::to_string(channels)][0];
+    const int bytes = kSide * kSide * channels;
+    int sum = 0;
+    for (int i = 0; i < bytes; ++i) sum += static_cast<uint8_t>(i / kSide);
+    EXPECT_EQ(seen["mode"], modes[channels - 1]);
+    EXPECT_EQ(seen["width"], kSide);
+    EXPECT_EQ(seen["sum"], sum);
+    EXPECT_LT(seen["bytes"].get<int>(), bytes / 4);
+  }
+}
+
 TEST(Png, RefusesSizesThatDoNotFit) {
   EXPECT_THROW(encode_png({2, 2, 3, std::vector<uint8_t>(11)}), std::invalid_argument);
   EXPECT_THROW(encode_png({0, 2, 3, {}}), std::invalid_argument);
   EXPECT_THROW(encode_png({1, 1, 5, std::vector<uint8_t>(5)}), std::invalid_argument);
+  EXPECT_THROW(encode_png({INT_MAX, INT_MAX, 4, {}}), std::invalid_argument);
   EXPECT_NO_THROW(encode_png({300, 300, 4, std::vector<uint8_t>(360'000)}));
 }
 

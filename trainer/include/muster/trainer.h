@@ -1,45 +1,61 @@
-// Muster's trainer SDK: distributed training on LibTorch, for C++. One include for everything.
+// Muster's trainer SDK: distributed training on LibTorch, for C++. One include for everything. A
+// header lies in the folder of its area; areas are listed from the lowest layer up
+// (docs/trainer-architecture.md), an area includes only lower ones.
 #pragma once
 
-#include "muster/accelerator.h"
-#include "muster/activation_checkpoint.h"
-#include "muster/autocast.h"
-#include "muster/batch_plan.h"
-#include "muster/checkpoint_options.h"
-#include "muster/clip_grad.h"
-#include "muster/compat.h"
-#include "muster/data_loader.h"
-#include "muster/data_parallel.h"
-#include "muster/dataset.h"
-#include "muster/deferred_init.h"
-#include "muster/ema.h"
-#include "muster/errors.h"
-#include "muster/executable_batch_size.h"
-#include "muster/file_datasets.h"
-#include "muster/flight_recorder.h"
-#include "muster/fp8.h"
-#include "muster/grad_scaler.h"
-#include "muster/local_sgd.h"
-#include "muster/logger.h"
-#include "muster/memory_estimate.h"
-#include "muster/memory_mapped_file.h"
-#include "muster/model_files.h"
-#include "muster/model_sharding.h"
-#include "muster/nested.h"
-#include "muster/optimizers.h"
-#include "muster/options.h"
-#include "muster/prepared.h"
-#include "muster/profiler.h"
-#include "muster/progress_bar.h"
-#include "muster/random_state.h"
-#include "muster/reduction.h"
-#include "muster/run_main.h"
-#include "muster/safetensors.h"
-#include "muster/sampler.h"
-#include "muster/schedule.h"
-#include "muster/schedulers.h"
-#include "muster/step_timer.h"
-#include "muster/sync_batch_norm.h"
-#include "muster/topology.h"
-#include "muster/tracker.h"
-#include "muster/version.h"
+#include "muster/base/compat.h"
+#include "muster/base/errors.h"
+#include "muster/base/run_main.h"
+#include "muster/base/topology.h"
+#include "muster/base/version.h"
+
+#include "muster/values/nested.h"
+
+#include "muster/device/random_state.h"
+
+#include "muster/tracking/logger.h"
+#include "muster/tracking/progress_bar.h"
+#include "muster/tracking/step_timer.h"
+#include "muster/tracking/tracker.h"
+
+#include "muster/profiling/profiler.h"
+
+#include "muster/diagnosis/flight_recorder.h"
+
+#include "muster/memory/activation_checkpoint.h"
+#include "muster/memory/deferred_init.h"
+
+#include "muster/parallel/data_parallel.h"
+#include "muster/parallel/local_sgd.h"
+#include "muster/parallel/sync_batch_norm.h"
+
+#include "muster/collectives/batch_plan.h"
+#include "muster/collectives/executable_batch_size.h"
+#include "muster/collectives/reduction.h"
+
+#include "muster/checkpoint/checkpoint_options.h"
+#include "muster/checkpoint/model_files.h"
+#include "muster/checkpoint/safetensors.h"
+
+#include "muster/sharding/memory_estimate.h"
+#include "muster/sharding/model_sharding.h"
+
+#include "muster/data/data_loader.h"
+#include "muster/data/dataset.h"
+#include "muster/data/file_datasets.h"
+#include "muster/data/memory_mapped_file.h"
+#include "muster/data/sampler.h"
+
+#include "muster/optim/clip_grad.h"
+#include "muster/optim/ema.h"
+#include "muster/optim/optimizers.h"
+#include "muster/optim/schedule.h"
+#include "muster/optim/schedulers.h"
+
+#include "muster/precision/autocast.h"
+#include "muster/precision/fp8.h"
+#include "muster/precision/grad_scaler.h"
+
+#include "muster/accelerator/accelerator.h"
+#include "muster/accelerator/options.h"
+#include "muster/accelerator/prepared.h"

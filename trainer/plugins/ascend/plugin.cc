@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <torch_npu/csrc/distributed/ProcessGroupHCCL.hpp>
 
-#include "muster/device_plugin_torch.h"
+#include "muster/device/device_plugin_torch.h"
 #include "series.h"
 
 namespace muster::ascend {

@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "muster/device_plugin.h"
+#include "muster/device/device_plugin.h"
 
 namespace muster::ascend {
 namespace {

@@ -1,5 +1,5 @@
-// Making an Accelerator and preparing what it trains; see muster/accelerator.h.
-#include "muster/accelerator.h"
+// Making an Accelerator and preparing what it trains; see muster/accelerator/accelerator.h.
+#include "muster/accelerator/accelerator.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include "base/environment.h"
 #include "base/stop_signal.h"
 #include "device/device_driver.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/data_parallel_factory.h"
 
 namespace muster {
@@ -155,7 +155,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
     if (&known->module() != &module) continue;
     throw std::invalid_argument(
         std::string("prepare: this model is prepared already") +
-        (state_->sharded_of(module) == nullptr ? "" : " and divided over the ranks") +
+        (state_->sharded_of(module) == nullptr ? "" : " and sharded over the ranks") +
         ": use the one that prepare() returned, or let all go with free_memory() first");
   }
   const ZeroStage stage = state_->options.sharding.stage;
@@ -171,7 +171,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
   state_->models.push_back(
       make_data_parallel(module, state_->group, state_->options.data_parallel,
                          by_buckets ? Reducing::by_buckets : Reducing::by_somebody));
-  const std::shared_ptr<ShardedModel> sharded = state_->divide(state_->models.back());
+  const std::shared_ptr<ShardedModel> sharded = state_->shard(state_->models.back());
   if (by_parts) {
     materialize([&, place_whole = place_on(target)](const at::Tensor& tensor, at::Tensor value) {
       if (sharded->find(tensor) != nullptr) {

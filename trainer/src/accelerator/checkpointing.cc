@@ -1,12 +1,12 @@
-// Saving and going on; see muster/accelerator.h and docs/formats-checkpoint.md.
+// Saving and going on; see muster/accelerator/accelerator.h and docs/formats-checkpoint.md.
 #include <limits>
 
 #include "accelerator/state.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/joint_step.h"
 #include "checkpoint/streamed_model.h"
-#include "muster/errors.h"
-#include "muster/random_state.h"
+#include "muster/base/errors.h"
+#include "muster/device/random_state.h"
 
 namespace muster {
 namespace {
@@ -339,7 +339,7 @@ TensorMap Accelerator::state_dict_of(torch::nn::Module& module) const {
 }
 
 // Rank 0 writes; the others take part in gathering each tensor, in the order of the files.
-void Accelerator::State::save_divided(ShardedModel& model, torch::nn::Module& module,
+void Accelerator::State::save_sharded(ShardedModel& model, torch::nn::Module& module,
                                       const std::string& directory,
                                       const SaveModelOptions& save_options) {
   std::vector<TensorOutline> outlines;
@@ -373,7 +373,7 @@ void Accelerator::save_module(torch::nn::Module& module, const std::string& dire
                               const SaveModelOptions& save_options) {
   state_->collectives->meet("save_model");
   if (ShardedModel* sharded = state_->sharded_of(module)) {
-    state_->save_divided(*sharded, module, directory, save_options);
+    state_->save_sharded(*sharded, module, directory, save_options);
     return;
   }
   together(state_->group, [&] {

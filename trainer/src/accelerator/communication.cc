@@ -1,4 +1,4 @@
-// What the ranks exchange through an Accelerator; see muster/accelerator.h.
+// What the ranks exchange through an Accelerator; see muster/accelerator/accelerator.h.
 #include <cstdio>
 
 #include "accelerator/state.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/distinct_tensors.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 
@@ -60,10 +60,10 @@ void GradientState::scale_gradients(double factor) {
     }
   }
   for (at::Tensor& parameter : distinct(parameters)) {
-    const bool is_divided = std::any_of(sharded.begin(), sharded.end(), [&](const auto& model) {
+    const bool is_sharded = std::any_of(sharded.begin(), sharded.end(), [&](const auto& model) {
       return model->find(parameter) != nullptr;
     });
-    if (!is_divided && parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
+    if (!is_sharded && parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
   }
 }
 

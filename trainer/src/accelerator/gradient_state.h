@@ -11,10 +11,10 @@
 #include <optional>
 #include <vector>
 
-#include "muster/grad_scaler.h"
-#include "muster/loader_core.h"
-#include "muster/options.h"
-#include "muster/step_timer.h"
+#include "muster/accelerator/options.h"
+#include "muster/data/loader_core.h"
+#include "muster/precision/grad_scaler.h"
+#include "muster/tracking/step_timer.h"
 #include "sharding/sharded_model.h"
 
 namespace muster {
@@ -52,13 +52,13 @@ struct GradientState {
   void scale_gradients(double factor);
   void set_accumulation_steps(int steps);
   bool any_step_was_skipped() const;
-  // Divided models: their reductions are finished and the optimizers' tensors have gradients.
+  // Sharded models: their reductions are finished and the optimizers' tensors have gradients.
   // Does nothing when that is so.
   void end_backward();
-  // The divided models whose parts this optimizer steps.
+  // The sharded models whose parts this optimizer steps.
   std::vector<ShardedModel*> owners_of(torch::optim::Optimizer& optimizer) const;
   // Divides the gradients by the scale, if that was not done in this step, and lets all ranks that
-  // own parts know of an overflow. Collective for divided models.
+  // own parts know of an overflow. Collective for sharded models.
   void unscale(torch::optim::Optimizer& optimizer);
   // Throws when no prepared model was called since this optimizer's last step: its gradients would
   // be this rank's own.

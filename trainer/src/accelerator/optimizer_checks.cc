@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "accelerator/state.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 
@@ -26,7 +26,7 @@ void Accelerator::State::require_unstepped(torch::optim::Optimizer& optimizer) c
   size_t count = 0;
   for (size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     const std::vector<at::Tensor>& parameters = optimizer.param_groups()[group].params();
-    // A divided parameter is stepped by its part.
+    // A sharded parameter is stepped by its part.
     const std::vector<at::Tensor> pieces = stepped_tensors(parameters);
     count += parameters.size();
     for (size_t i = 0; i < parameters.size(); ++i) {

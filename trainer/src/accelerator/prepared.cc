@@ -1,8 +1,8 @@
 // What the handles of prepare() do; see prepared.h.
-#include "muster/prepared.h"
+#include "muster/accelerator/prepared.h"
 
 #include "accelerator/gradient_state.h"
-#include "muster/optimizers.h"
+#include "muster/optim/optimizers.h"
 #include "sharding/sharded_model.h"
 
 namespace muster {
@@ -41,11 +41,11 @@ std::vector<at::Tensor> ModelFrame::Pass::finish(std::vector<at::Tensor> outputs
 }
 
 FullParameters::FullParameters(std::shared_ptr<ModelFrame> frame) : frame_(std::move(frame)) {
-  if (frame_->sharded()) frame_->sharded()->hold_whole();
+  if (frame_->sharded()) frame_->sharded()->hold_unsharded();
 }
 
 FullParameters::~FullParameters() {
-  if (frame_->sharded()) frame_->sharded()->release_whole();
+  if (frame_->sharded()) frame_->sharded()->end_unsharded();
 }
 
 PreparedOptimizer::PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,

@@ -1,4 +1,4 @@
-// Models that are divided over the ranks; see muster/model_sharding.h.
+// Models that are sharded over the ranks; see muster/sharding/model_sharding.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -7,8 +7,8 @@
 #include "accelerator/state.h"
 #include "base/distinct_tensors.h"
 #include "device/device_driver.h"
-#include "muster/clip_grad.h"
-#include "muster/optimizers.h"
+#include "muster/optim/clip_grad.h"
+#include "muster/optim/optimizers.h"
 
 namespace muster {
 namespace {
@@ -42,7 +42,7 @@ bool has_stepped(torch::optim::Optimizer& optimizer, const at::Tensor& parameter
   return adagrad == nullptr || adagrad->step() > 0;
 }
 
-// Refuses types that the device's collectives do not take, before anything is divided.
+// Refuses types that the device's collectives do not take, before anything is sharded.
 void require_collective_types(const torch::nn::Module& module, const ShardingOptions& options,
                               at::Device device) {
   require_collective_dtype(device, MUSTER_REDUCE_SCATTER, options.reduce_dtype.value_or(at::kFloat),
@@ -95,7 +95,7 @@ const ShardingGroups& Accelerator::State::open_sharding_groups() {
   return *sharding_groups;
 }
 
-std::shared_ptr<ShardedModel> Accelerator::State::divide(
+std::shared_ptr<ShardedModel> Accelerator::State::shard(
     const std::shared_ptr<DataParallel>& model) {
   ShardingOptions filled = options.sharding;
   if (filled.stage == ZeroStage::none) return {};
@@ -106,11 +106,11 @@ std::shared_ptr<ShardedModel> Accelerator::State::divide(
     filled.param_dtype = at::kBFloat16;
   }
   if (group) require_collective_types(model->module(), filled, device);
-  auto divided = std::make_shared<ShardedModel>(model, filled, open_sharding_groups(), device,
+  auto sharded = std::make_shared<ShardedModel>(model, filled, open_sharding_groups(), device,
                                                 topology.world_size);
-  for (const auto& optimizer : gradients->optimizers) hand_over(*divided, *optimizer);
-  gradients->sharded.push_back(divided);
-  return divided;
+  for (const auto& optimizer : gradients->optimizers) hand_over(*sharded, *optimizer);
+  gradients->sharded.push_back(sharded);
+  return sharded;
 }
 
 void Accelerator::State::hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer) {
@@ -119,7 +119,7 @@ void Accelerator::State::hand_over(ShardedModel& model, torch::optim::Optimizer&
       if (model.find(parameter) == nullptr || !has_stepped(optimizer, parameter)) continue;
       throw std::invalid_argument(
           "sharding: the optimizer has stepped before the model was prepared, on parameters that "
-          "are now divided over the ranks: prepare both before the first step");
+          "are now sharded over the ranks: prepare both before the first step");
     }
   }
   model.adopt(optimizer);

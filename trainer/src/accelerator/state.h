@@ -1,5 +1,7 @@
 // What an Accelerator owns. Its functions lie in this folder by subject: accelerator.cc (making and
-// preparing), training.cc, communication.cc, speech.cc, checkpointing.cc. Training thread only.
+// preparing), training.cc, sharding.cc, optimizer_checks.cc, communication.cc, speech.cc,
+// checkpointing.cc. The training thread alone uses it; the reporter, the recorder, the trackers and
+// the checkpointer have threads of their own and do their own locking.
 #pragma once
 
 #include <memory>
@@ -15,7 +17,8 @@
 #include "checkpoint/named_state.h"
 #include "collectives/collectives.h"
 #include "diagnosis/rank_recorder.h"
-#include "muster/accelerator.h"
+#include "muster/accelerator/accelerator.h"
+#include "optim/optimizer_tensors.h"
 #include "parallel/process_group.h"
 #include "tracking/metric_accumulator.h"
 #include "tracking/reporter.h"
@@ -40,13 +43,16 @@ struct Accelerator::State {
   const at::Device device;
   const Precision precision;
 
-  // ---- Owned; destroyed from the last to the first: models before the groups they reduce over
-  // ----
+  // ---- Owned; destroyed in reverse ----
+  // The order matters for two that call the reporter: the checkpointer (below), whose thread tells it
+  // what was published, and the recorder, which takes its callback out of it. It does not matter for
+  // models and groups: whoever uses a process group shares it, so a handle that outlives the
+  // Accelerator keeps its model and its group.
   Reporter reporter;
   ProcessGroupPtr group;
   std::optional<RankRecorder> diagnosis;
   ProcessGroupPtr checkpoint_group;               // made with the first asynchronous save
-  std::optional<ShardingGroups> sharding_groups;  // made with the first divided model
+  std::optional<ShardingGroups> sharding_groups;  // made with the first sharded model
   std::shared_ptr<Collectives> collectives;
   std::optional<TrackerSet> trackers;  // none when log_with is empty
   bool trackers_started = false;
@@ -64,13 +70,15 @@ struct Accelerator::State {
   std::optional<int64_t> saved_step;
   int64_t next_iteration = 0;
 
-  bool trigger = false;
+  // ---- The rest ----
+  bool trigger = false;                               // set_trigger, until the next check
   std::set<const torch::optim::Optimizer*> averaged;  // passed require_averaged
+  // When it was made: more of them in the destructor mean that one is leaving the scope.
   const int exceptions = std::uncaught_exceptions();
 
-  // ---- Divided models; sharding.cc ----
+  // ---- Sharded models; sharding.cc ----
   const ShardingGroups& open_sharding_groups();
-  std::shared_ptr<ShardedModel> divide(const std::shared_ptr<DataParallel>& model);
+  std::shared_ptr<ShardedModel> shard(const std::shared_ptr<DataParallel>& model);
   // Lets the optimizer step on this rank's parts. Throws std::invalid_argument when it has stepped.
   static void hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer);
   // "'layers.0.weight'", or for a parameter that no prepared model has its place, dtype and shape.
@@ -79,7 +87,7 @@ struct Accelerator::State {
   void require_unstepped(torch::optim::Optimizer& optimizer) const;
   // With several ranks: throws Error when a parameter with a gradient is in no prepared model.
   void require_averaged(torch::optim::Optimizer& optimizer);
-  // The divided model that has this module; null when it is not divided.
+  // The sharded model that has this module; null when it is not sharded.
   ShardedModel* sharded_of(const torch::nn::Module& module) const;
   // The tensors that an optimizer steps in the place of these parameters.
   std::vector<at::Tensor> stepped_tensors(const std::vector<at::Tensor>& parameters) const;
@@ -94,7 +102,7 @@ struct Accelerator::State {
   int64_t removable_up_to() const;
   ParameterNames parameter_names() const;
   Manifest manifest(int64_t step, const SaveOptions& save_options) const;
-  // The slot of "name" of the first model, "1.name" of the second; null for what is not divided.
+  // The slot of "name" of the first model, "1.name" of the second; null for what is not sharded.
   ParameterSlot* slot_of(const std::string& numbered_name) const;
   ParameterSlot* optimizer_slot(const std::string& name) const;
   void add_trained(TensorMap& global, ShardMap& shards) const;
@@ -105,7 +113,7 @@ struct Accelerator::State {
   // After the first step, when the optimizers have their state: makes the buffers of asynchronous
   // saves, so that the first save stalls no longer than the others. Collective.
   void prepare_saving();
-  void save_divided(ShardedModel& model, torch::nn::Module& module, const std::string& directory,
+  void save_sharded(ShardedModel& model, torch::nn::Module& module, const std::string& directory,
                     const SaveModelOptions& save_options);
   void restore(const CheckpointReader& reader);
   void restore_model(size_t index, const CheckpointReader& reader);

@@ -1,10 +1,10 @@
-// Backward, accumulation windows, gradients, random numbers; see muster/accelerator.h.
+// Backward, accumulation windows, gradients, random numbers; see muster/accelerator/accelerator.h.
 #include <algorithm>
 #include <cmath>
 
 #include "accelerator/state.h"
-#include "muster/errors.h"
-#include "muster/random_state.h"
+#include "muster/base/errors.h"
+#include "muster/device/random_state.h"
 #include "parallel/call_name.h"
 
 namespace muster {

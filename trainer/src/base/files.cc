@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

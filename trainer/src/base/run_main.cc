@@ -1,5 +1,5 @@
 // Turns an exception into stderr text, an error file and an exit code.
-#include "muster/run_main.h"
+#include "muster/base/run_main.h"
 
 #include <cxxabi.h>
 
@@ -13,7 +13,7 @@
 #include <typeinfo>
 
 #include "base/files.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -1,5 +1,5 @@
 // Reads the place of this process from the environment. Pure but for std::getenv.
-#include "muster/topology.h"
+#include "muster/base/topology.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

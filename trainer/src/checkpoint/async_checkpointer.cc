@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "checkpoint/joint_step.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

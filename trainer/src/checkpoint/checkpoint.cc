@@ -12,7 +12,7 @@
 #include "checkpoint/rank_report.h"
 #include "checkpoint/safetensors_file.h"
 #include "checkpoint/tensor_pieces.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

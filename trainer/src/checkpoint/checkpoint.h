@@ -10,9 +10,9 @@
 #include "checkpoint/checkpoint_directory.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/tensor_shard.h"
-#include "muster/checkpoint_options.h"
-#include "muster/safetensors.h"
-#include "muster/topology.h"
+#include "muster/base/topology.h"
+#include "muster/checkpoint/checkpoint_options.h"
+#include "muster/checkpoint/safetensors.h"
 #include "parallel/process_group.h"
 
 namespace muster {
@@ -31,7 +31,7 @@ struct CheckpointWriterOptions {
 // What this rank puts into a checkpoint.
 struct CheckpointContent {
   TensorMap global;  // of the whole run; written by the rank that holds them (rank 0 with DDP)
-  // Of the whole run too, but divided: each rank writes its parts, nothing is gathered. A name is
+  // Of the whole run too, but sharded: each rank writes its parts, nothing is gathered. A name is
   // either in `global` of one rank or in `shards` of some.
   ShardMap shards;
   TensorMap own;      // of this rank alone (random numbers)

@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "base/files.h"
-#include "muster/errors.h"
-#include "muster/version.h"
+#include "muster/base/errors.h"
+#include "muster/base/version.h"
 
 namespace muster {
 namespace {

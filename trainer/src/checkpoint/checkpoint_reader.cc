@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "checkpoint/joint_step.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

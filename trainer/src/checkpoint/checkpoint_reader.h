@@ -9,8 +9,8 @@
 #include "checkpoint/checkpoint_directory.h"
 #include "checkpoint/checkpoint_tensors.h"
 #include "checkpoint/tensor_source.h"
-#include "muster/safetensors.h"
-#include "muster/topology.h"
+#include "muster/base/topology.h"
+#include "muster/checkpoint/safetensors.h"
 #include "parallel/process_group.h"
 
 namespace muster {

@@ -9,7 +9,7 @@
 
 #include "checkpoint/checkpoint_directory.h"
 #include "checkpoint/tensor_source.h"
-#include "muster/safetensors.h"
+#include "muster/checkpoint/safetensors.h"
 
 namespace muster {
 

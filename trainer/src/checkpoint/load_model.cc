@@ -8,8 +8,8 @@
 #include "checkpoint/model_index.h"
 #include "checkpoint/named_state.h"
 #include "checkpoint/safetensors_file.h"
-#include "muster/errors.h"
-#include "muster/model_files.h"
+#include "muster/base/errors.h"
+#include "muster/checkpoint/model_files.h"
 
 namespace muster {
 namespace {

@@ -1,5 +1,5 @@
 // Saving weights in Hugging Face's layout, and the files of a model as a source; see model_files.h.
-#include "muster/model_files.h"
+#include "muster/checkpoint/model_files.h"
 
 #include <algorithm>
 #include <cctype>
@@ -14,7 +14,7 @@
 #include "checkpoint/safetensors_file.h"
 #include "checkpoint/streamed_model.h"
 #include "checkpoint/tensor_pieces.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_directory.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 

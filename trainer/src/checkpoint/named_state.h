@@ -1,15 +1,12 @@
-// The state of LibTorch's modules and optimizers as named tensors, so that it goes into safetensors
-// files.
+// The state of LibTorch's modules as named tensors, so that it goes into safetensors files.
 #pragma once
 
 #include <torch/torch.h>
 
-#include <map>
 #include <string>
-#include <unordered_map>
 
 #include "checkpoint/tensor_source.h"
-#include "muster/safetensors.h"
+#include "muster/checkpoint/safetensors.h"
 
 namespace muster {
 
@@ -23,23 +20,5 @@ void restore_module(torch::nn::Module& module, const TensorSource& saved, const 
 void restore_module(torch::nn::Module& module, const TensorMap& saved, const std::string& where);
 // The same for tensors that stand for a module's.
 void restore_tensors(const TensorMap& own, const TensorSource& saved, const std::string& where);
-
-// Names of parameters, by tensor.
-using ParameterNames = std::unordered_map<c10::TensorImpl*, std::string>;
-
-// Keys "<field>/<parameter>" (exp_avg, exp_avg_sq, max_exp_avg_sq, momentum_buffer, square_avg,
-// grad_avg, sum: the parameter's shape; step: int64, 0-d) and "lr", float64 [groups]. A parameter
-// that has no name is called "group.G.parameter.I". The keys are the same for torch::optim's
-// classes and muster's own, so that a run may go on with the other one. Throws CheckpointError for
-// optimizers other than muster's and torch's Adam, AdamW, SGD, RMSprop and Adagrad.
-TensorMap optimizer_tensors(torch::optim::Optimizer& optimizer, const ParameterNames& names);
-
-// The reverse: replaces the optimizer's state and learning rates, one tensor at a time. Parameters
-// without saved state start fresh, as in Python. Throws CheckpointError when shapes or groups do
-// not fit.
-void restore_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
-                       const TensorSource& saved);
-void restore_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
-                       const TensorMap& saved);
 
 }  // namespace muster

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/tensor_pieces.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

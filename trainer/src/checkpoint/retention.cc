@@ -10,7 +10,7 @@
 
 #include "base/files.h"
 #include "checkpoint/checkpoint_directory.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "muster/checkpoint_options.h"
+#include "muster/checkpoint/checkpoint_options.h"
 
 namespace muster {
 

@@ -1,5 +1,5 @@
 // Between LibTorch tensors and safetensors files; the header's rules are in safetensors_header.cc.
-#include "muster/safetensors.h"
+#include "muster/checkpoint/safetensors.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include "base/files.h"
 #include "checkpoint/safetensors_file.h"
 #include "checkpoint/safetensors_header.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "muster/safetensors.h"
+#include "muster/checkpoint/safetensors.h"
 
 namespace muster {
 

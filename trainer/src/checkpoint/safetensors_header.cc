@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors_file.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

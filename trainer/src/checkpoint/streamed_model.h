@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors_file.h"
-#include "muster/model_files.h"
+#include "muster/checkpoint/model_files.h"
 
 namespace muster {
 

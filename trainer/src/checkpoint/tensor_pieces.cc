@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

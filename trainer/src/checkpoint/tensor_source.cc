@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "checkpoint/safetensors_file.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/safetensors.h"
+#include "muster/checkpoint/safetensors.h"
 
 namespace muster {
 

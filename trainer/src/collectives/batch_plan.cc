@@ -1,5 +1,5 @@
 // Micro-batch × accumulation × ranks; see batch_plan.h.
-#include "muster/batch_plan.h"
+#include "muster/collectives/batch_plan.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "muster/errors.h"
-#include "muster/random_state.h"
+#include "muster/base/errors.h"
+#include "muster/device/random_state.h"
 
 namespace muster {
 namespace {

@@ -28,8 +28,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/reduction.h"
-#include "muster/topology.h"
+#include "muster/base/topology.h"
+#include "muster/collectives/reduction.h"
 #include "parallel/process_group.h"
 
 namespace muster {

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "collectives/collectives.h"
-#include "muster/errors.h"
-#include "muster/nested.h"
+#include "muster/base/errors.h"
+#include "muster/values/nested.h"
 #include "parallel/call_name.h"
 
 namespace muster {

@@ -2,7 +2,7 @@
 #include <map>
 
 #include "collectives/collectives.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/ordered_bits.h"
 
 namespace muster {

@@ -1,8 +1,8 @@
 // Dealing a batch out from one rank: its layout once, then each rank its samples by one message a
 // tensor.
 #include "collectives/collectives.h"
-#include "muster/errors.h"
-#include "muster/nested.h"
+#include "muster/base/errors.h"
+#include "muster/values/nested.h"
 
 namespace muster {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/step_reader.h"
-#include "muster/loader_core.h"
+#include "muster/data/loader_core.h"
 
 namespace muster {
 

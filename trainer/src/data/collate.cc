@@ -1,6 +1,6 @@
 // What collating, gathering and torch's own shuffling do with tensors; see collate.h, dataset.h and
 // seedable_random_order.
-#include "muster/collate.h"
+#include "muster/data/collate.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -8,8 +8,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "muster/dataset.h"
-#include "muster/loader_core.h"
+#include "muster/data/dataset.h"
+#include "muster/data/loader_core.h"
 
 namespace muster {
 namespace {

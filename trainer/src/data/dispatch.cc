@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "collectives/collectives.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "data/batch_maker.h"
-#include "muster/loader_core.h"
+#include "muster/data/loader_core.h"
 
 namespace muster {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "muster/sampler.h"
+#include "muster/data/sampler.h"
 
 namespace muster {
 

@@ -1,12 +1,12 @@
 // Datasets over memory-mapped files; see file_datasets.h.
-#include "muster/file_datasets.h"
+#include "muster/data/file_datasets.h"
 
 #include <ATen/ATen.h>
 
 #include <cstring>
 #include <stdexcept>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

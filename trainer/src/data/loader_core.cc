@@ -1,5 +1,5 @@
 // The run of a loader through its epochs; see loader_core.h.
-#include "muster/loader_core.h"
+#include "muster/data/loader_core.h"
 
 #include <ATen/ATen.h>
 

@@ -1,5 +1,5 @@
 // mmap with the errors that a changing file can give; see memory_mapped_file.h.
-#include "muster/memory_mapped_file.h"
+#include "muster/data/memory_mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/files.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

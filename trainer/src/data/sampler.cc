@@ -1,5 +1,5 @@
 // The keyed permutation and the sampler over it. Pure computation.
-#include "muster/sampler.h"
+#include "muster/data/sampler.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // The arithmetic of shares; see sharding.h.
-#include "muster/sharding.h"
+#include "muster/data/sharding.h"
 
 #include <algorithm>
 #include <stdexcept>

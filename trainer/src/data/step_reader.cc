@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "data/epoch_order.h"
-#include "muster/loader_core.h"
-#include "muster/sharding.h"
+#include "muster/data/loader_core.h"
+#include "muster/data/sharding.h"
 
 namespace muster {
 

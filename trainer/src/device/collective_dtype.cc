@@ -3,8 +3,8 @@
 
 #include "device/device_driver.h"
 #include "device/dtype_names.h"
-#include "muster/device_plugin_torch.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
+#include "muster/device/device_plugin_torch.h"
 
 namespace muster {
 namespace {

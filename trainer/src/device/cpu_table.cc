@@ -7,7 +7,7 @@
 
 #include "device/device_driver.h"
 #include "device/gloo_dtypes.h"
-#include "muster/device_plugin_torch.h"
+#include "muster/device/device_plugin_torch.h"
 
 namespace muster {
 namespace {

@@ -1,7 +1,7 @@
 // CUDA: what LibTorch answers for every accelerator, and NCCL where this build has it.
 #include "device/device_driver.h"
 #include "device/gloo_dtypes.h"
-#include "muster/device_plugin_torch.h"
+#include "muster/device/device_plugin_torch.h"
 #ifdef MUSTER_WITH_NCCL
 #include "device/nccl_backend.h"
 #endif

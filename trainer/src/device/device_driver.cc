@@ -10,7 +10,7 @@
 
 #include "base/environment.h"
 #include "device/plugin_library.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

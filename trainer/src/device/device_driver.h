@@ -11,8 +11,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "muster/device_plugin.h"
-#include "muster/topology.h"
+#include "muster/base/topology.h"
+#include "muster/device/device_plugin.h"
 
 namespace muster {
 

@@ -3,7 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include "muster/device_plugin_torch.h"
+#include "muster/device/device_plugin_torch.h"
 
 namespace muster {
 

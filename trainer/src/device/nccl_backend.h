@@ -1,7 +1,7 @@
 // NCCL for CUDA tensors; only in builds that found nccl.h (MUSTER_WITH_NCCL).
 #pragma once
 
-#include "muster/device_plugin.h"
+#include "muster/device/device_plugin.h"
 
 namespace muster {
 

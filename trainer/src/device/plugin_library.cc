@@ -9,7 +9,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

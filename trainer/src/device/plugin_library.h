@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/device_plugin.h"
+#include "muster/device/device_plugin.h"
 
 namespace muster {
 

@@ -1,5 +1,5 @@
 // The recorder's thread: sleeps until somebody asks or a collective is due to be looked at.
-#include "muster/flight_recorder.h"
+#include "muster/diagnosis/flight_recorder.h"
 
 #include <poll.h>
 #include <signal.h>

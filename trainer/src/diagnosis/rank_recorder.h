@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "muster/flight_recorder.h"
+#include "muster/diagnosis/flight_recorder.h"
 #include "tracking/reporter.h"
 
 namespace muster {

@@ -1,5 +1,5 @@
 // The autograd node of a checkpointed part; see activation_checkpoint.h.
-#include "muster/activation_checkpoint.h"
+#include "muster/memory/activation_checkpoint.h"
 
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <string>
 
-#include "muster/errors.h"
-#include "muster/random_state.h"
+#include "muster/base/errors.h"
+#include "muster/device/random_state.h"
 
 namespace muster::activation_checkpoint_detail {
 namespace {

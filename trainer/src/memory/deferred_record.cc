@@ -11,7 +11,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 #include "memory/deferred_tape.h"
 

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/deferred_init.h"
+#include "muster/memory/deferred_init.h"
 
 namespace muster::deferred_detail {
 

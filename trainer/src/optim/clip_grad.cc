@@ -1,6 +1,6 @@
 // The order of operations is that of torch/nn/utils/clip_grad.py, so that results are bit-equal to
 // Python's.
-#include "muster/clip_grad.h"
+#include "muster/optim/clip_grad.h"
 
 #include <ATen/ScalarOps.h>
 #include <ATen/native/ForeachUtils.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/distinct_tensors.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

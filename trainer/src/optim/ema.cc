@@ -1,10 +1,10 @@
-#include "muster/ema.h"
+#include "muster/optim/ema.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <unordered_set>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/optimizers.h"
+#include "muster/optim/optimizers.h"
 
 namespace muster::internal {
 

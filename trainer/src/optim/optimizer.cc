@@ -1,5 +1,5 @@
 // The part of an optimizer that does not depend on its formula.
-#include "muster/optimizers.h"
+#include "muster/optim/optimizers.h"
 
 #include <stdexcept>
 #include <string>

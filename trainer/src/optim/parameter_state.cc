@@ -2,7 +2,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "optim/step_plan.h"
 
 namespace muster::internal {

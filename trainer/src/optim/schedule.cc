@@ -1,6 +1,6 @@
 // The formulas. Written operation by operation as the Python sources have them, so that they round
 // in the same way.
-#include "muster/schedule.h"
+#include "muster/optim/schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -1,12 +1,12 @@
-#include "muster/schedulers.h"
+#include "muster/optim/schedulers.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "muster/errors.h"
-#include "muster/optimizers.h"
+#include "muster/base/errors.h"
+#include "muster/optim/optimizers.h"
 
 namespace muster {
 namespace {

@@ -2,8 +2,8 @@
 // results are bit-equal to Python's.
 #include <stdexcept>
 
-#include "muster/errors.h"
-#include "muster/optimizers.h"
+#include "muster/base/errors.h"
+#include "muster/optim/optimizers.h"
 #include "optim/group_options.h"
 #include "optim/step_plan.h"
 

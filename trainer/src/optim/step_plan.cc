@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster::internal {
 namespace {

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "muster/optimizers.h"
+#include "muster/optim/optimizers.h"
 
 namespace muster::internal {
 

@@ -1,5 +1,5 @@
 // The order of calls around c10d::Reducer; see data_parallel.h. Training thread only.
-#include "muster/data_parallel.h"
+#include "muster/parallel/data_parallel.h"
 
 #include <torch/csrc/autograd/engine.h>
 
@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "base/distinct_tensors.h"
-#include "muster/compat.h"
+#include "muster/base/compat.h"
 #include "parallel/call_name.h"
 #include "parallel/data_parallel_factory.h"
 #include "parallel/data_parallel_state.h"

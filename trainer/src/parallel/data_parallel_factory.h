@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "muster/data_parallel.h"
+#include "muster/parallel/data_parallel.h"
 #include "parallel/process_group.h"
 
 namespace muster {

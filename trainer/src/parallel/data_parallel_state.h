@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/data_parallel.h"
+#include "muster/parallel/data_parallel.h"
 #include "parallel/gradient_hook.h"
 #include "parallel/process_group.h"
 
@@ -49,7 +49,7 @@ struct DataParallel::State {
   int64_t forwards = 0;          // that reduce, since the reducer was made
   std::optional<DataParallelTimings> timings;
   JoinMembership join;
-  bool divided = false;  // over the ranks, in any stage of sharding: then a step is collective
+  bool sharded = false;  // in any stage of ZeRO: then a step is collective
   // By parameter: its gradient has come since the reduction was prepared. Autograd's thread.
   std::vector<bool> has_come;
   std::vector<GradAccumulator> accumulators;

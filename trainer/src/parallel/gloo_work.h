@@ -10,7 +10,7 @@
 #include <typeinfo>
 #include <vector>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/group_health.h"
 
 namespace muster {

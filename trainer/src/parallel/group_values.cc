@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/process_group.h"
 
 namespace muster {

@@ -95,9 +95,9 @@ JoinUnevenInputs::JoinUnevenInputs(std::vector<DataParallel*> models, const Join
     if (model->state().join.enabled) {
       throw std::invalid_argument("JoinUnevenInputs: a model is in such a scope already");
     }
-    if (model->state().divided) {
+    if (model->state().sharded) {
       throw std::invalid_argument(
-          "JoinUnevenInputs: a model is divided over the ranks, so that its steps are collective: "
+          "JoinUnevenInputs: a model is sharded over the ranks, so that its steps are collective: "
           "leave ShardingOptions::stage at none, or give all ranks the same number of batches");
     }
     if (group && !model->state().reducer) {

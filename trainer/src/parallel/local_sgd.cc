@@ -1,5 +1,5 @@
 // Averages of parameters; see local_sgd.h. Training thread.
-#include "muster/local_sgd.h"
+#include "muster/parallel/local_sgd.h"
 
 #include <exception>
 #include <map>
@@ -18,9 +18,9 @@ LocalSGD::LocalSGD(DataParallel& model, const LocalSGDOptions& options)
     throw std::invalid_argument("LocalSGDOptions::steps is " + std::to_string(options_.steps) +
                                 ": at least 1 is needed");
   }
-  if (model_.state().divided) {
+  if (model_.state().sharded) {
     throw std::invalid_argument(
-        "LocalSGD: the model is divided over the ranks, which have no weights of their own: leave "
+        "LocalSGD: the model is sharded over the ranks, which have no weights of their own: leave "
         "ShardingOptions::stage at none");
   }
   if (options_.enabled) model_.set_synchronizing(false);

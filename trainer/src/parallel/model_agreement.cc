@@ -3,7 +3,7 @@
 #include <sstream>
 #include <unordered_set>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/data_parallel_state.h"
 
 namespace muster {

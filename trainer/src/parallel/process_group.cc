@@ -19,7 +19,7 @@
 
 #include "base/files.h"
 #include "device/device_driver.h"
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/connections.h"
 #include "parallel/meeting_store.h"
 #include "parallel/shared_gloo.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/topology.h"
+#include "muster/base/topology.h"
 
 namespace muster {
 

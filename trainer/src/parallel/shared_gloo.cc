@@ -7,7 +7,7 @@
 #include <numeric>
 #include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/call_name.h"
 #include "parallel/gloo_work.h"
 

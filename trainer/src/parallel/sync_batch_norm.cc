@@ -1,7 +1,7 @@
 // Batch normalisation over all ranks, by plain operations of any device; see sync_batch_norm.h. The
 // forward merges the ranks' counts, means and squared deviations by Chan's formula; the backward is
 // torch's batch_norm_backward_reduce and _elemt. Training thread and autograd's threads.
-#include "muster/sync_batch_norm.h"
+#include "muster/parallel/sync_batch_norm.h"
 
 #include <stdexcept>
 

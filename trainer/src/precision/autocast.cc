@@ -1,6 +1,6 @@
 // Follows torch.autocast's __enter__ and __exit__ step by step; their order matters: the cache goes
 // when the nesting depth reaches 0, before the state of the outside comes back.
-#include "muster/autocast.h"
+#include "muster/precision/autocast.h"
 
 #include <ATen/autocast_mode.h>
 

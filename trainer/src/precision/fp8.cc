@@ -2,7 +2,7 @@
 //
 // All three products of a layer are brought into the form a · bᵀ with both operands row by row
 // along the dimension that is summed: the one that tensor cores take ("TN").
-#include "muster/fp8.h"
+#include "muster/precision/fp8.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/torch.h>
@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

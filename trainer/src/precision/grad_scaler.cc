@@ -1,6 +1,6 @@
 // The states of an optimizer between two updates are those of torch/amp/grad_scaler.py: ready,
 // unscaled, stepped.
-#include "muster/grad_scaler.h"
+#include "muster/precision/grad_scaler.h"
 
 #include <stdexcept>
 #include <string>
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/distinct_tensors.h"
-#include "muster/errors.h"
-#include "muster/optimizers.h"
+#include "muster/base/errors.h"
+#include "muster/optim/optimizers.h"
 
 namespace muster {
 namespace {

@@ -1,5 +1,5 @@
 // LibTorch's recording, switched on and off by the schedule.
-#include "muster/profiler.h"
+#include "muster/profiling/profiler.h"
 
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/profiler_kineto.h>

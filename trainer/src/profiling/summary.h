@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/profiler.h"
+#include "muster/profiling/profiler.h"
 
 namespace muster {
 

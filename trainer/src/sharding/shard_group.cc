@@ -1,7 +1,7 @@
 // Collectives of sharding; see shard_group.h.
 #include "sharding/shard_group.h"
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "parallel/ordered_bits.h"
 
 namespace muster {
@@ -69,7 +69,7 @@ PendingCollective ShardGroup::all_gather(const at::Tensor& whole, const at::Tens
       pending.works_.push_back(backend()->_allgather_base(output, input));
       return;
     }
-    // Each rank sends its chunk as it lies: no copy.
+    // Each rank sends its chunk from where it is: no copy.
     for (int root = 0; root < size_; ++root) {
       std::vector<at::Tensor> chunk_of = {whole.narrow(0, chunk * root, chunk)};
       c10d::BroadcastOptions options;

@@ -1,8 +1,9 @@
-// What the owners of a unit's chunks do together, with the collectives that a backend really has.
+// Collectives of the ranks that share a copy, built from those that the backend really has.
 //
-// Gloo's reduce_scatter is an all-reduce of everything of which each rank keeps its chunk, and its
-// _allgather_base copies twice; here chunks go from rank to rank by alltoall_base and are added up
-// in the order of the ranks (measured in docs/benchmarks.md). Other backends have the real ones.
+// Gloo's reduce_scatter is an all-reduce of everything, of which each rank keeps its chunk, and its
+// _allgather_base copies twice. With Gloo, chunks are therefore exchanged by alltoall_base and
+// added in the order of the ranks (measured in docs/benchmarks.md). Other backends use the real
+// collectives.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -14,10 +15,10 @@
 
 namespace muster {
 
-// A collective on its way. Copies share it; wait() is for the training thread, or autograd's.
+// A collective in flight. Copies share it; wait() is for the training thread or autograd's.
 class PendingCollective {
  public:
-  // Returns when the result is there (on a device: for whatever is queued after this). Throws
+  // Returns when the result is available (on a device: to work that is queued afterwards). Throws
   // CommunicationError.
   void wait();
   bool started() const { return started_; }
@@ -33,20 +34,20 @@ class PendingCollective {
 
 class ShardGroup {
  public:
-  // `group`: the ranks that divide a copy; null for one rank alone.
+  // `group`: the ranks that share a copy; null if that is one rank.
   ShardGroup(ProcessGroupPtr group, at::Device device);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // whole [size * chunk] from every rank's chunk. `own` may lie in its place in whole.
+  // whole [size * chunk] from every rank's chunk. `own` may be its own place in whole.
   PendingCollective all_gather(const at::Tensor& whole, const at::Tensor& own);
-  // own [chunk] = the sum over the ranks of their `whole`, which is used up.
-  // `scratch` is as large as whole where needs_scratch(), and used up too.
+  // own [chunk] = the sum over the ranks of their `whole`, whose contents are overwritten.
+  // `scratch`: as large as whole if needs_scratch(), also overwritten.
   PendingCollective reduce_scatter(const at::Tensor& own, const at::Tensor& whole,
                                    const at::Tensor& scratch);
   bool needs_scratch() const { return gloo_; }
-  // In place. broadcast: the first rank's.
+  // In place. broadcast: from the first rank.
   PendingCollective broadcast(const at::Tensor& tensor);
   PendingCollective all_reduce(const at::Tensor& tensor, c10d::ReduceOp operation);
 

@@ -11,7 +11,7 @@ at::ScalarType master_dtype(at::ScalarType dtype) {
 }  // namespace
 
 ShardUnit::ShardUnit(UnitLayout layout, const Options& options, ShardGroup& group, BufferPool& pool,
-                     FirstTouchOwner& owner)
+                     ShardOwner& owner)
     : layout_(std::move(layout)),
       options_(options),
       group_(group),
@@ -61,7 +61,7 @@ void ShardUnit::share_masters(ShardGroup& copies) {
   copies.broadcast(master_).wait();
 }
 
-void ShardUnit::start_gather() {
+void ShardUnit::start_unshard() {
   if (storage_.has_memory()) return;
   const torch::NoGradGuard no_grad;
   whole_ = pool_.take(layout_.padded, options_.compute_dtype);
@@ -72,13 +72,13 @@ void ShardUnit::start_gather() {
   storage_.refuse_direct_reads(gathering_.started());
 }
 
-void ShardUnit::finish_gather() {
+void ShardUnit::finish_unshard() {
   if (!gathering_.started()) return;
   gathering_.wait();
   storage_.refuse_direct_reads(false);
 }
 
-void ShardUnit::release() {
+void ShardUnit::reshard() {
   if (options_.keeps_whole || !storage_.has_memory()) return;
   gathering_.wait();
   storage_.set_memory({});
@@ -110,7 +110,7 @@ void ShardUnit::start_reduce(at::ScalarType dtype, double scale) {
   if (group_.needs_scratch()) reduction.scratch = pool_.take(layout_.padded, dtype);
   reduction.chunk = pool_.take(chunk_, dtype);
   int64_t end = 0;
-  // What lies between two parameters is read by nobody, but would slow the sums down were it NaN.
+  // Padding is never read, but NaNs in it would slow the sums down.
   const auto clear_until = [&](int64_t begin) {
     if (begin > end) reduction.whole.narrow(0, end, begin - end).zero_();
   };
@@ -137,7 +137,7 @@ void ShardUnit::start_reduce(at::ScalarType dtype, double scale) {
 }
 
 void ShardUnit::add_to_gradient(const at::Tensor& chunk) {
-  // zero_grad takes the gradients from the pieces.
+  // zero_grad clears the gradients of the shards only.
   bool pieces_have = false;
   for (const ParameterSlot& slot : slots_) pieces_have |= slot.piece.grad().defined();
   if (gradient_.defined() && (pieces_have || unexposed_)) {

@@ -1,4 +1,4 @@
-// One unit: what this rank owns of it, and the whole when it is gathered.
+// One unit: the shard that this rank owns, and all of it while it is unsharded.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,22 +8,22 @@
 
 #include "parallel/gradient_hook.h"
 #include "sharding/buffer_pool.h"
-#include "sharding/first_touch.h"
+#include "sharding/first_use.h"
 #include "sharding/shard_group.h"
 #include "sharding/unit_layout.h"
 
 namespace muster {
 
-// A parameter of the module and this rank's part of it.
+// A parameter of the module and this rank's shard of it.
 struct ParameterSlot {
   UnitParameter parameter;
   int unit = 0;
   std::vector<int64_t> shape;
   ChunkRange range;  // of the flattened parameter
-  // 1-D, what the optimizer steps on; without elements where this rank owns nothing.
+  // 1-D, what the optimizer steps on; empty if this rank owns nothing of it.
   at::Tensor piece;
   bool trained = false;
-  bool ready = false;  // its gradient is there, in this backward
+  bool ready = false;  // its gradient has arrived in this backward
   GradAccumulator accumulator;
 };
 
@@ -31,14 +31,14 @@ class ShardUnit {
  public:
   struct Options {
     int number = 0;
-    bool keeps_whole = false;  // zero1, zero2: the whole stays in memory
+    bool keeps_whole = false;  // zero1, zero2: never resharded
     at::ScalarType compute_dtype = at::kFloat;
     at::Device device = at::kCPU;
   };
-  // Takes the values of the module's parameters over, and their memory away. Parameters of the meta
-  // device stay what they are until place().
+  // Takes over the values of the module's parameters and frees their memory. Parameters on the meta
+  // device stay there until place().
   ShardUnit(UnitLayout layout, const Options& options, ShardGroup& group, BufferPool& pool,
-            FirstTouchOwner& owner);
+            ShardOwner& owner);
 
   const UnitLayout& layout() const { return layout_; }
   std::vector<ParameterSlot>& slots() { return slots_; }
@@ -47,35 +47,37 @@ class ShardUnit {
 
   // ---- Parameters ----
   void place(ParameterSlot& slot, const at::Tensor& value);
-  // Gives all copies the first one's values. Collective between the copies.
+  // Gives all copies the first one's values. Collective across the copies.
   void share_masters(ShardGroup& copies);
-  // Begins to fetch the others' chunks, if that is not done or under way. Collective.
-  void start_gather();
-  void finish_gather();
-  bool is_gathered() const { return storage_.has_memory() && !gathering_.started(); }
-  bool is_here_or_coming() const { return storage_.has_memory(); }
-  // Lets the whole go; not for units that keep it.
-  void release();
-  // The chunks have changed: fetches those of the others again. Of a unit that keeps the whole.
+  // Starts gathering the other ranks' chunks, unless that is done or in flight. Collective.
+  void start_unshard();
+  void finish_unshard();
+  // All values have arrived.
+  bool is_unsharded() const { return storage_.has_memory() && !gathering_.started(); }
+  // All values have arrived or are in flight.
+  bool has_memory() const { return storage_.has_memory(); }
+  // Frees the gathered memory; no effect on units that are never resharded.
+  void reshard();
+  // The chunks have changed: gathers those of the other ranks again. For units that are never
+  // resharded.
   void start_update();
 
-  // The parameters as the optimizer has them, not lowered: [padded] on its own, in the pool's
-  // memory. Collective.
+  // The parameters in the master's dtype: [padded], in separate memory of the pool. Collective.
   at::Tensor gather_masters();
 
   // ---- Gradients ----
-  // Sends what the parameters have (times `scale`; zeros where a gradient is undefined) and lets
-  // go of it. Collective.
+  // Reduce-scatters the parameters' gradients (times `scale`; zeros where one is undefined) and
+  // clears them. Collective.
   void start_reduce(at::ScalarType dtype, double scale);
-  // Adds what came to the chunk's gradient, after averaging over the copies. Collective where there
+  // Adds the result to the chunk's gradient, after averaging across the copies. Collective if there
   // are copies.
   void finish_reduce(ShardGroup* copies);
   void scale_gradients(double factor);
-  // Gives the pieces their parts of the chunk's gradient, where `used` says so.
+  // Gives the shards their part of the chunk's gradient, where `used` is true.
   void expose_gradients(const std::vector<bool>& used);
   bool has_whole_gradients() const;
-  size_t ready = 0;      // slots, in this backward
-  bool reduced = false;  // sent, in this backward
+  size_t ready = 0;      // slots whose gradient has arrived in this backward
+  bool reduced = false;  // start_reduce was called in this backward
 
   // Bytes.
   int64_t owned_bytes() const;
@@ -98,11 +100,11 @@ class ShardUnit {
   GuardedStorage storage_;
   std::vector<ParameterSlot> slots_;
   size_t trained_ = 0;
-  // [chunk], what this rank owns; part of whole_ where that is kept in the same dtype.
+  // [chunk], what this rank owns; a view of whole_ if that is kept in the same dtype.
   at::Tensor master_;
-  at::Tensor whole_;        // [padded], of compute_dtype; undefined when let go
-  at::Tensor gradient_;     // [chunk] of the master's dtype
-  bool unexposed_ = false;  // it has values that the pieces have not been given yet
+  at::Tensor whole_;        // [padded], of compute_dtype; undefined while sharded
+  at::Tensor gradient_;     // [chunk], of the master's dtype
+  bool unexposed_ = false;  // it has values that expose_gradients has not published yet
   PendingCollective gathering_;
   std::vector<Reduction> reductions_;
 };

@@ -1,7 +1,8 @@
-// Gradients of a divided model: reduced unit by unit while backward runs; see sharded_model.h.
+// Gradients of a sharded model: reduced unit by unit during backward; see sharded_model.h.
+#include <algorithm>
 #include <utility>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "sharding/sharded_model.h"
 
 namespace muster {
@@ -9,7 +10,7 @@ namespace muster {
 void ShardedModel::hook_gradients() {
   for (const auto& unit : units_) {
     for (ParameterSlot& slot : unit->slots()) {
-      if (!slot.trained) continue;
+      if (!slot.trained || slot.accumulator) continue;
       slot.accumulator = after_each_gradient(
           slot.parameter.tensor,
           [this, unit = unit.get(), slot = &slot] { gradient_ready(*unit, *slot); });
@@ -22,22 +23,19 @@ bool ShardedModel::reduces() const {
 }
 
 void ShardedModel::gradient_ready(ShardUnit& unit, ParameterSlot& slot) {
-  gradients_are_due_ = true;
-  // Comes twice where a parameter is in several checkpointed parts; end_backward sends the rest.
+  move(PassEvent::gradient_arrives);
+  // Called twice if several checkpointed segments use a parameter; end_backward reduces the rest.
   if (slot.ready) return;
   slot.ready = true;
   const at::Tensor& gradient = slot.parameter.tensor.grad();
   if (gradient.defined()) whole_gradients_ += static_cast<int64_t>(gradient.nbytes());
   gradients_peak_ = std::max(gradients_peak_, whole_gradients_);
   if (++unit.ready < unit.trained()) return;
-  // The root's parameters are used all over the model: nothing is known of it before the end. Nor
-  // can anything be sent early where the ranks may have different graphs.
+  // The root's parameters are used throughout the model, so its gradients are complete only at the
+  // end. And nothing can be reduced early if the ranks may have different graphs.
   if (unit.layout().is_root || data_parallel_->options().find_unused_parameters) return;
   if (reduces()) reduce(unit);
-  if (options_.stage == ZeroStage::zero3 && held_ == 0) {
-    if (unit.is_here_or_coming()) gathered_ -= unit.whole_bytes();
-    unit.release();
-  }
+  if (policy_.shards_parameters && held_ == 0) reshard(unit);
 }
 
 void ShardedModel::reduce(ShardUnit& unit) {
@@ -45,8 +43,7 @@ void ShardedModel::reduce(ShardUnit& unit) {
     const at::Tensor& gradient = slot.parameter.tensor.grad();
     if (gradient.defined()) whole_gradients_ -= static_cast<int64_t>(gradient.nbytes());
   }
-  // One on its way while backward goes on, not all of them: their buffers are as large as the
-  // model.
+  // At most one reduction is in flight: the buffers of all would be as large as the model.
   finish_reduce();
   reducing_ = &unit;
   unit.start_reduce(options_.reduce_dtype.value_or(at::kFloat), 1.0 / world_size_);
@@ -82,44 +79,50 @@ std::vector<std::vector<bool>> ShardedModel::used_slots() {
   return used;
 }
 
+bool ShardedModel::any_gradient_came() const {
+  return std::any_of(units_.begin(), units_.end(),
+                     [](const auto& unit) { return unit->ready > 0; });
+}
+
 void ShardedModel::end_backward() {
-  if (!gradients_are_due_) return;
-  const std::optional<Phase> before = std::exchange(phase_before_backward_, std::nullopt);
-  if (options_.stage == ZeroStage::zero1) {
-    if (data_parallel_->synchronizing() && expose_whole_gradients()) gradients_are_due_ = false;
+  if (!gradients_are_due(state_)) return;
+  if (!policy_.shards_gradients) {
+    // Without synchronization, gradients are still accumulating.
+    if (data_parallel_->synchronizing() && expose_whole_gradients()) {
+      move(PassEvent::gradients_done);
+    }
     return;
   }
-  bool any = false;
-  for (const auto& unit : units_) any |= unit->ready > 0;
-  // A forward whose backward has not run yet, or a backward of another model's loss.
-  if (!any) {
-    phase_ = before.value_or(phase_);
-    if (phase_ == Phase::idle) release_all();
+  if (!any_gradient_came()) {
+    // A forward whose backward has not run yet, or the backward of another model's loss.
+    move(PassEvent::no_gradient_came);
+    if (!unshards_on_use(state_)) reshard_all();
     return;
   }
-  gradients_are_due_ = false;
-  phase_ = Phase::idle;
-  if (reduces()) {
-    const std::vector<std::vector<bool>> used = used_slots();
-    for (const auto& unit : units_) {
-      if (unit->trains() && (!unit->reduced || unit->has_whole_gradients())) reduce(*unit);
-    }
-    finish_reduce();
-    lost_gradients_ = !has_optimizer_;
-    for (size_t i = 0; i < units_.size(); ++i) {
-      if (units_[i]->trains()) units_[i]->expose_gradients(used[i]);
-    }
-    whole_gradients_ = 0;
-  }
+  move(PassEvent::gradients_done);
+  if (reduces()) reduce_rest();
   for (const auto& unit : units_) {
     unit->ready = 0;
     unit->reduced = false;
     for (ParameterSlot& slot : unit->slots()) slot.ready = false;
   }
-  release_all();
+  reshard_all();
 }
 
-// zero1: the gradients are whole and averaged; each piece gets a view of its part.
+void ShardedModel::reduce_rest() {
+  const std::vector<std::vector<bool>> used = used_slots();
+  for (const auto& unit : units_) {
+    if (unit->trains() && (!unit->reduced || unit->has_whole_gradients())) reduce(*unit);
+  }
+  finish_reduce();
+  if (optimizing_ == Optimizing::nobody) optimizing_ = Optimizing::nobody_and_gradients_lost;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]->trains()) units_[i]->expose_gradients(used[i]);
+  }
+  whole_gradients_ = 0;
+}
+
+// zero1: DDP has averaged the gradients; each shard gets a view of its part.
 bool ShardedModel::expose_whole_gradients() {
   const torch::NoGradGuard no_grad;
   bool any = false;
@@ -140,7 +143,7 @@ void ShardedModel::scale_gradients(double factor) {
   for (const auto& unit : units_) unit->scale_gradients(factor);
 }
 
-bool ShardedModel::has_whole_gradients() const { return options_.stage == ZeroStage::zero1; }
+bool ShardedModel::has_whole_gradients() const { return !policy_.shards_gradients; }
 
 void ShardedModel::require_all_used() {
   const std::string names = unused_.substr(0, unused_.size() - 2);
@@ -153,7 +156,7 @@ void ShardedModel::require_all_used() {
 
 void ShardedModel::require_optimizer() const {
   throw Error(
-      "no prepared optimizer steps on this model, which is divided over the ranks (" +
+      "no prepared optimizer steps on this model, which is sharded over the ranks (" +
       std::string(zero_stage_name(options_.stage)) +
       "): an optimizer of the module's own parameters finds no gradients there; prepare it: "
       "auto optimizer = accelerator.prepare(AdamW(net->parameters()))");
@@ -165,7 +168,7 @@ void ShardedModel::zero_grad(torch::optim::Optimizer& optimizer) {
       ParameterSlot* slot = find(piece);
       if (slot == nullptr) continue;
       const at::Tensor& whole = slot->parameter.tensor.grad();
-      if (whole.defined() && options_.stage != ZeroStage::zero1) {
+      if (whole.defined() && policy_.shards_gradients) {
         whole_gradients_ -= static_cast<int64_t>(whole.nbytes());
       }
       slot->parameter.tensor.mutable_grad().reset();

@@ -1,11 +1,14 @@
-// The engine of a model that is divided over the ranks: when units are gathered, let go and
-// reduced. What it does to the numbers is in shard_unit.cc; why it looks as it does, in
-// docs/decisions. Training thread, and autograd's thread while backward runs; collective
-// throughout, as all ranks run the same program.
+// The engine of a model that is sharded across the ranks: when units are unsharded, resharded and
+// reduced. Its state between passes is one PassState; what its stage shards is one StagePolicy.
+// Parameters are in sharded_parameters.cc, gradients in sharded_gradients.cc, the rest in
+// sharded_model.cc; the arithmetic is in shard_unit.cc, the design in docs/decisions/first-use-
+// sharding.md. Training thread, and autograd's thread during backward; collective throughout,
+// because all ranks run the same program.
 #pragma once
 
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,28 +16,33 @@
 #include <unordered_map>
 #include <vector>
 
-#include "muster/data_parallel.h"
-#include "muster/model_sharding.h"
+#include "muster/parallel/data_parallel.h"
+#include "muster/sharding/model_sharding.h"
 #include "sharding/buffer_pool.h"
+#include "sharding/pass_state.h"
 #include "sharding/shard_group.h"
 #include "sharding/shard_unit.h"
+#include "sharding/stage_policy.h"
+#include "sharding/unit_order.h"
 
 namespace muster {
 
-// The ranks by their part in sharding.
+// The groups of ranks in sharding.
 struct ShardingGroups {
-  ProcessGroupPtr shard;   // divide one copy; null when that is one rank
-  ProcessGroupPtr copies;  // own the same chunks of different copies; null without copies
-  int copy = 0;            // which copy this rank belongs to
-  // Before something that all ranks do: throws on all of them when they are about to do different
-  // things. Null: nobody compares.
+  // The ranks that share one copy; null if that is one rank.
+  ProcessGroupPtr shard;
+  // The ranks that own the same chunks of different copies; null without copies.
+  ProcessGroupPtr copies;
+  int copy = 0;  // of this rank
+  // Called before a collective step: throws on all ranks if they are about to do different things.
+  // Null: not compared.
   std::function<void(const char* function, const std::string& options)> meet;
 };
 
-class ShardedModel : private FirstTouchOwner {
+class ShardedModel : private ShardOwner {
  public:
-  // Takes the module's parameters over; `data_parallel` is its frame (buffers, agreement; for zero1
-  // it also averages the gradients). Options with defaults filled in.
+  // Takes over the module's parameters. `data_parallel` wraps the same module (buffers, agreement;
+  // with zero1 it also averages the gradients). Options with defaults filled in.
   ShardedModel(std::shared_ptr<DataParallel> data_parallel, const ShardingOptions& options,
                ShardingGroups groups, at::Device device, int world_size);
   ~ShardedModel();
@@ -42,34 +50,35 @@ class ShardedModel : private FirstTouchOwner {
   DataParallel& data_parallel() { return *data_parallel_; }
 
   // ---- Around the passes ----
-  // With zero3 every pass gathers parameters: a rank that makes one alone would wait for the others
-  // until the group's timeout. Called before the first collective of a forward.
+  // With zero3 every pass unshards parameters, so a rank that runs one alone would block until the
+  // group's timeout. Called before the first collective of a forward.
   void meet_for_forward();
   void before_forward();
   void after_forward();
   void begin_backward();
-  // Finishes the reductions and gives the pieces their gradients. Does nothing when that is done.
+  // Finishes the reductions and gives the shards their gradients. No effect if none are due.
   void end_backward();
-  // Multiplies what there is of gradients, whole or in parts. Between backwards.
+  // Scales all gradients, sharded or not. Between backwards.
   void scale_gradients(double factor);
-  // While positive, all units of zero3 stay gathered. Collective.
-  void hold_whole();
-  void release_whole();
+  // Between the two calls, which nest, all units of zero3 stay unsharded. The first is collective.
+  void hold_unsharded();
+  void end_unsharded();
 
   // ---- Optimizers ----
-  // Puts the pieces in the place of the module's parameters; the optimizer has not stepped yet.
+  // Replaces the module's parameters by their shards; the optimizer has not stepped yet.
   void adopt(torch::optim::Optimizer& optimizer);
   bool is_stepped_by(torch::optim::Optimizer& optimizer) const;
-  // An optimizer has changed the pieces, or something was loaded into them.
+  // Call after an optimizer, or a load, has changed the shards.
   void publish();
-  // Lets go of the whole gradients behind this optimizer's pieces.
+  // Clears the unsharded gradients behind this optimizer's shards.
   void zero_grad(torch::optim::Optimizer& optimizer);
 
-  // The slot of a parameter of the module or of a piece; null for others.
+  // The slot of a parameter of the module, or of a shard; null for other tensors.
   ParameterSlot* find(const at::Tensor& tensor) const;
-  // Whether the gradients of the module's own parameters are whole and shared with the pieces.
+  // Whether the module's own parameters have gradients that the shards' gradients are views of
+  // (zero1).
   bool has_whole_gradients() const;
-  // Sum or maximum over the ranks that divide a copy, in place.
+  // Sum or maximum over the ranks that share a copy, in place.
   void all_reduce(const at::Tensor& tensor, c10d::ReduceOp operation) {
     shard_group_.all_reduce(tensor, operation).wait();
   }
@@ -77,56 +86,53 @@ class ShardedModel : private FirstTouchOwner {
   // ---- State ----
   std::vector<std::unique_ptr<ShardUnit>>& units() { return units_; }
   ParameterSlot* find(const std::string& name) const;
-  // A whole parameter as the optimizer has it, valid until the next call. Gathers a unit at a time:
-  // ask in the order of the model. Collective; end_reading() lets the last unit go.
+  // An unsharded parameter in the optimizer's dtype, valid until the next call. Gathers one unit at
+  // a time, so ask in the order of the model. Collective; end_reading() frees the last unit.
   at::Tensor read_whole(const ParameterSlot& slot);
   void end_reading();
-  // The value of a parameter that is on the meta device. Not collective; end_placing, when all of
-  // them have theirs, is.
+  // Sets the value of a parameter on the meta device. Not collective; end_placing, after the last
+  // one, is.
   void place(const at::Tensor& parameter, const at::Tensor& value);
   void end_placing();
-  // Of the model; the optimizers' part is the caller's.
+  // Of the model; the caller adds that of the optimizers.
   void add_usage(MemoryUsage& usage) const;
 
  private:
-  // Where a pass stands decides what a touch may do.
-  enum class Phase { idle, forward, backward };
+  // Who steps on the shards. Without a prepared optimizer, a backward's gradients are lost.
+  enum class Optimizing : std::uint8_t { nobody, nobody_and_gradients_lost, prepared_optimizer };
 
-  // The units of a pass in the order in which they were gathered: what the next pass will ask for.
-  class Order {
-   public:
-    void restart();
-    void visit(int unit);
-    // The unit after this one in the pass before; -1 when not known.
-    int after(int unit) const;
-    void guess(std::vector<int> order) { previous_ = std::move(order); }
-    bool known() const { return !previous_.empty(); }
-    const std::vector<int>& current() const { return current_; }
+  void move(PassEvent event) { state_ = next_state(state_, event); }
+  void meet(const char* function, const std::string& options = "") const;
 
-   private:
-    std::vector<int> previous_, current_;
-  };
+  // ---- Parameters ----
+  // Called before an operator reads these units.
+  void unshard(const std::vector<int>& units) override;
+  void start_unshard(ShardUnit& unit);
+  void reshard(ShardUnit& unit);
+  void reshard_all_but(const std::vector<int>& units);
+  void reshard_all();
+  [[noreturn]] void refuse_use(int unit) const;
 
-  void touch(const std::vector<int>& units) override;
-  void gather(const std::vector<int>& units);
-  void evict_all_but(const std::vector<int>& units);
-  void release_all();
+  // ---- Gradients ----
   void hook_gradients();
   void gradient_ready(ShardUnit& unit, ParameterSlot& slot);
   bool reduces() const;
   void reduce(ShardUnit& unit);
   void finish_reduce();
+  bool any_gradient_came() const;
+  // Reduces what backward has not, and gives the shards their gradients.
+  void reduce_rest();
   // Which slots got a gradient on any rank, by unit.
   std::vector<std::vector<bool>> used_slots();
-  // False when there are none yet.
+  // False if there are none yet.
   bool expose_whole_gradients();
   void require_all_used();
   [[noreturn]] void require_optimizer() const;
-  [[noreturn]] void refuse_touch(int unit) const;
-  void meet(const char* function, const std::string& options = "") const;
 
+  // ---- Set once ----
   const std::shared_ptr<DataParallel> data_parallel_;
   const ShardingOptions options_;
+  const StagePolicy policy_;
   const ShardingGroups groups_;
   const at::Device device_;
   const int world_size_;
@@ -134,28 +140,24 @@ class ShardedModel : private FirstTouchOwner {
   std::optional<ShardGroup> copies_;
   BufferPool pool_;
   std::vector<std::unique_ptr<ShardUnit>> units_;
-  std::unordered_map<c10::TensorImpl*, ParameterSlot*> slots_;  // by parameter and by piece
+  std::unordered_map<c10::TensorImpl*, ParameterSlot*> slots_;  // by parameter and by shard
   std::unordered_map<std::string, ParameterSlot*> slots_by_name_;
 
-  ShardUnit* reducing_ = nullptr;  // its gradients are on their way
+  PassState state_ = PassState::resting;
+  Optimizing optimizing_ = Optimizing::nobody;
+
+  // ---- Parameters ----
+  int held_ = 0;             // calls of hold_unsharded without end_unsharded
+  std::vector<int> in_use_;  // the units that the last operator used
+  UnitOrder forward_order_, backward_order_;
+  int64_t gathered_ = 0, gathered_peak_ = 0;  // bytes
   int read_unit_ = -1;
   at::Tensor read_values_;  // of that unit
 
-  bool hooked_ = false;
-  Phase phase_ = Phase::idle;
-  Phase phase_before_forward_ = Phase::idle;
-  std::optional<Phase> phase_before_backward_;  // from begin_backward to end_backward
-  // A forward with gradients, or a backward, came after the last end_backward.
-  bool gradients_are_due_ = false;
-  int held_ = 0;
-  std::vector<int> in_use_;  // the units of the last touch
-  Order forward_order_, backward_order_;
-  bool has_optimizer_ = false;
-  bool lost_gradients_ = false;  // a backward gave gradients that no optimizer will step on
-  std::string unused_;           // parameters without gradient, told at the next forward
-
-  int64_t gathered_ = 0, gathered_peak_ = 0;
-  int64_t whole_gradients_ = 0, gradients_peak_ = 0;
+  // ---- Gradients ----
+  ShardUnit* reducing_ = nullptr;  // its reduction is in flight
+  std::string unused_;             // parameters without a gradient, reported at the next forward
+  int64_t whole_gradients_ = 0, gradients_peak_ = 0;  // bytes
 };
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// The wrap policy; see unit_layout.h.
+// Chooses the units; see unit_layout.h.
 #include "sharding/unit_layout.h"
 
 #include <algorithm>
@@ -42,17 +42,17 @@ std::vector<UnitParameter> parameters_of(torch::nn::Module& module) {
       throw std::invalid_argument("sharding: parameter '" + item.key() + "' is " +
                                   (tensor.is_contiguous() ? c10::toString(tensor.scalar_type())
                                                           : "not contiguous in memory") +
-                                  ": only contiguous floating-point parameters can be divided; "
+                                  ": only contiguous floating-point parameters can be sharded; "
                                   "make it a buffer, or call contiguous() on it");
     }
   }
   return parameters;
 }
 
-// A module whose parameters are gathered together.
+// A module whose parameters form a unit.
 struct UnitModule {
   std::string name;
-  bool is_named = false;  // by ShardingOptions::units itself, not as the child of a list
+  bool is_named = false;  // by ShardingOptions::units itself, not as a child of a list
 };
 
 std::vector<UnitModule> unit_modules(torch::nn::Module& module, const ShardingOptions& options) {
@@ -86,7 +86,7 @@ std::vector<UnitModule> unit_modules(torch::nn::Module& module, const ShardingOp
   return units;
 }
 
-// The innermost unit module that holds the parameter; null for the root.
+// The innermost unit module that contains the parameter; null for the root.
 const UnitModule* module_of(const std::string& parameter, const std::vector<UnitModule>& modules) {
   const UnitModule* best = nullptr;
   for (const UnitModule& module : modules) {
@@ -114,8 +114,8 @@ class Planner {
     }
     units_[place->second].parameters.push_back(std::move(parameter));
   }
-  // A unit that is smaller than this takes the next one in, again and again: what comes out is
-  // that large, but for the last one before one that does not merge.
+  // A unit smaller than this is merged with the next one until it is large enough; only the last
+  // one before a unit that does not merge may stay smaller.
   void merge_small(int64_t numel_min) {
     std::map<at::ScalarType, size_t> open;  // by dtype: the unit that is still too small
     std::vector<UnitLayout> merged;

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 
 namespace muster {
 namespace {

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <fstream>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "tracking/text.h"
 
 namespace muster {

@@ -1,4 +1,4 @@
-// A CSV file of metrics whose columns may become more; its form is in muster/tracker.h. One thread.
+// A CSV file of metrics whose columns may become more; its form is in muster/tracking/tracker.h. One thread.
 #pragma once
 
 #include <cstdint>

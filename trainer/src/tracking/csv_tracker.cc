@@ -1,8 +1,8 @@
-// The CSV tracker: the lock around a table; see muster/tracker.h.
+// The CSV tracker: the lock around a table; see muster/tracking/tracker.h.
 #include <optional>
 #include <stdexcept>
 
-#include "muster/tracker.h"
+#include "muster/tracking/tracker.h"
 #include "tracking/append_file.h"
 #include "tracking/csv_table.h"
 #include "tracking/run_directory.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "muster/tracker.h"
+#include "muster/tracking/tracker.h"
 
 namespace muster {
 

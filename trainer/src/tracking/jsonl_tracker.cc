@@ -1,4 +1,4 @@
-// The JSON-lines tracker; see muster/tracker.h for its lines.
+// The JSON-lines tracker; see muster/tracking/tracker.h for its lines.
 #include <unistd.h>
 
 #include <cctype>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "muster/tracker.h"
+#include "muster/tracking/tracker.h"
 #include "tracking/append_file.h"
 #include "tracking/event_record.h"
 #include "tracking/png.h"

@@ -1,5 +1,5 @@
-// Rank-aware log lines; see muster/logger.h.
-#include "muster/logger.h"
+// Rank-aware log lines; see muster/tracking/logger.h.
+#include "muster/tracking/logger.h"
 
 #include <unistd.h>
 

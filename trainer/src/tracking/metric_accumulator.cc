@@ -10,7 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "muster/errors.h"
+#include "muster/base/errors.h"
 #include "tracking/event_record.h"
 
 namespace muster {

@@ -1,5 +1,5 @@
-// When a progress bar is drawn, and how it gets out of the way; see muster/progress_bar.h.
-#include "muster/progress_bar.h"
+// When a progress bar is drawn, and how it gets out of the way; see muster/tracking/progress_bar.h.
+#include "muster/tracking/progress_bar.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "muster/tracker.h"
+#include "muster/tracking/tracker.h"
 
 namespace muster {
 

@@ -1,5 +1,5 @@
-// Arithmetic of the step timer; see muster/step_timer.h.
-#include "muster/step_timer.h"
+// Arithmetic of the step timer; see muster/tracking/step_timer.h.
+#include "muster/tracking/step_timer.h"
 
 #include <algorithm>
 #include <chrono>

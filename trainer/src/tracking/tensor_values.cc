@@ -1,4 +1,4 @@
-// From tensors to the trackers' plain values; see muster/tracker.h and tensor_values.h.
+// From tensors to the trackers' plain values; see muster/tracking/tracker.h and tensor_values.h.
 #include "tracking/tensor_values.h"
 
 #include <torch/torch.h>

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "muster/tracker.h"
+#include "muster/tracking/tracker.h"
 #include "tracking/tracker_set.h"
 
 namespace muster {

@@ -1,11 +1,11 @@
-// The TensorBoard tracker: event files of one run; see muster/tracker.h.
+// The TensorBoard tracker: event files of one run; see muster/tracking/tracker.h.
 #include <unistd.h>
 
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
 
-#include "muster/tracker.h"
+#include "muster/tracking/tracker.h"
 #include "tracking/append_file.h"
 #include "tracking/event_messages.h"
 #include "tracking/event_record.h"

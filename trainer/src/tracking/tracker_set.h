@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "muster/tracker.h"
+#include "muster/tracking/tracker.h"
 
 namespace muster {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "muster/version.h"
+#include "muster/base/version.h"
 #include "tracking/text.h"
 
 namespace muster {

@@ -1,0 +1,83 @@
+// What Accelerator::prepare takes, and the sentence that the compiler says about everything else.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <concepts>
+#include <memory>
+#include <type_traits>
+
+#include "muster/accelerator/prepared.h"
+#include "muster/data/data_loader.h"
+#include "muster/data/sampler.h"
+#include "muster/memory/deferred_init.h"
+#include "muster/optim/schedule.h"
+
+namespace muster {
+namespace prepare_detail {
+
+template <typename T>
+struct IsOwn : std::false_type {};  // an instance of a template that prepare() takes
+template <AnyDataset Dataset, typename Collate>
+struct IsOwn<DataLoader<Dataset, Collate>> : std::true_type {};
+template <typename Holder>
+struct IsOwn<Deferred<Holder>> : std::true_type {};
+
+template <typename T>
+struct IsPrepared : std::false_type {};
+template <>
+struct IsPrepared<PreparedOptimizer> : std::true_type {};
+template <>
+struct IsPrepared<PreparedScheduler> : std::true_type {};
+template <typename Holder>
+struct IsPrepared<PreparedModel<Holder>> : std::true_type {};
+
+template <typename Dataset, typename Batch, typename Request>
+void as_torch_loader(const torch::data::DataLoaderBase<Dataset, Batch, Request>*);
+// What torch::data::make_data_loader returns, or another pointer of a LibTorch loader.
+template <typename T>
+concept TorchLoader = requires(const T& loader) {
+  typename T::element_type;
+  as_torch_loader(loader.get());
+};
+
+// Returned after the sentence, so that the compiler has nothing to say about what follows it.
+struct NotPrepared {
+  template <typename... Arguments>
+  at::Tensor operator()(Arguments&&...) const {
+    return {};
+  }
+  torch::nn::Module* operator->() const { return nullptr; }
+};
+
+template <TorchLoader T>
+std::shared_ptr<typename T::element_type> refuse() {
+  static_assert(!TorchLoader<T>,
+                "prepare(): a loader of torch::data::make_data_loader cannot be sharded over the "
+                "ranks: write muster::DataLoader(dataset, {.batch_size = 64, .shuffle = true})");
+  return {};
+}
+template <typename T>
+NotPrepared refuse() {
+  constexpr bool is_prepared = IsPrepared<T>::value;
+  constexpr bool is_module = std::derived_from<T, torch::nn::Module>;
+  static_assert(!is_prepared, "prepare(): this is prepared already, use it as it is");
+  static_assert(!is_module,
+                "prepare(): give it the module's holder (made by TORCH_MODULE) or a "
+                "std::shared_ptr of the module, not the module itself");
+  static_assert(is_prepared || is_module,
+                "prepare(): this type is no module holder (made by TORCH_MODULE, or a "
+                "std::shared_ptr of a torch::nn::Module), no torch::optim::Optimizer, "
+                "muster::DataLoader, Schedule, ShardedSampler or Deferred model");
+  return {};
+}
+
+}  // namespace prepare_detail
+
+// Types without a reference. What turns into a Schedule or a ShardedSampler by itself is taken as
+// that.
+template <typename T>
+concept Preparable = ModuleHandle<T> || OptimizerType<T> || prepare_detail::IsOwn<T>::value ||
+    std::convertible_to<T, Schedule> || std::convertible_to<T, ShardedSampler>;
+
+}  // namespace muster

@@ -1,15 +1,14 @@
-// A PNG encoder that does not compress: small, quick, and without zlib, which the SDK does not
-// link. Pure. Sources: RFC 2083 (PNG), RFC 1950 (zlib), RFC 1951 section 3.2.4 (stored blocks).
+// A PNG encoder for the trackers. Pure.
 #pragma once
 
 #include <string>
 
-#include "muster/tracker.h"
+#include "muster/tracking/tracker.h"
 
 namespace muster {
 
-// The image as a PNG file, about as large as its pixels. Throws std::invalid_argument when the
-// sizes do not fit each other.
+// The image as a PNG file, compressed. Throws std::invalid_argument when the sizes do not fit each
+// other.
 std::string encode_png(const ImageData& image);
 
 }  // namespace muster

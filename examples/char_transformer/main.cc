@@ -1,6 +1,6 @@
-// A character transformer on the Muster trainer SDK: bf16 or fp16, accumulation to a stated global
-// batch, cosine with warm-up, checkpoints, and text sampled at the end. train.py beside this file
-// does the same steps on Accelerate; README.md shows both loops.
+// A character transformer on the Muster trainer SDK: bf16 or fp16, gradient accumulation to a fixed
+// global batch, cosine with warm-up, checkpoints, and text sampled at the end. train.py does the
+// same steps on Accelerate; README.md shows both loops.
 #include <muster/trainer.h>
 
 #include <algorithm>
@@ -21,10 +21,9 @@ using char_transformer::Transformer;
 using char_transformer::Windows;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kHeldOut = 0.05;     // of the text, its end
+constexpr double kHeldOut = 0.05;     // the last part of the text
 constexpr int64_t kHeldOutBatch = 8;  // small: evaluation needs no more memory than training
-constexpr int64_t kNoticeSteps =
-    8;  // between two looks for a stop notice: each costs an all-reduce
+constexpr int64_t kNoticeSteps = 8;   // between checks for a stop notice, which cost an all-reduce
 
 struct Options {
   char_transformer::ModelOptions model;
@@ -43,34 +42,34 @@ Options parse_options(int argc, char** argv) {
   Options options;
   examples::CommandLine line("char_transformer");
   line.add("--steps", &options.steps, 1, "optimizer steps");
-  line.add("--global-batch", &options.global_batch, 1, "windows per optimizer step, of all ranks");
-  line.add("--micro-batch", &options.micro_batch, 1, "windows of one rank's forward pass, at most");
-  line.add("--accumulation", &options.accumulation, 0,
-           "forward passes per step; 0: what is needed");
-  line.add("--lr", &options.lr, 0.0, "learning rate at its highest");
-  line.add("--warmup", &options.warmup, 0, "steps until there; then a cosine down to a tenth");
+  line.add("--global-batch", &options.global_batch, 1,
+           "windows per optimizer step, over all ranks");
+  line.add("--micro-batch", &options.micro_batch, 1, "maximum windows per forward pass of a rank");
+  line.add("--accumulation", &options.accumulation, 0, "forward passes per step; 0: as needed");
+  line.add("--lr", &options.lr, 0.0, "peak learning rate");
+  line.add("--warmup", &options.warmup, 0, "warm-up steps; then a cosine down to a tenth");
   line.add("--precision", &options.precision, {"no", "fp16", "bf16"}, "autocast");
   line.add("--sharding", &options.sharding, {"none", "zero1", "zero2", "zero3"},
-           "what is sharded over the ranks");
+           "what is sharded across the ranks");
   line.add("--memory-limit", &options.memory_limit, 0,
-           "MiB that a rank may take for training; 0: no limit");
+           "MiB that a rank may use for training; 0: no limit");
   line.add("--layers", &options.model.layers, 1, "blocks");
-  line.add("--width", &options.model.width, 1, "features of a token");
+  line.add("--width", &options.model.width, 1, "features per token");
   line.add("--heads", &options.model.heads, 1, "attention heads");
   line.add("--context", &options.model.context, 1, "characters that the model sees");
   line.add("--dropout", &options.model.dropout, 0.0, "probability");
-  line.add("--untied", &options.untied, "an output layer with weights of its own");
-  line.add("--clip", &options.clip, 0.0, "largest norm of the gradient");
+  line.add("--untied", &options.untied, "use a separate output layer");
+  line.add("--clip", &options.clip, 0.0, "largest gradient norm");
   line.add("--ema", &options.ema, 0.0, "decay of a moving average of the weights; 0: none");
-  line.add("--seed", &options.seed, 0, "of weights, order, dropout and sampling");
-  line.add("--in-order", &options.in_order, "windows in the order of the text, for comparisons");
+  line.add("--seed", &options.seed, 0, "for weights, order, dropout and sampling");
+  line.add("--in-order", &options.in_order, "read windows in text order, for comparisons");
   line.add("--data", &options.data, "gzipped text");
   line.add("--log-every", &options.log_every, 1, "steps");
-  line.add("--log-dir", &options.log_dir, "TensorBoard events and JSON lines go there");
-  line.add("--profile", &options.profile, "a trace of three steps for each rank goes there");
+  line.add("--log-dir", &options.log_dir, "directory for TensorBoard events and JSON lines");
+  line.add("--profile", &options.profile, "directory for a trace of three steps per rank");
   line.add("--checkpoint-dir", &options.checkpoint_dir, "where checkpoints go without a worker");
   line.add("--checkpoint-every", &options.checkpoint_every, 1, "steps");
-  line.add("--sample", &options.sample.length, 0, "characters to write at the end");
+  line.add("--sample", &options.sample.length, 0, "characters to generate at the end");
   line.add("--temperature", &options.sample.temperature, 1e-3, "below 1: safer, above: wilder");
   line.parse(argc, argv);
   options.warmup = std::min(options.warmup, options.steps);
@@ -118,7 +117,7 @@ double evaluate(muster::Accelerator& accelerator, Model& model, Loader& loader) 
   return torch::cat(losses).mean().item<double>();
 }
 
-// The mean loss since the last report and the speed, to people and trackers. Collective.
+// Reports the mean loss since the last report, and the speed, to stdout and trackers. Collective.
 class Report {
  public:
   Report(muster::Accelerator& accelerator, const Options& options, int64_t global_batch)
@@ -162,8 +161,8 @@ void say_held_out(muster::Accelerator& accelerator, double loss) {
 }
 
 int stopped(muster::Accelerator& accelerator, int64_t step) {
-  accelerator.print("stopped at step " + std::to_string(step) + " as asked");
-  return 143;  // 128 + SIGTERM, as if the signal had ended it
+  accelerator.print("stopped at step " + std::to_string(step) + " as requested");
+  return 143;  // 128 + SIGTERM, as if the signal had killed it
 }
 
 int train(const Options& given) {
@@ -182,7 +181,7 @@ int train(const Options& given) {
   const auto seed = static_cast<uint64_t>(options.seed);
 
   accelerator.set_seed(seed);
-  // The weights come when the model is prepared: with zero3 no rank ever holds all of them.
+  // prepare() creates the weights: with zero3 no rank ever holds all of them.
   auto net = muster::deferred_init([&] { return Transformer(options.model); });
   if (options.memory_limit > 0) limit.emplace(options.memory_limit);
   auto [model, optimizer, loader, held_out, scheduler] = accelerator.prepare(
@@ -201,7 +200,7 @@ int train(const Options& given) {
   std::optional<muster::ExponentialMovingAverage> average;
   if (options.ema > 0) average.emplace(*net, muster::EmaOptions{.decay = options.ema});
   if (average) accelerator.register_for_checkpointing("average", *average);
-  accelerator.set_seed(seed + 1'000, /*device_specific=*/true);  // of dropout
+  accelerator.set_seed(seed + 1'000, /*device_specific=*/true);  // for dropout
   accelerator.init_trackers("char_transformer", {{"lr", options.lr}, {"steps", options.steps}});
 
   int64_t step = accelerator.load_state().value_or(0);
@@ -252,7 +251,7 @@ int train(const Options& given) {
   return 0;
 }
 
-// What the run would have needed, where the limit was too low for it.
+// What the run would have needed if the limit was too low.
 std::string advice(const Options& options) {
   const auto topology = muster::Topology::from_environment();
   auto net = muster::deferred_init([&] { return Transformer(options.model); });

@@ -34,7 +34,7 @@ at::Tensor BlockImpl::forward(at::Tensor x) {
 TransformerImpl::TransformerImpl(const ModelOptions& model) : options(model) {
   if (options.heads < 1 || options.width % options.heads != 0) {
     throw std::invalid_argument("a width of " + std::to_string(options.width) +
-                                " cannot be shared by " + std::to_string(options.heads) +
+                                " cannot be split into " + std::to_string(options.heads) +
                                 " heads: use a multiple");
   }
   tokens = register_module("tokens", nn::Embedding(options.vocabulary, options.width));

@@ -1,7 +1,6 @@
-// A small GPT: pre-norm blocks of causal attention and a GELU network, over characters.
-// Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019. Names of
-// parameters and the order of random numbers are those of train.py, so that equal seeds give equal
-// weights.
+// A small GPT over characters: pre-norm blocks of causal attention and a GELU MLP. Source: Radford
+// et al., "Language Models are Unsupervised Multitask Learners", 2019. Parameter names and the
+// order of random numbers are those of train.py, so equal seeds give equal weights.
 #pragma once
 
 #include <torch/torch.h>
@@ -11,19 +10,19 @@
 namespace char_transformer {
 
 struct ModelOptions {
-  int64_t vocabulary = 0;  // different tokens
-  int64_t context = 64;    // tokens that the model sees at most
+  int64_t vocabulary = 0;  // number of distinct tokens
+  int64_t context = 64;    // most tokens that the model sees
   int64_t layers = 3;
   int64_t heads = 4;
   int64_t width = 96;    // a multiple of heads
-  double dropout = 0.0;  // after attention and after each network
+  double dropout = 0.0;  // after attention and after each MLP
   bool tied = true;      // the output layer shares the weights of the token embedding
 };
 
-// x + attention(norm(x)), then x + network(norm(x)).
+// x + attention(norm(x)), then x + mlp(norm(x)).
 struct BlockImpl : torch::nn::Module {
   explicit BlockImpl(const ModelOptions& options);
-  // float [samples, tokens, width], the same shape back.
+  // x: float [samples, tokens, width]. Returns the same shape.
   at::Tensor forward(at::Tensor x);
 
   int64_t heads;
@@ -34,11 +33,12 @@ struct BlockImpl : torch::nn::Module {
 TORCH_MODULE(Block);
 
 struct TransformerImpl : torch::nn::Module {
-  // Weights from torch's default generator: normal with deviation 0.02, smaller where blocks add to
-  // the residual stream. Throws std::invalid_argument when the width is no multiple of the heads.
+  // Weights from torch's default generator: normal with standard deviation 0.02, smaller where
+  // blocks add to the residual stream. Throws std::invalid_argument if width is not a multiple of
+  // heads.
   explicit TransformerImpl(const ModelOptions& options);
 
-  // tokens: int64 [samples, length], length <= context. Logits of the token that follows each one:
+  // tokens: int64 [samples, length], length <= context. Returns the logits of each next token:
   // float [samples, length, vocabulary].
   at::Tensor forward(const at::Tensor& tokens);
 
@@ -64,8 +64,8 @@ struct SampleOptions {
   uint64_t seed = 1;
 };
 
-// Tokens that follow `prompt` (int64 [length], not empty), drawn one by one from the model: int64
-// [options.length], on the CPU. The same on every machine with the same logits.
+// Samples the tokens that follow `prompt` (int64 [length], not empty), one at a time: int64
+// [options.length], on the CPU. Equal logits give equal tokens on every machine.
 at::Tensor sample(TransformerImpl& model, at::Tensor prompt, const SampleOptions& options);
 
 }  // namespace char_transformer

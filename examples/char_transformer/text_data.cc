@@ -1,4 +1,4 @@
-// Encoding of texts; see text_data.h.
+// Encodes texts; see text_data.h.
 #include "examples/char_transformer/text_data.h"
 
 #include <muster/data/dataset.h>

@@ -1,4 +1,4 @@
-// A text as tokens: one per character that occurs in it.
+// A text as tokens, with one token per distinct character.
 #pragma once
 
 #include <torch/torch.h>
@@ -18,7 +18,7 @@ struct Text {
   int64_t vocabulary() const { return static_cast<int64_t>(alphabet.size()); }
   std::string decode(const at::Tensor& some) const;  // int64 [n], on the CPU
   at::Tensor encode(const std::string& some) const;  // throws std::runtime_error
-  // The text without its last part, and that part; views.
+  // The text without its last part, and the last part, as views.
   std::pair<at::Tensor, at::Tensor> split(double last_part) const;
 };
 
@@ -26,13 +26,13 @@ struct Text {
 Text read_text(const std::string& path);
 
 // A dataset of windows of `context` tokens with the tokens that follow them. Sample i begins at
-// token i * stride: with stride 1 one at every character, with stride = context each character
-// once.
+// token i * stride: with stride 1 there is one per character, with stride = context each character
+// occurs once.
 class Windows {
  public:
   using Batch = std::array<at::Tensor, 2>;  // input and target: int64 [samples, context] each
 
-  // Throws std::invalid_argument when the tokens are too few for one window.
+  // Throws std::invalid_argument if there are too few tokens for one window.
   Windows(const at::Tensor& tokens, int64_t context, int64_t stride);
 
   int64_t size() const { return windows_.size(0); }

@@ -17,7 +17,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "kjv-genesis-psalms.txt.gz"
-HELD_OUT = 0.05  # of the text, its end
+HELD_OUT = 0.05  # the last part of the text
 
 
 class Block(nn.Module):
@@ -107,7 +107,7 @@ def evaluate(accelerator, model, loader):
 
 
 def save(accelerator, directory, step):
-    """Accelerate writes in place: a directory that is renamed afterwards is whole or absent."""
+    """Accelerate writes in place; renaming the directory afterwards makes it complete or absent."""
     final = pathlib.Path(directory) / f"step-{step}"
     accelerator.save_state(f"{final}.tmp")
     accelerator.wait_for_everyone()
@@ -157,7 +157,7 @@ def accumulation_steps(options, ranks):
 def main():
     options = parse_arguments()
     accelerator = Accelerator(
-        cpu=not torch.cuda.is_available(),  # else each rank of a machine without GPU is alone
+        cpu=not torch.cuda.is_available(),  # otherwise, without a GPU, each rank runs alone
         mixed_precision=options.precision,
         dataloader_config=DataLoaderConfiguration(
             split_batches=True,  # the schedule then steps once per optimizer step

@@ -1,4 +1,4 @@
-// Parsing of command lines; see command_line.h.
+// Parses command lines; see command_line.h.
 #include "examples/common/command_line.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ template <typename Number>
 void parse_number(const std::string& name, const std::string& text, Number least, Number* value) {
   const char* const end = text.data() + text.size();
   const auto [after, error] = std::from_chars(text.data(), end, *value);
-  // NaN is not at least anything.
+  // NaN fails the comparison.
   if (error == std::errc() && after == end && *value >= least) return;
   throw muster::DoNotRetryError(name + " " + text + ": expected a number of at least " +
                                 shown(static_cast<double>(least)));

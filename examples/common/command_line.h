@@ -1,4 +1,4 @@
-// The command line of an example: `--name VALUE` pairs onto variables. No LibTorch.
+// The command line of an example: parses `--name VALUE` pairs into variables. No LibTorch.
 //
 //   Options options;
 //   examples::CommandLine line("digits");
@@ -17,8 +17,8 @@ class CommandLine {
  public:
   explicit CommandLine(std::string program) : program_(std::move(program)) {}
 
-  // The variable keeps its value, the default, when the option is not given. `least`: the smallest
-  // value allowed.
+  // The variable keeps its value, the default, if the option is not given. `least`: the smallest
+  // allowed value.
   void add(const std::string& name, int64_t* value, int64_t least, const std::string& meaning);
   void add(const std::string& name, double* value, double least, const std::string& meaning);
   void add(const std::string& name, std::string* value, const std::string& meaning);
@@ -28,8 +28,8 @@ class CommandLine {
   // Takes no value.
   void add(const std::string& name, bool* value, const std::string& meaning);
 
-  // Throws muster::DoNotRetryError (exit code 93 under run_main) naming the option that is unknown,
-  // lacks a value or has one out of range. --help prints all options and ends the process.
+  // Throws muster::DoNotRetryError (exit code 93 under run_main) naming an option that is unknown,
+  // lacks a value or is out of range. --help prints all options and exits.
   void parse(int argc, char** argv) const;
 
  private:

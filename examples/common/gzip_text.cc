@@ -1,4 +1,4 @@
-// zlib's reader; see gzip_text.h.
+// Reads gzip files with zlib; see gzip_text.h.
 #include "examples/common/gzip_text.h"
 
 #include <zlib.h>
@@ -11,7 +11,7 @@ namespace examples {
 
 std::string read_gzip(const std::string& path) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) throw std::runtime_error("cannot open '" + path + "': give the file with --data FILE");
+  if (!file) throw std::runtime_error("cannot open '" + path + "': pass the file with --data FILE");
   std::string text;
   char piece[64 << 10];
   int bytes = 0;

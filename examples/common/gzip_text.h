@@ -5,12 +5,12 @@
 
 namespace examples {
 
-// The whole text of a gzip file. Throws std::runtime_error naming the path when it cannot be opened
+// The whole text of a gzip file. Throws std::runtime_error naming the path if it cannot be opened
 // or is damaged.
 std::string read_gzip(const std::string& path);
 
-// Where a file of examples/data lies: in the source tree or in what was installed. Empty when it is
-// in neither.
+// The path of a file of examples/data, in the source tree or the installation. Empty if it is in
+// neither.
 std::string find_data(const std::string& file);
 
 }  // namespace examples

@@ -17,7 +17,7 @@ rlim_t data_bytes() {
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmData:")) return std::stoull(line.substr(7)) << 10;
   }
-  throw std::runtime_error("/proc/self/status says nothing of VmData: memory cannot be limited");
+  throw std::runtime_error("/proc/self/status has no VmData: memory cannot be limited");
 }
 
 bool set_limit(rlim_t bytes) {
@@ -31,7 +31,7 @@ bool set_limit(rlim_t bytes) {
 
 MemoryLimit::MemoryLimit(int64_t mebibytes) {
   if (!set_limit(data_bytes() + (static_cast<rlim_t>(mebibytes) << 20))) {
-    throw std::runtime_error("the system refuses to limit this process's memory");
+    throw std::runtime_error("the system does not allow limiting this process's memory");
   }
 }
 
@@ -40,7 +40,7 @@ MemoryLimit::~MemoryLimit() { set_limit(RLIM_INFINITY); }
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   const std::string text = error.what();
-  // The second one is oneDNN's, which says no more than that.
+  // The second message is all that oneDNN reports.
   return text.find("can't allocate memory") != std::string::npos ||
          text.find("could not create a primitive") != std::string::npos;
 }

@@ -1,4 +1,4 @@
-// A limit on the memory of this process, to see what a small device would do. No LibTorch.
+// Limits the memory of this process, to simulate a small device. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace examples {
 
-// While it lives this process may take so many MiB more than it had before (RLIMIT_DATA: everything
-// private and writable, also what is not touched yet). What asks for more gets std::bad_alloc, or
-// LibTorch's error that says so. To be gone before what must clean up after that. Throws
-// std::runtime_error when the system refuses.
+// While it lives, this process may allocate this many MiB more than it had before (RLIMIT_DATA: all
+// private writable memory, even if not yet used). Further allocations fail with std::bad_alloc or
+// LibTorch's equivalent. Destroy it before objects that must clean up after that. Throws
+// std::runtime_error if the system does not allow it.
 class MemoryLimit {
  public:
   explicit MemoryLimit(int64_t mebibytes);

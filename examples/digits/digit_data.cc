@@ -1,4 +1,4 @@
-// Parsing of optdigits.csv.gz; see digit_data.h.
+// Parses optdigits.csv.gz; see digit_data.h.
 #include "examples/digits/digit_data.h"
 
 #include <charconv>
@@ -48,8 +48,8 @@ DigitRows read_digits(const std::string& path) {
     begin = end + 1;
   }
   if (rows.rows() <= kTrainRows) {
-    throw std::runtime_error(path + " has " + std::to_string(rows.rows()) + " rows, more than " +
-                             std::to_string(kTrainRows) + " are needed");
+    throw std::runtime_error(path + " has " + std::to_string(rows.rows()) +
+                             " rows, but needs more than " + std::to_string(kTrainRows));
   }
   return rows;
 }

@@ -1,4 +1,4 @@
-// Reads the hand-written digits of examples/data: plain C++, no LibTorch.
+// Reads the handwritten digits of examples/data: plain C++, no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace digits {
 
-inline constexpr int kPixels = 64;        // 8 x 8, row by row
+inline constexpr int kPixels = 64;        // 8 x 8, row-major
 inline constexpr int kTrainRows = 1'437;  // the rest is held out: other writers
 
 struct DigitRows {
@@ -16,7 +16,7 @@ struct DigitRows {
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
 };
 
-// Reads the gzipped table. Throws std::runtime_error naming the file and line that is wrong.
+// Reads the gzipped table. Throws std::runtime_error naming the file and the invalid line.
 DigitRows read_digits(const std::string& path);
 
 }  // namespace digits

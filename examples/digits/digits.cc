@@ -1,7 +1,7 @@
-// Hand-written digits with a small convolutional network: data-parallel training in C++ on the
-// Muster trainer SDK. Runs alone, under torchrun, and under `jobctl run -n 2 --
-// build/bin/examples/digits`. README.md beside this file explains the recipe; train.py does the
-// same steps on Accelerate.
+// Handwritten digits with a small convolutional network: data-parallel training in C++ on the
+// Muster trainer SDK. Runs alone, under torchrun, and with `jobctl run -n 2 --
+// build/bin/examples/digits`. README.md explains the recipe; train.py does the same steps on
+// Accelerate.
 #include <muster/trainer.h>
 
 #include <algorithm>
@@ -17,18 +17,18 @@
 
 namespace {
 
-constexpr int64_t kNoticeSteps = 8;  // between two looks for a stop or checkpoint notice
+constexpr int64_t kNoticeSteps = 8;  // between checks for a stop or checkpoint notice
 
 struct Options {
   int64_t epochs = 40;
-  int64_t batch = 0;  // samples per step, over all ranks together; 0: 32, rounded up to a multiple
+  int64_t batch = 0;  // samples per step, over all ranks; 0: 32, rounded up to a multiple
   double lr = 2e-3;
   int64_t seed = 1;
   bool in_order = false;
   std::string data = examples::find_data("optdigits.csv.gz");
   int64_t checkpoint_every = 1;  // epochs; 0: never
   int64_t keep = 3;
-  int64_t step_delay_ms = 0;  // slows training down, to try out faults by hand
+  int64_t step_delay_ms = 0;  // slows training down, to try out failures by hand
   std::string checkpoint_dir;
   std::string metrics_file;
 };
@@ -38,10 +38,10 @@ Options parse_options(int argc, char** argv) {
   examples::CommandLine line("digits");
   line.add("--epochs", &options.epochs, 1, "passes over the training digits");
   line.add("--batch", &options.batch, 1, "digits per step over all ranks; 0: about 32");
-  line.add("--lr", &options.lr, 0.0, "learning rate at the start");
-  line.add("--seed", &options.seed, 0, "of weights, order, dropout and shifts");
-  line.add("--in-order", &options.in_order, "digits in the order of the table, for comparisons");
-  line.add("--data", &options.data, "the table of digits");
+  line.add("--lr", &options.lr, 0.0, "initial learning rate");
+  line.add("--seed", &options.seed, 0, "for weights, order, dropout and shifts");
+  line.add("--in-order", &options.in_order, "read digits in file order, for comparisons");
+  line.add("--data", &options.data, "the digits file");
   line.add("--checkpoint-every", &options.checkpoint_every, 0, "epochs between them; 0: none");
   line.add("--keep", &options.keep, 0, "checkpoints to keep; 0: all");
   line.add("--checkpoint-dir", &options.checkpoint_dir, "where they go without a worker");
@@ -51,12 +51,12 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
-// What each rank takes of a batch that all share.
+// Each rank's share of the global batch.
 int64_t share_batch(int64_t batch, int64_t ranks) {
   if (batch == 0) return (32 + ranks - 1) / ranks;
   if (batch % ranks == 0) return batch / ranks;
-  throw muster::DoNotRetryError("--batch " + std::to_string(batch) + " cannot be shared by " +
-                                std::to_string(ranks) + " ranks: use a multiple of it");
+  throw muster::DoNotRetryError("--batch " + std::to_string(batch) + " cannot be split over " +
+                                std::to_string(ranks) + " ranks: use a multiple");
 }
 
 // Images float [rows, 1, 8, 8] and labels int64 [rows].
@@ -144,7 +144,7 @@ int Training::run() {
       muster::DataLoader(dataset(rows, digits::kTrainRows, rows.rows()), {.batch_size = 128}));
   auto scheduler = accelerator_.prepare(muster::cosine_schedule(
       {.total_steps = options_.epochs * loader.size(), .min_lr_ratio = 0.01}));
-  // Dropout and shifts must differ from rank to rank.
+  // Dropout and shifts must differ between ranks.
   accelerator_.set_seed(seed + 1'000, /*device_specific=*/true);
 
   if (const auto step = accelerator_.load_state()) {
@@ -174,8 +174,8 @@ int Training::run() {
     if (due) save();
   }
   if (stopping_) {
-    say("stopped at step " + std::to_string(progress_.step) + " as asked");
-    return 143;  // 128 + SIGTERM, as if the signal had ended it
+    say("stopped at step " + std::to_string(progress_.step) + " as requested");
+    return 143;  // 128 + SIGTERM, as if the signal had killed it
   }
   char line[80];
   std::snprintf(line, sizeof(line), "final accuracy on %ld held-out digits: %.2f %%",
@@ -191,7 +191,7 @@ void Training::finish_step(double loss, int64_t samples) {
   if (options_.step_delay_ms > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(options_.step_delay_ms));
   }
-  // Asking the other ranks costs a small all-reduce: not at every step.
+  // The check costs a small all-reduce, so it is not done at every step.
   if (progress_.step % kNoticeSteps != 0) return;
   stopping_ = accelerator_.should_stop();
   if (!stopping_ && accelerator_.should_checkpoint()) save();
@@ -222,8 +222,8 @@ void Training::save() {
   try {
     accelerator_.save_state(progress_.step);
   } catch (const muster::CheckpointError& error) {
-    // All ranks got it. The last checkpoint is still there, and hours of training are worth more
-    // than this one.
+    // All ranks get this error. The last checkpoint is intact, and training is worth more than this
+    // one.
     say(std::string("checkpoint not saved: ") + error.what());
   }
 }

@@ -1,4 +1,4 @@
-// The digits' network and the shifts of its training images.
+// The network for the digits, and random shifts of training images.
 #pragma once
 
 #include <torch/torch.h>
@@ -7,7 +7,7 @@
 
 namespace digits {
 
-// 8x8 grey image -> two 3x3 convolutions -> 2x2 pooling -> two linear layers.
+// 8x8 gray image -> two 3x3 convolutions -> 2x2 pooling -> two linear layers.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     using torch::nn::Conv2dOptions;
@@ -32,7 +32,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// Moves each image by -1, 0 or 1 pixels in both directions, filling with background.
+// Shifts each image by -1, 0 or 1 pixels in both directions, filling with background.
 inline at::Tensor shift_randomly(const at::Tensor& images) {
   const at::Tensor padded = torch::constant_pad_nd(images, {1, 1, 1, 1}, 0);
   const int64_t count = images.size(0);

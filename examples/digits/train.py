@@ -1,4 +1,4 @@
-"""Hand-written digits in Python on Accelerate: the same steps as digits.cc, in the same order."""
+"""Handwritten digits in Python on Accelerate: the same steps as digits.cc, in the same order."""
 
 import argparse
 import gzip
@@ -20,7 +20,7 @@ TRAIN_ROWS = 1437  # the rest is held out: other writers
 
 
 class Net(nn.Module):
-    """8x8 grey image -> two 3x3 convolutions -> 2x2 pooling -> two linear layers."""
+    """8x8 gray image -> two 3x3 convolutions -> 2x2 pooling -> two linear layers."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,7 @@ def read_digits(path):
 
 
 def shift_randomly(images):
-    """Moves each image by -1, 0 or 1 pixels in both directions."""
+    """Shifts each image by -1, 0 or 1 pixels in both directions."""
     padded = nn.functional.pad(images, (1, 1, 1, 1)).squeeze(1)
     shifts = torch.randint(0, 3, (len(images), 2, 1)).to(images.device)
     rows = (shifts[:, 0] + torch.arange(8, device=images.device)).view(-1, 8, 1)
@@ -63,7 +63,7 @@ def evaluate(accelerator, model, loader):
 
 
 def save(accelerator, directory, step, keep):
-    """Accelerate writes in place: a directory that is renamed afterwards is whole or absent."""
+    """Accelerate writes in place; renaming the directory afterwards makes it complete or absent."""
     final = pathlib.Path(directory) / f"step-{step}"
     accelerator.save_state(f"{final}.tmp")
     accelerator.wait_for_everyone()
@@ -76,7 +76,7 @@ def save(accelerator, directory, step, keep):
 
 
 class Progress:
-    """Counters that travel with the checkpoint."""
+    """Counters stored in the checkpoint."""
 
     def __init__(self):
         self.step = self.epoch = 0
@@ -108,7 +108,7 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     accelerator = Accelerator(
-        cpu=not torch.cuda.is_available(),  # else each rank of a machine without GPU is alone
+        cpu=not torch.cuda.is_available(),  # otherwise, without a GPU, each rank runs alone
         dataloader_config=DataLoaderConfiguration(
             split_batches=True,  # the schedule then steps once per optimizer step
             use_seedable_sampler=True),  # the order is a function of seed and epoch
@@ -117,7 +117,7 @@ def main():
     ranks = accelerator.num_processes
     batch = options.batch or (32 + ranks - 1) // ranks * ranks
     if batch % ranks != 0:
-        sys.exit(f"--batch {batch} cannot be shared by {ranks} ranks: use a multiple of it")
+        sys.exit(f"--batch {batch} cannot be split over {ranks} ranks: use a multiple")
 
     images, labels = read_digits(options.data)
     set_seed(options.seed)
@@ -133,7 +133,7 @@ def main():
         optimizer, lambda step: 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1, step / total)))))
     progress = Progress()
     accelerator.register_for_checkpointing(progress)
-    # Dropout and shifts must differ from rank to rank.
+    # Dropout and shifts must differ between ranks.
     set_seed(options.seed + 1000, device_specific=True)
     accelerator.init_trackers("digits")
 

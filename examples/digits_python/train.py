@@ -1,8 +1,8 @@
-"""Hand-written digits with a small convolutional network in plain PyTorch: DistributedDataParallel.
+"""Handwritten digits with a small convolutional network in plain PyTorch: DistributedDataParallel.
 
-Nothing here knows Muster. It starts with torchrun's variables, saves a checkpoint by renaming a finished
-directory to step-N in $MUSTER_CHECKPOINT_DIR (./checkpoints without it), goes on from $MUSTER_RESUME_FROM
-(or the newest step-N there), and writes TensorBoard events to $MUSTER_TENSORBOARD_DIR (./runs).
+Nothing here depends on Muster. It starts from torchrun's variables, saves a checkpoint by renaming a finished
+directory to step-N in $MUSTER_CHECKPOINT_DIR (default ./checkpoints), resumes from $MUSTER_RESUME_FROM
+(default: the newest step-N there), and writes TensorBoard events to $MUSTER_TENSORBOARD_DIR (default ./runs).
 """
 
 import argparse
@@ -27,7 +27,7 @@ TRAIN_ROWS = 1437  # the rest is held out: other writers
 
 
 class Net(nn.Module):
-    """8x8 grey image -> two 3x3 convolutions -> 2x2 pooling -> two linear layers."""
+    """8x8 gray image -> two 3x3 convolutions -> 2x2 pooling -> two linear layers."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ def read_digits(path):
 
 
 def shift_randomly(images):
-    """Moves each image by -1, 0 or 1 pixels in both directions."""
+    """Shifts each image by -1, 0 or 1 pixels in both directions."""
     padded = nn.functional.pad(images, (1, 1, 1, 1)).squeeze(1)
     shifts = torch.randint(0, 3, (len(images), 2, 1))
     rows = (shifts[:, 0] + torch.arange(8)).view(-1, 8, 1)
@@ -67,7 +67,7 @@ def fsync_path(path):
 
 
 def save(directory, step, state, keep):
-    """Rank 0 writes step-N.tmp, makes it durable and renames it: step-N is whole or absent."""
+    """Rank 0 writes step-N.tmp, makes it durable and renames it: step-N is complete or absent."""
     final = directory / f"step-{step}"
     temporary = directory / f"step-{step}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -89,7 +89,7 @@ def sorted_steps(directory):
 
 
 def newest_checkpoint(directory):
-    """MUSTER_RESUME_FROM under Muster; else the newest one of the directory, if any."""
+    """MUSTER_RESUME_FROM under Muster, else the newest one in the directory, if any."""
     if os.environ.get("MUSTER_RESUME_FROM"):
         return pathlib.Path(os.environ["MUSTER_RESUME_FROM"])
     return (sorted_steps(directory) or [None])[-1]
@@ -99,7 +99,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--batch", type=int, default=0,
-                        help="over all ranks; 0: 32, rounded up to a multiple of their number")
+                        help="over all ranks; 0: 32, rounded up to a multiple of the number of ranks")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", type=pathlib.Path, default=DATA)
@@ -150,7 +150,7 @@ class Training:
         }
 
     def stop_agreed(self):
-        """Whether any rank was told to stop; the ranks must leave together."""
+        """Whether any rank received a stop signal; the ranks must stop together."""
         flag = torch.tensor(int(self.stop))
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag)
@@ -162,7 +162,7 @@ class Training:
             group["lr"] = rate
 
     def train_epoch(self):
-        """One pass; returns the mean loss over all ranks, or None when asked to stop."""
+        """One pass; returns the mean loss over all ranks, or None on a stop request."""
         options = self.options
         # Everything random is a function of (seed, epoch, rank): a resumed epoch repeats it.
         order = torch.randperm(
@@ -212,9 +212,9 @@ class Training:
             start = time.monotonic()
             loss = self.train_epoch()
             if loss is None:
-                # The last epoch's checkpoint is what a new run goes on from.
+                # A new run resumes from the last epoch's checkpoint.
                 if self.rank == 0:
-                    print(f"stopped at step {self.step} as asked", flush=True)
+                    print(f"stopped at step {self.step} as requested", flush=True)
                 return 143
             self.epoch += 1
             accuracy = self.evaluate()
@@ -232,7 +232,7 @@ class Training:
 
 def main():
     options = parse_arguments()
-    # Alone, without a launcher, it is a world of one.
+    # Without a launcher, it is a world of one.
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
                         "MASTER_PORT": "29500"}.items():
         os.environ.setdefault(name, value)
@@ -240,7 +240,7 @@ def main():
     ranks = dist.get_world_size()
     options.batch = options.batch or (32 + ranks - 1) // ranks * ranks
     if options.batch % ranks != 0:
-        sys.exit(f"--batch {options.batch} cannot be shared by {ranks} ranks: use a multiple of it")
+        sys.exit(f"--batch {options.batch} cannot be split over {ranks} ranks: use a multiple")
     with contextlib.ExitStack() as stack:
         stack.callback(dist.destroy_process_group)
         writer = None

@@ -1,10 +1,10 @@
-// Two interleaved spirals told apart by a small network.
+// A small network that classifies two interleaved spirals.
 #include <torch/torch.h>
 
 #include <cmath>
 #include <cstdio>
 
-// Points on two spirals that start half a turn apart, blurred a little.
+// Noisy points on two spirals that start half a turn apart.
 class Spirals : public torch::data::datasets::Dataset<Spirals> {
  public:
   explicit Spirals(int64_t points) {

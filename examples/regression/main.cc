@@ -1,6 +1,6 @@
-// Regression where every rank has a shard of its own and none is as long as another: ranks that run
-// out of samples follow the others, and the metric counts each held-out sample once. train.py
-// beside this file does the same steps on Accelerate; README.md shows both loops.
+// Regression in which every rank has its own shard, all of different lengths: ranks that run out of
+// samples join the others' reductions, and the metric counts each held-out sample once. train.py
+// does the same steps on Accelerate; README.md shows both loops.
 #include <muster/trainer.h>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ Options parse_options(int argc, char** argv) {
   Options options;
   examples::CommandLine line("regression");
   line.add("--epochs", &options.epochs, 1, "passes over the shards");
-  line.add("--batch", &options.batch, 1, "samples per step of one rank");
-  line.add("--samples", &options.samples, 1, "of all shards together");
+  line.add("--batch", &options.batch, 1, "samples per step and rank");
+  line.add("--samples", &options.samples, 1, "in all shards together");
   line.add("--held-out", &options.held_out, 1, "samples to measure on");
   line.add("--lr", &options.lr, 0.0, "learning rate");
-  line.add("--seed", &options.seed, 0, "of samples, weights and order");
+  line.add("--seed", &options.seed, 0, "for samples, weights and order");
   line.parse(argc, argv);
   return options;
 }
@@ -53,7 +53,7 @@ Samples make_samples(int64_t count) {
   return {x, torch::sin(x.select(1, 0)) + 0.5 * x.select(1, 1) * x.select(1, 2) + noise};
 }
 
-// Rank r holds r + 1 parts of the samples, as if each had a file of its own.
+// Rank r holds r + 1 parts of the samples, as if each had its own file.
 Samples shard_of(const Samples& all, int64_t rank, int64_t ranks) {
   const int64_t count = all.y.numel(), parts = ranks * (ranks + 1) / 2;
   return all.slice(count * (rank * (rank + 1) / 2) / parts,
@@ -61,8 +61,8 @@ Samples shard_of(const Samples& all, int64_t rank, int64_t ranks) {
 }
 
 struct Measured {
-  at::Tensor errors;  // squared, of every held-out sample once, in their order
-  int64_t gathered;   // with those that fill the last batch up
+  at::Tensor errors;  // squared; each held-out sample once, in order
+  int64_t gathered;   // including those that fill the last batch
 };
 
 template <typename Model, typename Loader>
@@ -96,7 +96,7 @@ int train(int argc, char** argv) {
       accelerator.prepare(net, muster::SGD(net->parameters(), {.lr = options.lr}),
                           muster::DataLoader(muster::TensorDataset(held_out.x, held_out.y),
                                              {.batch_size = options.batch}));
-  // Not prepared: a shard belongs to its rank and is not dealt out.
+  // Not prepared: a shard belongs to its rank and must not be split.
   muster::DataLoader loader(
       muster::TensorDataset(own.x, own.y),
       {.batch_size = options.batch, .shuffle = true, .seed = static_cast<uint64_t>(options.seed)});

@@ -29,7 +29,7 @@ def make_samples(count):
 
 
 def shard_of(samples, rank, ranks):
-    """Rank r holds r + 1 parts of the samples, as if each had a file of its own."""
+    """Rank r holds r + 1 parts of the samples, as if each had its own file."""
     count, parts = len(samples[1]), ranks * (ranks + 1) // 2
     begin, end = count * (rank * (rank + 1) // 2) // parts, count * ((rank + 1) * (rank + 2) // 2) // parts
     return [tensor[begin:end] for tensor in samples]
@@ -67,13 +67,13 @@ def main():
     model, optimizer, held_out_loader = accelerator.prepare(
         net, torch.optim.SGD(net.parameters(), lr=options.lr, fused=True),
         DataLoader(TensorDataset(*held_out), batch_size=options.batch))
-    # Not prepared: a shard belongs to its rank and is not dealt out.
+    # Not prepared: a shard belongs to its rank and must not be split.
     loader = DataLoader(TensorDataset(*own), batch_size=options.batch, shuffle=True)
     for batches in accelerator.gather(torch.tensor([len(loader)], device=accelerator.device)).tolist():
         accelerator.print(f"a rank has {batches} batches of {options.batch}")
 
     for epoch in range(1, options.epochs + 1):
-        # accelerator.join_uneven_inputs() has no effect on CPU ranks: this is what it does on GPUs.
+        # accelerator.join_uneven_inputs() has no effect on CPU ranks; this is what it does on GPUs.
         with Join([model]) if accelerator.num_processes > 1 else contextlib.nullcontext():
             for x, y in loader:
                 loss = nn.functional.mse_loss(model(x.to(accelerator.device)), y.to(accelerator.device))

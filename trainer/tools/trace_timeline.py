@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The traces of muster::Profiler as numbers and as a picture.
+"""Summarizes and draws the traces of muster::Profiler.
 
     trace_timeline.py DIRECTORY            the newest cycle of all ranks in it
     trace_timeline.py DIRECTORY --cycle 0  another one
     trace_timeline.py DIRECTORY --svg timeline.svg
 
 Prints for each rank how long it communicated, how long it computed, and how much of the communication
-was hidden behind compute, worked out from the trace alone. The picture has two lanes a rank.
+was hidden behind compute, computed from the trace alone. The picture has two lanes per rank.
 Reads trace-rank-RRRRR-cycle-N.json (docs/profiling.md); needs nothing but Python.
 """
 import argparse
@@ -22,7 +22,7 @@ KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def united(intervals):
-    """The same points in time, in order and without overlaps."""
+    """Merges intervals into sorted, disjoint ones."""
     pieces = []
     for begin, end in sorted(piece for piece in intervals if piece[1] > piece[0]):
         if pieces and begin <= pieces[-1][1]:
@@ -33,7 +33,7 @@ def united(intervals):
 
 
 def without(pieces, holes):
-    """The parts of united `pieces` outside united `holes`."""
+    """The parts of merged `pieces` outside merged `holes`."""
     rest = []
     for begin, end in pieces:
         for hole_begin, hole_end in holes:
@@ -50,7 +50,7 @@ def without(pieces, holes):
 
 
 def common(a, b):
-    """The points of both, of united lists."""
+    """The intersection of two merged lists."""
     both, i, j = [], 0, 0
     while i < len(a) and j < len(b):
         begin, end = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
@@ -78,8 +78,8 @@ class Trace:
         self.world_size = content["distributedInfo"]["world_size"]
         self.events = [event for event in content["traceEvents"]
                        if event["ph"] == "X" and event.get("cat") != "Trace"]
-        # A collective whose thread has not noted its end yet gets the end of the recording, which is
-        # later than anything that was recorded.
+        # A collective that had not finished gets the end of the recording, which is later than
+        # every recorded event.
         last = max(event["ts"] + event["dur"] for event in self.events
                    if event.get("args", {}).get("finished", True))
         for event in self.events:
@@ -101,7 +101,7 @@ class Trace:
         return united((event["ts"], event["ts"] + event["dur"]) for event in events if chosen(event["name"]))
 
     def cpu_compute(self):
-        """Operators of each thread without the communication and the waiting inside them."""
+        """Operators of each thread, without the communication and waiting inside them."""
         compute = []
         for thread in {event["tid"] for event in self.events}:
             own = [event for event in self.events if event["tid"] == thread]
@@ -121,10 +121,10 @@ def find_traces(directory, cycle):
         numbers = re.search(r"trace-rank-(\d+)-cycle-(\d+)\.json$", path)
         found.setdefault(int(numbers.group(2)), []).append(path)
     if not found:
-        sys.exit(f"{directory} holds no trace-rank-RRRRR-cycle-N.json")
+        sys.exit(f"{directory} contains no trace-rank-RRRRR-cycle-N.json")
     chosen = max(found) if cycle is None else cycle
     if chosen not in found:
-        sys.exit(f"{directory} holds cycles {sorted(found)}, not {chosen}")
+        sys.exit(f"{directory} contains cycles {sorted(found)}, not {chosen}")
     return chosen, [Trace(path) for path in sorted(found[chosen])]
 
 
@@ -138,12 +138,12 @@ def print_table(cycle, traces):
 
 
 def svg(cycle, traces):
-    """Two lanes a rank, communication over compute, the steps as lines."""
+    """Two lanes per rank, communication above compute, and a line per step."""
     width, left, lane, gap = 1000, 70, 18, 14
     begins = [min(event["ts"] for event in trace.events) for trace in traces]
     ends = [max(event["ts"] + event["dur"] for event in trace.events) for trace in traces]
     longest = max(end - begin for begin, end in zip(begins, ends))
-    # Clocks of different machines are not one clock: each rank from its own beginning then.
+    # Different machines have different clocks: each rank then starts at its own first event.
     together = max(begins) - min(begins) < longest
     span = (max(ends) - min(begins)) if together else longest
     height = 40 + len(traces) * (2 * lane + gap) + 30
@@ -176,7 +176,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory")
     parser.add_argument("--cycle", type=int, help="which cycle (default: the newest)")
-    parser.add_argument("--svg", metavar="FILE", help="write the picture there")
+    parser.add_argument("--svg", metavar="FILE", help="write a picture to FILE")
     arguments = parser.parse_args()
     cycle, traces = find_traces(arguments.directory, arguments.cycle)
     print_table(cycle, traces)

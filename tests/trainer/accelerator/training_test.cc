@@ -1,5 +1,5 @@
-// Accumulation windows that come out short, and weights with several names, in every stage of
-// sharding: numbers that can be told beforehand.
+// Short accumulation windows and tied weights, in every sharding stage, against numbers known in
+// advance.
 #include <gtest/gtest.h>
 #include <muster/optim/ema.h>
 #include <muster/trainer.h>
@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-// Samples 1, 2, …, count, of which nobody knows beforehand how many there are.
+// Samples 1, 2, …, count, as a stream of unknown length.
 struct Stream {
   int64_t count = 0, given = 0;
   void reset(int64_t) { given = 0; }
@@ -19,7 +19,7 @@ struct Stream {
   }
 };
 
-// Its gradient is what forward is given.
+// Its gradient is forward's input.
 struct LineImpl : torch::nn::Module {
   LineImpl() { weight = register_parameter("weight", torch::zeros({40})); }
   at::Tensor forward(const at::Tensor& x) { return (weight * x).mean() * 40; }
@@ -33,8 +33,8 @@ INSTANTIATE_TEST_SUITE_P(Of, EveryStage,
                                            ZeroStage::zero3),
                          [](const auto& info) { return std::string(zero_stage_name(info.param)); });
 
-// What a loop does in a micro-batch; Line's steps are of SGD with lr 1, so that a weight is minus
-// the sum of the windows' means.
+// What a loop does in a micro-batch. Line is trained by SGD with lr 1, so a weight is minus the sum
+// of the windows' means.
 struct Loop {
   explicit Loop(const AcceleratorOptions& options) : accelerator(options) {}
 
@@ -84,7 +84,7 @@ TEST_P(EveryStage, AShortWindowCountsTwoLossesOfOneModelOnceEach) {
   EXPECT_NEAR(loop.value_of(loop.first, loop.a), -88.0, 1e-4);
 }
 
-// A linear layer whose weight has a second name, and the bias beside it.
+// A linear layer with a bias, whose weight is registered under a second name.
 struct TiedImpl : torch::nn::Module {
   TiedImpl() {
     weight = register_parameter("weight", torch::zeros({64}));

@@ -1,4 +1,4 @@
-// The frame around main: exit codes and torchrun's error file; and SHA-256 under the hashes.
+// run_main: exit codes and torchrun's error file; and SHA-256.
 #include "muster/base/run_main.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The place of a process, read from the environment.
+// A process's rank and world, read from the environment.
 #include "muster/base/topology.h"
 
 #include <gtest/gtest.h>

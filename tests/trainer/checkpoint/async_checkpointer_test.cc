@@ -1,4 +1,4 @@
-// Saving in the background, on one rank; several ranks are in checkpoint_process_test.
+// Asynchronous saves on one rank; for several ranks see checkpoint_process_test.
 #include "checkpoint/async_checkpointer.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TensorMap read_model(const std::string& path) {
   return CheckpointReader(path, Topology{}, /*verify_hashes=*/true).read("model");
 }
 
-// Holds the background where it is until it is opened.
+// Blocks the background thread until it is opened.
 class Gate {
  public:
   void pass() {
@@ -104,7 +104,7 @@ TEST(AsyncCheckpointer, SavesTheStateOfTheCallWhileItChanges) {
   EXPECT_FALSE(saver.saving());
   EXPECT_EQ(published, 1);
   EXPECT_TRUE(read_model(path).at("w").equal(before));
-  // The next save uses the same memory only after this one has ended.
+  // The next save reuses the memory only after this one has finished.
   const std::string second = saver.save(content_of(2, {{"model/w", weight}}), kNoWorker);
   const std::string third = saver.save(content_of(3, {{"model/w", before}}), kNoWorker);
   saver.wait();
@@ -127,8 +127,8 @@ TEST(AsyncCheckpointer, UsesTheMemoryThatWasMadeReady) {
   EXPECT_EQ(latest_checkpoint(directory.path())->step, 1);
 }
 
-// Small pieces need more than their bytes: each begins at an aligned place.
-TEST(SnapshotBuffer, SaysWhatPiecesNeed) {
+// Small tensors need more than their bytes, because each starts at an aligned offset.
+TEST(SnapshotBuffer, ReportsWhatPiecesNeed) {
   const at::Tensor flat = torch::arange(40'000, at::kFloat);
   TensorMap pieces;
   for (int64_t i = 0; i < flat.numel(); ++i) pieces[std::to_string(i)] = flat.narrow(0, i, 1);
@@ -177,7 +177,7 @@ std::string error_of_call(const std::function<void()>& call) {
   return "";
 }
 
-TEST(AsyncCheckpointer, ShowsAnErrorAtTheNextCallOnceAndThenGoesOn) {
+TEST(AsyncCheckpointer, ThrowsAnErrorAtTheNextCallOnceAndThenContinues) {
   const TemporaryDirectory directory;
   const std::string blocked = directory / "c";
   AsyncCheckpointer saver({.directory = blocked}, {}, kLong);
@@ -189,11 +189,11 @@ TEST(AsyncCheckpointer, ShowsAnErrorAtTheNextCallOnceAndThenGoesOn) {
   EXPECT_NE(error.find("cannot create the directory"), std::string::npos) << error;
   EXPECT_FALSE(saver.saving());
   std::filesystem::remove(blocked);
-  saver.wait();  // the error was told
+  saver.wait();  // the error was already thrown
   saver.save(content, kNoWorker);
   saver.wait();
   EXPECT_EQ(latest_checkpoint(blocked)->step, 1);
-  // A copy that fails travels the same way, so that no other rank is left waiting.
+  // A failed copy is reported the same way, so that no other rank is left waiting.
   saver.save(content_of(2, {{"model/w", torch::ones({2}).to_sparse()}}), kNoWorker);
   EXPECT_NE(error_of_call([&] { saver.wait(); }).find("'model/w' is undefined, sparse"),
             std::string::npos);
@@ -211,7 +211,8 @@ TEST(AsyncCheckpointer, WaitsForTheSaveBeforeButNotForever) {
                           {}, std::chrono::milliseconds(1));
   saver.save(content_of(1, {}), kNoWorker);
   const std::string error = error_of_call([&] { saver.wait(); });
-  EXPECT_NE(error.find("the save of step 1 has not ended within 1 ms"), std::string::npos) << error;
+  EXPECT_NE(error.find("the save of step 1 did not finish within 1 ms"), std::string::npos)
+      << error;
   gate.open();
 }
 

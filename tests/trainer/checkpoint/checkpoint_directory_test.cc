@@ -30,7 +30,7 @@ Manifest example() {
   return manifest;
 }
 
-// A whole checkpoint of one shard with the bytes "abc".
+// A complete checkpoint of one shard with the bytes "abc".
 std::string make_checkpoint(const TemporaryDirectory& directory, int64_t step) {
   const std::string path = directory / step_name(step);
   std::filesystem::create_directory(path);

@@ -1,4 +1,5 @@
-// The joint protocol among real ranks: killed at every stage, out of space, beside training.
+// The save protocol among real ranks: killed at every stage, out of disk space, concurrent with
+// training.
 #include <gtest/gtest.h>
 
 #include "base/files.h"
@@ -21,7 +22,7 @@ class Saves : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Are, Saves, ::testing::Values("sync", "async"),
                          [](const auto& info) { return info.param; });
 
-// Every run loads what the killed one before left, saves once, and is killed in its second save.
+// Every run loads what the previous, killed one left, saves once, and is killed in its second save.
 TEST_P(Saves, SurviveAKillOfAnyRankAtEveryStage) {
   const TemporaryDirectory directory;
   std::vector<std::string> kills = {"0 prepared",  "1 prepared", "0 shard",    "1 shard",
@@ -61,7 +62,7 @@ TEST_P(Saves, ThatOneRankCannotWriteFailOnAllAndLeaveTheOthersAlone) {
   EXPECT_EQ(list_checkpoints(directory.path()).size(), 2u);
 }
 
-TEST(AsyncSaves, RunBesideTheCollectivesOfTraining) {
+TEST(AsyncSaves, RunConcurrentlyWithTrainingsCollectives) {
   const TemporaryDirectory directory;
   for (const ChildResult& rank : run(3, {"overlap", "async", directory.path()})) {
     EXPECT_EQ(rank.exit_code, 0) << rank.output;
@@ -71,7 +72,7 @@ TEST(AsyncSaves, RunBesideTheCollectivesOfTraining) {
     EXPECT_FALSE(values.contains("mixed")) << rank.output;
   }
   EXPECT_EQ(list_steps(directory.path()), (std::vector<int64_t>{19, 20}));
-  // On another number of ranks: everything but the ranks' own.
+  // With a different number of ranks: everything except the ranks' own tensors.
   const auto alone = run(1, {"load", "async", directory.path()});
   auto values = said(alone[0]);
   EXPECT_EQ(values["resumed"], "20") << alone[0].output;

@@ -36,7 +36,7 @@ struct Rank : SavingRank {
     }
   }
 
-  // What is there must be whole and of one step. 0: nothing there.
+  // An existing checkpoint must be complete and of a single step. 0: there is none.
   int64_t load() const {
     const auto reader = open_checkpoint("", directory, topology, group);
     if (!reader) return 0;
@@ -68,7 +68,7 @@ void survive(Rank& rank) {
   rank.save(start + 2);
 }
 
-// The last rank can write no file above 100 bytes during the second save of three.
+// During the second of three saves, the last rank cannot write files above 100 bytes.
 void without_space(Rank& rank) {
   rank.save(1);
   rlimit before{};

@@ -1,4 +1,4 @@
-// Weights for Hugging Face's loaders and from them; their own packages are the other side.
+// Exchanging weights with Hugging Face's own packages, in both directions.
 #include "muster/checkpoint/model_files.h"
 
 #include <gtest/gtest.h>
@@ -101,8 +101,8 @@ TEST(ParseSize, ReadsBothKindsOfUnits) {
 
 const char* const kSizes[] = {"10GB", "5KB", "2.2KB", "1"};
 
-// Importing Accelerate takes seconds, so that one program does everything: it compares the files
-// that lie in the directory with its own, loads them, and leaves its own to be loaded.
+// Importing Accelerate takes seconds, so one program does everything: compares the files in the
+// directory with its own, loads them, and leaves its own to be loaded.
 constexpr char kPythonProgram[] = R"(
 net = Net(tied=False, filled=True)
 for size in ['10GB', '5KB', '2.2KB', '1']:
@@ -248,7 +248,7 @@ TEST(LoadModel, StaysInsideTheDirectoryOfTheIndex) {
   EXPECT_THROW(load_model(*net, directory / "d"), CheckpointError);
   save_safetensors(directory / "d/there", {{"other", torch::ones({1, 1})}});
   EXPECT_THROW(load_model(*net, directory / "d"),
-               FormatError);  // the index names what is not there
+               FormatError);  // the index names a missing file
   EXPECT_THROW(load_model(*net, directory / "missing"), CheckpointError);
   std::filesystem::create_directory(directory / "e");
   EXPECT_THROW(load_model(*net, directory / "e"), CheckpointError);

@@ -1,4 +1,4 @@
-// How weights are spread over files, hostile indexes, and the hash of files.
+// How weights are split into files, hostile indexes, and file hashes.
 #include "checkpoint/model_index.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Shards = std::vector<std::vector<std::string>>;
 
-TEST(ModelIndex, SplitsInOrderAndGivesLargeTensorsAShardOfTheirOwn) {
+TEST(ModelIndex, SplitsInOrderAndGivesLargeTensorsTheirOwnShard) {
   const std::vector<NamedSize> tensors = {{"a", 6}, {"b", 6}, {"c", 2},
                                           {"d", 6}, {"e", 2}, {"f", 2}};
   EXPECT_EQ(split_into_shards(tensors, 10), (Shards{{"a"}, {"b", "c"}, {"d", "e", "f"}}));
@@ -57,7 +57,7 @@ std::string hash_in_pieces(const std::string& text, size_t piece) {
   return hash.hex_digest();
 }
 
-// One block at a time and many at once take different ways through the processor.
+// Hashing one block at a time and many at once use different instructions.
 TEST(FileHash, IsTheSameInPiecesOfAnySizeAndAsPublished) {
   EXPECT_EQ(hash_in_pieces("abc", 3),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

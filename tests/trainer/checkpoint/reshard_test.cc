@@ -1,4 +1,4 @@
-// Checkpoints in parts, among real ranks: any number of them writes, any number reads.
+// Sharded checkpoints among real ranks: any number of ranks writes, and any number reads.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,7 +21,7 @@ std::vector<ChildResult> run(int world_size, const std::vector<std::string>& arg
   return run_ranks({.argv = argv, .world_size = world_size, .environment = environment});
 }
 
-// Ranks that read find every tensor whole, and their ranges of it, with the right values.
+// The reading ranks get every full tensor, and their ranges of it, with the right values.
 void succeeds(int world_size, const std::vector<std::string>& arguments) {
   for (const ChildResult& rank : run(world_size, arguments)) {
     ASSERT_EQ(rank.exit_code, 0) << arguments[0] << "\n" << rank.output;
@@ -86,7 +86,7 @@ TEST_P(ShardedSaves, ThatDoNotMakeWholeTensorsFailOnAllRanksByName) {
       {"shape", "'model/cube' is F32 [5,3,7] in shard-00001-of-00003.safetensors and F32 [3,5,7]"},
       {"dtype", "'model/cube' is F64 [3,5,7] in shard-00001-of-00003.safetensors and F32 [3,5,7]"},
       {"outside", "the shard of 'model/cube' has shape"},
-      {"twice", "'model/cube' is given both whole and as a shard"}};
+      {"twice", "'model/cube' is both a global tensor and a shard"}};
   const TemporaryDirectory directory;
   for (const ChildResult& rank : run(3, {"faulty", GetParam(), directory.path()})) {
     EXPECT_EQ(rank.exit_code, 0) << rank.output;
@@ -118,7 +118,7 @@ TEST(ShardedSaves, WithAMissingOrDamagedFileNameIt) {
   refused(file + " is damaged");
 }
 
-// By docs/formats-checkpoint.md alone: nothing of the SDK is used.
+// Uses only docs/formats-checkpoint.md, nothing of the SDK.
 constexpr char kPythonReader[] = R"(
 import json, os, sys
 import numpy as np
@@ -163,7 +163,7 @@ for name, (dtype, shape) in cases.items():
 print(len(cases), 'tensors,', divided, 'of them divided')
 )";
 
-TEST(ShardedSaves, AreReadByNumpyWhoFollowsTheDocument) {
+TEST(ShardedSaves, AreReadByNumpyFollowingTheDocument) {
   if (!python_has("safetensors") || !python_has("numpy")) GTEST_SKIP() << "no Python packages";
   const TemporaryDirectory directory;
   succeeds(4, {"save_shards", "sync", directory.path()});

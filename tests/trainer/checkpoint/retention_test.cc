@@ -1,4 +1,4 @@
-// Which checkpoints are offered and which stay.
+// Which checkpoints are listed and which are kept.
 #include "checkpoint/retention.h"
 
 #include <gtest/gtest.h>
@@ -153,7 +153,7 @@ TEST(CheckpointPolicy, KeepsItsPromisesOnRandomDirectories) {
     const Steps removed = checkpoints_to_remove(one.checkpoints, one.policy, one.removable_up_to);
     expect_promises(one, removed);
     removed_in_all += removed.size();
-    // Deciding again about what is left removes nothing more.
+    // Applying the policy again to what is left removes nothing more.
     Case rest = one;
     std::erase_if(rest.checkpoints, [&](const CheckpointInfo& info) {
       return std::binary_search(removed.begin(), removed.end(), info.step);
@@ -180,7 +180,7 @@ TEST(Retention, FollowsTheMetricsOfManifestsAndOfPartFiles) {
   for (int64_t step = 1; step <= 5; ++step) {
     const std::string path = make_checkpoint(directory, step, {{"loss", losses[step - 1]}});
     Manifest manifest = parse_manifest(read_file(path + "/" + kManifestName, 10'000), "m");
-    if (step % 2 == 0) {  // as on a node that rank 0 is not on
+    if (step % 2 == 0) {  // as on a node without rank 0
       std::filesystem::remove(path + "/" + kManifestName);
       std::ofstream(path + "/" + part_name(1, 2)) << format_part(1, 2, manifest, {});
     }
@@ -199,7 +199,8 @@ TEST(Checkpoints, AreListedOnlyWhenComplete) {
   std::filesystem::remove(directory / "step-9/manifest.json");
   std::filesystem::remove(directory / "step-8/shard");
   std::ofstream(directory / "step-7/shard") << "too long";
-  std::filesystem::rename(directory / "step-5", directory / "step-50");  // not what it says it is
+  std::filesystem::rename(directory / "step-5",
+                          directory / "step-50");  // wrong name
   std::filesystem::create_directory(directory / "step-10.tmp");
   make_checkpoint(directory, 2, {{"accuracy", 1}});
   const auto listed = list_checkpoints(directory.path());

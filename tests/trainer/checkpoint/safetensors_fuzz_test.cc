@@ -105,7 +105,7 @@ class Mutator {
   std::mt19937 random_{11};
 };
 
-// Lets the process grow by so much; an allocation beyond that fails instead of succeeding lazily.
+// Lets the process grow by this much; an allocation beyond that fails instead of succeeding lazily.
 class AddressSpaceLimit {
  public:
   explicit AddressSpaceLimit(size_t growth) {
@@ -132,7 +132,7 @@ TEST(SafetensorsFuzz, EndsInAClearErrorOrACorrectLoad) {
     for (int round = 0; round < 6'000; ++round) {
       const std::string bytes = mutator.next();
       const std::string path = directory / "f";
-      std::filesystem::remove(path);  // some file systems flush a file that is written anew
+      std::filesystem::remove(path);  // some file systems flush a rewritten file
       std::ofstream(path, std::ios::binary) << bytes;
       try {
         size_t read = 0;
@@ -153,7 +153,7 @@ TEST(SafetensorsFuzz, EndsInAClearErrorOrACorrectLoad) {
   EXPECT_GT(accepted, 200);
   EXPECT_GT(refused, 3'000);
   if (!python_has("safetensors")) return;
-  // What is read here, the reference implementation reads too.
+  // The reference implementation reads everything that is accepted here.
   const ChildResult result = python(
       "import os, sys\n"
       "from safetensors import safe_open\n"

@@ -65,9 +65,9 @@ TEST(SafetensorsHeader, RefusesWhatIsNotAHeader) {
 
 TEST(SafetensorsHeader, RefusesHolesOverlapsAndWrongSizes) {
   const std::string first = entry("a", "U8", "[4]", "[0,4]");
-  refused_for("{" + first + "," + entry("b", "U8", "[4]", "[5,9]") + "}", 9, "hole or an overlap");
-  refused_for("{" + first + "," + entry("b", "U8", "[4]", "[3,7]") + "}", 7, "hole or an overlap");
-  refused_for("{" + entry("a", "U8", "[4]", "[1,5]") + "}", 5, "hole or an overlap");
+  refused_for("{" + first + "," + entry("b", "U8", "[4]", "[5,9]") + "}", 9, "gap or an overlap");
+  refused_for("{" + first + "," + entry("b", "U8", "[4]", "[3,7]") + "}", 7, "gap or an overlap");
+  refused_for("{" + entry("a", "U8", "[4]", "[1,5]") + "}", 5, "gap or an overlap");
   refused_for("{" + first + "}", 5, "truncated or damaged");
   refused_for("{" + first + "}", 3, "truncated or damaged");
   refused_for("{" + entry("a", "F32", "[4]", "[0,4]") + "}", 4, "do not fit its dtype");
@@ -110,7 +110,8 @@ TEST(SafetensorsHeader, RefusesValuesWhereOthersBelong) {
   refused_for("{\"a\":null}", 0, "must have exactly");
 }
 
-// Trees of JSON take many times the memory of their text; a hostile header must not get that far.
+// A JSON tree takes many times the memory of its text; a hostile header must not be able to build
+// one.
 TEST(SafetensorsHeader, CostsLittleMemoryHoweverLargeAndHostileItIs) {
   std::string values = "{\"a\":{\"shape\":[0";
   for (int i = 0; i < 5'000'000; ++i) values += ",0";
@@ -146,7 +147,7 @@ TEST(SafetensorsHeader, SurvivesRandomDamage) {
       if (kind == 2) bad.insert(at, bad.substr(random() % bad.size(), random() % 12));
       if (bad.empty()) bad = "{";
     }
-    // Either it is still valid, or it is refused with a FormatError; nothing else may happen.
+    // It is either still valid or rejected with a FormatError; nothing else may happen.
     if (error_of(bad, 32) != "no error") ++refused;
   }
   EXPECT_GT(refused, 15'000);

@@ -1,4 +1,4 @@
-// A rank that saves checkpoints, and may be killed at any stage of it.
+// A rank that saves checkpoints, and may be killed at any stage of a save.
 #pragma once
 
 #include <signal.h>
@@ -40,7 +40,7 @@ struct SavingRank {
         std::move(side), std::chrono::seconds(30));
   }
 
-  // KILL="rank stage" ends that rank there, while `deadly` is set.
+  // KILL="rank stage" kills that rank at that stage, while `deadly` is set.
   void passing(const char* stage) const {
     const char* kill = std::getenv("KILL");
     const std::string here = std::to_string(topology.rank) + " " + stage;
@@ -52,7 +52,7 @@ struct SavingRank {
   const std::string directory;
   ProcessGroupPtr group;
   std::atomic<bool> deadly{false};
-  std::optional<AsyncCheckpointer> saver;  // ends before the groups
+  std::optional<AsyncCheckpointer> saver;  // destroyed before the groups
 };
 
 }  // namespace muster

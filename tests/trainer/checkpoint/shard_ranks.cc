@@ -1,7 +1,7 @@
 // The program that reshard_test runs as ranks: shard_ranks SCENARIO MODE DIRECTORY. The tensors are
-// cut as sharding cuts them: those of one dtype lie one after the other in a flat buffer, which is
-// padded to equal chunks, one for each rank. It prints lines "name value" and exits with 0 unless
-// an exception escapes.
+// sharded as in training: those of one dtype are concatenated in a flat buffer, which is padded to
+// equal chunks, one per rank. It prints lines "name value" and exits with 0 unless an exception
+// escapes.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct Case {
   std::vector<int64_t> shape;
 };
 
-// Sizes that put the borders of chunks inside rows; tensors smaller than the number of ranks;
-// tensors without dimensions and without elements. reshard_test's Python program has them too.
+// Sizes that put chunk boundaries inside rows; tensors smaller than the number of ranks; 0-d and
+// empty tensors. reshard_test's Python program has the same.
 const Case kCases[] = {
     {"matrix", at::kFloat, {13, 7}},       {"bias", at::kFloat, {7}},
     {"cube", at::kFloat, {3, 5, 7}},       {"scalar", at::kFloat, {}},
@@ -63,7 +63,7 @@ struct Rank : SavingRank {
 
   RangeMap own_ranges() const { return ranges_of(topology.rank, topology.world_size); }
 
-  // `tensor_of` gives the values of each tensor, whole or this rank's range of it.
+  // `tensor_of` returns the values of each tensor: all of them, or this rank's range.
   template <typename TensorOf>
   CheckpointContent content(int64_t step, int64_t origin, TensorOf tensor_of) const {
     CheckpointContent content;
@@ -79,7 +79,7 @@ struct Rank : SavingRank {
     return content(step, origin, [&](CheckpointContent& content) {
       const RangeSource parts(source, own_ranges());
       for (const auto& [name, range] : own_ranges()) {
-        // Some name the empty ones, some do not.
+        // Some ranks name the empty ones, some do not.
         if (range.count == 0 && (name != "empty" || topology.rank == 1)) continue;
         content.shards["model/" + name] = {parts.read(name), range.shape, range.begin};
       }
@@ -105,7 +105,7 @@ struct Rank : SavingRank {
     if (asynchronous) {
       if (content.manifest.step == 1) saver->reserve(content);
       saver->save(content, kNoWorker);
-      // The copies are made: what the training changes from here on must not show.
+      // The copies are done: later changes by training must not be visible.
       for (const auto& [name, shard] : content.shards) at::Tensor(shard.values).zero_();
       saver->wait();
     } else {
@@ -127,7 +127,7 @@ bool whole_is(const TensorSource& model, const Case& one, int64_t origin) {
   const at::Tensor target = torch::zeros_like(expected);
   model.read_into(one.name, target);
   same = same && target.equal(expected);
-  // Columns of something larger, of another dtype.
+  // Columns of a larger tensor, of a different dtype.
   std::vector<int64_t> larger = one.shape;
   if (!larger.empty()) larger.back() *= 2;
   at::Tensor apart = torch::zeros(larger, at::kDouble);
@@ -175,7 +175,7 @@ void load(Rank& rank) {
   say("wrong", wrong.empty() ? "nothing" : wrong);
 }
 
-// Saves what the newest checkpoint holds in the other way.
+// Saves the newest checkpoint's contents in the other form.
 void convert(Rank& rank, bool to_shards) {
   const auto reader = rank.open();
   const int64_t step = reader->manifest().step + 1;
@@ -184,7 +184,7 @@ void convert(Rank& rank, bool to_shards) {
   rank.save(to_shards ? rank.sharded(step, origin, *model) : rank.whole(step, origin, *model));
 }
 
-// Damages what rank 1 gives.
+// Damages rank 1's contribution.
 void damage(CheckpointContent& content, const std::string& fault) {
   const auto own = content.shards.find("model/cube");
   if (own == content.shards.end()) throw Error("this rank has nothing of cube");
@@ -198,7 +198,7 @@ void damage(CheckpointContent& content, const std::string& fault) {
   if (fault == "twice") content.global["model/cube"] = torch::zeros({3, 5, 7});
 }
 
-// All saves but the first are refused; the last one is not.
+// All saves except the first and the last are rejected.
 void faulty(Rank& rank) {
   rank.save(rank.sharded(1, 1, Rank::fresh(1)));
   int64_t step = 1;

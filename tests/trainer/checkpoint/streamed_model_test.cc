@@ -1,5 +1,4 @@
-// Weights for others, written one tensor at a time; save_model and Hugging Face's own readers say
-// what is right.
+// Weights written one tensor at a time, checked against save_model and Hugging Face's own readers.
 #include "checkpoint/streamed_model.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +47,7 @@ struct Outlines {
 
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-// Gives copies, counts them, and watches that the one before is gone.
+// Returns copies, counts them, and checks that the previous one was released.
 struct Fetcher {
   const TensorMap& values;
   std::vector<std::string> fetched = {};
@@ -91,7 +90,7 @@ TEST(StreamedModels, AreTheFilesOfSaveModelByteForByte) {
   }
 }
 
-TEST(StreamedModels, SayTiedWeightsOnceAsSaveModelDoes) {
+TEST(StreamedModels, WriteTiedWeightsOnceAsSaveModelDoes) {
   const TemporaryDirectory streamed, direct;
   const at::Tensor weight = torch::randn({50, 16});
   struct TiedImpl : torch::nn::Module {
@@ -161,7 +160,7 @@ TEST(StreamedModels, AreInTheOrderOfTheStateDict) {
   EXPECT_EQ(expected[2], "no_rows") << "and its buffers too";
 }
 
-// Ranks that only help to gather go through all tensors, so the one that writes must do so too.
+// Ranks that only help gathering go through all tensors, so the writing rank must do so too.
 TEST(StreamedModels, AreFetchedToTheEndWhenTheDiskRefuses) {
   const TemporaryDirectory directory;
   const Body body;
@@ -174,7 +173,7 @@ TEST(StreamedModels, AreFetchedToTheEndWhenTheDiskRefuses) {
   EXPECT_TRUE(fetcher.one_at_a_time);
 }
 
-TEST(StreamedModels, ThatAreNotWhatWasAnnouncedLeaveTheEarlierFilesAlone) {
+TEST(StreamedModels, ThatDoNotMatchTheirOutlinesLeaveTheEarlierFilesAlone) {
   const TemporaryDirectory directory;
   const Body body;
   const Outlines outlines(*body);
@@ -192,7 +191,7 @@ TEST(StreamedModels, ThatAreNotWhatWasAnnouncedLeaveTheEarlierFilesAlone) {
         << error.what();
   }
   EXPECT_EQ(wrong.fetched.size(), outlines.list.size());
-  // The owner's own exception passes through at once.
+  // The caller's own exception propagates at once.
   int calls = 0;
   const auto broken = [&](const std::string&) -> at::Tensor {
     ++calls;

@@ -1,4 +1,4 @@
-// Which elements of a tensor its pieces hold, and reports of ranks that become a manifest.
+// Which elements of a tensor its pieces hold, and rank reports that form a manifest.
 #include "checkpoint/tensor_pieces.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,8 @@ TEST(TensorPieces, ThatLeaveTheTensorAreRefusedWithoutOverflow) {
        {piece("a", {0}, {13}), piece("a", {-1}, {5}), piece("a", {5}, {-1}), piece("a", {8}, {5}),
         piece("a", {kMost}, {kMost}), piece("a", {0, 0}, {3, 5}), piece("a", {2, 0}, {2, 4}),
         piece("a", {0, 0, 0}, {1, 1, 1}), piece("a", {0, 0}, {12}), piece("a", {}, {})}) {
-    EXPECT_EQ(fault_of({3, 4}, {bad}), "here: the piece of 'w' in a does not lie in the tensor");
+    EXPECT_EQ(fault_of({3, 4}, {bad}),
+              "here: the piece of 'w' in a does not lie inside the tensor");
   }
   EXPECT_NE(fault_of({kMost, 2}, {piece("a", {0}, {1})}).find("shape"), std::string::npos);
   EXPECT_NE(fault_of({-1}, {piece("a", {0}, {1})}).find("shape"), std::string::npos);
@@ -119,7 +120,7 @@ TEST(RankReports, ThatDisagreeAreRefused) {
   EXPECT_THROW(add_tensors(manifest, report(1, {4, 3}, {5}, {7})), CheckpointError);
   EXPECT_THROW(add_tensors(manifest, report(1, {3, 4}, {5}, {7}, "F16")), CheckpointError);
   EXPECT_THROW(require_whole_tensors(manifest), CheckpointError);
-  // Several ranks may know of a tensor that has no elements.
+  // Several ranks may report a tensor without elements.
   Manifest empty;
   add_tensors(empty, report(0, {0, 4}, {0, 0}, {0, 4}));
   add_tensors(empty, report(1, {0, 4}, {0, 0}, {0, 4}));

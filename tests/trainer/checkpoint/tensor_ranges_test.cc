@@ -1,4 +1,4 @@
-// Parts of tensors out of maps, files and checkpoints.
+// Reading ranges of tensors from maps, files and checkpoints.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 
 const Topology kAlone{.rank = 0, .world_size = 1};
 
-// Bytes that this process has asked the kernel for, in read and pread.
+// Bytes that this process has requested from the kernel with read and pread.
 int64_t bytes_read() {
   std::istringstream text(read_file("/proc/self/io", 1 << 16));
   std::string word;
@@ -26,7 +26,7 @@ int64_t bytes_read() {
   return word == "rchar:" ? value : -1;
 }
 
-// A step-1 whose tensor "w" of shape [6, 4] lies in the given parts of it.
+// A checkpoint step-1 whose tensor "w" of shape [6, 4] consists of the given pieces.
 std::string checkpoint_of(const TemporaryDirectory& directory, std::vector<TensorPiece> pieces,
                           const std::vector<at::Tensor>& parts) {
   const std::string step = directory / "step-1";
@@ -118,7 +118,7 @@ std::string fault_of(const CheckpointReader& reader) {
 TEST(Ranges, OfDamagedCheckpointsNameFileTensorAndElements) {
   const at::Tensor flat = whole().flatten();
   const std::vector<TensorPiece> pieces = {{"", "", {0}, {5}}, {"", "", {5}, {19}}};
-  const std::string asked = "(elements [4, 10) of 'model/w' were asked for)";
+  const std::string asked = "(elements [4, 10) of 'model/w' were requested)";
   const auto has = [](const std::string& text, const std::vector<std::string>& parts) {
     for (const std::string& part : parts) {
       EXPECT_NE(text.find(part), std::string::npos) << text << "\nhas not\n" << part;
@@ -183,7 +183,7 @@ TEST(RangeSources, RefuseTensorsOfAnotherShapeEvenOfTheSameSize) {
   EXPECT_THROW(RangeSource(base, {{"w", {-1, 5, {6, 4}}}}), std::invalid_argument);
 }
 
-// What restores a whole model restores the part of it that a rank owns.
+// Code that restores a full model also restores a rank's shard of it.
 TEST(RangeSources, RestoreAModuleOfPieces) {
   struct PiecesImpl : torch::nn::Module {
     PiecesImpl() {

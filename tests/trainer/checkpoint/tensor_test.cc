@@ -100,7 +100,7 @@ TEST(Safetensors, WriteTiedWeightsOnceAndGiveThemBackTied) {
   EXPECT_TRUE(SafetensorsReader(directory / "b").contains("head"));
 }
 
-TEST(Safetensors, RefuseWhatTheFormatCannotSay) {
+TEST(Safetensors, RefuseWhatTheFormatCannotRepresent) {
   const TemporaryDirectory directory;
   EXPECT_THROW(save_safetensors(directory / "f", {{"x", torch::zeros({2}, at::kComplexDouble)}}),
                FormatError);
@@ -128,8 +128,8 @@ TEST(Safetensors, RefuseDamagedFilesAtEveryLength) {
   EXPECT_THROW(load_safetensors(directory / "missing"), CheckpointError);
 }
 
-// Trains a little, saves, trains on; then restores into a new optimizer and repeats: same weights.
-// The second optimizer may be of another library.
+// Trains a little, saves, trains more; then restores into a new optimizer and repeats: same
+// weights. The second optimizer may come from another library.
 template <typename First, typename Second = First, typename Options, typename Others = Options>
 void expect_restorable(const Options& options, const Others& others) {
   torch::manual_seed(3);
@@ -175,7 +175,7 @@ TEST(OptimizerState, ContinuesEveryKindBitForBit) {
   expect_restorable<Adagrad>(AdagradOptions{.lr = 0.01});
 }
 
-// What torch's optimizer saved, muster's of the same kind restores, and the other way round.
+// What torch's optimizer saved, muster's of the same kind restores, and vice versa.
 template <typename First, typename Second, typename Options, typename Others>
 void expect_state_moves(const Options& options, const Others& others) {
   at::Tensor weight = torch::ones({3}).set_requires_grad(true);
@@ -238,16 +238,17 @@ TEST(Safetensors, AreReadIntoPlaceWhateverTheTarget) {
   EXPECT_THROW(reader.read_into("v", parameter), FormatError);
 }
 
-TEST(ModuleState, SaysEverythingThatDoesNotFit) {
+TEST(ModuleState, ReportsEverythingThatDoesNotFit) {
   torch::nn::Linear layer(2, 3);
   const at::Tensor before = layer->weight.detach().clone();
   try {
     restore_module(*layer, {{"weight", torch::zeros({5})}, {"extra", torch::zeros({1})}}, "step-1");
     ADD_FAILURE() << "expected a CheckpointError";
   } catch (const CheckpointError& error) {
-    EXPECT_STREQ(error.what(),
-                 "step-1 does not fit the model: 'bias' is missing; 'weight' has another shape; "
-                 "'extra' is unknown to the model;");
+    EXPECT_STREQ(
+        error.what(),
+        "step-1 does not fit the model: 'bias' is missing; 'weight' has a different shape; "
+        "'extra' is unknown to the model;");
   }
   EXPECT_TRUE(layer->weight.equal(before));
 }

@@ -1,5 +1,5 @@
 // The solver of micro-batch × accumulation × ranks: examples, properties over many contracts, and
-// what its refusals propose.
+// the alternatives that its errors suggest.
 #include "muster/collectives/batch_plan.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(BatchPlan, RefusesWithAlternativesWhenItDoesNotDivide) {
 }
 
 TEST(BatchPlan, FollowsTheWorldWhenTheGlobalBatchMayChange) {
-  // Tuned on 8 cards with 32 samples each.
+  // Tuned on 8 GPUs with 32 samples each.
   BatchContract contract{.global_batch = 256,
                          .micro_batch = 32,
                          .keep_global_batch = false,
@@ -68,7 +68,7 @@ TEST(BatchPlan, FollowsTheWorldWhenTheGlobalBatchMayChange) {
   EXPECT_EQ(plan_batch(contract, 2).learning_rate_factor, 0.5);
   contract.learning_rate_rule = LearningRateRule::none;
   EXPECT_EQ(plan_batch(contract, 2).learning_rate_factor, 1.0);
-  // Accumulation makes up for the missing cards.
+  // Accumulation makes up for the missing GPUs.
   contract.accumulation_steps = 4;
   contract.learning_rate_rule = LearningRateRule::linear;
   EXPECT_EQ(plan_batch(contract, 2), (BatchPlan{32, 4, 2, 256, 1.0}));
@@ -81,7 +81,7 @@ TEST(BatchPlan, MovesToTheNearestGlobalBatchThatDivides) {
                                .learning_rate_rule = LearningRateRule::linear};
   EXPECT_EQ(plan_batch(contract, 3), (BatchPlan{11, 1, 3, 33, 33.0 / 32.0}));
   EXPECT_EQ(plan_batch(contract, 2).global_batch, 32);
-  EXPECT_EQ(plan_batch(contract, 64).global_batch, 64);  // at least one sample a rank
+  EXPECT_EQ(plan_batch(contract, 64).global_batch, 64);  // at least one sample per rank
 }
 
 TEST(BatchPlan, ScalesTheLearningRateFromTheBatchItWasTunedFor) {
@@ -107,7 +107,7 @@ TEST(BatchPlan, RefusesNumbersOutOfRangeByTheirName) {
   names({.global_batch = 4, .reference_global_batch = 0}, 1, "reference_global_batch");
   names({.global_batch = 8, .max_micro_batch = 2, .micro_batch = 4}, 1, "micro_batch 4");
   names({.global_batch = 4, .micro_batch = int64_t{1} << 30, .keep_global_batch = false},
-        int64_t{1} << 30, "the global batch that follows the world");
+        int64_t{1} << 30, "the global batch for this world size");
 }
 
 BatchContract random_contract(std::mt19937& random) {
@@ -126,7 +126,7 @@ BatchContract random_contract(std::mt19937& random) {
   return contract;
 }
 
-// Whether any micro-batch and accumulation do, by trying all of them; the largest micro-batch.
+// The largest micro-batch that works with any accumulation, found by exhaustive search.
 int64_t largest_by_trying(const BatchContract& contract, int64_t world_size) {
   for (int64_t micro = contract.global_batch; micro >= 1; --micro) {
     if (contract.max_micro_batch > 0 && micro > contract.max_micro_batch) continue;
@@ -175,7 +175,7 @@ TEST(BatchPlan, HoldsItsContractForRandomNumbers) {
   EXPECT_GT(planned, 1'000);
 }
 
-// Every number that a refusal proposes for `what` makes a plan.
+// Every number that an error suggests for `what` gives a plan.
 void check_proposals(const std::string& text, const std::regex& what,
                      const std::function<bool(int64_t)>& accepted) {
   std::smatch match;

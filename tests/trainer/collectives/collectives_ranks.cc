@@ -1,7 +1,7 @@
 // The program that the collectives tests run as ranks: collectives_ranks
 // all|disagreements|value_disagreements.
 // Each rank checks what it can compute itself, and prints what the test compares. Exit code 0:
-// every check held. With ACCELERATE_DEBUG_MODE in the environment the collectives are in debug
+// every check passed. With ACCELERATE_DEBUG_MODE in the environment the collectives are in debug
 // mode.
 #include <chrono>
 #include <random>
@@ -30,7 +30,7 @@ void randoms(Collectives& c) {
 
 void batch_sizes(Collectives& c) {
   std::vector<int64_t> tried;
-  // Only the last rank is short of memory, above 70.
+  // Only the last rank runs out of memory, above 70.
   const ExecutableBatchSizeOptions options{.starting_batch_size = 100,
                                            .any_rank = [&](bool own) { return c.any_rank(own); }};
   const int64_t found = find_executable_batch_size(
@@ -51,7 +51,7 @@ void batch_sizes(Collectives& c) {
   CHECK_THAT(other.starts_with(c.rank() == 0 ? "invalid_argument a bug" : "CommunicationError"));
 }
 
-// Every call on every rank is the same random choice, with random tensors: what a program may do.
+// All ranks make the same random calls, with random tensors.
 void random_calls(Collectives& c) {
   std::mt19937 shared(5);
   for (int step = 0; step < 60; ++step) {
@@ -83,7 +83,7 @@ void show(const char* name, const std::string& error) {
   std::printf("%s|%s\n", name, error.c_str());
 }
 
-// What the last rank does differently where values move; each rank prints the error it got.
+// Differences of the last rank in functions that move values; each rank prints the error it got.
 void value_disagreements(Collectives& c) {
   const bool odd = c.rank() == c.world_size() - 1;
   const at::Tensor two = at::ones({2});
@@ -128,7 +128,7 @@ int run(const std::string& scenario) {
   } else {
     value_disagreements(c);
   }
-  c.wait();  // no rank ends while another still talks to it
+  c.wait();  // no rank exits while another still communicates with it
   return failed ? 1 : 0;
 }
 

@@ -1,5 +1,5 @@
-// Real ranks on loopback: every collective on odd inputs, what ranks that disagree are told, and
-// the same answers as Accelerate.
+// Real ranks on loopback: every collective on edge cases, errors for ranks that disagree, and the
+// same results as Accelerate.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,7 +34,7 @@ TEST(Collectives, HoldInDebugModeToo) {
   }
 }
 
-// Where the ranks share no memory, everything goes through sockets.
+// If the ranks share no memory, everything goes through sockets.
 TEST(Collectives, HoldOverSeveralMachines) {
   const RankPlan plan{.argv = {COLLECTIVES_RANKS, "all"}, .world_size = 3, .nodes = 2};
   for (const ChildResult& rank : run_ranks(plan)) EXPECT_EQ(rank.exit_code, 0) << rank.output;
@@ -69,7 +69,7 @@ void expect_on_all_ranks(const std::vector<ChildResult>& ranks, const std::strin
   }
 }
 
-TEST(Collectives, NameTheRankThatDisagreesOnAllRanksAndGoOn) {
+TEST(Collectives, NameTheRankThatDisagreesOnAllRanksAndContinue) {
   const auto ranks = run(3, "disagreements", {{"ACCELERATE_DEBUG_MODE", "1"}});
   for (const ChildResult& rank : ranks) EXPECT_EQ(rank.exit_code, 0) << rank.output;
   const std::string who = "rank 2 does not call what the others call";

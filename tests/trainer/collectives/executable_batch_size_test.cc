@@ -1,4 +1,4 @@
-// Batch sizes found by trying on one process, and what counts as running out of memory.
+// Batch sizes found by trial in one process, and what counts as out of memory.
 #include "muster/collectives/executable_batch_size.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(ExecutableBatchSize, LetsOtherExceptionsPass) {
 }
 
 TEST(ExecutableBatchSize, KnowsWhatLibTorchThrowsWhenMemoryRunsOut) {
-  // More than any address space has.
+  // Larger than any address space.
   const int64_t found = find_executable_batch_size(
       [](int64_t batch_size) {
         if (batch_size > 60) at::empty({batch_size, int64_t{1} << 50}, at::kByte);

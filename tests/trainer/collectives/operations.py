@@ -1,4 +1,4 @@
-"""What Accelerate answers to the calls of operations_ranks.cc, in the same lines on stdout."""
+"""Accelerate's results for the calls of operations_ranks.cc, printed in the same format."""
 
 import torch
 from accelerate import PartialState

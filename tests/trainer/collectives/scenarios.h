@@ -1,5 +1,5 @@
-// What the scenarios of collectives_ranks share: checks on one rank, and tensors that differ
-// between ranks.
+// Shared by the scenarios of collectives_ranks: checks on one rank, and tensors that differ between
+// ranks.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace muster {
 using Tensors = std::vector<at::Tensor>;
 using Scenarios = std::map<std::string, std::function<void(Collectives&)>>;
 
-Scenarios value_scenarios();  // value_scenarios.cc: each function on odd inputs
+Scenarios value_scenarios();  // value_scenarios.cc: each function on edge cases
 
 // Set by CHECK_THAT.
 inline bool failed = false;
@@ -29,7 +29,7 @@ inline bool failed = false;
     }                                                                           \
   } while (false)
 
-// The message of the error that f ends with.
+// The message of f's exception.
 template <typename F>
 std::string error_of(F&& f) {
   try {

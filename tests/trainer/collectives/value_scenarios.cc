@@ -1,5 +1,5 @@
-// Every function of Collectives on every dtype it takes, and on empty, ragged, 0-d, undefined and
-// non-contiguous tensors.
+// Every function of Collectives on every dtype it supports, and on empty, ragged, 0-d, undefined
+// and non-contiguous tensors.
 #include <torch/torch.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ void gathers(Collectives& c) {
       CHECK_THAT(same(gathered[i].view({-1}).view(at::kByte), expected.view({-1}).view(at::kByte)));
     }
   }
-  // Not contiguous, needing a gradient, undefined; the result is nobody's alias.
+  // Non-contiguous, requiring a gradient, undefined; the result aliases nothing.
   const at::Tensor wide = of_rank(c.rank(), {3, 2}).t();
   const at::Tensor parameter = of_rank(c.rank(), {2}).requires_grad_();
   const Tensors gathered = c.gather({wide, parameter, at::Tensor()});
@@ -80,7 +80,7 @@ void reduces(Collectives& c) {
     const at::Tensor own = all[c.rank()];
     const at::Tensor exact = all.to(at::kDouble);
     CHECK_THAT(same(c.reduce({own}, Reduction::sum)[0], exact.sum(0).to(type)));
-    // Together with one that is too large to travel with the comparison of the calls.
+    // Together with one that is too large to be sent with the comparison of the calls.
     CHECK_THAT(same(c.reduce({own, at::zeros({400})}, Reduction::sum)[0], exact.sum(0).to(type)));
     CHECK_THAT(same(c.reduce({at::zeros({400}), own}, Reduction::min)[1], exact.amin(0).to(type)));
     CHECK_THAT(same(c.reduce({own}, Reduction::max)[0], exact.amax(0).to(type)));
@@ -99,7 +99,7 @@ void reduces(Collectives& c) {
                    c.reduce({own}, Reduction::sum, 0.5);
                  }).starts_with("invalid_argument reduce: a scale of "));
     }
-    CHECK_THAT(same(own, values(type)[c.rank()]));  // the input is untouched
+    CHECK_THAT(same(own, values(type)[c.rank()]));  // the input is unchanged
   }
   const at::Tensor is_first = at::full({2}, c.rank() == 0, at::kBool);
   CHECK_THAT(same(c.reduce({is_first}, Reduction::sum)[0], at::ones({2}, at::kBool)));
@@ -137,7 +137,7 @@ void packs(Collectives& c) {
   numbers.push_back(at::full({1, 1}, true, at::kBool));
   PackedReduction sums = c.start_reduce(numbers, Reduction::sum);
   PackedReduction means = c.start_reduce(numbers, Reduction::mean);
-  // Other collectives go on between start and finish.
+  // Other collectives run between start and finish.
   const at::Tensor other = c.reduce({at::ones({3})}, Reduction::sum)[0];
   CHECK_THAT(other[0].item<float>() == static_cast<float>(world));
   const std::vector<double> mean = means.finish();
@@ -175,7 +175,7 @@ void pads(Collectives& c) {
   CHECK_THAT(mixed[3].size(1) == world);
   CHECK_THAT(error_of([&] {
                c.pad_across_processes({at::ones({1}, at::kLong)}, 0, 0.5);
-             }).find("pad_index 0.5 is no value of dtype int64") != std::string::npos);
+             }).find("pad_index 0.5 cannot be represented in dtype int64") != std::string::npos);
 }
 
 void broadcasts(Collectives& c) {
@@ -241,7 +241,7 @@ void scatters(Collectives& c) {
     }
   }
   CHECK_THAT(!c.scatter(nullptr, from));
-  // Errors of the dealing rank reach all.
+  // Errors of the scattering rank reach all ranks.
   const ScatterBatch uneven{.tensors = {at::ones({2}), at::ones({3})}};
   const std::string refused =
       error_of([&] { c.scatter(c.rank() == from ? &uneven : nullptr, from); });
@@ -254,13 +254,13 @@ void scatters(Collectives& c) {
     CHECK_THAT((c.rank() == from) == (failure == "no error"));
     CHECK_THAT(c.rank() == from || failure.find("sample 7 is cut") != std::string::npos);
   }
-  // After all that, batches still arrive.
+  // Batches still arrive afterwards.
   const ScatterBatch last = batch_of(4);
   CHECK_THAT(c.scatter(c.rank() == from ? &last : nullptr, from)->batch_size == 4);
 }
 
-// Extremes of numbers with a sign, infinite or not, keep NaN whichever rank has it, in tensors that
-// travel with the comparison, through shared memory and through sockets.
+// Maxima and minima of signed and infinite numbers propagate NaN from any rank, in tensors sent
+// with the comparison, through shared memory and through sockets.
 void extremes(Collectives& c) {
   const int world = c.world_size();
   const double inf = std::numeric_limits<double>::infinity();

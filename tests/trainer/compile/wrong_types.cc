@@ -1,5 +1,5 @@
-// What people hand to Accelerator::prepare by mistake, compiled by wrong_types_test.py: for each
-// line that is marked the compiler says this sentence, and nothing else.
+// Common mistakes with Accelerator::prepare, compiled by wrong_types_test.py: for each marked line,
+// the compiler prints exactly this sentence.
 #include <muster/trainer.h>
 
 namespace muster {
@@ -12,14 +12,14 @@ struct Foreign {};
 struct Loss {};
 
 void foreign(Accelerator& accelerator) {
-  auto model = accelerator.prepare(Foreign());  // WRONG: this type is no module holder
+  auto model = accelerator.prepare(Foreign());  // WRONG: this type is not a module holder
   model(torch::ones({1}));
   model->parameters();
 }
 
 void among_others(Accelerator& accelerator) {
   Net net;
-  auto [model, loss, optimizer] = accelerator.prepare(  // WRONG: this type is no module holder
+  auto [model, loss, optimizer] = accelerator.prepare(  // WRONG: this type is not a module holder
       net, Loss(), AdamW(net->parameters(), {.lr = 0.1}));
   loss(model(torch::ones({1})));
 }
@@ -30,12 +30,12 @@ void module_itself(Accelerator& accelerator, Net net) {
 
 void prepared_model(Accelerator& accelerator) {
   auto model = accelerator.prepare(Net());
-  auto again = accelerator.prepare(model);  // WRONG: this is prepared already
+  auto again = accelerator.prepare(model);  // WRONG: this is already prepared
   again(torch::ones({1}));
 }
 
 void prepared_optimizer(Accelerator& accelerator, PreparedOptimizer& optimizer) {
-  accelerator.prepare(optimizer);  // WRONG: this is prepared already
+  accelerator.prepare(optimizer);  // WRONG: this is already prepared
 }
 
 void optimizer_kept(Accelerator& accelerator, Net net) {

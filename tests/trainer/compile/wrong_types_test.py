@@ -1,4 +1,4 @@
-"""A type that Accelerator::prepare does not take costs its author one sentence, not a screen of templates.
+"""A type that Accelerator::prepare does not accept causes a one-sentence error, not a screen of templates.
 
     wrong_types_test.py   (MUSTER_BUILD: the build directory)
 """
@@ -12,11 +12,11 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("MUSTER_BUILD", "build")
 SOURCE = os.path.join(HERE, "wrong_types.cc")
-LINES_MAX = 16  # of the compiler for each: where it is, the sentence, the condition
+LINES_MAX = 16  # of compiler output per error: location, sentence, condition
 
 
 def compile_as_the_tests_are(source):
-    """Returns what the compiler says, without its launcher."""
+    """Returns the compiler's output; runs it without the launcher."""
     with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
         entry = next(each for each in json.load(file) if each["file"].endswith("sharding/refusals_test.cc"))
     words = shlex.split(entry["command"])
@@ -32,7 +32,7 @@ class WrongTypes(unittest.TestCase):
             expected = re.findall(r"[;(]  // WRONG: (.*)$", file.read(), flags=re.M)
         message = compile_as_the_tests_are(SOURCE)
         errors = [line for line in message.splitlines() if re.search(r"\berror: ", line)]
-        # Once for each type: the compiler does not repeat itself.
+        # Once per type: the compiler does not repeat errors.
         self.assertEqual(len(errors), len(expected), message)
         for sentence in expected:
             error = next((each for each in errors if sentence in each), None)

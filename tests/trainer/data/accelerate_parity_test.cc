@@ -1,4 +1,4 @@
-// Our index lists against those of Accelerate's own classes, in their own process.
+// Compares our index lists with those of Accelerate's own classes, in a Python process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ nlohmann::json run_case(const Case& one, std::mt19937_64& random) {
   return result;
 }
 
-TEST(AccelerateParity, DealsOutTheIndexListsOfItsShardsAndSamplerForEverySizeAndFlag) {
+TEST(AccelerateParity, HasTheIndexListsOfItsShardsAndSamplerForEverySizeAndFlag) {
   std::mt19937_64 random(7);
   nlohmann::json cases = nlohmann::json::array();
   for (int world_size = 1; world_size <= 5; ++world_size) {
@@ -82,7 +82,7 @@ TEST(AccelerateParity, DealsOutTheIndexListsOfItsShardsAndSamplerForEverySizeAnd
                          (flags & 4) != 0,
                          (flags & 8) != 0};
           const bool splits = !one.split_batches || batch_size % world_size == 0;
-          // Its stream shard knows no even_batches=False.
+          // Accelerate's stream shard does not support even_batches=False.
           if (splits && (one.even_batches || !one.stream)) cases.push_back(run_case(one, random));
         }
       }

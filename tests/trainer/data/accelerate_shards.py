@@ -30,7 +30,7 @@ def expected(case, rank):
                                                 case["split_batches"]))
         return list(BatchSampler(samples, per_rank, case["drop_last"]))
     batches = BatchSampler(order, batch, case["drop_last"])
-    if world == 1:  # Accelerate does not shard then
+    if world == 1:  # Accelerate does not shard in this case
         return list(batches)
     return list(BatchSamplerShard(batches, world, rank, case["split_batches"], case["even_batches"]))
 

@@ -1,4 +1,4 @@
-// Samples to batches, and tensors as datasets.
+// Collating samples into batches, and tensors as datasets.
 #include "muster/data/collate.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(Collate, KeepsTheFormOfContainersExamplesAndStructs) {
   EXPECT_EQ(default_collate(named).first, std::vector<std::string>{"x"});
 }
 
-TEST(Collate, SaysWhichSampleDoesNotFit) {
+TEST(Collate, NamesTheSampleThatDoesNotFit) {
   const std::vector<at::Tensor> shapes = {at::ones({2}), at::ones({2}), at::ones({3})};
   const std::string shape = message_of<std::invalid_argument>([&] { default_collate(shapes); });
   EXPECT_NE(shape.find("its sample 2 has Float [3]"), std::string::npos) << shape;
@@ -68,7 +68,7 @@ TEST(Collate, SaysWhichSampleDoesNotFit) {
   EXPECT_NE(key.find("no key 'a'"), std::string::npos) << key;
 }
 
-TEST(Collate, PassesOverATensorThatNoSampleHas) {
+TEST(Collate, SkipsATensorThatNoSampleHas) {
   EXPECT_FALSE(stack_samples({at::Tensor(), at::Tensor()}).defined());
   EXPECT_THROW(stack_samples({at::Tensor(), at::ones({1})}), std::invalid_argument);
 }

@@ -61,7 +61,7 @@ TEST(DataLoader, ResumesAtEveryPositionOnAnotherWorldSizeAtTheNextSample) {
   }
 }
 
-TEST(DataLoader, DealsOutAsTheShardedSamplerDoes) {
+TEST(DataLoader, SplitsLikeTheShardedSampler) {
   for (int world_size = 1; world_size <= 4; ++world_size) {
     const auto ranks =
         world_of(Numbers{50}, {.batch_size = 4, .shuffle = true, .seed = 9}, world_size);
@@ -88,7 +88,7 @@ TEST(DataLoader, DropsTheShortLastStepWhenAsked) {
   EXPECT_EQ(none[0].size(), 0);
 }
 
-TEST(DataLoader, SaysWhichBatchIsTheLastAndWhatIsRealInIt) {
+TEST(DataLoader, KnowsTheLastBatchAndItsRealSamples) {
   const auto ranks = world_of(Numbers{14}, {.batch_size = 2}, 3);
   for (const auto& loader : ranks) {
     const std::vector<Seen> seen = run(loader);
@@ -117,7 +117,7 @@ TEST(DataLoader, GivesUnevenRanksOneBatchFewerOnlyAtTheEnd) {
     EXPECT_EQ(seen.size(), static_cast<size_t>(loader.size()));
     EXPECT_TRUE(seen.back().last);
     EXPECT_EQ(seen.front().batches_left, static_cast<int64_t>(seen.size()));
-    EXPECT_EQ(seen.front().remainder, -1);  // the full step is complete, also where it is the last
+    EXPECT_EQ(seen.front().remainder, -1);  // the last step is full, so it has no remainder
     EXPECT_EQ(loader.epoch(), 1);
   }
 }
@@ -130,7 +130,7 @@ TEST(DataLoader, SplitsItsBatchesBetweenTheRanksWhenAsked) {
                std::invalid_argument);
 }
 
-TEST(DataLoader, ShufflesEachEpochAnewAndEachPassOverItAlike) {
+TEST(DataLoader, ShufflesEachEpochDifferentlyAndEachPassOverItAlike) {
   DataLoader loader(Numbers{100}, {.batch_size = 10, .shuffle = true, .seed = 3});
   std::set<std::vector<int64_t>> orders;
   for (int epoch = 0; epoch < 5; ++epoch) {
@@ -159,7 +159,7 @@ TEST(DataLoader, StartsTheEpochAgainAfterABreak) {
   EXPECT_EQ(loader.epoch(), 1);
 }
 
-TEST(DataLoader, GoesOnBehindABreakWithTheRest) {
+TEST(DataLoader, ContinuesAfterABreakWithTheRest) {
   DataLoader loader(Numbers{10}, {.batch_size = 2});
   int64_t taken = 0;
   for (auto& batch : loader) {
@@ -213,7 +213,7 @@ TEST(DataLoader, SkipsTheFirstBatchesOfOnePassOnly) {
   EXPECT_EQ(run(skip_first_batches(ranks[0], 1))[0].batch, (std::vector<int64_t>{8, 9}));
 }
 
-TEST(DataLoader, TakesTheOrderOfASamplerOfTheUsersOwn) {
+TEST(DataLoader, TakesTheOrderOfACustomSampler) {
   const auto order = [](int64_t epoch) {
     return epoch == 0 ? std::vector<int64_t>{4, 4, 2} : std::vector<int64_t>{0, 1, 3};
   };
@@ -246,7 +246,7 @@ TEST(DataLoader, ReportsPassesAndTheTimeThatTheLoopWaited) {
   EXPECT_EQ(waits, 5);
 }
 
-TEST(DataLoader, SaysWhichOptionIsWrong) {
+TEST(DataLoader, NamesTheOptionThatIsWrong) {
   const auto refused = [](const DataLoaderOptions& options) {
     try {
       DataLoader loader(Numbers{5}, options);
@@ -269,7 +269,7 @@ TEST(DataLoader, SaysWhichOptionIsWrong) {
   EXPECT_THROW(loader.set_position({.seed = 0, .epoch = 0, .consumed = 6}), std::invalid_argument);
 }
 
-// A sample of its own random number.
+// A dataset whose sample is its random seed.
 struct Augmented {
   int64_t size() const { return 20; }
   std::pair<int64_t, int64_t> get(int64_t index, uint64_t random_seed) const {

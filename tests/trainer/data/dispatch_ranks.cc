@@ -1,5 +1,5 @@
 // The ranks of dispatch_test: dispatch_ranks map|uneven|stream|error|structure WORKERS. Each prints
-// what its loop gets, a line for each batch.
+// what its loop receives, one line per batch.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -40,7 +40,7 @@ struct OnlyOnRankZero : Numbers {
   bool fails = false;
 };
 
-// A batch with a part of changing length and plain parts.
+// A batch with a part of varying length, and plain parts.
 struct Mixed {
   std::vector<at::Tensor> parts;
   std::optional<at::Tensor> sometimes;

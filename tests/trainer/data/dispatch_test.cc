@@ -1,4 +1,4 @@
-// Batches that rank 0 reads for all, with real ranks.
+// Batches that rank 0 reads for all ranks, with real ranks.
 #include <gtest/gtest.h>
 
 #include "data/loader_world.h"
@@ -19,7 +19,7 @@ std::vector<std::string> outputs_of(const std::string& scenario, int world_size,
   return outputs;
 }
 
-// What a rank prints when every rank reads for itself.
+// What a rank prints if every rank reads its own batches.
 template <typename Dataset>
 std::vector<std::string> expected_of(const Dataset& dataset, const DataLoaderOptions& options,
                                      int world_size, const DataLoaderConfiguration& configuration) {

@@ -23,7 +23,7 @@ std::string bytes_of(const std::vector<Number>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
 }
 
-// A header of 3 bytes; records of a label, then two floats that are not aligned.
+// A header of 3 bytes; records of a label and two unaligned floats.
 std::string records(int count) {
   std::string bytes = "hdr";
   for (int i = 0; i < count; ++i) {
@@ -53,7 +53,7 @@ TEST(RecordDataset, ReadsTheFieldsOfEachRecord) {
   EXPECT_EQ(labels, range(5));
 }
 
-TEST(RecordDataset, SaysThatAFileIsCutOff) {
+TEST(RecordDataset, ReportsATruncatedFile) {
   const TemporaryDirectory directory;
   write(directory / "data", records(5) + "x");
   EXPECT_THROW(RecordDataset(directory / "data", kFormat), DataError);
@@ -106,7 +106,7 @@ TEST(TokenDataset, ReadsTokensInMemoryAlike) {
   EXPECT_EQ(dataset.get(0).scalar_type(), at::kLong);
 }
 
-TEST(TokenDataset, SaysWhatIsWrongWithAFileOrWindow) {
+TEST(TokenDataset, ReportsWhatIsWrongWithAFileOrWindow) {
   const TemporaryDirectory directory;
   const std::string path = directory / "tokens";
   write(path, "abcde");

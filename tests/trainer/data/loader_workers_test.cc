@@ -1,4 +1,4 @@
-// Worker threads of a DataLoader: order, bounds, errors, and an end at any moment.
+// Worker threads of a DataLoader: order, bounds, errors, and stopping at any moment.
 #include <gtest/gtest.h>
 
 #include <ATen/autocast_mode.h>
@@ -16,7 +16,7 @@
 namespace muster {
 namespace {
 
-// Samples that take uneven amounts of work, so that workers overtake each other.
+// Samples with uneven amounts of work, so that workers overtake each other.
 struct Jittery {
   int64_t count = 0;
   int64_t size() const { return count; }
@@ -60,7 +60,7 @@ TEST(LoaderWorkers, EndCleanlyWhereverTheLoopLeavesOff) {
       if (left-- == 0) break;
     }
     if (seed % 3 == 0) {
-      const auto iterator = loader.begin();  // dies before the loader, unfinished
+      const auto iterator = loader.begin();  // destroyed before the loader, unfinished
     } else if (seed % 3 == 1) {
       EXPECT_EQ(run(loader).size(), 20u);
     }
@@ -76,7 +76,7 @@ TEST(LoaderWorkers, LetTheIteratorOutliveTheLoader) {
   EXPECT_EQ(list(*iterator), (std::vector<int64_t>{2, 3}));
 }
 
-// Counts the samples that were made, and tells when a number of them is reached.
+// Counts the samples read, and signals when a given number is reached.
 struct Counted {
   struct Counter {
     std::mutex mutex;
@@ -104,7 +104,7 @@ TEST(LoaderWorkers, ReadAheadUpToTheBoundAndThePositionDoesNotCountIt) {
   int64_t taken = 0;
   for ([[maybe_unused]] auto& batch : loader) {
     ++taken;
-    // Six are ready or in the making beside those that were taken; more would never be made.
+    // In addition to those taken, six are ready or being built; more are never built.
     EXPECT_EQ(dataset.wait_for(std::min<int64_t>(taken + 6, 100)),
               std::min<int64_t>(taken + 6, 100));
     EXPECT_EQ(loader.position().consumed, taken);
@@ -154,7 +154,7 @@ TEST(LoaderWorkers, NameTheSamplesWhenTheCollateFunctionFails) {
     for ([[maybe_unused]] auto& batch : loader) {
     }
     FAIL() << "no error";
-  } catch (const DoNotRetryError& error) {  // stays what it is: trying again cannot help
+  } catch (const DoNotRetryError& error) {  // keeps its type: retrying cannot help
     EXPECT_STREQ(error.what(),
                  "rank 0: the batch of sample 6 (shard-0), sample 7 (shard-0), sample 8 (shard-0), "
                  "sample 9 (shard-0) and 2 more of epoch 0: samples of different width");
@@ -173,7 +173,7 @@ TEST(LoaderWorkers, SurviveErrorsUnderManySeeds) {
   }
 }
 
-// Whether gradients or autocast would act on what the dataset computes.
+// Reports whether gradients or autocast are enabled where the dataset computes.
 struct Modes {
   int64_t size() const { return 4; }
   int64_t get(int64_t) const {
@@ -195,7 +195,7 @@ TEST(LoaderWorkers, ComputeWithoutGradientsAndAutocastWhateverTheLoopDoes) {
   at::autocast::clear_cache();
 }
 
-// A dataset in torch's form: get is not const, so that it may not be shared by threads.
+// A dataset in torch's style: get is not const, so threads must not share it.
 struct TorchNumbers : torch::data::datasets::Dataset<TorchNumbers> {
   explicit TorchNumbers(std::shared_ptr<std::set<const void*>> own_places)
       : places(std::move(own_places)) {}

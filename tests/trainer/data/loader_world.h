@@ -1,4 +1,4 @@
-// Loaders of all ranks of a world in one process, and what their loops see.
+// The loaders of all ranks in one process, and what their loops see.
 #pragma once
 
 #include <muster/data/data_loader.h>
@@ -32,7 +32,7 @@ inline std::vector<int64_t> list(const at::Tensor& tensor) {
   return {flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + flat.numel()};
 }
 
-// What the loop knows while it works on a batch.
+// What the loop can query while it processes a batch.
 struct Seen {
   std::vector<int64_t> batch;
   DataPosition position;
@@ -55,7 +55,7 @@ std::vector<Seen> run(const Loader& loader) {
   return seen;
 }
 
-// A loader for each rank.
+// One loader per rank.
 template <typename Dataset>
 std::vector<DataLoader<Dataset>> world_of(const Dataset& dataset, const DataLoaderOptions& options,
                                           int world_size,
@@ -104,7 +104,7 @@ inline std::vector<int64_t> range(int64_t n) {
   return numbers;
 }
 
-// Every way to deal out the end of an epoch without leaving samples out.
+// Every way to split the end of an epoch without dropping samples.
 inline std::vector<DataLoaderConfiguration> complete_configurations() {
   std::vector<DataLoaderConfiguration> all;
   for (const bool even : {true, false}) {

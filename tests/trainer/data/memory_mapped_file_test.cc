@@ -1,4 +1,4 @@
-// Mapped files that are missing, empty, cut short or rewritten.
+// Mapped files that are missing, empty, truncated or rewritten.
 #include "muster/data/memory_mapped_file.h"
 
 #include <fcntl.h>
@@ -69,7 +69,8 @@ TEST(MemoryMappedFile, FindsAFileThatWasRewrittenInPlace) {
   const MemoryMappedFile file(path);
   const timespec past[2] = {{1'000, 0}, {1'000, 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), past, 0), 0);
-  EXPECT_NE(error_of([&] { file.check_unchanged(); }).find("was written to"), std::string::npos);
+  EXPECT_NE(error_of([&] { file.check_unchanged(); }).find("was modified after"),
+            std::string::npos);
 }
 
 TEST(MemoryMappedFile, KeepsAFileThatWasReplaced) {

@@ -64,12 +64,12 @@ TEST(KeyedPermutation, DependsOnTheKeyAndOnNothingElse) {
 }
 
 TEST(KeyedPermutation, KeepsItsOrderFromReleaseToRelease) {
-  // A saved position is worthless if a new version shuffles differently.
+  // A saved position is useless if a new version shuffles differently.
   EXPECT_EQ(image_of(10, 42), (std::vector<int64_t>{5, 9, 7, 8, 6, 4, 1, 2, 3, 0}));
 }
 
 TEST(KeyedPermutation, SpreadsEachIndexEvenlyOverTheKeys) {
-  // 20,000 keys, 20 places: chi-squared with 19 degrees of freedom stays below 43.8 (p = 0.001).
+  // 20,000 keys, 20 positions: chi-squared with 19 degrees of freedom stays below 43.8 (p = 0.001).
   std::vector<int> counts(20, 0);
   for (uint64_t key = 0; key < 20'000; ++key) ++counts[KeyedPermutation(20, key)(3)];
   double chi_squared = 0;
@@ -126,7 +126,7 @@ TEST(ShardedSampler, DropsTheLastBatchWhenAsked) {
   EXPECT_EQ(ranks[0].batches_per_epoch(), 1);
 }
 
-TEST(ShardedSampler, ShufflesEachEpochAnew) {
+TEST(ShardedSampler, ShufflesEachEpochDifferently) {
   auto ranks = world(100, 10, 1);
   const auto first = rest_of_epoch(ranks);
   const auto second = rest_of_epoch(ranks);
@@ -144,12 +144,12 @@ TEST(ShardedSampler, ResumesInTheMiddleOfAnEpochOnAnotherWorldSize) {
     for (ShardedSampler& rank : after) rank.set_position(before[0].position());
     auto expected = rest_of_epoch(before);
     auto resumed = rest_of_epoch(after);
-    resumed.resize(expected.size());  // without what the last batch wrapped around to
+    resumed.resize(expected.size());  // without the samples that the last batch wrapped around to
     EXPECT_EQ(resumed, expected) << "world size " << world_size;
   }
 }
 
-TEST(ShardedSampler, SaysWhichOptionIsWrong) {
+TEST(ShardedSampler, NamesTheOptionThatIsWrong) {
   EXPECT_THROW(ShardedSampler({.dataset_size = 0}), std::invalid_argument);
   EXPECT_THROW(ShardedSampler({.dataset_size = 5, .batch_size = 0}), std::invalid_argument);
   EXPECT_THROW(sampler_of(10, 4, 3, 3), std::invalid_argument);
@@ -159,7 +159,7 @@ TEST(ShardedSampler, SaysWhichOptionIsWrong) {
                std::invalid_argument);
 }
 
-TEST(ShardRange, DealsOutEveryItemOnce) {
+TEST(ShardRange, CoversEveryItemOnce) {
   int64_t next = 0;
   for (int rank = 0; rank < 7; ++rank) {
     const auto [begin, end] = shard_range(360, rank, 7);

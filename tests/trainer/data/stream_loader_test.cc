@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-TEST(StreamLoader, DealsOutAsAMapStyleDatasetOfTheSameSamples) {
+TEST(StreamLoader, SplitsLikeAMapStyleDatasetOfTheSameSamples) {
   for (const auto& configuration : complete_configurations()) {
     for (int world_size = 1; world_size <= 4; ++world_size) {
       for (const int64_t size : {0, 1, 5, 12, 23}) {
@@ -70,7 +70,7 @@ TEST(StreamLoader, KeepsItsOrderWithSeveralWorkers) {
   }
 }
 
-TEST(StreamLoader, SaysWhenThePositionLiesBehindTheEnd) {
+TEST(StreamLoader, ReportsAPositionPastTheEnd) {
   DataLoader loader(NumberStream{10}, {.batch_size = 2});
   loader.set_position({.seed = 0, .epoch = 1, .consumed = 11});
   try {
@@ -83,7 +83,7 @@ TEST(StreamLoader, SaysWhenThePositionLiesBehindTheEnd) {
   }
 }
 
-// Passes over samples without making them.
+// Skips samples without reading them.
 struct Skipping : NumberStream {
   std::shared_ptr<int64_t> skipped = std::make_shared<int64_t>(0);
   int64_t skip(int64_t count) {

@@ -1,4 +1,4 @@
-// What Ascend's collectives take, by series; and what stands in for a type that is not taken.
+// The dtypes of Ascend's collectives by series, and alternatives to unsupported ones.
 #include <gtest/gtest.h>
 
 #include "device/dtype_names.h"

@@ -48,7 +48,7 @@ std::string fingerprint(torch::nn::Module& module) {
   return std::to_string(hash);
 }
 
-// DEVICE [leave|zero3]: ten steps; with "leave" rank 0 throws after the fifth.
+// Arguments DEVICE [leave|zero3]: trains ten steps; with "leave" rank 0 throws after the fifth.
 void train(const Arguments& arguments) {
   const std::string how = arguments.size() > 1 ? arguments[1] : "";
   AcceleratorOptions options{.device = arguments.at(0)};
@@ -102,7 +102,7 @@ std::string error_of(const Call& call) {
   return "none";
 }
 
-// The device of MUSTER_DEVICE: what it says against a model.
+// Prints why the device of MUSTER_DEVICE rejects a model.
 void refuse(const Arguments& arguments) {
   AcceleratorOptions options;
   Net net;
@@ -131,7 +131,7 @@ void open(const Arguments& arguments) {
       }));
 }
 
-// Whether the backend does it, for tensors of that type.
+// Whether the backend supports it for tensors of that dtype.
 bool does(c10d::Backend& backend, MusterCollective collective, at::ScalarType dtype) {
   const auto ranks = static_cast<int64_t>(backend.getSize());
   std::vector<at::Tensor> tensors = {at::zeros({ranks}, dtype)};
@@ -157,11 +157,11 @@ bool does(c10d::Backend& backend, MusterCollective collective, at::ScalarType dt
   return error == "none";
 }
 
-// Two ranks: every collective and type of elements, asked of the backend of MUSTER_DEVICE itself.
+// Two ranks: tries every collective and dtype on the backend of MUSTER_DEVICE itself.
 void rules(const Arguments&) {
   const Topology topology = Topology::from_environment();
   const at::Device device = choose_device({.local_rank = topology.local_rank});
-  // Shared memory takes no part of it.
+  // Without shared memory.
   const ProcessGroupPtr group = make_process_group(
       topology, device,
       {std::chrono::minutes(5), std::chrono::minutes(1), {}, 0, /*shared_memory_ranks_max=*/0});

@@ -1,5 +1,5 @@
-// Ranks on a device from a plug-in: they train as on the CPU, everything passes its table, and what
-// it does not take is refused before the start.
+// Ranks on a device from a plug-in: they train as on the CPU, everything goes through its table,
+// and unsupported dtypes are rejected before training.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::vector<ChildResult> run(int world_size, std::vector<std::string> arguments,
   return run_ranks(plan);
 }
 
-// What one rank said; all must succeed.
+// What one rank printed; all must succeed.
 std::map<std::string, std::string> outcome(int world_size,
                                            const std::vector<std::string>& arguments,
                                            const Environment& environment = {}) {
@@ -126,25 +126,30 @@ TEST(ARankOnAPlugInThatLeavesByAnException, FreesTheOthers) {
 TEST(UnsupportedTypes, AreRefusedWhenTheModelIsPrepared) {
   const Environment old = {{"MUSTER_DEVICE", "fake"}, {"MUSTER_FAKE_SOC", "Ascend910A"}};
   const std::string start = "device 'fake' (Atlas training (910A)): its ";
-  EXPECT_EQ(outcome(2, {"refuse", "parameter"}, old)["error"],
-            start + "broadcast takes no bfloat16, which the parameter 'first.weight' needs: use " +
-                "float16, float32 or float64");
-  EXPECT_EQ(outcome(2, {"refuse", "buffer"}, old)["error"],
-            start +
-                "broadcast takes no bfloat16, which the buffer 'norm.running_mean' needs: use " +
-                "float16, float32 or float64");
+  EXPECT_EQ(
+      outcome(2, {"refuse", "parameter"}, old)["error"],
+      start +
+          "broadcast does not support bfloat16, which the parameter 'first.weight' needs: use " +
+          "float16, float32 or float64");
+  EXPECT_EQ(
+      outcome(2, {"refuse", "buffer"}, old)["error"],
+      start +
+          "broadcast does not support bfloat16, which the buffer 'norm.running_mean' needs: use " +
+          "float16, float32 or float64");
   EXPECT_EQ(outcome(2, {"refuse", "compression"}, old)["error"],
-            start + "all_reduce takes no bfloat16, which the gradient of 'first.weight' with " +
-                "DataParallelOptions::gradient_compression needs: use float16 or float32");
-  EXPECT_EQ(outcome(2, {"refuse", "zero3"}, old)["error"],
             start +
-                "all_gather takes no bfloat16, which the parameter 'first.weight' in the type " +
-                "of ShardingOptions::param_dtype or the mixed precision needs: use float16, " +
-                "float32 or float64");
+                "all_reduce does not support bfloat16, which the gradient of 'first.weight' with " +
+                "DataParallelOptions::gradient_compression needs: use float16 or float32");
+  EXPECT_EQ(
+      outcome(2, {"refuse", "zero3"}, old)["error"],
+      start +
+          "all_gather does not support bfloat16, which the parameter 'first.weight' in the type " +
+          "of ShardingOptions::param_dtype or the mixed precision needs: use float16, " +
+          "float32 or float64");
   EXPECT_EQ(outcome(2, {"refuse", "zero2"}, old)["error"],
-            start + "reduce_scatter takes no bfloat16, which the average of gradients " +
+            start + "reduce_scatter does not support bfloat16, which the average of gradients " +
                 "(ShardingOptions::reduce_dtype) needs: use float16 or float32");
-  // What another series takes, and a rank alone, which has no collectives.
+  // Another series supports it, and a single rank, which has no collectives, is not checked.
   const Environment newer = {{"MUSTER_DEVICE", "fake"}, {"MUSTER_FAKE_SOC", "Ascend910B2"}};
   EXPECT_EQ(outcome(2, {"refuse", "parameter"}, newer)["error"], "none");
   EXPECT_EQ(outcome(1, {"refuse", "parameter"}, old)["error"], "none");
@@ -162,7 +167,7 @@ TEST(Rules, AreWhatTheBackendItselfTakes) {
   }
 }
 
-TEST(Choice, SaysWhatIsWrongWithIt) {
+TEST(Choice, ReportsWhatIsWrongWithIt) {
   EXPECT_EQ(outcome(1, {"open", "absent"})["error"].find(
                 "device 'absent': the plug-in libmuster_trainer_absent.so was not found: "),
             0u);
@@ -170,9 +175,9 @@ TEST(Choice, SaysWhatIsWrongWithIt) {
                 "init failed: no driver"),
             std::string::npos);
   EXPECT_EQ(outcome(1, {"open", "fake", "cpu"})["error"],
-            "AcceleratorOptions: cpu is true and device is 'fake': set one of them");
+            "AcceleratorOptions: cpu is true and device is 'fake': set only one of them");
   EXPECT_EQ(outcome(1, {"open", "cpu", "cpu"})["error"], "none");
-  // The fifth rank of a host whose device says four.
+  // The fifth rank of a host whose plug-in reports four devices.
   const Environment fifth = {
       {"RANK", "4"}, {"WORLD_SIZE", "5"}, {"LOCAL_RANK", "4"}, {"LOCAL_WORLD_SIZE", "5"}};
   EXPECT_EQ(outcome(1, {"open", "fake"}, fifth)["error"].find(

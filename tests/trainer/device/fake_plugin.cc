@@ -1,6 +1,6 @@
-// libmuster_trainer_fake.so: a device whose tensors are the CPU's and whose collectives are a Gloo
-// group of its own. Everything that it is asked goes to the file MUSTER_FAKE_LOG, a line each. It
-// takes the types of elements of the Ascend device MUSTER_FAKE_SOC, where that is set.
+// libmuster_trainer_fake.so: a device with CPU tensors and its own Gloo group for collectives. Logs
+// every call to the file MUSTER_FAKE_LOG, one line each. If MUSTER_FAKE_SOC is set, it supports the
+// element types of that Ascend device.
 #include <fstream>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -8,7 +8,7 @@
 #include "muster/device/device_plugin_torch.h"
 #include "series.h"
 
-// LibTorch 2.14 has other names for these two.
+// LibTorch 2.14 renamed these two.
 #if TORCH_VERSION_MINOR >= 14
 #define GATHER_ONE all_gather_single
 #define REDUCE_SCATTER_ONE reduce_scatter_single
@@ -36,7 +36,7 @@ void note(const Words&... words) {
 uint32_t collective_dtypes(int32_t /*index*/, int32_t collective) {
   const std::string soc_name = variable("MUSTER_FAKE_SOC", "");
   if (!soc_name.empty()) return ascend::collective_dtypes(ascend::series_of(soc_name), collective);
-  // What Gloo has, but no bool in sums.
+  // Gloo's dtypes, but no bool in sums.
   uint32_t set = 0;
   for (const MusterDtype dtype : {MUSTER_UINT8, MUSTER_INT8, MUSTER_INT32, MUSTER_INT64,
                                   MUSTER_FLOAT16, MUSTER_FLOAT32, MUSTER_FLOAT64}) {

@@ -1,4 +1,4 @@
-// Which libraries are taken for plug-ins, and what is said about the others.
+// Which libraries are accepted as plug-ins, and the errors for the others.
 #include "device/plugin_library.h"
 
 #include <gtest/gtest.h>
@@ -26,35 +26,37 @@ std::string start_of(const std::string& name) {
 TEST(PluginLibrary, OfAnotherAbiIsRefusedBeforeAnythingOfItRuns) {
   EXPECT_EQ(refusal("old_abi"),
             start_of("old_abi") +
-                "does not fit: it has version 99 of the table of device functions and this program "
-                "version 1: build both with the same release of the Muster trainer SDK");
+                "is incompatible: it has version 99 of the device function table, and this program "
+                "has version 1: build both with the same release of the Muster trainer SDK");
 }
 
 TEST(PluginLibrary, OfAnotherLibTorchIsRefusedBeforeAnythingOfItRuns) {
   const std::string own = OWN_TORCH;
-  EXPECT_EQ(refusal("old_torch"),
-            start_of("old_torch") +
-                "does not fit: it was built for LibTorch 1.13.1 and this program for LibTorch " +
-                own + ": build the plug-in against LibTorch " + own.substr(0, own.rfind('.')));
+  EXPECT_EQ(
+      refusal("old_torch"),
+      start_of("old_torch") +
+          "is incompatible: it was built for LibTorch 1.13.1, and this program for LibTorch " +
+          own + ": build the plug-in against LibTorch " + own.substr(0, own.rfind('.')));
 }
 
 TEST(PluginLibrary, WithoutALabelIsJudgedByItsTable) {
   EXPECT_EQ(refusal("unlabelled_abi")
-                .find(start_of("unlabelled_abi") + "does not fit: it has version 98 of the table"),
+                .find(start_of("unlabelled_abi") +
+                      "is incompatible: it has version 98 of the device function table"),
             0u)
       << refusal("unlabelled_abi");
 }
 
-TEST(PluginLibrary, WithoutItsFunctionIsNone) {
+TEST(PluginLibrary, WithoutItsFunctionIsRejected) {
   EXPECT_EQ(refusal("no_function"),
             start_of("no_function") +
-                "is no device plug-in: it does not export muster_device_plugin() (see "
+                "is not a device plug-in: it does not export muster_device_plugin() (see "
                 "docs/device-plugins.md)");
   EXPECT_NE(refusal("no_table").find("it has no table in muster_device_plugin()"),
             std::string::npos);
 }
 
-TEST(PluginLibrary, ThatCannotBeLoadedSaysWhatTheLoaderSays) {
+TEST(PluginLibrary, ThatCannotBeLoadedReportsTheLoadersReason) {
   const std::string text = refusal("undefined_symbol");
   EXPECT_EQ(text.find(start_of("undefined_symbol") + "cannot be loaded: "), 0u) << text;
   EXPECT_NE(text.find("a_function_of_another_libtorch"), std::string::npos) << text;
@@ -63,11 +65,11 @@ TEST(PluginLibrary, ThatCannotBeLoadedSaysWhatTheLoaderSays) {
 
 TEST(PluginLibrary, MustHaveTheNameAndTheFunctionsThatItNeeds) {
   EXPECT_EQ(refusal("other_name"), start_of("other_name") +
-                                       "does not fit: its table is of the device 'elsewhere': the "
-                                       "file's name must say the same");
-  EXPECT_EQ(
-      refusal("incomplete").find(start_of("incomplete") + "does not fit: its table has no count: "),
-      0u)
+                                       "is incompatible: its table is for device 'elsewhere': the "
+                                       "file name must match");
+  EXPECT_EQ(refusal("incomplete")
+                .find(start_of("incomplete") + "is incompatible: its table has no count: "),
+            0u)
       << refusal("incomplete");
 }
 
@@ -76,11 +78,11 @@ TEST(PluginLibrary, ThatIsMissingNamesThePlacesThatWereSearched) {
   EXPECT_EQ(text.find("device 'absent': the plug-in libmuster_trainer_absent.so was not found: "),
             0u)
       << text;
-  EXPECT_NE(text.find("searched /nonexistent, " PLUGINS ", the system's library directories: put "
-                      "its directory into MUSTER_PLUGIN_PATH"),
+  EXPECT_NE(text.find("searched /nonexistent, " PLUGINS ", the system's library directories: add "
+                      "its directory to MUSTER_PLUGIN_PATH"),
             std::string::npos)
       << text;
-  EXPECT_NE(refusal("../fake").find("a name is expected"), std::string::npos);
+  EXPECT_NE(refusal("../fake").find("not a valid name"), std::string::npos);
 }
 
 TEST(PluginDirectories, AreThoseOfTheVariableThenTheExecutables) {

@@ -1,5 +1,5 @@
-// Libraries that must be refused, by UNFIT: each one is a libmuster_trainer_NAME.so with one fault.
-// Without LibTorch.
+// Libraries that must be rejected, selected by UNFIT: each is a libmuster_trainer_NAME.so with one
+// fault. Without LibTorch.
 #include <cstdlib>
 
 #include "muster/device/device_plugin.h"
@@ -22,7 +22,7 @@ const char muster_device_plugin_label[] = "muster-device-plugin abi=1 torch=1.13
 #endif
 
 #if UNFIT == OLD_ABI || UNFIT == OLD_TORCH
-// Nothing of a library that does not fit may run.
+// No code of an incompatible library may run.
 [[maybe_unused]] static const int ran = (std::_Exit(70), 0);
 #elif UNFIT == UNDEFINED_SYMBOL
 extern "C" int a_function_of_another_libtorch();

@@ -1,4 +1,4 @@
-// The ring of collectives and what it says about a hang.
+// The ring buffer of collectives, and hang detection from it.
 #include "diagnosis/collective_log.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(CollectiveLog, KeepsTheNewestAndForgetsLateEndsOfLostOnes) {
   const size_t group = log.add_group("default", {0});
   const uint64_t first = log.begin(group, kSum);
   for (size_t i = 0; i < CollectiveLog::kKept; ++i) log.end(log.begin(group, kSum), true);
-  log.end(first, false);  // its place belongs to another one by now
+  log.end(first, false);  // its slot has been reused
   const auto snapshot = log.snapshot();
   ASSERT_EQ(snapshot.entries.size(), CollectiveLog::kKept);
   EXPECT_EQ(snapshot.entries.front().sequence, 2u);
@@ -63,12 +63,12 @@ TEST(CollectiveLog, MayBeUsedByManyThreads) {
   for (int k = 0; k < 50; ++k) log.snapshot();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(log.snapshot().groups[group].started, 20'000u);
-  // A thread that was held up for more than the ring is long is not counted.
+  // Ignore a thread that was delayed by more than the ring's length.
   EXPECT_LE(log.snapshot().groups[group].ended, 20'000u);
   for (const auto& entry : log.snapshot().entries) EXPECT_EQ(entry.state, State::finished);
 }
 
-// A snapshot of one group at the time `now_ms`, with collectives begun at the times given.
+// A snapshot of one group at time `now_ms`, with collectives started at the given times.
 CollectiveLog::Snapshot at(int64_t now_ms, const std::vector<std::pair<int64_t, State>>& begun,
                            int64_t last_ms) {
   const CollectiveLog::Clock::time_point zero{};
@@ -98,7 +98,7 @@ TEST(HangCheck, TellsACollectiveThatDoesNotEndFromARankThatBeginsNone) {
   ASSERT_TRUE(running.sign);
   EXPECT_EQ(running.sign->since.time_since_epoch(), milliseconds(100));
   EXPECT_EQ(running.sign->reason,
-            "all_reduce #1 (4 MiB float32, group default) has not ended for 1.1 s");
+            "all_reduce #1 (4 MiB float32, group default) has been running for 1.1 s");
   const auto quiet = check_for_hang(at(2'500, {{100, State::finished}}, 400), milliseconds(2'000));
   ASSERT_TRUE(quiet.sign);
   EXPECT_EQ(quiet.sign->since.time_since_epoch(), milliseconds(400));
@@ -111,7 +111,7 @@ TEST(HangCheck, SeesNothingWithoutALivingGroup) {
   const auto check = check_for_hang(snapshot, milliseconds(1));
   EXPECT_FALSE(check.sign);
   EXPECT_FALSE(check.look_again);
-  // Nor in what a group that is gone left running, while another one lives.
+  // Nor in what a destroyed group left running while another group exists.
   snapshot.groups.push_back({"other", {0, 1}, 0, 0, false});
   snapshot.last_activity += milliseconds(8'500);
   EXPECT_FALSE(check_for_hang(snapshot, milliseconds(1'000)).sign);
@@ -168,8 +168,8 @@ TEST(FlightRecord, StaysBelowTheLinesLimitAndKeepsWhatStillRuns) {
   const std::string line = compact_json(record);
   EXPECT_LE(line.size(), 64u << 10);
   EXPECT_EQ(line.find('\n'), std::string::npos);
-  EXPECT_NE(line.find("\"sequence\":2,"), std::string::npos);    // runs
-  EXPECT_EQ(line.find("\"sequence\":3,"), std::string::npos);    // ended long ago
+  EXPECT_NE(line.find("\"sequence\":2,"), std::string::npos);    // running
+  EXPECT_EQ(line.find("\"sequence\":3,"), std::string::npos);    // finished long ago
   EXPECT_NE(line.find("\"sequence\":900,"), std::string::npos);  // newest
   EXPECT_NE(line.find("\"id\":12,"), std::string::npos);         // the training thread comes first
   EXPECT_EQ(record.threads[training_thread(record)].id, 12);

@@ -20,10 +20,10 @@
 #include "parallel/data_parallel_factory.h"
 #include "parallel/process_group.h"
 
-// A file that ends a rank's being stuck when it appears.
+// A stuck rank continues when this file appears.
 std::string release_file;
 
-// Functions with names that a report must show.
+// Functions whose names a report must show.
 __attribute__((noinline)) void load_batch() {
   while (::access(release_file.c_str(), F_OK) != 0) ::poll(nullptr, 0, 50);
 }
@@ -49,7 +49,7 @@ void sum(const ProcessGroupPtr& group, int64_t elements) {
   group->getBackend(c10::kCPU)->allreduce(tensors)->wait();
 }
 
-// What an Accelerator does with the worker and the recorder.
+// Connects the worker and the recorder as an Accelerator does.
 struct Recorded {
   Recorded(const muster::Topology& topology, const std::string& directory)
       : reporter(options(topology.rank)),
@@ -71,8 +71,8 @@ struct Recorded {
   muster::RankRecorder recorder;
 };
 
-// ARGUMENTS: directory, how the last rank is stuck. Three collectives of all ranks, then the last
-// rank does not come to the fourth until the file "release" appears in the directory.
+// ARGUMENTS: directory, how the last rank gets stuck. After three collectives of all ranks, the
+// last rank does not join the fourth until the file "release" appears in the directory.
 int stuck(const Arguments& arguments) {
   const auto topology = muster::Topology::from_environment();
   const ProcessGroupPtr group = open_group(topology, std::chrono::minutes(10));
@@ -85,7 +85,7 @@ int stuck(const Arguments& arguments) {
   return 0;
 }
 
-// ARGUMENTS: directory. The first rank fails; the last one hears of it only from the worker.
+// ARGUMENTS: directory. The first rank fails; the last one learns of it only from the worker.
 int deserted(const Arguments& arguments) {
   muster::watch_stop_signal();
   const auto topology = muster::Topology::from_environment();
@@ -97,7 +97,7 @@ int deserted(const Arguments& arguments) {
   return 0;
 }
 
-// ARGUMENTS: directory. As above with a time-out of the group and nobody who asks.
+// ARGUMENTS: directory. As above, but with a group timeout and without a request.
 int timeout(const Arguments& arguments) {
   const auto topology = muster::Topology::from_environment();
   const ProcessGroupPtr group = open_group(topology, std::chrono::seconds(6));

@@ -1,4 +1,4 @@
-// Real ranks, one of them stuck: their records, the sentence over them, and the files.
+// Real ranks, one of them stuck: their records, the summary sentence, and the files.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -49,7 +49,7 @@ class Worker {
     }
   }
 
-  // Every rank's record, as the ranks send them.
+  // Every rank's record, in the order received.
   std::vector<std::string> diagnose(int number) {
     for (Rank& rank : ranks_) {
       send(rank, {{"type", "diagnose"}, {"number", number}, {"reason", "the test asks"}});
@@ -97,7 +97,7 @@ class Worker {
   std::vector<Rank> ranks_;
 };
 
-// Ranks that run beside the test.
+// Ranks running concurrently with the test.
 class Ranks {
  public:
   Ranks(const std::string& directory, std::vector<std::string> arguments,
@@ -154,7 +154,7 @@ constexpr char kHang[] =
     "rank 2 has not entered all_reduce #4 (4 MiB float32, group default); ranks 0 and 1 wait in it "
     "for ";
 
-// Asks until the ranks that do not load wait in the fourth collective.
+// Repeats the request until the ranks that are not loading wait in the fourth collective.
 std::vector<std::string> records_of_hang(Worker& worker) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (int number = 1;; ++number) {
@@ -184,7 +184,7 @@ TEST_P(Hang, IsExplainedAtTheWorkersRequest) {
       << report.sentence;
   std::printf("%s\n%s", report.sentence.c_str(), report.table.c_str());
 
-  // What the files say is the same, and the stacks for people name the function and other threads.
+  // The files have the same content, and the stacks for people name the function and other threads.
   EXPECT_EQ(report_of(records_in(files)).suspects, report.suspects);
   const std::string stacks = read_file(file(files, "stacks", 2, ".txt"), 64 << 20);
   EXPECT_NE(stacks.find(" in diagnosis_ranks+0x"), std::string::npos) << stacks;

@@ -1,4 +1,4 @@
-// Stacks of threads that sleep, wait, spin and do not listen.
+// Stacks of threads that sleep, wait, spin, and block the signal.
 #include "diagnosis/native_stacks.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace muster {
 
-// Outside the anonymous namespace: names that the linker keeps.
+// Outside the anonymous namespace, so that the linker keeps the names.
 struct Waiting {
   std::atomic<pid_t> id{0};
   std::atomic<bool> over{false};
@@ -94,12 +94,12 @@ TEST(NativeStacks, AreTakenOfThreadsThatWaitInTheKernelAndOfThoseThatCompute) {
     EXPECT_NE(stack_text(stack).find(std::string("\n") + name + " trainer_diagnosis_test"),
               std::string::npos)
         << stack_text(stack);
-    // Nothing of the handler itself is left.
+    // The handler's own frames are removed.
     EXPECT_EQ(stack_text(stack).find("on_signal"), std::string::npos) << stack_text(stack);
   }
 }
 
-TEST(NativeStacks, SayWhichThreadBlocksTheSignal) {
+TEST(NativeStacks, NameTheThreadThatBlocksTheSignal) {
   const ThreadStack stack = stack_in(&Waiting::wait_deaf);
   EXPECT_EQ(stack.problem.find("blocks the signal"), 0u) << stack.problem;
   EXPECT_TRUE(stack.frames.empty());
@@ -138,14 +138,14 @@ TEST(FlightRecorder, WritesARecordOnASignalFromOutside) {
     std::this_thread::yield();
   }
   EXPECT_NE(read_file(path, 1 << 20).find("\"reason\": \"a signal\""), std::string::npos);
-  // Asked directly, with the answer as one line; the newer record takes the older one's place.
+  // Requested directly, with the answer as one line; the new record replaces the previous one.
   recorder.write("the test");
   EXPECT_NE(read_file(path, 1 << 20).find("\"reason\": \"the test\""), std::string::npos);
   EXPECT_EQ(read_file(recorder.directory() + "/stacks-rank-00007.txt", 1 << 20).find("rank 7 of 9"),
             0u);
 }
 
-TEST(FlightRecorder, SaysWhenItCannotWrite) {
+TEST(FlightRecorder, ReportsThatItCannotWrite) {
   const TemporaryDirectory directory;
   write_file_durably(directory / "file", "in the way");
   FlightRecorder recorder({.directory = directory / "file/below", .rank = 1});

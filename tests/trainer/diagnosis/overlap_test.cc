@@ -1,4 +1,4 @@
-// Intervals by hand: the overlap of communication and compute, self times, and the texts.
+// Hand-made intervals: the overlap of communication and compute, self times, and the texts.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -19,7 +19,7 @@ TEST(Overlap, IsCountedOnceWhateverOverlaps) {
   EXPECT_DOUBLE_EQ(overlap.overlapped, 10e-9);
   EXPECT_DOUBLE_EQ(overlap.fraction(), 0.5);
   EXPECT_DOUBLE_EQ(overlap_of({}, {{0, 5}}).fraction(), 1);
-  EXPECT_DOUBLE_EQ(overlap_of({{0, 5}}, {{5, 9}}).overlapped, 0);  // they only touch
+  EXPECT_DOUBLE_EQ(overlap_of({{0, 5}}, {{5, 9}}).overlapped, 0);  // adjacent, not overlapping
   EXPECT_DOUBLE_EQ(overlap_of({{7, 7}, {9, 3}}, {}).communication, 0);
 }
 
@@ -57,7 +57,7 @@ TEST(Summary, OfAStepWorkedOutByHand) {
   EXPECT_DOUBLE_EQ(summary.overlap.communication, 50e-6);
   EXPECT_DOUBLE_EQ(summary.overlap.compute, 50e-6);
   EXPECT_DOUBLE_EQ(summary.overlap.overlapped, 20e-6);
-  ASSERT_EQ(summary.operators.size(), 4u);  // not the step's mark
+  ASSERT_EQ(summary.operators.size(), 4u);  // excludes the step annotation
   EXPECT_EQ(summary.operators[0].name, "aten::mm");
   EXPECT_EQ(summary.operators[0].calls, 2);
   EXPECT_NEAR(summary.operators[0].self_seconds, 30e-6, 1e-12);

@@ -1,4 +1,4 @@
-"""Reads a directory of traces as an outsider: read_trace.py TOOL DIRECTORY CYCLE. Prints "name value" lines."""
+"""Reads a directory of traces without the SDK: read_trace.py TOOL DIRECTORY CYCLE. Prints "name value" lines."""
 import importlib.util
 import json
 import os
@@ -10,7 +10,7 @@ spec.loader.exec_module(tool)
 
 
 def nests(events):
-    """Every two events of a thread lie apart or one inside the other; a nanosecond of rounding."""
+    """Any two events of a thread are disjoint or nested, up to a nanosecond of rounding."""
     open_ends = []
     for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
         while open_ends and open_ends[-1] <= event["ts"] + 0.001:
@@ -38,7 +38,7 @@ for trace in traces:
     print(f"rank{trace.rank}_communication",
           " ".join(sorted(name for name in names if name.startswith(tool.COMMUNICATION))))
     print(f"rank{trace.rank}_has_operators", {"aten::addmm", "AddmmBackward0"} <= names)
-    # Rounded to nanoseconds for each event.
+    # Each event is rounded to nanoseconds.
     print(f"rank{trace.rank}_same_overlap", max(differences) < 1e-4)
     print(f"rank{trace.rank}_communicates", overlap["communication_s"] > 0)
     print(f"rank{trace.rank}_fraction_fits", 0 <= overlap["fraction"] <= 1)

@@ -35,7 +35,7 @@ struct Task {
   at::Tensor inputs, targets;
 };
 
-// The last of 60 steps' losses.
+// The loss after 60 steps.
 double train(const AcceleratorOptions& options) {
   Accelerator accelerator(options);
   EXPECT_TRUE(accelerator.device().is_cuda());

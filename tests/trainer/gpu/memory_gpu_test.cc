@@ -1,5 +1,5 @@
-// 8-bit products on the tensor cores, activation checkpointing and deferred initialisation on an
-// NVIDIA GPU. Without a GPU each test is skipped with "no GPU here".
+// 8-bit products on tensor cores, activation checkpointing and deferred initialization on an NVIDIA
+// GPU. Without a GPU each test is skipped with "no GPU here".
 #include <gtest/gtest.h>
 #include <muster/base/errors.h>
 #include <muster/device/random_state.h>
@@ -21,7 +21,7 @@ class MemoryOnGpu : public testing::Test {
   const at::Device device{at::kCUDA, 0};
 };
 
-// The 8-bit numbers are the same, the sums inside the tensor cores keep fewer bits.
+// The 8-bit numbers are the same, but tensor cores accumulate with fewer bits.
 void expect_near(const at::Tensor& got, const at::Tensor& wanted, double relative) {
   ASSERT_EQ(got.sizes(), wanted.sizes());
   const double largest = wanted.abs().max().item<double>();

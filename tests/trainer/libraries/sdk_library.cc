@@ -1,5 +1,5 @@
-// A shared object that links the SDK, as a plug-in of somebody's program does. The test loads two
-// of them into one process.
+// A shared object that links the SDK, as a program's plug-in might. The test loads two of them into
+// one process.
 #include <muster/trainer.h>
 
 #include <optional>

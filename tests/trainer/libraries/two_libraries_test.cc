@@ -1,5 +1,5 @@
-// Two shared objects of one process that link the SDK each: LibTorch, of which there is one, takes
-// a fallback for a dispatch key once.
+// Two shared objects in one process that each link the SDK: they share one LibTorch, which accepts
+// only one fallback per dispatch key.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(TwoLibrariesWithTheSdk, ShardTheirModelsInOneProcess) {
     }
     EXPECT_EQ(first("close"), "done");
   }
-  // What the first one brought along for both of them stays.
+  // What the first one registered for both stays.
   EXPECT_EQ(second("step").find("error"), std::string::npos);
   EXPECT_EQ(second("close"), "done");
   EXPECT_EQ(second("open"), "done");

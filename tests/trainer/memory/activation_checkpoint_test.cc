@@ -1,4 +1,4 @@
-// Parts that are computed twice: the same numbers as without, less memory, and clear errors.
+// Checkpointed segments: the same numbers as without, less memory, and clear errors.
 #include "muster/memory/activation_checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -144,7 +144,7 @@ TEST(ActivationCheckpoint, HoldsOnlyTheInputsOfItsParts) {
   // One output per block, and a generator's state.
   EXPECT_LT(held(true, Precision::fp32), 6 * (activation + 6000));
   EXPECT_GT(held(false, Precision::fp32), 6 * 8 * activation);
-  // Nor the casts of its weights, twice 8 KiB each.
+  // Nor its cast weights, twice 8 KiB each.
   EXPECT_LT(held(true, Precision::bf16), 6 * (activation + 6000));
 }
 
@@ -192,7 +192,7 @@ TEST(ActivationCheckpoint, TakesAndGivesNestedValues) {
                         double factor) {
     const at::Tensor sum = pair.first * factor + map.at("b");
     EXPECT_FALSE(pair.second.defined());
-    // An input, a parameter, a view, whole numbers, a tensor that is not there.
+    // An input, a parameter, a view, integers, an undefined tensor.
     return std::make_tuple(sum.mm(weight), pair.first, weight, pair.first.t(), sum.argmax(),
                            at::Tensor(), pair.count + 1);
   };
@@ -241,7 +241,7 @@ TEST(ActivationCheckpoint, HooksOnGradientsRunOnceEachInsideTheInnerBackward) {
   const at::Tensor x = checkpoint(block, checkpoint(block, torch::ones({2, 8})));
   EXPECT_TRUE(calls.empty());
   x.sum().backward();
-  // Two uses, two backward passes of their own.
+  // Two uses, each with its own backward pass.
   for (const auto& item : block->named_parameters()) EXPECT_EQ(calls[item.key()], 2) << item.key();
 }
 
@@ -303,8 +303,9 @@ TEST(ActivationCheckpoint, ASecondRunThatDiffersOrThrowsIsAnErrorAndLeavesNothin
     return std::vector<at::Tensor>(static_cast<size_t>(++runs), x * 2);
   };
   const std::vector<at::Tensor> once = checkpoint(growing, x);
-  EXPECT_NE(error_of([&] { once[0].sum().backward(); }).find("2 tensors in its second run and 1"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { once[0].sum().backward(); }).find("2 tensors when it was recomputed and 1"),
+      std::string::npos);
 
   int calls = 0;
   const auto failing = [&calls](const at::Tensor& x) {

@@ -1,4 +1,4 @@
-// Modules that are built without values: the same values later, in little memory, and clear errors.
+// Modules built without values: the same values later, in little memory, and clear errors.
 #include "muster/memory/deferred_init.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ void expect_same_state(const nn::Module& expected, const nn::Module& got) {
   }
 }
 
-// Builds it both ways from one seed; what differs is a failure.
+// Builds it both ways from one seed, and fails on any difference.
 template <typename F>
 void expect_as_direct(F&& build) {
   set_seed(11);
@@ -66,7 +66,7 @@ void expect_as_direct(F&& build) {
   for (const DeferredTensor& each : deferred.tensors()) {
     EXPECT_TRUE(each.tensor.is_cpu() || each.tensor.storage().data() == nullptr) << each.name;
   }
-  torch::rand({100});  // what is drawn in between does not matter
+  torch::rand({100});  // numbers drawn in between do not matter
   materialize_in_place(deferred);
   EXPECT_TRUE(random_state(at::kCPU).equal(random_after));
   expect_same_state(*direct, *deferred);
@@ -99,7 +99,7 @@ TEST(DeferredInit, LayersOfEveryKindGetTheValuesOfADirectBuild) {
   });
 }
 
-TEST(DeferredInit, InitialisersGiveTheSameValues) {
+TEST(DeferredInit, InitializersGiveTheSameValues) {
   expect_built_as_direct([](BuiltImpl& net) {
     const auto add = [&](const char* name, at::IntArrayRef shape) {
       return net.register_parameter(name, torch::empty(shape));
@@ -194,7 +194,7 @@ TEST(DeferredInit, RealTensorsMixWithDeferredOnes) {
   });
 }
 
-TEST(DeferredInit, GeneratorsOfItsOwnAreFollowed) {
+TEST(DeferredInit, ItsOwnGeneratorsAreFollowed) {
   const auto build = [](at::Generator generator) {
     return [generator] {
       return Built([&](BuiltImpl& net) {
@@ -218,7 +218,7 @@ struct Placed {
   int64_t peak = 0, whole = 0, largest = 0;
 };
 
-// Materializes without keeping a value; bytes are those that were live at the same time.
+// Materializes without keeping values; returns the peak of live bytes.
 template <typename F>
 Placed drop_values(F&& build) {
   auto deferred = deferred_init(build);
@@ -250,7 +250,7 @@ TEST(DeferredInit, HoldsOneTensorAtATime) {
   };
   const int64_t before = LiveBytes::now();
   const auto deferred = deferred_init(build);
-  EXPECT_LT(LiveBytes::now() - before, 20000);  // of a generator's state, mostly
+  EXPECT_LT(LiveBytes::now() - before, 20000);  // mostly a generator's state
   const Placed placed = drop_values(build);
   EXPECT_EQ(placed.largest, 128 * 128 * 4);
   EXPECT_LE(placed.peak, placed.largest + 64);
@@ -258,7 +258,7 @@ TEST(DeferredInit, HoldsOneTensorAtATime) {
   EXPECT_EQ(placed.names.front(), "0.weight");
 }
 
-TEST(DeferredInit, AModelThatIsInitialisedAgainAtTheEndIsNotHeldMeanwhile) {
+TEST(DeferredInit, AModelThatIsInitializedAgainAtTheEndIsNotHeldMeanwhile) {
   const LiveBytes counting;
   const auto build = [] {
     return Built([](BuiltImpl& net) {
@@ -287,7 +287,7 @@ TEST(DeferredInit, WhatIsStillNeededIsHeld) {
     });
   };
   const Placed placed = drop_values(build);
-  // b is overwritten as a whole: only a waits.
+  // b is overwritten completely, so only a is held.
   EXPECT_LE(placed.peak, 8000 + 40 + 64);
   EXPECT_GE(placed.peak, 8000);
   EXPECT_EQ(placed.names, (std::vector<std::string>{"c", "a", "b"}));
@@ -325,14 +325,14 @@ TEST(DeferredInit, MistakesAreNamedAndLeaveTheThreadAsItWas) {
                 deferred_init([] { return nn::Linear(1, 1); });
                 return nn::Linear(1, 1);
               });
-            }).find("inside of a deferred_init"),
+            }).find("inside a deferred_init"),
             std::string::npos);
   EXPECT_TRUE(torch::ones({2}).is_cpu());
   auto deferred = deferred_init([] { return nn::Linear(2, 2); });
   EXPECT_FALSE(deferred.materialized());
   materialize_in_place(deferred);
   EXPECT_TRUE(deferred.materialized());
-  EXPECT_NE(error_of([&] { materialize_in_place(deferred); }).find("handed out before"),
+  EXPECT_NE(error_of([&] { materialize_in_place(deferred); }).find("already materialized"),
             std::string::npos);
 
   const at::Tensor large = torch::ones({1 << 20});
@@ -340,7 +340,7 @@ TEST(DeferredInit, MistakesAreNamedAndLeaveTheThreadAsItWas) {
     return Built([&](BuiltImpl& net) { net.register_buffer("x", torch::zeros({1}) + large); });
   });
   large.fill_(2);
-  EXPECT_NE(error_of([&] { materialize_in_place(changed); }).find("was changed after"),
+  EXPECT_NE(error_of([&] { materialize_in_place(changed); }).find("was changed later"),
             std::string::npos);
 }
 

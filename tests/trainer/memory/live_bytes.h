@@ -1,4 +1,4 @@
-// Counts the bytes that LibTorch holds on the CPU: an allocator in front of the default one.
+// Counts the bytes that LibTorch holds on the CPU, with an allocator that wraps the default one.
 #pragma once
 
 #include <c10/core/CPUAllocator.h>
@@ -10,8 +10,8 @@
 
 namespace muster {
 
-// One at a time, for the whole process. Only what is allocated while it lives is counted; tensors
-// made then may outlive it.
+// One at a time, for the whole process. Counts only what is allocated while it lives; tensors
+// allocated then may outlive it.
 class LiveBytes {
  public:
   LiveBytes() { c10::SetCPUAllocator(&allocator(), 100); }

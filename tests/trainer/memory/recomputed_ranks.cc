@@ -1,5 +1,5 @@
-// The program that the ranks of recomputed_test run: a model with and without checkpointed
-// parts under data parallelism; says the fingerprint of the gradients of three steps, or the error.
+// The program that the ranks of recomputed_test run: a model with and without checkpointed segments
+// under data parallelism. Prints the fingerprint of the gradients of three steps, or the error.
 #include <array>
 #include <exception>
 
@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// Three layers; the middle one is used as often as said.
+// Three layers; the middle one is used the given number of times.
 struct StackImpl : torch::nn::Module {
   StackImpl() {
     first = register_module("first", torch::nn::Linear(16, 32));

@@ -1,4 +1,4 @@
-// Checkpointed parts under data parallelism, on two ranks.
+// Checkpointed segments under data parallelism, on two ranks.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// Clipping and the moving average against Python, bit by bit, and their edges.
+// Clipping and the moving average against Python, bit by bit, and edge cases.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 

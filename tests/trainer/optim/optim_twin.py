@@ -1,4 +1,4 @@
-"""What torch computes for the cases of the tests beside it: `optim_twin.py MODE DIRECTORY`.
+"""What torch computes for the cases of the tests in this directory: `optim_twin.py MODE DIRECTORY`.
 
 Reads cases.json and in.pt (name to tensor) in DIRECTORY, writes out.pt.
 """
@@ -20,7 +20,7 @@ def own_copy(tensor):
 
 
 def optimizers(cases, tensors):
-    """Steps every case; answers parameters and state."""
+    """Steps every case; returns parameters and state."""
     out = {}
     for case in cases:
         names = case["parameters"]
@@ -116,7 +116,7 @@ def schedules(cases, tensors):
 
 
 def clipping(cases, tensors):
-    """Clips every case's gradients; answers the total norm and the gradients."""
+    """Clips every case's gradients; returns the total norm and the gradients."""
     out = {}
     for case in cases:
         parameters = []
@@ -136,7 +136,7 @@ def clipping(cases, tensors):
 
 
 def averages(cases, tensors):
-    """AveragedModel over the given weights, per case a decay."""
+    """AveragedModel over the given weights, with one decay per case."""
     out = {}
     for case in cases:
         model = torch.nn.ParameterDict({"w": tensors["0/w"].clone(), "b": tensors["0/b"].clone()})

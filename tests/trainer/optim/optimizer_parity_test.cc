@@ -25,8 +25,9 @@ struct Case {
   Make make;
 };
 
-// What models have: matrices, vectors, a scalar, nothing, a transposed matrix, bfloat16, double; a
-// parameter that gets its first gradient late, one that misses some and one that never gets any.
+// Typical parameters: matrices, vectors, a scalar, an empty tensor, a transposed matrix, bfloat16,
+// double; one whose first gradient comes late, one that misses some gradients, and one that never
+// gets any.
 const std::vector<std::string> kRegular = {"matrix", "vector", "scalar",  "empty",
                                            "turned", "half",   "precise", "never"};
 const std::vector<std::string> kAll = {"matrix", "vector",  "scalar", "empty", "turned",
@@ -80,7 +81,7 @@ void add(std::vector<Case>& cases, const std::string& optimizer, const std::stri
     described["fused"] = implementation == Implementation::fused;
     described["foreach"] = implementation == Implementation::foreach;
     options.implementation = implementation;
-    // Python's fused SGD cannot meet a first gradient later than others.
+    // Python's fused SGD does not support a first gradient that comes later than others.
     const bool regular = optimizer == "SGD";
     cases.push_back({{{"name", optimizer + " " + name + " " + text},
                       {"optimizer", optimizer},
@@ -219,7 +220,7 @@ TEST_F(OptimizersLikePython, StateHasPythonsNamesAndValues) {
                                     : same_bits(tensor, python))
             << key << field;
       }
-      // Adagrad's state exists in Python before the first gradient.
+      // In Python, Adagrad's state exists before the first gradient.
       if (name == "never") continue;
       size_t python_fields = 0;
       for (const auto& [field, tensor] : expected_) python_fields += field.starts_with(key);

@@ -1,5 +1,5 @@
-// What the optimizers promise beyond Python's numbers: memory, moves, state, scaled steps, odd
-// gradients, errors.
+// What the optimizers guarantee beyond Python's numbers: memory, moves, state, scaled steps,
+// unusual gradients, errors.
 #include "muster/optim/optimizers.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ void set_gradients(const std::vector<at::Tensor>& parameters, int step) {
   }
 }
 
-TEST(Optimizer, ZeroGradLetsGradientsInsideABucketGo) {
+TEST(Optimizer, ZeroGradReleasesGradientsInsideABucket) {
   at::Tensor bucket = torch::ones({6});
   at::Tensor weight = parameter({2, 3});
   weight.mutable_grad() = bucket.view({2, 3});
@@ -159,7 +159,7 @@ TEST(Optimizer, SparseGradientsOfEmbeddingsGiveWhatDenseOnesGive) {
   EXPECT_THROW(adam.step(), Error);
 }
 
-TEST(Optimizer, StateGoesOnInAnotherOptimizerAndImplementation) {
+TEST(Optimizer, StateContinuesInAnotherOptimizerAndImplementation) {
   for (const Implementation next : kImplementations) {
     at::Tensor weight = parameter({5, 2}), bias = parameter({2});
     AdamW first({weight, bias}, {.lr = 0.01, .amsgrad = true, .implementation = next});
@@ -185,7 +185,7 @@ TEST(Optimizer, StateGoesOnInAnotherOptimizerAndImplementation) {
   }
 }
 
-TEST(Optimizer, StateOfTorchsOptimizerGoesOn) {
+TEST(Optimizer, StateOfTorchsOptimizerContinues) {
   at::Tensor weight = parameter({6}), copy = copy_of(weight);
   torch::optim::AdamW torchs({weight}, torch::optim::AdamWOptions(0.01));
   for (int step = 0; step < 5; ++step) {

@@ -156,7 +156,7 @@ TEST(Schedules, WholeRunsEqualPythons) {
         const double expected = python.at(each.name + "/lr")[n][group].item<double>();
         const double met = optimizer->param_groups()[group].options().get_lr();
         ASSERT_EQ(met, scheduler.get_last_lr()[group]);
-        // Where torch multiplies the rate before again and again, 0 may stay 1e-17.
+        // Where torch multiplies the previous rate repeatedly, 0 may remain 1e-17.
         const double difference = std::abs(met - expected) / std::max(std::abs(expected), 1e-9);
         worst = std::max(worst, difference);
         if (each.bit_equal) {
@@ -173,7 +173,7 @@ TEST(Schedules, WholeRunsEqualPythons) {
   }
 }
 
-TEST(Schedules, LoadedStateGoesOnAsIfNeverInterrupted) {
+TEST(Schedules, LoadedStateContinuesAsIfNeverInterrupted) {
   for (const Case& each : all_cases()) {
     const auto optimizer = make_optimizer(each.optimizer), other = make_optimizer(each.optimizer);
     LrScheduler scheduler(optimizer, each.schedule), resumed(other, each.schedule);
@@ -240,7 +240,7 @@ TEST(Schedules, WarmupGoesInFrontOfAnySchedule) {
   }
 }
 
-TEST(Schedules, MisuseSaysWhatToChange) {
+TEST(Schedules, MisuseNamesTheFix) {
   LrScheduler cosine(make_optimizer("SGD"), cosine_schedule({.total_steps = 5}));
   EXPECT_THROW(cosine.step(0.5), std::invalid_argument);
   LrScheduler plateau(make_optimizer("SGD"), reduce_on_plateau_schedule());

@@ -1,6 +1,7 @@
-// Asks Python for the same computation: tensors and a description go out, tensors come back.
+// Runs the same computation in Python: sends tensors and a description, gets tensors back.
 //
-// Tensors travel in torch's own pickle files, so that these tests need no other part of the SDK.
+// Tensors are exchanged in torch's own pickle files, so that these tests need no other part of the
+// SDK.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -36,7 +36,7 @@ Batch joined(int world_size, int step, const std::vector<int64_t>& shape, at::Sc
   return {at::cat(inputs), at::cat(weights)};
 }
 
-// The greatest relative difference of outputs, gradients and running statistics in three steps.
+// The largest relative difference of outputs, gradients and running statistics in three steps.
 double compare(const Rank& rank, const std::vector<int64_t>& shape,
                const torch::nn::BatchNormOptions& options, at::ScalarType type, bool empty) {
   SyncBatchNorm sync(options);
@@ -58,7 +58,7 @@ double compare(const Rank& rank, const std::vector<int64_t>& shape,
     Batch own = batch_of(rank.rank(), step, shape, type, empty);
     Batch all = joined(rank.world_size(), step, shape, type, empty);
     const int64_t count = own.input.size(0);
-    // BatchNorm2d asks for four dimensions; the statistics do not care.
+    // BatchNorm2d requires four dimensions, which do not matter for the statistics.
     const at::Tensor wide = all.input.reshape({all.input.size(0), 3, -1, 1}).requires_grad_();
     own.input.requires_grad_();
     const at::Tensor output = model(own.input);
@@ -118,7 +118,7 @@ void sync_batch_norm(const Arguments&) {
   SyncBatchNorm layer(3);
   auto model = rank.prepare(layer);
   say("names", names(*layer) == names(*torch::nn::BatchNorm1d(3)));
-  // Evaluation is no collective.
+  // Evaluation is not collective.
   model.unwrap()->eval();
   if (rank.rank() == 0) say("evaluates", layer(torch::ones({1, 3})).defined());
   model.unwrap()->train();

@@ -52,7 +52,7 @@ def fingerprint(tensors):
 
 
 def bf16_hook(group, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """default_hooks.bf16_compress_hook without its demand for NCCL."""
+    """default_hooks.bf16_compress_hook without its requirement of NCCL."""
     return default_hooks._compress_hook(torch.bfloat16, group, bucket)
 
 
@@ -127,7 +127,7 @@ def main():
         Case(name).run()
     dist.destroy_process_group()
     sys.stdout.flush()
-    # Not by way of the interpreter's end, where a thread of Gloo's may abort it (pytorch/pytorch#179291).
+    # Skips interpreter shutdown, where one of Gloo's threads may abort it (pytorch/pytorch#179291).
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-// The process group: side groups, and ranks that leave early.
+// The process group: side groups, and ranks that exit early.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ c10::intrusive_ptr<c10d::Work> start_sum(const ProcessGroupPtr& group, const at:
   return group->getBackend(c10::kCPU)->allreduce(tensors);
 }
 
-// Sums that only fit when every call met its like.
+// Sums that are right only if every call matches its counterpart.
 bool sums_fit(const ProcessGroupPtr& group, int count) {
   bool fit = true;
   const double ranks = group->getSize();
@@ -43,8 +43,8 @@ std::string error_of(const Call& call) {
   return "none";
 }
 
-// A thread of the program that opens connections to a server of its own as long as it is let, uses
-// them, and keeps the newest.
+// A thread of the program that repeatedly opens connections to its own server, uses them, and keeps
+// the newest.
 class Stranger {
  public:
   Stranger() {
@@ -78,7 +78,7 @@ class Stranger {
     if (thread_.joinable()) thread_.join();
   }
   size_t count() const { return pairs_.size(); }
-  // Those that carry a byte in both directions. The thread's, until stop().
+  // Connections that carry a byte in both directions. Used by the thread until stop().
   size_t working() const {
     size_t count = 0;
     for (const auto& [client, accepted] : pairs_) {
@@ -112,7 +112,7 @@ void side_group(const Arguments&) {
   const ProcessGroupPtr second = make_side_group(rank.group, "second", kPatient);
   bool background = false;
   std::thread worker([&] { background = sums_fit(first, 300); });
-  // Ranks are at different places of their three sequences at any moment.
+  // At any moment, ranks are at different positions in their three sequences.
   const bool foreground = sums_fit(rank.group, 200);
   worker.join();
   say("background", background);
@@ -120,7 +120,7 @@ void side_group(const Arguments&) {
   say("second", sums_fit(second, 3));
 }
 
-// Four ranks; the second list of each pair is not in rising order.
+// Four ranks; the second list of each pair is not ascending.
 void sub_groups(const Arguments&) {
   const Rank rank;
   const bool even = rank.topology.rank % 2 == 0;
@@ -133,7 +133,7 @@ void sub_groups(const Arguments&) {
   start_sum(sub, own)->wait();
   say("sum", std::to_string(own[0].item<double>()));
   say("first", broadcast_string(sub, std::to_string(rank.topology.rank)));
-  // The sub groups, the whole group and one made from a sub group do not meet each other.
+  // The subgroups, the whole group and a group created from a subgroup do not interfere.
   say("fit", sums_fit(sub, 50) && sums_fit(rank.group, 50) && sums_fit(sub, 50));
   const ProcessGroupPtr side = make_side_group(sub, "side", kPatient);
   say("side", sums_fit(side, 10) && side->getSize() == 2);
@@ -149,17 +149,17 @@ void sub_groups(const Arguments&) {
   refused("missing", {0, 1, 2});
 }
 
-// waits, shared: rank 0 leaves by an exception while the others wait for it in a reduction.
-// sub: the same in a sub group, of which only the whole group's abort knows.
-// works: rank 0 leaves while its own reductions are under way and nobody joins them; the others go
-// on only after it has left.
+// waits, shared: rank 0 exits by an exception while the others wait for it in a reduction. sub: the
+// same in a subgroup, which only the whole group's abort covers. works: rank 0 exits while its own
+// reductions are in flight and no other rank has joined them; the others continue only after it is
+// gone.
 void leave(const Arguments& how) {
   const Topology topology = Topology::from_environment();
   ProcessGroupPtr group = make_process_group(topology, at::kCPU, kPatient);
   ProcessGroupPtr side = make_side_group(group, "side", kPatient);
   const bool in_sub = how.at(0) == "sub";
   ProcessGroupPtr sub = in_sub ? make_sub_group(group, "sub", {1, 0}, kPatient) : ProcessGroupPtr();
-  // Above 4 MiB sockets carry it, below shared memory.
+  // Above 4 MiB it goes over sockets, below through shared memory.
   const at::Tensor value = torch::ones({how.at(0) == "shared" ? 1'000 : 2'000'000});
   const std::string& fifo = how.at(1);
   if (topology.rank == 0) {
@@ -187,8 +187,8 @@ void leave(const Arguments& how) {
   }
 }
 
-// Rank 0 ends its groups while the others wait in them. Connections that the program opened while
-// the groups were made are none of theirs.
+// Rank 0 destroys its groups while the others wait in them. Connections that the program opened
+// while the groups were created do not belong to them.
 void strangers(const Arguments&) {
   const Topology topology = Topology::from_environment();
   Stranger stranger;

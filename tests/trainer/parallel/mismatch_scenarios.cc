@@ -50,7 +50,7 @@ Call in_collectives(const std::function<void(Collectives&)>& use) {
   };
 }
 
-// Above 4 MiB sockets carry a tensor, below shared memory where two ranks have it.
+// Above 4 MiB a tensor goes over sockets, below through shared memory if two ranks share it.
 constexpr int64_t kLarge = 1'200'000;
 
 struct Pair {
@@ -107,8 +107,8 @@ ProcessGroupPtr fresh_group(const Rank& rank, const std::string& name, const std
 
 }  // namespace
 
-// how: whether the ranks have memory in common ("memory", "no_memory"), the milliseconds of the
-// group's timeout, and the names of the pairs; none: all.
+// how: whether the ranks share memory ("memory", "no_memory"), the group's timeout in milliseconds,
+// and the names of the pairs (default: all).
 void mismatches(const Arguments& how) {
   const Rank rank;
   const bool is_last = rank.rank() == rank.world_size() - 1;
@@ -123,7 +123,7 @@ void mismatches(const Arguments& how) {
   }
 }
 
-// One rank reduces a number between two steps of a model's training, and nobody else does.
+// Only one rank reduces a number between two training steps.
 void lonely_reduce(const Arguments&) {
   const Rank rank;
   auto model = rank.prepare(Net());
@@ -139,7 +139,7 @@ void lonely_reduce(const Arguments&) {
   say("error", text);
 }
 
-// Rank 1 misses a sum of rank 0's and is there for the next one. how: "memory" or "no_memory".
+// Rank 1 misses one of rank 0's sums and joins the next one. how: "memory" or "no_memory".
 void after_a_timeout(const Arguments& how) {
   const Rank rank;
   const ProcessGroupPtr group = fresh_group(rank, "late", how[0], std::chrono::milliseconds(300));

@@ -1,5 +1,5 @@
-// Ranks that call different collectives, or go on after one that failed, are told so: no crash, no
-// hang where they share a machine, and never a sum of what does not belong together.
+// Ranks that call different collectives, or continue after a failed one, get an error: no crash, no
+// hang on one machine, and never a sum of unrelated values.
 #include <gtest/gtest.h>
 
 #include "parallel/rank_output.h"
@@ -15,7 +15,7 @@ void expect_parts(const std::string& text, const std::vector<std::string>& parts
   }
 }
 
-// What the last rank calls and what the others do, as they are told.
+// What the last rank calls and what the others call, as shown in the error.
 const std::map<std::string, std::pair<std::string, std::string>>& told() {
   static const std::map<std::string, std::pair<std::string, std::string>> all = {
       {"gradients", {"all_reduce sum of 50826 float32", "reduce(sum; 1 tensor: float32 [1])"}},
@@ -39,22 +39,23 @@ INSTANTIATE_TEST_SUITE_P(Of, OnRanks, ::testing::Values(2, 3));
 
 TEST_P(OnRanks, DifferentCallsEndWithWhatEachRankCalls) {
   const int last = GetParam() - 1;
-  // The timeout is not what ends them.
+  // They must not end by the timeout.
   auto ranks = outcome(GetParam(), {"mismatches", "memory", "600000"});
   for (auto& rank : ranks) {
     for (const auto& [name, calls] : told()) {
-      // The root of a broadcast by sockets need not wait for the others: it hears of it next.
+      // Over sockets, the root of a broadcast need not wait for the others: its next call reports
+      // it.
       const bool is_done = name == "root" && rank[name] == "no error";
       const std::string text = rank[name + (is_done ? "_next" : "")];
       EXPECT_EQ(text.find("CommunicationError "), 0u) << name << ": " << text;
       expect_parts(text, {"the ranks call different collectives as number ", " of the group '",
                           "rank " + std::to_string(last) + ": ", calls.second, kFix});
-      expect_parts(rank[name + "_next"], {"CommunicationError all_reduce sum of 10 float32 is "
-                                          "refused: the group '",
-                                          "has failed before", calls.second});
+      expect_parts(rank[name + "_next"], {"CommunicationError all_reduce sum of 10 float32 "
+                                          "rejected: the group '",
+                                          "has failed", calls.second});
     }
   }
-  // The rank that comes second knows both; of two ranks each is told the same.
+  // The rank that arrives second knows both calls; with two ranks, both get the same error.
   if (GetParam() > 2) return;
   for (const auto& [name, calls] : told()) {
     EXPECT_EQ(ranks[0][name], ranks[1][name]);
@@ -62,7 +63,7 @@ TEST_P(OnRanks, DifferentCallsEndWithWhatEachRankCalls) {
   }
 }
 
-TEST_P(OnRanks, AReductionOfOneRankAloneIsNamedBesideTheGradientsOfTheOthers) {
+TEST_P(OnRanks, AReductionOfOneRankIsNamedWithTheGradientsOfTheOthers) {
   for (auto& rank : outcome(GetParam(), {"lonely_reduce"})) {
     expect_parts(rank["error"], {"CommunicationError ", "the ranks call different collectives",
                                  "rank 0: reduce(mean; 1 tensor: float32 [1]): all_reduce sum of ",
@@ -70,7 +71,7 @@ TEST_P(OnRanks, AReductionOfOneRankAloneIsNamedBesideTheGradientsOfTheOthers) {
   }
 }
 
-// Then the timeout ends them: nothing is compared, but nothing meets either.
+// Calls are not compared, but they do not match either: the timeout ends them.
 TEST(RanksWithoutCommonMemory, NeverMixDifferentCalls) {
   std::vector<std::string> how = {"mismatches", "no_memory", "700"};
   for (const char* pair : {"gradients", "size", "large size", "dtype"}) how.push_back(pair);
@@ -78,7 +79,7 @@ TEST(RanksWithoutCommonMemory, NeverMixDifferentCalls) {
     for (const char* name : {"gradients", "size", "large_size", "dtype"}) {
       EXPECT_EQ(rank[name].find("CommunicationError "), 0u) << name << ": " << rank[name];
       EXPECT_EQ(rank[name].find("wrong sum"), std::string::npos) << rank[name];
-      expect_parts(rank[std::string(name) + "_next"], {"CommunicationError ", "is refused"});
+      expect_parts(rank[std::string(name) + "_next"], {"CommunicationError ", "rejected"});
     }
   }
 }
@@ -93,14 +94,14 @@ TEST(AGroupThatTimedOut, RefusesFurtherCallsWithTheFirstFailure) {
     const std::string first = ranks[0]["first"].substr(std::string("CommunicationError ").size());
     for (const char* name : {"second", "third"}) {
       expect_parts(ranks[0][name],
-                   {"CommunicationError all_reduce sum of 100 float32 is refused: the group 'late' "
-                    "has failed before",
+                   {"CommunicationError all_reduce sum of 100 float32 rejected: the group 'late' "
+                    "has failed",
                     first});
     }
-    // The late rank learns of it as well.
-    if (memory == "memory") expect_parts(ranks[1]["second"], {"is refused", first});
+    // The late rank gets the error as well.
+    if (memory == "memory") expect_parts(ranks[1]["second"], {"rejected", first});
     expect_parts(ranks[1]["second"], {"CommunicationError "});
-    expect_parts(ranks[1]["third"], {"CommunicationError ", "is refused"});
+    expect_parts(ranks[1]["third"], {"CommunicationError ", "rejected"});
   }
 }
 

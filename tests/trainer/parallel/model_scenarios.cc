@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-// One weight w and the loss w·x: the gradient is x, so that every number can be told in advance.
+// One weight w and the loss w·x: the gradient is x, so every number is known in advance.
 struct LineImpl : torch::nn::Module {
   LineImpl() { weight = register_parameter("weight", torch::zeros({1}, at::kDouble)); }
   at::Tensor forward(const at::Tensor& x) { return (weight * x).sum(); }
@@ -17,7 +17,7 @@ struct LineImpl : torch::nn::Module {
 };
 TORCH_MODULE(Line);
 
-// As Line, with a weight that nobody uses.
+// Like Line, with an unused weight.
 struct HalfImpl : torch::nn::Module {
   HalfImpl() {
     weight = register_parameter("weight", torch::zeros({1}, at::kDouble));
@@ -57,7 +57,7 @@ void unused(const Arguments&) {
     say("error", std::string(error.what()));
   }
   model.data_parallel().zero_grad();
-  // A rank that evaluates is alone.
+  // Only one rank evaluates.
   if (rank.rank() == 0) {
     const torch::NoGradGuard no_grad;
     say("evaluates", forward().defined());
@@ -70,7 +70,7 @@ void static_graph(const Arguments&) {
   std::string gradients;
   for (int i = 0; i < 3; ++i) {
     model.data_parallel().zero_grad();
-    // Also the very first micro-batch, from which the graph is learnt, is inside NoSync.
+    // The very first micro-batch, which records the graph, is inside NoSync too.
     for (int part = 0; part < 3; ++part) {
       std::optional<NoSync> no_sync;
       if (part < 2) no_sync.emplace(model.data_parallel());

@@ -1,4 +1,5 @@
-// What no twin shows: errors, uneven inputs by known numbers, SyncBatchNorm, local SGD, the group.
+// What the twins do not cover: errors, uneven inputs with known numbers, SyncBatchNorm, local SGD,
+// the group.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -13,10 +14,11 @@ TEST(UnusedParameters, AreNamedWhereTheOptionIsMissing) {
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(ranks[rank].exit_code, 0) << ranks[rank].output;
     const std::string error = said(ranks[rank])["error"];
-    EXPECT_EQ(error.find("rank " + std::to_string(rank) +
-                         ": the last backward gave no gradient to the parameters 'spare.weight', "
-                         "'spare.bias': "),
-              0u)
+    EXPECT_EQ(
+        error.find("rank " + std::to_string(rank) +
+                   ": the last backward computed no gradient for the parameters 'spare.weight', "
+                   "'spare.bias': "),
+        0u)
         << error;
     EXPECT_NE(error.find("find_unused_parameters"), std::string::npos) << error;
   }
@@ -40,7 +42,7 @@ TEST(SecondBackward, OfOneForwardIsAveragedWhenItIsAnnouncedAndElseRefused) {
   }
 }
 
-TEST(Ranks, ThatDifferAreToldTheFirstDifference) {
+TEST(Ranks, ThatDifferGetTheFirstDifference) {
   const std::map<std::string, std::string> expected = {
       {"shape",
        "parameter 6 is 'second.weight' Float [700, 300] on rank 1 and 'second.weight' "
@@ -84,7 +86,7 @@ TEST(UnevenInputs, AllowRanksWithoutBatchesAndNoSyncAndCanThrow) {
     EXPECT_EQ(rank["without_batches"], "-2.000000");
     EXPECT_EQ(rank["accumulated"], "-8.000000");
     EXPECT_EQ(rank["leaves"], "all ranks leave");
-    EXPECT_NE(rank["nested"].find("in such a scope already"), std::string::npos);
+    EXPECT_NE(rank["nested"].find("already in such a scope"), std::string::npos);
     EXPECT_EQ(rank["end"], "-10.000000");
   }
   EXPECT_EQ(ranks[0]["throws"].find("rank 0 has exhausted its inputs"), 0u) << ranks[0]["throws"];
@@ -119,7 +121,7 @@ TEST(LocalSGD, AveragesTheParametersEveryKStepsAndAtTheEnd) {
   }
 }
 
-TEST(Timings, AreTakenOfTheFirstTenIterationsAndThenOfOneInSoMany) {
+TEST(Timings, AreTakenForTheFirstTenIterationsAndThenPeriodically) {
   for (auto& rank : outcome(2, {"timings"})) {
     EXPECT_EQ(rank["before"], "no");
     EXPECT_EQ(rank["sane"], "yes");
@@ -163,10 +165,10 @@ TEST(SubGroups, OfListsThatDoNotFitTogetherAreRefusedOnAllRanks) {
     const auto starts = [&](const char* what, const std::string& text) {
       EXPECT_EQ(rank[what].find("make_sub_group: " + text), 0u) << rank[what];
     };
-    starts("stranger", "rank 1 asks for stranger {1, 3, 4}, but rank 4 does not exist: every rank");
-    starts("twice", "rank 0 asks for twice {0, 1, 2, 3, 0}, but rank 0 is listed twice");
-    starts("disagree", "rank 1 asks for disagree {0, 1, 3}, but rank 0 asks for disagree {0, 2}");
-    starts("missing", "rank 3 asks for missing {0, 1, 2}, but it is not in that list");
+    starts("stranger", "rank 1 requests stranger {1, 3, 4}, but rank 4 does not exist: every rank");
+    starts("twice", "rank 0 requests twice {0, 1, 2, 3, 0}, but rank 0 is listed twice");
+    starts("disagree", "rank 1 requests disagree {0, 1, 3}, but rank 0 requests disagree {0, 2}");
+    starts("missing", "rank 3 requests missing {0, 1, 2}, but it is not in that list");
   }
 }
 
@@ -184,7 +186,7 @@ TEST(ARankThatLeavesByAnException, FreesTheOthersAndItself) {
   }
 }
 
-TEST(AnEndingGroup, BreaksItsOwnConnectionsAndNoOthers) {
+TEST(AnEndingGroup, ClosesOnlyItsOwnConnections) {
   for (auto& rank : outcome(3, {"strangers"})) {
     EXPECT_EQ(rank["ended"], "3");
     EXPECT_EQ(rank["opened"], "yes");

@@ -14,7 +14,7 @@
 
 namespace muster {
 
-// Several buckets of 1 MiB, buffers, and a branch that need not be used.
+// Several buckets of 1 MiB, buffers, and an optional branch.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(int64_t width = 600) {
     first = register_module("first", torch::nn::Linear(16, 300));
@@ -36,7 +36,8 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// The same weights in both languages; ranks other than 0 start elsewhere, and must be overruled.
+// The same weights in both languages; ranks other than 0 start with different ones, which must be
+// overwritten.
 inline void fill(torch::nn::Module& module, int rank) {
   const torch::NoGradGuard no_grad;
   int64_t index = 0;
@@ -77,7 +78,7 @@ inline void descend(torch::nn::Module& module, double rate) {
   }
 }
 
-// A model between the hooks of data parallelism, as Accelerator::prepare gives it.
+// A model wrapped in data parallelism, as by Accelerator::prepare.
 template <typename Holder>
 class Parallel {
  public:
@@ -104,7 +105,7 @@ class Parallel {
   std::shared_ptr<DataParallel> data_parallel_;
 };
 
-// What a rank needs in every scenario.
+// Common setup of a rank.
 struct Rank {
   Rank()
       : topology(Topology::from_environment()),

@@ -16,7 +16,7 @@ inline std::vector<ChildResult> run_scenario(int world_size, std::vector<std::st
   return run_ranks({.argv = arguments, .world_size = world_size});
 }
 
-// As above: what each rank said; all must succeed.
+// As above: what each rank printed; all must succeed.
 inline std::vector<std::map<std::string, std::string>> outcome(
     int world_size, const std::vector<std::string>& arguments) {
   std::vector<std::map<std::string, std::string>> values;

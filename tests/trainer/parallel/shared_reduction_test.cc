@@ -1,4 +1,4 @@
-// Real processes on one piece of shared memory.
+// Real processes that share memory.
 #include "parallel/shared_reduction.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ std::unique_ptr<SharedReduction> alone(const SharedReduction::Patience& patience
                                            0, 2, patience);
 }
 
-// Runs `body` as ranks 1, 2, … in children and as rank 0 here; whether all returned true.
+// Runs `body` as ranks 1, 2, … in child processes and as rank 0 here; returns whether all returned
+// true.
 template <typename Body>
 bool on_ranks(int world_size, const Body& body) {
   const size_t bytes = SharedReduction::memory_bytes(world_size);
@@ -144,7 +145,7 @@ TEST(SharedReduction, GivesUpOnALostRankAndAtTheDeadline) {
   EXPECT_THROW(late->all_reduce(&value, 1, SharedOperation::sum), std::runtime_error);
 }
 
-// Whatever the rank that has it, and wherever it stands in a block.
+// Whichever rank has it, and wherever it is in a block.
 TEST(SharedReduction, KeepsNaNInSumsMaximaAndMinima) {
   for (const auto operation : {SharedOperation::sum, SharedOperation::max, SharedOperation::min}) {
     EXPECT_TRUE(on_ranks(2, [&](SharedReduction& shared, int rank) {

@@ -13,7 +13,7 @@ const std::vector<std::string> kCases = {
     "accumulate", "evaluation",   "find_unused", "static_graph",   "skip_unused",
     "fp16",       "bf16",         "join",        "join_by_active", "find_unused_join"};
 
-// The lines of each case, by rank; both languages run all cases once.
+// The lines of each case, by rank; each language runs all cases once.
 using Curves = std::vector<std::map<std::string, std::string>>;
 
 Curves curves_of(const std::vector<ChildResult>& results) {
@@ -23,7 +23,7 @@ Curves curves_of(const std::vector<ChildResult>& results) {
     std::istringstream lines(result.output);
     std::string name = "before";
     for (std::string line; std::getline(lines, line);) {
-      // Warnings about options come between.
+      // Skip warnings about options in between.
       if (line.find_first_of("-0123456789ce") != 0) continue;
       if (line.starts_with("case ")) name = line.substr(5);
       cases[name] += line + "\n";

@@ -8,7 +8,7 @@ namespace {
 struct Case {
   DataParallelOptions options;
   bool varying_spare = false;  // the ranks use the spare branch at different times
-  bool spare_never = false;    // nobody uses it
+  bool spare_never = false;    // no rank uses it
   int window = 1;              // micro-batches per step
   bool evaluates = false;      // a forward without gradients after each step
   bool joins = false;          // ranks have 2, 4, 6... batches

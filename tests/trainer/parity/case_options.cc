@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// The value, when the JSON has one.
+// The value, if the JSON has one.
 template <typename T>
 void read(const json& from, const char* name, T& into) {
   if (from.contains(name)) into = from.at(name).get<T>();

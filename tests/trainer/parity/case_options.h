@@ -1,4 +1,4 @@
-// What a case of cases.json says, in the SDK's own words. The JSON's names are Python's.
+// Converts a case of cases.json to the SDK's options. The JSON uses Python's names.
 #pragma once
 
 #include <muster/trainer.h>
@@ -8,7 +8,7 @@
 
 namespace parity {
 
-// Accelerate's exact behaviour, unless the case says "compat": false.
+// Accelerate's exact behavior, unless the case has "compat": false.
 muster::AcceleratorOptions accelerator_options(const nlohmann::json& one);
 
 // The case's optimizer over these parameters, prepared.

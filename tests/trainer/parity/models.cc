@@ -55,8 +55,8 @@ struct Norm : NetImpl {
   Linear side{nullptr}, output{nullptr};
 };
 
-// Python's linear layer. LibTorch's own adds the bias of 3-d inputs in an operation of its own,
-// which in bfloat16 rounds once more.
+// Python's linear layer. LibTorch's adds the bias of 3-d inputs in a separate operation, which
+// rounds once more in bfloat16.
 at::Tensor python_linear(const Linear& layer, const at::Tensor& input) {
   return torch::linear(input, layer->weight, layer->bias);
 }
@@ -88,7 +88,7 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-// Many layers of a few hundred weights each, every one a unit of its own when the model is divided.
+// Many layers of a few hundred weights each, every one its own unit when the model is sharded.
 struct SmallLayers : NetImpl {
   SmallLayers() {
     input = register_module("input", Linear(64, kWidth));
@@ -111,7 +111,7 @@ struct Shape {
   bool tied = false;
 };
 
-// The weight of another module under a name of its own, as Python ties them.
+// The weight of another module under a second name, as in Python's tying.
 struct TiedHeadImpl : torch::nn::Module {
   explicit TiedHeadImpl(const at::Tensor& shared) { weight = register_parameter("weight", shared); }
   at::Tensor weight;

@@ -19,7 +19,7 @@ class PerceptronImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Perceptron);
 
-// Any of the models behind one type, so that a program prepares whichever a case names.
+// Any of the models behind one type, so that a program can prepare the one that a case names.
 struct NetImpl : torch::nn::Module {
   // inputs: images float [samples, 1, 8, 8] or characters int64 [samples, context]. Returns logits
   // [samples, classes] or [samples, context, vocabulary]. with_side: see make_model.
@@ -28,15 +28,15 @@ struct NetImpl : torch::nn::Module {
 using Net = std::shared_ptr<NetImpl>;
 
 // "digits" (a small CNN with dropout), "digits_plain" (without), "norm" and "norm_side" (batch
-// normalisation, and a layer that takes part only with_side), "small_layers" (300 layers of 272
+// normalization, and a layer that is used only with_side), "small_layers" (300 layers of 272
 // weights on the digits), "transformer" (characters), "transformer_wide", "transformer_deep" (293
 // small tensors), "transformer_tied" (the head has the embedding's weight), "gru", "gan" (its
-// children "generator" and "discriminator" are Perceptrons, to be prepared apart). Throws
+// children "generator" and "discriminator" are Perceptrons, to be prepared separately). Throws
 // std::out_of_range for another name.
 Net make_model(const std::string& name);
 
-// Cross entropy of a micro-batch; model is anything that is called like a Net. micro_batch counts
-// from 0: "norm_side" leaves its side layer out in every third one.
+// Cross entropy of a micro-batch; model is anything callable like a Net. micro_batch counts from 0:
+// "norm_side" skips its side layer in every third one.
 template <typename Model>
 at::Tensor loss_of(Model& model, const std::string& name, const at::Tensor& inputs,
                    const at::Tensor& labels, int64_t micro_batch) {

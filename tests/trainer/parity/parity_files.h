@@ -1,4 +1,4 @@
-// The files that the programs of this folder exchange.
+// The files that the programs in this directory exchange.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ inline nlohmann::json read_json(const std::string& path) {
   return nlohmann::json::parse(file);
 }
 
-// Lets the twin write the data and the first weights of all models there.
+// Runs the twin to write the data and initial weights of all models there.
 inline void write_inputs(const std::string& directory) {
   ChildProcess inputs(
       {MUSTER_TEST_PYTHON, PARITY_DIRECTORY "/parity_twin.py", "--inputs", directory}, {});

@@ -32,7 +32,7 @@ class Digits(nn.Module):
 
 
 class Norm(nn.Module):
-    """Batch normalisation (buffers), and a layer whose result takes part only when asked for."""
+    """Batch normalization (buffers), and a layer whose result is used only on request."""
 
     def __init__(self):
         super().__init__()
@@ -103,7 +103,7 @@ class Transformer(nn.Module):
 
 
 class Gru(nn.Module):
-    """The rows of an image one after the other through two recurrent layers."""
+    """The rows of an image in sequence through two recurrent layers."""
 
     def __init__(self):
         super().__init__()
@@ -115,7 +115,7 @@ class Gru(nn.Module):
 
 
 class Gan(nn.Module):
-    """Two models that are prepared apart: images of noise, and how real an image looks (see gan_losses)."""
+    """Two models that are prepared separately: images of noise, and how real an image looks (see gan_losses)."""
 
     def __init__(self):
         super().__init__()
@@ -171,6 +171,6 @@ def write_inputs(directory):
                "characters.labels": following}, f"{directory}/data.safetensors")
     for name in MODELS:
         torch.manual_seed(11)
-        # Copies, as safetensors refuses tensors of common memory (tied weights).
+        # Copies, because safetensors rejects tensors that share memory (tied weights).
         weights = {key: value.clone() for key, value in make_model(name).state_dict().items()}
         save_file(weights, f"{directory}/{name}.safetensors")

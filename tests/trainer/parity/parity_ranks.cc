@@ -1,8 +1,8 @@
 // The C++ side of the parity tests: parity_ranks CASES INPUTS OUTPUTS CASE trains one case of CASES
-// (cases.json) and writes what it met, micro-batch by micro-batch, as
-// OUTPUTS/CASE.muster.RANK.json. parity_twin.py is the same program on Hugging Face Accelerate and
-// says more about the form. The tests of resuming run it too: a case may name a checkpoint to go on
-// from, and say when to save. So do those of sharded models: a case may say "sharding".
+// (cases.json) and records each micro-batch in OUTPUTS/CASE.muster.RANK.json. parity_twin.py is the
+// same program on Hugging Face Accelerate and documents the format. The resume tests run it too: a
+// case may name a checkpoint to resume from, and when to save. So do the sharding tests: a case may
+// have "sharding".
 #include <muster/optim/ema.h>
 #include <muster/trainer.h>
 
@@ -173,7 +173,7 @@ class Run {
     ++done_;
   }
 
-  // What memory_estimate.h says of this rank.
+  // This rank's figures from memory_estimate.h.
   void note_formula() {
     const auto estimate = muster::estimate_memory(
         muster::memory_plan(*net_, accelerator_.options().sharding, accelerator_.num_processes()));
@@ -236,8 +236,7 @@ at::Tensor real_loss(const at::Tensor& logits, bool is_real) {
       logits, torch::full_like(logits, is_real ? 1.0 : 0.0));
 }
 
-// Two models, two optimizers, two backwards in each micro-batch; what is noted of them is the
-// generator's.
+// Two models, two optimizers, two backwards in each micro-batch; records only the generator's.
 class GanRun : public Run {
  public:
   using Run::Run;

@@ -1,6 +1,6 @@
 // Training under Muster against training under Hugging Face Accelerate: two real ranks each, from
-// the same weights, over the same samples, with the same kernels. cases.json says what is trained;
-// parity_ranks.cc and parity_twin.py train it. The table that is printed at the end is the result.
+// the same weights, over the same samples, with the same kernels. cases.json lists what is trained;
+// parity_ranks.cc and parity_twin.py train it. The result is the table printed at the end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,10 +22,10 @@ using nlohmann::json;
 constexpr int kRanks = 2;
 constexpr char kCases[] = PARITY_DIRECTORY "/cases.json";
 
-// What the two sides' numbers differ by.
+// How much the two sides' numbers differ.
 struct Difference {
   double greatest = 0;  // relative
-  int equal = 0;        // bit by bit
+  int equal = 0;        // bit-identical
   int count = 0;
 
   void add(double ours, double theirs) {
@@ -54,7 +54,7 @@ class Parity : public ::testing::Test {
     directory_ = std::make_unique<TemporaryDirectory>();
     write_inputs(directory_->path());
     if (HasFatalFailure()) return;
-    // All cases at once: half of a short run would go into Python's imports.
+    // All cases at once: in a short run, half the time would go into Python's imports.
     std::vector<std::string> names;
     for (const json& one : read_json(kCases)) {
       names.push_back(one.at("name"));

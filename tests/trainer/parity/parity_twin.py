@@ -1,6 +1,6 @@
 """The Python side of the parity tests, on Hugging Face Accelerate: parity_twin.py CASES INPUTS OUTPUTS CASE…
 
-Trains every named case of CASES (cases.json) and writes what it met, micro-batch by micro-batch, as
+Trains every named case of CASES (cases.json) and records each micro-batch in
 OUTPUTS/CASE.python.RANK.json: floating point numbers as hexadecimal text, so that no bit is lost.
 parity_ranks.cc is the same program on Muster. `parity_twin.py --inputs DIR` only writes data and weights.
 """
@@ -69,7 +69,7 @@ def cosine_restarts(step, warmup, total_steps, cycles=1):
     return max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((cycles * progress) % 1.0))))
 
 
-# The formulas of transformers.optimization, whose users Accelerate's are.
+# The formulas of transformers.optimization, which Accelerate's users use.
 SCHEDULE_FACTORS = {"constant": lambda step, warmup: warm(step, warmup) if step < warmup else 1.0,
                     "linear": linear, "cosine": cosine, "cosine_restarts": cosine_restarts}
 
@@ -91,7 +91,7 @@ def make_accelerator(case):
                                                   split_batches=case.get("split_batches", False)),
         step_scheduler_with_optimizer=case.get("step_scheduler_with_optimizer", True),
         kwargs_handlers=[make_ddp_options(case.get("ddp", {}))])
-    # Accelerate makes a scaler, and the fp16 autocast that belongs to it, on accelerators only; torch has
+    # Accelerate creates a scaler, and its fp16 autocast, on accelerators only; torch has
     # both on the CPU.
     if precision == "fp16":
         accelerator.native_amp = True
@@ -109,7 +109,7 @@ class Run:
         kind = "characters" if case["model"].startswith("transformer") else "digits"
         samples = case.get("samples", 1000)
         dataset = torch.utils.data.TensorDataset(data[f"{kind}.inputs"][:samples], data[f"{kind}.labels"][:samples])
-        # Without a generator of its own the loader would draw from the one that dropout uses.
+        # Without its own generator, the loader would draw from the one that dropout uses.
         loader = torch.utils.data.DataLoader(dataset, batch_size=case["batch"], generator=torch.Generator(),
                                              drop_last=case.get("drop_last", False))
         self.loader = self.accelerator.prepare(loader)
@@ -141,7 +141,7 @@ class Run:
             loss = parity_models.loss_of(self.model, case["model"], batch, self.done)
             seen["loss"].append(loss.item().hex())
             seen["samples"].append(len(batch[0]))
-            # One rank's overflow must be every rank's.
+            # An overflow on one rank must count on every rank.
             if self.done in case.get("overflow_at", []) and accelerator.is_last_process:
                 loss = loss * math.inf
             accelerator.backward(loss)
@@ -164,14 +164,14 @@ class Run:
         if self.scheduler is None:
             return
         if self.case["schedule"]["name"] == "plateau":
-            # The ranks' own losses differ; a metric must be one for all.
+            # The ranks' losses differ, but a metric must be the same for all.
             self.scheduler.step(self.accelerator.reduce(loss.detach(), "mean").item())
         else:
             self.scheduler.step()
 
 
 class GanRun(Run):
-    """Two models, two optimizers, two backwards in each micro-batch; what is noted of them is the generator's."""
+    """Two models, two optimizers, two backwards in each micro-batch; records only the generator's."""
 
     def prepare(self, net):
         case = self.case
@@ -221,7 +221,7 @@ def main():
             json.dump(seen, file)
     run.accelerator.end_training()
     sys.stdout.flush()
-    # Not by way of the interpreter's end, where a thread of Gloo's may abort it (pytorch/pytorch#179291).
+    # Skips interpreter shutdown, where one of Gloo's threads may abort it (pytorch/pytorch#179291).
     os._exit(0)
 
 

@@ -1,6 +1,6 @@
-// A run that stops and goes on: on the same world size every bit is the uninterrupted run's; on
-// another one, or with another kernel, the losses agree until rounding has grown. Prints both
-// tables.
+// A run that stops and resumes: with the same world size it is bit-identical to the uninterrupted
+// run; with a different one, or with a different kernel, the losses agree until rounding
+// differences grow. Prints both tables.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class Resume : public ::testing::Test {
     directory_.reset();
   }
 
-  // Trains a case on so many ranks and returns what each of them wrote.
+  // Trains a case on this many ranks and returns what each of them wrote.
   static std::vector<json> train(json one, int world_size) {
     static int runs = 0;
     one["name"] = "run" + std::to_string(++runs);
@@ -59,7 +59,7 @@ class Resume : public ::testing::Test {
     return written;
   }
 
-  // The case, going on from a checkpoint that a run wrote at that micro-batch.
+  // The case, resuming from a checkpoint that a run wrote at that micro-batch.
   static json go_on(json one, const std::vector<json>& from, int64_t at) {
     one["resume_from"] =
         from.at(0).at("checkpoint_dir").get<std::string>() + "/step-" + std::to_string(at);
@@ -109,7 +109,7 @@ const std::vector<Interrupted>& interrupted_cases() {
   return cases;
 }
 
-// Everything that the resumed ranks wrote against the uninterrupted ones, bit by bit.
+// Compares everything that the resumed ranks wrote with the uninterrupted ones, bit by bit.
 int count_equal(const std::vector<json>& resumed, const std::vector<json>& whole, int64_t at) {
   int equal = 0;
   for (size_t rank = 0; rank < whole.size(); ++rank) {
@@ -159,7 +159,7 @@ TEST_P(OnWorlds, AResumedRunEqualsTheUninterruptedOneBitForBit) {
 
 // ---- Another world size, another kernel ----
 
-// The loss of each global batch: the mean over the ranks, whose parts are equally large.
+// The loss of each global batch: the mean over the ranks, whose shares have equal size.
 std::vector<double> global_losses(const std::vector<json>& ranks) {
   std::vector<double> losses(ranks[0].at("loss").size());
   for (const json& rank : ranks) {

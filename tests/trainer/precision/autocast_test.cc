@@ -1,4 +1,4 @@
-// Regions of mixed precision: what they compute in, that they end, and that they keep nothing.
+// Autocast regions: what they compute in, that they end, and that they keep nothing.
 #include "muster/precision/autocast.h"
 
 #include <ATen/autocast_mode.h>
@@ -16,7 +16,7 @@ at::ScalarType product_dtype() {
   return torch::mm(torch::ones({2, 2}), torch::ones({2, 2})).scalar_type();
 }
 
-// A weight whose cast is in the cache is referred to weakly from there.
+// The cache holds a weak reference to a weight whose cast it contains.
 size_t weak_references(const at::Tensor& tensor) {
   return tensor.getIntrusivePtr().weak_use_count();
 }
@@ -38,8 +38,8 @@ TEST(Precision, TextsAreThoseOfAccelerate) {
   }
 }
 
-// What docs/trainer.md says of programs that want Python's bits: LibTorch's linear layer adds the
-// bias of inputs with three dimensions in an operation of its own, at::linear does not.
+// As docs/trainer.md explains: LibTorch's linear layer adds the bias of 3-d inputs in a separate
+// operation, unlike at::linear and Python.
 TEST(LinearLayers, OfLibTorchRoundOnceMoreForInputsOfThreeDimensions) {
   torch::manual_seed(1);
   torch::nn::Linear layer(64, 64);

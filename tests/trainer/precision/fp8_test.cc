@@ -1,5 +1,5 @@
-// Linear layers in 8 bits, against an emulation written down here: rounding by integers of powers
-// of two, sums in float64. It shares nothing with the implementation but the recipe of fp8.h.
+// 8-bit linear layers against an independent emulation: rounding by powers of two, sums in float64.
+// It shares only the recipe of fp8.h with the implementation.
 #include "muster/precision/fp8.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ double rounded(double value, const Format& format) {
   return std::nearbyint(value / step) * step;  // to nearest even
 }
 
-// The numbers that are left of a tensor, in float64.
+// A tensor after rounding to 8 bits, in float64.
 at::Tensor quantised(const at::Tensor& tensor, const Format& format) {
   const at::Tensor flat = tensor.detach().to(at::kFloat).flatten().contiguous();
   const float* values = flat.const_data_ptr<float>();
@@ -64,7 +64,7 @@ Values expected(const at::Tensor& input, const at::Tensor& weight, const at::Ten
           g.mm(w).view(input.sizes()), g.t().mm(x), gradient.to(at::kDouble).sum(0)};
 }
 
-// Float32 sums of at most a few hundred terms, of the size of the largest.
+// Tolerance of float32 sums of at most a few hundred terms, relative to the largest.
 void expect_near(const at::Tensor& got, const at::Tensor& wanted, double relative = 2e-6) {
   ASSERT_EQ(got.sizes(), wanted.sizes());
   const double error = (got.detach().to(at::kDouble) - wanted).abs().max().item<double>();
@@ -98,7 +98,7 @@ TEST(Fp8Linear, EqualsTheEmulationInFloat64ForwardAndBackward) {
   }
 }
 
-TEST(Fp8Linear, TakesSizesThatAreNoMultiplesOf16) {
+TEST(Fp8Linear, TakesSizesThatAreNotMultiplesOf16) {
   for (const Fp8Options& options : kBoth) {
     expect_matches_reference({7, 13}, 5, 1, options);
     expect_matches_reference({2, 3, 17}, 33, 1, options);
@@ -131,7 +131,7 @@ TEST(Fp8Linear, ZerosStayZerosAndNothingIsDividedByZero) {
   output.backward(torch::zeros({4, 16}));
   EXPECT_TRUE(weight.grad().equal(torch::zeros({16, 16})));
   EXPECT_TRUE(input.grad().equal(torch::zeros({4, 16})));
-  // The smallest numbers there are.
+  // The smallest representable numbers.
   EXPECT_TRUE(
       fp8_linear(torch::full({1, 16}, 1e-44), torch::ones({1, 16})).isfinite().all().item<bool>());
   EXPECT_EQ(fp8_linear(torch::ones({0, 16}), torch::ones({3, 16})).sizes(),
@@ -174,7 +174,7 @@ TEST(Fp8Linear, UnderAutocastComputesFromTheFloatWeightAndGivesAutocastsDtype) {
   EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
   const Values wanted = expected(input.detach().to(at::kBFloat16), weight, bias, gradient);
   expect_near(output, wanted.output, 0.01);                 // rounded to bfloat16
-  expect_near(input.grad(), wanted.input_gradient, 0.005);  // likewise
+  expect_near(input.grad(), wanted.input_gradient, 0.005);  // the same
   expect_near(weight.grad(), wanted.weight_gradient);
 }
 

@@ -30,7 +30,7 @@ struct Case {
   std::vector<std::string> pattern = {};
 };
 
-// Quiet stretches that let the scale grow, single overflows and rows of them.
+// Long runs without overflow that let the scale grow, single overflows, and several in a row.
 std::vector<std::string> rough_ride() {
   std::vector<std::string> pattern(40, "fine");
   for (const int step : {0, 1, 9, 23, 24, 25}) pattern[step] = step % 2 == 0 ? "inf" : "nan";
@@ -141,7 +141,7 @@ TEST(GradScaler, ScalesStepsAndWeightsAreThoseOfPython) {
   }
 }
 
-TEST(GradScaler, PythonGoesOnFromItsStateAndBack) {
+TEST(GradScaler, PythonContinuesFromItsStateAndBack) {
   Case each = all_cases()[0];
   each.pattern.resize(11);
   GradScaler scaler(each.scaler);
@@ -149,7 +149,7 @@ TEST(GradScaler, PythonGoesOnFromItsStateAndBack) {
   train(scaler, each, input);
   ASSERT_GT(scaler.get_growth_tracker(), 0);
   for (const auto& [name, value] : scaler.state_dict()) input["state/" + name] = value;
-  // Python starts with other options: all of them come from the state.
+  // Python starts with different options: all of them come from the state.
   Case other = each;
   other.scaler = {};
   const Tensors python =
@@ -163,7 +163,7 @@ TEST(GradScaler, PythonGoesOnFromItsStateAndBack) {
     if (name.starts_with("state/")) back[name.substr(6)] = value;
   }
   EXPECT_EQ(back.size(), 5u);
-  scaler.load_state_dict(back);  // one that is placed already
+  scaler.load_state_dict(back);  // one that already has a device
   EXPECT_EQ(scaler.get_scale(), again.get_scale());
   EXPECT_EQ(scaler.get_growth_tracker(), again.get_growth_tracker());
   EXPECT_EQ(scaler.get_growth_interval(), 4);
@@ -214,7 +214,7 @@ TEST_F(GradScalerStates, CallsOutOfOrderAreRefused) {
   EXPECT_THROW(scaler_.step(fused_), Error);
   EXPECT_THROW(scaler_.update(), Error);
   scaler_.scale(torch::ones({}));
-  EXPECT_THROW(scaler_.update(), Error);      // nothing was looked at
+  EXPECT_THROW(scaler_.update(), Error);      // no gradients were checked
   EXPECT_THROW(scaler_.step(fused_), Error);  // no gradient
   backward();
   scaler_.unscale_(fused_);

@@ -1,4 +1,4 @@
-"""What torch.amp.GradScaler does on the cases of the test beside it: `precision_twin.py MODE DIRECTORY`.
+"""What torch.amp.GradScaler does on the cases of grad_scaler_test: `precision_twin.py MODE DIRECTORY`.
 
 Reads cases.json and in.pt (name to tensor) in DIRECTORY, writes out.pt.
 """
@@ -50,7 +50,7 @@ def sequences(cases, tensors):
 
 
 def loaded(cases, tensors):
-    """Goes on from the state that C++ saved, and answers its own state at the end."""
+    """Continues from the state that C++ saved, and returns its own final state."""
     out = {}
     for case in cases:
         scaler = make_scaler(case)

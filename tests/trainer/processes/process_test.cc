@@ -54,7 +54,7 @@ TEST_P(Worlds, AResumedRunEqualsTheUninterruptedOneBitForBit) {
   const TemporaryDirectory directory;
   const std::string size = std::to_string(GetParam());
   auto whole = outcome(GetParam(), {"train", directory / "whole", "7", "100"});
-  // Interrupted at every kind of place: before the buckets are rebuilt, and in the middle.
+  // Interrupted at different points: before the buckets are rebuilt, and in the middle.
   outcome(GetParam(), {"train", directory / "parts", "1", "1"});
   outcome(GetParam(), {"train", directory / "parts", "4", "4"});
   auto resumed = outcome(GetParam(), {"train", directory / "parts", "7", "100"});
@@ -66,7 +66,7 @@ TEST_P(Worlds, AResumedRunEqualsTheUninterruptedOneBitForBit) {
   }
 }
 
-TEST(Checkpoint, GoesOnWithAnotherNumberOfRanks) {
+TEST(Checkpoint, ResumesWithAnotherNumberOfRanks) {
   const TemporaryDirectory directory;
   auto two = outcome(2, {"train", directory.path(), "3", "3"});
   for (const int world_size : {3, 1}) {
@@ -104,7 +104,7 @@ TEST(Checkpoint, SurvivesAKillAtEveryStageOfASave) {
   }
 }
 
-TEST(Checkpoint, IsPassedOverWhenDamagedAndCleanedUpWhenUnfinished) {
+TEST(Checkpoint, IsSkippedWhenDamagedAndCleanedUpWhenUnfinished) {
   const TemporaryDirectory directory;
   outcome(2, {"train", directory.path(), "2", "1"});
   const std::string shard = directory / "step-2/" + shard_name(0, 2);
@@ -115,24 +115,24 @@ TEST(Checkpoint, IsPassedOverWhenDamagedAndCleanedUpWhenUnfinished) {
   std::filesystem::create_directory(directory / "step-9.tmp");
   auto results = run(2, {"train", directory.path(), "3", "3"});
   EXPECT_EQ(said(results[1])["resumed"], "1");
-  EXPECT_NE(results[0].output.find("passing over a checkpoint"), std::string::npos);
+  EXPECT_NE(results[0].output.find("skipping a checkpoint"), std::string::npos);
   EXPECT_FALSE(path_exists(directory / "step-9.tmp"));
   EXPECT_TRUE(path_exists(directory / "step-3"));
 }
 
-TEST(Checkpoint, WhenAllAreDamagedNoRunBeginsAnewWithoutBeingTold) {
+TEST(Checkpoint, WhenAllAreDamagedNoRunStartsOverUnlessAsked) {
   const TemporaryDirectory directory;
   outcome(2, {"train", directory / "a", "1", "1"});
   std::filesystem::resize_file(directory / "a/step-1/" + shard_name(0, 2), 100);
   for (const ChildResult& result : run(2, {"train", directory / "a", "2", "1"})) {
     EXPECT_EQ(result.exit_code, 1) << result.output;
-    EXPECT_NE(result.output.find("none of the 1 checkpoints in " + directory / "a" + " is whole"),
+    EXPECT_NE(result.output.find("none of the 1 checkpoints in " + directory / "a" + " is intact"),
               std::string::npos)
         << result.output;
-    EXPECT_NE(result.output.find("100 bytes, the manifest says"), std::string::npos);
-    EXPECT_NE(result.output.find("to start anew on purpose, move"), std::string::npos);
+    EXPECT_NE(result.output.find("100 bytes, but the manifest lists"), std::string::npos);
+    EXPECT_NE(result.output.find("to start over on purpose, move"), std::string::npos);
   }
-  // That was no save: what is there is as it was. The way that the error names works.
+  // Nothing was saved, so the directory is unchanged. The fix that the error suggests works.
   EXPECT_FALSE(path_exists(directory / "a/step-2"));
   std::filesystem::rename(directory / "a", directory / "old");
   EXPECT_EQ(outcome(2, {"train", directory / "a", "1", "1"})[1]["resumed"], "0");
@@ -209,7 +209,7 @@ TEST(Checkpoint, IsOnePartPerNodeWhereNodesHaveTheirOwnDirectories) {
   EXPECT_TRUE(path_exists(a + "/step-2/manifest.json"));
   EXPECT_FALSE(path_exists(b + "/step-2/manifest.json"));
   EXPECT_TRUE(path_exists(b + "/step-2/" + shard_name(2, 3)));
-  // The coordinator gives every node the files of all parts.
+  // The coordinator sends every node the files of all parts.
   for (const std::string& part : {a, b}) {
     std::filesystem::copy(part + "/step-2", both,
                           std::filesystem::copy_options::recursive |
@@ -251,7 +251,7 @@ TEST(Checkpoint, IsReadByPythonsSafetensors) {
   EXPECT_EQ(result.output, "(600, 16) float32 5056\n");
 }
 
-TEST(Ranks, ThatBuiltDifferentModelsAreToldTheFirstParameterThatDiffers) {
+TEST(Ranks, ThatBuiltDifferentModelsGetTheFirstParameterThatDiffers) {
   for (auto& rank : outcome(2, {"different_models"})) {
     EXPECT_NE(rank["error"].find("parameter 0 is 'first.weight' Float [700, 16] on rank 1 and "
                                  "'first.weight' Float [600, 16] on rank 0"),
@@ -260,7 +260,7 @@ TEST(Ranks, ThatBuiltDifferentModelsAreToldTheFirstParameterThatDiffers) {
   }
 }
 
-TEST(Ranks, AreToldThatAForwardOfTheBareModuleAveragesNothing) {
+TEST(Ranks, GetAnErrorForAForwardOfTheBareModule) {
   auto ranks = outcome(2, {"bypass"});
   for (auto& rank : ranks) {
     EXPECT_NE(rank["error"].find("call what prepare() returned, model(x)"), std::string::npos)
@@ -282,7 +282,7 @@ TEST(Ranks, GatherAndReduceScalarsAndTensors) {
     EXPECT_EQ(rank["input_kept"], "yes");
     EXPECT_EQ(rank["integer_mean"], "refused");
   }
-  // Alone, the same calls have the same forms.
+  // In a single process, the same calls return the same shapes.
   ChildProcess alone({TRAINER_RANKS, "collectives"}, {});
   auto values = said(alone.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60)));
   EXPECT_EQ(values["scalar"], "0");
@@ -290,7 +290,7 @@ TEST(Ranks, GatherAndReduceScalarsAndTensors) {
   EXPECT_EQ(values["mean"], "0.000000");
 }
 
-TEST(Ranks, AllStopWhenOneIsTold) {
+TEST(Ranks, AllStopWhenOneIsSignaled) {
   auto ranks = outcome(2, {"stop"});
   for (auto& rank : ranks) {
     EXPECT_EQ(rank["before"], "no");
@@ -300,11 +300,11 @@ TEST(Ranks, AllStopWhenOneIsTold) {
   EXPECT_EQ(ranks[1]["told"], "yes");
 }
 
-TEST(Ranks, SayWhoIsMissingWhenTheyDoNotMeet) {
-  // One rank of two is started.
+TEST(Ranks, ReportHowManyJoinedWhenOneIsMissing) {
+  // Only one of two ranks is started.
   const ChildResult result = run(1, {"meet"}, {{"WORLD_SIZE", "2"}})[0];
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.output.find("rank 0 of 2 did not meet the others"), std::string::npos)
+  EXPECT_NE(result.output.find("rank 0 of 2 could not join the others"), std::string::npos)
       << result.output;
   EXPECT_NE(result.output.find("1/2"), std::string::npos) << result.output;
 }

@@ -14,8 +14,8 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-// Above one MiB of gradients, so that there are several buckets; dropout uses the random numbers,
-// batch normalisation has buffers.
+// More than one MiB of gradients, so that there are several buckets; dropout for random numbers,
+// batch normalization for buffers.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(int64_t width = 600) {
     first = register_module("first", torch::nn::Linear(16, width));
@@ -80,7 +80,7 @@ muster::AcceleratorOptions small_buckets() {
   return options;
 }
 
-// What training needs, prepared; the same seeds on every start.
+// Everything that training needs, prepared; the same seeds on every start.
 struct Run {
   explicit Run(const muster::AcceleratorOptions& options, uint64_t seed = 5)
       : accelerator(options) {
@@ -118,7 +118,7 @@ void copy_weights(const Net& from, const Net& to) {
   for (size_t i = 0; i < source.size(); ++i) target[i].copy_(source[i]);
 }
 
-// The greatest difference between DDP's gradients and the mean of the ranks' own.
+// The largest difference between DDP's gradients and the mean of the ranks' own.
 double difference_from_mean(Run& run, const Net& copy) {
   double greatest = 0;
   const auto with_ddp = run.net->parameters();
@@ -149,7 +149,7 @@ void gradients(const Arguments&) {
   }
   say("difference", std::to_string(difference));
 
-  // Two micro-batches: the first only adds up, the second reduces the sum.
+  // Two micro-batches: the first only accumulates, the second reduces the sum.
   const auto first = *run.sampler->next_batch();
   const auto second = *run.sampler->next_batch();
   run.optimizer->zero_grad();
@@ -166,7 +166,7 @@ void gradients(const Arguments&) {
 }
 
 void keeps_ranks_identical(const Arguments&) {
-  // Each rank builds other weights: rank 0's must win.
+  // Each rank builds different weights: rank 0's must win.
   Run run(small_buckets(), 5 + static_cast<uint64_t>(std::atoi(std::getenv("RANK"))));
   say("start", fingerprint(*run.net));
   for (int i = 0; i < 5; ++i) run.step();
@@ -174,7 +174,7 @@ void keeps_ranks_identical(const Arguments&) {
   say("name", run.net->named_parameters()[0].key());
   const auto order = run.model->data_parallel().bucket_order();
   say("several_buckets", order.size() > 1);
-  // Evaluation is no collective: one rank may do it alone.
+  // Evaluation is not collective: one rank may do it alone.
   if (run.accelerator.is_main_process()) {
     const torch::NoGradGuard no_grad;
     (*run.model)(dataset());
@@ -191,7 +191,7 @@ void different_models(const Arguments&) {
   }
 }
 
-// What scripts written for a bare module do: the ranks would drift apart without a word.
+// What scripts written for a bare module do: the ranks would silently diverge.
 void bypass(const Arguments&) {
   Run run(small_buckets());
   const auto batch = *run.sampler->next_batch();
@@ -254,7 +254,7 @@ void meet(const Arguments&) {
   muster::Accelerator accelerator({.init_timeout = std::chrono::seconds(1)});
 }
 
-// train DIRECTORY STEPS SAVE_EVERY. KILL="rank stage step" kills that rank as it passes the stage.
+// train DIRECTORY STEPS SAVE_EVERY. KILL="rank stage step" kills that rank at that stage.
 void train(const Arguments& arguments) {
   muster::AcceleratorOptions options = small_buckets();
   options.checkpoint_dir = arguments.at(0);
@@ -283,7 +283,7 @@ void train(const Arguments& arguments) {
   say("random", fingerprint(torch::rand({4})));
 }
 
-// save DIRECTORY: one save, whose failure is an answer too.
+// save DIRECTORY: one save; prints its failure.
 void save(const Arguments& arguments) {
   muster::AcceleratorOptions options;
   options.checkpoint_dir = arguments.at(0);
@@ -296,8 +296,8 @@ void save(const Arguments& arguments) {
   }
 }
 
-// save_without_space DIRECTORY: the last rank can write no file above 1,000 bytes for one save of
-// three.
+// save_without_space DIRECTORY: in one of three saves, the last rank cannot write files above 1,000
+// bytes.
 void save_without_space(const Arguments& arguments) {
   muster::AcceleratorOptions options;
   options.checkpoint_dir = arguments.at(0);
@@ -339,10 +339,10 @@ void watch_loss(const Arguments&) {
   } catch (const muster::NonFiniteLossError& error) {
     say("error", one_line(error.what()));
   }
-  run.accelerator.wait_for_everyone();  // the ranks are at the same place
+  run.accelerator.wait_for_everyone();  // the ranks are still in step
 }
 
-// Optimizers that would step on each rank's own gradients.
+// Optimizers that would step on local gradients.
 void unprepared_model(const Arguments&) {
   muster::Accelerator accelerator;
   const auto refused = [&](const char* name, muster::PreparedOptimizer optimizer,
@@ -357,7 +357,7 @@ void unprepared_model(const Arguments&) {
   Net forgotten;
   auto alone = accelerator.prepare(torch::optim::SGD(forgotten->parameters(), 0.1));
   refused("no_model", alone, forgotten->forward(dataset()).mean());
-  // A parameter beside the model.
+  // A parameter outside the model.
   Net net;
   auto model = accelerator.prepare(net);
   const at::Tensor scale = torch::ones({3}, at::requires_grad());
@@ -365,7 +365,7 @@ void unprepared_model(const Arguments&) {
   all.push_back(scale);
   auto beside = accelerator.prepare(torch::optim::SGD(all, 0.1));
   refused("beside", beside, (model(dataset()).mean() * scale).sum());
-  // Prepared before its model, and two models with an optimizer each.
+  // Prepared before its model, and two models with one optimizer each.
   Net first, second;
   auto steps_first = accelerator.prepare(torch::optim::SGD(first->parameters(), 0.1));
   auto [a, b] = accelerator.prepare(first, second);

@@ -36,7 +36,7 @@ void say(const std::string& scenario, std::string error) {
   std::fflush(stdout);
 }
 
-// What rank 0 does alone; the others are at the next thing that all do.
+// What rank 0 does alone, while the others are at the next common operation.
 void run_all(Training& t) {
   const auto scenario = [&](const char* name, const std::function<void()>& run) {
     say(name, error_of(run));

@@ -1,5 +1,5 @@
-// A rank that evaluates alone: with zero3 the others must take part, so it is refused at once on
-// all ranks, with what to do instead; with every other stage it is allowed.
+// A rank that evaluates alone: with zero3 the others must take part, so all ranks throw at once,
+// naming the alternative; with every other stage it is allowed.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +29,7 @@ constexpr char kAdvice[] =
     "evaluate, equally often; for one rank alone all enter Accelerator::full_parameters(model) "
     "first)";
 
-// Two ranks meet in shared memory, three by sockets.
+// Two ranks compare calls through shared memory, three over sockets.
 class EvaluationOnOneRank : public ::testing::TestWithParam<int> {};
 
 TEST_P(EvaluationOnOneRank, OfAModelDividedByZero3IsRefusedAtOnceOnAllRanks) {

@@ -30,7 +30,7 @@ PreparedOptimizer adam(Accelerator& accelerator, const std::vector<at::Tensor>& 
   return accelerator.prepare(AdamW(parameters, {.lr = 0.01}));
 }
 
-// A model on its way through one step.
+// A model in the course of one step.
 struct Training {
   Accelerator& accelerator;
   OddNet& net;
@@ -41,7 +41,7 @@ struct Training {
   at::Tensor other_loss() const { return loss_of(model(y), x); }
 };
 
-// Forward and backward of a step, in one of many ways; returns the loss.
+// Forward and backward of a step, written in one of many ways; returns the loss.
 using Step = std::function<at::Tensor(Training&)>;
 
 at::Tensor usual(Training& training) {
@@ -174,8 +174,7 @@ at::Tensor clipped(Training& training) {
   return loss;
 }
 
-// The sum of a weight as a program finds it that reads the memory itself; none when that is
-// refused.
+// The sum of a weight as read by a program that accesses the memory directly; none if that throws.
 std::optional<double> sum_behind_the_back(const at::Tensor& weight) {
   try {
     return at::from_blob(weight.data_ptr(), weight.sizes()).sum().item<double>();
@@ -239,7 +238,7 @@ void train_two(Accelerator& accelerator) {
   accelerator.free_memory();
 }
 
-// Two vectors of which each rank of two owns one; their gradients are what forward is given.
+// Two vectors, one owned by each of two ranks; their gradients are forward's inputs.
 struct VectorsImpl : torch::nn::Module {
   VectorsImpl() {
     first = register_parameter("first", torch::zeros({64}));
@@ -252,7 +251,7 @@ struct VectorsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Vectors);
 
-// Norms of gradients as both ranks are told them; NaN is printed as -7.
+// Gradient norms as seen by both ranks; NaN is printed as -7.
 void take_norms(Accelerator& accelerator) {
   Vectors net;
   auto model = accelerator.prepare(net);

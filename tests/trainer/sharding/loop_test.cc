@@ -1,5 +1,5 @@
-// Modules, loops and optimizers as users write them give the same numbers in every stage and
-// without sharding.
+// Modules, loops and optimizers as users write them give the same numbers in every stage as without
+// sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Numbers = std::map<std::string, std::vector<double>>;  // by way
 
-// The blocks are small: with 0 each is a unit as those of a large model are.
+// The blocks are small: with 0 each is its own unit, as in a large model.
 Numbers numbers_of(const std::string& stage, int64_t unit_numel_min = 0) {
   const auto ranks =
       run_ranks({.argv = {LOOP_RANKS, stage, std::to_string(unit_numel_min)}, .world_size = 2});

@@ -1,4 +1,4 @@
-// What a rank needs, against numbers worked out by hand and those of the papers.
+// Estimates against hand-computed numbers and those of the papers.
 #include "muster/sharding/memory_estimate.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(MemoryEstimate, OfHybridShardingDividesWithinTheGroup) {
   EXPECT_EQ(estimate_memory(plan).total(), estimate_memory(plan_of(ZeroStage::none, 1)).total());
 }
 
-TEST(MemoryEstimate, CountsMastersBesideHalfPrecisionAndWhatAutocastCopies) {
+TEST(MemoryEstimate, CountsMastersWithHalfPrecisionAndAutocastsCopies) {
   MemoryPlan plan = plan_of(ZeroStage::zero2, 4);
   plan.parameter_bytes = plan.gradient_bytes = 2;
   EXPECT_EQ(estimate_memory(plan).parameters, 2 * 4 * 55 + 4 * 55);
@@ -118,7 +118,7 @@ TEST(MemoryEstimate, IsThatOfTheZeroPaper) {
   plan.gradient_bytes = 2;
   EXPECT_NEAR(states(ZeroStage::zero1) - float32_chunk, 31.4, 0.05);
   EXPECT_NEAR(states(ZeroStage::zero2) - float32_chunk + half_chunk, 16.6, 0.05);
-  // The paper keeps half-precision parameters and gradients beside the master: 2 + 2 + 12.
+  // The paper keeps half-precision parameters and gradients in addition to the master: 2 + 2 + 12.
   EXPECT_NEAR(states(ZeroStage::zero3), 1.88, 0.01);
 }
 
@@ -155,7 +155,7 @@ MemoryPlan seven_billion() {
   return plan;
 }
 
-TEST(Fits, SaysTheLeastNumberOfRanksForEachStage) {
+TEST(Fits, FindsTheSmallestNumberOfRanksForEachStage) {
   constexpr int64_t kBytes = 40'000'000'000;
   const std::vector<MemoryFit> found = fits(seven_billion(), kBytes, 64);
   ASSERT_EQ(found.size(), 4u);

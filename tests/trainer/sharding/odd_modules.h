@@ -1,4 +1,4 @@
-// A small model in the forms that modules take: what a sharded parameter must stand.
+// A small model written in various ways, all of which must work with sharded parameters.
 #pragma once
 
 #include <muster/trainer.h>
@@ -22,7 +22,7 @@ struct OddBlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(OddBlock);
 
-// A user's own function, which keeps a parameter for its backward.
+// A user-defined function that saves a parameter for its backward.
 struct OwnProduct : torch::autograd::Function<OwnProduct> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& weight) {

@@ -1,4 +1,5 @@
-// Where a sharded model stands between its passes, what its stage shards, and which unit comes next.
+// The state of a sharded model between its passes, what its stage shards, and which unit comes
+// next.
 #include "sharding/pass_state.h"
 
 #include <gtest/gtest.h>

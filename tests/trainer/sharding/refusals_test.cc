@@ -1,4 +1,4 @@
-// What a sharded model does not do is refused with the reason, before anything is lost.
+// Unsupported uses of a sharded model throw with the reason, before anything is lost.
 #include <gtest/gtest.h>
 #include <muster/trainer.h>
 
@@ -81,7 +81,7 @@ TEST(ShardingRefuses, ReadingAParameterWithoutMemory) {
 
 TEST(ShardingRefuses, AModelThatIsPreparedTwice) {
   Sharded sharded;
-  EXPECT_NE(error_of([&] { sharded.accelerator.prepare(sharded.net); }).find("prepared already"),
+  EXPECT_NE(error_of([&] { sharded.accelerator.prepare(sharded.net); }).find("already prepared"),
             std::string::npos);
 }
 
@@ -96,12 +96,12 @@ TEST(ShardingRefuses, TwoOptimizersForOneParameterInEveryStage) {
     accelerator.prepare(AdamW(parameters, {.lr = 0.01}));
     const auto again = [&] { accelerator.prepare(torch::optim::SGD({parameters[3]}, 0.1)); };
     EXPECT_NE(error_of(again).find("'" + net->named_parameters()[3].key() +
-                                   "' is a parameter of a prepared optimizer already"),
+                                   "' is already a parameter of a prepared optimizer"),
               std::string::npos)
         << error_of(again);
-    EXPECT_NE(error_of([&] { accelerator.prepare(net); }).find("prepared already"),
+    EXPECT_NE(error_of([&] { accelerator.prepare(net); }).find("already prepared"),
               std::string::npos);
-    // Each parameter once, and all anew: both are usual.
+    // Each parameter once, and all again after free_memory(): both are normal.
     accelerator.free_memory();
     OddNet other("usual");
     accelerator.prepare(other);

@@ -1,4 +1,4 @@
-// Runs of the ranks of ../parity with a sharded model.
+// Runs the ranks of ../parity with a sharded model.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class ShardedRun : public ::testing::Test {
     directory_.reset();
   }
 
-  // Trains a case on so many ranks and returns what each of them wrote.
+  // Trains a case on this many ranks and returns what each of them wrote.
   static std::vector<json> train(json one, const json& sharding, int world_size) {
     const auto results = start(one, sharding, world_size);
     std::vector<json> written;
@@ -47,8 +47,8 @@ class ShardedRun : public ::testing::Test {
     return written;
   }
 
-  // Fills in the case's name and checkpoint_dir, and for models so small that their blocks would
-  // be one unit that they are units as those of a large model are.
+  // Fills in the case's name and checkpoint_dir and, for models so small that their blocks would
+  // form one unit, makes each block a unit as in a large model.
   static std::vector<ChildResult> start(json& one, const json& sharding, int world_size) {
     static int runs = 0;
     one["name"] = "run" + std::to_string(++runs);
@@ -72,7 +72,7 @@ inline double number(const json& text) {
   return std::strtod(text.get<std::string>().c_str(), nullptr);
 }
 
-// The greatest relative difference of the losses of any step on any rank.
+// The largest relative difference in loss of any step on any rank.
 inline double difference(const std::vector<json>& a, const std::vector<json>& b) {
   if (a.empty() || a.size() != b.size()) return 1;
   double greatest = 0;

@@ -1,5 +1,5 @@
-// The state of a sharded model: checkpoints that any number of ranks and any stage can go on from,
-// exact resuming, a rank that dies while a unit is gathered, and the memory that each rank holds.
+// The state of a sharded model: checkpoints that any number of ranks and any stage can resume from,
+// exact resume, a rank that dies while a unit is gathered, and the memory that each rank holds.
 #include <torch/torch.h>
 
 #include "checkpoint/checkpoint_reader.h"
@@ -17,7 +17,7 @@ class ShardedState : public ShardedRun {
   }
 };
 
-// Every tensor of model and optimizer, whole.
+// Every tensor of model and optimizer, unsharded.
 TensorMap whole_state(const std::string& path) {
   const CheckpointReader reader(path, Topology{}, /*verify_hashes=*/true);
   TensorMap all;
@@ -80,7 +80,7 @@ TEST_F(ShardedState, IsTheSameOnAnyNumberOfRanksInAnyStage) {
   }
 }
 
-// What a run wrote after its start, against the end of an uninterrupted one.
+// Compares what a run wrote after its start with the end of an uninterrupted run.
 void expect_same_end(const std::vector<json>& resumed, const std::vector<json>& whole) {
   ASSERT_EQ(resumed.size(), whole.size());
   for (size_t rank = 0; rank < whole.size(); ++rank) {

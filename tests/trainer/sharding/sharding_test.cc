@@ -1,5 +1,5 @@
-// A model that is sharded over the ranks trains like one that is not: each case is trained by the
-// ranks of ../parity with every stage, and compared step by step with DDP. Prints the tables.
+// A sharded model trains like an unsharded one: the ranks of ../parity train each case with every
+// stage, and each step is compared with DDP. Prints the tables.
 #include "sharding/sharded_run.h"
 
 namespace muster {
@@ -110,8 +110,7 @@ TEST_F(Sharding, OptionsOfUnitsChangeNoNumber) {
       5e-6);
 }
 
-// Its scaler meets the overflows that DDP's meets: also of gradients that autocast leaves in
-// float32.
+// Its scaler sees the same overflows as DDP's, even of gradients that autocast leaves in float32.
 TEST_F(Sharding, Fp16SkipsTheStepsThatDdpSkips) {
   const json one =
       json::parse(R"({"model": "transformer", "batch": 8, "steps": 40, "accumulation": 2,

@@ -1,5 +1,5 @@
 // The program that units_test runs as ranks: unit_ranks STAGE trains 300 tiny layers and prints how
-// many collectives a step begins.
+// many collectives a step starts.
 #include <muster/trainer.h>
 
 #include <cstdio>

@@ -71,7 +71,7 @@ TEST(Units, OfTwoDtypesAreMergedEachWithItsOwn) {
   EXPECT_EQ(units_of(*net).size(), 2u);
 }
 
-// Of a step, on two ranks: what a unit of its own for each layer costs shows here.
+// Collectives per step on two ranks: shows the cost of making each layer its own unit.
 TEST(Units, OfManyTinyLayersNeedFewCollectives) {
   std::map<std::string, int> collectives;
   for (const char* stage : {"none", "zero1", "zero2", "zero3"}) {

@@ -11,7 +11,7 @@
 namespace muster {
 
 struct ChildResult {
-  int exit_code = -1;  // 128 + N when signal N ended it
+  int exit_code = -1;  // 128 + N if signal N killed it
   std::string output;  // stdout and stderr together
 };
 
@@ -20,12 +20,12 @@ class ChildProcess {
   // Starts argv with this process's environment plus `environment`.
   ChildProcess(const std::vector<std::string>& argv,
                const std::map<std::string, std::string>& environment);
-  // Kills the child when it still runs.
+  // Kills the child if it is still running.
   ~ChildProcess();
   ChildProcess(ChildProcess&& other) noexcept;
 
   pid_t pid() const { return pid_; }
-  // Kills the child when the deadline passes first, and says so in the output.
+  // Kills the child if the deadline passes first, and notes that in the output.
   ChildResult wait(std::chrono::steady_clock::time_point deadline);
 
  private:

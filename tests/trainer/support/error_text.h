@@ -1,4 +1,4 @@
-// What a failing call says.
+// The error message of a failing call.
 #pragma once
 
 #include <exception>
@@ -6,7 +6,7 @@
 
 namespace muster {
 
-// The message of the exception that `action` ends with; "" when it returns.
+// The message of the exception that `action` throws; "" if it returns.
 template <typename F>
 std::string error_of(F&& action) {
   try {

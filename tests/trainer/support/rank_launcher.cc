@@ -11,8 +11,8 @@
 namespace muster {
 namespace {
 
-// A bound port that nobody else gets while it is held: a plain bind, then SO_REUSEADDR, so that
-// rank 0's own bind with SO_REUSEADDR succeeds.
+// A reserved port that no other process gets while it is held: a plain bind, then SO_REUSEADDR, so
+// that rank 0's own bind with SO_REUSEADDR succeeds.
 class HeldPort {
  public:
   HeldPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

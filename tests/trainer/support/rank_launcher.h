@@ -14,11 +14,11 @@ namespace muster {
 struct RankPlan {
   std::vector<std::string> argv;
   int world_size = 1;
-  int nodes = 1;  // the ranks are dealt out to so many, all of them on this machine
+  int nodes = 1;  // simulated nodes that the ranks are spread over, all on this machine
   std::map<std::string, std::string> environment;  // of every rank
-  // Further variables of one rank.
+  // Additional variables of one rank.
   std::function<std::map<std::string, std::string>(int rank)> environment_of;
-  std::chrono::seconds deadline{60};  // of all ranks together
+  std::chrono::seconds deadline{60};  // for all ranks together
 };
 
 // Runs all ranks to their end, kills those that miss the deadline, and returns their results in

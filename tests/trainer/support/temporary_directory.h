@@ -1,4 +1,4 @@
-// A directory of its own for each test, removed with everything in it.
+// A separate directory for each test, removed with everything in it.
 #pragma once
 
 #include <stdlib.h>

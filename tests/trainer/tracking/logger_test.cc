@@ -1,4 +1,4 @@
-// Who says what: levels, ranks, order.
+// Levels, ranks, and order of log lines.
 #include "muster/tracking/logger.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class LoggerTest : public ::testing::Test {
 
 using Lines = std::vector<std::string>;
 
-TEST_F(LoggerTest, OnlyTheMainProcessSpeaksUnlessTold) {
+TEST_F(LoggerTest, OnlyTheMainProcessLogsByDefault) {
   for (const int rank : {0, 1}) {
     const Logger logger("train", options(rank));
     logger.info("begin");
@@ -36,7 +36,7 @@ TEST_F(LoggerTest, OnlyTheMainProcessSpeaksUnlessTold) {
             Lines({"INFO train: begin", "WARNING train: slow", "WARNING train: [rank 1] slow"}));
 }
 
-TEST_F(LoggerTest, RanksSpeakInOrderWithABarrierEach) {
+TEST_F(LoggerTest, RanksLogInOrderWithABarrierEach) {
   for (const int rank : {0, 1}) {
     Logger logger("train", options(rank));
     logger.set_level(LogLevel::warning);
@@ -63,7 +63,7 @@ TEST_F(LoggerTest, LeavesOutWhatIsBelowTheLevel) {
   EXPECT_EQ(said_, Lines({"DEBUG train: b"}));
 }
 
-TEST_F(LoggerTest, SaysAWarningOnce) {
+TEST_F(LoggerTest, LogsAWarningOnce) {
   const Logger logger("train", options(0));
   for (int i = 0; i < 3; ++i) logger.warning_once("again");
   logger.warning_once("other");
@@ -80,8 +80,9 @@ TEST_F(LoggerTest, TakesTheLevelFromTheEnvironment) {
   ::unsetenv("MUSTER_LOG_LEVEL");
   ::unsetenv("ACCELERATE_LOG_LEVEL");
   EXPECT_EQ(get_logger("a").level(), LogLevel::info);
-  EXPECT_EQ(said_, Lines({"WARNING a: MUSTER_LOG_LEVEL: \"loud\" is no log level: debug, info, "
-                          "warning, error, critical or off"}));
+  EXPECT_EQ(said_,
+            Lines({"WARNING a: MUSTER_LOG_LEVEL: \"loud\" is not a log level: use debug, info, "
+                   "warning, error, critical or off"}));
 }
 
 TEST(Logger, WritesWholeLinesToStderr) {

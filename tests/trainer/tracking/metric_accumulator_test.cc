@@ -32,7 +32,7 @@ TEST(MetricAccumulator, WeighsTheValuesOfItsSteps) {
   means.add("half", torch::tensor(0.25f).to(at::kHalf));
   EXPECT_EQ(as_map(means.end_step()), (Means{{"loss", 88.0 / 40}, {"lr", 0.5}, {"half", 0.25}}));
   means.add("loss", 7.0);
-  EXPECT_EQ(as_map(means.reduce()), (Means{{"loss", 7}}));  // nothing of the window before
+  EXPECT_EQ(as_map(means.reduce()), (Means{{"loss", 7}}));  // nothing from the previous window
   EXPECT_TRUE(means.reduce().empty());
 }
 
@@ -53,7 +53,7 @@ TEST(MetricAccumulator, KeepsWhatIsNotFinite) {
   EXPECT_EQ(found.at("peak"), INFINITY);
 }
 
-TEST(MetricAccumulator, RefusesWhatIsNoScalar) {
+TEST(MetricAccumulator, RefusesWhatIsNotAScalar) {
   MetricAccumulator means({});
   EXPECT_THROW(means.add("loss", torch::zeros({2})), std::invalid_argument);
   EXPECT_THROW(means.add("loss", at::Tensor()), std::invalid_argument);
@@ -76,7 +76,7 @@ TEST(MetricAccumulator, SumsOnTheDevice) {
   EXPECT_EQ(as_map(means.reduce()), (Means{{"loss", 6}}));
 }
 
-// One Gloo rank, in a thread of its own.
+// One Gloo rank, in its own thread.
 struct Rank {
   int index;
   c10d::ProcessGroupGloo& group;
@@ -153,7 +153,7 @@ TEST(MetricAccumulator, TakesTheWeightedMeanOverTheRanksInOneReduction) {
 TEST(MetricAccumulator, AgreesWhenRanksHaveOtherNames) {
   const auto errors = on_ranks(3, [](Rank& rank) {
     MetricAccumulator means(options_of(rank, 3));
-    // Rank 2 has no data left in the first round; the others name things in another order.
+    // Rank 2 has no data left in the first round; the others log names in a different order.
     if (rank.index == 0) means.add("a", 1.0);
     if (rank.index <= 1) means.add("b", 2.0 + rank.index);
     if (rank.index == 1) means.add("a", 3.0);
@@ -161,7 +161,7 @@ TEST(MetricAccumulator, AgreesWhenRanksHaveOtherNames) {
     const int before = rank.reductions;
     means.add("b", 4.0);
     EXPECT_EQ(as_map(means.end_step()), (Means{{"b", 4}}));
-    EXPECT_EQ(rank.reductions, before + 1);  // agreed for good
+    EXPECT_EQ(rank.reductions, before + 1);  // the agreement lasts
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
@@ -169,7 +169,7 @@ TEST(MetricAccumulator, AgreesWhenRanksHaveOtherNames) {
 TEST(MetricAccumulator, TakesMoreNamesThanFitIntoTheFirstReduction) {
   const auto errors = on_ranks(2, [](Rank& rank) {
     MetricAccumulator means(options_of(rank, 2));
-    // One rank knows 70 names, the other 60: neither reduction may have another size there.
+    // One rank has 70 names, the other 60: both reductions must still have equal sizes.
     for (int i = 0; i < 70 - 10 * rank.index; ++i) means.add("m" + std::to_string(i), 1.0 * i);
     const Means found = as_map(means.end_step());
     EXPECT_EQ(found.size(), 70u);
@@ -178,7 +178,7 @@ TEST(MetricAccumulator, TakesMoreNamesThanFitIntoTheFirstReduction) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
-TEST(MetricAccumulator, SaysOnAllRanksThatTheNamesDiffer) {
+TEST(MetricAccumulator, ThrowsOnAllRanksIfTheNamesDiffer) {
   const auto errors = on_ranks(2, [](Rank& rank) {
     MetricAccumulatorOptions options = options_of(rank, 2);
     options.gather_texts = nullptr;
@@ -186,8 +186,8 @@ TEST(MetricAccumulator, SaysOnAllRanksThatTheNamesDiffer) {
     means.add(rank.index == 0 ? "loss" : "lost", 1.0);
     means.end_step();
   });
-  EXPECT_NE(errors[0].find("this one: loss"), std::string::npos) << errors[0];
-  EXPECT_NE(errors[1].find("this one: lost"), std::string::npos) << errors[1];
+  EXPECT_NE(errors[0].find("this one has: loss"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[1].find("this one has: lost"), std::string::npos) << errors[1];
 }
 
 }  // namespace

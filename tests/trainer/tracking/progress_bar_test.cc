@@ -1,5 +1,4 @@
-// The progress bar's text, and what it sends to a terminal and to a pipe, on a clock that the test
-// moves.
+// The progress bar's text, and its output on a terminal and a pipe, with a fake clock.
 #include "muster/tracking/progress_bar.h"
 
 #include <fcntl.h>
@@ -65,7 +64,7 @@ TEST(BarText, KnowsTheBeginningTheEndAndTheUnknown) {
   EXPECT_EQ(bar_text(state, 80, true), "read 12345 2469 batch/s");
   state = {.step = 2, .total = 100, .steps_timed = 2, .seconds = 50};
   EXPECT_EQ(plain_text(state), "2/100 2% 25s/step eta 40:50");
-  state = {.step = 9, .total = 8, .steps_timed = 9, .seconds = 1};  // more than was announced
+  state = {.step = 9, .total = 8, .steps_timed = 9, .seconds = 1};  // more than the total
   EXPECT_EQ(plain_text(state), "9/8 100% 9/s in 0:01");
 }
 
@@ -87,7 +86,7 @@ std::string arrived(int fd) {
 
 class ProgressBarTest : public ::testing::Test {
  protected:
-  // A terminal of 60 columns, 40 later; without the translation of line feeds.
+  // A terminal of 60 columns, later 40, without newline translation.
   void open_terminal() {
     int reader = -1, writer = -1;
     winsize size{.ws_row = 24, .ws_col = 60, .ws_xpixel = 0, .ws_ypixel = 0};
@@ -130,7 +129,7 @@ TEST_F(ProgressBarTest, IsDrawnOverItselfOnATerminal) {
   EXPECT_EQ(shown(), kErase + "train  10% |#..........| 100/1000 50/s eta 0:18 loss 0.4312");
   now_ += 0.05;
   bar.update();
-  EXPECT_EQ(shown(), "");  // not yet time for another drawing
+  EXPECT_EQ(shown(), "");  // too early to redraw
   now_ += 17.95;
   bar.set(1000);
   bar.close();
@@ -175,7 +174,7 @@ TEST_F(ProgressBarTest, CanLeaveNothingBehind) {
   EXPECT_EQ(shown(), kErase);
 }
 
-TEST_F(ProgressBarTest, IsALineNowAndThenInAPipe) {
+TEST_F(ProgressBarTest, IsAnOccasionalLineInAPipe) {
   open_pipe();
   {
     ProgressBar bar(options(1000), Topology());
@@ -192,7 +191,7 @@ TEST_F(ProgressBarTest, IsALineNowAndThenInAPipe) {
   EXPECT_EQ(shown(), expected + "train 1000/1000 100% 100/s in 0:10\n");
 }
 
-TEST_F(ProgressBarTest, SpeaksUpInAPipeWhenATenthTakesLong) {
+TEST_F(ProgressBarTest, WritesALineToAPipeWhenATenthTakesLong) {
   open_pipe();
   ProgressBarOptions slow = options(0);
   slow.line_seconds = 30;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What outside readers see in the files of the trackers, as one line of JSON on stdout.
+"""What independent readers see in the trackers' files, as one line of JSON on stdout.
 
-    read_trackers.py events FILE        TensorBoard's loader: how many events of FILE are whole
+    read_trackers.py events FILE        TensorBoard's loader: how many events of FILE are complete
     read_trackers.py tensorboard DIR    TensorBoard's accumulators, on one run
     read_trackers.py hparams DIR        TensorBoard's HParams plug-in, on a directory of runs
     read_trackers.py jsonl FILE         Python's json, line by line

@@ -103,7 +103,7 @@ class ReporterTest : public ::testing::Test {
     return options;
   }
 
-  // Waits for a flag that the reporter thread sets; the reporter has no other way to tell.
+  // Waits for a flag that the reporter thread sets; there is no other notification.
   template <typename Flag>
   static bool becomes_true(Flag flag) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -148,7 +148,7 @@ TEST_F(ReporterTest, SendsAgainWhatWasNotAcknowledgedBeforeTheWorkerDied) {
   }
   worker.send({{"type", "ack"}, {"metrics_seq", 1}});
   worker.hang_up();
-  // It came back having kept batch 2; the acknowledgement of it was lost with the connection.
+  // The worker returns with batch 2 stored; its acknowledgment was lost with the connection.
   worker.welcome(2);
   const Json again = worker.next_of("metrics");
   EXPECT_EQ(again.at("seq"), 3);
@@ -158,7 +158,7 @@ TEST_F(ReporterTest, SendsAgainWhatWasNotAcknowledgedBeforeTheWorkerDied) {
   worker.send({{"type", "ack"}, {"metrics_seq", 4}});
 }
 
-TEST_F(ReporterTest, NumbersOnAfterAnEarlierProcessOfTheSameRank) {
+TEST_F(ReporterTest, ContinuesTheNumberingOfAnEarlierProcessOfTheSameRank) {
   FakeWorker worker(directory_ / "s");
   Reporter reporter(options());
   reporter.log("loss", 1, 1);
@@ -198,12 +198,12 @@ TEST_F(ReporterTest, DropsAndCountsWhatDoesNotFitAndNeverWaits) {
   FakeWorker worker(directory_ / "s");
   Reporter reporter(small);
   for (int step = 0; step < 15; ++step)
-    reporter.log("loss", step, step);  // nobody has answered yet
+    reporter.log("loss", step, step);  // the worker has not answered yet
   EXPECT_EQ(reporter.dropped(), 5u);
   worker.welcome(0);
   EXPECT_EQ(worker.next_of("metrics").at("points").size(), 10u);
   EXPECT_EQ(worker.next_of("dropped").at("metrics"), 5);
-  // The buffer stays full until the worker says that the batch is safe.
+  // The buffer stays full until the worker acknowledges the batch.
   reporter.log("loss", 1, 1);
   EXPECT_EQ(reporter.dropped(), 6u);
   worker.send({{"type", "ack"}, {"metrics_seq", 1}});
@@ -249,7 +249,7 @@ TEST_F(ReporterTest, CutsLongQueuesIntoBatches) {
   }
 }
 
-TEST_F(ReporterTest, HearsNoticesAndIgnoresWhatItDoesNotKnow) {
+TEST_F(ReporterTest, ReceivesNoticesAndIgnoresUnknownOnes) {
   FakeWorker worker(directory_ / "s");
   Reporter reporter(options());
   worker.welcome(0);
@@ -286,7 +286,7 @@ TEST_F(ReporterTest, PassesOnTheWorkersQuestionAndItsAnswerAlsoWhenItComesEarly)
   reporter.on_diagnose({});
 }
 
-TEST_F(ReporterTest, SaysHowFarTheRunIsAndThatACheckpointIsThere) {
+TEST_F(ReporterTest, ReportsProgressAndCheckpoints) {
   FakeWorker worker(directory_ / "s");
   Reporter reporter(options());
   worker.welcome(0);
@@ -312,7 +312,7 @@ TEST_F(ReporterTest, DeliversTheLastPointsBeforeItCloses) {
 TEST_F(ReporterTest, ClosesInTimeWhenNoWorkerAnswers) {
   ReporterOptions impatient = options();
   impatient.close_timeout = std::chrono::milliseconds(50);
-  Reporter reporter(impatient);  // nothing listens there
+  Reporter reporter(impatient);  // no process listens there
   reporter.log("loss", 1, 1);
   const auto start = std::chrono::steady_clock::now();
   reporter.close();

@@ -1,4 +1,4 @@
-// The step timer on a clock that the test moves.
+// The step timer with a fake clock.
 #include "muster/tracking/step_timer.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST_F(StepTimerTest, DividesAStepIntoItsParts) {
   spend(compute, 4);
   spend(checkpoint, 5);
   EXPECT_EQ(ms(timer_.end_step()), (std::vector<double>{2, 14, 3, 5, 1, 25}));
-  pass(7);  // between two steps: the next one's
+  pass(7);  // between two steps: counts toward the next one
   EXPECT_EQ(ms(timer_.end_step()), (std::vector<double>{0, 0, 0, 0, 7, 7}));
   EXPECT_EQ(timer_.steps(), 2);
 }
@@ -95,7 +95,7 @@ TEST_F(StepTimerTest, LeavesOutWhatPassedBeforeARestart) {
   EXPECT_EQ(ms(timer_.end_step()), (std::vector<double>{0, 3, 0, 0, 0, 3}));
 }
 
-TEST_F(StepTimerTest, SummarisesTheLastStepsOfTheWindow) {
+TEST_F(StepTimerTest, SummarizesTheLastStepsOfTheWindow) {
   EXPECT_EQ(timer_.summary().steps, 0u);
   for (const int duration : {1000, 10, 20, 30, 60}) {  // the first one falls out of the window
     spend(compute, duration);
@@ -121,7 +121,7 @@ TEST_F(StepTimerTest, PercentilesAreNearestRank) {
   EXPECT_DOUBLE_EQ(timer.summary().total.p95, 0.095);
 }
 
-TEST_F(StepTimerTest, SaysItInALineAndAsMetrics) {
+TEST_F(StepTimerTest, ReportsALineAndMetrics) {
   for (int step = 0; step < 3; ++step) {
     spend(data_wait, 1);
     spend(compute, 17);

@@ -1,4 +1,4 @@
-// Histograms and images of tensors, against SummaryWriter's own.
+// Histograms and images of tensors, compared with SummaryWriter's.
 #include "tracking/tensor_values.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// One line of hexadecimal numbers a tensor, which Python reads without rounding.
+// One line of hexadecimal numbers per tensor, which Python reads without rounding.
 Json summary_writer_histograms(const std::vector<at::Tensor>& tensors) {
   const TemporaryDirectory directory;
   {
@@ -63,7 +63,7 @@ TEST(Histogram, HasSummaryWritersBuckets) {
     EXPECT_EQ(found.max, expected[i]["max"]);
     EXPECT_EQ(found.num, expected[i]["num"]);
     const double sum = expected[i]["sum"], squares = expected[i]["sum_squares"];
-    EXPECT_NEAR(found.sum, sum, 1e-12 * squares + 1e-9) << i;  // added in another order
+    EXPECT_NEAR(found.sum, sum, 1e-12 * squares + 1e-9) << i;  // summed in a different order
     EXPECT_NEAR(found.sum_squares, squares, 1e-12 * squares) << i;
   }
 }
@@ -103,7 +103,7 @@ TEST(Image, TakesBothLayoutsBytesAndFloats) {
   for (int i = 0; i < 24; ++i) EXPECT_EQ(image.pixels[i], i);
   EXPECT_EQ(image_of(bytes.permute({2, 0, 1})).pixels, image.pixels);
   EXPECT_EQ(image_of(bytes.to(at::kDouble) / 255 + 1e-6, ImageLayout::hwc).pixels, image.pixels);
-  // As SummaryWriter: clipped to 0..255 and cut off, not rounded.
+  // As in SummaryWriter: clipped to 0..255 and truncated, not rounded.
   EXPECT_EQ(image_of(torch::tensor({{-1.0f, 0.5f, 2.0f, NAN}})).pixels,
             (std::vector<uint8_t>{0, 127, 255, 0}));
 }
@@ -116,7 +116,7 @@ TEST(Image, RefusesOtherShapesAndTypes) {
   EXPECT_THROW(image_of(at::Tensor()), std::invalid_argument);
 }
 
-// Keeps what arrives.
+// Records what it receives.
 class LastTracker : public Tracker {
  public:
   std::string name() const override { return "last"; }

@@ -1,5 +1,4 @@
-// What outside readers find in the files of the trackers: TensorBoard itself, Python's json and
-// csv.
+// What independent readers find in the trackers' files: TensorBoard itself, Python's json and csv.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -26,7 +25,7 @@ using Json = nlohmann::json;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The last line that the reader prints; libraries may have something to say before.
+// The last line that the reader prints; libraries may print others before it.
 Json python_reads(const std::string& what, const std::string& path) {
   ChildProcess child({MUSTER_TEST_PYTHON, READ_TRACKERS, what, path}, {});
   const ChildResult result =
@@ -251,7 +250,7 @@ TEST_F(TrackerFilesTest, TheCsvHasARowAStepAndGrowsColumns) {
   EXPECT_EQ(content_of(directory_ / "run/metrics.csv"),
             "step,time_ms,loss,lr\n1,1790000001000,0.5,0.001\n");
   log(tracker, 3, One{"a \"b\", c", -kInfinity}, One{"step", 4});
-  log(tracker, 3, One{"step", 5});  // taken: another row
+  log(tracker, 3, One{"step", 5});  // the cell is taken: another row
   tracker.finish();
   const Json seen = python_reads("csv", directory_ / "run/metrics.csv");
   EXPECT_EQ(seen["header"], Json({"step", "time_ms", "loss", "lr", "a \"b\", c", "step.1"}));
@@ -262,7 +261,7 @@ TEST_F(TrackerFilesTest, TheCsvHasARowAStepAndGrowsColumns) {
                                 {"3.0", "1790000003000.0", none, none, none, "5.0"}}));
 }
 
-TEST_F(TrackerFilesTest, TheCsvGoesOnAfterARestart) {
+TEST_F(TrackerFilesTest, TheCsvContinuesAfterARestart) {
   {
     CsvTracker tracker({directory_.path()});
     tracker.start({"", {}, 0});
@@ -310,8 +309,8 @@ TEST_F(TrackerFilesTest, OtherRanksWriteBelowTheirOwnDirectories) {
   EXPECT_TRUE(std::filesystem::exists(directory_ / "run/rank-3/metrics.jsonl"));
 }
 
-// A limit on the size of files is a full disk that a test can make. Blocked or ignored SIGXFSZ
-// makes an error of it.
+// A file-size limit simulates a full disk. With SIGXFSZ blocked or ignored, exceeding it is an
+// error.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) {
@@ -329,7 +328,7 @@ class FullDisk {
   rlimit before_{};
 };
 
-TEST_F(TensorBoardFilesTest, ARecordThatDoesNotFitOnTheDiskIsTakenBack) {
+TEST_F(TensorBoardFilesTest, ARecordThatDoesNotFitOnTheDiskIsTruncated) {
   TensorBoardTracker events({directory_ / "events"});
   JsonLinesTracker lines({directory_ / "lines"});
   CsvTracker table({directory_ / "table"});

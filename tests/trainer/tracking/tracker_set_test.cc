@@ -1,4 +1,4 @@
-// The queue between training and the trackers: order, bounds, errors, ranks, the end.
+// The queue between training and the trackers: order, bounds, errors, ranks, shutdown.
 #include "tracking/tracker_set.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace muster {
 namespace {
 
-// Keeps what it is given as text; can be made to throw or to hang.
+// Records its input as text; can be made to throw or hang.
 class RecordingTracker : public Tracker {
  public:
   explicit RecordingTracker(bool main_only = true) : main_only_(main_only) {}
@@ -98,9 +98,9 @@ TEST(TrackerSet, DropsAndCountsWhatDoesNotFitAndNeverWaits) {
   TrackerSet set({.log_with = {tracker}, .queued_values_max = 10, .queued_bytes_max = 1000});
   set.start("run");
   set.log({{"a", 0}}, {0});
-  tracker->entered.get_future().wait();  // from here on nothing leaves the queue
+  tracker->entered.get_future().wait();  // from now on nothing leaves the queue
   for (int step = 1; step <= 15; ++step) set.log({{"a", 1}}, {step});
-  EXPECT_EQ(set.dropped(), 6u);  // one is with the tracker, nine wait
+  EXPECT_EQ(set.dropped(), 6u);  // the tracker has one, nine are queued
   set.log({{"a", 1}, {"b", 2}, {"c", 3}}, {16});
   EXPECT_EQ(set.dropped(), 9u);  // all of them or none
   go_on.set_value();
@@ -159,13 +159,13 @@ TEST(TrackerSet, LeavesATrackerAloneThatDidNotStart) {
   EXPECT_EQ(bad->lines(), Lines({"start run rank 0"}));
 }
 
-TEST(TrackerSet, SaysWhatMayStandInLogWith) {
+TEST(TrackerSet, NamesTheValidEntriesOfLogWith) {
   const TemporaryDirectory directory;
   try {
     TrackerSet({.log_with = {"wandb"}, .logging_dir = directory.path()});
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_NE(std::string(error.what()).find("\"wandb\" is no tracker"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("\"wandb\" is not a tracker"), std::string::npos);
   }
   EXPECT_THROW(TrackerSet({.log_with = {"csv"}}), std::invalid_argument);
   TrackerSet all({.log_with = {"csv", "all", "csv"}, .logging_dir = directory.path()});
@@ -174,7 +174,7 @@ TEST(TrackerSet, SaysWhatMayStandInLogWith) {
   EXPECT_TRUE(TrackerSet(TrackerSetOptions{}).empty());
 }
 
-TEST(TrackerSet, OtherRanksSpeakOnlyWhenTold) {
+TEST(TrackerSet, OtherRanksLogOnlyOnRequest) {
   const TemporaryDirectory directory;
   auto main_only = std::make_shared<RecordingTracker>(true);
   auto every_rank = std::make_shared<RecordingTracker>(false);
@@ -191,7 +191,7 @@ TEST(TrackerSet, OtherRanksSpeakOnlyWhenTold) {
   EXPECT_TRUE(std::filesystem::exists(directory / "run/rank-2/metrics.jsonl"));
 }
 
-TEST(TrackerSet, AFullDiskIsSaidOnceAndTrainingGoesOn) {
+TEST(TrackerSet, AFullDiskIsReportedOnceAndTrainingContinues) {
   const TemporaryDirectory directory;
   std::filesystem::create_symlink("/dev/full", directory / "metrics.jsonl");
   auto witness = std::make_shared<RecordingTracker>();
@@ -217,7 +217,7 @@ TEST(TrackerSet, SurvivesTheSignalOfAFileThatGrewTooLarge) {
   ::getrlimit(RLIMIT_FSIZE, &before);
   const rlimit small{2048, before.rlim_max};
   ::testing::internal::CaptureStderr();
-  ::setrlimit(RLIMIT_FSIZE, &small);  // a write beyond it sends SIGXFSZ, which ends a process
+  ::setrlimit(RLIMIT_FSIZE, &small);  // a write beyond it sends SIGXFSZ, which kills the process
   for (int step = 0; step < 1000; ++step) set.log({{"a", 1}}, {step});
   set.finish();
   ::setrlimit(RLIMIT_FSIZE, &before);
@@ -238,7 +238,7 @@ TEST(TrackerSet, EndsInTimeWhenATrackerHangs) {
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("did not finish within"),
             std::string::npos);
   go_on.set_value();
-  tracker->finished.get_future().wait();  // the thread that was left behind ends by itself
+  tracker->finished.get_future().wait();  // the abandoned thread exits on its own
 }
 
 TEST(TrackerSet, TakesValuesFromSeveralThreads) {

@@ -1,4 +1,4 @@
-// Values that hold tensors: which types, their order, and each helper on odd inputs.
+// Values that hold tensors: types, order, and each helper on edge cases.
 #include "muster/values/nested.h"
 
 #include <gtest/gtest.h>
@@ -70,14 +70,14 @@ TEST(Nested, FlattensInAFixedOrderAndComesBack) {
   const std::vector<at::Tensor> tensors = flatten_tensors(batch);
   ASSERT_EQ(tensors.size(), 4U);
   EXPECT_TRUE(tensors[0].is_same(batch.images));
-  EXPECT_TRUE(tensors[1].is_same(batch.extras.at("a")[0]));  // keys sorted, not as inserted
+  EXPECT_TRUE(tensors[1].is_same(batch.extras.at("a")[0]));  // sorted keys, not insertion order
   EXPECT_TRUE(tensors[2].is_same(batch.extras.at("b")[0]));
   EXPECT_FALSE(tensors[3].defined());
   const Batch back = with_tensors(batch, {row(5), row(6), row(7), row(8)});
   EXPECT_EQ(values_of(back.extras.at("b")[1]), values_of(row(8)));
   EXPECT_EQ(back.names, batch.names);
   EXPECT_EQ(back.epoch, 7);
-  EXPECT_TRUE(batch.images.size(0) == 4);  // the old value is untouched
+  EXPECT_TRUE(batch.images.size(0) == 4);  // the old value is unchanged
   EXPECT_EQ(error_of([&] { with_tensors(batch, {row(1)}); }),
             "with_tensors: the structure holds 4 tensors, 1 were given");
 }
@@ -98,7 +98,7 @@ TEST(Nested, MapsEveryKindOfValueAndLeavesPlainPartsAlone) {
   EXPECT_FALSE(array[1].defined());
 }
 
-TEST(Nested, FindsTheBatchSizePassingOverTensorsWithoutDimensions) {
+TEST(Nested, FindsTheBatchSizeSkippingTensorsWithoutDimensions) {
   EXPECT_EQ(find_batch_size(example_batch()), 4);
   EXPECT_EQ(find_batch_size(std::pair(at::scalar_tensor(1.0), row(1, 5))), 5);
   EXPECT_EQ(find_batch_size(at::empty({0, 3})), 0);
@@ -129,7 +129,7 @@ TEST(Nested, ConcatenatesAlongADimension) {
             (std::vector<double>{1, 2}));
 }
 
-TEST(Nested, SaysWhatCannotBeConcatenated) {
+TEST(Nested, NamesWhatCannotBeConcatenated) {
   EXPECT_EQ(error_of([] { concatenate(std::vector<at::Tensor>()); }),
             "concatenate: there is nothing to concatenate");
   const std::string count = error_of([] {
@@ -187,7 +187,7 @@ TEST(Nested, RefusesTheStructureOfAnotherType) {
   const std::string structure = nested_structure(example_batch());
   EXPECT_NE(error_of([&] { nested_from_structure<at::Tensor>(structure); }).find("same type"),
             std::string::npos);
-  // Cut anywhere it is an error, never a crash.
+  // Truncated anywhere, it is an error and never a crash.
   for (size_t size = 0; size < structure.size(); ++size) {
     EXPECT_NE(error_of([&] {
                 nested_from_structure<Batch>(structure.substr(0, size));
@@ -238,7 +238,7 @@ TEST(SplitBetweenProcesses, SplitsListsTensorsAndMaps) {
   EXPECT_EQ(tensors.at("y").size(0), 3);
   EXPECT_THROW(split_between_processes(std::pair(numbers, at::zeros({4})), 0, 2),
                std::invalid_argument);
-  // More ranks than items: the last item for those without one.
+  // More ranks than items: ranks without an item get the last one.
   EXPECT_EQ(values_of(split_between_processes(at::arange(2), 3, 4, true)), std::vector<double>{1});
 }
 

@@ -1,5 +1,5 @@
-// Muster's trainer SDK: distributed training on LibTorch, for C++. One include for everything. A
-// header lies in the folder of its area; areas are listed from the lowest layer up
+// Muster's trainer SDK: distributed training on LibTorch, for C++. Includes everything. A header
+// lies in the folder of its area; areas are listed from the lowest layer up
 // (docs/trainer-architecture.md), an area includes only lower ones.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace {
 
 using Npu = TorchAccelerator<c10::kPrivateUse1>;
 
-// CANN wants a device to be opened by torch_npu's own call before LibTorch touches it.
+// CANN requires torch_npu's init call on a device before LibTorch uses it.
 int set_current(int32_t index, MusterDeviceError* error) {
   const int status =
       device_status(error, [&] { torch_npu::init_npu(static_cast<c10::DeviceIndex>(index)); });

@@ -18,7 +18,8 @@ bool has_bfloat16(Series series) {
   return series == Series::atlas_a2 || series == Series::atlas_a3 || series == Series::ascend_950;
 }
 
-// What is added up. A bool's sum becomes a maximum over uint8, which HCCL adds up nowhere.
+// Reductions. The sum of bools becomes a maximum over uint8, which HCCL cannot reduce on any
+// series.
 uint32_t reduced(Series series) {
   const uint32_t everywhere = set_of({MUSTER_INT8, MUSTER_INT32, MUSTER_FLOAT16, MUSTER_FLOAT32});
   switch (series) {
@@ -37,7 +38,7 @@ uint32_t reduced(Series series) {
   return everywhere;
 }
 
-// What is only moved.
+// Collectives that only move data.
 uint32_t moved(Series series) {
   uint32_t set = set_of({MUSTER_BOOL, MUSTER_UINT8, MUSTER_INT8, MUSTER_INT16, MUSTER_INT32,
                          MUSTER_INT64, MUSTER_FLOAT16, MUSTER_FLOAT32, MUSTER_FLOAT64});
@@ -52,7 +53,7 @@ Series series_of(std::string_view soc_name) {
   const auto starts = [&](std::string_view start) { return soc_name.starts_with(start); };
   if (starts("Ascend950") || starts("Ascend910_95")) return Series::ascend_950;
   if (starts("Ascend910_93")) return Series::atlas_a3;
-  // A digit makes another device of "Ascend910B".
+  // "Ascend910B" without a digit is a first-generation device.
   constexpr std::string_view kA2 = "Ascend910B";
   if (starts(kA2) && soc_name.size() > kA2.size()) return Series::atlas_a2;
   if (starts("Ascend910")) return Series::atlas_training;

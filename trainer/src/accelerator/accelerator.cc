@@ -1,4 +1,4 @@
-// Making an Accelerator and preparing what it trains; see muster/accelerator/accelerator.h.
+// Constructs an Accelerator and prepares what it trains; see muster/accelerator/accelerator.h.
 #include "muster/accelerator/accelerator.h"
 
 #include <algorithm>
@@ -90,8 +90,8 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
   state.group = make_process_group(
       state.topology, state.device,
       {options.process_group_timeout, options.init_timeout, options.network_interfaces});
-  // Half of the time-out, so that the record shows the waiting and not its end. NCCL has a watchdog
-  // of its own.
+  // Half of the timeout, so that the record shows the wait and not the shutdown. NCCL has its own
+  // watchdog.
   state.diagnosis.emplace(
       state.reporter,
       FlightRecorderOptions{.rank = process_index(),
@@ -124,7 +124,7 @@ Accelerator::Accelerator(const AcceleratorOptions& options)
 }
 
 Accelerator::~Accelerator() {
-  // The others must not wait for a rank that leaves by an exception.
+  // Other ranks must not wait for one that exits by an exception.
   if (std::uncaught_exceptions() > state_->exceptions) {
     abort_process_group(state_->checkpoint_group);
     abort_process_group(state_->group);
@@ -134,7 +134,7 @@ Accelerator::~Accelerator() {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "muster: rank %d: %s\n", process_index(), error.what());
   }
-  // Handles may outlive this object; what they would call must not.
+  // Handles may outlive this object, but must not call into it.
   state_->gradients->after_step = nullptr;
   state_->gradients->check_step = nullptr;
 }
@@ -148,18 +148,18 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
     torch::nn::Module& module, const std::function<void(const PlaceValue&)>& materialize) {
   if (module.weak_from_this().expired()) {
     throw std::invalid_argument(
-        "prepare: no std::shared_ptr owns this module: make it with a holder (TORCH_MODULE) or "
+        "prepare: no std::shared_ptr owns this module: create it with a holder (TORCH_MODULE) or "
         "std::make_shared");
   }
   for (const auto& known : state_->models) {
     if (&known->module() != &module) continue;
     throw std::invalid_argument(
-        std::string("prepare: this model is prepared already") +
+        std::string("prepare: this model is already prepared") +
         (state_->sharded_of(module) == nullptr ? "" : " and sharded over the ranks") +
-        ": use the one that prepare() returned, or let all go with free_memory() first");
+        ": use the one that prepare() returned, or release all with free_memory() first");
   }
   const ZeroStage stage = state_->options.sharding.stage;
-  // Only zero3 has no use for the whole.
+  // Only zero3 never needs unsharded parameters here.
   const bool by_parts = materialize && stage == ZeroStage::zero3;
   const at::Device target = state_->options.device_placement ? state_->device : at::kCPU;
   if (materialize && !by_parts) {
@@ -190,7 +190,7 @@ std::shared_ptr<ModelFrame> Accelerator::frame_module(
 }
 
 PreparedOptimizer Accelerator::prepare_shared(std::shared_ptr<torch::optim::Optimizer> optimizer) {
-  // LibTorch's own would step on a tied weight once for each of its names.
+  // LibTorch's own optimizers would step a tied weight once per name.
   for (auto& group : optimizer->param_groups()) group.params() = distinct(group.params());
   state_->require_unstepped(*optimizer);
   for (const auto& model : state_->gradients->sharded) State::hand_over(*model, *optimizer);

@@ -1,4 +1,5 @@
-// Saving and going on; see muster/accelerator/accelerator.h and docs/formats-checkpoint.md.
+// Saves and restores checkpoints; see muster/accelerator/accelerator.h and
+// docs/formats-checkpoint.md.
 #include <limits>
 
 #include "accelerator/state.h"
@@ -25,7 +26,8 @@ void add_under(TensorMap& all, const std::string& prefix, const TensorMap& tenso
 
 }  // namespace
 
-// The worker's directory wins: a checkpoint elsewhere would never reach the coordinator.
+// The worker's directory takes precedence: a checkpoint elsewhere would never reach the
+// coordinator.
 std::string Accelerator::State::checkpoint_dir() const {
   if (!worker.checkpoint_dir.empty()) return worker.checkpoint_dir;
   if (!options.checkpoint_dir.empty()) return options.checkpoint_dir;
@@ -88,8 +90,8 @@ ParameterSlot* Accelerator::State::optimizer_slot(const std::string& name) const
   return slash == std::string::npos ? nullptr : slot_of(name.substr(slash + 1));
 }
 
-// Models and optimizers: nearly all bytes of a checkpoint. Each rank has its part of what is
-// divided; the rest is the same on all.
+// Models and optimizers: nearly all bytes of a checkpoint. Each rank has its shards of sharded
+// tensors; the rest is the same on all ranks.
 void Accelerator::State::add_trained(TensorMap& global, ShardMap& shards) const {
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string prefix = numbered("model", i) + "/";
@@ -114,21 +116,21 @@ void Accelerator::State::add_trained(TensorMap& global, ShardMap& shards) const 
       } else if (tensor.dim() > 0) {
         shards[key] = {tensor, slot->shape, slot->range.begin};
       } else if (slot->range.begin == 0 && slot->range.count > 0) {
-        shards[key] = {tensor, {}, 0};  // the count of steps, from the first part's owner
+        shards[key] = {tensor, {}, 0};  // the step count, from the owner of the first shard
       }
     }
   }
 }
 
-// What this rank writes of models and optimizers: rank 0 what all have, each owner its parts, the
-// owners of further copies nothing.
+// What this rank writes of models and optimizers: rank 0 writes what all have, each owner its
+// shards, owners of further copies nothing.
 void Accelerator::State::add_own(CheckpointContent& content) const {
   if (topology.rank != 0 && (!sharding_groups || sharding_groups->copy != 0)) return;
   add_trained(content.global, content.shards);
   if (topology.rank != 0) content.global.clear();
 }
 
-// What rank 0 writes for all: the ranks hold replicas.
+// What rank 0 writes for all ranks, which hold replicas.
 void Accelerator::State::add_global(TensorMap& global) const {
   for (size_t i = 0; i < schedulers.size(); ++i) {
     add_under(global, numbered("scheduler", i), schedulers[i]->state());
@@ -166,15 +168,15 @@ void Accelerator::State::restore_random_numbers(const CheckpointReader& reader) 
 void Accelerator::State::restore_positions(const CheckpointReader& reader) {
   const std::vector<ManifestPosition>& data = reader.manifest().data;
   if (data.size() != sources.size()) {
-    throw CheckpointError(reader.path() + " has the position of " + std::to_string(data.size()) +
-                          " loaders, the program prepared " + std::to_string(sources.size()));
+    throw CheckpointError(reader.path() + " has the positions of " + std::to_string(data.size()) +
+                          " loaders, but the program prepared " + std::to_string(sources.size()));
   }
   for (size_t i = 0; i < sources.size(); ++i) {
     const int64_t size = sources[i].dataset_size();
     if (data[i].dataset_size != size) {
       throw CheckpointError(reader.path() + " was made with " +
                             std::to_string(data[i].dataset_size) +
-                            " samples, the dataset now has " + std::to_string(size));
+                            " samples, but the dataset now has " + std::to_string(size));
     }
     sources[i].set_position({data[i].seed, data[i].epoch, data[i].consumed});
   }
@@ -221,7 +223,7 @@ void Accelerator::State::restore(const CheckpointReader& reader) {
     schedulers[i]->load_state(saved);
   }
   if (gradients->scaler) {
-    // A run that was in another precision before has none.
+    // A run that used a different precision before has none.
     const TensorMap saved = reader.read("scaler");
     if (!saved.empty()) gradients->scaler->load_state_dict(saved);
   }
@@ -239,7 +241,8 @@ AsyncCheckpointer& Accelerator::State::open_checkpointer() {
   const auto published = [this](int64_t step, const std::string&) {
     if (topology.local_rank == 0) reporter.checkpoint_saved(step);
   };
-  // Saves in the background have a group of their own: their collectives run beside training's.
+  // Asynchronous saves use a separate group, because their collectives run concurrently with
+  // training's.
   if (options.checkpoint.asynchronous) {
     checkpoint_group = make_side_group(
         group, "checkpoint",
@@ -310,7 +313,7 @@ std::optional<int64_t> Accelerator::load_state() {
   together(state.group, [&] { state.restore(*reader); });
   for (const auto& model : state.gradients->sharded) model->publish();
   const Manifest& manifest = reader->manifest();
-  // Another world size has no bits to keep: it may build its own buckets.
+  // With another world size, results are not bit-identical anyway, so it builds its own buckets.
   for (size_t i = 0; i < state.models.size() && manifest.world_size == num_processes(); ++i) {
     if (i < manifest.bucket_order.size()) {
       state.models[i]->set_bucket_order(manifest.bucket_order[i]);

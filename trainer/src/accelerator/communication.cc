@@ -1,4 +1,4 @@
-// What the ranks exchange through an Accelerator; see muster/accelerator/accelerator.h.
+// The Accelerator's collectives; see muster/accelerator/accelerator.h.
 #include <cstdio>
 
 #include "accelerator/state.h"
@@ -80,7 +80,7 @@ Accelerator::FirstScope::~FirstScope() {
   try {
     accelerator_.wait_for_everyone();
   } catch (const std::exception& error) {
-    // The next collective of this rank says it again.
+    // This rank's next collective reports it again.
     std::fprintf(stderr, "muster: rank %d: %s\n", accelerator_.process_index(), error.what());
   }
 }

@@ -14,7 +14,7 @@ namespace muster {
 void GradientState::set_accumulation_steps(int steps) {
   if (steps < 1) {
     throw std::invalid_argument("gradient accumulation: num_steps is " + std::to_string(steps) +
-                                ", it must be at least 1");
+                                ", but must be at least 1");
   }
   accumulation.num_steps = steps;
 }
@@ -31,7 +31,7 @@ const LoaderCore* GradientState::ending_loader() const {
 
 void GradientState::begin_micro_batch() {
   const bool knows_end = accumulation.sync_with_dataloader && accumulation.weight_short_window;
-  // The window is full or its last micro-batch is over: this is the first of the next.
+  // The previous window is complete: this is the first micro-batch of the next.
   if (sync_gradients) {
     micro_batches = 0;
     loss_divisor = accumulation.num_steps;
@@ -43,7 +43,7 @@ void GradientState::begin_micro_batch() {
   ++micro_batches;
   const bool epoch_ends = accumulation.sync_with_dataloader && ending_loader() != nullptr;
   sync_gradients = epoch_ends || micro_batches >= accumulation.num_steps;
-  // A stream does not say beforehand how many batches are left: its losses were divided by too
+  // A stream does not know in advance how many batches are left, so its losses were divided by too
   // much.
   if (!sync_gradients || !knows_end || micro_batches >= loss_divisor) return;
   scale_gradients(static_cast<double>(loss_divisor) / micro_batches);
@@ -72,8 +72,8 @@ void GradientState::require_forward_pass(const torch::optim::Optimizer& optimize
   if (!averages_gradients || before != forward_passes) return;
   throw Error(
       "optimizer.step(): no prepared model was called since the last step, so the gradients were "
-      "not averaged over the ranks: call what prepare() returned, model(x); behind -> and unwrap() "
-      "is the bare module");
+      "not averaged over the ranks: call what prepare() returned, model(x); -> and unwrap() "
+      "give the bare module");
 }
 
 void GradientState::end_backward() {

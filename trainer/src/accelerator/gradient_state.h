@@ -1,5 +1,5 @@
-// Where the run stands in its accumulation window, and what the prepared objects share because of
-// it. Training thread only.
+// The position of the run in its accumulation window, shared by the prepared objects. Training
+// thread only.
 #pragma once
 
 #include <torch/torch.h>
@@ -24,18 +24,18 @@ struct GradientState {
   GradientAccumulationPlugin accumulation;
   bool step_scheduler_with_optimizer = true;
   int scheduler_steps = 1;           // per optimizer step
-  std::function<void()> after_step;  // an optimizer step is over
-  // Throws when the optimizer is about to step on gradients that no prepared model averages.
+  std::function<void()> after_step;  // called after an optimizer step
+  // Throws if the optimizer is about to step on gradients that no prepared model averages.
   std::function<void(torch::optim::Optimizer&)> check_step;
-  bool averages_gradients = false;  // a model was prepared in a world of several
+  bool averages_gradients = false;  // a model was prepared with more than one rank
 
   // ---- The window ----
-  // True outside of windows and in the last micro-batch of one: backward reduces, optimizers step.
+  // True outside windows and in the last micro-batch of one: backward reduces, optimizers step.
   bool sync_gradients = true;
-  int micro_batches = 0;  // of this window so far, with the current one
+  int micro_batches = 0;  // of this window so far, including the current one
   int loss_divisor = 1;   // of the window's losses from now on
 
-  // Loaders with a pass under way, the innermost loop's last.
+  // Loaders with a pass in progress, the innermost loop's last.
   std::vector<const LoaderCore*> active_loaders;
 
   std::optional<GradScaler> scaler;
@@ -45,26 +45,26 @@ struct GradientState {
   int64_t forward_passes = 0;                                        // of prepared models
   std::map<const torch::optim::Optimizer*, int64_t> passes_at_step;  // forward_passes then
 
-  // A micro-batch begins. When it turns out to be the last of a window that came out shorter than
-  // thought, what the window's gradients have so far is multiplied, once, so that all of its losses
-  // count alike, however many backwards follow.
+  // Begins a micro-batch. If it is the last of a window that turns out shorter than expected,
+  // rescales the gradients accumulated so far, once, so that all losses of the window have equal
+  // weight, however many backwards follow.
   void begin_micro_batch();
   void scale_gradients(double factor);
   void set_accumulation_steps(int steps);
   bool any_step_was_skipped() const;
-  // Sharded models: their reductions are finished and the optimizers' tensors have gradients.
-  // Does nothing when that is so.
+  // For sharded models: finishes their reductions and gives the optimizers' tensors their
+  // gradients. Does nothing if that is done.
   void end_backward();
-  // The sharded models whose parts this optimizer steps.
+  // The sharded models whose shards this optimizer steps.
   std::vector<ShardedModel*> owners_of(torch::optim::Optimizer& optimizer) const;
-  // Divides the gradients by the scale, if that was not done in this step, and lets all ranks that
-  // own parts know of an overflow. Collective for sharded models.
+  // Divides the gradients by the scale, unless that was done in this step, and tells all ranks that
+  // own shards of an overflow. Collective for sharded models.
   void unscale(torch::optim::Optimizer& optimizer);
-  // Throws when no prepared model was called since this optimizer's last step: its gradients would
-  // be this rank's own.
+  // Throws if no prepared model was called since this optimizer's last step: its gradients would be
+  // local to this rank.
   void require_forward_pass(const torch::optim::Optimizer& optimizer);
   void loader_is_active(const LoaderCore& loader, bool active);
-  // The innermost loop's loader when its last batch of the epoch is being worked on, else null.
+  // The innermost loop's loader if its last batch of the epoch is being processed, else null.
   const LoaderCore* ending_loader() const;
 };
 

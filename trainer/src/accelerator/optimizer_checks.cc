@@ -1,4 +1,4 @@
-// Optimizers that would step twice, or on gradients that nobody averages, are refused by name.
+// Rejects optimizers that would step a parameter twice, or on gradients that are not averaged.
 #include <map>
 #include <stdexcept>
 
@@ -17,7 +17,7 @@ std::string Accelerator::State::name_of(const at::Tensor& parameter, size_t grou
 }
 
 void Accelerator::State::require_unstepped(torch::optim::Optimizer& optimizer) const {
-  std::map<const c10::TensorImpl*, size_t> stepped;  // by which optimizer
+  std::map<const c10::TensorImpl*, size_t> stepped;  // the index of the optimizer that steps it
   for (size_t i = 0; i < gradients->optimizers.size(); ++i) {
     for (const auto& group : gradients->optimizers[i]->param_groups()) {
       for (const at::Tensor& known : group.params()) stepped[known.unsafeGetTensorImpl()] = i;
@@ -26,7 +26,7 @@ void Accelerator::State::require_unstepped(torch::optim::Optimizer& optimizer) c
   size_t count = 0;
   for (size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     const std::vector<at::Tensor>& parameters = optimizer.param_groups()[group].params();
-    // A sharded parameter is stepped by its part.
+    // A sharded parameter is stepped through its shard.
     const std::vector<at::Tensor> pieces = stepped_tensors(parameters);
     count += parameters.size();
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -34,16 +34,16 @@ void Accelerator::State::require_unstepped(torch::optim::Optimizer& optimizer) c
       if (found == stepped.end()) continue;
       throw std::invalid_argument(
           "prepare: " + name_of(parameters[i], group, i) +
-          " is a parameter of a prepared optimizer already (number " +
+          " is already a parameter of a prepared optimizer (number " +
           std::to_string(found->second + 1) + " of " +
           std::to_string(gradients->optimizers.size()) +
-          "), and two that step on it would unscale and clip it twice: use the one that prepare() "
-          "returned, give one optimizer several groups, or let all go with free_memory() first");
+          "), and two optimizers would unscale and clip it twice: use the one that prepare() "
+          "returned, give one optimizer several groups, or release all with free_memory() first");
     }
   }
   if (count == 0) {
     throw std::invalid_argument(
-        "prepare: the optimizer has no parameters: was it moved from, or made from a model "
+        "prepare: the optimizer has no parameters: was it moved from, or created from a model "
         "without any?");
   }
 }
@@ -58,8 +58,8 @@ void Accelerator::State::require_averaged(torch::optim::Optimizer& optimizer) {
         continue;
       }
       throw Error("optimizer.step(): " + name_of(parameters[i], group, i) +
-                  " belongs to no prepared model, so its gradient is this rank's own and the ranks "
-                  "would drift apart: prepare the model that has it, accelerator.prepare(net), or "
+                  " belongs to no prepared model, so its gradient is not averaged and the ranks "
+                  "would diverge: prepare the model that has it, accelerator.prepare(net), or "
                   "register it in one that is prepared");
     }
   }

@@ -1,4 +1,4 @@
-// What the handles of prepare() do; see prepared.h.
+// Implements the handles that prepare() returns; see prepared.h.
 #include "muster/accelerator/prepared.h"
 
 #include "accelerator/gradient_state.h"
@@ -69,7 +69,7 @@ void PreparedOptimizer::step() {
     }
     for (ShardedModel* model : state.owners_of(*optimizer_)) model->publish();
   }
-  // With several optimizers a step of the run ends with the first one's.
+  // With several optimizers, a step of the run ends with the first one's.
   if (state.after_step && state.optimizers.front() == optimizer_) state.after_step();
 }
 

@@ -1,4 +1,4 @@
-// Models that are sharded over the ranks; see muster/sharding/model_sharding.h.
+// Sharded models; see muster/sharding/model_sharding.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,7 +13,7 @@
 namespace muster {
 namespace {
 
-// The p-norms of parts of a vector, which lie on several ranks, put together.
+// Combines the p-norms of a vector's shards on several ranks.
 at::Tensor joined_norm(ShardedModel& model, const at::Tensor& own, double norm_type) {
   if (std::isinf(norm_type)) {
     const at::Tensor extreme = own.clone();
@@ -37,12 +37,12 @@ bool has_stepped(torch::optim::Optimizer& optimizer, const at::Tensor& parameter
   }
   const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
   if (found == optimizer.state().end()) return false;
-  // Adagrad alone has state before its first step.
+  // Only Adagrad has state before its first step.
   const auto* adagrad = dynamic_cast<torch::optim::AdagradParamState*>(found->second.get());
   return adagrad == nullptr || adagrad->step() > 0;
 }
 
-// Refuses types that the device's collectives do not take, before anything is sharded.
+// Throws for dtypes that the device's collectives do not support, before anything is sharded.
 void require_collective_types(const torch::nn::Module& module, const ShardingOptions& options,
                               at::Device device) {
   require_collective_dtype(device, MUSTER_REDUCE_SCATTER, options.reduce_dtype.value_or(at::kFloat),
@@ -99,8 +99,8 @@ std::shared_ptr<ShardedModel> Accelerator::State::shard(
     const std::shared_ptr<DataParallel>& model) {
   ShardingOptions filled = options.sharding;
   if (filled.stage == ZeroStage::none) return {};
-  // Not in fp16: gradients of what autocast leaves in float32 (norms, embeddings) would overflow
-  // where DDP's do not, and the scaler would skip more steps.
+  // Not in fp16: gradients of parameters that autocast leaves in float32 (norms, embeddings) would
+  // overflow where DDP's do not, and the scaler would skip more steps.
   if (filled.stage == ZeroStage::zero3 && !filled.param_dtype && precision == Precision::bf16 &&
       options.autocast.enabled) {
     filled.param_dtype = at::kBFloat16;
@@ -118,7 +118,7 @@ void Accelerator::State::hand_over(ShardedModel& model, torch::optim::Optimizer&
     for (const at::Tensor& parameter : group.params()) {
       if (model.find(parameter) == nullptr || !has_stepped(optimizer, parameter)) continue;
       throw std::invalid_argument(
-          "sharding: the optimizer has stepped before the model was prepared, on parameters that "
+          "sharding: the optimizer stepped before the model was prepared, on parameters that "
           "are now sharded over the ranks: prepare both before the first step");
     }
   }
@@ -145,7 +145,7 @@ std::vector<at::Tensor> Accelerator::State::stepped_tensors(
   return tensors;
 }
 
-// Of the parts: each rank's norm of its own, joined. Whole gradients give the bits of DDP.
+// For shards, combines the ranks' norms. Unsharded gradients give results bit-identical to DDP's.
 at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& given, double max_norm,
                                               double norm_type) const {
   const std::vector<at::Tensor> parameters = distinct(given);
@@ -169,14 +169,14 @@ at::Tensor Accelerator::State::clip_grad_norm(const std::vector<at::Tensor>& giv
     for (const at::Tensor& tensor : tensors) {
       if (tensor.grad().defined()) defined.push_back(tensor.grad());
     }
-    // Of nothing: what changes no other rank's norm.
+    // The norm of an empty shard, which leaves the other ranks' norms unchanged.
     const double nothing = norm_type == -HUGE_VAL ? HUGE_VAL : 0.0;
     return defined.empty() ? at::full({}, nothing, at::dtype(at::kFloat).device(device))
                            : get_total_norm(defined, norm_type);
   };
   std::vector<at::Tensor> norms = {norm_of(whole)};
   for (size_t i = 0; i < parts.size(); ++i) {
-    // All ranks name the same parameters, so they meet here.
+    // All ranks name the same parameters, so their collectives match.
     if (parts[i].empty()) continue;
     norms.push_back(joined_norm(*gradients->sharded[i], norm_of(parts[i]), norm_type));
   }
@@ -200,7 +200,7 @@ MemoryUsage Accelerator::memory_usage() const {
       if (parameter.defined()) parameters.push_back(parameter);
     }
   }
-  // Modules and models may share some.
+  // Modules and models may share parameters.
   for (const at::Tensor& parameter : distinct(parameters)) {
     usage.parameters += static_cast<int64_t>(parameter.nbytes());
     if (parameter.grad().defined()) {

@@ -1,4 +1,4 @@
-// Metrics, lines and notices; see muster/accelerator/accelerator.h.
+// Metrics, log lines and notices; see muster/accelerator/accelerator.h.
 #include <cstdio>
 
 #include "accelerator/state.h"

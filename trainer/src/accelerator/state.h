@@ -1,7 +1,7 @@
-// What an Accelerator owns. Its functions lie in this folder by subject: accelerator.cc (making and
-// preparing), training.cc, sharding.cc, optimizer_checks.cc, communication.cc, speech.cc,
-// checkpointing.cc. The training thread alone uses it; the reporter, the recorder, the trackers and
-// the checkpointer have threads of their own and do their own locking.
+// What an Accelerator owns. Its functions are in this directory, by subject: accelerator.cc
+// (construction and prepare), training.cc, sharding.cc, optimizer_checks.cc, communication.cc,
+// speech.cc, checkpointing.cc. Only the training thread uses it; the reporter, the recorder, the
+// trackers and the checkpointer have their own threads and do their own locking.
 #pragma once
 
 #include <memory>
@@ -26,11 +26,11 @@
 
 namespace muster {
 
-// A loader or a sampler: whatever has a place in the data.
+// A loader or a sampler: anything with a position in the data.
 struct DataSource {
   std::function<DataPosition()> position;
   std::function<void(const DataPosition&)> set_position;
-  std::function<int64_t()> dataset_size;  // -1: not known
+  std::function<int64_t()> dataset_size;  // -1: unknown
 };
 
 struct Accelerator::State {
@@ -44,17 +44,17 @@ struct Accelerator::State {
   const Precision precision;
 
   // ---- Owned; destroyed in reverse ----
-  // The order matters for two that call the reporter: the checkpointer (below), whose thread tells it
-  // what was published, and the recorder, which takes its callback out of it. It does not matter for
-  // models and groups: whoever uses a process group shares it, so a handle that outlives the
-  // Accelerator keeps its model and its group.
+  // The order matters for two members that call the reporter: the checkpointer (below), whose
+  // thread reports published checkpoints, and the recorder, which unregisters its callback. It does
+  // not matter for models and groups: every user of a process group shares its ownership, so a
+  // handle that outlives the Accelerator keeps its model and group alive.
   Reporter reporter;
   ProcessGroupPtr group;
   std::optional<RankRecorder> diagnosis;
-  ProcessGroupPtr checkpoint_group;               // made with the first asynchronous save
-  std::optional<ShardingGroups> sharding_groups;  // made with the first sharded model
+  ProcessGroupPtr checkpoint_group;               // created by the first asynchronous save
+  std::optional<ShardingGroups> sharding_groups;  // created with the first sharded model
   std::shared_ptr<Collectives> collectives;
-  std::optional<TrackerSet> trackers;  // none when log_with is empty
+  std::optional<TrackerSet> trackers;  // none if log_with is empty
   bool trackers_started = false;
   std::optional<MetricAccumulator> metrics;
   std::shared_ptr<GradientState> gradients;
@@ -66,43 +66,43 @@ struct Accelerator::State {
   std::vector<std::pair<std::string, CustomState>> custom;
 
   // ---- Checkpoints ----
-  std::optional<AsyncCheckpointer> checkpointer;  // with the first save
+  std::optional<AsyncCheckpointer> checkpointer;  // created by the first save
   std::optional<int64_t> saved_step;
   int64_t next_iteration = 0;
 
   // ---- The rest ----
   bool trigger = false;                               // set_trigger, until the next check
   std::set<const torch::optim::Optimizer*> averaged;  // passed require_averaged
-  // When it was made: more of them in the destructor mean that one is leaving the scope.
+  // At construction: a larger count in the destructor means that an exception is leaving the scope.
   const int exceptions = std::uncaught_exceptions();
 
   // ---- Sharded models; sharding.cc ----
   const ShardingGroups& open_sharding_groups();
   std::shared_ptr<ShardedModel> shard(const std::shared_ptr<DataParallel>& model);
-  // Lets the optimizer step on this rank's parts. Throws std::invalid_argument when it has stepped.
+  // Makes the optimizer step on this rank's shards. Throws std::invalid_argument if it has stepped.
   static void hand_over(ShardedModel& model, torch::optim::Optimizer& optimizer);
-  // "'layers.0.weight'", or for a parameter that no prepared model has its place, dtype and shape.
+  // "'layers.0.weight'", or the index, dtype and shape of a parameter in no prepared model.
   std::string name_of(const at::Tensor& parameter, size_t group, size_t index) const;
-  // Throws std::invalid_argument when a prepared optimizer steps one of these parameters.
+  // Throws std::invalid_argument if a prepared optimizer steps one of these parameters.
   void require_unstepped(torch::optim::Optimizer& optimizer) const;
-  // With several ranks: throws Error when a parameter with a gradient is in no prepared model.
+  // With several ranks: throws Error if a parameter with a gradient is in no prepared model.
   void require_averaged(torch::optim::Optimizer& optimizer);
-  // The sharded model that has this module; null when it is not sharded.
+  // The sharded model with this module; null if it is not sharded.
   ShardedModel* sharded_of(const torch::nn::Module& module) const;
-  // The tensors that an optimizer steps in the place of these parameters.
+  // The tensors that an optimizer steps instead of these parameters.
   std::vector<at::Tensor> stepped_tensors(const std::vector<at::Tensor>& parameters) const;
   at::Tensor clip_grad_norm(const std::vector<at::Tensor>& given, double max_norm,
                             double norm_type) const;
 
   void start_trackers(const std::string& project, const TrackerConfig& config);
-  // Whether there are trackers to log to; they are started now if init_trackers was not called.
+  // Whether there are trackers to log to; starts them if init_trackers was not called.
   bool starts_trackers();
   std::string logging_dir() const;
   std::string checkpoint_dir() const;
   int64_t removable_up_to() const;
   ParameterNames parameter_names() const;
   Manifest manifest(int64_t step, const SaveOptions& save_options) const;
-  // The slot of "name" of the first model, "1.name" of the second; null for what is not sharded.
+  // The slot of "name" in the first model, "1.name" in the second; null if it is not sharded.
   ParameterSlot* slot_of(const std::string& numbered_name) const;
   ParameterSlot* optimizer_slot(const std::string& name) const;
   void add_trained(TensorMap& global, ShardMap& shards) const;
@@ -110,8 +110,9 @@ struct Accelerator::State {
   void add_global(TensorMap& global) const;
   CheckpointContent content(int64_t step, const SaveOptions& save_options);
   AsyncCheckpointer& open_checkpointer();
-  // After the first step, when the optimizers have their state: makes the buffers of asynchronous
-  // saves, so that the first save stalls no longer than the others. Collective.
+  // After the first step, when the optimizers have their state: allocates the buffers of
+  // asynchronous saves, so that the first save stalls training no longer than later ones.
+  // Collective.
   void prepare_saving();
   void save_sharded(ShardedModel& model, torch::nn::Module& module, const std::string& directory,
                     const SaveModelOptions& save_options);

@@ -22,13 +22,13 @@ void Accelerator::backward(const at::Tensor& loss) {
 }
 
 void Accelerator::check_loss(const at::Tensor& loss, int64_t step) {
-  // Not finite as soon as one element is not: sums of float32 do not overflow a double.
+  // The sum is finite only if all elements are: a double does not overflow from float32 values.
   const double own = loss.detach().to(at::kDouble).sum().item<double>();
   const std::vector<double> values = gather(own);
   std::string which;
   for (size_t rank = 0; rank < values.size(); ++rank) {
     if (std::isfinite(values[rank])) continue;
-    // The sign of a NaN says nothing.
+    // The sign of a NaN means nothing.
     const std::string value = std::isnan(values[rank]) ? "nan" : std::to_string(values[rank]);
     which += (which.empty() ? "" : ", ") + value + " on rank " + std::to_string(rank);
   }

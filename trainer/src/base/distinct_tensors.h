@@ -1,6 +1,6 @@
-// Each tensor of a list once, where it comes first. Module::parameters() of LibTorch lists a tied
-// weight once for each of its names, PyTorch's once: whatever counts, scales or steps must see it
-// once. For files that use LibTorch.
+// Removes duplicate tensors from a list, keeping the first occurrence. LibTorch's
+// Module::parameters() lists a tied weight under each of its names, PyTorch's only once; code that
+// counts, scales or steps parameters must see it once. For files that use LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>

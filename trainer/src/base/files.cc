@@ -37,7 +37,7 @@ void write_all(int fd, const void* data, size_t bytes, const std::string& path) 
   }
 }
 
-// Calls consume(data, bytes) for each piece of the file.
+// Calls consume(data, bytes) for each block of the file.
 template <typename Consume>
 void read_pieces(const std::string& path, Consume consume) {
   const FileDescriptor fd = open_or_throw(path, O_RDONLY, "read");
@@ -81,8 +81,8 @@ void HashingFile::write(const void* data, size_t bytes) {
   while (bytes > 0) {
     const size_t piece = std::min(bytes, kWritePiece);
     write_all(fd_.get(), next, piece, path_);
-    // The disk begins at once and works while the piece is hashed, so that fsync finds little to
-    // do. Only a hint: what cannot be written shows at fsync.
+    // Starts writeback now, so that the disk works while the block is hashed and fsync has little
+    // left to do. Only a hint: write errors show up at fsync.
     ::sync_file_range(fd_.get(), static_cast<off64_t>(bytes_), static_cast<off64_t>(piece),
                       SYNC_FILE_RANGE_WRITE);
     hash_.update(next, piece);
@@ -94,7 +94,7 @@ void HashingFile::write(const void* data, size_t bytes) {
 
 void HashingFile::finish() {
   if (::fsync(fd_.get()) != 0) throw_errno("fsync", path_);
-  // close() reports what a network file system could not write.
+  // On a network file system, close() reports delayed write errors.
   if (::close(fd_.release()) != 0) throw_errno("close", path_);
 }
 
@@ -153,7 +153,7 @@ void publish_directory(const std::string& from, const std::string& to) {
   const bool replaces = path_exists(to);
   const unsigned flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) {
-    // Some network file systems know only the plain rename.
+    // Some network file systems support only plain rename.
     if (errno != EINVAL && errno != ENOSYS) throw_errno("publish", to);
     if (replaces) remove_tree(to);
     if (::rename(from.c_str(), to.c_str()) != 0) throw_errno("publish", to);

@@ -1,5 +1,5 @@
-// The door to the file system for checkpoints, metric files and error files: durable writes, atomic
-// publication, exact errors. Any thread. Throws CheckpointError with the path and errno's text.
+// File system access for checkpoints, metric files and error files: durable writes, atomic
+// publication, precise errors. Any thread. Throws CheckpointError with the path and errno's text.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ class FileDescriptor {
 // Throws CheckpointError("cannot <action> <path>: <errno's text>").
 [[noreturn]] void throw_errno(const std::string& action, const std::string& path);
 
-// A new file that hashes what is written into it. finish() makes it durable; a file that was not
-// finished stays where it is for the owner of the directory to remove.
+// A new file that hashes what is written to it. finish() makes it durable; an unfinished file is
+// left for the owner of the directory to remove.
 class HashingFile {
  public:
-  // Creates the file or empties it.
+  // Creates or truncates the file.
   explicit HashingFile(const std::string& path);
   void write(const void* data, size_t bytes);
   void finish();  // fsync and close
@@ -53,27 +53,27 @@ bool path_exists(const std::string& path);
 // mkdir -p with mode 0777 minus the umask.
 void make_directories(const std::string& path);
 
-// Removes a file or a whole tree; nothing there is no error.
+// Removes a file or a directory tree; a missing path is not an error.
 void remove_tree(const std::string& path);
 
-// The whole file; throws when it is longer than most_bytes.
+// The whole file; throws if it is longer than most_bytes.
 std::string read_file(const std::string& path, uint64_t most_bytes);
 
-// SHA-256 of a whole file, 64 hexadecimal digits.
+// SHA-256 of a whole file, 64 hex digits.
 std::string sha256_of_file(const std::string& path);
 
-// Writes path by way of a temporary name in the same directory: write, fsync, rename, fsync of the
-// directory. Afterwards either the old or the new content is there, also after a loss of power.
+// Writes path through a temporary file in the same directory: write, fsync, rename, fsync of the
+// directory. At every moment, and after a power loss, the path holds either the old or the new
+// content.
 void write_file_durably(const std::string& path, std::string_view content);
 
 void fsync_directory(const std::string& path);
 
-// Renames the finished directory `from` to `to`, both below one parent, and makes that durable. A
-// directory already at `to` is exchanged in one step, so that there is never none, and then
-// removed.
+// Durably renames the finished directory `from` to `to`, in the same parent. An existing directory
+// at `to` is swapped atomically, so that `to` always exists, and then removed.
 void publish_directory(const std::string& from, const std::string& to);
 
-// The directory part of a path; "." when there is none.
+// The directory part of a path; "." if there is none.
 std::string parent_of(const std::string& path);
 
 }  // namespace muster

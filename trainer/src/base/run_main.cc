@@ -25,7 +25,7 @@ std::string readable_type(const std::type_info& type) {
   return status == 0 ? name.get() : type.name();
 }
 
-// LibTorch appends a native stack to its messages; people read the part before it.
+// LibTorch appends a native stack to its messages; only the part before it is useful to people.
 std::string without_stack(const std::string& text) {
   return text.substr(0, text.find("\nException raised from "));
 }
@@ -43,7 +43,7 @@ void write_error_file(const std::string& summary, const std::string& details, in
     write_file_durably(path,
                        content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "muster: the error file was not written: %s\n", error.what());
+    std::fprintf(stderr, "muster: could not write the error file: %s\n", error.what());
   }
 }
 

@@ -1,11 +1,12 @@
-// SIGTERM as a flag that the training loop reads. One per process, because a signal is.
+// Turns SIGTERM into a flag that the training loop reads. One per process, because signals are per
+// process.
 #pragma once
 
 namespace muster {
 
-// From now on SIGTERM sets the flag instead of ending the process; repeated SIGTERMs change nothing
-// (whoever stops a job sends SIGKILL when its patience ends). A handler that the program installed
-// before is left alone.
+// From now on SIGTERM sets the flag instead of killing the process; repeated SIGTERMs have no
+// effect (the launcher sends SIGKILL after its grace period). A handler that the program already
+// installed is kept.
 void watch_stop_signal();
 
 bool stop_signal_received();

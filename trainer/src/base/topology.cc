@@ -1,4 +1,4 @@
-// Reads the place of this process from the environment. Pure but for std::getenv.
+// Reads this process's rank and world from the environment. Pure except for std::getenv.
 #include "muster/base/topology.h"
 
 #include <charconv>
@@ -27,7 +27,7 @@ std::optional<int64_t> number_of(const EnvironmentLookup& lookup, const char* na
       value > greatest) {
     throw TopologyError(std::string(name) + "='" + text + "' is not a whole number from " +
                         std::to_string(least) + " to " + std::to_string(greatest) +
-                        ": start the program with jobctl run or torchrun, or set it right");
+                        ": start the program with jobctl run or torchrun, or correct the variable");
   }
   return value;
 }
@@ -39,7 +39,7 @@ bool flag_of(const EnvironmentLookup& lookup, const char* name) {
 
 const char* from_process(const char* name) { return std::getenv(name); }
 
-// Errors name the two variables that contradict each other.
+// Errors name both variables.
 void require_below(const char* index_name, int64_t index, const char* count_name, int64_t count) {
   if (index < count) return;
   throw TopologyError(std::string(index_name) + "=" + std::to_string(index) +
@@ -53,7 +53,7 @@ void read_ranks(const EnvironmentLookup& lookup, Topology& topology) {
   if (rank.has_value() != world_size.has_value()) {
     throw TopologyError(
         std::string(rank ? "RANK is set but WORLD_SIZE" : "WORLD_SIZE is set but RANK") +
-        " is not: set both, or neither to run as one process alone");
+        " is not: set both, or neither to run as a single process");
   }
   if (!rank) return;
   require_below("RANK", *rank, "WORLD_SIZE", *world_size);
@@ -64,8 +64,8 @@ void read_ranks(const EnvironmentLookup& lookup, Topology& topology) {
   const auto local_world_size = number_of(lookup, "LOCAL_WORLD_SIZE", 1, *world_size);
   const auto node_rank = number_of(lookup, "GROUP_RANK", 0, kMost);
   const auto node_count = number_of(lookup, "GROUP_WORLD_SIZE", 1, *world_size);
-  // Hand-set variables often stop at RANK and WORLD_SIZE: then all ranks are taken to be on this
-  // node, which only decides where checkpoint parts go and which device is used.
+  // People who set variables by hand often set only RANK and WORLD_SIZE: all ranks are then assumed
+  // to be on this node, which only affects checkpoint parts and the choice of device.
   topology.local_rank = static_cast<int>(local_rank.value_or(*rank));
   topology.local_world_size = static_cast<int>(local_world_size.value_or(*world_size));
   topology.node_rank = static_cast<int>(node_rank.value_or(0));

@@ -1,2 +1,2 @@
-// The owner of the precompiled header that all files with LibTorch share.
+// Builds the precompiled header that all files with LibTorch share.
 #include "torch_headers.h"

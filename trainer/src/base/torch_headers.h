@@ -1,4 +1,5 @@
-// The precompiled header of everything that includes LibTorch: 20 seconds become 8 per file.
+// The precompiled header of all files that include LibTorch: cuts compilation from 20 to 8 seconds
+// per file.
 #pragma once
 
 #include <torch/torch.h>

@@ -14,8 +14,8 @@
 namespace muster {
 namespace {
 
-// Hashing and writing give way to training where cores are few; where there are enough, a nice
-// value changes nothing.
+// Hashing and writing yield to training if cores are scarce; otherwise the nice value has no
+// effect.
 constexpr int kNice = 10;
 
 void give_way_to_training() {
@@ -23,12 +23,12 @@ void give_way_to_training() {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
 }
 
-// What is copied: whole tensors and the values of shards.
+// What is copied: global tensors and the values of shards.
 TensorMap state_of(const CheckpointContent& content) {
   TensorMap state = content.global;
   for (const auto& [name, shard] : content.shards) {
     if (!state.emplace(name, shard.values).second) {
-      throw CheckpointError("'" + name + "' is given both whole and as a shard");
+      throw CheckpointError("'" + name + "' is both a global tensor and a shard");
     }
   }
   return state;
@@ -62,9 +62,9 @@ void AsyncCheckpointer::finish_previous() {
   if (!changed_.wait_for(lock, wait_timeout_, [this] { return !job_.has_value(); })) {
     throw CheckpointError("rank " + std::to_string(writer_.options().topology.rank) +
                           ": the save of step " + std::to_string(job_->content.manifest.step) +
-                          " has not ended within " + std::to_string(wait_timeout_.count()) +
+                          " did not finish within " + std::to_string(wait_timeout_.count()) +
                           " ms: is the disk of " + writer_.options().directory +
-                          " stuck? Raise CheckpointOptions::wait_timeout where it is only slow");
+                          " stuck? If it is only slow, raise CheckpointOptions::wait_timeout");
   }
   if (!error_.empty()) throw CheckpointError(std::exchange(error_, ""));
 }
@@ -76,7 +76,7 @@ std::string AsyncCheckpointer::save(const CheckpointContent& content, int64_t re
   job.content.manifest = content.manifest;
   job.content.error = content.error;
   if (job.content.error.empty()) {
-    // The others have begun this save, or will: a failure travels to them through it.
+    // The other ranks have started this save, or will: they learn of a failure through it.
     job.content.error = error_of([&] {
       copy_state(content, job.content);
       job.content.own = own_buffer_.take(content.own);
@@ -88,7 +88,7 @@ std::string AsyncCheckpointer::save(const CheckpointContent& content, int64_t re
   return path;
 }
 
-// Of whole tensors and shards together, in one block.
+// Copies global tensors and shards together, into one block.
 void AsyncCheckpointer::copy_state(const CheckpointContent& from, CheckpointContent& to) {
   TensorMap copies = state_buffer_.take(state_of(from));
   for (const auto& [name, shard] : from.shards) {
@@ -135,7 +135,7 @@ void AsyncCheckpointer::run() {
     changed_.wait(lock, [this] { return job_.has_value() || ending_; });
     if (!job_) return;
     lock.unlock();
-    // Only this thread takes the job away, so that it may read it without the lock.
+    // Only this thread removes the job, so it may read it without the lock.
     std::string error = perform(*job_);
     lock.lock();
     job_.reset();
@@ -146,7 +146,7 @@ void AsyncCheckpointer::run() {
 
 std::string AsyncCheckpointer::perform(const Job& job) {
   if (job.reserve_bytes > 0) {
-    // Without the memory the save will say so.
+    // If memory is short, the save itself will report it.
     error_of([&] { state_buffer_.reserve(job.reserve_bytes, job.pinned); });
     return "";
   }

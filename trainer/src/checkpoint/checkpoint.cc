@@ -1,5 +1,6 @@
-// The joint protocol of saving; see checkpoint.h. Every stage ends with an agreement,
-// so that a rank whose disk is full fails the save on all ranks instead of leaving them waiting.
+// The collective protocol of saving; see checkpoint.h. The ranks agree on success after every
+// stage, so that a full disk on one rank fails the save on all ranks instead of leaving them
+// waiting.
 #include "checkpoint/checkpoint.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ int64_t wall_time_ms() {
       .count();
 }
 
-// The first rank of each node, by what the ranks say of themselves.
+// The first rank of each node, as reported by the ranks.
 struct Places {
   std::vector<int> nodes;
   int first_rank_of(int node) const {
@@ -51,8 +52,8 @@ void add_whole(const std::string& name, const at::Tensor& tensor, const std::str
                   {{file, name, std::vector<int64_t>(shape.size(), 0), shape}}};
 }
 
-// A part that is the whole tensor is written as such, for people and programs that read the file
-// alone. One without elements is left out, unless the tensor has none.
+// A shard that covers the whole tensor is written with the tensor's shape, for readers of the
+// single file. A shard without elements is omitted, unless the tensor has none.
 void add_shard(const std::string& name, const TensorShard& shard, const std::string& file,
                TensorMap& tensors, PieceMap& pieces) {
   require_dense(name, shard.values);
@@ -63,10 +64,10 @@ void add_shard(const std::string& name, const TensorShard& shard, const std::str
     throw CheckpointError("the shard of '" + name + "' has shape " +
                           c10::str(shard.values.sizes()) + " and begins at element " +
                           std::to_string(shard.begin) + " of " + std::to_string(elements) +
-                          ": it must have one dimension and lie in the tensor");
+                          ": it must be 1-D and lie inside the tensor");
   }
   if (tensors.contains(name)) {
-    throw CheckpointError("'" + name + "' is given both whole and as a shard");
+    throw CheckpointError("'" + name + "' is both a global tensor and a shard");
   }
   if (count == elements) {
     add_whole(name, shard.values.detach().view(shard.shape), file, tensors, pieces);
@@ -88,7 +89,7 @@ void CheckpointWriter::stage(const char* name) const {
 }
 
 // Nodes may share the directory (a network file system) or not (local disks, Muster's workers):
-// rank 0 puts a token file there, and who sees it shares with rank 0.
+// rank 0 writes a token file there, and the ranks that see it share its directory.
 void CheckpointWriter::find_publisher() {
   const Topology& topology = options_.topology;
   const Places places = gather_places(group_, topology);
@@ -110,7 +111,7 @@ void CheckpointWriter::find_publisher() {
   barrier(group_);
 }
 
-// Rank 0's, on all ranks: the part files of other nodes say them too.
+// Rank 0's metrics, on all ranks: the part files of other nodes contain them too.
 std::map<std::string, double> CheckpointWriter::agreed_metrics(
     const std::map<std::string, double>& own) const {
   Manifest carrier;
@@ -124,7 +125,7 @@ void CheckpointWriter::prepare(const std::string& temporary) {
   make_directories(temporary);
 }
 
-// Writes this rank's file, if it has something to say, and returns a report for rank 0.
+// Writes this rank's file, if it has anything to write, and returns a report for rank 0.
 std::string CheckpointWriter::write_shard(const std::string& temporary,
                                           const CheckpointContent& content) {
   const Topology& topology = options_.topology;
@@ -147,7 +148,7 @@ std::string CheckpointWriter::write_shard(const std::string& temporary,
   return format_report(report);
 }
 
-// The part file of each node, by its first rank; the manifest, by rank 0.
+// The first rank of each node writes the part file; rank 0 writes the manifest.
 void CheckpointWriter::write_lists(const std::string& temporary, const Manifest& base,
                                    const std::vector<std::string>& reports) {
   const Topology& topology = options_.topology;
@@ -213,7 +214,7 @@ std::string CheckpointWriter::save(const CheckpointContent& content, int64_t rem
   const std::string error = error_of([&] {
     if (publishes) retention_.apply(options_.directory, step, removable_up_to);
   });
-  // The checkpoint is there; that an older one could not be removed must not end the run.
+  // The checkpoint is published; failing to remove an older one must not end the run.
   if (!error.empty()) std::fprintf(stderr, "muster: %s\n", error.c_str());
   stage("retained");
   return path;

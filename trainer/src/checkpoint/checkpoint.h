@@ -1,6 +1,6 @@
-// What the ranks do together to write a checkpoint directory (docs/protocol.md,
-// docs/formats-checkpoint.md). One thread at a time; saving is collective: all ranks call it at the
-// same point, and either all succeed or all throw. Reading: checkpoint_reader.h.
+// Writes a checkpoint directory collectively (docs/protocol.md, docs/formats-checkpoint.md). One
+// thread at a time; saving is collective, and either all ranks succeed or all throw. Reading:
+// checkpoint_reader.h.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ struct CheckpointWriterOptions {
   std::string directory;
   Topology topology;
   CheckpointPolicy policy = {};
-  // Called on each rank, on the thread that saves, as it passes a stage of a save: "prepared",
-  // "shard", "parts", "manifest", "published", "retained". An AsyncCheckpointer adds "snapshot".
+  // Called on each rank, on the saving thread, after each stage of a save: "prepared", "shard",
+  // "parts", "manifest", "published", "retained". AsyncCheckpointer adds "snapshot".
   std::function<void(const char* stage)> on_stage = {};
-  // Called on each rank, on the thread that saves, when step-N is there. Must not throw.
+  // Called on each rank, on the saving thread, once step-N is published. Must not throw.
   std::function<void(int64_t step, const std::string& path)> on_published = {};
 };
 
-// What this rank puts into a checkpoint.
+// What this rank contributes to a checkpoint.
 struct CheckpointContent {
   TensorMap global;  // of the whole run; written by the rank that holds them (rank 0 with DDP)
-  // Of the whole run too, but sharded: each rank writes its parts, nothing is gathered. A name is
-  // either in `global` of one rank or in `shards` of some.
+  // Sharded tensors of the whole run: each rank writes its shards, nothing is gathered. A name is
+  // either in one rank's `global` or in `shards` of one or more ranks.
   ShardMap shards;
-  TensorMap own;      // of this rank alone (random numbers)
+  TensorMap own;      // of this rank only (random-number states)
   Manifest manifest;  // rank 0: step (all ranks), data, bucket_order, metrics, job, attempt; the
                       // rest is filled in
   std::string
@@ -43,12 +43,12 @@ struct CheckpointContent {
 
 class CheckpointWriter {
  public:
-  // Throws std::invalid_argument for a policy with negative numbers. `group`: null for one rank.
+  // Throws std::invalid_argument if the policy has negative numbers. `group`: null for one rank.
   CheckpointWriter(CheckpointWriterOptions options, ProcessGroupPtr group);
 
-  // Writes step-N and returns its path. Steps above removable_up_to survive the retention.
-  // A kill at any instant leaves every earlier checkpoint as it was and no half-written step-N.
-  // Throws CheckpointError on all ranks when one of them failed.
+  // Writes step-N and returns its path. Retention keeps steps above removable_up_to. A kill at any
+  // moment leaves earlier checkpoints intact and no half-written step-N. Throws CheckpointError on
+  // all ranks if one of them fails.
   std::string save(const CheckpointContent& content, int64_t removable_up_to);
 
   std::string path_of(int64_t step) const;
@@ -66,8 +66,8 @@ class CheckpointWriter {
   CheckpointWriterOptions options_;
   ProcessGroupPtr group_;
   Retention retention_;
-  // The rank that makes and renames the directory that this rank sees: rank 0 where its directory
-  // is visible, else the first rank of the node. -1: not found out yet.
+  // The rank that creates and renames the directory that this rank sees: rank 0 if they share the
+  // directory, else the first rank of the node. -1: not determined yet.
   int publisher_ = -1;
 };
 

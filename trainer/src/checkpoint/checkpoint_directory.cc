@@ -26,7 +26,7 @@ constexpr char kFormat[] = "muster-checkpoint";
 constexpr int kFormatVersion = 1;
 constexpr uint64_t kManifestBytesMax = 256 << 20;
 
-// "step-N" with N decimal and without leading zeros, as docs/protocol.md wants it.
+// "step-N" with N decimal and without leading zeros (docs/protocol.md).
 std::optional<int64_t> step_of(std::string_view name) {
   constexpr std::string_view kPrefix = "step-";
   if (name.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
@@ -52,7 +52,7 @@ Json json_shard(const ShardFile& shard) {
           {"part", shard.part}};
 }
 
-// JSON has no word for NaN and the infinities.
+// JSON cannot represent NaN and infinities.
 Json json_metrics(const std::map<std::string, double>& metrics) {
   Json json = Json::object();
   for (const auto& [name, value] : metrics) {
@@ -143,7 +143,7 @@ Manifest parse_fields(const Json& json, const std::string& where) {
     manifest.data.push_back(parse_position(position));
   }
   manifest.bucket_order = json.at("bucket_order").get<decltype(manifest.bucket_order)>();
-  // Written since there are policies; older checkpoints have none.
+  // Added with retention policies; older checkpoints have none.
   if (json.contains("metrics")) manifest.metrics = parse_metrics(json.at("metrics"));
   return manifest;
 }
@@ -208,11 +208,11 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   try {
     const Json json = Json::parse(text);
     if (json.value("format", "") != kFormat) {
-      throw FormatError(where + ": it is not a manifest of a Muster checkpoint");
+      throw FormatError(where + ": not a manifest of a Muster checkpoint");
     }
     if (const int version = json.at("version").get<int>(); version > kFormatVersion) {
       throw FormatError(where + ": version " + std::to_string(version) + " is newer than this " +
-                        "library reads (" + std::to_string(kFormatVersion) +
+                        "library supports (" + std::to_string(kFormatVersion) +
                         "): update the library");
     }
     return parse_fields(json, where);
@@ -225,7 +225,7 @@ Manifest read_checkpoint(const std::string& step_directory, bool verify_hashes) 
   const std::string path = step_directory + "/" + kManifestName;
   if (!path_exists(path)) {
     throw CheckpointError(step_directory + " has no " + kManifestName +
-                          ": it is not a whole checkpoint of this library");
+                          ": it is not a complete checkpoint");
   }
   Manifest manifest = parse_manifest(read_file(path, kManifestBytesMax), path);
   for (const ShardFile& shard : manifest.shards) {
@@ -234,10 +234,11 @@ Manifest read_checkpoint(const std::string& step_directory, bool verify_hashes) 
     if (::stat(file.c_str(), &status) != 0) throw_errno("read", file);
     if (static_cast<uint64_t>(status.st_size) != shard.bytes) {
       throw FormatError(file + " has " + std::to_string(status.st_size) +
-                        " bytes, the manifest says " + std::to_string(shard.bytes));
+                        " bytes, but the manifest lists " + std::to_string(shard.bytes));
     }
     if (verify_hashes && sha256_of_file(file) != shard.sha256) {
-      throw FormatError(file + " is damaged: its SHA-256 is not the manifest's " + shard.sha256);
+      throw FormatError(file + " is damaged: its SHA-256 differs from the manifest's " +
+                        shard.sha256);
     }
   }
   return manifest;
@@ -277,7 +278,7 @@ std::map<std::string, double> read_metrics(const std::string& step_directory) {
       if (json.contains("metrics")) return parse_metrics(json.at("metrics"));
     }
   } catch (const std::exception&) {
-    // A checkpoint that cannot be read has no metric to be kept for.
+    // Without readable metrics, no best-metric rule can keep the checkpoint.
   }
   return {};
 }

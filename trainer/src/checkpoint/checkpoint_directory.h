@@ -1,6 +1,6 @@
-// The directory in which checkpoints appear as step-N: names, which of them are complete, manifests
-// and part files. What stays: retention.h. docs/formats-checkpoint.md describes the bytes. No
-// torch, no ranks: what several processes do together is in checkpoint.cc.
+// The directory that holds checkpoints as step-N: names, completeness, manifests and part files.
+// Retention: retention.h. docs/formats-checkpoint.md describes the bytes. No torch and no ranks:
+// the collective part is in checkpoint.cc.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ShardFile {
   int part = 0;  // of the node that wrote it
 };
 
-// What one shard holds of a tensor of the whole model: where this piece lies in the full tensor.
+// The piece of a tensor that one shard file holds, and where it lies in the full tensor.
 struct TensorPiece {
   std::string file;
   std::string tensor;  // its name inside the file
@@ -34,13 +34,13 @@ struct ManifestTensor {
   std::vector<TensorPiece> pieces;
 };
 
-// The place of one loader in its data.
+// The position of one loader in its data.
 struct ManifestPosition {
   uint64_t seed = 0;
   int64_t epoch = 0;
   int64_t consumed = 0;                   // samples of this epoch, of all ranks together
-  int64_t dataset_size = 0;               // -1: a stream, whose length nobody knows
-  std::map<std::string, int64_t> fields;  // whatever else the loader wants back (global_batch, say)
+  int64_t dataset_size = 0;               // -1: a stream of unknown length
+  std::map<std::string, int64_t> fields;  // other values that the loader restores (global_batch)
 };
 
 struct Manifest {
@@ -54,7 +54,7 @@ struct Manifest {
   std::map<std::string, ManifestTensor> tensors;
   std::vector<ManifestPosition> data;                           // one per loader
   std::vector<std::vector<std::vector<int64_t>>> bucket_order;  // per model: DDP's buckets
-  std::map<std::string, double> metrics;                        // given at the save
+  std::map<std::string, double> metrics;                        // passed to the save
 };
 
 std::string step_name(int64_t step);               // "step-N"
@@ -63,32 +63,32 @@ std::string part_name(int part, int parts);        // "part-PPPPP-of-QQQQQ.json"
 inline constexpr char kManifestName[] = "manifest.json";
 
 std::string format_manifest(const Manifest& manifest);
-// Of `manifest` the step and the metrics: a node without the manifest decides by the part file
-// which checkpoints stay.
+// Contains the manifest's step and metrics: a node without the manifest applies retention by its
+// part file.
 std::string format_part(int part, int parts, const Manifest& manifest,
                         const std::vector<ShardFile>& shards);
 
-// Throws FormatError naming `where` and the first thing that is wrong, also for a manifest of a
-// newer version or one whose file names leave the directory.
+// Throws FormatError naming `where` and the first problem, including a newer version or file names
+// that leave the directory.
 Manifest parse_manifest(const std::string& json, const std::string& where);
 
-// The manifest of a finished checkpoint. Every shard it lists must be there with its size, and with
-// its hash too when verify_hashes. Throws FormatError or CheckpointError otherwise.
+// The manifest of a complete checkpoint. Every shard it lists must exist with its size and, with
+// verify_hashes, its hash. Throws FormatError or CheckpointError otherwise.
 Manifest read_checkpoint(const std::string& step_directory, bool verify_hashes);
 
-// Steps that stand in a checkpoint directory under a final name, ascending; not verified. A missing
-// directory holds none.
+// The steps with a final name in a checkpoint directory, ascending; not verified. Empty for a
+// missing directory.
 std::vector<int64_t> list_steps(const std::string& directory);
 
-// Removes what an interrupted save left behind: step-*.tmp.
+// Removes the leftovers of interrupted saves: step-*.tmp.
 void remove_unfinished(const std::string& directory);
 
-// The metrics of a checkpoint, by its manifest or, where that lies on another node, its part file;
-// none when neither can be read.
+// The metrics of a checkpoint, from its manifest or, if that is on another node, from its part
+// file; empty if neither can be read.
 std::map<std::string, double> read_metrics(const std::string& step_directory);
 
-// A name in a file that came from somewhere must stay inside that file's directory: throws
-// FormatError("<where>: …") when it does not.
+// A file name read from an untrusted file must stay inside that file's directory: throws
+// FormatError("<where>: …") otherwise.
 void require_plain_name(const std::string& name, const std::string& where);
 
 }  // namespace muster

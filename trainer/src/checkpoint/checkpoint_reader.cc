@@ -11,8 +11,8 @@
 namespace muster {
 namespace {
 
-// Rank 0 decides; the answer is a path, empty for a fresh start, which a run makes only where no
-// checkpoint stands: what is damaged is somebody's work.
+// Runs on rank 0. Returns a path, or "" for a fresh start, which happens only if the directory has
+// no checkpoints at all: damaged ones may still be repaired and must not be overwritten silently.
 std::string choose_source(const std::string& resume_from, const std::string& directory) {
   if (!resume_from.empty()) return resume_from;
   if (directory.empty()) return "";
@@ -23,14 +23,14 @@ std::string choose_source(const std::string& resume_from, const std::string& dir
     const std::string path = directory + "/" + step_name(step);
     const std::string error = error_of([&] { read_checkpoint(path, /*verify_hashes=*/true); });
     if (error.empty()) return path;
-    std::fprintf(stderr, "muster: passing over a checkpoint: %s\n", error.c_str());
+    std::fprintf(stderr, "muster: skipping a checkpoint: %s\n", error.c_str());
     if (newest_error.empty()) newest_error = error;
   }
   if (steps.empty()) return "";
   throw CheckpointError(
       "none of the " + std::to_string(steps.size()) + " checkpoints in " + directory +
-      " is whole (the newest: " + newest_error +
-      "): repair one, or name another in resume_from; to start anew on purpose, move " + directory +
+      " is intact (the newest: " + newest_error +
+      "): repair one, or set resume_from to another; to start over on purpose, move " + directory +
       " away or set another checkpoint_dir");
 }
 
@@ -71,20 +71,19 @@ std::optional<CheckpointReader> open_checkpoint(const std::string& resume_from,
   path = broadcast_string(group, path);
   if (path.empty()) return std::nullopt;
   std::optional<CheckpointReader> reader;
-  // One rank per node reads every byte for the hashes; the others read only what they load.
+  // One rank per node reads every byte to verify the hashes; the others read only what they load.
   const bool verify = topology.local_rank == 0;
   std::string error = error_of([&] { reader.emplace(path, topology, verify); });
   if (!error.empty() && topology.node_rank > 0 && !path_exists(path)) {
     error += " (rank 0 sees it: put the checkpoint directory on a file system that all nodes " +
-             std::string("share, or run under Muster, which brings it to every node)");
+             std::string("share, or run under Muster, which copies it to every node)");
   }
   agree_on_success(group, error);
   if (!reader->same_world_size() && topology.rank == 0) {
-    std::fprintf(
-        stderr,
-        "muster: %s was saved by %d ranks, now there are %d: model, optimizer and place in "
-        "the data continue, random numbers begin anew from step and rank\n",
-        path.c_str(), reader->manifest().world_size, topology.world_size);
+    std::fprintf(stderr,
+                 "muster: %s was saved by %d ranks, now there are %d: model, optimizer and data "
+                 "position are restored, random numbers are reseeded from step and rank\n",
+                 path.c_str(), reader->manifest().world_size, topology.world_size);
   }
   return reader;
 }

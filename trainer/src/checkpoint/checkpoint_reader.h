@@ -1,4 +1,4 @@
-// Finding a checkpoint that all ranks agree on, and reading from it. Training thread only.
+// Finds a checkpoint that all ranks agree on, and reads from it. Training thread only.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace muster {
 
-// An open checkpoint: tensors are read one by one when they are asked for. Copies share the files.
+// An open checkpoint; tensors are read on demand, one at a time. Copies share the files.
 class CheckpointReader {
  public:
   // Throws CheckpointError or FormatError, naming the file. verify_hashes reads every byte.
@@ -23,17 +23,17 @@ class CheckpointReader {
 
   const std::string& path() const { return path_; }
   const Manifest& manifest() const { return *manifest_; }
-  // Saved by as many ranks as there are now: the run can go on bit for bit.
+  // Whether it was saved by the current world size: the run can then resume bit-identically.
   bool same_world_size() const { return own_shard_.has_value(); }
 
   // The tensors of the whole run under `prefix` ("model", "optim.1", "custom/x"), named by what
-  // follows the slash: none when nothing was saved there. It is the same to a reader whether one
-  // rank wrote a tensor or several wrote parts of it. Reading from it may throw CheckpointError
-  // or FormatError on this rank alone: see together().
+  // follows the slash; empty if nothing was saved there. Whether one rank wrote a tensor or several
+  // wrote shards of it makes no difference to the reader. Reading may throw CheckpointError or
+  // FormatError on this rank only: see together().
   std::unique_ptr<TensorSource> under(const std::string& prefix) const;
   TensorMap read(const std::string& prefix) const { return read_tensors(*under(prefix)); }
 
-  // What this rank saved for itself (random numbers); empty when the world size differs.
+  // This rank's own tensors (random-number states); empty if the world size differs.
   TensorMap own() const;
 
  private:
@@ -43,18 +43,17 @@ class CheckpointReader {
   std::optional<std::string> own_shard_;
 };
 
-// Collective. Opens `resume_from`, or when that is empty the newest whole checkpoint in
-// `directory`; damaged ones there are passed over with a warning. nullopt when there is nothing to
-// resume from. Every byte is read once per node, for the hashes. Throws CheckpointError or
-// FormatError on all ranks, naming the file. Warns when the world size differs: random numbers are
-// then begun anew.
+// Collective. Opens `resume_from` or, if that is empty, the newest intact checkpoint in
+// `directory`, skipping damaged ones with a warning. nullopt if there is nothing to resume from.
+// Every byte is read once per node to verify the hashes. Throws CheckpointError or FormatError on
+// all ranks, naming the file. Warns if the world size differs: random numbers are then reseeded.
 std::optional<CheckpointReader> open_checkpoint(const std::string& resume_from,
                                                 const std::string& directory,
                                                 const Topology& topology,
                                                 const ProcessGroupPtr& group);
 
-// Collective. Runs a step that may fail on some ranks (reading tensors, say); when it fails on one,
-// all throw CheckpointError with that rank's message.
+// Collective. Runs a step that may fail on some ranks (such as reading tensors); if it fails on
+// one, all throw CheckpointError with that rank's message.
 void together(const ProcessGroupPtr& group, const std::function<void()>& step);
 
 }  // namespace muster

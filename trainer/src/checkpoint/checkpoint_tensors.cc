@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// A checkpoint of a thousand ranks has more files than a process may have open.
+// A checkpoint of a thousand ranks has more files than a process may open at once.
 constexpr size_t kOpenFilesMax = 128;
 
 }  // namespace
@@ -53,7 +53,7 @@ const ManifestTensor& CheckpointTensors::description_of(const std::string& name)
 
 at::Tensor CheckpointTensors::read(const std::string& name) const {
   const ManifestTensor& tensor = description_of(name);
-  // Before memory is asked for: a manifest may claim any shape.
+  // Before allocating memory: a manifest may claim any shape.
   require_cover(prefix_ + name, tensor, path_);
   const at::ScalarType type = torch_dtype(tensor.dtype, path_ + ": '" + prefix_ + name + "'");
   at::Tensor whole = at::empty(tensor.shape, at::TensorOptions().dtype(type));
@@ -64,8 +64,7 @@ at::Tensor CheckpointTensors::read(const std::string& name) const {
 void CheckpointTensors::read_into(const std::string& name, const at::Tensor& target) const {
   const ManifestTensor& tensor = description_of(name);
   if (target.sizes() != at::IntArrayRef(tensor.shape)) {
-    throw FormatError(path_ + ": tensor '" + prefix_ + name +
-                      "' has another shape than its target");
+    throw FormatError(path_ + ": tensor '" + prefix_ + name + "' does not have its target's shape");
   }
   require_cover(prefix_ + name, tensor, path_);
   if (target.is_contiguous()) {
@@ -86,17 +85,17 @@ void CheckpointTensors::read_range(const std::string& name, int64_t begin,
   fill(name, tensor, begin, target);
 }
 
-// Elements [begin, begin + target.numel()), which are in the tensor, into a 1-D target.
+// Reads elements [begin, begin + target.numel()), which must be in the tensor, into a 1-D target.
 void CheckpointTensors::fill(const std::string& name, const ManifestTensor& tensor, int64_t begin,
                              const at::Tensor& target) const {
   for (const TensorPiece& piece : tensor.pieces) {
     try {
       fill_from(piece, tensor, begin, target);
     } catch (const Error& error) {
-      // Of the reader, which knows neither which tensor of the run this is nor what is wanted.
+      // The reader knows neither the run's name of the tensor nor the requested range.
       const std::string text = std::string(error.what()) + " (" +
                                range_text(begin, begin + target.numel()) + " of '" + prefix_ +
-                               name + "' were asked for)";
+                               name + "' were requested)";
       if (dynamic_cast<const FormatError*>(&error) != nullptr) throw FormatError(text);
       throw CheckpointError(text);
     }
@@ -113,7 +112,7 @@ void CheckpointTensors::fill_from(const TensorPiece& piece, const ManifestTensor
                       "' is not the piece that the manifest describes");
   }
   const torch::NoGradGuard no_grad;
-  // A box in many rows is read at once: its rows may be short.
+  // A box with many rows is read in one go, because its rows may be short.
   const at::Tensor box = runs.size() > 1 ? file.tensor(piece.tensor).view({-1}) : at::Tensor();
   for (const PieceRun& run : runs) {
     const at::Tensor part = target.narrow(0, run.in_tensor - begin, run.count);

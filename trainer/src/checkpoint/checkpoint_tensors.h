@@ -1,4 +1,4 @@
-// The tensors of an open checkpoint as a source: read out of the pieces that lie in its files.
+// The tensors of an open checkpoint as a TensorSource, assembled from the pieces in its files.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace muster {
 
-// The files of one checkpoint, opened when they are first needed.
+// The files of one checkpoint, opened on first use.
 class CheckpointFiles {
  public:
   explicit CheckpointFiles(std::string path) : path_(std::move(path)) {}
@@ -25,8 +25,8 @@ class CheckpointFiles {
   std::map<std::string, SafetensorsReader> files_;
 };
 
-// Those tensors of the manifest whose names begin with `prefix`, named by what follows it. Errors
-// of reading name the file, the tensor and its elements.
+// The manifest's tensors whose names begin with `prefix`, named by what follows it. Read errors
+// name the file, the tensor and its elements.
 class CheckpointTensors : public TensorSource {
  public:
   CheckpointTensors(std::string path, std::shared_ptr<const Manifest> manifest,

@@ -1,4 +1,4 @@
-// What saving and loading share: names in a shard, and steps whose failure is an answer.
+// Shared by saving and loading: names in a shard, and steps that return their failure.
 #pragma once
 
 #include <exception>
@@ -7,9 +7,9 @@
 
 namespace muster {
 
-inline constexpr std::string_view kOwnPrefix = "rank/";  // tensors that belong to one rank alone
+inline constexpr std::string_view kOwnPrefix = "rank/";  // tensors that belong to one rank only
 
-// Runs a step that may fail and returns its error text; empty when it succeeded.
+// Runs a step that may throw and returns its error message; empty on success.
 template <typename Step>
 std::string error_of(Step step) {
   try {

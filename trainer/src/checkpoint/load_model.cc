@@ -1,4 +1,4 @@
-// Reading weights that others wrote into a module; see model_files.h.
+// Loads weights from files of other programs into a module; see model_files.h.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kIndexBytesMax = 256 << 20;
 constexpr size_t kNamesShown = 20;
 
-// The files of one model, open, and where each name lies.
+// The open files of one model, and the location of each name.
 class ModelFiles {
  public:
   explicit ModelFiles(const std::string& path) {
@@ -37,15 +37,15 @@ class ModelFiles {
       const size_t place = opened.at(shard);
       if (!files_[place].contains(name)) {
         throw FormatError(file + ": '" + name + "' is not in " + shard +
-                          ", where the index has it");
+                          ", where the index lists it");
       }
-      places_[name].file = place;  // also where two files have the name
+      places_[name].file = place;  // even if two files have the name
     }
   }
 
   struct Place {
     size_t file = 0;
-    bool alias = false;  // a further name of tied weights
+    bool alias = false;  // another name of tied weights
   };
   const std::map<std::string, Place>& places() const { return places_; }
   const SafetensorsReader& file_of(const std::string& name) const {
@@ -65,7 +65,7 @@ class ModelFiles {
       if (found.size() == 1) return found[0];
       if (found.size() > 1) {
         throw CheckpointError(directory + " has " + std::to_string(found.size()) + " files *" +
-                              ending + ": name the one to load");
+                              ending + ": pass the path of the one to load");
       }
     }
     throw CheckpointError(directory + " has no " + kModelFile + ", no " + kModelIndexFile +
@@ -85,7 +85,7 @@ class ModelFiles {
   std::map<std::string, Place> places_;
 };
 
-// The model's name of a name in the files; empty: to be left out.
+// The model's name for a name in the files; empty: skip it.
 std::string model_name(const std::string& name, const LoadModelOptions& options) {
   std::string result = name;
   if (!options.strip_prefix.empty() && result.starts_with(options.strip_prefix)) {
@@ -94,7 +94,7 @@ std::string model_name(const std::string& name, const LoadModelOptions& options)
   return options.rename ? options.rename(result) : result;
 }
 
-// What is to be read: the model's name -> the name in the files.
+// What to read: the model's name -> the name in the files.
 using Assignment = std::map<std::string, std::string>;
 
 Assignment compare(const TensorMap& own, const ModelFiles& files, const LoadModelOptions& options,
@@ -133,7 +133,7 @@ Assignment compare(const TensorMap& own, const ModelFiles& files, const LoadMode
   for (const std::string& name : mismatched) assignment.erase(name);
   for (const auto& [name, tensor] : own) {
     if (assignment.contains(name) || mismatched.contains(name)) continue;
-    // Tied weights are in the files under one of their names only.
+    // Tied weights may be in the files under only one of their names.
     const bool tied = tensor.numel() > 0 && provided.contains(identity_of(tensor));
     (tied ? report.loaded : report.missing).push_back(name);
   }

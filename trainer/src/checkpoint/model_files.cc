@@ -1,4 +1,4 @@
-// Saving weights in Hugging Face's layout, and the files of a model as a source; see model_files.h.
+// Saves weights in Hugging Face's layout, and reads a model's files as a source; see model_files.h.
 #include "muster/checkpoint/model_files.h"
 
 #include <algorithm>
@@ -38,8 +38,8 @@ void append_state(const torch::nn::Module& module, const std::string& prefix,
   }
 }
 
-// What goes into the files: every tensor once, in the order of the model, and for each further
-// name of one the name it has there.
+// What goes into the files: every tensor once, in model order, and a map from further names to the
+// name in the files.
 struct Weights {
   std::vector<TensorOutline> tensors;
   StringMap aliases;
@@ -64,7 +64,7 @@ Weights without_ties(const std::vector<NamedTensor>& state) {
   return weights;
 }
 
-// The files of a save under their temporary names; removes what has not taken its place.
+// The temporary files of a save; the destructor removes those that were not renamed into place.
 class PendingFiles {
  public:
   explicit PendingFiles(std::string directory) : directory_(std::move(directory)) {}
@@ -94,7 +94,7 @@ void remove_if_there(const std::string& path) {
   if (error) throw CheckpointError("cannot remove " + path + ": " + error.message());
 }
 
-// What an earlier save left that this one does not have.
+// Removes files of an earlier save that are not part of this one.
 void remove_stale(const std::string& directory, const std::vector<std::string>& current) {
   std::vector<std::string> stale;
   std::error_code error;
@@ -113,17 +113,17 @@ uint64_t bytes_of(const TensorOutline& tensor) {
          c10::elementSize(tensor.dtype);
 }
 
-// The tensors of each file, in the order of the file.
+// The tensors of each file, in file order.
 std::vector<std::vector<TensorOutline>> plan_files(const std::vector<TensorOutline>& tensors,
                                                    const SaveModelOptions& options) {
   const uint64_t most_bytes = parse_size(options.max_shard_size);
   std::vector<NamedSize> sizes;
   std::map<std::string, const TensorOutline*> by_name;
   for (const TensorOutline& tensor : tensors) {
-    safetensors_dtype(tensor.dtype);  // throws while nothing has been written
+    safetensors_dtype(tensor.dtype);  // throws before anything is written
     sizes.push_back({tensor.name, bytes_of(tensor)});
     if (!by_name.emplace(tensor.name, &tensor).second) {
-      throw std::invalid_argument("save_model: tensor '" + tensor.name + "' is there twice");
+      throw std::invalid_argument("save_model: tensor '" + tensor.name + "' appears twice");
     }
   }
   std::vector<std::vector<TensorOutline>> files;
@@ -132,11 +132,11 @@ std::vector<std::vector<TensorOutline>> plan_files(const std::vector<TensorOutli
     for (const std::string& name : shard) file.push_back(*by_name.at(name));
     sort_for_file(file);
   }
-  if (files.empty()) files.emplace_back();  // a model without tensors has a file as well
+  if (files.empty()) files.emplace_back();  // a model without tensors still gets a file
   return files;
 }
 
-// Writes the files under temporary names and notes their final ones and what they hold.
+// Writes the files under temporary names; returns the final name of each tensor's file.
 WeightMap write_files(const std::vector<std::vector<TensorOutline>>& plan, const StringMap& aliases,
                       const FetchTensor& fetch, PendingFiles& files, SavedModel& saved) {
   WeightMap weight_map;
@@ -157,13 +157,13 @@ WeightMap write_files(const std::vector<std::vector<TensorOutline>>& plan, const
   return weight_map;
 }
 
-// Gives the files their names, the index last.
+// Renames the files into place, the index last.
 void publish_files(const WeightMap& weight_map, const std::string& directory, PendingFiles& files,
                    SavedModel& saved) {
   const std::vector<std::string> shards = saved.files;
   const std::string index = directory + "/" + kModelIndexFile;
   if (shards.size() > 1) {
-    // From here until the new index stands, readers find no model rather than a mixed one.
+    // From here until the new index is in place, readers find no model instead of a mixed one.
     remove_if_there(index);
     remove_if_there(directory + "/" + kModelFile);
     fsync_directory(directory);
@@ -229,7 +229,7 @@ uint64_t parse_size(std::string_view text) {
     return static_cast<uint64_t>(bytes);
   }
   throw std::invalid_argument("a size of " + quoted +
-                              " is not understood: write a number of bytes above 0, or one with "
+                              " is invalid: write a number of bytes above 0, or one with "
                               "KB, MB, GB, TB, KiB, MiB, GiB or TiB, such as '10GB'");
 }
 
@@ -289,7 +289,7 @@ SavedModel save_model_streamed(const std::vector<TensorOutline>& tensors, const 
       return tensor;
     });
   } catch (...) {
-    // The other ranks go on to gather what is left.
+    // The other ranks still take part in gathering the rest.
     while (!fetching && fetched < order.size()) fetch(order[fetched++]);
     throw;
   }

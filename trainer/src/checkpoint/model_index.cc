@@ -58,7 +58,7 @@ WeightMap parse_model_index(const std::string& text, const std::string& where) {
     const Json json = Json::parse(text);
     weight_map = json.at("weight_map").get<WeightMap>();
   } catch (const Json::exception& error) {
-    throw FormatError(where + ": it is not an index of weights: " + error.what());
+    throw FormatError(where + ": not an index of weights: " + error.what());
   }
   for (const auto& [name, file] : weight_map) require_plain_name(file, where);
   return weight_map;

@@ -1,4 +1,4 @@
-// How the weights of a model are spread over files, and the index that says so. No torch, no files.
+// How the weights of a model are split into files, and the index that records it. No torch, no I/O.
 // Source: huggingface_hub split_state_dict_into_shards_factory, transformers' index files.
 #pragma once
 
@@ -15,7 +15,7 @@ inline constexpr char kModelIndexFile[] = "model.safetensors.index.json";
 // "model-00002-of-00005.safetensors"; index counts from 0.
 std::string model_shard_name(size_t index, size_t count);
 
-// Whether a name is one that model_shard_name gives.
+// Whether model_shard_name can produce this name.
 bool is_model_shard_name(const std::string& name);
 
 struct NamedSize {
@@ -23,8 +23,8 @@ struct NamedSize {
   uint64_t bytes = 0;
 };
 
-// The names of each shard. In the given order, a shard is closed before a tensor that would take it
-// above `most_bytes`; a tensor larger than that gets a shard of its own, in front of the open one.
+// The names in each shard. In the given order, a shard is closed before a tensor that would take it
+// above `most_bytes`; a tensor larger than that gets its own shard, before the open one.
 std::vector<std::vector<std::string>> split_into_shards(const std::vector<NamedSize>& tensors,
                                                         uint64_t most_bytes);
 
@@ -33,7 +33,7 @@ using WeightMap = std::map<std::string, std::string>;
 
 std::string format_model_index(const WeightMap& weight_map, uint64_t total_size);
 
-// Throws FormatError naming `where` when it is no index or names a file outside its directory.
+// Throws FormatError naming `where` if it is not an index or names a file outside its directory.
 WeightMap parse_model_index(const std::string& text, const std::string& where);
 
 }  // namespace muster

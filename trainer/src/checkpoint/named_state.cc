@@ -24,7 +24,7 @@ void restore_tensors(const TensorMap& own, const TensorSource& saved, const std:
     if (!found) {
       problems += " '" + name + "' is missing;";
     } else if (at::IntArrayRef(found->shape) != tensor.sizes()) {
-      problems += " '" + name + "' has another shape;";
+      problems += " '" + name + "' has a different shape;";
     }
   }
   for (const std::string& name : saved.names()) {

@@ -10,15 +10,15 @@
 
 namespace muster {
 
-// Parameters and buffers by their names in the module, sharing its memory.
+// Parameters and buffers by name, sharing the module's memory.
 TensorMap module_tensors(torch::nn::Module& module);
 
-// Reads saved tensors into the module's own, one at a time. Throws CheckpointError that lists every
-// tensor that is missing, unknown or of another shape, with `where` in front; the module is then
-// unchanged.
+// Reads saved tensors into the module's own, one at a time. Throws CheckpointError, prefixed with
+// `where`, listing every tensor that is missing, unknown or of a different shape; the module is
+// then unchanged.
 void restore_module(torch::nn::Module& module, const TensorSource& saved, const std::string& where);
 void restore_module(torch::nn::Module& module, const TensorMap& saved, const std::string& where);
-// The same for tensors that stand for a module's.
+// The same for tensors that represent a module's.
 void restore_tensors(const TensorMap& own, const TensorSource& saved, const std::string& where);
 
 }  // namespace muster

@@ -1,5 +1,5 @@
-// See rank_report.h. A report is two lines of JSON: the file, and the tensors, of which only rank 0
-// needs to make anything.
+// See rank_report.h. A report is two lines of JSON: the file, and the tensors, which only rank 0
+// parses.
 #include "checkpoint/rank_report.h"
 
 #include <nlohmann/json.hpp>
@@ -64,7 +64,7 @@ void add_tensors(Manifest& manifest, const RankReport& report) {
                             shape_text(tensor.shape) + " in " + report.file->file +
                             ": the ranks must agree on its shape and dtype");
     }
-    // Of a tensor without elements several ranks may say that it is there.
+    // Several ranks may report a tensor without elements.
     if (count_elements(known.shape, name) == 0) continue;
     known.pieces.push_back(tensor.pieces.at(0));
   }
@@ -73,7 +73,7 @@ void add_tensors(Manifest& manifest, const RankReport& report) {
 void require_whole_tensors(const Manifest& manifest) {
   for (const auto& [name, tensor] : manifest.tensors) {
     try {
-      require_cover(name, tensor, "the ranks' shards do not make whole tensors");
+      require_cover(name, tensor, "the ranks' shards do not form complete tensors");
     } catch (const FormatError& error) {
       throw CheckpointError(error.what());
     }

@@ -1,5 +1,5 @@
-// What each rank tells rank 0 of the file that it wrote, and how the manifest comes out of it. No
-// torch.
+// What each rank reports to rank 0 about the file it wrote, and how rank 0 builds the manifest from
+// it. No torch.
 #pragma once
 
 #include <map>
@@ -13,20 +13,20 @@ namespace muster {
 struct RankReport {
   int node = 0;
   std::optional<ShardFile> file;  // none: this rank had nothing to write
-  // Of the tensors of the whole run what this file holds: one piece of each.
+  // What this file holds of the tensors of the whole run: one piece of each.
   std::map<std::string, ManifestTensor> tensors;
 };
 
 std::string format_report(const RankReport& report);
 
-// `with_tensors` false: leaves them out, which spares the ranks that write no manifest the work.
+// `with_tensors` false skips the tensors, which only the rank that writes the manifest needs.
 RankReport parse_report(const std::string& text, bool with_tensors);
 
-// Adds what the rank wrote. Throws CheckpointError naming the tensor and both files when another
-// rank gave it another shape or dtype.
+// Adds what the rank wrote. Throws CheckpointError naming the tensor and both files if another rank
+// reported a different shape or dtype.
 void add_tensors(Manifest& manifest, const RankReport& report);
 
-// Throws CheckpointError naming the first tensor whose pieces leave a hole or overlap.
+// Throws CheckpointError naming the first tensor whose pieces leave a gap or overlap.
 void require_whole_tensors(const Manifest& manifest);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Which checkpoints are there, which stay, and removing the others; see checkpoint_options.h.
+// Lists checkpoints, decides which to keep, and removes the others; see checkpoint_options.h.
 #include "checkpoint/retention.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void require_sane(const CheckpointPolicy& policy) {
   }
 }
 
-// (value, step), the best one first; the value's sign is turned where greater is better.
+// (value, step), the best one first; values are negated if greater is better.
 std::vector<std::pair<double, int64_t>> ranking(const std::vector<CheckpointInfo>& checkpoints,
                                                 const std::string& metric, MetricMode mode) {
   std::vector<std::pair<double, int64_t>> ranked;
@@ -49,7 +49,7 @@ std::vector<CheckpointInfo> list_checkpoints(const std::string& directory) {
       checkpoints.push_back(
           {step, path, manifest.created_ms, manifest.world_size, manifest.metrics});
     } catch (const Error&) {
-      // Not a complete checkpoint: nobody is to be offered it.
+      // Not a complete checkpoint: do not list it.
     }
   }
   return checkpoints;
@@ -86,7 +86,7 @@ std::vector<int64_t> checkpoints_to_remove(const std::vector<CheckpointInfo>& ch
     if (*step > removable_up_to) {
       stay.insert(*step);
     } else if (!std::exchange(held_one_stays, true)) {
-      stay.insert(*step);  // the newest that is safe elsewhere: what a restart would begin with
+      stay.insert(*step);  // the newest one at the coordinator: a restart would use it
     }
     if (policy.keep_every > 0 && *step % policy.keep_every == 0) stay.insert(*step);
   }
@@ -109,7 +109,7 @@ Retention::Retention(CheckpointPolicy policy) : policy_(std::move(policy)) {
 void Retention::apply(const std::string& directory, int64_t saved_step, int64_t removable_up_to) {
   if (policy_.keep_last == 0) return;
   std::vector<CheckpointInfo> checkpoints;
-  metrics_.erase(saved_step);  // a step may be saved anew
+  metrics_.erase(saved_step);  // a step may be saved again
   for (const int64_t step : list_steps(directory)) {
     CheckpointInfo info;
     info.step = step;
@@ -122,7 +122,7 @@ void Retention::apply(const std::string& directory, int64_t saved_step, int64_t 
     checkpoints.push_back(std::move(info));
   }
   for (const int64_t step : checkpoints_to_remove(checkpoints, policy_, removable_up_to)) {
-    // Damaged ones of a greater step, which the run had passed over, must not push it out.
+    // Damaged checkpoints with a greater step, which the run skipped, must not displace it.
     if (step == saved_step) continue;
     const std::string path = directory + "/" + step_name(step);
     const std::string aside = path + ".tmp";

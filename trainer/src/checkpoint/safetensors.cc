@@ -1,4 +1,5 @@
-// Between LibTorch tensors and safetensors files; the header's rules are in safetensors_header.cc.
+// Converts between LibTorch tensors and safetensors files; safetensors_header.cc handles the
+// header.
 #include "muster/checkpoint/safetensors.h"
 
 #include <fcntl.h>
@@ -44,14 +45,14 @@ constexpr DtypeName kDtypeNames[] = {
     {at::ScalarType::UInt64, "U64"},
 };
 
-// The place in the table, which is in the order of the format's own list: by element size.
+// The index in the table, which has the order of the format's own list: by element size.
 ptrdiff_t dtype_rank(at::ScalarType type) {
   return std::find_if(std::begin(kDtypeNames), std::end(kDtypeNames),
                       [&](const DtypeName& known) { return known.type == type; }) -
          std::begin(kDtypeNames);
 }
 
-// The tensors to write, each piece of memory once; the metadata gets the further names.
+// The tensors to write, each memory block once; further names go into the metadata.
 std::vector<TensorOutline> without_aliases(const TensorMap& tensors, StringMap& metadata) {
   std::map<TensorIdentity, std::string> written;
   std::vector<TensorOutline> outlines;
@@ -87,7 +88,7 @@ TensorIdentity identity_of(const at::Tensor& tensor) {
 void require_dense(const std::string& name, const at::Tensor& tensor) {
   if (tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized()) return;
   throw FormatError("tensor '" + name + "' is undefined, sparse or quantized: safetensors " +
-                    "holds dense tensors only");
+                    "supports dense tensors only");
 }
 
 at::ScalarType torch_dtype(const std::string& dtype, const std::string& where) {
@@ -110,10 +111,10 @@ void require_range(const std::string& name, int64_t elements, int64_t begin,
   if (target.dim() == 1 && begin >= 0 && begin <= elements && target.numel() <= elements - begin) {
     return;
   }
-  throw std::invalid_argument("elements from " + std::to_string(begin) + " on of '" + name +
-                              "', which has " + std::to_string(elements) +
-                              ", were asked for in a target of shape " + c10::str(target.sizes()) +
-                              ": it must have one dimension and not pass the end");
+  throw std::invalid_argument("cannot read '" + name + "', which has " + std::to_string(elements) +
+                              " elements, from element " + std::to_string(begin) +
+                              " into a target of shape " + c10::str(target.sizes()) +
+                              ": it must be 1-D and not extend past the end");
 }
 
 SavedFile write_safetensors(const std::string& path, std::vector<TensorOutline> outlines,
@@ -134,11 +135,11 @@ SavedFile write_safetensors(const std::string& path, std::vector<TensorOutline> 
     require_dense(outline.name, tensor);
     if (tensor.scalar_type() != outline.dtype || tensor.sizes() != at::IntArrayRef(outline.shape)) {
       throw FormatError("tensor '" + outline.name + "' is " + c10::toString(tensor.scalar_type()) +
-                        " " + c10::str(tensor.sizes()) + ", it was announced as " +
+                        " " + c10::str(tensor.sizes()) + ", but was announced as " +
                         c10::toString(outline.dtype) + " " +
                         c10::str(at::IntArrayRef(outline.shape)));
     }
-    // One tensor at a time is made contiguous, so that the copy never doubles the whole model.
+    // Makes one tensor at a time contiguous, so that the whole model is never copied at once.
     const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous().resolve_conj().resolve_neg();
     file.write(bytes.const_data_ptr(), bytes.nbytes());
   }
@@ -176,27 +177,28 @@ struct SafetensorsReader::State {
       const ssize_t got = ::pread(fd.get(), next, bytes, static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) throw_errno("read", path);
-      if (got == 0) throw FormatError(path + ": the file became shorter while it was read");
+      if (got == 0) throw FormatError(path + ": the file was truncated while it was read");
       next += got;
       offset += static_cast<uint64_t>(got);
       bytes -= static_cast<uint64_t>(got);
     }
   }
 
-  // Elements from `begin` on into a contiguous CPU tensor of the file's dtype, whose size has been
+  // Reads elements from `begin` on into a contiguous CPU tensor of the file's dtype, whose size was
   // checked.
   void read_elements(const TensorEntry& entry, int64_t begin, const at::Tensor& target) const {
     const uint64_t skip = static_cast<uint64_t>(begin) * target.element_size();
     const uint64_t bytes = entry.end - entry.begin;
     if (skip > bytes || target.nbytes() > bytes - skip) {
-      throw FormatError(path + ": tensor '" + entry.name + "' has another size than its bytes");
+      throw FormatError(path + ": the shape of tensor '" + entry.name +
+                        "' does not match its bytes");
     }
     if (target.nbytes() > 0) {
       read_at(data_start + entry.begin + skip, target.mutable_data_ptr(), target.nbytes());
     }
   }
 
-  // The same into any target of these elements.
+  // The same, into a target of any device and dtype.
   void read_converting(const TensorEntry& entry, int64_t begin, const at::Tensor& target) const {
     const at::ScalarType type = type_of(entry);
     const bool straight = target.is_cpu() && target.is_contiguous() && !target.is_conj() &&
@@ -299,7 +301,7 @@ at::Tensor SafetensorsReader::tensor(const std::string& name) const {
 void SafetensorsReader::read_into(const std::string& name, const at::Tensor& target) const {
   const TensorEntry& entry = state_->entry(name);
   if (target.sizes() != at::IntArrayRef(entry.shape)) {
-    throw FormatError(state_->path + ": tensor '" + name + "' has another shape than its target");
+    throw FormatError(state_->path + ": tensor '" + name + "' does not have its target's shape");
   }
   state_->read_converting(entry, 0, target);
 }

@@ -1,5 +1,5 @@
-// Inside of safetensors files: writing one under its final name, for an owner that publishes the
-// whole directory, and what counts as the same tensor.
+// Internals of safetensors files: writing one directly, for an owner that publishes the whole
+// directory, and the identity of tensors.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@
 
 namespace muster {
 
-// As save_safetensors, but straight into `path`: fsynced, not renamed.
+// Like save_safetensors, but writes directly to `path`: fsynced, not renamed.
 SavedFile write_safetensors(const std::string& path, const TensorMap& tensors,
                             const StringMap& metadata);
 
-// A tensor that is asked for only when its turn comes.
+// Describes a tensor that is fetched only when it is written.
 struct TensorOutline {
   std::string name;
   at::ScalarType dtype = at::kFloat;
@@ -23,23 +23,23 @@ struct TensorOutline {
 };
 using FetchTensor = std::function<at::Tensor(const std::string& name)>;
 
-// Into the order of the file: by dtype (largest elements first), then by name.
+// Sorts into file order: by dtype (largest elements first), then by name.
 void sort_for_file(std::vector<TensorOutline>& outlines);
 
-// As write_safetensors for tensors that do not share memory. fetch gives each one when its turn
-// comes, in the order of sort_for_file; the one before has been dropped then. Throws FormatError
-// when one is not what its outline says.
+// Like write_safetensors, for tensors that do not share memory. Calls fetch for one tensor at a
+// time, in the order of sort_for_file, after releasing the previous one. Throws FormatError if a
+// tensor does not match its outline.
 SavedFile write_safetensors(const std::string& path, std::vector<TensorOutline> outlines,
                             const StringMap& metadata, const FetchTensor& fetch);
 
-// LibTorch's dtype for the format's word. Throws FormatError("<where> has dtype …").
+// LibTorch's dtype for the format's name. Throws FormatError("<where> has dtype …").
 at::ScalarType torch_dtype(const std::string& dtype, const std::string& where);
 
-// Throws std::invalid_argument unless `target` is 1-D and elements from `begin` on fill it.
+// Throws std::invalid_argument unless `target` is 1-D and the elements from `begin` on can fill it.
 void require_range(const std::string& name, int64_t elements, int64_t begin,
                    const at::Tensor& target);
 
-// What makes two tensors the same piece of memory: they are written once.
+// Tensors with equal identity share all their memory and are written once.
 using TensorIdentity =
     std::tuple<const void*, int64_t, at::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
 TensorIdentity identity_of(const at::Tensor& tensor);

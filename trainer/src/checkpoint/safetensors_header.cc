@@ -40,8 +40,8 @@ uint64_t bytes_of(const TensorEntry& tensor, const std::string& what) {
   return bits / 8;
 }
 
-// Takes the header as a stream of JSON events and refuses the first one that has no place in it.
-// No tree is built: hostile input of any shape costs no more than the tensors that it describes.
+// Parses the header as a stream of JSON events and rejects the first invalid one. No tree is built:
+// hostile input costs no more memory than the tensors that it describes.
 class HeaderEvents : public nlohmann::json_sax<Json> {
  public:
   HeaderEvents(SafetensorsHeader& header, const std::string& where)
@@ -170,7 +170,7 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
     throw FormatError(what() + " must have exactly dtype, shape and data_offsets");
   }
 
-  // A value where another kind of value belongs.
+  // A value of the wrong kind.
   [[noreturn]] void misplaced() const {
     switch (place_) {
       case Place::before_metadata:
@@ -242,7 +242,7 @@ void require_covering(const std::vector<TensorEntry>& tensors, uint64_t data_byt
     if (tensor.begin != expected) {
       throw FormatError(where + ": tensor '" + tensor.name + "' starts at byte " +
                         std::to_string(tensor.begin) + " of the data, expected " +
-                        std::to_string(expected) + " (a hole or an overlap)");
+                        std::to_string(expected) + " (a gap or an overlap)");
     }
     expected = tensor.end;
   }

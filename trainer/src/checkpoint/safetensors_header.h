@@ -1,6 +1,6 @@
-// The header of a safetensors file: the list of tensors and where their bytes lie.
-// Source: the format's description in github.com/huggingface/safetensors, README and tensor.rs.
-// Pure: bytes in, values out. Hostile input ends in a FormatError, never in a crash. No torch.
+// The header of a safetensors file: the list of tensors and the location of their bytes. Source:
+// the format's description in github.com/huggingface/safetensors, README and tensor.rs. Pure: bytes
+// in, values out. Hostile input causes a FormatError, never a crash. No torch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace muster {
 
-// Both readers of the format refuse longer headers.
+// The format's reference readers reject longer headers.
 inline constexpr uint64_t kSafetensorsHeaderBytesMax = 100'000'000;
 
 struct TensorEntry {
@@ -27,18 +27,18 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;  // `__metadata__`
 };
 
-// Bits of one element of a dtype of the format, or 0 when the format does not have it.
+// Bits per element of a dtype of the format, or 0 for an unknown dtype.
 int safetensors_dtype_bits(std::string_view dtype);
 
-// Checks and reads the JSON of a header, `data_bytes` being the number of bytes that follow it.
-// Enforced: it starts with `{`; no key twice; known dtypes; offsets that cover the data from 0 to
-// its end without a hole or an overlap; sizes that equal shape times element size, in numbers that
-// do not overflow. Throws FormatError("<where>: <rule>").
+// Validates and parses the JSON of a header that is followed by `data_bytes` bytes. Enforces: it
+// starts with `{`; no duplicate keys; known dtypes; offsets that cover the data without gap or
+// overlap; byte sizes equal to shape times element size, without overflow. Throws
+// FormatError("<where>: <rule>").
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes,
                                            const std::string& where);
 
-// The first bytes of a file: length, JSON, padding with spaces to a multiple of 8. Fills in begin
-// and end of the tensors, which are laid out in the order given.
+// The first bytes of a file: length and JSON, padded with spaces to a multiple of 8. Fills in begin
+// and end of the tensors, which are laid out in the given order.
 std::string format_safetensors_header(std::vector<TensorEntry>& tensors,
                                       const std::map<std::string, std::string>& metadata);
 

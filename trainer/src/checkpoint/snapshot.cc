@@ -18,17 +18,17 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-// Above this a copy is worth several threads, and so the way through LibTorch.
+// Above this, a multithreaded copy through LibTorch pays off.
 constexpr size_t kDirectCopyBytes = size_t{256} << 10;
 
-// Fresh memory in huge pages where the kernel has them: the first save would otherwise spend most
+// Allocates memory in huge pages, if the kernel has them: otherwise the first save would spend most
 // of its time in page faults. Throws std::bad_alloc.
 at::Tensor allocate_block(int64_t bytes) {
   const size_t size = (static_cast<size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
   void* const memory =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  // Wishes: without them everything works, more slowly.
+  // Hints: without them the copy is only slower.
   ::madvise(memory, size, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_WRITE
   ::madvise(memory, size, MADV_POPULATE_WRITE);
@@ -50,7 +50,8 @@ void copy_one(const at::Tensor& from, at::Tensor& to) {
   }
 }
 
-// Where each tensor's copy lies in the block: the same place for tensors that share their memory.
+// The location of each tensor's copy in the block: the same for tensors that share all their
+// memory.
 struct Layout {
   std::map<TensorIdentity, int64_t> places;
   int64_t bytes = 0;
@@ -89,7 +90,7 @@ void wait_for_copies(const std::vector<c10::Device>& devices) {
 
 void SnapshotBuffer::reserve(int64_t bytes, bool pinned) {
   if (block_.defined() && block_.numel() >= bytes && (pinned_ || !pinned)) return;
-  block_.reset();  // before the new one: never two blocks at once
+  block_.reset();  // before allocating: never two blocks at once
   pinned_ = pinned;
   block_ = pinned ? at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true))
                   : allocate_block(bytes);

@@ -16,7 +16,7 @@ int64_t product(const Shape& sizes) {
   return result;
 }
 
-// As a box: a range, and a 0-d tensor too, is one in the flattened tensor.
+// Represents every piece as a box: a range, or a 0-d tensor, is a box in the flattened tensor.
 struct Box {
   Shape offsets, sizes, within;
 };
@@ -26,12 +26,12 @@ Box box_of(const TensorPiece& piece, const Shape& shape) {
   return {piece.offsets, piece.sizes, {product(shape)}};
 }
 
-// Calls use(run) for each of the box's runs: the last dimensions, as far as the box has all of
-// them, and a part of the one before.
+// Calls use(run) for each contiguous run of the box: the trailing dimensions that the box covers in
+// full, and its part of the dimension before them.
 template <typename Use>
 void for_each_run(const Box& box, Use use) {
   if (product(box.sizes) == 0) return;
-  size_t split = box.sizes.size();  // the dimensions from here on are one run
+  size_t split = box.sizes.size();  // the dimensions from here on form one run
   int64_t length = 1;
   bool whole = true;
   while (split > 0 && whole) {
@@ -53,7 +53,7 @@ void for_each_run(const Box& box, Use use) {
   }
 }
 
-// Whether the box is one stretch of the flattened tensor.
+// Whether the box is contiguous in the flattened tensor.
 bool is_contiguous(const Box& box) {
   size_t d = 0;
   while (d < box.sizes.size() && box.sizes[d] == 1) ++d;
@@ -80,14 +80,14 @@ void require_inside(const std::string& name, const TensorPiece& piece, const Sha
   if (inside) {
     const Box box = box_of(piece, shape);
     for (size_t d = 0; d < box.sizes.size(); ++d) {
-      // No sum: it could overflow.
+      // Compares without adding, which could overflow.
       inside = inside && box.sizes[d] >= 0 && box.offsets[d] >= 0 &&
                box.offsets[d] <= box.within[d] && box.sizes[d] <= box.within[d] - box.offsets[d];
     }
   }
   if (inside) return;
   throw FormatError(where + ": the piece of '" + name + "' in " + piece.file +
-                    " does not lie in the tensor");
+                    " does not lie inside the tensor");
 }
 
 struct Stretch {
@@ -124,7 +124,7 @@ void require_boxes_cover(const std::string& name, const ManifestTensor& tensor, 
     boxes.push_back(box_of(piece, tensor.shape));
     if (boxes.back().within.size() != tensor.shape.size()) {
       throw FormatError(where + ": the pieces of '" + name +
-                        "' are ranges and boxes, which no reader can tell apart from a hole");
+                        "' mix ranges and boxes, so that readers cannot check them for gaps");
     }
     for (size_t i = 0; i + 1 < boxes.size(); ++i) {
       if (overlap(boxes[i], boxes.back())) {

@@ -1,6 +1,6 @@
-// Where the pieces of a tensor lie in it: which elements each one holds, and whether they make the
-// whole. A piece whose offsets and sizes have one entry is a range of the row-major flattened
-// tensor; with an entry per dimension it is a box. No torch, no files.
+// The pieces of a tensor: which elements each one holds, and whether together they cover the
+// tensor. A piece whose offsets and sizes have one entry is a range of the row-major flattened
+// tensor; with an entry per dimension it is a box. No torch, no I/O.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace muster {
 
-// Elements of a tensor of this shape. Throws FormatError("<where>: …") when a size is negative or
-// the product overflows.
+// Elements of a tensor of this shape. Throws FormatError("<where>: …") if a size is negative or the
+// product overflows.
 int64_t count_elements(const std::vector<int64_t>& shape, const std::string& where);
 
-// Elements that follow each other both in a piece and in the flattened tensor.
+// Elements that are contiguous both in a piece and in the flattened tensor.
 struct PieceRun {
   int64_t in_tensor = 0;  // first element, flattened
   int64_t in_piece = 0;
   int64_t count = 0;
 };
 
-// The parts of a valid piece that meet elements [begin, end) of the tensor, ascending: one for a
-// range or a whole tensor, one per row for a box that leaves out some of each row.
+// The runs of a valid piece that overlap elements [begin, end) of the tensor, ascending: one for a
+// range or a whole tensor, one per row for a box that covers only part of each row.
 std::vector<PieceRun> runs_of(const TensorPiece& piece, const std::vector<int64_t>& shape,
                               int64_t begin, int64_t end);
 
-// Throws FormatError("<where>: …") naming the tensor, the elements and the files unless every
-// piece lies in the tensor and each of its elements is in exactly one piece.
+// Throws FormatError("<where>: …") naming the tensor, the elements and the files unless every piece
+// lies inside the tensor and each element is in exactly one piece.
 void require_cover(const std::string& name, const ManifestTensor& tensor, const std::string& where);
 
 // "elements [2, 7)"

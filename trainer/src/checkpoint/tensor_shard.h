@@ -1,4 +1,4 @@
-// Tensors of the whole run that no rank holds whole: what each rank gives of them to a checkpoint.
+// Sharded tensors in a checkpoint: what each rank contributes.
 #pragma once
 
 #include <torch/torch.h>
@@ -10,7 +10,7 @@
 
 namespace muster {
 
-// A rank's part of a tensor of the whole run: elements [begin, begin + values.numel()) of the
+// A rank's shard of a tensor of the whole run: elements [begin, begin + values.numel()) of the
 // row-major flattened tensor.
 struct TensorShard {
   at::Tensor values;           // 1-D, contiguous, any device; 0-d or one element for shape {}
@@ -18,10 +18,10 @@ struct TensorShard {
   int64_t begin = 0;
 };
 
-// By name. Each rank gives its own part of a tensor, in any order of ranks; the parts must not
-// overlap and together cover the tensor. A part without elements may be left out, but a tensor
-// that has none at all (shape {0, 3}) is saved only when some rank names it. Ranks that hold copies
-// of parts that others give (replicas of hybrid sharding) give nothing.
+// By name. Each rank contributes its own shard of a tensor, in any order of ranks; the shards must
+// not overlap and must cover the tensor. A shard without elements may be omitted, but a tensor with
+// no elements (shape {0, 3}) is saved only if some rank names it. Ranks that hold replicas of other
+// ranks' shards (hybrid sharding) contribute nothing.
 using ShardMap = std::map<std::string, TensorShard>;
 
 }  // namespace muster

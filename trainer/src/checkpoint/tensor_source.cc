@@ -50,7 +50,7 @@ RangeSource::RangeSource(const TensorSource& base, RangeMap ranges, const std::s
     const int64_t elements = c10::multiply_integers(range.shape);
     if (range.begin < 0 || range.count < 0 || range.begin > elements ||
         range.count > elements - range.begin) {
-      throw std::invalid_argument("the range of '" + name + "' leaves its shape");
+      throw std::invalid_argument("the range of '" + name + "' exceeds its shape");
     }
     const auto found = base_.find(name);
     if (found && found->shape != range.shape) {
@@ -90,7 +90,7 @@ void RangeSource::read_into(const std::string& name, const at::Tensor& target) c
     return;
   }
   if (target.sizes() != at::IntArrayRef({range->second.count})) {
-    throw FormatError("the range of '" + name + "' has another shape than its target");
+    throw FormatError("the range of '" + name + "' does not have its target's shape");
   }
   base_.read_range(name, range->second.begin, target);
 }

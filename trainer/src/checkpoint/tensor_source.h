@@ -1,5 +1,5 @@
-// Named tensors that are read when they are asked for, so that loading a model never holds a second
-// copy of it: from files, checkpoints, or memory. One thread at a time.
+// Named tensors from files, checkpoints or memory that are read on demand, so that loading a model
+// never needs a second copy of it. One thread at a time.
 #pragma once
 
 #include <torch/torch.h>
@@ -24,14 +24,15 @@ class TensorSource {
   virtual ~TensorSource() = default;
   virtual std::vector<std::string> names() const = 0;  // sorted
   virtual std::optional<TensorDescription> find(const std::string& name) const = 0;
-  // A CPU tensor of the caller's own. Throws FormatError when there is none of that name.
+  // A new CPU tensor. Throws FormatError if there is no tensor of that name.
   virtual at::Tensor read(const std::string& name) const = 0;
-  // Into a tensor of the same shape, on any device and of any dtype. Not recorded by autograd.
+  // Reads into a tensor of the same shape, on any device and of any dtype. Not recorded by
+  // autograd.
   virtual void read_into(const std::string& name, const at::Tensor& target) const = 0;
-  // Elements [begin, begin + target.numel()) of the row-major flattened tensor into a 1-D target on
-  // any device and of any dtype; a 0-d tensor has one element. Reads those only, where the source
-  // can. Not recorded by autograd. Throws FormatError when there is none of that name,
-  // std::invalid_argument when the range leaves the tensor or the target is not 1-D.
+  // Reads elements [begin, begin + target.numel()) of the row-major flattened tensor into a 1-D
+  // target on any device and of any dtype; a 0-d tensor has one element. Reads only those bytes if
+  // the source can. Not recorded by autograd. Throws FormatError if there is no tensor of that
+  // name, std::invalid_argument if the range exceeds the tensor or the target is not 1-D.
   virtual void read_range(const std::string& name, int64_t begin,
                           const at::Tensor& target) const = 0;
 };
@@ -52,21 +53,22 @@ class MapSource : public TensorSource {
   TensorMap tensors_;
 };
 
-// The part of a tensor that its receiver wants.
+// A requested range of a tensor.
 struct TensorRange {
   int64_t begin = 0;  // elements [begin, begin + count) of the row-major flattened tensor
   int64_t count = 0;
-  std::vector<int64_t> shape;  // that the whole tensor must have
+  std::vector<int64_t> shape;  // required of the whole tensor
 };
 using RangeMap = std::map<std::string, TensorRange>;
 
-// Another source, in which the tensors that `ranges` names are 1-D and hold these ranges only; the
-// others are as they are. What restores whole tensors thereby restores parts of them: find says
-// shape {count}. `base` must outlive this. A range may name a tensor that the base does not have.
+// A view of another source in which the tensors named in `ranges` are 1-D (find reports shape
+// {count}) and hold only these ranges; others are unchanged. Code that restores whole tensors can
+// thus restore shards. `base` must outlive this. A range may name a tensor that the base does not
+// have.
 class RangeSource : public TensorSource {
  public:
-  // Throws CheckpointError that lists every tensor of the base that has another shape than its
-  // range says, with `where` in front; std::invalid_argument for a range that leaves its shape.
+  // Throws CheckpointError, prefixed with `where`, listing every tensor of the base whose shape
+  // differs from its range's; std::invalid_argument for a range that exceeds its shape.
   RangeSource(const TensorSource& base, RangeMap ranges, const std::string& where = "the source");
   std::vector<std::string> names() const override;
   std::optional<TensorDescription> find(const std::string& name) const override;
@@ -80,7 +82,7 @@ class RangeSource : public TensorSource {
   RangeMap ranges_;
 };
 
-// Everything of a source that is small, or that its receiver keeps.
+// Reads everything from a source; for small ones, or if the caller keeps the tensors.
 TensorMap read_tensors(const TensorSource& source);
 
 }  // namespace muster

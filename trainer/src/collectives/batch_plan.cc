@@ -14,7 +14,7 @@ constexpr int64_t kSamplesMax = int64_t{1} << 40;
 void check_range(const char* name, int64_t value, int64_t least) {
   if (value >= least && value <= kSamplesMax) return;
   throw std::invalid_argument(std::string("plan_batch: ") + name + " is " + std::to_string(value) +
-                              ", it must be " + std::to_string(least) + " to 2^40");
+                              ", but must be " + std::to_string(least) + " to 2^40");
 }
 
 void check(const BatchContract& contract, int64_t world_size) {
@@ -36,7 +36,7 @@ void check(const BatchContract& contract, int64_t world_size) {
   }
 }
 
-// Larger than any number of samples there is: a product that would overflow stands for it.
+// Saturates above the largest allowed number of samples instead of overflowing.
 int64_t product(int64_t a, int64_t b) { return a > kSamplesMax / b ? kSamplesMax + 1 : a * b; }
 
 int64_t largest_divisor(int64_t number, int64_t at_most) {
@@ -56,7 +56,7 @@ int64_t unit_of(const BatchContract& contract, int64_t world_size) {
                  contract.accumulation_steps.value_or(1));
 }
 
-// The plan of this global batch, if there is one.
+// The plan for this global batch, if there is one.
 std::optional<BatchPlan> solve(const BatchContract& contract, int64_t global_batch,
                                int64_t world_size) {
   const int64_t unit = unit_of(contract, world_size);
@@ -83,8 +83,8 @@ std::optional<BatchPlan> solve(const BatchContract& contract, int64_t global_bat
 int64_t nearest(const BatchContract& contract, int64_t world_size, int step) {
   const int64_t unit = unit_of(contract, world_size);
   int64_t batch = contract.global_batch / unit * unit + (step > 0 ? unit : 0);
-  // With everything fixed there is one global batch only, and with a limit on the micro-batch a
-  // largest one; neither may be near.
+  // If everything is fixed, only one global batch is possible; with a limit on the micro-batch
+  // there is a largest one. Either may be far from the wanted one.
   if (contract.micro_batch && contract.accumulation_steps) batch = unit;
   if (contract.accumulation_steps && contract.max_micro_batch > 0) {
     batch = std::min(batch, product(unit, contract.max_micro_batch));
@@ -184,7 +184,7 @@ double learning_rate_factor(const BatchContract& contract, int64_t global_batch)
   return 1.0;
 }
 
-// The global batch that is planned for: the one of the contract, or the one that follows the world.
+// The global batch to plan for: the contract's, or the one that scales with the world size.
 int64_t wanted_batch(const BatchContract& contract, int64_t world_size) {
   if (contract.keep_global_batch) return contract.global_batch;
   if (contract.micro_batch) return unit_of(contract, world_size);
@@ -206,7 +206,7 @@ std::string BatchPlan::equation() const {
 BatchPlan plan_batch(const BatchContract& contract, int64_t world_size) {
   check(contract, world_size);
   const int64_t global_batch = wanted_batch(contract, world_size);
-  check_range("the global batch that follows the world", global_batch, 1);
+  check_range("the global batch for this world size", global_batch, 1);
   auto plan = solve(contract, global_batch, world_size);
   if (!plan) throw std::invalid_argument("plan_batch: " + refusal(contract, world_size));
   plan->learning_rate_factor = learning_rate_factor(contract, global_batch);

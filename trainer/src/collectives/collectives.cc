@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-// Why a tensor cannot travel, or "".
+// Why a tensor cannot be sent, or "".
 std::string refusal(const char* function, const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
@@ -21,7 +21,7 @@ std::string refusal(const char* function, const std::vector<at::Tensor>& tensors
   return "";
 }
 
-// Its elements one after the other, at least one dimension.
+// The tensor, dense and contiguous, with at least one dimension.
 at::Tensor plain(const at::Tensor& tensor) {
   const at::Tensor own = tensor.detach().resolve_conj().resolve_neg().contiguous();
   return own.dim() == 0 ? own.reshape({1}) : own;
@@ -41,7 +41,7 @@ at::Tensor padded(const at::Tensor& tensor, int64_t dim, int64_t size, const at:
   return result;
 }
 
-// Whether the dtype has this value.
+// Whether the dtype can represent this value.
 bool holds(at::ScalarType type, const at::Scalar& value) {
   if (value.isComplex()) return at::isComplexType(type);
   if (!at::isIntegralType(type, /*includeBool=*/true)) return true;
@@ -155,9 +155,9 @@ std::vector<at::Tensor> Collectives::pad_across_processes(const std::vector<at::
     dims[i] = dim < 0 ? dim + tensors[i].dim() : dim;
     sizes.mutable_data_ptr<int64_t>()[i] = tensors[i].size(dims[i]);
     if (!holds(tensors[i].scalar_type(), pad_index)) {
-      refused = c10::str(function, ": pad_index ", pad_index, " is no value of dtype ",
+      refused = c10::str(function, ": pad_index ", pad_index, " cannot be represented in dtype ",
                          c10::getDtypeNames(tensors[i].scalar_type()).first,
-                         ": take another, or convert the tensor first");
+                         ": use another value, or convert the tensor first");
     }
   }
   std::string options = c10::str("dim ", dim, ", pad_index ", pad_index);

@@ -1,20 +1,19 @@
-// What the ranks do together on values: gathers, reductions, broadcasts, the dealing out of a
-// batch.
+// Collectives on values: gather, reduce, broadcast, and scattering a batch.
 //
-// All functions are for the training thread and collective unless they say otherwise; all of them
-// work alone too (a null group), with the same results as a world of one. Tensors are taken
-// flattened (nested.h), detached, of any device that the group has a backend for; undefined ones
-// pass through. No gradient flows through any of them.
+// Call all functions from the training thread; all are collective unless stated otherwise. They
+// also work without a group (null), as in a world of one. Tensors are flattened (nested.h) and
+// detached, on any device that the group has a backend for; undefined ones pass through. No
+// gradient flows through them.
 //
-// Agreement: before values move, the ranks compare what they call (function, options, number of
-// tensors, dtypes, shapes). When they differ, every rank throws the same CommunicationError that
-// names the ranks and what each of them called. Without this a difference is a hang, or garbage.
-// Where a function exchanges lengths anyway the comparison is free, as it is for values so small
-// (240 bytes) that they come along with it; elsewhere it is one all-gather of 256 bytes a rank
-// (measured with 2 ranks: 0.011 ms through the shared memory of one machine, 0.12 ms by sockets).
-// By sockets it is a ring, whose time grows with the number of ranks, so that above
-// kAlwaysCheckedWorldSize it is made in debug mode only; then the group's timeout ends a hang.
-// Calls that do not come through here (gradients) are compared below: parallel/shared_gloo.h.
+// Agreement: before data moves, the ranks compare what they call (function, options, number of
+// tensors, dtypes, shapes). If they differ, every rank throws the same CommunicationError, which
+// names the ranks and what each of them called. Without this check, a mismatch means a hang or
+// garbage. The comparison is free if a function exchanges lengths anyway, and for values small
+// enough (240 bytes) to be sent with it; otherwise it is one all-gather of 256 bytes per rank
+// (measured with 2 ranks: 0.011 ms through shared memory on one machine, 0.12 ms over sockets).
+// Over sockets it is a ring, whose time grows with the number of ranks, so above
+// kAlwaysCheckedWorldSize it only runs in debug mode, and the group's timeout ends a hang. Calls
+// that bypass this class (gradients) are compared at a lower level: parallel/shared_gloo.h.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -34,31 +33,31 @@
 
 namespace muster {
 
-// What rank `from` deals out by Collectives::scatter.
+// What rank `from` scatters with Collectives::scatter.
 struct ScatterBatch {
-  // On the CPU. Tensors with dimensions must agree in dimension 0, the samples; tensors without any
-  // go to every rank whole.
+  // On the CPU. Tensors must agree in dimension 0, the samples; 0-d tensors go to every rank in
+  // full.
   std::vector<at::Tensor> tensors;
-  // Reaches every rank with its share, for example nested_structure() of the batch. It travels
-  // only when it or the tensors' dtypes or shapes differ from the last batch's.
+  // Sent to every rank with its share, for example nested_structure() of the batch. Only sent if it
+  // or the tensors' dtypes or shapes differ from the previous batch's.
   std::string note;
 };
 
 struct ScatterShare {
-  std::vector<at::Tensor> tensors;  // this rank's samples; the tensors are its own
+  std::vector<at::Tensor> tensors;  // this rank's samples; not shared with anything
   std::string note;
   int64_t batch_size = 0;  // samples of the whole batch
   int64_t begin = 0;       // this rank's are [begin, end) of it, by split_range (nested.h)
   int64_t end = 0;
 };
 
-// A reduction on its way; see Collectives::start_reduce. Movable. Dropping it unfinished is
-// allowed: the ranks' collectives still match.
+// A reduction in flight; see Collectives::start_reduce. Movable. May be dropped unfinished: the
+// ranks' collectives still match.
 class PackedReduction {
  public:
-  // The reduced numbers in the order given. Waits for the other ranks when they are not here yet;
-  // for numbers of a device until they are copied. Once only. Not collective. Throws
-  // CommunicationError when the communication failed.
+  // The reduced numbers in the given order. Waits for ranks that have not contributed yet, and for
+  // the copy from the device. Call it once. Not collective. Throws CommunicationError if the
+  // communication failed.
   std::vector<double> finish();
 
   // Whether finish() would return without waiting.
@@ -69,7 +68,7 @@ class PackedReduction {
   void copy_to_host_when_ordered(const std::string& backend);
 
   at::Tensor packed_;
-  std::vector<at::Tensor> in_flight_;  // what the backend works on
+  std::vector<at::Tensor> in_flight_;  // the backend's buffers
   at::Tensor on_host_;
   c10::intrusive_ptr<c10d::Work> work_;
   std::shared_ptr<c10::Event> copied_;
@@ -82,8 +81,8 @@ class Collectives {
   // See "Agreement" above.
   static constexpr int kAlwaysCheckedWorldSize = 16;
 
-  // `group` may be null for a world of one; it is shared and its timeout holds. `device` is where
-  // numbers are packed for start_reduce. `debug` must be equal on all ranks.
+  // `group` may be null for a world of one; it is shared, and its timeout applies. `device` is
+  // where numbers are packed for start_reduce. `debug` must be equal on all ranks.
   Collectives(ProcessGroupPtr group, const Topology& topology, at::Device device, bool debug);
 
   int rank() const { return rank_; }
@@ -91,27 +90,28 @@ class Collectives {
   at::Device device() const { return device_; }
   const ProcessGroupPtr& group() const { return group_; }
 
-  // Every rank's tensors joined along dimension 0 in rank order; tensors without dimensions become
-  // [world_size]. Shapes and dtypes must be equal on all ranks; any dtype, also without elements.
-  // Alone: copies. Throws CommunicationError when the ranks differ.
+  // Every rank's tensors concatenated along dimension 0 in rank order; 0-d tensors become
+  // [world_size]. Shapes and dtypes must be equal on all ranks; any dtype, empty tensors included.
+  // In a world of one: copies. Throws CommunicationError if the ranks differ.
   std::vector<at::Tensor> gather(const std::vector<at::Tensor>& tensors);
 
-  // As gather, for tensors whose dimension 0 may differ between ranks (also 0): the result has the
-  // sum of them. Costs one exchange of the sizes more, and moves the largest rank's size for each.
+  // Like gather, for tensors whose dimension 0 may differ between ranks (and may be 0): the
+  // result's is their sum. Costs an extra exchange of sizes, and every rank sends the size of the
+  // largest.
   std::vector<at::Tensor> gather_ragged(const std::vector<at::Tensor>& tensors);
 
-  // Each element reduced over the ranks, then times `scale`, as new tensors of the same dtype. Sums
-  // of float16 and bfloat16 on the CPU are made in float32 and rounded once; bool counts as 0 and 1
-  // and stays bool, so that sum and max are "any" and min is "all". Throws std::invalid_argument
-  // for a mean or a scale of integers or bool, and for the maximum or minimum of complex numbers
-  // or uint64.
+  // Reduces each element over the ranks, then multiplies by `scale`; returns new tensors of the
+  // same dtype. On the CPU, float16 and bfloat16 are summed in float32 and rounded once; bool
+  // counts as 0 and 1 and stays bool, so sum and max mean "any" and min means "all". Throws
+  // std::invalid_argument for a mean or scale of integers or bool, and for the maximum or minimum
+  // of complex numbers or uint64.
   std::vector<at::Tensor> reduce(const std::vector<at::Tensor>& tensors, Reduction reduction,
                                  double scale = 1.0);
 
   // Starts the reduction of many numbers as one all-reduce and returns at once, so that training
-  // goes on meanwhile. Each tensor has one element of any real dtype; they travel as float64
-  // (float32 on devices without it). All ranks give equally many; checked in debug mode only, as
-  // checking would wait for the other ranks.
+  // continues meanwhile. Each tensor has one element of any real dtype; they are reduced as float64
+  // (float32 on devices without it). All ranks must pass the same number; checked in debug mode
+  // only, because the check would wait for the other ranks.
   PackedReduction start_reduce(const std::vector<at::Tensor>& numbers, Reduction reduction);
   std::vector<double> reduce_packed(const std::vector<at::Tensor>& numbers, Reduction reduction) {
     return start_reduce(numbers, reduction).finish();
@@ -129,74 +129,75 @@ class Collectives {
   // Rank `from`'s values: its own tensors there, new ones elsewhere. Shapes and dtypes must agree.
   std::vector<at::Tensor> broadcast(const std::vector<at::Tensor>& tensors, int from = 0);
 
-  // Every rank's bytes in rank order; any length, also none.
+  // Every rank's bytes in rank order; any length, including 0.
   std::vector<std::string> gather_object(const std::string& bytes);
-  // Every rank's items, one list after the other in rank order (Accelerate's gather_object).
+  // Every rank's items, concatenated in rank order (Accelerate's gather_object).
   std::vector<std::string> gather_object(const std::vector<std::string>& items);
 
-  // Rank `from`'s bytes, or list, on every rank; what other ranks give is not looked at.
+  // Rank `from`'s bytes, or list, on every rank; the other ranks' arguments are ignored.
   std::string broadcast_object(const std::string& bytes, int from = 0);
   std::vector<std::string> broadcast_object_list(const std::vector<std::string>& items,
                                                  int from = 0);
 
-  // Deals a batch of rank `from` out: each rank gets its samples by one message. `batch` is looked
-  // at on rank `from` only; null there says "no more batches" and gives nullopt everywhere.
-  // Throws std::invalid_argument on rank `from`, and CommunicationError with its text elsewhere,
-  // when the tensors do not agree in dimension 0 or are not on the CPU.
+  // Scatters a batch from rank `from`: each rank gets its samples in one message. `batch` is used
+  // on rank `from` only; null there means "no more batches" and returns nullopt everywhere. Throws
+  // std::invalid_argument on rank `from`, and CommunicationError with its message elsewhere, if the
+  // tensors do not agree in dimension 0 or are not on the CPU.
   std::optional<ScatterShare> scatter(const ScatterBatch* batch, int from = 0);
 
-  // Called by rank `from` in place of scatter() when it has no batch because of an error: scatter()
-  // on the other ranks throws CommunicationError with this text.
+  // Called by rank `from` instead of scatter() if an error left it without a batch: scatter() on
+  // the other ranks throws CommunicationError with this message.
   void scatter_failure(const std::string& message, int from = 0);
 
-  // True on all ranks when it is true on any.
+  // True on all ranks if `own` is true on any.
   bool any_rank(bool own);
 
-  // Waits until all ranks are here.
+  // Barrier.
   void wait();
 
-  // Compares what the ranks are about to do, for a collective that does not compare by itself:
-  // throws CommunicationError on all of them when it differs. As `agree`: nothing above
-  // kAlwaysCheckedWorldSize without debug. The texts go into the message.
+  // Compares what the ranks are about to do, for a collective that has no comparison of its own:
+  // throws CommunicationError on all of them if it differs. Like `agree`, does nothing above
+  // kAlwaysCheckedWorldSize without debug. The arguments appear in the message.
   void meet(const char* function, const std::string& options = "");
 
-  // The state of rank 0's default generators (CPU and this trainer's device) on all ranks.
+  // Copies the state of rank 0's default generators (CPU and this trainer's device) to all ranks.
   // Source: accelerate/utils/random.py, synchronize_rng_states.
   void synchronize_rng_states();
 
  private:
   // One call as the ranks compare it.
   struct Call {
-    // What of the shapes must be equal on all ranks.
+    // Which parts of the shapes must be equal on all ranks.
     enum class Compare { shapes, all_but_first, dimensions };
 
     const char* function;
     std::string options = "";  // "sum", "from 0"
     const std::vector<at::Tensor>* tensors = nullptr;
     Compare compare = Compare::shapes;
-    std::string refused = "";  // why this rank cannot make the call: std::invalid_argument for all
+    std::string refused =
+        "";  // why this rank cannot make the call; all throw std::invalid_argument
 
     std::string describe() const;
   };
 
   bool always_checks() const { return debug_ || world_size_ <= kAlwaysCheckedWorldSize; }
-  // The ranks' numbers, after their calls were compared; throws what `call` refuses.
-  // `travelling`, a few bytes, becomes those of all ranks: [world_size, bytes].
+  // Compares the ranks' calls and returns their numbers; throws if `call` is refused. `travelling`,
+  // a few bytes, becomes those of all ranks: [world_size, bytes].
   std::vector<int64_t> exchange(const Call& call, int64_t number, at::Tensor* travelling = nullptr);
-  // Compares the calls where always_checks(), then throws what `call` refuses. Contiguous `values`
-  // on the CPU that are small come along: they are returned of all ranks, [world_size, …] each;
-  // else nothing is.
+  // Compares the calls if always_checks(), then throws if `call` is refused. Small contiguous CPU
+  // `values` are sent along, and those of all ranks are returned, each as [world_size, …];
+  // otherwise nothing is returned.
   std::vector<at::Tensor> agree(const Call& call, const std::vector<at::Tensor>& values = {});
   [[noreturn]] void throw_disagreement(const std::string& own);
-  // Why there is no rank `from`, or "".
+  // The error for an invalid rank `from`, or "".
   std::string refused_rank(const char* function, int from) const;
-  // Runs action, with errors of the transport as CommunicationError.
+  // Runs action and rethrows transport errors as CommunicationError.
   void communicate(const char* function, const std::function<void()>& action) const;
   c10d::Backend& backend(const at::Tensor& tensor) const;
   bool gathers_by_sum(const at::Tensor& own) const;
-  // The bytes of all ranks' equally long tensors, [world_size, bytes] on their device.
+  // All ranks' bytes, [world_size, bytes] on the tensor's device. Sizes must be equal.
   at::Tensor all_gather_bytes(const char* function, const at::Tensor& own) const;
-  // Every rank's bytes, whose sizes are known.
+  // Every rank's bytes, with known sizes.
   std::vector<std::string> gather_strings(const char* function, const std::string& own,
                                           const std::vector<int64_t>& sizes) const;
   std::string broadcast_bytes(const char* function, const std::string& bytes, int64_t size,
@@ -214,7 +215,7 @@ class Collectives {
   const at::Device device_;
   const bool on_one_machine_;
   const bool debug_;
-  std::string scatter_layout_;  // of the last batch
+  std::string scatter_layout_;  // of the previous batch
 };
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// What all collectives stand on: the comparison of the ranks' calls, plain bytes, errors.
+// The basis of all collectives: comparing the ranks' calls, gathering raw bytes, errors.
 #include <c10/core/ScalarType.h>
 
 #include <cstring>
@@ -12,13 +12,12 @@
 namespace muster {
 namespace {
 
-// What the ranks exchange to compare their calls: a hash, a number, and values that are small
-// enough to come along, so that gathering a loss costs one round trip. Its time does not grow up to
-// here.
+// To compare their calls, the ranks exchange a hash, a number, and values that fit in the same
+// message, so that gathering a loss costs one round trip. Up to this size its time is constant.
 constexpr int64_t kHeadBytes = 16;
 constexpr int64_t kTravellingBytes = 240;
 
-constexpr int64_t kSummedBytesMax = 256 << 10;  // of all ranks; see all_gather_bytes
+constexpr int64_t kSummedBytesMax = 256 << 10;  // across all ranks; see all_gather_bytes
 
 // FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/.
 int64_t hash_of(const std::string& text) {
@@ -114,14 +113,14 @@ void Collectives::communicate(const char* function, const std::function<void()>&
   const auto failed = [&](const char* error) {
     return CommunicationError(std::string(function) + " on " + place(rank_, world_size_) +
                               " failed: " + error +
-                              " (did another rank end, or take another way through the program? " +
+                              " (did another rank exit, or take a different code path? " +
                               "AcceleratorOptions::debug names the call that differs)");
   };
   const CallName name(function);
   try {
     action();
   } catch (const CommunicationError&) {
-    throw;  // it says what every rank called
+    throw;  // its message lists what every rank called
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
@@ -144,8 +143,8 @@ at::Tensor Collectives::all_gather_bytes(const char* function, const at::Tensor&
   const at::Tensor bytes = own.reshape({-1}).view(at::kByte);
   const int64_t words = (bytes.numel() + 7) / 8;
   if (gathers_by_sum(own)) {
-    // Our Gloo group sums small tensors through shared memory, ten times as fast as its sockets
-    // gather: a table in which the others' rows are 0.
+    // SharedGloo sums small tensors through shared memory, ten times as fast as Gloo gathers them
+    // over sockets. So gather by summing a table in which the other ranks' rows are 0.
     std::vector<at::Tensor> table = {at::zeros({world_size_, words}, at::kLong)};
     at::Tensor all = table[0].view(at::kByte);
     all[rank_].narrow(0, 0, bytes.numel()).copy_(bytes);
@@ -181,7 +180,7 @@ std::vector<int64_t> Collectives::exchange(const Call& call, int64_t number,
       all_equal = all_equal && other[0] == head[0];
       numbers[static_cast<size_t>(rank)] = other[1];
     }
-    // Every rank has the same table, so that all of them go this way or none.
+    // Every rank has the same table, so either all throw here or none does.
     if (!all_equal) throw_disagreement(own);
     if (size > 0) *travelling = all.narrow(1, kHeadBytes, size).contiguous();
   }
@@ -231,7 +230,7 @@ void Collectives::throw_disagreement(const std::string& own) {
       gather_strings(function, own, {counts, counts + world_size_});
   std::map<std::string, std::vector<int>> groups;
   for (int rank = 0; rank < world_size_; ++rank) groups[calls[rank]].push_back(rank);
-  // What most ranks call is taken as meant; of two, what rank 0 calls.
+  // Report the minority as differing; with two ranks, report rank 1.
   const std::string* meant = &calls[0];
   for (const auto& [call, ranks] : groups) {
     if (ranks.size() > groups[*meant].size()) meant = &call;
@@ -248,7 +247,7 @@ void Collectives::throw_disagreement(const std::string& own) {
       "on " + place(rank_, world_size_) + ": " + ranks_text(differing) +
       (differing.size() == 1 ? " does" : " do") + " not call what the others call:" + list +
       "\nall ranks must make the same calls in the same order with the same dtypes and shapes " +
-      "(for sizes that differ: pad_across_processes, or a ragged gather)");
+      "(if sizes differ, use pad_across_processes or a ragged gather)");
 }
 
 std::string Collectives::refused_rank(const char* function, int from) const {
@@ -271,7 +270,7 @@ void Collectives::meet(const char* function, const std::string& options) {
     exchange(call, 0);
   } catch (const CommunicationError& error) {
     const std::string text = error.what();
-    // A comparison that failed names the calls; a connection that broke does not.
+    // A failed comparison already names the calls; a broken connection does not.
     if (options.empty() || text.find(options) != std::string::npos) throw;
     throw CommunicationError(text + "; it was about to call " + call.describe());
   }

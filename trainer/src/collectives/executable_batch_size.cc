@@ -16,7 +16,7 @@ bool is_out_of_memory(const std::exception& error) {
       dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
     return true;
   }
-  // LibTorch puts the source line of the throw into what(); the texts do not occur there.
+  // LibTorch puts the throwing source line into what(); these texts do not occur there.
   constexpr std::array<const char*, 5> kTexts = {
       " out of memory.", "MPS backend out of memory", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED",
       "DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"};
@@ -32,7 +32,7 @@ namespace {
 
 enum class Outcome { fits, too_large, failed };
 
-// fn's outcome on this rank; an error that is not about memory is kept.
+// fn's outcome on this rank; keeps an error other than out-of-memory.
 Outcome attempt(const std::function<void(int64_t)>& fn, int64_t batch_size,
                 std::exception_ptr* other_error) {
   try {
@@ -54,7 +54,7 @@ int64_t find_executable_batch_size(const std::function<void(int64_t batch_size)>
   if (options.starting_batch_size < 1) {
     throw std::invalid_argument("find_executable_batch_size: starting_batch_size is " +
                                 std::to_string(options.starting_batch_size) +
-                                ", at least 1 needed");
+                                ", but must be at least 1");
   }
   const auto any_rank = [&](bool own) { return options.any_rank ? options.any_rank(own) : own; };
   clear_device_cache();
@@ -63,21 +63,21 @@ int64_t find_executable_batch_size(const std::function<void(int64_t batch_size)>
     std::exception_ptr error;
     const Outcome own = attempt(fn, batch_size, &error);
     if (!any_rank(own != Outcome::fits)) return batch_size;
-    // Two questions, as the ranks must know which of the two it was.
+    // Two reductions, because the ranks must know which of the two happened.
     if (any_rank(own == Outcome::failed)) {
       if (error) std::rethrow_exception(error);
-      throw CommunicationError("find_executable_batch_size: batch size " +
-                               std::to_string(batch_size) +
-                               " failed on another rank, not for want of memory: see its error");
+      throw CommunicationError(
+          "find_executable_batch_size: batch size " + std::to_string(batch_size) +
+          " failed on another rank, but not because of memory: see that rank's error");
     }
     clear_device_cache();
     const int64_t next = options.reduce_batch_size
                              ? options.reduce_batch_size(batch_size)
                              : static_cast<int64_t>(static_cast<double>(batch_size) * 0.9);
     if (next >= batch_size) {
-      throw std::invalid_argument("find_executable_batch_size: reduce_batch_size made " +
-                                  std::to_string(next) + " of " + std::to_string(batch_size) +
-                                  ": it must become smaller");
+      throw std::invalid_argument("find_executable_batch_size: reduce_batch_size returned " +
+                                  std::to_string(next) + " for " + std::to_string(batch_size) +
+                                  ": it must return a smaller size");
     }
     batch_size = next;
   }

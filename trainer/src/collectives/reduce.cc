@@ -8,8 +8,8 @@
 namespace muster {
 namespace {
 
-// Tensors up to so many elements share one all-reduce with others of their kind: below this the
-// round trip costs more than the copies.
+// Tensors of up to this many elements share one all-reduce with others of the same kind: below this
+// the round trip costs more than the copies.
 constexpr int64_t kPackedElementsMax = 16'384;
 
 c10d::ReduceOp reduce_op(Reduction reduction) {
@@ -23,12 +23,13 @@ c10d::ReduceOp reduce_op(Reduction reduction) {
   }
 }
 
-// The dtype in which a tensor is reduced: one that every backend has, without loss. Gloo has no
-// bool, 16-bit integers, complex numbers or float8, and adds the 16-bit floats one by one rounded.
+// The dtype in which a tensor is reduced: one that every backend supports, without loss. Gloo has
+// no bool, 16-bit integers, complex numbers or float8, and rounds after each addition of 16-bit
+// floats.
 at::ScalarType wire_type(const at::Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
   switch (type) {
-    case at::kBool:  // the sum counts; what is not 0 is true
+    case at::kBool:  // the sum counts; nonzero is true
     case at::kShort:
     case at::kUInt16:
       return at::kInt;
@@ -46,11 +47,11 @@ bool is_extreme(Reduction reduction) {
   return reduction == Reduction::max || reduction == Reduction::min;
 }
 
-// A copy that is reduced in place.
+// A copy to be reduced in place.
 at::Tensor to_wire(const at::Tensor& tensor, Reduction reduction) {
   const at::Tensor own = tensor.detach().resolve_conj().resolve_neg();
   if (own.scalar_type() == at::kUInt64) {
-    // Sums modulo 2^64 have the same bits with a sign or without.
+    // Sums modulo 2^64 have the same bits, signed or unsigned.
     return own.clone(at::MemoryFormat::Contiguous).view(at::kLong);
   }
   if (own.is_complex()) {
@@ -75,7 +76,7 @@ at::Tensor from_wire(const at::Tensor& wire, const at::Tensor& like, Reduction r
   return wire.to(like.scalar_type());
 }
 
-// The ranks' wires, one row each, as one.
+// Reduces the ranks' wire tensors, one per row.
 at::Tensor reduced_rows(const at::Tensor& rows, Reduction reduction) {
   switch (reduction) {
     case Reduction::max:
@@ -92,7 +93,7 @@ std::string refusal(const std::vector<at::Tensor>& tensors, Reduction reduction,
     if (!tensor.defined()) continue;
     const std::string dtype(c10::getDtypeNames(tensor.scalar_type()).first);
     if (tensor.layout() != at::kStrided || tensor.is_quantized() || tensor.is_nested()) {
-      return "reduce takes dense tensors only, not " + tensor.toString() +
+      return "reduce supports dense tensors only, not " + tensor.toString() +
              ": call to_dense() or dequantize() first";
     }
     if (at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) &&
@@ -127,7 +128,8 @@ void Collectives::all_reduce(const char* function, const std::vector<at::Tensor>
   });
 }
 
-// Reduces the wires in place: small ones of one dtype and kind of device as one, the rest alone.
+// Reduces the wire tensors in place: small ones of one dtype and device type together, the rest one
+// by one.
 void Collectives::reduce_wires(std::vector<at::Tensor>& wires, c10d::ReduceOp op) const {
   std::map<std::pair<at::ScalarType, at::DeviceType>, std::vector<at::Tensor>> small;
   std::vector<at::Tensor> buffers;
@@ -192,7 +194,7 @@ PackedReduction Collectives::start_reduce(const std::vector<at::Tensor>& numbers
   bool all_on_cpu = device_.is_cpu();
   for (const at::Tensor& number : numbers) {
     if (!number.defined() || number.numel() != 1 || number.is_complex()) {
-      refused = "start_reduce takes real tensors of one element, not " +
+      refused = "start_reduce supports real tensors of one element, not " +
                 (number.defined() ? c10::str(number.toString(), " ", number.sizes())
                                   : std::string("an undefined one"));
     }
@@ -237,8 +239,8 @@ PackedReduction Collectives::start_reduce(const std::vector<at::Tensor>& numbers
   return started;
 }
 
-// A backend whose wait() only orders streams lets the copy to the host be queued at once: nobody
-// waits for the device before finish(). Gloo's wait() is for the host, and stays in finish().
+// If the backend's wait() only orders streams, the copy to the host is queued at once, and nothing
+// waits for the device before finish(). Gloo's wait() blocks the host, so it stays in finish().
 void PackedReduction::copy_to_host_when_ordered(const std::string& backend) {
   if (packed_.is_cpu() || backend == "gloo") return;
   if (work_) {

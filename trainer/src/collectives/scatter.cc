@@ -1,4 +1,4 @@
-// Dealing a batch out from one rank: its layout once, then each rank its samples by one message a
+// Scatters a batch from one rank: its layout once, then to each rank its samples, one message per
 // tensor.
 #include "collectives/collectives.h"
 #include "muster/base/errors.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr const char* kFunction = "scatter";
 
-// What rank `from` announces: the bytes of a new layout (> 0), or one of these, or kFailure minus
-// the bytes of an error's text.
+// What rank `from` announces: the size in bytes of a new layout (> 0), or one of these, or kFailure
+// minus the size in bytes of an error message.
 constexpr int64_t kSameLayout = 0;
 constexpr int64_t kNoMoreBatches = -1;
 constexpr int64_t kFailure = -2;
@@ -58,8 +58,7 @@ Layout decoded(const std::string& text) {
   return layout;
 }
 
-// Samples of the batch: dimension 0 of its tensors, 0 when none has dimensions. Throws
-// std::invalid_argument.
+// Samples in the batch: dimension 0 of its tensors, 0 if all are 0-d. Throws std::invalid_argument.
 int64_t samples_of(const ScatterBatch& batch) {
   int64_t samples = -1;
   for (size_t i = 0; i < batch.tensors.size(); ++i) {
@@ -68,12 +67,12 @@ int64_t samples_of(const ScatterBatch& batch) {
     const std::string name = "scatter: tensor " + std::to_string(i);
     if (!tensor.is_cpu() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
       throw std::invalid_argument(name + " is " + tensor.toString() +
-                                  ": batches are dealt out dense and from the CPU");
+                                  ": only dense CPU tensors can be scattered");
     }
     if (tensor.dim() == 0) continue;
     if (samples >= 0 && tensor.size(0) != samples) {
       throw std::invalid_argument(name + " has " + std::to_string(tensor.size(0)) +
-                                  " samples in dimension 0, the tensors before it have " +
+                                  " samples in dimension 0, but the tensors before it have " +
                                   std::to_string(samples));
     }
     samples = tensor.size(0);
@@ -101,7 +100,7 @@ std::optional<ScatterShare> Collectives::scatter(const ScatterBatch* batch, int 
   const int64_t announced = numbers[static_cast<size_t>(from)];
   if (announced == kNoMoreBatches) return std::nullopt;
   if (announced <= kFailure) {
-    throw CommunicationError("rank " + std::to_string(from) + " has no batch to deal out: " +
+    throw CommunicationError("rank " + std::to_string(from) + " has no batch to scatter: " +
                              broadcast_bytes(kFunction, "", kFailure - announced, from));
   }
   return scatter_received(from, announced);

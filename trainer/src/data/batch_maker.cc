@@ -1,4 +1,4 @@
-// Making batches away from the training thread's state; see batch_maker.h.
+// Builds batches independently of the training thread's state; see batch_maker.h.
 #include "data/batch_maker.h"
 
 #include <ATen/ATen.h>
@@ -11,14 +11,14 @@
 namespace muster {
 namespace {
 
-// Datasets and collate functions compute alike on every thread: without gradients, and without the
-// autocast that may be on around the loop when there are no workers.
+// Makes datasets and collate functions compute the same on every thread: without gradients, and
+// without an autocast region around the loop, which would apply only without workers.
 struct PlainArithmetic {
   at::NoGradGuard no_grad;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
 };
 
-// The exception that is being handled, with the place in front of its text.
+// The current exception, with its message prefixed by `place`.
 std::exception_ptr described(const std::string& place) {
   try {
     try {
@@ -30,7 +30,7 @@ std::exception_ptr described(const std::string& place) {
     } catch (const std::exception& error) {
       std::throw_with_nested(DataError(place + ": " + error.what()));
     } catch (...) {
-      std::throw_with_nested(DataError(place + ": an exception that is no std::exception"));
+      std::throw_with_nested(DataError(place + ": an exception that is not a std::exception"));
     }
   } catch (...) {
     return std::current_exception();
@@ -45,7 +45,7 @@ std::string BatchMaker::sample_text(int64_t index) const {
     const std::string described = source_.describe(index);
     if (!described.empty()) text += " (" + described + ")";
   } catch (const std::exception&) {
-    // The text must not hide the error that it is about.
+    // An error in describe() must not hide the original one.
   }
   return text;
 }

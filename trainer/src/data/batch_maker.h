@@ -1,5 +1,4 @@
-// Makes the batches of a step, on a worker or on the training thread, and puts into words what went
-// wrong there.
+// Builds the batches of a step, on a worker or on the training thread, and describes errors.
 #pragma once
 
 #include <exception>
@@ -15,11 +14,11 @@ namespace muster {
 
 struct ReadyStep {
   StepInfo info;
-  std::unique_ptr<loader_detail::AnyBatch> batch;  // nullptr: this rank has none in the step
+  std::unique_ptr<loader_detail::AnyBatch> batch;  // nullptr: none for this rank in this step
   std::exception_ptr error;                        // instead of a batch
 };
 
-// Immutable during a pass; plan() is for one thread at a time, make() for any.
+// Immutable during a pass. One thread at a time may call plan(); any thread may call make().
 class BatchMaker {
  public:
   struct Options {
@@ -32,7 +31,7 @@ class BatchMaker {
   BatchMaker(loader_detail::BatchSource& source, StepReader& steps, const Options& options)
       : source_(source), steps_(steps), options_(options) {}
 
-  // The next step, nullopt at the end, or in `error` what the dataset threw.
+  // The next step; nullopt at the end. Sets `error` if the dataset threw.
   std::optional<Step> plan(std::exception_ptr& error) const;
   ReadyStep make(Step step, int worker) const;
 

@@ -1,4 +1,4 @@
-// What collating, gathering and torch's own shuffling do with tensors; see collate.h, dataset.h and
+// The tensor operations of collating, gathering and torch's shuffling; see collate.h, dataset.h and
 // seedable_random_order.
 #include "muster/data/collate.h"
 
@@ -14,7 +14,7 @@
 namespace muster {
 namespace {
 
-// Above this many bytes index_select's own threads gather faster than one memcpy after another.
+// Above this many bytes, index_select's threads gather faster than sequential memcpys.
 constexpr int64_t kPlainCopyMax = 1 << 20;
 
 // A new 1-D tensor with these values.
@@ -55,7 +55,7 @@ at::Tensor stack_samples(const std::vector<at::Tensor>& tensors) {
     }
     throw std::invalid_argument("samples cannot be stacked: the batch's first has " +
                                 shape_text(first) + ", its sample " + std::to_string(i) + " has " +
-                                shape_text(other) + "; give a collate function that pads them");
+                                shape_text(other) + "; use a collate function that pads them");
   }
   return at::stack(tensors);
 }
@@ -92,7 +92,7 @@ void throw_key(int64_t sample, const std::string& key) {
 int64_t known_dataset_size(std::optional<size_t> size) {
   if (!size) {
     throw std::invalid_argument(
-        "the dataset does not know its size: give it one, or make it a stream (dataset.h)");
+        "the dataset's size() is unknown: return a size, or make it a stream (dataset.h)");
   }
   return static_cast<int64_t>(*size);
 }
@@ -135,13 +135,13 @@ int64_t common_rows(const std::vector<at::Tensor>& tensors) {
     const int64_t own = tensor.dim() == 0 ? -1 : tensor.size(0);
     if (own < 0 || (rows >= 0 && own != rows)) {
       throw std::invalid_argument(
-          "TensorDataset: dimension 0 counts the samples, so all tensors must have the same; one "
+          "TensorDataset: dimension 0 counts the samples and must be equal in all tensors; one "
           "has " +
           shape_text(tensor) + (rows >= 0 ? ", those before " + std::to_string(rows) : ""));
     }
     rows = own;
   }
-  if (rows < 0) throw std::invalid_argument("TensorDataset: there is no tensor");
+  if (rows < 0) throw std::invalid_argument("TensorDataset: needs at least one tensor");
   return rows;
 }
 

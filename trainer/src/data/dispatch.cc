@@ -1,4 +1,4 @@
-// Dealing batches out by Collectives::scatter; see dispatch.h.
+// Distributes batches with Collectives::scatter; see dispatch.h.
 #include "data/dispatch.h"
 
 #include <cstring>
@@ -9,8 +9,8 @@
 namespace muster {
 namespace {
 
-// What travels beside the tensors, in front of the batch's structure. The same for all full steps
-// but the last, so that scatter sends it once.
+// Sent with the tensors, before the batch's structure. Equal for all full steps except the last, so
+// scatter sends it once.
 struct Note {
   int64_t taken = 0;
   int64_t next_taken = 0;

@@ -1,4 +1,4 @@
-// Batches that rank 0 has read on their way to all ranks; both functions are collective.
+// Distributes batches that rank 0 read to all ranks. Both functions are collective.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 
 namespace muster {
 
-// Rank 0: deals the step's batch out and returns it with rank 0's own part. nullopt says that there
-// is no step at all. A step with an error throws it here and CommunicationError with its text on
-// the other ranks.
+// Rank 0: scatters the step's batch and returns it with rank 0's own share. nullopt means that
+// there are no more steps. If the step has an error, throws it here, and CommunicationError with
+// its message on the other ranks.
 std::optional<ReadyStep> deal_out(Collectives& collectives,
                                   const loader_detail::BatchSource& source,
                                   std::optional<ReadyStep> step);
 
-// The other ranks: their part of it. `begin` is the position in the epoch.
+// The other ranks: receives their share. `begin` is the position in the epoch.
 std::optional<ReadyStep> receive_part(Collectives& collectives,
                                       const loader_detail::BatchSource& source, int64_t begin);
 

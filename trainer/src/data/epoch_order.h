@@ -9,13 +9,13 @@
 
 namespace muster {
 
-// The key of the permutation of an epoch, for ShardedSampler and DataLoader alike.
+// The key of an epoch's permutation, for both ShardedSampler and DataLoader.
 uint64_t epoch_key(uint64_t seed, int64_t epoch);
 
 // See loader_core.h.
 uint64_t sample_random_seed(uint64_t seed, int64_t epoch, int64_t index);
 
-// Immutable; any thread. Copies share what is large.
+// Immutable; any thread. Copies share large data.
 class EpochOrder {
  public:
   static EpochOrder sequential(int64_t size);
@@ -23,7 +23,7 @@ class EpochOrder {
   static EpochOrder listed(std::shared_ptr<const std::vector<int64_t>> indices);
 
   int64_t size() const { return size_; }
-  // The dataset index of the sample at a place; 0 <= place < size.
+  // The dataset index of the sample at `place` in the epoch; 0 <= place < size.
   int64_t at(int64_t place) const {
     if (indices_) return (*indices_)[static_cast<size_t>(place)];
     return shuffle_ ? permutation_(place) : place;

@@ -47,7 +47,7 @@ void widen(at::ScalarType dtype, const std::byte* from, int64_t count, int64_t* 
       return widen<int64_t>(from, count, to);
     default:
       throw std::invalid_argument(
-          c10::str("TokenDataset: tokens are uint8, uint16, int32, uint32 or "
+          c10::str("TokenDataset: tokens must be uint8, uint16, int32, uint32 or "
                    "int64, not ",
                    dtype));
   }
@@ -76,7 +76,7 @@ RecordDataset::RecordDataset(const std::string& path, RecordFormat format)
     throw DataError("the data file " + path + " has " + std::to_string(file_.size()) +
                     " bytes, which is not " + std::to_string(format_.header_bytes) +
                     " and a whole number of records of " + std::to_string(record_bytes_) +
-                    ": it is cut off, or of another format");
+                    ": it is truncated or has a different format");
   }
   size_ = body / record_bytes_;
 }
@@ -117,7 +117,7 @@ std::string RecordDataset::describe(int64_t index) const {
 TokenDataset::TokenDataset(const std::string& path, TokenWindows windows)
     : file_{MemoryMappedFile(path)}, windows_(windows) {
   int64_t unused = 0;
-  widen(windows.dtype, nullptr, 0, &unused);  // refuses other types
+  widen(windows.dtype, nullptr, 0, &unused);  // throws for unsupported dtypes
   const int64_t body = file_[0].size() - windows.header_bytes;
   const auto token_bytes = static_cast<int64_t>(c10::elementSize(windows.dtype));
   if (windows.header_bytes < 0) {
@@ -127,7 +127,7 @@ TokenDataset::TokenDataset(const std::string& path, TokenWindows windows)
     throw DataError("the data file " + path + " has " + std::to_string(file_[0].size()) +
                     " bytes, which is not " + std::to_string(windows.header_bytes) +
                     " and a whole number of tokens of " + std::to_string(token_bytes) +
-                    ": it is cut off, or of another type");
+                    ": it is truncated or has a different dtype");
   }
   tokens_ = body / token_bytes;
   count_windows("the data file " + path);
@@ -137,7 +137,7 @@ TokenDataset::TokenDataset(at::Tensor tokens, TokenWindows windows)
     : memory_(std::move(tokens)), windows_(windows) {
   if (!memory_.defined() || memory_.dim() != 1 ||
       !at::isIntegralType(memory_.scalar_type(), false)) {
-    throw std::invalid_argument("TokenDataset: tokens are a 1-D tensor of an integer type");
+    throw std::invalid_argument("TokenDataset: tokens must be a 1-D tensor of an integer dtype");
   }
   memory_ = memory_.to(at::kCPU).contiguous();
   tokens_ = memory_.size(0);

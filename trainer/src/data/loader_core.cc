@@ -1,4 +1,4 @@
-// The run of a loader through its epochs; see loader_core.h.
+// Runs a loader through its epochs; see loader_core.h.
 #include "muster/data/loader_core.h"
 
 #include <ATen/ATen.h>
@@ -19,14 +19,14 @@ namespace {
 using loader_detail::AnyBatch;
 using loader_detail::BatchSource;
 
-// One run through (the rest of) an epoch. Members in the order of their dependence.
+// One pass through (the rest of) an epoch. Each member depends on the ones above it.
 struct Pass {
   std::unique_ptr<StepReader> steps;
   std::unique_ptr<BatchMaker> maker;  // null: this rank only receives
-  std::unique_ptr<ReadAhead> ahead;   // null: batches are made in the loop
+  std::unique_ptr<ReadAhead> ahead;   // null: the loop builds the batches
   std::optional<StepInfo> current;
   int64_t next_begin = 0;
-  bool ended = false;  // no step follows
+  bool ended = false;  // no more steps
 
   std::optional<ReadyStep> take() {
     if (ahead) return ahead->take();
@@ -44,17 +44,17 @@ struct Pass {
 
 void check_options(const DataLoaderOptions& options, bool is_stream) {
   if (options.num_workers < 0) {
-    refuse("num_workers is " + std::to_string(options.num_workers) + ", it must not be negative");
+    refuse("num_workers is " + std::to_string(options.num_workers) + ", but must be 0 or more");
   }
   if (options.prefetch_factor < 1) {
     refuse("prefetch_factor is " + std::to_string(options.prefetch_factor) +
-           ", it must be at least 1");
+           ", but must be at least 1");
   }
   if (options.order && options.shuffle) {
-    refuse("shuffle and order exclude each other: shuffle in your order, or leave it out");
+    refuse("shuffle and order exclude each other: shuffle in your order, or set only one of them");
   }
   if (is_stream && (options.shuffle || options.order)) {
-    refuse("a stream has its own order: shuffle and order are for map-style datasets");
+    refuse("shuffle and order are for map-style datasets: a stream keeps its own order");
   }
 }
 
@@ -72,9 +72,8 @@ void send_tensor(at::Tensor& tensor, at::Device device, bool non_blocking) {
 
 void throw_no_tensors() {
   throw std::invalid_argument(
-      "dispatch_batches: batches of this type cannot be dealt out; give them a form of nested.h, "
-      "or "
-      "set dispatch_batches to false");
+      "dispatch_batches: batches of this type cannot be scattered; use a Nested type (nested.h), "
+      "or set dispatch_batches to false");
 }
 
 }  // namespace loader_detail
@@ -118,10 +117,10 @@ struct LoaderCore::State {
   LoaderContext context;
   ShardRule rule;
   DataPosition position;
-  bool go_on = false;  // the next pass begins at the position, not at the start of its epoch
+  bool resume = false;  // the next pass begins at the position, not at the start of its epoch
   uint64_t passes = 0;
   std::unique_ptr<Pass> pass;
-  // What options.order gave last.
+  // The last result of options.order.
   std::shared_ptr<const std::vector<int64_t>> list;
   int64_t list_epoch = -1;
 };
@@ -132,13 +131,13 @@ const std::shared_ptr<const std::vector<int64_t>>& LoaderCore::State::listed(int
   const int64_t samples = source->size();
   for (const int64_t index : *indices) {
     if (index >= 0 && index < samples) continue;
-    refuse("order gave the index " + std::to_string(index) + " for epoch " + std::to_string(epoch) +
-           "; the dataset has " + std::to_string(samples) + " samples");
+    refuse("order returned index " + std::to_string(index) + " for epoch " + std::to_string(epoch) +
+           ", but the dataset has " + std::to_string(samples) + " samples");
   }
   if (list && list->size() != indices->size()) {
-    refuse("order gave " + std::to_string(indices->size()) + " samples for epoch " +
+    refuse("order returned " + std::to_string(indices->size()) + " samples for epoch " +
            std::to_string(epoch) + " and " + std::to_string(list->size()) + " for epoch " +
-           std::to_string(list_epoch) + "; epochs must be equally long");
+           std::to_string(list_epoch) + "; all epochs must have the same length");
   }
   list = std::move(indices);
   list_epoch = epoch;
@@ -248,11 +247,11 @@ void LoaderCore::set_position(const DataPosition& position) {
       (samples >= 0 && position.consumed > samples)) {
     refuse("the position epoch " + std::to_string(position.epoch) + ", sample " +
            std::to_string(position.consumed) + " lies outside the dataset of " +
-           std::to_string(samples) + " samples: is it of another dataset?");
+           std::to_string(samples) + " samples: is it from another dataset?");
   }
   state_->end_pass();
   state_->position = position;
-  state_->go_on = true;
+  state_->resume = true;
 }
 
 void LoaderCore::set_epoch(int64_t epoch) {
@@ -263,7 +262,7 @@ void LoaderCore::set_epoch(int64_t epoch) {
 void LoaderCore::skip_batches(int64_t batches) {
   if (batches < 0) refuse("cannot skip " + std::to_string(batches) + " batches");
   DataPosition position = state_->position;
-  if (!state_->go_on) position.consumed = 0;
+  if (!state_->resume) position.consumed = 0;
   const int64_t samples = state_->epoch_size();
   position.consumed += batches * state_->rule.step_size();
   if (samples >= 0) position.consumed = std::min(position.consumed, samples);
@@ -298,10 +297,10 @@ int64_t LoaderCore::batches_left() const {
   return state_->rule.batches(left, state_->context.rank);
 }
 
-uint64_t LoaderCore::start(bool go_on) {
+uint64_t LoaderCore::start(bool resume) {
   state_->end_pass();
-  if (!go_on && !state_->go_on) state_->position.consumed = 0;
-  state_->go_on = false;
+  if (!resume && !state_->resume) state_->position.consumed = 0;
+  state_->resume = false;
   state_->begin_pass();
   return state_->passes;
 }
@@ -309,9 +308,8 @@ uint64_t LoaderCore::start(bool go_on) {
 std::unique_ptr<AnyBatch> LoaderCore::next(uint64_t pass) {
   if (pass != state_->passes) {
     throw std::logic_error(
-        "DataLoader: another pass over this loader began while this one was still used; loops over "
-        "one "
-        "loader cannot be nested: make a second DataLoader");
+        "DataLoader: another pass over this loader began while this one was in use; loops over one "
+        "loader cannot be nested: create a second DataLoader");
   }
   if (!active()) return nullptr;
   const auto began = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// mmap with the errors that a changing file can give; see memory_mapped_file.h.
+// mmap, with errors for files that change while mapped; see memory_mapped_file.h.
 #include "muster/data/memory_mapped_file.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ struct stat status_of(int fd, const std::string& path) {
 
 struct MemoryMappedFile::Mapping {
   std::string path;
-  FileDescriptor fd;  // stays open to see changes
+  FileDescriptor fd;  // stays open to detect changes
   struct stat opened {};
   void* memory = nullptr;
 
@@ -46,7 +46,7 @@ MemoryMappedFile::MemoryMappedFile(const std::string& path, AccessPattern patter
   if (!mapping->fd.valid()) throw_system("open", path);
   mapping->opened = status_of(mapping->fd.get(), path);
   if (!S_ISREG(mapping->opened.st_mode)) {
-    throw DataError("cannot map " + path + ": it is no regular file");
+    throw DataError("cannot map " + path + ": it is not a regular file");
   }
   size_ = mapping->opened.st_size;
   if (size_ > 0) {
@@ -54,7 +54,7 @@ MemoryMappedFile::MemoryMappedFile(const std::string& path, AccessPattern patter
     void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, mapping->fd.get(), 0);
     if (memory == MAP_FAILED) throw_system("map", path);
     mapping->memory = memory;
-    // A hint: whether the system takes it or not changes no result.
+    // Only a hint: the result is the same if the kernel ignores it.
     if (pattern == AccessPattern::random) ::madvise(memory, bytes, MADV_RANDOM);
     if (pattern == AccessPattern::sequential) ::madvise(memory, bytes, MADV_SEQUENTIAL);
     data_ = static_cast<const std::byte*>(memory);
@@ -74,7 +74,7 @@ void MemoryMappedFile::check_unchanged() const {
   const timespec& then = mapping_->opened.st_mtim;
   if (now.st_mtim.tv_sec != then.tv_sec || now.st_mtim.tv_nsec != then.tv_nsec) {
     throw DataError("the data file " + mapping_->path +
-                    " was written to after it was opened: it must not change while it is read");
+                    " was modified after it was opened: it must not change while it is read");
   }
 }
 

@@ -8,10 +8,10 @@
 namespace muster {
 namespace {
 
-// Operators in a worker run on that thread alone: the cores belong to the training thread, and
-// every thread that runs a parallel operator would get a team of OpenMP threads of its own.
-// at::set_num_threads would set it for the whole process, so OpenMP itself is asked; it is looked
-// up because LibTorch brings its own copy and the SDK links none.
+// Makes operators in a worker single-threaded: the cores are for the training thread, and every
+// thread that runs a parallel operator would get its own team of OpenMP threads.
+// at::set_num_threads would apply to the whole process, so this calls OpenMP directly, by dlsym,
+// because LibTorch ships its own copy and the SDK does not link one.
 void use_one_core() {
   at::internal::lazy_init_num_threads();
   using SetThreads = void (*)(int);
@@ -28,7 +28,7 @@ ReadAhead::ReadAhead(const BatchMaker& maker, int workers, int64_t capacity)
     for (int worker = 0; worker < workers; ++worker) {
       threads_.emplace_back([this, worker] { work(worker); });
     }
-  } catch (...) {  // no more threads: those that run must not outlive this
+  } catch (...) {  // cannot start more threads: the running ones must not outlive this
     stop();
     throw;
   }

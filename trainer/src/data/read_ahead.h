@@ -1,4 +1,4 @@
-// Worker threads that make batches ahead of the loop: a bounded queue, delivered in order.
+// Worker threads that build batches ahead of the loop: a bounded queue, delivered in order.
 #pragma once
 
 #include <condition_variable>
@@ -13,23 +13,22 @@
 
 namespace muster {
 
-// Lives for one pass. The destructor stops and joins the threads; it waits for the batches that are
-// in the making, no longer.
+// Lives for one pass. The destructor stops and joins the threads; it waits only for batches being
+// built.
 class ReadAhead {
  public:
-  // `capacity` batches at most are ready or in the making.
+  // At most `capacity` batches are ready or being built.
   ReadAhead(const BatchMaker& maker, int workers, int64_t capacity);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // The next step's batches, or its error; waits for them. nullopt behind the last. Training
-  // thread.
+  // Waits for the next step's batches or error. nullopt after the last step. Training thread.
   std::optional<ReadyStep> take();
 
  private:
   void work(int worker);
-  // Waits for room and plans the next step. nullopt: nothing more to do.
+  // Waits for a free slot and plans the next step. nullopt: no more steps.
   std::optional<Step> next_step(int64_t& number);
   void put(int64_t number, ReadyStep ready);
   void stop();
@@ -44,14 +43,14 @@ class ReadAhead {
   bool plan_ended_ = false;  // guarded by plan_mutex_
 
   std::mutex mutex_;
-  std::condition_variable room_;   // for workers: the loop took a batch, or stop
-  std::condition_variable ready_;  // for the loop: the batch that it waits for is there
+  std::condition_variable room_;                 // for workers: the loop took a batch, or stop
+  std::condition_variable ready_;                // for the loop: the next batch is ready
   std::vector<std::optional<ReadyStep>> slots_;  // step n is in slot n % capacity
   int64_t taken_ = 0;
-  std::optional<int64_t> end_;  // steps in all, once known
+  std::optional<int64_t> end_;  // total number of steps, once known
   bool stopping_ = false;
 
-  std::vector<std::thread> threads_;  // last: they use what is above
+  std::vector<std::thread> threads_;  // last: they use the members above
 };
 
 }  // namespace muster

@@ -10,8 +10,8 @@
 namespace muster {
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
-// generators", 2014): every input bit changes every output bit with probability near one half.
+// The finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
+// generators", 2014): every input bit flips every output bit with probability close to one half.
 uint64_t mix(uint64_t value) {
   value += 0x9e3779b97f4a7c15ULL;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -26,7 +26,8 @@ uint64_t epoch_key(uint64_t seed, int64_t epoch) {
 }
 
 uint64_t sample_random_seed(uint64_t seed, int64_t epoch, int64_t index) {
-  // Another constant than epoch_key's, so that augmentation and order do not share their numbers.
+  // A different constant than epoch_key's, so that augmentation and order do not share random
+  // numbers.
   return mix(mix(epoch_key(seed, epoch) ^ 0x5851f42d4c957f2dULL) ^ static_cast<uint64_t>(index));
 }
 
@@ -80,11 +81,11 @@ ShardedSampler::ShardedSampler(const ShardedSamplerOptions& options)
     : options_(options), permutation_(0, 0) {
   if (options.dataset_size < 1) {
     throw std::invalid_argument("ShardedSampler: dataset_size is " +
-                                std::to_string(options.dataset_size) + ", it must be at least 1");
+                                std::to_string(options.dataset_size) + ", but must be at least 1");
   }
   if (options.batch_size < 1) {
     throw std::invalid_argument("ShardedSampler: batch_size is " +
-                                std::to_string(options.batch_size) + ", it must be at least 1");
+                                std::to_string(options.batch_size) + ", but must be at least 1");
   }
   position_.seed = options.seed;
   set_shard(options.rank, options.world_size);
@@ -148,7 +149,7 @@ void ShardedSampler::set_position(const DataPosition& position) {
     throw std::invalid_argument(
         "ShardedSampler: position epoch " + std::to_string(position.epoch) + ", sample " +
         std::to_string(position.consumed) + " lies outside the dataset of " +
-        std::to_string(options_.dataset_size) + " samples: is it of another dataset?");
+        std::to_string(options_.dataset_size) + " samples: is it from another dataset?");
   }
   position_ = position;
   rekey();

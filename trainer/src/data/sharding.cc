@@ -1,4 +1,4 @@
-// The arithmetic of shares; see sharding.h.
+// Computes the ranks' shares; see sharding.h.
 #include "muster/data/sharding.h"
 
 #include <algorithm>
@@ -11,16 +11,16 @@ ShardRule::ShardRule(const ShardRuleOptions& options) : options_(options) {
   const std::string batch_size = std::to_string(options.batch_size);
   const std::string world_size = std::to_string(options.world_size);
   if (options.batch_size < 1) {
-    throw std::invalid_argument("batch_size is " + batch_size + ", it must be at least 1");
+    throw std::invalid_argument("batch_size is " + batch_size + ", but must be at least 1");
   }
   if (options.world_size < 1) {
-    throw std::invalid_argument("world_size is " + world_size + ", it must be at least 1");
+    throw std::invalid_argument("world_size is " + world_size + ", but must be at least 1");
   }
   if (options.split_batches && options.batch_size % options.world_size != 0) {
     throw std::invalid_argument("with split_batches the batch_size (" + batch_size +
                                 ") must be a multiple of the number of ranks (" + world_size +
-                                "): change batch_size, or set split_batches to false to give it "
-                                "for each rank");
+                                "): change batch_size, or set split_batches to false if it is "
+                                "per rank");
   }
   rank_batch_size_ =
       options.split_batches ? options.batch_size / options.world_size : options.batch_size;

@@ -1,4 +1,4 @@
-// Planning of steps; see step_reader.h.
+// Plans steps; see step_reader.h.
 #include "data/step_reader.h"
 
 #include <algorithm>
@@ -54,7 +54,7 @@ void StreamSteps::go_to_start() {
   if (read_ < start_.consumed) {
     throw DataError("the stream ended after " + std::to_string(read_) +
                     " samples, before the position " + std::to_string(start_.consumed) +
-                    " to go on at: is it of another dataset?");
+                    " to resume at: is it from another dataset?");
   }
 }
 
@@ -82,7 +82,7 @@ std::optional<Step> StreamSteps::next() {
   step.samples = std::move(ahead_);
   if (taken == rule_.step_size()) {
     read_ahead();
-    // What cannot be read comes as an error at its own step, which is therefore not the last.
+    // A read error is delivered at its own step, so this step is not the last.
     step.info.next_taken = ahead_error_ ? rule_.step_size() : taken_of(rule_, ahead_->size());
   }
   step.picks = places_of(rule_, ranks_, taken);

@@ -1,5 +1,5 @@
-// What the steps of a pass are made of: which samples, for which ranks. Planning is in order and
-// cheap for map-style datasets; a stream is read here.
+// Plans the steps of a pass: which samples, for which ranks. Planning is sequential, and cheap for
+// map-style datasets; streams are read here.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,36 @@ namespace muster {
 
 // A step over all ranks.
 struct StepInfo {
-  int64_t begin = 0;       // samples of the epoch before it
+  int64_t begin = 0;       // samples of the epoch before this step
   int64_t taken = 0;       // its real samples
-  int64_t next_taken = 0;  // of the step after it; 0: there is none
+  int64_t next_taken = 0;  // real samples of the next step; 0: there is none
 };
 
 struct Step {
   StepInfo info;
-  // Of the batch: dataset indices, or of a stream the places in `samples` (ShardRule). Empty: none
-  // is for this rank.
+  // The batch's dataset indices or, for a stream, its slots in `samples` (ShardRule). Empty: none
+  // for this rank.
   std::vector<int64_t> picks;
   std::unique_ptr<loader_detail::AnySamples> samples;
 };
 
-// The ranks whose samples a process puts into its batches: its own, or with dispatch_batches rank 0
-// all.
+// The ranks whose samples a process puts into its batches: only its own, or on rank 0 with
+// dispatch_batches all.
 struct ProducedRanks {
   int first = 0;
   int count = 1;
 };
 
-// The places in a step of the samples of these ranks.
+// The slots of these ranks' samples in a step.
 std::vector<int64_t> places_of(const ShardRule& rule, ProducedRanks ranks, int64_t taken);
 
-// Steps in order, from a position on. One thread at a time; next() throws what the dataset throws,
-// at the step that needs the sample.
+// Steps in order, starting at a position. One thread at a time. next() throws the dataset's
+// exceptions, at the step that needs the sample.
 class StepReader {
  public:
   virtual ~StepReader() = default;
   virtual std::optional<Step> next() = 0;
-  // The sample of the epoch that was being read when next() threw; -1: none.
+  // The index within the epoch of the sample being read when next() threw; -1: none.
   virtual int64_t failed_sample() const { return -1; }
 };
 
@@ -63,7 +63,7 @@ class MapSteps final : public StepReader {
   int64_t consumed_;
 };
 
-// Reads one step ahead of the one it gives, to know which is the last.
+// Reads one step ahead, to know which step is the last.
 class StreamSteps final : public StepReader {
  public:
   StreamSteps(loader_detail::BatchSource& source, const ShardRule& rule, ProducedRanks ranks,
@@ -85,13 +85,13 @@ class StreamSteps final : public StepReader {
   ProducedRanks ranks_;
   DataPosition start_;
   bool started_ = false;
-  int64_t kept_ = 0;  // of the epoch's first samples, for the last step
-  int64_t read_ = 0;  // samples of the epoch that were read
+  int64_t kept_ = 0;  // the epoch's first samples saved for the last step
+  int64_t read_ = 0;  // samples of the epoch read so far
   Samples ahead_;
   std::exception_ptr ahead_error_;
 };
 
-// The samples that a step takes when `left` are left: 0 when there is no step any more.
+// The samples that a step takes when `left` remain; 0 if there are no more steps.
 int64_t taken_of(const ShardRule& rule, int64_t left);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Whether a device's collectives take a type; see device_driver.h.
+// Checks whether a device's collectives support a dtype; see device_driver.h.
 #include <optional>
 
 #include "device/device_driver.h"
@@ -17,7 +17,7 @@ std::string advice(std::optional<MusterDtype> dtype, uint32_t supported) {
       text += (i == 0 ? "" : i + 1 == others.size() ? " or " : ", ") + dtype_name(others[i]);
     }
   }
-  return text.empty() ? "it takes no type that could stand in for it" : "use " + text;
+  return text.empty() ? "it supports no similar dtype" : "use " + text;
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ void require_collective_dtype(at::Device device, MusterCollective collective, at
   const std::optional<MusterDtype> known = device_dtype(dtype);
   if (known && (supported & dtype_bit(*known)) != 0) return;
   throw DeviceError("device '" + driver.name() + "' (" + driver.series(device) + "): its " +
-                    collective_name(collective) + " takes no " +
+                    collective_name(collective) + " does not support " +
                     (known ? dtype_name(*known) : c10::toString(dtype)) + ", which " + for_what +
                     " needs: " + advice(known, supported));
 }

@@ -1,4 +1,4 @@
-// The CPU: LibTorch's generator, the process's memory, collectives by Gloo.
+// The CPU's table: LibTorch's generator, the process's memory, collectives through Gloo.
 #include <unistd.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-// Lines "Name: NUMBER kB" of a file of /proc, in bytes.
+// Parses lines "Name: NUMBER kB" of a /proc file; values in bytes.
 std::map<std::string, int64_t> kilobyte_lines(const char* path) {
   std::map<std::string, int64_t> values;
   std::ifstream file(path);
@@ -29,8 +29,8 @@ int64_t value_or_unknown(const std::map<std::string, int64_t>& values, const cha
   return found == values.end() ? -1 : found->second;
 }
 
-// LibTorch does not count what the tensors of the CPU hold: the process's resident memory stands
-// for what is reserved.
+// LibTorch does not count the memory of CPU tensors, so `reserved` is the process's resident
+// memory.
 int memory(int32_t /*index*/, MusterDeviceMemory* memory, MusterDeviceError* error) {
   return device_status(error, [&] {
     const auto process = kilobyte_lines("/proc/self/status");
@@ -44,12 +44,12 @@ int memory(int32_t /*index*/, MusterDeviceMemory* memory, MusterDeviceError* err
   });
 }
 
-// Source: proc_pid_clear_refs(5): 5 sets VmHWM to the present size.
+// Source: proc_pid_clear_refs(5): writing 5 resets VmHWM to the current size.
 int reset_peak_memory(int32_t /*index*/, MusterDeviceError* error) {
   return device_status(error, [] {
     std::ofstream file("/proc/self/clear_refs");
     file << "5" << std::flush;
-    if (!file) throw std::runtime_error("/proc/self/clear_refs cannot be written");
+    if (!file) throw std::runtime_error("cannot write /proc/self/clear_refs");
   });
 }
 

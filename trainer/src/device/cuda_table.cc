@@ -1,4 +1,4 @@
-// CUDA: what LibTorch answers for every accelerator, and NCCL where this build has it.
+// CUDA's table: LibTorch's generic accelerator functions, and NCCL if this build has it.
 #include "device/device_driver.h"
 #include "device/gloo_dtypes.h"
 #include "muster/device/device_plugin_torch.h"
@@ -13,7 +13,7 @@ namespace {
 const char* series(int32_t /*index*/) { return "NCCL"; }
 
 // Source: getNcclDataType and the checks of 8-bit floating types in
-// torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: those are moved, and not added up.
+// torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: those can be moved but not reduced.
 uint32_t collective_dtypes(int32_t /*index*/, int32_t collective) {
   const uint32_t added = dtype_bit(MUSTER_BOOL) | dtype_bit(MUSTER_UINT8) | dtype_bit(MUSTER_INT8) |
                          dtype_bit(MUSTER_INT32) | dtype_bit(MUSTER_INT64) |
@@ -24,7 +24,7 @@ uint32_t collective_dtypes(int32_t /*index*/, int32_t collective) {
   return adds ? added : added | moved;
 }
 #else
-// Gloo moves CUDA tensors too, by way of the host.
+// Gloo supports CUDA tensors too, through host memory.
 const char* series(int32_t /*index*/) { return "Gloo"; }
 #endif
 

@@ -1,4 +1,4 @@
-// The drivers of this process and the choice among them; see device_driver.h.
+// The drivers of this process, and choosing among them; see device_driver.h.
 #include "device/device_driver.h"
 
 #include <torch/version.h>
@@ -15,8 +15,8 @@
 namespace muster {
 namespace {
 
-// A plug-in's libraries cannot be unloaded, and LibTorch knows them from then on: what was opened
-// is the process's, not an Accelerator's.
+// A plug-in's libraries register with LibTorch and cannot be unloaded, so opened devices belong to
+// the process, not to an Accelerator.
 class Drivers {
  public:
   // Never destroyed: tensors and threads may outlive static objects.
@@ -45,8 +45,8 @@ class Drivers {
   DeviceDriver& add(const MusterDeviceTable& table, std::string origin) {
     opened_.push_back(std::make_unique<DeviceDriver>(table, std::move(origin)));
     if (table.finalize != nullptr) {
-      // Handlers of exit and static objects' destructors run in the reverse of the order in which
-      // they came: this one before those of the libraries that the plug-in has loaded by now.
+      // exit() runs atexit handlers and static destructors in reverse order of registration, so
+      // this one runs before those of the libraries that the plug-in has loaded by now.
       finalizers_.push_back(table.finalize);
       std::atexit([] { drivers().finalize_last(); });
     }
@@ -66,9 +66,9 @@ class Drivers {
     finalize();
   }
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::unique_ptr<DeviceDriver>> opened_;
-  std::vector<void (*)(void)> finalizers_;  // still to be called, the first at last
+  std::vector<void (*)(void)> finalizers_;  // called in reverse order
   std::array<DeviceDriver*, at::COMPILE_TIME_MAX_DEVICE_TYPES> in_use_{};
 };
 
@@ -82,7 +82,7 @@ std::string chosen_name(const DeviceChoice& choice) {
   if (!choice.name.empty()) {
     if (choice.cpu && choice.name != "cpu") {
       throw std::invalid_argument("AcceleratorOptions: cpu is true and device is '" + choice.name +
-                                  "': set one of them");
+                                  "': set only one of them");
     }
     return choice.name;
   }
@@ -105,15 +105,15 @@ DeviceDriver::DeviceDriver(const MusterDeviceTable& table, std::string origin)
   const bool gloo_moves = type() == at::kCPU || type() == at::kCUDA;
   if (!has_backend() && !gloo_moves) {
     throw DeviceError("device '" + name() + "': the plug-in " + origin_ +
-                      " does not fit: its table has no make_backend, and Gloo moves tensors of " +
-                      "the CPU and of CUDA only, not of " + c10::DeviceTypeName(type(), true));
+                      " is incompatible: its table has no make_backend, and Gloo supports CPU " +
+                      "and CUDA tensors only, not " + c10::DeviceTypeName(type(), true));
   }
   if (table_.init != nullptr) {
     check("init", [&](MusterDeviceError* error) { return table_.init(error); });
   }
 }
 
-// The device's own words, with its name and the function's before them.
+// Throws the device's own message, prefixed with the names of the device and the function.
 template <typename Call>
 void DeviceDriver::check(const char* what, const Call& call) const {
   MusterDeviceError error{};
@@ -167,7 +167,7 @@ c10::intrusive_ptr<c10d::Backend> DeviceDriver::make_backend(const BackendReques
   check("make_backend",
         [&](MusterDeviceError* error) { return table_.make_backend(&plain, &backend, error); });
   if (!backend) {
-    throw DeviceError("device '" + name() + "': make_backend reported success and gave none");
+    throw DeviceError("device '" + name() + "': make_backend returned 0 but no backend");
   }
   return backend;
 }
@@ -224,8 +224,8 @@ const DeviceDriver& device_driver(at::DeviceType type) {
   }
   if (type == at::kCPU) return open_device("cpu");
   if (type == at::kCUDA) return open_device("cuda");
-  throw DeviceError("no device of this process has tensors of " + c10::DeviceTypeName(type, true) +
-                    ": name its plug-in in AcceleratorOptions::device or MUSTER_DEVICE");
+  throw DeviceError("no device of this process handles " + c10::DeviceTypeName(type, true) +
+                    " tensors: name its plug-in in AcceleratorOptions::device or MUSTER_DEVICE");
 }
 
 std::vector<const DeviceDriver*> device_drivers() {

@@ -1,5 +1,5 @@
-// The kinds of devices that this process computes on, each behind the table of device_plugin.h: the
-// CPU and CUDA, which are built in, and those of plug-ins. Training thread.
+// The kinds of devices that this process computes on, each behind a table as in device_plugin.h:
+// the built-in CPU and CUDA, and plug-ins. Training thread.
 #pragma once
 
 #include <torch/types.h>
@@ -27,10 +27,10 @@ struct BackendRequest {
   bool network_is_interfaces = false;
 };
 
-// A table with C++ in front of it: its errors become DeviceError with the device's name.
+// A C++ wrapper of a table: errors become DeviceError with the device's name.
 class DeviceDriver {
  public:
-  // `origin`: the plug-in's file, empty for what is built in. Calls the table's init.
+  // `origin`: the plug-in's file; empty for built-in devices. Calls the table's init.
   DeviceDriver(const MusterDeviceTable& table, std::string origin);
 
   std::string name() const { return table_.name; }
@@ -38,16 +38,16 @@ class DeviceDriver {
   at::DeviceType type() const { return static_cast<at::DeviceType>(table_.device_type); }
 
   int count() const;
-  // The device that this rank computes on, which an at::Device without an index stands for.
+  // Sets the device that this rank computes on, which an at::Device without an index refers to.
   void set_current(int index);
   // Waits for all streams of the device.
   void synchronize(at::Device device) const;
 
   std::string series(at::Device device) const;
   uint32_t collective_dtypes(at::Device device, MusterCollective collective) const;
-  // False: Gloo does the collectives.
+  // False: collectives use Gloo.
   bool has_backend() const { return table_.make_backend != nullptr; }
-  // Collective over the ranks of the request.
+  // Collective over the request's ranks.
   c10::intrusive_ptr<c10d::Backend> make_backend(const BackendRequest& request) const;
 
   void seed(at::Device device, uint64_t seed) const;
@@ -70,21 +70,21 @@ class DeviceDriver {
   int32_t current_ = 0;
 };
 
-// The built-in tables: device/cpu_table.cc and cuda_table.cc.
+// The built-in tables: cpu_table.cc and cuda_table.cc.
 const MusterDeviceTable& cpu_device_table();
 const MusterDeviceTable& cuda_device_table();
 
-// The device of that name: "cpu", "cuda", or that of a plug-in, which is loaded and initialised at
-// its first use and stays until the process ends. From now on it is the driver of its type of
-// tensors (device_driver below). Throws DeviceError (see plugin_library.h).
+// The device of that name: "cpu", "cuda", or a plug-in's, which is loaded and initialized on first
+// use and stays loaded until the process exits. It becomes the driver of its tensor type
+// (device_driver below). Throws DeviceError (see plugin_library.h).
 DeviceDriver& open_device(const std::string& name);
 
-// What drives tensors of this type in this process: the device that open_device opened last for
-// it, else the built-in one. Throws DeviceError for a type that has none.
+// The driver of tensors of this type: the device that open_device opened last for it, else the
+// built-in one. Throws DeviceError if there is none.
 const DeviceDriver& device_driver(at::DeviceType type);
 inline const DeviceDriver& device_driver(at::Device device) { return device_driver(device.type()); }
 
-// One for each type of tensors that has a driver.
+// One driver for each tensor type that has one.
 std::vector<const DeviceDriver*> device_drivers();
 
 struct DeviceChoice {
@@ -92,15 +92,15 @@ struct DeviceChoice {
   bool cpu = false;  // AcceleratorOptions::cpu
   int local_rank = 0;
 };
-// Opens the device that was asked for: by `name`, `cpu`, MUSTER_DEVICE or ACCELERATE_USE_CPU, in
-// this order; where nobody asks, CUDA if there is one, else the CPU. Its device number local_rank
-// becomes the current one. Throws DeviceError, TopologyError when there are not so many devices,
-// std::invalid_argument for a name other than "cpu" beside `cpu`.
+// Opens the requested device: by `name`, `cpu`, MUSTER_DEVICE or ACCELERATE_USE_CPU, in this order;
+// if none is set, CUDA if there is a GPU, else the CPU. Its device number local_rank becomes the
+// current one. Throws DeviceError, TopologyError if there are too few devices,
+// std::invalid_argument if `cpu` is set with a name other than "cpu".
 at::Device choose_device(const DeviceChoice& choice);
 
-// Throws DeviceError when the device's collective does not take tensors of this type; the message
-// names the device, its series, what was asked `for_what` ("the parameter 'fc.weight'") and the
-// types that it takes instead. Not collective. Complex types count as their parts.
+// Throws DeviceError if the device's collective does not support tensors of this dtype; the message
+// names the device, its series, what needs it (`for_what`, such as "the parameter 'fc.weight'") and
+// supported alternatives. Not collective. Complex dtypes count as their component dtype.
 void require_collective_dtype(at::Device device, MusterCollective collective, at::ScalarType dtype,
                               const std::string& for_what);
 

@@ -1,4 +1,4 @@
-// Names and nearness of element types; see dtype_names.h.
+// Names and similarity of element types; see dtype_names.h.
 #include "device/dtype_names.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct DtypeFacts {
   bool is_signed;
 };
 
-// By the numbers of MusterDtype.
+// Indexed by MusterDtype.
 constexpr std::array<DtypeFacts, MUSTER_DTYPE_COUNT> kFacts = {{{"bool", 1, false, false},
                                                                 {"uint8", 8, false, false},
                                                                 {"int8", 8, false, true},
@@ -40,7 +40,7 @@ bool may_replace(MusterDtype candidate, MusterDtype dtype) {
   return !to.floating && to.bits > 1;
 }
 
-// Smaller is nearer: a wider type holds all the values, a narrower one only some.
+// Smaller is closer: a wider type holds all the values, a narrower one only some.
 int distance(MusterDtype candidate, MusterDtype dtype) {
   const DtypeFacts& to = facts(candidate);
   const DtypeFacts& from = facts(dtype);

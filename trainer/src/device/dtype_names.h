@@ -1,4 +1,4 @@
-// Words for the element types and collectives of a device table. Without LibTorch.
+// Names of the element types and collectives of a device table. Without LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ std::string dtype_name(MusterDtype dtype);
 // As torch.distributed spells them: "all_reduce".
 std::string collective_name(MusterCollective collective);
 
-// What may stand in for a type that is not in `supported`, the nearest first: for a floating type
-// the floating ones of at least 16 bits, for an integer or bool the integers.
+// The types in `supported` that can replace one that is not, closest first: for a floating-point
+// type the floating-point ones of at least 16 bits, for an integer or bool the integers.
 std::vector<MusterDtype> dtype_alternatives(MusterDtype dtype, uint32_t supported);
 
 }  // namespace muster

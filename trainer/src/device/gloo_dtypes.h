@@ -1,4 +1,4 @@
-// What Gloo's collectives take. Without LibTorch.
+// The dtypes that Gloo's collectives support. Without LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace muster {
 
-// The form of MusterDeviceTable::collective_dtypes. Source: GENERATE_ALL_TYPES in
-// torch/csrc/distributed/c10d/ProcessGroupGloo.cpp; tests/trainer/device asks Gloo itself.
+// Implements MusterDeviceTable::collective_dtypes. Source: GENERATE_ALL_TYPES in
+// torch/csrc/distributed/c10d/ProcessGroupGloo.cpp; tests/trainer/device checks it against Gloo
+// itself.
 inline uint32_t gloo_dtypes(int32_t /*index*/, int32_t /*collective*/) {
   return dtype_bit(MUSTER_BOOL) | dtype_bit(MUSTER_UINT8) | dtype_bit(MUSTER_INT8) |
          dtype_bit(MUSTER_INT32) | dtype_bit(MUSTER_INT64) | dtype_bit(MUSTER_FLOAT16) |

@@ -1,4 +1,4 @@
-// The only file that includes NCCL's headers; built when LibTorch has CUDA and they are found.
+// The only file that includes NCCL's headers; built if LibTorch has CUDA and nccl.h is found.
 #include "device/nccl_backend.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>

@@ -5,7 +5,7 @@
 
 namespace muster {
 
-// The form of MusterDeviceTable::make_backend.
+// Implements MusterDeviceTable::make_backend.
 int make_nccl_backend(const MusterBackendRequest* request, void* backend, MusterDeviceError* error);
 
 }  // namespace muster

@@ -25,18 +25,19 @@ std::string fault_of_versions(uint32_t abi, const std::string& torch,
                               const std::string& own_torch) {
   if (abi != MUSTER_DEVICE_ABI) {
     return "it has version " + std::to_string(abi) +
-           " of the table of device functions and this program version " +
+           " of the device function table, and this program has version " +
            std::to_string(MUSTER_DEVICE_ABI) +
            ": build both with the same release of the Muster trainer SDK";
   }
   if (minor_version(torch) != minor_version(own_torch)) {
-    return "it was built for LibTorch " + torch + " and this program for LibTorch " + own_torch +
+    return "it was built for LibTorch " + torch + ", and this program for LibTorch " + own_torch +
            ": build the plug-in against LibTorch " + minor_version(own_torch);
   }
   return "";
 }
 
-// What the label in the file says against it: nothing where there is none.
+// Why the label in the file makes the plug-in incompatible; "" if it does not, or if there is no
+// label.
 std::string fault_of_label(const std::string& path, const std::string& own_torch) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -51,7 +52,7 @@ std::string fault_of_label(const std::string& path, const std::string& own_torch
   return fault_of_versions(abi, torch.substr(version), own_torch);
 }
 
-// The first missing function that may not be; null: all are there.
+// The first required function that is missing; null if there is none.
 const char* missing_function(const MusterDeviceTable& table) {
   if (table.count == nullptr) return "count";
   if (table.set_current == nullptr) return "set_current";
@@ -66,7 +67,8 @@ const char* missing_function(const MusterDeviceTable& table) {
 
 std::string file_name(const std::string& name) { return "libmuster_trainer_" + name + ".so"; }
 
-// The first of the directories' files that exists; else the bare name, for the system's search.
+// The first file that exists in the directories; else the bare name, for the dynamic loader's
+// search.
 std::string find_file(const std::string& name, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
     const std::filesystem::path path = std::filesystem::path(directory) / file_name(name);
@@ -100,17 +102,17 @@ std::vector<std::string> plugin_directories() {
 
 std::string fault_of_table(const MusterDeviceTable& table, const std::string& name,
                            const std::string& torch_version) {
-  // The version comes first: the rest of a table of another one is not to be read.
+  // Check the version first: the rest of a table of another version must not be read.
   const char* const torch = table.torch_version == nullptr ? "unknown" : table.torch_version;
   std::string fault = fault_of_versions(table.abi_version, torch, torch_version);
   if (!fault.empty()) return fault;
   if (table.name == nullptr || table.name != name) {
-    return std::string("its table is of the device '") + (table.name == nullptr ? "" : table.name) +
-           "': the file's name must say the same";
+    return std::string("its table is for device '") + (table.name == nullptr ? "" : table.name) +
+           "': the file name must match";
   }
   if (const char* function = missing_function(table); function != nullptr) {
     return std::string("its table has no ") + function +
-           ": only the functions that device_plugin.h says so of may be null";
+           ": only functions marked so in device_plugin.h may be null";
   }
   return "";
 }
@@ -118,16 +120,17 @@ std::string fault_of_table(const MusterDeviceTable& table, const std::string& na
 LoadedPlugin load_device_plugin(const std::string& name, const std::string& torch_version,
                                 const std::vector<std::string>& directories) {
   if (name.find('/') != std::string::npos) {
-    throw DeviceError("device '" + name + "': a name is expected, as in " + file_name("NAME"));
+    throw DeviceError("device '" + name + "': not a valid name, as in " + file_name("NAME"));
   }
   const std::string path = find_file(name, directories);
   const bool found = path != file_name(name);
   const std::string start = "device '" + name + "': the plug-in " + path;
   if (found) {
     const std::string fault = fault_of_label(path, torch_version);
-    if (!fault.empty()) throw DeviceError(start + " does not fit: " + fault);
+    if (!fault.empty()) throw DeviceError(start + " is incompatible: " + fault);
   }
-  // Global: the libraries that a plug-in brings find each other's symbols, as they do under Python.
+  // RTLD_GLOBAL: the libraries that a plug-in loads must find each other's symbols, as under
+  // Python.
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const std::string reason = ::dlerror();
@@ -135,17 +138,17 @@ LoadedPlugin load_device_plugin(const std::string& name, const std::string& torc
                       (found ? " (a missing library: add its directory to LD_LIBRARY_PATH; an "
                                "undefined symbol: it was built for another LibTorch)"
                              : "; searched " + places(directories) +
-                                   ": put its directory into MUSTER_PLUGIN_PATH"));
+                                   ": add its directory to MUSTER_PLUGIN_PATH"));
   }
   const auto function = reinterpret_cast<MusterDevicePluginFunction>(::dlsym(library, kFunction));
   const MusterDeviceTable* const table = function == nullptr ? nullptr : function();
   if (table == nullptr) {
-    throw DeviceError(start + " is no device plug-in: it " +
+    throw DeviceError(start + " is not a device plug-in: it " +
                       (function == nullptr ? "does not export " : "has no table in ") + kFunction +
                       "() (see docs/device-plugins.md)");
   }
   const std::string fault = fault_of_table(*table, name, torch_version);
-  if (!fault.empty()) throw DeviceError(start + " does not fit: " + fault);
+  if (!fault.empty()) throw DeviceError(start + " is incompatible: " + fault);
   return {table, path};
 }
 

@@ -1,5 +1,5 @@
-// Finding and loading libmuster_trainer_NAME.so, and refusing what was built for something else.
-// Without LibTorch, so that a plug-in for another one can be refused before it does harm.
+// Finds and loads libmuster_trainer_NAME.so, and rejects incompatible plug-ins. Without LibTorch,
+// so that a plug-in for another LibTorch is rejected before it does harm.
 #pragma once
 
 #include <string>
@@ -9,24 +9,24 @@
 
 namespace muster {
 
-// A library that was loaded; it stays until the process ends.
+// A loaded library; it stays loaded until the process exits.
 struct LoadedPlugin {
   const MusterDeviceTable* table = nullptr;
-  std::string path;  // as it was found
+  std::string path;  // as found
 };
 
-// The directories that are searched before the system's own places: those of MUSTER_PLUGIN_PATH,
+// The directories that are searched before the dynamic loader's path: those of MUSTER_PLUGIN_PATH,
 // then the executable's.
 std::vector<std::string> plugin_directories();
 
-// Loads the plug-in for a program that was compiled with `torch_version` ("2.13.0"). Throws
-// DeviceError that names the file, what was met and what was expected: no such file in any of the
-// places, another ABI, another minor version of LibTorch, a library that cannot be loaded or is no
-// plug-in, a table that lacks a function or bears another name.
+// Loads the plug-in for a program compiled with `torch_version` ("2.13.0"). Throws DeviceError
+// naming the file and the expected and actual values: file not found, different ABI, different
+// minor version of LibTorch, a library that cannot be loaded or is not a plug-in, a table that
+// lacks a function or has another name.
 LoadedPlugin load_device_plugin(const std::string& name, const std::string& torch_version,
                                 const std::vector<std::string>& directories);
 
-// What of a table cannot be used by such a program; empty: nothing.
+// Why such a program cannot use the table; empty if it can.
 std::string fault_of_table(const MusterDeviceTable& table, const std::string& name,
                            const std::string& torch_version);
 

@@ -9,7 +9,7 @@ namespace muster {
 
 void set_seed(uint64_t seed, const SeedOptions& options) {
   at::manual_seed(seed + options.offset);
-  // LibTorch reaches the generators that it knows; a plug-in may bring one of its own.
+  // LibTorch seeds the generators that it knows; a plug-in may have its own.
   for (const DeviceDriver* driver : device_drivers()) {
     if (!driver->origin().empty()) driver->seed(at::Device(driver->type()), seed + options.offset);
   }

@@ -11,7 +11,7 @@ namespace muster {
 namespace {
 
 pid_t thread_id() {
-  // A system call: asked once a thread.
+  // A system call, so made once per thread.
   thread_local const pid_t id = static_cast<pid_t>(::syscall(SYS_gettid));
   return id;
 }
@@ -25,7 +25,7 @@ std::string seconds_text(CollectiveLog::Clock::duration time) {
 }  // namespace
 
 CollectiveLog& CollectiveLog::of_process() {
-  // Never destroyed: Gloo's threads may end a collective while the process exits.
+  // Never destroyed: Gloo's threads may finish a collective while the process exits.
   static auto* log = new CollectiveLog();
   return *log;
 }
@@ -88,7 +88,7 @@ CollectiveLog::Snapshot CollectiveLog::snapshot() const {
 }
 
 const CollectiveLog::Entry* CollectiveLog::Snapshot::oldest_running() const {
-  // Entries are in the order of their begins. What a group left behind when it went says nothing.
+  // Entries are in start order. Unfinished entries of a destroyed group are ignored.
   const auto running = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
     return entry.state == State::started && !groups[entry.group].removed;
   });
@@ -107,7 +107,7 @@ HangCheck check_for_hang(const CollectiveLog::Snapshot& snapshot,
   if (snapshot.now - since < patience) return {.sign = {}, .look_again = since + patience};
   const std::string time = seconds_text(snapshot.now - since);
   const std::string reason =
-      waits ? describe(*running, groups[running->group]) + " has not ended for " + time
+      waits ? describe(*running, groups[running->group]) + " has been running for " + time
             : "no collective for " + time;
   return {.sign = HangSign{since, reason}, .look_again = {}};
 }

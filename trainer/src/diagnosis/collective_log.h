@@ -1,6 +1,6 @@
-// What this process did together with other ranks: the newest collectives of all its groups, in a
-// ring. One per process, because a process hangs as a whole and groups come and go. Any thread; a
-// short lock for each call. Without LibTorch.
+// A ring buffer of this process's newest collectives, over all its groups. One per process, because
+// a process hangs as a whole while groups are created and destroyed. Any thread; each call takes a
+// short lock. Without LibTorch.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ class CollectiveLog {
   using Clock = std::chrono::steady_clock;
   static constexpr size_t kKept = 1'024;  // collectives
 
-  // What a collective is about. The texts are constants.
+  // What a collective does. The strings are constants.
   struct Call {
     const char* operation = "";  // "all_reduce"
     const char* dtype = "";      // "float32"
@@ -32,17 +32,17 @@ class CollectiveLog {
   enum class State { started, finished, failed };
   struct Entry {
     size_t group = 0;       // index into Snapshot::groups
-    uint64_t sequence = 0;  // the how manieth of the group on this rank, from 1
+    uint64_t sequence = 0;  // counts the group's collectives on this rank, from 1
     Call call;
     State state = State::started;
     Clock::time_point begin;
     Clock::time_point end;
-    pid_t thread = 0;  // that began it
+    pid_t thread = 0;  // the thread that started it
   };
   struct Group {
     std::string name;
-    std::vector<int> ranks;  // of the run
-    uint64_t started = 0;    // collectives
+    std::vector<int> ranks;  // global ranks
+    uint64_t started = 0;    // number of collectives
     uint64_t ended = 0;
     bool removed = false;
   };
@@ -53,43 +53,44 @@ class CollectiveLog {
     Clock::time_point last_activity;
     std::map<std::string, std::function<std::string()>> library_traces;
 
-    // Of the groups that still exist; null when none runs.
+    // Among groups that still exist; null if none is running.
     const Entry* oldest_running() const;
   };
 
   static CollectiveLog& of_process();
 
-  // The group's number here.
+  // Returns the group's index in this log.
   size_t add_group(const std::string& name, const std::vector<int>& ranks);
   void remove_group(size_t group);
-  // A number for end(). The entry of a collective that outlives kKept later ones is lost.
+  // Returns the number to pass to end(). The entry of a collective that outlives kKept later ones
+  // is lost.
   uint64_t begin(size_t group, const Call& call);
   void end(uint64_t number, bool success);
 
-  // A communication library's own record as JSON ("c10d": …, "nccl": …), asked when a record is
-  // written. Another one of that name takes its place.
+  // Registers a communication library's own record as JSON ("c10d": …, "nccl": …), fetched when a
+  // record is written. Replaces an earlier one of the same name.
   void set_library_trace(const std::string& name, std::function<std::string()> trace);
 
   Snapshot snapshot() const;
 
  private:
-  mutable std::mutex mutex_;  // guards what follows
-  std::vector<Entry> ring_;   // grows to kKept; entry n lies at n % kKept
+  mutable std::mutex mutex_;  // guards the members below
+  std::vector<Entry> ring_;   // grows to kKept; entry n is at n % kKept
   uint64_t count_ = 0;
   std::vector<Group> groups_;
   Clock::time_point last_activity_;
   std::map<std::string, std::function<std::string()>> library_traces_;
 };
 
-// What a group's running collectives say about the run.
+// A sign that the run hangs.
 struct HangSign {
-  // Something that has not moved since this moment: the oldest running collective's begin, or the
-  // last activity when none is running. The same moment again is the same hang.
+  // When progress stopped: the start of the oldest running collective, or the last activity if none
+  // is running. The same time means the same hang.
   CollectiveLog::Clock::time_point since;
   std::string reason;  // for people
 };
-// The sign if there is one after `patience`, else when to look again. Nothing of either: there is
-// no group. Pure.
+// The sign, if there is one after `patience`, else when to check again. Neither if there is no
+// group. Pure.
 struct HangCheck {
   std::optional<HangSign> sign;
   std::optional<CollectiveLog::Clock::time_point> look_again;

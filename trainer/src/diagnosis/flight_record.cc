@@ -1,4 +1,4 @@
-// The texts of a record; see flight_record.h.
+// Formats a record; see flight_record.h.
 #include "diagnosis/flight_record.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kCompactBytesMax = 64 << 10;
-constexpr size_t kCompactCollectives = 8;  // of each group
-constexpr size_t kCompactFrames = 24;      // of a thread
+constexpr size_t kCompactCollectives = 8;  // per group
+constexpr size_t kCompactFrames = 24;      // per thread
 
 int64_t milliseconds(CollectiveLog::Clock::duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
@@ -70,7 +70,7 @@ Json collectives_json(const FlightRecord& record, size_t most) {
   std::vector<const CollectiveLog::Entry*> chosen;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (record.collectives.groups[entry->group].removed) continue;
-    // What still runs is never left out.
+    // Running collectives are never omitted.
     if (taken[entry->group]++ < most || entry->state == CollectiveLog::State::started) {
       chosen.push_back(&*entry);
     }
@@ -82,8 +82,8 @@ Json collectives_json(const FlightRecord& record, size_t most) {
   return list;
 }
 
-// The newest `most` of each group of libraries that keep a record of their own, and the groups.
-// LibTorch's of Gloo ("c10d") holds only what we have noted ourselves.
+// Adds the newest `most` collectives per group from libraries with their own record, and the
+// groups. LibTorch's record of Gloo ("c10d") only repeats ours.
 void add_library_collectives(const FlightRecord& record, size_t most, Json& json) {
   std::map<std::string, std::vector<LibraryCollective>> groups;
   for (const auto& [name, trace] : record.library_traces) {
@@ -144,7 +144,7 @@ Json head_json(const FlightRecord& record) {
           {"groups", groups_json(record)}};
 }
 
-// Names of threads and functions are bytes that others chose.
+// Names of threads and functions are arbitrary bytes.
 std::string dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -163,7 +163,7 @@ size_t training_thread(const FlightRecord& record) {
                                     [&](const ThreadStack& thread) { return thread.id == id; });
     return static_cast<size_t>(found - record.threads.begin());
   };
-  // Of the run's first group: checkpoints have groups and a thread of their own.
+  // Looks at the first group only: checkpoints have their own groups and thread.
   const auto& entries = record.collectives.entries;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (entry->group != 0) continue;
@@ -193,7 +193,7 @@ std::string compact_json(const FlightRecord& record) {
   json["collectives"] = collectives_json(record, kCompactCollectives);
   add_library_collectives(record, kCompactCollectives, json);
   json["threads"] = Json::array();
-  // What a sentence is made of first; other threads while there is room.
+  // Threads named in the sentence come first, others while there is room.
   std::vector<size_t> order;
   const size_t training = training_thread(record);
   for (size_t i = 0; i < record.threads.size(); ++i) {
@@ -236,14 +236,14 @@ std::string sentence(const FlightRecord& record) {
       index < record.threads.size() ? place_in_words(record.threads[index]) : "";
   text += place.empty() ? "stack unknown" : "in " + place;
   const auto& entries = record.collectives.entries;
-  if (entries.empty()) return text + "; no collective so far";
-  // The oldest that runs says more than the newest.
+  if (entries.empty()) return text + "; no collective yet";
+  // The oldest running collective is more informative than the newest.
   const CollectiveLog::Entry* entry = record.collectives.oldest_running();
   if (entry == nullptr) entry = &entries.back();
   const bool runs = entry->state == CollectiveLog::State::started;
   text += "; " + describe(*entry, record.collectives.groups[entry->group]);
   text += runs
-              ? " runs for " + seconds_ago(record.collectives.now - entry->begin)
+              ? " running for " + seconds_ago(record.collectives.now - entry->begin)
               : std::string(entry->state == CollectiveLog::State::failed ? " failed " : " ended ") +
                     seconds_ago(record.collectives.now - entry->end) + " ago";
   return text;

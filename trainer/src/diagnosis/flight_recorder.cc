@@ -1,4 +1,4 @@
-// The recorder's thread: sleeps until somebody asks or a collective is due to be looked at.
+// The recorder's thread: sleeps until a request arrives or a hang check is due.
 #include "muster/diagnosis/flight_recorder.h"
 
 #include <poll.h>
@@ -36,7 +36,7 @@ std::string directory_of(const FlightRecorderOptions& options) {
   return named != nullptr && *named != '\0' ? named : "diagnostics";
 }
 
-// Not synced: what is lost with the machine explains nothing any more.
+// Not synced: after a machine crash, the record is of no use.
 void write_file(const std::string& path, const std::string& content) {
   const std::string temporary = path + ".tmp";
   {
@@ -63,13 +63,13 @@ struct FlightRecorder::Watch {
         wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         signalled(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake.valid() || !signalled.valid()) {
-      throw_errno("make", "an eventfd for the flight recorder");
+      throw_errno("create", "an eventfd for the flight recorder");
     }
     if (recorder_exists.exchange(true)) {
-      throw std::logic_error("FlightRecorder: there is one in this process already");
+      throw std::logic_error("FlightRecorder: this process already has one");
     }
     has_stacks = install_stack_signal(signalled.get());
-    // Signals belong to the program's threads.
+    // Leave signals to the program's threads.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -126,7 +126,7 @@ struct FlightRecorder::Watch {
     }
   }
 
-  // Until a request, the next look or a signal: then true.
+  // Waits for a request, the next check or a signal: then returns true.
   bool wait() {
     int timeout_ms = -1;
     if (next_look) {
@@ -145,7 +145,7 @@ struct FlightRecorder::Watch {
     if (options.hang_after.count() <= 0) return;
     const HangCheck check =
         check_for_hang(CollectiveLog::of_process().snapshot(), options.hang_after);
-    // Without a group, or with a hang that is recorded: something else can be due no sooner.
+    // Without a group, or if the hang is already recorded, nothing else can be due earlier.
     next_look = check.look_again.value_or(Clock::now() + options.hang_after);
     if (!check.sign || check.sign->since == recorded_hang) return;
     recorded_hang = check.sign->since;
@@ -160,7 +160,7 @@ struct FlightRecorder::Watch {
     for (const Request& request : asked) request.done("");
   }
 
-  // Whether the newest record is of a collective that has failed since.
+  // Whether the newest record shows the hang of a collective that has failed since.
   bool hang_is_recorded() const {
     if (!recorded_hang) return false;
     const auto entries = CollectiveLog::of_process().snapshot().entries;
@@ -213,7 +213,7 @@ struct FlightRecorder::Watch {
   std::optional<Clock::time_point> next_look;
   std::optional<Clock::time_point> recorded_hang;
 
-  std::mutex mutex;  // guards what follows, but for the thread
+  std::mutex mutex;  // guards the members below, except the thread
   std::vector<Request> requests;
   bool closing = false;
 

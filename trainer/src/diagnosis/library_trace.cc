@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// LibTorch's names of types, ours, and their bytes.
+// LibTorch's dtype names, ours, and their sizes in bytes.
 struct Type {
   const char* name;
   int64_t bytes;
@@ -102,7 +102,7 @@ std::vector<LibraryCollective> library_collectives(const std::string& trace, int
     read_content(entry, collective);
     const int64_t completed_ns = whole(entry, "time_discovered_completed_ns");
     const bool completed = text(entry, "state") == "completed" || completed_ns > 0;
-    // Retired without an end: its time was over.
+    // Retired without completing: it timed out.
     collective.state = completed ? "finished" : flag(entry, "retired") ? "failed" : "started";
     collective.age_ms = (now_ns - whole(entry, "time_created_ns")) / 1'000'000;
     if (completed_ns > 0) collective.ended_ms_ago = (now_ns - completed_ns) / 1'000'000;

@@ -1,5 +1,5 @@
-// The collectives in a communication library's own record (NCCL's: c10d::dump_nccl_trace_json) in
-// the form of ours. Nothing in it is relied on: what is missing or odd is left out. Pure.
+// Converts a communication library's own record of collectives (NCCL's: c10d::dump_nccl_trace_json)
+// to our form. The input is not trusted: missing or odd entries are skipped. Pure.
 //
 // Source of the format: torch/csrc/distributed/c10d/FlightRecorder.hpp, version 2.
 #pragma once
@@ -11,8 +11,8 @@
 namespace muster {
 
 struct LibraryCollective {
-  std::string group;       // the process group's name, with the library's before it
-  std::vector<int> ranks;  // of the run, where the record says
+  std::string group;       // the process group's name, prefixed with the library's
+  std::vector<int> ranks;  // global ranks, if the record has them
   uint64_t sequence = 0;
   std::string operation;  // "all_reduce"
   std::string dtype;

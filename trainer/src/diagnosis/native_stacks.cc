@@ -1,4 +1,4 @@
-// Stacks by signal; see native_stacks.h.
+// Captures stacks by signal; see native_stacks.h.
 #include "diagnosis/native_stacks.h"
 
 #include <dirent.h>
@@ -26,10 +26,10 @@ namespace {
 
 constexpr int kFramesMax = 128;
 constexpr size_t kThreadsMax = 1'024;
-constexpr std::chrono::milliseconds kAnswerTime(500);  // of one thread
+constexpr std::chrono::milliseconds kAnswerTime(500);  // per thread
 
-// Where an interrupted thread leaves its stack. `state` holds the number of the question (from 1)
-// and how far it is: a thread that answers late finds another number and writes nothing.
+// Where an interrupted thread writes its stack. `state` holds the request number (from 1) and its
+// progress: a thread that answers late finds a different number and writes nothing.
 enum Progress : uint32_t { kIdle = 0, kAsked = 1, kWriting = 2, kWritten = 3 };
 struct Slot {
   std::atomic<uint32_t> state{0};
@@ -39,7 +39,7 @@ struct Slot {
 };
 constexpr uint32_t packed(uint32_t question, Progress progress) { return question << 2 | progress; }
 
-// A handler reaches nothing but globals.
+// A signal handler can access only globals.
 Slot slot;
 std::atomic<int> request_descriptor{-1};
 static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
@@ -70,12 +70,12 @@ void on_signal(int, siginfo_t* info, void* context) {
     leave_stack(static_cast<uint32_t>(info->si_value.sival_int), context);
   } else if (const int fd = request_descriptor.load(); fd >= 0) {
     const uint64_t one = 1;
-    if (::write(fd, &one, sizeof(one)) < 0) errno = saved_errno;  // full: it is asked already
+    if (::write(fd, &one, sizeof(one)) < 0) errno = saved_errno;  // full: already requested
   }
   errno = saved_errno;
 }
 
-// The text behind "Name:" in a file of /proc.
+// The text after "Name:" in a /proc file.
 std::string proc_value(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -96,10 +96,10 @@ std::string blocked_place(const std::string& task) {
   std::ifstream file(task + "/wchan");
   std::string place;
   std::getline(file, place);
-  return place.empty() || place == "0" ? "" : "; waits in the kernel's " + place;
+  return place.empty() || place == "0" ? "" : "; blocked in the kernel in " + place;
 }
 
-// Waits until the slot says that the question was answered.
+// Waits until the slot shows that the request was answered.
 bool wait_for_answer(uint32_t question) {
   const auto deadline = std::chrono::steady_clock::now() + kAnswerTime;
   while (true) {
@@ -109,7 +109,8 @@ bool wait_for_answer(uint32_t question) {
         slot.state.compare_exchange_strong(seen, kIdle)) {
       return false;
     }
-    // A thread that has begun to write ends soon: only the question that nobody heard is given up.
+    // A thread that has started to write finishes soon: give up only on requests that no thread
+    // received.
     const timespec pause = {0, 20'000'000};
     ::syscall(SYS_futex, &slot.state, FUTEX_WAIT_PRIVATE, seen, &pause, nullptr, 0);
   }
@@ -143,14 +144,14 @@ std::vector<uintptr_t> interrupted_frames() {
   for (int i = 0; i < slot.count; ++i) {
     frames.push_back(reinterpret_cast<uintptr_t>(slot.frames[static_cast<size_t>(i)]));
   }
-  // Off with the handler and the kernel's way into it.
+  // Drop the frames of the handler and of its signal trampoline.
   const auto first = std::find(frames.begin(), frames.end(), slot.interrupted_at);
   frames.erase(frames.begin(),
                first != frames.end() ? first : frames.begin() + std::min<long>(2, slot.count));
   return frames;
 }
 
-// Frames are addresses only until all threads run on again: reading symbols takes longer.
+// Frames stay plain addresses until all threads have resumed, because symbol lookup takes longer.
 struct RawStack {
   ThreadStack stack;
   std::vector<uintptr_t> addresses;
@@ -169,7 +170,7 @@ std::optional<RawStack> capture(pid_t id, uint32_t question) {
   slot.state.store(packed(question, kAsked));
   if (!ask(id, question)) {
     slot.state.store(kIdle);
-    return std::nullopt;  // it has ended meanwhile
+    return std::nullopt;  // the thread has exited
   }
   if (wait_for_answer(question)) {
     raw.addresses = interrupted_frames();
@@ -195,7 +196,7 @@ std::string short_name(const std::string& function) {
   for (size_t i = 0; i < function.size(); ++i) {
     const char byte = function[i];
     if (depth == 0 && function.compare(i, 21, "(anonymous namespace)") == 0) {
-      i += 22;  // and the "::" behind it
+      i += 22;  // including the "::" after it
       continue;
     }
     if (byte == '<' || byte == '(') {
@@ -225,7 +226,7 @@ bool install_stack_signal(int request_fd) {
   if (!ours && current.sa_handler != SIG_DFL && current.sa_handler != SIG_IGN) return false;
   request_descriptor.store(request_fd);
   if (ours) return true;
-  // The first call loads a library and allocates: not in a handler.
+  // The first call loads a library and allocates, which a signal handler must not do.
   std::array<void*, 4> warm_up{};
   ::backtrace(warm_up.data(), static_cast<int>(warm_up.size()));
   struct sigaction action {};
@@ -248,7 +249,7 @@ std::vector<ThreadStack> capture_stacks() {
     ThreadStack& stack = stacks.emplace_back(std::move(captured.stack));
     for (size_t i = 0; i < captured.addresses.size(); ++i) {
       const uintptr_t address = captured.addresses[i];
-      // A return address is behind its call, which may be the function's last instruction.
+      // A return address follows its call, which may be the function's last instruction.
       Symbols::Place place = symbols.place_of(address - (i == 0 ? 0 : 1));
       stack.frames.push_back(
           {address, std::move(place.function), std::move(place.module), place.offset});
@@ -260,7 +261,7 @@ std::vector<ThreadStack> capture_stacks() {
 std::string place_in_words(const ThreadStack& thread, size_t most) {
   size_t first = 0;
   while (first < thread.frames.size() && is_system_library(thread.frames[first].module)) ++first;
-  if (first == thread.frames.size()) first = 0;  // nothing but system libraries
+  if (first == thread.frames.size()) first = 0;  // all frames are in system libraries
   if (first > 0 && thread.frames[first - 1].function.empty()) --most;
   std::string text;
   for (size_t i = first > 0 ? first - 1 : 0; i < thread.frames.size() && most > 0; ++i) {

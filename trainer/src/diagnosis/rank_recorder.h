@@ -1,4 +1,4 @@
-// A rank's flight recorder together with the worker that may ask for its records. Training thread.
+// Connects a rank's flight recorder to the worker, which may request records. Training thread.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@ namespace muster {
 
 class RankRecorder {
  public:
-  // `reporter` outlives this. Where the process has a recorder already (another Accelerator's, the
-  // program's own) that one goes on and this does nothing.
+  // `reporter` must outlive this. If the process already has a recorder (another Accelerator's, or
+  // the program's own), that one continues and this does nothing.
   RankRecorder(Reporter& reporter, const FlightRecorderOptions& options) : reporter_(reporter) {
     if (FlightRecorder::exists()) return;
     recorder_.emplace(options);

@@ -30,7 +30,7 @@ std::string demangled(const char* name) {
 
 }  // namespace
 
-// A file of code, mapped. What its headers say is checked against its size: a damaged file has no
+// A memory-mapped ELF file. Its headers are checked against its size: a damaged file yields no
 // names.
 class Symbols::File {
  public:
@@ -51,7 +51,7 @@ class Symbols::File {
     segment_count_ = segments_ == nullptr ? 0 : header->e_phnum;
     read_symbols(*header, SHT_SYMTAB);
     if (symbols_.empty()) read_symbols(*header, SHT_DYNSYM);
-    // Of several names of one place the shortest comes last, and is taken: "poll", not "__poll".
+    // Of several names for one address, the shortest sorts last and is used: "poll", not "__poll".
     std::sort(symbols_.begin(), symbols_.end(), [](const Symbol& a, const Symbol& b) {
       return a.begin != b.begin ? a.begin < b.begin : std::strlen(a.name) > std::strlen(b.name);
     });
@@ -62,7 +62,7 @@ class Symbols::File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  // In the file's own numbering.
+  // In the file's own address numbering.
   std::optional<uint64_t> address_of(uint64_t file_offset) const {
     for (size_t i = 0; i < segment_count_; ++i) {
       const Elf64_Phdr& segment = segments_[i];
@@ -126,7 +126,7 @@ class Symbols::File {
   std::string_view content_;
   const Elf64_Phdr* segments_ = nullptr;
   size_t segment_count_ = 0;
-  std::vector<Symbol> symbols_;  // by begin
+  std::vector<Symbol> symbols_;  // sorted by begin
 };
 
 Symbols::Symbols() {
@@ -156,7 +156,7 @@ Symbols::Place Symbols::place_of(uintptr_t address) {
   if (mapping == mappings_.end()) return {};
   Place place;
   place.module = mapping->path.substr(mapping->path.rfind('/') + 1);
-  if (mapping->path.empty() || mapping->path[0] != '/') return place;  // [vdso], made at run time
+  if (mapping->path.empty() || mapping->path[0] != '/') return place;  // such as [vdso]
   auto& file = files_[mapping->path];
   if (!file) file = std::make_unique<File>(mapping->path);
   const auto in_file = file->address_of(address - mapping->begin + mapping->file_offset);

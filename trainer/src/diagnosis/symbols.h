@@ -1,6 +1,6 @@
-// Names for addresses of this process: /proc/self/maps and the symbol tables of the files in it
-// (.symtab, so that functions that are not exported have their names too, else .dynsym). Reads
-// files only; takes none of the loader's locks, which a stuck thread may hold. 64-bit ELF.
+// Names for addresses in this process, from /proc/self/maps and the files' symbol tables (.symtab,
+// which also has non-exported functions, else .dynsym). Only reads files: takes none of the
+// loader's locks, which a stuck thread may hold. 64-bit ELF.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace muster {
 
 class Symbols {
  public:
-  Symbols();  // reads the maps as they are now
+  Symbols();  // reads the current maps
   ~Symbols();
 
   struct Place {
-    std::string function;  // demangled, with arguments; empty: not known
-    std::string module;    // file name without folders; empty: not in a file
+    std::string function;  // demangled, with arguments; empty: unknown
+    std::string module;    // file name without directories; empty: not in a file
     uint64_t offset = 0;
   };
   Place place_of(uintptr_t address);
@@ -32,7 +32,7 @@ class Symbols {
   class File;
 
   std::vector<Mapping> mappings_;
-  std::map<std::string, std::unique_ptr<File>> files_;  // those that were asked for
+  std::map<std::string, std::unique_ptr<File>> files_;  // opened on demand
 };
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// The autograd node of a checkpointed part; see activation_checkpoint.h.
+// The autograd node of a checkpointed segment; see activation_checkpoint.h.
 #include "muster/memory/activation_checkpoint.h"
 
 #include <ATen/autocast_mode.h>
@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 std::vector<at::Device> devices_of(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Device> devices = {at::kCPU};
   for (const at::Tensor& tensor : tensors) {
-    // meta has no generator, and autocast does not know it.
+    // meta has no generator, and autocast does not support it.
     if (!tensor.defined() || tensor.is_meta()) continue;
     if (std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) {
       devices.push_back(tensor.device());
@@ -31,7 +31,7 @@ std::vector<at::Device> devices_of(const std::vector<at::Tensor>& tensors) {
   return devices;
 }
 
-// States of the default generators; put back by restore().
+// Saved states of the default generators; restore() sets them again.
 class RandomStates {
  public:
   explicit RandomStates(const std::vector<at::Device>& devices) {
@@ -73,8 +73,8 @@ class AutocastState {
   bool cache_enabled_;
 };
 
-// No casts of weights are kept while it lives: they would stay until the region of autocast ends,
-// and older releases of LibTorch would use them, without history, where the weight is met again.
+// While it lives, autocast does not cache cast weights: they would stay until the autocast region
+// ends, and older releases of LibTorch would reuse them, without history, at the weight's next use.
 class NoCastCache {
  public:
   NoCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {
@@ -88,18 +88,18 @@ class NoCastCache {
   bool before_;
 };
 
-// What a node keeps besides its inputs.
+// What a node saves in addition to its inputs.
 struct Kept : torch::CustomClassHolder {
   Part part;
   std::vector<at::Device> devices;
   std::optional<RandomStates> random_states;
   std::optional<AutocastState> autocast;
-  // The node itself has the defined tensors only; these are their places among all.
+  // The node itself has only the defined tensors; these are their indices among all.
   size_t inputs = 0, outputs = 0;
   std::vector<size_t> input_places, output_places;
 };
 
-// The second run's surroundings: those of the first, until the end of the scope.
+// Restores the first run's environment for the recomputation, until the end of the scope.
 class AsInForward {
  public:
   explicit AsInForward(const Kept& kept) : autocast_before_(kept.devices) {
@@ -126,18 +126,18 @@ class AsInForward {
 void require_plain_backward() {
   if (!torch::autograd::Engine::get_default_engine().is_checkpoint_valid()) {
     throw Error(
-        "muster::checkpoint: gradients of a checkpointed part come only from backward() over all "
-        "leaves; torch::autograd::grad and backward() with `inputs` would lose those of its "
-        "parameters. Call backward() and read grad(), or leave checkpoint() out");
+        "muster::checkpoint: a checkpointed segment supports only backward() over all leaves; "
+        "torch::autograd::grad and backward() with `inputs` would lose the gradients of its "
+        "parameters. Call backward() and read grad(), or remove checkpoint()");
   }
   if (torch::GradMode::is_enabled()) {
     throw Error(
-        "muster::checkpoint: backward() with create_graph needs gradients of gradients, which a "
-        "checkpointed part does not have. Leave checkpoint() out of this part");
+        "muster::checkpoint: backward() with create_graph needs second derivatives, which a "
+        "checkpointed segment does not support. Remove checkpoint() from this segment");
   }
 }
 
-// The inputs as leaves of a graph of their own.
+// The inputs as leaves of a separate graph.
 std::vector<at::Tensor> as_leaves(const variable_list& inputs) {
   std::vector<at::Tensor> leaves;
   for (const at::Tensor& input : inputs) {
@@ -166,7 +166,7 @@ std::vector<at::Tensor> defined_of(const std::vector<at::Tensor>& all,
 
 class CheckpointedPart : public torch::autograd::Function<CheckpointedPart> {
  public:
-  // `anchor` requires a gradient, so that there is a node also when no input does.
+  // `anchor` requires a gradient, so that a node is created even if no input requires one.
   static variable_list forward(AutogradContext* context, const at::Tensor& /*anchor*/,
                                const c10::intrusive_ptr<Kept>& kept, at::TensorList inputs) {
     context->set_materialize_grads(false);
@@ -177,7 +177,7 @@ class CheckpointedPart : public torch::autograd::Function<CheckpointedPart> {
         kept->part(spread(inputs, kept->input_places, kept->inputs));
     kept->outputs = outputs.size();
     variable_list own = defined_of(outputs, kept->output_places);
-    // Tensors of their own: the part may have returned an input, a view of one, or a parameter.
+    // Detach: the segment may have returned an input, a view of one, or a parameter.
     for (at::Tensor& output : own) output = output.detach();
     return own;
   }
@@ -188,7 +188,7 @@ class CheckpointedPart : public torch::autograd::Function<CheckpointedPart> {
         c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
     const std::vector<at::Tensor> leaves = as_leaves(context->get_saved_variables());
     run_again(*kept, leaves, gradients);
-    variable_list results(2);  // of the anchor and of what is kept
+    variable_list results(2);  // for the anchor and the saved state
     for (const at::Tensor& leaf : leaves) results.push_back(leaf.grad());
     return results;
   }
@@ -203,9 +203,9 @@ class CheckpointedPart : public torch::autograd::Function<CheckpointedPart> {
       const std::vector<at::Tensor> outputs =
           kept.part(spread(leaves, kept.input_places, kept.inputs));
       if (outputs.size() != kept.outputs) {
-        throw Error("muster::checkpoint: the part returned " + std::to_string(outputs.size()) +
-                    " tensors in its second run and " + std::to_string(kept.outputs) +
-                    " in its first: it must do the same in both");
+        throw Error("muster::checkpoint: fn returned " + std::to_string(outputs.size()) +
+                    " tensors when it was recomputed and " + std::to_string(kept.outputs) +
+                    " in forward: it must do the same in both");
       }
       for (size_t i = 0; i < kept.output_places.size(); ++i) {
         const at::Tensor& output = outputs[kept.output_places[i]];

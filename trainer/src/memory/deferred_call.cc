@@ -1,5 +1,5 @@
-// One call of an operator while a constructor runs inside deferred_init: whether it is deferred,
-// and what of it goes on the tape; see deferred_init.h.
+// Handles one operator call while a constructor runs inside deferred_init: decides whether to defer
+// it, and records it on the tape; see deferred_init.h.
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
@@ -13,11 +13,11 @@
 namespace muster::deferred_detail {
 namespace {
 
-// Real tensors that operators read are copied up to here.
+// Real tensors that operators read are copied up to this size.
 constexpr int64_t kCopiedBytes = 1 << 20;
 
 constexpr const char* kRemedy =
-    "Compute with plain numbers in the constructor, make the tensor on a device of its own "
+    "Compute with plain numbers in the constructor, create the tensor on an explicit device "
     "(torch::ones({n}, torch::kCPU)), or build the module without deferred_init";
 
 const c10::StorageImpl* storage_key(const at::Tensor& tensor) {
@@ -38,7 +38,7 @@ size_t add_memory(Tape& tape, const at::Tensor& tensor) {
   return place->second;
 }
 
-// Recording one call of an operator.
+// Records one operator call.
 class Call {
  public:
   Call(Tape& tape, const c10::OperatorHandle& op, torch::jit::Stack& stack)
@@ -46,8 +46,7 @@ class Call {
     for (size_t i = first_; i < stack_.size(); ++i) look_at(i - first_, stack_[i]);
   }
 
-  // Whether the operator makes or touches tensors without values, or draws from the CPU's
-  // generator.
+  // Whether the operator creates or uses tensors without values, or draws from the CPU's generator.
   bool is_to_be_deferred() const {
     if (is_number()) return false;
     if (touches_deferred_ || (device_ && device_->is_meta())) return true;
@@ -78,7 +77,7 @@ class Call {
   }
 
  private:
-  // torch::tensor(3): a value worth keeping, constructors read it.
+  // torch::tensor(3) stays real, because constructors read it.
   bool is_number() const { return name_of(op_) == "aten::scalar_tensor"; }
 
   bool is_random() const { return op_.hasTag(at::Tag::nondeterministic_seeded); }
@@ -105,10 +104,10 @@ class Call {
     if (device_ && !device_->is_meta() && !device_->is_cpu()) {
       throw Error("deferred_init: " + name_of(op_) + " moves a tensor without values to " +
                   device_->str() +
-                  ". Deferred modules are built on the CPU: leave the device out, and choose it in "
+                  ". Deferred modules are built on the CPU: omit the device, and choose it in "
                   "materialize or prepare");
     }
-    // Not all of them are tagged.
+    // Not all such operators are tagged.
     static const std::unordered_set<std::string> kReaders = {"aten::item", "aten::is_nonzero"};
     if (op_.hasTag(at::Tag::data_dependent_output) || op_.hasTag(at::Tag::dynamic_output_shape) ||
         kReaders.contains(name_of(op_))) {
@@ -122,7 +121,7 @@ class Call {
                  kRemedy);
   }
 
-  // Real tensors that the operator writes are values that are not there yet, from now on.
+  // From now on, real tensors that the operator writes have no values yet either.
   void take_written_tensors() {
     for (size_t i = first_; i < stack_.size(); ++i) {
       if (!is_written(i - first_)) continue;
@@ -132,7 +131,7 @@ class Call {
     }
   }
 
-  // The argument for the tape; the operator gets one without values in its place.
+  // Records an argument on the tape, and replaces it with one without values for the call.
   RecordedArgument take(size_t argument, c10::IValue& value) {
     using Kind = RecordedArgument::Kind;
     RecordedArgument recorded;
@@ -166,7 +165,7 @@ class Call {
   void take_plain(size_t argument, c10::IValue& value) {
     const std::string& name = op_.schema().arguments()[argument].name();
     if (name == "device" && (value.isDevice() || !has_tensors_)) value = c10::Device(at::kMeta);
-    if (name == "pin_memory") value = c10::IValue();  // only memory can be pinned
+    if (name == "pin_memory") value = c10::IValue();  // meta tensors cannot be pinned
     if (value.isGenerator()) keep_state(value.toGenerator());
   }
 
@@ -185,8 +184,8 @@ class Call {
     if (recorded.view) return recorded;
     if (tensor.is_meta()) {
       throw Error("deferred_init: " + name_of(op_) +
-                  " got a tensor on meta that was made outside of deferred_init: nobody knows its "
-                  "values. Make it inside");
+                  " got a meta tensor that was created outside deferred_init, so its values are "
+                  "unknown. Create it inside");
     }
     recorded.is_copy = static_cast<int64_t>(tensor.nbytes()) <= kCopiedBytes;
     recorded.constant = tensor.detach();
@@ -198,7 +197,7 @@ class Call {
     return recorded;
   }
 
-  // A tensor on meta of the same shape for a real one; others are their own.
+  // For a real tensor, a meta tensor of the same shape; other tensors are returned unchanged.
   at::Tensor stand_in(const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.is_meta()) return tensor;
     at::Tensor standing =
@@ -236,7 +235,7 @@ class Call {
     try {
       op_.callBoxed(stack_);
     } catch (const c10::NotImplementedError&) {
-      // Few operators have no form for shapes alone.
+      // A few operators have no meta implementation.
       if (!is_random() || touches_deferred_) std::throw_with_nested(no_shapes());
       draw_for_shapes(given);
     }
@@ -244,12 +243,13 @@ class Call {
 
   Error no_shapes() const {
     return Error("deferred_init: " + name_of(op_) +
-                 " does not work on tensors without values (LibTorch has no form of it for shapes "
-                 "alone). " +
+                 " does not work on tensors without values (LibTorch has no meta implementation of "
+                 "it). " +
                  kRemedy);
   }
 
-  // Random numbers whose shape only drawing them tells (randperm): what is drawn goes away.
+  // For random operators without a meta implementation (randperm): draws to get the shape, then
+  // discards the numbers.
   void draw_for_shapes(const std::vector<c10::IValue>& given) {
     std::vector<std::pair<at::Generator, at::Tensor>> states;
     for (const auto& [generator, first_state] : tape_.generators) {
@@ -271,8 +271,8 @@ class Call {
     }
   }
 
-  // The results for the tape; those that are or share memory with a stand-in become the real
-  // tensor.
+  // Records the results on the tape; results that are a stand-in, or share its memory, become the
+  // real tensor.
   void give_back(Operation& operation) {
     const auto give = [&](const at::Tensor& result) {
       const at::Tensor given = real_of(result);
@@ -316,8 +316,8 @@ class Call {
       return;
     }
     throw Error("deferred_init: " + name_of(op_) +
-                " makes a tensor that is not plain strided memory (sparse, nested, or a lazily "
-                "conjugated one), which cannot be deferred. Make it on a device of its own");
+                " creates a tensor that is not plain strided memory (sparse, nested, or lazily "
+                "conjugated), which cannot be deferred. Create it on an explicit device");
   }
 
   bool changes_something(const Operation& operation) const {
@@ -332,10 +332,10 @@ class Call {
   Tape& tape_;
   const c10::OperatorHandle& op_;
   torch::jit::Stack& stack_;
-  const size_t first_;  // argument's place on the stack
+  const size_t first_;  // the first argument's position on the stack
   bool touches_deferred_ = false, has_tensors_ = false, takes_device_ = false, on_cpu_ = true;
   std::optional<c10::Device> device_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> stand_ins_;  // and what they stand for
+  std::vector<std::pair<at::Tensor, at::Tensor>> stand_ins_;  // and the real tensors they replace
 };
 
 }  // namespace

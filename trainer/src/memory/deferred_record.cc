@@ -1,8 +1,8 @@
-// Writes the tape: a fallback for all operators on a dispatch key that is switched on, for this
+// Records the tape: a fallback for all operators on a dispatch key that is enabled, for this
 // thread, while a constructor runs inside deferred_init; see deferred_init.h.
 //
-// The key TESTING_ONLY_GenericMode stands above autograd and everything below, so that the fallback
-// meets the operators as the constructor calls them, before they take themselves apart.
+// The key TESTING_ONLY_GenericMode has a higher priority than autograd and everything below it, so
+// the fallback sees the operators as the constructor calls them, before they are decomposed.
 #include <ATen/Context.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr c10::DispatchKey kMode = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-// The tape of the constructor that runs in this thread: a fallback is a plain function.
+// The tape of the constructor running in this thread; thread-local because a fallback is a plain
+// function.
 thread_local Tape* recording = nullptr;
 
 void record_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -32,8 +33,8 @@ void record_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_call(*recording, op, *stack);
 }
 
-// LibTorch takes one fallback for a key in a process, and several shared objects of a process may
-// hold this file: it is there only while a constructor of this one is recorded.
+// LibTorch allows one fallback per key in a process, and several shared objects may contain this
+// file, so the fallback is registered only while one of this object's constructors is recorded.
 class Fallback {
  public:
   Fallback() {
@@ -41,9 +42,9 @@ class Fallback {
     if (users_ == 0) {
       if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kMode)) {
         throw Error(
-            "deferred_init: another library of this process is using the dispatch key "
-            "TESTING_ONLY_GenericMode (a deferred_init of its own, on another thread?): "
-            "call one after the other");
+            "deferred_init: another library in this process is using the dispatch key "
+            "TESTING_ONLY_GenericMode (its own deferred_init, on another thread?): "
+            "call them one after the other");
       }
       registered_.emplace(torch::Library::IMPL, "_", kMode, __FILE__, __LINE__);
       registered_->fallback(torch::CppFunction::makeFromBoxedFunction<&record_operator>());
@@ -58,8 +59,8 @@ class Fallback {
   Fallback& operator=(const Fallback&) = delete;
 
  private:
-  inline static std::mutex mutex_;  // guards what follows
-  inline static int users_ = 0;     // recordings under way, on any thread
+  inline static std::mutex mutex_;  // guards the members below
+  inline static int users_ = 0;     // active recordings, on any thread
   inline static std::optional<torch::Library> registered_;
 };
 
@@ -90,7 +91,7 @@ void list_tensors(Tape& tape, const torch::nn::Module& module) {
   add(module.named_buffers(), true);
 }
 
-// Tensors that outlive the constructor but that materialize does not know.
+// Warns about tensors that outlive the constructor but are unknown to materialize.
 void warn_of_unregistered(const Tape& tape) {
   std::unordered_set<size_t> registered, warned;
   for (const DeferredTensor& each : tape.tensors) {
@@ -100,7 +101,7 @@ void warn_of_unregistered(const Tape& tape) {
     for (const RecordedTensor& result : operation.results) {
       if (!result.view) continue;
       const size_t memory = result.view->memory;
-      // One reference is the tape's own.
+      // One reference is the tape's.
       const bool is_kept = tape.memories[memory].recorded.use_count() > 1;
       if (tape.memories[memory].is_real || !is_kept || registered.contains(memory) ||
           !warned.insert(memory).second) {
@@ -109,7 +110,7 @@ void warn_of_unregistered(const Tape& tape) {
       TORCH_WARN("deferred_init: a tensor of shape ", at::IntArrayRef(result.view->sizes),
                  " made by ", operation.op.operator_name().name,
                  " is kept, but is neither a parameter nor a buffer of the module: it will have no "
-                 "values. Register it, or make it on a device of its own (torch::kCPU)");
+                 "values. Register it, or create it on an explicit device (torch::kCPU)");
     }
   }
 }
@@ -118,7 +119,7 @@ void warn_of_unregistered(const Tape& tape) {
 
 void require_not_recording(const char* what) {
   if (recording != nullptr) {
-    throw Error(std::string(what) + " was called inside of a deferred_init of the same thread");
+    throw Error(std::string(what) + " was called inside a deferred_init on the same thread");
   }
 }
 

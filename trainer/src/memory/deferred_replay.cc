@@ -1,4 +1,4 @@
-// Runs the tape of deferred initialisation; see deferred_init.h.
+// Replays the tape of deferred initialization; see deferred_init.h.
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -14,7 +14,7 @@
 namespace muster::deferred_detail {
 namespace {
 
-// After which operator a memory's values are no longer needed.
+// The operator after which a memory's values are no longer needed.
 struct Release {
   size_t memory;
   bool is_last;  // false: the next operator on it overwrites it
@@ -51,7 +51,7 @@ std::vector<std::vector<Release>> plan_releases(const Tape& tape) {
   return releases;
 }
 
-// The default dtype and the generators are those of the constructor while it lives.
+// While it lives, the default dtype and the generators are those of the constructor.
 class AsInConstructor {
  public:
   explicit AsInConstructor(const Tape& tape) : dtype_before_(c10::get_default_dtype()) {
@@ -94,7 +94,7 @@ class Replay {
       run(tape_.operations[i]);
       for (const Release& release : releases[i]) let_go(release);
     }
-    // Those that never were deferred.
+    // Tensors that were never deferred.
     for (size_t i = 0; i < tape_.tensors.size(); ++i) {
       if (!placed_[i]) place_(tape_.tensors[i].tensor, tape_.tensors[i].tensor);
     }
@@ -145,7 +145,7 @@ class Replay {
     if (recorded.constant.defined() &&
         static_cast<int64_t>(recorded.constant._version()) != recorded.version) {
       throw Error("materialize: a real tensor of shape " + c10::str(recorded.constant.sizes()) +
-                  " that the constructor used was changed after it was used, so that the values "
+                  " that the constructor used was changed later, so the values "
                   "would differ. Use a copy (clone()) in the constructor");
     }
     return recorded.constant;
@@ -162,7 +162,7 @@ class Replay {
     return tensor.set_(storage, view.offset, view.sizes, view.strides);
   }
 
-  // The memory of the view has the result's values from now on.
+  // Stores the result's values in the view's memory.
   void keep(const TensorView& view, const at::Tensor& result) {
     c10::Storage& storage = values_[view.memory];
     const bool same_layout = result.has_storage() && result.scalar_type() == view.dtype &&
@@ -172,7 +172,7 @@ class Replay {
       storage = result.storage();
     } else if (!same_layout ||
                storage.unsafeGetStorageImpl() != result.storage().unsafeGetStorageImpl()) {
-      // Some operators lay their results out in another way on meta; later ones count on that.
+      // Some operators use a different memory layout on meta, which later operators depend on.
       tensor_of(view).copy_(result);
     }
   }
@@ -202,9 +202,9 @@ class Replay {
 
   const Tape& tape_;
   const PlaceValue& place_;
-  std::vector<c10::Storage> values_;  // by memory; empty where nothing is needed of it now
-  std::vector<size_t> bytes_;         // their sizes
-  std::vector<bool> placed_;          // by tensor
+  std::vector<c10::Storage> values_;             // by memory; empty while its values are not needed
+  std::vector<size_t> bytes_;                    // their sizes
+  std::vector<bool> placed_;                     // by tensor
   std::vector<std::vector<size_t>> tensors_in_;  // by memory
 };
 
@@ -214,7 +214,7 @@ void replay(Tape& tape, const PlaceValue& place) {
   require_not_recording("materialize");
   if (tape.replayed) {
     throw Error(
-        "materialize: the values of this module were handed out before. Build another one with "
+        "materialize: this module was already materialized. Build another one with "
         "deferred_init");
   }
   tape.replayed = true;
@@ -230,8 +230,8 @@ void replay(Tape& tape, const PlaceValue& place) {
 namespace muster {
 namespace {
 
-// A node of a graph that the constructor built knows the old device. What points to nodes has
-// another type in older releases.
+// A graph node that the constructor built refers to the old device. Pointers to nodes have a
+// different type in older releases.
 template <typename Pointer>
 void forget_accumulator(const at::Tensor& tensor, void (*set)(const at::Tensor&, Pointer)) {
   if (torch::autograd::impl::get_autograd_meta(tensor) == nullptr) return;

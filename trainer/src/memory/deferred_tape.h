@@ -1,10 +1,10 @@
-// The tape of deferred initialisation: operators in the order in which a constructor called them,
-// with their arguments, as deferred_call.cc writes it and deferred_replay.cc runs it.
+// The tape of deferred initialization: the operators that a constructor called, in order, with
+// their arguments. deferred_call.cc records it, and deferred_replay.cc replays it.
 //
-// What has a value during the replay is a memory (the storage behind tensors); a tensor is a view
-// of one: that is how LibTorch sees it too, so in-place operators, views, set_data and tensors that
-// are wrapped anew need no rules of their own. No tensor of the constructor is kept, only the
-// storages: a second handle would change what some of LibTorch's factories do.
+// During replay, values belong to a memory (the storage behind tensors), and a tensor is a view of
+// one. LibTorch's own model is the same, so in-place operators, views, set_data and rewrapped
+// tensors need no special rules. The tape keeps only storages, no tensors of the constructor: a
+// second handle would change the behavior of some LibTorch factories.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -31,12 +31,12 @@ struct TensorView {
   at::ScalarType dtype = at::kFloat;
 };
 
-// A tensor argument or result: a view, or a real tensor that is only read, or neither (undefined,
-// or a real one that nothing on the tape changes).
+// A tensor argument or result: a view, a real tensor that is only read, or neither (undefined, or a
+// real tensor that nothing on the tape changes).
 struct RecordedTensor {
   std::optional<TensorView> view;
   at::Tensor constant;
-  int64_t version = 0;  // of the constant, where it is no copy
+  int64_t version = 0;  // of the constant, if it is not a copy
   bool is_copy = false;
 };
 
@@ -56,8 +56,8 @@ struct Operation {
 };
 
 struct Memory {
-  c10::Storage recorded;  // without bytes; of a real tensor: with them
-  bool is_real = false;   // its values are written where they are
+  c10::Storage recorded;  // without bytes, except for a real tensor
+  bool is_real = false;   // values are written in place
 };
 
 class Tape {
@@ -65,7 +65,7 @@ class Tape {
   std::vector<Memory> memories;
   std::unordered_map<const c10::StorageImpl*, size_t> memory_of;
   std::vector<Operation> operations;
-  // Where the generators stood, the CPU's default one first.
+  // The generators' initial states, the CPU's default one first.
   std::vector<std::pair<at::Generator, at::Tensor>> generators;
   caffe2::TypeMeta default_dtype;
   std::vector<DeferredTensor> tensors;
@@ -84,14 +84,14 @@ void for_each_tensor(const c10::IValue& value, F&& f) {
   }
 }
 
-// Runs an operator of the constructor, deferred or at once, and writes it down if need be. `stack`:
-// its arguments, and then its results.
+// Runs an operator of the constructor, deferred or immediately, and records it if necessary.
+// `stack`: first its arguments, then its results.
 void run_call(Tape& tape, const c10::OperatorHandle& op, std::vector<c10::IValue>& stack);
 
-// The view of a tensor whose memory is on the tape; empty for all others.
+// The view of a tensor whose memory is on the tape; empty for others.
 std::optional<TensorView> view_of(const Tape& tape, const at::Tensor& tensor);
 
-// Throws Error when a deferred_init is going on in this thread.
+// Throws Error if a deferred_init is in progress on this thread.
 void require_not_recording(const char* what);
 
 }  // namespace muster::deferred_detail

@@ -1,4 +1,4 @@
-// Adagrad. The order of operations is that of torch/optim/adagrad.py, so that results are bit-equal
+// Adagrad, in the order of operations of torch/optim/adagrad.py, so that results are bit-identical
 // to Python's.
 #include <stdexcept>
 
@@ -59,10 +59,10 @@ void step_foreach(const AdagradOptions& options, StepBucket& bucket) {
   at::_foreach_addcdiv_(bucket.parameters, made, divisor);
 }
 
-// Only the rows that a sparse gradient has are touched.
+// Updates only the rows of the sparse gradient.
 void step_sparse(at::Tensor& parameter, at::Tensor& sum, const at::Tensor& sparse, double rate,
                  double eps) {
-  const at::Tensor gradient = sparse.coalesce();  // the update is not linear in equal rows
+  const at::Tensor gradient = sparse.coalesce();  // the update is not linear in duplicate rows
   const at::Tensor indices = gradient._indices(), values = gradient._values();
   const auto like = [&](const at::Tensor& row_values) {
     return at::sparse_coo_tensor(indices, row_values, gradient.sizes());
@@ -81,7 +81,7 @@ void step_plain(const AdagradOptions& options, StepBucket& bucket) {
     const bool sparse = gradient.layout() != at::kStrided;
     if (options.maximize) gradient = gradient.neg();
     if (options.weight_decay != 0 && sparse) {
-      throw Error("Adagrad's weight_decay does not go with sparse gradients: set it to 0");
+      throw Error("Adagrad does not support weight_decay with sparse gradients: set it to 0");
     }
     if (options.weight_decay != 0) gradient = gradient.add(parameter, options.weight_decay);
     const double rate = options.lr / (1 + (bucket.counts[i]->value - 1) * options.lr_decay);

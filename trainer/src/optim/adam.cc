@@ -1,5 +1,5 @@
-// Adam and AdamW. The order of operations is that of torch/optim/adam.py, line by line, so that
-// results are bit-equal to Python's.
+// Adam and AdamW, in the order of operations of torch/optim/adam.py, line by line, so that results
+// are bit-identical to Python's.
 #include <cmath>
 
 #include "muster/base/errors.h"
@@ -33,7 +33,7 @@ struct BiasCorrections {
   double second_root;
 };
 
-// Python's `**` is C's pow, also for the root.
+// Python's `**` is C's pow, for roots too.
 template <typename Options>
 BiasCorrections bias_corrections(const Options& options, double step) {
   const double first = 1 - std::pow(options.betas.first, step);

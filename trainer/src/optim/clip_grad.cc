@@ -1,5 +1,5 @@
-// The order of operations is that of torch/nn/utils/clip_grad.py, so that results are bit-equal to
-// Python's.
+// Follows the order of operations of torch/nn/utils/clip_grad.py, so that results are bit-identical
+// to Python's.
 #include "muster/optim/clip_grad.h"
 
 #include <ATen/ScalarOps.h>
@@ -17,7 +17,7 @@
 namespace muster {
 namespace {
 
-// Tied weights once each, as Python's parameters() lists them.
+// Tied weights count once, as in Python's parameters().
 std::vector<at::Tensor> gradients_of(at::TensorList parameters) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
@@ -27,8 +27,8 @@ std::vector<at::Tensor> gradients_of(at::TensorList parameters) {
   return gradients;
 }
 
-// Calls use(list) for the tensors of each device and dtype. The order of several is that of Python,
-// which calls the same function.
+// Calls use(list) for the tensors of each device and dtype, in Python's order, because Python calls
+// the same function.
 template <typename Use>
 void for_each_kind(at::TensorList tensors, Use use) {
   if (tensors.empty()) return;
@@ -59,7 +59,7 @@ at::Tensor get_total_norm(at::TensorList gradients, double norm_type) {
   std::vector<at::Tensor> norms;
   for_each_kind(gradients, [&](at::TensorList kind) {
     std::vector<at::Tensor> filled;
-    if (std::isinf(norm_type)) {  // nothing has no largest element
+    if (std::isinf(norm_type)) {  // an empty tensor has no maximum
       for (const at::Tensor& gradient : kind) {
         if (gradient.numel() > 0) filled.push_back(gradient);
       }
@@ -93,7 +93,7 @@ at::Tensor clip_grad_norm_(at::TensorList parameters, double max_norm, double no
   if (error_if_nonfinite && !std::isfinite(norm.item<double>())) {
     throw Error("the total norm of order " + std::to_string(norm_type) +
                 " of the gradients is not finite, so they cannot be clipped; pass "
-                "error_if_nonfinite = false to scale them by it all the same");
+                "error_if_nonfinite = false to scale them anyway");
   }
   clip_grads_with_norm_(parameters, max_norm, norm);
   return norm;

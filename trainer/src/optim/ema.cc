@@ -31,7 +31,8 @@ ExponentialMovingAverage::Source ExponentialMovingAverage::of_list(
   for (const at::Tensor& tensor : parameters) {
     if (!tensor.defined() || !tensor.is_floating_point()) {
       throw std::invalid_argument("only floating-point tensors can be averaged; number " +
-                                  std::to_string(source.tensors.size()) + " of the list is none");
+                                  std::to_string(source.tensors.size()) +
+                                  " in the list is not one");
     }
     if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
     source.names.push_back(std::to_string(source.tensors.size()));
@@ -62,7 +63,7 @@ ExponentialMovingAverage::ExponentialMovingAverage(Source source, const EmaOptio
 }
 
 double ExponentialMovingAverage::next_decay() const {
-  const int64_t n = num_updates_ + 1 - options_.update_after;  // of averaging, from 1
+  const int64_t n = num_updates_ + 1 - options_.update_after;  // averaging updates, from 1
   if (n <= 0) return 0;
   if (!options_.warmup) return options_.decay;
   return std::min(options_.decay, static_cast<double>(1 + n) / static_cast<double>(10 + n));
@@ -89,11 +90,11 @@ void ExponentialMovingAverage::update() {
 void ExponentialMovingAverage::require_outside_scope(const char* what) const {
   if (!exchanged_) return;
   throw Error(std::string(what) +
-              " inside of average_parameters(): the average is in the module there; end the scope "
+              " while average_parameters() is active: the average is in the module; end the scope "
               "first");
 }
 
-// Tensor by tensor, so that only one is held twice.
+// Swaps tensor by tensor, so that only one extra copy exists at a time.
 void ExponentialMovingAverage::exchange() {
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < average_.size(); ++i) {
@@ -159,7 +160,7 @@ void ExponentialMovingAverage::load_state(const TensorMap& state) {
     if (found == state.end()) {
       problems += " '" + name + "' is missing;";
     } else if (found->second.sizes() != average_[i].sizes()) {
-      problems += " '" + name + "' has another shape;";
+      problems += " '" + name + "' has a different shape;";
     }
   }
   if (problems.empty() && state.size() != average_.size() + 1) {

@@ -32,7 +32,7 @@ Values& values_of(torch::optim::OptimizerOptions& options) {
   auto* own = dynamic_cast<GroupOptions<Values>*>(&options);
   if (own == nullptr) {
     throw std::invalid_argument(
-        "a parameter group has options of another optimizer: give groups to the constructor, or "
+        "a parameter group has another optimizer's options: pass groups to the constructor, or "
         "call add_param_group without options");
   }
   return own->values;
@@ -44,7 +44,7 @@ const Values& values_of(const torch::optim::Optimizer& optimizer, size_t group) 
       const_cast<torch::optim::OptimizerOptions&>(optimizer.param_groups().at(group).options()));
 }
 
-// What the constructor of muster::Optimizer takes, from checked groups.
+// The arguments of muster::Optimizer's constructor, from validated groups.
 template <typename Result, typename Values>
 Result own_groups(const std::vector<ParameterGroup<Values>>& groups, void (*check)(const Values&)) {
   Result result;
@@ -55,7 +55,7 @@ Result own_groups(const std::vector<ParameterGroup<Values>>& groups, void (*chec
   return result;
 }
 
-// The defaults of an optimizer: the options of its first group. nullptr without one.
+// The defaults of an optimizer: the options of its first group; nullptr if there is none.
 template <typename Values>
 std::unique_ptr<torch::optim::OptimizerOptions> defaults_of(
     const std::vector<ParameterGroup<Values>>& groups) {

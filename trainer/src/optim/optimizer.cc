@@ -1,4 +1,4 @@
-// The part of an optimizer that does not depend on its formula.
+// The part of an optimizer that is independent of its formula.
 #include "muster/optim/optimizers.h"
 
 #include <stdexcept>
@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// Tied weights once each. Throws for what no optimizer can step.
+// Tied weights once each. Throws for tensors that no optimizer can step.
 std::vector<at::Tensor> distinct_leaves(std::vector<at::Tensor> parameters, size_t group,
                                         std::unordered_set<c10::TensorImpl*>& seen_before) {
   std::unordered_set<c10::TensorImpl*> seen;
@@ -21,12 +21,12 @@ std::vector<at::Tensor> distinct_leaves(std::vector<at::Tensor> parameters, size
     if (!parameter.defined()) throw std::invalid_argument(place + "is undefined");
     if (!parameter.is_leaf()) {
       throw std::invalid_argument(place +
-                                  "is not a leaf: it is the result of an operation that needs "
-                                  "gradients; give the tensor that it was made from");
+                                  "is not a leaf: it is the result of an operation that requires "
+                                  "gradients; pass the tensor that it was computed from");
     }
     if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     if (!seen_before.insert(parameter.unsafeGetTensorImpl()).second) {
-      throw std::invalid_argument(place + "is in an earlier group as well");
+      throw std::invalid_argument(place + "is also in an earlier group");
     }
     distinct.push_back(std::move(parameter));
   }
@@ -55,12 +55,12 @@ Optimizer::Optimizer(Groups groups, std::unique_ptr<torch::optim::OptimizerOptio
     : torch::optim::Optimizer(std::vector<torch::optim::OptimizerParamGroup>{},
                               std::move(defaults)),
       plan_(std::make_unique<internal::StepPlan>()) {
-  if (groups.empty()) throw std::invalid_argument("an optimizer needs a group of parameters");
+  if (groups.empty()) throw std::invalid_argument("an optimizer needs a parameter group");
   std::unordered_set<c10::TensorImpl*> seen;
   for (auto& [parameters, options] : groups) {
     add_param_group(torch::optim::OptimizerParamGroup(
         distinct_leaves(std::move(parameters), param_groups().size(), seen)));
-    // add_param_group would merge options of its own optimizers only.
+    // add_param_group can only merge options of torch's own optimizers.
     param_groups().back().set_options(std::move(options));
   }
 }

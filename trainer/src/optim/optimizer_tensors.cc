@@ -14,7 +14,7 @@ namespace {
 using TorchOptimizer = torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
 
-// Reaches the fields of one parameter's state, for saving and for restoring.
+// Access to the fields of one parameter's state, for saving and restoring.
 class Fields {
  public:
   virtual ~Fields() = default;
@@ -60,7 +60,7 @@ void visit(torch::optim::AdagradParamState& state, Fields& fields) {
 #undef MUSTER_TENSOR_FIELD
 #undef MUSTER_STEP_FIELD
 
-// All of the above, and those of muster's own optimizers.
+// All fields above, plus those of muster's own optimizers.
 constexpr const char* kTensorFields[] = {
     "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "grad_avg", "square_avg", "momentum_buffer", "sum"};
 
@@ -88,7 +88,7 @@ const Kind& kind_of(TorchOptimizer& optimizer) {
   for (const Kind& known : kinds) {
     if (known.matches(optimizer)) return known;
   }
-  throw CheckpointError("the state of this optimizer cannot be saved: use one of muster's, or " +
+  throw CheckpointError("this optimizer's state cannot be saved: use one of muster's, or " +
                         std::string("torch's Adam, AdamW, SGD, RMSprop or Adagrad"));
 }
 
@@ -109,15 +109,16 @@ class Saver : public Fields {
   std::string parameter_;
 };
 
-// A saved field of a parameter on the parameter's device; undefined when it was not saved.
+// A saved field of a parameter, on the parameter's device; undefined if it was not saved.
 at::Tensor read_field(const TensorSource& saved, const std::string& field,
                       const std::string& parameter, const at::Tensor& like) {
   const std::string name = field + "/" + parameter;
   const auto found = saved.find(name);
   if (!found) return {};
   if (at::IntArrayRef(found->shape) != like.sizes()) {
-    throw CheckpointError("the optimizer's " + name + " has another shape than the parameter: is " +
-                          "the checkpoint of another model?");
+    throw CheckpointError(
+        "the shape of the optimizer's " + name +
+        " differs from the parameter's: " + "is this a checkpoint of another model?");
   }
   return saved.read(name).to(like.device());
 }
@@ -224,8 +225,8 @@ void restore_optimizer(TorchOptimizer& optimizer, const ParameterNames& names,
   at::Tensor rates;
   if (saved.find("lr")) rates = saved.read("lr");
   if (!rates.defined() || rates.numel() != groups) {
-    throw CheckpointError("the checkpoint's optimizer does not have the " + std::to_string(groups) +
-                          " parameter groups of this one");
+    throw CheckpointError("the checkpoint's optimizer does not have this optimizer's " +
+                          std::to_string(groups) + " parameter groups");
   }
   if (auto* const own = dynamic_cast<muster::Optimizer*>(&optimizer)) {
     restore_parameters(*own, names, saved);

@@ -11,19 +11,19 @@
 
 namespace muster {
 
-// Names of parameters, by tensor.
+// Parameter names by tensor.
 using ParameterNames = std::unordered_map<c10::TensorImpl*, std::string>;
 
 // Keys "<field>/<parameter>" (exp_avg, exp_avg_sq, max_exp_avg_sq, momentum_buffer, square_avg,
 // grad_avg, sum: the parameter's shape; step: int64, 0-d) and "lr", float64 [groups]. A parameter
-// that has no name is called "group.G.parameter.I". The keys are the same for torch::optim's
-// classes and muster's own, so that a run may go on with the other one. Throws CheckpointError for
-// optimizers other than muster's and torch's Adam, AdamW, SGD, RMSprop and Adagrad.
+// without a name is called "group.G.parameter.I". The keys are the same for torch::optim's classes
+// and muster's own, so that a run can resume with either. Throws CheckpointError for optimizers
+// other than muster's and torch's Adam, AdamW, SGD, RMSprop and Adagrad.
 TensorMap optimizer_tensors(torch::optim::Optimizer& optimizer, const ParameterNames& names);
 
-// The reverse: replaces the optimizer's state and learning rates, one tensor at a time. Parameters
-// without saved state start fresh, as in Python. Throws CheckpointError when shapes or groups do
-// not fit.
+// The inverse: replaces the optimizer's state and learning rates, one tensor at a time. Parameters
+// without saved state start fresh, as in Python. Throws CheckpointError if shapes or groups do not
+// match.
 void restore_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
                        const TensorSource& saved);
 

@@ -1,4 +1,4 @@
-// The state of a parameter at the border: named tensors, and step counts as integers.
+// A parameter's state as seen from outside: named tensors, and step counts as integers.
 #include <stdexcept>
 #include <string>
 
@@ -52,17 +52,18 @@ void StepPlan::set_state(Optimizer& optimizer, const at::Tensor& parameter,
   for (size_t field = 0; field < names.size() && !state.empty(); ++field) {
     const auto found = state.find(names[field]);
     if (found == state.end()) {
-      // What only an option adds may be missing; it then starts afresh. The first is always there.
+      // A field that only an option adds may be missing; it then starts fresh. The first field is
+      // always required.
       if (field > 0 && field + 1 == names.size()) continue;
       if (!optimizer.uses_field(group, field)) continue;
       throw CheckpointError(std::string("the optimizer's state of a parameter lacks ") +
-                            names[field] + ": is it of another optimizer?");
+                            names[field] + ": is it from another optimizer?");
     }
     ++taken;
     if (found->second.sizes() != parameter.sizes()) {
       throw CheckpointError(std::string(names[field]) + " has the shape " +
                             shape_text(found->second) + ", but the parameter has " +
-                            shape_text(parameter) + ": is the state of another model?");
+                            shape_text(parameter) + ": is the state from another model?");
     }
     slot.fields[field] = at::empty_like(parameter);
     slot.fields[field].copy_(found->second);
@@ -81,8 +82,8 @@ void StepPlan::set_state(Optimizer& optimizer, const at::Tensor& parameter,
   if (taken != state.size()) {
     std::string met;
     for (const auto& [name, tensor] : state) met += " " + name;
-    throw CheckpointError("the optimizer knows not all of its saved state:" + met +
-                          ": is it of another optimizer?");
+    throw CheckpointError("the saved optimizer state has unknown tensors:" + met +
+                          ": is it from another optimizer?");
   }
   slot.started = !state.empty();
   for (GroupPlan& plan : groups_) plan.stale = true;

@@ -1,5 +1,4 @@
-// The formulas. Written operation by operation as the Python sources have them, so that they round
-// in the same way.
+// The formulas, operation by operation as in the Python sources, so that they round the same way.
 #include "muster/optim/schedule.h"
 
 #include <algorithm>
@@ -30,7 +29,7 @@ void require_steps(int64_t total, int64_t warmup) {
           "0 or more and at most total_steps");
 }
 
-// transformers' warm-up, then factor(part of the remaining steps that is done).
+// transformers' warm-up, then factor(fraction of the remaining steps that is done).
 template <typename Factor>
 Schedule after_warmup(int64_t warmup, int64_t total, Factor factor) {
   return Schedule([=](const ScheduleInput& in) -> ScheduleOutput {
@@ -227,7 +226,7 @@ Schedule one_cycle_schedule(const OneCycleOptions& options) {
           "between 0 and 1");
   return Schedule([=](const ScheduleInput& in) -> ScheduleOutput {
     if (in.step > options.total_steps) {
-      throw Error("the one-cycle schedule was asked for step " + std::to_string(in.step) +
+      throw Error("the one-cycle schedule was called for step " + std::to_string(in.step) +
                   ", but has " + std::to_string(options.total_steps) +
                   " steps: raise total_steps, or step it less often");
     }

@@ -11,7 +11,7 @@
 namespace muster {
 namespace {
 
-// Sets what takes the place of momentum in a group's options; false where there is none.
+// Sets the momentum, or its equivalent, in a group's options; false if there is none.
 bool set_momentum(torch::optim::Optimizer& optimizer, size_t group, double value) {
   if (auto* own = dynamic_cast<Optimizer*>(&optimizer)) {
     if (!own->has_momentum()) return false;
@@ -73,13 +73,13 @@ void LrScheduler::set_rates(const std::vector<double>& rates) {
   if (groups.size() != rates.size()) {
     throw Error("the optimizer has " + std::to_string(groups.size()) +
                 " parameter groups, but had " + std::to_string(rates.size()) +
-                " when the scheduler was made: make the scheduler after add_param_group");
+                " when the scheduler was created: create it after add_param_group");
   }
   for (size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(rates[i]);
   last_lr_ = rates;
 }
 
-// The rates of last_step.
+// Sets the rates of last_step.
 void LrScheduler::apply() {
   std::vector<double> rates;
   std::vector<double> momentums;
@@ -94,7 +94,7 @@ void LrScheduler::apply() {
     if (set_momentum(*optimizer_, i, momentums[i])) continue;
     throw std::invalid_argument(
         "the schedule cycles momentum, but the optimizer has neither a momentum nor a first beta: "
-        "set .cycle_momentum = false, or take SGD, Adam or AdamW");
+        "set .cycle_momentum = false, or use SGD, Adam or AdamW");
   }
 }
 
@@ -104,14 +104,14 @@ void LrScheduler::step() {
     throw std::invalid_argument("reduce_on_plateau_schedule needs a metric: call step(metric)");
   }
   ++last_step_;
-  // After the warm-up only metrics move the rate.
+  // After the warm-up only metrics change the rate.
   if (!plateau || last_step_ <= schedule_.plateau_warmup_steps()) apply();
 }
 
 void LrScheduler::step(double metric) {
   if (!schedule_.plateau()) {
     throw std::invalid_argument(
-        "only reduce_on_plateau_schedule takes a metric: call step() without one");
+        "only reduce_on_plateau_schedule accepts a metric: call step() without one");
   }
   if (schedule_.plateau_warmup_steps() == 0) ++last_step_;
   judge(metric);

@@ -1,5 +1,5 @@
-// SGD and Adagrad. The order of operations is that of torch/optim/sgd.py and adagrad.py, so that
-// results are bit-equal to Python's.
+// SGD, in the order of operations of torch/optim/sgd.py, so that results are bit-identical to
+// Python's.
 #include <stdexcept>
 
 #include "muster/base/errors.h"
@@ -22,7 +22,7 @@ void check(const SGDOptions& options) {
   require_option(options.momentum >= 0, "momentum", options.momentum, "0 or more");
   require_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
-    throw std::invalid_argument("nesterov needs momentum above 0 and no dampening");
+    throw std::invalid_argument("nesterov requires momentum above 0 and zero dampening");
   }
 }
 

@@ -1,5 +1,5 @@
-// Plans are small and rebuilt rarely, so rebuilding is written for clarity; is_current and the
-// filling in of gradients run at every step.
+// Plans are small and rarely rebuilt, so rebuilding is written for clarity; is_current and filling
+// in gradients run at every step.
 #include "optim/step_plan.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -38,7 +38,7 @@ StepScaling StepScaling::on(at::Device device) const {
 
 void StepBucket::count_on_device(const StepScaling& scaling, bool after_kernel) {
   if (after_kernel && !scaling.found_inf) return;
-  // A step that the kernel left out is taken back without asking the device.
+  // Takes back the count of a step that the kernel skipped, without a host sync.
   if (after_kernel) {
     if (distinct_steps.size() == 1) {
       distinct_steps[0].sub_(*scaling.found_inf);
@@ -129,7 +129,7 @@ StepPlan::Slot& StepPlan::slot_for(Optimizer& optimizer, size_t group,
     if (!tensor.defined()) {
       const double initial = optimizer.initial_value(group);
       tensor = initial == 0 ? at::zeros_like(parameter) : at::full_like(parameter, initial);
-      // Python starts both parts of a complex sum there.
+      // Python initializes both parts of a complex sum.
       if (parameter.is_complex() && initial != 0) at::view_as_real(tensor).fill_(initial);
     } else if (tensor.device() != parameter.device() ||
                tensor.scalar_type() != parameter.scalar_type()) {
@@ -177,12 +177,12 @@ void StepPlan::rebuild(Optimizer& optimizer, size_t group) {
   if (optimizer.counts_steps()) {
     for (StepBucket& bucket : plan.buckets) share_counts(bucket, parameters);
   }
-  // A first step happens once: the plan after it is another one.
+  // A first step happens once: the next step needs a new plan.
   plan.stale = std::any_of(plan.buckets.begin(), plan.buckets.end(),
                            [](const StepBucket& bucket) { return bucket.first_step; });
 }
 
-// A count that parameters outside of the bucket use as well is split, for they may stand still.
+// Splits a count that parameters outside the bucket also use, because they may not step now.
 void StepPlan::share_counts(StepBucket& bucket, const std::vector<at::Tensor>& parameters) {
   std::unordered_map<StepCount*, int64_t> users;
   for (const auto& [impl, slot] : slots_) ++users[slot.count.get()];
@@ -242,7 +242,7 @@ bool StepPlan::all_fused(Optimizer& optimizer) {
 void StepPlan::run(Optimizer& optimizer, size_t group, StepBucket& bucket,
                    const StepScaling& scaling, bool skip) {
   const auto& parameters = optimizer.param_groups()[group].params();
-  // What a first step leaves in the momentum depends on whether it happened.
+  // The momentum after a first step depends on whether the step was taken.
   if (bucket.first_step && scaling.found_inf && !skip) {
     skip = scaling.found_inf->item<float>() != 0;
   }

@@ -1,9 +1,9 @@
 // Which parameters step together, and their state.
 //
-// The plan of a group lists its parameters by device, dtype and implementation, with their state,
-// ready for the kernels. It is kept from step to step and made anew only when other parameters have
-// gradients, or options or devices change: a usual step fills in the gradients and calls one
-// kernel. Gradients are let go after each step, so that zero_grad frees their memory.
+// A group's plan lists its parameters by device, dtype and implementation, with their state, ready
+// for the kernels. It is kept across steps and rebuilt only when the set of parameters with
+// gradients, the options or the devices change: a normal step fills in the gradients and calls one
+// kernel. Gradients are released after each step, so that zero_grad frees their memory.
 #pragma once
 
 #include <ATen/ScalarOps.h>
@@ -20,16 +20,16 @@
 
 namespace muster::internal {
 
-// How often a parameter was stepped. Parameters that always step together share one, which makes
-// counting one operation instead of one per parameter. The fused kernels read it from their device
-// (tensor: float32, 0-d); elsewhere value counts, and tensor is undefined.
+// The number of steps of a parameter. Parameters that always step together share one, so counting
+// is one operation instead of one per parameter. The fused kernels read it on their device (tensor:
+// float32, 0-d); otherwise value is used, and tensor is undefined.
 struct StepCount {
   at::Tensor tensor;
   double value = 0;
 };
 
-// tensor times number as Python writes it. LibTorch's mul_(Scalar) takes the number as the first
-// factor, which rounds it to bfloat16 first where the tensor is.
+// tensor times number, as in Python. LibTorch's mul_(Scalar) would first round the number to
+// bfloat16 if the tensor is bfloat16.
 inline at::Tensor& multiply_(at::Tensor& tensor, double number) {
   return tensor.mul_(at::native::wrapped_scalar_tensor(number));
 }
@@ -44,7 +44,7 @@ struct StepBucket {
   Implementation implementation = Implementation::plain;  // never automatic
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
-  bool first_step = false;  // of all its parameters; only where steps are not counted
+  bool first_step = false;  // of all its parameters; only if steps are not counted
 
   // One entry per parameter; complex ones as pairs of real numbers.
   std::vector<size_t> indices;  // in the group
@@ -56,7 +56,7 @@ struct StepBucket {
   std::vector<StepCount*> distinct_counts;
   std::vector<at::Tensor> distinct_steps;
 
-  // Kept from step to step for numbers that differ by parameter.
+  // Buffers for numbers that differ by parameter, kept across steps.
   std::vector<at::Scalar> numbers, more_numbers;
 
   void count_on_device(const StepScaling& scaling, bool after_kernel);
@@ -71,13 +71,13 @@ class StepPlan {
   void set_state(Optimizer& optimizer, const at::Tensor& parameter, const TensorMap& state);
 
  private:
-  // A parameter's state. Undefined fields are not in use.
+  // A parameter's state. Unused fields are undefined.
   struct Slot {
     std::vector<at::Tensor> fields;
     std::shared_ptr<StepCount> count;
     bool started = false;
   };
-  // What decides where a parameter steps.
+  // What determines a parameter's bucket.
   struct Sight {
     enum Form : uint8_t { absent, block, scattered, sparse };
     Form form = absent;
@@ -109,7 +109,7 @@ class StepPlan {
 
   std::vector<GroupPlan> groups_;
   std::unordered_map<c10::TensorImpl*, Slot> slots_;
-  // Counts of states that were set since the last step: equal ones are shared again.
+  // Counts of states set since the last step, so that equal ones are shared again.
   std::map<double, std::shared_ptr<StepCount>> loaded_counts_;
 };
 

@@ -1,12 +1,13 @@
-// What of the program this thread's collectives belong to ("reduce(mean; 1 tensor: …)"), for the
-// message when the ranks call different ones.
+// Names the public call that this thread's collectives belong to ("reduce(mean; 1 tensor: …)"), for
+// the error when the ranks call different ones.
 #pragma once
 
 #include <string_view>
 
 namespace muster {
 
-// While it lives. The outermost one counts: it is what the user called. `name` must outlive it.
+// Sets the name while it lives. The outermost one wins: it is what the user called. `name` must
+// outlive it.
 class CallName {
  public:
   explicit CallName(std::string_view name) : is_outermost_(current_.empty()) {

@@ -1,4 +1,4 @@
-// Whether the device's collectives take what a model asks of them. Training thread.
+// Checks that the device's collectives support a model's dtypes. Training thread.
 #include "device/device_driver.h"
 #include "parallel/data_parallel_state.h"
 

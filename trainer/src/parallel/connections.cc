@@ -1,4 +1,4 @@
-// Looks through /proc/self/fd; see connections.h.
+// Scans /proc/self/fd; see connections.h.
 #include "parallel/connections.h"
 
 #include <netinet/in.h>
@@ -16,8 +16,7 @@
 namespace muster {
 namespace {
 
-// Where an address begins in memory, and how far it tells one listener from another: family, port
-// and host.
+// The leading bytes of a socket address that identify a listener: family, port and host.
 constexpr size_t kBytesV4 = offsetof(sockaddr_in, sin_addr) + sizeof(in_addr);
 constexpr size_t kBytesV6 = offsetof(sockaddr_in6, sin6_addr) + sizeof(in6_addr);
 
@@ -33,7 +32,8 @@ std::string address_in(const void* bytes, size_t most) {
   return size <= most ? std::string(static_cast<const char*>(bytes), size) : "";
 }
 
-// Whatever looks like an address. An accidental one is no harm: no socket has it.
+// Everything that looks like an address. False positives are harmless: no socket has such an
+// address.
 std::unordered_set<std::string> addresses_in(const std::vector<std::string>& messages) {
   std::unordered_set<std::string> addresses;
   for (const std::string& message : messages) {
@@ -45,7 +45,7 @@ std::unordered_set<std::string> addresses_in(const std::vector<std::string>& mes
   return addresses;
 }
 
-// `ask` is getsockname or getpeername; "" when the socket is none of TCP's, or not connected.
+// `ask` is getsockname or getpeername; "" if the socket is not TCP or not connected.
 template <typename Ask>
 std::string end_of(int fd, const Ask& ask) {
   sockaddr_storage end{};

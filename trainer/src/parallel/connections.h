@@ -1,7 +1,6 @@
-// The TCP connections of a process group, to break them from outside: Gloo cannot be told to give
-// up a collective, but it notices at once that a connection ended. They are known by the addresses
-// that the ranks told each other when they met, so that nobody else's connection is ever touched.
-// Without LibTorch.
+// Finds and shuts down the TCP connections of a process group: Gloo cannot abort a collective, but
+// it notices at once when a connection closes. The connections are identified by the addresses that
+// the ranks exchanged at rendezvous, so no other connection is ever affected. Without LibTorch.
 #pragma once
 
 #include <sys/types.h>
@@ -11,23 +10,23 @@
 
 namespace muster {
 
-// A socket and not merely a number: a descriptor's number is used again after it was closed.
+// Identifies a socket, not just a descriptor, because descriptor numbers are reused after close.
 struct SocketIdentity {
   int fd = -1;
   ino_t inode = 0;
   bool operator==(const SocketIdentity&) const = default;
 };
 
-// Every connected TCP socket of this process with an end at an address that stands in one of the
-// messages (a sockaddr_in or sockaddr_in6, as Gloo writes where its group listens). Empty where
-// /proc is not mounted.
+// Every connected TCP socket of this process whose local or remote address occurs in one of the
+// messages (a sockaddr_in or sockaddr_in6, as Gloo publishes its listening address). Empty if /proc
+// is not mounted.
 std::vector<SocketIdentity> connections_at(const std::vector<std::string>& messages);
 
-// Whether the other side of one of them, or this process, has ended it. Any thread; does not wait.
+// Whether any of them was closed by the peer or by this process. Any thread; does not block.
 bool any_is_broken(const std::vector<SocketIdentity>& sockets) noexcept;
 
-// Ends the connections in both directions; the descriptors stay with their owner. Passes over what
-// is closed meanwhile. Any thread.
+// Shuts down the connections in both directions; the descriptors stay with their owner. Skips
+// sockets closed in the meantime. Any thread.
 void break_connections(const std::vector<SocketIdentity>& sockets) noexcept;
 
 }  // namespace muster

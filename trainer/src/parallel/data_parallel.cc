@@ -1,4 +1,4 @@
-// The order of calls around c10d::Reducer; see data_parallel.h. Training thread only.
+// Drives c10d::Reducer in the required order; see data_parallel.h. Training thread only.
 #include "muster/parallel/data_parallel.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -21,7 +21,7 @@ namespace {
 void require_sane(const DataParallelOptions& options) {
   const auto refuse = [](const char* name, int64_t value) {
     throw std::invalid_argument(std::string("DataParallelOptions::") + name + " is " +
-                                std::to_string(value) + ": at least 1 is needed");
+                                std::to_string(value) + ", but must be at least 1");
   };
   if (options.bucket_cap_mb < 1) refuse("bucket_cap_mb", options.bucket_cap_mb);
   if (options.first_bucket_cap_mb.value_or(1) < 1) {
@@ -31,8 +31,8 @@ void require_sane(const DataParallelOptions& options) {
 }
 
 // Identity on the outputs of forward. Undefined gradients stay undefined in its backward, so that
-// outputs which the loss does not use are recognised; under static_graph the first backward asks
-// the engine for the delayed reduction. Python's _DDPSink.
+// outputs that the loss does not use are recognized; under static_graph the first backward queues
+// the delayed reduction on the engine. Python's _DDPSink.
 class Sink : public torch::autograd::Function<Sink> {
  public:
   struct Model : torch::CustomClassHolder {
@@ -45,7 +45,7 @@ class Sink : public torch::autograd::Function<Sink> {
     context->set_materialize_grads(false);
     context->saved_data["model"] = c10::IValue::make_capsule(model);
     torch::autograd::variable_list copies;
-    // Copies, because a loss may be changed in place, and an identity's output may not.
+    // Copies, because a loss may be changed in place, but the output of an identity may not.
     for (const at::Tensor& output : outputs) copies.push_back(output.clone());
     return copies;
   }
@@ -87,7 +87,7 @@ void DataParallel::State::gradient_has_come(size_t parameter) {
     throw Error("parameter '" + parameters[parameter].name +
                 "' got a second gradient after one forward, which would not be averaged over the "
                 "ranks: call Accelerator::backward(loss) instead of loss.backward(), or add the "
-                "losses and go backward once");
+                "losses and call backward once");
   }
   has_come[parameter] = true;
 }
@@ -104,8 +104,8 @@ std::vector<at::Tensor> DataParallel::State::tensors() const {
 }
 
 Buckets DataParallel::State::first_buckets() const {
-  // One bucket, as the order of backward is not known yet; where it is never rebuilt, the caps
-  // count from the start.
+  // A single bucket, because the order of backward is not known yet; if buckets are never rebuilt,
+  // the caps apply from the start.
   std::vector<size_t> limits = {std::numeric_limits<int64_t>::max()};
   if (options.find_unused_parameters && !options.static_graph) {
     const auto first = static_cast<size_t>(first_bucket_bytes(options));
@@ -114,7 +114,7 @@ Buckets DataParallel::State::first_buckets() const {
   }
   auto [buckets, bucket_limits] =
       c10d::compute_bucket_assignment_by_size(tensors(), limits, sparse);
-  // Backward meets the last parameters first.
+  // Backward reaches the last parameters first.
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
 }
@@ -134,8 +134,8 @@ void DataParallel::State::reset_reducer(const Buckets& buckets) {
 }
 
 void DataParallel::State::broadcast_from(int root, bool with_parameters, bool with_buffers) const {
-  // Below autograd's keys the copies do not count as changes in place, which would make a forward
-  // that waits for its backward fail.
+  // Below autograd's dispatch keys the copies do not count as in-place changes, which would make
+  // the pending backward of an earlier forward fail.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::vector<at::Tensor> tensors;
   if (with_parameters) {
@@ -150,7 +150,7 @@ void DataParallel::State::broadcast_from(int root, bool with_parameters, bool wi
 }
 
 std::string DataParallel::State::unused_names(const std::string& reducer_message) const {
-  // "Parameter indices which did not receive grad for rank 1: 2 3". Only the reducer knows the
+  // Parses "Parameter indices which did not receive grad for rank 1: 2 3": only the reducer has the
   // list.
   const size_t line = reducer_message.find("Parameter indices which did not receive grad");
   const size_t colon = line == std::string::npos ? line : reducer_message.find(':', line);
@@ -171,15 +171,15 @@ void DataParallel::State::rebuild_buckets() {
     if (names.empty()) throw;
     throw UnusedParametersError(
         "rank " + std::to_string(group->getRank()) +
-        ": the last backward gave no gradient to the parameters " + names +
+        ": the last backward computed no gradient for the parameters " + names +
         ": let the loss depend on them, freeze them (requires_grad_(false)), or set "
-        "DataParallelOptions::find_unused_parameters (static_graph when they are the same in every "
+        "DataParallelOptions::find_unused_parameters (static_graph if they are the same in every "
         "iteration)");
   }
 }
 
 void DataParallel::State::begin_iteration() {
-  // The reducer's own rule for the iterations that it times.
+  // The reducer's own rule for which iterations it times.
   if (forwards > 0 && (forwards <= 10 || forwards % options.timing_sample_rate == 0)) {
     logger->set_runtime_stats_and_log();
     const auto data = logger->get_ddp_logging_data();
@@ -241,8 +241,8 @@ void DataParallel::before_forward() {
   if (!with_gradients && !state.options.broadcast_buffers_in_evaluation) return;
   if (with_gradients && state.reduces()) state.begin_iteration();
   if (state.join.enabled) announce_iteration(state);
-  // Asked before every forward: when it is first asked after several iterations it asserts. Finds
-  // out what the last backward left undone.
+  // Called before every forward: the reducer asserts if it is first called after several
+  // iterations. Also detects what the last backward left unreduced.
   if (with_gradients && state.reducer) state.rebuild_buckets();
   if (state.sends_buffers()) send_buffers(state, true);
   if (state.join.enabled) announce_reduction(state);
@@ -280,7 +280,7 @@ void DataParallel::before_backward(const at::Tensor& loss) {
     throw Error(
         std::string("a second backward after one forward cannot be averaged over the ranks ") +
         (state.join.enabled ? "inside JoinUnevenInputs" : "under static_graph") +
-        ": add the losses and go backward once");
+        ": add the losses and call backward once");
   }
   state.begin_iteration();
   state.rebuild_buckets();
@@ -327,7 +327,7 @@ std::optional<DataParallelTimings> DataParallel::last_timings() const { return s
 
 std::vector<std::vector<int64_t>> DataParallel::bucket_order() {
   if (!state_->reducer) return {};
-  // The order that the next forward would use: after the first iteration it is rebuilt once.
+  // The order that the next forward will use: it is rebuilt once, after the first iteration.
   state_->rebuild_buckets();
   std::unordered_map<c10::TensorImpl*, int64_t> index_of;
   for (size_t i = 0; i < state_->parameters.size(); ++i) {
@@ -354,7 +354,7 @@ void DataParallel::set_bucket_order(const std::vector<std::vector<int64_t>>& ord
     for (const int64_t index : indices) {
       if (index < 0 || index >= static_cast<int64_t>(seen.size()) || seen[index]) {
         throw CheckpointError("the bucket order names parameter " + std::to_string(index) +
-                              ", which this model does not have once");
+                              ", which is unknown to this model or listed twice");
       }
       seen[index] = true;
       ++count;
@@ -363,7 +363,7 @@ void DataParallel::set_bucket_order(const std::vector<std::vector<int64_t>>& ord
   }
   if (count != seen.size()) {
     throw CheckpointError("the bucket order has " + std::to_string(count) +
-                          " parameters, the model " + std::to_string(seen.size()));
+                          " parameters, but the model has " + std::to_string(seen.size()));
   }
   state_->reset_reducer(buckets);
 }

@@ -1,4 +1,4 @@
-// What the files of this area share about one model. Training thread.
+// The state of one model, shared by the files of this area. Training thread.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
@@ -26,8 +26,9 @@ struct NamedParameter {
 // One open JoinUnevenInputs, seen from a model of it.
 struct JoinMembership {
   bool enabled = false;
-  bool is_first = false;  // this model's forwards announce the iteration
-  // Of all models of the scope: the sum that counts the ranks which still train, under way.
+  bool is_first = false;  // this model's forward announces the iteration
+  // Shared by all models of the scope: the all-reduce in flight that counts the ranks still
+  // training.
   std::shared_ptr<c10::intrusive_ptr<c10d::Work>> announcement;
   bool divide_by_initial_world_size = true;
   bool throw_on_early_termination = false;
@@ -37,7 +38,7 @@ struct DataParallel::State {
   std::shared_ptr<torch::nn::Module> module;
   ProcessGroupPtr group;  // null in a world of one
   DataParallelOptions options;
-  std::vector<NamedParameter> parameters;  // those that train, each once
+  std::vector<NamedParameter> parameters;  // trainable ones, each once
   std::vector<bool> sparse;                // by parameter
   std::vector<at::Tensor> buffers;
   at::Device device = at::kCPU;
@@ -46,11 +47,12 @@ struct DataParallel::State {
   // torch's require_forward_param_sync: whether the last forward was a synchronized one.
   bool buffers_are_due = true;
   bool delay_is_queued = false;  // static_graph: the first backward has begun
-  int64_t forwards = 0;          // that reduce, since the reducer was made
+  int64_t forwards = 0;          // that reduce, since the reducer was created
   std::optional<DataParallelTimings> timings;
   JoinMembership join;
   bool sharded = false;  // in any stage of ZeRO: then a step is collective
-  // By parameter: its gradient has come since the reduction was prepared. Autograd's thread.
+  // By parameter: whether its gradient has arrived since the reduction was prepared. Autograd's
+  // thread.
   std::vector<bool> has_come;
   std::vector<GradAccumulator> accumulators;
 
@@ -62,31 +64,31 @@ struct DataParallel::State {
   bool sends_buffers() const {
     return buffers_are_due && options.broadcast_buffers && !buffers.empty();
   }
-  // Whether the backward of a forward with gradients reduces them. static_graph learns the graph in
-  // its first backward, which must be a reducing one, also inside NoSync: the sums stay right,
-  // because the mean of a mean is itself.
+  // Whether the backward of a forward with gradients reduces them. static_graph records the graph
+  // in its first backward, which must reduce even inside NoSync: the sums stay correct, because the
+  // mean of a mean is the mean.
   bool reduces() const {
     return reducer && (synchronizing || (options.static_graph && !delay_is_queued));
   }
   // Whether wrap_outputs has work to do.
   bool uses_sink() const;
 
-  // Makes has_come known, and refuses a second gradient that would not be reduced.
+  // Maintains has_come, and throws on a second gradient that would not be reduced.
   static void watch_gradients(const std::shared_ptr<State>& state);
   void gradient_has_come(size_t parameter);
-  // Of the backward that follows; `outputs` as Reducer::prepare_for_backward wants them.
+  // Prepares the next backward; `outputs` as Reducer::prepare_for_backward expects them.
   void prepare_reduction(const std::vector<at::Tensor>& outputs);
 
   std::vector<at::Tensor> tensors() const;
-  // The assignment that torch starts with; it is rebuilt after the first backward.
+  // The initial bucket assignment, as in torch; it is rebuilt after the first backward.
   Buckets first_buckets() const;
   void reset_reducer(const Buckets& buckets);
   void broadcast_from(int root, bool with_parameters, bool with_buffers) const;
-  // Of a forward that reduces: takes the figures of the one before, tells the reducer.
+  // For a forward that reduces: collects the previous iteration's timings and notifies the reducer.
   void begin_iteration();
-  // Collective when there is something to rebuild. Throws UnusedParametersError.
+  // Collective if there is something to rebuild. Throws UnusedParametersError.
   void rebuild_buckets();
-  // Quoted and separated by commas; empty when the message is about something else.
+  // Quoted, comma-separated names; empty if the message is about something else.
   std::string unused_names(const std::string& reducer_message) const;
 };
 
@@ -94,22 +96,22 @@ struct DataParallel::State {
 std::vector<NamedParameter> trained_parameters(torch::nn::Module& module);
 std::vector<bool> sparse_flags(torch::nn::Module& module,
                                const std::vector<NamedParameter>& parameters);
-// Throws CommunicationError with the first parameter, buffer or option that differs. Collective.
+// Throws CommunicationError naming the first parameter, buffer or option that differs. Collective.
 void require_same_model(const DataParallel::State& state);
 
 // ---- collective_types.cc ----
-// Throws DeviceError, naming the parameter or buffer, where the device's broadcast or all_reduce
-// does not take its type. Not collective.
+// Throws DeviceError, naming the parameter or buffer, if the device's broadcast or all_reduce does
+// not support its dtype. Not collective.
 void require_collective_types(const DataParallel::State& state, bool reduces_gradients);
 
-// ---- join.cc: the collectives of an iteration that only a joining model has ----
-// Before the reducer prepares anything: tells the ranks that are done that this one goes on.
+// ---- join.cc: additional collectives of each iteration inside JoinUnevenInputs ---- Call before
+// the reducer prepares anything: tells ranks that are done that this one continues.
 void announce_iteration(DataParallel::State& state);
 // Tells them whether backward will reduce gradients.
 void announce_reduction(const DataParallel::State& state);
-// The greatest rank for which `candidate` is true; -1 when there is none. Collective.
+// The highest rank for which `candidate` is true; -1 if there is none. Collective.
 int find_common_rank(const DataParallel::State& state, bool candidate);
-// Sends the buffers of a rank that still trains. Collective.
+// Broadcasts the buffers of a rank that is still training. Collective.
 void send_buffers(const DataParallel::State& state, bool candidate);
 
 // ---- sync_batch_norm.cc ----

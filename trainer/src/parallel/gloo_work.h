@@ -1,4 +1,4 @@
-// What shared_gloo.h hands out for collectives under way. Internal to shared_gloo.cc.
+// The Work objects that SharedGloo returns. Internal to shared_gloo.cc.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -15,7 +15,7 @@
 
 namespace muster {
 
-// Work that was finished before it was handed out.
+// Work that is already finished.
 class FinishedWork : public c10d::Work {
  public:
   FinishedWork(int rank, c10d::OpType type, std::vector<at::Tensor> tensors)
@@ -34,20 +34,20 @@ class FinishedWork : public c10d::Work {
   std::vector<at::Tensor> tensors_;
 };
 
-// Whether Gloo's thread refused the arguments (a type that it does not take), which it does on all
-// ranks and before anything moves: the group goes on.
+// Whether Gloo rejected the arguments (an unsupported dtype). It does so on all ranks and before
+// any data moves, so the group stays usable.
 inline bool is_refusal(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const c10::Error& thrown) {
-    return typeid(thrown) == typeid(c10::Error);  // want of memory is one rank's alone
+    return typeid(thrown) == typeid(c10::Error);  // out of memory affects only one rank
   } catch (...) {
     return false;
   }
 }
 
-// Ends the group because of a collective's error, and throws CommunicationError with it, or with
-// what had ended the group before. `call`: "rank 0, all_reduce sum of 64 int64".
+// Fails the group because of a collective's error, and throws CommunicationError with it, or with
+// the reason for which the group failed earlier. `call`: "rank 0, all_reduce sum of 64 int64".
 [[noreturn]] inline void rethrow(GroupHealth& health, const std::string& call,
                                  std::exception_ptr error) {
   std::string text = "unknown error";
@@ -61,7 +61,7 @@ inline bool is_refusal(const std::exception_ptr& error) {
   throw CommunicationError(health.fail(call + ": " + text));
 }
 
-// Gloo's work, whose waiting shows in a profile. `name` is a constant: "wait:all_reduce".
+// Wraps Gloo's work so that waiting shows up in profiles. `name` is a constant: "wait:all_reduce".
 class ProfiledWork : public c10d::Work {
  public:
   ProfiledWork(int rank, const char* name, std::string call, std::shared_ptr<GroupHealth> health,

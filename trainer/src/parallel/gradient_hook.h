@@ -1,4 +1,4 @@
-// A call for each gradient that autograd has added to a parameter.
+// A hook that runs after autograd accumulates a gradient into a parameter.
 #pragma once
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -11,12 +11,12 @@
 
 namespace muster {
 
-// A pointer whose kind differs between LibTorch's releases.
+// A pointer type that differs between LibTorch releases.
 using GradAccumulator = decltype(torch::autograd::impl::grad_accumulator(at::Tensor()));
 
-// Calls `has_come` after each gradient, on the thread that backward runs on; what it throws leaves
-// backward(). Lasts as long as the result is kept; the parameter keeps it no longer than its
-// graphs.
+// Calls `has_come` after each gradient, on backward's thread; its exceptions propagate out of
+// backward(). Active as long as the result is kept; the parameter itself does not keep it beyond
+// its graphs.
 [[nodiscard]] inline GradAccumulator after_each_gradient(const at::Tensor& parameter,
                                                          std::function<void()> has_come) {
   using torch::autograd::variable_list;

@@ -1,6 +1,6 @@
-// Whether a group can still be used. Its ranks count calls, and after a failed one they no longer
-// know which call the others are at: the next sum would mix values that do not belong together. So
-// the first failure ends the group, on all ranks. Without LibTorch.
+// Whether a group is still usable. Its ranks count calls, and after a failed call they no longer
+// know which call the others are at: the next sum could mix unrelated values. The first failure
+// therefore ends the group, on all ranks. Without LibTorch.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace muster {
 
 class GroupHealth {
  public:
-  // Before the first collective. The group's connections, by which a lost rank is noticed, and the
-  // memory through which its ranks compare their calls; null where they share none.
+  // Call before the first collective. Sets the group's connections, which reveal a lost rank, and
+  // the shared memory in which its ranks compare their calls; null if they share none.
   void set_connections(std::vector<SocketIdentity> connections) {
     connections_ = std::move(connections);
   }
@@ -24,19 +24,19 @@ class GroupHealth {
   void set_calls(std::unique_ptr<SharedCalls> calls) { calls_ = std::move(calls); }
   SharedCalls* calls() const { return calls_.get(); }
 
-  // Ends the group: nobody waits in it any more, here or on the other ranks. The first reason
-  // stays; returns it. Any thread.
+  // Fails the group: no call waits in it any longer, here or on the other ranks. Keeps the first
+  // reason and returns it. Any thread.
   std::string fail(const std::string& reason) noexcept;
-  // Why the group failed, on any rank as far as that is known here; "" while it works. Any thread.
+  // Why the group failed, on any rank as far as known here; "" while it works. Any thread.
   std::string failure() const;
-  // Why there is no point in waiting for the other ranks; "" while there is one.
+  // Why waiting for the other ranks is pointless; "" if it is not.
   std::string trouble() const;
 
  private:
   std::vector<SocketIdentity> connections_;
   std::unique_ptr<SharedCalls> calls_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::string failure_;
 };
 

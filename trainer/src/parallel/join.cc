@@ -1,5 +1,5 @@
-// Uneven inputs: what ranks that still train and ranks that are done say to each other. The order
-// of collectives is that of torch's join.py and distributed.py, on both sides.
+// Uneven inputs: the protocol between ranks that still train and ranks that are done. On both
+// sides, the order of collectives is that of torch's join.py and distributed.py.
 #include <exception>
 #include <stdexcept>
 
@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-// Small flags travel on the host's group: reading them never waits for a device's queue.
+// Flags are reduced on the CPU: reading them never waits for a device's queue.
 c10::intrusive_ptr<c10d::Work> start_all_reduce(
     const ProcessGroupPtr& group, at::Tensor tensor,
     const c10d::ReduceOp& operation = c10d::ReduceOp::SUM) {
@@ -28,7 +28,7 @@ std::string rank_of(const ProcessGroupPtr& group) {
   return "rank " + std::to_string(group->getRank());
 }
 
-// Takes part in one iteration of the ranks that still train, with zeros.
+// Joins one iteration of the ranks that still train, contributing zeros.
 void shadow_iteration(DataParallel::State& state) {
   c10d::Reducer& reducer = *state.reducer;
   reducer.rebuild_buckets();
@@ -37,8 +37,8 @@ void shadow_iteration(DataParallel::State& state) {
   if (!state.buffers_are_due) return;
   if (state.options.static_graph && !state.delay_is_queued) {
     throw CommunicationError(rank_of(state.group) +
-                             " has no batch in the first iteration, in which static_graph learns "
-                             "the graph: give every rank one, or leave static_graph out");
+                             " has no batch in the first iteration, in which static_graph records "
+                             "the graph: give every rank one, or do not set static_graph");
   }
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> under_way;
   for (c10d::GradBucket& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/true)) {
@@ -63,7 +63,7 @@ void announce_iteration(DataParallel::State& state) {
                               ": another rank has exhausted its inputs; all ranks stop here");
     }
   }
-  // Python tells only the first model, so that the others divide by the number of all ranks.
+  // Python sets this on the first model only, so the others divide by the world size.
   state.reducer->set_forward_pass_work_handle(announcement,
                                               state.join.divide_by_initial_world_size);
 }
@@ -93,15 +93,15 @@ JoinUnevenInputs::JoinUnevenInputs(std::vector<DataParallel*> models, const Join
           "JoinUnevenInputs: the models belong to different groups of ranks");
     }
     if (model->state().join.enabled) {
-      throw std::invalid_argument("JoinUnevenInputs: a model is in such a scope already");
+      throw std::invalid_argument("JoinUnevenInputs: a model is already in such a scope");
     }
     if (model->state().sharded) {
       throw std::invalid_argument(
-          "JoinUnevenInputs: a model is sharded over the ranks, so that its steps are collective: "
-          "leave ShardingOptions::stage at none, or give all ranks the same number of batches");
+          "JoinUnevenInputs: a model is sharded, so its steps are collective: leave "
+          "ShardingOptions::stage at none, or give all ranks the same number of batches");
     }
     if (group && !model->state().reducer) {
-      throw std::invalid_argument("JoinUnevenInputs: a model has no parameter that trains");
+      throw std::invalid_argument("JoinUnevenInputs: a model has no trainable parameter");
     }
   }
   open_ = options_.enable && group;
@@ -130,8 +130,8 @@ void JoinUnevenInputs::leave() {
   for (DataParallel* model : models_) {
     DataParallel::State& state = model->state();
     state.join = {};
-    // Else the reducer would go on dividing by what the last iteration counted, which is not the
-    // same number on all ranks.
+    // Otherwise the reducer would keep dividing by the last iteration's count, which differs
+    // between ranks.
     state.reducer->set_forward_pass_work_handle({}, /*useStaticWorldSize=*/true);
   }
 }
@@ -155,7 +155,7 @@ void JoinUnevenInputs::follow() {
       sum_over_ranks(group, 1);
       throw UnevenInputsError(rank_of(group) +
                               " has exhausted its inputs while others still have some: all ranks "
-                              "stop here, as throw_on_early_termination asks");
+                              "stop here because of throw_on_early_termination");
     }
     for (DataParallel* model : models_) shadow_iteration(model->state());
     was_last = false;

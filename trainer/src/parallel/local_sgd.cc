@@ -1,4 +1,4 @@
-// Averages of parameters; see local_sgd.h. Training thread.
+// Averages parameters; see local_sgd.h. Training thread.
 #include "muster/parallel/local_sgd.h"
 
 #include <exception>
@@ -16,11 +16,11 @@ LocalSGD::LocalSGD(DataParallel& model, const LocalSGDOptions& options)
       synchronizing_before_(model.synchronizing()) {
   if (options_.steps < 1) {
     throw std::invalid_argument("LocalSGDOptions::steps is " + std::to_string(options_.steps) +
-                                ": at least 1 is needed");
+                                ", but must be at least 1");
   }
   if (model_.state().sharded) {
     throw std::invalid_argument(
-        "LocalSGD: the model is sharded over the ranks, which have no weights of their own: leave "
+        "LocalSGD: the model is sharded, so the ranks have no complete weights to average: leave "
         "ShardingOptions::stage at none");
   }
   if (options_.enabled) model_.set_synchronizing(false);
@@ -55,7 +55,7 @@ void LocalSGD::average() const {
   for (const NamedParameter& parameter : model_.state().parameters) {
     by_type[parameter.tensor.scalar_type()].push_back(parameter.tensor);
   }
-  // One reduction per type: the latency of many small ones would cost more than the copies.
+  // One reduction per dtype: the latency of many small ones would cost more than the copies.
   for (const auto& [type, parameters] : by_type) {
     std::vector<at::Tensor> flat = {at::cat([&] {
       std::vector<at::Tensor> pieces;

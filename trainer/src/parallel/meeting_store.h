@@ -1,5 +1,5 @@
-// The store through which a backend's ranks meet, which remembers the addresses that they tell each
-// other there: by them its connections are known (connections.h).
+// The store for a backend's rendezvous. It records the addresses that the ranks exchange, which
+// identify the backend's connections (connections.h).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace muster {
 
 class MeetingStore : public c10d::PrefixStore {
  public:
-  // Of one message: an address stands at its beginning, and then once more for every rank.
+  // Per message: an address is at its start, and once more per rank.
   static constexpr size_t kBytesKept = 4'096;
 
   using PrefixStore::PrefixStore;
@@ -27,13 +27,13 @@ class MeetingStore : public c10d::PrefixStore {
   void multiSet(const std::vector<std::string>& keys,
                 const std::vector<std::vector<uint8_t>>& values) override;
 
-  // This process's connections to an address that was told so far. Ends the remembering.
+  // This process's connections to the addresses recorded so far. Stops recording.
   std::vector<SocketIdentity> connections();
 
  private:
   void remember(const std::vector<uint8_t>& value);
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::string> messages_;
   bool remembers_ = true;
 };

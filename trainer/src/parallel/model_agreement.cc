@@ -1,4 +1,4 @@
-// What all ranks must have in common: parameters, buffers, options. Training thread.
+// Checks that all ranks have the same parameters, buffers and options. Training thread.
 #include <algorithm>
 #include <sstream>
 #include <unordered_set>
@@ -15,13 +15,13 @@ std::string line_of(const std::string& name, const at::Tensor& tensor) {
   return line.str();
 }
 
-// One line per parameter and buffer: kind, index, name, dtype, shape. The last line is what the
-// reducers must agree on besides.
+// One line per parameter and buffer: kind, index, name, dtype, shape. The last line has the options
+// that the reducers must agree on.
 std::vector<std::string> describe(const DataParallel::State& state) {
   std::vector<std::string> lines;
   for (const NamedParameter& parameter : state.parameters) {
     lines.push_back(line_of(parameter.name, parameter.tensor));
-    // Gradients are averaged as they lie in memory.
+    // Gradients are averaged in memory order, so strides matter.
     if (!parameter.tensor.is_contiguous()) {
       lines.back() += " with strides " + c10::str(parameter.tensor.strides());
     }
@@ -56,7 +56,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-// Parameters that train, each once even when modules share it.
+// Trainable parameters, each once even if modules share it.
 std::vector<NamedParameter> trained_parameters(torch::nn::Module& module) {
   std::vector<NamedParameter> parameters;
   std::unordered_set<c10::TensorImpl*> seen;
@@ -68,7 +68,7 @@ std::vector<NamedParameter> trained_parameters(torch::nn::Module& module) {
   return parameters;
 }
 
-// Sparse gradients come from embeddings that ask for them.
+// Sparse gradients come from embeddings with sparse = true.
 std::vector<bool> sparse_flags(torch::nn::Module& module,
                                const std::vector<NamedParameter>& parameters) {
   std::unordered_set<c10::TensorImpl*> sparse;
@@ -87,7 +87,7 @@ std::vector<bool> sparse_flags(torch::nn::Module& module,
   return flags;
 }
 
-// c10d's own check says only that something differs, and hangs on some differences.
+// c10d's own check only reports that something differs, and hangs on some differences.
 void require_same_model(const DataParallel::State& state) {
   std::string own;
   for (const std::string& line : describe(state)) own += line + "\n";

@@ -1,24 +1,24 @@
-// Floating-point numbers as integers of the same order, so that a maximum or minimum over the ranks
-// keeps NaN: backends compare with <, where NaN is lost or kept by its place. Exact in both
-// directions. Any device.
+// Maps floating-point numbers to integers in the same order, so that a maximum or minimum over the
+// ranks propagates NaN: backends compare with <, so NaN is kept or lost depending on its position.
+// Exact in both directions. Any device.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace muster {
 
-// Whether the extremes of such tensors are taken of their ordered bits. Halves are lowered from
-// float32, which backends take anyway; other types have no NaN, or no order.
+// Whether maxima and minima of this dtype use ordered bits. Half types are reduced as float32,
+// which backends support anyway; other dtypes have no NaN, or no order.
 inline bool has_ordered_bits(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble;
 }
 
-// Of float32 and float64, as int32 and int64. NaN becomes the greatest or, for a minimum, the
-// smallest of all.
+// float32 and float64 become int32 and int64. NaN becomes the largest value or, for a minimum, the
+// smallest.
 inline at::Tensor ordered_bits(const at::Tensor& values, bool for_minimum) {
   const bool is_float = values.scalar_type() == at::kFloat;
   at::Tensor bits = values.contiguous().view(is_float ? at::kInt : at::kLong);
-  // The bits of negative numbers count backwards.
+  // The bits of negative numbers are in reverse order.
   const at::Tensor sign = bits.bitwise_right_shift(is_float ? 31 : 63);
   bits = sign.bitwise_and(is_float ? at::Scalar(0x7fffffff) : at::Scalar(0x7fffffffffffffff))
              .bitwise_xor_(bits);

@@ -43,7 +43,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Topology& topology,
   options.port = static_cast<uint16_t>(topology.master_port);
   options.isServer = !topology.agent_store && topology.rank == 0;
   options.timeout = timeout;
-  // The server waits for all ranks here: a missing one is reported now, with a count.
+  // The server waits for all ranks here, so a missing one is reported now, with a count.
   if (topology.agent_store) {
     options.waitWorkers = false;
   } else {
@@ -52,7 +52,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Topology& topology,
   try {
     c10::intrusive_ptr<c10d::Store> store =
         c10::make_intrusive<c10d::TCPStore>(topology.master_addr, options);
-    // An agent's store outlives attempts: their keys must not mix.
+    // An agent's store outlives attempts, whose keys must not mix.
     return c10::make_intrusive<c10d::PrefixStore>(
         "muster/attempt_" + std::to_string(topology.restart_count), store);
   } catch (const c10::Error& error) {
@@ -61,13 +61,13 @@ c10::intrusive_ptr<c10d::Store> open_store(const Topology& topology,
             ? "rank 0 serves the store there: is the port taken, or did a rank not start?"
             : "rank 0 or the launcher serves the store there: did it start, is it reachable?";
     throw CommunicationError(
-        place_of(topology) + " did not meet the others at MASTER_ADDR:" + "MASTER_PORT " +
+        place_of(topology) + " could not join the others at MASTER_ADDR:" + "MASTER_PORT " +
         store_address(topology) + ": " + error.what_without_backtrace() + " (" + advice + ")");
   }
 }
 
-// The numeric address of the local end of a UDP "connection": what the route table chooses. No
-// packet is sent.
+// The numeric local address of a UDP "connection", as chosen by the routing table. No packet is
+// sent.
 std::string local_address_towards(const addrinfo& target) {
   const FileDescriptor fd(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.valid() || ::connect(fd.get(), target.ai_addr, target.ai_addrlen) != 0) return "";
@@ -88,9 +88,8 @@ std::shared_ptr<::gloo::transport::Device> make_gloo_device(bool is_interface,
                       : c10d::ProcessGroupGloo::createDeviceForHostname(name);
 }
 
-// Gloo writes to sockets in a way that raises SIGPIPE when the other rank is gone. The default
-// action would end this process without a word; ignored, as in Python, the collective fails with an
-// error.
+// Gloo's socket writes raise SIGPIPE if the other rank is gone. The default action would kill this
+// process silently; if it is ignored, as in Python, the collective fails with an error.
 void ignore_broken_pipes() {
   struct sigaction action {};
   ::sigaction(SIGPIPE, nullptr, &action);
@@ -99,13 +98,13 @@ void ignore_broken_pipes() {
   ::sigaction(SIGPIPE, &action, nullptr);
 }
 
-// A template, so that nothing is compiled where a release has no abort.
+// A template, so that it compiles for releases without abort.
 template <typename Backend>
 void abort_backend(Backend& backend) {
   if constexpr (requires { backend.abort(); }) backend.abort();
 }
 
-// A group that knows how to break its own connections and those of the groups made from it.
+// A group that can shut down its own connections and those of the groups created from it.
 class TrainerGroup : public Group {
  public:
   TrainerGroup(const c10::intrusive_ptr<c10d::Store>& store, const Topology& topology,
@@ -118,10 +117,10 @@ class TrainerGroup : public Group {
     setDefaultBackend(BackendType::GLOO);
   }
 
-  // Tensors of the device's type go through its own backend from now on.
+  // From now on, tensors of the device's type use its own backend.
   void set_device_backend(const c10::intrusive_ptr<c10d::Backend>& backend,
                           std::vector<SocketIdentity> connections) {
-    // The group knows one backend of each kind; Gloo's place is taken.
+    // The group holds one backend per kind, and Gloo's slot is taken.
     const bool is_nccl = backend->getBackendName() == "nccl";
     setBackend(device.type(), is_nccl ? BackendType::NCCL : BackendType::CUSTOM, backend);
     device_backend_ = backend;
@@ -140,7 +139,7 @@ class TrainerGroup : public Group {
     std::erase_if(descendants_, [](const auto& known) { return known.expired(); });
     descendants_.emplace_back(group);
   }
-  // Those that still live.
+  // The descendants that still exist.
   std::vector<c10::intrusive_ptr<TrainerGroup>> descendants() const {
     const std::lock_guard lock(mutex_);
     std::vector<c10::intrusive_ptr<TrainerGroup>> living;
@@ -150,23 +149,23 @@ class TrainerGroup : public Group {
     return living;
   }
 
-  const Topology topology;  // of the ranks of this group: a sub group's are counted anew
+  const Topology topology;  // of this group's ranks; a subgroup numbers them from 0
   const at::Device device;
   const c10::intrusive_ptr<SharedGloo> gloo;
 
  private:
-  c10::intrusive_ptr<c10d::Backend> device_backend_;  // null: Gloo does it
+  c10::intrusive_ptr<c10d::Backend> device_backend_;  // null: uses Gloo
   std::vector<SocketIdentity> device_connections_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<c10::weak_intrusive_ptr<TrainerGroup>> descendants_;
 };
 
-// The group that make_process_group made; `asked` for it.
+// The group as created by make_process_group; `asked` is the calling function, for the error.
 TrainerGroup& trainer_group(const ProcessGroupPtr& group, const std::string& asked) {
   auto* own = dynamic_cast<TrainerGroup*>(group.get());
   if (own == nullptr) {
-    throw std::invalid_argument(asked + ": the group was not made by make_process_group");
+    throw std::invalid_argument(asked + ": the group was not created by make_process_group");
   }
   return *own;
 }
@@ -244,7 +243,7 @@ std::vector<int> ranks_of(const std::string& list) {
   return ranks;
 }
 
-// What is wrong with the list of `rank`; empty: nothing.
+// What is wrong with the list of `rank`; empty if nothing.
 std::string fault_of_list(const std::vector<std::string>& lists, size_t rank) {
   std::vector<bool> listed(lists.size(), false);
   for (const int member : ranks_of(lists[rank])) {
@@ -252,13 +251,13 @@ std::string fault_of_list(const std::vector<std::string>& lists, size_t rank) {
     if (member < 0 || member >= static_cast<int>(lists.size())) return name + " does not exist";
     const auto index = static_cast<size_t>(member);
     if (listed[index]) return name + " is listed twice";
-    if (lists[index] != lists[rank]) return name + " asks for " + lists[index];
+    if (lists[index] != lists[rank]) return name + " requests " + lists[index];
     listed[index] = true;
   }
   return listed[rank] ? "" : "it is not in that list";
 }
 
-// All ranks look at all lists, so that they throw the same error or none.
+// All ranks check all lists, so that all throw the same error or none does.
 void check_sub_groups(const ProcessGroupPtr& group, const std::string& name,
                       const std::vector<int>& ranks) {
   const std::vector<std::string> lists = all_gather_strings(group, name + " " + list_text(ranks));
@@ -266,8 +265,9 @@ void check_sub_groups(const ProcessGroupPtr& group, const std::string& name,
     const std::string fault = fault_of_list(lists, rank);
     if (fault.empty()) continue;
     throw std::invalid_argument(
-        "make_sub_group: rank " + std::to_string(rank) + " asks for " + lists[rank] + ", but " +
-        fault + ": every rank names the list that holds it, and all ranks of a list name the same");
+        "make_sub_group: rank " + std::to_string(rank) + " requests " + lists[rank] + ", but " +
+        fault +
+        ": every rank must pass the list that contains it, the same on all ranks of a list");
   }
 }
 
@@ -295,7 +295,7 @@ GlooAddresses gloo_addresses(const std::string& master_addr, int master_port,
                              "' has no address: " + ::gai_strerror(error) + " (use an IP address)");
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, ::freeaddrinfo);
-  // IPv4 first: all ranks must choose the same family when a name has both.
+  // IPv4 first: all ranks must choose the same family if a name has both.
   for (const int family : {AF_INET, AF_INET6}) {
     for (const addrinfo* target = found; target != nullptr; target = target->ai_next) {
       if (target->ai_family != family) continue;
@@ -332,7 +332,7 @@ ProcessGroupPtr make_side_group(const ProcessGroupPtr& group, const std::string&
   if (options.shared_memory_ranks_max > 0) side->gloo->share_memory(/*reduces=*/false);
   side->gloo->set_name(name, own.gloo->ranks());
   own.add_descendant(side);
-  // A rank that is done here may leave at once; the others must be connected by then.
+  // A rank that is done here may exit at once; the others must be connected by then.
   barrier(side);
   return side;
 }
@@ -356,7 +356,7 @@ ProcessGroupPtr make_sub_group(const ProcessGroupPtr& group, const std::string& 
     sub->gloo->set_name(name, members);
     own.add_descendant(sub);
   }
-  barrier(group);  // as for a side group
+  barrier(group);  // as in make_side_group
   return sub;
 }
 
@@ -366,7 +366,7 @@ void abort_process_group(const ProcessGroupPtr& group) noexcept {
   for (const auto& descendant : own->descendants()) abort_process_group(descendant);
   try {
     own->abort();
-  } catch (const std::exception&) {  // a backend that is gone already
+  } catch (const std::exception&) {  // the backend is already gone
   }
 }
 

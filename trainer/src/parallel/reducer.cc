@@ -1,4 +1,4 @@
-// Makes torch's Reducer for a model: its form by release, the compression of gradients.
+// Creates torch's Reducer for a model, for each LibTorch release, with gradient compression.
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <type_traits>
 #include <unordered_map>
@@ -10,8 +10,8 @@ namespace {
 
 using Names = std::unordered_map<size_t, std::string>;
 
-// torch's FP16CompressCommHook for the other half; the arithmetic is bf16_compress_hook's of
-// Python's default_hooks.py.
+// Like torch's FP16CompressCommHook, but for bfloat16; the arithmetic is that of bf16_compress_hook
+// in Python's default_hooks.py.
 class Bf16CompressHook : public c10d::CppCommHookInterface<ProcessGroupPtr> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
@@ -19,7 +19,7 @@ class Bf16CompressHook : public c10d::CppCommHookInterface<ProcessGroupPtr> {
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     const at::Tensor gradients = bucket.getBuffer();
     std::vector<at::Tensor> compressed = {gradients.to(at::kBFloat16)};
-    // Divided before the sum: the sum of halves could overflow.
+    // Divide before the sum, which could overflow in 16 bits.
     compressed[0].div_(state_->getSize());
     const auto reduced = state_->allreduce(compressed)->getFuture();
     return reduced->then(
@@ -31,13 +31,13 @@ class Bf16CompressHook : public c10d::CppCommHookInterface<ProcessGroupPtr> {
   }
 };
 
-// Whether this release's Reducer takes these arguments after those that all releases know.
+// Whether this release's Reducer accepts these arguments after those common to all releases.
 template <typename Reducer, typename... More>
 constexpr bool kTakes = std::is_constructible_v<Reducer, std::vector<at::Tensor>, Buckets,
                                                 ProcessGroupPtr, std::vector<bool>, int64_t, bool,
                                                 bool, Names, int64_t, bool, bool, More...>;
 
-// A template, so that the forms that a release lacks are never compiled.
+// A template, so that constructors that a release lacks are never compiled.
 template <typename Reducer>
 std::shared_ptr<Reducer> construct(const DataParallel::State& state, const Buckets& buckets,
                                    const Names& names) {
@@ -63,8 +63,8 @@ std::shared_ptr<Reducer> construct(const DataParallel::State& state, const Bucke
 
 int64_t first_bucket_bytes(const DataParallelOptions& options) {
   if (options.first_bucket_cap_mb) return *options.first_bucket_cap_mb << 20;
-  // Accelerate hands bucket_cap_mb on only when it differs from 25, and then Python's
-  // DistributedDataParallel makes the first bucket as large as the others.
+  // Accelerate passes bucket_cap_mb on only if it differs from 25; Python's DistributedDataParallel
+  // then makes the first bucket as large as the others.
   return options.bucket_cap_mb == 25 ? c10d::kDefaultFirstBucketBytes : options.bucket_cap_mb << 20;
 }
 

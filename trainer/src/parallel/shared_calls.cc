@@ -18,7 +18,7 @@ void write(char* place, size_t bytes, std::string_view text) {
   place[size] = '\0';
 }
 
-// Another process wrote it: it may lack its end.
+// Written by another process, so it may lack the terminator.
 std::string_view read(const char* place, size_t bytes) { return {place, ::strnlen(place, bytes)}; }
 
 }  // namespace
@@ -28,15 +28,15 @@ struct SharedCalls::Rank {
     char call[kCallBytes];
     char name[kNameBytes];
   };
-  alignas(64) std::atomic<uint64_t> calls;  // whose entries are written
-  Entry entries[kKept];                     // entry n lies at n % kKept
+  alignas(64) std::atomic<uint64_t> calls;  // number of entries written
+  Entry entries[kKept];                     // entry n is at n % kKept
 };
 
 struct SharedCalls::Board {
   enum : uint32_t { kNone, kBeingWritten, kWritten };
   std::atomic<uint32_t> failed;
   char reason[kReasonBytes];
-  Rank ranks[1];  // of all of them; the memory goes on
+  Rank ranks[1];  // one per rank; the memory extends beyond the struct
 };
 
 size_t SharedCalls::memory_bytes(int world_size) {
@@ -51,7 +51,7 @@ SharedCalls::SharedCalls(std::unique_ptr<SharedMemory> memory, int rank, int wor
 
 bool SharedCalls::has_entry(const Rank& rank) const {
   const uint64_t calls = rank.calls.load(std::memory_order_seq_cst);
-  // The entry behind the newest may be in the middle of being overwritten.
+  // The entry after the newest may be being overwritten.
   return calls >= number_ && calls - number_ + 1 < kKept;
 }
 
@@ -60,7 +60,7 @@ std::vector<std::string> SharedCalls::announce(std::string_view call, std::strin
   Rank::Entry& entry = own.entries[++number_ % kKept];
   write(entry.call, sizeof(entry.call), call);
   write(entry.name, sizeof(entry.name), name);
-  // In one order for all: of two ranks at least one sees the other's.
+  // Sequentially consistent: of two ranks, at least one sees the other's call.
   own.calls.store(number_, std::memory_order_seq_cst);
   for (int rank = 0; rank < world_size_; ++rank) {
     const Rank& other = board_.ranks[rank];

@@ -1,9 +1,9 @@
-// What the ranks of one machine call, compared through shared memory before anything moves: ranks
-// that call different collectives would wait for each other, crash, or add what does not belong
-// together. Without LibTorch.
+// Compares, through shared memory and before data moves, what the ranks of one machine call: ranks
+// that call different collectives would hang, crash, or sum unrelated values. Without LibTorch.
 //
-// Each rank writes down its call number n of the group, then looks at the others' number n. Of two
-// ranks whose calls differ at least one sees it, whatever the race, and does not begin.
+// Each rank writes its call number n of the group, then reads the others' call number n. If the
+// calls of two ranks differ, at least one of them sees it, whatever the interleaving, and does not
+// start.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,22 @@ namespace muster {
 class SharedCalls {
  public:
   static constexpr int kRanksMax = 64;
-  // A rank may be ahead of another by so many calls that it started and did not wait for; what is
-  // further behind is not compared.
+  // A rank may be this many asynchronous calls ahead of another; beyond that, calls are not
+  // compared.
   static constexpr uint64_t kKept = 128;
 
-  // `memory`, of this size and filled with zeros at first, is the same on all ranks.
+  // `memory`, of this size and initially zero, is shared by all ranks.
   static size_t memory_bytes(int world_size);
   SharedCalls(std::unique_ptr<SharedMemory> memory, int rank, int world_size);
 
-  // This rank's next call. The ranks' `call` must be equal; `name` is only shown: what of the
-  // program it belongs to. Long texts are cut. When a rank that is here already calls something
-  // else: what each rank calls, "" where that is not known. Else nothing. One thread at a time, in
-  // the order of the group's collectives.
+  // Records this rank's next call. `call` must be equal on all ranks; `name` is only for messages:
+  // the part of the program that it belongs to. Long texts are truncated. If a rank that has
+  // already arrived calls something else, returns what each rank calls ("" if unknown), otherwise
+  // an empty list. One thread at a time, in the order of the group's collectives.
   std::vector<std::string> announce(std::string_view call, std::string_view name);
-  uint64_t number() const { return number_; }  // of the last announced, from 1
+  uint64_t number() const { return number_; }  // of the last call announced, from 1
 
-  // Lets all ranks know that the group has failed; the first one's reason stays. Any thread.
+  // Tells all ranks that the group has failed; keeps the first reason. Any thread.
   void fail(std::string_view reason);
   // "" while the group has not failed on any rank. Any thread.
   std::string failure() const;
@@ -44,7 +44,7 @@ class SharedCalls {
   struct Rank;
   struct Board;
 
-  // Whether a rank's call of this number is there to be read.
+  // Whether a rank's call with the current number can be read.
   bool has_entry(const Rank& rank) const;
   std::vector<std::string> all_calls() const;
 

@@ -1,4 +1,4 @@
-// The short cut through shared memory; see shared_gloo.h.
+// The shared-memory fast path; see shared_gloo.h.
 #include "parallel/shared_gloo.h"
 
 #include <ATen/record_function.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kNameBytes = 64;
 
-// Operations as the log and a profile name them.
+// Names of operations in the log and in profiles.
 struct Names {
   const char* operation;
   const char* wait;
@@ -96,7 +96,7 @@ bool is_added_up(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kInt || type == at::kLong;
 }
 
-// For a type that is_added_up.
+// For dtypes for which is_added_up is true.
 void reduce_any(SharedReduction& shared, const at::Tensor& tensor, SharedOperation operation) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
@@ -120,7 +120,7 @@ bool SharedGloo::all_ranks(bool own) {
   return flag[0].item<int>() == 1;
 }
 
-// Made by rank 0; on all ranks or on none.
+// Created by rank 0; available on all ranks or on none.
 std::unique_ptr<SharedMemory> SharedGloo::common_memory(size_t bytes) {
   std::unique_ptr<SharedMemory> memory;
   std::vector<at::Tensor> name = {at::zeros({kNameBytes}, at::kByte)};
@@ -157,7 +157,7 @@ void SharedGloo::share_memory(bool reduces) {
 bool SharedGloo::takes(const std::vector<at::Tensor>& tensors) const {
   if (!shared_ || tensors.size() != 1) return false;
   const at::Tensor& tensor = tensors[0];
-  // Ranks agree on these: begin() has compared type and size.
+  // The same on all ranks: begin() has compared dtype and size.
   return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous() &&
          tensor.nbytes() <= kBytesMax;
 }
@@ -193,8 +193,8 @@ uint32_t hash_of(const std::string& text) {
   return hash;
 }
 
-// Gloo's messages carry it: those of different calls never meet. The low bits count, so that calls
-// under way at the same time differ and several connections take turns.
+// The tag of Gloo's messages, so that those of different calls never match. The low bits are a
+// counter, so that concurrent calls differ and several connections are used in turn.
 uint32_t tag_of(uint32_t number, const std::string& call) {
   constexpr uint32_t kCounted = 0xfff;
   return (hash_of(call) & ~kCounted) | (number & kCounted);
@@ -207,12 +207,12 @@ void SharedGloo::throw_difference(const std::vector<std::string>& calls) {
                      std::to_string(health_->calls()->number()) + " of the group '" + name_ + "':";
   for (size_t i = 0; i < calls.size(); ++i) {
     text += "\n  rank " + std::to_string(ranks_[i]) + ": " +
-            (calls[i].empty() ? "has not come so far" : calls[i]);
+            (calls[i].empty() ? "has not arrived" : calls[i]);
   }
   text +=
       "\nall ranks must make the same calls in the same order with the same dtypes and sizes: look "
-      "for a call that only some of them make, such as one inside of if (is_main_process()), "
-      "behind "
+      "for a call that only some of them make, such as one inside if (is_main_process()), "
+      "after "
       "an early continue, or in a loop whose length differs";
   throw CommunicationError(health_->fail(text));
 }
@@ -232,10 +232,10 @@ uint64_t SharedGloo::begin(const Call& call, const std::vector<at::Tensor>& tens
   }
   const std::string text = text_of(noted, call.how, call.equal_sizes);
   if (const std::string failure = health_->failure(); !failure.empty()) {
-    health_->fail(failure);  // whoever waits for this rank waits in vain
-    throw CommunicationError(text + " is refused: the group '" + name_ +
-                             "' has failed before, and its ranks may stand at different calls: end "
-                             "this attempt and go on from a checkpoint. The failure: " +
+    health_->fail(failure);  // so that no rank keeps waiting for this one
+    throw CommunicationError(text + " rejected: the group '" + name_ +
+                             "' has failed, and its ranks may be at different calls: end this "
+                             "attempt and resume from a checkpoint. The failure: " +
                              failure);
   }
   if (SharedCalls* calls = health_->calls()) {
@@ -258,7 +258,7 @@ c10::intrusive_ptr<c10d::Work> SharedGloo::noted(const Call& call,
     work->getFuture()->addCallback(
         [&log, number, health = health_, text = last_call_](c10::ivalue::Future& future) {
           log.end(number, !future.hasError());
-          // Also when nobody waits for it: the other ranks do.
+          // Report it even if this rank does not wait: the other ranks do.
           if (future.hasError() && !is_refusal(future.exception_ptr())) {
             health->fail(text + ": " + future.tryRetrieveErrorMessage());
           }
@@ -328,7 +328,7 @@ c10::intrusive_ptr<c10d::Work> SharedGloo::gather(std::vector<std::vector<at::Te
 c10::intrusive_ptr<c10d::Work> SharedGloo::scatter(std::vector<at::Tensor>& outputs,
                                                    std::vector<std::vector<at::Tensor>>& inputs,
                                                    const c10d::ScatterOptions& options) {
-  // Only the root has inputs: what arrives is equal on all ranks.
+  // Only the root has inputs; the outputs have the same size on all ranks.
   return noted({kScatter, from(options.rootRank)}, outputs,
                [&] { return ProcessGroupGloo::scatter(outputs, inputs, options); });
 }

@@ -1,12 +1,12 @@
-// Gloo with a short cut for the ranks of one machine: small reductions and broadcasts of CPU
-// tensors go through shared memory and are done when the call returns. Every collective is noted in
-// the process's CollectiveLog, and those of the short cut and all waiting show in a profile, as
+// Gloo with a fast path for the ranks of one machine: small reductions and broadcasts of CPU
+// tensors go through shared memory and are synchronous. Every collective is recorded in the
+// process's CollectiveLog. The fast path's collectives and all waiting show up in profiles, as
 // Gloo's own do: "shared_memory:all_reduce", "wait:all_reduce", "gloo:all_reduce".
 //
-// Ranks that call different collectives get a CommunicationError: on one machine before anything
-// moves, all of them, with what each rank calls (shared_calls.h). Where the ranks share no memory
-// their calls have different tags, so that they never meet in Gloo: the timeout ends them. A group
-// that has failed stays so: later calls are refused with the first failure (group_health.h).
+// Ranks that call different collectives get a CommunicationError: on one machine before data moves,
+// on all ranks, with what each rank calls (shared_calls.h). Without shared memory their calls have
+// different tags, so they never match in Gloo and end by the timeout. A failed group stays failed:
+// later calls throw the first failure (group_health.h).
 #pragma once
 
 #include <torch/version.h>
@@ -25,26 +25,26 @@ namespace muster {
 
 class SharedGloo : public c10d::ProcessGroupGloo {
  public:
-  // Larger tensors are left to Gloo, whose threads reduce them beside the rest of backward.
+  // Larger tensors go to Gloo, whose threads reduce them concurrently with backward.
   static constexpr size_t kBytesMax = 4 << 20;
 
   using ProcessGroupGloo::ProcessGroupGloo;
   ~SharedGloo() override;
 
-  // What the group is called in records of hangs, and its ranks as the run counts them, in the
-  // group's order. Before the first collective; else "group" with ranks of its own.
+  // The group's name in hang records, and its global ranks, in the group's order. Call before the
+  // first collective; the default is "group", with ranks numbered from 0.
   void set_name(const std::string& name, const std::vector<int>& ranks);
 
-  const std::vector<int>& ranks() const { return ranks_; }  // as set_name got them
+  const std::vector<int>& ranks() const { return ranks_; }  // as passed to set_name
 
-  // Gloo's connections, by which a lost rank is noticed.
+  // Gloo's connections, which reveal a lost rank.
   void set_connections(std::vector<SocketIdentity> connections) {
     health_->set_connections(std::move(connections));
   }
   const std::vector<SocketIdentity>& connections() const { return health_->connections(); }
 
-  // Lets the ranks compare their calls and, with `reduces`, opens the short cut: on all ranks, or
-  // on none where they do not share a machine. Collective, and before all other collectives.
+  // Lets the ranks compare their calls and, with `reduces`, enables the fast path: on all ranks, or
+  // on none if they do not share a machine. Collective; call it before all other collectives.
   void share_memory(bool reduces);
 
   c10::intrusive_ptr<c10d::Work> allreduce(
@@ -77,21 +77,21 @@ class SharedGloo : public c10d::ProcessGroupGloo {
       const c10d::BarrierOptions& options = c10d::BarrierOptions()) override;
 
  private:
-  // What a collective is, besides its tensors: all ranks must call the same.
+  // A collective apart from its tensors; all ranks must call the same.
   struct Call {
     int operation;            // of kNames in the .cc
     std::string how = "";     // "sum", "from 0"
-    bool equal_sizes = true;  // the ranks' tensors are equally large
+    bool equal_sizes = true;  // all ranks' tensors have the same size
   };
 
-  // Refuses a call when the group has failed, or when a rank calls something else; then notes it.
+  // Throws if the group has failed or a rank calls something else; otherwise logs the call.
   uint64_t begin(const Call& call, const std::vector<at::Tensor>& tensors, const char* carrier);
   [[noreturn]] void throw_difference(const std::vector<std::string>& calls);
-  // Starts a collective of Gloo, which is noted until it ends.
+  // Starts a Gloo collective and logs its end.
   template <typename Start>
   c10::intrusive_ptr<c10d::Work> noted(const Call& call, const std::vector<at::Tensor>& tensors,
                                        const Start& start);
-  // Runs one through shared memory, noted and profiled.
+  // Runs one through shared memory, logged and profiled.
   template <typename Run>
   void noted_here(const Call& call, const std::vector<at::Tensor>& tensors, const Run& run);
   bool takes(const std::vector<at::Tensor>& tensors) const;

@@ -20,7 +20,7 @@ std::string random_name() {
   return "/muster-" + std::to_string(::getpid()) + "-" + std::to_string(number);
 }
 
-// Null when that fails.
+// Null on failure.
 void* map(int fd, size_t bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return memory == MAP_FAILED ? nullptr : memory;
@@ -33,7 +33,7 @@ std::unique_ptr<SharedMemory> SharedMemory::create(size_t bytes) {
   if (name.empty()) return nullptr;
   const FileDescriptor fd(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
   if (!fd.valid()) return nullptr;
-  // Room is taken now: a full file system would raise SIGBUS later.
+  // Allocate now: otherwise a full file system would raise SIGBUS later.
   const bool has_room = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)) == 0;
   void* memory = has_room ? map(fd.get(), bytes) : nullptr;
   if (memory == nullptr) {

@@ -1,4 +1,4 @@
-// A piece of memory that the processes of one machine have in common. Without LibTorch.
+// Memory shared by the processes of one machine. Without LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@ namespace muster {
 
 class SharedMemory {
  public:
-  // Makes it, filled with zeros; the others open it by name(). Null when the machine has no room.
+  // Creates it, zero-filled; other processes open it by name(). Null if there is not enough space.
   static std::unique_ptr<SharedMemory> create(size_t bytes);
-  // Null when there is no such memory of this size here: another machine, another container.
+  // Null if there is no such memory of this size here: a different machine or container.
   static std::unique_ptr<SharedMemory> open(const std::string& name, size_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -19,7 +19,7 @@ class SharedMemory {
 
   const std::string& name() const { return name_; }
   void* data() const { return data_; }
-  // Removes the name; the memory lives until the last process is gone. Once all have opened it.
+  // Removes the name, after all have opened it; the memory lives until the last process exits.
   void unlink();
 
  private:

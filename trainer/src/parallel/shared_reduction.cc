@@ -15,10 +15,10 @@
 namespace muster {
 namespace {
 
-constexpr int kSpins = 2'000;  // some ten microseconds
+constexpr int kSpins = 2'000;  // about ten microseconds
 constexpr std::chrono::milliseconds kPatienceSlice(20);
 
-// Not private to the process: the word lies in shared memory.
+// Not a process-private futex: the word is in shared memory.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::milliseconds time) {
   const timespec limit = {time.count() / 1000, (time.count() % 1000) * 1'000'000};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &limit, nullptr, 0);
@@ -34,7 +34,7 @@ void pause_processor() {
 #endif
 }
 
-// Blocks of a constant length, which the compiler turns into vector instructions.
+// Blocks of constant length, which the compiler vectorizes.
 template <typename T, typename Combine>
 void combine_into(T* into, const T* from, size_t count, const Combine& combine) {
   constexpr size_t kBlock = 64 / sizeof(T);
@@ -65,11 +65,11 @@ void reduce_into(T* into, const T* from, size_t count, SharedOperation operation
 
 }  // namespace
 
-// At the start of the memory; the slots follow. A line of the cache for each rank's word.
+// At the start of the memory, before the slots. Each rank's word has its own cache line.
 struct SharedReduction::Header {
   struct alignas(64) Arrival {
     std::atomic<uint32_t> call;      // the newest call whose slot is filled
-    std::atomic<uint32_t> sleepers;  // ranks that wait for it in the kernel
+    std::atomic<uint32_t> sleepers;  // ranks waiting for it in the kernel
   } arrivals[kRanksMax];
 };
 
@@ -97,7 +97,7 @@ std::byte* SharedReduction::begin_call() {
 
 void SharedReduction::end_call() {
   Header::Arrival& own = header_.arrivals[rank_];
-  // Both in one order for all: either a sleeper sees the number, or this rank sees the sleeper.
+  // Sequentially consistent: either a sleeper sees the number, or this rank sees the sleeper.
   own.call.store(call_, std::memory_order_seq_cst);
   if (own.sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(own.call);
 }
@@ -157,7 +157,7 @@ void SharedReduction::broadcast(void* data, size_t bytes, int root) {
     std::byte* own = begin_call();
     if (rank_ == root) std::memcpy(own, place, now);
     end_call();
-    // All wait for all: a slot may be filled again two calls later.
+    // Every rank waits for every other, because a slot may be refilled two calls later.
     for (int rank = 0; rank < world_size_; ++rank) {
       if (rank != rank_) wait_for(rank);
     }

@@ -1,12 +1,11 @@
-// Collectives through shared memory between the processes of one machine: some ten microseconds
-// where sockets cost hundreds. Without LibTorch.
+// Collectives through shared memory between the processes of one machine: about ten microseconds,
+// compared to hundreds over sockets. Without LibTorch.
 //
-// Each rank has two slots that it alone writes; a rank announces a filled slot by its sequence
-// number and reads the others'. Two slots are enough: a rank that announces call n has finished
-// reading call n - 1, so a slot of call n - 2 has no reader left. All ranks make the same calls in
-// the same order, from one thread at a time; that they do is not looked at here but by SharedCalls.
-// Sums are taken in the order of the ranks, so that all
-// get the same bits.
+// Each rank has two slots that only it writes; it announces a filled slot by its sequence number
+// and reads the others' slots. Two slots are enough: a rank that announces call n has finished
+// reading call n - 1, so the slot of call n - 2 has no readers left. All ranks must make the same
+// calls in the same order, from one thread at a time; SharedCalls checks that. Sums are in rank
+// order, so that all ranks get the same bits.
 #pragma once
 
 #include <chrono>
@@ -27,24 +26,24 @@ class SharedReduction {
   static constexpr int kRanksMax = 64;
   static constexpr size_t kSlotBytes = 512 << 10;
 
-  // How long to wait for the other ranks, and how to learn that waiting is in vain: `trouble` is
-  // asked for a reason every some milliseconds of waiting; "": there is none.
+  // How long to wait for the other ranks, and how to detect that waiting is pointless: `trouble` is
+  // called every few milliseconds of waiting and returns a reason, or "" to keep waiting.
   struct Patience {
     std::chrono::milliseconds timeout;
     std::function<std::string()> trouble;
   };
 
-  // `memory`, of this size and filled with zeros at first, is the same on all ranks.
+  // `memory`, of this size and initially zero, is shared by all ranks.
   static size_t memory_bytes(int world_size);
   SharedReduction(std::unique_ptr<SharedMemory> memory, int rank, int world_size,
                   Patience patience);
 
-  // Replaces `values` by the reduction over all ranks. Any count, the same on all of them. The
-  // maximum and the minimum of NaN and a number are NaN. Throws std::runtime_error when a rank is
-  // lost or late; the object cannot be used afterwards.
+  // Replaces `values` with their reduction over all ranks. Any count, the same on all ranks.
+  // Maximum and minimum propagate NaN. Throws std::runtime_error if a rank is lost or late; the
+  // object is then unusable.
   template <typename T>
   void all_reduce(T* values, size_t count, SharedOperation operation);
-  // Replaces `bytes` bytes at `data` by those of `root`.
+  // Replaces the `bytes` bytes at `data` with those of `root`.
   void broadcast(void* data, size_t bytes, int root);
 
  private:

@@ -1,6 +1,7 @@
-// Batch normalisation over all ranks, by plain operations of any device; see sync_batch_norm.h. The
-// forward merges the ranks' counts, means and squared deviations by Chan's formula; the backward is
-// torch's batch_norm_backward_reduce and _elemt. Training thread and autograd's threads.
+// Batch normalization over all ranks, in plain tensor operations for any device; see
+// sync_batch_norm.h. Forward merges the ranks' counts, means and squared deviations with Chan's
+// formula; backward is torch's batch_norm_backward_reduce and _elemt. Training thread and
+// autograd's threads.
 #include "muster/parallel/sync_batch_norm.h"
 
 #include <stdexcept>
@@ -22,7 +23,7 @@ struct GroupHolder : torch::CustomClassHolder {
   ProcessGroupPtr ranks;
 };
 
-// Sums are kept in double where that costs nothing; halves are computed in float.
+// Sums use double if that costs nothing; half types are computed in float.
 at::ScalarType sum_type(const at::Tensor& input) {
   return input.is_cpu() || input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -37,7 +38,7 @@ std::vector<int64_t> reduced_dims(const at::Tensor& input) {
   return dims;
 }
 
-// A value per channel in the form that meets the input: [1, channels, 1, ...].
+// One value per channel, shaped to broadcast with the input: [1, channels, 1, ...].
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
   std::vector<int64_t> shape(static_cast<size_t>(input.dim()), 1);
   shape[1] = values.numel();
@@ -73,9 +74,9 @@ Statistics statistics_of_all(const at::Tensor& input, const ProcessGroupPtr& ran
   statistics.count = counts.sum().item<double>();
   if (statistics.count < 2) {
     throw std::invalid_argument(
-        "SyncBatchNorm: all ranks together have " +
+        "SyncBatchNorm: over all ranks there is only " +
         std::to_string(static_cast<int64_t>(statistics.count)) +
-        " value per channel, and training needs at least 2: make the batch larger");
+        " value per channel, but training needs at least 2: use a larger batch");
   }
   statistics.mean = (means * counts).sum(0) / statistics.count;
   const at::Tensor from_mean = means - statistics.mean;
@@ -132,7 +133,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
            per_channel(scale, input))
               .to(input.scalar_type());
     }
-    // This rank's own: the gradients of parameters are averaged as those of every module.
+    // Local sums: parameter gradients are averaged over the ranks like those of any module.
     if (weight.defined() && context->needs_input_grad(1)) {
       result[1] = (sum_from_mean * inverse).to(weight.scalar_type());
     }
@@ -148,7 +149,7 @@ void SyncBatchNormImpl::_check_input_dim(const at::Tensor& input) {
     return;
   }
   throw std::invalid_argument("SyncBatchNorm: expected a floating-point input [samples, " +
-                              std::to_string(options.num_features()) + ", ...], met " +
+                              std::to_string(options.num_features()) + ", ...], got " +
                               c10::str(input.scalar_type(), " ", input.sizes()));
 }
 
@@ -181,7 +182,7 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   }
   auto holder = c10::make_intrusive<GroupHolder>();
   holder->ranks = group_->ranks;
-  // autograd takes what may be undefined as an optional only.
+  // Autograd accepts possibly undefined tensors only as optionals.
   const auto given = [](const at::Tensor& tensor) {
     return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
   };

@@ -1,5 +1,5 @@
-// Follows torch.autocast's __enter__ and __exit__ step by step; their order matters: the cache goes
-// when the nesting depth reaches 0, before the state of the outside comes back.
+// Follows torch.autocast's __enter__ and __exit__ step by step. The order matters: the cache is
+// cleared when the nesting depth reaches 0, before the outer state is restored.
 #include "muster/precision/autocast.h"
 
 #include <ATen/autocast_mode.h>

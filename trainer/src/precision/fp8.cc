@@ -1,7 +1,7 @@
-// Products of 8-bit numbers with scales, and the autograd node of the linear layer; see fp8.h.
+// Scaled 8-bit matrix products, and the autograd node of the linear layer; see fp8.h.
 //
-// All three products of a layer are brought into the form a · bᵀ with both operands row by row
-// along the dimension that is summed: the one that tensor cores take ("TN").
+// All three products of a layer are computed as a · bᵀ with both operands row-major along the
+// summed dimension, which is the layout that tensor cores require ("TN").
 #include "muster/precision/fp8.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -28,8 +28,7 @@ constexpr at::ScalarType kGradient = at::kFloat8_e5m2;
 
 double largest_of(at::ScalarType dtype) { return dtype == kForward ? 448.0 : 57344.0; }
 
-// 8-bit numbers and what they have to be multiplied by (a float32 tensor without dimensions, on the
-// same device: its value is never read on the host).
+// 8-bit values and their scale (a 0-d float32 tensor on the same device, never read on the host).
 struct Quantised {
   at::Tensor values, scale;
   Quantised t() const { return {values.t(), scale}; }
@@ -40,7 +39,7 @@ at::Tensor scale_of(const at::Tensor& tensor, at::ScalarType dtype) {
   const auto [smallest, largest] = at::aminmax(tensor);
   const at::Tensor amax = at::maximum(smallest.neg(), largest).to(at::kFloat);
   const double target = largest_of(dtype);
-  // Below that the scale would be denormal, or 0; NaN passes.
+  // Below this the scale would be denormal or 0; NaN propagates.
   return amax.clamp_min(target * std::numeric_limits<float>::min()).div(target);
 }
 
@@ -52,7 +51,7 @@ Quantised quantise(const at::Tensor& tensor, at::ScalarType dtype) {
   return quantise(tensor, scale_of(tensor, dtype), dtype);
 }
 
-// [rows, columns] row by row, with zeros up to multiples.
+// [rows, columns], row-major, zero-padded to multiples.
 at::Tensor padded(const at::Tensor& values, int64_t row_multiple, int64_t column_multiple) {
   const auto missing = [](int64_t size, int64_t multiple) {
     return (multiple - size % multiple) % multiple;
@@ -61,13 +60,13 @@ at::Tensor padded(const at::Tensor& values, int64_t row_multiple, int64_t column
   const int64_t columns = missing(values.size(1), column_multiple);
   const at::Tensor dense = values.contiguous();
   if (rows == 0 && columns == 0) return dense;
-  // As bytes, which every device can pad: 0 is 0.0 in both formats.
+  // Pads as bytes, which every device supports: 0 is 0.0 in both formats.
   return at::constant_pad_nd(dense.view(at::kByte), {0, columns, 0, rows})
       .view(dense.scalar_type());
 }
 
 struct Product {
-  at::ScalarType dtype;  // of the result
+  at::ScalarType dtype;  // of the output
   bool scaled_mm;
   bool fast_accumulation;
 };
@@ -95,7 +94,8 @@ at::Tensor product(const Quantised& a, const Quantised& b, const Product& how) {
   const bool is_empty = a.values.numel() == 0 || b.values.numel() == 0;
   if (how.scaled_mm && !is_empty) return scaled_mm(a, b, how);
   const at::Tensor sum = at::mm(a.values.to(at::kFloat), b.values.to(at::kFloat).t());
-  // One after the other: their product may leave float32's range where the result does not.
+  // One after the other: the product of the scales may exceed float32's range even if the result
+  // does not.
   return sum.mul_(a.scale).mul_(b.scale).to(how.dtype);
 }
 
@@ -107,7 +107,7 @@ class Fp8Matmul : public torch::autograd::Function<Fp8Matmul> {
                             bool fast_accumulation) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const Quantised x = quantise(input, kForward), w = quantise(weight, kForward);
-    // The weight itself, not its 8-bit copy: it is there anyway, or comes back by its own means.
+    // Saves the weight itself, not its 8-bit copy: it exists anyway, or is unsharded when used.
     context->save_for_backward({weight.requires_grad() ? x.values : at::Tensor(), x.scale,
                                 input.requires_grad() ? weight : at::Tensor(), w.scale});
     context->saved_data["input"] = static_cast<int64_t>(input.scalar_type());
@@ -119,8 +119,8 @@ class Fp8Matmul : public torch::autograd::Function<Fp8Matmul> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     if (torch::GradMode::is_enabled()) {
       throw Error(
-          "fp8_linear has no second derivatives: backward() with create_graph does not work "
-          "through it. Use torch::nn::Linear for this layer");
+          "fp8_linear has no second derivatives, so backward() with create_graph does not work. "
+          "Use torch::nn::Linear for this layer");
     }
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const variable_list saved = context->get_saved_variables();
@@ -159,7 +159,7 @@ void require_fitting(const at::Tensor& input, const at::Tensor& weight, const at
     const at::ScalarType dtype = tensor.scalar_type();
     require(dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf,
             std::string("a tensor is ") + c10::toString(dtype) +
-                "; it works on Float, BFloat16 and Half");
+                "; supported are Float, BFloat16 and Half");
     require(tensor.device() == input.device(),
             "input is on " + input.device().str() + ", weight or bias on " + tensor.device().str());
   }
@@ -192,7 +192,7 @@ Fp8LinearImpl::Fp8LinearImpl(const Fp8LinearOptions& with) : options(with) {
                                 " and out_features is " + std::to_string(options.out_features) +
                                 "; both must be at least 1");
   }
-  // Not a virtual call: nothing derives from it at this point.
+  // Qualified, because a virtual call in a constructor would not reach a derived class.
   Fp8LinearImpl::reset();
 }
 
@@ -203,7 +203,7 @@ void Fp8LinearImpl::reset() {
   reset_parameters();
 }
 
-// As torch::nn::LinearImpl, number by number.
+// The same random numbers as torch::nn::LinearImpl.
 void Fp8LinearImpl::reset_parameters() {
   torch::nn::init::kaiming_uniform_(weight, std::sqrt(5.0));
   if (!bias.defined()) return;

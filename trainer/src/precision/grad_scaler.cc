@@ -21,7 +21,7 @@ struct OptimizerState {
   std::vector<at::Tensor> found_inf;  // per device
 };
 
-// How a step ended; asked of the device only when somebody wants to know.
+// The outcome of a step; read from the device only on request.
 struct Outcome {
   std::vector<at::Tensor> found_inf;
   std::optional<bool> skipped;
@@ -33,7 +33,7 @@ struct GradientList {
   std::vector<at::Tensor> gradients;
 };
 
-// The gradients to unscale, split as the kernel wants them. Of sparse ones, the values.
+// The gradients to unscale, grouped as the kernel requires. For sparse ones, the values.
 std::vector<GradientList> gradients_of(torch::optim::Optimizer& optimizer, bool allow_fp16) {
   std::vector<GradientList> lists;
   for (auto& group : optimizer.param_groups()) {
@@ -42,11 +42,11 @@ std::vector<GradientList> gradients_of(torch::optim::Optimizer& optimizer, bool 
       if (!gradient.defined()) continue;
       if (!allow_fp16 && gradient.scalar_type() == at::kHalf) {
         throw Error(
-            "attempting to unscale float16 gradients: keep the parameters in float32 and let "
+            "cannot unscale float16 gradients: keep the parameters in float32 and let "
             "Autocast cast them");
       }
       if (gradient.is_sparse()) {
-        // Rows that occur twice are added, which may overflow only then.
+        // Coalescing adds duplicate rows, which may overflow.
         if (gradient.scalar_type() == at::kHalf) {
           gradient = parameter.mutable_grad() = gradient.coalesce();
         }
@@ -67,7 +67,7 @@ std::vector<GradientList> gradients_of(torch::optim::Optimizer& optimizer, bool 
   return lists;
 }
 
-// Multiplies the gradients by inverse_scale; what it found, per device.
+// Multiplies the gradients by inverse_scale; returns found_inf per device.
 std::vector<at::Tensor> unscale(torch::optim::Optimizer& optimizer, const at::Tensor& inverse_scale,
                                 bool allow_fp16) {
   const torch::NoGradGuard no_grad;
@@ -92,7 +92,7 @@ bool any_found(const std::vector<at::Tensor>& found_inf) {
   return sum != 0;
 }
 
-// On `device`; 0 or 1, as the kernels compare with 1. Leaves the parts as they are.
+// Combined on `device` into 0 or 1, because the kernels compare with 1. Does not modify the inputs.
 at::Tensor combined(const std::vector<at::Tensor>& found_inf, at::Device device) {
   at::Tensor sum = found_inf.front().to(device, /*non_blocking=*/true);
   for (size_t i = 1; i < found_inf.size(); ++i) {
@@ -131,7 +131,7 @@ struct GradScaler::State {
   GradScalerOptions options;
   double init_scale = 0;
   int64_t init_growth_tracker = 0;
-  at::Tensor scale, growth_tracker;  // undefined until the first loss shows the device
+  at::Tensor scale, growth_tracker;  // undefined until the first loss determines the device
   std::unordered_map<torch::optim::Optimizer*, OptimizerState> optimizers;
   std::unordered_map<torch::optim::Optimizer*, Outcome> outcomes;
 
@@ -143,7 +143,7 @@ struct GradScaler::State {
   void require_placed(const char* what) const {
     if (scale.defined()) return;
     throw Error(std::string(what) +
-                " came before any scale(): multiply the loss by scale(loss) before backward()");
+                " was called before any scale(): call backward() on scale(loss)");
   }
   void finish(torch::optim::Optimizer& optimizer, std::optional<bool> skipped) {
     OptimizerState& own = optimizers[&optimizer];
@@ -184,7 +184,8 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
     throw Error("unscale_() has already been called on this optimizer since the last update()");
   }
   if (own.stage == Stage::stepped) {
-    throw Error("unscale_() is called after step(): call it before, or update() first");
+    throw Error(
+        "unscale_() was called after step(): call it before step(), or call update() first");
   }
   own.found_inf = unscale(optimizer, state_->scale.to(at::kDouble).reciprocal().to(at::kFloat),
                           /*allow_fp16=*/false);
@@ -205,7 +206,7 @@ void GradScaler::step(torch::optim::Optimizer& optimizer) {
   if (fused != nullptr && !fused->scales_in_kernel()) fused = nullptr;
   at::Tensor grad_scale;
   if (own.stage == Stage::ready && fused != nullptr) {
-    // Looks only; the kernel unscales.
+    // Only checks; the kernel unscales.
     grad_scale = state_->scale;
     own.found_inf = unscale(optimizer, at::ones_like(state_->scale), /*allow_fp16=*/true);
   } else if (own.stage == Stage::ready) {
@@ -242,7 +243,7 @@ void GradScaler::update() {
     found.insert(found.end(), own.found_inf.begin(), own.found_inf.end());
   }
   if (found.empty()) {
-    throw Error("update() has nothing to go by: no unscale_() or step() since the last update()");
+    throw Error("update() needs an unscale_() or step() since the last update()");
   }
   const torch::NoGradGuard no_grad;
   at::_amp_update_scale_(state_->scale, state_->growth_tracker,
@@ -305,7 +306,7 @@ void GradScaler::load_state_dict(const TensorMap& state) {
   if (state.empty()) {
     throw CheckpointError(
         "the gradient scaler's saved state is empty: it was saved by a run without one; load it "
-        "with GradScalerOptions{.enabled = false}, or train on without loading it");
+        "with GradScalerOptions{.enabled = false}, or continue without loading it");
   }
   GradScalerOptions options = state_->options;
   const double scale = number(state, "scale");

@@ -34,7 +34,7 @@ std::vector<TimeInterval> without_intervals(std::vector<TimeInterval> from,
                                             std::vector<TimeInterval> without) {
   const std::vector<TimeInterval> holes = united(std::move(without));
   std::vector<TimeInterval> rest;
-  size_t first = 0;  // the first hole that may still matter
+  size_t first = 0;  // the first hole that may still overlap
   for (TimeInterval piece : united(std::move(from))) {
     while (first < holes.size() && holes[first].end <= piece.begin) ++first;
     for (size_t i = first; i < holes.size() && holes[i].begin < piece.end; ++i) {

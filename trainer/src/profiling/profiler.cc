@@ -1,4 +1,4 @@
-// LibTorch's recording, switched on and off by the schedule.
+// Starts and stops LibTorch's profiler according to the schedule.
 #include "muster/profiling/profiler.h"
 
 #include <ATen/record_function.h>
@@ -30,7 +30,7 @@ using torch::profiler::impl::ProfilerState;
 
 ProfilerConfig config_of(const ProfileOptions& options) {
   torch::profiler::impl::ExperimentalConfig experimental;
-  // Gloo's threads, a loader's workers and the checkpoint writer show too.
+  // Include Gloo's threads, loader workers and the checkpoint writer.
   experimental.profile_all_threads = true;
   return ProfilerConfig(ProfilerState::KINETO, options.record_shapes, options.profile_memory,
                         /*with_stack=*/false, /*with_flops=*/false, /*with_modules=*/false,
@@ -51,13 +51,13 @@ void check(const ProfileOptions& options) {
                                     {"skip_first", options.skip_first}}) {
     if (value < 0) {
       throw std::invalid_argument("ProfileOptions::" + std::string(name) + " is " +
-                                  std::to_string(value) + ": it counts steps or cycles");
+                                  std::to_string(value) + ", but must be 0 or more");
     }
   }
   if (options.active == 0 && options.wait + options.warmup + options.repeat > 0) {
     throw std::invalid_argument(
         "ProfileOptions::active is 0, so there are no cycles: leave wait, warmup and repeat at 0 "
-        "too, or say how many steps to record");
+        "too, or set how many steps to record");
   }
 }
 
@@ -76,7 +76,7 @@ std::optional<ProfiledEvent> profiled(const kineto::KinetoEvent& event) {
   } else {
     out.thread = static_cast<uint64_t>(event.deviceResourceId());
     out.kind = ProfiledEvent::Kind::kernel;
-    // Annotations are repeated on the device's lanes.
+    // Kineto repeats annotations on the device's lanes.
     if (out.name.rfind("ProfilerStep#", 0) == 0) return std::nullopt;
   }
   return out;
@@ -115,7 +115,7 @@ struct Profiler::Recording {
     summary.first_step = step;
   }
 
-  // The annotation by which viewers tell steps apart.
+  // Emits the annotation by which viewers recognize steps.
   void mark_step() {
     mark.emplace(at::RecordScope::USER_SCOPE);
     if (mark->isActive()) mark->before("ProfilerStep#" + std::to_string(step));
@@ -164,14 +164,14 @@ struct Profiler::Recording {
   int64_t step = 0;
   bool stopped = false;
   std::optional<at::RecordFunction> mark;
-  ProfileSummary summary;  // of the cycle that is recorded
+  ProfileSummary summary;  // of the cycle being recorded
   std::vector<ProfileSummary> summaries;
 };
 
 Profiler::Profiler(const ProfileOptions& options, int rank, int world_size) {
   check(options);
-  // Kineto tells each start and stop on stderr at a level above its errors; it reads this when it
-  // is first used.
+  // Kineto logs each start and stop to stderr at a level above its errors; it reads this variable
+  // on first use.
   ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);
   make_directories(options.directory);
   recording_ = std::make_unique<Recording>(options, rank, world_size);
@@ -182,7 +182,7 @@ Profiler::~Profiler() {
   try {
     stop();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "muster: rank %d: the last trace was not written: %s\n",
+    std::fprintf(stderr, "muster: rank %d: could not write the last trace: %s\n",
                  recording_->summary.rank, error.what());
   }
 }

@@ -1,4 +1,4 @@
-// Self times, communication and their texts; see summary.h.
+// Computes self times and communication, and formats them; see summary.h.
 #include "profiling/summary.h"
 
 #include <algorithm>
@@ -26,13 +26,13 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
                      [&](std::string_view beginning) { return starts_with(text, beginning); });
 }
 
-// Neither compute nor the transport itself.
+// Whether the event is neither compute nor the transport itself.
 bool is_no_compute(const std::string& name) {
   return starts_with_any(name, {"wait:", "c10d::", "record_param_comms"});
 }
 
-// Each event's time without that of the events inside it, for those that nest: of one thread, in
-// order of their begins, the longer first.
+// Each event's time without the events nested in it. Events must be of one thread, sorted by begin,
+// longer ones first.
 std::vector<int64_t> self_times(const std::vector<ProfiledEvent>& events,
                                 std::vector<size_t> order) {
   std::vector<int64_t> self(events.size());

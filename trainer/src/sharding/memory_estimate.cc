@@ -14,7 +14,7 @@ int64_t numel(const MemoryUnit& unit) { return unit.trainable + unit.frozen; }
 void require(bool holds, const std::string& field, int64_t value, const char* wanted) {
   if (holds) return;
   throw std::invalid_argument("MemoryPlan::" + field + " is " + std::to_string(value) +
-                              ": it must be " + wanted);
+                              ", but must be " + wanted);
 }
 
 void require_valid(const MemoryUnit& unit, const std::string& field) {
@@ -108,7 +108,7 @@ int64_t communication(const MemoryPlan& plan, const Sums& sums, int64_t shards) 
       plan.gradient_bytes * root + buffers(root_chunk));
 }
 
-// "12.3 GiB", 10 characters at most.
+// "12.3 GiB", at most 10 characters.
 std::string size_text(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   auto value = static_cast<double>(bytes);
@@ -134,16 +134,16 @@ struct Notes {
 Notes notes_of(ZeroStage stage) {
   switch (stage) {
     case ZeroStage::none:
-      return {"whole", "whole", "whole", "copies made by autocast", "buckets"};
+      return {"unsharded", "unsharded", "unsharded", "copies made by autocast", "buckets"};
     case ZeroStage::zero1:
-      return {"whole, and a chunk of masters if apart", "whole", "a chunk",
+      return {"unsharded; master chunk if separate", "unsharded", "one chunk",
               "copies made by autocast", "buckets"};
     case ZeroStage::zero2:
-      return {"whole, and a chunk of masters if apart", "a chunk", "a chunk",
-              "copies made by autocast", "gradients on their way to owners"};
+      return {"unsharded; master chunk if separate", "one chunk", "one chunk",
+              "copies made by autocast", "gradients being reduced"};
     case ZeroStage::zero3:
-      return {"a chunk", "a chunk", "a chunk", "peak: root and the units in use",
-              "gradients on their way to owners"};
+      return {"one chunk", "one chunk", "one chunk", "peak: root and the units in use",
+              "gradients being reduced"};
   }
   return {};
 }
@@ -195,7 +195,7 @@ MemoryEstimate estimate_memory(const MemoryPlan& plan) {
 
 std::string MemoryEstimate::text() const {
   std::string result = std::string(zero_stage_name(stage)) + ", " + ranks_text(world_size);
-  if (shards > 1 && shards < world_size) result += ", a copy for each " + std::to_string(shards);
+  if (shards > 1 && shards < world_size) result += ", one copy per " + ranks_text(shards);
   result += "; per rank, without activations\n";
   const Notes notes = notes_of(stage);
   const auto row = [&](const char* name, int64_t bytes, const char* note) {
@@ -210,9 +210,9 @@ std::string MemoryEstimate::text() const {
   row("optimizer state", optimizer_state, notes.optimizer);
   if (gathered > 0) row("gathered", gathered, notes.gathered);
   if (communication > 0) row("communication", communication, notes.communication);
-  row("total", total(), "of the rank that holds most");
+  row("total", total(), "on the rank that holds the most");
   result +=
-      "  (and " + size_text(whole_tensor) + " for one whole tensor at a time, in save_model)\n";
+      "  (and " + size_text(whole_tensor) + " for one unsharded tensor at a time, in save_model)\n";
   return result;
 }
 
@@ -225,8 +225,8 @@ int optimizer_state_bytes(std::string_view optimizer) {
   for (const auto& known : kKnown) {
     if (known.name == optimizer) return known.bytes;
   }
-  throw std::invalid_argument("the state of optimizer '" + std::string(optimizer) +
-                              "' is not known: use adam, adamw, amsgrad, sgd, sgd_momentum, " +
+  throw std::invalid_argument("unknown optimizer '" + std::string(optimizer) +
+                              "': use adam, adamw, amsgrad, sgd, sgd_momentum, " +
                               "adagrad or rmsprop, or set MemoryPlan::optimizer_bytes");
 }
 
@@ -234,7 +234,7 @@ std::vector<MemoryFit> fits(const MemoryPlan& plan, int64_t bytes, int most_rank
   const int step = std::max(plan.shard_group_size, 1);
   if (most_ranks < step) {
     throw std::invalid_argument("fits: most_ranks is " + std::to_string(most_ranks) +
-                                ": it must be at least " + std::to_string(step));
+                                ", but must be at least " + std::to_string(step));
   }
   std::vector<MemoryFit> found;
   MemoryPlan tried = plan;
@@ -242,7 +242,7 @@ std::vector<MemoryFit> fits(const MemoryPlan& plan, int64_t bytes, int most_rank
        {ZeroStage::none, ZeroStage::zero1, ZeroStage::zero2, ZeroStage::zero3}) {
     tried.stage = stage;
     MemoryFit fit{stage, 0, {}};
-    // More ranks do not always need less: with few parameters the padding may grow.
+    // More ranks do not always need less memory: with few parameters the padding may grow.
     for (int ranks = step; ranks <= most_ranks && fit.world_size == 0; ranks += step) {
       tried.world_size = ranks;
       fit.estimate = estimate_memory(tried);
@@ -259,8 +259,8 @@ std::string fits_text(const std::vector<MemoryFit>& found, int64_t bytes) {
     const std::string needs = size_text(fit.estimate.total());
     char line[128];
     if (fit.world_size > 0) {
-      std::snprintf(line, sizeof(line), "  %-6s fits from %s on: %s each\n",
-                    zero_stage_name(fit.stage), ranks_text(fit.world_size).c_str(), needs.c_str());
+      std::snprintf(line, sizeof(line), "  %-6s fits on %s: %s each\n", zero_stage_name(fit.stage),
+                    ranks_text(fit.world_size).c_str(), needs.c_str());
     } else {
       std::snprintf(line, sizeof(line), "  %-6s does not fit: %s each with %s\n",
                     zero_stage_name(fit.stage), needs.c_str(),

@@ -1,4 +1,4 @@
-// Appending by whole records; see append_file.h.
+// Appends whole records; see append_file.h.
 #include "tracking/append_file.h"
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ void AppendFile::flush() {
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) {
       const int error = errno;
-      // Devices cannot be cut; then there is nothing to take back either.
+      // Devices cannot be truncated, and need not be.
       if (written > 0 && ::ftruncate(fd_.get(), size_) != 0 && errno != EINVAL) {
         throw_tracker_errno("cut", path_);
       }
@@ -64,7 +64,7 @@ void AppendFile::flush() {
 void AppendFile::finish() {
   if (!fd_.valid()) return;
   flush();
-  // EINVAL: a device that has nothing to make durable.
+  // EINVAL: a device without durable storage.
   if (::fsync(fd_.get()) != 0 && errno != EINVAL) throw_tracker_errno("fsync", path_);
   if (::close(fd_.release()) != 0) throw_tracker_errno("close", path_);
 }

@@ -1,4 +1,4 @@
-// A file that grows by whole records, and stays readable when the disk is full. One thread.
+// A file that grows by whole records and stays readable if the disk fills up. One thread.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace muster {
 
-// Collects records in memory; flush() writes them with one write(2). What could not be written
-// whole is cut off again and forgotten: the file never ends within a record, and later records are
-// still readable. Throws muster::Error with the path and errno's text.
+// Buffers records in memory; flush() writes them with one write(2). A partial write is truncated
+// and its records are dropped: the file never ends inside a record, and later records stay
+// readable. Throws muster::Error with the path and errno's text.
 class AppendFile {
  public:
   // Creates the file or opens it for appending.
   explicit AppendFile(const std::string& path);
 
-  // Where to add the next record.
+  // Append the next record here.
   std::string& buffer() { return buffer_; }
-  // Also flushes when much has been collected.
+  // Also flushes if the buffer is large.
   void record_is_complete();
   void flush();
   // flush(), fsync and close.

@@ -1,4 +1,4 @@
-// Rendering of a progress bar; see bar_text.h.
+// Renders a progress bar; see bar_text.h.
 #include "tracking/bar_text.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::string rate_text(const BarState& state) {
   if (state.steps_timed <= 0 || state.seconds <= 0) return "";
   const double rate = static_cast<double>(state.steps_timed) / state.seconds;
   const std::string unit(state.unit);
-  // A slow loop is easier to read as time a step.
+  // A slow loop is easier to read as time per step.
   if (rate < 0.1) return number_text(1 / rate) + "s/" + (unit.empty() ? "step" : unit);
   return number_text(rate) + (unit.empty() ? "" : " " + unit) + "/s";
 }

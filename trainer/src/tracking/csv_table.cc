@@ -52,7 +52,7 @@ std::vector<std::string> split_fields(std::string_view line) {
   return fields;
 }
 
-// Bytes of the file up to and with its last line break.
+// Bytes of the file up to and including its last line break.
 int64_t whole_lines(const std::string& path, int64_t size) {
   std::ifstream file(path, std::ios::binary);
   for (int64_t end = size; end > 0; --end) {
@@ -82,7 +82,7 @@ void CsvTable::read_header() {
   std::getline(file, line);
   std::vector<std::string> fields = split_fields(line);
   if (fields.size() < 2 || fields[0] != "step" || fields[1] != "time_ms") {
-    throw Error(path_ + " is no metrics table (its first line does not begin with \"" +
+    throw Error(path_ + " is not a metrics table (its first line does not begin with \"" +
                 std::string(kOwnColumns) + "\"): move it away or choose another logging_dir");
   }
   columns_.assign(fields.begin() + 2, fields.end());
@@ -137,7 +137,7 @@ std::string CsvTable::render(const Row& row) const {
   return line + "\n";
 }
 
-// The old file under a new header, its rows filled up with empty cells, renamed over itself.
+// Rewrites the file with a new header, pads its rows with empty cells, and renames it into place.
 void CsvTable::rewrite() {
   const std::string temporary = path_ + ".tmp";
   try {
@@ -152,8 +152,8 @@ void CsvTable::rewrite() {
       wider.buffer() += line + fill + "\n";
       wider.record_is_complete();
     }
-    // Only a file that was read to its end may be replaced.
-    if (!old.eof() || old.bad()) throw Error("cannot read " + path_ + " to its end");
+    // Replace only a file that was read completely.
+    if (!old.eof() || old.bad()) throw Error("cannot read all of " + path_);
     wider.finish();
     if (::rename(temporary.c_str(), path_.c_str()) != 0) throw_tracker_errno("rename", temporary);
     file_.emplace(path_);
@@ -166,7 +166,7 @@ void CsvTable::rewrite() {
 
 void CsvTable::flush() {
   if (done_.empty()) return;
-  // Taken first: what cannot be written is dropped instead of growing without end.
+  // Taken first, so that rows that cannot be written are dropped instead of accumulating.
   const std::vector<Row> rows = std::move(done_);
   done_.clear();
   if (header_on_disk_ && columns_on_disk_ < columns_.size()) rewrite();

@@ -1,4 +1,5 @@
-// A CSV file of metrics whose columns may become more; its form is in muster/tracking/tracker.h. One thread.
+// A CSV file of metrics to which columns can be added; muster/tracking/tracker.h has its format.
+// One thread.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,14 @@ inline constexpr size_t kCsvColumnsMax = 1'000;
 
 class CsvTable {
  public:
-  // Goes on in the file that is there; half a row at its end is cut off. Throws muster::Error when
-  // it is none of these tables.
+  // Continues an existing file, truncating a partial row at its end. Throws muster::Error if it is
+  // not such a table.
   explicit CsvTable(const std::string& path);
 
-  // One cell. It goes into the open row when that is of the same step and has none in this column;
-  // else a new row begins. Throws muster::Error when the name needs a column too many.
+  // Adds a cell to the open row if that has the same step and no value in this column; otherwise
+  // starts a new row. Throws muster::Error if the name would exceed the column limit.
   void add(int64_t step, int64_t time_ms, const std::string& name, double value);
-  // Writes the rows that are done; the open one is kept.
+  // Writes the finished rows; keeps the open one.
   void flush();
   // Writes all rows and makes them durable.
   void finish();
@@ -42,7 +43,7 @@ class CsvTable {
 
   std::string path_;
   std::optional<AppendFile> file_;
-  std::vector<std::string> columns_;  // names, behind step and time_ms
+  std::vector<std::string> columns_;  // names, after step and time_ms
   std::unordered_map<std::string, size_t> index_;
   size_t columns_on_disk_ = 0;
   bool header_on_disk_ = false;

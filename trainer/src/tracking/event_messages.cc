@@ -31,7 +31,7 @@ ProtoWriter plugin_metadata(std::string_view plugin, std::string_view content) {
   return metadata;
 }
 
-// A tensor of one dimension without its elements.
+// A 1-D tensor without its elements.
 ProtoWriter tensor_of(int type, int64_t elements) {
   const ProtoWriter shape = ProtoWriter().message(2, ProtoWriter().integer(1, elements));
   ProtoWriter tensor;
@@ -39,7 +39,7 @@ ProtoWriter tensor_of(int type, int64_t elements) {
   return tensor;
 }
 
-// google.protobuf.Value. The plug-in knows numbers, texts and bools.
+// google.protobuf.Value. The plug-in supports numbers, strings and bools.
 ProtoWriter value_of(const ConfigValue& config) {
   ProtoWriter value;
   if (const auto* flag = std::get_if<bool>(&config)) {
@@ -60,7 +60,7 @@ int64_t type_of(const ConfigValue& config) {
 }
 
 // `which`: 2 experiment, 3 session_start_info, 4 session_end_info of HParamsPluginData. The plug-in
-// reads the metadata only; the empty tensor makes a series of it.
+// reads only the metadata; the empty tensor makes it a series.
 std::string hparams_event(std::string_view tag, int which, const ProtoWriter& content,
                           double wall_time) {
   ProtoWriter data;

@@ -1,6 +1,6 @@
-// The messages of TensorBoard's event files, each as the bytes of one Event. Pure.
-// Sources: tensorboard/compat/proto/{event,summary,tensor}.proto, plugins/hparams/plugin_data.proto
-// and api.proto; field numbers as there.
+// TensorBoard's event-file messages, each serialized as one Event. Pure. Sources:
+// tensorboard/compat/proto/{event,summary,tensor}.proto, plugins/hparams/plugin_data.proto and
+// api.proto; field numbers as there.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace muster {
 // When and at which step something was logged.
 struct EventPlace {
   int64_t step = 0;
-  double wall_time = 0;  // seconds since 1970
+  double wall_time = 0;  // Unix time in seconds
 };
 
 // The first event of each file.
@@ -29,7 +29,7 @@ std::string image_event(std::string_view tag, const ImageData& image, std::strin
                         const EventPlace& place);
 std::string text_event(std::string_view tag, std::string_view text, const EventPlace& place);
 
-// The HParams plug-in's three. A session is one run with its settings.
+// The HParams plug-in's three events. A session is one run with its settings.
 std::string experiment_event(const TrackerConfig& config,
                              const std::map<std::string, double>& metrics, double wall_time);
 std::string session_start_event(const TrackerConfig& config, double wall_time);

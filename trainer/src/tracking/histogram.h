@@ -1,4 +1,4 @@
-// Counting into TensorBoard's default buckets. Pure.
+// Counts values into TensorBoard's default buckets. Pure.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,8 @@ class HistogramBuilder {
   HistogramBuilder();
   // Values beyond the last edges are counted in the outermost buckets.
   void add(double value);
-  // Cut to the buckets in use, with an empty one before them. Without finite values: one empty
-  // bucket that ends at 0. Source: torch/utils/tensorboard/summary.py, make_histogram.
+  // Trimmed to the occupied buckets, with an empty one before them. Without finite values: one
+  // empty bucket that ends at 0. Source: torch/utils/tensorboard/summary.py, make_histogram.
   HistogramData finish() &&;
 
  private:

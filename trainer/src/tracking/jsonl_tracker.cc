@@ -1,4 +1,4 @@
-// The JSON-lines tracker; see muster/tracking/tracker.h for its lines.
+// The JSON-lines tracker; see muster/tracking/tracker.h for the format.
 #include <unistd.h>
 
 #include <cctype>
@@ -17,7 +17,7 @@
 namespace muster {
 namespace {
 
-// One object of the file, key by key in the order of the calls.
+// One JSON object; keys are in call order.
 class Line {
  public:
   explicit Line(std::string& out) : out_(out) {}
@@ -93,8 +93,8 @@ class Line {
   bool first_ = true;
 };
 
-// A file name for a series: what is not plain becomes '_', and then a checksum keeps "a/b" and
-// "a_b" apart.
+// A file name for a series: special characters become '_', and a checksum then distinguishes "a/b"
+// from "a_b".
 std::string file_name_of(std::string_view name, int64_t step) {
   constexpr size_t kNameBytesMax = 100;
   std::string plain(name.substr(0, kNameBytesMax));
@@ -188,7 +188,7 @@ void JsonLinesTracker::image(std::string_view name, const ImageData& image, int6
   const std::string file = "images/" + file_name_of(clean, step);
   make_tracker_directory(file_->directory + "/images");
   const std::string path = file_->directory + "/" + file;
-  ::unlink(path.c_str());  // a resumed run draws the same step again
+  ::unlink(path.c_str());  // a resumed run writes the same step again
   AppendFile output(path);
   output.buffer() = png;
   output.finish();

@@ -25,7 +25,7 @@ void write_to_stderr(std::string_view line) {
   bytes += '\n';
   for (size_t written = 0; written < bytes.size();) {
     const ssize_t count = ::write(2, bytes.data() + written, bytes.size() - written);
-    if (count < 0 && errno != EINTR) return;  // nobody to tell
+    if (count < 0 && errno != EINTR) return;  // nowhere to report it
     if (count > 0) written += static_cast<size_t>(count);
   }
 }
@@ -51,8 +51,9 @@ LogLevel log_level_from(std::string_view text) {
   if (lower == "error") return LogLevel::error;
   if (lower == "critical" || lower == "fatal") return LogLevel::critical;
   if (lower == "off") return LogLevel::off;
-  throw std::invalid_argument("\"" + std::string(text) +
-                              "\" is no log level: debug, info, warning, error, critical or off");
+  throw std::invalid_argument(
+      "\"" + std::string(text) +
+      "\" is not a log level: use debug, info, warning, error, critical or off");
 }
 
 struct Logger::State {
@@ -92,10 +93,10 @@ void Logger::log(LogLevel level, std::string_view text, const LogLineOptions& li
   const auto& wait = state_->options.wait_for_everyone;
   if (topology.world_size > 1 && !wait) {
     throw std::logic_error(
-        "in_order needs a logger that can wait for the other processes: take "
+        "in_order needs a logger that can wait for the other processes: use "
         "Accelerator::get_logger, or set LoggerOptions::wait_for_everyone");
   }
-  // All barriers whatever the level: another rank's level may differ.
+  // Run all barriers whatever the level, because another rank's level may differ.
   for (int rank = 0; rank < topology.world_size; ++rank) {
     if (rank == topology.rank) state_->write(level, text);
     if (topology.world_size > 1) wait();

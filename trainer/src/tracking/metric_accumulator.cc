@@ -1,4 +1,4 @@
-// Running sums and their packed reduction; see metric_accumulator.h.
+// Running sums and their packed all-reduce; see metric_accumulator.h.
 #include "tracking/metric_accumulator.h"
 
 #include <torch/torch.h>
@@ -16,14 +16,14 @@
 namespace muster {
 namespace {
 
-// The first reduction always has this size, so that it cannot fail when ranks differ in their
-// names: a 1, the fingerprint of the names, and pairs of sum and weight.
+// The first reduction always has this size, so that it works even if the ranks' names differ: a 1,
+// the fingerprint of the names, and pairs of sum and weight.
 constexpr size_t kFirstSeries = 64;
 constexpr size_t kPieces = 4;
 constexpr size_t kHeader = 1 + 2 * kPieces;
 
-// A checksum in pieces of 6 bits: sums over 4,096 ranks of a piece and of its square are whole
-// numbers that even a float of 32 bits holds exactly.
+// A checksum in 6-bit pieces: over 4,096 ranks, the sums of a piece and of its square are integers
+// that even a 32-bit float represents exactly.
 std::array<double, kPieces> fingerprint_of(const std::string& text) {
   const uint32_t checksum = crc32c(text);
   std::array<double, kPieces> pieces{};
@@ -31,7 +31,7 @@ std::array<double, kPieces> fingerprint_of(const std::string& text) {
   return pieces;
 }
 
-// "4:loss3:acc", which may hold any name.
+// "4:loss3:acc", which can encode any name.
 void append_name(std::string& text, const std::string& name) {
   text += std::to_string(name.size()) + ":" + name;
 }
@@ -47,7 +47,7 @@ std::vector<std::string> split_names(const std::string& text) {
   return names;
 }
 
-// The element of a tensor on the host, without the dispatcher where that is easy.
+// The element of a host tensor, bypassing the dispatcher for common dtypes.
 double host_value(const at::Tensor& value) {
   switch (value.scalar_type()) {
     case at::kFloat:
@@ -65,7 +65,7 @@ double host_value(const at::Tensor& value) {
 
 MetricAccumulator::MetricAccumulator(MetricAccumulatorOptions options)
     : options_(std::move(options)),
-      // Not every device adds doubles.
+      // Not every device supports double sums.
       type_(options_.device.is_cpu() || options_.device.is_cuda() ? at::kDouble : at::kFloat) {
   if (options_.every < 1) {
     throw std::invalid_argument("MetricAccumulatorOptions::every must be at least 1, not " +
@@ -74,7 +74,7 @@ MetricAccumulator::MetricAccumulator(MetricAccumulatorOptions options)
 }
 
 MetricAccumulator::Series& MetricAccumulator::series_of(std::string_view name) {
-  // A handful of names: looking through them is quicker than hashing.
+  // With a handful of names, a linear search is faster than hashing.
   for (Series& series : series_) {
     if (series.name == name) return series;
   }
@@ -93,7 +93,7 @@ void MetricAccumulator::add(std::string_view name, const at::Tensor& value, doub
     std::ostringstream text;
     text << "the metric \"" << name << "\" must be a tensor of one element, not ";
     if (value.defined()) {
-      text << "of shape " << value.sizes() << ": take its mean() or sum()";
+      text << "of shape " << value.sizes() << ": use its mean() or sum()";
     } else {
       text << "an undefined one";
     }
@@ -120,7 +120,7 @@ std::string MetricAccumulator::names_text() const {
   return text;
 }
 
-// Sums and weights of the series begin to end behind `header` free places, of at least `size`.
+// Packs sums and weights of series [begin, end) after `header` free elements; at least `size` long.
 at::Tensor MetricAccumulator::pack(size_t begin, size_t end, size_t header, size_t size) const {
   std::vector<double> values(std::max(size, header + 2 * (end - begin)), 0.0);
   for (size_t i = begin; i < end; ++i) {
@@ -144,8 +144,8 @@ at::Tensor MetricAccumulator::pack(size_t begin, size_t end, size_t header, size
   return packed;
 }
 
-// Every rank comes to the same answer: all W pieces f equal mine exactly when their sum is W f and
-// the sum of their squares W f^2 (Cauchy and Schwarz).
+// Gives the same answer on every rank: all W pieces equal f exactly if their sum is W f and the sum
+// of their squares is W f^2 (Cauchy-Schwarz).
 bool MetricAccumulator::names_agree(const at::Tensor& packed) const {
   const double* values = packed.const_data_ptr<double>();
   const auto pieces = fingerprint_of(names_text());
@@ -161,8 +161,8 @@ void MetricAccumulator::agree_on_names() {
   if (!options_.gather_texts) {
     std::string names;
     for (const Series& series : series_) names += " " + series.name;
-    throw CommunicationError("the ranks do not log the same metrics in the same order; this one:" +
-                             names);
+    throw CommunicationError(
+        "the ranks must log the same metrics in the same order; this one has:" + names);
   }
   std::set<std::string> all;
   for (const std::string& text : options_.gather_texts(names_text())) {
@@ -173,7 +173,7 @@ void MetricAccumulator::agree_on_names() {
   series_ = std::move(ordered);
 }
 
-// Sum and weight of each series, over all ranks.
+// The sum and weight of each series over all ranks.
 std::vector<double> MetricAccumulator::sums_over_ranks() {
   const auto reduced = [&](at::Tensor packed) {
     if (options_.sum_over_ranks) packed = options_.sum_over_ranks(std::move(packed));

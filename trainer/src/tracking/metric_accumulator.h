@@ -1,4 +1,4 @@
-// Means of metrics over steps and ranks, with one packed reduction every K steps.
+// Means of metrics over steps and ranks, with one packed all-reduce every K steps.
 //
 //   MetricAccumulator means({.every = 10, .sum_over_ranks = …});
 //   means.add("loss", loss, batch_size);      // each step, no wait for the device
@@ -18,41 +18,41 @@
 namespace muster {
 
 struct MetricAccumulatorOptions {
-  int every = 1;  // steps a window
+  int every = 1;  // steps per window
   at::Device device = at::kCPU;
-  // Adds a 1-d tensor of `device` over all ranks, the same result on each. Empty: one process.
+  // Sums a 1-d tensor on `device` over all ranks, with the same result on each. Empty: one process.
   std::function<at::Tensor(at::Tensor)> sum_over_ranks;
-  // Gives each rank's text to all, in rank order. Only called when the ranks do not have the same
-  // names.
+  // All-gathers the ranks' texts, in rank order. Only called if the ranks' names differ.
   std::function<std::vector<std::string>(const std::string&)> gather_texts;
 };
 
-// A name with its mean: sum of value * weight over sum of weight, over the window and the ranks.
+// A name with its mean: the sum of value * weight divided by the sum of weight, over the window and
+// the ranks.
 using MetricMeans = std::vector<std::pair<std::string, double>>;
 
 class MetricAccumulator {
  public:
   explicit MetricAccumulator(MetricAccumulatorOptions options);
 
-  // A tensor has one element and is copied; one on a device costs two small kernels, one on the
-  // host none. weight: for example the samples of this rank's batch, so that batches of different
-  // sizes count right. Throws std::invalid_argument for more than one element.
+  // `value` has one element and is copied; on a device this costs two small kernels, on the host
+  // none. weight: for example the samples in this rank's batch, so that batches of different sizes
+  // are weighted correctly. Throws std::invalid_argument for more than one element.
   void add(std::string_view name, const at::Tensor& value, double weight = 1);
   void add(std::string_view name, double value, double weight = 1);
 
-  // Counts a step; every `every` of them the means, else nothing. Collective when it reduces, so
-  // all ranks must count the same steps.
+  // Counts a step; every `every` steps returns the means, otherwise nothing. Collective when it
+  // reduces, so all ranks must count the same steps.
   MetricMeans end_step();
-  // The means of what was added since the last reduction. Collective. Waits for the device. Names
-  // that no rank has added since then are left out; ranks may add different names.
+  // The means of the values added since the last reduction. Collective. Waits for the device. Names
+  // that no rank has added since then are omitted; ranks may add different names.
   MetricMeans reduce();
 
  private:
   struct Series {
     std::string name;
-    double sum = 0;         // of what came from the host
-    double weight = 0;      // of everything
-    at::Tensor device_sum;  // of what came from the device; undefined when nothing did
+    double sum = 0;         // of host values
+    double weight = 0;      // of all values
+    at::Tensor device_sum;  // of device values; undefined if there were none
   };
 
   Series& series_of(std::string_view name);

@@ -1,4 +1,5 @@
-// When a progress bar is drawn, and how it gets out of the way; see muster/tracking/progress_bar.h.
+// Decides when to draw a progress bar, and erases it for other output; see
+// muster/tracking/progress_bar.h.
 #include "muster/tracking/progress_bar.h"
 
 #include <sys/ioctl.h>
@@ -21,7 +22,7 @@ namespace muster {
 namespace {
 
 constexpr int kColumnsDefault = 80;
-constexpr std::string_view kErase = "\r\x1b[K";  // to the line's start, clear to its end
+constexpr std::string_view kErase = "\r\x1b[K";  // go to column 0, clear the line
 
 bool environment_shows_utf8() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
@@ -56,7 +57,7 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// A value of the postfix; written out only when the bar is drawn.
+// A postfix value; formatted only when the bar is drawn.
 struct NamedValue {
   std::string name;
   double value = 0;
@@ -86,7 +87,7 @@ struct ProgressBar::State {
   double now() const { return options.now ? options.now() : steady_seconds(); }
   int64_t tenth() const { return options.total > 0 ? 10 * step / options.total : 0; }
 
-  // Calls show with what there is to show.
+  // Calls show with the current state.
   template <typename Show>
   std::string rendered(double time, Show show) const {
     std::vector<std::string> entries;
@@ -97,7 +98,7 @@ struct ProgressBar::State {
 
   void draw(double time) {
     next_draw = time + options.redraw_seconds;
-    // The last column stays free: some terminals begin a new line when it is written.
+    // Keep the last column free: some terminals wrap when it is written.
     const int columns = options.columns.value_or(terminal_columns(options.fd)) - 1;
     const std::string text = rendered(
         time, [&](const BarState& bar) { return bar_text(bar, std::max(columns, 1), utf8); });

@@ -1,8 +1,7 @@
-// Writes protobuf's wire format by hand: the SDK links no protobuf, as it would clash with the one
-// inside LibTorch. Pure. Source: https://protobuf.dev/programming-guides/encoding.
+// Writes protobuf's wire format by hand: the SDK cannot link protobuf, which would clash with the
+// one inside LibTorch. Pure. Source: https://protobuf.dev/programming-guides/encoding.
 //
-// A message is a std::string under construction; an inner message is written first and then added
-// with bytes().
+// A message is a growing std::string; write a nested message first, then add it with bytes().
 #pragma once
 
 #include <bit>

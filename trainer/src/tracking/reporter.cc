@@ -1,5 +1,5 @@
-// The reporter thread and its connection to the worker. Everything below "thread side" is touched
-// by the reporter thread only; the training thread shares `incoming_` with it, under `mutex_`.
+// The reporter thread and its connection to the worker. Only the reporter thread uses what is below
+// "thread side"; it shares `incoming_` with the training thread, under `mutex_`.
 #include "tracking/reporter.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLineBytesMax = 1 << 20;      // docs/protocol.md
-constexpr size_t kOutputBytesMax = 256 << 10;  // no further batch is encoded while more is unsent
+constexpr size_t kOutputBytesMax = 256 << 10;  // no batch is encoded while more than this is unsent
 constexpr std::chrono::milliseconds kReconnectFirst{50};
 constexpr std::chrono::milliseconds kReconnectMost{1'000};
 
@@ -96,9 +96,9 @@ class Reporter::Connection {
 
   std::mutex mutex_;
   Incoming incoming_;
-  std::mutex diagnose_mutex_;  // guards what follows, and is held while it is called
+  std::mutex diagnose_mutex_;  // guards the members below; held while the handler runs
   DiagnoseHandler diagnose_;
-  std::optional<WorkerLine> early_diagnose_;  // came before there was a handler
+  std::optional<WorkerLine> early_diagnose_;  // arrived before there was a handler
 
   FileDescriptor file_;
   FileDescriptor socket_;
@@ -119,7 +119,7 @@ class Reporter::Connection {
   bool closing_ = false;
   Clock::time_point close_deadline_{};
 
-  std::thread thread_;  // last: starts when everything else exists
+  std::thread thread_;  // last: starts after all other members exist
 };
 
 Reporter::Connection::Connection(Reporter& reporter, const ReporterOptions& options)
@@ -129,7 +129,7 @@ Reporter::Connection::Connection(Reporter& reporter, const ReporterOptions& opti
         ::open(options_.metrics_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
     if (!file_.valid()) throw_errno("open the metrics file", options_.metrics_file);
   }
-  // Signals belong to the training thread: a handler must not run here.
+  // Leave signals to the training thread: a handler must not run here.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -229,7 +229,7 @@ void Reporter::Connection::take_incoming() {
   for (MetricPoint& point : taken.points) unsent_.push_back(std::move(point));
 }
 
-// The ranks of a job may share the file: one write in append mode keeps a block of lines together.
+// Ranks may share the file: one write in append mode keeps a block of lines together.
 void Reporter::Connection::append_to_file(const std::vector<MetricPoint>& points) {
   if (!file_.valid()) return;
   std::string lines;
@@ -362,7 +362,7 @@ void Reporter::Connection::handle_line(std::string_view text) {
       return;
     }
     case WorkerLine::Kind::error:
-      std::fprintf(stderr, "muster: rank %d: the worker refused a message: %s\n", options_.rank,
+      std::fprintf(stderr, "muster: rank %d: the worker rejected a message: %s\n", options_.rank,
                    line.message.c_str());
       return;
     case WorkerLine::Kind::unknown:
@@ -371,12 +371,12 @@ void Reporter::Connection::handle_line(std::string_view text) {
 }
 
 void Reporter::Connection::handle_welcome(int64_t metrics_seq) {
-  // An earlier process of this (attempt, rank) may have sent batches: number on after them.
+  // An earlier process of this (attempt, rank) may have sent batches: continue their numbering.
   if (!ever_welcomed_) next_seq_ = std::max<int64_t>(metrics_seq, 0) + 1;
   welcomed_ = ever_welcomed_ = true;
   reconnect_delay_ = kReconnectFirst;
   forget_acknowledged(metrics_seq);
-  // What is left is sent again, in order and under the same numbers.
+  // Resend unacknowledged batches, in order and with the same numbers.
   for (const Batch& batch : unacknowledged_) output_ += metrics_line(batch.seq, batch.points);
 }
 

@@ -1,4 +1,4 @@
-// Where the trackers of this library put a run. Pure.
+// Where this library's trackers write a run. Pure.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// LOGGING_DIR/PROJECT, and LOGGING_DIR/PROJECT/rank-R on other ranks than 0.
+// LOGGING_DIR/PROJECT, and LOGGING_DIR/PROJECT/rank-R on ranks other than 0.
 inline std::string run_directory(const std::string& logging_dir, const Tracker::Run& run) {
   std::string path = logging_dir;
   if (!run.project.empty()) path += "/" + run.project;

@@ -1,4 +1,4 @@
-// Arithmetic of the step timer; see muster/tracking/step_timer.h.
+// The step timer's arithmetic; see muster/tracking/step_timer.h.
 #include "muster/tracking/step_timer.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ void StepTimer::add(StepPart part, double seconds) {
 
 StepTimes StepTimer::end_step() {
   const int64_t now = now_ns();
-  // What is open belongs up to here to this step, each section without the ones inside it.
+  // Open sections count toward this step up to now, each without its nested ones.
   int64_t inside = 0;
   for (size_t i = open_.size(); i-- > 0;) {
     Open& section = open_[i];

@@ -1,4 +1,5 @@
-// From tensors to the trackers' plain values; see muster/tracking/tracker.h and tensor_values.h.
+// Converts tensors to the trackers' plain values; see muster/tracking/tracker.h and
+// tensor_values.h.
 #include "tracking/tensor_values.h"
 
 #include <torch/torch.h>
@@ -12,8 +13,8 @@
 namespace muster {
 namespace {
 
-// Own memory on the host. The kernels of ATen stay on the training thread: on the writer thread
-// they would start worker threads of their own.
+// A host copy. ATen kernels run on the training thread only: on the writer thread they would start
+// their own worker threads.
 at::Tensor host_copy(const at::Tensor& tensor) {
   at::Tensor copy = at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
   return copy.copy_(tensor.detach());
@@ -21,8 +22,9 @@ at::Tensor host_copy(const at::Tensor& tensor) {
 
 void check_histogram(const at::Tensor& values) {
   if (values.defined() && !values.is_complex()) return;
-  throw std::invalid_argument("a histogram needs a tensor of integers, floating numbers or bools" +
-                              std::string(values.defined() ? ", not a complex one" : ""));
+  throw std::invalid_argument(
+      "a histogram needs a tensor of integers, floating-point numbers or bools" +
+      std::string(values.defined() ? ", not a complex one" : ""));
 }
 
 void check_image(const at::Tensor& image, ImageLayout layout) {
@@ -33,7 +35,7 @@ void check_image(const at::Tensor& image, ImageLayout layout) {
       image.defined() && (image.scalar_type() == at::kByte || image.is_floating_point());
   if (shape && type && channels >= 1 && channels <= 4 && image.numel() > 0) return;
   std::ostringstream text;
-  text << "an image must be uint8 or floating, of shape "
+  text << "an image must be uint8 or floating-point, of shape "
        << (layout == ImageLayout::chw ? "[C, H, W]" : "[H, W, C]")
        << " with 1 to 4 channels or [H, W], not ";
   if (image.defined()) {
@@ -59,7 +61,7 @@ HistogramData histogram_on_host(const at::Tensor& values) {
 uint8_t pixel_of(uint8_t value) { return value; }
 template <typename Number>
 uint8_t pixel_of(Number value) {
-  // As SummaryWriter: scaled in 32 bits, clipped, cut off. NaN fails both comparisons.
+  // As SummaryWriter does: scaled in 32 bits, clipped, truncated. NaN fails both comparisons.
   const float scaled = static_cast<float>(value) * 255.0f;
   return scaled >= 255.0f ? 255 : scaled > 0.0f ? static_cast<uint8_t>(scaled) : 0;
 }

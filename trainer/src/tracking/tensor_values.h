@@ -1,5 +1,5 @@
-// Tensors on their way to the trackers: copied on the training thread, turned into histograms and
-// pictures on the writer thread.
+// Logs tensors to the trackers: copied on the training thread, converted to histograms and images
+// on the writer thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,9 +11,9 @@
 
 namespace muster {
 
-// Waits for the device and copies the tensor; the counting and encoding happen later. Nothing is
-// done where nobody listens. Throws std::invalid_argument for what histogram_of and image_of
-// refuse.
+// Waits for the device and copies the tensor; counting and encoding happen later. Does nothing if
+// no tracker listens. Throws std::invalid_argument for tensors that histogram_of and image_of
+// reject.
 void log_histogram(TrackerSet& trackers, std::string name, const at::Tensor& values,
                    const LogPlace& place);
 void log_image(TrackerSet& trackers, std::string name, const at::Tensor& image, ImageLayout layout,

@@ -17,8 +17,8 @@
 namespace muster {
 namespace {
 
-// The name under which TensorBoard looks for event files. N tells the files of one process and
-// second apart.
+// The file name that TensorBoard looks for. N distinguishes files created by one process in the
+// same second.
 AppendFile new_event_file(const std::string& directory, double wall_time) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof(host) - 1);
@@ -35,7 +35,7 @@ AppendFile new_event_file(const std::string& directory, double wall_time) {
   }
 }
 
-// Protobuf's readers refuse a text that is not UTF-8, and with it the whole file.
+// Protobuf readers reject a string that is not UTF-8, and the whole file with it.
 TrackerConfig readable(const TrackerConfig& config) {
   TrackerConfig clean;
   for (const auto& [name, value] : config) {
@@ -75,8 +75,8 @@ void TensorBoardTracker::start(const Run& run) {
   const double now = wall_time_now();
   files_->directory = run_directory(files_->logging_dir, run);
   files_->events = new_event_file(files_->directory, now);
-  // No experiment message here: the plug-in takes the first one that it finds for all runs, and
-  // without one it collects the settings and scalars of every run by itself.
+  // No experiment message here: the plug-in uses the first one it finds for all runs. Without one,
+  // it collects the settings and scalars of every run.
   files_->has_session = !run.config.empty();
   if (files_->has_session) files_->add(session_start_event(readable(run.config), now));
   files_->file().flush();

@@ -1,4 +1,4 @@
-// Texts and numbers; see text.h.
+// Formats strings and numbers; see text.h.
 #include "tracking/text.h"
 
 #include <algorithm>

@@ -20,8 +20,8 @@ std::shared_ptr<Tracker> make_tracker(const std::string& name, const std::string
   const bool known = name == "tensorboard" || name == "jsonl" || name == "csv";
   if (!known) {
     throw std::invalid_argument("log_with: \"" + name +
-                                "\" is no tracker; there are \"tensorboard\", \"jsonl\", \"csv\", "
-                                "\"all\", and a std::shared_ptr<Tracker> of your own");
+                                "\" is not a tracker: use \"tensorboard\", \"jsonl\", \"csv\", "
+                                "\"all\", or your own std::shared_ptr<Tracker>");
   }
   if (logging_dir.empty()) {
     throw std::invalid_argument("log_with: \"" + name +
@@ -33,7 +33,7 @@ std::shared_ptr<Tracker> make_tracker(const std::string& name, const std::string
   return std::make_shared<CsvTracker>(TrackerDirectory{logging_dir});
 }
 
-// The chosen trackers, each name once.
+// The selected trackers, each name once.
 std::vector<std::shared_ptr<Tracker>> make_trackers(const TrackerSetOptions& options) {
   std::vector<std::string> names;
   std::vector<std::shared_ptr<Tracker>> trackers;
@@ -57,7 +57,7 @@ std::vector<std::shared_ptr<Tracker>> make_trackers(const TrackerSetOptions& opt
 }  // namespace
 
 struct TrackerSet::Shared {
-  // What was logged in one call: the next `scalars` of the batch, or its next task.
+  // What one call logged: the next `scalars` of the batch, or its next task.
   struct Entry {
     int64_t step;
     double wall_time;
@@ -74,7 +74,7 @@ struct TrackerSet::Shared {
     std::string names;
     std::vector<Task> tasks;
 
-    void clear() {  // keeps the memory: the training thread seldom has to allocate
+    void clear() {  // keeps the memory, so that the training thread rarely allocates
       entries.clear();
       scalars.clear();
       names.clear();
@@ -102,7 +102,7 @@ struct TrackerSet::Shared {
 
   const TrackerSetOptions options;
   Tracker::Run run_info;
-  std::vector<Slot> slots;  // the writer thread's, once it runs
+  std::vector<Slot> slots;  // owned by the writer thread once it runs
   std::atomic<uint64_t> dropped{0};
   std::atomic<uint64_t> failures{0};
 
@@ -118,7 +118,7 @@ struct TrackerSet::Shared {
 
 template <typename Call>
 void TrackerSet::Shared::guarded(Slot& slot, Call call) {
-  const char* what = "an exception that is no std::exception";
+  const char* what = "an exception that is not a std::exception";
   std::string text;
   try {
     return call(*slot.tracker);
@@ -130,10 +130,11 @@ void TrackerSet::Shared::guarded(Slot& slot, Call call) {
   failures.fetch_add(1, std::memory_order_relaxed);
   if (slot.said) return;
   slot.said = true;
-  std::fprintf(stderr,
-               "muster: rank %d: the %s tracker: %s (said once; training goes on without what it "
-               "could not keep)\n",
-               options.rank, slot.tracker->name().c_str(), what);
+  std::fprintf(
+      stderr,
+      "muster: rank %d: the %s tracker: %s (reported once; training continues without what it "
+      "could not store)\n",
+      options.rank, slot.tracker->name().c_str(), what);
 }
 
 void TrackerSet::Shared::start_slots() {
@@ -211,13 +212,13 @@ TrackerSet::TrackerSet(const TrackerSetOptions& options)
 TrackerSet::~TrackerSet() { finish(); }
 
 void TrackerSet::start(const std::string& project, const TrackerConfig& config) {
-  if (started_) throw std::logic_error("the trackers were started before");
+  if (started_) throw std::logic_error("the trackers were already started");
   started_ = true;
   shared_->run_info = {project, config, options_.rank};
   if (shared_->slots.empty()) return;
   if (options_.rank == 0) shared_->start_slots();
-  // Signals belong to the training thread: a handler must not run on the writer thread, and a write
-  // beyond the limit of a file's size (SIGXFSZ) must be an error instead of the end.
+  // Leave signals to the training thread: a handler must not run on the writer thread, and a write
+  // beyond the file-size limit (SIGXFSZ) must fail instead of killing the process.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -343,14 +344,14 @@ void TrackerSet::finish() {
     thread_.join();
   } else {
     std::fprintf(stderr,
-                 "muster: rank %d: the trackers did not finish within %.0f s; what they still held "
+                 "muster: rank %d: the trackers did not finish within %.0f s; values still queued "
                  "may be lost\n",
                  options_.rank, std::chrono::duration<double>(options_.finish_timeout).count());
     thread_.detach();
   }
   if (dropped() > 0) {
     std::fprintf(stderr,
-                 "muster: rank %d: %llu logged values were dropped, as the queue was full\n",
+                 "muster: rank %d: %llu logged values were dropped because the queue was full\n",
                  options_.rank, static_cast<unsigned long long>(dropped()));
   }
 }

@@ -1,9 +1,9 @@
 // The trackers of a run and the thread that serves them.
 //
-// The functions for the training thread only put values into a queue under a short lock: they never
-// wait for a disk or a tracker, and never throw because of one. The queue is bounded; what does not
-// fit is counted. One writer thread hands everything to every tracker, in the order of the calls.
-// A tracker that throws is named once on stderr, and the others do not notice.
+// The training thread's functions only queue values under a short lock: they never wait for a disk
+// or a tracker, and never throw because of one. The queue is bounded; dropped values are counted.
+// One writer thread passes everything to every tracker, in call order. A tracker that throws is
+// reported once on stderr, without affecting the others.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct TrackerSetOptions {
   std::vector<TrackerChoice> log_with;
   std::string logging_dir;  // of the trackers chosen by name
   int rank = 0;
-  // In memory, not yet with the trackers; more is dropped.
+  // Queued values that the trackers have not received yet; more are dropped.
   size_t queued_values_max = 65'536;
   size_t queued_bytes_max = size_t{256} << 20;  // images and histograms
   std::chrono::milliseconds flush_interval{100};
@@ -34,31 +34,31 @@ struct TrackerSetOptions {
   std::chrono::milliseconds finish_timeout{30'000};
 };
 
-// Where and for whom something is logged.
+// The step, and which ranks log.
 struct LogPlace {
   int64_t step = 0;
-  // false: only the main process speaks, other ranks' values are ignored.
+  // false: only the main process logs; other ranks' values are ignored.
   bool all_ranks = false;
 };
 
 class TrackerSet {
  public:
-  // Makes the trackers. Throws std::invalid_argument for a name that is none, and for one that
-  // needs a logging_dir when there is none.
+  // Creates the trackers. Throws std::invalid_argument for an unknown name, and for one that needs
+  // a logging_dir if there is none.
   explicit TrackerSet(const TrackerSetOptions& options);
   ~TrackerSet();  // finish()
   TrackerSet(const TrackerSet&) = delete;
   TrackerSet& operator=(const TrackerSet&) = delete;
 
   // Starts the trackers on the main process (on other ranks they start with the first value) and
-  // the writer thread. Values from before are ignored. Throws std::logic_error when called twice.
+  // the writer thread. Earlier values are ignored. Throws std::logic_error if called twice.
   void start(const std::string& project, const TrackerConfig& config = {});
 
   void log(std::span<const ScalarValue> values, const LogPlace& place);
   void log(std::initializer_list<ScalarValue> values, const LogPlace& place) {
     log(std::span<const ScalarValue>(values.begin(), values.size()), place);
   }
-  // `make` is called once on the writer thread; bytes: what it keeps alive until then.
+  // `make` is called once on the writer thread; bytes: the memory that it holds until then.
   void histogram(std::string name, std::function<HistogramData()> make, size_t bytes,
                  const LogPlace& place);
   void image(std::string name, std::function<ImageData()> make, size_t bytes,
@@ -66,24 +66,25 @@ class TrackerSet {
   void text(std::string name, std::string text, const LogPlace& place);
   void hparams(TrackerConfig config, std::map<std::string, double> metrics);
 
-  // Whether a value logged for `place` would go anywhere: to spare making it.
+  // Whether a value logged for `place` would be stored; use it to avoid computing the value in
+  // vain.
   bool listens(const LogPlace& place) const;
 
   // The tracker of this name, or nullptr. It lives as long as this set.
   Tracker* find(const std::string& name) const;
   bool empty() const;
 
-  // Values that did not fit into the queue so far.
+  // Values dropped so far because the queue was full.
   uint64_t dropped() const;
-  // Calls of trackers that threw so far.
+  // Tracker calls that have thrown so far.
   uint64_t failures() const;
 
-  // Hands over what is queued, finishes the trackers and ends the thread; waits at most
-  // finish_timeout. Later calls of anything do nothing.
+  // Passes on what is queued, finishes the trackers and ends the thread; waits at most
+  // finish_timeout. Later calls of any function do nothing.
   void finish();
 
  private:
-  struct Shared;  // with the writer thread, which may outlive this object when a disk hangs
+  struct Shared;  // with the writer thread, which may outlive this object if a disk hangs
 
   using Task = std::function<void(Tracker&, int64_t step, double wall_time)>;
   void add_task(Task task, size_t bytes, const LogPlace& place);

@@ -1,4 +1,4 @@
-// JSON of the trainer socket; see trainer_lines.h.
+// The trainer socket's JSON; see trainer_lines.h.
 #include "tracking/trainer_lines.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// JSON has no words for these three; docs/protocol.md spells them as strings.
+// JSON cannot represent NaN and infinities; docs/protocol.md defines strings for them.
 Json json_value(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -31,7 +31,7 @@ std::string line_of(const Json& json) { return json.dump() + "\n"; }
 
 bool is_printable_ascii(char byte) { return byte >= 0x20 && byte < 0x7f; }
 
-// Bytes of the UTF-8 sequence at the start of text, 0 when there is none or it is a control
+// Length in bytes of the UTF-8 sequence at the start of text; 0 if it is invalid or a control
 // character.
 size_t printable_length(std::string_view text) {
   const size_t length = utf8_length(text);

@@ -9,8 +9,8 @@
 namespace muster {
 
 inline constexpr size_t kMetricNameBytesMax = 256;
-// A batch is full when bytes_bound of its points reaches this: its line then stays below the
-// protocol's 1 MiB even if every byte of the names needs the longest escape.
+// A batch is full when the sum of its points' bytes_bound reaches this: its line then stays below
+// the protocol's 1 MiB even if every byte of the names needs the longest escape.
 inline constexpr size_t kBatchBytesMax = 900 << 10;
 
 struct MetricPoint {
@@ -19,13 +19,13 @@ struct MetricPoint {
   int64_t step = 0;
   int64_t time_ms = 0;  // UTC
 
-  // No line of JSON for this point is longer.
+  // An upper bound for this point's JSON.
   size_t bytes_bound() const { return 128 + 6 * name.size(); }
 };
 
-// A name that the worker accepts: 1 to 256 bytes of UTF-8 without control characters. Other bytes
-// become '_', what is too long is cut: a bad name must neither end the run nor block the batch it
-// is in.
+// Turns a name into one that the worker accepts: 1 to 256 bytes of UTF-8 without control
+// characters. Other bytes become '_', and long names are truncated: a bad name must neither end the
+// run nor block its batch.
 std::string clean_metric_name(std::string_view name);
 
 struct Hello {
@@ -46,15 +46,15 @@ std::string diagnosis_line(int64_t number, std::string_view record);
 // For the metrics file: the point's keys and "rank".
 std::string file_line(const MetricPoint& point, int rank);
 
-// What the worker says. Lines that cannot be read, and types that are not known, are `unknown`: the
-// worker may be newer than this library.
+// A message from the worker. Malformed lines and unknown types are `unknown`: the worker may be
+// newer than this library.
 struct WorkerLine {
   enum class Kind { unknown, welcome, ack, stop, checkpoint_request, committed, diagnose, error };
   Kind kind = Kind::unknown;
   int64_t metrics_seq = 0;  // welcome, ack
   int64_t step = -1;        // committed
   int64_t number = 0;       // diagnose
-  std::string message;      // error; diagnose: why
+  std::string message;      // error; diagnose: the reason
 };
 WorkerLine parse_worker_line(std::string_view line);
 

@@ -15,7 +15,8 @@ FileDescriptor connect_unix_socket(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return fd;
-  // On a unix socket connect() succeeds at once or fails (EAGAIN: the listener's queue is full).
+  // On a unix socket, connect() succeeds or fails immediately (EAGAIN: the listener's queue is
+  // full).
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) fd.reset();
   return fd;
 }

@@ -1,4 +1,4 @@
-// Connecting to a unix socket, as to the worker's.
+// Connects to a unix socket, such as the worker's.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// A connected stream that never blocks; invalid when nobody listens there, or the path is too long.
+// A connected non-blocking stream; invalid if no process listens there or the path is too long.
 FileDescriptor connect_unix_socket(const std::string& path);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// The parts of nested.h that do not depend on the type of the value.
+// The type-independent parts of nested.h.
 #include "muster/values/nested.h"
 
 #include <cstring>
@@ -32,8 +32,8 @@ void StructureBytes::raw(void* data, size_t size) {
 void StructureBytes::length(size_t& length) {
   uint64_t count = length;
   raw(&count, sizeof(count));
-  // A list element may need no bytes at all (a tensor), so that bytes left bound nothing: a sane
-  // ceiling does.
+  // A list element may take no bytes at all (a tensor), so the remaining bytes do not bound the
+  // length; this limit does.
   constexpr uint64_t kLengthMax = 1U << 24;
   if (reading_ && count > kLengthMax) {
     throw FormatError("the structure of a nested value has a list of " + std::to_string(count) +
@@ -72,7 +72,7 @@ int64_t batch_size_of(const std::vector<at::Tensor>& tensors) {
     if (tensor.defined() && tensor.dim() > 0) return tensor.size(0);
   }
   throw std::invalid_argument("find_batch_size: none of the " + std::to_string(tensors.size()) +
-                              " tensors has a dimension to count samples in");
+                              " tensors has a dimension 0 to count samples in");
 }
 
 at::Tensor slice_one(const at::Tensor& tensor, int64_t begin, int64_t end) {

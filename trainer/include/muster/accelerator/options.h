@@ -1,4 +1,4 @@
-// How an Accelerator behaves: plain values with the defaults that suit most runs.
+// Options of an Accelerator: plain values with defaults that suit most runs.
 //
 //   muster::Accelerator accelerator({
 //       .mixed_precision = muster::Precision::bf16,
@@ -6,8 +6,8 @@
 //       .log_with = {"tensorboard"},
 //       .project = {.project_dir = "runs/first"}});
 //
-// The names are those of Python's Accelerate where it has them. Where its defaults surprise people
-// ours differ, as said at each field; accelerate_compat() gives its exact behaviour.
+// Names follow Python's Accelerate. A few defaults differ where Accelerate's are surprising, as
+// noted at each field; accelerate_compat() restores its exact behavior.
 #pragma once
 
 #include <chrono>
@@ -28,44 +28,42 @@
 
 namespace muster {
 
-// How the gradients of several micro-batches become one optimizer step; see
-// Accelerator::accumulate.
+// Gradient accumulation: several micro-batches per optimizer step; see Accelerator::accumulate.
 struct GradientAccumulationPlugin {
   // Micro-batches per optimizer step, at least 1. 0: ACCELERATE_GRADIENT_ACCUMULATION_STEPS,
   // else 1.
   int num_steps = 0;
-  // The last batch of an epoch ends its window, however short it is.
+  // The last batch of an epoch ends the accumulation window, however short it is.
   bool sync_with_dataloader = true;
-  // A short last window is divided by its own number of micro-batches, so that its step is the mean
-  // of what it saw. False, as Accelerate: by num_steps, which makes the last step of an epoch
+  // Divides the losses of a short last window by its own number of micro-batches, so that its step
+  // uses their mean. False, as in Accelerate: by num_steps, which makes the last step of an epoch
   // smaller.
   bool weight_short_window = true;
 };
 
-// Where a run leaves its files. Source: accelerate.utils.ProjectConfiguration.
+// Where a run writes its files. Source: accelerate.utils.ProjectConfiguration.
 struct ProjectConfiguration {
   // Checkpoints go to project_dir/checkpoints unless AcceleratorOptions::checkpoint_dir is set.
   std::string project_dir;
-  // Trackers write below it; empty: project_dir, else the current directory.
+  // Trackers write below this directory; empty: project_dir, else the current directory.
   std::string logging_dir;
-  // Checkpoints to keep; 0: as CheckpointOptions::policy says.
+  // Checkpoints to keep; 0: CheckpointOptions::policy decides.
   int total_limit = 0;
-  // Number that the first save_state() without a step gets.
+  // The step number of the first save_state() without a step.
   int64_t iteration = 0;
 };
 
 struct AcceleratorOptions {
-  bool cpu = false;  // stay on the CPU where LibTorch has a device; ACCELERATE_USE_CPU=true too
-  // The kind of device to compute on: "cpu", "cuda", or the name of a plug-in, whose library
-  // libmuster_trainer_NAME.so is then loaded (muster/device/device_plugin.h). Empty: MUSTER_DEVICE; where
-  // that is empty too, CUDA where there is a device, else the CPU. Throws DeviceError where it
-  // cannot be had.
+  bool cpu = false;  // use the CPU even if there is a device; also set by ACCELERATE_USE_CPU=true
+  // The kind of device to compute on: "cpu", "cuda", or the NAME of a plug-in, whose library
+  // libmuster_trainer_NAME.so is then loaded (muster/device/device_plugin.h). Empty: MUSTER_DEVICE;
+  // if that is empty too, CUDA if there is a GPU, else the CPU. DeviceError if it is not available.
   std::string device;
-  // prepare() leaves modules and batches where they are when false.
+  // False: prepare() leaves modules and batches where they are.
   bool device_placement = true;
 
-  // The type that matrix products compute in; weights stay float32. Not set:
-  // ACCELERATE_MIXED_PRECISION ("no", "bf16", "fp16"), else fp32. fp16 brings a GradScaler along.
+  // The dtype in which matrix products are computed; weights stay float32. Not set:
+  // ACCELERATE_MIXED_PRECISION ("no", "bf16", "fp16"), else fp32. fp16 adds a GradScaler.
   std::optional<Precision> mixed_precision;
   AutocastOptions autocast;
   GradScalerOptions grad_scaler;  // with fp16
@@ -73,53 +71,57 @@ struct AcceleratorOptions {
   GradientAccumulationPlugin gradient_accumulation;
   DataLoaderConfiguration dataloader_config;
   DataParallelOptions data_parallel;
-  // Shards optimizer state, gradients and parameters over the ranks; see model_sharding.h.
+  // Shards optimizer state, gradients and parameters across the ranks; see model_sharding.h.
   ShardingOptions sharding;
 
-  // A PreparedScheduler steps only where an optimizer really stepped. False: at each call.
+  // A PreparedScheduler steps only if an optimizer actually stepped. False: at each call.
   bool step_scheduler_with_optimizer = true;
-  // Accelerate steps the schedule num_processes times per optimizer step (unless split_batches), so
-  // that a schedule written for one process ends at the same epoch. Ours counts optimizer steps.
+  // True: steps the schedule num_processes times per optimizer step (unless split_batches), as
+  // Accelerate does, so that a schedule written for one process ends at the same epoch. False: once
+  // per optimizer step.
   bool step_scheduler_per_process = false;
 
-  std::chrono::milliseconds process_group_timeout = std::chrono::minutes(30);  // one collective
-  std::chrono::milliseconds init_timeout = std::chrono::minutes(5);  // until all ranks have met
-  // Network interfaces that Gloo uses; empty: GLOO_SOCKET_IFNAME, else the one that leads to
-  // MASTER_ADDR. Several share the work.
+  std::chrono::milliseconds process_group_timeout = std::chrono::minutes(30);  // per collective
+  std::chrono::milliseconds init_timeout = std::chrono::minutes(5);            // for the rendezvous
+  // Network interfaces that Gloo uses; several share the traffic. Empty: GLOO_SOCKET_IFNAME, else
+  // the interface on the route to MASTER_ADDR.
   std::vector<std::string> network_interfaces;
-  // Before each collective of this class the ranks compare what they are about to do; the error
-  // names the rank that differs. Costs a small collective each. ACCELERATE_DEBUG_MODE=1 too.
+  // Before each collective of the Accelerator, the ranks compare what they are about to do; the
+  // error names the rank that differs. Costs a small collective each time. Also set by
+  // ACCELERATE_DEBUG_MODE=1.
   bool debug = false;
 
   ProjectConfiguration project;
-  // Where save_state writes when no worker says so in MUSTER_CHECKPOINT_DIR. Empty: below
-  // project.project_dir; when that is empty too, save_state throws without a worker.
+  // Where save_state writes unless a worker sets MUSTER_CHECKPOINT_DIR. Empty: below
+  // project.project_dir; if that is empty too, save_state throws when run without a worker.
   std::string checkpoint_dir;
-  // What load_state reads when no worker says so in MUSTER_RESUME_FROM. Empty: the newest whole
-  // checkpoint of the checkpoint directory; refused when there are some and none is whole.
+  // What load_state reads unless a worker sets MUSTER_RESUME_FROM. Empty: the newest intact
+  // checkpoint in the checkpoint directory; load_state throws if there are checkpoints but none is
+  // intact.
   std::string resume_from;
   CheckpointOptions checkpoint;
-  // Called on each rank as it passes a stage of a save ("prepared", "shard", "parts", "manifest",
-  // "published"), to trace or time it; from the background thread when saves are asynchronous.
+  // Called on each rank after each stage of a save ("prepared", "shard", "parts", "manifest",
+  // "published"), to trace or time it; on the background thread if saves are asynchronous.
   std::function<void(const char* stage)> on_checkpoint_stage;
 
-  // Where log() goes besides the worker: "tensorboard", "jsonl", "csv", or trackers of one's own.
+  // Where log() goes in addition to the worker: "tensorboard", "jsonl", "csv", or your own
+  // trackers.
   std::vector<TrackerChoice> log_with;
-  // Metrics are appended here as JSON lines ({"name","step","value","time_ms","rank"}); all ranks
+  // A file to append metrics to as JSON lines ({"name","step","value","time_ms","rank"}); all ranks
   // may share one file. Empty: none.
   std::string metrics_file;
   size_t buffered_metrics_max = 65'536;  // points; more are dropped and counted
-  int log_metrics_every = 10;            // steps between two reductions of Accelerator::log_metrics
-  // Every so many optimizer steps the times of a step (time/step, time/data_wait, time/compute, …)
-  // are logged; 0: never.
+  int log_metrics_every = 10;            // steps between reductions in Accelerator::log_metrics
+  // Logs step times (time/step, time/data_wait, time/compute, …) every this many optimizer steps;
+  // 0: never.
   int64_t log_step_times_every = 0;
 
-  bool handle_sigterm = true;  // SIGTERM makes should_stop() true instead of ending the process
+  bool handle_sigterm = true;  // SIGTERM makes should_stop() true instead of killing the process
 };
 
-// The options with Accelerate's exact behaviour where ours differs: a short last accumulation
-// window is divided by num_steps, the schedule steps once per process, a short last step is dealt
-// out in runs of batch_size, and buffers are sent before evaluation forwards too.
+// The options with Accelerate's exact behavior wherever the SDK's default differs: a short last
+// accumulation window is divided by num_steps, the schedule steps once per process, a short last
+// step is split in runs of batch_size, and buffers are broadcast before evaluation forwards too.
 AcceleratorOptions accelerate_compat(AcceleratorOptions options = {});
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// What Accelerator::prepare takes, and the sentence that the compiler says about everything else.
+// The types that Accelerator::prepare accepts, and the compiler error for all others.
 #pragma once
 
 #include <torch/torch.h>
@@ -17,7 +17,7 @@ namespace muster {
 namespace prepare_detail {
 
 template <typename T>
-struct IsOwn : std::false_type {};  // an instance of a template that prepare() takes
+struct IsOwn : std::false_type {};  // an instance of a template that prepare() accepts
 template <AnyDataset Dataset, typename Collate>
 struct IsOwn<DataLoader<Dataset, Collate>> : std::true_type {};
 template <typename Holder>
@@ -41,7 +41,7 @@ concept TorchLoader = requires(const T& loader) {
   as_torch_loader(loader.get());
 };
 
-// Returned after the sentence, so that the compiler has nothing to say about what follows it.
+// Returned after the static_assert, so that the code that follows causes no further errors.
 struct NotPrepared {
   template <typename... Arguments>
   at::Tensor operator()(Arguments&&...) const {
@@ -61,21 +61,21 @@ template <typename T>
 NotPrepared refuse() {
   constexpr bool is_prepared = IsPrepared<T>::value;
   constexpr bool is_module = std::derived_from<T, torch::nn::Module>;
-  static_assert(!is_prepared, "prepare(): this is prepared already, use it as it is");
+  static_assert(!is_prepared, "prepare(): this is already prepared, use it as it is");
   static_assert(!is_module,
                 "prepare(): give it the module's holder (made by TORCH_MODULE) or a "
                 "std::shared_ptr of the module, not the module itself");
   static_assert(is_prepared || is_module,
-                "prepare(): this type is no module holder (made by TORCH_MODULE, or a "
-                "std::shared_ptr of a torch::nn::Module), no torch::optim::Optimizer, "
+                "prepare(): this type is not a module holder (made by TORCH_MODULE, or a "
+                "std::shared_ptr of a torch::nn::Module), torch::optim::Optimizer, "
                 "muster::DataLoader, Schedule, ShardedSampler or Deferred model");
   return {};
 }
 
 }  // namespace prepare_detail
 
-// Types without a reference. What turns into a Schedule or a ShardedSampler by itself is taken as
-// that.
+// T is not a reference. Types that convert implicitly to a Schedule or ShardedSampler are accepted
+// as such.
 template <typename T>
 concept Preparable = ModuleHandle<T> || OptimizerType<T> || prepare_detail::IsOwn<T>::value ||
     std::convertible_to<T, Schedule> || std::convertible_to<T, ShardedSampler>;

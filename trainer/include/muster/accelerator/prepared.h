@@ -1,6 +1,6 @@
-// What Accelerator::prepare returns: handles that behave like what was given in, on all ranks at
-// once. Copies share one object. For the training thread; they may outlive the Accelerator, but
-// must not be used after it.
+// What Accelerator::prepare returns: handles that behave like the originals, distributed over all
+// ranks. Copies share one object. Training thread only; handles may outlive the Accelerator, but
+// must not be used after it is destroyed.
 #pragma once
 
 #include <torch/torch.h>
@@ -21,10 +21,10 @@
 
 namespace muster {
 
-class ShardedModel;    // a model that is sharded over the ranks; src/sharding
-struct GradientState;  // where the run stands in its accumulation window; src/accelerator
+class ShardedModel;    // a model that is sharded across the ranks; src/sharding
+struct GradientState;  // where the run is in its accumulation window; src/accelerator
 
-// What surrounds a forward pass: the reducer's order of calls, autocast, the clock.
+// What happens around each forward pass: the reducer's hooks, autocast, the step timer.
 class ModelFrame {
  public:
   struct Options {
@@ -32,7 +32,7 @@ class ModelFrame {
     Precision precision = Precision::fp32;
     AutocastOptions autocast;
   };
-  // `sharded`: null when every rank holds the whole model.
+  // `sharded`: null if the model is not sharded.
   ModelFrame(std::shared_ptr<DataParallel> data_parallel, std::shared_ptr<ShardedModel> sharded,
              const Options& options, std::shared_ptr<GradientState> gradient_state);
 
@@ -40,14 +40,15 @@ class ModelFrame {
   const std::shared_ptr<ShardedModel>& sharded() const { return sharded_; }
   bool changes_outputs() const;
 
-  // One forward pass; leaves autocast also when forward throws.
+  // One forward pass; leaves autocast even if forward throws.
   class Pass {
    public:
     explicit Pass(ModelFrame& frame);
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
-    // Forward is done. Takes the tensors that it returned and gives those to go on with; float32
-    // when autocast lowered them. Without changes_outputs() no tensors need be given.
+    // Call after forward with the tensors that it returned; returns the tensors to use instead,
+    // converted back to float32 under autocast. Unless changes_outputs(), no tensors need to be
+    // passed.
     std::vector<at::Tensor> finish(std::vector<at::Tensor> outputs = {});
 
    private:
@@ -63,17 +64,17 @@ class ModelFrame {
   std::shared_ptr<GradientState> gradient_state_;
 };
 
-// A model: call it like the model itself. Holder is a LibTorch module holder (made by TORCH_MODULE)
-// or a std::shared_ptr of a module. Parameter names stay those of the module: there is no "module."
-// in front of them, and everything of the module is reached by ->.
+// A model: call it like the module itself. Holder is a LibTorch module holder (made by
+// TORCH_MODULE) or a std::shared_ptr of a module. Parameter names stay the module's, without a
+// "module." prefix; -> accesses the module's members.
 template <typename Holder>
 class PreparedModel {
  public:
   PreparedModel(Holder module, std::shared_ptr<ModelFrame> frame)
       : module_(std::move(module)), frame_(std::move(frame)) {}
 
-  // The module's forward, under autocast when the run has mixed precision; its output (any Nested
-  // value) then comes back as float32. In training mode backward() of the output averages the
+  // Runs the module's forward, under autocast in a mixed-precision run, which converts the output
+  // (any Nested value) back to float32. In training, backward() of the output averages the
   // gradients over the ranks.
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
@@ -92,13 +93,13 @@ class PreparedModel {
     return (*this)(std::forward<Arguments>(arguments)...);
   }
 
-  // The bare module's members: model->parameters(). Its forward averages no gradients; a step after
-  // it is refused.
+  // The bare module's members: model->parameters(). Do not call its forward: gradients would not be
+  // averaged, and the next step() throws.
   auto* operator->() { return &*module_; }
   void train(bool on = true) { module_->train(on); }
   void eval() { module_->eval(); }
 
-  // The module as it was given to prepare().
+  // The module that was passed to prepare().
   Holder& unwrap() { return module_; }
   DataParallel& data_parallel() { return frame_->data_parallel(); }
   const std::shared_ptr<ModelFrame>& frame() const { return frame_; }
@@ -108,9 +109,9 @@ class PreparedModel {
   std::shared_ptr<ModelFrame> frame_;
 };
 
-// While it lives the parameters of a sharded model (model_sharding.h) are unsharded on every rank: to
-// sample from it, or to read them, on one rank or all. Changes to them are lost. Making it is
-// collective; several may be open.
+// While it lives, the parameters of a sharded model (model_sharding.h) are unsharded on every rank,
+// so that one rank or all can sample from the model or read them. Changes to them are lost.
+// Construction is collective; several may exist at once.
 class FullParameters {
  public:
   explicit FullParameters(std::shared_ptr<ModelFrame> frame);
@@ -122,25 +123,23 @@ class FullParameters {
   std::shared_ptr<ModelFrame> frame_;
 };
 
-// An optimizer. Inside an accumulation window step() and zero_grad() do nothing until its last
-// micro-batch, so the loop's text is the same with and without accumulation.
+// An optimizer. In an accumulation window, step() and zero_grad() do nothing until the last
+// micro-batch, so the loop's code is the same with and without accumulation.
 class PreparedOptimizer {
  public:
   PreparedOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                     std::shared_ptr<GradientState> gradient_state);
 
-  // Throws muster::Error when, with several ranks, no prepared model was called since the last
-  // step. With a GradScaler: unscales, leaves the step out when a gradient is not finite, and
-  // updates the scale.
+  // Throws muster::Error if, with several ranks, no prepared model was called since the last step.
+  // With a GradScaler: unscales, skips the step if a gradient is not finite, and updates the scale.
   void step();
-  // Clears the gradients. Unlike torch's own it also works on gradients inside DDP's buckets.
+  // Releases the gradients. Unlike torch's own, it also works on gradients inside DDP's buckets.
   void zero_grad();
-  // Whether the last step() left the weights alone because gradients were not finite. Waits for the
-  // device.
+  // Whether the last step() was skipped because gradients were not finite. Waits for the device.
   bool step_was_skipped() const;
 
   torch::optim::Optimizer& unwrap() { return *optimizer_; }
-  // Of a sharded model (model_sharding.h) the groups hold this rank's shards.
+  // For a sharded model (model_sharding.h), the groups hold this rank's shards.
   std::vector<torch::optim::OptimizerParamGroup>& param_groups() {
     return optimizer_->param_groups();
   }
@@ -151,8 +150,8 @@ class PreparedOptimizer {
   std::shared_ptr<GradientState> gradient_state_;
 };
 
-// A learning-rate schedule on a prepared optimizer. step() is called once per micro-batch, like the
-// optimizer's, and acts where the optimizer really stepped.
+// A learning-rate schedule on a prepared optimizer. Call step() once per micro-batch, like the
+// optimizer's; it acts only if the optimizer actually stepped.
 class PreparedScheduler {
  public:
   PreparedScheduler(std::shared_ptr<LrScheduler> scheduler,

@@ -1,7 +1,7 @@
-// What differs between the LibTorch releases that the SDK is written for (2.11 to 2.14).
+// Differences between the LibTorch releases that the SDK supports (2.11 to 2.14).
 //
-// Differences of a constructor's form are asked of the type itself (see make_reducer in
-// data_parallel.cc), because release notes do not list them; this file refuses what is too old.
+// Constructor signatures are detected from the type itself (see make_reducer in data_parallel.cc),
+// because release notes do not list their changes. This file rejects releases that are too old.
 #pragma once
 
 #include <torch/version.h>

@@ -1,7 +1,7 @@
-// Where this process stands among the ranks of its job.
+// This process's rank and world in its job.
 //
-// Read once from the environment, in torchrun's variables, so that one program runs under Muster,
-// under torchrun, with hand-set variables, and alone. Pure values: no thread, no file, no socket.
+// Read once from torchrun's environment variables, so that one program runs under Muster, under
+// torchrun, with variables set by hand, and alone. Pure values: no thread, no file, no socket.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace muster {
 
-// Returns the value of an environment variable, or nullptr. std::getenv has this form.
+// Returns the value of an environment variable, or nullptr, as std::getenv does.
 using EnvironmentLookup = std::function<const char*(const char* name)>;
 
-// Ranks and rendezvous. The default is one process alone.
-// Source: the environment of torchrun (pytorch elastic/agent/server/local_elastic_agent.py).
+// Ranks and rendezvous. The default is a single process. Source: the environment of torchrun
+// (pytorch elastic/agent/server/local_elastic_agent.py).
 struct Topology {
   int rank = 0;              // RANK: 0 <= rank < world_size
   int world_size = 1;        // WORLD_SIZE: processes of the job
@@ -27,16 +27,16 @@ struct Topology {
   // TORCHELASTIC_USE_AGENT_STORE: the launcher hosts the store and every rank is a client of it;
   // otherwise rank 0 hosts it.
   bool agent_store = false;
-  int restart_count = 0;  // TORCHELASTIC_RESTART_COUNT: keeps the keys of attempts apart
+  int restart_count = 0;  // TORCHELASTIC_RESTART_COUNT: separates the store keys of attempts
 
-  // Reads the variables above. Without RANK and WORLD_SIZE: one process alone.
-  // Throws TopologyError when a variable is missing, is not a number or is out of its range.
+  // Reads the variables above. Without RANK and WORLD_SIZE: a single process. Throws TopologyError
+  // if a variable is missing, is not a number or is out of range.
   static Topology from_environment(const EnvironmentLookup& lookup);
   static Topology from_environment();
 };
 
-// What a Muster worker tells its ranks on top of torchrun's variables; empty without a worker.
-// Source: docs/protocol.md.
+// What a Muster worker sets for its ranks in addition to torchrun's variables; empty without a
+// worker. Source: docs/protocol.md.
 struct WorkerEnvironment {
   int64_t job = 0;             // MUSTER_JOB_ID
   std::string job_name;        // MUSTER_JOB_NAME
@@ -45,7 +45,7 @@ struct WorkerEnvironment {
   std::string checkpoint_dir;  // MUSTER_CHECKPOINT_DIR
   std::string resume_from;     // MUSTER_RESUME_FROM: the last committed checkpoint, read-only
 
-  // Throws TopologyError when a number is not one.
+  // Throws TopologyError if a number is malformed.
   static WorkerEnvironment from_environment(const EnvironmentLookup& lookup);
   static WorkerEnvironment from_environment();
 };

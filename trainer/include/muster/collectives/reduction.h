@@ -1,11 +1,10 @@
-// How the values of all ranks become one. No torch.
+// How the values of all ranks are combined. No torch.
 #pragma once
 
 namespace muster {
 
-// sum: added. mean: added, then divided by the number of ranks; floating-point and complex types
-// only. max and min: the largest and the smallest of each element, NaN where any rank has NaN; not
-// for complex types.
+// sum: the sum. mean: the sum divided by the number of ranks; floating-point and complex types
+// only. max and min: elementwise, NaN if any rank has NaN; not for complex types.
 enum class Reduction { sum, mean, max, min };
 
 // "sum", "mean", "max", "min": for messages.

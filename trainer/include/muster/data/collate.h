@@ -1,19 +1,19 @@
-// From samples to a batch.
+// Collates samples into a batch.
 //
-// default_collate stacks along a new dimension 0, as torch.utils.data's function of that name:
+// default_collate stacks along a new dimension 0, as torch.utils.data's default_collate does:
 //
 //   sample                                        batch
 //   at::Tensor                                    at::Tensor [samples, …]
 //   float, double, bool                           at::Tensor [samples] of that type
 //   other integers                                at::Tensor [samples], int64
 //   std::string                                   std::vector<std::string>
-//   pair, tuple, array, vector, map<string, …>,   the same of collated parts; vectors must be
-//   equally torch::data::Example                          long and maps have equal keys struct with
-//   fields() (nested.h)               the same struct; its parts must keep their types, so
-//                                                 they are tensors or the above of tensors
+//   pair, tuple, array, vector, map<string, …>,   the same container of collated parts; vectors
+//   torch::data::Example                          must have equal lengths, maps equal keys
+//   struct with fields() (nested.h)               the same struct; its parts must keep their types,
+//                                                 so they are tensors or the above of tensors
 //
-// A collate function of your own is anything callable as Batch(std::vector<Sample>); it must be
-// const and may be called by several threads at once.
+// Your own collate function is anything callable as Batch(std::vector<Sample>); it must be const,
+// and several threads may call it at once.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@
 
 namespace muster {
 
-// Tensors of equal shape and dtype along a new dimension 0. Throws std::invalid_argument naming the
-// first that differs.
+// Stacks tensors of equal shape and dtype along a new dimension 0. Throws std::invalid_argument
+// naming the first that differs.
 at::Tensor stack_samples(const std::vector<at::Tensor>& tensors);
 
 namespace collate_detail {
@@ -42,14 +42,13 @@ at::Tensor collate_bools(const std::vector<int64_t>& values);
 [[noreturn]] void throw_lengths(int64_t sample, size_t first, size_t other);
 [[noreturn]] void throw_key(int64_t sample, const std::string& key);
 
-// Collate<T>::from(count, part): the batch of `count` values of type T, of which part(i) is the
-// i-th.
+// Collate<T>::from(count, part): the batch of part(0) to part(count - 1), all of type T.
 template <typename T>
 struct Collate {
   static_assert(
       std::is_arithmetic_v<T>,
-      "default_collate does not know this sample type: see collate.h for those it knows, or "
-      "give the DataLoader a collate function");
+      "default_collate does not support this sample type: see collate.h for the supported "
+      "ones, or give the DataLoader a collate function");
   template <typename Part>
   static at::Tensor from(int64_t count, Part part) {
     using Number = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
@@ -211,8 +210,8 @@ struct Collate<T> {
 
 }  // namespace collate_detail
 
-// See the head of this file. Throws std::invalid_argument naming the sample (its place in the
-// batch) whose shape, dtype, length or keys differ from the first one's.
+// See the top of this file. Throws std::invalid_argument naming the sample (its index in the batch)
+// whose shape, dtype, length or keys differ from the first one's.
 template <typename Sample>
 auto default_collate(const std::vector<Sample>& samples) {
   static_assert(!std::is_same_v<Sample, bool>, "std::vector<bool> has no elements: use uint8_t");
@@ -221,7 +220,7 @@ auto default_collate(const std::vector<Sample>& samples) {
       [&](int64_t i) -> const Sample& { return samples[static_cast<size_t>(i)]; });
 }
 
-// The collate function that a DataLoader uses when none is given.
+// A DataLoader's collate function unless another one is given.
 struct DefaultCollate {
   template <typename Sample>
   auto operator()(const std::vector<Sample>& samples) const {

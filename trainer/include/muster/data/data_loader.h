@@ -1,4 +1,4 @@
-// Batches of a dataset, for this rank, in an order that any world size can resume.
+// This rank's batches of a dataset, in an order that can be resumed with any world size.
 //
 //   muster::DataLoader loader(dataset, {.batch_size = 32, .shuffle = true, .seed = 1});
 //   loader = accelerator.prepare(loader);
@@ -6,8 +6,8 @@
 //     for (auto& [images, labels] : loader) …   // one epoch
 //   }
 //
-// Datasets: dataset.h, file_datasets.h. Collating: collate.h. How an epoch is dealt out to the
-// ranks: sharding.h. Position, epochs and the rest: loader_core.h.
+// Datasets: dataset.h, file_datasets.h. Collating: collate.h. How an epoch is split across ranks:
+// sharding.h. Options, position and epochs: loader_core.h.
 #pragma once
 
 #include <concepts>
@@ -47,7 +47,7 @@ decltype(auto) get_sample(D& dataset, int64_t index, const MakeRequest& request)
   }
 }
 
-struct NoSample {};  // of a dataset that only gives whole batches
+struct NoSample {};  // for a dataset that only returns whole batches
 template <typename D>
 auto sample_type(D& dataset, const MakeRequest& request) {
   if constexpr (StreamStyleDataset<D>) {
@@ -66,7 +66,7 @@ struct IsVector : std::false_type {};
 template <typename T>
 struct IsVector<std::vector<T>> : std::true_type {};
 
-// One batch of a map-style dataset, by the quickest way that it offers.
+// One batch of a map-style dataset, by the fastest method that it has.
 template <typename D, typename Collate>
 auto make_batch(D& dataset, const Collate& collate, MakeRequest& request) {
   if constexpr (GathersBatches<D> && is_default<Collate>) {
@@ -238,7 +238,7 @@ class DatasetSource final : public BatchSource {
     return std::make_unique<TypedBatch<Batch>>(std::move(batch));
   }
 
-  // Each place of a step is picked once, so the samples can be moved.
+  // Each position of a step is picked once, so the samples can be moved.
   std::vector<SampleOf<D>> pick(std::span<const int64_t> places, AnySamples& samples) const {
     auto& from = static_cast<TypedSamples<SampleOf<D>>&>(samples).samples;
     std::vector<SampleOf<D>> picked;
@@ -256,14 +256,14 @@ class DatasetSource final : public BatchSource {
 
   std::shared_ptr<D> dataset_;
   Collate collate_;
-  std::vector<std::unique_ptr<D>> copies_;  // a dataset that is not shared: one for each worker
-  std::vector<SampleOf<D>> first_;  // of a stream's epoch; written before any batch needs it
+  std::vector<std::unique_ptr<D>> copies_;  // one per worker, if the dataset is not shared
+  std::vector<SampleOf<D>> first_;  // of a stream's epoch; written before any batch needs them
 };
 
 }  // namespace loader_detail
 
-// A handle: copies share one loader. A pass ends the one before it, so of several iterators only
-// the newest may be advanced.
+// A handle: copies share one loader. Starting a pass ends the previous one, so only the newest
+// iterator may be advanced.
 template <AnyDataset Dataset, typename Collate = DefaultCollate>
 class DataLoader {
  public:
@@ -285,11 +285,11 @@ class DataLoader {
       if (core_) core_->abandon(pass_);
     }
 
-    // The batch is the iterator's until it is advanced; it may be changed and moved from.
+    // The iterator owns the batch until it is advanced; callers may modify it or move from it.
     Batch& operator*() const { return batch_->value; }
     Batch* operator->() const { return &batch_->value; }
     Iterator& operator++() {
-      batch_.reset();  // its memory can serve the next one
+      batch_.reset();  // so that the next batch can reuse its memory
       take();
       return *this;
     }
@@ -298,8 +298,8 @@ class DataLoader {
 
    private:
     friend class DataLoader;
-    Iterator(std::shared_ptr<LoaderCore> core, bool go_on)
-        : core_(std::move(core)), pass_(core_->start(go_on)) {
+    Iterator(std::shared_ptr<LoaderCore> core, bool resume)
+        : core_(std::move(core)), pass_(core_->start(resume)) {
       take();
     }
     void take() {
@@ -315,7 +315,7 @@ class DataLoader {
   // The rest of an epoch as a range; see rest().
   class Rest {
    public:
-    Iterator begin() const { return Iterator(core_, /*go_on=*/true); }
+    Iterator begin() const { return Iterator(core_, /*resume=*/true); }
     std::default_sentinel_t end() const { return {}; }
 
    private:
@@ -324,7 +324,7 @@ class DataLoader {
     std::shared_ptr<LoaderCore> core_;
   };
 
-  // Throws std::invalid_argument naming the option that is out of range. A dataset given as
+  // Throws std::invalid_argument naming the option that is out of range. A dataset passed as a
   // shared_ptr stays shared with the caller.
   DataLoader(std::shared_ptr<Dataset> dataset, const DataLoaderOptions& options = {},
              Collate collate = {})
@@ -336,19 +336,19 @@ class DataLoader {
   DataLoader(Dataset dataset, const DataLoaderOptions& options = {}, Collate collate = {})
       : DataLoader(std::make_shared<Dataset>(std::move(dataset)), options, std::move(collate)) {}
 
-  // One epoch, from its start; after set_position or skip_first_batches, what is left of it. A pass
-  // that is not finished is discarded and its threads are joined. Throws what the first batch
-  // throws (see LoaderCore::next).
-  Iterator begin() const { return Iterator(core_, /*go_on=*/false); }
+  // One epoch from its start; after set_position or skip_first_batches, the rest of it. Discards an
+  // unfinished pass and joins its threads. Throws what the first batch throws (see
+  // LoaderCore::next).
+  Iterator begin() const { return Iterator(core_, /*resume=*/false); }
   std::default_sentinel_t end() const { return {}; }
-  // So that loops over what torch::data::make_data_loader returns, a pointer, stay as they are.
+  // Lets loops written for torch::data::make_data_loader, which returns a pointer, work unchanged.
   const DataLoader& operator*() const { return *this; }
-  // The epoch from where the loop was left by break or by an exception:
-  // `for (auto& batch : loader.rest())`. After break that is the batch behind the last one given,
-  // after an exception of the dataset the batch that failed.
+  // The epoch from where the loop left it by break or by an exception: `for (auto& batch :
+  // loader.rest())`. After break it starts with the batch after the last one delivered, after an
+  // exception of the dataset with the batch that failed.
   Rest rest() const { return Rest(core_); }
 
-  // This rank's batches of an epoch; -1: unknown (a stream).
+  // Batches per epoch on this rank; -1: unknown (a stream).
   int64_t size() const { return core_->batches_per_epoch(); }
   int64_t epoch() const { return core_->epoch(); }
   void set_epoch(int64_t epoch) const { core_->set_epoch(epoch); }
@@ -375,10 +375,10 @@ DataLoader(std::shared_ptr<D>, const DataLoaderOptions&) -> DataLoader<D>;
 template <typename D, typename Collate>
 DataLoader(std::shared_ptr<D>, const DataLoaderOptions&, Collate) -> DataLoader<D, Collate>;
 
-// The loader, whose next pass leaves out the first `batches` global batches (of what is left, when
-// a position was just set); the passes after it are whole again. A stream reads and drops them.
-// Unlike Accelerate's, this is the same loader: its epoch and position go on. Throws
-// std::invalid_argument when negative.
+// Makes the loader's next pass skip the first `batches` global batches (of the rest of the epoch,
+// if a position was just set); later passes are complete. A stream reads and drops them. Unlike
+// Accelerate's function, it returns the same loader, which keeps its epoch and position. Throws
+// std::invalid_argument if negative.
 template <typename Dataset, typename Collate>
 DataLoader<Dataset, Collate> skip_first_batches(const DataLoader<Dataset, Collate>& loader,
                                                 int64_t batches) {

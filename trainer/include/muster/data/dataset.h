@@ -1,36 +1,36 @@
-// What a DataLoader reads: datasets, and the concepts that make a type one.
+// What a DataLoader reads: datasets, and the concepts that define them.
 //
-// Map-style: samples by number.
+// Map-style: samples by index.
 //
 //   struct Images {
 //     int64_t size() const;
 //     Example get(int64_t index) const;            // any type that the collate function takes
-//     std::string describe(int64_t index) const;   // optional: file and place, for error texts
+//     std::string describe(int64_t index) const;   // optional: file and offset, for error messages
 //   };
 //
-// get is called by several threads at once when the loader has workers. When it is not const, as in
-// torch::data::datasets::Dataset, each worker gets a copy of the dataset instead. Random
-// augmentation should draw from the number that get(int64_t index, uint64_t random_seed) const is
-// given: it depends on (seed, epoch, index) alone, so the same sample is drawn alike on any world
-// size, with any number of workers and after a resume. A dataset that can gather a whole batch
-// faster defines
+// If the loader has workers, several threads call get at once. If get is not const, as in
+// torch::data::datasets::Dataset, each worker gets its own copy of the dataset instead. Random
+// augmentation should seed itself with the number passed to get(int64_t index, uint64_t
+// random_seed) const: it depends only on (seed, epoch, index), so a sample is augmented identically
+// for any world size, any number of workers, and after a resume. A dataset that can gather a whole
+// batch faster defines
 //
 //     Batch get_batch(std::span<const int64_t> indices) const;
 //
 // which is used unless a collate function is given.
 //
-// Stream: samples in their own order, read by one thread at a time. It must give the same samples
-// on every rank and at every reading of an epoch.
+// Stream: samples in a fixed order, read by one thread at a time. It must return the same samples
+// on every rank and each time an epoch is read.
 //
 //   struct Lines {
-//     void reset(int64_t epoch);                 // go to the start of that epoch
+//     void reset(int64_t epoch);                 // seek to the start of that epoch
 //     std::optional<std::string> next();         // nullopt: the epoch is over
-//     int64_t skip(int64_t count);               // optional: pass over, return how many there were
+//     int64_t skip(int64_t count);               // optional: skip; returns how many were skipped
 //     std::string describe(int64_t number) const;  // optional
 //   };
 //
-// Datasets of torch::data (MNIST, TensorDataset, your Dataset subclass, and what map() makes of
-// them) are map-style datasets here as they are; torch's StatefulDataset is not.
+// Datasets of torch::data (MNIST, TensorDataset, your Dataset subclass, and the results of their
+// map()) work as map-style datasets unchanged; torch's StatefulDataset does not.
 #pragma once
 
 #include <torch/data/datasets/base.h>
@@ -66,7 +66,7 @@ template <typename D>
 concept GathersBatches = requires(const D& d, std::span<const int64_t> indices) {
   d.get_batch(indices);
 };
-// torch::data's batches: std::vector<Example> (samples that are still to be collated) or a batch.
+// torch::data's batches: std::vector<Example> (samples not yet collated) or a batch.
 template <typename D>
 concept TorchBatches = std::copy_constructible<D> && requires(D& d, at::ArrayRef<size_t> indices) {
   d.get_batch(indices);
@@ -89,8 +89,8 @@ concept StreamStyleDataset = !MapStyleDataset<D> && requires(D & d, int64_t epoc
 template <typename D>
 concept AnyDataset = MapStyleDataset<D> || StreamStyleDataset<D>;
 
-// Samples of a map-style dataset. Throws std::invalid_argument when torch's optional size is
-// unknown.
+// Number of samples of a map-style dataset. Throws std::invalid_argument if torch's optional size
+// is unknown.
 int64_t known_dataset_size(std::optional<size_t> size);
 template <MapStyleDataset D>
 int64_t dataset_size(const D& dataset) {
@@ -104,24 +104,24 @@ int64_t dataset_size(const D& dataset) {
 // Rows `indices` of dimension 0, copied into a new tensor [indices, …]. The indices must be valid.
 at::Tensor gather_rows(const at::Tensor& tensor, std::span<const int64_t> indices);
 
-// The size of dimension 0 that all tensors have. Throws std::invalid_argument when there is none or
-// when they differ.
+// The size of dimension 0 that all tensors share. Throws std::invalid_argument if there are no
+// tensors or the sizes differ.
 int64_t common_rows(const std::vector<at::Tensor>& tensors);
 
-// Tensors in memory whose dimension 0 counts the samples, in any Nested form; a batch has that form
-// too, so the loop says for example
+// Tensors in memory whose dimension 0 indexes the samples, in any Nested form; a batch has the same
+// form, so a loop is for example
 //
 //   muster::DataLoader loader(muster::TensorDataset(images, labels), {.batch_size = 32});
 //   for (auto& [batch_images, batch_labels] : loader) …
 //
-// TensorDataset{tensor} (in parentheses C++ would read a declaration) gives tensors,
-// TensorDataset(a, b, …) std::array<at::Tensor, N>, and TensorDataset(value) of a struct with
-// fields(), a map or a tuple gives that type. The tensors are shared, not copied; batches are
-// copies.
+// Batches of TensorDataset{tensor} are tensors (with parentheses C++ would parse a declaration),
+// those of TensorDataset(a, b, …) std::array<at::Tensor, N>, and those of TensorDataset(value) of a
+// struct with fields(), a map or a tuple are of that type. The tensors are shared, not copied;
+// batches are copies.
 template <Nested T>
 class TensorDataset {
  public:
-  // Throws std::invalid_argument when the sizes of dimension 0 differ.
+  // Throws std::invalid_argument if the sizes of dimension 0 differ.
   explicit TensorDataset(T value)
       : value_(std::move(value)), size_(common_rows(flatten_tensors(value_))) {}
   template <std::same_as<at::Tensor>... More>

@@ -1,6 +1,6 @@
-// Datasets over memory-mapped files: fixed-size records, and windows of a long row of tokens. Both
-// are map-style, thread-safe, copy what they give, and check before each read that the file is
-// still the one that was opened (DataError otherwise).
+// Datasets over memory-mapped files: fixed-size records, and windows of a long token sequence. Both
+// are map-style and thread-safe, return copies, and check before each read that the file has not
+// changed since it was opened (DataError otherwise).
 #pragma once
 
 #include <torch/types.h>
@@ -14,25 +14,25 @@
 
 namespace muster {
 
-// A part of a record.
+// One field of a record.
 struct RecordField {
   at::ScalarType dtype = at::kByte;  // as stored, little-endian
   std::vector<int64_t> shape;        // empty: one number
 };
 
 struct RecordFormat {
-  // In the order they lie in the record, without gaps. CIFAR-10's binary files, for example, are
-  // {{at::kByte, {}}, {at::kByte, {3, 32, 32}}}.
+  // In the order of their bytes in the record, without gaps. CIFAR-10's binary files, for example,
+  // are {{at::kByte, {}}, {at::kByte, {3, 32, 32}}}.
   std::vector<RecordField> fields;
   int64_t header_bytes = 0;  // before the first record
 };
 
-// Sample i is record i: a tensor for each field, of its dtype and shape. A batch is a tensor
-// [samples, …] for each field.
+// Sample i is record i: one tensor per field, with the field's dtype and shape. A batch is one
+// tensor [samples, …] per field.
 class RecordDataset {
  public:
-  // Throws DataError when the file cannot be mapped or is not header_bytes plus a whole number of
-  // records; std::invalid_argument for a format without bytes.
+  // Throws DataError if the file cannot be mapped or is not header_bytes plus a whole number of
+  // records; std::invalid_argument if a record has no bytes.
   RecordDataset(const std::string& path, RecordFormat format);
 
   int64_t size() const { return size_; }  // records
@@ -49,21 +49,21 @@ class RecordDataset {
 };
 
 struct TokenWindows {
-  int64_t window = 0;  // tokens of a sample; for next-token training one more than the model reads
-  int64_t stride = 0;  // tokens from one sample's start to the next one's; 0: window
-  // Of tokens in a file: uint8, uint16, int32, uint32 or int64, little-endian.
+  int64_t window = 0;  // tokens per sample; for next-token training one more than the model reads
+  int64_t stride = 0;  // tokens between the starts of consecutive samples; 0: window
+  // Of the tokens in the file: uint8, uint16, int32, uint32 or int64, little-endian.
   at::ScalarType dtype = at::kByte;
   int64_t header_bytes = 0;
 };
 
-// Sample i is tokens [i * stride, i * stride + window), as int64 [window]; a batch int64 [samples,
-// window]. Tokens behind the last whole window are left out.
+// Sample i is tokens [i * stride, i * stride + window), as int64 [window]; a batch is int64
+// [samples, window]. Tokens after the last complete window are dropped.
 class TokenDataset {
  public:
-  // Throws DataError when the file cannot be mapped, is not a whole number of tokens, or is shorter
-  // than one window; std::invalid_argument for a window or stride out of range.
+  // Throws DataError if the file cannot be mapped, is not a whole number of tokens, or is shorter
+  // than one window; std::invalid_argument if window or stride is out of range.
   TokenDataset(const std::string& path, TokenWindows windows);
-  // Tokens in memory, a 1-D tensor of an integer type; windows.dtype and header_bytes do not count.
+  // Tokens in memory, a 1-D tensor of an integer type; windows.dtype and header_bytes are ignored.
   TokenDataset(at::Tensor tokens, TokenWindows windows);
 
   int64_t size() const { return size_; }      // windows

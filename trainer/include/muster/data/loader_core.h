@@ -1,8 +1,8 @@
-// What a DataLoader is without its types: options, place among the ranks, position, and the run
-// through an epoch. Accelerator::prepare and checkpoints reach it by DataLoader::core().
+// The type-independent part of a DataLoader: options, rank, position, and the pass through an
+// epoch. Accelerator::prepare and checkpoints reach it through DataLoader::core().
 //
-// The training thread owns a loader: every function here is for that thread, unless it says
-// otherwise. Worker threads live from the start of a pass to its end.
+// The training thread owns a loader: call every function from that thread, unless stated otherwise.
+// Worker threads live from the start of a pass to its end.
 #pragma once
 
 #include <torch/types.h>
@@ -21,65 +21,67 @@
 namespace muster {
 
 struct DataLoaderOptions {
-  // Samples of a batch, of each rank; of all ranks together with
-  // DataLoaderConfiguration::split_batches.
+  // Samples per batch and rank; with DataLoaderConfiguration::split_batches, of all ranks together.
   int64_t batch_size = 1;
-  // true: every epoch in an order of its own, a pure function of (seed, epoch). false: in the order
-  // of the dataset. A stream's order is always its own.
+  // true: each epoch has a different order, a pure function of (seed, epoch). false: dataset order.
+  // Streams always keep their own order.
   bool shuffle = false;
   uint64_t seed = 0;
-  bool drop_last =
-      false;  // leave out the samples at the end that do not fill a batch on every rank
-  // Threads that make batches ahead of the loop. 0: the loop makes each batch when it comes to it.
+  // Drops the samples at the end of an epoch that do not fill a batch on every rank.
+  bool drop_last = false;
+  // Threads that build batches ahead of the loop. 0: the loop builds each batch when it needs it.
   int num_workers = 0;
-  int prefetch_factor = 2;  // batches that are ready or in the making, for each worker
-  // Batches pass through page-locked memory on their way to a device. Default: when batches go to a
-  // device that is not the CPU.
+  int prefetch_factor = 2;  // batches per worker that are ready or being built
+  // Copies batches into page-locked memory before they are sent to a device. Default: if the device
+  // is not the CPU.
   std::optional<bool> pin_memory;
-  // A sampler of your own: the dataset indices of an epoch, in order, called on the training thread
-  // when the epoch begins. It must give the same on every rank and every time it is called with
-  // this epoch; samples may be left out or repeated, but all epochs must be equally long. Not with
-  // shuffle. Any object with `std::vector<int64_t> operator()(int64_t epoch)` will do.
+  // Your own sampler: returns the dataset indices of an epoch, in order; called on the training
+  // thread when the epoch begins. It must return the same indices on every rank and on every call
+  // with the same epoch. Samples may be omitted or repeated, but all epochs must have the same
+  // length. Not with shuffle. Any object with `std::vector<int64_t> operator()(int64_t epoch)`
+  // works.
   std::function<std::vector<int64_t>(int64_t epoch)> order;
 };
 
 class Collectives;
 class LoaderCore;
 
-// For DataLoaderOptions::order: the permutations of a Python script that shuffles with Accelerate's
-// SeedableRandomSampler(data_seed=seed), and of torch's randperm with a generator seeded seed +
-// epoch. Keeps the indices of one epoch in memory, unlike shuffle.
+// For DataLoaderOptions::order: the permutations of Accelerate's
+// SeedableRandomSampler(data_seed=seed), which are torch's randperm with a generator seeded with
+// seed + epoch. Unlike shuffle, keeps one epoch's indices in memory.
 std::function<std::vector<int64_t>(int64_t epoch)> seedable_random_order(int64_t dataset_size,
                                                                          uint64_t seed);
 
-// What Accelerator::prepare tells a loader.
+// What Accelerator::prepare passes to a loader.
 struct LoaderContext {
   int rank = 0;
   int world_size = 1;
-  // Where batches go. nullopt: they stay where the dataset and the collate function made them.
+  // Where batches are sent. nullopt: they stay where the dataset and the collate function created
+  // them.
   std::optional<at::Device> device;
   DataLoaderConfiguration configuration;
-  std::shared_ptr<Collectives> collectives;  // deals batches out, with dispatch_batches
-  // Called on the training thread after each batch: the seconds that the loop waited for it.
+  std::shared_ptr<Collectives> collectives;  // scatters batches, with dispatch_batches
+  // Called on the training thread after each batch, with the seconds that the loop waited for it.
   std::function<void(double seconds)> on_wait;
   // Called on the training thread when a pass over this loader begins (true) and when it ends, is
-  // broken off or fails (false). Must not throw.
+  // abandoned or fails (false). Must not throw.
   std::function<void(const LoaderCore& loader, bool active)> on_active;
 };
 
-// The number that random augmentation of a sample should start from: depends on nothing else.
+// The seed for random augmentation of a sample: a pure function of its arguments.
 uint64_t sample_random_seed(uint64_t seed, int64_t epoch, int64_t index);
 
 namespace loader_detail {
 
-// A batch whose type only the DataLoader knows.
+// A type-erased batch; only the DataLoader knows its type.
 class AnyBatch {
  public:
   virtual ~AnyBatch() = default;
   // Copies the tensors into page-locked memory.
   virtual void pin() = 0;
   virtual void send(at::Device device, bool non_blocking) = 0;
-  // For the way between ranks: everything but the tensors (nested_structure), and the tensors.
+  // For sending a batch to other ranks: everything but the tensors (nested_structure), and the
+  // tensors.
   virtual std::string structure() const = 0;
   virtual std::vector<at::Tensor> tensors() const = 0;
 };
@@ -92,16 +94,16 @@ class AnySamples {
 };
 
 struct MakeRequest {
-  std::span<const int64_t> picks;  // dataset indices; of a stream: places in the step (ShardRule)
+  std::span<const int64_t> picks;  // dataset indices; for a stream, slots of the step (ShardRule)
   uint64_t seed = 0;
   int64_t epoch = 0;
   int worker = 0;
-  // Set to the index whose sample is being fetched, -1 while it is about the batch as a whole.
+  // The index of the sample being fetched; -1 while the batch as a whole is being built.
   int64_t current = -1;
 };
 
-// Dataset and collate function behind one face. make may be called by all workers at once; of a
-// stream, reset, read, skip and keep_first by one thread at a time.
+// Dataset and collate function behind one interface. All workers may call make at once; reset,
+// read, skip and keep_first (for streams) are called by one thread at a time.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -113,10 +115,10 @@ class BatchSource {
   virtual std::string describe(int64_t index) const = 0;  // empty: nothing is known
 
   virtual void reset(int64_t epoch) = 0;
-  // Up to `count` samples, fewer only at the end. Adds to `done` with each that was read.
+  // Up to `count` samples, fewer only at the end. Increments `done` after each sample.
   virtual std::unique_ptr<AnySamples> read(int64_t count, int64_t& done) = 0;
   virtual int64_t skip(int64_t count) = 0;
-  // Remembers copies of the first `count` of them as the epoch's next first samples.
+  // Appends copies of the first `count` samples to the saved first samples of the epoch.
   virtual void keep_first(const AnySamples& samples, int64_t count) = 0;
 };
 
@@ -134,29 +136,30 @@ class LoaderCore {
   LoaderCore(const LoaderCore&) = delete;
   LoaderCore& operator=(const LoaderCore&) = delete;
 
-  // Gives the loader its place; a pass that is under way is discarded, the position stays. Without
-  // it the loader is that of one process alone. Throws std::invalid_argument when rank, world_size,
-  // batch_size and split_batches do not go together, or dispatch_batches comes without collectives.
+  // Sets the loader's rank and world; discards a pass in progress and keeps the position. A loader
+  // that is not attached is that of a single process. Throws std::invalid_argument if rank,
+  // world_size, batch_size and split_batches are inconsistent, or if dispatch_batches is set
+  // without collectives.
   void attach(LoaderContext context);
   const LoaderContext& context() const;
   const DataLoaderOptions& options() const;
 
   // ---- Position ----
-  // What the loop has been given, over all ranks, never what workers have read ahead: a batch
-  // counts from the moment the loop gets it. After the last batch of an epoch the position is
-  // the epoch's end, and the start of the next one as soon as the loop has ended.
+  // What the loop has received, over all ranks, not what workers have read ahead: a batch counts
+  // from the moment the loop receives it. After the last batch of an epoch the position is the
+  // epoch's end; once the loop has ended, it is the start of the next epoch.
   DataPosition position() const;
-  // The next pass goes on here, whatever world size and batch size the position was saved with. A
-  // pass that is under way is discarded: its loop ends. Throws std::invalid_argument when the
-  // position lies outside the dataset.
+  // The next pass continues here, whatever world size and batch size the position was saved with.
+  // Discards a pass in progress: its loop ends. Throws std::invalid_argument if the position lies
+  // outside the dataset.
   void set_position(const DataPosition& position);
   int64_t epoch() const { return position().epoch; }
-  // The next pass begins this epoch; nothing happens when it is the current one, so a call at the
-  // start of each epoch does not undo set_position. Throws std::invalid_argument when negative.
+  // The next pass begins this epoch. Does nothing if it is the current one, so calling it at the
+  // start of each epoch does not undo set_position. Throws std::invalid_argument if negative.
   void set_epoch(int64_t epoch);
-  // The next pass goes on `batches` global batches behind the start of the epoch, or behind the
-  // position that was just set; at the end of the epoch it is empty. Throws std::invalid_argument
-  // when negative.
+  // The next pass starts `batches` global batches after the start of the epoch, or after a position
+  // that was just set; past the end of the epoch it is empty. Throws std::invalid_argument if
+  // negative.
   void skip_batches(int64_t batches);
 
   // ---- Sizes ----
@@ -164,25 +167,24 @@ class LoaderCore {
   int64_t batches_per_epoch() const;  // of this rank, from the epoch's start; -1: unknown
   int64_t total_batch_size() const;   // samples of a full batch over all ranks
 
-  // ---- About the batch that the loop is working on ----
-  bool active() const;  // a pass is under way
-  // It is this rank's last of the epoch. False outside a pass.
+  // ---- The batch that the loop is processing ----
+  bool active() const;  // a pass is in progress
+  // Whether it is this rank's last of the epoch. False outside a pass.
   bool end_of_dataloader() const;
-  // The real samples of the global batch, when it is the epoch's short last one; -1 otherwise. What
-  // all ranks give together, in rank order, is these samples and then samples for the second time.
+  // The number of real samples in the global batch if it is the epoch's short last one; -1
+  // otherwise. Gathered in rank order, the global batch is these samples followed by repeated ones.
   int64_t remainder() const;
-  // Batches of this rank until the end of the epoch, with this one; -1: unknown. 0 outside a pass.
+  // This rank's remaining batches of the epoch, including this one; -1: unknown. 0 outside a pass.
   int64_t batches_left() const;
 
   // ---- For DataLoader ----
-  // Begins a pass and returns its number. With go_on, or after set_position, set_epoch or
-  // skip_batches, at the position; else at the start of its epoch.
-  uint64_t start(bool go_on);
-  // The next batch, or nullptr at the epoch's end. Throws std::logic_error when the pass with this
-  // number is over because another one began, and what the dataset threw as DataError (a
-  // DoNotRetryError stays one).
+  // Begins a pass and returns its number. With `resume`, or after set_position, set_epoch or
+  // skip_batches, it begins at the position; otherwise at the start of the epoch.
+  uint64_t start(bool resume);
+  // The next batch, or nullptr at the end of the epoch. Throws std::logic_error if another pass has
+  // begun since, and DataError for exceptions of the dataset (a DoNotRetryError stays one).
   std::unique_ptr<loader_detail::AnyBatch> next(uint64_t pass);
-  // Ends the pass if it is still under way: stops and joins its threads.
+  // Ends the pass if it is still in progress: stops and joins its threads.
   void abandon(uint64_t pass) noexcept;
 
  private:

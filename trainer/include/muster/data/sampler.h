@@ -1,9 +1,10 @@
 // Which samples a rank reads, and in what order.
 //
 // The order of an epoch is a pure function of (seed, epoch): a keyed permutation, so no index array
-// is kept and any position is found in O(1). The place in the data is (seed, epoch, samples
-// consumed by all ranks together); it says nothing of ranks, so a run can go on with another world
-// size at exactly the next sample. Not thread-safe: one thread owns a sampler. No torch, no I/O.
+// is stored and any position is computed in O(1). The position in the data is (seed, epoch, samples
+// consumed by all ranks together). It does not depend on ranks, so a run can resume at exactly the
+// next sample with a different world size. Not thread-safe: one thread owns a sampler. No torch, no
+// I/O.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,9 @@
 
 namespace muster {
 
-// A bijection of [0, size) chosen by a key: a balanced Feistel network over the next even number of
-// bits, with values that fall outside walked on until they fall inside (at most 4 steps on
-// average). Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002 (cycle
-// walking).
+// A bijection of [0, size) selected by a key: a balanced Feistel network over the next even number
+// of bits, with cycle walking for values outside the range (at most 4 steps on average). Source:
+// Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002.
 class KeyedPermutation {
  public:
   // size >= 0. Equal (size, key) give equal permutations on every machine.
@@ -34,24 +34,24 @@ class KeyedPermutation {
   uint64_t keys_[6];
 };
 
-// What happens with the samples at the end of an epoch that do not fill a batch on every rank.
+// What happens to the samples at the end of an epoch that do not fill a batch on every rank.
 enum class LastBatch {
-  wrap,  // every rank gets an equal, smaller batch; the last few are filled from the epoch's start
-  drop,  // they are left out of this epoch (another order leaves out others)
+  wrap,  // every rank gets an equal, smaller batch, padded with samples from the epoch's start
+  drop,  // they are dropped in this epoch (a different order drops different ones)
 };
 
 struct ShardedSamplerOptions {
   int64_t dataset_size = 0;  // samples; at least 1
   int64_t batch_size = 1;    // samples per rank and step; at least 1
   uint64_t seed = 0;
-  bool shuffle = true;  // false: in the order of the dataset, each epoch
+  bool shuffle = true;  // false: dataset order in every epoch
   LastBatch last_batch = LastBatch::wrap;
   // Filled in by Accelerator::prepare.
   int rank = 0;
   int world_size = 1;
 };
 
-// A place in the data; equal on all ranks between steps.
+// A position in the data; equal on all ranks between steps.
 struct DataPosition {
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -64,9 +64,9 @@ class ShardedSampler {
   // Throws std::invalid_argument naming the option that is out of range.
   explicit ShardedSampler(const ShardedSamplerOptions& options);
 
-  // The dataset indices of this rank's next batch; all ranks get equally many. Step k of an epoch
-  // takes batch_size * world_size samples, rank r the r-th run of batch_size. nullopt once at the
-  // end of each epoch, and the sampler then stands at the start of the next one.
+  // The dataset indices of this rank's next batch; all ranks get the same number. Each step takes
+  // batch_size * world_size samples, and rank r gets the r-th run of batch_size. Returns nullopt
+  // once at the end of each epoch; the sampler is then at the start of the next one.
   std::optional<std::vector<int64_t>> next_batch();
 
   // Steps per epoch from its start.
@@ -75,11 +75,11 @@ class ShardedSampler {
   int64_t epoch() const { return position_.epoch; }
   DataPosition position() const { return position_; }
 
-  // Goes on at a position that was saved, perhaps with another batch or world size.
-  // Throws std::invalid_argument when it lies outside the dataset.
+  // Continues at a saved position, possibly with a different batch size or world size. Throws
+  // std::invalid_argument when it lies outside the dataset.
   void set_position(const DataPosition& position);
 
-  // Gives the sampler its place among the ranks. Throws std::invalid_argument.
+  // Sets the rank and world size. Throws std::invalid_argument if rank is out of range.
   void set_shard(int rank, int world_size);
 
   const ShardedSamplerOptions& options() const { return options_; }
@@ -93,8 +93,9 @@ class ShardedSampler {
   KeyedPermutation permutation_;
 };
 
-// The half-open range [first, second) of `size` items that belongs to a rank when all are dealt out
-// in runs that differ in length by at most one. For evaluation, where no sample may count twice.
+// The half-open range [first, second) of `size` items that belongs to a rank if they are split into
+// contiguous runs that differ in length by at most one. For evaluation, where no sample may count
+// twice.
 std::pair<int64_t, int64_t> shard_range(int64_t size, int rank, int world_size);
 
 }  // namespace muster

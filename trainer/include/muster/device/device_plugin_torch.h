@@ -1,5 +1,5 @@
-// For those who write a device plug-in (device_plugin.h) in C++: most of its table, for any device
-// that LibTorch knows as an accelerator, and what keeps exceptions inside. Header only.
+// For writing a device plug-in (device_plugin.h) in C++: most of the table, for any device that
+// LibTorch knows as an accelerator, and a guard that turns exceptions into errors. Header-only.
 #pragma once
 
 #include <ATen/Context.h>
@@ -22,9 +22,10 @@
 #define MUSTER_DEVICE_TEXT_OF(number) #number
 #define MUSTER_DEVICE_TEXT(number) MUSTER_DEVICE_TEXT_OF(number)
 
-// At the end of a plug-in's file, outside of all namespaces: exports `table`, a MusterDeviceTable
-// with static storage. The label is read from the file before anything of it runs: a library for
-// another LibTorch may not even get to the point of being asked for its table.
+// Put it at the end of a plug-in's source file, outside all namespaces: exports `table`, a
+// MusterDeviceTable with static storage duration. The SDK reads the label from the file before it
+// loads the library, because a library for another LibTorch may fail before it can return its
+// table.
 #define MUSTER_DEVICE_PLUGIN(table)                                                              \
   extern "C" {                                                                                   \
   __attribute__((visibility("default"))) extern const char muster_device_plugin_label[];         \
@@ -37,11 +38,11 @@
 
 namespace muster {
 
-// Runs `body`; an exception becomes a text in `error` and the status 1, else the status is 0.
+// Runs `body` and returns 0; if it throws, writes the message to `error` and returns 1.
 template <typename Body>
 int device_status(MusterDeviceError* error, const Body& body) noexcept {
   const auto fail = [error](const char* text) {
-    // LibTorch appends a native stack; people read the part before it.
+    // LibTorch appends a native stack; only the message before it is useful to people.
     const char* const stack = std::strstr(text, "\nException raised from ");
     const size_t whole = stack == nullptr ? std::strlen(text) : static_cast<size_t>(stack - text);
     const size_t bytes = std::min(whole, sizeof(error->text) - 1);
@@ -59,8 +60,8 @@ int device_status(MusterDeviceError* error, const Body& body) noexcept {
   }
 }
 
-// The table's name for a type of elements, a complex one's parts'; none for types that no
-// collective knows (quantized and packed ones).
+// The MusterDtype of an element type, for a complex type that of its components; nullopt for types
+// that no collective supports (quantized and packed ones).
 inline std::optional<MusterDtype> device_dtype(at::ScalarType dtype) {
   switch (c10::toRealValueType(dtype)) {
     case at::kBool:
@@ -98,7 +99,7 @@ inline std::optional<MusterDtype> device_dtype(at::ScalarType dtype) {
   }
 }
 
-// What make_backend gets and gives.
+// Typed access to the arguments of make_backend.
 inline const c10::intrusive_ptr<c10d::Store>& store_of(const MusterBackendRequest& request) {
   return *static_cast<const c10::intrusive_ptr<c10d::Store>*>(request.store);
 }
@@ -106,8 +107,8 @@ inline void give_backend(void* backend, c10::intrusive_ptr<c10d::Backend> made) 
   *static_cast<c10::intrusive_ptr<c10d::Backend>*>(backend) = std::move(made);
 }
 
-// The functions of a table for the default generator of `Type`'s devices. The CPU has one, whatever
-// the index.
+// The table's functions for the default generators of devices of this type. The CPU has one,
+// whatever the index.
 template <c10::DeviceType Type>
 struct TorchGenerator {
   static at::Generator of(int32_t index) {
@@ -144,8 +145,8 @@ struct TorchGenerator {
   }
 };
 
-// The functions of a table that LibTorch answers for every accelerator that registered its device
-// guard, generators and allocator.
+// The table's functions that LibTorch can implement for every accelerator that registered its
+// device guard, generators and allocator.
 template <c10::DeviceType Type>
 struct TorchAccelerator {
   static int count(int32_t* count, MusterDeviceError* error) {
@@ -166,7 +167,7 @@ struct TorchAccelerator {
       c10::impl::VirtualGuardImpl(Type).synchronizeDevice(static_cast<c10::DeviceIndex>(index));
     });
   }
-  // Null before the first tensor, and where LibTorch does not have such devices.
+  // Null before the first tensor, and if LibTorch was built without such devices.
   static c10::DeviceAllocator* allocator() {
     if (!c10::impl::hasDeviceGuardImpl(Type)) return nullptr;
     auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(Type));
@@ -179,7 +180,7 @@ struct TorchAccelerator {
       if (known == nullptr) return;
       const auto device = static_cast<c10::DeviceIndex>(index);
       const auto stats = known->getDeviceStats(device);
-      memory->allocated = stats.allocated_bytes[0].current;  // [0]: of all kinds of blocks
+      memory->allocated = stats.allocated_bytes[0].current;  // [0]: the sum over all pools
       memory->allocated_peak = stats.allocated_bytes[0].peak;
       memory->reserved = stats.reserved_bytes[0].current;
       memory->reserved_peak = stats.reserved_bytes[0].peak;
@@ -197,7 +198,8 @@ struct TorchAccelerator {
     });
   }
 
-  // A table with all of these; the caller adds series, collective_dtypes and make_backend.
+  // A table with all of these functions; the caller adds series, collective_dtypes and
+  // make_backend.
   static MusterDeviceTable table(const char* name) {
     MusterDeviceTable table{};
     table.abi_version = MUSTER_DEVICE_ABI;
@@ -217,7 +219,7 @@ struct TorchAccelerator {
   }
 
  private:
-  // Not every LibTorch since 2.11 can say.
+  // Not every LibTorch since 2.11 has getMemoryInfo.
   template <typename Allocator>
   static void add_device_memory(Allocator& allocator, c10::DeviceIndex device,
                                 MusterDeviceMemory* memory) {

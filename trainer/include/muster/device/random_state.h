@@ -1,4 +1,4 @@
-// The random numbers of LibTorch's default generators: seeds and states. Training thread.
+// Seeds and states of LibTorch's default random-number generators. Training thread.
 #pragma once
 
 #include <torch/types.h>
@@ -8,10 +8,10 @@
 namespace muster {
 
 struct SeedOptions {
-  // Added to the seed: the rank, for numbers that differ between ranks (Accelerate's
+  // Added to the seed; use the rank to get different numbers on each rank (Accelerate's
   // device_specific).
   uint64_t offset = 0;
-  // Also makes LibTorch use deterministic algorithms where it has them and throw where it has none
+  // Also makes LibTorch use deterministic algorithms, and throw if it has none
   // (at::globalContext().setDeterministicAlgorithms), for the whole process.
   bool deterministic = false;
 };
@@ -20,11 +20,11 @@ struct SeedOptions {
 // accelerate/utils/random.py, set_seed.
 void set_seed(uint64_t seed, const SeedOptions& options = {});
 
-// The state of the device's default generator, as a uint8 tensor on the CPU of the generator's own
-// format: the same bytes as Python's torch.get_rng_state() and torch.cuda.get_rng_state().
+// The state of the device's default generator as a uint8 CPU tensor: the same bytes as Python's
+// torch.get_rng_state() and torch.cuda.get_rng_state().
 at::Tensor random_state(at::Device device);
 
-// Throws DeviceError when the bytes are no state of such a generator.
+// Throws DeviceError if the bytes are not a state of such a generator.
 void set_random_state(at::Device device, const at::Tensor& state);
 
 }  // namespace muster

@@ -1,38 +1,37 @@
-// Activation checkpointing: a part of the model keeps only its inputs in the forward pass and is
-// computed a second time in the backward pass. Memory for one more forward.
+// Activation checkpointing: a segment of the model saves only its inputs in forward and is
+// recomputed in backward. Trades the compute of one more forward for memory.
 //
 //   at::Tensor forward(at::Tensor x) {
 //     for (auto& block : blocks) x = muster::checkpoint(block, x);
 //     return head(x);
 //   }
 //
-// The second run gets the random numbers and the autocast state of the first, so that losses and
-// gradients equal those without checkpointing bit by bit. What the part changes besides its outputs
-// is changed twice: the running means of a BatchNorm take every batch in twice, as with Python's.
+// The recomputation uses the random numbers and autocast state of the first run, so losses and
+// gradients are bit-identical to those without checkpointing. Side effects of the segment happen
+// twice: BatchNorm's running means see every batch twice, as in Python.
 //
-// Source: torch/utils/checkpoint.py, the re-entrant form (use_reentrant=True): the part's backward
-// is a backward pass of its own inside the outer one. Differences:
-//   - Parameters of the part get gradients also when no input requires one (Python's then warns and
-//     leaves them without). So every floating-point output requires a gradient while gradients are
-//     enabled, even where nothing in the part does.
-//   - In the first run casts of weights are not kept in autocast's cache, where they would use
-//     memory until its region ends.
-//   - create_graph is refused instead of giving gradients without history.
+// Source: torch/utils/checkpoint.py, the reentrant variant (use_reentrant=True): the segment's
+// backward is a nested backward pass. Differences:
+//   - Parameters of the segment get gradients even if no input requires one (Python warns and
+//     leaves them without). Every floating-point output therefore requires a gradient while
+//     gradients are enabled, even if nothing in the segment does.
+//   - The first run does not put cast weights into autocast's cache, where they would use memory
+//     until the end of the autocast region.
+//   - create_graph throws instead of returning gradients without history.
 //
-// Limits that follow from the form: the gradients must be asked for by backward() over all leaves
-// (torch::autograd::grad, or backward with `inputs`, throws); a tensor that the part reads without
-// having it as an input gets its gradient too when it is a leaf (a parameter), and an error
-// "backward through the graph a second time" or a second pass over its history when it is not: pass
-// it as an input. fn must do the same in both runs.
+// Limits of the reentrant variant: gradients must be computed by backward() over all leaves
+// (torch::autograd::grad, or backward with `inputs`, throws). A leaf (a parameter) that the segment
+// reads without taking it as an input still gets its gradient; a captured tensor that is not a leaf
+// causes "backward through the graph a second time" or a second pass over its history, so pass it
+// as an input. fn must do the same in both runs.
 //
-// Distributed: parameters of a part that is used once per step are reduced as usual by
-// DataParallel. Where a parameter has several uses, of which one is in a checkpointed part (tied
-// weights, a part that is called twice), c10d's Reducer would see its gradient ready twice and
-// throws ("mark a variable ready only once"): set DataParallelOptions::static_graph.
-// find_unused_parameters without static_graph does not see into a checkpointed part, takes its
-// parameters for unused, and throws the same. Under sharding neither matters: parameters whose
-// storage is free are gathered at their first use in the second run as in any forward, and hooks on
-// gradients run in the inner backward.
+// Distributed: DataParallel reduces the parameters of a segment that runs once per step as usual.
+// If a parameter has several uses, one of them in a checkpointed segment (tied weights, a segment
+// called twice), c10d's Reducer sees its gradient become ready twice and throws ("mark a variable
+// ready only once"): set DataParallelOptions::static_graph. Without static_graph,
+// find_unused_parameters does not see into a checkpointed segment, treats its parameters as unused,
+// and throws the same error. Neither applies under sharding: the recomputation unshards parameters
+// on first use as in any forward, and gradient hooks run in the nested backward.
 //
 // Training thread. Not collective.
 #pragma once
@@ -52,19 +51,19 @@
 namespace muster {
 
 struct ActivationCheckpointOptions {
-  // The states of the CPU's default generator (5 KiB) and of those of the devices that the inputs
-  // are on are kept, so that dropout draws the same masks in the second run; the generators stand
-  // afterwards where they stood before it. Turn it off for parts without random numbers.
+  // Saves the states of the default generators of the CPU (5 KiB) and of the inputs' devices, so
+  // that dropout draws the same masks in the recomputation, and restores the generators after it.
+  // Turn it off for segments without random numbers.
   bool preserve_rng_state = true;
 };
 
 namespace activation_checkpoint_detail {
 
-// A part of the model over flat lists of tensors.
+// A segment of the model as a function of flat lists of tensors.
 using Part = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
-// Runs the part; with gradients enabled its outputs are those of an autograd node that runs it
-// again. Undefined tensors keep their place in both lists.
+// Runs the part. With gradients enabled, its outputs belong to an autograd node that reruns it in
+// backward. Undefined tensors keep their positions in both lists.
 std::vector<at::Tensor> run_part(Part part, const std::vector<at::Tensor>& inputs,
                                  const ActivationCheckpointOptions& options);
 
@@ -75,7 +74,7 @@ void append_tensors(const T& value, std::vector<at::Tensor>& tensors) {
   }
 }
 
-// The value without its tensors; what holds none is carried along.
+// The value without its tensors; a value that holds none is copied.
 template <typename T>
 T structure_of(const T& value) {
   if constexpr (Nested<T>) {
@@ -85,7 +84,7 @@ T structure_of(const T& value) {
   }
 }
 
-// A value of that structure with the next of these tensors.
+// A value of that structure, filled with the tensors from `next` on.
 template <typename T>
 T take_tensors(const T& structure, const std::vector<at::Tensor>& tensors, size_t& next) {
   if constexpr (Nested<T>) {
@@ -97,7 +96,7 @@ T take_tensors(const T& structure, const std::vector<at::Tensor>& tensors, size_
   }
 }
 
-// Modules by their forward: Sequential's has a type that std::invoke does not find.
+// Modules are called by their forward: std::invoke cannot call a Sequential.
 template <typename F, typename... Inputs>
 auto call(F& fn, const Inputs&... inputs) {
   if constexpr (requires { fn->forward(inputs...); }) {
@@ -109,18 +108,18 @@ auto call(F& fn, const Inputs&... inputs) {
 
 }  // namespace activation_checkpoint_detail
 
-// fn(inputs…), computed again in the backward pass.
+// Returns fn(inputs…), which is recomputed in backward.
 //
-// fn: a module (holder or shared_ptr, called by its forward) or anything else that can be called
-// with the inputs, several times. A copy of it is kept until the graph is freed. inputs: Nested
-// values (muster/values/nested.h), through whose tensors gradients flow, and anything else that can be
-// copied. Only the tensors are saved, as any node saves its inputs: changing one in place before
-// backward() is an error there. Returns what fn returns, a Nested value.
+// fn: a module (holder or shared_ptr; its forward is called) or any callable that can be called
+// repeatedly with the inputs. A copy is kept until the graph is freed. inputs: Nested values
+// (muster/values/nested.h), whose tensors gradients flow through, and anything else that can be
+// copied. Only the tensors are saved, as autograd saves any node's inputs: changing one in place
+// before backward() makes backward() throw. Returns fn's result, a Nested value.
 //
-// Without gradients (torch::NoGradGuard) it is just fn(inputs…). What fn throws in either run
-// passes through; the states of the generators and of autocast are put back. Errors in backward():
-// muster::Error for torch::autograd::grad, for create_graph, and when the second run returns
-// another number of tensors than the first.
+// Without gradients (torch::NoGradGuard) it just calls fn(inputs…). Exceptions of fn propagate from
+// either run; generator and autocast states are restored. backward() throws muster::Error under
+// torch::autograd::grad, with create_graph, and if the recomputation returns a different number of
+// tensors.
 template <typename F, typename... Inputs>
 auto checkpoint(const ActivationCheckpointOptions& options, F&& fn, const Inputs&... inputs) {
   namespace detail = activation_checkpoint_detail;
@@ -131,14 +130,14 @@ auto checkpoint(const ActivationCheckpointOptions& options, F&& fn, const Inputs
   std::vector<at::Tensor> tensors;
   (detail::append_tensors(inputs, tensors), ...);
 
-  // Filled by the first run only: by the second one nobody waits for the structure any more.
+  // Filled by the first run only: the recomputation does not need the structure.
   auto structure = std::make_shared<std::optional<Result>>();
   detail::Part part =
       [fn = std::decay_t<F>(std::forward<F>(fn)),
        inputs = std::make_tuple(detail::structure_of(inputs)...),
        wanted = std::weak_ptr(structure)](const std::vector<at::Tensor>& values) mutable {
         size_t next = 0;
-        // Braces: the order of the inputs is that of the tensors.
+        // Braces evaluate left to right, so that the inputs take their tensors in order.
         auto arguments = std::apply(
             [&](const auto&... each) {
               return std::tuple<std::decay_t<decltype(each)>...>{

@@ -1,17 +1,18 @@
-// AdamW, Adam, SGD and Adagrad: the numbers of Python's torch.optim, in one kernel per step.
+// AdamW, Adam, SGD and Adagrad with the numbers of Python's torch.optim, fused into one kernel per
+// step.
 //
 //   muster::AdamW optimizer(net->parameters(), {.lr = 1e-3, .weight_decay = 0.1});
 //
-// They are torch::optim::Optimizers. What they add: fused and multi-tensor implementations, the
-// gradient scaler inside the kernel (step_scaled), a zero_grad that is right for gradients inside
-// DDP's buckets, state as named tensors, and the bit-equal arithmetic of Python's implementation
-// of the same name (fused=True, foreach=True, neither). Source: torch/optim/adam.py, adamw.py,
-// sgd.py, adagrad.py.
+// They are torch::optim::Optimizers that add fused and multi-tensor implementations, gradient
+// unscaling inside the kernel (step_scaled), a zero_grad that works for gradients inside DDP's
+// buckets, state as named tensors, and results bit-identical to the corresponding implementation in
+// Python (fused=True, foreach=True, neither). Source: torch/optim/adam.py, adamw.py, sgd.py,
+// adagrad.py.
 //
 // Parameters are listed in groups; a tensor listed twice in one group (tied weights) is stepped
-// once. State is made at the first step that meets a gradient, on the parameter's device, so a
-// model may move to its device after the optimizer was made. Training thread only; nothing is
-// collective. Moving an optimizer is cheap and keeps its state.
+// once. State is created at the first step with a gradient, on the parameter's device, so a model
+// may move to its device after the optimizer was constructed. Training thread only; nothing is
+// collective. Move construction is cheap and keeps the state.
 #pragma once
 
 #include <torch/torch.h>
@@ -26,23 +27,23 @@
 namespace muster {
 
 // How a step is computed.
-//   automatic: fused where LibTorch has the kernel for the parameters' device and dtype, else
+//   automatic: fused if LibTorch has the kernel for the parameters' device and dtype, else
 //              foreach; plain for sparse gradients
-//   fused:     one kernel reads and writes parameters and state once. Throws std::invalid_argument
-//              at step() where there is no kernel
-//   foreach:   one operation at a time over all parameters; needs room for one or two copies of
+//   fused:     one kernel reads and writes parameters and state once. step() throws
+//              std::invalid_argument if there is no such kernel
+//   foreach:   one operation at a time over all parameters; needs memory for one or two copies of
 //              the gradients
 //   plain:     one parameter at a time
-// A parameter whose memory has holes, or whose gradient has other strides, takes foreach where
-// fused was chosen: the fused kernels read both as one block.
+// With fused, a parameter that is not dense in memory, or whose gradient has different strides,
+// is stepped by foreach: the fused kernels read both as contiguous blocks.
 enum class Implementation { automatic, fused, foreach, plain };
 
 struct AdamOptions {
   double lr = 1e-3;
-  std::pair<double, double> betas = {0.9, 0.999};  // decay of the averages of gradient and square
+  std::pair<double, double> betas = {0.9, 0.999};  // decay of the averages of grad and grad²
   double eps = 1e-8;
   double weight_decay = 0;  // added to the gradient
-  bool amsgrad = false;     // divides by the largest average of squares so far
+  bool amsgrad = false;     // divides by the largest average of grad² so far
   bool maximize = false;
   Implementation implementation = Implementation::automatic;
 };
@@ -51,7 +52,7 @@ struct AdamWOptions {
   double lr = 1e-3;
   std::pair<double, double> betas = {0.9, 0.999};
   double eps = 1e-8;
-  double weight_decay = 1e-2;  // taken off the weights directly, times lr
+  double weight_decay = 1e-2;  // decoupled: weights *= 1 - lr * weight_decay
   bool amsgrad = false;
   bool maximize = false;
   Implementation implementation = Implementation::automatic;
@@ -60,9 +61,9 @@ struct AdamWOptions {
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
-  double dampening = 0;     // of the gradient that enters the momentum, from the second step on
+  double dampening = 0;     // of the gradient added to the momentum, from the second step on
   double weight_decay = 0;  // added to the gradient
-  bool nesterov = false;    // needs momentum and no dampening
+  bool nesterov = false;    // requires momentum and zero dampening
   bool maximize = false;
   Implementation implementation = Implementation::automatic;
 };
@@ -77,15 +78,15 @@ struct AdagradOptions {
   Implementation implementation = Implementation::automatic;
 };
 
-// Parameters with options of their own. Nothing is inherited from other groups.
+// Parameters with their own options. Nothing is inherited from other groups.
 template <typename Options>
 struct ParameterGroup {
   std::vector<at::Tensor> parameters;
   Options options;
 };
 
-// Lets the gradients of all parameters go (set_to_none), or fills them with zeros in place. Works
-// on gradients that are views of DDP's buckets, where torch's own Optimizer::zero_grad throws.
+// Releases the gradients of all parameters (set_to_none), or zeroes them in place. Works on
+// gradients that are views of DDP's buckets, for which torch's own Optimizer::zero_grad throws.
 void zero_gradients(torch::optim::Optimizer& optimizer, bool set_to_none = true);
 
 namespace internal {
@@ -94,23 +95,23 @@ struct StepBucket;
 struct StepScaling;
 }  // namespace internal
 
-// What the four have in common.
+// The common base of the four optimizers.
 class Optimizer : public torch::optim::Optimizer {
  public:
   ~Optimizer() override;
   Optimizer(Optimizer&&) noexcept;
   Optimizer& operator=(Optimizer&&) noexcept;
 
-  // Updates the parameters that have a gradient; others, and their step counts, stay. The closure
-  // computes the loss anew with gradients enabled; its value is returned.
+  // Updates the parameters that have a gradient; others, and their step counts, are unchanged. The
+  // closure, if given, recomputes the loss with gradients enabled; its value is returned.
   at::Tensor step(LossClosure closure = nullptr) override;
 
-  // step() for gradients that were multiplied by grad_scale, left out where found_inf is not 0 (the
-  // step counts then stay too). Both are float32 0-d; an undefined grad_scale means that the
-  // gradients are unscaled already. Inside the kernel and without a host sync when
-  // scales_in_kernel(), else by one host read of found_inf. Gradients are unscaled in place.
+  // step() for gradients that were multiplied by grad_scale; skipped if found_inf is not 0 (step
+  // counts are then unchanged too). Both are float32 0-d; an undefined grad_scale means that the
+  // gradients are already unscaled. If scales_in_kernel(), this happens inside the kernel without a
+  // host sync, otherwise it costs one host sync to read found_inf. Gradients are unscaled in place.
   void step_scaled(const at::Tensor& grad_scale, const at::Tensor& found_inf);
-  // Whether every parameter that has a gradient now is stepped by a fused kernel.
+  // Whether a fused kernel steps every parameter that has a gradient now.
   bool scales_in_kernel();
 
   // Hides torch's function of this name; see zero_gradients.
@@ -120,16 +121,17 @@ class Optimizer : public torch::optim::Optimizer {
   // Adam and AdamW: exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq; SGD with momentum:
   // momentum_buffer; Adagrad: sum. They have the parameter's shape and share memory with the
   // optimizer. `step` (not for SGD): int64, 0-d, on the CPU. Names and meanings are those of Python
-  // and of torch::optim, so checkpoints are interchangeable. Empty while the parameter was never
-  // stepped. Throws std::invalid_argument for a tensor that is not the optimizer's.
+  // and of torch::optim, so checkpoints are interchangeable. Empty until the parameter's first
+  // step. Throws std::invalid_argument if the tensor is not one of the optimizer's parameters.
   TensorMap parameter_state(const at::Tensor& parameter) const;
-  // Copies such tensors in, to the parameter's device and dtype; an empty map starts afresh. Throws
-  // CheckpointError when a tensor is missing, unknown or of another shape; the state is then
-  // unchanged.
+  // Copies such tensors in, converted to the parameter's device and dtype; an empty map resets the
+  // state. Throws CheckpointError if a tensor is missing, unknown or of a different shape; the
+  // state is then unchanged.
   void set_parameter_state(const at::Tensor& parameter, const TensorMap& state);
 
   // ---- Momentum, for schedules that cycle it ----
-  // SGD's momentum or Adam's first beta of a group; without one it throws std::invalid_argument.
+  // A group's momentum (SGD) or first beta (Adam, AdamW); throws std::invalid_argument if it has
+  // none.
   virtual bool has_momentum() const = 0;
   virtual double momentum(size_t group) const = 0;
   virtual void set_momentum(size_t group, double value) = 0;
@@ -142,9 +144,9 @@ class Optimizer : public torch::optim::Optimizer {
  private:
   friend class internal::StepPlan;
 
-  // What the shared part asks of each optimizer. Names of the state's tensors; those that a group
-  // uses; the options' choice; a new state; whether the kernel counts steps, and whether it must
-  // know of a first step; the step itself.
+  // What each optimizer implements: the names of its state tensors and which of them a group uses,
+  // the chosen implementation, the fused kernel's name, the initial value of the state, whether the
+  // kernel counts steps, and the step itself.
   virtual const std::vector<const char*>& field_names() const = 0;
   virtual bool uses_field(size_t group, size_t field) const = 0;
   virtual Implementation implementation(size_t group) const = 0;
@@ -159,12 +161,12 @@ class Optimizer : public torch::optim::Optimizer {
 
 class AdamW : public Optimizer {
  public:
-  // Throw std::invalid_argument for options outside their range, a tensor in two groups, or a
-  // tensor that is not a leaf. (The same for all four.)
+  // Throws std::invalid_argument for options out of range, a tensor in two groups, or a tensor that
+  // is not a leaf. (The same for all four optimizers.)
   explicit AdamW(std::vector<at::Tensor> parameters, const AdamWOptions& options = {});
   explicit AdamW(std::vector<ParameterGroup<AdamWOptions>> groups);
 
-  // Of a group; may be changed between steps.
+  // The options of a group; may be changed between steps.
   AdamWOptions& options(size_t group = 0);
 
   bool has_momentum() const override { return true; }

@@ -22,19 +22,19 @@ namespace muster {
 
 class LrScheduler {
  public:
-  // Takes each group's learning rate as its base and sets the one for step 0. Throws
-  // std::invalid_argument when the schedule cycles a momentum that the optimizer does not have.
+  // Takes each group's learning rate as its base_lr and sets the rate of step 0. Throws
+  // std::invalid_argument if the schedule cycles momentum and the optimizer has none.
   LrScheduler(std::shared_ptr<torch::optim::Optimizer> optimizer, Schedule schedule);
 
-  // After each optimizer step: goes on to the next learning rate. Throws std::invalid_argument for
-  // a reduce_on_plateau_schedule without warm-up, which needs a metric; muster::Error when groups
-  // were added to the optimizer since the scheduler was made.
+  // Call after each optimizer step: advances to the next learning rate. Throws
+  // std::invalid_argument for a reduce_on_plateau_schedule without warm-up, which needs a metric;
+  // muster::Error if groups were added to the optimizer since the scheduler was constructed.
   void step();
-  // For reduce_on_plateau_schedule: judges a metric. The same value must come on every rank. Throws
-  // std::invalid_argument for any other schedule.
+  // For reduce_on_plateau_schedule: evaluates a metric, which must have the same value on every
+  // rank. Throws std::invalid_argument for any other schedule.
   void step(double metric);
 
-  // Of each group, as last set.
+  // The rate of each group, as last set.
   const std::vector<double>& get_last_lr() const { return last_lr_; }
   // Steps since the start; 0 at first.
   int64_t last_step() const { return last_step_; }
@@ -43,7 +43,7 @@ class LrScheduler {
   // (float64, 0-d); with a plateau also best (float64), num_bad_epochs and cooldown_counter
   // (int64), 0-d.
   TensorMap state() const;
-  // Goes on from there, and sets the optimizer's rates. Throws CheckpointError when a tensor is
+  // Restores the state and sets the optimizer's rates. Throws CheckpointError if a tensor is
   // missing or the number of groups differs.
   void load_state(const TensorMap& state);
 

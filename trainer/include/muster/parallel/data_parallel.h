@@ -1,9 +1,9 @@
-// Data parallelism: every rank holds the whole model, gradients are averaged during backward.
+// Data parallelism: every rank holds the whole model, and gradients are averaged during backward.
 //
-// Built on torch's own c10d::Reducer, so that buckets, overlap of communication with backward and
+// Built on torch's c10d::Reducer, so buckets, the overlap of communication with backward, and
 // numbers are those of Python's DistributedDataParallel. Parameter names never get a "module."
-// prefix. All functions are called from the training thread; some are collective: all ranks must
-// call them at the same point. Source: torch/nn/parallel/distributed.py and
+// prefix. Call all functions from the training thread; some are collective: all ranks must call
+// them at the same point. Source: torch/nn/parallel/distributed.py and
 // csrc/distributed/c10d/reducer.cpp.
 #pragma once
 
@@ -24,53 +24,54 @@ namespace muster {
 template <typename Holder>
 class PreparedModel;  // prepared.h
 
-// The form in which gradients travel between the ranks. The halves are rounded before they are
-// summed: half the bytes, and differences in the third to fourth decimal. Same numbers as torch's
-// fp16_compress_hook and bf16_compress_hook.
+// The dtype in which gradients are all-reduced. fp16 and bf16 round before the sum: half the bytes,
+// and differences in the third to fourth decimal. Same numbers as torch's fp16_compress_hook and
+// bf16_compress_hook.
 enum class GradientCompression { none, fp16, bf16 };
 
 struct DataParallelOptions {
   int64_t bucket_cap_mb = 25;  // gradients are reduced in buckets of this size, in MiB
-  // The first bucket may be smaller, so that communication starts early. Not set: as Python, 1 MiB
-  // beside a bucket_cap_mb of 25, else bucket_cap_mb.
+  // The first bucket may be smaller, so that communication starts early. Not set: as in Python, 1
+  // MiB if bucket_cap_mb is 25, else bucket_cap_mb.
   std::optional<int64_t> first_bucket_cap_mb;
-  // Gradients live inside the buckets, which saves one copy of all gradients. zero_grad() must then
-  // be the one of PreparedOptimizer (torch's throws "Can't detach views in-place").
+  // Gradients are views of the buckets, which saves one copy of all gradients. zero_grad() must
+  // then be PreparedOptimizer's (torch's throws "Can't detach views in-place").
   bool gradient_as_bucket_view = true;
-  // Buffers (running means, for instance) of rank 0 are sent to all before training forwards: each
-  // one that follows a synchronized one, as in Python.
+  // Broadcasts rank 0's buffers (running means, for instance) before each training forward that
+  // follows a synchronized one, as in Python.
   bool broadcast_buffers = true;
-  // Python also does so before a forward without gradients: an evaluation is then collective. False
-  // lets one rank evaluate alone.
+  // True: also before a forward without gradients, as in Python; evaluation is then collective.
+  // False lets one rank evaluate alone.
   bool broadcast_buffers_in_evaluation = false;
-  // Walks the graph after each forward to find parameters that the loss does not depend on; without
-  // it, such a parameter is an error (UnusedParametersError). Buckets are never rebuilt.
+  // Traverses the graph after each forward to find parameters that the loss does not depend on;
+  // without it, such a parameter is an error (UnusedParametersError). Buckets are then never
+  // rebuilt.
   bool find_unused_parameters = false;
-  // The caller's word that the used parameters and the graph are the same in every iteration:
+  // The caller promises that the used parameters and the graph are the same in every iteration:
   // unused parameters and activation checkpointing then cost nothing after the first.
   bool static_graph = false;
   GradientCompression gradient_compression = GradientCompression::none;
-  // Gradients are copied into a bucket together, by two kernels per bucket instead of one per
-  // parameter. Pays for many small parameters on a device. LibTorch 2.12 and newer; else no effect.
+  // Copies gradients into a bucket with two kernels per bucket instead of one per parameter. Helps
+  // with many small parameters on a device. LibTorch 2.12 and newer; no effect before.
   bool batched_grad_copy = false;
-  // Leaves out the reduction of buckets whose parameters are unused; these must then be the same on
-  // all ranks in every iteration.
+  // Skips the reduction of buckets whose parameters are unused; the unused parameters must then be
+  // the same on all ranks in every iteration.
   bool skip_all_reduce_unused_params = false;
-  // Of so many iterations one is timed for last_timings(), and the first ten.
+  // Times one of this many iterations for last_timings(), and the first ten.
   int timing_sample_rate = 100;
 };
 
-// What one timed iteration spent, in seconds, by the host's clock (events on a CUDA device).
+// The times of one sampled iteration in seconds, by the host's clock (by events on a CUDA device).
 // Source: c10d::Timer, recorded by the Reducer.
 struct DataParallelTimings {
   int64_t iteration = 0;        // counted by synchronized forwards, from 1
   double forward_compute = 0;   // before_forward to after_forward
-  double backward_compute = 0;  // after_forward to the last gradient's being ready
-  // From the first bucket's being handed to the backend to the last one's being reduced. On Gloo:
-  // its copies, its threads' queue and the wait for a slower rank are part of it. Between ranks
-  // that share memory a reduction runs within backward, so that it counts as overlap as well.
+  double backward_compute = 0;  // after_forward until the last gradient is ready
+  // From handing the first bucket to the backend until the last one is reduced. With Gloo this
+  // includes copies, queueing for its threads, and waiting for slower ranks. Between ranks that
+  // share memory, a reduction runs inside backward, so it also counts as overlap.
   double communication = 0;
-  double overlap = 0;  // the part of communication that ran beside backward_compute
+  double overlap = 0;  // the part of communication that ran during backward_compute
 };
 
 // A backward pass left parameters without gradients and find_unused_parameters is off.
@@ -85,7 +86,8 @@ class UnevenInputsError : public Error {
   using Error::Error;
 };
 
-// What surrounds the forward pass of one model. Users meet it through PreparedModel.
+// Data parallelism of one model, around its forward and backward. Users reach it through
+// PreparedModel.
 class DataParallel {
  public:
   struct State;
@@ -95,41 +97,40 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Around each forward pass. With gradients enabled they prepare the reduction that the next
-  // backward() performs; without (torch::NoGradGuard) they do nothing, so evaluation may differ
-  // from rank to rank. before_forward throws UnusedParametersError, naming the parameters, when the
-  // iteration before it did not give every parameter a gradient. Where needs_outputs() is true,
-  // after_forward must get the tensors that forward returned (all of them, nested ones flattened;
-  // else it throws std::invalid_argument), and the caller goes on with what wrap_outputs then
-  // returns in their place.
+  // Call around each forward pass. With gradients enabled they prepare the reduction that the next
+  // backward() performs; without (torch::NoGradGuard) they do nothing, so ranks may evaluate
+  // different amounts. before_forward throws UnusedParametersError, naming the parameters, if the
+  // previous iteration did not give every parameter a gradient. If needs_outputs() is true,
+  // after_forward must get all tensors that forward returned, flattened (else it throws
+  // std::invalid_argument), and the caller must use what wrap_outputs returns in their place.
   void before_forward();
   void after_forward(const std::vector<at::Tensor>& outputs = {});
   bool needs_outputs() const;
   std::vector<at::Tensor> wrap_outputs(std::vector<at::Tensor> outputs);
-  // Before a backward of `loss`: when one has run since the last forward (two losses on the same
-  // outputs, two forwards before two backwards), prepares the reduction of this one too. Without
-  // the call a second backward throws Error; Python's DistributedDataParallel leaves its gradients
-  // different on each rank. Throws Error under static_graph and inside JoinUnevenInputs, which
-  // know one backward for each forward.
+  // Call before a backward of `loss`: if one has already run since the last forward (two losses on
+  // the same outputs, or two forwards before two backwards), prepares the reduction of this one
+  // too. Without this call a second backward throws Error; Python's DistributedDataParallel
+  // silently leaves different gradients on each rank. Throws Error under static_graph and inside
+  // JoinUnevenInputs, which support only one backward per forward.
   void before_backward(const at::Tensor& loss);
 
-  // While false, backward() adds to the local gradients and reduces nothing.
+  // While false, backward() accumulates into the local gradients and reduces nothing.
   void set_synchronizing(bool synchronizing);
   bool synchronizing() const;
 
-  // Lets the gradients go: grad() is then undefined for every parameter, as after Python's
+  // Releases the gradients: grad() is then undefined for every parameter, as after Python's
   // zero_grad(set_to_none=True).
   void zero_grad();
 
-  // Gives all ranks rank 0's buffers now. Collective.
+  // Broadcasts rank 0's buffers now. Collective.
   void sync_buffers();
 
-  // The newest timed iteration, known from the next forward on; nothing before it, in a world of
-  // one, and where that iteration reduced nothing. Costs nothing; not collective.
+  // The newest timed iteration, available from the next forward on; nullopt before that, in a world
+  // of one, and if that iteration reduced nothing. Costs nothing; not collective.
   std::optional<DataParallelTimings> last_timings() const;
 
-  // The parameters' indices by bucket, in the order of reduction; empty in a world of one. With
-  // three ranks and more the sums depend on it, so an exact resume restores it. Collective.
+  // The parameters' indices by bucket, in reduction order; empty in a world of one. With three or
+  // more ranks the sums depend on this order, so an exact resume restores it. Collective.
   std::vector<std::vector<int64_t>> bucket_order();
   void set_bucket_order(const std::vector<std::vector<int64_t>>& order);
 
@@ -137,15 +138,15 @@ class DataParallel {
   const DataParallelOptions& options() const;
   int64_t world_size() const;
 
-  // For the other files of the SDK.
+  // For the SDK's own use.
   State& state() const { return *state_; }
 
  private:
   std::shared_ptr<State> state_;
 };
 
-// While it lives, backward() of the model adds gradients up without reducing them; forward must run
-// inside as well. Scope it around all but the last micro-batch of an accumulation.
+// While it lives, the model's backward() accumulates gradients without reducing them; forward must
+// run inside it as well. Scope it around all but the last micro-batch of an accumulation window.
 class NoSync {
  public:
   template <typename Holder>
@@ -165,36 +166,36 @@ class NoSync {
 
 struct JoinOptions {
   bool enable = true;  // false: the scope does nothing
-  // True: gradients are divided by the number of all ranks, so that every sample weighs the same.
-  // False: by the number of those that still have inputs.
+  // True: gradients are divided by the world size, so that every sample has the same weight. False:
+  // by the number of ranks that still have inputs.
   bool divide_by_initial_world_size = true;
-  // All ranks throw UnevenInputsError as soon as one has run out of inputs; needed where forward
-  // has collectives of its own (SyncBatchNorm).
+  // All ranks throw UnevenInputsError as soon as one runs out of inputs; required if forward runs
+  // its own collectives (SyncBatchNorm).
   bool throw_on_early_termination = false;
 };
 
-// Lets ranks with different numbers of batches train together: those that are done take part in the
-// others' reductions with zeros until all are done; then all get the weights and buffers of a rank
-// that was last.
+// Lets ranks with different numbers of batches train together: ranks that are done contribute zeros
+// to the others' reductions until all are done; then all get the weights and buffers of a rank that
+// finished last.
 //
 //   {
 //     muster::JoinUnevenInputs join({&model.data_parallel()});
 //     for (auto& batch : loader) {...}  // forward, backward, step
 //   }
 //
-// Collective: every rank opens the scope and leaves it. Each iteration calls every model once, in
-// this order, and runs a model's backward before the next one's forward. It costs two small
+// Collective: every rank enters and leaves the scope. Each iteration calls every model once, in the
+// order of `models`, and runs a model's backward before the next one's forward. Costs two small
 // reductions per iteration. Scopes do not nest. Source: torch/distributed/algorithms/join.py.
 class JoinUnevenInputs {
  public:
   explicit JoinUnevenInputs(std::vector<DataParallel*> models, const JoinOptions& options = {});
-  // finish(), unless an exception is leaving the scope.
+  // Calls finish() unless the scope is left by an exception.
   ~JoinUnevenInputs() noexcept(false);
   JoinUnevenInputs(const JoinUnevenInputs&) = delete;
   JoinUnevenInputs& operator=(const JoinUnevenInputs&) = delete;
 
-  // This rank has no more inputs: follows the others until they are done too. Throws
-  // UnevenInputsError where that was asked for, CommunicationError when a rank is lost.
+  // Call when this rank has no more inputs: joins the others' collectives until they are done too.
+  // Throws UnevenInputsError with throw_on_early_termination, CommunicationError if a rank is lost.
   void finish();
 
  private:

@@ -1,4 +1,4 @@
-// Local SGD: ranks train on their own for K steps, then average their parameters.
+// Local SGD: ranks train independently for K steps, then average their parameters.
 //
 //   muster::LocalSGD local_sgd(model, {.steps = 8});
 //   for (auto& batch : loader) {
@@ -9,8 +9,8 @@
 //   }
 //   local_sgd.finish();
 //
-// One reduction of the parameters every K steps in place of one of the gradients in each: for slow
-// networks. Averages parameters, neither buffers nor the optimizer's state. Source: Accelerate's
+// All-reduces the parameters every K steps instead of the gradients at each step: for slow
+// networks. Averages parameters, but neither buffers nor optimizer state. Source: Accelerate's
 // local_sgd.py; Stich, "Local SGD Converges Fast and Communicates Little" (2018).
 #pragma once
 
@@ -19,27 +19,27 @@
 namespace muster {
 
 struct LocalSGDOptions {
-  int64_t steps = 8;    // between two averages; all ranks must make the same number of steps
+  int64_t steps = 8;    // between two averages; all ranks must take the same number of steps
   bool enabled = true;  // false: gradients are averaged in each backward, as without LocalSGD
 };
 
-// While it lives, backward() of the model reduces nothing. The model must outlive it.
+// While it lives, the model's backward() reduces nothing. The model must outlive it.
 class LocalSGD {
  public:
   template <typename Holder>
   explicit LocalSGD(PreparedModel<Holder>& model, const LocalSGDOptions& options = {})
       : LocalSGD(model.data_parallel(), options) {}
-  // Throws std::invalid_argument when steps is below 1.
+  // Throws std::invalid_argument if steps is below 1.
   explicit LocalSGD(DataParallel& model, const LocalSGDOptions& options = {});
-  // finish(), unless an exception is leaving the scope.
+  // Calls finish() unless the scope is left by an exception.
   ~LocalSGD() noexcept(false);
   LocalSGD(const LocalSGD&) = delete;
   LocalSGD& operator=(const LocalSGD&) = delete;
 
-  // After each optimizer step: the K-th one averages the parameters over all ranks. Collective
-  // then.
+  // Call after each optimizer step; each K-th call averages the parameters over all ranks and is
+  // collective.
   void step();
-  // Averages once more and lets backward() reduce gradients again. Collective; a second call does
+  // Averages a last time and lets backward() reduce gradients again. Collective; a second call does
   // nothing.
   void finish();
 

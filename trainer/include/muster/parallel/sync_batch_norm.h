@@ -1,11 +1,11 @@
-// Batch normalisation whose mean and variance are those of the batches of all ranks together.
+// Batch normalization with the mean and variance over the batches of all ranks.
 //
-// A module like torch::nn::BatchNorm1d, 2d and 3d in one: input [samples, channels, ...], the same
-// options, parameters, buffers and state-dict names. It learns the group of ranks from
-// Accelerator::prepare, which must see it as part of the model; before that, alone and in
-// evaluation it is plain batch normalisation. Forward and backward in training mode are then
-// collective: one small all-gather in forward, one small all-reduce in backward. Ranks may bring
-// batches of different sizes. Source: torch/nn/modules/_functions.py.
+// One module for torch::nn::BatchNorm1d, 2d and 3d: input [samples, channels, ...], the same
+// options, parameters, buffers and state-dict names. Accelerator::prepare sets the process group if
+// the module is part of the prepared model; before that, in a single process, and in evaluation it
+// is plain batch normalization. In training mode, forward and backward are then collective: one
+// small all-gather in forward, one small all-reduce in backward. Batch sizes may differ between
+// ranks. Source: torch/nn/modules/_functions.py.
 #pragma once
 
 #include <torch/torch.h>
@@ -18,15 +18,15 @@ namespace muster {
 class SyncBatchNormImpl
     : public torch::nn::NormImplBase<0, SyncBatchNormImpl, torch::nn::BatchNormOptions> {
  public:
-  struct Group;  // the ranks; made by the SDK
+  struct Group;  // the process group; created by the SDK
 
   explicit SyncBatchNormImpl(int64_t num_features)
       : SyncBatchNormImpl(torch::nn::BatchNormOptions(num_features)) {}
   explicit SyncBatchNormImpl(const torch::nn::BatchNormOptions& options) : NormImplBase(options) {}
 
-  // input: floating type, [samples, channels, ...]; the result has its shape and type. Throws
-  // std::invalid_argument for another shape, and when all ranks together bring one value per
-  // channel.
+  // input: floating-point, [samples, channels, ...]; the output has the same shape and dtype.
+  // Throws std::invalid_argument for another shape, and if there is only one value per channel over
+  // all ranks.
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 

@@ -1,8 +1,8 @@
 // Automatic mixed precision: the dtype that matrix products and convolutions compute in.
 //
-// The state behind it is LibTorch's own and belongs to the thread: threads that are started inside
-// a region do not inherit it (the threads of backward() take it from the forward pass).
-// Source: torch/amp/autocast_mode.py.
+// The underlying state is LibTorch's and thread-local: threads started inside a region do not
+// inherit it (backward()'s threads take it from the forward pass). Source:
+// torch/amp/autocast_mode.py.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -14,33 +14,32 @@ namespace muster {
 
 // What a model computes in. Parameters, their gradients and the optimizer's state stay float32.
 //   fp32: no mixed precision; Accelerate says "no"
-//   fp16: needs a GradScaler, as small gradients would become zero
-//   bf16: range of float32 with 8 bits of precision; needs no scaler
+//   fp16: needs a GradScaler, or small gradients underflow to zero bf16: range of float32 with 8
+//   bits of precision; needs no scaler
 enum class Precision { fp32, fp16, bf16 };
 
-// "no" and "fp32", "fp16", "bf16", in small letters as Accelerate writes them
-// (ACCELERATE_MIXED_PRECISION). Throws std::invalid_argument that names the text met and the ones
-// that are known.
+// Accepts "no", "fp32", "fp16" and "bf16", in lower case as in ACCELERATE_MIXED_PRECISION. Throws
+// std::invalid_argument naming the text and the accepted ones.
 Precision parse_precision(std::string_view text);
 
-// "no", "fp16" or "bf16", which Accelerate reads.
+// "no", "fp16" or "bf16", as Accelerate reads them.
 const char* precision_name(Precision precision);
 
 // float, half or bfloat16.
 at::ScalarType precision_dtype(Precision precision);
 
 struct AutocastOptions {
-  // false: a region without mixed precision, also inside of one with it.
+  // false: no mixed precision in this region, even inside one that has it.
   bool enabled = true;
-  // Weights are cast once for a whole outermost region instead of at each use. Turn it off where
-  // weights change inside the region.
+  // Casts each weight once per outermost region instead of at each use. Turn it off if weights
+  // change inside the region.
   bool cache_enabled = true;
 };
 
-// While it lives, operations on the device compute in the precision; Precision::fp32 makes a region
-// without autocast. The state before comes back at the end, also after an exception; leaving the
-// outermost region drops the cache of cast weights (without that, every step would keep another
-// copy of them: pytorch #46649). Regions nest, on one thread, in the order of their scopes.
+// While it lives, operations on the device compute in the given precision; Precision::fp32 disables
+// autocast. The destructor restores the previous state, and leaving the outermost region clears the
+// cache of cast weights (otherwise every step would keep another copy of them: pytorch #46649).
+// Regions nest by scope, on one thread.
 class Autocast {
  public:
   Autocast(at::DeviceType device, Precision precision, const AutocastOptions& options = {});

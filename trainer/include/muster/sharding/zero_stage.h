@@ -1,4 +1,4 @@
-// What of a model's state is sharded over the ranks. No LibTorch.
+// Which parts of a model's state are sharded across the ranks. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace muster {
 
-// Source: ZeRO (Rajbhandari et al., arXiv 1910.02054), section 5; each stage shards what the ones
-// before it shard, and one thing more.
+// Source: ZeRO (Rajbhandari et al., arXiv 1910.02054), section 5. Each stage shards what the
+// previous one shards, plus one more part of the state.
 enum class ZeroStage : std::uint8_t {
   none,   // DDP: every rank holds everything
   zero1,  // optimizer state (and fp32 master weights)

@@ -1,4 +1,4 @@
-// Where the time of a training step goes: waiting for data, computing, communicating, saving.
+// Breaks down the time of a training step: data wait, compute, communication, checkpointing.
 //
 //   muster::StepTimer timer({.window = 100});
 //   while (training) {
@@ -7,9 +7,9 @@
 //     timer.end_step();
 //   }
 //
-// A section costs two reads of the clock (about 0.1 us). On a device that works asynchronously the
-// host's time is what is measured: a section that does not wait for the device ends before its
-// kernels do, and the time shows up where the host next waits. For the training thread only.
+// A section costs two clock reads (about 0.1 us). Measures host time: on an asynchronous device, a
+// section that does not wait for the device ends before its kernels do, and their time shows up
+// where the host next waits. Training thread only.
 #pragma once
 
 #include <array>
@@ -30,13 +30,13 @@ inline constexpr size_t kStepParts = 4;
 // Seconds of one step.
 struct StepTimes {
   std::array<double, kStepParts> parts{};  // indexed by StepPart
-  double total = 0;                        // from the end of the step before to this one's
+  double total = 0;                        // from the end of the previous step to this one's
 
   double operator[](StepPart part) const { return parts[static_cast<size_t>(part)]; }
-  double other() const;  // of the total, what no section covered; never negative
+  double other() const;  // the part of the total outside all sections; never negative
 };
 
-// Seconds a step over a window. Percentiles are nearest-rank: p95 is the smallest value that at
+// Seconds per step over a window. Percentiles are nearest-rank: p95 is the smallest value that at
 // least 95 % of the steps do not exceed.
 struct TimeStatistics {
   double mean = 0;
@@ -54,20 +54,20 @@ struct StepTimeSummary {
   const TimeStatistics& operator[](StepPart part) const { return parts[static_cast<size_t>(part)]; }
   // One line of at most 80 columns, for example
   // "5.2 ms/step (p95 6.02, max 9.87) | data 3% compute 88% comm 7% ckpt 0% other 2%"
-  // Where that would be wider, max and p95 are left out.
+  // If the line would be wider, max and p95 are omitted.
   std::string line() const;
 };
 
 struct StepTimerOptions {
-  size_t window = 100;  // steps that summary() looks back on; at least 1
-  // Nanoseconds of a clock that never goes back. Empty: std::chrono::steady_clock.
+  size_t window = 100;  // number of steps that summary() covers; at least 1
+  // Nanoseconds of a monotonic clock. Empty: std::chrono::steady_clock.
   std::function<int64_t()> now_ns = {};
 };
 
 class StepTimer {
  public:
   // Measures until it is destroyed. Sections may be nested; the inner one's time is not counted in
-  // the outer one's. Sections must end in the reverse order of their beginning.
+  // the outer one's. Sections must end in reverse order.
   class Section {
    public:
     ~Section() { timer_.end_section(); }
@@ -83,19 +83,19 @@ class StepTimer {
   explicit StepTimer(StepTimerOptions options = {});
 
   [[nodiscard]] Section measure(StepPart part) { return Section(*this, part); }
-  // Time that was measured elsewhere and has just passed, in seconds. Within a section it counts
-  // for `part` instead of the section's own.
+  // Adds time that was measured elsewhere and has just passed, in seconds. Inside a section it
+  // counts toward `part` instead of the section's part.
   void add(StepPart part, double seconds);
 
-  // The step is over. A section that is still open is counted up to here, and on from here.
-  // Everything since the end of the step before (the first time: since the timer was made or
-  // restart() was called) belongs to this step.
+  // Ends the step. An open section is split here between this step and the next. Everything since
+  // the end of the previous step (the first time: since construction or restart()) belongs to this
+  // step.
   StepTimes end_step();
-  // What passed since the last end_step() belongs to no step, for example an evaluation.
+  // Discards the time since the last end_step(), for example an evaluation.
   void restart();
 
   int64_t steps() const { return steps_; }  // ended so far
-  // Over the last `window` steps; steps == 0 when there was none.
+  // Over the last `window` steps; steps == 0 if there were none.
   StepTimeSummary summary() const;
   // Means over the window as metrics: "time/step", "time/data_wait", "time/compute",
   // "time/communication", "time/checkpoint", "time/other", in seconds, and "time/step_p95". The
@@ -106,7 +106,7 @@ class StepTimer {
   struct Open {
     StepPart part;
     int64_t begin_ns;
-    int64_t inner_ns;  // of it, what belongs to inner sections
+    int64_t inner_ns;  // the part that belongs to inner sections
   };
 
   int64_t now_ns() const;

@@ -1,8 +1,8 @@
-// Values that hold tensors: what a batch, a model's output or a metric may look like.
+// Values that hold tensors: the possible types of a batch, a model's output or a metric.
 //
-// Nested is an at::Tensor, or one of these over Nested values: std::vector, std::array,
-// std::optional, std::map<std::string, …>, std::pair, std::tuple, torch::data::Example, and any
-// struct that lists its parts:
+// A Nested type is at::Tensor, one of these containers of Nested types: std::vector, std::array,
+// std::optional, std::map<std::string, …>, std::pair, std::tuple, torch::data::Example, or any
+// struct that lists its fields:
 //
 //   struct Batch {
 //     at::Tensor images, labels;
@@ -10,16 +10,15 @@
 //     auto fields() { return std::tie(images, labels, names); }
 //   };
 //
-// A pair, a tuple, an example or a struct may also have plain parts without tensors (numbers,
-// enums, strings, and vectors, optionals and maps of them): they are carried along unchanged.
-// Hash maps are no Nested: their order could differ between ranks.
+// A pair, tuple, example or struct may also have plain parts without tensors (numbers, enums,
+// strings, and vectors, optionals and maps of them), which are copied unchanged. Hash maps are not
+// Nested: their order could differ between ranks.
 //
-// The tensors of a value have a fixed order: of elements in a sequence, of sorted keys in a map, of
-// fields() in a struct. Undefined tensors keep their place and pass through every function here
-// unchanged. Functions return new values that share storage with the old ones wherever a tensor
-// need not be copied. No state, no collective: any thread.
-// Source of names and meanings: accelerate/utils/operations.py (Accelerate 1.15); differences are
-// said at each function.
+// The tensors of a value have a fixed order: element order in a sequence, sorted keys in a map, the
+// order of fields() in a struct. Undefined tensors keep their positions and pass through every
+// function unchanged. Functions return new values that share storage with the old ones unless a
+// tensor must be copied. Stateless and not collective: any thread. Source of names and semantics:
+// accelerate/utils/operations.py (Accelerate 1.15); differences are noted at each function.
 #pragma once
 
 #include <torch/types.h>
@@ -40,14 +39,14 @@ namespace muster {
 template <typename T>
 concept Nested = nested_detail::Parts<std::remove_cvref_t<T>>::nested;
 
-// Calls f with each tensor in order, also with undefined ones: f(at::Tensor&), which may assign it,
-// or f(const at::Tensor&) when the value is constant.
+// Calls f with each tensor in order, including undefined ones: f(at::Tensor&), which may assign to
+// it, or f(const at::Tensor&) if the value is const.
 template <Nested T, typename F>
 void visit_tensors(T& value, F&& f) {
   nested_detail::Parts<std::remove_const_t<T>>::visit(value, f);
 }
 
-// The tensors in order, undefined ones included.
+// The tensors in order, including undefined ones.
 template <Nested T>
 std::vector<at::Tensor> flatten_tensors(const T& value) {
   std::vector<at::Tensor> tensors;
@@ -55,8 +54,8 @@ std::vector<at::Tensor> flatten_tensors(const T& value) {
   return tensors;
 }
 
-// A value of the structure of `like` (its keys, lengths and plain parts) with these tensors: the
-// inverse of flatten_tensors. Throws std::invalid_argument when their number differs.
+// A value with the structure of `like` (its keys, lengths and plain parts) and these tensors: the
+// inverse of flatten_tensors. Throws std::invalid_argument if the number of tensors differs.
 template <Nested T>
 T with_tensors(const T& like, std::vector<at::Tensor> tensors) {
   T value = like;
@@ -79,16 +78,16 @@ T map_tensors(const T& value, F&& f) {
   return mapped;
 }
 
-// The size of the first tensor's dimension 0. Tensors without dimensions are passed over
-// (Accelerate fails on them). Throws std::invalid_argument when no tensor is left.
+// The size of the first tensor's dimension 0. 0-d tensors are skipped (Accelerate fails on them).
+// Throws std::invalid_argument if no tensor is left.
 template <Nested T>
 int64_t find_batch_size(const T& value) {
   return nested_detail::batch_size_of(flatten_tensors(value));
 }
 
-// Elements [begin, end) of dimension 0 of each tensor, as views; bounds beyond the end are clamped
-// and negative ones count from it, as in Python. Tensors without dimensions stay whole (Accelerate
-// fails on them).
+// Elements [begin, end) of dimension 0 of each tensor, as views; bounds past the end are clamped
+// and negative ones count from the end, as in Python. 0-d tensors are unchanged (Accelerate fails
+// on them).
 template <Nested T>
 T slice_tensors(const T& value, int64_t begin, int64_t end) {
   return map_tensors(value, [&](const at::Tensor& tensor) {
@@ -96,10 +95,10 @@ T slice_tensors(const T& value, int64_t begin, int64_t end) {
   });
 }
 
-// The tensors of equal place joined along `dim`, in the order of the values; tensors without
-// dimensions become one of shape [number of values]. Plain parts are the first value's. One value
-// is returned as it is. Throws std::invalid_argument when there are none, when their structures
-// differ, or when shapes do not fit, naming the tensor.
+// Concatenates the corresponding tensors along `dim`, in the order of the values; 0-d tensors
+// become one of shape [number of values]. Plain parts are the first value's. A single value is
+// returned unchanged. Throws std::invalid_argument if there are no values, if their structures
+// differ, or if shapes do not match, naming the tensor.
 template <Nested T>
 T concatenate(const std::vector<T>& values, int64_t dim = 0) {
   std::vector<std::vector<at::Tensor>> tensors;
@@ -108,15 +107,15 @@ T concatenate(const std::vector<T>& values, int64_t dim = 0) {
   return with_tensors(values.front(), std::move(joined));
 }
 
-// The value with its tensors on `device`. With non_blocking, copies from pinned memory to a device
-// run on its current stream while this thread goes on.
+// The value with its tensors on `device`. With non_blocking, copies from pinned memory run on the
+// device's current stream while this thread continues.
 template <Nested T>
 T send_to_device(const T& value, at::Device device, bool non_blocking = false) {
   return map_tensors(value,
                      [&](const at::Tensor& tensor) { return tensor.to(device, non_blocking); });
 }
 
-// The value with float16 and bfloat16 tensors as float32; others unchanged.
+// The value with float16 and bfloat16 tensors converted to float32; others unchanged.
 template <Nested T>
 T convert_to_fp32(const T& value) {
   return map_tensors(value, [](const at::Tensor& tensor) {
@@ -125,8 +124,8 @@ T convert_to_fp32(const T& value) {
   });
 }
 
-// Everything of a value but its tensors, as bytes for the same program on another rank: lengths,
-// keys, which optionals have a value, and the plain parts. The type must be default-constructible.
+// Everything in a value except its tensors, as bytes for the same program on another rank: lengths,
+// keys, which optionals are set, and the plain parts. The type must be default-constructible.
 template <Nested T>
 std::string nested_structure(const T& value) {
   T copy = value;
@@ -135,8 +134,8 @@ std::string nested_structure(const T& value) {
   return bytes.finish();
 }
 
-// A value of that structure whose tensors are undefined: the `like` of with_tensors on a rank that
-// has only received. Throws muster::FormatError when the bytes are not the structure of a T.
+// A value of that structure with undefined tensors: the `like` of with_tensors on a receiving rank.
+// Throws muster::FormatError if the bytes are not the structure of a T.
 template <Nested T>
 T nested_from_structure(std::string structure) {
   T value{};
@@ -146,12 +145,11 @@ T nested_from_structure(std::string structure) {
   return value;
 }
 
-// Each tensor with zeros appended to dimension 0 as Accelerate's function of this name does it;
-// `dim` names the dimension the old values are placed along there. batch_size is the size of
-// dimension 0 now; afterwards it is, with n = num_processes, batch_size + n - batch_size / n (n,
-// when batch_size < n; batch_size + batch_size % n - that difference, when the difference is not
-// positive): not always a multiple of n. split_between_processes(…, apply_padding) is the even
-// split.
+// Appends zeros to dimension 0 of each tensor as Accelerate's function of this name does; `dim` is
+// the dimension along which the old values are placed. batch_size is the current size of dimension
+// 0; with n = num_processes, the new size is batch_size + n - batch_size / n (n if batch_size < n;
+// batch_size + batch_size % n - that difference if the difference is not positive), which is not
+// always a multiple of n. For an even split, use split_between_processes(…, apply_padding).
 template <Nested T>
 T pad_input_tensors(const T& value, int64_t batch_size, int64_t num_processes, int64_t dim = 0) {
   return map_tensors(value, [&](const at::Tensor& tensor) {
@@ -159,17 +157,17 @@ T pad_input_tensors(const T& value, int64_t batch_size, int64_t num_processes, i
   });
 }
 
-// The half-open range of `length` items that a rank gets: as even as possible, the first ranks one
-// more. Throws std::invalid_argument unless 0 <= rank < world_size and length >= 0.
+// The half-open range of `length` items that a rank gets: as even as possible, with the extra items
+// on the first ranks. Throws std::invalid_argument unless 0 <= rank < world_size and length >= 0.
 struct SplitRange {
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t padding = 0;  // items short of what rank 0 gets: 0 or 1
+  int64_t padding = 0;  // how many items fewer than rank 0: 0 or 1
 };
 SplitRange split_range(int64_t length, int rank, int world_size);
 
-// This rank's items of a list. With apply_padding every rank gets equally many: the list's last
-// item is repeated (drop the surplus after a gather). An empty list stays empty.
+// This rank's items of a list. With apply_padding every rank gets the same number, by repeating the
+// list's last item (drop the surplus after a gather). An empty list stays empty.
 template <typename T>
 std::vector<T> split_between_processes(const std::vector<T>& items, int rank, int world_size,
                                        bool apply_padding = false) {
@@ -181,9 +179,9 @@ std::vector<T> split_between_processes(const std::vector<T>& items, int rank, in
   return own;
 }
 
-// As above for dimension 0 of every tensor of a value that is no list; the tensors stay on their
-// device. All must have the same size, else std::invalid_argument (also for tensors without
-// dimensions). A map of lists is the overload below.
+// As above, for dimension 0 of every tensor of a value that is not a list; the tensors stay on
+// their devices. Throws std::invalid_argument unless all have the same size in dimension 0 (0-d
+// tensors never do). For a map of lists, see the overload below.
 template <Nested T>
 T split_between_processes(const T& value, int rank, int world_size, bool apply_padding = false) {
   const int64_t length = find_batch_size(value);

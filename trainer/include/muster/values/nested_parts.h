@@ -1,4 +1,4 @@
-// How the types of nested.h hold tensors; included by it. Nothing here is for use on its own.
+// How the types of nested.h hold tensors. Included by nested.h; not for direct use.
 #pragma once
 
 #include <torch/data/example.h>
@@ -18,7 +18,7 @@
 namespace muster {
 namespace nested_detail {
 
-// Writes the structure of a value as bytes, or reads one back: everything but the tensors.
+// Serializes the structure of a value, or reads it back: everything except the tensors.
 class StructureBytes {
  public:
   StructureBytes() = default;  // writes
@@ -27,9 +27,9 @@ class StructureBytes {
   bool reading() const { return reading_; }
   void raw(void* data, size_t size);
   void text(std::string& text);
-  // The length of a list; while reading, at most as many as bytes are left are believed.
+  // The length of a list. While reading, it may not exceed the number of bytes left.
   void length(size_t& length);
-  // The bytes written, or an exception when some were not read.
+  // Returns the bytes written; after reading, throws if some bytes were not read.
   std::string finish() const;
 
  private:
@@ -38,8 +38,8 @@ class StructureBytes {
   bool reading_ = false;
 };
 
-// What is known of T: `nested` (it is Nested), `plain` (it cannot hold a tensor); for both
-// structure(value, bytes), which passes all but the tensors through; and for Nested types
+// Traits of T: `nested` (it is Nested) and `plain` (it cannot hold a tensor). Both kinds have
+// structure(value, bytes), which serializes everything except the tensors; Nested types also have
 // visit(value, f), which calls f with every tensor.
 template <typename T>
 struct Parts {
@@ -110,7 +110,7 @@ struct Parts<std::vector<T, Allocator>> : Elements<T> {
     Elements<T>::structure(list, bytes);
   }
 };
-// Its elements are no bool&.
+// Its elements are proxies, not bool&.
 template <typename Allocator>
 struct Parts<std::vector<bool, Allocator>> {
   static constexpr bool plain = false;
@@ -191,7 +191,7 @@ struct Fields<std::tuple<Ts&...>> : std::bool_constant<(!std::is_const_v<Ts> && 
   using Of = Members<Ts...>;
 };
 
-// fields() must return std::tie of members that can be assigned.
+// fields() must return std::tie of assignable members.
 template <typename T>
 concept HasFields = requires(T& value) {
   requires Fields<decltype(value.fields())>::value;
@@ -202,7 +202,7 @@ struct Parts<T> : Fields<decltype(std::declval<T&>().fields())>::Of {
   template <typename Value, typename F>
   static void visit(Value& value, F& f) {
     constexpr bool read_only = std::is_const_v<Value>;
-    // One fields() is enough: a constant value is only read through it.
+    // Types need only a non-const fields(): a const value is only read through it.
     const auto fields = const_cast<std::remove_const_t<Value>&>(value).fields();
     std::apply(
         [&f](auto&... members) {
@@ -220,7 +220,7 @@ struct Parts<T> : Fields<decltype(std::declval<T&>().fields())>::Of {
   }
 };
 
-// The parts that do not depend on the type, on flattened tensors; see the functions below.
+// The type-independent parts of nested.h's functions, on flattened tensors.
 [[noreturn]] void throw_tensor_count(size_t expected, size_t given);
 int64_t batch_size_of(const std::vector<at::Tensor>& tensors);
 at::Tensor slice_one(const at::Tensor& tensor, int64_t begin, int64_t end);

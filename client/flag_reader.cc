@@ -15,8 +15,10 @@ namespace muster::client {
 namespace {
 
 // No argument of a process holds a NUL, so nobody can type these.
-const std::string kEmptyValue(1, '\0');    // CLI11 takes the next word for the value of "--name="
-const std::string kMissingValue(2, '\0');  // behind the line: a flag that takes it lacks its value
+// Added to "--name=": CLI11 would take the next word for its value.
+constexpr std::string_view kEmptyValue{"\0", 1};
+// Added as the last word: the flag that takes it lacks its own.
+constexpr std::string_view kMissingValue{"\0\0", 2};
 
 // A flag of a row, and the option that reads it.
 struct Bound {
@@ -184,10 +186,11 @@ absl::StatusOr<FlagsRead> ReadFlags(const Command* command, const std::vector<st
   const std::vector<Bound> bound = BindFlags(command, app);
   CLI::Option* help = app.add_flag(FindLetter(command, 'h') == nullptr ? "--help,-h" : "--help");
 
-  std::vector<std::string> words = {kMissingValue};  // last word first, as CLI11 wants them
+  std::vector<std::string> words = {
+      std::string(kMissingValue)};  // last word first, as CLI11 wants them
   for (auto word = line.rbegin(); word != line.rend(); ++word) {
     const bool empty_value = word->starts_with("--") && word->find('=') == word->size() - 1;
-    words.push_back(empty_value ? *word + kEmptyValue : *word);
+    words.push_back(empty_value ? common::StrCat(*word, kEmptyValue) : *word);
   }
   app.parse(words);
 

@@ -2,6 +2,7 @@
 #include "common/files.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,6 +160,37 @@ TEST_F(Files, AFileBeyondTheLimitIsRefused) {
   ASSERT_TRUE(WriteFileDurably(Path("big"), std::string(100, 'x')).ok());
   EXPECT_EQ(ReadFile(Path("big"), 99).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(ReadFile(Path("big"), 100).ok());
+}
+
+TEST_F(Files, ReadingAtAnOffsetIsShortOnlyAtTheEnd) {
+  ASSERT_TRUE(WriteFileDurably(Path("file"), "0123456789").ok());
+  const UniqueFd file(open(Path("file").c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(*ReadAt(file.get(), 3, 4, "file"), "3456");
+  EXPECT_EQ(*ReadAt(file.get(), 8, 4, "file"), "89");
+  EXPECT_EQ(*ReadAt(file.get(), 99, 4, "file"), "");
+  const UniqueFd directory(open(directory_.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(ReadAt(directory.get(), 0, 4, "what it was").status().message(),
+            "cannot read what it was: Is a directory");
+}
+
+TEST_F(Files, ADurableWriteThatFailsKeepsTheOldFileAndLeavesNothing) {
+  ASSERT_TRUE(WriteFileDurably(Path("record"), "old").ok());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status written = WriteFileDurably(Path("record"), std::string(100, 'x'));
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_FALSE(written.ok());
+  EXPECT_EQ(std::string(written.message()).find(Path("record") + ": cannot write"), 0u) << written;
+  EXPECT_EQ(ReadFile(Path("record")).value(), "old");
+  EXPECT_EQ(ListDirectory(directory_).value(), std::vector<std::string>{"record"});
+}
+
+TEST_F(Files, ALockThatCannotBeMadeIsNamed) {
+  EXPECT_EQ(LockFile(Path("absent/LOCK")).status().message(),
+            "cannot open lock " + Path("absent/LOCK") + ": No such file or directory");
 }
 
 TEST_F(Files, AFullDiskIsResourceExhausted) {

@@ -19,6 +19,7 @@
 #include "coordinator/care/backup_target.h"
 #include "coordinator/file_tree.h"
 #include "coordinator/paths.h"
+#include "coordinator/sqlite/lost_database.h"
 #include "coordinator/sqlite/offline.h"
 
 namespace muster::coordinator {
@@ -263,15 +264,16 @@ BackupTotals Backup::Totals() const {
   return totals;
 }
 
+// A directory that lost its database must not replace the backup that could bring it back.
 absl::Status CheckSource(const BackupRequest& request) {
+  const Paths paths(request.data_dir);
+  RETURN_IF_ERROR(RefuseLostDatabase(paths));
   struct stat info {};
-  if (stat(Paths(request.data_dir).Database().c_str(), &info) == 0) return absl::OkStatus();
-  const absl::Status why =
-      common::ErrnoStatus(StrCat("cannot read ", Paths(request.data_dir).Database()));
-  return MakeProblem(why.code(),
+  if (stat(paths.Database().c_str(), &info) == 0 && info.st_size > 0) return absl::OkStatus();
+  return MakeProblem(absl::StatusCode::kFailedPrecondition,
                      {.code = "JC1608",
                       .what = StrCat(request.data_dir, " is not a coordinator's data directory"),
-                      .why = std::string(why.message()),
+                      .why = "muster.db is missing, empty or cannot be read",
                       .fix = "name the coordinator's --data-dir"});
 }
 

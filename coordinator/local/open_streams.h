@@ -35,7 +35,9 @@ class OpenStreams {
 
   // `open_max`: how many have their files open at once; `known_max`: of how many the ends are kept.
   OpenStreams(Callbacks callbacks, size_t open_max, size_t known_max)
-      : callbacks_(std::move(callbacks)), open_max_(std::max<size_t>(open_max, 1)), known_max_(known_max) {}
+      : callbacks_(std::move(callbacks)),
+        open_max_(std::max<size_t>(open_max, 1)),
+        known_max_(known_max) {}
 
   // With its file open. `is_new`: it was not known.
   absl::StatusOr<Stream*> Use(const Key& key, bool* is_new);

@@ -77,7 +77,7 @@ class Restored(Case):
         stray_mark = "STRAY_MARK=" + self.mark.split("=")[1]
         stray = cluster.submit("-n", "1", "-e", stray_mark, "--", "sleep", "600")
         cluster.wait_for(stray, RUNNING)
-        for _ in range(2):  # the worker obeys later coordinators than the one in the backup
+        for _ in range(4):  # the worker obeys later coordinators than the one in the backup
             cluster.coordinator.kill9()
             cluster.restart_coordinator()
         wait_until(lambda: cluster.nodes()["node1"].record.connected, "the worker is back")

@@ -54,21 +54,19 @@ TEST_F(BackupTest, IsMadeWhileTheJournalIsOpenAndHoldsWhatIsOnlyInItsLog) {
 }
 
 TEST_F(BackupTest, ASecondOneCopiesOnlyWhatIsNew) {
-  const std::string old_log = LogFile(paths, 1, 0);
-  const std::string growing = LogFile(paths, 4, 1);
-  for (const std::string& path : {old_log, growing, MetricFile(paths, 4, 1)}) Age(path);
+  for (const std::string& path : {kLog1, kLog4, kMetrics4}) Age(paths.Root() + "/" + path);
   ASSERT_TRUE(Backup().ok());
-  Put(growing, "out of job 4, and more\n");
+  Put(paths.Root() + "/" + kLog4, "out of job 4, and more\n");
   const auto second = Backup();
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->copied_files, 3u);  // the database, LIVED, the log that grew
   EXPECT_EQ(second->files, 7u);
   const Manifest manifest = Saved();
-  EXPECT_EQ(SavedAs(manifest, Relative(old_log))->stored, "1/" + Relative(old_log));
-  EXPECT_EQ(SavedAs(manifest, Relative(growing))->stored, "2/" + Relative(growing));
+  EXPECT_EQ(SavedAs(manifest, kLog1)->stored, "1/" + kLog1);
+  EXPECT_EQ(SavedAs(manifest, kLog4)->stored, "2/" + kLog4);
   // What no backup needs any more is gone.
   EXPECT_FALSE(common::Exists(backups + "/1/muster.db"));
-  EXPECT_FALSE(common::Exists(backups + "/1/" + Relative(growing)));
+  EXPECT_FALSE(common::Exists(backups + "/1/" + kLog4));
 }
 
 TEST_F(BackupTest, AFileThatMayHaveChangedWithinATickOfItsClockIsCopiedAgain) {
@@ -160,6 +158,16 @@ TEST_F(BackupTest, ADirectoryWithOtherThingsOrOfAnotherClusterIsRefused) {
                   ->Execute("UPDATE meta SET value = 77 WHERE key = 'cluster'")
                   .ok());
   ExpectProblem(Backup().status(), "JC1608", "another data directory");
+}
+
+TEST_F(BackupTest, ALostDatabaseDoesNotReplaceTheBackupOfIt) {
+  ASSERT_TRUE(Backup().ok());
+  const std::string before = ManifestText(Saved());
+  Put(paths.Database(), "");
+  ExpectProblem(Backup().status(), "JC1606", "is missing");
+  EXPECT_EQ(ManifestText(Saved()), before);
+  ExpectProblem(MakeBackup({dir.path() + "/nowhere", backups}, Collect(), [](uint64_t) {}).status(),
+                "JC1608", "not a coordinator's data directory");
 }
 
 TEST_F(BackupTest, WhatAnInterruptedOneLeftIsNotTakenForABackupAndGoes) {

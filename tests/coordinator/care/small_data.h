@@ -140,6 +140,10 @@ class SmallData : public testing::Test {
 
   const std::string kOfFinished = "the checkpoint of job 1";
   const std::string kOfLive = "the checkpoint of job 4";
+  // Below the data directory.
+  const std::string kLog1 = "logs/1/0/rank-0.stdout.seg";
+  const std::string kLog4 = "logs/4/1/rank-0.stdout.seg";
+  const std::string kMetrics4 = "metrics/4/1.seg";
   TempDir dir;
   const Paths paths;
   const std::string backups;

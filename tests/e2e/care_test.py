@@ -105,6 +105,9 @@ class Restored(Case):
         for job in (saver, talker):
             record = cluster.wait_for(job, SUCCEEDED)
             self.assertEqual([attempt.number for attempt in record.attempts], [0], "it was adopted, not restarted")
+        wait_until(self.said(cluster, talker, b"after"), "the talker's last line")
+        logs, dropped = cluster.api.logs(talker)  # what the worker still had came again
+        self.assertEqual(logs[(0, 0, 1)], b"before\nsince\nafter\n")
         wait_until(lambda: committed(cluster, saver), "the running job has a checkpoint")
         cluster.jobctl("ckpt", "verify", saver)
 

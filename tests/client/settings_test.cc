@@ -89,7 +89,7 @@ TEST_F(SettingsTest, WrongSettingsAreNamed) {
   unsetenv("JOBCTL_SERVER");
   EXPECT_NE(what({"ls", "--timeout", "soon"}).find("a duration like 10s"), std::string::npos);
   setenv("JOBCTL_OUTPUT", "xml", 1);
-  EXPECT_NE(what({"ls"}).find("output is one of table|wide|json"), std::string::npos);
+  EXPECT_NE(what({"ls"}).find("output must be one of table|wide|json"), std::string::npos);
   unsetenv("JOBCTL_OUTPUT");
   Write("current: lab\ncontext: {}\ncontexts: {lab: {sever: x}}\n");
   const std::string errors = what({"ls"});

@@ -24,7 +24,7 @@ constexpr std::string_view kNoTpu = "omit it: TPUs are not supported";
 constexpr std::string_view kNoFilter =
     "select nodes by their devices: --devices, or resources.devices in a job file";
 
-constexpr LaunchFlag kFlags[] = {
+constexpr LaunchFlag kAccelerateFlags[] = {
     {"config-file", 0, true, kYes},
     {"quiet", 'q', false, kYes},
     {"cpu", 0, false, kYes},
@@ -234,7 +234,8 @@ absl::StatusOr<LaunchPlan> ReadAccelerate(std::span<const std::string> words,
                                           const Environment& environment) {
   LaunchPlan plan;
   plan.launcher = kLauncher;
-  ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(kLauncher, words, kFlags, kPrefixes, &plan));
+  ASSIGN_OR_RETURN(LaunchFlags flags,
+                   ParseLaunchFlags(kLauncher, words, kAccelerateFlags, kPrefixes, &plan));
   if (flags.Has("module") && flags.Has("no-python")) {
     return Usage("JC1011", "-m and --no_python of accelerate launch are mutually exclusive",
                  "remove one of them");

@@ -29,7 +29,7 @@ int64_t Whole(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
-bool Flag(const json& object, const char* key) {
+bool IsSet(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_boolean() && found->get<bool>();
 }
@@ -43,7 +43,7 @@ std::vector<json> Objects(const json& object, const char* key) {
   }
   return objects;
 }
-std::vector<int> Ranks(const json& object) {
+std::vector<int> RankList(const json& object) {
   std::vector<int> ranks;
   const auto found = object.find("ranks");
   if (found == object.end() || !found->is_array()) return ranks;
@@ -74,13 +74,13 @@ absl::StatusOr<RankRecord> ParseRankRecord(std::string_view text) {
   record.reason = Text(object, "reason");
   record.time_ms = Whole(object, "time_ms");
   for (const json& group : Objects(object, "groups")) {
-    record.groups.push_back({Text(group, "name"), Ranks(group),
+    record.groups.push_back({Text(group, "name"), RankList(group),
                              static_cast<uint64_t>(std::max<int64_t>(Whole(group, "started"), 0))});
   }
   for (const json& item : Objects(object, "collectives")) {
     Collective& collective = record.collectives.emplace_back();
     collective.group = Text(item, "group");
-    collective.ranks = Ranks(item);
+    collective.ranks = RankList(item);
     collective.sequence = static_cast<uint64_t>(std::max<int64_t>(Whole(item, "sequence"), 0));
     collective.operation = Text(item, "operation");
     collective.dtype = Text(item, "dtype");
@@ -101,7 +101,7 @@ absl::StatusOr<RankRecord> ParseRankRecord(std::string_view text) {
                                      Text(frame, "module"),
                                      absl::StrFormat("+0x%x", Whole(frame, "offset"))));
     }
-    if (Flag(item, "training")) record.place = Text(item, "place");
+    if (IsSet(item, "training")) record.place = Text(item, "place");
   }
   return record;
 }

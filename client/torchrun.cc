@@ -19,7 +19,7 @@ constexpr FlagFate kOurs = FlagFate::kOverridden;
 constexpr FlagFate kShown = FlagFate::kDisplay;
 constexpr FlagFate kNo = FlagFate::kRefused;
 
-constexpr LaunchFlag kFlags[] = {
+constexpr LaunchFlag kTorchrunFlags[] = {
     {"nnodes", 0, true, kYes},
     {"nproc-per-node", 0, true, kYes},
     {"max-restarts", 0, true, kYes},
@@ -58,7 +58,7 @@ constexpr LaunchFlag kFlags[] = {
 
 // PET_<FLAG> is torchrun's environment variable for each flag; the command line takes precedence.
 void AddFromEnvironment(const Environment& environment, LaunchFlags* flags) {
-  for (const LaunchFlag& flag : kFlags) {
+  for (const LaunchFlag& flag : kTorchrunFlags) {
     if (flag.fate != kYes || flags->Has(flag.name)) continue;
     std::string variable = "PET_";
     for (const char c : flag.name) variable += c == '-' ? '_' : static_cast<char>(std::toupper(c));
@@ -116,7 +116,7 @@ absl::StatusOr<LaunchPlan> ReadTorchrun(std::string_view launcher,
                                         const Environment& environment) {
   LaunchPlan plan;
   plan.launcher = launcher;
-  ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(launcher, words, kFlags, {}, &plan));
+  ASSIGN_OR_RETURN(LaunchFlags flags, ParseLaunchFlags(launcher, words, kTorchrunFlags, {}, &plan));
   AddFromEnvironment(environment, &flags);
   if (flags.Has("module") && flags.Has("no-python")) {
     return Usage("JC1011", StrCat("-m and --no-python of ", launcher, " are mutually exclusive"),

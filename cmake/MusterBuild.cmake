@@ -13,6 +13,12 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # Release binaries lie in build/bin, examples in build/bin/examples, tests in build/bin/tests.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
+# Unity builds: several sources of a target are compiled as one, as most of the time goes into headers
+# that they share. For work on single files -DMUSTER_UNITY=OFF compiles each one alone.
+option(MUSTER_UNITY "Compile several sources of a target as one" ON)
+set(CMAKE_UNITY_BUILD ${MUSTER_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+
 find_program(MUSTER_CCACHE ccache)
 if(MUSTER_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${MUSTER_CCACHE})
@@ -45,6 +51,10 @@ endif()
 add_library(muster_settings INTERFACE)
 target_compile_options(muster_settings INTERFACE -Wall -Wextra -Wno-unused-parameter
                                                  -Wno-missing-field-initializers)
+if(MUSTER_UNITY)
+  # GCC takes a source that another includes for a header, and warns of its file-local types.
+  target_compile_options(muster_settings INTERFACE -Wno-subobject-linkage)
+endif()
 target_include_directories(muster_settings INTERFACE ${CMAKE_SOURCE_DIR})
 
 # Everything that ends up in jobctl, the daemons and the supervisor: foreign bytes pass through it, so

@@ -13,8 +13,10 @@ int64_t ReadMilliseconds(clockid_t clock) {
 
 }  // namespace
 
+int64_t MonotonicMs() { return ReadMilliseconds(CLOCK_BOOTTIME); }
+
 Now SystemClock::Read() const {
-  return {.mono_ms = ReadMilliseconds(CLOCK_BOOTTIME), .wall_ms = ReadMilliseconds(CLOCK_REALTIME)};
+  return {.mono_ms = MonotonicMs(), .wall_ms = ReadMilliseconds(CLOCK_REALTIME)};
 }
 
 }  // namespace muster::common

@@ -29,4 +29,7 @@ class SystemClock final : public Clock {
   Now Read() const override;
 };
 
+// SystemClock().Read().mono_ms.
+int64_t MonotonicMs();
+
 }  // namespace muster::common

@@ -103,8 +103,6 @@ bool Probe(const std::string& base, const char* needed) {
   return works;
 }
 
-bool NoDescriptor() { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
-
 // False if part of the tree could not be read because no descriptor was free.
 bool ForEachCgroup(const std::string& directory, auto visit) {
   bool whole = true;

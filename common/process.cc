@@ -44,9 +44,9 @@ int OpenBeside(const std::string& path) {
   return open(path.c_str(), kFlags | O_EXCL, 0600);
 }
 
-bool NoDescriptor() { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
-
 }  // namespace
+
+bool NoDescriptor() { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
 
 bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
   char path[40];

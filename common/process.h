@@ -32,6 +32,9 @@ std::vector<pid_t> ListChildren();
 // set or not readable. `whole` as above.
 std::string EnvironValue(pid_t pid, std::string_view name, bool* whole = nullptr);
 
+// After a failed call: errno means that no descriptor or no memory was free.
+bool NoDescriptor();
+
 // Reads a whole file. False with errno set; an unreadable file leaves `content` empty.
 bool ReadSmallFile(const std::string& path, std::string* content, size_t max_bytes = 64 << 20);
 bool ReadAllFd(int fd, std::string* content, size_t max_bytes);

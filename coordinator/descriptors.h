@@ -2,6 +2,7 @@
 // for the database, gRPC itself and files that are open briefly.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,5 +18,8 @@ struct DescriptorShares {
 DescriptorShares ShareDescriptors(uint64_t limit);
 // For this process, with its current limit.
 DescriptorShares ShareDescriptors();
+
+// When a reader that found no descriptor free tries again.
+constexpr std::chrono::milliseconds kShortageRetry{200};
 
 }  // namespace muster::coordinator

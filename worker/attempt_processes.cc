@@ -46,8 +46,6 @@ std::string FixFor(const absl::Status& status) {
 int64_t MonoMsOf(uint64_t start_time) {
   return static_cast<int64_t>(start_time) * 1000 / std::max(1L, sysconf(_SC_CLK_TCK));
 }
-int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
-
 // Not synced: after a power failure the boot id already shows that the attempt is dead. Read back
 // by ReadLaunchRecord.
 absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launch) {
@@ -266,7 +264,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   Shim& shim = shims_[key];
   shim.client = *std::move(client);
   shim.launch = launch;
-  shim.watch = std::make_unique<ShimWatch>(NowMs());
+  shim.watch = std::make_unique<ShimWatch>(common::MonotonicMs());
 }
 
 void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
@@ -281,7 +279,8 @@ void AttemptProcesses::Stop(const AttemptKey& key, uint32_t grace_ms) {
   if (found == shims_.end()) return;
   Shim& shim = found->second;
   shim.client->Stop(grace_ms);
-  if (shim.watch->Stopping(NowMs(), grace_ms)) shim.watch->Asked(shim.client->Ping(), NowMs());
+  if (shim.watch->Stopping(common::MonotonicMs(), grace_ms))
+    shim.watch->Asked(shim.client->Ping(), common::MonotonicMs());
 }
 
 void AttemptProcesses::MoveFence(const AttemptKey& key, int64_t fence_mono_ms) {
@@ -315,7 +314,7 @@ void AttemptProcesses::OnReady(int fd) {
   const AttemptKey key = found->first;
   Shim& shim = found->second;
   const absl::StatusOr<std::vector<ShimEvent>> events = shim.client->Read();
-  if (shim.client->TakeHeard()) shim.watch->Heard(NowMs());
+  if (shim.client->TakeHeard()) shim.watch->Heard(common::MonotonicMs());
   if (events.ok()) {
     for (const ShimEvent& event : *events) OnEvent(key, shim, event);
   } else {
@@ -345,7 +344,7 @@ void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEven
             io_->StreamClosed(key, closed.rank, closed.stream, closed.end);
           },
           [&](const SpoolGrew&) {
-            const int64_t now = NowMs();
+            const int64_t now = common::MonotonicMs();
             shim.grew = true;
             if (now - shim.seen_at_ms >= kSeenPauseMs) Seen(key, shim, now);
           },
@@ -361,7 +360,7 @@ void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
 }
 
 std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
-  const int64_t now = NowMs();
+  const int64_t now = common::MonotonicMs();
   std::optional<int64_t> next = reports_.NextDeadlineMs();
   if (const auto due = checks_.NextDeadlineMs(); due && (!next || *due < *next)) next = due;
   for (const auto& [key, shim] : shims_) {

@@ -132,7 +132,7 @@ bool AttemptProcesses::Adopt(const AttemptKey& key, const v1::LaunchAttempt& lau
   Shim& shim = shims_[key];
   shim.client = *std::move(client);
   shim.launch = launch;
-  shim.watch = std::make_unique<ShimWatch>(common::SystemClock().Read().mono_ms);
+  shim.watch = std::make_unique<ShimWatch>(common::MonotonicMs());
   return true;
 }
 

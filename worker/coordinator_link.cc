@@ -90,8 +90,8 @@ void CoordinatorLink::OnDone(uint64_t generation, const std::string& reason) {
   stream_.reset();
   const int64_t ceiling = std::min(kPauseMaxMs, kPauseFirstMs << std::min(failures_, 10));
   ++failures_;
-  next_dial_ms_ = common::SystemClock().Read().mono_ms +
-                  std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);
+  next_dial_ms_ =
+      common::MonotonicMs() + std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);
   if (!closing_)
     Note(
         common::StrCat("control stream ended coordinator=", endpoint_, " reason=\"", reason, "\""));

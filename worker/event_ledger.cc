@@ -35,7 +35,7 @@ absl::Status NoteEventFiles(const std::string& ledger_path, const std::string& m
                             const std::vector<TailRoot>& roots) {
   std::string text = StrCat(kHead, mark, "\n");
   SearchBounds bounds;
-  bounds.until_mono_ms = common::SystemClock().Read().mono_ms + kNoteMs;
+  bounds.until_mono_ms = common::MonotonicMs() + kNoteMs;
   std::vector<TailRoot> shared;
   for (const TailRoot& root : roots) {
     if (root.shared) shared.push_back(root);

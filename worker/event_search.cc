@@ -46,7 +46,7 @@ class Search {
     while (const dirent* entry = readdir(listing.get())) {
       const std::string name = entry->d_name;
       if (name == "." || name == "..") continue;
-      if (bounds_.entries == 0 || common::SystemClock().Read().mono_ms >= bounds_.until_mono_ms) {
+      if (bounds_.entries == 0 || common::MonotonicMs() >= bounds_.until_mono_ms) {
         whole_ = false;
         return;
       }

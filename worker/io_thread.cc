@@ -20,8 +20,6 @@ constexpr int64_t kSecondMs = 1'000;
 constexpr uint32_t kDiagnosesPerRank = 4;  // per second
 constexpr char kProgressSource[] = "progress";
 
-int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
-
 }  // namespace
 
 IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads,
@@ -44,7 +42,7 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
              .keeps_up = [this](const AttemptKey& key) { return copies_.KeepsUp(key); },
              .send =
                  [this](v1::LogChunk chunk) {
-                   copies_.Write(chunk, NowMs());
+                   copies_.Write(chunk, common::MonotonicMs());
                    bulk_.SendLogs(std::move(chunk));
                  },
              .trim = callbacks_.trim,
@@ -111,7 +109,7 @@ void IoThread::OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number
                            std::string record) {
   Watched* watched = Find(key);
   if (watched == nullptr) return;
-  const int64_t now = NowMs();
+  const int64_t now = common::MonotonicMs();
   if (now - watched->diagnosed_ms >= kSecondMs) {
     watched->diagnosed_ms = now;
     watched->diagnoses = 0;
@@ -130,7 +128,7 @@ void IoThread::Run() {
 }
 
 void IoThread::Turn() {
-  int64_t now = NowMs();
+  int64_t now = common::MonotonicMs();
   bulk_.MaybeDial(now);
   std::optional<int64_t> wake = logs_.Pump(now);
   metrics_.Pump();
@@ -141,7 +139,7 @@ void IoThread::Turn() {
   if (const auto accept = trainers_.NextAcceptMs()) consider(*accept);
 
   std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}};
-  now = NowMs();
+  now = common::MonotonicMs();
   trainers_.BeginTurn(now, &fds);
   const int timeout = wake ? static_cast<int>(std::clamp<int64_t>(*wake - now, 0, 60'000)) : -1;
   if (poll(fds.data(), fds.size(), timeout) < 0) return;
@@ -292,7 +290,7 @@ void IoThread::EndNow(const AttemptKey& key) {
   if (watched->ended) return;
   watched->ended = true;
   CrowdRivals(*watched);
-  watched->look_until_ms = NowMs() + kLastLooksMs;
+  watched->look_until_ms = common::MonotonicMs() + kLastLooksMs;
   trainers_.Drain(key);
   trainers_.Remove(key);
   Look(key, *watched);

@@ -18,7 +18,7 @@ constexpr int kExitNotExecutable = 126;
 void LaunchChecks::Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks,
                          std::function<void()> last, Done done) {
   const uint64_t number = ++last_number_;
-  running_[key] = {number, common::SystemClock().Read().mono_ms + kCheckMs,
+  running_[key] = {number, common::MonotonicMs() + kCheckMs,
                    ranks.empty() ? "" : ranks.front().workdir, std::move(done)};
   threads_->Post(key, Work::kLaunch,
                  [this, key, number, ranks = std::move(ranks), last = std::move(last)]() mutable {

@@ -26,8 +26,6 @@ constexpr size_t kOpenFilesMax = 8;  // per attempt
 constexpr int kDescriptorWaitMs = 50;
 constexpr int kDescriptorWaitsMax = 100;
 
-int64_t NowMs() { return common::SystemClock().Read().mono_ms; }
-
 }  // namespace
 
 class LogCopies::Files {
@@ -109,7 +107,7 @@ void LogCopies::OnWritten(const AttemptKey& key, size_t bytes, const absl::Statu
   if (found == attempts_.end() || found->second.given_up) return;
   Copy& copy = found->second;
   copy.waiting_bytes -= bytes;
-  copy.progress_ms = NowMs();
+  copy.progress_ms = common::MonotonicMs();
   if (!written.ok()) GiveUp(key, copy, std::string(written.message()));
 }
 

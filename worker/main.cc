@@ -65,11 +65,11 @@ int TakeSignals() {
 
 // A worker that was killed a moment ago may still hold it.
 absl::StatusOr<common::UniqueFd> LockState(const std::string& path) {
-  const int64_t deadline = common::SystemClock().Read().mono_ms + kLockWaitMs;
+  const int64_t deadline = common::MonotonicMs() + kLockWaitMs;
   while (true) {
     absl::StatusOr<common::UniqueFd> lock = common::LockFile(path);
     if (lock.ok() || !absl::IsFailedPrecondition(lock.status()) ||
-        common::SystemClock().Read().mono_ms >= deadline) {
+        common::MonotonicMs() >= deadline) {
       return lock;
     }
     poll(nullptr, 0, kLockRetryMs);

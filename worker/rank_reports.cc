@@ -30,7 +30,7 @@ void RankReports::Add(const v1::LaunchAttempt& launch, const common::ShimLaunch&
   v1::RankExit report = ReportFacts(launch, shim_launch, exit);
   const bool failed = IsFailure(report);
   Waiting waiting{RankExitedInput{key, report}, ++last_number_, !failed, 0};
-  waiting.deadline_ms = common::SystemClock().Read().mono_ms + kReadMs;
+  waiting.deadline_ms = common::MonotonicMs() + kReadMs;
   waiting_[key].push_back(std::move(waiting));
   if (!failed) return Flush(key);
   threads_->Post(

@@ -31,10 +31,6 @@ using common::UniqueFd;
 constexpr size_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
 constexpr int kShimExitWaitMs = 200;  // it exits almost immediately after its last packet
 
-std::string LaunchPath(const std::string& attempt_dir) {
-  return common::StrCat(attempt_dir, "/", common::kLaunchFileName);
-}
-
 // Writes the launch file and takes the lock that the shim inherits. O_EXCL: only ever one shim per
 // attempt.
 absl::StatusOr<UniqueFd> WriteLaunchFile(const ShimLaunch& launch) {

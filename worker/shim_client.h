@@ -106,6 +106,8 @@ class ShimClient {
       unsent_;  // the socket's buffer was full; at most a few trims and one of each order
 };
 
+// The path of an attempt's launch file.
+std::string LaunchPath(const std::string& attempt_dir);
 // The launch file of an attempt. NOT_FOUND if it was never launched here.
 absl::StatusOr<common::ShimLaunch> ReadShimLaunch(const std::string& attempt_dir);
 // NOT_FOUND: the shim has not written one (it is alive, or was killed).

@@ -26,10 +26,6 @@ constexpr size_t kExitRecordBytesMax = 64 << 20;
 constexpr int kDescriptorWaitMs = 50;
 constexpr int kDescriptorWaitsMax = 20;
 
-std::string LaunchPath(const std::string& attempt_dir) {
-  return common::StrCat(attempt_dir, "/", common::kLaunchFileName);
-}
-
 // These files decide whether ranks are alive: a lack of descriptors must not be taken to mean that
 // they are not. Retries for a moment.
 auto Patiently(auto read) {
@@ -46,6 +42,10 @@ absl::StatusOr<std::string> ReadPatiently(const std::string& path, size_t max_by
 }
 
 }  // namespace
+
+std::string LaunchPath(const std::string& attempt_dir) {
+  return common::StrCat(attempt_dir, "/", common::kLaunchFileName);
+}
 
 absl::StatusOr<ShimLaunch> ReadShimLaunch(const std::string& attempt_dir) {
   const std::string path = LaunchPath(attempt_dir);

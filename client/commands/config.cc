@@ -9,7 +9,7 @@
 namespace muster::client {
 namespace {
 
-constexpr Flag kFlags[] = {
+constexpr Flag kConfigFlags[] = {
     {"origin", 0, "", "show where each setting comes from"},
 };
 
@@ -30,7 +30,7 @@ absl::StatusOr<int> View(Session& session, const Arguments& arguments) {
 const Command kConfigViewCommand = {
     .name = "config view",
     .summary = "show every setting of jobctl",
-    .flags = kFlags,
+    .flags = kConfigFlags,
     .listing = true,
     .examples =
         "jobctl config view --origin\twith the source of each: flag, variable, context, file or "

@@ -24,7 +24,7 @@ absl::Status Unknown(const ConfigFile& file, const std::string& name) {
                               .fix = "jobctl context ls"});
 }
 
-absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> ListContexts(Session& session, const Arguments& arguments) {
   const ConfigFile& file = session.settings().file();
   Listing listing;
   listing.kind = "ContextList";
@@ -72,7 +72,7 @@ absl::StatusOr<int> Add(Session& session, const Arguments& arguments) {
   return kExitOk;
 }
 
-absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> RemoveContext(Session& session, const Arguments& arguments) {
   ConfigFile file = session.settings().file();
   const std::string& name = arguments.words()[0];
   if (file.contexts.erase(name) == 0) return Unknown(file, name);
@@ -82,7 +82,7 @@ absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
   return kExitOk;
 }
 
-absl::StatusOr<int> Show(Session& session, const Arguments&) {
+absl::StatusOr<int> ShowContext(Session& session, const Arguments&) {
   const Settings& settings = session.settings();
   if (session.is_private()) {
     session.Print(StrCat("private: unix:", settings.Get("runtime-dir"),
@@ -100,7 +100,7 @@ const Command kContextLsCommand = {.name = "context ls",
                                    .summary = "list the coordinators that jobctl knows",
                                    .listing = true,
                                    .examples = "jobctl context ls\tthe current one has a star",
-                                   .run = List};
+                                   .run = ListContexts};
 const Command kContextUseCommand = {
     .name = "context use",
     .summary = "use this coordinator from now on",
@@ -129,10 +129,10 @@ const Command kContextRmCommand = {.name = "context rm",
                                    .most = 1,
                                    .completes = "context",
                                    .examples = "jobctl context rm lab\tits jobs are not affected",
-                                   .run = Remove};
+                                   .run = RemoveContext};
 const Command kContextShowCommand = {.name = "context show",
                                      .summary = "show the context in use",
                                      .examples = "jobctl context show\tname and address",
-                                     .run = Show};
+                                     .run = ShowContext};
 
 }  // namespace muster::client

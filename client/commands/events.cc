@@ -22,7 +22,7 @@ using common::StrCat;
 
 constexpr int64_t kReadByDefault = 10'000;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kEventsFlags[] = {
     {"watch", 'w', "", "keep printing new events"},
     {"node", 0, "NODE", "only events of this node", {}, "node"},
     {"after", 0, "SEQ", "only events after this number"},
@@ -126,7 +126,7 @@ const Command kEventsCommand = {.name = "events",
                                 .arguments = "[JOB]",
                                 .least = 0,
                                 .most = 1,
-                                .flags = kFlags,
+                                .flags = kEventsFlags,
                                 .listing = true,
                                 .completes = "job",
                                 .examples =

@@ -15,7 +15,7 @@
 namespace muster::client {
 namespace {
 
-constexpr Flag kFlags[] = {
+constexpr Flag kHelpFlags[] = {
     {"markdown", 0, "", "all commands as one document; with jobfile: its table of keys"},
 };
 
@@ -65,7 +65,7 @@ const Command kHelpCommand = {.name = "help",
                               .arguments = "[COMMAND]",
                               .least = 0,
                               .most = 2,
-                              .flags = kFlags,
+                              .flags = kHelpFlags,
                               .completes = "command",
                               .examples =
                                   "jobctl help run\ta command\n"

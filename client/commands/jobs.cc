@@ -51,7 +51,7 @@ absl::StatusOr<int> Release(Session& session, const Arguments& arguments) {
   return ReportBulk(session, response, "may start again");
 }
 
-absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> RemoveJobs(Session& session, const Arguments& arguments) {
   v1::JobReferences request;
   request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
@@ -109,6 +109,6 @@ const Command kRmCommand = {.name = "rm",
                             .most = -1,
                             .completes = "job",
                             .examples = "jobctl rm calm-otter-3 --yes\twithout confirmation",
-                            .run = Remove};
+                            .run = RemoveJobs};
 
 }  // namespace muster::client

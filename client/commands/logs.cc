@@ -20,7 +20,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kLogsFlags[] = {
     {"follow", 'f', "", "keep printing until the job is over; Ctrl-C detaches"},
     {"rank", 0, "0,3-5", "only these ranks"},
     {"node", 0, "A,B", "only ranks on these nodes", {}, "node"},
@@ -111,7 +111,7 @@ const Command kLogsCommand = {
     .arguments = "JOB",
     .least = 1,
     .most = 1,
-    .flags = kFlags,
+    .flags = kLogsFlags,
     .completes = "job",
     .examples =
         "jobctl logs -f calm-otter-3\tfollow\n"

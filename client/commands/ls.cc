@@ -25,7 +25,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kLsFlags[] = {
     {"all", 'a', "", "include finished jobs of any age (default: the last day's)"},
     {"watch", 'w', "", "keep printing: a screenful every second; in a pipe, after every change"},
     {"mine", 0, "", "only your own jobs"},
@@ -184,7 +184,7 @@ absl::StatusOr<int> Watch(Session& session, const Arguments& arguments, Connecti
   }
 }
 
-absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> ListJobs(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::ListJobsRequest request, Request(arguments));
   ASSIGN_OR_RETURN(const ListingOptions options, session.OptionsOfListing(arguments));
   ASSIGN_OR_RETURN(Connection * connection, session.ConnectIfAny());
@@ -210,12 +210,12 @@ const Command kLsCommand = {
     .arguments = "",
     .least = 0,
     .most = 0,
-    .flags = kFlags,
+    .flags = kLsFlags,
     .listing = true,
     .examples =
         "jobctl ls\tlive jobs and those that finished within a day\n"
         "jobctl ls -a --state failed --sort -age\tall failed jobs, oldest first\n"
         "jobctl ls -o json | jq '.items[].job'\tfor programs",
-    .run = List};
+    .run = ListJobs};
 
 }  // namespace muster::client

@@ -23,7 +23,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kMetricsFlags[] = {
     {"key", 0, "NAME", "only this metric; may be repeated"},
     {"rank", 0, "N", "only this rank's metrics"},
     {"attempt", 0, "N", "only this attempt (default: the job's effective history)"},
@@ -216,7 +216,7 @@ const Command kMetricsCommand = {
     .arguments = "JOB",
     .least = 1,
     .most = 1,
-    .flags = kFlags,
+    .flags = kMetricsFlags,
     .listing = true,
     .completes = "job",
     .examples =

@@ -49,7 +49,7 @@ std::string Devices(const v1::NodeView& node) {
   return text;
 }
 
-absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> ListNodes(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
   Listing listing;
@@ -88,7 +88,7 @@ absl::StatusOr<int> List(Session& session, const Arguments& arguments) {
   return kExitOk;
 }
 
-absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
   const std::string& wanted = arguments.words()[0];
@@ -163,7 +163,7 @@ absl::StatusOr<int> DeclareDead(Session& session, const Arguments& arguments) {
   return ReportBulk(session, response, "is declared dead");
 }
 
-absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> RemoveNode(Session& session, const Arguments& arguments) {
   int worst = kExitOk;
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   for (const std::string& node : arguments.words()) {
@@ -183,7 +183,7 @@ const Command kNodesLsCommand = {.name = "nodes ls",
                                  .summary = "list nodes",
                                  .listing = true,
                                  .examples = "jobctl nodes ls\tstate, devices, jobs",
-                                 .run = List};
+                                 .run = ListNodes};
 const Command kNodesShowCommand = {
     .name = "nodes show",
     .summary = "show everything about one node",
@@ -192,7 +192,7 @@ const Command kNodesShowCommand = {
     .most = 1,
     .completes = "node",
     .examples = "jobctl nodes show node2\tdevices, version, how ranks are killed there",
-    .run = Show};
+    .run = ShowNode};
 const Command kNodesDrainCommand = {
     .name = "nodes drain",
     .summary = "give nodes no new jobs; running ones continue",
@@ -229,6 +229,6 @@ const Command kNodesRmCommand = {.name = "nodes rm",
                                  .flags = kReasonFlags,
                                  .completes = "node",
                                  .examples = "jobctl nodes rm node4\tjobs no longer wait for it",
-                                 .run = Remove};
+                                 .run = RemoveNode};
 
 }  // namespace muster::client

@@ -17,7 +17,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kRerunFlags[] = {
     {"from",
      0,
      "STEP",
@@ -80,7 +80,7 @@ const Command kRerunCommand = {
     .arguments = "JOB",
     .least = 1,
     .most = 1,
-    .flags = kFlags,
+    .flags = kRerunFlags,
     .completes = "job",
     .examples =
         "jobctl rerun calm-otter-3\tfrom the beginning\n"

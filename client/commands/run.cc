@@ -15,7 +15,7 @@
 namespace muster::client {
 namespace {
 
-constexpr Flag kFlags[] = {
+constexpr Flag kRunFlags[] = {
     {"processes", 'n', "N", "ranks in total (default 1)"},
     {"nodes", 0, "K", "use exactly K nodes (default: any number)"},
     {"devices",
@@ -76,7 +76,7 @@ const Command kRunCommand = {
     .arguments = "-- CMD…",
     .least = 0,
     .most = 0,
-    .flags = kFlags,
+    .flags = kRunFlags,
     .rest = true,
     .rest_without_dashes = true,
     .completes = "file",

@@ -18,7 +18,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kStackFlags[] = {
     {"files", 0, "DIR", "read the records in this directory instead of querying a job's ranks"},
     {"full", 0, "", "include the stacks of all threads"},
     {"rank", 0, "N", "with --full: only this rank's"},
@@ -118,7 +118,7 @@ const Command kStackCommand = {
     .arguments = "[JOB]",
     .least = 0,
     .most = 1,
-    .flags = kFlags,
+    .flags = kStackFlags,
     .completes = "job",
     .examples =
         "jobctl stack calm-otter-3\twhich rank blocks the job, and where\n"

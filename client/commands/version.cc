@@ -17,7 +17,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kVersionFlags[] = {
     {"client", 0, "", "only jobctl's own, without contacting a coordinator"},
 };
 
@@ -62,7 +62,7 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
 
 const Command kVersionCommand = {.name = "version",
                                  .summary = "show the versions of jobctl and of the coordinator",
-                                 .flags = kFlags,
+                                 .flags = kVersionFlags,
                                  .examples = "jobctl version\tand whether they are compatible",
                                  .run = Version};
 const Command kExplainCommand = {.name = "explain",

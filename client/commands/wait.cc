@@ -20,7 +20,7 @@ namespace {
 
 using common::StrCat;
 
-constexpr Flag kFlags[] = {
+constexpr Flag kWaitFlags[] = {
     {"for",
      0,
      "WHAT",
@@ -150,7 +150,7 @@ const Command kWaitCommand = {
     .arguments = "JOB…",
     .least = 1,
     .most = -1,
-    .flags = kFlags,
+    .flags = kWaitFlags,
     .completes = "job",
     .examples =
         "jobctl wait calm-otter-3 && ./evaluate.sh\t0 succeeded, 100 failed, 103 cancelled\n"

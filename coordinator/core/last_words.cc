@@ -16,12 +16,12 @@ namespace {
 bool IsWordCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 // The first place where `word` stands alone, with its surroundings.
-struct Place {
+struct WordPlace {
   bool found = false;
   std::string_view before;
   std::string_view behind;
 };
-Place FindWord(std::string_view line, std::string_view word) {
+WordPlace FindWord(std::string_view line, std::string_view word) {
   for (size_t at = line.find(word); at != line.npos; at = line.find(word, at + 1)) {
     const size_t end = at + word.size();
     if (at > 0 && IsWordCharacter(line[at - 1]) && IsWordCharacter(word.front())) continue;
@@ -170,17 +170,17 @@ bool ReadsAsError(std::string_view whole) {
   for (const std::string_view said : kSaidOfFailures) {
     if (HasWord(lower, said)) return true;
   }
-  if (const Place assertion = FindWord(lower, "assertion"); assertion.found) {
+  if (const WordPlace assertion = FindWord(lower, "assertion"); assertion.found) {
     if (HasWord(assertion.behind, "failed")) return true;
   }
-  if (const Place error = FindWord(lower, "error"); error.found && !IsMeasured(error.behind)) {
+  if (const WordPlace error = FindWord(lower, "error"); error.found && !IsMeasured(error.behind)) {
     if (IsLevel(error.before) && !IsDenied(error.before)) return true;
     if (HasWord(line, "ERROR")) return true;  // a level after a timestamp
   }
-  if (const Place fatal = FindWord(lower, "fatal"); fatal.found) {
+  if (const WordPlace fatal = FindWord(lower, "fatal"); fatal.found) {
     return !IsDenied(fatal.before) && !IsMeasured(fatal.behind);
   }
-  if (const Place panic = FindWord(lower, "panic:"); panic.found) return IsLevel(panic.before);
+  if (const WordPlace panic = FindWord(lower, "panic:"); panic.found) return IsLevel(panic.before);
   // The way shells end such a line: "run.sh: line 3: 12345 Killed    python train.py".
   for (const char* word : {"Killed", "Aborted", "Terminated"}) {
     if (line == word || Holds(line, absl::StrCat(" ", word, "  "))) return true;

@@ -4,6 +4,7 @@
 
 #include "common/strings.h"
 #include "coordinator/core/state.h"
+#include "coordinator/descriptors.h"
 #include "coordinator/log_merge.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -17,13 +18,10 @@ using common::StrCat;
 // that arrives then still gets all of it, as when following: each stream has an explicit end, so
 // missing output is visible without a timeout. This limits the wait for the next byte (a lost
 // node's never comes).
-constexpr std::chrono::seconds kRestWithin{5};
+constexpr std::chrono::seconds kLogRestWithin{5};
 constexpr size_t kBytesPerPump = 1 << 20;
 
 using LogSink = Sink<v1::LogRecord>;
-
-// If no descriptor was free.
-constexpr std::chrono::milliseconds kShortageRetry{200};
 
 // One reader of a job's logs. Pumps on the pool, one pump at a time, woken by new bytes, new facts
 // about the job, or room in the client's stream.
@@ -234,7 +232,7 @@ void LogFeed::MaybeEnd(bool is_over) {
   std::unique_lock lock(mutex_);
   const auto waited = now - last_byte_;
   lock.unlock();
-  if (waited >= kRestWithin || daemon_.logs.IsRestGivenUp(job_)) {
+  if (waited >= kLogRestWithin || daemon_.logs.IsRestGivenUp(job_)) {
     daemon_.logs.GiveUpRest(job_);
     v1::LogRecord notice;
     notice.set_notice(WhyIncomplete());
@@ -242,7 +240,7 @@ void LogFeed::MaybeEnd(bool is_over) {
     return sink_->Close(absl::OkStatus());
   }
   daemon_.pool.PostAfter(
-      std::chrono::duration_cast<std::chrono::milliseconds>(kRestWithin - waited) +
+      std::chrono::duration_cast<std::chrono::milliseconds>(kLogRestWithin - waited) +
           std::chrono::milliseconds(1),
       [weak = weak_from_this()] {
         if (const auto self = weak.lock()) self->Wake(true);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "coordinator/descriptors.h"
 #include "coordinator/rpc/followed_line.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -20,8 +21,7 @@ namespace {
 
 // The response is one message: the first ones by name and rank.
 constexpr size_t kSeriesMax = 10'000;
-constexpr size_t kBytesPerTurn = 1 << 20;
-constexpr std::chrono::milliseconds kShortageRetry{200};
+constexpr size_t kSummaryBytesPerTurn = 1 << 20;
 
 class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
  public:
@@ -36,7 +36,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   // Two passes: first which steps were replaced, then the values.
   void Turn() {
     v1::MetricBatch batch;
-    for (size_t bytes = 0; bytes < kBytesPerTurn; bytes += batch.ByteSizeLong()) {
+    for (size_t bytes = 0; bytes < kSummaryBytesPerTurn; bytes += batch.ByteSizeLong()) {
       const absl::StatusOr<bool> found = reader_->Next(batch);
       if (absl::IsUnavailable(found.status())) return Go(kShortageRetry);
       if (!found.ok()) return answer_(found.status());

@@ -8,6 +8,7 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "coordinator/core/state.h"
+#include "coordinator/descriptors.h"
 #include "coordinator/rpc/followed_line.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -19,11 +20,10 @@ constexpr int kFollowedLine = -1;  // QueryMetricsRequest.attempt
 constexpr int kAllRanks = -1;
 constexpr size_t kWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
 constexpr size_t kBytesPerTurn = 1 << 20;
-constexpr std::chrono::milliseconds kShortageRetry{200};
 
 // After a job's end, how long a follower waits for points still in transit. A lost node's never
 // arrive.
-constexpr std::chrono::seconds kRestWithin{1};
+constexpr std::chrono::seconds kMetricRestWithin{1};
 
 using MetricSink = Sink<v1::MetricBatch>;
 
@@ -238,7 +238,7 @@ void MetricFeed::Flush() {
   if (!stored_said_ || !waiting_.empty() || !over_) return;
   if (rest_is_due_) return sink_->Close(absl::OkStatus());
   if (std::exchange(rest_awaited_, true)) return;
-  daemon_.pool.PostAfter(kRestWithin, [weak = weak_from_this()] {
+  daemon_.pool.PostAfter(kMetricRestWithin, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     std::lock_guard lock(self->mutex_);

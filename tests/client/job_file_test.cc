@@ -16,7 +16,7 @@
 namespace muster::client {
 namespace {
 
-struct Wrong {
+struct WrongFile {
   std::string text;
   std::string says;  // "line:column: …"
 };
@@ -83,7 +83,7 @@ TEST(JobFileTest, ACommandInOneTextRunsInAShell) {
 }
 
 TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
-  const Wrong kWrong[] = {
+  const WrongFile kWrong[] = {
       {"num_process: 2", "f:1:1: unknown key \"num_process\""},
       {"resources:\n  processs: 2",
        "f:2:3: unknown key \"processs\" in resources; did you mean \"processes\"?"},
@@ -143,7 +143,7 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
       {"name: \"a\x01\"", "f:1:1: this line has control characters or is not UTF-8"},
       {"name: a\nworkdir: \xff", "f:2:1: this line has control characters or is not UTF-8"},
   };
-  for (const Wrong& wrong : kWrong) {
+  for (const WrongFile& wrong : kWrong) {
     const std::string error = ErrorOf(wrong.text);
     EXPECT_NE(error.find(wrong.says), std::string::npos) << wrong.text << "\n=> " << error;
   }

@@ -32,7 +32,7 @@ LaunchPlan Plan(const std::string& line, const Environment& environment = kNothi
   return plan.ok() && plan->has_value() ? **plan : LaunchPlan{};
 }
 
-struct Line {
+struct LaunchLine {
   std::string line;
   std::string command;
   uint32_t processes;
@@ -42,7 +42,7 @@ struct Line {
 };
 
 TEST(LaunchersTest, EachLineBecomesTheCommandOfOneRankAndAShape) {
-  const Line kLines[] = {
+  const LaunchLine kLines[] = {
       {"torchrun train.py", "python3 -u train.py", 0, 1, 1, 1},
       {"torchrun --nproc-per-node 2 train.py --lr 1", "python3 -u train.py --lr 1", 0, 2, 1, 1},
       {"torchrun --nproc_per_node=2 --nnodes=1:4 train.py", "python3 -u train.py", 0, 2, 1, 4},
@@ -64,7 +64,7 @@ TEST(LaunchersTest, EachLineBecomesTheCommandOfOneRankAndAShape) {
       {"accelerate-launch --num_processes 2 --no_python ./t", "./t", 2, 0, 0, 0},
       {"python3 -m accelerate.commands.launch --num_processes 3 t.py", "python3 t.py", 3, 0, 0, 0},
   };
-  for (const Line& line : kLines) {
+  for (const LaunchLine& line : kLines) {
     const LaunchPlan plan = Plan(line.line);
     EXPECT_EQ(absl::StrJoin(plan.command, " "), line.command) << line.line;
     EXPECT_EQ(plan.processes, line.processes) << line.line;
@@ -143,14 +143,14 @@ TEST(LaunchersTest, OnlyALauncherThatWouldRunIsNoticed) {
   }
 }
 
-struct Wrong {
+struct WrongLaunch {
   std::string line;
   std::string code;
   std::string says;
 };
 
 TEST(LaunchersTest, WhatCannotBeHonoredIsRefusedByName) {
-  const Wrong kWrong[] = {
+  const WrongLaunch kWrong[] = {
       {"torchrun --nproc-per-nod 2 t.py", "JC1010", "did you mean \"--nproc-per-node\"?"},
       {"torchrun --nproc-per-node two t.py", "JC1010", "takes a whole number from 1"},
       {"torchrun --nproc-per-node xpu t.py", "JC1011", "xpu devices are not supported"},
@@ -170,7 +170,7 @@ TEST(LaunchersTest, WhatCannotBeHonoredIsRefusedByName) {
        "mixed_precision must be no, fp16"},
       {"accelerate launch --config_file /nonexistent t.py", "JC1012", "cannot be read"},
   };
-  for (const Wrong& wrong : kWrong) {
+  for (const WrongLaunch& wrong : kWrong) {
     const auto plan = Read(wrong.line);
     ASSERT_FALSE(plan.ok()) << wrong.line;
     const common::Problem parts = common::ProblemOf(plan.status());

@@ -8,6 +8,7 @@ import struct
 import sys
 import unittest
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MUSTER_BUILD", "build")
 BINARIES = ("jobctl", "muster-coordinator", "muster-worker", "muster-shim")
 STATIC = ("muster-shim",)
@@ -81,9 +82,7 @@ def compiled():
     """(source, command, object) of everything that ends up in the binaries."""
     with open(os.path.join(BUILD, "compile_commands.json")) as file:
         entries = json.load(file)
-    source = next(entry["file"] for entry in entries if entry["file"].endswith("/common/text.cc"))
-    root = source[:-len("/common/text.cc")]
-    folders = tuple(os.path.join(base, folder) + "/" for base in (root, os.path.abspath(BUILD)) for folder in FOLDERS)
+    folders = tuple(os.path.join(base, folder) + "/" for base in (ROOT, os.path.abspath(BUILD)) for folder in FOLDERS)
     for entry in entries:
         if entry["file"].startswith(folders):
             words = entry["command"].split()

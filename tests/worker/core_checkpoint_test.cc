@@ -3,8 +3,6 @@
 namespace muster::worker {
 namespace {
 
-constexpr AttemptKey kKey{42, 0};
-
 class CheckpointTest : public CoreTest {
  protected:
   static v1::CheckpointPartReady Ready(int64_t step, uint32_t part = 0) {

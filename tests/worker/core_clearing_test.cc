@@ -3,7 +3,7 @@
 namespace muster::worker {
 namespace {
 
-constexpr AttemptKey kKey{42, 1};
+constexpr AttemptKey kSecondAttempt{42, 1};
 constexpr AttemptKey kOther{43, 0};
 
 class ClearingTest : public CoreTest {
@@ -28,19 +28,19 @@ class ClearingTest : public CoreTest {
 };
 
 TEST_F(ClearingTest, AWorkerThatIsNotAcceptedEndsNothing) {
-  Restore(kKey);
+  Restore(kSecondAttempt);
   EXPECT_TRUE(Of<ClearHostAction>(Say(LinkUpInput{})).empty());
   EXPECT_TRUE(Of<ClearHostAction>(Say(LinkDownInput{})).empty());
 }
 
 TEST_F(ClearingTest, AnAcceptedWorkerClearsItsHostAndThenSaysWhatItHolds) {
-  Restore(kKey);
+  Restore(kSecondAttempt);
   Say(LinkUpInput{});
   EXPECT_EQ(Of<ClearHostAction>(Command(Registered(true))).size(), 1u);
   const std::vector<v1::Cleared> said = Said(Say(HostClearedInput{}));
   ASSERT_EQ(said.size(), 1u);
   ASSERT_EQ(said[0].held_size(), 1);
-  EXPECT_EQ(said[0].held(0).job(), kKey.job);
+  EXPECT_EQ(said[0].held(0).job(), kSecondAttempt.job);
   // A reconnection reports it in the registration and clears nothing again.
   Say(LinkDownInput{});
   const Actions up = Say(LinkUpInput{});
@@ -49,12 +49,12 @@ TEST_F(ClearingTest, AnAcceptedWorkerClearsItsHostAndThenSaysWhatItHolds) {
 }
 
 TEST_F(ClearingTest, CommandsAboutAttemptsThatAreNotHeldWaitUntilThen) {
-  Restore(kKey);
+  Restore(kSecondAttempt);
   Say(LinkUpInput{});
   Command(Registered(true));
   EXPECT_TRUE(Of<PrepareAction>(Command(Launch(kOther))).empty());
   EXPECT_TRUE(Statuses(Command(StopOf({44, 0}))).empty());
-  EXPECT_EQ(Of<StopShimAction>(Command(StopOf(kKey))).size(), 1u);
+  EXPECT_EQ(Of<StopShimAction>(Command(StopOf(kSecondAttempt))).size(), 1u);
   const Actions cleared = Say(HostClearedInput{});
   EXPECT_EQ(Of<PrepareAction>(cleared).size(), 1u);
   EXPECT_EQ(Statuses(cleared).size(), 2u);
@@ -85,8 +85,9 @@ TEST_F(ClearingTest, AnotherWorkerStoodInSoTheHostIsClearedAgain) {
 TEST_F(ClearingTest, RanksWithoutARecordAreReportedAndTheirAttemptNeverStartsHereAgain) {
   Say(LinkUpInput{});
   Command(Registered(true));
-  Command(Launch(kKey));
-  const v1::AttemptStatus status = LastStatus(Say(LeftoverInput{kKey, "its record was lost"}));
+  Command(Launch(kSecondAttempt));
+  const v1::AttemptStatus status =
+      LastStatus(Say(LeftoverInput{kSecondAttempt, "its record was lost"}));
   EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
   EXPECT_EQ(status.failure_cause(), v1::STOP_CAUSE_SUPERVISOR_LOST);
   EXPECT_TRUE(Of<PrepareAction>(Say(HostClearedInput{})).empty());

@@ -3,8 +3,6 @@
 namespace muster::worker {
 namespace {
 
-constexpr AttemptKey kKey{42, 0};
-
 class ContactTest : public CoreTest {};
 
 TEST_F(ContactTest, RegistrationSaysEverythingThatIsHeld) {

@@ -11,6 +11,9 @@
 
 namespace muster::worker {
 
+// The attempt that most tests are about.
+inline constexpr AttemptKey kKey{42, 0};
+
 class CoreTest : public ::testing::Test {
  protected:
   CoreTest() {

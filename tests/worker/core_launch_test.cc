@@ -6,8 +6,6 @@
 namespace muster::worker {
 namespace {
 
-constexpr AttemptKey kKey{42, 0};
-
 class LaunchTest : public CoreTest {};
 
 TEST_F(LaunchTest, HeldPortIsReportedAndLaunchUsesIt) {

@@ -31,7 +31,7 @@ Manifest example() {
 }
 
 // A complete checkpoint of one shard with the bytes "abc".
-std::string make_checkpoint(const TemporaryDirectory& directory, int64_t step) {
+std::string make_whole_checkpoint(const TemporaryDirectory& directory, int64_t step) {
   const std::string path = directory / step_name(step);
   std::filesystem::create_directory(path);
   Manifest manifest = example();
@@ -94,7 +94,7 @@ TEST(CheckpointDirectory, ListsOnlyFinalNamesInOrder) {
 
 TEST(CheckpointDirectory, ReadsAWholeCheckpointAndRefusesADamagedOne) {
   const TemporaryDirectory directory;
-  const std::string path = make_checkpoint(directory, 5);
+  const std::string path = make_whole_checkpoint(directory, 5);
   const std::string shard = path + "/" + example().shards[0].file;
   EXPECT_EQ(read_checkpoint(path, true).step, 5);
   write(shard, "abd");
@@ -109,7 +109,7 @@ TEST(CheckpointDirectory, ReadsAWholeCheckpointAndRefusesADamagedOne) {
 
 TEST(CheckpointDirectory, RemovesUnfinishedSavesOnly) {
   const TemporaryDirectory directory;
-  make_checkpoint(directory, 1);
+  make_whole_checkpoint(directory, 1);
   std::filesystem::create_directories(directory / "step-2.tmp/x");
   std::filesystem::create_directory(directory / "mine.tmp");
   remove_unfinished(directory.path());

@@ -20,7 +20,7 @@ using Make = std::function<std::unique_ptr<Optimizer>(Parameters)>;
 
 constexpr int kSteps = 24;
 
-struct Case {
+struct OptimizerCase {
   json description;  // for Python
   Make make;
 };
@@ -71,7 +71,7 @@ const Tensors& input() {
 }
 
 template <typename Type, typename Options>
-void add(std::vector<Case>& cases, const std::string& optimizer, const std::string& name,
+void add(std::vector<OptimizerCase>& cases, const std::string& optimizer, const std::string& name,
          Options options, json python) {
   const std::pair<const char*, Implementation> all[] = {{"fused", Implementation::fused},
                                                         {"foreach", Implementation::foreach},
@@ -93,7 +93,7 @@ void add(std::vector<Case>& cases, const std::string& optimizer, const std::stri
   }
 }
 
-void add_groups(std::vector<Case>& cases) {
+void add_groups(std::vector<OptimizerCase>& cases) {
   const std::vector<std::string> second(kAll.begin() + 1, kAll.end());
   cases.push_back({{{"name", "AdamW groups"},
                     {"optimizer", "AdamW"},
@@ -110,8 +110,8 @@ void add_groups(std::vector<Case>& cases) {
                    }});
 }
 
-std::vector<Case> make_cases() {
-  std::vector<Case> cases;
+std::vector<OptimizerCase> make_cases() {
+  std::vector<OptimizerCase> cases;
   add<AdamW>(cases, "AdamW", "default", AdamWOptions{}, json::object());
   add<AdamW>(cases, "AdamW", "amsgrad", AdamWOptions{.lr = 0.01, .amsgrad = true},
              {{"lr", 0.01}, {"amsgrad", true}});
@@ -151,12 +151,12 @@ class OptimizersLikePython : public testing::Test {
   static void SetUpTestSuite() {
     cases_ = make_cases();
     json descriptions = json::array();
-    for (const Case& each : cases_) descriptions.push_back(each.description);
+    for (const OptimizerCase& each : cases_) descriptions.push_back(each.description);
     expected_ = ask_python(OPTIM_TWIN, "optimizers", input(), descriptions);
   }
 
   // The same steps here: name to parameter.
-  static Tensors train(const Case& each, std::unique_ptr<Optimizer>& optimizer) {
+  static Tensors train(const OptimizerCase& each, std::unique_ptr<Optimizer>& optimizer) {
     Tensors trained;
     Parameters parameters;
     for (const std::string name : each.description.at("parameters")) {
@@ -182,17 +182,17 @@ class OptimizersLikePython : public testing::Test {
     return trained;
   }
 
-  static std::vector<Case> cases_;
+  static std::vector<OptimizerCase> cases_;
   static Tensors expected_;
 };
 
-std::vector<Case> OptimizersLikePython::cases_;
+std::vector<OptimizerCase> OptimizersLikePython::cases_;
 Tensors OptimizersLikePython::expected_;
 
 TEST_F(OptimizersLikePython, EveryOptimizerOptionAndImplementationIsBitEqual) {
   ASSERT_EQ(cases_.size(), 43u);
   size_t compared = 0;
-  for (const Case& each : cases_) {
+  for (const OptimizerCase& each : cases_) {
     std::unique_ptr<Optimizer> optimizer;
     const Tensors trained = train(each, optimizer);
     for (const auto& [name, parameter] : trained) {
@@ -208,7 +208,7 @@ TEST_F(OptimizersLikePython, EveryOptimizerOptionAndImplementationIsBitEqual) {
 }
 
 TEST_F(OptimizersLikePython, StateHasPythonsNamesAndValues) {
-  for (const Case& each : cases_) {
+  for (const OptimizerCase& each : cases_) {
     std::unique_ptr<Optimizer> optimizer;
     for (const auto& [name, parameter] : train(each, optimizer)) {
       const std::string key = each.description.at("name").get<std::string>() + "/" + name + "/";

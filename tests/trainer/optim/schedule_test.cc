@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Case {
+struct ScheduleCase {
   std::string name;
   std::string python;
   Schedule schedule;
@@ -36,7 +36,7 @@ std::vector<double> some_metrics() {
   return metrics;
 }
 
-std::vector<Case> hugging_face_cases() {
+std::vector<ScheduleCase> hugging_face_cases() {
   return {{"constant", "LambdaLR(o, lambda s: 1.0)", constant_schedule()},
           {"constant warm-up", "LambdaLR(o, warmup_then(7, lambda s: 1.0))",
            constant_schedule({.warmup_steps = 7})},
@@ -54,7 +54,7 @@ std::vector<Case> hugging_face_cases() {
            lambda_schedule([](int64_t step) { return std::pow(0.95, double(step)); })}};
 }
 
-std::vector<Case> torch_cases() {
+std::vector<ScheduleCase> torch_cases() {
   return {
       {"linear factor", "LinearLR(o, 0.25, 0.9, 20)",
        linear_factor_schedule({.start_factor = 0.25, .end_factor = 0.9, .total_iters = 20}), 60,
@@ -76,7 +76,7 @@ std::vector<Case> torch_cases() {
        with_warmup(8, step_schedule({.step_size = 10, .gamma = 0.5}), 0.1), 60, false}};
 }
 
-std::vector<Case> cycle_cases() {
+std::vector<ScheduleCase> cycle_cases() {
   return {
       {"one cycle", "OneCycleLR(o, 0.5, total_steps=60)",
        one_cycle_schedule({.total_steps = 60, .max_lr = 0.5})},
@@ -108,8 +108,8 @@ std::vector<Case> cycle_cases() {
        60, true, "SGD", some_metrics()}};
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases = hugging_face_cases();
+std::vector<ScheduleCase> all_cases() {
+  std::vector<ScheduleCase> cases = hugging_face_cases();
   for (auto& more : {torch_cases(), cycle_cases()}) {
     cases.insert(cases.end(), more.begin(), more.end());
   }
@@ -127,7 +127,7 @@ std::shared_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind)
       std::vector<ParameterGroup<SGDOptions>>{{{first}, {.lr = 0.1}}, {{second}, {.lr = 0.02}}});
 }
 
-void step(LrScheduler& scheduler, const Case& each, int64_t step) {
+void step(LrScheduler& scheduler, const ScheduleCase& each, int64_t step) {
   if (each.metrics.empty()) {
     scheduler.step();
   } else {
@@ -137,7 +137,7 @@ void step(LrScheduler& scheduler, const Case& each, int64_t step) {
 
 TEST(Schedules, WholeRunsEqualPythons) {
   json descriptions = json::array();
-  for (const Case& each : all_cases()) {
+  for (const ScheduleCase& each : all_cases()) {
     json description = {{"name", each.name},
                         {"python", each.python},
                         {"steps", each.steps},
@@ -147,7 +147,7 @@ TEST(Schedules, WholeRunsEqualPythons) {
   }
   const Tensors python = ask_python(OPTIM_TWIN, "schedules", {}, descriptions);
   ASSERT_FALSE(python.empty());
-  for (const Case& each : all_cases()) {
+  for (const ScheduleCase& each : all_cases()) {
     const auto optimizer = make_optimizer(each.optimizer);
     LrScheduler scheduler(optimizer, each.schedule);
     double worst = 0;
@@ -174,7 +174,7 @@ TEST(Schedules, WholeRunsEqualPythons) {
 }
 
 TEST(Schedules, LoadedStateContinuesAsIfNeverInterrupted) {
-  for (const Case& each : all_cases()) {
+  for (const ScheduleCase& each : all_cases()) {
     const auto optimizer = make_optimizer(each.optimizer), other = make_optimizer(each.optimizer);
     LrScheduler scheduler(optimizer, each.schedule), resumed(other, each.schedule);
     for (int64_t n = 0; n < 23; ++n) step(scheduler, each, n);
@@ -225,7 +225,7 @@ TEST(Schedules, WarmupGoesInFrontOfAPlateau) {
 }
 
 TEST(Schedules, WarmupGoesInFrontOfAnySchedule) {
-  for (const Case& each : all_cases()) {
+  for (const ScheduleCase& each : all_cases()) {
     if (!each.metrics.empty()) continue;
     const Schedule warmed = with_warmup(10, each.schedule);
     const ScheduleInput start = {.step = 0, .base_lr = 0.1, .default_lr = 0.1};

@@ -27,10 +27,6 @@ at::Tensor plain(const at::Tensor& tensor) {
   return own.dim() == 0 ? own.reshape({1}) : own;
 }
 
-at::Tensor as_bytes(const at::Tensor& contiguous) {
-  return contiguous.reshape({-1}).view(at::kByte);
-}
-
 at::Tensor padded(const at::Tensor& tensor, int64_t dim, int64_t size, const at::Scalar& pad_index,
                   bool pad_first) {
   std::vector<int64_t> shape = tensor.sizes().vec();
@@ -54,6 +50,10 @@ bool holds(at::ScalarType type, const at::Scalar& value) {
 }
 
 }  // namespace
+
+at::Tensor as_bytes(const at::Tensor& contiguous) {
+  return contiguous.reshape({-1}).view(at::kByte);
+}
 
 std::vector<at::Tensor> Collectives::gather(const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;

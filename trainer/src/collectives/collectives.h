@@ -218,4 +218,7 @@ class Collectives {
   std::string scatter_layout_;  // of the previous batch
 };
 
+// The elements of a contiguous tensor as one dimension of bytes that shares its memory.
+at::Tensor as_bytes(const at::Tensor& contiguous);
+
 }  // namespace muster

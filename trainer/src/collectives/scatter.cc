@@ -80,10 +80,6 @@ int64_t samples_of(const ScatterBatch& batch) {
   return std::max<int64_t>(samples, 0);
 }
 
-at::Tensor as_bytes(const at::Tensor& contiguous) {
-  return contiguous.reshape({-1}).view(at::kByte);
-}
-
 }  // namespace
 
 std::vector<int64_t> Collectives::announce(int from, int64_t number) {

@@ -60,7 +60,7 @@ int count(int32_t* count, MusterDeviceError* /*error*/) {
 
 int set_current(int32_t /*index*/, MusterDeviceError* /*error*/) { return 0; }
 
-const char* series(int32_t /*index*/) { return "Gloo"; }
+const char* cpu_series(int32_t /*index*/) { return "Gloo"; }
 
 }  // namespace
 
@@ -75,7 +75,7 @@ const MusterDeviceTable& cpu_device_table() {
                                           .count = &count,
                                           .set_current = &set_current,
                                           .synchronize = nullptr,
-                                          .series = &series,
+                                          .series = &cpu_series,
                                           .collective_dtypes = &gloo_dtypes,
                                           .make_backend = nullptr,
                                           .seed = &Generator::seed,

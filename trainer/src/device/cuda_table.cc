@@ -10,7 +10,7 @@ namespace muster {
 namespace {
 
 #ifdef MUSTER_WITH_NCCL
-const char* series(int32_t /*index*/) { return "NCCL"; }
+const char* cuda_series(int32_t /*index*/) { return "NCCL"; }
 
 // Source: getNcclDataType and the checks of 8-bit floating types in
 // torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: those can be moved but not reduced.
@@ -25,7 +25,7 @@ uint32_t collective_dtypes(int32_t /*index*/, int32_t collective) {
 }
 #else
 // Gloo supports CUDA tensors too, through host memory.
-const char* series(int32_t /*index*/) { return "Gloo"; }
+const char* cuda_series(int32_t /*index*/) { return "Gloo"; }
 #endif
 
 }  // namespace
@@ -33,7 +33,7 @@ const char* series(int32_t /*index*/) { return "Gloo"; }
 const MusterDeviceTable& cuda_device_table() {
   static const MusterDeviceTable table = [] {
     MusterDeviceTable made = TorchAccelerator<c10::kCUDA>::table("cuda");
-    made.series = &series;
+    made.series = &cuda_series;
 #ifdef MUSTER_WITH_NCCL
     made.collective_dtypes = &collective_dtypes;
     made.make_backend = &make_nccl_backend;

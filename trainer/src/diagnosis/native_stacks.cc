@@ -29,15 +29,15 @@ constexpr size_t kThreadsMax = 1'024;
 constexpr std::chrono::milliseconds kAnswerTime(500);  // per thread
 
 // Where an interrupted thread writes its stack. `state` holds the request number (from 1) and its
-// progress: a thread that answers late finds a different number and writes nothing.
-enum Progress : uint32_t { kIdle = 0, kAsked = 1, kWriting = 2, kWritten = 3 };
+// answer: a thread that answers late finds a different number and writes nothing.
+enum Answer : uint32_t { kIdle = 0, kAsked = 1, kWriting = 2, kWritten = 3 };
 struct Slot {
   std::atomic<uint32_t> state{0};
   uintptr_t interrupted_at = 0;
   int count = 0;
   std::array<void*, kFramesMax> frames{};
 };
-constexpr uint32_t packed(uint32_t question, Progress progress) { return question << 2 | progress; }
+constexpr uint32_t packed(uint32_t question, Answer answer) { return question << 2 | answer; }
 
 // A signal handler can access only globals.
 Slot slot;

@@ -15,7 +15,7 @@ using internal::StepBucket;
 using internal::StepCount;
 using internal::StepScaling;
 
-const std::vector<const char*> kFields = {"sum"};
+const std::vector<const char*> kAdagradFields = {"sum"};
 
 void check(const AdagradOptions& options) {
   require_option(options.lr >= 0, "lr", options.lr, "0 or more");
@@ -111,7 +111,7 @@ void Adagrad::set_momentum(size_t, double) {
   throw std::invalid_argument("Adagrad has no momentum");
 }
 
-const std::vector<const char*>& Adagrad::field_names() const { return kFields; }
+const std::vector<const char*>& Adagrad::field_names() const { return kAdagradFields; }
 bool Adagrad::uses_field(size_t, size_t) const { return true; }
 Implementation Adagrad::implementation(size_t group) const {
   return internal::values_of<AdagradOptions>(*this, group).implementation;

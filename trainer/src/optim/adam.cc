@@ -16,7 +16,7 @@ using internal::StepBucket;
 using internal::StepCount;
 using internal::StepScaling;
 
-const std::vector<const char*> kFields = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+const std::vector<const char*> kAdamFields = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
 
 template <typename Options>
 void check(const Options& options) {
@@ -158,7 +158,7 @@ double AdamW::momentum(size_t group) const {
 }
 void AdamW::set_momentum(size_t group, double value) { options(group).betas.first = value; }
 
-const std::vector<const char*>& AdamW::field_names() const { return kFields; }
+const std::vector<const char*>& AdamW::field_names() const { return kAdamFields; }
 bool AdamW::uses_field(size_t group, size_t field) const {
   return field < 2 || internal::values_of<AdamWOptions>(*this, group).amsgrad;
 }
@@ -187,7 +187,7 @@ double Adam::momentum(size_t group) const {
 }
 void Adam::set_momentum(size_t group, double value) { options(group).betas.first = value; }
 
-const std::vector<const char*>& Adam::field_names() const { return kFields; }
+const std::vector<const char*>& Adam::field_names() const { return kAdamFields; }
 bool Adam::uses_field(size_t group, size_t field) const {
   return field < 2 || internal::values_of<AdamOptions>(*this, group).amsgrad;
 }

@@ -15,7 +15,7 @@ using internal::require_option;
 using internal::StepBucket;
 using internal::StepScaling;
 
-const std::vector<const char*> kFields = {"momentum_buffer"};
+const std::vector<const char*> kSgdFields = {"momentum_buffer"};
 
 void check(const SGDOptions& options) {
   require_option(options.lr >= 0, "lr", options.lr, "0 or more");
@@ -99,7 +99,7 @@ double SGD::momentum(size_t group) const {
 }
 void SGD::set_momentum(size_t group, double value) { options(group).momentum = value; }
 
-const std::vector<const char*>& SGD::field_names() const { return kFields; }
+const std::vector<const char*>& SGD::field_names() const { return kSgdFields; }
 bool SGD::uses_field(size_t group, size_t) const {
   return internal::values_of<SGDOptions>(*this, group).momentum != 0;
 }

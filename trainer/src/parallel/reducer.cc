@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-using Names = std::unordered_map<size_t, std::string>;
+using NamesByIndex = std::unordered_map<size_t, std::string>;
 
 // Like torch's FP16CompressCommHook, but for bfloat16; the arithmetic is that of bf16_compress_hook
 // in Python's default_hooks.py.
@@ -35,12 +35,12 @@ class Bf16CompressHook : public c10d::CppCommHookInterface<ProcessGroupPtr> {
 template <typename Reducer, typename... More>
 constexpr bool kTakes = std::is_constructible_v<Reducer, std::vector<at::Tensor>, Buckets,
                                                 ProcessGroupPtr, std::vector<bool>, int64_t, bool,
-                                                bool, Names, int64_t, bool, bool, More...>;
+                                                bool, NamesByIndex, int64_t, bool, bool, More...>;
 
 // A template, so that constructors that a release lacks are never compiled.
 template <typename Reducer>
 std::shared_ptr<Reducer> construct(const DataParallel::State& state, const Buckets& buckets,
-                                   const Names& names) {
+                                   const NamesByIndex& names) {
   using BucketCaps = std::vector<int64_t>;
   const DataParallelOptions& options = state.options;
   const auto make = [&](auto... more) {
@@ -70,7 +70,7 @@ int64_t first_bucket_bytes(const DataParallelOptions& options) {
 
 std::shared_ptr<c10d::Reducer> make_reducer(const DataParallel::State& state,
                                             const Buckets& buckets) {
-  Names names;
+  NamesByIndex names;
   for (size_t i = 0; i < state.parameters.size(); ++i) names[i] = state.parameters[i].name;
   auto reducer = construct<c10d::Reducer>(state, buckets, names);
   switch (state.options.gradient_compression) {

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -31,3 +32,10 @@
       std::abort();                                                                      \
     }                                                                                    \
   } while (false)
+
+namespace muster::common {
+
+// The message alone, without its code.
+inline std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+
+}  // namespace muster::common

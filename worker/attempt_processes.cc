@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/limits.h"
+#include "common/overloaded.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "worker/event_ledger.h"
@@ -27,14 +28,6 @@ constexpr int kDescriptorWaitMs = 100;
 constexpr int64_t kSeenPauseMs =
     4;  // a flood wakes the forwarder this often, the first byte immediately
 
-template <typename... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <typename... F>
-Overloaded(F...) -> Overloaded<F...>;
-
-std::string Text(const absl::Status& status) { return std::string(status.message()); }
 std::string FixFor(const absl::Status& status) {
   if (absl::IsUnavailable(status))
     return "; fix: raise the worker's limit of open files (ulimit -n)";
@@ -55,7 +48,8 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
                      common::OpenRegular(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
     if (absl::Status written = common::WriteAll(fd.get(), EncodeLaunchRecord(launch));
         !written.ok()) {
-      return absl::Status(written.code(), common::StrCat(temporary, ": ", Text(written)));
+      return absl::Status(written.code(),
+                          common::StrCat(temporary, ": ", common::MessageOf(written)));
     }
   }
   if (rename(temporary.c_str(), path.c_str()) != 0) {
@@ -76,7 +70,9 @@ common::KillResult KillByKey(const std::string& directory, const AttemptKey& key
                std::find(tags.begin(), tags.end(), mark.tag) != tags.end();
       },
       kProveTurnMs);
-  return {.empty = ended.ok(), .survivors = {}, .how = ended.ok() ? "empty" : Text(ended.status())};
+  return {.empty = ended.ok(),
+          .survivors = {},
+          .how = ended.ok() ? "empty" : common::MessageOf(ended.status())};
 }
 
 }  // namespace
@@ -117,7 +113,8 @@ void AttemptProcesses::HoldNow(const HoldPortsAction& action,
   }
   if (order.count() == 0) return callbacks_.input(PortsHeldInput{action.key});
   absl::StatusOr<std::vector<HeldPort>> held = ports_.Hold(order.count(), order.contiguous());
-  if (!held.ok()) return callbacks_.input(PortsHeldInput{action.key, 0, Text(held.status())});
+  if (!held.ok())
+    return callbacks_.input(PortsHeldInput{action.key, 0, common::MessageOf(held.status())});
   const uint32_t first = held->front().port;
   held_[action.key] = *std::move(held);
   callbacks_.input(PortsHeldInput{action.key, first, ""});
@@ -154,8 +151,8 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
   }
   if (!status.ok()) {
     return callbacks_.input(PreparedInput{
-        action.key, common::StrCat("node ", setup_.node,
-                                   " cannot prepare the attempt: ", Text(status), FixFor(status))});
+        action.key, common::StrCat("node ", setup_.node, " cannot prepare the attempt: ",
+                                   common::MessageOf(status), FixFor(status))});
   }
   EndOlderAttempts(action.key, [this, key = action.key] {
     callbacks_.input(PreparedInput{key, ""});
@@ -220,7 +217,7 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
     callbacks_.in_loop([this, key, noted] {
       callbacks_.note(
           common::StrCat("event files are read only in the attempt's own directory job=", key.job,
-                         " attempt=", key.attempt, " reason=\"", Text(noted), "\""));
+                         " attempt=", key.attempt, " reason=\"", common::MessageOf(noted), "\""));
     });
   };
   checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)), note_event_files,
@@ -242,7 +239,7 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
   if (!listener.ok()) {
     callbacks_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
-                                   " reason=\"", Text(listener.status()), "\""));
+                                   " reason=\"", common::MessageOf(listener.status()), "\""));
   }
   io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
   std::vector<int> fds;
@@ -254,12 +251,12 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   held_.erase(key);  // the shim has its own copies
   if (!client.ok()) {
     common::RemoveAttemptCgroups({order.cgroup_dir, order.freezer_dir});
-    return callbacks_.input(
-        AttemptEndedInput{key, "never launched",
-                          common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
-                                         Text(client.status()), FixFor(client.status())),
-                          absl::IsUnavailable(client.status()) ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED
-                                                               : v1::STOP_CAUSE_LAUNCH_FAILED});
+    return callbacks_.input(AttemptEndedInput{
+        key, "never launched",
+        common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
+                       common::MessageOf(client.status()), FixFor(client.status())),
+        absl::IsUnavailable(client.status()) ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED
+                                             : v1::STOP_CAUSE_LAUNCH_FAILED});
   }
   Shim& shim = shims_[key];
   shim.client = *std::move(client);
@@ -318,8 +315,9 @@ void AttemptProcesses::OnReady(int fd) {
   if (events.ok()) {
     for (const ShimEvent& event : *events) OnEvent(key, shim, event);
   } else {
-    callbacks_.note(common::StrCat("unexpected packet from shim job=", key.job, " attempt=",
-                                   key.attempt, " reason=\"", Text(events.status()), "\""));
+    callbacks_.note(common::StrCat("unexpected packet from shim job=", key.job,
+                                   " attempt=", key.attempt, " reason=\"",
+                                   common::MessageOf(events.status()), "\""));
   }
   if (!shim.client->gone() && events.ok()) return;
   Shim gone = std::move(shim);
@@ -329,7 +327,7 @@ void AttemptProcesses::OnReady(int fd) {
 
 void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEvent& event) {
   std::visit(
-      Overloaded{
+      common::Overloaded{
           [&](const RankStarted& started) {
             io_->RankStarted(key, started.rank, started.pid);
             shim.last_start = std::max(shim.last_start, started.start_time);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kSweepTurnMs = 1'000;  // for each mark; this worker's shutdown waits no longer
 
-std::string Text(const absl::Status& status) { return std::string(status.message()); }
+std::string common::MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
 // What is known of an attempt whose launch.pb is lost, so that its output can still be delivered.
 v1::LaunchAttempt LaunchFromOrder(const AttemptKey& key, const common::ShimLaunch* order) {
@@ -124,7 +124,7 @@ bool AttemptProcesses::Adopt(const AttemptKey& key, const v1::LaunchAttempt& lau
       ShimClient::Adopt(setup_.paths.AttemptDir(key));
   if (!client.ok()) {
     callbacks_.note(common::StrCat("no shim job=", key.job, " attempt=", key.attempt, " reason=\"",
-                                   Text(client.status()), "\""));
+                                   common::MessageOf(client.status()), "\""));
     return false;
   }
   absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
@@ -168,11 +168,11 @@ void AttemptProcesses::ClearOnce(std::shared_ptr<const Sweep> sweep, uint64_t cl
       if (clearing != clearing_) return;
       if (ended.ok()) return HostIsClear(*ended);
       // Processes in uninterruptible sleep: until they are gone, no job may start here.
-      if (Text(ended.status()) != said) {
+      if (common::MessageOf(ended.status()) != said) {
         callbacks_.note(common::StrCat("an attempt of an older worker is still alive reason=\"",
-                                       Text(ended.status()), "\""));
+                                       common::MessageOf(ended.status()), "\""));
       }
-      ClearOnce(sweep, clearing, Text(ended.status()));
+      ClearOnce(sweep, clearing, common::MessageOf(ended.status()));
     });
   });
 }
@@ -230,11 +230,11 @@ void AttemptProcesses::EndOlderAttempts(const AttemptKey& key, std::function<voi
         kSweepTurnMs);
     callbacks_.in_loop([this, key, done, said, status = ended.status()] {
       if (status.ok()) return done();
-      if (Text(status) != said) {
-        callbacks_.note(common::StrCat("an older attempt is still alive job=", key.job,
-                                       " attempt=", key.attempt, " reason=\"", Text(status), "\""));
+      if (common::MessageOf(status) != said) {
+        callbacks_.note(common::StrCat("an older attempt is still alive job=", key.job, " attempt=",
+                                       key.attempt, " reason=\"", common::MessageOf(status), "\""));
       }
-      EndOlderAttempts(key, done, Text(status));
+      EndOlderAttempts(key, done, common::MessageOf(status));
     });
   });
 }

@@ -15,8 +15,6 @@
 namespace muster::worker {
 namespace {
 
-constexpr int64_t kPauseFirstMs = 50;
-constexpr int64_t kPauseMaxMs = 5'000;
 constexpr size_t kWaitingMax =
     4;  // messages handed over at a time; the rest waits in the spools on disk
 
@@ -96,7 +94,7 @@ class Lane {
   void OnDone(uint64_t generation) {
     if (generation != generation_ || stream_ == nullptr) return;
     stream_.reset();
-    const int64_t ceiling = std::min(kPauseMaxMs, kPauseFirstMs << std::min(failures_, 10));
+    const int64_t ceiling = DialPauseMaxMs(failures_);
     ++failures_;
     next_dial_ms_ =
         common::MonotonicMs() + std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);

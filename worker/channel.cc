@@ -3,6 +3,8 @@
 
 #include <grpc/impl/codegen/grpc_types.h>
 
+#include <algorithm>
+
 #include "common/limits.h"
 
 namespace muster::worker {
@@ -22,6 +24,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& endpoint, bool own
   arguments.SetMaxReceiveMessageSize(static_cast<int>(common::kBulkMessageBytesMax));
   arguments.SetMaxSendMessageSize(static_cast<int>(common::kBulkMessageBytesMax));
   return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+}
+
+int64_t DialPauseMaxMs(int failures) {
+  return std::min<int64_t>(5'000, int64_t{50} << std::min(failures, 10));
 }
 
 }  // namespace muster::worker

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -11,5 +12,8 @@ namespace muster::worker {
 
 // `own_connection`: use a separate connection, so that bulk data never delays heartbeats.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& endpoint, bool own_connection);
+
+// The longest pause before the next dial after so many failures in a row: doubles, up to 5 s.
+int64_t DialPauseMaxMs(int failures);
 
 }  // namespace muster::worker

@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/overloaded.h"
 #include "common/strings.h"
 #include "worker/json_lines.h"
 
@@ -22,13 +23,6 @@ namespace {
 constexpr int64_t kContactSaveMs = 5'000;
 constexpr int64_t kAbandonedMs = 60'000;
 constexpr std::chrono::milliseconds kLeaveMs{2'000};
-
-template <typename... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <typename... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 using Task = std::function<void()>;
 
@@ -191,7 +185,7 @@ void ControlLoop::Feed(Input input) {
 
 void ControlLoop::Carry(Action& action) {
   std::visit(
-      Overloaded{
+      common::Overloaded{
           [&](SendAction& a) { outbox_.push_back(std::move(a.message)); },
           [&](ResetLinkAction& a) {
             FlushOutbox();

@@ -88,7 +88,7 @@ void CoordinatorLink::MaybeDial(int64_t now_ms) {
 void CoordinatorLink::OnDone(uint64_t generation, const std::string& reason) {
   if (generation != generation_ || stream_ == nullptr) return;
   stream_.reset();
-  const int64_t ceiling = std::min(kPauseMaxMs, kPauseFirstMs << std::min(failures_, 10));
+  const int64_t ceiling = DialPauseMaxMs(failures_);
   ++failures_;
   next_dial_ms_ =
       common::MonotonicMs() + std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);

@@ -41,7 +41,8 @@ std::string ReadSome(int fd, uint64_t offset, size_t size) {
 
 std::string NameIn(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-std::string HostName() {
+// As TensorBoard writes it into the names of event files.
+std::string EventHostName() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
@@ -49,7 +50,7 @@ std::string HostName() {
 }  // namespace
 
 EventTailer::EventTailer(Setup setup, Callbacks callbacks)
-    : setup_(std::move(setup)), host_(HostName()), callbacks_(std::move(callbacks)) {}
+    : setup_(std::move(setup)), host_(EventHostName()), callbacks_(std::move(callbacks)) {}
 
 void EventTailer::SetRivals(const std::set<int64_t>& pids, bool crowded) {
   if (rival_pids_.size() + pids.size() > kRivalPidsMax) rival_pids_.clear();

@@ -1,23 +1,14 @@
 // Decide: dispatches one input to its function. Pure.
 #include "worker/core/decide.h"
 
+#include "common/overloaded.h"
 #include "worker/core/steps.h"
 
 namespace muster::worker {
-namespace {
-
-template <typename... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <typename... F>
-Overloaded(F...) -> Overloaded<F...>;
-
-}  // namespace
 
 Actions Decide(WorkerState& state, const Input& input, Now now) {
   Step step{state, now, {}};
-  std::visit(Overloaded{
+  std::visit(common::Overloaded{
                  [&](const TickInput& in) { OnTick(step, in); },
                  [&](const LinkUpInput&) { OnLinkUp(step); },
                  [&](const LinkDownInput&) { OnLinkDown(step); },

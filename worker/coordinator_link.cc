@@ -17,8 +17,6 @@
 namespace muster::worker {
 namespace {
 
-constexpr int64_t kPauseFirstMs = 50;
-constexpr int64_t kPauseMaxMs = 5'000;
 constexpr size_t kOutboxMax = 10'000;  // reports queued for a coordinator that is not reading
 
 using Control = BidiStream<v1::WorkerMessage, v1::CoordinatorMessage>;

@@ -247,8 +247,8 @@ std::string QuietText(const std::map<int, RankRecord>& records) {
                 TimeText(last->ended_ms_ago), " ago");
 }
 
-std::string Sentence(const std::map<int, RankRecord>& records, const std::vector<int>& missing,
-                     std::vector<int>* suspects) {
+std::string HangSentence(const std::map<int, RankRecord>& records, const std::vector<int>& missing,
+                         std::vector<int>* suspects) {
   const std::string silent = missing.empty() ? "" : StrCat("; no record of ", RanksText(missing));
   if (records.empty()) return "there is no record of any rank";
   const std::optional<Collective> held = HeldUpBy(records);
@@ -328,7 +328,7 @@ HangReport MakeHangReport(int world_size, std::vector<RankRecord> records) {
     if (!by_rank.contains(rank)) missing.push_back(rank);
   }
   HangReport report;
-  report.sentence = Sentence(by_rank, missing, &report.suspects);
+  report.sentence = HangSentence(by_rank, missing, &report.suspects);
   report.table = TableOf(world_size, by_rank);
   return report;
 }

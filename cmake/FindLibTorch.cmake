@@ -67,16 +67,25 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   target_compile_features(LibTorch::LibTorch INTERFACE cxx_std_20)
 endif()
 
-# ProcessGroupNCCL.hpp needs nccl.h and cuda_runtime.h; the CUDA wheel's dependencies bring both as
-# nvidia/* packages beside torch. Only one file of the SDK includes them.
+# ProcessGroupNCCL.hpp needs the headers of NCCL and CUDA; the CUDA wheel's dependencies bring them as
+# nvidia/* packages beside torch, except for crt/ (nvidia-cuda-crt) and nv/ (nvidia-cuda-cccl), which
+# every CUDA toolkit has too. Only one file of the SDK includes them.
 set(LibTorch_NCCL_FOUND FALSE)
+set(LibTorch_NCCL_INCLUDE_DIRS "")
+set(LibTorch_NCCL_MISSING "")
 if(TARGET LibTorch::torch_cuda)
   file(GLOB nvidia_includes "${MUSTER_TORCH}/../nvidia/*/include")
-  find_path(LibTorch_NCCL_INCLUDE_DIR nccl.h PATHS ${nvidia_includes} /usr/local/cuda/include)
-  find_path(LibTorch_CUDA_INCLUDE_DIR cuda_runtime.h PATHS ${nvidia_includes}
-            /usr/local/cuda/include)
-  mark_as_advanced(LibTorch_NCCL_INCLUDE_DIR LibTorch_CUDA_INCLUDE_DIR)
-  if(LibTorch_NCCL_INCLUDE_DIR AND LibTorch_CUDA_INCLUDE_DIR)
-    set(LibTorch_NCCL_FOUND TRUE)
-  endif()
+  set(LibTorch_NCCL_FOUND TRUE)
+  foreach(header nccl.h cuda_runtime.h crt/host_config.h nv/target)
+    string(MAKE_C_IDENTIFIER "${header}" name)
+    find_path(LibTorch_${name}_DIR ${header} PATHS ${nvidia_includes} /usr/local/cuda/include)
+    mark_as_advanced(LibTorch_${name}_DIR)
+    if(LibTorch_${name}_DIR)
+      list(APPEND LibTorch_NCCL_INCLUDE_DIRS "${LibTorch_${name}_DIR}")
+    else()
+      set(LibTorch_NCCL_FOUND FALSE)
+      list(APPEND LibTorch_NCCL_MISSING ${header})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES LibTorch_NCCL_INCLUDE_DIRS)
 endif()

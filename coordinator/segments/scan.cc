@@ -20,8 +20,8 @@ constexpr size_t kSearchBytes = 256 << 10;
 }  // namespace
 
 absl::StatusOr<std::string_view> FileWindow::At(uint64_t position, size_t size) {
-  const bool is_known = position >= begin_ && position + size <= begin_ + window_.size();
-  if (!is_known) {
+  was_known_ = position >= begin_ && position + size <= begin_ + window_.size();
+  if (!was_known_) {
     window_.clear();
     const common::UniqueFd fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!fd.valid()) {
@@ -139,7 +139,7 @@ absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Next() {
   ASSIGN_OR_RETURN(const auto head, Head());
   if (!head.has_value()) return std::nullopt;
   ASSIGN_OR_RETURN(auto record, At(position_));
-  if (!record.has_value()) {
+  if (!record.has_value() && file_.WasKnown()) {
     Forget();  // a record that was just being written
     ASSIGN_OR_RETURN(record, At(position_));
   }

@@ -28,6 +28,8 @@ class FileWindow {
   absl::StatusOr<std::string_view> At(uint64_t position, size_t size);
   // What was read so far may have been written in part.
   void Forget();
+  // Whether the last answer was read before it was asked for.
+  bool WasKnown() const { return was_known_; }
   // As of the last read.
   uint64_t FileBytes() const { return file_bytes_; }
   ino_t Inode() const { return inode_; }
@@ -40,6 +42,7 @@ class FileWindow {
   uint64_t begin_ = 0;
   uint64_t file_bytes_ = 0;
   ino_t inode_ = 0;
+  bool was_known_ = false;
 };
 
 struct ScannedRecord : RecordHead {

@@ -44,7 +44,7 @@ TEST(WorkerFlags, AWrongLineIsRefusedWithTheFix) {
   EXPECT_EQ(Refusal({"--nmae", "n1"}), "muster-worker: unknown: --nmae n1");
   EXPECT_EQ(Refusal({"--name"}), "muster-worker: --name: 1 required TEXT missing");
   EXPECT_EQ(Refusal({"--port-range", "9"}),
-            "muster-worker: port range '9' is not two numbers; fix: give LO-HI, e.g. 20000-28999");
+            "muster-worker: port range '9' is not two numbers; fix: use LO-HI, e.g. 20000-28999");
   EXPECT_EQ(Parse({"--state-dir", "/s"}).text,
             "muster-worker: --coordinator is missing: name the coordinator, unix:/path or "
             "HOST:PORT\n  fix: muster-worker --help lists all flags\n");
@@ -95,7 +95,7 @@ TEST(WorkerConfig, AValueThatCannotBeUsedIsNamed) {
   const std::string deep = "/" + std::string(100, 'd');
   EXPECT_EQ(refusal({.runtime_dir = deep}),
             "--runtime-dir " + deep + " is longer than " + std::to_string(kRuntimeDirBytesMax) +
-                " bytes, and a unix socket's path ends at 108; fix: a shorter one");
+                " bytes, and a unix socket's path is limited to 108; fix: use a shorter one");
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ ControlLoop::~ControlLoop() { Stop(); }
 absl::Status ControlLoop::Recover() {
   const Now now = clock_.Read();
   std::set<uint64_t> removed;
-  ReplaySink sink;
+  ReplayCallbacks sink;
   sink.snapshot = [&](const v1::Snapshot& snapshot) { RestoreSnapshot(state_, snapshot, now); };
   sink.key = [&](const std::string& owner, const std::string& key, uint64_t job,
                  uint64_t spec_hash) { RestoreKey(state_, owner, key, job, spec_hash); };

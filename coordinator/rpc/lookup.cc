@@ -140,7 +140,7 @@ absl::StatusOr<FoundJob> FindInIndex(JobIndex& index, const Caller& caller,
   if (absl::SimpleAtoi(reference, &id)) return FindFinished(index, id, reference);
   ASSIGN_OR_RETURN(const std::optional<uint64_t> named, index.FindNamed(reference));
   if (named.has_value()) return FindFinished(index, *named, reference);
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> labelled, index.FindLabelled(reference));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> labelled, index.FindLabeled(reference));
   live.labelled.insert(labelled.begin(), labelled.end());
   if (live.labelled.size() == 1) {
     if (live.labelled_one != nullptr) return FoundJob{live.labelled_one, true};

@@ -66,7 +66,7 @@ absl::StatusOr<std::optional<uint64_t>> SqliteJobIndex::FindNamed(const std::str
   return std::optional<uint64_t>(static_cast<uint64_t>(find.Integer(0)));
 }
 
-absl::StatusOr<std::vector<uint64_t>> SqliteJobIndex::FindLabelled(const std::string& label) {
+absl::StatusOr<std::vector<uint64_t>> SqliteJobIndex::FindLabeled(const std::string& label) {
   std::lock_guard lock(mutex_);
   // The range is for the index: a label's names are among those that continue with a digit.
   ASSIGN_OR_RETURN(Statement find,

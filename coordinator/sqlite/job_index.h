@@ -21,7 +21,7 @@ class SqliteJobIndex final : public JobIndex {
 
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;
   absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) override;
-  absl::StatusOr<std::vector<uint64_t>> FindLabelled(const std::string& label) override;
+  absl::StatusOr<std::vector<uint64_t>> FindLabeled(const std::string& label) override;
   absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,
                                                    uint32_t limit) override;
   absl::StatusOr<uint64_t> Newest(const std::string& owner) override;

@@ -53,8 +53,8 @@ class SqliteJournal final : public Journal {
   absl::Status Open(LivedClock* clock);
   uint64_t Epoch() const override { return epoch_; }
   std::string ClusterId() const override { return cluster_id_; }
-  absl::Status Replay(const ReplaySink& sink) override;
-  void Start(JournalObserver observer) override;
+  absl::Status Replay(const ReplayCallbacks& sink) override;
+  void Start(JournalCallbacks observer) override;
   void Append(JournalRecord record) override;
   size_t PendingBytes() const override { return pending_bytes_; }
   absl::Status Stop() override;
@@ -80,7 +80,7 @@ class SqliteJournal final : public Journal {
   const Paths paths_;
   uint64_t epoch_ = 0;
   std::string cluster_id_;
-  JournalObserver observer_;
+  JournalCallbacks observer_;
 
   // Used by the journal thread only.
   std::unique_ptr<Database> database_;
@@ -170,12 +170,12 @@ absl::Status SqliteJournal::KeepClusterId() {
   return absl::OkStatus();
 }
 
-absl::Status SqliteJournal::Replay(const ReplaySink& sink) {
+absl::Status SqliteJournal::Replay(const ReplayCallbacks& sink) {
   ASSIGN_OR_RETURN(const uint64_t last, ReplayDatabase(*database_, paths_.Database(), sink));
   return CheckHighWater(paths_, last);
 }
 
-void SqliteJournal::Start(JournalObserver observer) {
+void SqliteJournal::Start(JournalCallbacks observer) {
   observer_ = std::move(observer);
   if (disk_full_) observer_.disk_full(true);
   thread_ = std::thread([this] { Run(); });

@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<Database>> OpenToRead(const std::string& path) {
 }
 
 // Timers do not matter here: no clock.
-ReplaySink SinkInto(ClusterState& state) {
+ReplayCallbacks SinkInto(ClusterState& state) {
   return {.snapshot =
               [&state](const v1::Snapshot& snapshot) { RestoreSnapshot(state, snapshot, Now{}); },
           .key = [&state](const std::string& owner, const std::string& key, uint64_t job,

@@ -19,7 +19,7 @@ constexpr size_t kHighWaterBytesMax = 1'024;
 
 class Replayer {
  public:
-  Replayer(Database& database, const std::string& path, const ReplaySink& sink)
+  Replayer(Database& database, const std::string& path, const ReplayCallbacks& sink)
       : database_(database), path_(path), sink_(sink) {}
 
   absl::StatusOr<uint64_t> Run() {
@@ -95,13 +95,13 @@ class Replayer {
 
   Database& database_;
   const std::string& path_;
-  const ReplaySink& sink_;
+  const ReplayCallbacks& sink_;
 };
 
 }  // namespace
 
 absl::StatusOr<uint64_t> ReplayDatabase(Database& database, const std::string& path,
-                                        const ReplaySink& sink) {
+                                        const ReplayCallbacks& sink) {
   absl::StatusOr<uint64_t> last = Replayer(database, path, sink).Run();
   if (absl::IsDataLoss(last.status()) && common::CodeOf(last.status()).empty()) {
     return DamagedDatabase(path, std::string(last.status().message()));

@@ -16,7 +16,7 @@ namespace muster::coordinator {
 
 // Journal::Replay. Returns the number of the last event. `path` is for the errors.
 absl::StatusOr<uint64_t> ReplayDatabase(Database& database, const std::string& path,
-                                        const ReplaySink& sink);
+                                        const ReplayCallbacks& sink);
 
 // What HIGHWATER says; nullopt: it is missing, or says nothing that can be read.
 std::optional<uint64_t> ReadHighWater(const Paths& paths);

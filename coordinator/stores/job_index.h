@@ -47,7 +47,7 @@ class JobIndex {
   virtual absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) = 0;
   virtual absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) = 0;
   // At most two finished jobs that were submitted under this label: "train" of train-7.
-  virtual absl::StatusOr<std::vector<uint64_t>> FindLabelled(const std::string& label) = 0;
+  virtual absl::StatusOr<std::vector<uint64_t>> FindLabeled(const std::string& label) = 0;
   // At most `limit` jobs whose name begins with `prefix`.
   virtual absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,
                                                            uint32_t limit) = 0;

@@ -35,7 +35,7 @@ struct JournalRecord {
 };
 
 // Where replay puts what it finds, in this order: snapshot, keys of finished jobs, later events.
-struct ReplaySink {
+struct ReplayCallbacks {
   std::function<void(const v1::Snapshot&)> snapshot;
   std::function<void(const std::string& owner, const std::string& key, uint64_t job,
                      uint64_t spec_hash)>
@@ -44,7 +44,7 @@ struct ReplaySink {
 };
 
 // Called on the journal's thread; must only enqueue.
-struct JournalObserver {
+struct JournalCallbacks {
   std::function<void(uint64_t turn)> durable;  // this turn and all before it
   std::function<void(bool full)> disk_full;    // the disk ran full, or has room again
   // Why nothing is committed before somebody makes room: the reserve is used up as well. Said again
@@ -61,8 +61,8 @@ class Journal {
   // Of the data directory, made once: tells its nodes' ranks from those of other coordinators.
   virtual std::string ClusterId() const = 0;
   // Before Start. DATA_LOSS names the file, the finding and the fix.
-  virtual absl::Status Replay(const ReplaySink& sink) = 0;
-  virtual void Start(JournalObserver observer) = 0;
+  virtual absl::Status Replay(const ReplayCallbacks& sink) = 0;
+  virtual void Start(JournalCallbacks observer) = 0;
   // Any thread; never blocks.
   virtual void Append(JournalRecord record) = 0;
   // Bytes of events that are appended and not yet committed.

@@ -16,8 +16,8 @@ class SlowJournal final : public Journal {
  public:
   uint64_t Epoch() const override { return 1; }
   std::string ClusterId() const override { return "cluster"; }
-  absl::Status Replay(const ReplaySink&) override { return absl::OkStatus(); }
-  void Start(JournalObserver) override {}
+  absl::Status Replay(const ReplayCallbacks&) override { return absl::OkStatus(); }
+  void Start(JournalCallbacks) override {}
   void Append(JournalRecord record) override { appended_ = record.turn; }
   size_t PendingBytes() const override { return 0; }
   absl::Status Stop() override { return absl::OkStatus(); }

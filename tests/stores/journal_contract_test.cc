@@ -184,8 +184,8 @@ TEST_P(JournalContract, FinishedJobsAreFilteredNewestFirst) {
   EXPECT_EQ(listed({.states = {v1::JOB_STATE_FAILED}, .limit = 9}), std::vector<uint64_t>());
   EXPECT_EQ(listed({.states = {v1::JOB_STATE_FAILED, v1::JOB_STATE_SUCCEEDED}, .limit = 9}).size(),
             3u);
-  EXPECT_EQ(*index->FindLabelled("train"), (std::vector<uint64_t>{1, 12}));
-  EXPECT_TRUE(index->FindLabelled("trai")->empty());
+  EXPECT_EQ(*index->FindLabeled("train"), (std::vector<uint64_t>{1, 12}));
+  EXPECT_TRUE(index->FindLabeled("trai")->empty());
   EXPECT_EQ(index->FindPrefix("train-", 1)->size(), 1u);
   EXPECT_FALSE(index->FindNamed("train")->has_value());
 }

@@ -14,7 +14,7 @@ std::string MemoryJournal::ClusterId() const {
   return absl::StrFormat("%016x", reinterpret_cast<uintptr_t>(tables_.get()));
 }
 
-absl::Status MemoryJournal::Replay(const ReplaySink& sink) {
+absl::Status MemoryJournal::Replay(const ReplayCallbacks& sink) {
   std::lock_guard lock(tables_->mutex);
   const uint64_t after = tables_->snapshot.has_value() ? tables_->snapshot->seq() : 0;
   if (tables_->snapshot.has_value()) sink.snapshot(*tables_->snapshot);
@@ -91,7 +91,7 @@ absl::StatusOr<std::optional<uint64_t>> MemoryJobIndex::FindNamed(const std::str
   return std::optional<uint64_t>();
 }
 
-absl::StatusOr<std::vector<uint64_t>> MemoryJobIndex::FindLabelled(const std::string& label) {
+absl::StatusOr<std::vector<uint64_t>> MemoryJobIndex::FindLabeled(const std::string& label) {
   std::lock_guard lock(tables_->mutex);
   std::vector<uint64_t> found;
   for (const auto& [id, row] : tables_->jobs) {

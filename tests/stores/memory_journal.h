@@ -18,8 +18,8 @@ class MemoryJournal final : public Journal {
 
   uint64_t Epoch() const override { return epoch_; }
   std::string ClusterId() const override;
-  absl::Status Replay(const ReplaySink& sink) override;
-  void Start(JournalObserver observer) override { observer_ = std::move(observer); }
+  absl::Status Replay(const ReplayCallbacks& sink) override;
+  void Start(JournalCallbacks observer) override { observer_ = std::move(observer); }
   void Append(JournalRecord record) override;
   size_t PendingBytes() const override { return pending_bytes_; }
   absl::Status Stop() override;
@@ -30,7 +30,7 @@ class MemoryJournal final : public Journal {
 
   const std::shared_ptr<MemoryTables> tables_;
   uint64_t epoch_ = 0;
-  JournalObserver observer_;
+  JournalCallbacks observer_;
   std::atomic<size_t> pending_bytes_ = 0;
   absl::Status failure_;  // the pool's thread, and after it has ended
   WorkPool thread_{1};
@@ -42,7 +42,7 @@ class MemoryJobIndex final : public JobIndex {
 
   absl::StatusOr<std::optional<v1::JobRecord>> Find(uint64_t id) override;
   absl::StatusOr<std::optional<uint64_t>> FindNamed(const std::string& name) override;
-  absl::StatusOr<std::vector<uint64_t>> FindLabelled(const std::string& label) override;
+  absl::StatusOr<std::vector<uint64_t>> FindLabeled(const std::string& label) override;
   absl::StatusOr<std::vector<NamedJob>> FindPrefix(const std::string& prefix,
                                                    uint32_t limit) override;
   absl::StatusOr<uint64_t> Newest(const std::string& owner) override;

@@ -68,7 +68,10 @@ struct SegmentTrailer {
   uint32_t index_crc = 0;
 };
 
-inline constexpr uint64_t kSegmentBytesMax = 8 << 20;  // of a stream in one segment, about
+inline constexpr uint64_t kSegmentBytesMax = 8
+                                             << 20;  // a file of so many bytes gets no more records
+// No segment is longer: it can be made anew in memory.
+inline constexpr uint64_t kSegmentFileBytesMax = 4 * kSegmentBytesMax;
 inline constexpr uint64_t kIndexStepBytes = 64 << 10;
 inline constexpr size_t kSegmentHeadBytes = 64;
 inline constexpr size_t kHeadCopies = 2;

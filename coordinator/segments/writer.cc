@@ -110,7 +110,10 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
   head_.first_offset = first_offset;
   SegmentScan scan(Path(), kRecoveryWindowBytes);
   ASSIGN_OR_RETURN(const auto head, scan.Head());
-  if (!head.has_value() || head->id != head_.id || head->first_offset != first_offset) {
+  const bool is_ours = head.has_value() && head->id == head_.id &&
+                       head->first_offset == first_offset &&
+                       scan.FileBytes() <= kSegmentFileBytesMax;
+  if (!is_ours) {
     ASSIGN_OR_RETURN(end_.end_count, CountBefore(first_offset));
     // Nothing of it can be told; what is longer than a head is kept for those who want to look.
     const std::string aside = StrCat(Path(), ".damaged");
@@ -196,7 +199,7 @@ std::string SegmentWriter::TailBytes() {
 
 absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records) {
   if (finished_) RETURN_IF_ERROR(StartNext());
-  if (end_.end_offset - head_.first_offset >= kSegmentBytesMax && position_ > kRecordsBegin) {
+  if (position_ >= kSegmentBytesMax) {
     RETURN_IF_ERROR(Finish());
     RETURN_IF_ERROR(StartNext());
   }

@@ -22,8 +22,6 @@ namespace {
 
 constexpr int kSweepTurnMs = 1'000;  // for each mark; this worker's shutdown waits no longer
 
-std::string common::MessageOf(const absl::Status& status) { return std::string(status.message()); }
-
 // What is known of an attempt whose launch.pb is lost, so that its output can still be delivered.
 v1::LaunchAttempt LaunchFromOrder(const AttemptKey& key, const common::ShimLaunch* order) {
   v1::LaunchAttempt launch;

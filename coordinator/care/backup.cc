@@ -28,7 +28,6 @@ namespace {
 using common::MakeProblem;
 using common::StrCat;
 
-constexpr char kDatabase[] = "muster.db";
 constexpr char kMadeWithout[] =
     "the backup is made without it; muster-coordinator check tells more";
 // A checkpoint file that appears and goes while we copy makes us begin with the database again.
@@ -136,7 +135,7 @@ absl::Status Backup::CopyBlob(const TreeFile& file) {
 }
 
 absl::Status Backup::CopyDatabaseFile() {
-  const std::string stored = target_.StoredName(kDatabase);
+  const std::string stored = target_.StoredName(kSavedDatabase);
   const std::string path = StrCat(target_.Root(), "/", stored);
   RETURN_IF_ERROR(common::MakeDirectories(StrCat(target_.Root(), "/", target_.Number())));
   unlink(path.c_str());
@@ -147,8 +146,8 @@ absl::Status Backup::CopyDatabaseFile() {
   if (!contents.ok()) return Unusable(contents.status());
   contents_ = *std::move(contents);
   ASSIGN_OR_RETURN(const CopiedFile copied, HashFile({target_.Root(), stored}, progress_));
-  if (!files_.contains(kDatabase)) ++copied_files_;
-  Keep({kDatabase, stored, copied.size, copied.sha256, copied.modified_ns});
+  if (!files_.contains(kSavedDatabase)) ++copied_files_;
+  Keep({kSavedDatabase, stored, copied.size, copied.sha256, copied.modified_ns});
   copied_bytes_ += copied.size;
   if (target_.Cluster().empty() || target_.Cluster() == contents_.cluster_id) {
     return absl::OkStatus();

@@ -13,7 +13,7 @@
 namespace muster::coordinator {
 namespace {
 
-struct Command {
+struct CareCommand {
   const char* name;
   const char* summary;
   // The option that it has beside --data-dir, and where its value goes.
@@ -23,7 +23,7 @@ struct Command {
   int (*run)(const CareArguments&);
 };
 
-constexpr Command kCommands[] = {
+constexpr CareCommand kCareCommands[] = {
     {"check", "read all of a stopped coordinator's data and list what is damaged", "--quick",
      "checkpoint files by their sizes only", nullptr, RunCheck},
     {"repair", "mend what can be mended without losing anything", "", "", nullptr, RunRepair},
@@ -33,14 +33,14 @@ constexpr Command kCommands[] = {
      &CareArguments::from, RunRestore},
 };
 
-const Command* Find(std::string_view name) {
-  for (const Command& command : kCommands) {
+const CareCommand* FindCommand(std::string_view name) {
+  for (const CareCommand& command : kCareCommands) {
     if (name == command.name) return &command;
   }
   return nullptr;
 }
 
-void AddOption(CLI::App& app, const Command& command, CareArguments& arguments) {
+void AddOption(CLI::App& app, const CareCommand& command, CareArguments& arguments) {
   if (command.value != nullptr) {
     app.add_option(command.option, arguments.*command.value, command.option_help)->required();
   } else if (command.option[0] != '\0') {
@@ -51,7 +51,7 @@ void AddOption(CLI::App& app, const Command& command, CareArguments& arguments) 
 }  // namespace
 
 std::optional<int> RunCareCommand(int argc, char** argv) {
-  const Command* command = argc > 1 ? Find(argv[1]) : nullptr;
+  const CareCommand* command = argc > 1 ? FindCommand(argv[1]) : nullptr;
   if (command == nullptr) return std::nullopt;
   const std::string name = common::StrCat("muster-coordinator ", command->name);
   CareArguments arguments;
@@ -76,7 +76,7 @@ std::optional<int> RunCareCommand(int argc, char** argv) {
 
 std::string CareCommandsHelp() {
   std::string text = "Commands (without one it serves; each has --help):\n";
-  for (const Command& command : kCommands) {
+  for (const CareCommand& command : kCareCommands) {
     absl::StrAppendFormat(&text, "  %-8s %s\n", command.name, command.summary);
   }
   return text;

@@ -20,6 +20,9 @@ struct SavedFile {
   int64_t modified_ns = 0;  // of the original
 };
 
+// The copy of the database, by its path below the data directory.
+inline constexpr char kSavedDatabase[] = "muster.db";
+
 struct Manifest {
   std::string cluster;  // of the data directory, 16 hex digits
   uint64_t number = 0;  // of the backup in its directory, from 1

@@ -25,7 +25,6 @@ namespace {
 using common::MakeProblem;
 using common::StrCat;
 
-constexpr char kDatabase[] = "muster.db";
 constexpr char kStage[] = "restoring";
 // More than were submitted, and begun for one job, since the backup; more for each second of its
 // age, so that two restores of one backup do not meet either.
@@ -86,7 +85,7 @@ class Restore {
   absl::StatusOr<RestoreTotals> Run() {
     RETURN_IF_ERROR(CopyDatabase());
     for (const SavedFile& file : manifest_.files) {
-      if (file.path != kDatabase) RETURN_IF_ERROR(CopyOther(file));
+      if (file.path != kSavedDatabase) RETURN_IF_ERROR(CopyOther(file));
     }
     RETURN_IF_ERROR(AdvanceNumbers(StagePaths(), AdvanceFor(manifest_, request_.wall_ms)));
     ASSIGN_OR_RETURN(const DatabaseContents contents, ReadContents(StagePaths().Database()));
@@ -106,8 +105,8 @@ class Restore {
   // Into a separate directory: it is moved into place when all else is there.
   absl::Status CopyDatabase() {
     for (const SavedFile& file : manifest_.files) {
-      if (file.path != kDatabase) continue;
-      const std::string fault = Copy(file, StrCat(kStage, "/", kDatabase));
+      if (file.path != kSavedDatabase) continue;
+      const std::string fault = Copy(file, StrCat(kStage, "/", kSavedDatabase));
       RETURN_IF_ERROR(failure_);
       return fault.empty() ? absl::OkStatus() : LostDatabase(fault);
     }

@@ -238,11 +238,11 @@ TEST(JobctlSubmitTest, AUsedKeyIsARefusal) {
 
 TEST(JobctlSubmitTest, AKindThatNoNodeHasIsNamedWithThoseThereAre) {
   FakeCoordinator fake;
-  fake.submit_error =
-      common::MakeProblem(absl::StatusCode::kFailedPrecondition,
-                          {.code = "JC1402",
-                           .what = "the job needs 2 gpu; no set of the registered nodes",
-                           .fix = "ask for less"});
+  fake.submit_error = common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1402",
+       .what = "the job needs 2 gpu; it would not fit even if all registered nodes were free",
+       .fix = "ask for less"});
   v1::DeviceUse* use = fake.nodes.add_nodes()->add_uses();
   use->set_kind("cpu");
   use->set_total(4);

@@ -16,10 +16,6 @@ namespace {
 using common::StrCat;
 
 constexpr std::string_view kLauncher = "accelerate launch";
-constexpr FlagFate kYes = FlagFate::kHonored;
-constexpr FlagFate kOurs = FlagFate::kOverridden;
-constexpr FlagFate kShown = FlagFate::kDisplay;
-constexpr FlagFate kNo = FlagFate::kRefused;
 constexpr std::string_view kNoTpu = "omit it: TPUs are not supported";
 constexpr std::string_view kNoFilter =
     "select nodes by their devices: --devices, or resources.devices in a job file";

@@ -224,11 +224,11 @@ constexpr JobKey kKeys[] = {
      [](const KeyValue& value, JobSpec* spec) { spec->set_virtual_local_rank(value.number != 0); }},
 };
 
-struct Alias {
+struct KeyAlias {
   std::string_view peer;
   std::string_view ours;
 };
-constexpr Alias kPeerKeys[] = {
+constexpr KeyAlias kPeerKeys[] = {
     {"entrypoint", "command"},
     {"run", "command"},
     {"commands", "command"},
@@ -313,7 +313,7 @@ std::string_view PeerKey(std::string_view key) {
   for (const common::DeviceKind& kind : common::DeviceKinds()) {
     if (!kind.is_host && (key == kind.name || key == kind.plural)) return "resources.devices";
   }
-  for (const Alias& alias : kPeerKeys) {
+  for (const KeyAlias& alias : kPeerKeys) {
     if (alias.peer == key) return alias.ours;
   }
   return {};

@@ -62,6 +62,11 @@ std::string InnerLauncher(const std::vector<std::string>& argv);
 // ---- shared by the launchers' files
 
 enum class FlagFate { kHonored, kOverridden, kDisplay, kRefused };
+// The same, short enough for the launchers' tables.
+inline constexpr FlagFate kYes = FlagFate::kHonored;
+inline constexpr FlagFate kOurs = FlagFate::kOverridden;
+inline constexpr FlagFate kShown = FlagFate::kDisplay;
+inline constexpr FlagFate kNo = FlagFate::kRefused;
 struct LaunchFlag {
   std::string_view name;  // with `-` for `_`
   char letter = 0;

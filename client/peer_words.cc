@@ -10,11 +10,11 @@
 namespace muster::client {
 namespace {
 
-struct Alias {
+struct WordAlias {
   std::string_view peer;
   std::string_view ours;
 };
-constexpr Alias kPeerCommands[] = {
+constexpr WordAlias kPeerCommands[] = {
     {"ps", "ls"},
     {"list", "ls"},
     {"jobs", "ls"},
@@ -72,7 +72,7 @@ constexpr Alias kPeerCommands[] = {
     {"stacks", "stack"},
     {"py-spy", "stack"},
 };
-constexpr Alias kPeerFlags[] = {
+constexpr WordAlias kPeerFlags[] = {
     {"np", "-n"},
     {"nproc", "-n"},
     {"num-processes", "-n"},
@@ -128,8 +128,8 @@ constexpr Absent kAbsent[] = {
      "jobctl submit --set virtual_local_rank=true -- COMMAND"},
 };
 template <size_t kCount>
-std::string_view Lookup(const Alias (&table)[kCount], std::string_view name) {
-  for (const Alias& alias : table) {
+std::string_view Lookup(const WordAlias (&table)[kCount], std::string_view name) {
+  for (const WordAlias& alias : table) {
     if (alias.peer == name) return alias.ours;
   }
   return {};

@@ -25,13 +25,13 @@ using common::StrCat;
 
 constexpr std::string_view kDefaultNames[] = {"color", "output", "timeout"};
 
-std::string Variable(const char* name) {
+std::string SettingFromEnvironment(const char* name) {
   const char* value = getenv(name);
   return value == nullptr ? "" : value;
 }
 
 std::string XdgDirectory(const char* variable, std::string_view below_home) {
-  const std::string directory = Variable(variable);
+  const std::string directory = SettingFromEnvironment(variable);
   // The XDG specification says to ignore relative paths.
   if (!directory.empty() && directory[0] == '/') return directory;
   return StrCat(HomeDirectory(), "/", below_home);
@@ -105,7 +105,7 @@ absl::Status CheckServerAddress(std::string_view what, std::string_view address)
 }
 
 std::string HomeDirectory() {
-  const std::string home = Variable("HOME");
+  const std::string home = SettingFromEnvironment("HOME");
   if (!home.empty()) return home;
   const passwd* user = getpwuid(getuid());
   return user == nullptr ? "/tmp" : user->pw_dir;
@@ -114,7 +114,7 @@ std::string HomeDirectory() {
 std::string DefaultDataDir() { return XdgDirectory("XDG_DATA_HOME", ".local/share") + "/muster"; }
 
 std::string DefaultRuntimeDir() {
-  const std::string runtime = Variable("XDG_RUNTIME_DIR");
+  const std::string runtime = SettingFromEnvironment("XDG_RUNTIME_DIR");
   if (!runtime.empty() && runtime[0] == '/' && access(runtime.c_str(), W_OK) == 0)
     return runtime + "/muster";
   return StrCat("/tmp/muster-", getuid());
@@ -122,7 +122,7 @@ std::string DefaultRuntimeDir() {
 
 absl::StatusOr<ConfigFile> ConfigFile::Read() {
   ConfigFile config;
-  config.path = Variable("JOBCTL_CONFIG");
+  config.path = SettingFromEnvironment("JOBCTL_CONFIG");
   if (config.path.empty())
     config.path = XdgDirectory("XDG_CONFIG_HOME", ".config") + "/muster/config.yaml";
   if (access(config.path.c_str(), F_OK) != 0) return config;
@@ -180,14 +180,15 @@ absl::StatusOr<Settings> Settings::Resolve(const Arguments& arguments) {
     settings.Add(arguments, "timeout", "JOBCTL_TIMEOUT", "10s");
   }
   const auto directory = [&](const char* name, const char* variable, std::string otherwise) {
-    const std::string value = Variable(variable);
+    const std::string value = SettingFromEnvironment(variable);
     settings.all_.push_back(value.empty() ? Setting{name, std::move(otherwise), "default"}
                                           : Setting{name, value, variable});
   };
   directory("data-dir", "JOBCTL_DATA_DIR", DefaultDataDir());
   directory("runtime-dir", "JOBCTL_RUNTIME_DIR", DefaultRuntimeDir());
-  settings.all_.push_back({"config", settings.file_.path,
-                           Variable("JOBCTL_CONFIG").empty() ? "default" : "JOBCTL_CONFIG"});
+  settings.all_.push_back(
+      {"config", settings.file_.path,
+       SettingFromEnvironment("JOBCTL_CONFIG").empty() ? "default" : "JOBCTL_CONFIG"});
   RETURN_IF_ERROR(settings.Check(arguments));
   return settings;
 }
@@ -197,7 +198,7 @@ std::optional<Setting> Settings::FromFlagOrVariable(const Arguments& arguments,
   if (arguments.Has(name)) {
     return Setting{std::string(name), arguments.Get(name), StrCat("flag --", name)};
   }
-  if (const std::string value = Variable(variable); !value.empty()) {
+  if (const std::string value = SettingFromEnvironment(variable); !value.empty()) {
     return Setting{std::string(name), value, variable};
   }
   return std::nullopt;

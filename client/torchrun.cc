@@ -14,11 +14,6 @@ namespace {
 
 using common::StrCat;
 
-constexpr FlagFate kYes = FlagFate::kHonored;
-constexpr FlagFate kOurs = FlagFate::kOverridden;
-constexpr FlagFate kShown = FlagFate::kDisplay;
-constexpr FlagFate kNo = FlagFate::kRefused;
-
 constexpr LaunchFlag kTorchrunFlags[] = {
     {"nnodes", 0, true, kYes},
     {"nproc-per-node", 0, true, kYes},

@@ -53,7 +53,7 @@ target_compile_options(muster_settings INTERFACE -Wall -Wextra -Wno-unused-param
                                                  -Wno-missing-field-initializers)
 if(MUSTER_UNITY)
   # GCC takes a source that another includes for a header, and warns of its file-local types.
-  target_compile_options(muster_settings INTERFACE -Wno-subobject-linkage)
+  target_compile_options(muster_settings INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endif()
 target_include_directories(muster_settings INTERFACE ${CMAKE_SOURCE_DIR})
 

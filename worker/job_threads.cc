@@ -11,7 +11,7 @@
 namespace muster::worker {
 namespace {
 
-using Lane = std::pair<AttemptKey, Work>;
+using WorkLane = std::pair<AttemptKey, Work>;
 constexpr std::chrono::seconds kIdle{10};
 
 }  // namespace
@@ -22,8 +22,8 @@ struct JobThreads::Shared {
   std::mutex mutex;  // guards what follows
   std::condition_variable posted;
   std::condition_variable left;
-  std::map<Lane, std::deque<std::function<void()>>> tasks;  // of lanes that are ready or running
-  std::deque<Lane> ready;
+  std::map<WorkLane, std::deque<std::function<void()>>> tasks;  // of lanes that are ready or running
+  std::deque<WorkLane> ready;
   size_t threads = 0;
   size_t idle = 0;
   bool stopping = false;
@@ -35,7 +35,7 @@ JobThreads::~JobThreads() { Shutdown(std::chrono::milliseconds(0)); }
 void JobThreads::Post(const AttemptKey& key, Work work, std::function<void()> task) {
   std::lock_guard<std::mutex> lock(shared_->mutex);
   if (shared_->stopping) return;
-  const auto [lane, is_new] = shared_->tasks.try_emplace(Lane{key, work});
+  const auto [lane, is_new] = shared_->tasks.try_emplace(WorkLane{key, work});
   lane->second.push_back(std::move(task));
   if (!is_new) return;
   shared_->ready.push_back(lane->first);
@@ -57,7 +57,7 @@ void JobThreads::Run(const std::shared_ptr<Shared>& shared) {
         lock, kIdle, [&] { return shared->stopping || !shared->ready.empty(); });
     --shared->idle;
     if (!called || shared->stopping) break;
-    const Lane lane = shared->ready.front();
+    const WorkLane lane = shared->ready.front();
     shared->ready.pop_front();
     auto& tasks = shared->tasks[lane];
     std::function<void()> task = std::move(tasks.front());

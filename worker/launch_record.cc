@@ -16,7 +16,7 @@ namespace {
 // comes last.
 constexpr std::string_view kSumTag = "\xc5\x3e";
 constexpr size_t kSumBytes = kSumTag.size() + sizeof(uint32_t);
-constexpr size_t kRecordBytesMax = 64 << 20;
+constexpr size_t kLaunchRecordBytesMax = 64 << 20;
 
 bool SumIsWrong(std::string_view bytes) {
   if (bytes.size() < kSumBytes) return false;
@@ -39,7 +39,7 @@ std::string EncodeLaunchRecord(const v1::LaunchAttempt& launch) {
 }
 
 absl::StatusOr<v1::LaunchAttempt> ReadLaunchRecord(const std::string& path, const AttemptKey& key) {
-  ASSIGN_OR_RETURN(const std::string bytes, common::ReadFile(path, kRecordBytesMax));
+  ASSIGN_OR_RETURN(const std::string bytes, common::ReadFile(path, kLaunchRecordBytesMax));
   v1::LaunchAttempt launch;
   if (SumIsWrong(bytes) || !launch.ParseFromString(bytes) || launch.job() != key.job ||
       launch.attempt() != key.attempt || launch.part().local_world_size() == 0) {

@@ -23,7 +23,7 @@ using common::StrCat;
 constexpr size_t kWaitingBytesMax = 4 << 20;  // per attempt
 constexpr int64_t kStuckMs = 10'000;
 constexpr size_t kOpenFilesMax = 8;  // per attempt
-constexpr int kDescriptorWaitMs = 50;
+constexpr int kCopyDescriptorWaitMs = 50;
 constexpr int kDescriptorWaitsMax = 100;
 
 }  // namespace
@@ -58,7 +58,7 @@ class LogCopies::Files {
     RETURN_IF_ERROR(common::MakeDirectories(directory, 0777));
     absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_WRONLY | O_CREAT, 0666);
     for (int i = 0; absl::IsUnavailable(file.status()) && i < kDescriptorWaitsMax; ++i) {
-      poll(nullptr, 0, kDescriptorWaitMs);  // this thread belongs to the attempt
+      poll(nullptr, 0, kCopyDescriptorWaitMs);  // this thread belongs to the attempt
       file = common::OpenRegular(path, O_WRONLY | O_CREAT, 0666);
     }
     RETURN_IF_ERROR(file.status());

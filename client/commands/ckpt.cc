@@ -99,7 +99,7 @@ v1::CheckpointReference Reference(const v1::JobRecord& job, int64_t step) {
   return reference;
 }
 
-absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> ShowCheckpoint(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const int64_t step, WantedStep(arguments));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(arguments.words()[0]));
@@ -323,7 +323,7 @@ const Command kCkptShowCommand = {
     .listing = true,
     .completes = "job step",
     .examples = "jobctl ckpt show calm-otter-3 120\tfiles, sizes, SHA-256",
-    .run = Show};
+    .run = ShowCheckpoint};
 const Command kCkptVerifyCommand = {.name = "ckpt verify",
                                     .summary = "read a checkpoint and verify every SHA-256",
                                     .arguments = "JOB [STEP]",

@@ -58,7 +58,7 @@ absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
   return request;
 }
 
-std::vector<Cell> Row(const v1::JobSummary& job) {
+std::vector<Cell> JobRow(const v1::JobSummary& job) {
   const int64_t end = job.finished_ms() > 0 ? job.finished_ms() : WallMs();
   const int64_t ran_ms =
       job.first_running_ms() > 0 ? std::max<int64_t>(0, end - job.first_running_ms()) : -1;
@@ -101,7 +101,7 @@ Listing JobListing(const v1::ListJobsResponse& response) {
                      {.key = "owner", .wide = true},
                      {.key = "reason", .shrink = true},
                      {.key = "command", .wide = true, .shrink = true}};
-  for (const v1::JobSummary& job : response.jobs()) listing.rows.push_back(Row(job));
+  for (const v1::JobSummary& job : response.jobs()) listing.rows.push_back(JobRow(job));
   return listing;
 }
 

@@ -17,7 +17,7 @@ constexpr Flag kShowFlags[] = {
     {"output", 'o', "FORMAT", "json, yaml or name instead of text", "json|yaml|name"},
 };
 
-absl::StatusOr<int> Show(Session& session, const Arguments& arguments) {
+absl::StatusOr<int> ShowJob(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(v1::GetJobResponse response, connection->GetJob(arguments.words()[0]));
   HideSecrets(response.mutable_record()->mutable_spec());
@@ -61,7 +61,7 @@ const Command kShowCommand = {.name = "show",
                               .examples =
                                   "jobctl show @last\tyour newest job\n"
                                   "jobctl show calm-otter-3 -o json\tthe whole record",
-                              .run = Show};
+                              .run = ShowJob};
 
 const Command kWhyCommand = {
     .name = "why",

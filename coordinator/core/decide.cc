@@ -21,7 +21,7 @@ const v1::JobRecord* FindJob(const ClusterState& state, uint64_t id) {
   return found == state.jobs.end() ? nullptr : &found->second;
 }
 
-v1::Event JobEvent(const v1::JobRecord& job, Now now) {
+v1::Event LiveJobEvent(const v1::JobRecord& job, Now now) {
   v1::Event event;
   event.set_job(job.id());
   event.set_at_ms(now.wall_ms);
@@ -56,7 +56,7 @@ Decision DecideOn(const ClusterState& state, const CancelInput& input, Now now) 
     if (again && (attempt == nullptr || grace >= attempt->stop_grace_ms())) {
       result.set_message("is already being cancelled");
     } else {
-      v1::Event event = JobEvent(*job, now);
+      v1::Event event = LiveJobEvent(*job, now);
       v1::StopRequested* stop = event.mutable_stop_requested();
       stop->set_cause(input.cause);
       stop->set_reason(input.reason.empty() ? absl::StrCat("cancelled by ", input.caller.principal)
@@ -88,7 +88,7 @@ Decision DecideOn(const ClusterState& state, const SignalInput& input, Now now) 
                    .fix = absl::StrCat("jobctl why ", job->name())}),
               &result);
   } else {
-    v1::Event event = JobEvent(*job, now);
+    v1::Event event = LiveJobEvent(*job, now);
     event.mutable_signal_sent()->set_signal(input.signal);
     event.mutable_signal_sent()->set_by(input.caller.principal);
     decision.facts.push_back(std::move(event));
@@ -107,7 +107,7 @@ Decision DecideOn(const ClusterState& state, const ReleaseInput& input, Now now)
     }
     v1::BulkResult result = ResultFor(id, job);
     if (job->held()) {
-      v1::Event event = JobEvent(*job, now);
+      v1::Event event = LiveJobEvent(*job, now);
       event.mutable_job_released()->set_by(input.caller.principal);
       decision.facts.push_back(std::move(event));
     } else {
@@ -168,7 +168,7 @@ Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input,
                 &result);
       break;
     }
-    v1::Event event = JobEvent(*job, now);
+    v1::Event event = LiveJobEvent(*job, now);
     event.set_attempt(checkpoint.attempt());
     event.mutable_checkpoint_removed()->set_step(checkpoint.step());
     event.mutable_checkpoint_removed()->set_attempt(checkpoint.attempt());
@@ -197,7 +197,7 @@ Decision DecideOn(const ClusterState& state, const FlagCheckpointInput& input, N
         checkpoint.flagged_corrupt()) {
       continue;
     }
-    v1::Event event = JobEvent(*job, now);
+    v1::Event event = LiveJobEvent(*job, now);
     event.set_attempt(checkpoint.attempt());
     event.mutable_checkpoint_flagged()->set_step(input.step);
     event.mutable_checkpoint_flagged()->set_why(input.why);

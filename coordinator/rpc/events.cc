@@ -12,7 +12,7 @@ namespace muster::coordinator {
 namespace {
 
 constexpr uint32_t kPastEventsDefault = 10'000;
-constexpr size_t kWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
+constexpr size_t kEventsWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
 
 using EventSink = Sink<v1::EventBatch>;
 
@@ -115,7 +115,7 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : wanted) bytes += event.ByteSizeLong();
   std::unique_lock lock(mutex_);
   waiting_bytes_ += bytes;
-  if (waiting_bytes_ >= kWaitingBytesMax) {
+  if (waiting_bytes_ >= kEventsWaitingBytesMax) {
     lock.unlock();
     // The reader continues from its last event, so nothing is skipped silently.
     return sink_->Close(

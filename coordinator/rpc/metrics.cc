@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kFollowedLine = -1;  // QueryMetricsRequest.attempt
 constexpr int kAllRanks = -1;
-constexpr size_t kWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
+constexpr size_t kMetricsWaitingBytesMax = 64 << 20;  // not yet read by a slow follower
 constexpr size_t kBytesPerTurn = 1 << 20;
 
 // After a job's end, how long a follower waits for points still in transit. A lost node's never
@@ -216,7 +216,7 @@ void MetricFeed::Say(const v1::MetricBatch& batch, bool is_stored) {
 void MetricFeed::OnBatch(const v1::MetricBatch& batch) {
   std::lock_guard lock(mutex_);
   if (!keeps_new_) return;
-  if (waiting_bytes_ >= kWaitingBytesMax) {
+  if (waiting_bytes_ >= kMetricsWaitingBytesMax) {
     metric_token_ = nullptr;
     return sink_->Close(
         common::MakeProblem(absl::StatusCode::kResourceExhausted,

@@ -6,7 +6,7 @@
 namespace muster {
 namespace {
 
-constexpr std::array<uint32_t, 256> make_table() {
+constexpr std::array<uint32_t, 256> make_crc32c_table() {
   std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t crc = byte;
@@ -16,7 +16,7 @@ constexpr std::array<uint32_t, 256> make_table() {
   return table;
 }
 
-constexpr std::array<uint32_t, 256> kTable = make_table();
+constexpr std::array<uint32_t, 256> kCrc32cTable = make_crc32c_table();
 
 template <typename Unsigned>
 void append_little_endian(std::string& out, Unsigned value) {
@@ -30,7 +30,7 @@ void append_little_endian(std::string& out, Unsigned value) {
 uint32_t crc32c(std::string_view bytes) {
   uint32_t crc = ~0u;
   for (const char byte : bytes) {
-    crc = (crc >> 8) ^ kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
+    crc = (crc >> 8) ^ kCrc32cTable[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
   }
   return ~crc;
 }

@@ -22,7 +22,8 @@ struct JobThreads::Shared {
   std::mutex mutex;  // guards what follows
   std::condition_variable posted;
   std::condition_variable left;
-  std::map<WorkLane, std::deque<std::function<void()>>> tasks;  // of lanes that are ready or running
+  std::map<WorkLane, std::deque<std::function<void()>>>
+      tasks;  // of lanes that are ready or running
   std::deque<WorkLane> ready;
   size_t threads = 0;
   size_t idle = 0;

@@ -68,7 +68,7 @@ TEST(LogPrinterTest, AGrepThatIsNoExpressionIsRefused) {
   LogPrinter printer({.grep = "("}, Terminal{});
   const absl::Status prepared = printer.Prepare();
   EXPECT_EQ(common::CodeOf(prepared), "JC1004");
-  EXPECT_EQ(common::ProblemOf(prepared).what.find("--grep \"(\" is no extended regular"), 0u);
+  EXPECT_EQ(common::ProblemOf(prepared).what.find("--grep \"(\" is not an extended regular"), 0u);
 }
 
 TEST(LogPrinterTest, InAPipeTheBytesOfALineAreKept) {

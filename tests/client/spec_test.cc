@@ -78,10 +78,10 @@ TEST_F(SpecTest, ALineThatIsNoJobIsRefusedWithItsCode) {
             "JC1004 --grace takes a duration like 30s, 10m or 2h, not \"soon\"");
   EXPECT_EQ(Refusal({"run", "-e", "=x", "x"}), "JC1004 -e =x is not NAME=VALUE");
   EXPECT_EQ(Refusal({"run", "-e", "A\nB=x", "x"}).substr(0, 6), "JC1004");
-  EXPECT_EQ(Refusal({"run", "--devices", "gpu:0", "x"}).substr(0, 31),
-            "JC1104 \"gpu:0\" names no devices");
+  EXPECT_EQ(Refusal({"run", "--devices", "gpu:0", "x"}).substr(0, 38),
+            "JC1104 \"gpu:0\" is not a device request");
   EXPECT_EQ(Refusal({"run", "--accelerate-config", "f", "--", "torchrun", "t.py"}),
-            "JC1004 --accelerate-config does not go with a torchrun line");
+            "JC1004 --accelerate-config cannot be combined with a torchrun command line");
   EXPECT_EQ(Refusal({"submit", directory_ + "/absent.yaml"}),
             "JC1005 the job file cannot be read: cannot open " + directory_ +
                 "/absent.yaml: No such file or directory");
@@ -130,21 +130,21 @@ TEST_F(SpecTest, AVariableThatCannotBeSentIsNamedAndLeftOut) {
   const auto spec = Build({"run", "x"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->env().count("MUSTER_SPEC_BYTES"), 0u);
-  EXPECT_EQ(notes_, "not sent, because not UTF-8: MUSTER_SPEC_BYTES\n");
+  EXPECT_EQ(notes_, "not sent because they are not UTF-8: MUSTER_SPEC_BYTES\n");
 }
 
 TEST_F(SpecTest, ATotalWinsOverTheLaunchersLineAndSaysSo) {
   const auto spec = Build({"run", "-n", "3", "--", "torchrun", "--nproc-per-node=2", "t.py"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->shape().processes(), 3u);
-  EXPECT_NE(notes_.find("note: -n 3 wins over the 2 ranks of the launcher's line"),
+  EXPECT_NE(notes_.find("note: -n 3 overrides the 2 ranks of the launcher's command line"),
             std::string::npos)
       << notes_;
 }
 
 TEST_F(SpecTest, ALauncherInsideAShellIsPointedOut) {
   ASSERT_TRUE(Build({"run", "-n", "2", "--", "sh", "-c", "cd /data && torchrun t.py"}).ok());
-  EXPECT_NE(notes_.find("note: every rank starts torchrun by itself"), std::string::npos) << notes_;
+  EXPECT_NE(notes_.find("note: every rank starts torchrun itself"), std::string::npos) << notes_;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ std::string Refusal(const std::vector<std::string>& words) {
   const ParsedFlags parsed = Parse(words);
   EXPECT_TRUE(parsed.stop);
   EXPECT_EQ(parsed.exit_code, 2);
-  EXPECT_NE(parsed.text.find("\n  fix: muster-coordinator --help lists all flags\n"),
+  EXPECT_NE(parsed.text.find("\n  fix: muster-coordinator --help lists all flags and commands\n"),
             std::string::npos);
   return parsed.text.substr(0, parsed.text.find('\n'));
 }

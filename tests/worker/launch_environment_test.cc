@@ -304,7 +304,7 @@ TEST_F(CheckLaunchTest, AFileOfTheWorkingDirectoryIsSaidToBeRunAsItCanBe) {
   const auto lies = [&](const std::string& name, const std::string& how) {
     const auto problem = Check(name);
     ASSERT_TRUE(problem.has_value()) << name;
-    EXPECT_TRUE(problem->text.ends_with(", but lies in " + root_ + "/run; fix: write " + how))
+    EXPECT_TRUE(problem->text.ends_with(", but is in " + root_ + "/run; fix: write " + how))
         << problem->text;
     EXPECT_EQ(problem->exit_code, 127);
   };

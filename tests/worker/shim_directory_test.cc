@@ -95,7 +95,7 @@ TEST(LaunchErrors, EachStageIsOneSentenceWithItsFix) {
   EXPECT_EQ(said(common::ExecStage::kNone, 0), "");
   EXPECT_EQ(said(common::ExecStage::kWorkdir, ENOENT),
             "node node1: cannot enter the working directory /data: No such file or directory; "
-            "fix: make it on that node, or give another one with --workdir");
+            "fix: create it on that node, or use another one with --workdir");
   EXPECT_EQ(said(common::ExecStage::kExec, EACCES),
             "node node1: cannot execute /bin/train: Permission denied; fix: correct the command, "
             "or install it on that node");

@@ -41,9 +41,10 @@ class Damage(Case):
         self.one.restart_coordinator()
         open(go, "w").close()
         self.one.wait_for(job, SUCCEEDED)
-        done = self.one.jobctl("logs", "--raw", job)
-        self.assertEqual(done.stdout, "first\n" + EXPECTED + "the end\n")
-        self.assertNotIn("damaged", done.stderr)
+        # A gap until the worker has been asked and has answered.
+        wait_until(lambda: self.one.jobctl("logs", "--raw", job).stdout == "first\n" + EXPECTED + "the end\n",
+                   lambda: f"the first line comes again: {self.one.jobctl('logs', job).stderr}")
+        self.assertNotIn("damaged", self.one.jobctl("logs", "--raw", job).stderr)
         self.assertIn("[JC1620]", self.one.coordinator.output())
         self.assertIn("output is resent", self.one.workers["node1"].output())
 

@@ -181,6 +181,10 @@ constexpr ErrorCode kCodes[] = {
      "`jobctl ckpt show JOB` lists its files."},
     {"JC1506", "checkpoint in use", "An attempt is starting from this checkpoint right now.",
      "Try again once it is running."},
+    {"JC1507", "checkpoint not readable now",
+     "What keeps the checkpoint's files has run out of something or cannot be reached. That says "
+     "nothing about the files: none is marked as damaged.",
+     "Try again later; the message names the reason."},
     {"JC1601", "file cannot be written", "A file or directory could not be created or written.",
      "Check the path, its permissions and the free space (`df`)."},
     {"JC1602", "data cannot be trusted",

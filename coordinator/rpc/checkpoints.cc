@@ -11,6 +11,7 @@
 #include "coordinator/rpc/garbage.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
+#include "coordinator/stores/shortage.h"
 
 namespace muster::coordinator {
 namespace {
@@ -32,7 +33,9 @@ absl::StatusOr<v1::Checkpoint> FindCheckpoint(const v1::JobRecord& job, int64_t 
                               .fix = StrCat("list them with jobctl ckpt ls ", job.name())});
 }
 
-v1::VerifyCheckpointResponse Verify(Daemon& daemon, const v1::Checkpoint& checkpoint) {
+// A store that cannot be read for now says nothing about the files.
+absl::StatusOr<v1::VerifyCheckpointResponse> Verify(Daemon& daemon,
+                                                    const v1::Checkpoint& checkpoint) {
   v1::VerifyCheckpointResponse response;
   response.set_step(checkpoint.step());
   response.set_ok(true);
@@ -42,6 +45,14 @@ v1::VerifyCheckpointResponse Verify(Daemon& daemon, const v1::Checkpoint& checkp
     verdict->set_size(file.size());
     verdict->set_sha256(file.sha256());
     const absl::Status status = daemon.blobs.Verify(file.sha256());
+    if (IsShortage(status)) {
+      return common::MakeProblem(
+          absl::StatusCode::kAborted,
+          {.code = "JC1507",
+           .what = StrCat("the checkpoint of step ", checkpoint.step(), " cannot be read now"),
+           .why = std::string(status.message()),
+           .fix = "try again later; it was not marked as damaged"});
+    }
     verdict->set_ok(status.ok());
     if (status.ok()) continue;
     verdict->set_problem(std::string(status.message()));
@@ -169,7 +180,9 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
             FindCheckpoint(*found->record, request.step(), request.latest());
         if (!checkpoint.ok()) return answer(checkpoint.status());
         daemon.files.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
-          v1::VerifyCheckpointResponse response = Verify(daemon, checkpoint);
+          absl::StatusOr<v1::VerifyCheckpointResponse> verdicts = Verify(daemon, checkpoint);
+          if (!verdicts.ok()) return answer(verdicts.status());
+          v1::VerifyCheckpointResponse& response = *verdicts;
           Bound(response);
           if (response.ok() || checkpoint.flagged_corrupt()) return answer(std::move(response));
           if (job.live) {

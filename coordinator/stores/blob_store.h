@@ -46,7 +46,7 @@ class BlobStore {
                                            size_t max) const = 0;
   // NOT_FOUND.
   virtual absl::StatusOr<uint64_t> Size(const std::string& sha256) const = 0;
-  // Reads all of it. OK when the bytes still match their name; NOT_FOUND, DATA_LOSS.
+  // Reads all of it. OK: it matches its name. NOT_FOUND, DATA_LOSS; one of shortage.h: no verdict.
   virtual absl::Status Verify(const std::string& sha256) const = 0;
 
   // Deletes it unless an upload was promised or finished lately (it may be about to be referred

@@ -7,13 +7,17 @@
 #include <string>
 #include <thread>
 
+#include "common/files.h"
 #include "common/problem.h"
+#include "common/sha256.h"
 #include "common/status_wire.h"
 #include "common/version.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/paths.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "tests/coordinator/temp_dir.h"
+#include "tests/stores/no_free_descriptors.h"
 
 namespace muster::coordinator {
 namespace {
@@ -138,8 +142,9 @@ class FakeWorker {
     if (phase == v1::ATTEMPT_PHASE_ENDED) status->set_how_ended("empty");
     stream_->Write(message);
   }
-  // A checkpoint with one file that the coordinator does not have.
-  void SayCheckpoint(uint64_t job, int64_t step) {
+  static inline const std::string kUnknownFile = std::string(64, 'a');
+  // A checkpoint with one file.
+  void SayCheckpoint(uint64_t job, int64_t step, const std::string& sha256) {
     v1::WorkerMessage message;
     v1::CheckpointPartReady* part = message.mutable_checkpoint_part();
     part->set_job(job);
@@ -148,17 +153,17 @@ class FakeWorker {
     v1::CheckpointFile* file = part->add_files();
     file->set_path("model");
     file->set_size(1);
-    file->set_sha256(std::string(64, 'a'));
+    file->set_sha256(sha256);
     stream_->Write(message);
   }
-  // Plays one rank that succeeds.
-  void RunJob(uint64_t job, bool with_checkpoint = false) {
+  // Plays one rank that succeeds and, where a file is named, has saved a checkpoint of it.
+  void RunJob(uint64_t job, const std::string& checkpoint_file = "") {
     v1::CoordinatorMessage message = Read();
     while (!message.has_hold_ports()) message = Read();
     SayStatus(job, v1::ATTEMPT_PHASE_HOLDING, 4711, false);
     while (!message.has_launch()) message = Read();
     SayStatus(job, v1::ATTEMPT_PHASE_RUNNING, 4711, false);
-    if (with_checkpoint) SayCheckpoint(job, 10);
+    if (!checkpoint_file.empty()) SayCheckpoint(job, 10, checkpoint_file);
     SayStatus(job, v1::ATTEMPT_PHASE_ENDED, 4711, true);
     while (!message.has_forget()) message = Read();
   }
@@ -464,7 +469,7 @@ TEST_F(ServiceTest, ADamagedCheckpointOfAFinishedJobIsFlaggedAndNoJobIsStartedFr
   FakeWorker worker(channel_);
   EXPECT_TRUE(worker.Read().has_registered());
   const uint64_t job = SubmitOne();
-  worker.RunJob(job, /*with_checkpoint=*/true);
+  worker.RunJob(job, FakeWorker::kUnknownFile);
   v1::CheckpointReference reference;
   reference.set_job(std::to_string(job));
   reference.set_latest(true);
@@ -484,6 +489,39 @@ TEST_F(ServiceTest, ADamagedCheckpointOfAFinishedJobIsFlaggedAndNoJobIsStartedFr
   grpc::ClientContext rerun_context;
   EXPECT_EQ(stub_->RerunJob(&rerun_context, rerun, &response).error_code(),
             grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ServiceTest, ACheckpointThatCannotBeReadNowIsNotFlagged) {
+  FakeWorker worker(channel_);
+  EXPECT_TRUE(worker.Read().has_registered());
+  const uint64_t job = SubmitOne();
+  const std::string sha256 = common::Sha256Hex("x");
+  const Paths paths(dir_.path() + "/data");
+  ASSERT_TRUE(common::MakeDirectories(paths.BlobDirectory(sha256)).ok());
+  ASSERT_TRUE(common::WriteFileDurably(paths.BlobFile(sha256), "x").ok());
+  worker.RunJob(job, sha256);
+  v1::CheckpointReference reference;
+  reference.set_job(std::to_string(job));
+  reference.set_latest(true);
+  const auto verify = [&] {
+    v1::VerifyCheckpointResponse verified;
+    grpc::ClientContext context;
+    const grpc::Status status = stub_->VerifyCheckpoint(&context, reference, &verified);
+    return status.ok() && !verified.ok()
+               ? absl::DataLossError("flagged")
+               : common::FromWire({.code = static_cast<absl::StatusCode>(status.error_code()),
+                                   .message = status.error_message(),
+                                   .details = status.error_details()});
+  };
+  ASSERT_TRUE(verify().ok()) << verify();
+  {
+    const NoFreeDescriptors none;
+    EXPECT_EQ(common::CodeOf(verify()), "JC1507") << verify();
+  }
+  EXPECT_TRUE(verify().ok()) << verify();
+  v1::GetJobResponse found;
+  ASSERT_TRUE(Get(std::to_string(job), &found).ok());
+  EXPECT_FALSE(found.record().checkpoints(0).flagged_corrupt());
 }
 
 TEST_F(ServiceTest, EventsAreToldFromThePastAndAsTheyHappen) {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "coordinator/core/state.h"
-#include "coordinator/rpc/garbage.h"
+#include "coordinator/retention.h"
 
 namespace muster::coordinator {
 

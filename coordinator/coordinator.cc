@@ -19,6 +19,7 @@
 #include "coordinator/rpc/attached_runs.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/diagnosis.h"
+#include "coordinator/rpc/garbage.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
@@ -90,7 +91,7 @@ struct Coordinator::Parts {
 
 absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   lock = std::move(data_lock);
-  ASSIGN_OR_RETURN(stores, OpenStores(paths, shares, clock, stop));
+  ASSIGN_OR_RETURN(stores, OpenStores(config, shares, clock, stop));
   coordinator::Settings rules = config.settings;
   rules.cluster_id = stores.journal->ClusterId();
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);

@@ -5,14 +5,16 @@
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/older_format.h"
+#include "coordinator/paths.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 
 namespace muster::coordinator {
 
-absl::StatusOr<Stores> OpenStores(const Paths& paths, const DescriptorShares& shares,
+absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
                                   LivedClock& clock,
                                   const std::function<void(const absl::Status&)>& failed) {
+  const Paths paths(config.data_dir);
   RETURN_IF_ERROR(ConvertOlderFormat(paths));
   Stores stores;
   stores.logs = std::make_unique<LocalLogStore>(paths, failed, shares.log_streams);

@@ -1,5 +1,6 @@
 // Which engine implements which store: the only place that names the implementations behind
-// stores/. A new engine is a folder next to sqlite/ and local/ and a line here.
+// stores/. A new engine is a folder next to sqlite/ and local/, a line in open_stores.cc, and the flag
+// that chooses it (config.h, flags.cc).
 #pragma once
 
 #include <functional>
@@ -7,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/config.h"
 #include "coordinator/descriptors.h"
 #include "coordinator/lived_clock.h"
-#include "coordinator/paths.h"
 #include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
@@ -29,7 +30,7 @@ struct Stores {
 
 // `failed` is called on a store's thread when that store can no longer be trusted. `clock` is
 // raised to the journal's time.
-absl::StatusOr<Stores> OpenStores(const Paths& paths, const DescriptorShares& shares,
+absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
                                   LivedClock& clock,
                                   const std::function<void(const absl::Status&)>& failed);
 

@@ -33,6 +33,16 @@ absl::StatusOr<v1::Checkpoint> FindCheckpoint(const v1::JobRecord& job, int64_t 
                               .fix = StrCat("list them with jobctl ckpt ls ", job.name())});
 }
 
+// An error of the store with its code; workers try again after it. UNAVAILABLE itself would say that
+// the coordinator cannot be reached.
+absl::Status NotReadableNow(const std::string& what, const absl::Status& shortage) {
+  return common::MakeProblem(absl::StatusCode::kAborted,
+                             {.code = "JC1507",
+                              .what = StrCat(what, " cannot be read now"),
+                              .why = std::string(shortage.message()),
+                              .fix = "try again later; nothing was marked as damaged"});
+}
+
 // A store that cannot be read for now says nothing about the files.
 absl::StatusOr<v1::VerifyCheckpointResponse> Verify(Daemon& daemon,
                                                     const v1::Checkpoint& checkpoint) {
@@ -46,12 +56,7 @@ absl::StatusOr<v1::VerifyCheckpointResponse> Verify(Daemon& daemon,
     verdict->set_sha256(file.sha256());
     const absl::Status status = daemon.blobs.Verify(file.sha256());
     if (IsShortage(status)) {
-      return common::MakeProblem(
-          absl::StatusCode::kAborted,
-          {.code = "JC1507",
-           .what = StrCat("the checkpoint of step ", checkpoint.step(), " cannot be read now"),
-           .why = std::string(status.message()),
-           .fix = "try again later; it was not marked as damaged"});
+      return NotReadableNow(StrCat("the checkpoint of step ", checkpoint.step()), status);
     }
     verdict->set_ok(status.ok());
     if (status.ok()) continue;
@@ -124,7 +129,8 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
   }
 
   void Send() {
-    const absl::Status status = SendSome();
+    absl::Status status = SendSome();
+    if (IsShortage(status)) status = NotReadableNow(StrCat("checkpoint file ", sha256_), status);
     bool has_room = false;
     {
       std::lock_guard lock(mutex_);

@@ -503,21 +503,36 @@ TEST_F(ServiceTest, ACheckpointThatCannotBeReadNowIsNotFlagged) {
   v1::CheckpointReference reference;
   reference.set_job(std::to_string(job));
   reference.set_latest(true);
+  const auto said = [](const grpc::Status& status) {
+    return common::FromWire({.code = static_cast<absl::StatusCode>(status.error_code()),
+                             .message = status.error_message(),
+                             .details = status.error_details()});
+  };
   const auto verify = [&] {
     v1::VerifyCheckpointResponse verified;
     grpc::ClientContext context;
     const grpc::Status status = stub_->VerifyCheckpoint(&context, reference, &verified);
-    return status.ok() && !verified.ok()
-               ? absl::DataLossError("flagged")
-               : common::FromWire({.code = static_cast<absl::StatusCode>(status.error_code()),
-                                   .message = status.error_message(),
-                                   .details = status.error_details()});
+    return status.ok() && !verified.ok() ? absl::DataLossError("flagged") : said(status);
+  };
+  const auto pull = [&] {
+    v1::PullFileRequest request;
+    request.set_job(reference.job());
+    request.set_step(-1);
+    request.set_path("model");
+    v1::BlobChunk chunk;
+    grpc::ClientContext context;
+    const auto file = stub_->PullFile(&context, request);
+    while (file->Read(&chunk)) {
+    }
+    return said(file->Finish());
   };
   ASSERT_TRUE(verify().ok()) << verify();
   {
     const NoFreeDescriptors none;
     EXPECT_EQ(common::CodeOf(verify()), "JC1507") << verify();
+    EXPECT_EQ(common::CodeOf(pull()), "JC1507") << pull();
   }
+  EXPECT_TRUE(pull().ok()) << pull();
   EXPECT_TRUE(verify().ok()) << verify();
   v1::GetJobResponse found;
   ASSERT_TRUE(Get(std::to_string(job), &found).ok());

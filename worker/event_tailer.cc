@@ -39,7 +39,7 @@ std::string ReadSome(int fd, uint64_t offset, size_t size) {
   return bytes;
 }
 
-std::string NameIn(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string FileNameIn(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // As TensorBoard writes it into the names of event files.
 std::string EventHostName() {
@@ -137,7 +137,7 @@ EventTailer::Whose EventTailer::WhoseMark(const std::string& mark) const {
 }
 
 EventTailer::Whose EventTailer::Ask(const EventFile& file) const {
-  const WriterName writer = WriterIn(NameIn(file.path));
+  const WriterName writer = WriterIn(FileNameIn(file.path));
   if (writer.pid == 0 || !IsOfHost(writer, host_)) return Whose::kUnknown;
   if (ranks_.contains(writer.pid)) return Whose::kOurs;
   bool lives = false;
@@ -152,7 +152,7 @@ EventTailer::Whose EventTailer::AskHolder(const EventFile& file, const Holders& 
     const std::string mark = MarkOf(holder->second, &lives);
     if (lives) return WhoseMark(mark);
   }
-  const WriterName writer = WriterIn(NameIn(file.path));
+  const WriterName writer = WriterIn(FileNameIn(file.path));
   return writer.host.empty() || IsOfHost(writer, host_) ? Whose::kUnknown : Whose::kOthers;
 }
 
@@ -187,7 +187,7 @@ void EventTailer::Adopt(const EventFile& found, const EventLedger::Entry& entry)
   const auto [known, rank] = callbacks_.known(file.source);
   file.offset = std::max(entry.start, known);
   file.aligned = entry.start == 0 || known > 0;
-  const auto by_pid = ranks_.find(WriterIn(NameIn(file.path)).pid);
+  const auto by_pid = ranks_.find(WriterIn(FileNameIn(file.path)).pid);
   file.rank = rank >= 0                ? static_cast<uint32_t>(rank)
               : by_pid != ranks_.end() ? by_pid->second
                                        : setup_.default_rank;

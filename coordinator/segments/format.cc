@@ -70,21 +70,21 @@ struct PackedTrailer {
 static_assert(sizeof(PackedTrailer) == kSegmentTrailerBytes);
 
 template <typename Packed>
-std::string_view BytesOf(const Packed& packed, size_t size = sizeof(Packed)) {
+std::string_view RawBytes(const Packed& packed, size_t size = sizeof(Packed)) {
   return {reinterpret_cast<const char*>(&packed), size};
 }
 
 // `salt` goes before the bytes.
 template <typename Packed>
 uint32_t CrcOf(const Packed& packed, uint64_t salt) {
-  const uint32_t salted = common::Crc32c(BytesOf(salt));
-  return common::Crc32c(BytesOf(packed, sizeof packed - sizeof packed.crc), salted);
+  const uint32_t salted = common::Crc32c(RawBytes(salt));
+  return common::Crc32c(RawBytes(packed, sizeof packed - sizeof packed.crc), salted);
 }
 
 template <typename Packed>
 std::string Summed(Packed& packed, uint64_t salt) {
   packed.crc = CrcOf(packed, salt);
-  return std::string(BytesOf(packed));
+  return std::string(RawBytes(packed));
 }
 
 template <typename Packed>
@@ -157,7 +157,7 @@ std::string EncodeIndex(const std::vector<IndexEntry>& entries) {
   std::string bytes;
   bytes.reserve(entries.size() * kIndexEntryBytes);
   for (const IndexEntry& entry : entries) {
-    bytes += BytesOf(PackedEntry{entry.offset, entry.position, entry.time_us, entry.count});
+    bytes += RawBytes(PackedEntry{entry.offset, entry.position, entry.time_us, entry.count});
   }
   return bytes;
 }

@@ -13,6 +13,8 @@ class Paths {
   explicit Paths(std::string root) : root_(std::move(root)) {}
 
   const std::string& Root() const { return root_; }
+  // Of one of these paths, what follows the root.
+  std::string BelowRoot(const std::string& path) const { return path.substr(root_.size() + 1); }
   std::string Lock() const { return root_ + "/LOCK"; }
   std::string Database() const { return root_ + "/muster.db"; }
   // The highest event number that was ever acknowledged; distinguishes a truncated database from a

@@ -55,7 +55,7 @@ class Backup {
   absl::Status CopyJobs(const std::string& folder);
   absl::Status CopyChanging(const std::string& path);
   absl::Status CopyOther(const TreeFile& file);
-  absl::Status Copy(const TreeFile& file, CopiedFile* copied);
+  absl::Status Copy(const TreeFile& file);
   // False: of a job that the copied database does not know, submitted since.
   bool IsOfKnownJob(const std::string& path) const;
   absl::Status Odd(const std::string& path) const;
@@ -115,7 +115,7 @@ absl::Status Backup::CopyBlobs() {
 absl::Status Backup::CopyBlob(const TreeFile& file) {
   const std::string name = file.path.substr(file.path.rfind('/') + 1);
   const bool is_blob =
-      common::IsSha256Hex(name) && paths_.BlobFile(name) == StrCat(paths_.Root(), "/", file.path);
+      common::IsSha256Hex(name) && paths_.BelowRoot(paths_.BlobFile(name)) == file.path;
   if (!is_blob || files_.contains(file.path) || damaged_.contains(file.path)) {
     return absl::OkStatus();
   }
@@ -123,10 +123,9 @@ absl::Status Backup::CopyBlob(const TreeFile& file) {
     Keep(*saved);
     return absl::OkStatus();
   }
-  CopiedFile copied;
-  RETURN_IF_ERROR(Copy(file, &copied));
+  RETURN_IF_ERROR(Copy(file));
   const auto kept = files_.find(file.path);
-  if (kept == files_.end() || copied.sha256 == name) return absl::OkStatus();
+  if (kept == files_.end() || kept->second.sha256 == name) return absl::OkStatus();
   unlink(StrCat(target_.Root(), "/", kept->second.stored).c_str());
   files_.erase(kept);
   damaged_.insert(file.path);
@@ -172,7 +171,7 @@ absl::Status Backup::Unusable(const absl::Status& why) const {
 std::vector<std::string> Backup::Missing() {
   std::vector<std::string> missing;
   for (const auto& [sha256, use] : contents_.blobs) {
-    const std::string path = paths_.BlobFile(sha256).substr(paths_.Root().size() + 1);
+    const std::string path = paths_.BelowRoot(paths_.BlobFile(sha256));
     if (files_.contains(path) || damaged_.contains(path)) continue;
     // Lost in the data directory, but an earlier backup has it: names never change their bytes.
     if (const SavedFile* saved = target_.Saved(path); saved != nullptr) {
@@ -194,9 +193,8 @@ absl::Status Backup::CopyJobs(const std::string& folder) {
 }
 
 absl::Status Backup::CopyChanging(const std::string& path) {
-  CopiedFile copied;
   return WalkFiles(paths_.Root(), path,
-                   {.file = [&](const TreeFile& file) { return Copy(file, &copied); },
+                   {.file = [this](const TreeFile& file) { return Copy(file); },
                     .odd = [this](const std::string& odd) { return Odd(odd); }});
 }
 
@@ -205,27 +203,25 @@ absl::Status Backup::CopyOther(const TreeFile& file) {
     Keep(*target_.Saved(file.path));
     return absl::OkStatus();
   }
-  CopiedFile copied;
-  return Copy(file, &copied);
+  return Copy(file);
 }
 
-absl::Status Backup::Copy(const TreeFile& file, CopiedFile* copied) {
+absl::Status Backup::Copy(const TreeFile& file) {
   if (!IsSavedName(file.path)) {
     found_({file.path, "is not a file of Muster's, and is not copied",
             "move it out of the data directory"});
     return absl::OkStatus();
   }
   const std::string stored = target_.StoredName(file.path);
-  absl::StatusOr<CopiedFile> done =
+  const absl::StatusOr<CopiedFile> copied =
       CopyFile({paths_.Root(), file.path}, {target_.Root(), stored}, file.size, progress_);
   // Removed with its job, meanwhile.
-  if (absl::IsNotFound(done.status())) return absl::OkStatus();
-  if (absl::IsDataLoss(done.status())) {
-    found_({file.path, std::string(done.status().message()), kMadeWithout});
+  if (absl::IsNotFound(copied.status())) return absl::OkStatus();
+  if (absl::IsDataLoss(copied.status())) {
+    found_({file.path, std::string(copied.status().message()), kMadeWithout});
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(done.status());
-  *copied = *done;
+  RETURN_IF_ERROR(copied.status());
   Keep({file.path, stored, copied->size, copied->sha256, copied->modified_ns});
   ++copied_files_;
   copied_bytes_ += copied->size;

@@ -135,7 +135,7 @@ absl::Status RepairData(const Paths& paths, const CheckTotals& totals, int64_t w
       &ignored));
   for (const std::string& sha256 : totals.blobs.damaged) {
     RETURN_IF_ERROR(SetBlobAside(paths, sha256));
-    changed(paths.BlobFile(sha256).substr(paths.Root().size() + 1), "moved to damaged/");
+    changed(paths.BelowRoot(paths.BlobFile(sha256)), "moved to damaged/");
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> stale, RemoveStaleUploads(paths, wall_ms));
   for (const std::string& path : stale) changed(path, "unfinished for over a day, removed");

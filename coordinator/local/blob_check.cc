@@ -29,10 +29,6 @@ constexpr char kHowToRepair[] =
     "copy the file back from a backup";
 constexpr int64_t kNsPerMs = 1'000'000;
 
-std::string RelativePath(const Paths& paths, const std::string& sha256) {
-  return paths.BlobFile(sha256).substr(paths.Root().size() + 1);
-}
-
 class BlobCheck {
  public:
   BlobCheck(const Paths& paths, const BlobUses& uses, bool quick, const Found& found,
@@ -52,8 +48,8 @@ class BlobCheck {
     for (const auto& [sha256, use] : uses_) {
       if (seen_.contains(sha256)) continue;
       ++totals_.missing;
-      found_({RelativePath(paths_, sha256), StrCat("is missing; job ", use.job, " refers to it"),
-              kHowToHeal});
+      found_({paths_.BelowRoot(paths_.BlobFile(sha256)),
+              StrCat("is missing; job ", use.job, " refers to it"), kHowToHeal});
     }
     return CountUploads();
   }
@@ -61,7 +57,7 @@ class BlobCheck {
  private:
   absl::Status File(const TreeFile& file) {
     const std::string name = file.path.substr(file.path.rfind('/') + 1);
-    if (!common::IsSha256Hex(name) || RelativePath(paths_, name) != file.path) {
+    if (!common::IsSha256Hex(name) || paths_.BelowRoot(paths_.BlobFile(name)) != file.path) {
       found_({file.path, "is not a file of Muster's: its name is not a SHA-256 in its folder",
               "move it out of the data directory"});
       return absl::OkStatus();

@@ -81,8 +81,10 @@ uint32_t CrcOf(const Packed& packed, uint64_t salt) {
   return common::Crc32c(RawBytes(packed, sizeof packed - sizeof packed.crc), salted);
 }
 
+// With the two fields that the caller cannot know.
 template <typename Packed>
-std::string Summed(Packed& packed, uint64_t salt) {
+std::string Sealed(Packed packed, std::string_view mark, uint64_t salt) {
+  std::memcpy(packed.mark, mark.data(), sizeof packed.mark);
   packed.crc = CrcOf(packed, salt);
   return std::string(RawBytes(packed));
 }
@@ -97,16 +99,15 @@ bool Load(std::string_view bytes, std::string_view mark, Packed& packed) {
 }  // namespace
 
 std::string EncodeSegmentHead(const SegmentHead& head) {
-  PackedHead packed{.kind = static_cast<uint32_t>(head.id.kind),
-                    .attempt = head.id.attempt,
-                    .job = head.id.job,
-                    .rank = head.id.rank,
-                    .stream = head.id.stream,
-                    .first_offset = head.first_offset,
-                    .first_count = head.first_count,
-                    .salt = head.salt};
-  std::memcpy(packed.mark, kHeadMark.data(), sizeof packed.mark);
-  return Summed(packed, 0);
+  const PackedHead packed{.kind = static_cast<uint32_t>(head.id.kind),
+                          .attempt = head.id.attempt,
+                          .job = head.id.job,
+                          .rank = head.id.rank,
+                          .stream = head.id.stream,
+                          .first_offset = head.first_offset,
+                          .first_count = head.first_count,
+                          .salt = head.salt};
+  return Sealed(packed, kHeadMark, 0);
 }
 
 std::optional<SegmentHead> DecodeSegmentHead(std::string_view bytes) {
@@ -126,15 +127,14 @@ std::optional<SegmentHead> DecodeSegmentHead(std::string_view bytes) {
 }
 
 std::string EncodeRecordHead(const RecordHead& head, uint64_t salt) {
-  PackedRecord packed{.length = head.length,
-                      .offset = head.offset,
-                      .dropped = head.dropped,
-                      .time_us = head.time_us,
-                      .count = head.count,
-                      .flags = head.end ? kEndFlag : 0,
-                      .body_crc = head.body_crc};
-  std::memcpy(packed.mark, kRecordMark.data(), sizeof packed.mark);
-  return Summed(packed, salt);
+  const PackedRecord packed{.length = head.length,
+                            .offset = head.offset,
+                            .dropped = head.dropped,
+                            .time_us = head.time_us,
+                            .count = head.count,
+                            .flags = head.end ? kEndFlag : 0,
+                            .body_crc = head.body_crc};
+  return Sealed(packed, kRecordMark, salt);
 }
 
 std::optional<RecordHead> DecodeRecordHead(std::string_view bytes, uint64_t salt) {
@@ -181,16 +181,15 @@ std::optional<std::vector<IndexEntry>> DecodeIndex(std::string_view bytes,
 }
 
 std::string EncodeSegmentTrailer(const SegmentTrailer& trailer, uint64_t salt) {
-  PackedTrailer packed{.index_position = trailer.index_position,
-                       .end_offset = trailer.end_offset,
-                       .end_count = trailer.end_count,
-                       .first_us = trailer.first_us,
-                       .last_us = trailer.last_us,
-                       .entries = trailer.entries,
-                       .flags = trailer.ended ? kEndFlag : 0,
-                       .index_crc = trailer.index_crc};
-  std::memcpy(packed.mark, kTrailerMark.data(), sizeof packed.mark);
-  return Summed(packed, salt);
+  const PackedTrailer packed{.index_position = trailer.index_position,
+                             .end_offset = trailer.end_offset,
+                             .end_count = trailer.end_count,
+                             .first_us = trailer.first_us,
+                             .last_us = trailer.last_us,
+                             .entries = trailer.entries,
+                             .flags = trailer.ended ? kEndFlag : 0,
+                             .index_crc = trailer.index_crc};
+  return Sealed(packed, kTrailerMark, salt);
 }
 
 std::optional<SegmentTrailer> DecodeSegmentTrailer(std::string_view bytes, uint64_t salt) {

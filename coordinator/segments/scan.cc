@@ -165,6 +165,17 @@ absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Next() {
   return record;
 }
 
+absl::StatusOr<std::optional<std::pair<ScannedRecord, std::string>>> SegmentScan::NextSound() {
+  while (true) {
+    ASSIGN_OR_RETURN(const auto record, Next());
+    if (!record.has_value()) return std::nullopt;
+    absl::StatusOr<std::string> body = Body(*record);
+    if (absl::IsDataLoss(body.status())) continue;
+    RETURN_IF_ERROR(body.status());
+    return std::pair{*record, *std::move(body)};
+  }
+}
+
 absl::StatusOr<std::string> SegmentScan::Body(const ScannedRecord& record) {
   ASSIGN_OR_RETURN(const std::string_view body,
                    file_.At(record.position + kRecordHeadBytes, record.length));

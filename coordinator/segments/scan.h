@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -68,6 +69,8 @@ class SegmentScan {
   absl::StatusOr<std::optional<ScannedRecord>> Next();
   // The body of a record. DATA_LOSS: damaged.
   absl::StatusOr<std::string> Body(const ScannedRecord& record);
+  // The next record whose body is sound too, with the body.
+  absl::StatusOr<std::optional<std::pair<ScannedRecord, std::string>>> NextSound();
   // Behind the record that Next returned last.
   uint64_t Position() const { return position_; }
   // Bytes behind it, up to the end of the records, in which no sound head was found.

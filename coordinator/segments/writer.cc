@@ -127,16 +127,13 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
   end_ = {.end_offset = first_offset, .end_count = head_.first_count};
   position_ = kRecordsBegin;
   while (true) {
-    ASSIGN_OR_RETURN(const auto record, scan.Next());
-    if (!record.has_value()) break;
-    const absl::StatusOr<std::string> body = scan.Body(*record);
-    if (absl::IsDataLoss(body.status())) continue;  // a torn end, or lost: the next one tells
-    RETURN_IF_ERROR(body.status());
-    const uint64_t gap = record->offset - end_.end_offset;
-    if (gap > record->dropped) {
-      lost_.push_back({end_.end_offset, record->offset - record->dropped});
-    }
-    Count(*record, *body, record->position);
+    ASSIGN_OR_RETURN(const auto sound, scan.NextSound());
+    if (!sound.has_value()) break;
+    const auto& [record, body] = *sound;
+    // What was passed over is lost if a sound record follows it, else a torn end.
+    const uint64_t gap = record.offset - end_.end_offset;
+    if (gap > record.dropped) lost_.push_back({end_.end_offset, record.offset - record.dropped});
+    Count(record, body, record.position);
     position_ = scan.Position();
   }
   RETURN_IF_ERROR(OpenFile(0));
@@ -286,14 +283,12 @@ absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
   Bodies all;
   SegmentScan scan(Path(), kRecoveryWindowBytes);
   while (true) {
-    ASSIGN_OR_RETURN(const auto old, scan.Next());
-    if (!old.has_value()) break;
-    absl::StatusOr<std::string> body = scan.Body(*old);
-    if (absl::IsDataLoss(body.status())) continue;
-    RETURN_IF_ERROR(body.status());
-    all[old->offset].push_back(
-        {{.offset = old->offset, .dropped = old->dropped, .time_us = old->time_us, .end = old->end},
-         *std::move(body)});
+    ASSIGN_OR_RETURN(auto sound, scan.NextSound());
+    if (!sound.has_value()) break;
+    auto& [old, body] = *sound;
+    all[old.offset].push_back(
+        {{.offset = old.offset, .dropped = old.dropped, .time_us = old.time_us, .end = old.end},
+         std::move(body)});
   }
   for (const NewRecord& record : records) {
     auto& here = all[record.offset];

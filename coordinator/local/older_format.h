@@ -1,6 +1,6 @@
-// Logs and metrics as coordinators before 0.2 left them: raw bytes with an index beside them, and
-// one file of batches per attempt. They become segments once, at the first start; FORMAT then says
-// so. A crash on the way loses nothing: what was not finished is done again.
+// Logs and metrics as written by coordinators before 0.2: raw bytes with an index file, and one file
+// of batches per attempt. The first start converts them to segments and records that in FORMAT. A
+// crash on the way loses nothing: unfinished conversions are repeated.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,5 +1,5 @@
-// The streams that a store's writer appends to: which are known, which have their files open, which
-// are to be synced and when. One thread.
+// The streams that a store's writer appends to: which are known, which have open files, which need
+// a sync and when. One thread.
 #pragma once
 
 #include <unistd.h>
@@ -29,19 +29,19 @@ class OpenStreams {
     std::function<absl::StatusOr<Stream>(const Key&)> open;
     // Tries until there is room and a descriptor (StoreQueue::Patiently).
     std::function<absl::Status(const std::function<absl::Status()>&)> patiently;
-    // What the stream has taken is durable. True: it is complete and may be forgotten.
+    // What was appended to the stream is durable. True: it is complete and may be forgotten.
     std::function<bool(const Key&, Stream&)> synced;
   };
 
-  // `open_max`: how many have their files open at once; `known_max`: of how many the ends are kept.
+  // `open_max`: streams with open files; `known_max`: streams whose state is kept in memory.
   OpenStreams(Callbacks callbacks, size_t open_max, size_t known_max)
       : callbacks_(std::move(callbacks)),
         open_max_(std::max<size_t>(open_max, 1)),
         known_max_(known_max) {}
 
-  // With its file open. `is_new`: it was not known.
+  // Returns it with its file open. `is_new`: it was not known before.
   absl::StatusOr<Stream*> Use(const Key& key, bool* is_new);
-  // It took something, or has to answer: to be synced by then.
+  // It took something, or owes an acknowledgement: sync it by `due_ms`.
   void Touch(const Key& key, size_t bytes, int64_t due_ms) {
     dirty_.insert(key);
     dirty_bytes_ += bytes;
@@ -62,7 +62,7 @@ class OpenStreams {
 
   absl::Status OpenFile(const Key& key, bool* is_new);
   absl::Status OpenOrReopen(const Key& key, bool* is_new);
-  // Closes the files that were not used for longest until fewer than `most` are open.
+  // Closes the least recently used files until fewer than `most` are open.
   absl::Status CloseIdle(size_t most);
   void ForgetClosed();
   absl::Status SyncFiles();
@@ -96,7 +96,7 @@ absl::StatusOr<Stream*> OpenStreams<Key, Stream>::Use(const Key& key, bool* is_n
 template <typename Key, typename Stream>
 absl::Status OpenStreams<Key, Stream>::OpenFile(const Key& key, bool* is_new) {
   absl::Status status = OpenOrReopen(key, is_new);
-  // Somebody else took the last descriptors: better few open files than none.
+  // The process ran out of descriptors: better few open files than none.
   while (absl::IsUnavailable(status) && !open_.empty()) {
     RETURN_IF_ERROR(CloseIdle(open_.size()));
     status = OpenOrReopen(key, is_new);

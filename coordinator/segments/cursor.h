@@ -51,13 +51,13 @@ class SegmentCursor {
   void Take(const ScannedRecord& record);
   // What a finished segment lost at its end.
   void TakeLostEnd(const SegmentTrailer& trailer);
-  // The segment was made anew with what it had lost (writer.h): the records lie elsewhere.
+  // The segment was rewritten with what it had lost (writer.h): the records have moved.
   bool WasReplaced() const { return inode_ != 0 && scan_->Inode() != inode_; }
   void StartOver();
 
   const SegmentFiles files_;
   const Appetite appetite_;
-  uint64_t from_;      // all before it was taken
+  uint64_t from_;      // everything before it was taken
   uint64_t expected_;  // where the next record begins if nothing is missing
   std::unique_ptr<SegmentScan> scan_;
   uint64_t segment_ = 0;  // where it begins

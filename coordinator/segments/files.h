@@ -1,5 +1,5 @@
-// The files of one stream's segments: BASE.seg, and what follows it as BASE.d/OFFSET.seg, named by
-// the stream offset where each begins. Most streams are short and have one file and no directory.
+// The files of one stream's segments: BASE.seg, then BASE.d/OFFSET.seg, named by the stream offset
+// where each begins. Most streams are short: one file, no directory.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class SegmentFiles {
   const std::string& Base() const { return base_; }
   std::string At(uint64_t first_offset) const;
   std::string DirectoryOfOthers() const { return base_ + ".d"; }
-  // Where the segments that are there begin, in order.
+  // The offsets where the existing segments begin, in order.
   absl::StatusOr<std::vector<uint64_t>> List() const;
 
  private:
@@ -26,7 +26,7 @@ class SegmentFiles {
 };
 
 // Of the entry `name` in a stream's directory: "rank-3.stdout" of "rank-3.stdout.seg" and of
-// "rank-3.stdout.d"; empty when it is no segment's.
+// "rank-3.stdout.d"; empty if it is not a segment's.
 std::string_view SegmentBase(std::string_view name);
 
 }  // namespace muster::coordinator

@@ -1,10 +1,10 @@
-// The bytes of a segment, the one format of everything that grows on the coordinator's disk: ranks'
-// output and metrics. Pure. docs/formats.md has the layout.
+// The bytes of a segment: one format for everything that grows on the coordinator's disk, ranks'
+// output and metrics alike. Pure. docs/formats.md has the layout.
 //
-// A segment is a self-contained part of one stream of records: who it belongs to, records with a
-// checksum each, and, once it is full or the stream has ended, an index and a trailer. From then on
-// it never changes. Record heads are checksummed together with a random number of the segment, so
-// that bytes which a rank printed are never taken for a record, whatever is damaged.
+// A segment is a self-contained part of one stream of records: which stream it belongs to, records
+// with a checksum each, and, once it is full or the stream has ended, an index and a trailer. After
+// that it never changes. A record head's checksum covers a random number of the segment, so that
+// bytes printed by a rank are never mistaken for a record, whatever is damaged.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +70,7 @@ struct SegmentTrailer {
 
 inline constexpr uint64_t kSegmentBytesMax = 8
                                              << 20;  // a file of so many bytes gets no more records
-// No segment is longer: it can be made anew in memory.
+// No segment is longer, so one can be rebuilt in memory.
 inline constexpr uint64_t kSegmentFileBytesMax = 4 * kSegmentBytesMax;
 inline constexpr uint64_t kIndexStepBytes = 64 << 10;
 inline constexpr size_t kSegmentHeadBytes = 64;
@@ -87,7 +87,7 @@ std::string EncodeRecordHead(const RecordHead& head, uint64_t salt);
 std::string EncodeIndex(const std::vector<IndexEntry>& entries);
 std::string EncodeSegmentTrailer(const SegmentTrailer& trailer, uint64_t salt);
 
-// nullopt: torn, damaged, or beyond what can be (limits.h), whatever the checksum says.
+// nullopt: torn, damaged, or out of range (limits.h), even if the checksum matches.
 std::optional<SegmentHead> DecodeSegmentHead(std::string_view bytes);
 std::optional<RecordHead> DecodeRecordHead(std::string_view bytes, uint64_t salt);
 std::optional<std::vector<IndexEntry>> DecodeIndex(std::string_view bytes,

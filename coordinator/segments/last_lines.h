@@ -1,4 +1,4 @@
-// Where a log's last lines begin, by the counts in its records: no body but two is read.
+// Where a log's last lines begin, from the counts in its records: only two bodies are read.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace muster::coordinator {
 
-// A last line that its newline still lacks counts as a line. Lines that are damaged count, too.
+// A last line without its newline counts as a line, and so do damaged lines.
 absl::StatusOr<uint64_t> OffsetOfLastLines(const SegmentFiles& files, uint64_t lines);
 
 }  // namespace muster::coordinator

@@ -1,5 +1,5 @@
-// Reads one segment file, record by record, while it may grow. Damage costs the records that it
-// hits: what follows them is found by the next sound head. Keeps no descriptor between two calls.
+// Reads one segment file record by record, while it may still grow. Damage costs only the records
+// it hits: reading continues at the next sound head. Keeps no descriptor between calls.
 // One thread at a time.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace muster::coordinator {
 
-// A file through a window of bytes, which is read again when it does not suffice.
+// A file seen through a window of bytes, which is reread when it does not cover a request.
 class FileWindow {
  public:
   // `bytes`: how much is read at a time, at least.
@@ -27,9 +27,9 @@ class FileWindow {
   // At most `size` bytes from `position` on, fewer at the end of the file or of what is known to
   // be there; valid until the next call. A missing file is empty.
   absl::StatusOr<std::string_view> At(uint64_t position, size_t size);
-  // What was read so far may have been written in part.
+  // What was read so far may have been only partly written.
   void Forget();
-  // Whether the last answer was read before it was asked for.
+  // Whether the last answer came from the window, without reading the file.
   bool WasKnown() const { return was_known_; }
   // As of the last read.
   uint64_t FileBytes() const { return file_bytes_; }
@@ -54,18 +54,18 @@ class SegmentScan {
  public:
   SegmentScan(std::string path, size_t window_bytes) : file_(std::move(path), window_bytes) {}
 
-  // Who the segment belongs to. nullopt: the file is missing, empty, or all copies are damaged.
+  // The stream that the segment belongs to. nullopt: the file is missing, empty, or all copies are damaged.
   absl::StatusOr<std::optional<SegmentHead>> Head();
   // nullopt: it may still grow, or its end is damaged.
   absl::StatusOr<std::optional<SegmentTrailer>> Trailer();
   // Whether a finished segment's index can be used; without it, reading begins at its beginning.
   absl::StatusOr<bool> HasSoundIndex();
-  // Goes on at the last record whose entry of the index `is_before`; without an index from the
-  // beginning.
+  // Continues at the last record whose index entry `is_before`; from the beginning if there is no
+  // index.
   template <typename IsBefore>
   absl::Status SeekBefore(const IsBefore& is_before);
 
-  // The next record with a sound head, passing over what is damaged. nullopt: nothing more for now.
+  // The next record with a sound head, skipping what is damaged. nullopt: nothing more for now.
   absl::StatusOr<std::optional<ScannedRecord>> Next();
   // The body of a record. DATA_LOSS: damaged.
   absl::StatusOr<std::string> Body(const ScannedRecord& record);
@@ -81,7 +81,7 @@ class SegmentScan {
   }
   // The one that was seen, if any.
   const std::optional<SegmentTrailer>& SeenTrailer() const { return trailer_; }
-  // Frees the window; what is there is read anew.
+  // Frees the window; the next call reads the file again.
   void Forget() { file_.Forget(); }
   // As of the last read.
   ino_t Inode() const { return file_.Inode(); }

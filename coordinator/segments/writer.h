@@ -1,8 +1,7 @@
-// Appends records to one stream, which lies in one or more segments. The store's thread only.
+// Appends records to one stream, stored in one or more segments. The store's thread only.
 //
-// Opening recovers record by record: a torn end is cut, and what was damaged before it is known as
-// lost, until its sender brings it again (Restore) or cannot (GiveUp). Nothing that is sound is
-// ever thrown away.
+// Opening recovers record by record: a torn end is cut off, and damage before it is remembered as
+// lost until its sender resends it (Restore) or cannot (GiveUp). Nothing sound is ever discarded.
 #pragma once
 
 #include <cstdint>
@@ -36,40 +35,40 @@ struct LostRange {
 
 class SegmentWriter {
  public:
-  // Makes the first segment, or opens the last one and recovers it.
+  // Creates the first segment, or opens the last one and recovers it.
   static absl::StatusOr<SegmentWriter> Open(SegmentFiles files, const SegmentId& id);
-  // Gives the descriptor back and keeps what is known of the file; nothing may be dirty.
+  // Releases the descriptor but remembers the file's state; nothing may be dirty.
   void Close() { fd_.Reset(); }
   bool IsOpen() const { return fd_.valid(); }
   // After Close. NOT_FOUND: the file is gone.
   absl::Status Reopen();
 
-  // In ascending order and behind Written; the last one may end the stream. All of them or, as the
-  // place behind them does not move, none. RESOURCE_EXHAUSTED, UNAVAILABLE: the same call may be
+  // In ascending order, after Written; the last one may end the stream. All or nothing: after an
+  // error the same place is written again. RESOURCE_EXHAUSTED, UNAVAILABLE: the same call may be
   // repeated. OUT_OF_RANGE: no file can be that long here.
   absl::Status Append(const std::vector<NewRecord>& records);
   absl::Status Sync();
-  // After a syncfs by somebody else.
+  // After the caller's syncfs.
   void MarkSynced();
 
   uint64_t Written() const { return end_.end_offset; }
-  // Everything below survives and can be read.
+  // Everything below is durable and can be read.
   uint64_t Durable() const;
   // The stream has its end: nothing may be appended.
   bool HasEnd() const { return end_.ended; }
   bool Dirty() const { return dirty_; }
   int Descriptor() const { return fd_.get(); }
 
-  // What was found damaged in the last segment and may be sent again.
+  // What was found damaged in the last segment and may be resent.
   const std::vector<LostRange>& Lost() const { return lost_; }
-  // Writes the segment anew with these records, which lie in lost ranges. Nothing up to `until` is
-  // waited for afterwards.
+  // Rewrites the segment with these records, which lie in lost ranges. Afterwards nothing up to
+  // `until` is expected any more.
   absl::Status Restore(const std::vector<NewRecord>& records, uint64_t until);
-  // Nobody has the bytes below `offset` any more: they stay lost.
+  // The sender no longer has the bytes below `offset`: they stay lost.
   void GiveUp(uint64_t offset);
 
-  // Of a stream that nobody writes: makes the segment anew of what is sound in it. What is lost
-  // stays a gap. A segment whose head cannot be read is set aside as FILE.damaged.
+  // For a stream that nobody writes to: rewrites the segment with what is sound in it; what is lost
+  // remains a gap. A segment whose head cannot be read is renamed to FILE.damaged.
   static absl::Status Mend(SegmentFiles files, const SegmentId& id, uint64_t first_offset);
 
  private:

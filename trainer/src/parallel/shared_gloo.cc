@@ -178,7 +178,7 @@ SharedGloo::~SharedGloo() {
 namespace {
 
 // "all_reduce sum of 64 int64".
-std::string text_of(const CollectiveLog::Call& call, const std::string& how, bool equal_sizes) {
+std::string call_text(const CollectiveLog::Call& call, const std::string& how, bool equal_sizes) {
   std::string text = call.operation;
   if (!how.empty()) text += " " + how;
   if (*call.dtype == '\0') return text;
@@ -230,7 +230,7 @@ uint64_t SharedGloo::begin(const Call& call, const std::vector<at::Tensor>& tens
     noted.elements += tensor.numel();
     noted.bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
   }
-  const std::string text = text_of(noted, call.how, call.equal_sizes);
+  const std::string text = call_text(noted, call.how, call.equal_sizes);
   if (const std::string failure = health_->failure(); !failure.empty()) {
     health_->fail(failure);  // so that no rank keeps waiting for this one
     throw CommunicationError(text + " rejected: the group '" + name_ +

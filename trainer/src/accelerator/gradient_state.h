@@ -2,7 +2,7 @@
 // thread only.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <cstdint>
 #include <functional>

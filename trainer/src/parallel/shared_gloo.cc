@@ -9,6 +9,7 @@
 
 #include "muster/base/errors.h"
 #include "parallel/call_name.h"
+#include "parallel/communication_time.h"
 #include "parallel/gloo_work.h"
 
 namespace muster {
@@ -256,7 +257,9 @@ c10::intrusive_ptr<c10d::Work> SharedGloo::noted(const Call& call,
   try {
     auto work = start();
     work->getFuture()->addCallback(
-        [&log, number, health = health_, text = last_call_](c10::ivalue::Future& future) {
+        [&log, number, health = health_, text = last_call_,
+         running = CommunicationTime::of_thread().start()](c10::ivalue::Future& future) {
+          running->end();
           log.end(number, !future.hasError());
           // Report it even if this rank does not wait: the other ranks do.
           if (future.hasError() && !is_refusal(future.exception_ptr())) {
@@ -278,6 +281,7 @@ void SharedGloo::noted_here(const Call& call, const std::vector<at::Tensor>& ten
   RECORD_USER_SCOPE(kNames[call.operation].shared);
   const uint64_t number = begin(call, tensors, "shared memory");
   CollectiveLog& log = CollectiveLog::of_process();
+  const CommunicationTime::Wait wait;
   try {
     run();
   } catch (const std::exception&) {

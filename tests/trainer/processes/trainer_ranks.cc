@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <functional>
 #include <map>
-#include <thread>
 
 namespace {
 
@@ -349,8 +348,9 @@ void waits(const Arguments&) {
   Run run(muster::AcceleratorOptions{});
   for (int64_t step = 1; step <= 4; ++step) {
     const at::Tensor loss = loss_of(*run.model, *run.sampler->next_batch());
-    if (run.accelerator.is_last_process()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(80));
+    const auto late = std::chrono::steady_clock::now() + std::chrono::milliseconds(80);
+    while (run.accelerator.is_last_process() && std::chrono::steady_clock::now() < late) {
+      const at::Tensor busy = torch::ones({64, 64}).mm(torch::ones({64, 64}));
     }
     run.accelerator.backward(loss);
     run.optimizer->step();

@@ -318,6 +318,12 @@ absl::Status Connection::QueryMetrics(const v1::QueryMetricsRequest& request,
       [&](grpc::ClientContext* context) { return channel_->stub->QueryMetrics(context, request); },
       on_message);
 }
+absl::Status Connection::QuerySamples(const v1::QuerySamplesRequest& request,
+                                      const OnSamples& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::SampleBucket>, v1::SampleBucket>(
+      [&](grpc::ClientContext* context) { return channel_->stub->QuerySamples(context, request); },
+      on_message);
+}
 absl::Status Connection::PullFile(const v1::PullFileRequest& request, const OnBytes& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::BlobChunk>, v1::BlobChunk>(
       [&](grpc::ClientContext* context) { return channel_->stub->PullFile(context, request); },

@@ -57,6 +57,7 @@ class Connection {
   using OnDiagnosis = std::function<bool(const v1::DiagnoseJobUpdate&)>;
   using OnLog = std::function<bool(const v1::LogRecord&)>;
   using OnMetrics = std::function<bool(const v1::MetricBatch&)>;
+  using OnSamples = std::function<bool(const v1::SampleBucket&)>;
   using OnBytes = std::function<bool(const v1::BlobChunk&)>;
   absl::Status Run(const v1::SubmitRequest& request, const OnUpdate& on_message);
   // `deadline_ms` 0: none. Otherwise DEADLINE_EXCEEDED once it passes.
@@ -66,6 +67,7 @@ class Connection {
   absl::Status DiagnoseJob(const v1::DiagnoseJobRequest& request, const OnDiagnosis& on_message);
   absl::Status StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message);
   absl::Status QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message);
+  absl::Status QuerySamples(const v1::QuerySamplesRequest& request, const OnSamples& on_message);
   absl::Status PullFile(const v1::PullFileRequest& request, const OnBytes& on_message);
 
   // Private coordinator: keeps it running until Close or the end of the process.

@@ -23,6 +23,7 @@
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
+#include "coordinator/rpc/sample_gate.h"
 #include "coordinator/services/server.h"
 #include "coordinator/stores/shortage.h"
 
@@ -83,6 +84,7 @@ struct Coordinator::Parts {
   Diagnoses diagnoses;
   SaidRarely refusals;
   JobGate gate;
+  SampleGate sample_gate;
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
@@ -102,11 +104,13 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .index = *stores.index,
                           .logs = *stores.logs,
                           .metrics = *stores.metrics,
+                          .samples = *stores.samples,
                           .blobs = *stores.blobs,
                           .pool = pool,
                           .reads = reads,
                           .files = files,
                           .gate = gate,
+                          .sample_gate = sample_gate,
                           .lifetime = lifetime,
                           .attached = attached,
                           .diagnoses = diagnoses,
@@ -219,6 +223,7 @@ void Coordinator::Shutdown() {
   parts_->files.Stop();
   parts_->stores.logs->Stop();
   parts_->stores.metrics->Stop();
+  parts_->stores.samples->Stop();
   parts_->pool.Stop();
   parts_->clock.Keep();
   if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());

@@ -118,9 +118,10 @@ absl::Status CheckData(const Paths& paths, bool quick, const Found& found, Check
   };
   RETURN_IF_ERROR(CheckDatabase(paths, quick, counted, totals));
   RETURN_IF_ERROR(CheckBlobs(paths, totals->contents.blobs, quick, counted, &totals->blobs));
-  return CheckSegments(
+  RETURN_IF_ERROR(CheckSegments(
       paths, [&](const SegmentFinding& segment) { counted(FindingOf(segment)); },
-      &totals->segments);
+      &totals->segments));
+  return CheckSamples(paths, &totals->samples);
 }
 
 absl::Status RepairData(const Paths& paths, const CheckTotals& totals, int64_t wall_ms,

@@ -17,7 +17,7 @@ enum class Action {
   kServe,       // only for workers
 };
 
-enum class Object { kCoordinator, kJob, kEvent, kLog, kMetric, kCheckpoint, kBlob, kNode };
+enum class Object { kCoordinator, kJob, kEvent, kLog, kMetric, kSample, kCheckpoint, kBlob, kNode };
 
 struct Call {
   std::string_view service;  // "JobService"
@@ -56,6 +56,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog)                               \
   STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch, kRead, kMetric)                      \
   ONE(SummarizeMetrics, JobReference, MetricSummaries, kRead, kMetric)                        \
+  STREAM(QuerySamples, QuerySamplesRequest, SampleBucket, kRead, kSample)                     \
   STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles, kRead, kCheckpoint)       \
   ONE(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kControl, kCheckpoint) \
   STREAM(PullFile, PullFileRequest, BlobChunk, kRead, kCheckpoint)                            \
@@ -70,6 +71,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   CALL(Connect, kServe, kNode)         \
   CALL(UploadLogs, kServe, kLog)       \
   CALL(UploadMetrics, kServe, kMetric) \
+  CALL(UploadSamples, kServe, kSample) \
   CALL(BeginUpload, kServe, kBlob)     \
   CALL(UploadBlob, kServe, kBlob)      \
   CALL(DownloadBlob, kServe, kBlob)    \

@@ -70,6 +70,10 @@ void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRe
 void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
                       Answer<v1::MetricSummaries> answer);
 
+// samples.cc
+void QuerySamples(Daemon& daemon, const Caller& caller, const v1::QuerySamplesRequest& request,
+                  std::shared_ptr<Sink<v1::SampleBucket>> sink);
+
 // checkpoints.cc
 void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::VerifyCheckpointResponse> answer);

@@ -32,6 +32,8 @@ extern const Command kNodesDrainCommand;
 extern const Command kNodesUndrainCommand;
 extern const Command kNodesDeclareDeadCommand;
 extern const Command kNodesRmCommand;
+extern const Command kDoctorCommand;
+extern const Command kAllReduceCommand;
 extern const Command kUpCommand;
 extern const Command kDownCommand;
 extern const Command kContextLsCommand;

@@ -8,6 +8,8 @@ namespace muster::client {
 extern const Command kRunCommand;
 extern const Command kSubmitCommand;
 extern const Command kValidateCommand;
+extern const Command kPlanCommand;
+extern const Command kInitCommand;
 extern const Command kLsCommand;
 extern const Command kShowCommand;
 extern const Command kWhyCommand;

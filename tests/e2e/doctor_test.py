@@ -3,7 +3,6 @@ import json
 import os
 import subprocess
 import time
-import unittest
 
 import harness
 from harness import Case, need
@@ -92,6 +91,85 @@ class Doctor(Case):
         done = cluster.jobctl("doctor", "--cluster", "-o", "json", check=False)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(findings(done)["node1"][:2], ("broken", "not connected"))
+
+
+class Plan(Case):
+    def test_now_later_and_never_each_have_an_exit_code_and_change_nothing(self):
+        cluster = self.cluster()
+        harness.wait_until(lambda: not cluster.nodes()["node1"].clearing, "node1 takes jobs")
+        done = cluster.jobctl("plan", "-n", 2, "--", "true")
+        self.assertEqual(done.stdout, "starts now: 2 ranks on 1 node\n  rank 0-1  node1  cpu 0,1\n")
+        done = cluster.jobctl("plan", "-n", 3, "--", "true", check=False)
+        self.assertEqual(done.returncode, 11, done.stdout + done.stderr)
+        self.assertIn("never: needs 3 cpu; ", done.stdout)
+        self.assertIn("would start now with -n 2\n", done.stdout)
+        self.assertEqual(len(cluster.api.list()), 0)
+        blocker = cluster.submit("--", "sleep", "60")
+        cluster.wait_for(blocker, harness.RUNNING)
+        done = cluster.jobctl("plan", "-n", 2, "-o", "json", "--", "true", check=False)
+        self.assertEqual(done.returncode, 10, done.stdout + done.stderr)
+        plan = json.loads(done.stdout)
+        self.assertEqual((plan["outcome"], plan["smaller"]), ("later", "-n 1"))
+        self.assertIn("free now: 1", plan["reason"])
+        # What it promised is what happens.
+        job = cluster.submit("-n", 1, "--", "true")
+        self.assertEqual(cluster.wait_over(job).state, harness.SUCCEEDED)
+        cluster.jobctl("cancel", blocker)
+
+    def test_a_private_coordinator_plans_too(self):
+        done = self.private().jobctl("plan", "-n", 2, "--", "true")
+        self.assertRegex(done.stdout, r"^starts now: 2 ranks on 1 node\n  rank 0-1  \S+  cpu 0,1\n$")
+
+
+class Init(Case):
+    def init(self, *args, **options):
+        return self.private().jobctl("init", *args, cwd=self.directory, **options)
+
+    def test_what_init_writes_is_what_submit_accepts(self):
+        with open(self.path("job.sbatch"), "w") as file:
+            file.write("#!/bin/sh\n#SBATCH -J bert -n 2 --time=30 --mem=1G\nsrun python train.py\n")
+        done = self.init("--from", "sbatch", "job.sbatch")
+        self.assertIn("not taken over: --mem=1G: jobs do not request memory", done.stderr)
+        with open(self.path("accelerate.yaml"), "w") as file:
+            file.write("compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nnum_machines: 1\n"
+                       "num_processes: 2\nmixed_precision: bf16\nmain_process_port: 29500\n")
+        done = self.init("--from", "accelerate", "accelerate.yaml", "-o", "b.yaml", "--", "python", "x.py")
+        self.assertIn("main_process_port", done.stderr)
+        with open(self.path("b.yaml")) as file:
+            self.assertIn("ACCELERATE_MIXED_PRECISION: \"bf16\"", file.read())
+        self.init("-o", "c.yaml", "--from", "torchrun", "--", "torchrun", "--nproc-per-node", 2, "train.py")
+        self.init("-o", "d.yaml", "-n", 2, "--devices", "cpu", "--", "true")
+        for name in ("train.yaml", "b.yaml", "c.yaml", "d.yaml"):
+            with self.subTest(name):
+                self.private().jobctl("submit", "--dry-run", name, cwd=self.directory)
+                done = self.private().jobctl("plan", name, cwd=self.directory)
+                self.assertIn("starts now: 2 ranks on 1 node", done.stdout)
+
+    def test_nothing_is_overwritten_and_nothing_is_asked_without_a_terminal(self):
+        self.assert_error(self.init(check=False), "no terminal", code=2)
+        self.assertFalse(os.path.exists(self.path("train.yaml")))
+        self.init("--yes")
+        with open(self.path("train.yaml"), "a") as file:
+            file.write("# mine\n")
+        self.assert_error(self.init("--yes", check=False), "train.yaml exists", code=1)
+        with open(self.path("train.yaml")) as file:
+            self.assertTrue(file.read().endswith("# mine\n"))
+        self.init("--yes", "--force")
+
+    def test_questions_are_asked_on_a_terminal(self):
+        leader, follower = os.openpty()
+        self.addCleanup(os.close, leader)
+        process = subprocess.Popen([harness.JOBCTL, "init"], env=self.env, cwd=self.directory, stdin=follower,
+                                   stdout=follower, stderr=follower)
+        os.close(follower)
+        # Command, devices, nodes, ranks (wrong, then right), precision, restarts.
+        os.write(leader, b"./train --lr 1\ncpu\n\nmany\n4\nbf16\n3\n")
+        self.assertEqual(process.wait(timeout=harness.DEADLINE_S), 0)
+        with open(self.path("train.yaml")) as file:
+            text = file.read()
+        for line in ('command: ["./train", "--lr", "1"]', "processes: 4", "devices: cpu", "restarts: 3",
+                     'ACCELERATE_MIXED_PRECISION: "bf16"'):
+            self.assertIn(line, text)
 
 
 if __name__ == "__main__":

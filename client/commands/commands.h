@@ -8,6 +8,8 @@ namespace muster::client {
 extern const Command kRunCommand;
 extern const Command kSubmitCommand;
 extern const Command kValidateCommand;
+extern const Command kPlanCommand;
+extern const Command kInitCommand;
 extern const Command kLsCommand;
 extern const Command kShowCommand;
 extern const Command kWhyCommand;
@@ -33,6 +35,8 @@ extern const Command kNodesDrainCommand;
 extern const Command kNodesUndrainCommand;
 extern const Command kNodesDeclareDeadCommand;
 extern const Command kNodesRmCommand;
+extern const Command kDoctorCommand;
+extern const Command kAllReduceCommand;
 extern const Command kUpCommand;
 extern const Command kDownCommand;
 extern const Command kContextLsCommand;

@@ -44,6 +44,8 @@ void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
             Answer<v1::GetJobResponse> answer);
 void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
             Answer<v1::WhyResponse> answer);
+void PlanJob(Daemon& daemon, const Caller& caller, const v1::PlanJobRequest& request,
+             Answer<v1::PlanJobResponse> answer);
 
 // change.cc
 void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsRequest& request,

@@ -19,6 +19,8 @@ constexpr const Command* kCommands[] = {
     &kLogsCommand,
     &kEventsCommand,
     &kMetricsCommand,
+    &kCompareCommand,
+    &kDiffCommand,
     &kTopCommand,
     &kCkptLsCommand,
     &kCkptShowCommand,

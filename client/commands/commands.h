@@ -16,6 +16,8 @@ extern const Command kWhyCommand;
 extern const Command kLogsCommand;
 extern const Command kEventsCommand;
 extern const Command kMetricsCommand;
+extern const Command kCompareCommand;
+extern const Command kDiffCommand;
 extern const Command kCkptLsCommand;
 extern const Command kCkptShowCommand;
 extern const Command kCkptVerifyCommand;

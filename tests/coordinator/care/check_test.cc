@@ -106,7 +106,7 @@ TEST_F(CheckTest, ADamagedDatabaseIsFoundAndLeftAsItIs) {
 
 TEST_F(CheckTest, AMissingHighWaterIsFoundAndWrittenAgain) {
   unlink(paths.HighWater().c_str());
-  EXPECT_NE(Repair().find("HIGHWATER: written again: event 2"), std::string::npos);
+  EXPECT_NE(Repair().find("HIGHWATER: rewritten: event 2"), std::string::npos);
   EXPECT_NE(Told().find("HIGHWATER: is missing"), std::string::npos) << Told();
   EXPECT_EQ(*common::ReadFile(paths.HighWater()), "00000000000000000002\n");
 }

@@ -54,7 +54,7 @@ absl::StatusOr<bool> SegmentCursor::PassOn() {
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
   const auto next = std::upper_bound(segments.begin(), segments.end(), segment_);
   if (next == segments.end()) return false;
-  // What was written here before the next one was begun comes first.
+  // First reads what was written here before the next segment was started.
   if (!std::exchange(has_next_, true)) return true;
   RETURN_IF_ERROR(Open(*next));
   return true;
@@ -126,7 +126,7 @@ absl::StatusOr<std::string> SegmentCursor::Body() {
   absl::StatusOr<std::string> body = scan_->Body(record);
   if (WasReplaced()) {
     StartOver();
-    return absl::UnavailableError("the segment was made anew");
+    return absl::UnavailableError("the segment was rewritten");
   }
   if (appetite_ == Appetite::kFew) scan_->Forget();
   return body;

@@ -18,6 +18,7 @@
 
 namespace muster::coordinator {
 
+class Assessor;
 class AttachedRuns;
 class Diagnoses;
 class JobGate;
@@ -39,6 +40,7 @@ struct Daemon {
   AttachedRuns& attached;
   Diagnoses& diagnoses;
   SaidRarely& refusals;
+  Assessor& assessor;
 
   uint64_t epoch = 0;
   int64_t started_ms = 0;

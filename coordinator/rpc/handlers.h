@@ -45,6 +45,12 @@ void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
 void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
             Answer<v1::WhyResponse> answer);
 
+// assess.cc
+void AssessJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
+               Answer<v1::Assessment> answer);
+// Now and every few seconds, until the pool stops.
+void KeepAssessing(Daemon& daemon);
+
 // change.cc
 void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsRequest& request,
                 Answer<v1::BulkResponse> answer);

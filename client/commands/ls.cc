@@ -130,7 +130,8 @@ Listing WastedListing(const v1::ListJobsResponse& response) {
     listing.rows.push_back(
         {Cell(job.name()), Cell(StateName(job.state())),
          Cell(StrCat(job.ranks(), " ", job.device_kind())),
-         Cell(Value(int64_t{job.wasted_device_us()}), absl::StrFormat("%.2f h", hours)),
+         Cell(Value(int64_t{job.wasted_device_us()}),
+              hours < 0.1 ? DeviceTime(job.wasted_device_us()) : absl::StrFormat("%.1f h", hours)),
          Cell(finding.code()), Cell(finding.sentence()), Cell(finding.cause()),
          Cell(finding.fix())});
   }

@@ -202,7 +202,7 @@ void JobHistory::Take(const v1::MetricBatch& batch, int64_t mono_ms) {
   auto& ranks = reporting_[attempt];
   if (ranks.size() < AttemptHistory::kRanksMax) ranks[batch.rank()] = true;
   if (batch.progress_total() > 0) steps_total_ = static_cast<int64_t>(batch.progress_total());
-  if (attempt == newest_ && batch.progress_step() > progress_step_) {
+  if (attempt == newest_ && batch.progress_step() > std::max<int64_t>(progress_step_, 0)) {
     progress_step_ = batch.progress_step();
     advanced_mono_ms_ = mono_ms;
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "coordinator/core/state.h"
 #include "coordinator/findings/rules.h"
 #include "coordinator/findings/say.h"
 
@@ -35,6 +36,20 @@ double SecondsSinceStep(const Evidence& evidence, int64_t step) {
   return static_cast<double>(history->last_time_ms() - history->TimeOf(step)) / 1e3;
 }
 
+// From the newest checkpoint that is older than the first bad value.
+std::string WaysBack(const Evidence& evidence, int64_t first_bad) {
+  int64_t good = -1;
+  for (const v1::Checkpoint& checkpoint : evidence.job.checkpoints()) {
+    if (checkpoint.state() != v1::CHECKPOINT_STATE_COMMITTED) continue;
+    if (checkpoint.step() < first_bad) good = std::max(good, checkpoint.step());
+  }
+  const std::string& name = evidence.job.name();
+  const bool is_over = IsFinal(evidence.job.state());
+  return absl::StrCat(is_over ? "" : absl::StrCat("jobctl cancel ", name, "; "), "jobctl rerun ",
+                      name, good >= 0 ? absl::StrCat(" --from ", good) : "",
+                      " with a lower learning rate, clipping or other data");
+}
+
 }  // namespace
 
 // The loss is NaN or infinite.
@@ -48,8 +63,7 @@ std::optional<v1::Finding> LossNotFinite(const Evidence& evidence, const v1::Led
       {absl::StrCat(evidence.history.loss_name(), " has been ", what, " since step ",
                     loss.first_bad_step(), ", ", loss.bad_in_a_row(), " values in a row"),
        "the training diverged: learning rate, mixed precision without scaling, or bad data",
-       absl::StrCat("jobctl cancel ", evidence.job.name(), "; then jobctl rerun ",
-                    evidence.job.name(), " --from STEP with a lower learning rate or clipping")});
+       WaysBack(evidence, loss.first_bad_step())});
   AddNumber(finding, "first bad step", static_cast<double>(loss.first_bad_step()));
   AddNumber(finding, "values in a row", static_cast<double>(loss.bad_in_a_row()));
   SetWaste(finding, SecondsSinceStep(evidence, loss.first_bad_step()) *

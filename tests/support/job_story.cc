@@ -158,7 +158,8 @@ v1::Assessment JobStory::Look() const {
 
 std::vector<std::string> JobStory::Codes() const {
   std::vector<std::string> codes;
-  for (const v1::Finding& finding : Look().findings()) codes.push_back(finding.code());
+  const v1::Assessment assessment = Look();
+  for (const v1::Finding& finding : assessment.findings()) codes.push_back(finding.code());
   return codes;
 }
 

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <set>
+#include <sstream>
 
 #include "tests/support/job_story.h"
 
@@ -324,6 +326,13 @@ TEST(LossNotFiniteTest, ThreeInARowAndGoneWithTheFirstNumber) {
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->sentence(), "train_loss has been NaN since step 2, 3 values in a row");
   EXPECT_EQ(found->wasted_device_us(), 20'000'000) << "two devices for 10 s";
+  EXPECT_EQ(found->fix(),
+            "jobctl cancel calm-otter-7; jobctl rerun calm-otter-7 with a lower learning rate, "
+            "clipping or other data");
+  story.Committed(1, 20).Committed(3, 22);
+  EXPECT_NE(story.Find("loss-not-finite")->fix().find("rerun calm-otter-7 --from 1 with"),
+            std::string::npos)
+      << "the checkpoint of step 3 has NaN in it";
   story.At(32).Loss(5, 1.0);
   EXPECT_EQ(story.Find("loss-not-finite"), nullptr);
 }
@@ -424,7 +433,17 @@ TEST(RulesTest, EachHasACodeOfItsOwn) {
     EXPECT_TRUE(codes.insert(rule.code).second) << rule.code;
   }
   for (const coordinator::Rule& rule : coordinator::Rules()) {
-    if (!rule.instead.empty()) EXPECT_TRUE(codes.contains(rule.instead)) << rule.code;
+    EXPECT_TRUE(rule.instead.empty() || codes.contains(rule.instead)) << rule.code;
+  }
+}
+
+TEST(RulesTest, ThePageDescribesEachCode) {
+  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/docs/findings.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  for (const coordinator::Rule& rule : coordinator::Rules()) {
+    EXPECT_NE(page.str().find("\n| `" + std::string(rule.code) + "` | "), std::string::npos)
+        << rule.code << " has no row in docs/findings.md";
   }
 }
 

@@ -210,10 +210,15 @@ absl::StatusOr<v1::WhyResponse> Connection::WhyJob(const std::string& job) {
   request.set_job(job);
   return channel_->Unary(&v1::JobService::Stub::WhyJob, request, kSlowRequestMs);
 }
+<<<<<<< HEAD
 absl::StatusOr<v1::Assessment> Connection::AssessJob(const std::string& job) {
   v1::JobReference request;
   request.set_job(job);
   return channel_->Unary(&v1::JobService::Stub::AssessJob, request, kSlowRequestMs);
+=======
+absl::StatusOr<v1::PlanJobResponse> Connection::PlanJob(const v1::PlanJobRequest& request) {
+  return channel_->Unary(&v1::JobService::Stub::PlanJob, request, kSlowRequestMs);
+>>>>>>> main
 }
 absl::StatusOr<v1::MetricSummaries> Connection::SummarizeMetrics(const std::string& job) {
   v1::JobReference request;
@@ -321,6 +326,12 @@ absl::Status Connection::QueryMetrics(const v1::QueryMetricsRequest& request,
                                       const OnMetrics& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::MetricBatch>, v1::MetricBatch>(
       [&](grpc::ClientContext* context) { return channel_->stub->QueryMetrics(context, request); },
+      on_message);
+}
+absl::Status Connection::QuerySamples(const v1::QuerySamplesRequest& request,
+                                      const OnSamples& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::SampleBucket>, v1::SampleBucket>(
+      [&](grpc::ClientContext* context) { return channel_->stub->QuerySamples(context, request); },
       on_message);
 }
 absl::Status Connection::PullFile(const v1::PullFileRequest& request, const OnBytes& on_message) {

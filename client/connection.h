@@ -31,8 +31,12 @@ class Connection {
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
   absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);
+<<<<<<< HEAD
   // UNIMPLEMENTED: the coordinator is older.
   absl::StatusOr<v1::Assessment> AssessJob(const std::string& job);
+=======
+  absl::StatusOr<v1::PlanJobResponse> PlanJob(const v1::PlanJobRequest& request);
+>>>>>>> main
   // On several jobs: split into as many requests as needed.
   absl::StatusOr<v1::BulkResponse> CancelJobs(const v1::CancelJobsRequest& request);
   absl::StatusOr<v1::BulkResponse> ReleaseJobs(const v1::JobReferences& request);
@@ -59,6 +63,7 @@ class Connection {
   using OnDiagnosis = std::function<bool(const v1::DiagnoseJobUpdate&)>;
   using OnLog = std::function<bool(const v1::LogRecord&)>;
   using OnMetrics = std::function<bool(const v1::MetricBatch&)>;
+  using OnSamples = std::function<bool(const v1::SampleBucket&)>;
   using OnBytes = std::function<bool(const v1::BlobChunk&)>;
   absl::Status Run(const v1::SubmitRequest& request, const OnUpdate& on_message);
   // `deadline_ms` 0: none. Otherwise DEADLINE_EXCEEDED once it passes.
@@ -68,6 +73,7 @@ class Connection {
   absl::Status DiagnoseJob(const v1::DiagnoseJobRequest& request, const OnDiagnosis& on_message);
   absl::Status StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message);
   absl::Status QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message);
+  absl::Status QuerySamples(const v1::QuerySamplesRequest& request, const OnSamples& on_message);
   absl::Status PullFile(const v1::PullFileRequest& request, const OnBytes& on_message);
 
   // Private coordinator: keeps it running until Close or the end of the process.

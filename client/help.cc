@@ -152,6 +152,8 @@ std::string ExitCodeHelp() {
                      {"4", "not allowed"},
                      {"5", "the coordinator does not answer"},
                      {"6", "refused: a bad job, an impossible shape, a full queue, a used key"},
+                     {"10", "plan: the job would wait (0: it would start now)"},
+                     {"11", "plan: the registered nodes could never hold it"},
                      {"100", "wait, logs -f, submit --wait: the job failed"},
                      {"101", "wait: timed out"},
                      {"103", "wait, logs -f, submit --wait, run: the job was cancelled"},

@@ -148,7 +148,8 @@ constexpr JobKey kKeys[] = {
      }},
     {"max_duration",
      KeyType::kDuration,
-     "Running time after which the job is stopped as failed. Default: none",
+     "Running time, over all attempts, after which the job is stopped as failed (--time). Default: "
+     "none",
      job::kMaxDurationMs.least,
      job::kMaxDurationMs.most,
      {},

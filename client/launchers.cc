@@ -48,7 +48,7 @@ size_t ModuleIndex(const std::vector<std::string>& argv) {
   return 0;
 }
 
-const LaunchFlag* Find(std::span<const LaunchFlag> table, std::string_view name, char letter) {
+const LaunchFlag* FindFlag(std::span<const LaunchFlag> table, std::string_view name, char letter) {
   for (const LaunchFlag& flag : table) {
     if ((letter != 0 && flag.letter == letter) || (letter == 0 && flag.name == name)) return &flag;
   }
@@ -113,7 +113,7 @@ absl::StatusOr<LaunchFlags> ParseLaunchFlags(std::string_view launcher,
     std::string name =
         is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2) : "";
     std::replace(name.begin(), name.end(), '_', '-');
-    const LaunchFlag* flag = Find(table, name, is_long ? 0 : word[1]);
+    const LaunchFlag* flag = FindFlag(table, name, is_long ? 0 : word[1]);
     LaunchFlag by_prefix;
     if (flag == nullptr && is_long &&
         std::any_of(prefixes.begin(), prefixes.end(),

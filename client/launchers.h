@@ -100,6 +100,9 @@ struct WrappedLine {
   std::map<std::string, std::string> env;
   bool has_nohup = false;
 };
+// The words of a shell command that is one plain command; empty if a shell would do more than split
+// it.
+std::vector<std::string> PlainShellWords(std::string_view text);
 WrappedLine Unwrap(const std::vector<std::string>& argv);
 
 // The interpreter that the launcher at `program` would use for scripts: from its #! line, python3

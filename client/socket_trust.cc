@@ -31,7 +31,7 @@ absl::Status Unsafe(const std::string& what, const std::string& fix) {
       {.code = "JC1304", .what = StrCat(what, "; nothing was sent"), .fix = fix});
 }
 
-std::string Describe(const struct stat& info) {
+std::string OwnerAndMode(const struct stat& info) {
   const char* kind = S_ISLNK(info.st_mode)   ? "a symbolic link"
                      : S_ISDIR(info.st_mode) ? "a directory"
                                              : "a file";
@@ -69,7 +69,7 @@ absl::Status CheckPrivateDirectory(const std::string& directory) {
     return absl::OkStatus();
   }
   return Unsafe(
-      StrCat(directory, " is ", Describe(info), ", but must be owned by you (uid ", geteuid(),
+      StrCat(directory, " is ", OwnerAndMode(info), ", but must be owned by you (uid ", geteuid(),
              ") with access for you only: it holds your private coordinator's socket"),
       info.st_uid == geteuid() && S_ISDIR(info.st_mode)
           ? StrCat("chmod 0700 ", directory)
@@ -81,7 +81,7 @@ absl::Status CheckPrivateSocket(const std::string& directory, const std::string&
   struct stat info {};
   if (lstat(socket_path.c_str(), &info) != 0) return absl::OkStatus();
   if (!S_ISSOCK(info.st_mode) || !IsUsOrRoot(info.st_uid)) {
-    return Unsafe(StrCat(socket_path, " is ", Describe(info), " and not a socket that you own"),
+    return Unsafe(StrCat(socket_path, " is ", OwnerAndMode(info), " and not a socket that you own"),
                   StrCat("rm ", socket_path));
   }
   ASSIGN_OR_RETURN(const std::optional<uid_t> listener, Listener(socket_path));
@@ -110,7 +110,7 @@ absl::Status CheckServerSocket(const std::string& socket_path) {
   const bool sticky = (where.st_mode & S_ISVTX) != 0 && IsUsOrRoot(socket.st_uid);
   if (others_write && !sticky) {
     return Unsafe(
-        StrCat("other users can replace ", socket_path, ": its directory is ", Describe(where)),
+        StrCat("other users can replace ", socket_path, ": its directory is ", OwnerAndMode(where)),
         fix);
   }
   if (IsUsOrRoot(*listener) || (!others_write && *listener == where.st_uid)) {

@@ -164,6 +164,9 @@ absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t grace_ms, arguments.DurationMs("grace", spec->grace_ms()));
   spec->set_grace_ms(static_cast<uint32_t>(std::min<int64_t>(grace_ms, UINT32_MAX)));
   if (arguments.Has("grace") && grace_ms == 0) spec->set_grace_ms(1);
+  ASSIGN_OR_RETURN(const int64_t time_ms,
+                   arguments.DurationMs("time", static_cast<int64_t>(spec->max_duration_ms())));
+  spec->set_max_duration_ms(static_cast<uint64_t>(time_ms));
   if (arguments.Has("priority")) {
     ASSIGN_OR_RETURN(const int64_t priority,
                      arguments.Number("priority", job::kPriority.least, job::kPriority.most, 0));
@@ -230,6 +233,21 @@ absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec) {
       (kind.empty() || common::IsHostKind(kind)) && spec.shape().min_nodes() < 2;
   if (!session.is_private() || fits_anywhere) return absl::OkStatus();
   return RegisteredNodes(session).status();
+}
+
+absl::Status AwaitNodes(Session& session) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  for (int i = 0; session.is_private() && i < 500; ++i) {
+    ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection->ListNodes());
+    const bool ready =
+        !nodes.nodes().empty() &&
+        std::none_of(nodes.nodes().begin(), nodes.nodes().end(), [](const v1::NodeView& node) {
+          return node.clearing() || !node.record().connected();
+        });
+    if (ready) break;
+    usleep(10'000);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace muster::client

@@ -27,5 +27,8 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
 // registered worker it refuses nothing, and a job that its one node can never hold would wait
 // forever.
 absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec);
+// The same whatever is asked for, until the node of a private coordinator takes jobs: a plan names
+// nodes.
+absl::Status AwaitNodes(Session& session);
 
 }  // namespace muster::client

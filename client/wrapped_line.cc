@@ -36,40 +36,6 @@ std::string AssignedName(const std::string& word) {
   return good && !std::isdigit(static_cast<unsigned char>(word[0])) ? word.substr(0, equals) : "";
 }
 
-// The words of a shell command that is one plain command; empty if a shell would do more than split
-// it.
-std::vector<std::string> SimpleCommand(std::string_view text) {
-  std::vector<std::string> words;
-  std::string word;
-  bool in_word = false;
-  char quote = 0;
-  for (const char c : text) {
-    const bool expands = quote == '\'' ? false : std::string_view("$`\\").find(c) != text.npos;
-    const bool special =
-        quote == 0 && std::string_view("\n;&|<>()*?[]{}~#!").find(c) != std::string_view::npos;
-    if (expands || special) return {};
-    if (quote != 0) {
-      if (c == quote) {
-        quote = 0;
-      } else {
-        word += c;
-      }
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-      in_word = true;
-    } else if (c == ' ' || c == '\t') {
-      if (in_word) words.push_back(std::move(word));
-      word.clear();
-      in_word = false;
-    } else {
-      word += c;
-      in_word = true;
-    }
-  }
-  if (in_word) words.push_back(std::move(word));
-  return quote == 0 ? words : std::vector<std::string>();
-}
-
 // Removes leading assignments from `words`.
 void TakeAssignments(std::vector<std::string>* words, std::map<std::string, std::string>* env) {
   size_t count = 0;
@@ -95,7 +61,7 @@ bool TakeLayer(WrappedLine* line) {
     return true;
   }
   if (!IsShell(words[0]) || words.size() != 3 || words[1] != "-c") return false;
-  std::vector<std::string> inner = SimpleCommand(words[2]);
+  std::vector<std::string> inner = PlainShellWords(words[2]);
   TakeAssignments(&inner, &line->env);
   if (!inner.empty() && inner[0] == "exec") inner.erase(inner.begin());
   // A single word may be a shell function.
@@ -133,6 +99,38 @@ std::string FirstLauncher(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::vector<std::string> PlainShellWords(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (const char c : text) {
+    const bool expands = quote == '\'' ? false : std::string_view("$`\\").find(c) != text.npos;
+    const bool special =
+        quote == 0 && std::string_view("\n;&|<>()*?[]{}~#!").find(c) != std::string_view::npos;
+    if (expands || special) return {};
+    if (quote != 0) {
+      if (c == quote) {
+        quote = 0;
+      } else {
+        word += c;
+      }
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+      in_word = true;
+    } else if (c == ' ' || c == '\t') {
+      if (in_word) words.push_back(std::move(word));
+      word.clear();
+      in_word = false;
+    } else {
+      word += c;
+      in_word = true;
+    }
+  }
+  if (in_word) words.push_back(std::move(word));
+  return quote == 0 ? words : std::vector<std::string>();
+}
 
 WrappedLine Unwrap(const std::vector<std::string>& argv) {
   WrappedLine line{.words = argv, .env = {}, .has_nohup = false};

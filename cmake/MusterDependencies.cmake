@@ -37,6 +37,7 @@ muster_static_library(muster_absl absl_status absl_statusor absl_strings absl_st
 muster_static_library(muster_crypto libcrypto)
 muster_static_library(muster_sqlite sqlite3)
 muster_static_library(muster_yaml yaml-cpp)
+muster_static_library(muster_re2 re2)
 
 find_package(fmt REQUIRED)
 find_path(MUSTER_SPDLOG_INCLUDE_DIR spdlog/logger.h REQUIRED)

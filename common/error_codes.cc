@@ -34,6 +34,10 @@ constexpr ErrorCode kCodes[] = {
     {"JC1012", "accelerate configuration",
      "The accelerate configuration file is missing, malformed or unsupported.",
      "Correct the named key, or give the values as flags: jobctl run -n N -- python train.py"},
+    {"JC1019", "bad pattern",
+     "The pattern of --grep is not a regular expression of RE2, or too large.",
+     "Correct it at the named place; put a \\ before special characters that are meant as "
+     "themselves."},
     {"JC1101", "job file has errors",
      "The job file is not valid YAML, has unknown, duplicate or ambiguous keys, or values of the "
      "wrong type. All "
@@ -185,6 +189,27 @@ constexpr ErrorCode kCodes[] = {
      "What keeps the checkpoint's files has run out of something or cannot be reached. That says "
      "nothing about the files: none is marked as damaged.",
      "Try again later; the message names the reason."},
+    {"JC1541", "nothing to compare",
+     "The runs have no step, or no epoch, in common, so they cannot be compared.",
+     "`--by epoch` compares runs that log at different steps; `jobctl metrics JOB` shows the "
+     "steps."},
+    {"JC1542", "epochs unknown",
+     "Epochs are told by a metric \"epoch\" that the trainer logs next to the others, or by "
+     "--steps-per-epoch. This run has neither.",
+     "Compare `--by step`, give `--steps-per-epoch N`, or log a metric \"epoch\"."},
+    {"JC1543", "not a file of metrics",
+     "The path is not a TensorBoard event file, not a directory with event files and not a CSV "
+     "file "
+     "with a column \"step\", or its content is damaged.",
+     "`jobctl help compare` describes what it reads."},
+    {"JC1544", "too many points", "The metrics to compare do not fit into memory.",
+     "Compare fewer metrics at once with --key."},
+    {"JC1545", "file exists", "A file that would be written already exists. Nothing was written.",
+     "Add --force to replace it, or choose another path."},
+    {"JC1546", "tracking server refused the export",
+     "The MLflow tracking server could not be reached, did not answer in time or answered with an "
+     "error. A run that was begun there has been deleted.",
+     "Check --url and the server's log; the message has its answer."},
     {"JC1601", "file cannot be written", "A file or directory could not be created or written.",
      "Check the path, its permissions and the free space (`df`)."},
     {"JC1602", "data cannot be trusted",

@@ -12,7 +12,7 @@ absl::StatusOr<v1::Assessment> Assessor::Assess(const v1::JobRecord& job, common
   v1::Assessment assessment;
   {
     std::lock_guard lock(known->mutex);
-    RETURN_IF_ERROR(CatchUp(job.id(), now, *known));
+    RETURN_IF_ERROR(CatchUp(job, now, *known));
     assessment = coordinator::Assess({.job = job,
                                       .history = known->history,
                                       .samples = known->samples,
@@ -23,19 +23,40 @@ absl::StatusOr<v1::Assessment> Assessor::Assess(const v1::JobRecord& job, common
   return assessment;
 }
 
-absl::Status Assessor::CatchUp(uint64_t job, common::Now now, Known& known) const {
-  if (known.reader == nullptr) known.reader = metrics_.Read(job);
+absl::Status Assessor::CatchUp(const v1::JobRecord& job, common::Now now, Known& known) const {
+  if (known.reader == nullptr) known.reader = metrics_.Read(job.id());
   v1::MetricBatch batch;
   while (true) {
     ASSIGN_OR_RETURN(const bool found, known.reader->Next(batch));
     if (!found) break;
     known.history.Take(batch, now.mono_ms);
   }
-  if (samples_ == nullptr) return absl::OkStatus();
-  for (const v1::SampleBatch& measured : samples_->Newest(job, kSampleSeconds)) {
-    known.samples.Take(measured);
-  }
+  TakeSamples(job, now, known);
   return absl::OkStatus();
+}
+
+void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& known) const {
+  if (job.finished_ms() > 0) {
+    known.watch = nullptr;
+  } else if (known.watch == nullptr && IsMeasured(job.id())) {
+    known.watch = samples_.Watch(job.id(), [waiting = known.waiting](const v1::SampleBatch& batch) {
+      std::lock_guard lock(waiting->mutex);
+      waiting->batches.push_back(batch);
+      if (waiting->batches.size() > kWaitingMax) waiting->batches.pop_front();
+    });
+    // The minute before the first look. Samples may be lost, so an error costs only these.
+    const auto before = samples_.Read({.job = job.id(),
+                                       .attempt = job.attempts().rbegin()->number(),
+                                       .since_ms = now.wall_ms - SampleHistory::kNewestMs});
+    v1::SampleBucket bucket;
+    while (before->Next(bucket).value_or(false)) known.samples.Take(bucket.last());
+  }
+  std::deque<v1::SampleBatch> waiting;
+  {
+    std::lock_guard lock(known.waiting->mutex);
+    waiting.swap(known.waiting->batches);
+  }
+  for (const v1::SampleBatch& batch : waiting) known.samples.Take(batch);
 }
 
 std::shared_ptr<Assessor::Known> Assessor::Use(uint64_t job) {
@@ -80,9 +101,7 @@ void Assessor::Decorate(v1::JobSummary& summary) const {
   summary.set_wasted_device_us(wasted_us);
 }
 
-bool Assessor::IsMeasured(uint64_t job) const {
-  return samples_ != nullptr && !samples_->Newest(job, 1).empty();
-}
+bool Assessor::IsMeasured(uint64_t job) const { return !samples_.Newest(job).empty(); }
 
 bool Assessor::IsFinal(uint64_t job) const {
   std::lock_guard lock(mutex_);

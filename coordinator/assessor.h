@@ -1,6 +1,6 @@
 // Brings what is known of a job up to date and lets the rules (findings/) judge it. Remembers per
-// job what its metrics said, so that each look reads only what is new, and the newest verdicts for
-// the rows of `jobctl ls`. Reads from disk: Assess on a work pool's thread. Any thread otherwise.
+// job what its metrics and samples said, so that each look reads only what is new, and the newest
+// verdicts for the rows of `jobctl ls`. From its first look on, it is told of the job's samples. Reads from disk: Assess on a work pool's thread. Any thread otherwise.
 //
 // Nothing here is durable: after a restart the next look reads the job's metrics once from the
 // beginning.
@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -19,7 +20,7 @@
 #include "coordinator/findings/history.h"
 #include "coordinator/findings/samples.h"
 #include "coordinator/stores/metric_store.h"
-#include "coordinator/stores/newest_samples.h"
+#include "coordinator/stores/sample_store.h"
 #include "muster/v1/finding.pb.h"
 #include "muster/v1/job.pb.h"
 
@@ -28,10 +29,10 @@ namespace muster::coordinator {
 class Assessor {
  public:
   static constexpr size_t kJobsMax = 4'096;  // remembered; the least recently assessed is forgotten
-  static constexpr int64_t kSampleSeconds = 60;
+  static constexpr size_t kWaitingMax = 4'096;  // samples of a job between two looks; older ones go
 
-  // `samples` may be null: nothing is measured. Both outlive this.
-  Assessor(const MetricStore& metrics, const NewestSamples* samples, int64_t floor_ms)
+  // The stores outlive this.
+  Assessor(const MetricStore& metrics, SampleStore& samples, int64_t floor_ms)
       : metrics_(metrics), samples_(samples), floor_ms_(floor_ms) {}
 
   // UNAVAILABLE: no descriptor is free; ask again later.
@@ -45,11 +46,18 @@ class Assessor {
   void Forget(uint64_t job);
 
  private:
+  // Samples between two looks.
+  struct Waiting {
+    std::mutex mutex;  // guards what follows
+    std::deque<v1::SampleBatch> batches;
+  };
   struct Known {
     std::mutex mutex;  // guards what follows: one look at a time
     std::unique_ptr<MetricReader> reader;
     JobHistory history;
     SampleHistory samples;
+    std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
+    WatchToken watch;
   };
   struct Entry {
     std::shared_ptr<Known> known;
@@ -60,10 +68,11 @@ class Assessor {
 
   std::shared_ptr<Known> Use(uint64_t job);
   void Keep(const v1::Assessment& assessment, bool is_final);
-  absl::Status CatchUp(uint64_t job, common::Now now, Known& known) const;
+  absl::Status CatchUp(const v1::JobRecord& job, common::Now now, Known& known) const;
+  void TakeSamples(const v1::JobRecord& job, common::Now now, Known& known) const;
 
   const MetricStore& metrics_;
-  const NewestSamples* const samples_;
+  SampleStore& samples_;
   const int64_t floor_ms_;
 
   mutable std::mutex mutex_;  // guards what follows

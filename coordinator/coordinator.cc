@@ -24,6 +24,7 @@
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
+#include "coordinator/rpc/sample_gate.h"
 #include "coordinator/services/server.h"
 #include "coordinator/stores/shortage.h"
 
@@ -84,7 +85,11 @@ struct Coordinator::Parts {
   Diagnoses diagnoses;
   SaidRarely refusals;
   JobGate gate;
+<<<<<<< HEAD
   std::unique_ptr<Assessor> assessor;
+=======
+  SampleGate sample_gate;
+>>>>>>> main
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
@@ -98,18 +103,20 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   rules.cluster_id = stores.journal->ClusterId();
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
-  assessor = std::make_unique<Assessor>(*stores.metrics, nullptr, config.findings_floor_ms);
+  assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   daemon.reset(new Daemon{.paths = paths,
                           .clock = clock,
                           .loop = *loop,
                           .index = *stores.index,
                           .logs = *stores.logs,
                           .metrics = *stores.metrics,
+                          .samples = *stores.samples,
                           .blobs = *stores.blobs,
                           .pool = pool,
                           .reads = reads,
                           .files = files,
                           .gate = gate,
+                          .sample_gate = sample_gate,
                           .lifetime = lifetime,
                           .attached = attached,
                           .diagnoses = diagnoses,
@@ -224,6 +231,7 @@ void Coordinator::Shutdown() {
   parts_->files.Stop();
   parts_->stores.logs->Stop();
   parts_->stores.metrics->Stop();
+  parts_->stores.samples->Stop();
   parts_->pool.Stop();
   parts_->clock.Keep();
   if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());

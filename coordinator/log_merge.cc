@@ -3,23 +3,21 @@
 #include <algorithm>
 
 #include "common/status.h"
+#include "coordinator/log_tail.h"
 
 namespace muster::coordinator {
 namespace {
 
-constexpr int kAllAttempts = -1;
 constexpr int kNewestAttempt = -2;
-
-uint64_t LinesIn(const std::string& bytes) {
-  return static_cast<uint64_t>(std::count(bytes.begin(), bytes.end(), '\n'));
-}
 
 }  // namespace
 
-LogMerge::LogMerge(const LogReader& logs, uint64_t job, const v1::StreamLogsRequest& request)
+LogMerge::LogMerge(const LogReader& logs, uint64_t job, const v1::StreamLogsRequest& request,
+                   LogSearch* search)
     : logs_(logs),
       job_(job),
       request_(request),
+      search_(search),
       ranks_(request.ranks().begin(), request.ranks().end()),
       nodes_(request.nodes().begin(), request.nodes().end()) {
   for (const v1::LogPosition& position : request.resume()) {
@@ -64,47 +62,44 @@ absl::Status LogMerge::Discover() {
   std::optional<uint32_t> attempt;
   if (request_.attempt() >= 0) attempt = static_cast<uint32_t>(request_.attempt());
   ASSIGN_OR_RETURN(const std::vector<LogKey> streams, logs_.Streams(job_, attempt));
+  std::map<LogKey, uint64_t> starts;
   for (const LogKey& key : streams) {
-    if (Wants(key) && !cursors_.contains(key)) RETURN_IF_ERROR(AddStream(key));
+    if (!Wants(key) || cursors_.contains(key)) continue;
+    ASSIGN_OR_RETURN(starts[key], Start(key));
   }
-  if (request_.tail_lines() > 0 && !tail_done_) RETURN_IF_ERROR(SkipAllButLastLines());
-  tail_done_ = true;
-  return absl::OkStatus();
-}
-
-absl::Status LogMerge::AddStream(const LogKey& key) {
-  const auto known = resume_.find(key);
-  uint64_t start = known == resume_.end() ? 0 : known->second;
   if (request_.tail_lines() > 0 && !tail_done_) {
-    ASSIGN_OR_RETURN(const uint64_t tail, logs_.OffsetOfLastLines(key, request_.tail_lines()));
-    start = std::max(start, tail);
+    ASSIGN_OR_RETURN(starts, OffsetsOfLastLines(logs_, starts, request_.tail_lines()));
   }
-  starts_[key] = start;
-  cursors_[key] = logs_.Open(key, start);
-  waiting_.insert(key);
+  tail_done_ = true;
+  if (search_ != nullptr) search_->Divide(cursors_.size() + starts.size());
+  for (const auto& [key, start] : starts) {
+    cursors_[key] = search_ == nullptr
+                        ? logs_.Open(key, start)
+                        : search_->Search(logs_.Open(key, start, search_->AheadBytes()), start);
+    unread_.insert(key);
+  }
   return absl::OkStatus();
 }
 
-// Each stream is positioned at its own last lines; only the last ones of all streams together are
-// wanted.
-absl::Status LogMerge::SkipAllButLastLines() {
-  uint64_t lines = 0;
-  std::map<LogKey, bool> open_line;
-  while (const std::optional<v1::LogRecord> record = Next()) {
-    if (record->data().empty()) continue;
-    lines += LinesIn(record->data());
-    open_line[{job_, record->attempt(), record->rank(), record->stream()}] =
-        record->data().back() != '\n';
+absl::StatusOr<uint64_t> LogMerge::Start(const LogKey& key) const {
+  const auto known = resume_.find(key);
+  if (known != resume_.end()) return known->second;
+  if (request_.since_ms() == 0) return 0;
+  return logs_.OffsetSince(key, request_.since_ms() * 1'000);
+}
+
+void LogMerge::HaveNews(const std::set<LogKey>& streams) {
+  for (const LogKey& key : streams) {
+    const auto cursor = cursors_.find(key);
+    // One that is in the order is looked at again when its piece was taken.
+    if (cursor != cursors_.end() && !cursor->second->Ended()) unread_.insert(key);
   }
-  for (const auto& [key, open] : open_line) lines += open ? 1 : 0;
-  lines_to_skip_ = lines > request_.tail_lines() ? lines - request_.tail_lines() : 0;
-  ready_.clear();
-  for (const auto& [key, start] : starts_) {
-    cursors_[key] = logs_.Open(key, start);
-    waiting_.insert(key);
+}
+
+void LogMerge::LookAgain() {
+  for (const auto& [key, cursor] : cursors_) {
+    if (!cursor->Ended()) unread_.insert(key);
   }
-  if (!trouble_.ok()) lines_to_skip_ = 0;
-  return trouble_;
 }
 
 absl::StatusOr<bool> LogMerge::MakeReady(const LogKey& key) {
@@ -115,17 +110,17 @@ absl::StatusOr<bool> LogMerge::MakeReady(const LogKey& key) {
 }
 
 void LogMerge::Refill() {
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
+  for (auto it = unread_.begin(); it != unread_.end();) {
     const absl::StatusOr<bool> ready = MakeReady(*it);
     trouble_.Update(ready.status());
-    it = ready.ok() && *ready ? waiting_.erase(it) : std::next(it);
+    it = ready.ok() ? unread_.erase(it) : std::next(it);
   }
 }
 
 std::optional<v1::LogRecord> LogMerge::Next() {
   trouble_ = absl::OkStatus();
   while (true) {
-    if (ready_.empty()) Refill();
+    if (!unread_.empty()) Refill();
     // While one stream cannot be read, the order is not known.
     if (ready_.empty() || !trouble_.ok()) return std::nullopt;
     const LogKey key = ready_.begin()->second;
@@ -135,31 +130,19 @@ std::optional<v1::LogRecord> LogMerge::Next() {
       trouble_ = record.status();
       return std::nullopt;
     }
-    // A stream that cannot be read now waits, and Refill reports why.
-    if (!cursor.Ended() && !MakeReady(key).value_or(false)) waiting_.insert(key);
-    if (IsTooOld(*record) && !record->end()) continue;
-    if (KeepLastLines(*record)) return *std::move(record);
+    // A stream that cannot be read now is tried again, and Refill reports why.
+    if (!cursor.Ended() && !MakeReady(key).ok()) unread_.insert(key);
+    if (search_ == nullptr && IsTooOld(*record)) {
+      if (!record->end()) continue;
+      record->set_offset(record->offset() + record->data().size());
+      record->clear_data();
+    }
+    return *std::move(record);
   }
 }
 
 bool LogMerge::IsTooOld(const v1::LogRecord& record) const {
   return request_.since_ms() != 0 && record.time_us() / 1'000 < request_.since_ms();
-}
-
-bool LogMerge::KeepLastLines(v1::LogRecord& record) {
-  if (lines_to_skip_ == 0) return true;
-  const uint64_t lines = LinesIn(record.data());
-  if (lines < lines_to_skip_ && !record.end()) {
-    lines_to_skip_ -= lines;
-    return false;
-  }
-  size_t cut = 0;
-  while (lines_to_skip_ > 0 && cut < record.data().size()) {
-    if (record.data()[cut++] == '\n') --lines_to_skip_;
-  }
-  record.set_offset(record.offset() + cut);
-  record.set_data(record.data().substr(cut));
-  return !record.data().empty() || record.damaged() > 0 || record.end();
 }
 
 // It is in the order, so it has a piece.
@@ -177,6 +160,8 @@ absl::StatusOr<v1::LogRecord> LogMerge::Take(const LogKey& key) {
   record.set_dropped(piece->dropped);
   record.set_damaged(piece->damaged);
   record.set_end(piece->end);
+  if (piece->searched_to.has_value()) record.set_searched_to(*piece->searched_to);
+  record.set_matches(piece->matches);
   absl::StatusOr<std::string> data = cursor.Read(*piece);
   if (absl::IsDataLoss(data.status())) {
     record.set_offset(piece->offset + piece->length);

@@ -1,5 +1,5 @@
-// A job's log streams merged into one, ordered by (attempt, receive time, rank). The work pool's
-// threads, one at a time.
+// A job's log streams merged into one, ordered by (attempt, receive time, rank). Holds no descriptor
+// between two calls, and of each stream at most a few KiB. The work pool's threads, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/log_search.h"
 #include "coordinator/stores/log_store.h"
 #include "muster/v1/job_service.pb.h"
 
@@ -19,12 +20,18 @@ namespace muster::coordinator {
 
 class LogMerge {
  public:
-  LogMerge(const LogReader& logs, uint64_t job, const v1::StreamLogsRequest& request);
+  // `search`: of the request's filter, outliving this; null: all lines.
+  LogMerge(const LogReader& logs, uint64_t job, const v1::StreamLogsRequest& request,
+           LogSearch* search = nullptr);
 
   // The record shows which ranks ran where; call again when it changes.
   void Know(const v1::JobRecord& record);
   // Looks for new streams. UNAVAILABLE: no descriptor was free; call again later.
   absl::Status Discover();
+  // These have more to read, as far as they are known.
+  void HaveNews(const std::set<LogKey>& streams);
+  // So have all.
+  void LookAgain();
   // The next available piece; nullopt: nothing for now, or Trouble.
   std::optional<v1::LogRecord> Next();
   // Why the last Next could not read a stream (no free descriptor); nothing was skipped. Otherwise
@@ -44,34 +51,30 @@ class LogMerge {
     auto operator<=>(const Place&) const = default;
   };
   bool Wants(const LogKey& key) const;
-  absl::Status AddStream(const LogKey& key);
-  absl::Status SkipAllButLastLines();
+  absl::StatusOr<uint64_t> Start(const LogKey& key) const;
   // Inserts the stream into the order if it has something to read; false: not for now.
   absl::StatusOr<bool> MakeReady(const LogKey& key);
-  // Does so for all streams that had nothing.
+  // Does so for the streams that may have something.
   void Refill();
   // Takes the first piece in the order. On error, it stays there.
   absl::StatusOr<v1::LogRecord> Take(const LogKey& key);
   bool IsTooOld(const v1::LogRecord& record) const;
-  // Drops what is not among the last lines. False: all of it.
-  bool KeepLastLines(v1::LogRecord& record);
 
   const LogReader& logs_;
   const uint64_t job_;
   const v1::StreamLogsRequest request_;
+  LogSearch* const search_;
   std::set<uint32_t> ranks_;
   std::set<std::string> nodes_;
   std::map<LogKey, uint64_t> resume_;                             // the client's positions
   std::map<std::pair<uint32_t, uint32_t>, std::string> node_of_;  // (attempt, rank)
   std::set<LogKey> expected_;
   uint32_t newest_attempt_ = 0;
-  std::map<LogKey, uint64_t> starts_;  // where each stream's cursor began
   std::map<LogKey, std::unique_ptr<LogCursor>> cursors_;
   std::map<Place, LogKey> ready_;
-  std::set<LogKey> waiting_;
+  std::set<LogKey> unread_;  // not in the order, and may have something
   absl::Status trouble_;
   bool tail_done_ = false;
-  uint64_t lines_to_skip_ = 0;
 };
 
 }  // namespace muster::coordinator

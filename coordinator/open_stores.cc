@@ -5,6 +5,7 @@
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/older_format.h"
+#include "coordinator/local/sample_store.h"
 #include "coordinator/paths.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
@@ -19,6 +20,7 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
   Stores stores;
   stores.logs = std::make_unique<LocalLogStore>(paths, failed, shares.log_streams);
   stores.metrics = std::make_unique<LocalMetricStore>(paths, failed, shares.metric_segments);
+  stores.samples = std::make_unique<LocalSampleStore>(paths);
   ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths));
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths));

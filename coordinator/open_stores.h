@@ -16,6 +16,7 @@
 #include "coordinator/stores/journal.h"
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/sample_store.h"
 
 namespace muster::coordinator {
 
@@ -23,6 +24,7 @@ namespace muster::coordinator {
 struct Stores {
   std::unique_ptr<LogStore> logs;
   std::unique_ptr<MetricStore> metrics;
+  std::unique_ptr<SampleStore> samples;
   std::unique_ptr<BlobStore> blobs;
   std::unique_ptr<Journal> journal;
   std::unique_ptr<JobIndex> index;

@@ -31,6 +31,8 @@ std::string Paths::BlobDirectory(const std::string& sha256) const {
   return StrCat(BlobRoot(), "/", sha256.substr(0, 2));
 }
 
+std::string Paths::SampleDirectory(uint64_t job) const { return StrCat(Root(), "/samples/", job); }
+
 std::string Paths::BlobFile(const std::string& sha256) const {
   return StrCat(BlobDirectory(sha256), "/", sha256);
 }

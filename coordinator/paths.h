@@ -40,6 +40,9 @@ class Paths {
   std::string MetricStream(uint64_t job, uint32_t attempt) const;
   std::string NewestMetricsFile(uint64_t job) const;
 
+  // Its files: local/sample_files.h.
+  std::string SampleDirectory(uint64_t job) const;
+
   std::string BlobRoot() const { return root_ + "/blobs/sha256"; }
   std::string BlobDirectory(const std::string& sha256) const;
   std::string BlobFile(const std::string& sha256) const;

@@ -1,4 +1,4 @@
-// bulk_link: two streams of the same form.
+// bulk_link: three streams of the same form.
 #include "worker/bulk_link.h"
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 namespace muster::worker {
 namespace {
 
+constexpr int64_t kNotBeforeNextEndpoint = INT64_MAX;
 constexpr size_t kWaitingMax =
     4;  // messages handed over at a time; the rest waits in the spools on disk
 
@@ -81,8 +82,9 @@ class Lane {
         stream_->Next();
       });
     };
-    callbacks.on_done = [this, generation, open = open_](const grpc::Status&) {
-      io_->Post([this, generation] { OnDone(generation); });
+    callbacks.on_done = [this, generation, open = open_](const grpc::Status& status) {
+      const bool is_unknown = status.error_code() == grpc::StatusCode::UNIMPLEMENTED;
+      io_->Post([this, generation, is_unknown] { OnDone(generation, is_unknown); });
       open->Add(-1);
     };
     open_->Add(1);
@@ -91,9 +93,13 @@ class Lane {
   }
 
  private:
-  void OnDone(uint64_t generation) {
+  void OnDone(uint64_t generation, bool is_unknown) {
     if (generation != generation_ || stream_ == nullptr) return;
     stream_.reset();
+    if (is_unknown) {  // an older coordinator's; the next registration tries again
+      next_dial_ms_ = kNotBeforeNextEndpoint;
+      return;
+    }
     const int64_t ceiling = DialPauseMaxMs(failures_);
     ++failures_;
     next_dial_ms_ =
@@ -125,7 +131,13 @@ struct BulkLink::Parts {
                    stub->async()->UploadMetrics(context, stream);
                  },
                  callbacks.metrics_up, callbacks.metric_ack, callbacks.writable},
-                seed + 1) {}
+                seed + 1),
+        samples(io, open,
+                {[this](grpc::ClientContext* context, auto* stream) {
+                   stub->async()->UploadSamples(context, stream);
+                 },
+                 [] {}, [](const v1::SampleReceipt&) {}, callbacks.writable},
+                seed + 2) {}
 
   std::string endpoint;
   std::shared_ptr<grpc::Channel> channel;
@@ -133,6 +145,8 @@ struct BulkLink::Parts {
   std::shared_ptr<OpenCount> open = std::make_shared<OpenCount>();
   Lane<v1::LogChunk, v1::LogAck> logs;
   Lane<v1::MetricBatch, v1::MetricAck> metrics;
+  Lane<v1::SampleBatch, v1::SampleReceipt> samples;
+  bool wants_samples = false;
 };
 
 BulkLink::BulkLink(Mailbox* io, Callbacks callbacks, uint64_t jitter_seed)
@@ -144,26 +158,32 @@ void BulkLink::SetEndpoint(const std::string& endpoint) {
   if (endpoint != parts_->endpoint) {
     parts_->logs.Drop();
     parts_->metrics.Drop();
+    parts_->samples.Drop();
     parts_->endpoint = endpoint;
     parts_->channel = MakeChannel(endpoint, true);
     parts_->stub = v1::WorkerService::NewStub(parts_->channel);
   }
   parts_->logs.DialNow();
   parts_->metrics.DialNow();
+  parts_->samples.DialNow();
 }
 
 void BulkLink::MaybeDial(int64_t now_ms) {
   if (parts_->stub == nullptr) return;
   parts_->logs.MaybeDial(now_ms);
   parts_->metrics.MaybeDial(now_ms);
+  if (parts_->wants_samples) parts_->samples.MaybeDial(now_ms);
 }
 
 std::optional<int64_t> BulkLink::NextDialMs() const {
   if (parts_->stub == nullptr) return std::nullopt;
-  const auto logs = parts_->logs.NextDialMs();
-  const auto metrics = parts_->metrics.NextDialMs();
-  if (!logs || !metrics) return logs ? logs : metrics;
-  return std::min(*logs, *metrics);
+  std::optional<int64_t> next = parts_->logs.NextDialMs();
+  const auto consider = [&next](std::optional<int64_t> dial) {
+    if (dial) next = std::min(next.value_or(*dial), *dial);
+  };
+  consider(parts_->metrics.NextDialMs());
+  if (parts_->wants_samples) consider(parts_->samples.NextDialMs());
+  return next;
 }
 
 bool BulkLink::CanSendLogs() const { return parts_->logs.CanSend(); }
@@ -171,7 +191,15 @@ void BulkLink::SendLogs(v1::LogChunk chunk) { parts_->logs.Send(std::move(chunk)
 bool BulkLink::CanSendMetrics() const { return parts_->metrics.CanSend(); }
 void BulkLink::SendMetrics(v1::MetricBatch batch) { parts_->metrics.Send(std::move(batch)); }
 
+void BulkLink::WantSamples(bool wanted) {
+  if (!wanted && parts_->wants_samples) parts_->samples.Drop();
+  parts_->wants_samples = wanted;
+}
+bool BulkLink::CanSendSamples() const { return parts_->samples.CanSend(); }
+void BulkLink::SendSamples(v1::SampleBatch batch) { parts_->samples.Send(std::move(batch)); }
+
 void BulkLink::Shutdown() {
+  parts_->samples.Drop();
   parts_->logs.Drop();
   parts_->metrics.Drop();
   std::unique_lock<std::mutex> lock(parts_->open->mutex);

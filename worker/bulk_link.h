@@ -1,4 +1,4 @@
-// The bulk channel: one stream for logs and one for metrics, on a separate connection. Lives on the
+// The bulk channel: streams for logs, metrics and samples, on a separate connection. Lives on the
 // I/O thread; gRPC's threads only post into its mailbox. Redials indefinitely with full jitter once
 // it knows an endpoint.
 #pragma once
@@ -28,7 +28,7 @@ class BulkLink {
   BulkLink(Mailbox* io, Callbacks callbacks, uint64_t jitter_seed);
   ~BulkLink();
 
-  // Both streams use this endpoint from now on. Called at each registration: dials immediately.
+  // All streams use this endpoint from now on. Called at each registration: dials immediately.
   void SetEndpoint(const std::string& endpoint);
   void MaybeDial(int64_t now_ms);
   std::optional<int64_t> NextDialMs() const;
@@ -37,7 +37,12 @@ class BulkLink {
   void SendLogs(v1::LogChunk chunk);
   bool CanSendMetrics() const;
   void SendMetrics(v1::MetricBatch batch);
-  // Blocks until both streams are gone.
+  // Whether that stream is to be open: an idle worker has none, and neither has one whose
+  // coordinator does not know the call.
+  void WantSamples(bool wanted);
+  bool CanSendSamples() const;
+  void SendSamples(v1::SampleBatch batch);
+  // Blocks until the streams are gone.
   void Shutdown();
 
  private:

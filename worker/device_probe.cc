@@ -10,6 +10,7 @@
 #include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "common/device_kinds.h"
@@ -31,14 +32,16 @@ cpu_set_t Affinity() {
   return cpus;
 }
 
-// The directories of this process's cgroup in a hierarchy, from its own up to the root.
-std::vector<std::string> CgroupDirectories(std::string_view controller, const std::string& mount) {
-  const std::string cgroups = ReadText("/proc/self/cgroup");
+// The directories of a process's cgroup in a hierarchy, from its own up to the root. `cgroups`: its
+// /proc/PID/cgroup.
+std::vector<std::string> CgroupDirectories(const std::string& cgroups, std::string_view controller,
+                                           const std::string& mount) {
   for (const absl::string_view line : absl::StrSplit(cgroups, '\n')) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;
     const std::vector<std::string> names = absl::StrSplit(parts[1], ',');
     if (std::find(names.begin(), names.end(), std::string(controller)) == names.end()) continue;
+    if (absl::StrContains(parts[2], "/..")) continue;  // outside of what this namespace shows
     std::vector<std::string> directories;
     for (std::string path = parts[2]; path.size() > 1; path.resize(path.rfind('/'))) {
       directories.push_back(mount + path);
@@ -55,13 +58,14 @@ std::optional<double> CpuQuota() {
   const auto note = [&least](double quota, double period) {
     if (quota > 0 && period > 0) least = std::min(least.value_or(quota / period), quota / period);
   };
-  for (const std::string& directory : CgroupDirectories("", "/sys/fs/cgroup")) {
+  const std::string own = ReadText("/proc/self/cgroup");
+  for (const std::string& directory : CgroupDirectories(own, "", "/sys/fs/cgroup")) {
     double quota = 0, period = 0;
     if (std::sscanf(ReadText(directory + "/cpu.max").c_str(), "%lf %lf", &quota, &period) == 2) {
       note(quota, period);
     }
   }
-  for (const std::string& directory : CgroupDirectories("cpu", "/sys/fs/cgroup/cpu")) {
+  for (const std::string& directory : CgroupDirectories(own, "cpu", "/sys/fs/cgroup/cpu")) {
     double quota = 0, period = 0;
     if (absl::SimpleAtod(ReadText(directory + "/cpu.cfs_quota_us"), &quota) &&
         absl::SimpleAtod(ReadText(directory + "/cpu.cfs_period_us"), &period)) {
@@ -155,17 +159,20 @@ uint32_t UsableCores() {
   return CutByQuota(static_cast<uint32_t>(cores.size()));
 }
 
-uint64_t UsableMemoryBytes() {
+uint64_t UsableMemoryBytes() { return MemoryLimitBytes(ReadText("/proc/self/cgroup")); }
+
+uint64_t MemoryLimitBytes(const std::string& cgroups) {
   uint64_t bytes =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const auto note = [&bytes](const std::string& path) {
     uint64_t limit = 0;
     if (absl::SimpleAtoi(ReadText(path), &limit) && limit > 0) bytes = std::min(bytes, limit);
   };
-  for (const std::string& directory : CgroupDirectories("", "/sys/fs/cgroup")) {
+  for (const std::string& directory : CgroupDirectories(cgroups, "", "/sys/fs/cgroup")) {
     note(directory + "/memory.max");
   }
-  for (const std::string& directory : CgroupDirectories("memory", "/sys/fs/cgroup/memory")) {
+  for (const std::string& directory :
+       CgroupDirectories(cgroups, "memory", "/sys/fs/cgroup/memory")) {
     note(directory + "/memory.limit_in_bytes");
   }
   return bytes;

@@ -24,6 +24,8 @@ uint32_t UsableCores();
 uint32_t UsableProcessors();
 // Memory of the host, or of the cgroup if that is less.
 uint64_t UsableMemoryBytes();
+// The same for the process whose /proc/PID/cgroup this is.
+uint64_t MemoryLimitBytes(const std::string& cgroups);
 
 struct ProbedHost {
   uint32_t cores = 1;

@@ -9,11 +9,11 @@
 #include <cmath>
 #include <utility>
 
+#include "common/event_file.h"
 #include "common/files.h"
 #include "common/shim_protocol.h"
 #include "common/strings.h"
 #include "common/text.h"
-#include "worker/event_file.h"
 #include "worker/event_writer.h"
 
 namespace muster::worker {
@@ -219,8 +219,9 @@ void EventTailer::Leave(File& file, const absl::Status& reason) {
 bool EventTailer::Align(int fd, File& file, size_t& bytes_left) {
   const std::string bytes = ReadSome(fd, file.offset, bytes_left);
   bytes_left -= bytes.size();
-  for (size_t at = 0; at + kFrameHeaderBytes <= bytes.size(); ++at) {
-    file.aligned = FrameBytes(std::string_view(bytes).substr(at, kFrameHeaderBytes)).ok();
+  for (size_t at = 0; at + common::kFrameHeaderBytes <= bytes.size(); ++at) {
+    file.aligned =
+        common::FrameBytes(std::string_view(bytes).substr(at, common::kFrameHeaderBytes)).ok();
     if (file.aligned) return true;
     ++file.offset;
   }
@@ -235,11 +236,11 @@ bool EventTailer::Read(const FileId& id, File& file, size_t& bytes_left) {
     if (fstat(opened->get(), &info) != 0 || info.st_ino != file.inode) return false;
     const uint64_t size = static_cast<uint64_t>(info.st_size);
     if (size < file.offset && !StartAgain(id, file)) return false;
-    if (!file.aligned && bytes_left < kFrameHeaderBytes) return size > file.offset;
+    if (!file.aligned && bytes_left < common::kFrameHeaderBytes) return size > file.offset;
     if (!file.aligned && !Align(opened->get(), file, bytes_left)) return bytes_left == 0;
-    const std::string header = ReadSome(opened->get(), file.offset, kFrameHeaderBytes);
-    if (size <= file.offset || header.size() < kFrameHeaderBytes) return false;
-    const absl::StatusOr<uint64_t> frame = FrameBytes(header);
+    const std::string header = ReadSome(opened->get(), file.offset, common::kFrameHeaderBytes);
+    if (size <= file.offset || header.size() < common::kFrameHeaderBytes) return false;
+    const absl::StatusOr<uint64_t> frame = common::FrameBytes(header);
     if (!frame.ok()) {
       Leave(file, frame.status());
       return false;
@@ -261,17 +262,17 @@ bool EventTailer::Read(const FileId& id, File& file, size_t& bytes_left) {
 size_t EventTailer::TakeRecords(File& file, std::string_view bytes) {
   size_t used = 0;
   while (true) {
-    const auto record = ReadEventRecord(bytes.substr(used));
+    const auto record = common::ReadEventRecord(bytes.substr(used));
     if (!record.ok()) {
       Leave(file, record.status());
       return 0;
     }
     if (!*record) return used;
-    const EventRecord& event = (*record)->event;
+    const common::EventRecord& event = (*record)->event;
     v1::MetricBatch batch;
     batch.set_source(file.source);
     batch.set_seq(file.offset + (*record)->bytes);
-    for (const Scalar& scalar : event.scalars) {
+    for (const common::Scalar& scalar : event.scalars) {
       if (scalar.tag.size() > kTagBytesMax || !common::IsCleanUtf8(scalar.tag)) continue;
       v1::MetricPoint* point = batch.add_points();
       point->set_name(scalar.tag);

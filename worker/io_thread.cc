@@ -37,7 +37,7 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
       copies_(threads,
               {.in_loop = [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
                .note = callbacks_.note}),
-      logs_(paths, std::move(source),
+      logs_(paths, source,
             {.can_send = [this] { return bulk_.CanSendLogs(); },
              .keeps_up = [this](const AttemptKey& key) { return copies_.KeepsUp(key); },
              .send =
@@ -63,6 +63,10 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
                     },
                 .note = callbacks_.note},
                BudgetOfThisProcess().metric_files),
+      samples_(source.node, threads,
+               {.in_loop = [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
+                .can_send = [this] { return bulk_.CanSendSamples(); },
+                .send = [this](v1::SampleBatch batch) { bulk_.SendSamples(std::move(batch)); }}),
       trainers_(SocketCallbacks(), BudgetOfThisProcess().connections),
       thread_([this] { Run(); }) {}
 
@@ -81,11 +85,13 @@ TrainerSocket::Callbacks IoThread::SocketCallbacks() {
           .metrics =
               [this](const AttemptKey& key, uint32_t rank, v1::MetricBatch batch) {
                 if (Watched* watched = Find(key)) batch.set_dropped(watched->dropped[rank]);
+                NoteStep(key, rank, batch);
                 return metrics_.Append(key, rank, std::move(batch));
               },
           .progress =
               [this](const AttemptKey& key, uint32_t rank, int64_t step, uint64_t total) {
                 if (Watched* watched = Find(key)) watched->progress[rank] = {step, total};
+                samples_.NoteStep(key, rank, step, common::MonotonicMs());
               },
           .dropped =
               [this](const AttemptKey& key, uint32_t rank, uint64_t dropped) {
@@ -133,9 +139,13 @@ void IoThread::Turn() {
   std::optional<int64_t> wake = logs_.Pump(now);
   metrics_.Pump();
   OnTime(now);
+  samples_.OnTime(now);
+  samples_.Pump();
+  bulk_.WantSamples(samples_.IsNeeded());
   const auto consider = [&wake](int64_t at) { wake = wake ? std::min(*wake, at) : at; };
   if (const auto dial = bulk_.NextDialMs()) consider(*dial);
   if (!attempts_.empty()) consider(next_scan_ms_);
+  if (const auto sample = samples_.NextMs()) consider(*sample);
   if (const auto accept = trainers_.NextAcceptMs()) consider(*accept);
 
   std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}};
@@ -213,11 +223,19 @@ void IoThread::OnLooked(const AttemptKey& key, Findings findings) {
 void IoThread::TakeBatches(const AttemptKey& key, Watched& watched, Findings& findings) {
   for (auto& [rank, batch] : findings.batches) {
     const std::string source = batch.source();
+    NoteStep(key, rank, batch);
     if (watched.order.not_taken.count(source) > 0) continue;
     if (metrics_.Append(key, rank, std::move(batch)).ok()) continue;
     watched.order.not_taken[source] = metrics_.LastSeq(key, rank, source);
     findings.more = false;  // not immediately: a full disk stays full for a while
   }
+}
+
+void IoThread::NoteStep(const AttemptKey& key, uint32_t rank, const v1::MetricBatch& batch) {
+  if (batch.points().empty()) return;
+  int64_t newest = 0;
+  for (const v1::MetricPoint& point : batch.points()) newest = std::max(newest, point.step());
+  samples_.NoteStep(key, rank, newest, common::MonotonicMs());
 }
 
 // The latest progress of each trainer, at most twice a second.
@@ -274,6 +292,7 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
   copies_.Open(key, launch);
   logs_.Add(key, first, ranks);
   metrics_.Add(key, first, ranks);
+  samples_.Open(key, launch.part());
   watched.scanner = MakeScanner(key, launch);
   watched.roots = EventRoots(paths_, key, launch);
   MeetRivals(key, watched);
@@ -289,6 +308,7 @@ void IoThread::EndNow(const AttemptKey& key) {
   }
   if (watched->ended) return;
   watched->ended = true;
+  samples_.Close(key);
   CrowdRivals(*watched);
   watched->look_until_ms = common::MonotonicMs() + kLastLooksMs;
   trainers_.Drain(key);
@@ -318,10 +338,12 @@ void IoThread::Open(const AttemptKey& key, const v1::LaunchAttempt& launch,
 void IoThread::SetBulkEndpoint(const std::string& endpoint) {
   mailbox_.Post([this, endpoint] { bulk_.SetEndpoint(endpoint); });
 }
-void IoThread::RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid) {
-  mailbox_.Post([this, key, rank, pid] {
+void IoThread::RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid,
+                           uint64_t start_ticks) {
+  mailbox_.Post([this, key, rank, pid, start_ticks] {
     Watched* watched = Find(key);
     if (watched == nullptr) return;
+    samples_.RankStarted(key, {rank, static_cast<pid_t>(pid), start_ticks});
     watched->order.pids[rank] = pid;
     watched->pids.insert(pid);
     for (const AttemptKey& rival : watched->rivals) {
@@ -345,6 +367,7 @@ void IoThread::Remove(const AttemptKey& key) {
     logs_.Remove(key);
     copies_.Close(key);
     metrics_.Remove(key);
+    samples_.Close(key);
     attempts_.erase(key);
     for (auto& [other_key, other] : attempts_) other.rivals.erase(key);
   });

@@ -25,6 +25,7 @@
 #include "worker/mailbox.h"
 #include "worker/metric_forwarder.h"
 #include "worker/paths.h"
+#include "worker/sampling/sample_forwarder.h"
 #include "worker/trainer_socket.h"
 
 namespace muster::worker {
@@ -49,7 +50,8 @@ class IoThread {
   // socket).
   void Open(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
   void SetBulkEndpoint(const std::string& endpoint);
-  void RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid);
+  // `start_ticks`: since boot; 0: not known.
+  void RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid, uint64_t start_ticks);
   void SpoolGrew(const AttemptKey& key);
   void StreamClosed(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t end);
   // Nothing of it is alive: final scans, for a bounded time, then FinalScanDone, and OutputDrained
@@ -96,6 +98,8 @@ class IoThread {
   void TakeBatches(const AttemptKey& key, Watched& watched, Findings& findings);
   void CloseNow(const AttemptKey& key, Watched& watched);
   void OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number, std::string record);
+  // A step that a rank named, to its trainer socket or in an event file.
+  void NoteStep(const AttemptKey& key, uint32_t rank, const v1::MetricBatch& batch);
   void PassProgress(const AttemptKey& key, Watched& watched);
   void MaybeDrained(const AttemptKey& key);
   TrainerSocket::Callbacks SocketCallbacks();
@@ -109,6 +113,7 @@ class IoThread {
   LogCopies copies_;
   LogForwarder logs_;
   MetricForwarder metrics_;
+  SampleForwarder samples_;
   TrainerSocket trainers_;
   std::map<AttemptKey, Watched> attempts_;
   int64_t next_scan_ms_ = 0;

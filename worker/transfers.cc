@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr size_t kHashBytes = 1 << 20;
 
-std::string Text(const absl::Status& status) { return std::string(status.message()); }
+std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
 // DATA_LOSS if its size is not `size`. CANCELLED if `progress` returns false. `path`: for messages.
 absl::StatusOr<std::string> HashFile(int file, const std::string& path, uint64_t size,
@@ -95,12 +95,13 @@ void Transfers::UploadNow(const UploadAction& action) {
     absl::StatusOr<v1::CheckpointPartReady> sent = HashAndSend(action);
     if (stopping_) return;
     if (!sent.ok()) {
-      return result_(UploadFailedInput{action.key, action.step, action.part, Text(sent.status())});
+      return result_(
+          UploadFailedInput{action.key, action.step, action.part, MessageOf(sent.status())});
     }
     ready = *std::move(sent);
     if (absl::Status kept = common::WriteFileDurably(record, ready.SerializeAsString());
         !kept.ok()) {
-      common::LogWarning(common::StrCat("upload record not kept reason=\"", Text(kept), "\""));
+      common::LogWarning(common::StrCat("upload record not kept reason=\"", MessageOf(kept), "\""));
     }
   }
   result_(UploadDoneInput{std::move(ready)});
@@ -168,7 +169,7 @@ void Transfers::Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch) {
       fetches_.erase(key);
     }
     if (!stopping_)
-      result_(FetchedInput{key, status.ok() ? "" : Text(status), absl::IsDataLoss(status)});
+      result_(FetchedInput{key, status.ok() ? "" : MessageOf(status), absl::IsDataLoss(status)});
   });
 }
 
@@ -204,7 +205,7 @@ absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt&
     if (!status.ok()) break;
     status = FetchFile(file, building + "/" + file.path(), launch, cancelled);
     if (!status.ok()) {
-      status = absl::Status(status.code(), common::StrCat(file.path(), ": ", Text(status)));
+      status = absl::Status(status.code(), common::StrCat(file.path(), ": ", MessageOf(status)));
     }
   }
   if (status.ok()) status = common::SyncDirectory(building);
@@ -265,7 +266,7 @@ bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& tar
 void Transfers::DeleteTree(const AttemptKey& key, const std::string& path) {
   threads_->Post(key, Work::kDelete, [path] {
     if (absl::Status removed = common::RemoveTree(path); !removed.ok()) {
-      common::LogWarning(common::StrCat("not removed reason=\"", Text(removed), "\""));
+      common::LogWarning(common::StrCat("not removed reason=\"", MessageOf(removed), "\""));
     }
   });
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
@@ -167,13 +168,28 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
   RETURN_IF_ERROR(UnknownKeys(asked.keys, summaries, asked.job));
   Listing listing;
   listing.kind = "MetricList";
-  // The reporting rank is shown only if several reported.
-  const auto& all = summaries.summaries();
-  const bool one_rank = std::all_of(all.begin(), all.end(), [&](const v1::MetricSummary& summary) {
-    return summary.rank() == all[0].rank();
-  });
+  std::set<uint32_t> ranks, left_out;
+  for (const v1::MetricSummary& summary : summaries.summaries()) {
+    // Every rank reports its step times; they are much alike.
+    const bool more_times = absl::StartsWith(summary.name(), "time/") && summary.rank() > 0;
+    if (more_times && asked.keys.empty() && asked.rank < 0) {
+      left_out.insert(summary.rank());
+      continue;
+    }
+    if (!asked.keys.empty() &&
+        std::find(asked.keys.begin(), asked.keys.end(), summary.name()) == asked.keys.end())
+      continue;
+    if (asked.rank >= 0 && summary.rank() != asked.rank) continue;
+    ranks.insert(summary.rank());
+    listing.rows.push_back({Cell(summary.name()), Cell(int64_t{summary.rank()}),
+                            Cell(static_cast<int64_t>(summary.count())),
+                            Cell(int64_t{summary.last_step()}), Real(summary.first()),
+                            Real(summary.last()), Real(summary.min()), Real(summary.max()),
+                            Cell(Sparkline(summary.spark()))});
+  }
+  // The reporting rank is shown only if several are.
   listing.columns = {{.key = "metric", .shrink = true},
-                     {.key = "rank", .wide = one_rank, .right = true},
+                     {.key = "rank", .wide = ranks.size() < 2, .right = true},
                      {.key = "points", .right = true},
                      {.key = "step", .right = true},
                      {.key = "first", .right = true},
@@ -181,21 +197,14 @@ absl::StatusOr<int> Metrics(Session& session, const Arguments& arguments) {
                      {.key = "min", .right = true},
                      {.key = "max", .right = true},
                      {.key = "curve"}};
-  for (const v1::MetricSummary& summary : summaries.summaries()) {
-    if (!asked.keys.empty() &&
-        std::find(asked.keys.begin(), asked.keys.end(), summary.name()) == asked.keys.end())
-      continue;
-    if (asked.rank >= 0 && summary.rank() != asked.rank) continue;
-    listing.rows.push_back({Cell(summary.name()), Cell(int64_t{summary.rank()}),
-                            Cell(static_cast<int64_t>(summary.count())),
-                            Cell(int64_t{summary.last_step()}), Real(summary.first()),
-                            Real(summary.last()), Real(summary.min()), Real(summary.max()),
-                            Cell(Sparkline(summary.spark()))});
-  }
   if (listing.rows.empty()) {
     if (const std::string why = WhyNone(asked, summaries); !why.empty()) session.Note(why);
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  if (!left_out.empty()) {
+    session.Note(StrCat("step times of ", common::Counted(left_out.size(), "more rank"),
+                        ": --rank N, or --key time/step"));
+  }
   if (summaries.dropped() > 0) {
     session.Note(StrCat(common::Counted(summaries.dropped(), "point"),
                         summaries.dropped() == 1 ? " was" : " were", " dropped by the trainers"));

@@ -28,6 +28,7 @@ constexpr Flag kSubmitFlags[] = {
     {"name", 0, "NAME", "label of the job"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"priority", 0, "P", "higher goes first"},
+    {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
     {"workdir", 0, "DIR", "working directory of the ranks"},
     {"clean-env", 0, "", "do not send the current environment"},

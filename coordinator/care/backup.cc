@@ -77,7 +77,7 @@ class Backup {
 
 absl::StatusOr<BackupTotals> Backup::Run() {
   RETURN_IF_ERROR(CopyBlobsAndDatabase());
-  for (const char* folder : {"logs", "metrics"}) RETURN_IF_ERROR(CopyJobs(folder));
+  for (const char* folder : {"logs", "metrics", "samples"}) RETURN_IF_ERROR(CopyJobs(folder));
   for (const char* file : {"LIVED", "RETENTION", "FORMAT"}) RETURN_IF_ERROR(CopyChanging(file));
   Manifest manifest{.cluster = contents_.cluster_id,
                     .number = target_.Number(),

@@ -34,7 +34,7 @@ absl::Status NotADataDirectory(const Paths& paths, const std::string& why) {
 }
 
 // A file that root makes there is one that the coordinator cannot open.
-absl::Status RefuseForeign(const Paths& paths) {
+absl::Status RefuseUnusable(const Paths& paths) {
   struct stat info {};
   if (stat(paths.Root().c_str(), &info) != 0) {
     return NotADataDirectory(paths,
@@ -97,7 +97,7 @@ Finding FindingOf(const SegmentFinding& segment) {
 }  // namespace
 
 absl::StatusOr<common::UniqueFd> LockForCare(const Paths& paths) {
-  RETURN_IF_ERROR(RefuseForeign(paths));
+  RETURN_IF_ERROR(RefuseUnusable(paths));
   absl::StatusOr<common::UniqueFd> lock =
       LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0));
   if (common::CodeOf(lock.status()) != "JC1604") return lock;
@@ -118,9 +118,10 @@ absl::Status CheckData(const Paths& paths, bool quick, const Found& found, Check
   };
   RETURN_IF_ERROR(CheckDatabase(paths, quick, counted, totals));
   RETURN_IF_ERROR(CheckBlobs(paths, totals->contents.blobs, quick, counted, &totals->blobs));
-  return CheckSegments(
+  RETURN_IF_ERROR(CheckSegments(
       paths, [&](const SegmentFinding& segment) { counted(FindingOf(segment)); },
-      &totals->segments);
+      &totals->segments));
+  return CheckSamples(paths, &totals->samples);
 }
 
 absl::Status RepairData(const Paths& paths, const CheckTotals& totals, int64_t wall_ms,

@@ -11,6 +11,7 @@
 #include "common/files.h"
 #include "coordinator/finding.h"
 #include "coordinator/local/blob_check.h"
+#include "coordinator/local/sample_files.h"
 #include "coordinator/local/segment_check.h"
 #include "coordinator/paths.h"
 #include "coordinator/sqlite/offline.h"
@@ -28,6 +29,7 @@ struct CheckTotals {
   DatabaseContents contents;
   BlobTotals blobs;
   SegmentTotals segments;
+  SampleTotals samples;
   bool high_water_is_behind = false;  // or missing
 };
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
 #include "coordinator/care/report.h"
@@ -28,6 +29,12 @@ void PrintTotals(const CheckTotals& totals, bool quick) {
                HumanBytes(segments.log_bytes));
   absl::PrintF("metrics   %s, %s\n", Counted(segments.metric_files, "file"),
                HumanBytes(segments.metric_bytes));
+  absl::PrintF("samples   %s, %s%s\n", Counted(totals.samples.files, "file"),
+               HumanBytes(totals.samples.bytes),
+               totals.samples.damaged_bytes == 0
+                   ? ""
+                   : common::StrCat(", ", HumanBytes(totals.samples.damaged_bytes),
+                                    " of them damaged and passed over"));
   if (totals.blobs.uploads > 0) {
     absl::PrintF("uploads   %s unfinished, %s\n", Counted(totals.blobs.uploads, "file"),
                  HumanBytes(totals.blobs.upload_bytes));

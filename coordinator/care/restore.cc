@@ -63,7 +63,7 @@ absl::Status RefuseUsed(const std::string& data_dir) {
 
 // Nothing else is in a backup, whatever its MANIFEST says.
 bool IsKnown(const std::string& path) {
-  for (const char* folder : {"blobs/", "logs/", "metrics/"}) {
+  for (const char* folder : {"blobs/", "logs/", "metrics/", "samples/"}) {
     if (path.rfind(folder, 0) == 0) return true;
   }
   return path == "LIVED" || path == "RETENTION" || path == "FORMAT";

@@ -32,7 +32,7 @@ v1::Event Stop(const ClusterState& state, const v1::JobRecord& job, v1::StopCaus
   return event;
 }
 
-v1::Event Change(const v1::JobRecord& job, v1::JobState to, const std::string& reason, Now now) {
+v1::Event MoveTo(const v1::JobRecord& job, v1::JobState to, const std::string& reason, Now now) {
   v1::Event event = JobEvent(job, now);
   event.mutable_job_state_changed()->set_from(job.state());
   event.mutable_job_state_changed()->set_to(to);
@@ -89,12 +89,12 @@ std::optional<v1::Event> AttemptConsequence(const ClusterState& state, const v1:
   if (auto fenced = FenceByTime(state, job, attempt, now)) return fenced;
   if (!attempt.stopping()) {
     if (job.state() == v1::JOB_STATE_STARTING && AllPartsLaunched(attempt)) {
-      return Change(job, v1::JOB_STATE_RUNNING, job.reason(), now);
+      return MoveTo(job, v1::JOB_STATE_RUNNING, job.reason(), now);
     }
     if (auto stop = ReasonToStop(state, job, attempt, now)) return stop;
   }
   if (attempt.stopping() && job.state() != v1::JOB_STATE_STOPPING) {
-    return Change(job, v1::JOB_STATE_STOPPING, attempt.reason(), now);
+    return MoveTo(job, v1::JOB_STATE_STOPPING, attempt.reason(), now);
   }
   if (AllPartsEnded(attempt)) {
     v1::Event event = JobEvent(job, now);
@@ -110,7 +110,7 @@ std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::Jo
                                          Now now) {
   const bool waits = job.state() == v1::JOB_STATE_QUEUED || job.state() == v1::JOB_STATE_RESTARTING;
   if (waits && job.cancel_requested()) {
-    v1::Event event = Change(job, v1::JOB_STATE_CANCELLED, job.reason(), now);
+    v1::Event event = MoveTo(job, v1::JOB_STATE_CANCELLED, job.reason(), now);
     event.mutable_job_state_changed()->set_cause(job.cause());
     event.mutable_job_state_changed()->set_exit_code(130);
     return event;
@@ -118,7 +118,7 @@ std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::Jo
   if (job.state() == v1::JOB_STATE_RESTARTING) {
     if (!IsDue(RestartAtMonoMs(state, job), now)) return std::nullopt;
     v1::Event event =
-        Change(job, v1::JOB_STATE_QUEUED, "the pause before its restart is over", now);
+        MoveTo(job, v1::JOB_STATE_QUEUED, "the pause before its restart is over", now);
     event.mutable_job_state_changed()->set_quick_failures(job.quick_failures());
     event.mutable_job_state_changed()->set_quick_failure(job.quick_failure());
     return event;
@@ -128,7 +128,7 @@ std::optional<v1::Event> IdleConsequence(const ClusterState& state, const v1::Jo
   // STOPPING.
   v1::JobStateChanged change = JudgeJob(state, job);
   if (!IsLegalEdge(job.state(), change.to())) {
-    return Change(job, v1::JOB_STATE_STOPPING, job.attempts().rbegin()->reason(), now);
+    return MoveTo(job, v1::JOB_STATE_STOPPING, job.attempts().rbegin()->reason(), now);
   }
   v1::Event event = JobEvent(job, now);
   *event.mutable_job_state_changed() = std::move(change);

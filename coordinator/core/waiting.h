@@ -6,6 +6,7 @@
 
 #include "coordinator/core/placement.h"
 #include "coordinator/core/state.h"
+#include "google/protobuf/repeated_ptr_field.h"
 
 namespace muster::coordinator {
 
@@ -26,6 +27,11 @@ std::string WhyAside(const ClusterState& state, const v1::Shape& shape);
 // Why the registered nodes could never hold the shape, with the largest that fits; empty if they
 // could, or if none is registered.
 std::string NeverFits(const ClusterState& state, const v1::Shape& shape);
+
+using Details = google::protobuf::RepeatedPtrField<std::string>;
+// Why a QUEUED job has not started, with its place in the queue; adds to `details` what helps to
+// see the reason (why.cc).
+std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job, Details* details);
 
 // One walk along the queue past the jobs that step aside, evaluating each shape once: many jobs
 // wait for the same dead node.

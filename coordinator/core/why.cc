@@ -23,27 +23,6 @@ std::pair<const v1::JobRecord*, size_t> HeadOfQueue(const ClusterState& state) {
   return {nullptr, asides.passed()};
 }
 
-std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job,
-                      v1::WhyResponse& response) {
-  if (job.held()) return job.reason();
-  if (std::string aside = WhyAside(state, job.spec().shape()); !aside.empty()) {
-    response.add_details("jobs behind it may start meanwhile; it keeps its place in the queue");
-    return aside;
-  }
-  const QueuePlace place{job.spec().priority(), job.id()};
-  const auto found = state.queue.find(place);
-  const auto ahead = static_cast<size_t>(std::distance(state.queue.begin(), found));
-  const std::string blocked = BlockedReason(state, job);
-  const auto [head, aside] = HeadOfQueue(state);
-  if (head == nullptr || head->id() == job.id()) return blocked.empty() ? "it starts now" : blocked;
-  response.add_details(
-      absl::StrCat("at the head: ", head->name(), ": ", BlockedReason(state, *head)));
-  if (!blocked.empty()) response.add_details(absl::StrCat("itself ", blocked));
-  return absl::StrCat("number ", ahead + 1, " in the queue; it waits behind ", head->name(),
-                      ahead > aside + 1 ? absl::StrCat(" and ", ahead - aside - 1, " more") : "",
-                      blocked.empty() ? ", although its own devices are free (strict order)" : "");
-}
-
 std::string WhenItCounts(const ClusterState& state, const v1::JobRecord& job,
                          const v1::NodePart& part, Now now) {
   const std::string declare = absl::StrCat("jobctl nodes declare-dead ", part.node());
@@ -84,6 +63,25 @@ void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now 
 
 }  // namespace
 
+std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job, Details* details) {
+  if (job.held()) return job.reason();
+  if (std::string aside = WhyAside(state, job.spec().shape()); !aside.empty()) {
+    details->Add("jobs behind it may start meanwhile; it keeps its place in the queue");
+    return aside;
+  }
+  const QueuePlace place{job.spec().priority(), job.id()};
+  const auto found = state.queue.find(place);
+  const auto ahead = static_cast<size_t>(std::distance(state.queue.begin(), found));
+  const std::string blocked = BlockedReason(state, job);
+  const auto [head, aside] = HeadOfQueue(state);
+  if (head == nullptr || head->id() == job.id()) return blocked.empty() ? "it starts now" : blocked;
+  details->Add(absl::StrCat("at the head: ", head->name(), ": ", BlockedReason(state, *head)));
+  if (!blocked.empty()) details->Add(absl::StrCat("itself ", blocked));
+  return absl::StrCat("number ", ahead + 1, " in the queue; it waits behind ", head->name(),
+                      ahead > aside + 1 ? absl::StrCat(" and ", ahead - aside - 1, " more") : "",
+                      blocked.empty() ? ", although its own devices are free (strict order)" : "");
+}
+
 v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now) {
   v1::WhyResponse response;
   response.set_state(job.state());
@@ -91,7 +89,8 @@ v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now
   const std::string since = common::HumanDuration(now.wall_ms - job.state_ms());
   switch (job.state()) {
     case v1::JOB_STATE_QUEUED:
-      response.set_text(absl::StrCat(name, " ", since, ": ", WhyQueued(state, job, response)));
+      response.set_text(
+          absl::StrCat(name, " ", since, ": ", WhyQueued(state, job, response.mutable_details())));
       if (MostNodesSilent(state)) response.add_details(ClusterAlarm(state));
       break;
     case v1::JOB_STATE_SUCCEEDED:

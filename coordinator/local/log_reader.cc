@@ -11,8 +11,10 @@
 #include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/segments/backwards.h"
 #include "coordinator/segments/cursor.h"
 #include "coordinator/segments/last_lines.h"
+#include "coordinator/segments/since.h"
 
 namespace muster::coordinator {
 namespace {
@@ -26,12 +28,16 @@ absl::StatusOr<std::vector<std::string>> ListIfThere(const std::string& director
 
 class LocalLogCursor final : public LogCursor {
  public:
-  LocalLogCursor(SegmentFiles files, uint64_t offset)
-      : records_(std::move(files), offset, SegmentCursor::Appetite::kFew), from_(offset) {}
+  LocalLogCursor(SegmentFiles files, uint64_t offset, size_t ahead)
+      : records_(std::move(files), offset,
+                 ahead == 0 ? SegmentCursor::Appetite::kFew : SegmentCursor::Appetite::kAll, ahead),
+        from_(offset) {}
 
   absl::StatusOr<std::optional<LogPiece>> Peek() override;
   absl::StatusOr<std::string> Read(const LogPiece& piece) override;
+  absl::Status Append(const LogPiece& piece, std::string* bytes) override;
   void Advance() override;
+  void Forget() override { records_.Forget(); }
   bool Ended() const override { return ended_; }
   uint64_t UnreadableBytes() const override { return records_.UnreadableBytes(); }
 
@@ -59,9 +65,16 @@ absl::StatusOr<std::optional<LogPiece>> LocalLogCursor::Peek() {
 }
 
 absl::StatusOr<std::string> LocalLogCursor::Read(const LogPiece& piece) {
-  ASSIGN_OR_RETURN(std::string body, records_.Body());
-  if (body.size() > piece.length) body.erase(0, body.size() - piece.length);
+  std::string body;
+  RETURN_IF_ERROR(Append(piece, &body));
   return body;
+}
+
+absl::Status LocalLogCursor::Append(const LogPiece& piece, std::string* bytes) {
+  ASSIGN_OR_RETURN(const StreamRecord* record, records_.Peek());
+  if (record == nullptr) return absl::UnavailableError("the stream is being made anew");
+  const size_t skip = record->length - std::min(record->length, piece.length);
+  return records_.AppendBody(skip, bytes);
 }
 
 void LocalLogCursor::Advance() {
@@ -71,6 +84,20 @@ void LocalLogCursor::Advance() {
   from_ = std::max(from_, (*record)->EndOffset());
   records_.Advance();
 }
+
+class LocalLogBackwards final : public LogBackwards {
+ public:
+  explicit LocalLogBackwards(SegmentFiles files) : records_(std::move(files)) {}
+
+  absl::StatusOr<std::optional<Piece>> Previous() override {
+    ASSIGN_OR_RETURN(const auto record, records_.Previous());
+    if (!record.has_value()) return std::nullopt;
+    return Piece{record->EndOffset(), record->time_us, record->items};
+  }
+
+ private:
+  SegmentBackwards records_;
+};
 
 }  // namespace
 
@@ -111,8 +138,17 @@ absl::StatusOr<std::vector<LogKey>> LocalLogReader::Streams(uint64_t job,
   return keys;
 }
 
-std::unique_ptr<LogCursor> LocalLogReader::Open(const LogKey& key, uint64_t offset) const {
-  return std::make_unique<LocalLogCursor>(SegmentFiles(paths_.LogStream(key)), offset);
+std::unique_ptr<LogCursor> LocalLogReader::Open(const LogKey& key, uint64_t offset,
+                                                size_t ahead) const {
+  return std::make_unique<LocalLogCursor>(SegmentFiles(paths_.LogStream(key)), offset, ahead);
+}
+
+std::unique_ptr<LogBackwards> LocalLogReader::OpenAtEnd(const LogKey& key) const {
+  return std::make_unique<LocalLogBackwards>(SegmentFiles(paths_.LogStream(key)));
+}
+
+absl::StatusOr<uint64_t> LocalLogReader::OffsetSince(const LogKey& key, int64_t time_us) const {
+  return coordinator::OffsetSince(SegmentFiles(paths_.LogStream(key)), time_us);
 }
 
 absl::StatusOr<uint64_t> LocalLogReader::OffsetOfLastLines(const LogKey& key,

@@ -89,7 +89,7 @@ void LocalLogStore::Write(Queued& queued) {
   (*stream)->uploader = queued.uploader;
   queued.uploader->Consumed(chunk.ByteSizeLong());
   Answer(key, **stream, chunk);
-  watchers_.Notify(key.job, is_new);
+  watchers_.Notify(key.job, LogNews{key, is_new});
 }
 
 void LocalLogStore::Refuse(Queued& queued) {

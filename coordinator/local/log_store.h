@@ -73,7 +73,7 @@ class LocalLogStore final : public LogStore {
   bool broken_ = false;
   SaidRarely refusals_;
 
-  JobWatchers<bool> watchers_;
+  JobWatchers<LogNews> watchers_;
   LogProgress progress_;
   std::thread thread_;
 };

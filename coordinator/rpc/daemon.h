@@ -14,6 +14,7 @@
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/sample_store.h"
 #include "coordinator/work_pool.h"
 
 namespace muster::coordinator {
@@ -23,6 +24,7 @@ class AttachedRuns;
 class Diagnoses;
 class JobGate;
 class Lifetime;
+class SampleGate;
 
 struct Daemon {
   const Paths& paths;
@@ -31,11 +33,13 @@ struct Daemon {
   JobIndex& index;
   LogStore& logs;
   MetricStore& metrics;
+  SampleStore& samples;
   BlobStore& blobs;
   WorkPool& pool;   // short reads from disk, never delayed by long ones:
   WorkPool& reads;  // logs and metrics, piece by piece
   WorkPool& files;  // checkpoint files: uploads, downloads, hashes
   JobGate& gate;
+  SampleGate& sample_gate;
   Lifetime& lifetime;
   AttachedRuns& attached;
   Diagnoses& diagnoses;

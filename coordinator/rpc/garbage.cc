@@ -11,6 +11,7 @@
 #include "common/text.h"
 #include "coordinator/number_file.h"
 #include "coordinator/rpc/job_gate.h"
+#include "coordinator/rpc/sample_gate.h"
 
 namespace muster::coordinator {
 namespace {
@@ -23,9 +24,14 @@ constexpr size_t kNamedInLogMax = 20;
 void DeleteFiles(Daemon& daemon, const std::vector<uint64_t>& jobs) {
   for (const uint64_t job : jobs) {
     daemon.gate.Forget(job);
+    daemon.sample_gate.Forget(job);
     daemon.logs.Remove(job);
     daemon.metrics.Remove(job);
+<<<<<<< HEAD
     daemon.assessor.Forget(job);
+=======
+    daemon.samples.Remove(job);
+>>>>>>> main
   }
 }
 
@@ -123,6 +129,7 @@ void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs) {
 void KeepHouse(Daemon& daemon, const Retention& retention) {
   daemon.pool.Post([&daemon, retention] {
     RemoveExpired(daemon, retention);
+    daemon.samples.Expire();
     CollectBlobs(daemon, daemon.blobs.OldBlobs());
     daemon.pool.PostAfter(kHousekeepingEvery,
                           [&daemon, retention] { KeepHouse(daemon, retention); });

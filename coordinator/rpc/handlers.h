@@ -44,6 +44,8 @@ void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
             Answer<v1::GetJobResponse> answer);
 void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
             Answer<v1::WhyResponse> answer);
+void PlanJob(Daemon& daemon, const Caller& caller, const v1::PlanJobRequest& request,
+             Answer<v1::PlanJobResponse> answer);
 
 // assess.cc
 void AssessJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
@@ -75,6 +77,10 @@ void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRe
 // metric_summary.cc
 void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
                       Answer<v1::MetricSummaries> answer);
+
+// samples.cc
+void QuerySamples(Daemon& daemon, const Caller& caller, const v1::QuerySamplesRequest& request,
+                  std::shared_ptr<Sink<v1::SampleBucket>> sink);
 
 // checkpoints.cc
 void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,

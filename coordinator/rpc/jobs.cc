@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/job/validate.h"
 #include "common/limits.h"
 #include "coordinator/assessor.h"
+#include "coordinator/core/plan.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
@@ -148,6 +150,18 @@ void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
                 },
                 answer);
           });
+}
+
+void PlanJob(Daemon& daemon, const Caller&, const v1::PlanJobRequest& request,
+             Answer<v1::PlanJobResponse> answer) {
+  // Before it takes space in the loop's queue.
+  if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
+  daemon.loop.Ask(
+      [answer, spec = request.spec()](const LoopView& view) {
+        absl::StatusOr<v1::PlanJobResponse> response = PlanSpec(view.state, spec, view.now);
+        return [answer, response = std::move(response)] { answer(response); };
+      },
+      answer);
 }
 
 }  // namespace muster::coordinator

@@ -1,11 +1,16 @@
 #include <chrono>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 
+#include "common/line_matcher.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
 #include "coordinator/descriptors.h"
 #include "coordinator/log_merge.h"
+#include "coordinator/log_search.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
 
@@ -19,33 +24,63 @@ using common::StrCat;
 // missing output is visible without a timeout. This limits the wait for the next byte (a lost
 // node's never comes).
 constexpr std::chrono::seconds kLogRestWithin{5};
+// After so much the next one on the pool has its turn.
 constexpr size_t kBytesPerPump = 1 << 20;
+constexpr uint64_t kSearchedBytesPerPump = 8 << 20;
+// How often the client is told how far a search has come that finds nothing.
+constexpr uint64_t kSearchedBytesPerMessage = 64 << 20;
 
 using LogSink = Sink<v1::LogRecord>;
+
+common::LineQuery QueryOf(const v1::LineFilter& filter) {
+  common::LineQuery query{.grep = filter.grep(),
+                          .ignore_case = filter.ignore_case(),
+                          .invert = filter.invert(),
+                          .errors = filter.errors(),
+                          .lines_before = filter.lines_before(),
+                          .lines_after = filter.lines_after(),
+                          .count_only = filter.count_only()};
+  if (filter.least_level() != v1::LOG_LEVEL_UNSPECIFIED) {
+    query.least_level = static_cast<common::LineLevel>(filter.least_level());
+  }
+  return query;
+}
 
 // One reader of a job's logs. Pumps on the pool, one pump at a time, woken by new bytes, new facts
 // about the job, or room in the client's stream.
 class LogFeed : public std::enable_shared_from_this<LogFeed> {
  public:
   LogFeed(Daemon& daemon, std::shared_ptr<LogSink> sink, const v1::StreamLogsRequest& request,
+          std::shared_ptr<const common::LineMatcher> matcher,
           std::shared_ptr<const v1::JobRecord> record)
       : daemon_(daemon),
         sink_(std::move(sink)),
         request_(request),
         job_(record->id()),
         follow_(request.follow() || IsFinal(record->state())),
-        merge_(daemon.logs.Reader(), job_, request),
-        record_(std::move(record)) {}
+        search_(matcher == nullptr ? nullptr
+                                   : std::make_unique<LogSearch>(matcher, request.since_ms())),
+        merge_(daemon.logs.Reader(), job_, request, search_.get()),
+        record_(std::move(record)) {
+    if (search_ != nullptr && !follow_) search_->EndOpenLines();
+  }
 
   void Start();
 
  private:
   void Wake(bool discover);
+  void TakeNews(const LogNews& news);
   void Pump();
   // False: the client's stream is full.
   bool SendWhatThereIs(bool* more);
+  size_t Send(v1::LogRecord record);
+  // Of a search: whether the record tells the client nothing that cannot wait. Then it is kept.
+  bool Withhold(v1::LogRecord& record);
+  void SendWithheld();
+  void Close();
   void RetryAfterShortage(const absl::Status& status);
   void SayAttempt(uint32_t attempt);
+  void SendOpenLines();
   void MaybeEnd(bool is_over);
   std::string WhyIncomplete() const;
 
@@ -56,8 +91,11 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   const bool follow_;
 
   // Used by the pump only, one at a time.
+  const std::unique_ptr<LogSearch> search_;
   LogMerge merge_;
   int64_t attempt_said_ = -1;
+  std::map<LogKey, v1::LogRecord> withheld_;
+  uint64_t searched_told_ = 0;
 
   std::mutex mutex_;  // guards what follows
   std::shared_ptr<const v1::JobRecord> record_;
@@ -67,6 +105,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   bool again_ = false;
   bool discover_ = true;
   bool gone_ = false;
+  std::set<LogKey> news_;  // streams with bytes that no pump has looked at
   std::chrono::steady_clock::time_point last_byte_ = std::chrono::steady_clock::now();
 };
 
@@ -84,8 +123,8 @@ void LogFeed::Start() {
   if (!follow_) return Wake(true);
   {
     std::lock_guard lock(mutex_);
-    log_token_ = daemon_.logs.Watch(job_, [weak = weak_from_this()](bool new_stream) {
-      if (const auto self = weak.lock()) self->Wake(new_stream);
+    log_token_ = daemon_.logs.Watch(job_, [weak = weak_from_this()](const LogNews& news) {
+      if (const auto self = weak.lock()) self->TakeNews(news);
     });
   }
   if (IsFinal(record_->state())) return Wake(true);
@@ -135,14 +174,24 @@ void LogFeed::Wake(bool discover) {
   daemon_.reads.Post([self = shared_from_this()] { self->Pump(); });
 }
 
+void LogFeed::TakeNews(const LogNews& news) {
+  {
+    std::lock_guard lock(mutex_);
+    news_.insert(news.key);
+  }
+  Wake(news.is_new);
+}
+
 void LogFeed::Pump() {
   std::shared_ptr<const v1::JobRecord> record;
+  std::set<LogKey> news;
   bool discover = false;
   {
     std::lock_guard lock(mutex_);
     again_ = false;
     record = record_;
     discover = std::exchange(discover_, false);
+    news.swap(news_);
   }
   const bool is_over = IsFinal(record->state());
   absl::Status looked;
@@ -150,6 +199,7 @@ void LogFeed::Pump() {
     merge_.Know(*record);
     looked = merge_.Discover();
   }
+  merge_.HaveNews(news);
   bool more = false;
   const bool has_room = looked.ok() ? SendWhatThereIs(&more) : true;
   if (looked.ok()) looked = merge_.Trouble();
@@ -168,24 +218,56 @@ void LogFeed::Pump() {
 
 bool LogFeed::SendWhatThereIs(bool* more) {
   size_t sent = 0;
+  const uint64_t searched = search_ == nullptr ? 0 : search_->SearchedBytes();
   *more = false;
   while (sink_->QueuedBytes() < LogSink::kFullBytes) {
-    if (sent >= kBytesPerPump) {
+    if (sent >= kBytesPerPump ||
+        (search_ != nullptr && search_->SearchedBytes() - searched >= kSearchedBytesPerPump)) {
       *more = true;
       return true;
     }
     std::optional<v1::LogRecord> record = merge_.Next();
     if (!record.has_value()) return true;
-    if (static_cast<int64_t>(record->attempt()) > attempt_said_) SayAttempt(record->attempt());
-    sent += record->data().size() + 64;
-    {
-      std::lock_guard lock(mutex_);
-      last_byte_ = std::chrono::steady_clock::now();
-    }
-    sink_->Write(*std::move(record));
+    sent += Send(*std::move(record));
   }
   *more = true;
   return false;
+}
+
+size_t LogFeed::Send(v1::LogRecord record) {
+  {
+    std::lock_guard lock(mutex_);
+    last_byte_ = std::chrono::steady_clock::now();
+  }
+  if (search_ != nullptr && Withhold(record)) return 0;
+  if (static_cast<int64_t>(record.attempt()) > attempt_said_) SayAttempt(record.attempt());
+  const size_t bytes = record.data().size() + 64;
+  sink_->Write(std::move(record));
+  return bytes;
+}
+
+bool LogFeed::Withhold(v1::LogRecord& record) {
+  const LogKey key{job_, record.attempt(), record.rank(), record.stream()};
+  const auto earlier = withheld_.find(key);
+  if (earlier != withheld_.end()) record.set_matches(record.matches() + earlier->second.matches());
+  if (record.data().empty() && record.dropped() + record.damaged() == 0 && !record.end()) {
+    withheld_[key] = record;
+    if (search_->SearchedBytes() - searched_told_ >= kSearchedBytesPerMessage) SendWithheld();
+    return true;
+  }
+  if (earlier != withheld_.end()) withheld_.erase(earlier);
+  return false;
+}
+
+void LogFeed::SendWithheld() {
+  searched_told_ = search_->SearchedBytes();
+  for (auto& [key, record] : withheld_) sink_->Write(std::move(record));
+  withheld_.clear();
+}
+
+void LogFeed::Close() {
+  if (search_ != nullptr) SendWithheld();
+  sink_->Close(absl::OkStatus());
 }
 
 void LogFeed::RetryAfterShortage(const absl::Status& status) {
@@ -221,23 +303,32 @@ std::string LogFeed::WhyIncomplete() const {
                 " bytes there cannot be read");
 }
 
+// Lines whose end never came.
+void LogFeed::SendOpenLines() {
+  if (search_ == nullptr) return;
+  search_->EndOpenLines();
+  merge_.LookAgain();
+  while (std::optional<v1::LogRecord> record = merge_.Next()) Send(*std::move(record));
+}
+
 void LogFeed::MaybeEnd(bool is_over) {
   if (!is_over) return;
-  if (!follow_) return sink_->Close(absl::OkStatus());
+  if (!follow_) return Close();
   if (const absl::Status looked = merge_.Discover(); !looked.ok()) {
     return RetryAfterShortage(looked);
   }
-  if (merge_.Complete()) return sink_->Close(absl::OkStatus());
+  if (merge_.Complete()) return Close();
   const auto now = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   const auto waited = now - last_byte_;
   lock.unlock();
   if (waited >= kLogRestWithin || daemon_.logs.IsRestGivenUp(job_)) {
     daemon_.logs.GiveUpRest(job_);
+    SendOpenLines();
     v1::LogRecord notice;
     notice.set_notice(WhyIncomplete());
     sink_->Write(std::move(notice));
-    return sink_->Close(absl::OkStatus());
+    return Close();
   }
   daemon_.pool.PostAfter(
       std::chrono::duration_cast<std::chrono::milliseconds>(kLogRestWithin - waited) +
@@ -251,10 +342,18 @@ void LogFeed::MaybeEnd(bool is_over) {
 
 void StreamLogs(Daemon& daemon, const Caller& caller, const v1::StreamLogsRequest& request,
                 std::shared_ptr<LogSink> sink) {
-  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
-    if (!found.ok()) return sink->Close(found.status());
-    std::make_shared<LogFeed>(daemon, sink, request, found->record)->Start();
-  });
+  std::shared_ptr<const common::LineMatcher> matcher;
+  const common::LineQuery query = QueryOf(request.filter());
+  if (query.SelectsLines()) {
+    auto made = common::LineMatcher::Make(query);
+    if (!made.ok()) return sink->Close(made.status());
+    matcher = *std::move(made);
+  }
+  FindJob(daemon, caller, request.job(),
+          [&daemon, request, matcher, sink](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return sink->Close(found.status());
+            std::make_shared<LogFeed>(daemon, sink, request, matcher, found->record)->Start();
+          });
 }
 
 }  // namespace muster::coordinator

@@ -10,16 +10,16 @@ namespace muster::coordinator {
 namespace {
 
 constexpr size_t kSmallWindowBytes = 8 << 10;
-constexpr size_t kLargeWindowBytes = 256 << 10;
 
 }  // namespace
 
-SegmentCursor::SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite)
-    : files_(std::move(files)), appetite_(appetite), from_(offset), expected_(offset) {}
-
-size_t SegmentCursor::WindowBytes() const {
-  return appetite_ == Appetite::kAll ? kLargeWindowBytes : kSmallWindowBytes;
-}
+SegmentCursor::SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite,
+                             size_t window_bytes)
+    : files_(std::move(files)),
+      appetite_(appetite),
+      window_bytes_(appetite == Appetite::kAll ? window_bytes : kSmallWindowBytes),
+      from_(offset),
+      expected_(offset) {}
 
 void SegmentCursor::StartOver() {
   scan_ = nullptr;
@@ -31,7 +31,8 @@ void SegmentCursor::StartOver() {
 absl::Status SegmentCursor::Open(uint64_t segment) {
   segment_ = segment;
   has_next_ = false;
-  scan_ = std::make_unique<SegmentScan>(files_.At(segment), WindowBytes());
+  scan_ = std::make_unique<SegmentScan>(files_.At(segment), window_bytes_);
+  if (from_ <= segment) return absl::OkStatus();
   // A record without bytes, which may carry the end, may lie just at the wanted offset.
   RETURN_IF_ERROR(
       scan_->SeekBefore([this](const IndexEntry& entry) { return entry.offset < from_; }));
@@ -121,15 +122,22 @@ absl::StatusOr<const StreamRecord*> SegmentCursor::Peek() {
 }
 
 absl::StatusOr<std::string> SegmentCursor::Body() {
+  std::string body;
+  RETURN_IF_ERROR(AppendBody(0, &body));
+  return body;
+}
+
+absl::Status SegmentCursor::AppendBody(size_t skip, std::string* bytes) {
   const StreamRecord& record = ready_.front();
-  if (record.length == 0) return std::string();
-  absl::StatusOr<std::string> body = scan_->Body(record);
+  if (record.length == 0) return absl::OkStatus();
+  const absl::StatusOr<std::string_view> body = scan_->BodyView(record);
   if (WasReplaced()) {
     StartOver();
     return absl::UnavailableError("the segment was made anew");
   }
+  if (body.ok()) bytes->append(body->substr(std::min(skip, body->size())));
   if (appetite_ == Appetite::kFew) scan_->Forget();
-  return body;
+  return body.status();
 }
 
 void SegmentCursor::Advance() {

@@ -26,21 +26,29 @@ class SegmentCursor {
   // kFew: there are many cursors, and little is taken from each at a time. kAll: reads far ahead.
   enum class Appetite { kFew, kAll };
 
-  // From the stream's `offset` on.
-  SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite);
+  static constexpr size_t kLargeWindowBytes = 256 << 10;
+
+  // From the stream's `offset` on. `window_bytes`: how far kAll reads ahead.
+  SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite,
+                size_t window_bytes = kLargeWindowBytes);
 
   // The next record that ends behind the wanted offset or carries the stream's end; null: nothing
   // more for now. Valid until the next call.
   absl::StatusOr<const StreamRecord*> Peek();
   // Of that record. DATA_LOSS: damaged. UNAVAILABLE: peek again.
   absl::StatusOr<std::string> Body();
+  // The same, all but the first `skip` bytes, behind what `bytes` has. On error nothing is added.
+  absl::Status AppendBody(size_t skip, std::string* bytes);
+  // Frees what was read ahead.
+  void Forget() {
+    if (scan_ != nullptr) scan_->Forget();
+  }
   // Behind that record.
   void Advance();
   // Bytes at the end of what was found that are no records: damaged, if nobody writes there now.
   uint64_t UnreadableBytes() const;
 
  private:
-  size_t WindowBytes() const;
   absl::Status Open(uint64_t segment);
   // The segment that holds from_, or the first behind it. False: there is none.
   absl::StatusOr<bool> OpenFirst();
@@ -57,6 +65,7 @@ class SegmentCursor {
 
   const SegmentFiles files_;
   const Appetite appetite_;
+  const size_t window_bytes_;
   uint64_t from_;      // everything before it was taken
   uint64_t expected_;  // where the next record begins if nothing is missing
   std::unique_ptr<SegmentScan> scan_;

@@ -15,7 +15,8 @@ namespace {
 
 using common::StrCat;
 
-constexpr size_t kSearchBytes = 256 << 10;
+constexpr size_t kSearchBytesMin = 8 << 10;
+constexpr size_t kSearchBytesMax = 256 << 10;
 
 }  // namespace
 
@@ -104,8 +105,7 @@ uint64_t SegmentScan::UnreadableBytes() const {
   return end > position_ ? end - position_ : 0;
 }
 
-absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::At(uint64_t position) {
-  ASSIGN_OR_RETURN(const std::string_view bytes, file_.At(position, kRecordHeadBytes));
+std::optional<ScannedRecord> SegmentScan::Decoded(std::string_view bytes, uint64_t position) const {
   const auto head = DecodeRecordHead(bytes, head_->salt);
   if (!head.has_value() || head->offset < std::max(end_offset_, head_->first_offset)) {
     return std::nullopt;
@@ -113,26 +113,45 @@ absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::At(uint64_t position) 
   return ScannedRecord{*head, position};
 }
 
+absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::At(uint64_t position) {
+  ASSIGN_OR_RETURN(const std::string_view bytes, file_.At(position, kRecordHeadBytes));
+  return Decoded(bytes, position);
+}
+
 absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Search() {
+  const size_t step = std::clamp(file_.Bytes(), kSearchBytesMin, kSearchBytesMax);
   while (true) {
-    ASSIGN_OR_RETURN(const std::string_view ahead, file_.At(searched_, kSearchBytes));
-    const size_t mark = FindRecordMark(ahead, 0);
-    if (mark == std::string_view::npos) {
-      // The last bytes may be the first of a mark.
-      const size_t passed = ahead.size() < 4 ? 0 : ahead.size() - 3;
-      searched_ += passed;
-      if (ahead.size() < kSearchBytes) return std::nullopt;
-      continue;
+    ASSIGN_OR_RETURN(const std::string_view ahead, file_.At(searched_, step));
+    size_t mark = FindRecordMark(ahead, 0);
+    // Ranks may print as many marks as they like: each is tried without reading again.
+    while (mark != std::string_view::npos && ahead.size() - mark >= kRecordHeadBytes) {
+      const auto found = Decoded(ahead.substr(mark, kRecordHeadBytes), searched_ + mark);
+      if (found.has_value()) {
+        searched_ += mark;
+        return found;
+      }
+      mark = FindRecordMark(ahead, mark + 1);
     }
-    if (ahead.size() - mark < kRecordHeadBytes && ahead.size() < kSearchBytes) {
-      searched_ += mark;
-      return std::nullopt;  // it may still be written
-    }
-    searched_ += mark;
-    ASSIGN_OR_RETURN(const auto found, At(searched_));
-    if (found.has_value()) return found;
-    ++searched_;
+    // The last bytes may be the first of a mark; a head that is cut may still be written.
+    const size_t last = ahead.size() < 4 ? 0 : ahead.size() - 3;
+    searched_ += std::min(mark, last);
+    if (ahead.size() < step) return std::nullopt;
   }
+}
+
+absl::Status SegmentScan::SeekTo(uint64_t position) {
+  RETURN_IF_ERROR(Head().status());
+  position_ = std::max<uint64_t>(position, kRecordsBegin);
+  end_offset_ = 0;
+  searched_ = position_;
+  if (!head_.has_value() || position_ == kRecordsBegin) {
+    searched_ = 0;
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const auto record, Search());
+  position_ = record.has_value() ? record->position : RecordsEnd();
+  searched_ = 0;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Next() {
@@ -176,13 +195,18 @@ absl::StatusOr<std::optional<std::pair<ScannedRecord, std::string>>> SegmentScan
   }
 }
 
-absl::StatusOr<std::string> SegmentScan::Body(const ScannedRecord& record) {
+absl::StatusOr<std::string_view> SegmentScan::BodyView(const ScannedRecord& record) {
   ASSIGN_OR_RETURN(const std::string_view body,
                    file_.At(record.position + kRecordHeadBytes, record.length));
   if (body.size() != record.length || common::Crc32c(body) != record.body_crc) {
     return absl::DataLossError(
         StrCat(file_.Path(), ": the record at ", record.position, " is damaged"));
   }
+  return body;
+}
+
+absl::StatusOr<std::string> SegmentScan::Body(const ScannedRecord& record) {
+  ASSIGN_OR_RETURN(const std::string_view body, BodyView(record));
   return std::string(body);
 }
 

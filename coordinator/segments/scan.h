@@ -35,6 +35,7 @@ class FileWindow {
   uint64_t FileBytes() const { return file_bytes_; }
   ino_t Inode() const { return inode_; }
   const std::string& Path() const { return path_; }
+  size_t Bytes() const { return bytes_; }
 
  private:
   std::string path_;
@@ -60,15 +61,20 @@ class SegmentScan {
   absl::StatusOr<std::optional<SegmentTrailer>> Trailer();
   // Whether a finished segment's index can be used; without it, reading begins at its beginning.
   absl::StatusOr<bool> HasSoundIndex();
-  // Continues at the last record whose index entry `is_before`; from the beginning if there is no
-  // index.
+  // Continues at the last record whose index entry `is_before`; true for those up to some place in
+  // the segment, false behind it. Without an index, which a growing segment has not yet: at a record
+  // up to 64 KiB before that place, found by bisection.
   template <typename IsBefore>
   absl::Status SeekBefore(const IsBefore& is_before);
+  // Continues at the first sound record that begins at this position of the file or behind it.
+  absl::Status SeekTo(uint64_t position);
 
   // The next record with a sound head, skipping what is damaged. nullopt: nothing more for now.
   absl::StatusOr<std::optional<ScannedRecord>> Next();
   // The body of a record. DATA_LOSS: damaged.
   absl::StatusOr<std::string> Body(const ScannedRecord& record);
+  // The same; valid until the next call.
+  absl::StatusOr<std::string_view> BodyView(const ScannedRecord& record);
   // The next record whose body is sound too, with the body.
   absl::StatusOr<std::optional<std::pair<ScannedRecord, std::string>>> NextSound();
   // Behind the record that Next returned last.
@@ -86,11 +92,12 @@ class SegmentScan {
   // As of the last read.
   ino_t Inode() const { return file_.Inode(); }
   uint64_t FileBytes() const { return file_.FileBytes(); }
-
- private:
   // Where the records end: at the index, or at the end of the file.
   uint64_t RecordsEnd() const;
+
+ private:
   absl::StatusOr<std::optional<ScannedRecord>> At(uint64_t position);
+  std::optional<ScannedRecord> Decoded(std::string_view head, uint64_t position) const;
   // Looks for the next sound head, from `searched_` on.
   absl::StatusOr<std::optional<ScannedRecord>> Search();
   absl::StatusOr<std::vector<IndexEntry>> Index();
@@ -113,6 +120,23 @@ absl::Status SegmentScan::SeekBefore(const IsBefore& is_before) {
     if (!is_before(entry)) break;
     position_ = entry.position;
   }
+  if (!index->empty() || !head_.has_value()) return absl::OkStatus();
+  uint64_t begin = kRecordsBegin;
+  for (uint64_t end = RecordsEnd(); end > begin + kIndexStepBytes;) {
+    const uint64_t middle = begin + (end - begin) / 2;
+    searched_ = middle;
+    auto record = Search();
+    if (!record.ok()) return record.status();
+    if (record->has_value() && (*record)->position < end &&
+        is_before(IndexEntry{(*record)->offset, (*record)->position, (*record)->time_us,
+                             (*record)->count})) {
+      begin = (*record)->position;
+    } else {
+      end = middle;
+    }
+  }
+  position_ = begin;
+  searched_ = 0;
   return absl::OkStatus();
 }
 

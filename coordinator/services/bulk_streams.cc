@@ -11,6 +11,8 @@
 #include "common/strings.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/job_gate.h"
+#include "coordinator/rpc/sample_gate.h"
+#include "coordinator/sample_checks.h"
 #include "coordinator/services/streams.h"
 #include "coordinator/upload_checks.h"
 
@@ -149,6 +151,34 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
   }
 };
 
+// One batch at a time; what is refused is only logged, nothing is acknowledged.
+class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceipt> {
+ public:
+  explicit SampleUpload(Daemon& daemon) : daemon_(daemon) {}
+
+ private:
+  void OnMessage(v1::SampleBatch batch) override {
+    const uint64_t job = batch.job();
+    const uint32_t attempt = batch.attempt();
+    const std::string node = batch.node();
+    daemon_.sample_gate.Find(
+        daemon_, job, attempt, node,
+        [self = shared_from_this(), this, batch = std::move(batch)](const auto& part) mutable {
+          if (part != nullptr) Take(std::move(batch), *part);
+          ReadNext();
+        });
+  }
+  void Take(v1::SampleBatch batch, const SampledPart& part) {
+    const absl::Status valid = CheckSampleBatch(batch, part);
+    if (!valid.ok()) return daemon_.refusals.Warn(std::string(valid.message()));
+    daemon_.samples.Append(std::move(batch));
+  }
+  void OnHalfClose() override { EnqueueClose(absl::OkStatus()); }
+  void OnGone() override {}
+
+  Daemon& daemon_;
+};
+
 // Uploads one file's bytes, one chunk at a time on the pool.
 class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
  public:
@@ -202,6 +232,12 @@ grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* BeginLogUpload(Daemon& daemon
 
 grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* BeginMetricUpload(Daemon& daemon) {
   auto stream = std::make_shared<MetricUpload>(daemon);
+  stream->Begin();
+  return stream.get();
+}
+
+grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* BeginSampleUpload(Daemon& daemon) {
+  auto stream = std::make_shared<SampleUpload>(daemon);
   stream->Begin();
   return stream.get();
 }

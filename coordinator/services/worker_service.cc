@@ -29,6 +29,10 @@ class WorkerServiceRpcs final : public v1::WorkerService::CallbackService {
       CallbackServerContext* context) override {
     return BeginMetricUpload(daemon_);
   }
+  grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* UploadSamples(
+      CallbackServerContext* context) override {
+    return BeginSampleUpload(daemon_);
+  }
 
   grpc::ServerUnaryReactor* BeginUpload(CallbackServerContext* context,
                                         const v1::BeginUploadRequest* request,

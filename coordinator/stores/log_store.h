@@ -34,6 +34,16 @@ struct LogPiece {
   int64_t time_us = 0;
   uint32_t length = 0;
   bool end = false;  // nothing follows
+  // Of a search (log_search.h): everything before this offset was searched, and so many lines were
+  // found since the piece before.
+  std::optional<uint64_t> searched_to = {};
+  uint64_t matches = 0;
+};
+
+// Something of a stream became readable.
+struct LogNews {
+  LogKey key;
+  bool is_new = false;  // a stream that was not there before
 };
 
 // The sender's end of one bulk stream. Called on the store's threads; must only enqueue.
@@ -56,12 +66,33 @@ class LogCursor {
   // The bytes of the piece that Peek returned; fewer when they are gone (the job was removed).
   // DATA_LOSS: they are damaged. UNAVAILABLE: peek again later.
   virtual absl::StatusOr<std::string> Read(const LogPiece& piece) = 0;
+  // The same, behind what `bytes` has; on error, nothing is added.
+  virtual absl::Status Append(const LogPiece& piece, std::string* bytes) {
+    absl::StatusOr<std::string> body = Read(piece);
+    if (body.ok()) bytes->append(*body);
+    return body.status();
+  }
   virtual void Advance() = 0;
+  // Frees what was read ahead.
+  virtual void Forget() {}
   // The stream's end was passed.
   virtual bool Ended() const = 0;
   // When nothing more was found: what lies behind, without being a piece. Damage, once nobody
   // writes there any more.
   virtual uint64_t UnreadableBytes() const = 0;
+};
+
+// The pieces of one stream from its end towards its beginning, as they were when first asked.
+class LogBackwards {
+ public:
+  struct Piece {
+    uint64_t end_offset = 0;
+    int64_t time_us = 0;
+    uint64_t lines = 0;  // that end in it; in the last one also an unfinished line
+  };
+  virtual ~LogBackwards() = default;
+  // nullopt: that was the first one.
+  virtual absl::StatusOr<std::optional<Piece>> Previous() = 0;
 };
 
 // May be slow or remote: on the work pools' threads, any number of them.
@@ -71,8 +102,14 @@ class LogReader {
   // The job's streams that have begun, of one attempt or of all, in order.
   virtual absl::StatusOr<std::vector<LogKey>> Streams(uint64_t job,
                                                       std::optional<uint32_t> attempt) const = 0;
-  // From `offset` on. A stream that is not there has no pieces yet.
-  virtual std::unique_ptr<LogCursor> Open(const LogKey& key, uint64_t offset) const = 0;
+  // From `offset` on. A stream that is not there has no pieces yet. `ahead`: about how many bytes
+  // will be taken at a time, kept in memory until Forget; 0: piece by piece, nothing is kept.
+  virtual std::unique_ptr<LogCursor> Open(const LogKey& key, uint64_t offset,
+                                          size_t ahead = 0) const = 0;
+  virtual std::unique_ptr<LogBackwards> OpenAtEnd(const LogKey& key) const = 0;
+  // An offset before which there is nothing of `time_us` or later, unless a clock was set back; the
+  // nearest one that is found without reading much.
+  virtual absl::StatusOr<uint64_t> OffsetSince(const LogKey& key, int64_t time_us) const = 0;
   // Where the last `lines` lines of what is there begin.
   virtual absl::StatusOr<uint64_t> OffsetOfLastLines(const LogKey& key, uint64_t lines) const = 0;
 };
@@ -88,9 +125,8 @@ class LogStore {
   // the acknowledgement tells the sender where to go on, which may be behind where it stood.
   // The caller bounds what it has under way by Consumed.
   virtual void Append(v1::LogChunk chunk, std::shared_ptr<LogUploader> uploader) = 0;
-  // Told after bytes of the job became readable; `true`: of a stream that was not there before. Any
-  // thread.
-  using Watcher = JobWatchers<bool>::Watcher;
+  // Told after bytes of the job became readable. Any thread.
+  using Watcher = JobWatchers<LogNews>::Watcher;
   virtual WatchToken Watch(uint64_t job, Watcher watcher) = 0;
   // Outlived by the store.
   virtual const LogReader& Reader() const = 0;

@@ -1,20 +1,40 @@
-// The newest measurements of running jobs, for those who judge them. Any thread; never blocks for
-// long: what it hands over is in memory.
+// The newest batch of each node, by job. Shared by the implementations of SampleStore. Any thread.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
-#include "muster/v1/sample.pb.h"
+#include "coordinator/stores/sample_store.h"
 
 namespace muster::coordinator {
 
 class NewestSamples {
  public:
-  virtual ~NewestSamples() = default;
-  // Batches of the newest `seconds` of all nodes of the job, in each node in the order of its
-  // clock. Empty: nothing was measured, or not lately.
-  virtual std::vector<v1::SampleBatch> Newest(uint64_t job, int64_t seconds) const = 0;
+  static constexpr int64_t kFreshMs = 60'000;
+
+  void Take(std::shared_ptr<const v1::SampleBatch> batch, int64_t now_ms);
+  std::vector<NewestSample> Find(uint64_t job, int64_t now_ms) const;
+  void Forget(uint64_t job);
+  // Forgets what is no longer fresh.
+  void DropStale(int64_t now_ms);
+
+ private:
+  struct Arrived {
+    std::shared_ptr<const v1::SampleBatch> batch;
+    int64_t at_ms = 0;
+  };
+  struct OfJob {
+    uint32_t attempt = 0;
+    std::map<std::string, Arrived> nodes;
+  };
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::unordered_map<uint64_t, OfJob> jobs_;
 };
 
 }  // namespace muster::coordinator

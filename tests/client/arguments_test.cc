@@ -34,8 +34,7 @@ TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
       {{"run", "--virtual-local-rank", "--", "x"}, "JC1002", "this is a key of the job file"},
       {{"run", "--mem", "4G", "--", "x"}, "JC1002", "their ranks share what the node has"},
       {{"submit", "--mem-per-gpu=4G", "x"}, "JC1002", "jobs do not request memory"},
-      {{"run", "--time", "1h", "--", "x"}, "JC1002", "a key of the job file, max_duration"},
-      {{"submit", "--time-limit", "1h", "x"}, "JC1002", "a key of the job file, max_duration"},
+      {{"submit", "--time-limit", "1h", "x"}, "JC1002", "did you mean \"--time\""},
       {{"run", "--cpus-per-task", "4", "--", "x"}, "JC1002", "jobs do not request cores"},
       {{"submit", "--partition", "a", "x"}, "JC1002", "there is one queue"},
       {{"-o", "json", "ls"}, "JC1002", "jobctl has no flag -o of all commands"},
@@ -144,9 +143,9 @@ TEST(ArgumentsTest, HelpOfACommandIsTheHelpCommand) {
 
 TEST(ArgumentsTest, WhatThereIsInPlaceOfAnAbsentFlagCanBeTyped) {
   const common::Problem parts =
-      common::ProblemOf(Arguments::Parse({"run", "--time", "1h", "--", "x"}).status());
-  EXPECT_EQ(parts.fix, "jobctl submit --set max_duration=1h -- COMMAND");
-  EXPECT_TRUE(Arguments::Parse({"submit", "--set", "max_duration=1h", "--", "train"}).ok());
+      common::ProblemOf(Arguments::Parse({"run", "--virtual-local-rank", "--", "x"}).status());
+  EXPECT_EQ(parts.fix, "jobctl submit --set virtual_local_rank=true -- COMMAND");
+  EXPECT_TRUE(Arguments::Parse({"submit", "--set", "virtual_local_rank=true", "--", "train"}).ok());
 }
 
 TEST(ArgumentsTest, TheFixOfAWrongLineIsALineThatCanBeTyped) {

@@ -71,6 +71,15 @@ TEST_F(SpecTest, FlagsWinOverTheJobFile) {
   EXPECT_EQ(Build({"submit", file})->env().at("A"), "file");
 }
 
+TEST_F(SpecTest, ATimeLimitIsAFlagAndAKeyOfTheJobFile) {
+  const std::string file = File("command: [train]\nmax_duration: 1h\n");
+  EXPECT_EQ(Build({"run", "--time", "2h", "train"})->max_duration_ms(), 7'200'000u);
+  EXPECT_EQ(Build({"submit", file})->max_duration_ms(), 3'600'000u);
+  EXPECT_EQ(Build({"submit", file, "--time", "90m"})->max_duration_ms(), 5'400'000u);
+  EXPECT_EQ(Refusal({"run", "--time", "400d", "train"}),
+            "JC1108 max_duration takes from 1s to 365d 0h, not 34560000000 ms");
+}
+
 TEST_F(SpecTest, ALineThatIsNoJobIsRefusedWithItsCode) {
   EXPECT_EQ(Refusal({"run", "-n", "0", "x"}),
             "JC1004 -n (--processes) takes a whole number from 1 to 100000, not \"0\"");

@@ -47,10 +47,44 @@ class FakeMetrics final : public MetricStore {
   };
 };
 
-class FakeSamples final : public NewestSamples {
+// The minute so far is stored; what comes later is told to the watchers.
+class FakeSamples final : public SampleStore {
  public:
-  std::vector<v1::SampleBatch> batches;
-  std::vector<v1::SampleBatch> Newest(uint64_t, int64_t) const override { return batches; }
+  std::vector<v1::SampleBatch> stored;
+
+  void Append(v1::SampleBatch batch) override { watchers_.Notify(batch.job(), batch); }
+  std::vector<NewestSample> Newest(uint64_t) const override {
+    if (stored.empty()) return {};
+    return {{std::make_shared<v1::SampleBatch>(stored.back()), 0}};
+  }
+  WatchToken Watch(uint64_t job, Watcher watcher) override {
+    return watchers_.Watch(job, std::move(watcher));
+  }
+  std::unique_ptr<SampleReader> Read(const SampleQuery& query) const override {
+    return std::make_unique<Reader>(stored, query);
+  }
+  void Stop() override {}
+  void Remove(uint64_t) override {}
+  void Expire() override {}
+
+ private:
+  class Reader final : public SampleReader {
+   public:
+    Reader(std::vector<v1::SampleBatch> stored, const SampleQuery& query)
+        : stored_(std::move(stored)), since_ms_(query.since_ms) {}
+    absl::StatusOr<bool> Next(v1::SampleBucket& bucket) override {
+      while (at_ < stored_.size() && stored_[at_].time_ms() < since_ms_) ++at_;
+      if (at_ == stored_.size()) return false;
+      *bucket.mutable_last() = stored_[at_++];
+      return true;
+    }
+
+   private:
+    const std::vector<v1::SampleBatch> stored_;
+    const int64_t since_ms_;
+    size_t at_ = 0;
+  };
+  JobWatchers<const v1::SampleBatch&> watchers_;
 };
 
 class AssessorTest : public ::testing::Test {
@@ -97,7 +131,7 @@ class AssessorTest : public ::testing::Test {
 
   FakeMetrics metrics_;
   FakeSamples samples_;
-  Assessor assessor_{metrics_, &samples_, 60'000};
+  Assessor assessor_{metrics_, samples_, 60'000};
   v1::JobRecord job_;
 };
 
@@ -130,19 +164,26 @@ TEST_F(AssessorTest, ARowShowsARunningJobsFindingAndAFinishedOnesOnlyOnceItWasJu
   EXPECT_FALSE(Row(v1::JOB_STATE_FAILED).has_finding());
 }
 
-TEST_F(AssessorTest, SamplesThatComeTwiceCountOnce) {
-  for (int second = 10; second <= 50; ++second) {
-    v1::SampleBatch& batch = samples_.batches.emplace_back();
+TEST_F(AssessorTest, TakesTheMinuteBeforeItsFirstLookAndWhatComesLater) {
+  const auto measured = [](int second, float cores) {
+    v1::SampleBatch batch;
+    batch.set_job(4);
     batch.set_node("node1");
     batch.set_time_ms(kStartMs + second * 1'000);
-    batch.add_ranks()->set_cpu_cores(1.0F);
+    batch.add_ranks()->set_cpu_cores(cores);
     batch.mutable_ranks(0)->set_processes(1);
+    return batch;
+  };
+  for (int second = 10; second <= 50; ++second) {
+    samples_.stored.push_back(measured(second, 1.0F));
   }
-  ASSERT_TRUE(assessor_.Assess(job_, At(50)).ok());
-  const auto assessment = assessor_.Assess(job_, At(50));
+  EXPECT_TRUE(assessor_.IsMeasured(4));
+  auto assessment = assessor_.Assess(job_, At(50));
   ASSERT_EQ(assessment->findings_size(), 1);
   EXPECT_EQ(assessment->findings(0).sentence(), "1 of 2 devices is busy");
-  EXPECT_TRUE(assessor_.IsMeasured(4));
+  for (int second = 51; second <= 90; ++second) samples_.Append(measured(second, 1.9F));
+  assessment = assessor_.Assess(job_, At(90));
+  EXPECT_EQ(assessment->findings_size(), 0) << "both are used now";
 }
 
 TEST_F(AssessorTest, TheFactsOfARecordLeaveOutWhatCanBeLarge) {

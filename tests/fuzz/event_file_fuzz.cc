@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "common/crc32c.h"
+#include "common/event_file.h"
 #include "fuzz/harness.h"
-#include "worker/event_file.h"
 
-namespace muster::worker {
+namespace muster::common {
 namespace {
 
 template <typename T>
@@ -16,9 +16,9 @@ std::string Bytes(T value) {
 
 std::string Framed(std::string_view message) {
   const std::string length = Bytes(uint64_t{message.size()});
-  std::string frame = length + Bytes(common::MaskedCrc32c(length));
+  std::string frame = length + Bytes(MaskedCrc32c(length));
   frame.append(message);
-  return frame + Bytes(common::MaskedCrc32c(message));
+  return frame + Bytes(MaskedCrc32c(message));
 }
 
 void ReadAll(std::string_view file) {
@@ -32,15 +32,15 @@ void ReadAll(std::string_view file) {
 }
 
 }  // namespace
-}  // namespace muster::worker
+}  // namespace muster::common
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;
   const std::string_view bytes = testing::Text(data, size);
-  worker::ReadAll(bytes);
-  const std::string framed = worker::Framed(bytes);
-  const auto record = worker::ReadEventRecord(framed);
+  common::ReadAll(bytes);
+  const std::string framed = common::Framed(bytes);
+  const auto record = common::ReadEventRecord(framed);
   FUZZ_EXPECT(record.ok() && record->has_value() && (*record)->bytes == framed.size());
-  worker::ReadAll(framed + framed);
+  common::ReadAll(framed + framed);
   return 0;
 }

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 
+import local_names
 import sdk_layers
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -196,6 +197,10 @@ class Lint:
         for path in unformatted:
             self.report(path, 1, "not formatted: run ./dev format")
 
+    def check_local_names(self, sources):
+        for path, line, text in local_names.findings(sources):
+            self.report(path, line, text)
+
     def check_error_codes(self, paths):
         """Each code that is made has a row that explains it, each row is made somewhere, and no code is prose."""
         def positions(text, pattern):
@@ -256,6 +261,7 @@ def main():
         print("\n".join(os.path.join(ROOT, path) for path in cpp))
         return 0
     lint = Lint()
+    sources = []
     for path in paths:
         if not path.endswith((".cc", ".h", ".py", ".proto", ".cmake", "CMakeLists.txt", "dev", ".md")):
             continue
@@ -267,6 +273,8 @@ def main():
             lint.check_includes(path, lines)
             lint.check_banned(path, lines)
             lint.check_head_comment(path, lines)
+            sources.append((path, lines))
+    lint.check_local_names(sources)
     lint.check_format(cpp)
     lint.check_orphans(paths)
     lint.check_error_codes(paths)

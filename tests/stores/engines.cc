@@ -3,6 +3,7 @@
 #include "coordinator/local/blob_store.h"
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
+#include "coordinator/local/sample_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 #include "tests/coordinator/temp_dir.h"
@@ -10,6 +11,7 @@
 #include "tests/stores/memory_journal.h"
 #include "tests/stores/memory_log_store.h"
 #include "tests/stores/memory_metric_store.h"
+#include "tests/stores/memory_sample_store.h"
 
 namespace muster::coordinator {
 namespace {
@@ -26,6 +28,9 @@ class LocalEngine final : public Engine {
   }
   std::unique_ptr<MetricStore> OpenMetricStore() override {
     return std::make_unique<LocalMetricStore>(paths_, Fail);
+  }
+  std::unique_ptr<SampleStore> OpenSampleStore() override {
+    return std::make_unique<LocalSampleStore>(paths_);
   }
   std::unique_ptr<BlobStore> OpenBlobStore() override { return *LocalBlobStore::Open(paths_); }
 
@@ -48,6 +53,9 @@ class MemoryEngine final : public Engine {
   std::unique_ptr<MetricStore> OpenMetricStore() override {
     return std::make_unique<MemoryMetricStore>(metrics_);
   }
+  std::unique_ptr<SampleStore> OpenSampleStore() override {
+    return std::make_unique<MemorySampleStore>(samples_);
+  }
   std::unique_ptr<BlobStore> OpenBlobStore() override {
     return std::make_unique<MemoryBlobStore>(blobs_);
   }
@@ -56,6 +64,7 @@ class MemoryEngine final : public Engine {
   const std::shared_ptr<MemoryTables> tables_ = std::make_shared<MemoryTables>();
   const std::shared_ptr<MemoryLogs> logs_ = std::make_shared<MemoryLogs>();
   const std::shared_ptr<MemoryMetrics> metrics_ = std::make_shared<MemoryMetrics>();
+  const std::shared_ptr<MemorySamples> samples_ = std::make_shared<MemorySamples>();
   const std::shared_ptr<MemoryBlobs> blobs_ = std::make_shared<MemoryBlobs>();
 };
 

@@ -14,6 +14,7 @@
 #include "coordinator/stores/journal.h"
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/sample_store.h"
 
 namespace muster::coordinator {
 
@@ -26,6 +27,7 @@ class Engine {
   virtual std::unique_ptr<JobIndex> OpenJobIndex() = 0;
   virtual std::unique_ptr<LogStore> OpenLogStore() = 0;
   virtual std::unique_ptr<MetricStore> OpenMetricStore() = 0;
+  virtual std::unique_ptr<SampleStore> OpenSampleStore() = 0;
   virtual std::unique_ptr<BlobStore> OpenBlobStore() = 0;
 };
 

@@ -56,6 +56,26 @@ class MemoryLogCursor final : public LogCursor {
   bool ended_ = false;
 };
 
+class MemoryLogBackwards final : public LogBackwards {
+ public:
+  explicit MemoryLogBackwards(MemoryLogStream stream) : stream_(std::move(stream)) {}
+
+  absl::StatusOr<std::optional<Piece>> Previous() override {
+    if (stream_.pieces.empty()) return std::nullopt;
+    const LogPiece piece = stream_.pieces.back();
+    stream_.pieces.pop_back();
+    const std::string bytes = stream_.bytes.substr(piece.offset, piece.length);
+    Piece result{piece.offset + piece.length, piece.time_us,
+                 static_cast<uint64_t>(std::count(bytes.begin(), bytes.end(), '\n'))};
+    const bool is_last = piece.offset + piece.length == stream_.bytes.size();
+    if (is_last && !bytes.empty() && bytes.back() != '\n') ++result.lines;
+    return result;
+  }
+
+ private:
+  MemoryLogStream stream_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::vector<LogKey>> MemoryLogReader::Streams(uint64_t job,
@@ -68,9 +88,16 @@ absl::StatusOr<std::vector<LogKey>> MemoryLogReader::Streams(uint64_t job,
   return keys;
 }
 
-std::unique_ptr<LogCursor> MemoryLogReader::Open(const LogKey& key, uint64_t offset) const {
+std::unique_ptr<LogCursor> MemoryLogReader::Open(const LogKey& key, uint64_t offset, size_t) const {
   return std::make_unique<MemoryLogCursor>(logs_, key, offset);
 }
+
+std::unique_ptr<LogBackwards> MemoryLogReader::OpenAtEnd(const LogKey& key) const {
+  std::lock_guard lock(logs_->mutex);
+  return std::make_unique<MemoryLogBackwards>(logs_->Find(key));
+}
+
+absl::StatusOr<uint64_t> MemoryLogReader::OffsetSince(const LogKey&, int64_t) const { return 0; }
 
 absl::StatusOr<uint64_t> MemoryLogReader::OffsetOfLastLines(const LogKey& key,
                                                             uint64_t lines) const {
@@ -114,7 +141,7 @@ void MemoryLogStore::Write(const v1::LogChunk& chunk, LogUploader& uploader) {
     ack.set_durable_offset(stream.bytes.size() + (ended ? 1 : 0));
   }
   progress_.Wrote(key, ended);
-  watchers_.Notify(key.job, is_new);
+  watchers_.Notify(key.job, LogNews{key, is_new});
   uploader.Acknowledge(ack);
 }
 

@@ -36,7 +36,10 @@ class MemoryLogReader final : public LogReader {
 
   absl::StatusOr<std::vector<LogKey>> Streams(uint64_t job,
                                               std::optional<uint32_t> attempt) const override;
-  std::unique_ptr<LogCursor> Open(const LogKey& key, uint64_t offset) const override;
+  std::unique_ptr<LogCursor> Open(const LogKey& key, uint64_t offset,
+                                  size_t ahead = 0) const override;
+  std::unique_ptr<LogBackwards> OpenAtEnd(const LogKey& key) const override;
+  absl::StatusOr<uint64_t> OffsetSince(const LogKey& key, int64_t time_us) const override;
   absl::StatusOr<uint64_t> OffsetOfLastLines(const LogKey& key, uint64_t lines) const override;
 
  private:
@@ -62,7 +65,7 @@ class MemoryLogStore final : public LogStore {
 
   const std::shared_ptr<MemoryLogs> logs_;
   const MemoryLogReader reader_;
-  JobWatchers<bool> watchers_;
+  JobWatchers<LogNews> watchers_;
   LogProgress progress_;
   WorkPool thread_{1};
 };

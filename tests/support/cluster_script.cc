@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/sha256.h"
 #include "common/version.h"
+#include "coordinator/core/plan.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/views.h"
 
@@ -109,6 +110,8 @@ void ClusterScript::Dispatch(const Words& words, Options& options) {
     Take(coordinator::WorkerGoneInput{state_.nodes.at(words.at(1)).session, words.at(1)});
   } else if (verb == "submit") {
     Submit(words, options);
+  } else if (verb == "plan") {
+    Plan(options);
   } else if (verb == "status") {
     Status(words, options);
   } else if (verb == "launch") {
@@ -178,14 +181,12 @@ void ClusterScript::Cleared(const Words& words) {
   Say(words.at(1), std::move(message));
 }
 
-void ClusterScript::Submit(const Words&, Options& options) {
-  coordinator::SubmitInput input;
-  input.caller.principal = Option(options, "by", "uid:1");
-  v1::JobSpec* spec = input.request.mutable_spec();
-  spec->set_name(Option(options, "name", ""));
-  spec->add_command("train");
-  spec->set_workdir("/w");
-  v1::Shape* shape = spec->mutable_shape();
+v1::JobSpec ClusterScript::SpecOf(Options& options) {
+  v1::JobSpec spec;
+  spec.set_name(Option(options, "name", ""));
+  spec.add_command("train");
+  spec.set_workdir("/w");
+  v1::Shape* shape = spec.mutable_shape();
   shape->set_processes(Number(Option(options, "n", "0")));
   shape->set_per_node(Number(Option(options, "per_node", "0")));
   const std::string nodes = Option(options, "nodes", "0");
@@ -193,13 +194,32 @@ void ClusterScript::Submit(const Words&, Options& options) {
   shape->set_min_nodes(Number(range.front()));
   shape->set_max_nodes(Number(range.back()));
   shape->mutable_device()->set_kind(Option(options, "kind", "cpu"));
-  spec->set_priority(Number(Option(options, "priority", "0")));
-  spec->set_restarts(Number(Option(options, "restarts", "0")));
-  spec->set_max_duration_ms(Number(Option(options, "limit_ms", "0")));
+  spec.set_priority(Number(Option(options, "priority", "0")));
+  spec.set_restarts(Number(Option(options, "restarts", "0")));
+  spec.set_max_duration_ms(Number(Option(options, "limit_ms", "0")));
   if (Option(options, "loss", "replace") == "wait") {
-    spec->set_on_node_loss(v1::ON_NODE_LOSS_WAIT);
+    spec.set_on_node_loss(v1::ON_NODE_LOSS_WAIT);
   }
-  spec->mutable_checkpoint()->set_keep(Number(Option(options, "keep", "0")));
+  spec.mutable_checkpoint()->set_keep(Number(Option(options, "keep", "0")));
+  return spec;
+}
+
+// plan, with the options of submit: what would happen to such a job.
+void ClusterScript::Plan(Options& options) {
+  const auto plan = coordinator::PlanSpec(state_, SpecOf(options), now_);
+  if (!plan.ok()) return out_.push_back(std::string(plan.status().message()));
+  constexpr const char* kOutcomes[] = {"?", "now", "later", "never"};
+  out_.push_back(absl::StrCat(
+      kOutcomes[plan->outcome()], ": ",
+      plan->has_attempt() ? coordinator::DescribeAttempt(plan->attempt()) : plan->reason()));
+  for (const std::string& detail : plan->details()) out_.push_back("  " + detail);
+  if (!plan->smaller().empty()) out_.push_back("  starts now with " + plan->smaller());
+}
+
+void ClusterScript::Submit(const Words&, Options& options) {
+  coordinator::SubmitInput input;
+  input.caller.principal = Option(options, "by", "uid:1");
+  *input.request.mutable_spec() = SpecOf(options);
   input.request.set_idempotency_key(Option(options, "key", ""));
   if (options.contains("from")) {  // STEP.ATTEMPT of another job's checkpoint
     const std::pair<std::string, std::string> from =

@@ -30,7 +30,9 @@ class ClusterScript {
   void Dispatch(const Words& words, Options& options);
   void Node(const Words& words, Options& options);
   void Cleared(const Words& words);
+  v1::JobSpec SpecOf(Options& options);
   void Submit(const Words& words, Options& options);
+  void Plan(Options& options);
   void Status(const Words& words, Options& options);
   void Launch(uint64_t job);
   void Finish(uint64_t job);

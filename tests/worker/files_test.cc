@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/event_file.h"
 #include "common/shim_protocol.h"
 #include "worker/checkpoint_directory.h"
-#include "worker/event_file.h"
 #include "worker/event_tailer.h"
 #include "worker/json_lines.h"
 #include "worker/log_forwarder.h"
@@ -68,9 +68,9 @@ std::string GoldenEvents() {
 
 TEST_F(FilesTest, EventFileOfTensorboardGivesItsScalars) {
   std::string rest = GoldenEvents();
-  std::vector<EventRecord> events;
+  std::vector<common::EventRecord> events;
   while (!rest.empty()) {
-    const auto record = ReadEventRecord(rest);
+    const auto record = common::ReadEventRecord(rest);
     ASSERT_TRUE(record.ok() && *record);
     events.push_back((*record)->event);
     rest.erase(0, (*record)->bytes);
@@ -88,12 +88,12 @@ TEST_F(FilesTest, EventFileOfTensorboardGivesItsScalars) {
 TEST_F(FilesTest, CutEventRecordWaitsAndABrokenOneIsAnError) {
   const std::string bytes = GoldenEvents();
   for (size_t size = 0; size < 40; ++size) {
-    const auto record = ReadEventRecord(bytes.substr(0, size));
+    const auto record = common::ReadEventRecord(bytes.substr(0, size));
     EXPECT_TRUE(record.ok() && !*record) << size;
   }
   std::string broken = bytes;
   broken[14] ^= 1;
-  EXPECT_FALSE(ReadEventRecord(broken).ok());
+  EXPECT_FALSE(common::ReadEventRecord(broken).ok());
 }
 
 TEST_F(FilesTest, TailerReadsEachRecordOnceWhateverTheCut) {

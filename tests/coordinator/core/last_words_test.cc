@@ -6,10 +6,13 @@
 
 #include <csignal>
 
+#include "common/error_lines.h"
 #include "coordinator/core/views.h"
 
 namespace muster::coordinator {
 namespace {
+
+using common::ReadsAsError;
 
 TEST(LastWordsTest, TheseReadAsErrors) {
   for (const char* line : {

@@ -66,6 +66,13 @@ TEST_P(Worlds, AResumedRunEqualsTheUninterruptedOneBitForBit) {
   }
 }
 
+// With two ranks through shared memory, with three through Gloo, where torch's Reducer does the wait.
+TEST_P(Worlds, StepTimesTellTheWaitForALateRankFromBackward) {
+  auto ranks = outcome(GetParam(), {"waits"});
+  EXPECT_GT(std::stod(ranks[0]["waited_ms"]), 50);
+  EXPECT_LT(std::stod(ranks[0]["backward_ms"]), 50);
+}
+
 TEST(Checkpoint, ResumesWithAnotherNumberOfRanks) {
   const TemporaryDirectory directory;
   auto two = outcome(2, {"train", directory.path(), "3", "3"});

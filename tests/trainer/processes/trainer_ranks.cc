@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -342,6 +343,24 @@ void watch_loss(const Arguments&) {
   run.accelerator.wait_for_everyone();  // the ranks are still in step
 }
 
+// The last rank comes late to each backward; the longest wait of a step, in milliseconds.
+void waits(const Arguments&) {
+  Run run(muster::AcceleratorOptions{});
+  for (int64_t step = 1; step <= 4; ++step) {
+    const at::Tensor loss = loss_of(*run.model, *run.sampler->next_batch());
+    const auto late = std::chrono::steady_clock::now() + std::chrono::milliseconds(80);
+    while (run.accelerator.is_last_process() && std::chrono::steady_clock::now() < late) {
+      const at::Tensor busy = torch::ones({64, 64}).mm(torch::ones({64, 64}));
+    }
+    run.accelerator.backward(loss);
+    run.optimizer->step();
+    run.optimizer->zero_grad();
+  }
+  const muster::StepTimeSummary summary = run.accelerator.step_timer().summary();
+  say("waited_ms", std::to_string(1e3 * summary[muster::StepPart::communication].max));
+  say("backward_ms", std::to_string(1e3 * summary[muster::StepPart::backward].p50));
+}
+
 // Optimizers that would step on local gradients.
 void unprepared_model(const Arguments&) {
   muster::Accelerator accelerator;
@@ -388,6 +407,7 @@ int scenario(int argc, char** argv) {
       {"train", train},
       {"save", save},
       {"save_without_space", save_without_space},
+      {"waits", waits},
       {"watch_loss", watch_loss},
       {"unprepared_model", unprepared_model}};
   scenarios.at(argv[1])(Arguments(argv + 2, argv + argc));

@@ -19,11 +19,10 @@ class StepTimerTest : public ::testing::Test {
     const auto section = timer_.measure(part);
     pass(ms);
   }
-  // Parts, other and total of a step, in milliseconds.
+  // Data wait, compute, communication, checkpoint, other and total of a step, in milliseconds.
   static std::vector<double> ms(const StepTimes& times) {
-    std::vector<double> values(times.parts.begin(), times.parts.end());
-    values.push_back(times.other());
-    values.push_back(times.total);
+    std::vector<double> values = {times[data_wait],  times[compute], times[communication],
+                                  times[checkpoint], times.other(),  times.total};
     for (double& value : values) value = std::round(1e6 * value) / 1e3;
     return values;
   }
@@ -138,10 +137,50 @@ TEST_F(StepTimerTest, ReportsALineAndMetrics) {
   EXPECT_DOUBLE_EQ(metrics[2].value, 0.001);
 }
 
+TEST_F(StepTimerTest, TellsForwardBackwardAndOptimizerApart) {
+  spend(forward, 6);
+  spend(backward, 12);
+  spend(optimizer, 2);
+  const StepTimes times = timer_.end_step();
+  EXPECT_DOUBLE_EQ(times[forward] + times[backward] + times[optimizer], 0.020);
+  EXPECT_EQ(timer_.summary().line(),
+            "20 ms/step (p95 20) | data 0% fwd 30% bwd 60% opt 10% comm 0% ckpt 0% other 0%");
+  std::vector<std::string> names;
+  for (const ScalarValue& metric : timer_.metrics()) names.emplace_back(metric.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"time/step", "time/step_p95", "time/data_wait",
+                                      "time/forward", "time/backward", "time/optimizer",
+                                      "time/communication", "time/checkpoint", "time/other"}));
+}
+
+TEST_F(StepTimerTest, TakesWaitsForOtherRanksOutOfTheSectionTheyFallInto) {
+  int64_t waited_ns = 5 * kMs;  // before the timer was there
+  StepTimer timer({.now_ns = [this] { return now_ns_; },
+                   .communication_ns = [&waited_ns] { return waited_ns; }});
+  const auto wait = [&](int64_t ms) {
+    pass(ms);
+    waited_ns += ms * kMs;
+  };
+  wait(1);  // outside all sections
+  {
+    const auto section = timer.measure(backward);
+    pass(10);
+    wait(4);
+  }
+  const StepTimes first = timer.end_step();
+  EXPECT_EQ(ms(first), (std::vector<double>{0, 0, 5, 0, 0, 15}));
+  EXPECT_DOUBLE_EQ(first[backward], 0.010);
+  wait(3);
+  timer.restart();  // an evaluation's waits are discarded with it
+  pass(2);
+  EXPECT_EQ(ms(timer.end_step()), (std::vector<double>{0, 0, 0, 0, 2, 2}));
+}
+
 TEST_F(StepTimerTest, TheLineFitsEightyColumnsWhateverTheTimes) {
   for (const int64_t duration : {1, 999, 12'345, 9'999'999, 123'456'789}) {
     StepTimer timer({.now_ns = [this] { return now_ns_; }});
-    for (const StepPart part : {data_wait, compute, communication, checkpoint}) {
+    for (const StepPart part :
+         {data_wait, compute, communication, checkpoint, forward, backward, optimizer}) {
       const auto section = timer.measure(part);
       pass(duration);
     }

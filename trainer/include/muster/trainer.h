@@ -1,7 +1,9 @@
-// Muster's trainer SDK: distributed training on LibTorch, for C++. Includes everything. A header
-// lies in the folder of its area; areas are listed from the lowest layer up
+// Muster's trainer SDK: distributed training on LibTorch, for C++. Includes everything, LibTorch's
+// torch/torch.h too; the headers of the areas include only what they need of it. A header lies in the folder of its area; areas are listed from the lowest layer up
 // (docs/trainer-architecture.md), an area includes only lower ones.
 #pragma once
+
+#include <torch/torch.h>
 
 #include "muster/base/compat.h"
 #include "muster/base/errors.h"

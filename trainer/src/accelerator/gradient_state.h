@@ -2,7 +2,7 @@
 // thread only.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <cstdint>
 #include <functional>
@@ -15,6 +15,7 @@
 #include "muster/data/loader_core.h"
 #include "muster/precision/grad_scaler.h"
 #include "muster/tracking/step_timer.h"
+#include "parallel/communication_time.h"
 #include "sharding/sharded_model.h"
 
 namespace muster {
@@ -41,7 +42,7 @@ struct GradientState {
   std::optional<GradScaler> scaler;
   std::vector<std::shared_ptr<torch::optim::Optimizer>> optimizers;
   std::vector<std::shared_ptr<ShardedModel>> sharded;
-  StepTimer timer;
+  StepTimer timer{{.communication_ns = [] { return CommunicationTime::of_thread().waited_ns(); }}};
   int64_t forward_passes = 0;                                        // of prepared models
   std::map<const torch::optim::Optimizer*, int64_t> passes_at_step;  // forward_passes then
 

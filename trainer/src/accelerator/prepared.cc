@@ -19,7 +19,7 @@ bool ModelFrame::changes_outputs() const {
 }
 
 ModelFrame::Pass::Pass(ModelFrame& frame)
-    : frame_(frame), section_(frame.gradient_state_->timer.measure(StepPart::compute)) {
+    : frame_(frame), section_(frame.gradient_state_->timer.measure(StepPart::forward)) {
   if (frame_.sharded_) frame_.sharded_->meet_for_forward();
   ++frame_.gradient_state_->forward_passes;
   frame_.data_parallel_->before_forward();
@@ -57,7 +57,7 @@ void PreparedOptimizer::step() {
   if (!state.sync_gradients) return;
   state.require_forward_pass(*optimizer_);
   {
-    const auto section = state.timer.measure(StepPart::compute);
+    const auto section = state.timer.measure(StepPart::optimizer);
     state.end_backward();
     if (state.check_step) state.check_step(*optimizer_);
     if (state.scaler) {

@@ -19,6 +19,7 @@
 #include "diagnosis/rank_recorder.h"
 #include "muster/accelerator/accelerator.h"
 #include "optim/optimizer_tensors.h"
+#include "parallel/communication_time.h"
 #include "parallel/process_group.h"
 #include "tracking/metric_accumulator.h"
 #include "tracking/reporter.h"
@@ -121,6 +122,8 @@ struct Accelerator::State {
   void restore_positions(const CheckpointReader& reader);
   void restore_random_numbers(const CheckpointReader& reader) const;
   void end_step();
+  void log_step_times();
+  int64_t times_logged_ns = CommunicationTime::now_ns();
 };
 
 }  // namespace muster

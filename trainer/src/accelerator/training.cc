@@ -6,18 +6,26 @@
 #include "muster/base/errors.h"
 #include "muster/device/random_state.h"
 #include "parallel/call_name.h"
+#include "parallel/communication_time.h"
 
 namespace muster {
+namespace {
+
+constexpr int64_t kTimesEveryNs = 1'000'000'000;
+
+}  // namespace
 
 void Accelerator::backward(const at::Tensor& loss) {
   GradientState& gradients = *state_->gradients;
-  const auto section = gradients.timer.measure(StepPart::compute);
+  const auto section = gradients.timer.measure(StepPart::backward);
   const CallName name("backward");
   at::Tensor root = gradients.loss_divisor == 1 ? loss : loss / gradients.loss_divisor;
   if (gradients.scaler) root = gradients.scaler->scale(root);
   for (const auto& model : state_->models) model->before_backward(root);
   for (const auto& model : gradients.sharded) model->begin_backward();
+  const int64_t begin_ns = CommunicationTime::now_ns();
   root.backward();
+  CommunicationTime::of_thread().add_hidden_wait(begin_ns);
   gradients.end_backward();
 }
 
@@ -95,7 +103,7 @@ void Accelerator::unscale_gradients() {
 
 at::Tensor Accelerator::clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max_norm,
                                         double norm_type) {
-  const auto section = state_->gradients->timer.measure(StepPart::compute);
+  const auto section = state_->gradients->timer.measure(StepPart::optimizer);
   unscale_gradients();
   state_->gradients->end_backward();
   return state_->clip_grad_norm(parameters, max_norm, norm_type);
@@ -131,11 +139,24 @@ void Accelerator::State::end_step() {
   StepTimer& timer = gradients->timer;
   timer.end_step();
   if (timer.steps() == 1) prepare_saving();
+  log_step_times();
+}
+
+void Accelerator::State::log_step_times() {
+  const StepTimer& timer = gradients->timer;
   const int64_t every = options.log_step_times_every;
-  if (every <= 0 || timer.steps() % every != 0 || topology.rank != 0) return;
-  const std::vector<ScalarValue> times = timer.metrics();
-  reporter.log(times, timer.steps());
-  if (trackers && trackers_started) trackers->log(times, {.step = timer.steps()});
+  if (every == 0) {
+    // A file that the caller chose gets what the caller logs.
+    if (worker.socket_path.empty() || !options.metrics_file.empty()) return;
+    const int64_t now = CommunicationTime::now_ns();
+    if (now - times_logged_ns < kTimesEveryNs) return;
+    times_logged_ns = now;
+    reporter.log(timer.metrics(), timer.steps());
+  } else if (every > 0 && timer.steps() % every == 0 && topology.rank == 0) {
+    const std::vector<ScalarValue> times = timer.metrics();
+    reporter.log(times, timer.steps());
+    if (trackers && trackers_started) trackers->log(times, {.step = timer.steps()});
+  }
 }
 
 }  // namespace muster

@@ -1,7 +1,7 @@
 // The state of LibTorch's modules as named tensors, so that it goes into safetensors files.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <string>
 

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string shape_text(const std::vector<int64_t>& shape) { return Json(shape).dump(); }
+std::string json_shape(const std::vector<int64_t>& shape) { return Json(shape).dump(); }
 
 }  // namespace
 
@@ -59,9 +59,9 @@ void add_tensors(Manifest& manifest, const RankReport& report) {
     if (is_new) continue;
     ManifestTensor& known = at->second;
     if (known.dtype != tensor.dtype || known.shape != tensor.shape) {
-      throw CheckpointError("'" + name + "' is " + known.dtype + " " + shape_text(known.shape) +
+      throw CheckpointError("'" + name + "' is " + known.dtype + " " + json_shape(known.shape) +
                             " in " + known.pieces.at(0).file + " and " + tensor.dtype + " " +
-                            shape_text(tensor.shape) + " in " + report.file->file +
+                            json_shape(tensor.shape) + " in " + report.file->file +
                             ": the ranks must agree on its shape and dtype");
     }
     // Several ranks may report a tensor without elements.

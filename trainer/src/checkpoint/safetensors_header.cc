@@ -28,7 +28,7 @@ constexpr DtypeBits kDtypes[] = {
 };
 
 // Bytes of a tensor from shape and dtype, or FormatError when that overflows or ends inside a byte.
-uint64_t bytes_of(const TensorEntry& tensor, const std::string& what) {
+uint64_t tensor_bytes(const TensorEntry& tensor, const std::string& what) {
   uint64_t bits = static_cast<uint64_t>(safetensors_dtype_bits(tensor.dtype));
   if (bits == 0) throw FormatError(what + " has the unknown dtype '" + tensor.dtype + "'");
   for (const int64_t size : tensor.shape) {
@@ -209,7 +209,7 @@ class HeaderEvents : public nlohmann::json_sax<Json> {
 
   void finish_entry() {
     if (!seen_.dtype || !seen_.shape || !seen_.offsets) wrong_fields();
-    if (entry_.end < entry_.begin || entry_.end - entry_.begin != bytes_of(entry_, what())) {
+    if (entry_.end < entry_.begin || entry_.end - entry_.begin != tensor_bytes(entry_, what())) {
       throw FormatError(what() + " has data_offsets that do not fit its dtype and shape");
     }
     header_.tensors.push_back(std::move(entry_));
@@ -288,7 +288,7 @@ std::string format_safetensors_header(std::vector<TensorEntry>& tensors,
     const std::string what = "tensor '" + tensor.name + "'";
     if (tensor.name == "__metadata__") throw FormatError(what + ": this name is reserved");
     tensor.begin = offset;
-    offset += bytes_of(tensor, what);
+    offset += tensor_bytes(tensor, what);
     tensor.end = offset;
     nlohmann::ordered_json entry;
     entry["dtype"] = tensor.dtype;

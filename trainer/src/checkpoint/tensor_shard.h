@@ -1,7 +1,7 @@
 // Sharded tensors in a checkpoint: what each rank contributes.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <map>

@@ -2,7 +2,7 @@
 // never needs a second copy of it. One thread at a time.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <map>

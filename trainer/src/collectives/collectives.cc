@@ -10,7 +10,7 @@ namespace muster {
 namespace {
 
 // Why a tensor cannot be sent, or "".
-std::string refusal(const char* function, const std::vector<at::Tensor>& tensors) {
+std::string refused_tensors(const char* function, const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     if (tensor.layout() != at::kStrided || tensor.is_quantized() || tensor.is_nested()) {
@@ -57,7 +57,7 @@ at::Tensor as_bytes(const at::Tensor& contiguous) {
 
 std::vector<at::Tensor> Collectives::gather(const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
-  const std::string refused = refusal("gather", tensors);
+  const std::string refused = refused_tensors("gather", tensors);
   std::vector<at::Tensor> own(tensors.size());
   for (size_t i = 0; i < tensors.size() && refused.empty(); ++i) {
     if (tensors[i].defined()) own[i] = plain(tensors[i]);
@@ -101,7 +101,7 @@ std::vector<at::Tensor> Collectives::gather_ragged(const std::vector<at::Tensor>
   agree({.function = function,
          .tensors = &tensors,
          .compare = Call::Compare::all_but_first,
-         .refused = refusal(function, tensors)});
+         .refused = refused_tensors(function, tensors)});
   std::vector<at::Tensor> own(tensors.size());
   at::Tensor sizes = at::zeros({static_cast<int64_t>(tensors.size())}, at::kLong);
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -147,7 +147,7 @@ std::vector<at::Tensor> Collectives::pad_across_processes(const std::vector<at::
                                                           bool pad_first) {
   const at::NoGradGuard no_grad;
   const char* function = "pad_across_processes";
-  std::string refused = refusal(function, tensors);
+  std::string refused = refused_tensors(function, tensors);
   at::Tensor sizes = at::zeros({static_cast<int64_t>(tensors.size())}, at::kLong);
   std::vector<int64_t> dims(tensors.size(), -1);  // -1: has no such dimension
   for (size_t i = 0; i < tensors.size() && refused.empty(); ++i) {
@@ -183,7 +183,7 @@ std::vector<at::Tensor> Collectives::broadcast(const std::vector<at::Tensor>& te
   const at::NoGradGuard no_grad;
   const char* function = "broadcast";
   std::string refused = refused_rank(function, from);
-  if (refused.empty()) refused = refusal(function, tensors);
+  if (refused.empty()) refused = refused_tensors(function, tensors);
   agree({.function = function,
          .options = "from " + std::to_string(from),
          .tensors = &tensors,

@@ -56,7 +56,7 @@ Strings unpacked(const std::string& text) {
 }
 
 // "rank 1", "ranks 0, 2".
-std::string ranks_text(const std::vector<int>& ranks) {
+std::string rank_list(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); ++i) text += (i ? ", " : "") + std::to_string(ranks[i]);
   return text;
@@ -236,15 +236,15 @@ void Collectives::throw_disagreement(const std::string& own) {
     if (ranks.size() > groups[*meant].size()) meant = &call;
   }
   std::vector<int> differing;
-  std::string list = "\n  " + ranks_text(groups[*meant]) + ": " + *meant;
+  std::string list = "\n  " + rank_list(groups[*meant]) + ": " + *meant;
   for (const auto& [call, ranks] : groups) {
     if (call == *meant) continue;
     differing.insert(differing.end(), ranks.begin(), ranks.end());
-    list += "\n  " + ranks_text(ranks) + ": " + call;
+    list += "\n  " + rank_list(ranks) + ": " + call;
   }
   std::sort(differing.begin(), differing.end());
   throw CommunicationError(
-      "on " + place(rank_, world_size_) + ": " + ranks_text(differing) +
+      "on " + place(rank_, world_size_) + ": " + rank_list(differing) +
       (differing.size() == 1 ? " does" : " do") + " not call what the others call:" + list +
       "\nall ranks must make the same calls in the same order with the same dtypes and shapes " +
       "(if sizes differ, use pad_across_processes or a ragged gather)");

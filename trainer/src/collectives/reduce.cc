@@ -88,7 +88,8 @@ at::Tensor reduced_rows(const at::Tensor& rows, Reduction reduction) {
   }
 }
 
-std::string refusal(const std::vector<at::Tensor>& tensors, Reduction reduction, double scale) {
+std::string refused_reduction(const std::vector<at::Tensor>& tensors, Reduction reduction,
+                              double scale) {
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     const std::string dtype(c10::getDtypeNames(tensor.scalar_type()).first);
@@ -162,7 +163,7 @@ void Collectives::reduce_wires(std::vector<at::Tensor>& wires, c10d::ReduceOp op
 std::vector<at::Tensor> Collectives::reduce(const std::vector<at::Tensor>& tensors,
                                             Reduction reduction, double scale) {
   const at::NoGradGuard no_grad;
-  const std::string refused = refusal(tensors, reduction, scale);
+  const std::string refused = refused_reduction(tensors, reduction, scale);
   std::vector<at::Tensor> wires(tensors.size());
   for (size_t i = 0; i < tensors.size() && refused.empty(); ++i) {
     if (tensors[i].defined()) wires[i] = to_wire(tensors[i], reduction);

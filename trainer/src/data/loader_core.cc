@@ -12,6 +12,7 @@
 #include "data/epoch_order.h"
 #include "data/read_ahead.h"
 #include "data/step_reader.h"
+#include "parallel/communication_time.h"
 
 namespace muster {
 namespace {
@@ -313,6 +314,7 @@ std::unique_ptr<AnyBatch> LoaderCore::next(uint64_t pass) {
   }
   if (!active()) return nullptr;
   const auto began = std::chrono::steady_clock::now();
+  const int64_t communication_ns = CommunicationTime::of_thread().waited_ns();
   std::unique_ptr<AnyBatch> batch;
   try {
     batch = state_->next();
@@ -321,7 +323,10 @@ std::unique_ptr<AnyBatch> LoaderCore::next(uint64_t pass) {
     throw;
   }
   if (batch && state_->context.on_wait) {
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
+    // A dispatching loader also communicates, which is measured by itself.
+    const std::chrono::duration<double> waited =
+        std::chrono::steady_clock::now() - began -
+        std::chrono::nanoseconds(CommunicationTime::of_thread().waited_ns() - communication_ns);
     state_->context.on_wait(waited.count());
   }
   return batch;

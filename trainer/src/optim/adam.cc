@@ -19,7 +19,7 @@ using internal::StepScaling;
 const std::vector<const char*> kAdamFields = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
 
 template <typename Options>
-void check(const Options& options) {
+void check_adam(const Options& options) {
   require_option(options.lr >= 0, "lr", options.lr, "0 or more");
   require_option(options.eps >= 0, "eps", options.eps, "0 or more");
   require_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
@@ -42,8 +42,8 @@ BiasCorrections bias_corrections(const Options& options, double step) {
 }
 
 template <typename Options>
-void step_fused(const Options& options, bool decoupled, StepBucket& bucket,
-                const StepScaling& scaling) {
+void adam_step_fused(const Options& options, bool decoupled, StepBucket& bucket,
+                     const StepScaling& scaling) {
   bucket.count_on_device(scaling, /*after_kernel=*/false);
   const auto& [beta1, beta2] = options.betas;
   if (decoupled) {
@@ -61,7 +61,7 @@ void step_fused(const Options& options, bool decoupled, StepBucket& bucket,
 }
 
 template <typename Options>
-void step_foreach(const Options& options, bool decoupled, StepBucket& bucket) {
+void adam_step_foreach(const Options& options, bool decoupled, StepBucket& bucket) {
   const auto& [beta1, beta2] = options.betas;
   std::vector<at::Tensor> made;
   if (options.maximize) made = at::_foreach_neg(bucket.gradients);
@@ -97,7 +97,7 @@ void step_foreach(const Options& options, bool decoupled, StepBucket& bucket) {
 }
 
 template <typename Options>
-void step_plain(const Options& options, bool decoupled, StepBucket& bucket) {
+void adam_step_plain(const Options& options, bool decoupled, StepBucket& bucket) {
   const auto& [beta1, beta2] = options.betas;
   bucket.count_on_host();
   for (size_t i = 0; i < bucket.parameters.size(); ++i) {
@@ -130,11 +130,11 @@ void step_by(const Options& options, bool decoupled, StepBucket& bucket,
              const StepScaling& scaling) {
   switch (bucket.implementation) {
     case Implementation::fused:
-      return step_fused(options, decoupled, bucket, scaling);
+      return adam_step_fused(options, decoupled, bucket, scaling);
     case Implementation::foreach:
-      return step_foreach(options, decoupled, bucket);
+      return adam_step_foreach(options, decoupled, bucket);
     default:
-      return step_plain(options, decoupled, bucket);
+      return adam_step_plain(options, decoupled, bucket);
   }
 }
 
@@ -146,7 +146,7 @@ AdamW::AdamW(std::vector<at::Tensor> parameters, const AdamWOptions& options)
     : AdamW(std::vector<ParameterGroup<AdamWOptions>>{{std::move(parameters), options}}) {}
 
 AdamW::AdamW(std::vector<ParameterGroup<AdamWOptions>> groups)
-    : Optimizer(internal::own_groups<Groups>(groups, check<AdamWOptions>),
+    : Optimizer(internal::own_groups<Groups>(groups, check_adam<AdamWOptions>),
                 internal::defaults_of(groups)) {}
 
 AdamWOptions& AdamW::options(size_t group) {
@@ -175,7 +175,7 @@ Adam::Adam(std::vector<at::Tensor> parameters, const AdamOptions& options)
     : Adam(std::vector<ParameterGroup<AdamOptions>>{{std::move(parameters), options}}) {}
 
 Adam::Adam(std::vector<ParameterGroup<AdamOptions>> groups)
-    : Optimizer(internal::own_groups<Groups>(groups, check<AdamOptions>),
+    : Optimizer(internal::own_groups<Groups>(groups, check_adam<AdamOptions>),
                 internal::defaults_of(groups)) {}
 
 AdamOptions& Adam::options(size_t group) {

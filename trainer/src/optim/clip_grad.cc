@@ -4,7 +4,7 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/native/ForeachUtils.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <string>

@@ -1,7 +1,7 @@
 // A group's option struct inside LibTorch's parameter groups, whose options are polymorphic.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <memory>
 #include <stdexcept>

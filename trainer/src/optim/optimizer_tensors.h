@@ -1,7 +1,7 @@
 // The state of optimizers as named tensors, so that it goes into safetensors files.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <string>
 #include <unordered_map>

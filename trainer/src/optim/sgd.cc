@@ -17,7 +17,7 @@ using internal::StepScaling;
 
 const std::vector<const char*> kSgdFields = {"momentum_buffer"};
 
-void check(const SGDOptions& options) {
+void check_sgd(const SGDOptions& options) {
   require_option(options.lr >= 0, "lr", options.lr, "0 or more");
   require_option(options.momentum >= 0, "momentum", options.momentum, "0 or more");
   require_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
@@ -26,14 +26,14 @@ void check(const SGDOptions& options) {
   }
 }
 
-void step_fused(const SGDOptions& options, StepBucket& bucket, const StepScaling& scaling) {
+void sgd_step_fused(const SGDOptions& options, StepBucket& bucket, const StepScaling& scaling) {
   at::_fused_sgd_(bucket.parameters, bucket.gradients, bucket.fields[0], options.weight_decay,
                   options.momentum, options.lr, options.dampening, options.nesterov,
                   options.maximize, bucket.first_step && options.momentum != 0, scaling.grad_scale,
                   scaling.found_inf);
 }
 
-void step_foreach(const SGDOptions& options, StepBucket& bucket) {
+void sgd_step_foreach(const SGDOptions& options, StepBucket& bucket) {
   std::vector<at::Tensor> made;
   if (options.maximize) made = at::_foreach_neg(bucket.gradients);
   if (options.weight_decay != 0 && options.maximize) {
@@ -60,7 +60,7 @@ void step_foreach(const SGDOptions& options, StepBucket& bucket) {
   at::_foreach_add_(bucket.parameters, *gradients, -options.lr);
 }
 
-void step_plain(const SGDOptions& options, StepBucket& bucket) {
+void sgd_step_plain(const SGDOptions& options, StepBucket& bucket) {
   for (size_t i = 0; i < bucket.parameters.size(); ++i) {
     at::Tensor gradient = bucket.gradients[i];
     if (options.maximize) gradient = gradient.neg();
@@ -88,7 +88,7 @@ SGD::SGD(std::vector<at::Tensor> parameters, const SGDOptions& options)
     : SGD(std::vector<ParameterGroup<SGDOptions>>{{std::move(parameters), options}}) {}
 
 SGD::SGD(std::vector<ParameterGroup<SGDOptions>> groups)
-    : Optimizer(internal::own_groups<Groups>(groups, check), internal::defaults_of(groups)) {}
+    : Optimizer(internal::own_groups<Groups>(groups, check_sgd), internal::defaults_of(groups)) {}
 
 SGDOptions& SGD::options(size_t group) {
   return internal::values_of<SGDOptions>(param_groups().at(group).options());
@@ -110,11 +110,11 @@ void SGD::step_bucket(size_t group, StepBucket& bucket, const StepScaling& scali
   const SGDOptions& own = options(group);
   switch (bucket.implementation) {
     case Implementation::fused:
-      return step_fused(own, bucket, scaling);
+      return sgd_step_fused(own, bucket, scaling);
     case Implementation::foreach:
-      return step_foreach(own, bucket);
+      return sgd_step_foreach(own, bucket);
     default:
-      return step_plain(own, bucket);
+      return sgd_step_plain(own, bucket);
   }
 }
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <ATen/ScalarOps.h>
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,7 @@
 // Drives c10d::Reducer in the required order; see data_parallel.h. Training thread only.
 #include "muster/parallel/data_parallel.h"
 
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/base/errors.h"
+#include "parallel/communication_time.h"
 #include "parallel/group_health.h"
 
 namespace muster {
@@ -74,6 +75,7 @@ class ProfiledWork : public c10d::Work {
 
   bool wait(std::chrono::milliseconds timeout) override {
     RECORD_USER_SCOPE(name_);
+    const CommunicationTime::Wait waiting;
     try {
       return work_->wait(timeout);
     } catch (const std::exception&) {

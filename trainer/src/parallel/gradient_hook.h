@@ -3,7 +3,7 @@
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <functional>
 #include <memory>

@@ -1,4 +1,6 @@
 // Checks that all ranks have the same parameters, buffers and options. Training thread.
+#include <torch/nn/modules/embedding.h>
+
 #include <algorithm>
 #include <sstream>
 #include <unordered_set>

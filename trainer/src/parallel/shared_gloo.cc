@@ -9,6 +9,7 @@
 
 #include "muster/base/errors.h"
 #include "parallel/call_name.h"
+#include "parallel/communication_time.h"
 #include "parallel/gloo_work.h"
 
 namespace muster {
@@ -178,7 +179,7 @@ SharedGloo::~SharedGloo() {
 namespace {
 
 // "all_reduce sum of 64 int64".
-std::string text_of(const CollectiveLog::Call& call, const std::string& how, bool equal_sizes) {
+std::string call_text(const CollectiveLog::Call& call, const std::string& how, bool equal_sizes) {
   std::string text = call.operation;
   if (!how.empty()) text += " " + how;
   if (*call.dtype == '\0') return text;
@@ -230,7 +231,7 @@ uint64_t SharedGloo::begin(const Call& call, const std::vector<at::Tensor>& tens
     noted.elements += tensor.numel();
     noted.bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
   }
-  const std::string text = text_of(noted, call.how, call.equal_sizes);
+  const std::string text = call_text(noted, call.how, call.equal_sizes);
   if (const std::string failure = health_->failure(); !failure.empty()) {
     health_->fail(failure);  // so that no rank keeps waiting for this one
     throw CommunicationError(text + " rejected: the group '" + name_ +
@@ -256,7 +257,9 @@ c10::intrusive_ptr<c10d::Work> SharedGloo::noted(const Call& call,
   try {
     auto work = start();
     work->getFuture()->addCallback(
-        [&log, number, health = health_, text = last_call_](c10::ivalue::Future& future) {
+        [&log, number, health = health_, text = last_call_,
+         running = CommunicationTime::of_thread().start()](c10::ivalue::Future& future) {
+          running->end();
           log.end(number, !future.hasError());
           // Report it even if this rank does not wait: the other ranks do.
           if (future.hasError() && !is_refusal(future.exception_ptr())) {
@@ -278,6 +281,7 @@ void SharedGloo::noted_here(const Call& call, const std::vector<at::Tensor>& ten
   RECORD_USER_SCOPE(kNames[call.operation].shared);
   const uint64_t number = begin(call, tensors, "shared memory");
   CollectiveLog& log = CollectiveLog::of_process();
+  const CommunicationTime::Wait wait;
   try {
     run();
   } catch (const std::exception&) {

@@ -4,6 +4,7 @@
 // autograd's threads.
 #include "muster/parallel/sync_batch_norm.h"
 
+#include <torch/csrc/autograd/custom_function.h>
 #include <stdexcept>
 
 #include "parallel/data_parallel_state.h"

@@ -5,7 +5,9 @@
 #include "muster/precision/fp8.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/linear.h>
 
 #include <ATen/autocast_mode.h>
 

@@ -1,7 +1,7 @@
 // One unit: the shard that this rank owns, and all of it while it is unsharded.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <vector>

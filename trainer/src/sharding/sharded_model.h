@@ -6,7 +6,7 @@
 // because all ranks run the same program.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <cstdint>
 #include <functional>

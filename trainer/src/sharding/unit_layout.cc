@@ -1,6 +1,10 @@
 // Chooses the units; see unit_layout.h.
 #include "sharding/unit_layout.h"
 
+#include <torch/nn/modules/container/moduledict.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/sequential.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>

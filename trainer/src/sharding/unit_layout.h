@@ -1,7 +1,7 @@
 // Which parameters form a unit, and their offsets in it.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // Running sums and their packed all-reduce; see metric_accumulator.h.
 #include "tracking/metric_accumulator.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <array>

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace muster {
 namespace {
@@ -27,6 +28,15 @@ TimeStatistics statistics_of(std::vector<double> values) {
           percentile(values, 0.95), values.back()};
 }
 
+double phases_mean(const StepTimeSummary& of) {
+  return of[StepPart::forward].mean + of[StepPart::backward].mean + of[StepPart::optimizer].mean;
+}
+
+// Whether anything counted as compute, or nothing as a phase of it.
+bool has_compute(const StepTimeSummary& of) {
+  return of[StepPart::compute].mean > 0 || phases_mean(of) == 0;
+}
+
 }  // namespace
 
 double StepTimes::other() const {
@@ -42,16 +52,21 @@ std::string StepTimeSummary::line() const {
     std::snprintf(text, sizeof(text), value < 999.5 ? "%.3g" : "%.0f", value);
     return std::string(text);
   };
-  const auto percent = [&](const char* name, const TimeStatistics& part) {
-    const double share = total.mean > 0 ? std::min(part.mean / total.mean, 1.0) : 0;
+  const auto percent = [&](const char* name, double seconds_mean) {
+    const double share = total.mean > 0 ? std::min(seconds_mean / total.mean, 1.0) : 0;
     return std::string(" ") + name + " " + std::to_string(std::lround(100 * share)) + "%";
   };
   const std::string mean = number(total.mean) + (seconds ? " s/step" : " ms/step");
-  const std::string shares = " |" + percent("data", (*this)[StepPart::data_wait]) +
-                             percent("compute", (*this)[StepPart::compute]) +
-                             percent("comm", (*this)[StepPart::communication]) +
-                             percent("ckpt", (*this)[StepPart::checkpoint]) +
-                             percent("other", other);
+  std::string shares = " |" + percent("data", (*this)[StepPart::data_wait].mean);
+  if (has_compute(*this)) {
+    shares += percent("compute", (*this)[StepPart::compute].mean + phases_mean(*this));
+  } else {
+    shares += percent("fwd", (*this)[StepPart::forward].mean) +
+              percent("bwd", (*this)[StepPart::backward].mean) +
+              percent("opt", (*this)[StepPart::optimizer].mean);
+  }
+  shares += percent("comm", (*this)[StepPart::communication].mean) +
+            percent("ckpt", (*this)[StepPart::checkpoint].mean) + percent("other", other.mean);
   const std::string p95 = " (p95 " + number(total.p95);
   for (const std::string& spread : {p95 + ", max " + number(total.max) + ")", p95 + ")"}) {
     if (mean.size() + spread.size() + shares.size() <= kColumns) return mean + spread + shares;
@@ -73,9 +88,13 @@ int64_t StepTimer::now_ns() const {
       .count();
 }
 
-void StepTimer::begin_section(StepPart part) { open_.push_back({part, now_ns(), 0}); }
+void StepTimer::begin_section(StepPart part) {
+  count_communication();
+  open_.push_back({part, now_ns(), 0});
+}
 
 void StepTimer::end_section() {
+  count_communication();
   const Open section = open_.back();
   open_.pop_back();
   const int64_t whole = now_ns() - section.begin_ns;
@@ -89,7 +108,16 @@ void StepTimer::add(StepPart part, double seconds) {
   if (!open_.empty()) open_.back().inner_ns += duration;
 }
 
+void StepTimer::count_communication() {
+  if (!options_.communication_ns) return;
+  const int64_t counted = std::exchange(communication_ns_, options_.communication_ns());
+  const int64_t grown = communication_ns_ - counted;
+  parts_ns_[static_cast<size_t>(StepPart::communication)] += grown;
+  if (!open_.empty()) open_.back().inner_ns += grown;
+}
+
 StepTimes StepTimer::end_step() {
+  count_communication();
   const int64_t now = now_ns();
   // Open sections count toward this step up to now, each without its nested ones.
   int64_t inside = 0;
@@ -118,6 +146,7 @@ StepTimes StepTimer::end_step() {
 }
 
 void StepTimer::restart() {
+  count_communication();
   step_begin_ns_ = now_ns();
   parts_ns_.fill(0);
   for (Open& section : open_) {
@@ -144,13 +173,19 @@ StepTimeSummary StepTimer::summary() const {
 
 std::vector<ScalarValue> StepTimer::metrics() const {
   const StepTimeSummary over = summary();
-  return {{"time/step", over.total.mean},
-          {"time/step_p95", over.total.p95},
-          {"time/data_wait", over[StepPart::data_wait].mean},
-          {"time/compute", over[StepPart::compute].mean},
-          {"time/communication", over[StepPart::communication].mean},
-          {"time/checkpoint", over[StepPart::checkpoint].mean},
-          {"time/other", over.other.mean}};
+  std::vector<ScalarValue> values = {{"time/step", over.total.mean},
+                                     {"time/step_p95", over.total.p95},
+                                     {"time/data_wait", over[StepPart::data_wait].mean}};
+  if (has_compute(over)) values.push_back({"time/compute", over[StepPart::compute].mean});
+  if (phases_mean(over) > 0) {
+    values.push_back({"time/forward", over[StepPart::forward].mean});
+    values.push_back({"time/backward", over[StepPart::backward].mean});
+    values.push_back({"time/optimizer", over[StepPart::optimizer].mean});
+  }
+  values.push_back({"time/communication", over[StepPart::communication].mean});
+  values.push_back({"time/checkpoint", over[StepPart::checkpoint].mean});
+  values.push_back({"time/other", over.other.mean});
+  return values;
 }
 
 }  // namespace muster

@@ -2,7 +2,7 @@
 // tensor_values.h.
 #include "tracking/tensor_values.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <sstream>

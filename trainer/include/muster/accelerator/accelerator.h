@@ -28,7 +28,8 @@
 // muster::Error, or std::invalid_argument for a wrong argument.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
 
 #include <cstdint>
 #include <functional>

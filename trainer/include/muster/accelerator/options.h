@@ -112,8 +112,9 @@ struct AcceleratorOptions {
   std::string metrics_file;
   size_t buffered_metrics_max = 65'536;  // points; more are dropped and counted
   int log_metrics_every = 10;            // steps between reductions in Accelerator::log_metrics
-  // Logs step times (time/step, time/data_wait, time/compute, …) every this many optimizer steps;
-  // 0: never.
+  // Logs step times (time/step, time/data_wait, time/forward, …) every this many optimizer steps, on
+  // rank 0. 0: only to the worker, if there is one, from every rank, about once a second, so that
+  // Muster can tell where the time went. Negative: never.
   int64_t log_step_times_every = 0;
 
   bool handle_sigterm = true;  // SIGTERM makes should_stop() true instead of killing the process

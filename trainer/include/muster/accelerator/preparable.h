@@ -1,7 +1,9 @@
 // The types that Accelerator::prepare accepts, and the compiler error for all others.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/data/dataloader/base.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
 
 #include <concepts>
 #include <memory>

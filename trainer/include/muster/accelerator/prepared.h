@@ -3,7 +3,8 @@
 // must not be used after it is destroyed.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
 
 #include <concepts>
 #include <cstdint>

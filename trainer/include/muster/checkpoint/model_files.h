@@ -10,7 +10,7 @@
 // each may load. Any thread, but the module must not be trained at the same time.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <functional>

@@ -7,7 +7,7 @@
 // safetensors.torch.save_model does. Any thread, but only one thread per file at a time.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <map>

@@ -10,7 +10,7 @@
 // torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(decay).
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <string>

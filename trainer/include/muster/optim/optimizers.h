@@ -15,7 +15,7 @@
 // collective. Move construction is cheap and keeps the state.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <cstdint>
 #include <memory>

@@ -8,7 +8,7 @@
 // every rank computes the same rates. Source: torch/optim/lr_scheduler.py.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <cstdint>
 #include <limits>

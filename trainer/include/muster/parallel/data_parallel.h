@@ -7,7 +7,7 @@
 // csrc/distributed/c10d/reducer.cpp.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>

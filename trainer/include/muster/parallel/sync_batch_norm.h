@@ -8,7 +8,7 @@
 // ranks. Source: torch/nn/modules/_functions.py.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <memory>
 #include <ostream>

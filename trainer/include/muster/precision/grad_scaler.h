@@ -12,7 +12,7 @@
 // overflow on all ranks at once.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 #include <cstdint>
 #include <memory>

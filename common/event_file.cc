@@ -1,5 +1,5 @@
 // event_file: a minimal reader for the protobuf wire format.
-#include "worker/event_file.h"
+#include "common/event_file.h"
 
 #include <bit>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include "common/crc32c.h"
 #include "common/status.h"
 
-namespace muster::worker {
+namespace muster::common {
 namespace {
 
 constexpr uint64_t kRecordBytesMax = 1ull << 40;  // images and graphs are skipped
@@ -157,7 +157,7 @@ EventRecord ParseEvent(std::string_view message) {
 
 absl::StatusOr<uint64_t> FrameBytes(std::string_view header) {
   const uint64_t size = LittleEndian<uint64_t>(header);
-  if (LittleEndian<uint32_t>(header.substr(8)) != common::MaskedCrc32c(header.substr(0, 8)) ||
+  if (LittleEndian<uint32_t>(header.substr(8)) != MaskedCrc32c(header.substr(0, 8)) ||
       size > kRecordBytesMax) {
     return absl::DataLossError("the length of a record does not match its checksum");
   }
@@ -170,11 +170,10 @@ absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view byt
   if (bytes.size() < frame) return std::nullopt;
   const std::string_view data =
       bytes.substr(kFrameHeaderBytes, frame - kFrameHeaderBytes - kFrameFooterBytes);
-  if (LittleEndian<uint32_t>(bytes.substr(frame - kFrameFooterBytes)) !=
-      common::MaskedCrc32c(data)) {
+  if (LittleEndian<uint32_t>(bytes.substr(frame - kFrameFooterBytes)) != MaskedCrc32c(data)) {
     return absl::DataLossError("a record does not match its checksum");
   }
   return FramedRecord{ParseEvent(data), static_cast<size_t>(frame)};
 }
 
-}  // namespace muster::worker
+}  // namespace muster::common

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace muster::worker {
+namespace muster::common {
 
 struct Scalar {
   std::string tag;
@@ -40,4 +40,4 @@ absl::StatusOr<std::optional<FramedRecord>> ReadEventRecord(std::string_view byt
 // Invalid or unknown fields are skipped.
 EventRecord ParseEvent(std::string_view message);
 
-}  // namespace muster::worker
+}  // namespace muster::common

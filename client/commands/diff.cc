@@ -1,0 +1,96 @@
+// jobctl diff.
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/configuration.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/json_quote.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrAppend;
+using common::StrCat;
+
+constexpr Flag kDiffFlags[] = {
+    {"output", 'o', "FORMAT", "json instead of text", "json"},
+};
+
+// Two lines for what both have, one for what only one has.
+std::string UnifiedText(const std::vector<ConfigurationDifference>& differences,
+                        const Terminal& terminal) {
+  const std::string_view red = terminal.color_out ? "\033[31m" : "";
+  const std::string_view green = terminal.color_out ? "\033[32m" : "";
+  const std::string_view reset = terminal.color_out ? "\033[0m" : "";
+  std::string text;
+  for (const ConfigurationDifference& each : differences) {
+    const std::string field = common::Printable(each.field);
+    if (each.a) {
+      StrAppend(&text, red, "-", field, ": ", common::Printable(*each.a), reset, "\n");
+    }
+    if (each.b) {
+      StrAppend(&text, green, "+", field, ": ", common::Printable(*each.b), reset, "\n");
+    }
+  }
+  return text;
+}
+
+std::string DiffJson(const std::vector<ConfigurationDifference>& differences, const std::string& a,
+                     const std::string& b) {
+  const auto value = [](const std::optional<std::string>& text) {
+    return text ? JsonQuote(*text) : std::string("null");
+  };
+  std::string out = StrCat("{\"version\": 1, \"kind\": \"JobDifference\", \"a\": ", JsonQuote(a),
+                           ", \"b\": ", JsonQuote(b), ", \"differences\": [");
+  bool first = true;
+  for (const ConfigurationDifference& each : differences) {
+    StrAppend(&out, first ? "\n  " : ",\n  ", "{\"field\": ", JsonQuote(each.field),
+              ", \"a\": ", value(each.a), ", \"b\": ", value(each.b), "}");
+    first = false;
+  }
+  return out + (first ? "]}\n" : "\n]}\n");
+}
+
+absl::StatusOr<int> Diff(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::GetJobResponse a, connection->GetJob(arguments.words()[0]));
+  ASSIGN_OR_RETURN(const v1::GetJobResponse b, connection->GetJob(arguments.words()[1]));
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection->ListNodes());
+  const std::vector<ConfigurationDifference> differences =
+      DifferencesOf(ConfigurationOf(a.record(), nodes), ConfigurationOf(b.record(), nodes));
+  const std::string& name_a = a.record().name();
+  const std::string& name_b = b.record().name();
+  if (arguments.Get("output") == "json") {
+    session.Print(DiffJson(differences, name_a, name_b));
+  } else if (!differences.empty()) {
+    session.Print(StrCat("--- ", name_a, "\n+++ ", name_b, "\n",
+                         UnifiedText(differences, session.terminal())));
+  }
+  return differences.empty() ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+const Command kDiffCommand = {
+    .name = "diff",
+    .summary = "show how the configurations of two jobs differ",
+    .arguments = "JOB JOB",
+    .least = 2,
+    .most = 2,
+    .flags = kDiffFlags,
+    .completes = "job",
+    .examples =
+        "jobctl diff calm-otter-3 red-fox-4\tonly what is not equal\n"
+        "jobctl diff calm-otter-3 @last -o json\tfor programs",
+    .notes =
+        "Compared: command, arguments, directory, shape, devices, policies, labels,\n"
+        "world size and nodes of the newest attempt, models of the devices, workers'\n"
+        "versions, environment. Values of variables whose names look secret are hidden.\n\n"
+        "Exit code: 0 equal, 1 different.",
+    .run = Diff};
+
+}  // namespace muster::client

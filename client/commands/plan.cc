@@ -1,0 +1,130 @@
+// jobctl plan: what would happen to a job if it were submitted now.
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_join.h"
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/session.h"
+#include "client/spec.h"
+#include "common/job/shape.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrAppend;
+using common::StrCat;
+
+constexpr Flag kPlanFlags[] = {
+    {"processes", 'n', "N", "ranks in total"},
+    {"nodes", 0, "K", "use exactly K nodes"},
+    {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
+    {"priority", 0, "P", "higher goes first"},
+    {"accelerate-config", 0, "FILE",
+     "take shape and settings from accelerate's default_config.yaml"},
+    {"set", 0, "KEY=VALUE", "override a key of the job file; may be repeated"},
+    {"output", 'o', "FORMAT", "json", "json"},
+};
+
+std::string RanksOf(const v1::NodePart& part) {
+  const uint32_t last = part.first_rank() + part.local_world_size() - 1;
+  return last == part.first_rank() ? StrCat(last) : StrCat(part.first_rank(), "-", last);
+}
+
+std::string Layout(const v1::Attempt& attempt) {
+  std::string text = StrCat(
+      "starts now: ",
+      job::DescribeWorld(attempt.world_size(), static_cast<uint64_t>(attempt.parts_size())), "\n");
+  size_t ranks = 0, nodes = 0;
+  for (const v1::NodePart& part : attempt.parts()) {
+    ranks = std::max(ranks, RanksOf(part).size());
+    nodes = std::max(nodes, DisplayWidth(part.node()));
+  }
+  for (const v1::NodePart& part : attempt.parts()) {
+    const std::string of = RanksOf(part);
+    StrAppend(&text, "  rank ", of, std::string(ranks - of.size() + 2, ' '), part.node(),
+              std::string(nodes - DisplayWidth(part.node()) + 2, ' '), part.device_kind(), " ",
+              absl::StrJoin(part.device_indexes(), ","), "\n");
+  }
+  return text;
+}
+
+std::string ForPeople(const v1::PlanJobResponse& plan) {
+  if (plan.outcome() == v1::PLAN_OUTCOME_NOW) return Layout(plan.attempt());
+  std::string text = StrCat(plan.outcome() == v1::PLAN_OUTCOME_LATER ? "would wait: " : "never: ",
+                            common::Printable(plan.reason()), "\n");
+  for (const std::string& detail : plan.details())
+    StrAppend(&text, "  ", common::Printable(detail), "\n");
+  if (!plan.smaller().empty()) StrAppend(&text, "would start now with ", plan.smaller(), "\n");
+  return text;
+}
+
+std::string PlanJson(const v1::PlanJobResponse& plan) {
+  constexpr std::string_view kOutcomes[] = {"unknown", "now", "later", "never"};
+  std::string parts, details;
+  for (const v1::NodePart& part : plan.attempt().parts()) {
+    StrAppend(&parts, parts.empty() ? "" : ", ", "{\"node\": ", JsonQuote(part.node()),
+              ", \"first_rank\": ", part.first_rank(), ", \"ranks\": ", part.local_world_size(),
+              ", \"device_kind\": ", JsonQuote(part.device_kind()), ", \"devices\": [",
+              absl::StrJoin(part.device_indexes(), ", "), "]}");
+  }
+  for (const std::string& detail : plan.details())
+    StrAppend(&details, details.empty() ? "" : ", ", JsonQuote(detail));
+  const auto outcome = static_cast<size_t>(plan.outcome());
+  return StrCat("{\"version\": 1, \"outcome\": \"",
+                kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
+                "\", \"reason\": ", JsonQuote(plan.reason()), ", \"details\": [", details,
+                "], \"smaller\": ", JsonQuote(plan.smaller()),
+                ", \"world_size\": ", plan.attempt().world_size(), ", \"nodes\": [", parts, "]}\n");
+}
+
+absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {
+  if (arguments.words().empty() && !arguments.has_rest() && !arguments.Has("set")) {
+    return Usage("JC1004", "nothing to plan",
+                 "jobctl plan train.yaml, or jobctl plan -n 2 -- python train.py");
+  }
+  v1::PlanJobRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
+  request.mutable_spec()->clear_env();
+  RETURN_IF_ERROR(AwaitNodes(session));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::PlanJobResponse plan, connection->PlanJob(request));
+  session.Print(arguments.Has("output") ? PlanJson(plan) : ForPeople(plan));
+  switch (plan.outcome()) {
+    case v1::PLAN_OUTCOME_NOW:
+      return kExitOk;
+    case v1::PLAN_OUTCOME_NEVER:
+      return kExitNeverFits;
+    default:
+      return kExitStartsLater;
+  }
+}
+
+}  // namespace
+
+const Command kPlanCommand = {
+    .name = "plan",
+    .summary = "whether a job would start now, later or never, and where",
+    .arguments = "FILE | -- CMD…",
+    .least = 0,
+    .most = 1,
+    .flags = kPlanFlags,
+    .rest = true,
+    .completes = "file",
+    .examples =
+        "jobctl plan train.yaml\twhich ranks would get which nodes and devices\n"
+        "jobctl plan -n 8 --devices gpu -- ./train\twhat it would wait for, and what would "
+        "start now",
+    .notes =
+        "Nothing is submitted. Returns 0 if the job would start now, 10 if it would wait,\n"
+        "11 if the registered nodes could never hold it.",
+    .run = Plan};
+
+}  // namespace muster::client

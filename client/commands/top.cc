@@ -1,0 +1,313 @@
+// jobctl top.
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/live_screen.h"
+#include "client/rank_grid.h"
+#include "client/record_text.h"
+#include "client/session.h"
+#include "client/signals.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr int kTopEveryMs = 1'000;
+constexpr int64_t kOldSampleMs = 5'000;
+
+constexpr Flag kTopFlags[] = {
+    {"nodes", 0, "", "a row per node instead of one per rank"},
+    {"once", 0, "", "print once and exit (the default if stdout is not a terminal)"},
+};
+
+constexpr std::string_view kTopHelp =
+    "q      quit\n"
+    "c      busiest processors first\n"
+    "m      largest memory first\n"
+    "s      slowest steps first\n"
+    "r      in order of rank\n"
+    "space  pause, continue\n"
+    "↑ ↓ PgUp PgDn Home End (or k j b f g G)  scroll\n"
+    "h      this text\n\n"
+    "CPU%: 100 is one core. RSS: memory of the rank's processes; shared pages count in each. "
+    "READ,\n"
+    "WRITE: bytes per second from and to storage. UTIL, MEM, POWER, TEMP: of its device. STEP-MS:\n"
+    "mean of the newest steps. ◀ marks the rank that is slowest, or behind the others.\n";
+
+absl::StatusOr<std::vector<v1::SampleBucket>> Newest(Connection& connection,
+                                                     const std::string& job) {
+  v1::QuerySamplesRequest request;
+  request.set_job(job);
+  request.set_newest(true);
+  std::vector<v1::SampleBucket> newest;
+  RETURN_IF_ERROR(connection.QuerySamples(request, [&newest](const v1::SampleBucket& bucket) {
+    newest.push_back(bucket);
+    return true;
+  }));
+  return newest;
+}
+
+// What is shown of one moment.
+struct Moment {
+  std::string title;
+  std::vector<RankRow> ranks;
+  Listing nodes;  // with --nodes
+  bool is_over = false;
+};
+
+class Top {
+ public:
+  Top(Connection& connection, std::string job, bool of_nodes)
+      : connection_(connection), job_(std::move(job)), of_nodes_(of_nodes) {}
+
+  absl::StatusOr<Moment> Look() const { return of_nodes_ ? LookAtNodes() : LookAtJob(); }
+  Listing ListingOf(const Moment& moment) const {
+    return of_nodes_ ? moment.nodes : RankListing(moment.ranks);
+  }
+  absl::StatusOr<int> Live(const Session& session);
+
+ private:
+  absl::StatusOr<Moment> LookAtJob() const;
+  absl::StatusOr<Moment> LookAtNodes() const;
+  absl::StatusOr<std::string> Screen(const Moment& moment, const Terminal& terminal);
+  // False: quit.
+  bool OnKey(const LiveScreen::Event& event);
+
+  Connection& connection_;
+  const std::string job_;
+  const bool of_nodes_;
+  GridOrder order_ = GridOrder::kRank;
+  size_t first_row_ = 0;
+  size_t page_ = 1;  // rows on the screen
+  bool is_paused_ = false;
+  bool shows_help_ = false;
+};
+
+absl::StatusOr<Moment> Top::LookAtJob() const {
+  ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection_.GetJob(job_));
+  const v1::JobRecord& record = response.record();
+  ASSIGN_OR_RETURN(const std::vector<v1::SampleBucket> newest,
+                   Newest(connection_, std::to_string(record.id())));
+  Moment moment;
+  moment.is_over = IsOver(record.state());
+  if (!moment.is_over) moment.ranks = RankRows(record, newest);
+  int64_t oldest_ms = 0;
+  size_t measured = 0;
+  for (const RankRow& row : moment.ranks) {
+    if (!row.sample.has_value()) continue;
+    ++measured;
+    oldest_ms = std::max(oldest_ms, row.age_ms);
+  }
+  moment.title = StrCat(record.name(), "  ", StateName(record.state()), "  ", Layout(record));
+  if (moment.is_over) {
+    moment.title += "  nothing of it runs";
+  } else if (measured < moment.ranks.size()) {
+    common::StrAppend(&moment.title, "  no samples yet of ", moment.ranks.size() - measured,
+                      " of them");
+  }
+  if (oldest_ms > kOldSampleMs) {
+    common::StrAppend(&moment.title, "  oldest sample ", Took(oldest_ms), " old");
+  }
+  return moment;
+}
+
+absl::StatusOr<Moment> Top::LookAtNodes() const {
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection_.ListNodes());
+  ASSIGN_OR_RETURN(const std::vector<v1::SampleBucket> newest, Newest(connection_, ""));
+  Moment moment;
+  moment.nodes = NodeListing(nodes, newest);
+  moment.title = StrCat(nodes.nodes_size(), nodes.nodes_size() == 1 ? " node" : " nodes");
+  return moment;
+}
+
+absl::StatusOr<std::string> Top::Screen(const Moment& moment, const Terminal& terminal) {
+  Listing listing = ListingOf(moment);
+  // The title, the column names, and the line of keys.
+  page_ = terminal.height > 4 ? terminal.height - 3 : 1;
+  const size_t rows = listing.rows.size();
+  first_row_ = std::min(first_row_, rows > page_ ? rows - page_ : 0);
+  // Widths are those of all rows, so that columns stay in place while scrolling.
+  ASSIGN_OR_RETURN(const std::string table, GridText(listing, terminal));
+  std::vector<std::string> lines = absl::StrSplit(table, '\n');
+  std::string text = StrCat(Shorten(common::Printable(moment.title), terminal.width), "\n");
+  if (shows_help_) return StrCat(text, kTopHelp);
+  common::StrAppend(&text, lines[0], "\n");
+  const size_t last = std::min(rows, first_row_ + page_);
+  for (size_t i = first_row_; i < last && i + 1 < lines.size(); ++i) {
+    common::StrAppend(&text, Filtered(lines[i + 1]), "\n");
+  }
+  const std::string place =
+      rows > page_ ? StrCat("rows ", first_row_ + 1, "-", last, " of ", rows, "  ") : "";
+  text +=
+      Shorten(StrCat(is_paused_ ? "PAUSED  " : "", place,
+                     of_nodes_ ? "q quit  space pause  h help"
+                               : "q quit  c cpu  m memory  s slow  r rank  space pause  h help"),
+              terminal.width);
+  return text;
+}
+
+bool Top::OnKey(const LiveScreen::Event& event) {
+  using Key = LiveScreen::Key;
+  const auto up = [this](size_t rows) { first_row_ -= std::min(first_row_, rows); };
+  switch (event.key) {
+    case Key::kUp:
+      up(1);
+      break;
+    case Key::kDown:
+      ++first_row_;
+      break;
+    case Key::kPageUp:
+      up(page_);
+      break;
+    case Key::kPageDown:
+      first_row_ += page_;
+      break;
+    case Key::kHome:
+      first_row_ = 0;
+      break;
+    case Key::kEnd:
+      first_row_ = SIZE_MAX / 2;
+      break;
+    default:
+      break;
+  }
+  if (event.key != Key::kCharacter) return true;
+  switch (event.character) {
+    case 'q':
+      return false;
+    case 'c':
+      order_ = GridOrder::kCpu;
+      break;
+    case 'm':
+      order_ = GridOrder::kMemory;
+      break;
+    case 's':
+      order_ = GridOrder::kStep;
+      break;
+    case 'r':
+      order_ = GridOrder::kRank;
+      break;
+    case ' ':
+      is_paused_ = !is_paused_;
+      break;
+    case 'h':
+    case '?':
+      shows_help_ = !shows_help_;
+      break;
+    case 'k':
+      up(1);
+      break;
+    case 'j':
+      ++first_row_;
+      break;
+    case 'b':
+      up(page_);
+      break;
+    case 'f':
+      first_row_ += page_;
+      break;
+    case 'g':
+      first_row_ = 0;
+      break;
+    case 'G':
+      first_row_ = SIZE_MAX / 2;
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+absl::StatusOr<int> Top::Live(const Session& session) {
+  ASSIGN_OR_RETURN(Moment moment, Look());  // errors are for the ordinary screen
+  LiveScreen screen;
+  RETURN_IF_ERROR(screen.Open());
+  int64_t next_ms = WallMs() + kTopEveryMs;
+  while (true) {
+    const Terminal terminal = DetectTerminal(session.settings().Get("color"));
+    if (!of_nodes_) SortRows(order_, &moment.ranks);
+    ASSIGN_OR_RETURN(const std::string text, Screen(moment, terminal));
+    screen.Draw(text);
+    const LiveScreen::Event event =
+        screen.Next(static_cast<int>(std::clamp<int64_t>(next_ms - WallMs(), 0, kTopEveryMs)));
+    if (event.key == LiveScreen::Key::kSignal) return 128 + event.signal;
+    if (!OnKey(event)) return kExitOk;
+    // A clock that was set back does not stop the view.
+    if (WallMs() < next_ms && WallMs() > next_ms - 2 * kTopEveryMs) continue;
+    next_ms = WallMs() + kTopEveryMs;
+    if (is_paused_) continue;
+    ASSIGN_OR_RETURN(moment, Look());
+  }
+}
+
+// Without JOB: the newest one that runs.
+absl::StatusOr<std::string> NewestRunning(Connection& connection) {
+  v1::ListJobsRequest request;
+  request.add_states(v1::JOB_STATE_RUNNING);
+  request.set_limit(1);
+  ASSIGN_OR_RETURN(const v1::ListJobsResponse response, connection.ListJobs(request));
+  return response.jobs().empty() ? "" : std::to_string(response.jobs(0).id());
+}
+
+absl::StatusOr<int> RunTop(Session& session, const Arguments& arguments) {
+  const bool of_nodes = arguments.Has("nodes");
+  std::string job = arguments.words().empty() ? "" : arguments.words()[0];
+  if (of_nodes && !job.empty()) {
+    return Usage("JC1004", "--nodes shows all nodes, not those of one job",
+                 StrCat("jobctl top ", job, ", or jobctl top --nodes"));
+  }
+  const Terminal& terminal = session.terminal();
+  const bool is_live = terminal.out_is_tty && !arguments.Has("once") && !arguments.Has("output") &&
+                       isatty(STDIN_FILENO) == 1;
+  if (is_live) WatchSignals();  // before the connection's threads start
+  ASSIGN_OR_RETURN(Connection * connection, session.ConnectIfAny());
+  if (connection != nullptr && !of_nodes && job.empty()) {
+    ASSIGN_OR_RETURN(job, NewestRunning(*connection));
+  }
+  if (connection == nullptr || (!of_nodes && job.empty())) {
+    session.Note("no job runs; start one: jobctl run -n 2 -- python train.py");
+    RETURN_IF_ERROR(
+        session.PrintListing(of_nodes ? NodeListing({}, {}) : RankListing({}), arguments));
+    return kExitOk;
+  }
+  Top top(*connection, job, of_nodes);
+  if (is_live) return top.Live(session);
+  ASSIGN_OR_RETURN(const Moment moment, top.Look());
+  if (moment.is_over) session.Note(moment.title);
+  RETURN_IF_ERROR(session.PrintListing(top.ListingOf(moment), arguments));
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kTopCommand = {
+    .name = "top",
+    .summary = "watch what ranks, devices and nodes are doing",
+    .arguments = "[JOB]",
+    .least = 0,
+    .most = 1,
+    .flags = kTopFlags,
+    .listing = true,
+    .completes = "job",
+    .examples =
+        "jobctl top\tranks of the newest running job, live; the slowest is marked\n"
+        "jobctl top --nodes\twhat each node's devices, processors and memory do\n"
+        "jobctl top calm-otter-3 --once --sort -step-ms\tone look, slowest rank first\n"
+        "jobctl top calm-otter-3 -o json\tfor programs",
+    .notes = "Nodes measure once a second while a job runs. Keys: h shows them.",
+    .run = RunTop};
+
+}  // namespace muster::client

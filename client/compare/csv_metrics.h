@@ -1,0 +1,32 @@
+// What the columns of a CSV file of metrics mean: a column for each metric, or rows of step, name and
+// value. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/compare/run.h"
+
+namespace muster::client {
+
+class CsvMetrics {
+ public:
+  // `header`: the first row. INVALID_ARGUMENT, without a code, if it has no step.
+  static absl::StatusOr<CsvMetrics> FromHeader(const std::vector<std::string>& header);
+  // INVALID_ARGUMENT, without a code, if a step is not a whole number or a wanted value not a number.
+  absl::Status AddRow(const std::vector<std::string>& fields, const WantedMetrics& wanted,
+                      RunBuilder* run) const;
+  // Of the columns, if each is a metric.
+  const std::vector<std::string>& metrics() const { return metrics_; }
+
+ private:
+  std::vector<std::string> metrics_;  // by column; empty: not a metric
+  int step_ = -1;                     // columns; -1: there is none
+  int rank_ = -1;
+  int name_ = -1;
+  int value_ = -1;
+};
+
+}  // namespace muster::client

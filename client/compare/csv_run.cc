@@ -1,0 +1,86 @@
+// A CSV file as a run.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "client/compare/csv_metrics.h"
+#include "client/compare/csv_rows.h"
+#include "client/compare/run.h"
+#include "common/files.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::client {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr size_t kCsvPieceBytes = 1 << 20;
+
+absl::Status BadCsv(const std::string& path, const absl::Status& error, size_t line) {
+  if (!common::CodeOf(error).empty()) return error;
+  return NotMetrics(common::StrCat(path, line > 0 ? common::StrCat(":", line) : "", ": ",
+                                   common::MessageOf(error)),
+                    "the first line names the columns: step,loss,… or step,name,value; the fields "
+                    "are separated by commas");
+}
+
+class CsvFile {
+ public:
+  CsvFile(const std::string& path, const WantedMetrics& wanted, PointBudget* budget)
+      : path_(path), wanted_(wanted), builder_(wanted, budget) {}
+
+  absl::Status AddRow(const std::vector<std::string>& fields, size_t line) {
+    if (metrics_) {
+      const absl::Status added = metrics_->AddRow(fields, wanted_, &builder_);
+      return added.ok() ? added : BadCsv(path_, added, line);
+    }
+    absl::StatusOr<CsvMetrics> header = CsvMetrics::FromHeader(fields);
+    if (!header.ok()) return BadCsv(path_, header.status(), line);
+    metrics_ = *std::move(header);
+    for (const std::string& name : metrics_->metrics()) {
+      if (!name.empty()) builder_.Know(name);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ComparedRun> Finish() {
+    if (!metrics_) return BadCsv(path_, absl::InvalidArgumentError("the file is empty"), 0);
+    return builder_.Finish(path_);
+  }
+
+ private:
+  const std::string path_;
+  const WantedMetrics& wanted_;
+  RunBuilder builder_;
+  std::optional<CsvMetrics> metrics_;
+};
+
+}  // namespace
+
+absl::StatusOr<ComparedRun> ReadCsvRun(const std::string& path, const WantedMetrics& wanted,
+                                       PointBudget* budget) {
+  const absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
+  if (!file.ok()) return UnreadableRun(file.status());
+  CsvFile csv(path, wanted, budget);
+  CsvRows rows([&csv](const auto& fields, size_t line) { return csv.AddRow(fields, line); });
+  uint64_t offset = 0;
+  while (true) {
+    const absl::StatusOr<std::string> piece =
+        common::ReadAt(file->get(), offset, kCsvPieceBytes, path);
+    if (!piece.ok()) return UnreadableRun(piece.status());
+    if (piece->empty()) break;
+    std::string_view bytes = *piece;
+    if (offset == 0 && bytes.starts_with(kByteOrderMark)) {
+      bytes.remove_prefix(kByteOrderMark.size());
+    }
+    if (const absl::Status fed = rows.Feed(bytes); !fed.ok()) return BadCsv(path, fed, 0);
+    offset += piece->size();
+  }
+  if (const absl::Status ended = rows.Finish(); !ended.ok()) return BadCsv(path, ended, 0);
+  return csv.Finish();
+}
+
+}  // namespace muster::client

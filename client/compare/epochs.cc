@@ -1,0 +1,76 @@
+#include "client/compare/epochs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace muster::client {
+namespace {
+
+constexpr double kEpochMost = 1e15;  // exact as a double, also when rounded up
+constexpr double kRounding = 1e-6;   // of an epoch that was computed and stored as a float
+
+bool IsUsable(const Point& point) {
+  return std::isfinite(point.value) && std::abs(point.value) <= kEpochMost;
+}
+
+struct Sum {
+  double value = 0;
+  int64_t count = 0;
+};
+
+}  // namespace
+
+Epochs Epochs::OfSteps(int64_t steps_per_epoch) {
+  Epochs epochs;
+  epochs.steps_per_epoch_ = steps_per_epoch;
+  return epochs;
+}
+
+Epochs Epochs::OfMetric(const Series& metric) {
+  Epochs epochs;
+  for (const Point& point : metric.points()) {
+    if (!IsUsable(point)) continue;
+    const double epoch = std::ceil(point.value - kRounding);
+    const bool same = !epochs.ends_.empty() && epochs.ends_.back().value == epoch;
+    if (same) epochs.ends_.pop_back();
+    epochs.ends_.push_back({point.step, epoch});
+  }
+  return epochs;
+}
+
+int64_t Epochs::At(int64_t step) const {
+  if (steps_per_epoch_ > 0) return step <= 0 ? 1 : (step - 1) / steps_per_epoch_ + 1;
+  const auto end =
+      std::lower_bound(ends_.begin(), ends_.end(), step,
+                       [](const Point& each, int64_t wanted) { return each.step < wanted; });
+  return end != ends_.end() ? static_cast<int64_t>(end->value)
+                            : static_cast<int64_t>(ends_.back().value) + 1;
+}
+
+std::vector<Point> Epochs::Means(std::span<const Point> points) const {
+  std::map<int64_t, Sum> sums;
+  for (const Point& point : points) {
+    Sum& sum = sums[At(point.step)];
+    sum.value += point.value;
+    ++sum.count;
+  }
+  std::vector<Point> means;
+  for (const auto& [epoch, sum] : sums) {
+    means.push_back({epoch, sum.value / static_cast<double>(sum.count)});
+  }
+  return means;
+}
+
+bool IsEpochMetric(std::string_view name) { return name == "epoch" || name.ends_with("/epoch"); }
+
+std::string EpochMetricOf(std::string_view key, std::span<const std::string> names) {
+  const std::string neighbor = std::string(key.substr(0, key.rfind('/') + 1)) + "epoch";
+  for (const std::string& wanted : {neighbor, std::string("epoch")}) {
+    if (std::find(names.begin(), names.end(), wanted) != names.end()) return wanted;
+  }
+  const auto other = std::find_if(names.begin(), names.end(), IsEpochMetric);
+  return other == names.end() ? "" : *other;
+}
+
+}  // namespace muster::client

@@ -1,0 +1,128 @@
+#include "client/compare/junit.h"
+
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "client/compare/report.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrAppend;
+using common::StrCat;
+
+// Consecutive rows that are one test case.
+struct Case {
+  int64_t first = 0;
+  int64_t last = 0;
+  uint64_t rows = 0;
+  uint64_t past = 0;
+  Row first_past;
+};
+
+std::vector<Case> CasesOf(const Comparison& pair, const Limit& limit) {
+  const uint64_t per_case = (pair.differences.compared + kJUnitCasesMax - 1) / kJUnitCasesMax;
+  std::vector<Case> cases;
+  Compare(pair.baseline, pair.run, limit, [&](const Row& row) {
+    if (cases.empty() || cases.back().rows == per_case) cases.push_back({.first = row.at});
+    Case& current = cases.back();
+    current.last = row.at;
+    ++current.rows;
+    if (!row.past) return;
+    if (current.past++ == 0) current.first_past = row;
+  });
+  return cases;
+}
+
+std::string CaseName(const Comparison& pair, const Case& of, By by) {
+  if (of.rows == 1) return StrCat(pair.key, " ", NameOf(by), " ", of.first);
+  return StrCat(pair.key, " ", NameOf(by), "s ", of.first, " to ", of.last);
+}
+
+std::string Failure(const Comparison& pair, const Case& of, const ComparisonSetup& setup) {
+  const Row& row = of.first_past;
+  const std::string where = StrCat(NameOf(setup.by), " ", row.at);
+  std::string text =
+      StrCat(where, ": ", pair.baseline_name, " ", PeopleNumber(row.baseline), ", ", pair.run_name,
+             " ", PeopleNumber(row.value), ", difference ", PeopleNumber(row.abs), ", relative ",
+             PeoplePercent(row.rel), "\nlimit: ", LimitText(setup.limit));
+  if (of.rows > 1) StrAppend(&text, "\n", of.past, " of ", of.rows, " are past the limit");
+  return StrCat("<failure message=\"",
+                XmlText(StrCat(where, ": relative difference ", PeoplePercent(row.rel),
+                               " is past the limit")),
+                "\" type=\"limit\">", XmlText(text), "</failure>");
+}
+
+}  // namespace
+
+std::string XmlText(std::string_view text) {
+  std::string out;
+  for (const char c : common::Printable(text, /*keep_layout=*/true)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\n':
+        out += "&#10;";
+        break;
+      case '\t':
+        out += "&#9;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string JUnitReport(std::span<const Comparison> comparisons, const ComparisonSetup& setup) {
+  std::string suites;
+  size_t tests = 0, failures = 0;
+  for (const Comparison& pair : comparisons) {
+    const std::string suite =
+        XmlText(StrCat(pair.key, ": ", pair.run_name, " against ", pair.baseline_name));
+    std::string body;
+    size_t suite_tests = 0, suite_failures = 0;
+    for (const Case& each : CasesOf(pair, setup.limit)) {
+      StrAppend(&body, "    <testcase classname=\"", suite, "\" name=\"",
+                XmlText(CaseName(pair, each, setup.by)), "\" time=\"0\"");
+      ++suite_tests;
+      if (each.past == 0) {
+        body += "/>\n";
+        continue;
+      }
+      ++suite_failures;
+      StrAppend(&body, ">", Failure(pair, each, setup), "</testcase>\n");
+    }
+    StrAppend(&suites, "  <testsuite name=\"", suite, "\" tests=\"", suite_tests, "\" failures=\"",
+              suite_failures, "\" errors=\"0\" skipped=\"0\" time=\"0\">\n", body,
+              "  </testsuite>\n");
+    tests += suite_tests;
+    failures += suite_failures;
+  }
+  return StrCat(kJUnitHead, " tests=\"", tests, "\" failures=\"", failures, "\" errors=\"0\">\n",
+                suites, "</testsuites>\n");
+}
+
+std::string JUnitError(std::string_view message) {
+  const std::string text = XmlText(message);
+  return StrCat(
+      kJUnitHead,
+      " tests=\"1\" failures=\"0\" errors=\"1\">\n  <testsuite name=\"compare\" tests=\"1\" "
+      "failures=\"0\" errors=\"1\" skipped=\"0\" time=\"0\">\n    <testcase "
+      "classname=\"compare\" name=\"compare\" time=\"0\"><error message=\"",
+      text, "\" type=\"error\">", text, "</error></testcase>\n  </testsuite>\n</testsuites>\n");
+}
+
+}  // namespace muster::client

@@ -1,0 +1,312 @@
+#include "client/compare/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "client/compare/csv_rows.h"
+#include "client/exact_number.h"
+#include "client/json_quote.h"
+#include "client/listing.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrAppend;
+using common::StrCat;
+
+constexpr uint64_t kRowsOnTerminal = 40;
+constexpr size_t kRowsInPiece = 5'000;
+constexpr size_t kPrintBytes = 64 * 1024;
+constexpr size_t kFieldsShown = 12;
+constexpr size_t kValueShown = 60;
+
+std::string_view VerdictOf(const Comparison& pair, const Limit& limit) {
+  if (pair.differences.past > 0) return "FAIL";
+  return limit.given ? "PASS" : "not judged";
+}
+
+Cell Exact(double value) { return Cell(Value(value), absl::StrFormat("%.9g", value)); }
+
+// Chooses at most about kRowsOnTerminal rows: evenly spaced, and those that matter.
+class Thinning {
+ public:
+  Thinning(const Differences& of, bool thins)
+      : every_(thins ? std::max<uint64_t>(1, (of.compared + kRowsOnTerminal - 1) / kRowsOnTerminal)
+                     : 1),
+        last_(of.compared - 1) {
+    for (const auto* row : {&of.first_past, &of.largest_abs, &of.largest_rel}) {
+      if (*row) kept_.push_back((*row)->at);
+    }
+  }
+  bool Keeps(const Row& row) {
+    const uint64_t index = next_++;
+    return index % every_ == 0 || index == last_ ||
+           std::find(kept_.begin(), kept_.end(), row.at) != kept_.end();
+  }
+
+ private:
+  const uint64_t every_;
+  const uint64_t last_;
+  uint64_t next_ = 0;
+  std::vector<int64_t> kept_;
+};
+
+std::string JsonRow(const Row& row, By by) {
+  return StrCat("{\"", NameOf(by), "\": ", row.at, ", \"baseline\": ", ExactJson(row.baseline),
+                ", \"value\": ", ExactJson(row.value), ", \"abs\": ", ExactJson(row.abs),
+                ", \"rel\": ", ExactJson(row.rel), ", \"past\": ", row.past ? "true" : "false",
+                "}");
+}
+
+std::string JsonRowOrNull(const std::optional<Row>& row, By by) {
+  return row ? JsonRow(*row, by) : "null";
+}
+
+std::string JsonSummary(const Comparison& pair, const ComparisonSetup& setup) {
+  const Differences& all = pair.differences;
+  const bool passes = all.past == 0;
+  return StrCat(
+      "\"compared\": ", all.compared, ", \"left_out_of_baseline\": ", all.only_baseline,
+      ", \"left_out_of_run\": ", all.only_run, ", \"not_finite\": ", all.not_finite,
+      ", \"zero_baseline\": ", all.zero_baseline, ", \"past\": ", all.past,
+      ", \"mean_abs\": ", ExactJson(all.mean_abs), ", \"mean_rel\": ", ExactJson(all.mean_rel),
+      ", \"largest_abs\": ", JsonRowOrNull(all.largest_abs, setup.by),
+      ", \"largest_rel\": ", JsonRowOrNull(all.largest_rel, setup.by),
+      ", \"first_past\": ", JsonRowOrNull(all.first_past, setup.by), ", \"first_step_past\": ",
+      setup.by == By::kStep ? JsonRowOrNull(all.first_past, By::kStep)
+                            : JsonRowOrNull(pair.first_step_past, By::kStep),
+      ", \"verdict\": ",
+      !passes             ? "\"fail\""
+      : setup.limit.given ? "\"pass\""
+                          : "null");
+}
+
+std::string OptionalJson(const std::optional<std::string>& text) {
+  return text ? JsonQuote(*text) : "null";
+}
+
+}  // namespace
+
+std::string PeopleNumber(double value) { return absl::StrFormat("%.6g", value); }
+
+std::string PeoplePercent(double share) { return absl::StrFormat("%.4g%%", 100 * share); }
+
+std::string LimitText(const Limit& limit) {
+  if (!limit.given) return "none: only NaN and infinity are past it";
+  if (limit.atol == 0) return StrCat("|a-b| <= ", PeoplePercent(limit.rtol), " of |baseline|");
+  return StrCat("|a-b| <= ", PeopleNumber(limit.atol), " + ", PeoplePercent(limit.rtol),
+                " of |baseline|");
+}
+
+absl::Status ComparisonReport::Print(std::span<const Comparison> comparisons,
+                                     std::span<const RunDifference> configurations) {
+  for (const Comparison& pair : comparisons) {
+    several_keys_ |= pair.key != comparisons[0].key;
+    several_runs_ |= pair.run_name != comparisons[0].run_name;
+  }
+  if (output_.format == "json") {
+    PrintJson(comparisons, configurations);
+    return absl::OkStatus();
+  }
+  for (const Comparison& pair : comparisons) {
+    if (output_.format == "jsonl") {
+      PrintJsonLines(pair);
+    } else if (output_.format == "csv") {
+      PrintCsv(pair);
+    } else {
+      RETURN_IF_ERROR(PrintTable(pair));
+    }
+    if (output_.format != "table" || output_.terminal.out_is_tty) PrintSummary(pair);
+  }
+  // In a pipe the rows are one table; what follows them is apart.
+  if (output_.format == "table" && !output_.terminal.out_is_tty) {
+    for (const Comparison& pair : comparisons) PrintSummary(pair);
+  }
+  PrintConfigurations(configurations);
+  return absl::OkStatus();
+}
+
+absl::Status ComparisonReport::PrintTable(const Comparison& pair) {
+  Listing listing;
+  listing.kind = "Comparison";
+  listing.columns = {{.key = "metric", .wide = !several_keys_, .shrink = true},
+                     {.key = "run", .wide = !several_runs_, .shrink = true},
+                     {.key = std::string(NameOf(setup_.by)), .right = true},
+                     {.key = "baseline", .right = true},
+                     {.key = "value", .right = true},
+                     {.key = "abs", .right = true},
+                     {.key = "rel", .right = true},
+                     {.key = "limit", .wide = !setup_.limit.given}};
+  ListingWriter writer({.output = "table", .headers = !headers_printed_}, output_.terminal);
+  if (!output_.terminal.out_is_tty) headers_printed_ = true;
+  absl::Status failed;
+  const auto print = [&] {
+    const absl::StatusOr<std::string> text = writer.Add(listing);
+    failed.Update(text.status());
+    if (text.ok()) output_.print(*text);
+    listing.rows.clear();
+  };
+  Thinning thinning(pair.differences, output_.terminal.out_is_tty);
+  Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
+    if (!thinning.Keeps(row)) return;
+    listing.rows.push_back({Cell(pair.key), Cell(pair.run_name), Cell(row.at), Exact(row.baseline),
+                            Exact(row.value), Cell(PeopleNumber(row.abs)),
+                            Cell(PeoplePercent(row.rel)), Cell(row.past ? "PAST" : "ok")});
+    if (!output_.terminal.out_is_tty && listing.rows.size() >= kRowsInPiece) print();
+  });
+  print();
+  return failed;
+}
+
+void ComparisonReport::Line(const std::string& text) {
+  const std::string safe = common::Printable(text);
+  if (output_.format == "table") {
+    output_.print(safe + "\n");
+  } else {
+    output_.note(safe);
+  }
+}
+
+void ComparisonReport::PrintSummary(const Comparison& pair) {
+  const Differences& all = pair.differences;
+  const std::string_view unit = NameOf(setup_.by);
+  if (output_.format == "json") return;
+  std::string head =
+      StrCat(VerdictOf(pair, setup_.limit), "  ", pair.key, " of ", pair.run_name, " against ",
+             pair.baseline_name, ": ", common::Counted(all.compared, unit));
+  if (all.past > 0) StrAppend(&head, ", ", all.past, " past the limit");
+  Line(head);
+  if (all.compared > all.not_finite) {
+    std::string mean = StrCat("  mean  abs ", PeopleNumber(all.mean_abs));
+    StrAppend(&mean, "  rel ", PeoplePercent(all.mean_rel));
+    Line(mean);
+  }
+  if (all.largest_rel) {
+    Line(StrCat("  max   rel ", PeoplePercent(all.largest_rel->rel), " at ", unit, " ",
+                all.largest_rel->at, "  abs ", PeopleNumber(all.largest_abs->abs), " at ", unit,
+                " ", all.largest_abs->at));
+  }
+  Line(StrCat("  limit ", LimitText(setup_.limit)));
+  if (all.first_past) {
+    const Row& row = *all.first_past;
+    Line(StrCat("  first past the limit: ", unit, " ", row.at, " (", PeopleNumber(row.baseline),
+                " and ", PeopleNumber(row.value), ", rel ", PeoplePercent(row.rel), ")"));
+  }
+  if (setup_.by == By::kEpoch && pair.first_step_past) {
+    const Row& row = *pair.first_step_past;
+    Line(StrCat("  first step past it: ", row.at, " (rel ", PeoplePercent(row.rel),
+                all.past == 0 ? "; the epochs decide)" : ")"));
+  }
+  if (all.not_finite > 0) {
+    Line(StrCat("  ", common::Counted(all.not_finite, unit), " with NaN or infinity"));
+  }
+  if (all.zero_baseline > 0) {
+    Line(StrCat("  ", common::Counted(all.zero_baseline, unit),
+                " with a baseline of 0: no relative difference"));
+  }
+  if (all.only_baseline + all.only_run > 0) {
+    Line(StrCat("  left out: ", common::Counted(all.only_baseline, unit), " that only ",
+                pair.baseline_name, " has, ", common::Counted(all.only_run, unit), " that only ",
+                pair.run_name, " has"));
+  }
+}
+
+void ComparisonReport::PrintConfigurations(std::span<const RunDifference> configurations) {
+  for (const RunDifference& each : configurations) {
+    if (each.fields.empty()) continue;
+    Line(StrCat("configuration of ", each.run, " that differs:"));
+    size_t shown = 0;
+    for (const ConfigurationDifference& field : each.fields) {
+      if (shown++ == kFieldsShown) {
+        Line(StrCat("  … and ", each.fields.size() - kFieldsShown, " more: jobctl diff"));
+        break;
+      }
+      const auto text = [](const std::optional<std::string>& value) {
+        return value ? Shorten(common::Printable(*value), kValueShown) : std::string("none");
+      };
+      Line(StrCat("  ", field.field, ": ", text(field.a), " → ", text(field.b)));
+    }
+  }
+}
+
+void ComparisonReport::PrintJson(std::span<const Comparison> comparisons,
+                                 std::span<const RunDifference> configurations) {
+  bool passes = true;
+  std::string out =
+      StrCat("{\"version\": 1, \"kind\": \"Comparison\", \"by\": \"", NameOf(setup_.by),
+             "\", \"baseline\": ", JsonQuote(comparisons[0].baseline_name), ", \"limit\": ");
+  StrAppend(&out,
+            setup_.limit.given ? StrCat("{\"rtol\": ", ExactJson(setup_.limit.rtol),
+                                        ", \"atol\": ", ExactJson(setup_.limit.atol), "}")
+                               : std::string("null"),
+            ", \"comparisons\": [");
+  for (size_t i = 0; i < comparisons.size(); ++i) {
+    const Comparison& pair = comparisons[i];
+    passes = passes && pair.differences.past == 0;
+    StrAppend(&out, i == 0 ? "\n " : ",\n ", "{\"metric\": ", JsonQuote(pair.key),
+              ", \"run\": ", JsonQuote(pair.run_name), ", ", JsonSummary(pair, setup_),
+              ", \"rows\": [");
+    bool first = true;
+    Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
+      StrAppend(&out, first ? "\n  " : ",\n  ", JsonRow(row, setup_.by));
+      first = false;
+      if (out.size() < kPrintBytes) return;
+      output_.print(out);
+      out.clear();
+    });
+    out += "]}";
+  }
+  out += "],\n \"configuration\": [";
+  bool first = true;
+  for (const RunDifference& each : configurations) {
+    for (const ConfigurationDifference& field : each.fields) {
+      StrAppend(&out, first ? "\n  " : ",\n  ", "{\"run\": ", JsonQuote(each.run),
+                ", \"field\": ", JsonQuote(field.field), ", \"baseline\": ", OptionalJson(field.a),
+                ", \"value\": ", OptionalJson(field.b), "}");
+      first = false;
+    }
+  }
+  StrAppend(&out, "],\n \"verdict\": ",
+            !passes              ? "\"fail\""
+            : setup_.limit.given ? "\"pass\""
+                                 : "null",
+            "}\n");
+  output_.print(out);
+}
+
+void ComparisonReport::PrintJsonLines(const Comparison& pair) {
+  const std::string head =
+      StrCat("{\"metric\": ", JsonQuote(pair.key), ", \"run\": ", JsonQuote(pair.run_name), ", ");
+  std::string out;
+  Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
+    StrAppend(&out, head, JsonRow(row, setup_.by).substr(1), "\n");
+    if (out.size() < kPrintBytes) return;
+    output_.print(out);
+    out.clear();
+  });
+  output_.print(out);
+}
+
+void ComparisonReport::PrintCsv(const Comparison& pair) {
+  std::string out;
+  if (!headers_printed_) {
+    out = StrCat("metric,run,", NameOf(setup_.by), ",baseline,value,abs,rel,past\n");
+  }
+  headers_printed_ = true;
+  const std::string head = StrCat(CsvField(pair.key), ",", CsvField(pair.run_name), ",");
+  Compare(pair.baseline, pair.run, setup_.limit, [&](const Row& row) {
+    StrAppend(&out, head, row.at, ",", ExactNumber(row.baseline), ",", ExactNumber(row.value), ",",
+              ExactNumber(row.abs), ",", ExactNumber(row.rel), ",",
+              row.past ? "true\n" : "false\n");
+    if (out.size() < kPrintBytes) return;
+    output_.print(out);
+    out.clear();
+  });
+  output_.print(out);
+}
+
+}  // namespace muster::client

@@ -1,0 +1,59 @@
+// Prints comparisons: rows as a table, JSON, JSON lines or CSV, and what they add up to. One thread.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "client/compare/comparison.h"
+#include "client/configuration.h"
+#include "client/terminal.h"
+
+namespace muster::client {
+
+std::string PeopleNumber(double value);     // six significant digits
+std::string PeoplePercent(double share);    // "0.04831%"
+std::string LimitText(const Limit& limit);  // "|a-b| <= 0 + 0.0483% of |baseline|"
+
+struct ReportOutput {
+  std::string format;  // table, json, jsonl or csv
+  Terminal terminal;
+  std::function<void(std::string_view)> print;        // stdout
+  std::function<void(const std::string& line)> note;  // stderr
+};
+
+// How one run's configuration differs from the baseline's.
+struct RunDifference {
+  std::string run;
+  std::vector<ConfigurationDifference> fields;
+};
+
+class ComparisonReport {
+ public:
+  ComparisonReport(ReportOutput output, ComparisonSetup setup)
+      : output_(std::move(output)), setup_(setup) {}
+
+  // `comparisons`: all of them, of one baseline. On a terminal the rows of a long table are thinned.
+  absl::Status Print(std::span<const Comparison> comparisons,
+                     std::span<const RunDifference> configurations);
+
+ private:
+  absl::Status PrintTable(const Comparison& pair);
+  void PrintSummary(const Comparison& pair);
+  void PrintConfigurations(std::span<const RunDifference> configurations);
+  void PrintJson(std::span<const Comparison> comparisons,
+                 std::span<const RunDifference> configurations);
+  void PrintJsonLines(const Comparison& pair);
+  void PrintCsv(const Comparison& pair);
+  void Line(const std::string& text);
+
+  const ReportOutput output_;
+  const ComparisonSetup setup_;
+  bool several_keys_ = false;
+  bool several_runs_ = false;
+  bool headers_printed_ = false;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,29 @@
+// What a job was configured with, as a list of fields, and how two jobs differ. Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::client {
+
+// Fields by (group, name), in the order in which they are shown: what is run, where, the environment.
+// Values of variables whose names look secret are kept, to be compared; they are never shown.
+using Configuration = std::map<std::pair<int, std::string>, std::string>;
+
+// `nodes` tells the models of the devices and the workers' versions, of nodes that are still known.
+Configuration ConfigurationOf(const v1::JobRecord& record, const v1::ListNodesResponse& nodes);
+
+struct ConfigurationDifference {
+  std::string field;             // "argument --lr", "env CUDA_VISIBLE_DEVICES"
+  std::optional<std::string> a;  // absent: there is none
+  std::optional<std::string> b;
+};
+// What is not equal, in order of the fields. Secret values are replaced by "(hidden)".
+std::vector<ConfigurationDifference> DifferencesOf(const Configuration& a, const Configuration& b);
+
+}  // namespace muster::client

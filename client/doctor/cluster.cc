@@ -1,0 +1,115 @@
+#include "client/doctor/cluster.h"
+
+#include <map>
+
+#include "client/record_text.h"
+#include "common/device_kinds.h"
+#include "common/strings.h"
+#include "common/text.h"
+
+namespace muster::client::doctor {
+namespace {
+
+using common::StrCat;
+
+bool IsLoopbackName(const std::string& address) {
+  return address.starts_with("127.") || address == "::1" || address == "localhost";
+}
+
+std::string Summary(const v1::NodeView& view) {
+  const v1::NodeFacts& facts = view.record().facts();
+  std::string devices;
+  for (const v1::DeviceUse& use : view.uses()) {
+    const bool unlimited = common::IsHostKind(use.kind()) && facts.oversubscribe_cpu();
+    common::StrAppend(&devices, unlimited ? "" : StrCat(use.total(), " "), use.kind(), ", ");
+  }
+  return StrCat(devices, facts.version(), ", ", facts.advertise());
+}
+
+void JudgeContact(const v1::NodeView& view, std::vector<Verdict>* wrong) {
+  const v1::NodeRecord& node = view.record();
+  const std::string& name = node.facts().name();
+  if (node.state() == v1::NODE_STATE_LOST) {
+    wrong->push_back({Grade::kBroken, StrCat("lost: ", node.reason()),
+                      StrCat("start its worker again, or jobctl nodes rm ", name)});
+  } else if (node.state() == v1::NODE_STATE_SUSPECT || !node.connected()) {
+    wrong->push_back({Grade::kBroken, "not connected",
+                      "on the node: systemctl status muster-worker, and its log"});
+  } else if (view.clearing()) {
+    wrong->push_back(
+        {Grade::kWarning, "its worker is still killing what an older worker left",
+         StrCat("jobctl nodes show ", name, "; it gets jobs again when that is done")});
+  }
+  if (node.draining()) {
+    const std::string reason = node.drain_reason();
+    wrong->push_back({Grade::kWarning,
+                      StrCat("drained", reason.empty() ? "" : StrCat(": ", reason)),
+                      StrCat("jobctl nodes undrain ", name)});
+  }
+}
+
+void JudgeVersion(const v1::GetServerResponse& server, const v1::NodeFacts& facts,
+                  std::vector<Verdict>* wrong) {
+  if (facts.version() == server.version() && facts.protocol() == server.protocol()) return;
+  wrong->push_back(
+      {Grade::kWarning,
+       StrCat("version ", facts.version(), ", protocol ", facts.protocol(),
+              "; the coordinator has ", server.version(), ", protocol ", server.protocol()),
+       "install the same version; restart the worker, its ranks keep running"});
+}
+
+// Nodes that have an accelerator of the kind that this one lacks: a driver may be gone.
+void JudgeDevices(const v1::NodeView& view, bool others_have_accelerators,
+                  std::vector<Verdict>* wrong) {
+  for (const v1::DeviceUse& use : view.uses()) {
+    if (!common::IsHostKind(use.kind()) && use.total() > 0) return;
+  }
+  if (!others_have_accelerators) return;
+  wrong->push_back({Grade::kWarning, "no accelerator, unlike other nodes",
+                    StrCat("on ", view.record().facts().name(), ": jobctl doctor")});
+}
+
+bool HasAccelerators(const v1::NodeView& view) {
+  for (const v1::DeviceUse& use : view.uses()) {
+    if (!common::IsHostKind(use.kind()) && use.total() > 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<NodeVerdict> JudgeCluster(const v1::GetServerResponse& server,
+                                      const v1::ListNodesResponse& nodes) {
+  std::vector<NodeVerdict> verdicts;
+  if (!nodes.alarm().empty()) {
+    verdicts.push_back({"cluster", {Grade::kBroken, nodes.alarm(), "jobctl nodes ls"}});
+  }
+  if (nodes.nodes().empty()) {
+    verdicts.push_back({"cluster",
+                        {Grade::kBroken, "no node is registered",
+                         "muster-worker --coordinator HOST:PORT --name NAME --state-dir DIR"}});
+  }
+  bool any_accelerators = false;
+  std::map<std::string, int> hosts;
+  for (const v1::NodeView& view : nodes.nodes()) {
+    any_accelerators = any_accelerators || HasAccelerators(view);
+    ++hosts[view.record().facts().hostname() + view.record().facts().boot_id()];
+  }
+  for (const v1::NodeView& view : nodes.nodes()) {
+    const v1::NodeFacts& facts = view.record().facts();
+    std::vector<Verdict> wrong;
+    JudgeContact(view, &wrong);
+    JudgeVersion(server, facts, &wrong);
+    JudgeDevices(view, any_accelerators, &wrong);
+    if (hosts.size() > 1 && IsLoopbackName(facts.advertise())) {
+      wrong.push_back({Grade::kBroken,
+                       StrCat("advertises ", facts.advertise(), ", which other nodes cannot reach"),
+                       "restart its worker with --advertise ADDRESS"});
+    }
+    if (wrong.empty()) wrong.push_back({Grade::kGood, Summary(view)});
+    for (Verdict& verdict : wrong) verdicts.push_back({facts.name(), std::move(verdict)});
+  }
+  return verdicts;
+}
+
+}  // namespace muster::client::doctor

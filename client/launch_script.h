@@ -1,0 +1,31 @@
+// The one command that a shell script starts, for files that people hand to a batch system. No shell
+// runs: a line that needs one is reported, not guessed. Pure.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/job_draft.h"
+
+namespace muster::client {
+
+inline constexpr size_t kScriptBytesMax = 256 * 1024;
+
+// The draft of the first line that starts ranks; other lines are named in left_out, except
+// `export NAME=VALUE` and `cd /DIR`, which are taken over. `variables`: what $NAME stands for.
+// `take_srun_option` gets each option of an srun in front of the command, with its value; false:
+// unknown. Errors: JC1010 if no line starts ranks or that line needs a shell.
+using TakeOption = std::function<bool(std::string_view name, std::string_view value)>;
+absl::Status TakeScript(std::string_view content, std::map<std::string, std::string> variables,
+                        const TakeOption& take_srun_option, const Environment& environment,
+                        const CountDevices& on_a_node, JobDraft* draft);
+
+// sbatch: #SBATCH lines and the script below them. Source: sbatch(1).
+absl::Status TakeSbatch(std::string_view content, const Environment& environment,
+                        const CountDevices& on_a_node, JobDraft* draft);
+
+}  // namespace muster::client

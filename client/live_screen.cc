@@ -1,0 +1,191 @@
+// live_screen: what a signal handler needs lies in one static record, and it only calls functions
+// that are safe there (write, tcsetattr, raise).
+#include "client/live_screen.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <string_view>
+
+#include "client/errors.h"
+#include "client/signals.h"
+
+namespace muster::client {
+namespace {
+
+constexpr std::string_view kEnter = "\033[?1049h\033[?25l\033[H";  // alternate screen, no cursor
+constexpr std::string_view kLeave = "\033[?25h\033[?1049l";
+// End the process with a dump or leave no other chance; the others go through WatchSignals.
+constexpr int kFatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+struct State {
+  termios before{};
+  termios raw{};
+  std::atomic<bool> is_raw = false;
+  std::atomic<int> end_signal = 0;
+  int wake[2] = {-1, -1};
+};
+State g_screen;
+
+void Say(std::string_view text) {
+  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
+}
+
+void Wake() {
+  const char byte = 0;
+  [[maybe_unused]] const ssize_t written = write(g_screen.wake[1], &byte, 1);
+}
+
+bool IsForeground() { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
+
+void EnterRaw() {
+  if (!IsForeground() || g_screen.is_raw.exchange(true)) return;
+  tcsetattr(STDIN_FILENO, TCSANOW, &g_screen.raw);
+  Say(kEnter);
+}
+
+void LeaveRaw() {
+  if (!g_screen.is_raw.exchange(false)) return;
+  Say(kLeave);
+  tcsetattr(STDIN_FILENO, TCSANOW, &g_screen.before);
+}
+
+void OnStop(int) {
+  const int saved = errno;
+  LeaveRaw();
+  raise(SIGSTOP);  // returns when the process is continued; OnContinue has run or is about to
+  errno = saved;
+}
+
+void OnContinue(int) {
+  const int saved = errno;
+  g_screen.is_raw = false;  // a shell resets the terminal of a job that it stopped
+  EnterRaw();
+  Wake();
+  errno = saved;
+}
+
+void OnResize(int) {
+  const int saved = errno;
+  Wake();
+  errno = saved;
+}
+
+void OnFatal(int number) {
+  LeaveRaw();
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+void Handle(int number, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, nullptr);
+}
+
+LiveScreen::Event Parse(std::string_view bytes) {
+  using Key = LiveScreen::Key;
+  static constexpr struct {
+    std::string_view bytes;
+    Key key;
+  } kKeys[] = {{"\033[A", Key::kUp},   {"\033[B", Key::kDown},    {"\033OA", Key::kUp},
+               {"\033OB", Key::kDown}, {"\033[5~", Key::kPageUp}, {"\033[6~", Key::kPageDown},
+               {"\033[H", Key::kHome}, {"\033[F", Key::kEnd},     {"\033[1~", Key::kHome},
+               {"\033[4~", Key::kEnd}};
+  for (const auto& [sequence, key] : kKeys) {
+    if (bytes.starts_with(sequence)) return {.key = key};
+  }
+  if (bytes.empty() || bytes[0] == '\033') return {};
+  return {.key = Key::kCharacter, .character = bytes[0]};
+}
+
+}  // namespace
+
+absl::Status LiveScreen::Open() {
+  if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1 ||
+      tcgetattr(STDIN_FILENO, &g_screen.before) != 0) {
+    return Usage("JC1004", "a live view needs a terminal for input and output",
+                 "jobctl top --once");
+  }
+  if (g_screen.wake[0] < 0 && pipe2(g_screen.wake, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return absl::UnavailableError("no descriptor is free for the live view; fix: close some");
+  }
+  g_screen.raw = g_screen.before;
+  g_screen.raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  g_screen.raw.c_cc[VMIN] = 1;
+  g_screen.raw.c_cc[VTIME] = 0;
+  fflush(stdout);
+  Handle(SIGTSTP, OnStop);
+  Handle(SIGCONT, OnContinue);
+  Handle(SIGWINCH, OnResize);
+  for (const int number : kFatal) Handle(number, OnFatal);
+  HandleSignals([](int number, int count) {
+    if (count > 1) {  // the first did not help
+      LeaveRaw();
+      _exit(128 + number);
+    }
+    g_screen.end_signal = number;
+    Wake();
+  });
+  is_open_ = true;
+  EnterRaw();
+  return absl::OkStatus();
+}
+
+LiveScreen::~LiveScreen() {
+  if (!is_open_) return;
+  LeaveRaw();
+  for (const int number : {SIGTSTP, SIGCONT, SIGWINCH}) signal(number, SIG_DFL);
+  for (const int number : kFatal) signal(number, SIG_DFL);
+  HandleSignals([](int number, int) { _exit(128 + number); });
+}
+
+void LiveScreen::Draw(const std::string& text) {
+  if (!IsForeground()) return;
+  std::string out = "\033[H";
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out.append(text, at, end - at);
+    out += "\033[K";  // what was there before, to the right
+    if (end < text.size()) out += "\r\n";
+    at = end + 1;
+  }
+  out += "\033[J";
+  for (std::string_view rest = out; !rest.empty();) {
+    const ssize_t written = write(STDOUT_FILENO, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+LiveScreen::Event LiveScreen::Next(int timeout_ms) {
+  pollfd fds[] = {{g_screen.wake[0], POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
+  poll(fds, 2, timeout_ms);
+  if (const int number = g_screen.end_signal; number != 0) {
+    return {.key = Key::kSignal, .signal = number};
+  }
+  if ((fds[0].revents & POLLIN) != 0) {
+    char drained[64];
+    while (read(g_screen.wake[0], drained, sizeof drained) > 0) {
+    }
+    return {};
+  }
+  if (fds[1].revents == 0) return {};
+  char bytes[16];
+  const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
+  if (count > 0) return Parse({bytes, static_cast<size_t>(count)});
+  // The terminal is gone: as if it had hung up.
+  return count == 0 || errno != EINTR ? Event{.key = Key::kSignal, .signal = SIGHUP} : Event{};
+}
+
+}  // namespace muster::client

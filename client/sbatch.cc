@@ -1,0 +1,240 @@
+// sbatch scripts: the options that decide shape, time and name; the others are named one by one.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/errors.h"
+#include "client/launch_script.h"
+#include "client/peer_words.h"
+#include "common/device_kinds.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+struct BatchOptions {
+  uint32_t min_nodes = 0, max_nodes = 0;
+  uint32_t tasks = 0;
+  uint32_t tasks_per_node = 0;
+  uint32_t cpus_per_task = 0;
+  std::string gpu_model;
+  uint32_t gpus = 0;  // in total
+  uint32_t gpus_per_node = 0;
+  uint32_t gpus_per_task = 0;
+  uint64_t time_ms = 0;
+  std::string name;
+  std::string workdir;
+  std::string wrong;  // the first value that cannot be read
+};
+
+bool ReadCount(std::string_view text, uint32_t* count) {
+  return absl::SimpleAtoi(common::ToAbsl(text), count) && *count > 0 && *count <= common::kRanksMax;
+}
+
+// "2", "2-4"
+bool ReadNodeRange(std::string_view text, BatchOptions* options) {
+  const size_t dash = text.find('-');
+  if (!ReadCount(text.substr(0, dash), &options->min_nodes)) return false;
+  options->max_nodes = options->min_nodes;
+  return dash == std::string_view::npos || (ReadCount(text.substr(dash + 1), &options->max_nodes) &&
+                                            options->max_nodes >= options->min_nodes);
+}
+
+// "4", "a100:4", "gpu:4", "gpu:a100:4", "gpu", the last part being the number if it is one.
+bool ReadGpus(std::string_view text, BatchOptions* options, uint32_t* count) {
+  std::vector<std::string> parts = absl::StrSplit(common::ToAbsl(text), ':');
+  if (parts[0] == "gpu" || parts[0] == "gres/gpu") parts.erase(parts.begin());
+  *count = 1;
+  if (!parts.empty() && ReadCount(parts.back(), count)) parts.pop_back();
+  if (parts.size() > 1) return false;
+  if (!parts.empty()) options->gpu_model = parts[0];
+  return *count > 0;
+}
+
+// minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]
+bool ReadBatchTime(std::string_view text, uint64_t* milliseconds) {
+  if (text == "UNLIMITED" || text == "INFINITE" || text == "0") return true;
+  uint64_t days = 0;
+  const size_t dash = text.find('-');
+  if (dash != std::string_view::npos) {
+    if (!absl::SimpleAtoi(common::ToAbsl(text.substr(0, dash)), &days) || days > 10'000)
+      return false;
+    text.remove_prefix(dash + 1);
+  }
+  std::vector<uint64_t> numbers;
+  for (const absl::string_view part : absl::StrSplit(common::ToAbsl(text), ':')) {
+    numbers.emplace_back();
+    if (!absl::SimpleAtoi(part, &numbers.back()) || numbers.back() > 1'000'000) return false;
+  }
+  if (numbers.size() > 3) return false;
+  const bool from_hours = dash != std::string_view::npos || numbers.size() == 3;
+  if (!from_hours) numbers.insert(numbers.begin(), 0);
+  numbers.resize(3);
+  *milliseconds = (((days * 24 + numbers[0]) * 60 + numbers[1]) * 60 + numbers[2]) * uint64_t{1000};
+  return true;
+}
+
+struct BatchOption {
+  std::string_view name;
+  char letter;
+  bool (*take)(std::string_view value, BatchOptions* options);
+};
+constexpr BatchOption kBatchOptions[] = {
+    {"nodes", 'N', ReadNodeRange},
+    {"ntasks", 'n', [](auto value, auto* o) { return ReadCount(value, &o->tasks); }},
+    {"ntasks-per-node", 0,
+     [](auto value, auto* o) { return ReadCount(value, &o->tasks_per_node); }},
+    {"cpus-per-task", 'c', [](auto value, auto* o) { return ReadCount(value, &o->cpus_per_task); }},
+    {"gpus", 'G', [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus); }},
+    {"gpus-per-node", 0, [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus_per_node); }},
+    {"gpus-per-task", 0, [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus_per_task); }},
+    {"gres", 0,
+     [](auto value, auto* o) {
+       return value.starts_with("gpu") && ReadGpus(value, o, &o->gpus_per_node);
+     }},
+    {"time", 't', [](auto value, auto* o) { return ReadBatchTime(value, &o->time_ms); }},
+    {"job-name", 'J', [](auto value, auto* o) { return !(o->name = value).empty(); }},
+    {"chdir", 'D', [](auto value, auto* o) { return !(o->workdir = value).empty(); }},
+};
+
+const BatchOption* FindBatchOption(std::string_view name) {
+  for (const BatchOption& option : kBatchOptions) {
+    if (option.name == name || (name.size() == 1 && option.letter == name[0])) return &option;
+  }
+  return nullptr;
+}
+
+std::string WhyLeftOut(std::string_view name) {
+  if (name == "output" || name == "error" || name == "o" || name == "e" || name == "open-mode")
+    return ": jobctl logs has the output";
+  const Absent* absent = FindAbsent(name);
+  return absent == nullptr ? "" : StrCat(": ", absent->what);
+}
+
+// One "#SBATCH" line may hold several options.
+absl::Status TakeDirective(const std::string& text, int number, BatchOptions* options,
+                           JobDraft* draft) {
+  const std::vector<std::string> words = PlainShellWords(text.substr(0, text.find(" #")));
+  if (words.empty()) draft->left_out.push_back(StrCat("line ", number, ": #SBATCH ", text));
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool is_long = word.starts_with("--");
+    const size_t equals = word.find('=');
+    const std::string name = is_long
+                                 ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
+                                 : word.substr(std::min<size_t>(1, word.size()), 1);
+    const BatchOption* option = FindBatchOption(name);
+    if (option == nullptr) {
+      // Its value, if it has one, is not an option.
+      std::string shown = word;
+      if (i + 1 < words.size() && !words[i + 1].starts_with('-')) shown += " " + words[++i];
+      draft->left_out.push_back(StrCat(shown, WhyLeftOut(name)));
+      continue;
+    }
+    std::string value =
+        is_long ? (equals == std::string::npos ? "" : word.substr(equals + 1)) : word.substr(2);
+    if (value.empty() && i + 1 < words.size()) value = words[++i];
+    if (!option->take(value, options)) {
+      return Usage("JC1010",
+                   StrCat("line ", number, ": --", option->name, " of sbatch cannot be \"", value,
+                          "\" here"),
+                   "correct it, or remove the line and answer with flags of jobctl init");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What Slurm would set for the script's commands.
+std::map<std::string, std::string> BatchVariables(const BatchOptions& options) {
+  std::map<std::string, std::string> variables;
+  const uint32_t nodes = std::max(1u, options.min_nodes);
+  const uint32_t per_node = options.tasks_per_node;
+  const uint32_t tasks = options.tasks > 0 ? options.tasks : nodes * std::max(1u, per_node);
+  variables["SLURM_NNODES"] = variables["SLURM_JOB_NUM_NODES"] = StrCat(nodes);
+  variables["SLURM_NTASKS"] = variables["SLURM_NPROCS"] = StrCat(tasks);
+  if (per_node > 0) variables["SLURM_NTASKS_PER_NODE"] = StrCat(per_node);
+  if (options.cpus_per_task > 0) variables["SLURM_CPUS_PER_TASK"] = StrCat(options.cpus_per_task);
+  const uint32_t gpus = options.gpus_per_node > 0 ? options.gpus_per_node : options.gpus / nodes;
+  if (gpus > 0) variables["SLURM_GPUS_ON_NODE"] = variables["SLURM_GPUS_PER_NODE"] = StrCat(gpus);
+  return variables;
+}
+
+void ShapeOf(const BatchOptions& options, JobDraft* draft) {
+  // A launcher's line has its own number of ranks, sbatch the nodes.
+  const bool by_launcher = draft->per_node > 0 || draft->processes > 0;
+  if (options.min_nodes > draft->min_nodes) {
+    draft->min_nodes = options.min_nodes;
+    draft->max_nodes = options.max_nodes;
+  }
+  if (!by_launcher && options.tasks > 0) {
+    draft->processes = options.tasks;
+  } else if (!by_launcher) {
+    draft->per_node = std::max(1u, options.tasks_per_node);
+    draft->min_nodes = std::max(1u, draft->min_nodes);
+    draft->max_nodes = std::max(draft->max_nodes, draft->min_nodes);
+  }
+  // The number of ranks would depend on the nodes of each start.
+  if (draft->per_node == 0 && draft->max_nodes > draft->min_nodes) {
+    draft->left_out.push_back(StrCat("--nodes ", draft->min_nodes, "-", draft->max_nodes, ": ",
+                                     draft->min_nodes, ", as the number of ranks is fixed"));
+    draft->max_nodes = draft->min_nodes;
+  }
+}
+
+void DevicesOf(const BatchOptions& options, JobDraft* draft) {
+  const uint64_t nodes = std::max(1u, draft->min_nodes);
+  const uint64_t ranks = draft->per_node > 0 ? draft->per_node * nodes : draft->processes;
+  uint64_t total = options.gpus;
+  if (options.gpus_per_node > 0) total = options.gpus_per_node * nodes;
+  if (options.gpus_per_task > 0) total = options.gpus_per_task * ranks;
+  if (total == 0) {
+    if (draft->devices.empty()) draft->devices = common::HostKind().name;
+    return;
+  }
+  draft->devices = options.gpu_model.empty() ? "gpu" : options.gpu_model;
+  if (total == ranks || draft->max_nodes > draft->min_nodes) return;
+  if (total % std::max<uint64_t>(1, ranks) == 0) {
+    draft->device_total = static_cast<uint32_t>(std::min<uint64_t>(total, common::kRanksMax));
+  } else {
+    draft->left_out.push_back(
+        StrCat(total, " GPUs for ", ranks, " ranks: they cannot be shared evenly; one each"));
+  }
+}
+
+}  // namespace
+
+absl::Status TakeSbatch(std::string_view content, const Environment& environment,
+                        const CountDevices& on_a_node, JobDraft* draft) {
+  BatchOptions options;
+  int number = 0;
+  // sbatch stops reading its options at the first command.
+  for (const absl::string_view raw : absl::StrSplit(common::ToAbsl(content), '\n')) {
+    ++number;
+    absl::string_view line = absl::StripAsciiWhitespace(raw);
+    if (!line.empty() && line[0] != '#') break;
+    if (!absl::ConsumePrefix(&line, "#SBATCH ")) continue;
+    RETURN_IF_ERROR(TakeDirective(std::string(line), number, &options, draft));
+  }
+  const auto take_srun = [&options](std::string_view name, std::string_view value) {
+    const BatchOption* option = FindBatchOption(name);
+    return option != nullptr && (value.empty() || option->take(value, &options));
+  };
+  RETURN_IF_ERROR(
+      TakeScript(content, BatchVariables(options), take_srun, environment, on_a_node, draft));
+  ShapeOf(options, draft);
+  DevicesOf(options, draft);
+  draft->max_duration_ms = options.time_ms;
+  if (!options.name.empty()) draft->name = options.name;
+  if (!options.workdir.empty()) draft->workdir = options.workdir;
+  if (options.cpus_per_task > 0)
+    draft->env.try_emplace("OMP_NUM_THREADS", StrCat(options.cpus_per_task));
+  return absl::OkStatus();
+}
+
+}  // namespace muster::client

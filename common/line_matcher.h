@@ -1,0 +1,75 @@
+// Finds the lines that a query is about: an RE2 pattern compiled once, a least level, errors.
+// Immutable; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/line_level.h"
+
+namespace re2 {
+class RE2;
+}
+
+namespace muster::common {
+
+struct LineQuery {
+  std::string grep = {};  // RE2; empty: any line
+  bool ignore_case = false;
+  bool invert = false;  // of grep
+  std::optional<LineLevel> least_level = {};
+  bool errors = false;  // lines that read as an error
+  uint32_t lines_before = 0;
+  uint32_t lines_after = 0;
+  bool count_only = false;
+
+  bool SelectsLines() const { return !grep.empty() || least_level.has_value() || errors; }
+};
+
+inline constexpr size_t kGrepBytesMax = 4096;            // of a pattern
+inline constexpr size_t kGrepMemoryBytesMax = 16 << 20;  // of a compiled one, caches included
+inline constexpr uint32_t kContextLinesMax = 1000;
+
+// A line in a text, without its newline.
+struct LinePlace {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+class LineMatcher {
+ public:
+  // JC1019: the pattern is not one, or too large; the error shows where. JC1004: too much context.
+  static absl::StatusOr<std::shared_ptr<const LineMatcher>> Make(LineQuery query);
+  ~LineMatcher();
+
+  const LineQuery& Query() const { return query_; }
+  // The first line at or behind `from`, where a line begins, in which the pattern is found. A
+  // newline is never part of a match; each line is searched as if it were alone.
+  std::optional<LinePlace> Find(std::string_view text, size_t from) const;
+  // Whether each line must be looked at: otherwise Find alone tells which lines are wanted.
+  bool NeedsEachLine() const {
+    return query_.grep.empty() || query_.invert || query_.least_level.has_value() || query_.errors;
+  }
+  // Whether this line is wanted. `levels`: of its stream, having seen all lines before.
+  bool Wants(std::string_view line, LevelTracker& levels) const;
+
+ private:
+  explicit LineMatcher(LineQuery query);
+  bool Matches(std::string_view line) const;
+  std::optional<LinePlace> FindLiteral(std::string_view text, size_t from) const;
+
+  const LineQuery query_;
+  std::unique_ptr<re2::RE2> pattern_;
+  // The pattern is these bytes and nothing else: its rarest byte is looked for, much faster.
+  std::string literal_;
+  size_t rarest_ = 0;
+  // The pattern can tell a line's bounds from the text's: one line at a time.
+  bool one_line_at_a_time_ = false;
+};
+
+}  // namespace muster::common

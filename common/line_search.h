@@ -1,0 +1,91 @@
+// Searches one stream of bytes for lines, block by block as it grows: lines cut across blocks are
+// put together, wanted ones come out with their time and offset. Keeps only the unfinished line and
+// the lines that may become context. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/line_matcher.h"
+
+namespace muster::common {
+
+// A longer line is searched in parts of so many bytes, each as a line of its own.
+inline constexpr size_t kSearchedLineBytesMax = 1 << 20;
+// What the streams of one query may keep between blocks, together; above, an unfinished line is
+// searched as if it ended there.
+inline constexpr size_t kSearchKeptBytesMax = 16 << 20;
+inline constexpr size_t kContextBytesMax = 64 << 10;  // before a line, per stream
+
+// Bytes from `at` on were written at this time.
+struct TimeMark {
+  size_t at = 0;
+  int64_t time_us = 0;
+};
+
+// Whole lines that follow one another, of one time.
+struct FoundLines {
+  uint64_t offset = 0;  // in the stream
+  int64_t time_us = 0;
+  std::string bytes;     // with their newlines; empty if lines are only counted
+  uint64_t matches = 0;  // lines among them that were searched for, not only context
+
+  uint64_t EndOffset() const { return offset + bytes.size(); }
+};
+
+// What the streams of one query share.
+struct SearchShare {
+  explicit SearchShare(std::shared_ptr<const LineMatcher> of) : matcher(std::move(of)) {}
+
+  const std::shared_ptr<const LineMatcher> matcher;
+  size_t kept_bytes = 0;
+};
+
+class LineSearch {
+ public:
+  // `offset`: of the stream's first byte that will be searched. Outlived by `share`.
+  LineSearch(SearchShare& share, uint64_t offset) : share_(share), offset_(offset) {}
+  ~LineSearch();
+  LineSearch(const LineSearch&) = delete;
+
+  // Searches `text`: Kept(), and behind it new bytes with their times (the first mark not behind
+  // the first new byte). `cut`: nothing belongs to its last line any more.
+  void Run(std::string_view text, const std::vector<TimeMark>& marks, bool cut,
+           std::deque<FoundLines>& found);
+  const std::string& Kept() const { return kept_; }
+  bool HasOpenLine() const { return open_line_ < kept_.size(); }
+  // Lines before it are done with.
+  uint64_t SearchedTo() const { return offset_ + open_line_; }
+  // The bytes of the stream from here on follow; call after a Run that cut.
+  void SkipTo(uint64_t offset);
+  // Lines found since the last call, while they are only counted.
+  uint64_t TakeCount() { return std::exchange(count_, 0); }
+
+ private:
+  class Times;
+  struct Pass;
+  void Search(Pass& pass);
+  void Lines(Pass& pass, size_t from, size_t to, bool wanted);
+  void Emit(Pass& pass, LinePlace line, bool is_match);
+  void EmitBefore(Pass& pass, size_t begin);
+  size_t ContextBegin(const Pass& pass, size_t begin) const;
+  void Keep(Pass& pass);
+
+  SearchShare& share_;
+  uint64_t offset_;       // of kept_[0]
+  std::string kept_;      // lines that may become context, then the unfinished line
+  size_t open_line_ = 0;  // where that begins in kept_
+  std::vector<TimeMark> kept_times_;
+  LevelTracker levels_;
+  uint64_t shown_to_ = 0;  // lines before this offset came out already
+  uint32_t after_left_ = 0;
+  uint64_t count_ = 0;
+};
+
+}  // namespace muster::common

@@ -1,0 +1,64 @@
+// Samples on disk: SampleBuckets as records in small files that are only appended to. A stream (job,
+// attempt, node) has files of each tier, each begun at a time of the coordinator's clock, so that
+// the oldest can be deleted whole. What is damaged is passed over, record by record.
+//
+//   samples/JOB/ATTEMPT/NODE/TIER-BEGUN     TIER: 1s, 10s, 1min; BEGUN: Unix milliseconds, 15 digits
+//   record: magic "MSP1" | u32 payload bytes | u32 CRC-32C of payload | payload (v1::SampleBucket)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "coordinator/paths.h"
+#include "coordinator/stores/sample_store.h"
+
+namespace muster::coordinator {
+
+inline constexpr uint64_t kSampleFileBytes = 4 << 20;  // then the next file is begun
+inline constexpr size_t kSampleTierCount = std::size(kSampleTiers);
+
+// The name of a node's folder: any name becomes one that is safe, and different names stay so.
+std::string SampleNodeFolder(std::string_view node);
+
+struct SampleFile {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  std::string node_folder;
+  size_t tier = 0;  // index into kSampleTiers
+  int64_t begun_ms = 0;
+
+  auto operator<=>(const SampleFile&) const = default;
+  // Below the data directory.
+  std::string Path() const;
+};
+// Of a path below the data directory; empty if it is not that of a sample file.
+std::optional<SampleFile> ParseSamplePath(const std::string& path);
+
+// How long a file is appended to.
+int64_t SampleFileSpanMs(size_t tier);
+
+std::string SampleRecord(const v1::SampleBucket& bucket);
+
+struct SampleScan {
+  uint64_t records = 0;
+  uint64_t damaged_bytes = 0;  // between sound records
+  uint64_t rest_bytes = 0;     // after the last one: damaged, or being written
+};
+// Calls `record` for each sound one. It returns false to stop.
+SampleScan ScanSamples(std::string_view bytes,
+                       const std::function<bool(const v1::SampleBucket&)>& record);
+
+// All files, counted. Damage in them is no finding that somebody could act on: it is passed over,
+// and goes with its file when the samples are too old.
+struct SampleTotals {
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+  uint64_t damaged_bytes = 0;
+};
+absl::Status CheckSamples(const Paths& paths, SampleTotals* totals);
+
+}  // namespace muster::coordinator

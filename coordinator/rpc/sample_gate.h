@@ -1,0 +1,38 @@
+// Which (job, attempt, node) may send samples: attempts of known jobs, from nodes that have a part. What a
+// node holds of an attempt is remembered, because its batches come every second. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "coordinator/sample_checks.h"
+
+namespace muster::coordinator {
+
+struct Daemon;
+
+class SampleGate {
+ public:
+  using Answer = std::function<void(std::shared_ptr<const SampledPart>)>;
+
+  // Answers immediately if known, otherwise on another thread. Null: the node holds nothing of that
+  // attempt, the job is over, or a newer attempt is known.
+  void Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& node, Answer answer);
+  void Forget(uint64_t job);
+
+ private:
+  static constexpr size_t kAttemptsMax = 10'000;                                      // remembered
+  using Parts = std::unordered_map<std::string, std::shared_ptr<const SampledPart>>;  // by node
+  using Key = std::pair<uint64_t, uint32_t>;  // job, attempt
+
+  std::mutex mutex_;  // guards what follows
+  std::map<Key, Parts> attempts_;
+};
+
+}  // namespace muster::coordinator

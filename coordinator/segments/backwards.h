@@ -1,0 +1,44 @@
+// Reads a stream's record heads from its end towards its beginning: what lies before the place where
+// reading stops costs nothing. A snapshot: what is appended meanwhile is not seen. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/segments/files.h"
+#include "coordinator/segments/scan.h"
+
+namespace muster::coordinator {
+
+struct CountedRecord : ScannedRecord {
+  uint64_t items = 0;  // that end in it; of the stream's last record also an unfinished line
+};
+
+class SegmentBackwards {
+ public:
+  explicit SegmentBackwards(SegmentFiles files) : files_(std::move(files)) {}
+
+  // The record before the one returned last, the stream's last one first; nullopt: no more.
+  absl::StatusOr<std::optional<CountedRecord>> Previous();
+
+ private:
+  // Into the segment before; false: there is none.
+  absl::StatusOr<bool> OpenPrevious();
+  // Fills block_ with the records just before end_.
+  absl::Status ReadBlock();
+  absl::StatusOr<uint64_t> LinesAtTheEnd(const ScannedRecord& last);
+
+  const SegmentFiles files_;
+  bool listed_ = false;
+  std::vector<uint64_t> segments_;  // not yet opened
+  std::unique_ptr<SegmentScan> scan_;
+  uint64_t end_ = 0;  // records behind this position were returned
+  uint64_t step_ = 0;
+  std::vector<ScannedRecord> block_;
+  std::optional<uint64_t> count_behind_;
+};
+
+}  // namespace muster::coordinator

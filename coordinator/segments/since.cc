@@ -1,0 +1,43 @@
+#include "coordinator/segments/since.h"
+
+#include <vector>
+
+#include "common/status.h"
+#include "coordinator/segments/scan.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kHeadWindowBytes = 8 << 10;
+
+// All its records are older. A segment without a trailer still grows.
+absl::StatusOr<bool> IsOlder(const SegmentFiles& files, uint64_t segment, int64_t time_us) {
+  SegmentScan scan(files.At(segment), kHeadWindowBytes);
+  ASSIGN_OR_RETURN(const auto trailer, scan.Trailer());
+  return trailer.has_value() && trailer->last_us < time_us;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> OffsetSince(const SegmentFiles& files, int64_t time_us) {
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files.List());
+  if (segments.empty()) return 0;
+  size_t first = 0;
+  // The last one is taken in any case: it may carry the stream's end.
+  for (size_t behind = segments.size() - 1; first < behind;) {
+    const size_t middle = first + (behind - first) / 2;
+    ASSIGN_OR_RETURN(const bool is_older, IsOlder(files, segments[middle], time_us));
+    if (is_older) {
+      first = middle + 1;
+    } else {
+      behind = middle;
+    }
+  }
+  SegmentScan scan(files.At(segments[first]), kHeadWindowBytes);
+  RETURN_IF_ERROR(
+      scan.SeekBefore([&](const IndexEntry& entry) { return entry.time_us < time_us; }));
+  ASSIGN_OR_RETURN(const auto record, scan.Next());
+  return record.has_value() ? record->offset : segments[first];
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,82 @@
+// What nodes measure of running attempts, in three tiers: as it was sent, for an hour; in buckets of
+// ten seconds, for a day; of a minute, for a month. A coarser bucket keeps the last, the lowest and
+// the highest of each number. At most 64 MiB of each node are kept, the oldest go first. Samples may
+// be lost: nothing is acknowledged, and a store that cannot keep up or has no room drops some.
+//
+// Append, Newest, Watch, Remove and Expire: any thread, never block. Read is slow: on the work pools'
+// threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/stores/job_watchers.h"
+#include "muster/v1/sample.pb.h"
+
+namespace muster::coordinator {
+
+// A tier and how long it is kept.
+struct SampleTierRule {
+  v1::SampleTier tier;
+  int64_t bucket_ms;  // 0: as it was sent
+  int64_t kept_ms;
+};
+inline constexpr SampleTierRule kSampleTiers[] = {
+    {v1::SAMPLE_TIER_SECOND, 0, 3'600'000},
+    {v1::SAMPLE_TIER_TEN_SECONDS, 10'000, 24 * 3'600'000},
+    {v1::SAMPLE_TIER_MINUTE, 60'000, int64_t{30} * 24 * 3'600'000},
+};
+inline constexpr uint64_t kSampleBytesOfNodeMax = 64 << 20;
+// When a bucket that nothing follows can be read, at the latest.
+inline constexpr int64_t kSampleBucketLateMs = 10'000;
+
+struct SampleQuery {
+  uint64_t job = 0;
+  std::optional<uint32_t> attempt;  // absent: all
+  std::string node;                 // empty: all
+  v1::SampleTier tier = v1::SAMPLE_TIER_SECOND;
+  int64_t since_ms = 0;  // on the nodes' clocks
+};
+
+// Buckets one by one: attempt by attempt, node by node, in each in the order of their arrival. One
+// thread at a time.
+class SampleReader {
+ public:
+  virtual ~SampleReader() = default;
+  // False: all that was stored has been handed over.
+  virtual absl::StatusOr<bool> Next(v1::SampleBucket& bucket) = 0;
+};
+
+struct NewestSample {
+  std::shared_ptr<const v1::SampleBatch> batch;
+  int64_t age_ms = 0;  // since it arrived
+};
+
+class SampleStore {
+ public:
+  virtual ~SampleStore() = default;
+  // Ends its threads; what was appended can be read by the next one that is opened.
+  virtual void Stop() = 0;
+
+  // The caller has checked it (rpc/sample_gate.h). Of a removed job it is dropped.
+  virtual void Append(v1::SampleBatch batch) = 0;
+  // The newest batch of each node of the job's newest attempt that has sent any within the last
+  // minute, in order of node; from memory.
+  virtual std::vector<NewestSample> Newest(uint64_t job) const = 0;
+  // Told of each batch when it is appended.
+  using Watcher = JobWatchers<const v1::SampleBatch&>::Watcher;
+  virtual WatchToken Watch(uint64_t job, Watcher watcher) = 0;
+  // The store outlives the reader.
+  virtual std::unique_ptr<SampleReader> Read(const SampleQuery& query) const = 0;
+  // Deletes the job's samples soon; later ones of it are dropped.
+  virtual void Remove(uint64_t job) = 0;
+  // Deletes what is too old. Called now and then.
+  virtual void Expire() = 0;
+};
+
+}  // namespace muster::coordinator

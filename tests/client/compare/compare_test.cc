@@ -1,0 +1,364 @@
+// The pure parts of jobctl compare: series, epochs, limits, CSV, keys, JUnit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "client/compare/comparison.h"
+#include "client/compare/csv_metrics.h"
+#include "client/compare/csv_rows.h"
+#include "client/compare/junit.h"
+#include "client/compare/report.h"
+#include "client/exact_number.h"
+#include "common/problem.h"
+#include "common/strings.h"
+
+namespace muster::client {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Series SeriesOf(const std::vector<Point>& points) {
+  Series series;
+  for (const Point& point : points) series.Add(point.step, point.value);
+  series.Finish();
+  return series;
+}
+
+ComparedRun RunOf(const std::string& name,
+                  const std::map<std::string, std::vector<Point>>& metrics) {
+  ComparedRun run{.name = name};
+  for (const auto& [key, points] : metrics) {
+    run.names.push_back(key);
+    run.series[key] = SeriesOf(points);
+  }
+  return run;
+}
+
+TEST(SeriesTest, TheLastValueOfAStepCountsInWhateverOrderTheyCome) {
+  const Series series = SeriesOf({{3, 30}, {1, 10}, {2, 20}, {1, 11}, {3, 31}, {3, 32}});
+  EXPECT_EQ(series.points(), (std::vector<Point>{{1, 11}, {2, 20}, {3, 32}}));
+}
+
+TEST(SeriesTest, ARestartReplacesWhatWasLoggedFromItsFirstStepOn) {
+  Series series;
+  for (const int64_t step : {1, 2, 3, 4}) series.Add(step, 1);
+  series.ReplaceFrom(3);
+  series.Add(3, 2);
+  series.Finish();
+  EXPECT_EQ(series.points(), (std::vector<Point>{{1, 1}, {2, 1}, {3, 2}}));
+}
+
+TEST(EpochsTest, StepsPerEpochCountDoneSteps) {
+  const Epochs epochs = Epochs::OfSteps(10);
+  const std::vector<std::pair<int64_t, int64_t>> cases = {{0, 1},  {1, 1},  {10, 1}, {11, 2},
+                                                          {20, 2}, {21, 3}, {-5, 1}};
+  for (const auto& [step, epoch] : cases) EXPECT_EQ(epochs.At(step), epoch) << step;
+}
+
+TEST(EpochsTest, AMetricTellsThemAsAFractionOrAsAWholeNumber) {
+  // Hugging Face: the share that is done. Lightning: the number of the epoch, from 0.
+  const Epochs fraction = Epochs::OfMetric(SeriesOf({{10, 0.5}, {20, 1}, {30, 1.5}, {40, 2}}));
+  EXPECT_EQ(fraction.At(10), 1);
+  EXPECT_EQ(fraction.At(20), 1);
+  EXPECT_EQ(fraction.At(30), 2);
+  EXPECT_EQ(fraction.At(35), 2);
+  EXPECT_EQ(fraction.At(1), 1) << "before the first point";
+  EXPECT_EQ(fraction.At(41), 3) << "after the last point";
+  const Epochs whole = Epochs::OfMetric(SeriesOf({{0, 0}, {5, 0}, {6, 1}}));
+  EXPECT_EQ(whole.At(5), 0);
+  EXPECT_EQ(whole.At(6), 1);
+}
+
+TEST(EpochsTest, AMetricThatIsLoggedOnceAnEpochMayBeAtItsEnd) {
+  const Epochs epochs = Epochs::OfMetric(SeriesOf({{100, 1}, {200, 2}}));
+  const std::vector<std::pair<int64_t, int64_t>> cases = {
+      {1, 1}, {100, 1}, {101, 2}, {200, 2}, {201, 3}};
+  for (const auto& [step, epoch] : cases) EXPECT_EQ(epochs.At(step), epoch) << step;
+}
+
+TEST(EpochsTest, AFloatThatIsSlightlyMoreThanAWholeEpochBelongsToIt) {
+  EXPECT_EQ(Epochs::OfMetric(SeriesOf({{9, 3.0000001}})).At(9), 3);
+}
+
+TEST(EpochsTest, HostileValuesTellNoEpoch) {
+  EXPECT_FALSE(Epochs::OfMetric(SeriesOf({{1, kNan}, {2, kInfinity}, {3, 1e300}})).known());
+  EXPECT_FALSE(Epochs().known());
+}
+
+TEST(EpochsTest, AnEpochsValueIsTheMeanOfItsPoints) {
+  const std::vector<Point> points = {{1, 1}, {2, 3}, {3, 10}};
+  EXPECT_EQ(Epochs::OfSteps(2).Means(points), (std::vector<Point>{{1, 2}, {2, 10}}));
+}
+
+TEST(EpochsTest, TheNeighborOfAMetricTellsItsEpochs) {
+  const std::vector<std::string> names = {"epoch", "eval/epoch", "train/epoch", "train/loss"};
+  EXPECT_EQ(EpochMetricOf("train/loss", names), "train/epoch");
+  EXPECT_EQ(EpochMetricOf("loss", names), "epoch");
+  EXPECT_EQ(EpochMetricOf("test/loss", names), "epoch");
+  EXPECT_EQ(EpochMetricOf("loss", std::vector<std::string>{"a/epoch", "loss"}), "a/epoch");
+  EXPECT_EQ(EpochMetricOf("loss", std::vector<std::string>{"epochs", "my_epoch", "loss"}), "");
+}
+
+struct LimitCase {
+  double baseline, value, rtol, atol;
+  bool past;
+};
+
+TEST(DifferenceTest, TheLimitIsNumpysAndNoNanPasses) {
+  const std::vector<LimitCase> cases = {
+      {1, 1.0005, 0.000483, 0, true},
+      {1, 1.00048, 0.000483, 0, false},
+      {-2, -2.02, 0.01, 0.001, false},  // of |baseline|
+      {100, 101, 0.01, 0, false},       // exactly the limit
+      {101, 100, 0, 0.5, true},
+      {0, 0, 0.1, 0, false},
+      {0, 1e-9, 0.1, 0, true},  // relative to nothing: only atol helps
+      {0, 1e-9, 0.1, 1e-8, false},
+      {kNan, kNan, 1, 1, true},
+      {1, kNan, 1, 1, true},
+      {kInfinity, 1, 1, 1, true},
+      {kInfinity, kInfinity, 1, 1, true},
+      {1e308, -1e308, 0.1, 0, true},  // the difference overflows
+      {5e-324, 1e-323, 0, 1e-300, false},
+  };
+  for (const LimitCase& each : cases) {
+    const Limit limit{.given = true, .rtol = each.rtol, .atol = each.atol};
+    EXPECT_EQ(MakeRow(1, each.baseline, each.value, limit).past, each.past)
+        << each.baseline << " " << each.value;
+    const Row unlimited = MakeRow(1, each.baseline, each.value, Limit{});
+    EXPECT_EQ(unlimited.past, !std::isfinite(each.baseline) || !std::isfinite(each.value));
+  }
+}
+
+TEST(DifferenceTest, OnlyCommonStepsCountAndTheRestIsCounted) {
+  const std::vector<Point> a = {{1, 1}, {2, 2}, {3, 4}, {5, 0}, {9, 9}};
+  const std::vector<Point> b = {{2, 2}, {3, 5}, {4, 7}, {5, 1}};
+  std::vector<int64_t> rows;
+  const Differences all = Compare(a, b, {.given = true, .rtol = 0.1, .atol = 0},
+                                  [&](const Row& row) { rows.push_back(row.at); });
+  EXPECT_EQ(rows, (std::vector<int64_t>{2, 3, 5}));
+  EXPECT_EQ(all.compared, 3u);
+  EXPECT_EQ(all.only_baseline, 2u);
+  EXPECT_EQ(all.only_run, 1u);
+  EXPECT_EQ(all.past, 2u);
+  EXPECT_EQ(all.first_past->at, 3);
+  EXPECT_EQ(all.zero_baseline, 1u);
+  EXPECT_DOUBLE_EQ(all.mean_rel, 0.125) << "without the row whose baseline is 0";
+  EXPECT_DOUBLE_EQ(all.mean_abs, 2.0 / 3);
+  EXPECT_EQ(all.largest_rel->at, 3);
+}
+
+TEST(DifferenceTest, NothingComparedDoesNotPass) {
+  EXPECT_FALSE(Compare({}, {}, {.given = true, .rtol = 1}).passes());
+}
+
+TEST(ComparisonTest, RunsWithoutACommonStepAreAnErrorNotAPass) {
+  const ComparedRun a = RunOf("a", {{"loss", {{0, 1}, {10, 1}}}});
+  const ComparedRun b = RunOf("b", {{"loss", {{5, 1}, {15, 1}}}});
+  const auto pair = CompareRuns("loss", a, b, {.limit = {.given = true, .rtol = 1}});
+  EXPECT_EQ(common::CodeOf(pair.status()), "JC1541");
+  EXPECT_EQ(common::ProblemOf(pair.status()).what,
+            "loss has no step in common: a has 0 to 10, b has 5 to 15");
+}
+
+TEST(ComparisonTest, ByEpochRunsWithOtherStepsAreComparedByTheirMeans) {
+  const ComparedRun a = RunOf(
+      "a", {{"loss", {{1, 4}, {2, 2}, {3, 1}, {4, 1}}}, {"epoch", {{1, 0.5}, {2, 1}, {4, 2}}}});
+  const ComparedRun b = RunOf("b", {{"loss", {{1, 3}, {2, 1.5}}}, {"epoch", {{1, 1}, {2, 2}}}});
+  const ComparisonSetup setup{.by = By::kEpoch, .limit = {.given = true, .rtol = 0.1}};
+  const auto pair = CompareRuns("loss", a, b, setup);
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  EXPECT_EQ(pair->differences.compared, 2u);
+  EXPECT_EQ(pair->differences.first_past->at, 2);
+  EXPECT_EQ(pair->first_step_past->at, 1) << "a step that both have";
+}
+
+TEST(ComparisonTest, WithoutAnEpochMetricTheErrorNamesTheWaysOut) {
+  const ComparedRun a = RunOf("a", {{"loss", {{1, 4}}}});
+  const auto pair = CompareRuns("loss", a, a, {.by = By::kEpoch});
+  EXPECT_EQ(common::CodeOf(pair.status()), "JC1542");
+  EXPECT_NE(common::ProblemOf(pair.status()).fix.find("--steps-per-epoch"), std::string::npos);
+  EXPECT_TRUE(CompareRuns("loss", a, a, {.by = By::kEpoch, .steps_per_epoch = 1}).ok());
+}
+
+TEST(ComparisonTest, NamesAreInEveryRunAndPatternsLeaveOutWhatIsNot) {
+  const std::vector<ComparedRun> runs = {
+      RunOf("a", {{"loss", {{1, 1}}}, {"train/acc", {{1, 1}}}, {"train/lr", {{1, 1}}}}),
+      RunOf("b", {{"loss", {{1, 1}}}, {"train/acc", {{1, 1}}}})};
+  std::vector<std::string> left_out;
+  EXPECT_EQ(*KeysOf({"loss", "train/*"}, runs, &left_out),
+            (std::vector<std::string>{"loss", "train/acc"}));
+  EXPECT_EQ(left_out, std::vector<std::string>{"train/lr"});
+  EXPECT_EQ(*KeysOf({}, runs, &left_out), std::vector<std::string>{"loss"});
+  for (const char* missing : {"los", "train/lr", "x*"}) {
+    const auto keys = KeysOf({missing}, runs, &left_out);
+    EXPECT_EQ(common::CodeOf(keys.status()), "JC1503") << missing;
+    EXPECT_EQ(keys.status().code(), absl::StatusCode::kNotFound);
+  }
+}
+
+TEST(ComparisonTest, TolerancesMayBePercent) {
+  EXPECT_DOUBLE_EQ(*ParseTolerance("0.0483%"), 0.000483);
+  EXPECT_DOUBLE_EQ(*ParseTolerance("1e-3"), 1e-3);
+  for (const char* bad : {"", "%", "-1", "nan", "inf", "2 percent", "1%%"}) {
+    EXPECT_FALSE(ParseTolerance(bad).ok()) << bad;
+  }
+}
+
+TEST(ComparedRunTest, TheLowestRankOfEachMetricCounts) {
+  const WantedMetrics wanted{.keys = {"loss"}};
+  PointBudget budget;
+  RunBuilder builder(wanted, &budget);
+  ASSERT_TRUE(builder.Add("loss", 1, 5, 1.0).ok());
+  ASSERT_TRUE(builder.Add("loss", 0, 5, 2.0).ok());
+  ASSERT_TRUE(builder.Add("loss", 1, 6, 3.0).ok());
+  ASSERT_TRUE(builder.Add("other", 0, 6, 3.0).ok());
+  const ComparedRun run = builder.Finish("x");
+  EXPECT_EQ(run.Find("loss")->points(), (std::vector<Point>{{5, 2.0}}));
+  EXPECT_EQ(run.Find("other"), nullptr);
+  EXPECT_EQ(run.names, (std::vector<std::string>{"loss", "other"}));
+}
+
+TEST(ComparedRunTest, AWordIsAPathIfItCannotBeAJob) {
+  for (const char* path : {"./a", "runs/x", "/x", "a.csv", "events.out.tfevents.1.host", ".", ".."})
+    EXPECT_TRUE(IsPathOfRun(path)) << path;
+  for (const char* job : {"a", "@last", "12", "csv", "a.csv.b"})
+    EXPECT_FALSE(IsPathOfRun(job)) << job;
+}
+
+std::vector<std::vector<std::string>> ReadRows(const std::string& text, size_t piece,
+                                               absl::Status* status) {
+  std::vector<std::vector<std::string>> rows;
+  CsvRows reader([&](const std::vector<std::string>& fields, size_t) {
+    rows.push_back(fields);
+    return absl::OkStatus();
+  });
+  *status = absl::OkStatus();
+  for (size_t at = 0; at < text.size(); at += piece) {
+    status->Update(reader.Feed(std::string_view(text).substr(at, piece)));
+  }
+  status->Update(reader.Finish());
+  return rows;
+}
+
+TEST(CsvRowsTest, QuotesLineBreaksAndReturnsInPiecesOfAnySize) {
+  const std::string text =
+      "step,\"a,b\",c\r\n1,\"say \"\"hi\"\"\",\n\n2,\"two\r\nlines\",x\"y\n3,\"\",end";
+  const std::vector<std::vector<std::string>> wanted = {{"step", "a,b", "c"},
+                                                        {"1", "say \"hi\"", ""},
+                                                        {"2", "two\r\nlines", "x\"y"},
+                                                        {"3", "", "end"}};
+  for (size_t piece = 1; piece < 12; ++piece) {
+    absl::Status status;
+    EXPECT_EQ(ReadRows(text, piece, &status), wanted) << piece;
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST(CsvRowsTest, WhatIsWrittenReadsBack) {
+  for (const std::string field :
+       {"plain", "a,b", "\"", "=1+1", "two\nlines", "\r", " spaced ", "\x01\xff", "\"\"quoted"}) {
+    absl::Status status;
+    const auto rows = ReadRows("x," + CsvField(field) + "\n", 3, &status);
+    ASSERT_TRUE(status.ok() && rows.size() == 1 && rows[0].size() == 2) << field;
+    EXPECT_EQ(rows[0][1], field);
+  }
+}
+
+TEST(CsvRowsTest, AnUnclosedQuoteAndAnEndlessRowAreErrors) {
+  absl::Status status;
+  ReadRows("a,\"b\nc", 100, &status);
+  EXPECT_FALSE(status.ok());
+  ReadRows("\"" + std::string(CsvRows::kRowBytesMax + 1, 'x'), 1 << 20, &status);
+  EXPECT_FALSE(status.ok());
+  ReadRows(std::string(CsvRows::kColumnsMax + 2, ','), 1 << 20, &status);
+  EXPECT_FALSE(status.ok());
+}
+
+// The points of `loss` in a CSV file, or what is wrong with it.
+std::string LossOf(const std::string& text) {
+  const WantedMetrics wanted{.keys = {"loss", "Value"}};
+  PointBudget budget;
+  RunBuilder builder(wanted, &budget);
+  std::optional<CsvMetrics> csv;
+  CsvRows rows([&](const std::vector<std::string>& fields, size_t) -> absl::Status {
+    if (csv) return csv->AddRow(fields, wanted, &builder);
+    absl::StatusOr<CsvMetrics> header = CsvMetrics::FromHeader(fields);
+    if (header.ok()) csv = *header;
+    return header.status();
+  });
+  absl::Status status = rows.Feed(text);
+  status.Update(rows.Finish());
+  if (!status.ok()) return std::string(status.message());
+  const ComparedRun run = builder.Finish("x");
+  std::string out;
+  for (const auto& [name, series] : run.series) {
+    for (const Point& point : series.points()) {
+      common::StrAppend(&out, name, "@", point.step, "=", ExactNumber(point.value), " ");
+    }
+  }
+  return out;
+}
+
+TEST(CsvMetricsTest, TheColumnsMayBeMetricsOrNameAndValue) {
+  EXPECT_EQ(LossOf("step,loss,acc\n1,0.5,x\n2,,\n3,NaN,1\n"), "loss@1=0.5 loss@3=NaN ");
+  EXPECT_EQ(LossOf("name,step,value\nloss,1,0.5\nacc,1,2\nloss,2,-inf\n"),
+            "loss@1=0.5 loss@2=-Infinity ");
+  EXPECT_EQ(LossOf("Wall time,Step,Value\n1.5,10.0,3\n"), "Value@10=3 ") << "TensorBoard's own";
+  EXPECT_EQ(LossOf("epoch,loss\n1,3\n2,4\n"), "loss@1=3 loss@2=4 ");
+  EXPECT_EQ(LossOf("step,loss,epoch\n1,3,0.5\n"), "epoch@1=0.5 loss@1=3 ");
+  EXPECT_EQ(
+      LossOf("job,attempt,rank,step,time_ms,name,value\nx,0,1,1,5,loss,7\nx,0,0,1,5,loss,8\n"),
+      "loss@1=8 ")
+      << "what export writes";
+}
+
+TEST(CsvMetricsTest, WhatIsNotMetricsIsAnError) {
+  EXPECT_NE(LossOf("loss,acc\n1,2\n").find("no column \"step\""), std::string::npos);
+  EXPECT_NE(LossOf("step,loss\n1.5,2\n").find("not a whole number"), std::string::npos);
+  EXPECT_NE(LossOf("step,loss\n1,abc\n").find("not a number"), std::string::npos);
+  EXPECT_NE(LossOf("step,name,value\n1\n").find("no name or no value"), std::string::npos);
+}
+
+TEST(JUnitTest, TextIsEscapedForXml) {
+  EXPECT_EQ(XmlText("a<b>&\"c\"\n\x01\xff"), "a&lt;b&gt;&amp;&quot;c&quot;&#10;\\x01\\xff");
+}
+
+TEST(JUnitTest, EachEpochIsACaseAndManyStepsShareOne) {
+  std::vector<Point> a, b;
+  for (int64_t step = 1; step <= 1000; ++step) {
+    a.push_back({step, 1});
+    b.push_back({step, step == 705 ? 2.0 : 1.0});
+  }
+  const ComparedRun first = RunOf("a", {{"loss", a}});
+  const ComparedRun second = RunOf("b\"<", {{"loss", b}});
+  const ComparisonSetup setup{.limit = {.given = true, .rtol = 0.1}};
+  const std::vector<Comparison> pairs = {*CompareRuns("loss", first, second, setup)};
+  const std::string report = JUnitReport(pairs, setup);
+  EXPECT_TRUE(report.starts_with(kJUnitHead));
+  EXPECT_NE(report.find("tests=\"100\" failures=\"1\""), std::string::npos) << report;
+  EXPECT_NE(report.find("name=\"loss steps 701 to 710\""), std::string::npos);
+  EXPECT_NE(report.find("step 705: relative difference 100% is past the limit"), std::string::npos);
+  EXPECT_EQ(report.find("b\"<"), std::string::npos);
+}
+
+TEST(ExactNumberTest, ReadsBackAsTheSameDouble) {
+  for (const double value : {0.1, 1e-300, 1.0 / 3, 0.43124997615814209, -0.0, 5e-324}) {
+    EXPECT_EQ(strtod(ExactNumber(value).c_str(), nullptr), value);
+  }
+  EXPECT_EQ(ExactNumber(0.1), "0.1");
+  EXPECT_EQ(ExactJson(kNan), "\"NaN\"");
+  EXPECT_EQ(ExactJson(-kInfinity), "\"-Infinity\"");
+}
+
+TEST(ReportTest, DigitsSufficeForSmallDifferences) {
+  EXPECT_EQ(PeoplePercent(0.000483), "0.0483%");
+  EXPECT_EQ(PeoplePercent(0.00048347), "0.04835%");
+  EXPECT_EQ(LimitText({.given = true, .rtol = 0.000483, .atol = 1e-8}),
+            "|a-b| <= 1e-08 + 0.0483% of |baseline|");
+}
+
+}  // namespace
+}  // namespace muster::client

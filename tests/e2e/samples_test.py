@@ -1,0 +1,195 @@
+"""What nodes measure of running jobs: `jobctl top`, and the stored samples across a crash and a removal."""
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+
+import harness
+from harness import RUNNING, Case, wait_until
+
+BURNER = "block = b'x' * (200 << 20); print('up', flush=True)\nwhile True: pass"
+SLEEPER = "import time; time.sleep(600)"
+
+
+def top(cluster, *args):
+    return json.loads(cluster.jobctl("top", "-o", "json", *args).stdout)["items"]
+
+
+def stored(cluster, job, **query):
+    """Every stored bucket of the job."""
+    from muster.v1 import sample_pb2
+    request = sample_pb2.QuerySamplesRequest(job=str(job), **query)
+    return list(cluster.api.stream("QuerySamples", request, sample_pb2.SampleBucket))
+
+
+class Samples(Case):
+    def burn(self, cluster):
+        job = cluster.submit("-n", "1", "--", sys.executable, "-c", BURNER)
+        cluster.wait_for(job, RUNNING)
+        return job
+
+    def busy_row(self, cluster, job):
+        """The rank's row of `top` once it burns and holds what it was told to; a loaded machine may give it less than
+        a core."""
+        def shown():
+            rows = top(cluster, job)
+            return rows if rows and (rows[0]["cpu_cores"] or 0) > 0.3 and rows[0]["resident_bytes"] > 200e6 else None
+        return wait_until(shown, lambda: f"a busy rank in {top(cluster, job)}")[0]
+
+    def test_a_busy_rank_is_shown_kept_over_a_crash_and_removed(self):
+        cluster = self.cluster()
+        job = self.burn(cluster)
+        row = self.busy_row(cluster, job)
+        self.assertEqual((row["rank"], row["node"], row["device"]), (0, "node1", "cpu:0"))
+        self.assertLess(row["cpu_cores"], 1.5)
+        self.assertLess(row["resident_bytes"], 400e6)
+        self.assertLess(row["age_ms"], 10_000)
+        nodes = top(cluster, "--nodes")
+        self.assertEqual([each["node"] for each in nodes], ["node1"])
+        self.assertGreater(nodes[0]["resident_bytes"], 200e6)
+
+        before = stored(cluster, job)
+        self.assertTrue(before)
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        after = stored(cluster, job)
+        self.assertEqual([each.last.time_ms for each in after[:len(before)]],
+                         [each.last.time_ms for each in before], "what was stored is still there")
+        self.assertGreater(max(each.last.ranks[0].resident_bytes for each in after), 200e6)
+        wait_until(lambda: len(stored(cluster, job)) > len(after), "the worker sends on, unasked")
+        self.busy_row(cluster, job)
+
+        cluster.jobctl("cancel", job)
+        cluster.wait_over(job)
+        files = os.path.join(cluster.directory, "data", "samples", str(cluster.api.record(job).id))
+        self.assertTrue(os.path.isdir(files))
+        cluster.jobctl("rm", "-y", job)
+        wait_until(lambda: not os.path.exists(files), "the samples go with the job")
+
+    def test_the_rank_that_works_is_told_from_the_one_that_waits(self):
+        cluster = self.cluster()
+        script = f"if [ $RANK = 1 ]; then exec {sys.executable} -c 'while True: pass'; fi; exec sleep 600"
+        job = cluster.submit("-n", "2", "--", "sh", "-c", script)
+
+        def uneven():
+            rows = top(cluster, job)
+            cores = [row["cpu_cores"] for row in rows]
+            return rows if len(rows) == 2 and None not in cores and cores[1] > 0.3 > 0.1 > cores[0] else None
+        rows = wait_until(uneven, lambda: f"one busy rank in {top(cluster, job)}")
+        self.assertEqual([row["rank"] for row in rows], [0, 1])
+        busiest = cluster.jobctl("top", job, "-o", "csv", "--no-headers", "--sort", "-cpu%", "--columns", "rank")
+        self.assertEqual(busiest.stdout.split(), ["1", "0"])
+
+    def test_without_jobs_there_is_nothing_to_see_and_nothing_is_started(self):
+        alone = self.private()
+        done = alone.jobctl("top")
+        self.assertIn("no job runs", done.stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.directory, "d", "muster.db")))
+
+
+class Terminal:
+    """jobctl on a pseudo terminal of 80 by 24, and what it has written there."""
+
+    def __init__(self, case, cluster, *args):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.slave, self.before = slave, termios.tcgetattr(slave)
+        self.seen = b""
+        self.process = cluster.start_jobctl(
+            *args, stdin=slave, stdout=slave, stderr=slave, start_new_session=False,
+            preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+            env={"TERM": "xterm", "COLUMNS": "", "LINES": ""})
+        case.addCleanup(os.close, slave)
+        case.addCleanup(os.close, self.master)
+
+    def read(self):
+        while select.select([self.master], [], [], 0)[0]:
+            self.seen += os.read(self.master, 65536)
+        return self.seen
+
+    def wait_for(self, text):
+        wait_until(lambda: text in self.read(), lambda: f"{text!r} on the terminal, saw {self.seen[-2000:]!r}")
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    def is_as_before(self):
+        return termios.tcgetattr(self.slave) == self.before
+
+
+class OnATerminal(Case):
+    ENTER, LEAVE = b"\033[?1049h", b"\033[?1049l"
+
+    def setUp(self):
+        super().setUp()
+        self.muster = self.cluster()
+        self.job = self.muster.submit("-n", "2", "--", sys.executable, "-c", SLEEPER)
+        self.muster.wait_for(self.job, RUNNING)
+
+    def live(self):
+        terminal = Terminal(self, self.muster, "top", self.job)
+        terminal.wait_for(b"q quit")
+        self.assertIn(self.ENTER, terminal.seen)
+        self.assertFalse(terminal.is_as_before())
+        return terminal
+
+    def ended(self, terminal, code):
+        self.assertEqual(terminal.process.wait(timeout=harness.DEADLINE_S), code)
+        terminal.read()
+        self.assertGreater(terminal.seen.rfind(self.LEAVE), terminal.seen.rfind(self.ENTER))
+        self.assertTrue(terminal.is_as_before(), "line editing and echo are back")
+
+    def test_the_view_fits_scrolls_sorts_and_leaves_the_terminal_as_it_was(self):
+        terminal = self.live()
+        screen = terminal.seen.decode().rsplit("\033[H", 1)[1]
+        self.assertLessEqual(screen.count("\r\n"), 23)
+        terminal.type(b" ")
+        terminal.wait_for(b"PAUSED")
+        terminal.type(b" ")
+        for keys in (b"c", b"m", b"s", b"\033[B", b"\033[6~", b"G", b"g", b"r"):
+            terminal.type(keys)
+        terminal.type(b"h")
+        terminal.wait_for(b"slowest steps first")
+        terminal.type(b"q")
+        self.ended(terminal, 0)
+
+    def test_ctrl_c_and_a_signal_restore_the_terminal(self):
+        terminal = self.live()
+        terminal.type(b"\x03")
+        self.ended(terminal, 130)
+        terminal = self.live()
+        terminal.process.send_signal(signal.SIGTERM)
+        self.ended(terminal, 143)
+        terminal = self.live()
+        terminal.process.send_signal(signal.SIGQUIT)
+        self.ended(terminal, -signal.SIGQUIT)
+
+    def test_a_stopped_view_gives_the_terminal_back_and_returns(self):
+        terminal = self.live()
+        terminal.process.send_signal(signal.SIGTSTP)
+        pid, status = os.waitpid(terminal.process.pid, os.WUNTRACED)
+        self.assertTrue(os.WIFSTOPPED(status), status)
+        wait_until(lambda: self.LEAVE in terminal.read(), "the ordinary screen is back")
+        self.assertTrue(terminal.is_as_before())
+        seen = len(terminal.seen)
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: self.ENTER in terminal.read()[seen:] and b"q quit" in terminal.seen[seen:],
+                   "the view is back")
+        terminal.type(b"q")
+        self.ended(terminal, 0)
+
+    def test_once_prints_a_table_and_leaves_the_terminal_alone(self):
+        terminal = Terminal(self, self.muster, "top", self.job, "--once")
+        self.assertEqual(terminal.process.wait(timeout=harness.DEADLINE_S), 0)
+        terminal.read()
+        self.assertIn(b"RANK", terminal.seen)
+        self.assertNotIn(self.ENTER, terminal.seen)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,45 @@
+"""One name, one meaning: local functions of two sources in one folder may not share a name, for lint.py.
+
+The sources of a target are compiled several at a time as one. Two local functions with the same name and the same
+parameters are an error there, which the compiler reports. With different parameters they become overloads, and a call may
+silently reach the other file's: that is what this looks for.
+"""
+import collections
+import os
+import re
+
+OPENS = re.compile(r"^namespace \{")
+CLOSES = re.compile(r"^\}  // namespace$")
+# A definition or declaration at the left margin: a return type, a name, an open parenthesis.
+FUNCTION = re.compile(r"^(?!using |namespace |class |struct |enum |template|static_assert|return |#|//|\}|friend )"
+                      r"[A-Za-z_][\w:<>,*&\[\]() ]*?[ *&>]([A-Za-z_]\w*)\((?!\*)")
+ALONE = re.compile(r"^(tests|trainer/plugins)/")  # programs of their own: each source is a target
+
+
+def local_functions(lines):
+    """(line number, name) of each function in an unnamed namespace, or static, once a name."""
+    inside, seen = False, set()
+    for number, line in enumerate(lines, 1):
+        if OPENS.match(line):
+            inside = True
+        elif CLOSES.match(line):
+            inside = False
+        elif inside or line.startswith("static "):
+            found = FUNCTION.match(line)
+            if found and found.group(1) not in seen and not found.group(1).startswith("operator"):
+                seen.add(found.group(1))
+                yield number, found.group(1)
+
+
+def findings(sources):
+    """`sources`: (path, lines) of .cc files. Yields (path, line number, what is wrong)."""
+    places = collections.defaultdict(list)
+    for path, lines in sources:
+        if path.endswith(".cc") and not ALONE.match(path):
+            for number, name in local_functions(lines):
+                places[os.path.dirname(path), name].append((path, number))
+    for (_, name), where in sorted(places.items()):
+        first = where[0]
+        for path, number in where[1:]:
+            yield path, number, (f"{name}: {first[0]}:{first[1]} has a local function of this name, and both may be "
+                                 "compiled as one source: rename one, or share it")

@@ -1,0 +1,73 @@
+// All that is measured of one attempt on this node: its ranks' processes and the devices that it
+// holds. Runs on the attempt's own thread (Work::kSample): reading /proc or asking a driver may
+// block, then only this attempt's samples wait. One call at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "muster/v1/sample.pb.h"
+#include "muster/v1/worker_service.pb.h"
+#include "worker/core/state.h"
+#include "worker/sampling/device_meter.h"
+#include "worker/sampling/rank_processes.h"
+
+namespace muster::worker {
+
+// The meters of this node, opened when a job first holds a device of their kind. Any thread.
+class DeviceMeters {
+ public:
+  // Null if the kind cannot be measured here.
+  std::shared_ptr<DeviceMeter> Get(std::string_view kind);
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::map<std::string, std::shared_ptr<DeviceMeter>, std::less<>> meters_;
+};
+
+// What the trainers of a rank last told of their steps.
+struct RankStep {
+  int64_t step = 0;
+  float step_ms = 0;  // 0: not known
+};
+
+// What has become known since the last sample.
+struct SampleOrder {
+  struct Process {
+    uint32_t rank = 0;
+    pid_t pid = 0;
+    uint64_t start_ticks = 0;
+  };
+  std::vector<Process> started;
+  std::map<uint32_t, RankStep> steps;  // by rank
+};
+
+class AttemptSampler {
+ public:
+  static constexpr uint32_t kRanksMax =
+      2'048;  // of one attempt on a node; further ones are not measured
+
+  AttemptSampler(const AttemptKey& key, std::string node, const v1::NodePart& part,
+                 std::shared_ptr<DeviceMeters> meters, ProcessFiles files = ProcessFiles());
+
+  // Empty if there is nothing to tell yet.
+  std::optional<v1::SampleBatch> Take(const SampleOrder& order, const common::Now& now);
+
+ private:
+  const AttemptKey key_;
+  const std::string node_;
+  const v1::NodePart part_;
+  const std::shared_ptr<DeviceMeters> meters_;
+  std::shared_ptr<DeviceMeter> meter_;
+  RankProcesses processes_;
+  bool is_open_ = false;
+  int64_t taken_ms_ = 0;
+};
+
+}  // namespace muster::worker

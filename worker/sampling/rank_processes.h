@@ -1,0 +1,94 @@
+// The processes of an attempt's ranks and what they used since the previous look. A rank is the
+// process that was launched and its descendants: children of a known process, and whatever is in
+// the rank's session. Processes may vanish at any moment and pids may be reused. What a look costs
+// is bounded whatever a job does: limits below. One thread at a time.
+//
+// A look lists /proc and reads only the processes that are new since the last one, and those of the
+// ranks: other processes of the host are remembered by pid.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "muster/v1/sample.pb.h"
+#include "worker/sampling/process_files.h"
+
+namespace muster::worker {
+
+class RankProcesses {
+ public:
+  static constexpr size_t kPerRankMax = 256;       // measured processes of a rank
+  static constexpr size_t kPidsMax = 65'536;       // listed in a look
+  static constexpr size_t kNewPerLookMax = 4'096;  // processes seen for the first time in a look
+  static constexpr size_t kDescriptorsMax = 512;   // of a process, searched for devices
+  static constexpr uint32_t kLookAgainEvery = 60;  // looks: then all pids are read again
+
+  struct DeviceFiles {
+    std::string kind;
+    std::string prefix;  // "/dev/nvidia": the rest of the name is a number
+    std::function<bool(uint32_t number, uint32_t* index)> index_of;  // false: not a device of ours
+  };
+
+  // `limit_of`: the memory that processes with these cgroups (/proc/PID/cgroup) may use.
+  RankProcesses(ProcessFiles files, std::function<uint64_t(const std::string&)> limit_of,
+                DeviceFiles devices);
+
+  // `start_ticks` as in ProcessUse; 0: not known.
+  void AddRank(uint32_t rank, pid_t pid, uint64_t start_ticks);
+  // One sample of each rank that has been seen before, in order of rank. `now_ms`: since boot.
+  std::vector<v1::RankSample> Look(int64_t now_ms);
+
+ private:
+  struct Member {
+    uint32_t rank = 0;
+    ProcessUse before;  // in the last look, or when it started
+    ProcessUse now;
+  };
+  struct Rank {
+    pid_t pid = 0;
+    uint64_t start_ticks = 0;
+    bool has_sample = false;  // rates need a previous look
+    size_t members = 0;
+    uint64_t memory_limit = 0;
+    std::vector<std::string> open_devices;
+  };
+  // What a rank used since the last look.
+  struct Used {
+    uint64_t cpu_ticks = 0, major_faults = 0, read_bytes = 0, written_bytes = 0;
+    uint64_t resident_pages = 0;
+    uint32_t processes = 0, threads = 0;
+  };
+
+  // Returns the members that are gone.
+  std::unordered_map<pid_t, Member> ReadMembers();
+  // Charges what a vanished process had used to the nearest ancestor that is alive: it shows up
+  // there as that of a child that was waited for, and was counted already.
+  void Charge(const std::unordered_map<pid_t, Member>& vanished);
+  void FindNew();
+  bool Adopt(const ProcessUse& use);
+  bool IsRoot(const Rank& rank, const ProcessUse& use) const;
+  void Add(Member& member, Used& used) const;
+  void FindLimitsAndDevices();
+  v1::RankSample SampleOf(uint32_t number, const Rank& rank, const Used& used,
+                          double seconds) const;
+
+  const ProcessFiles files_;
+  const std::function<uint64_t(const std::string&)> limit_of_;
+  const DeviceFiles devices_;
+  const int64_t ticks_per_second_;
+  const uint64_t page_bytes_;
+
+  std::map<uint32_t, Rank> ranks_;
+  std::unordered_map<pid_t, Member> members_;
+  std::unordered_map<pid_t, ProcessUse> charged_;  // by living parent, until the next look
+  std::vector<pid_t> pids_;                        // of this look
+  std::vector<pid_t> foreign_;                     // ascending: not of these ranks
+  int64_t looked_ms_ = 0;                          // 0: never
+  uint32_t looks_ = 0;
+};
+
+}  // namespace muster::worker

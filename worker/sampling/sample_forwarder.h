@@ -1,0 +1,69 @@
+// When each attempt is sampled, and what waits to be sent: once a second while it runs, on the
+// attempt's own thread, and less often where that would take more than a fiftieth of a core. Without
+// attempts there is nothing to wake up for. Samples may be lost: only the newest wait for the
+// coordinator, none is sent twice. I/O thread; never blocks.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "muster/v1/worker_service.pb.h"
+#include "worker/job_threads.h"
+#include "worker/sampling/attempt_sampler.h"
+#include "worker/sampling/step_clock.h"
+
+namespace muster::worker {
+
+class SampleForwarder {
+ public:
+  static constexpr int64_t kEveryMs = 1'000;
+  static constexpr int64_t kShareOfCore = 50;  // a sample may take one part in so many of the time
+  static constexpr size_t kWaitingMax = 16;    // batches
+
+  struct Callbacks {
+    std::function<void(std::function<void()>)> in_loop;  // runs a function on the I/O thread
+    std::function<bool()> can_send;
+    std::function<void(v1::SampleBatch)> send;
+  };
+
+  SampleForwarder(std::string node, JobThreads* threads, Callbacks callbacks);
+
+  void Open(const AttemptKey& key, const v1::NodePart& part);
+  void RankStarted(const AttemptKey& key, const SampleOrder::Process& process);
+  // A rank's trainer has reached this step.
+  void NoteStep(const AttemptKey& key, uint32_t rank, int64_t step, int64_t now_ms);
+  void Close(const AttemptKey& key);
+
+  // Whether there is anything to send, now or later.
+  bool IsNeeded() const { return !attempts_.empty() || !waiting_.empty(); }
+  // When OnTime is due; empty without attempts.
+  std::optional<int64_t> NextMs() const;
+  void OnTime(int64_t now_ms);
+  void Pump();
+
+ private:
+  static constexpr int64_t kNotStarted = INT64_MAX;
+  struct Watched {
+    std::shared_ptr<AttemptSampler> sampler;  // used by the running sample
+    std::map<uint32_t, StepClock> steps;      // by rank
+    SampleOrder order;                        // for the next sample
+    int64_t next_ms = kNotStarted;
+    bool is_sampling = false;
+  };
+  void OnSampled(const AttemptKey& key, std::optional<v1::SampleBatch> batch, int64_t began_ms,
+                 int64_t used_us);
+
+  const std::string node_;
+  JobThreads* const threads_;
+  const Callbacks callbacks_;
+  const std::shared_ptr<DeviceMeters> meters_ = std::make_shared<DeviceMeters>();
+  std::map<AttemptKey, Watched> attempts_;
+  std::deque<v1::SampleBatch> waiting_;  // the oldest in front
+};
+
+}  // namespace muster::worker

@@ -13,7 +13,7 @@ namespace {
 // A step takes less than this; a rank that claims more would spoil every sum.
 constexpr double kStepSecondsMax = 7 * 24 * 3600;
 
-// The metrics of one step time. SDKs report the computing as one number or as three.
+// The metrics of one step time. The computing is one number, three, or both: what is in no phase.
 struct TimePoints {
   int64_t step = -1;
   std::optional<double> total, compute, phases, data, communication, checkpoint;
@@ -33,7 +33,7 @@ struct TimePoints {
   StepSplit Split() const {
     StepSplit split;
     split[StepTime::kData] = data.value_or(0);
-    split[StepTime::kCompute] = phases.value_or(compute.value_or(0));
+    split[StepTime::kCompute] = phases.value_or(0) + compute.value_or(0);
     split[StepTime::kCommunication] = communication.value_or(0);
     split[StepTime::kCheckpoint] = checkpoint.value_or(0);
     double sum = 0;

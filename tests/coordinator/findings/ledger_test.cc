@@ -180,7 +180,8 @@ TEST(HistoryTest, ManyStepsAreKeptInFewMarks) {
 TEST(HistoryTest, BothFormsOfTheComputeTimeCount) {
   JobStory story(1);
   story.At(20).Step(1, {{"step", 1}, {"forward", 0.2}, {"backward", 0.4}, {"optimizer", 0.1}});
-  story.At(21).Step(2, {{"step", 1}, {"compute", 0.7}});
+  story.At(21).Step(2, {{"step", 1}, {"compute", 0.6}});
+  story.At(22).Step(3, {{"step", 1}, {"compute", 0.05}, {"forward", 0.05}});
   EXPECT_NEAR(story.history().Find(0)->Times()[coordinator::StepTime::kCompute], 1.4, 1e-9);
 }
 

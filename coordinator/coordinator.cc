@@ -85,11 +85,8 @@ struct Coordinator::Parts {
   Diagnoses diagnoses;
   SaidRarely refusals;
   JobGate gate;
-<<<<<<< HEAD
   std::unique_ptr<Assessor> assessor;
-=======
   SampleGate sample_gate;
->>>>>>> main
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;

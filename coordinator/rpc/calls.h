@@ -35,41 +35,38 @@ const Call* FindCall(std::string_view service, std::string_view name);
 // ONE: request in, one answer out. STREAM: request in, messages out. Both have the name of their
 // handler (handlers.h). DUPLEX: messages both ways, handwritten in services/. Each row: name,
 // request, answer or message, action, object.
-#define MUSTER_JOB_CALLS(ONE, STREAM, DUPLEX)                                          \
-  ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator)             \
-  STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator)                   \
-  ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator) \
-  ONE(Submit, SubmitRequest, SubmitResponse, kSubmit, kJob)                            \
-  DUPLEX(SubmitMany, SubmitRequest, SubmitResponse, kSubmit, kJob)                     \
-  STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob)                                 \
-  ONE(RerunJob, RerunJobRequest, SubmitResponse, kSubmit, kJob)                        \
-  ONE(ListJobs, ListJobsRequest, ListJobsResponse, kRead, kJob)                        \
-  ONE(GetJob, JobReference, GetJobResponse, kRead, kJob)                               \
-  STREAM(WatchJob, WatchJobRequest, JobUpdate, kRead, kJob)                            \
+#define MUSTER_JOB_CALLS(ONE, STREAM, DUPLEX)                                                 \
+  ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator)                    \
+  STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator)                          \
+  ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator)        \
+  ONE(Submit, SubmitRequest, SubmitResponse, kSubmit, kJob)                                   \
+  DUPLEX(SubmitMany, SubmitRequest, SubmitResponse, kSubmit, kJob)                            \
+  STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob)                                        \
+  ONE(RerunJob, RerunJobRequest, SubmitResponse, kSubmit, kJob)                               \
+  ONE(ListJobs, ListJobsRequest, ListJobsResponse, kRead, kJob)                               \
+  ONE(GetJob, JobReference, GetJobResponse, kRead, kJob)                                      \
+  STREAM(WatchJob, WatchJobRequest, JobUpdate, kRead, kJob)                                   \
   ONE(WhyJob, JobReference, WhyResponse, kRead, kJob)                                         \
-<<<<<<< HEAD
-ONE(AssessJob, JobReference, Assessment, kRead, kJob)                                       \
-=======
-ONE(PlanJob, PlanJobRequest, PlanJobResponse, kRead, kJob)                                  \
->>>>>>> main
-STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob)
-ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob)
-ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob)
-ONE(ReleaseJobs, JobReferences, BulkResponse, kControl, kJob)
-ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob)
-STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent)
-STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog)
-STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch, kRead, kMetric)
-ONE(SummarizeMetrics, JobReference, MetricSummaries, kRead, kMetric)
-STREAM(QuerySamples, QuerySamplesRequest, SampleBucket, kRead, kSample)
-STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles, kRead, kCheckpoint)
-ONE(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kControl, kCheckpoint)
-STREAM(PullFile, PullFileRequest, BlobChunk, kRead, kCheckpoint)
-ONE(RemoveCheckpoint, CheckpointReference, BulkResponse, kRemove, kCheckpoint)
-ONE(ListNodes, ListNodesRequest, ListNodesResponse, kRead, kNode)
-ONE(DrainNode, DrainNodeRequest, BulkResponse, kAdminister, kNode)
-ONE(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kAdminister, kNode)
-ONE(RemoveNode, RemoveNodeRequest, BulkResponse, kAdminister, kNode)
+  ONE(AssessJob, JobReference, Assessment, kRead, kJob)                                       \
+  ONE(PlanJob, PlanJobRequest, PlanJobResponse, kRead, kJob)                                  \
+  STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob)                     \
+  ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob)                            \
+  ONE(SignalJob, SignalJobRequest, BulkResponse, kControl, kJob)                              \
+  ONE(ReleaseJobs, JobReferences, BulkResponse, kControl, kJob)                               \
+  ONE(RemoveJobs, JobReferences, BulkResponse, kRemove, kJob)                                 \
+  STREAM(ListEvents, ListEventsRequest, EventBatch, kRead, kEvent)                            \
+  STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog)                               \
+  STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch, kRead, kMetric)                      \
+  ONE(SummarizeMetrics, JobReference, MetricSummaries, kRead, kMetric)                        \
+  STREAM(QuerySamples, QuerySamplesRequest, SampleBucket, kRead, kSample)                     \
+  STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles, kRead, kCheckpoint)       \
+  ONE(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kControl, kCheckpoint) \
+  STREAM(PullFile, PullFileRequest, BlobChunk, kRead, kCheckpoint)                            \
+  ONE(RemoveCheckpoint, CheckpointReference, BulkResponse, kRemove, kCheckpoint)              \
+  ONE(ListNodes, ListNodesRequest, ListNodesResponse, kRead, kNode)                           \
+  ONE(DrainNode, DrainNodeRequest, BulkResponse, kAdminister, kNode)                          \
+  ONE(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kAdminister, kNode)              \
+  ONE(RemoveNode, RemoveNodeRequest, BulkResponse, kAdminister, kNode)
 
 // Handwritten in services/worker_service.cc: most of them are streams into a store.
 #define MUSTER_WORKER_CALLS(CALL)      \

@@ -27,11 +27,8 @@ void DeleteFiles(Daemon& daemon, const std::vector<uint64_t>& jobs) {
     daemon.sample_gate.Forget(job);
     daemon.logs.Remove(job);
     daemon.metrics.Remove(job);
-<<<<<<< HEAD
     daemon.assessor.Forget(job);
-=======
     daemon.samples.Remove(job);
->>>>>>> main
   }
 }
 

@@ -83,8 +83,11 @@ std::optional<v1::Finding> Throttled(const Evidence& evidence, const v1::Ledger&
 // A device reported faults (Xid) or uncorrected memory errors during this attempt.
 // Silent: about what was there before the attempt's first sample.
 std::optional<v1::Finding> DeviceErrors(const Evidence& evidence, const v1::Ledger&) {
-  const v1::Attempt* attempt = evidence.Running();
-  if (attempt == nullptr || evidence.samples.attempt() != attempt->number()) return std::nullopt;
+  // Of an attempt that failed as well: it may have failed of them.
+  if (evidence.job.attempts().empty() ||
+      evidence.samples.attempt() != evidence.job.attempts().rbegin()->number()) {
+    return std::nullopt;
+  }
   for (const auto& [key, device] : evidence.samples.devices()) {
     if (device.newest.empty()) continue;
     const v1::DeviceSample& last = device.newest.back().second;

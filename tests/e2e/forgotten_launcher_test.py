@@ -12,7 +12,7 @@ class ForgottenLauncher(Case):
     def setUp(self):
         super().setUp()
         # The full size shows the finding within a minute, as a user gets it; otherwise within some seconds.
-        floor = () if FULL else ("--findings-floor-ms", "6000")
+        floor = () if FULL else ("--findings-floor-ms", "4000")
         self.muster = self.cluster(coordinator_args=floor)
 
     def wasted(self):
@@ -33,7 +33,7 @@ class ForgottenLauncher(Case):
     def test_two_ranks_that_both_work_have_no_finding_and_one_that_sleeps_is_named(self):
         both = self.muster.submit("-n", "2", "--", harness.PYTHON, "-c", BURN)
         wait_until(lambda: int(json.loads(self.muster.jobctl("show", both, "-o", "json").stdout)
-                               ["assessment"]["ledger"]["wall_us"]) > (60 if FULL else 8) * 1_000_000,
+                               ["assessment"]["ledger"]["wall_us"]) > (60 if FULL else 5) * 1_000_000,
                    "it has run long enough to be judged", deadline_s=90)
         self.assertEqual(self.wasted(), [])
         self.muster.jobctl("cancel", "--grace", "0", both)

@@ -177,6 +177,10 @@ TEST(DeviceErrorsTest, CountsFromTheAttemptsFirstSample) {
   ASSERT_NE(story.Find("device-errors"), nullptr);
   EXPECT_EQ(story.Find("device-errors")->sentence(),
             "gpu:0 on node1 reported Xid 79 during this attempt");
+  story.Fail(75, 76);
+  EXPECT_NE(story.Find("device-errors"), nullptr) << "the attempt may have failed of it";
+  story.BeginAttempt(77, 78);
+  EXPECT_EQ(story.Find("device-errors"), nullptr);
 }
 
 // ---------------------------------------------------------------- steps

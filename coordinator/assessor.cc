@@ -36,7 +36,7 @@ absl::Status Assessor::CatchUp(const v1::JobRecord& job, common::Now now, Known&
 }
 
 void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& known) const {
-  if (job.finished_ms() > 0) {
+  if (job.finished_ms() > 0 || job.attempts().empty()) {
     known.watch = nullptr;
   } else if (known.watch == nullptr && IsMeasured(job.id())) {
     known.watch = samples_.Watch(job.id(), [waiting = known.waiting](const v1::SampleBatch& batch) {
@@ -44,12 +44,7 @@ void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& kno
       waiting->batches.push_back(batch);
       if (waiting->batches.size() > kWaitingMax) waiting->batches.pop_front();
     });
-    // The minute before the first look. Samples may be lost, so an error costs only these.
-    const auto before = samples_.Read({.job = job.id(),
-                                       .attempt = job.attempts().rbegin()->number(),
-                                       .since_ms = now.wall_ms - SampleHistory::kNewestMs});
-    v1::SampleBucket bucket;
-    while (before->Next(bucket).value_or(false)) known.samples.Take(bucket.last());
+    ReadSamples(job, now, known.samples);
   }
   std::deque<v1::SampleBatch> waiting;
   {
@@ -57,6 +52,22 @@ void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& kno
     waiting.swap(known.waiting->batches);
   }
   for (const v1::SampleBatch& batch : waiting) known.samples.Take(batch);
+}
+
+// What was stored before the first look: minute by minute which ranks worked, and the newest minute.
+// Samples may be lost, so an error costs only these.
+void Assessor::ReadSamples(const v1::JobRecord& job, common::Now now,
+                           SampleHistory& samples) const {
+  const uint32_t attempt = job.attempts().rbegin()->number();
+  const int64_t newest_ms = now.wall_ms - SampleHistory::kNewestMs;
+  v1::SampleBucket bucket;
+  const auto minutes =
+      samples_.Read({.job = job.id(), .attempt = attempt, .tier = v1::SAMPLE_TIER_MINUTE});
+  while (minutes->Next(bucket).value_or(false)) {
+    if (bucket.last().time_ms() < newest_ms) samples.TakeEarlier(bucket.max(), bucket.batches());
+  }
+  const auto seconds = samples_.Read({.job = job.id(), .attempt = attempt, .since_ms = newest_ms});
+  while (seconds->Next(bucket).value_or(false)) samples.Take(bucket.last());
 }
 
 std::shared_ptr<Assessor::Known> Assessor::Use(uint64_t job) {

@@ -70,6 +70,7 @@ class Assessor {
   void Keep(const v1::Assessment& assessment, bool is_final);
   absl::Status CatchUp(const v1::JobRecord& job, common::Now now, Known& known) const;
   void TakeSamples(const v1::JobRecord& job, common::Now now, Known& known) const;
+  void ReadSamples(const v1::JobRecord& job, common::Now now, SampleHistory& samples) const;
 
   const MetricStore& metrics_;
   SampleStore& samples_;

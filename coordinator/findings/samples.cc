@@ -12,12 +12,34 @@ void KeepNewest(std::deque<std::pair<int64_t, T>>& newest) {
 
 }  // namespace
 
-void SampleHistory::Take(const v1::SampleBatch& batch) {
-  if (batch.attempt() < attempt_) return;
-  if (batch.attempt() > attempt_) {
+bool SampleHistory::BelongsTo(uint32_t attempt) {
+  if (attempt > attempt_) {
     *this = {};
-    attempt_ = batch.attempt();
+    attempt_ = attempt;
   }
+  return attempt == attempt_;
+}
+
+void SampleHistory::TakeEarlier(const v1::SampleBatch& highest, int64_t batches) {
+  if (!BelongsTo(highest.attempt())) return;
+  for (const v1::RankSample& sample : highest.ranks()) {
+    if (ranks_.size() >= kRanksMax && !ranks_.contains(sample.rank())) continue;
+    RankSamples& rank = ranks_[sample.rank()];
+    rank.node = highest.node();
+    rank.samples += batches;
+    if (sample.cpu_cores() >= kBusyCores) rank.busy += batches;
+  }
+  for (const v1::DeviceSample& sample : highest.devices()) {
+    const DeviceKey key{highest.node(), sample.device()};
+    if (devices_.size() >= kDevicesMax && !devices_.contains(key)) continue;
+    DeviceSamples& device = devices_[key];
+    device.samples += batches;
+    if (sample.utilization() >= kBusyUtilization) device.busy += batches;
+  }
+}
+
+void SampleHistory::Take(const v1::SampleBatch& batch) {
+  if (!BelongsTo(batch.attempt())) return;
   int64_t& newest = newest_ms_[batch.node()];
   if (batch.time_ms() <= newest) return;
   newest = batch.time_ms();

@@ -46,6 +46,8 @@ class SampleHistory {
 
   // Batches of an older attempt, and those already taken, change nothing.
   void Take(const v1::SampleBatch& batch);
+  // What was busy before the first batch: the highest values of a stretch of `batches`.
+  void TakeEarlier(const v1::SampleBatch& highest, int64_t batches);
 
   uint32_t attempt() const { return attempt_; }
   const std::map<uint32_t, RankSamples>& ranks() const { return ranks_; }
@@ -64,6 +66,8 @@ class SampleHistory {
   void TakeResident(uint32_t rank, int64_t time_ms, double bytes);
   void TakeDevice(const v1::SampleBatch& batch, const v1::DeviceSample& sample);
   void HalveStretches();
+  // False: of an older attempt.
+  bool BelongsTo(uint32_t attempt);
 
   uint32_t attempt_ = 0;
   std::map<std::string, int64_t> newest_ms_;  // by node

@@ -51,6 +51,7 @@ class FakeMetrics final : public MetricStore {
 class FakeSamples final : public SampleStore {
  public:
   std::vector<v1::SampleBatch> stored;
+  std::vector<v1::SampleBatch> earlier;  // the highest values, minute by minute
 
   void Append(v1::SampleBatch batch) override { watchers_.Notify(batch.job(), batch); }
   std::vector<NewestSample> Newest(uint64_t) const override {
@@ -61,7 +62,7 @@ class FakeSamples final : public SampleStore {
     return watchers_.Watch(job, std::move(watcher));
   }
   std::unique_ptr<SampleReader> Read(const SampleQuery& query) const override {
-    return std::make_unique<Reader>(stored, query);
+    return std::make_unique<Reader>(query.tier == v1::SAMPLE_TIER_SECOND ? stored : earlier, query);
   }
   void Stop() override {}
   void Remove(uint64_t) override {}
@@ -75,7 +76,9 @@ class FakeSamples final : public SampleStore {
     absl::StatusOr<bool> Next(v1::SampleBucket& bucket) override {
       while (at_ < stored_.size() && stored_[at_].time_ms() < since_ms_) ++at_;
       if (at_ == stored_.size()) return false;
-      *bucket.mutable_last() = stored_[at_++];
+      *bucket.mutable_last() = stored_[at_];
+      *bucket.mutable_max() = stored_[at_++];
+      bucket.set_batches(60);
       return true;
     }
 
@@ -184,6 +187,28 @@ TEST_F(AssessorTest, TakesTheMinuteBeforeItsFirstLookAndWhatComesLater) {
   for (int second = 51; second <= 90; ++second) samples_.Append(measured(second, 1.9F));
   assessment = assessor_.Assess(job_, At(90));
   EXPECT_EQ(assessment->findings_size(), 0) << "both are used now";
+}
+
+TEST_F(AssessorTest, KnowsAfterARestartWhichRanksHadWorkedBefore) {
+  job_.mutable_attempts(0)->set_world_size(2);
+  job_.mutable_attempts(0)->mutable_parts(0)->set_local_world_size(2);
+  const auto measured = [](int second, float cores) {
+    v1::SampleBatch batch;
+    batch.set_job(4);
+    batch.set_node("node1");
+    batch.set_time_ms(kStartMs + second * 1'000);
+    batch.add_ranks()->set_cpu_cores(1.0F);
+    batch.add_ranks()->set_cpu_cores(cores);
+    batch.mutable_ranks(1)->set_rank(1);
+    return batch;
+  };
+  for (int second = 541; second <= 600; ++second) samples_.stored.push_back(measured(second, 0));
+  Assessor without(metrics_, samples_, 60'000);
+  EXPECT_EQ(without.Assess(job_, At(600))->findings_size(), 1) << "rank 1 never worked";
+  for (int second = 60; second <= 480; second += 60) {
+    samples_.earlier.push_back(measured(second, 1.0F));
+  }
+  EXPECT_EQ(assessor_.Assess(job_, At(600))->findings_size(), 0) << "it waits for rank 0 now";
 }
 
 TEST_F(AssessorTest, TheFactsOfARecordLeaveOutWhatCanBeLarge) {

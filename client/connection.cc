@@ -210,6 +210,11 @@ absl::StatusOr<v1::WhyResponse> Connection::WhyJob(const std::string& job) {
   request.set_job(job);
   return channel_->Unary(&v1::JobService::Stub::WhyJob, request, kSlowRequestMs);
 }
+absl::StatusOr<v1::Assessment> Connection::AssessJob(const std::string& job) {
+  v1::JobReference request;
+  request.set_job(job);
+  return channel_->Unary(&v1::JobService::Stub::AssessJob, request, kSlowRequestMs);
+}
 absl::StatusOr<v1::PlanJobResponse> Connection::PlanJob(const v1::PlanJobRequest& request) {
   return channel_->Unary(&v1::JobService::Stub::PlanJob, request, kSlowRequestMs);
 }

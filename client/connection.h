@@ -31,6 +31,8 @@ class Connection {
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job);
   absl::StatusOr<v1::WhyResponse> WhyJob(const std::string& job);
+  // UNIMPLEMENTED: the coordinator is older.
+  absl::StatusOr<v1::Assessment> AssessJob(const std::string& job);
   absl::StatusOr<v1::PlanJobResponse> PlanJob(const v1::PlanJobRequest& request);
   // On several jobs: split into as many requests as needed.
   absl::StatusOr<v1::BulkResponse> CancelJobs(const v1::CancelJobsRequest& request);

@@ -4,8 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/assessment_text.h"
 #include "client/listing.h"
 #include "client/record_text.h"
+#include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -42,6 +44,8 @@ class Sheet {
       text.remove_prefix(end + 1);
     }
   }
+  // Lines that are ready.
+  void Text(std::string_view text) { StrAppend(&out_, text); }
   std::string Take() { return std::move(out_); }
 
  private:
@@ -149,6 +153,12 @@ std::string YamlOf(const nlohmann::ordered_json& value, int indent) {
   return StrCat(" ", value.is_string() ? YamlQuote(value.get<std::string>()) : value.dump(), "\n");
 }
 
+absl::StatusOr<std::string> YamlOfJson(const std::string& json) {
+  const auto parsed = nlohmann::ordered_json::parse(json, nullptr, false);
+  if (parsed.is_discarded()) return absl::InternalError("the record cannot be written as YAML");
+  return YamlEntries(parsed, 0);
+}
+
 }  // namespace
 
 void HideSecrets(v1::JobSpec* spec) {
@@ -179,7 +189,8 @@ std::string ReproduceLine(const v1::JobSpec& spec) {
   return line;
 }
 
-std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal) {
+std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& assessment,
+                    const Terminal& terminal) {
   const v1::JobRecord& record = response.record();
   const v1::JobSummary& summary = response.summary();
   Sheet sheet(terminal);
@@ -199,6 +210,13 @@ std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal
   sheet.Field("Ranks", shape);
   if (summary.has_loss())
     sheet.Field("Progress", StrCat("step ", summary.step(), ", loss ", summary.loss()));
+  if (assessment.has_eta_ms()) {
+    sheet.Field("Done in",
+                StrCat(EtaText(assessment.eta_ms()), ", at step ", assessment.steps_total()));
+  }
+  const std::string goodput = GoodputText(assessment.ledger());
+  if (!goodput.empty())
+    sheet.Field("Goodput", StrCat(goodput, ": jobctl show ", record.name(), " --ledger"));
   sheet.Field("Directory", record.spec().workdir());
   std::string command;
   for (const std::string& word : record.spec().command())
@@ -218,10 +236,13 @@ std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal
     for (int i = first; i < record.attempts_size(); ++i) AddAttempt(record.attempts(i), &sheet);
   }
   AddCheckpoints(record, &sheet);
+  std::string findings = FindingList(assessment, terminal);
+  if (!findings.empty()) sheet.Title("Findings");
+  sheet.Text(findings);
   sheet.Title("Again");
   sheet.Line(StrCat("jobctl rerun ", record.name()));
   sheet.Line(ReproduceLine(record.spec()));
-  return sheet.Take();
+  return FindingHead(assessment, terminal) + sheet.Take();
 }
 
 absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message) {
@@ -236,11 +257,26 @@ absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message
 }
 
 absl::StatusOr<std::string> MessageYaml(const google::protobuf::Message& message) {
-  const absl::StatusOr<std::string> json = MessageJson(message);
-  if (!json.ok()) return json;
-  const auto parsed = nlohmann::ordered_json::parse(*json, nullptr, false);
-  if (parsed.is_discarded()) return absl::InternalError("the record cannot be written as YAML");
-  return YamlEntries(parsed, 0);
+  ASSIGN_OR_RETURN(const std::string json, MessageJson(message));
+  return YamlOfJson(json);
+}
+
+absl::StatusOr<std::string> RecordJson(const v1::JobRecord& record,
+                                       const v1::Assessment& assessment) {
+  ASSIGN_OR_RETURN(std::string json, MessageJson(record));
+  if (assessment.job() == 0) return json;
+  ASSIGN_OR_RETURN(std::string judged, MessageJson(assessment));
+  // Both are objects that end with "}\n", the record's never an empty one.
+  json.erase(json.rfind('}'));
+  while (!json.empty() && json.back() == '\n') json.pop_back();
+  judged.erase(judged.rfind('}') + 1);
+  return StrCat(json, ",\n \"assessment\": ", judged, "\n}\n");
+}
+
+absl::StatusOr<std::string> RecordYaml(const v1::JobRecord& record,
+                                       const v1::Assessment& assessment) {
+  ASSIGN_OR_RETURN(const std::string json, RecordJson(record, assessment));
+  return YamlOfJson(json);
 }
 
 }  // namespace muster::client

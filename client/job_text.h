@@ -14,7 +14,9 @@ class Message;
 
 namespace muster::client {
 
-std::string ShowJob(const v1::GetJobResponse& response, const Terminal& terminal);
+// `assessment` is empty if the coordinator is older.
+std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& assessment,
+                    const Terminal& terminal);
 // The jobctl command line that would start the same job.
 std::string ReproduceLine(const v1::JobSpec& spec);
 // Values of variables whose names look secret become "(hidden)".
@@ -23,5 +25,10 @@ void HideSecrets(v1::JobSpec* spec);
 // Protobuf's JSON of any message (64-bit numbers as strings), and the same as YAML.
 absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message);
 absl::StatusOr<std::string> MessageYaml(const google::protobuf::Message& message);
+// The record's, with the assessment under the key "assessment".
+absl::StatusOr<std::string> RecordJson(const v1::JobRecord& record,
+                                       const v1::Assessment& assessment);
+absl::StatusOr<std::string> RecordYaml(const v1::JobRecord& record,
+                                       const v1::Assessment& assessment);
 
 }  // namespace muster::client

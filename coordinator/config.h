@@ -19,6 +19,8 @@ struct Config {
   int report_fd = -1;            // also gets the reason if the start fails
   Settings settings;
   Retention retention;
+  // The shortest pause or loss that findings speak of (docs/findings.md).
+  int64_t findings_floor_ms = 60'000;
 };
 
 // The result of parsing a command line.

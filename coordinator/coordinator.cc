@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/assessor.h"
 #include "coordinator/data_lock.h"
 #include "coordinator/descriptors.h"
 #include "coordinator/headroom.h"
@@ -84,6 +85,7 @@ struct Coordinator::Parts {
   Diagnoses diagnoses;
   SaidRarely refusals;
   JobGate gate;
+  std::unique_ptr<Assessor> assessor;
   SampleGate sample_gate;
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
@@ -98,6 +100,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   rules.cluster_id = stores.journal->ClusterId();
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
+  assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   daemon.reset(new Daemon{.paths = paths,
                           .clock = clock,
                           .loop = *loop,
@@ -115,6 +118,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .attached = attached,
                           .diagnoses = diagnoses,
                           .refusals = refusals,
+                          .assessor = *assessor,
                           .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
@@ -153,6 +157,7 @@ void Coordinator::Parts::Serve() {
   pool.Post([this] { KeepLived(); });
   CancelAbandonedRuns(*daemon);
   KeepHouse(*daemon, config.retention);
+  KeepAssessing(*daemon);
   if (stores.index->NeedsWholeCheck()) {
     files.Post([this] { CheckDatabase(); });
   }

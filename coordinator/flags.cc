@@ -43,6 +43,9 @@ void AddFlags(CLI::App& app, Config& config, bool& version) {
   app.add_option("--start-timeout-ms", config.settings.start_timeout_ms,
                  "how long a worker may take to launch its ranks")
       ->check(duration);
+  app.add_option("--findings-floor-ms", config.findings_floor_ms,
+                 "findings speak of no shorter pause or loss than this (default 60000)")
+      ->check(duration);
   app.add_option("--retain-jobs", config.retention.jobs,
                  "finished jobs that are kept (default 10000)");
   app.add_option("--retain-days", config.retention.days,

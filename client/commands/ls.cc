@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "client/arguments.h"
+#include "client/assessment_text.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -29,12 +30,14 @@ constexpr Flag kLsFlags[] = {
     {"all", 'a', "", "include finished jobs of any age (default: the last day's)"},
     {"watch", 'w', "", "keep printing: a screenful every second; in a pipe, after every change"},
     {"mine", 0, "", "only your own jobs"},
+    {"wasted", 0, "", "only jobs with findings: the device time they waste, and why"},
     {"state", 0, "A,B", "only these states: queued, running, failed, …", {}, "state"},
 };
 
 absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
   v1::ListJobsRequest request;
   request.set_all(arguments.Has("all") || arguments.Has("state"));
+  request.set_assess(arguments.Has("wasted"));
   if (arguments.Has("mine")) request.set_owner(StrCat("uid:", getuid()));
   for (const std::string& list : arguments.All("state")) {
     for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty())) {
@@ -66,6 +69,8 @@ std::vector<Cell> JobRow(const v1::JobSummary& job) {
   if (job.step() > 0 || job.has_loss()) step = Cell(job.step());
   Cell loss;
   if (job.has_loss()) loss = Cell(Value(job.loss()), absl::StrFormat("%.4g", job.loss()));
+  Cell eta;
+  if (job.has_eta_ms()) eta = Cell(Value(job.eta_ms()), EtaText(job.eta_ms()));
   Cell checkpoint;
   if (job.checkpoint_step() > 0) checkpoint = Cell(job.checkpoint_step());
   const std::string devices =
@@ -74,7 +79,7 @@ std::vector<Cell> JobRow(const v1::JobSummary& job) {
   if (job.finished_ms() > 0) exit_code = Cell(int64_t{job.exit_code()});
   return {Cell(job.name()),
           Cell(Value(int64_t{static_cast<int64_t>(job.id())}), std::to_string(job.id())),
-          Cell(StateName(job.state())), Cell(int64_t{job.ranks()}), Cell(devices), step, loss,
+          Cell(StateName(job.state())), Cell(int64_t{job.ranks()}), Cell(devices), step, loss, eta,
           checkpoint, Cell(Value(job.submitted_ms()), Age(job.submitted_ms())),
           ran_ms < 0 ? Cell() : Cell(Value(ran_ms), Took(ran_ms)), Cell(int64_t{job.attempts()}),
           exit_code, Cell(job.owner()),
@@ -93,6 +98,7 @@ Listing JobListing(const v1::ListJobsResponse& response) {
                      {.key = "devices"},
                      {.key = "step", .right = true},
                      {.key = "loss", .right = true},
+                     {.key = "eta", .right = true, .value_name = "eta_ms"},
                      {.key = "checkpoint", .wide = true, .right = true},
                      {.key = "age", .right = true, .value_name = "submitted_ms", .since = true},
                      {.key = "ran", .right = true, .value_name = "ran_ms"},
@@ -102,6 +108,33 @@ Listing JobListing(const v1::ListJobsResponse& response) {
                      {.key = "reason", .shrink = true},
                      {.key = "command", .wide = true, .shrink = true}};
   for (const v1::JobSummary& job : response.jobs()) listing.rows.push_back(JobRow(job));
+  return listing;
+}
+
+// What `--wasted` lists instead: the worst finding of each job that has one.
+Listing WastedListing(const v1::ListJobsResponse& response) {
+  Listing listing;
+  listing.kind = "WastedList";
+  listing.columns = {{.key = "job", .shrink = true},
+                     {.key = "state"},
+                     {.key = "devices"},
+                     {.key = "wasted", .right = true, .value_name = "wasted_device_us"},
+                     {.key = "code", .wide = true},
+                     {.key = "finding", .shrink = true},
+                     {.key = "cause", .wide = true, .shrink = true},
+                     {.key = "fix", .wide = true, .shrink = true}};
+  for (const v1::JobSummary& job : response.jobs()) {
+    if (!job.has_finding()) continue;
+    const v1::Finding& finding = job.finding();
+    const double hours = static_cast<double>(job.wasted_device_us()) / 3.6e9;
+    listing.rows.push_back(
+        {Cell(job.name()), Cell(StateName(job.state())),
+         Cell(StrCat(job.ranks(), " ", job.device_kind())),
+         Cell(Value(int64_t{job.wasted_device_us()}),
+              hours < 0.1 ? DeviceTime(job.wasted_device_us()) : absl::StrFormat("%.1f h", hours)),
+         Cell(finding.code()), Cell(finding.sentence()), Cell(finding.cause()),
+         Cell(finding.fix())});
+  }
   return listing;
 }
 
@@ -125,7 +158,8 @@ absl::StatusOr<size_t> ReadPages(Connection* connection, v1::ListJobsRequest req
     if (connection != nullptr) {
       ASSIGN_OR_RETURN(page, connection->ListJobs(request));
     }
-    ASSIGN_OR_RETURN(const std::string text, writer.Add(JobListing(page)));
+    ASSIGN_OR_RETURN(const std::string text,
+                     writer.Add(request.assess() ? WastedListing(page) : JobListing(page)));
     on_page(page, text);
     if (!page.jobs().empty()) request.set_before_id(page.jobs().rbegin()->id());
   } while (page.more() && !page.jobs().empty() && !writer.full());
@@ -196,8 +230,9 @@ absl::StatusOr<int> ListJobs(Session& session, const Arguments& arguments) {
                                session.Print(text);
                              }));
   if (rows == 0 && session.terminal().out_is_tty) {
-    session.Note(arguments.Has("all") ? "no jobs; start one: jobctl run -n 2 -- python train.py"
-                                      : "no jobs in the last day; for all jobs: jobctl ls -a");
+    session.Note(arguments.Has("wasted") ? "no job has a finding"
+                 : arguments.Has("all")  ? "no jobs; start one: jobctl run -n 2 -- python train.py"
+                                         : "no jobs in the last day; for all jobs: jobctl ls -a");
   }
   return kExitOk;
 }
@@ -215,6 +250,7 @@ const Command kLsCommand = {
     .examples =
         "jobctl ls\tlive jobs and those that finished within a day\n"
         "jobctl ls -a --state failed --sort -age\tall failed jobs, oldest first\n"
+        "jobctl ls --wasted\twhich jobs waste devices, and why\n"
         "jobctl ls -o json | jq '.items[].job'\tfor programs",
     .run = ListJobs};
 

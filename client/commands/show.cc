@@ -1,5 +1,6 @@
 // jobctl show and why.
 #include "client/arguments.h"
+#include "client/assessment_text.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -13,7 +14,10 @@
 namespace muster::client {
 namespace {
 
+using common::StrCat;
+
 constexpr Flag kShowFlags[] = {
+    {"ledger", 0, "", "where its device time went: queue, data, restarts, idle devices, …"},
     {"output", 'o', "FORMAT", "json, yaml or name instead of text", "json|yaml|name"},
 };
 
@@ -22,16 +26,26 @@ absl::StatusOr<int> ShowJob(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(v1::GetJobResponse response, connection->GetJob(arguments.words()[0]));
   HideSecrets(response.mutable_record()->mutable_spec());
   const std::string output = arguments.Get("output");
+  v1::Assessment assessment;
+  if (output != "name") {
+    absl::StatusOr<v1::Assessment> answer = connection->AssessJob(arguments.words()[0]);
+    // The record is worth showing without it: an older coordinator does not judge.
+    if (answer.ok()) assessment = *std::move(answer);
+    if (!answer.ok() && arguments.Has("ledger")) return answer.status();
+  }
   if (output == "json") {
-    ASSIGN_OR_RETURN(const std::string text, MessageJson(response.record()));
+    ASSIGN_OR_RETURN(const std::string text, RecordJson(response.record(), assessment));
     session.Print(text);
   } else if (output == "yaml") {
-    ASSIGN_OR_RETURN(const std::string text, MessageYaml(response.record()));
+    ASSIGN_OR_RETURN(const std::string text, RecordYaml(response.record(), assessment));
     session.Print(text);
   } else if (output == "name") {
     session.Print(response.record().name() + "\n");
+  } else if (arguments.Has("ledger")) {
+    session.Print(StrCat(FindingHead(assessment, session.terminal()),
+                         LedgerText(assessment.ledger(), session.terminal())));
   } else {
-    session.Print(ShowJob(response, session.terminal()));
+    session.Print(ShowJob(response, assessment, session.terminal()));
   }
   return kExitOk;
 }
@@ -42,9 +56,9 @@ absl::StatusOr<int> Why(Session& session, const Arguments& arguments) {
   // The coordinator's sentence starts with the state if it is about the state alone.
   const std::string state = StateName(response.state());
   const std::string text = common::Printable(response.text());
-  session.Print(common::StrCat(text.starts_with(state) ? "" : state + ": ", text, "\n"));
+  session.Print(StrCat(text.starts_with(state) ? "" : state + ": ", text, "\n"));
   for (const std::string& detail : response.details()) {
-    session.Print(common::StrCat("  ", common::Printable(detail), "\n"));
+    session.Print(StrCat("  ", common::Printable(detail), "\n"));
   }
   return kExitOk;
 }
@@ -60,6 +74,7 @@ const Command kShowCommand = {.name = "show",
                               .completes = "job",
                               .examples =
                                   "jobctl show @last\tyour newest job\n"
+                                  "jobctl show @last --ledger\twhere its device time went\n"
                                   "jobctl show calm-otter-3 -o json\tthe whole record",
                               .run = ShowJob};
 

@@ -133,6 +133,9 @@ void ApplyAttemptEnded(ClusterState& state, const v1::Event& event) {
   attempt.set_cause(event.attempt_ended().cause());
   attempt.set_reason(event.attempt_ended().reason());
   attempt.set_ran_ms(event.attempt_ended().ran_ms());
+  if (event.attempt_ended().has_culprit()) {
+    *attempt.mutable_culprit() = event.attempt_ended().culprit();
+  }
   job.set_ran_ms(job.ran_ms() + event.attempt_ended().ran_ms());
 }
 

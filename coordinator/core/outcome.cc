@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/first_cause.h"
 #include "coordinator/core/last_words.h"
 #include "coordinator/core/views.h"
 
@@ -242,6 +243,7 @@ v1::AttemptEnded JudgeAttempt(const v1::Attempt& attempt) {
   } else if (attempt.stopping()) {
     ended.set_cause(attempt.cause());
     ended.set_reason(attempt.reason());
+    JudgeFirstCause(attempt, ended);
   } else if (const v1::NodePart* failed = FailedPart(attempt); failed != nullptr) {
     ended.set_cause(failed->failure_cause());
     ended.set_reason(failed->failure());

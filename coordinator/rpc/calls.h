@@ -47,6 +47,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   ONE(GetJob, JobReference, GetJobResponse, kRead, kJob)                                      \
   STREAM(WatchJob, WatchJobRequest, JobUpdate, kRead, kJob)                                   \
   ONE(WhyJob, JobReference, WhyResponse, kRead, kJob)                                         \
+  ONE(AssessJob, JobReference, Assessment, kRead, kJob)                                       \
   ONE(PlanJob, PlanJobRequest, PlanJobResponse, kRead, kJob)                                  \
   STREAM(DiagnoseJob, DiagnoseJobRequest, DiagnoseJobUpdate, kRead, kJob)                     \
   ONE(CancelJobs, CancelJobsRequest, BulkResponse, kControl, kJob)                            \

@@ -19,6 +19,7 @@
 
 namespace muster::coordinator {
 
+class Assessor;
 class AttachedRuns;
 class Diagnoses;
 class JobGate;
@@ -43,6 +44,7 @@ struct Daemon {
   AttachedRuns& attached;
   Diagnoses& diagnoses;
   SaidRarely& refusals;
+  Assessor& assessor;
 
   uint64_t epoch = 0;
   int64_t started_ms = 0;

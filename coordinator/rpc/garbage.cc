@@ -1,5 +1,7 @@
 #include "coordinator/rpc/garbage.h"
 
+#include "coordinator/assessor.h"
+
 #include <chrono>
 #include <set>
 #include <utility>
@@ -25,6 +27,7 @@ void DeleteFiles(Daemon& daemon, const std::vector<uint64_t>& jobs) {
     daemon.sample_gate.Forget(job);
     daemon.logs.Remove(job);
     daemon.metrics.Remove(job);
+    daemon.assessor.Forget(job);
     daemon.samples.Remove(job);
   }
 }

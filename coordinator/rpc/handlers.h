@@ -47,6 +47,12 @@ void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
 void PlanJob(Daemon& daemon, const Caller& caller, const v1::PlanJobRequest& request,
              Answer<v1::PlanJobResponse> answer);
 
+// assess.cc
+void AssessJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
+               Answer<v1::Assessment> answer);
+// Now and every few seconds, until the pool stops.
+void KeepAssessing(Daemon& daemon);
+
 // change.cc
 void CancelJobs(Daemon& daemon, const Caller& caller, const v1::CancelJobsRequest& request,
                 Answer<v1::BulkResponse> answer);

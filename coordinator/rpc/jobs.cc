@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "common/job/validate.h"
 #include "common/limits.h"
+#include "coordinator/assessor.h"
 #include "coordinator/core/plan.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
@@ -17,6 +19,8 @@ namespace {
 
 constexpr uint32_t kListedByDefault = 1'000;
 constexpr uint32_t kListedMax = 10'000;  // per page
+// Running jobs of a page that are judged at once; the others show what the last round found.
+constexpr size_t kAssessedMax = 64;
 constexpr int64_t kRecentMs = 24 * 3'600'000;
 
 bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request) {
@@ -29,6 +33,14 @@ bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request) {
 
 uint32_t LimitOf(const v1::ListJobsRequest& request) {
   return std::min(request.limit() == 0 ? kListedByDefault : request.limit(), kListedMax);
+}
+
+// What cannot be read now shows no finding.
+void AssessFinished(Daemon& daemon, uint64_t id) {
+  if (daemon.assessor.IsFinal(id)) return;
+  const auto record = daemon.index.Find(id);
+  if (!record.ok() || !record->has_value()) return;
+  (void)daemon.assessor.Assess(FactsOf(**record), daemon.clock.Read());
 }
 
 // On a pool thread: adds finished jobs, newest first, up to the limit.
@@ -66,6 +78,8 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
     } else {
       daemon.metrics.Decorate(job);
     }
+    if (request.assess() && job.finished_ms() > 0) AssessFinished(daemon, job.id());
+    daemon.assessor.Decorate(job);
     *response.add_jobs() = std::move(job);
   }
   return response;
@@ -78,19 +92,31 @@ void ListJobs(Daemon& daemon, const Caller&, const v1::ListJobsRequest& request,
   daemon.loop.Ask(
       [&daemon, request, answer](const LoopView& view) {
         std::vector<v1::JobSummary> live;
+        const auto facts = std::make_shared<std::vector<v1::JobRecord>>();
         const uint32_t limit = LimitOf(request);
         const auto& jobs = view.state.jobs;
         const auto first =
             request.before_id() == 0 ? jobs.end() : jobs.lower_bound(request.before_id());
         for (auto job = std::make_reverse_iterator(first);
              job != jobs.rend() && live.size() <= limit; ++job) {
-          if (Matches(job->second, request)) live.push_back(Summarize(job->second));
+          if (!Matches(job->second, request)) continue;
+          live.push_back(Summarize(job->second));
+          const bool runs = job->second.state() == v1::JOB_STATE_RUNNING;
+          if (request.assess() && runs && facts->size() < kAssessedMax) {
+            facts->push_back(FactsOf(job->second));
+          }
         }
-        return [&daemon, request, answer, live = std::move(live), now_ms = view.now.wall_ms] {
-          daemon.pool.Post([&daemon, request, answer, live, now_ms] {
-            answer(WithFinished(daemon, request, live, now_ms));
-          });
-        };
+        return
+            [&daemon, request, answer, facts, live = std::move(live), now_ms = view.now.wall_ms] {
+              // Reading metrics may take long: not among the short reads.
+              WorkPool& pool = request.assess() ? daemon.reads : daemon.pool;
+              pool.Post([&daemon, request, answer, facts, live, now_ms] {
+                for (const v1::JobRecord& job : *facts) {
+                  (void)daemon.assessor.Assess(job, daemon.clock.Read());
+                }
+                answer(WithFinished(daemon, request, live, now_ms));
+              });
+            };
       },
       answer);
 }

@@ -7,17 +7,11 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <string_view>
 
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {
-
-// Whether a metric of this name is a loss. The names are people's: "loss", "train_loss",
-// "Loss/train" (PyTorch's tutorials), "eval/loss", "train_loss_epoch" (Lightning) are; "loss_scale"
-// and "glossary" are not.
-bool IsLossName(std::string_view name);
 
 struct NewestMetrics {
   int64_t step = -1;  // -1: no point is known

@@ -108,6 +108,12 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     *response->mutable_record() = fake_->record;
     return grpc::Status::OK;
   }
+  grpc::Status AssessJob(grpc::ServerContext*, const v1::JobReference*,
+                         v1::Assessment* response) override {
+    if (fake_->assessment.job() == 0) return {grpc::StatusCode::UNIMPLEMENTED, "older"};
+    *response = fake_->assessment;
+    return grpc::Status::OK;
+  }
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest*,
                         grpc::ServerWriter<v1::JobUpdate>* writer) override {
     v1::JobUpdate update;

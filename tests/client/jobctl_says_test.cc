@@ -125,7 +125,8 @@ TEST(JobctlListTest, SortingByAgeMeansTheAgeAndProgramsReadMoments) {
   EXPECT_EQ(json["items"][0]["submitted_ms"], 3000);
   EXPECT_TRUE(json["items"][0].contains("ran_ms"));
   EXPECT_FALSE(json["items"][0].contains("age"));
-  EXPECT_TRUE(Jobctl(fake, {"ls", "-a"}).out.starts_with("JOB\tSTATE\tDEVICES\tSTEP\tLOSS\tAGE\t"));
+  EXPECT_TRUE(
+      Jobctl(fake, {"ls", "-a"}).out.starts_with("JOB\tSTATE\tDEVICES\tSTEP\tLOSS\tETA\tAGE\t"));
 }
 
 TEST(JobctlListTest, WatchingFitsTheScreen) {
@@ -409,6 +410,30 @@ TEST(JobctlCompletionTest, ValuesAndTheRightObjectsAreOffered) {
     line.insert(line.end(), typed.line.begin(), typed.line.end());
     EXPECT_EQ(Jobctl(fake, line).out, typed.offered) << typed.line[0] << " … " << typed.line.back();
   }
+}
+
+TEST(JobctlSaysTest, TheWorstFindingStandsAboveEverythingElse) {
+  FakeCoordinator fake;
+  fake.record = Record(v1::JOB_STATE_RUNNING);
+  const Ended older = Jobctl(fake, {"show", "calm-otter-3"});
+  EXPECT_TRUE(older.out.starts_with("Job ")) << "an older coordinator does not judge\n"
+                                             << older.out;
+  fake.assessment.set_job(3);
+  fake.assessment.set_eta_ms(732'000);
+  v1::Finding* finding = fake.assessment.add_findings();
+  finding->set_code("idle-devices");
+  finding->set_sentence("1 of 2 devices is busy");
+  finding->set_cause("the launcher was forgotten");
+  finding->set_fix("jobctl run -n 2 -- python train.py");
+  const Ended shown = Jobctl(fake, {"show", "calm-otter-3"});
+  EXPECT_TRUE(
+      shown.out.starts_with("! 1 of 2 devices is busy: the launcher was forgotten\n"
+                            "  fix: jobctl run -n 2 -- python train.py\n\nJob "))
+      << shown.out;
+  EXPECT_TRUE(Holds(shown.out, "Done in      about 12m")) << shown.out;
+  const auto json = nlohmann::json::parse(Jobctl(fake, {"show", "calm-otter-3", "-o", "json"}).out);
+  EXPECT_EQ(json["name"], "calm-otter-3");
+  EXPECT_EQ(json["assessment"]["findings"][0]["code"], "idle-devices");
 }
 
 }  // namespace

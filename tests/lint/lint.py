@@ -23,8 +23,9 @@ LAYERS = {
     "common/job": {"common/job", "common", "proto"},
     "coordinator/core": {"coordinator/core", "common/job", "common", "proto"},
     "worker/core": {"worker/core", "common/job", "common", "proto"},
+    "coordinator/findings": {"coordinator/findings", "coordinator/core", "common/job", "common", "proto"},
     "coordinator/segments": {"coordinator/segments", "common"},
-    "coordinator": {"coordinator", "coordinator/core", "coordinator/segments", "common/job", "common", "proto"},
+    "coordinator": {"coordinator", "coordinator/core", "coordinator/findings", "coordinator/segments", "common/job", "common", "proto"},
     "worker": {"worker", "worker/core", "common/job", "common", "proto"},
     "shim": {"shim", "common"},
     "client": {"client", "common/job", "common", "proto"},
@@ -41,7 +42,7 @@ SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordin
 
 # An engine behind coordinator/stores/ is known to itself, to the one place that opens it, and to the commands that
 # care for the files that sqlite/ and local/ keep. Every folder of the coordinator but those listed here is an engine.
-ENGINE = re.compile(r"coordinator/(?!(core|stores|segments|rpc|services|care)/)[a-z0-9_]+/")
+ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|care)/)[a-z0-9_]+/")
 KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
 
 # spdlog and CLI11 each cost eight seconds to compile: once a program.
@@ -55,20 +56,20 @@ BANNED = [
     (r"(?<![\w:>.])(::)?v?fork\s*\(\)", r"\.(cc|h)$", r"^(shim/|tests/|bench/)",
      "only the shim forks; posix_spawn elsewhere (gRPC does not survive a fork)"),
     (r"\bstd::(jthread|thread|async)\b(?!::)", r"\.(cc|h)$", 
-     r"^((coordinator|worker)/(?!core/)|trainer/|client/|tests/|bench/|examples/)",
+     r"^((coordinator|worker)/(?!core/|findings/)|trainer/|client/|tests/|bench/|examples/)",
      "threads are listed in ARCHITECTURE.md; the cores, common and the shim have none"),
     (r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|(?<![\w.])sleep\s*\(", r"\.(cc|h)$",
-     r"^((coordinator|worker)/(?!core/)|tests/e2e/|trainer/|examples/|bench/|client/|shim/)",
+     r"^((coordinator|worker)/(?!core/|findings/)|tests/e2e/|trainer/|examples/|bench/|client/|shim/)",
      "wait for the condition itself, or let simulated time pass"),
     (r"\b(system_clock|steady_clock|high_resolution_clock)::now|\bclock_gettime\s*\(|\bgettimeofday\s*\(|"
      r"(?<![\w:.>])time\s*\(\s*(nullptr|NULL|0)\s*\)|absl::Now\s*\(", r"\.(cc|h)$",
-     r"^(common/(clock|log|process)\.cc|(coordinator|worker)/(?!core/)|shim/|trainer/|examples/|tests/|bench/|client/)",
+     r"^(common/(clock|log|process)\.cc|(coordinator|worker)/(?!core/|findings/)|shim/|trainer/|examples/|tests/|bench/|client/)",
      "time arrives as an argument (common/clock.h)"),
-    (r"\brand\s*\(\)|\bstd::random_device\b|\bstd::mt19937", r"^(coordinator|worker)/core/", r"^$",
+    (r"\brand\s*\(\)|\bstd::random_device\b|\bstd::mt19937", r"^((coordinator|worker)/core|coordinator/findings)/", r"^$",
      "the cores have no random numbers: take one as an input"),
 ]
 
-PURE = ("common/job", "coordinator/core", "worker/core")
+PURE = ("common/job", "coordinator/core", "coordinator/findings", "worker/core")
 # What these may not include: threads, clocks, files, random numbers, logging.
 CORE_BANNED_HEADERS = re.compile(
     r"#include\s+[<\"](thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|ctime|time\.h|"
@@ -101,7 +102,7 @@ def project_files():
 
 def folder_of(path):
     """The layer that a path belongs to, or None (tests see everything)."""
-    for prefix in ("common/job", "coordinator/core", "coordinator/segments", "worker/core"):
+    for prefix in ("common/job", "coordinator/core", "coordinator/findings", "coordinator/segments", "worker/core"):
         if path.startswith(prefix + "/"):
             return prefix
     top = path.split("/", 1)[0]

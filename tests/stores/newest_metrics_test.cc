@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "coordinator/findings/loss_name.h"
+
 namespace muster::coordinator {
 namespace {
 

@@ -344,6 +344,7 @@ void ClusterScript::Exit(const Words& words, Options& options) {
     exit->set_since_start_us(Number(Option(options, "at_us", "1000")));
     exit->set_stopped_by_us(Option(options, "stopped", "0") == "1");
     exit->set_last_lines(Option(options, "says", ""));
+    exit->set_out_of_memory(Option(options, "oom", "0") == "1");
     exit->set_launch_errno(Number(Option(options, "errno", "0")));
     exit->set_launch_error(Option(options, "error", ""));
     if (options.contains("itself")) {

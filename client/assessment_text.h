@@ -1,0 +1,28 @@
+// What jobctl prints of findings, of the ledger and of the time left. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "client/terminal.h"
+#include "muster/v1/finding.pb.h"
+
+namespace muster::client {
+
+// The worst finding, above everything else of `show`:
+//   ! 1 of 2 devices is busy: the launcher was forgotten, or started one process
+//     fix: jobctl run -n 2 -- python train.py
+// and a line that counts the others. Empty if there is none.
+std::string FindingHead(const v1::Assessment& assessment, const Terminal& terminal);
+// Every finding with its numbers.
+std::string FindingList(const v1::Assessment& assessment, const Terminal& terminal);
+// Where the device time went: a line for each part, shares, whom to blame.
+std::string LedgerText(const v1::Ledger& ledger, const Terminal& terminal);
+// "62 % of its device time", or why it is not known.
+std::string GoodputText(const v1::Ledger& ledger);
+// "about 12m".
+std::string EtaText(int64_t eta_ms);
+// "0.4s", "41s", "3h 20m" of one device.
+std::string DeviceTime(int64_t device_us);
+
+}  // namespace muster::client

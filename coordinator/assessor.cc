@@ -1,0 +1,175 @@
+#include "coordinator/assessor.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "coordinator/findings/rules.h"
+
+namespace muster::coordinator {
+
+absl::StatusOr<v1::Assessment> Assessor::Assess(const v1::JobRecord& job, common::Now now) {
+  const std::shared_ptr<Known> known = Use(job.id());
+  v1::Assessment assessment;
+  {
+    std::lock_guard lock(known->mutex);
+    RETURN_IF_ERROR(CatchUp(job, now, *known));
+    assessment = coordinator::Assess({.job = job,
+                                      .history = known->history,
+                                      .samples = known->samples,
+                                      .now = now,
+                                      .floor_ms = floor_ms_});
+  }
+  Keep(assessment, job.finished_ms() > 0);
+  return assessment;
+}
+
+absl::Status Assessor::CatchUp(const v1::JobRecord& job, common::Now now, Known& known) const {
+  if (known.reader == nullptr) known.reader = metrics_.Read(job.id());
+  v1::MetricBatch batch;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool found, known.reader->Next(batch));
+    if (!found) break;
+    known.history.Take(batch, now.mono_ms);
+  }
+  TakeSamples(job, now, known);
+  return absl::OkStatus();
+}
+
+void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& known) const {
+  if (job.finished_ms() > 0 || job.attempts().empty()) {
+    known.watch = nullptr;
+  } else if (known.watch == nullptr && IsMeasured(job.id())) {
+    known.watch = samples_.Watch(job.id(), [waiting = known.waiting](const v1::SampleBatch& batch) {
+      std::lock_guard lock(waiting->mutex);
+      waiting->batches.push_back(batch);
+      if (waiting->batches.size() > kWaitingMax) waiting->batches.pop_front();
+    });
+    ReadSamples(job, now, known.samples);
+  }
+  std::deque<v1::SampleBatch> waiting;
+  {
+    std::lock_guard lock(known.waiting->mutex);
+    waiting.swap(known.waiting->batches);
+  }
+  for (const v1::SampleBatch& batch : waiting) known.samples.Take(batch);
+}
+
+// What was stored before the first look: minute by minute which ranks worked, and the newest minute.
+// Samples may be lost, so an error costs only these.
+void Assessor::ReadSamples(const v1::JobRecord& job, common::Now now,
+                           SampleHistory& samples) const {
+  const uint32_t attempt = job.attempts().rbegin()->number();
+  const int64_t newest_ms = now.wall_ms - SampleHistory::kNewestMs;
+  v1::SampleBucket bucket;
+  const auto minutes =
+      samples_.Read({.job = job.id(), .attempt = attempt, .tier = v1::SAMPLE_TIER_MINUTE});
+  while (minutes->Next(bucket).value_or(false)) {
+    if (bucket.last().time_ms() < newest_ms) samples.TakeEarlier(bucket.max(), bucket.batches());
+  }
+  const auto seconds = samples_.Read({.job = job.id(), .attempt = attempt, .since_ms = newest_ms});
+  while (seconds->Next(bucket).value_or(false)) samples.Take(bucket.last());
+}
+
+std::shared_ptr<Assessor::Known> Assessor::Use(uint64_t job) {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(job);
+  if (found != entries_.end()) {
+    uses_.splice(uses_.begin(), uses_, found->second.use);
+    return found->second.known;
+  }
+  uses_.push_front(job);
+  Entry& entry = entries_[job];
+  entry.known = std::make_shared<Known>();
+  entry.use = uses_.begin();
+  if (entries_.size() > kJobsMax) {
+    entries_.erase(uses_.back());
+    uses_.pop_back();
+  }
+  return entries_.at(job).known;
+}
+
+void Assessor::Keep(const v1::Assessment& assessment, bool is_final) {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(assessment.job());
+  if (found == entries_.end()) return;
+  found->second.newest = assessment;
+  found->second.is_final = is_final;
+}
+
+void Assessor::Decorate(v1::JobSummary& summary) const {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(summary.id());
+  if (found == entries_.end() || !found->second.newest.has_value()) return;
+  const v1::Assessment& newest = *found->second.newest;
+  const bool runs = summary.state() == v1::JOB_STATE_RUNNING;
+  // What was found while it ran is no longer true between two attempts or after its end.
+  if (!runs && !found->second.is_final) return;
+  if (runs && newest.has_eta_ms()) summary.set_eta_ms(newest.eta_ms());
+  if (newest.findings().empty()) return;
+  *summary.mutable_finding() = newest.findings(0);
+  int64_t wasted_us = 0;
+  for (const v1::Finding& finding : newest.findings()) wasted_us += finding.wasted_device_us();
+  summary.set_wasted_device_us(wasted_us);
+}
+
+bool Assessor::IsMeasured(uint64_t job) const { return !samples_.Newest(job).empty(); }
+
+bool Assessor::IsFinal(uint64_t job) const {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(job);
+  return found != entries_.end() && found->second.is_final;
+}
+
+void Assessor::Forget(uint64_t job) {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(job);
+  if (found == entries_.end()) return;
+  uses_.erase(found->second.use);
+  entries_.erase(found);
+}
+
+v1::JobRecord FactsOf(const v1::JobRecord& job) {
+  v1::JobRecord facts;
+  facts.set_id(job.id());
+  facts.set_name(job.name());
+  *facts.mutable_spec()->mutable_command() = job.spec().command();
+  *facts.mutable_spec()->mutable_shape() = job.spec().shape();
+  facts.set_state(job.state());
+  facts.set_submitted_ms(job.submitted_ms());
+  facts.set_finished_ms(job.finished_ms());
+  facts.set_dropped_attempts(job.dropped_attempts());
+  facts.set_resolved_device_kind(job.resolved_device_kind());
+  for (const v1::Attempt& attempt : job.attempts()) {
+    v1::Attempt& kept = *facts.add_attempts();
+    kept.set_number(attempt.number());
+    kept.set_world_size(attempt.world_size());
+    kept.set_resume_step(attempt.resume_step());
+    kept.set_started_ms(attempt.started_ms());
+    kept.set_running_ms(attempt.running_ms());
+    kept.set_stopping_ms(attempt.stopping_ms());
+    kept.set_ended_ms(attempt.ended_ms());
+    kept.set_stopping(attempt.stopping());
+    kept.set_cause(attempt.cause());
+    kept.set_reason(attempt.reason());
+    if (attempt.has_culprit()) *kept.mutable_culprit() = attempt.culprit();
+    for (const v1::NodePart& part : attempt.parts()) {
+      v1::NodePart& place = *kept.add_parts();
+      place.set_node(part.node());
+      place.set_first_rank(part.first_rank());
+      place.set_local_world_size(part.local_world_size());
+      place.set_device_kind(part.device_kind());
+      *place.mutable_device_indexes() = part.device_indexes();
+      place.set_failure(part.failure());
+    }
+  }
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    v1::Checkpoint& kept = *facts.add_checkpoints();
+    kept.set_step(checkpoint.step());
+    kept.set_attempt(checkpoint.attempt());
+    kept.set_state(checkpoint.state());
+    kept.set_committed_ms(checkpoint.committed_ms());
+  }
+  return facts;
+}
+
+}  // namespace muster::coordinator

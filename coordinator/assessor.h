@@ -1,0 +1,88 @@
+// Brings what is known of a job up to date and lets the rules (findings/) judge it. Remembers per
+// job what its metrics and samples said, so that each look reads only what is new, and the newest
+// verdicts for the rows of `jobctl ls`. From its first look on, it is told of the job's samples. Reads from disk: Assess on a work pool's thread. Any thread otherwise.
+//
+// Nothing here is durable: after a restart the next look reads the job's metrics once from the
+// beginning.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "coordinator/findings/history.h"
+#include "coordinator/findings/samples.h"
+#include "coordinator/stores/metric_store.h"
+#include "coordinator/stores/sample_store.h"
+#include "muster/v1/finding.pb.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::coordinator {
+
+class Assessor {
+ public:
+  static constexpr size_t kJobsMax = 4'096;  // remembered; the least recently assessed is forgotten
+  static constexpr size_t kWaitingMax = 4'096;  // samples of a job between two looks; older ones go
+
+  // The stores outlive this.
+  Assessor(const MetricStore& metrics, SampleStore& samples, int64_t floor_ms)
+      : metrics_(metrics), samples_(samples), floor_ms_(floor_ms) {}
+
+  // UNAVAILABLE: no descriptor is free; ask again later.
+  absl::StatusOr<v1::Assessment> Assess(const v1::JobRecord& job, common::Now now);
+  // Of the job's newest assessment, at most as old as the tick.
+  void Decorate(v1::JobSummary& summary) const;
+  bool IsMeasured(uint64_t job) const;
+  // An assessment of the job was made after its end.
+  bool IsFinal(uint64_t job) const;
+  // It was removed.
+  void Forget(uint64_t job);
+
+ private:
+  // Samples between two looks.
+  struct Waiting {
+    std::mutex mutex;  // guards what follows
+    std::deque<v1::SampleBatch> batches;
+  };
+  struct Known {
+    std::mutex mutex;  // guards what follows: one look at a time
+    std::unique_ptr<MetricReader> reader;
+    JobHistory history;
+    SampleHistory samples;
+    std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
+    WatchToken watch;
+  };
+  struct Entry {
+    std::shared_ptr<Known> known;
+    std::optional<v1::Assessment> newest;
+    bool is_final = false;
+    std::list<uint64_t>::iterator use;
+  };
+
+  std::shared_ptr<Known> Use(uint64_t job);
+  void Keep(const v1::Assessment& assessment, bool is_final);
+  absl::Status CatchUp(const v1::JobRecord& job, common::Now now, Known& known) const;
+  void TakeSamples(const v1::JobRecord& job, common::Now now, Known& known) const;
+  void ReadSamples(const v1::JobRecord& job, common::Now now, SampleHistory& samples) const;
+
+  const MetricStore& metrics_;
+  SampleStore& samples_;
+  const int64_t floor_ms_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::map<uint64_t, Entry> entries_;
+  std::list<uint64_t> uses_;  // newest first
+};
+
+// What the rules need of a record, without what can be large: environment, exits, checkpoints'
+// files.
+v1::JobRecord FactsOf(const v1::JobRecord& job);
+
+}  // namespace muster::coordinator

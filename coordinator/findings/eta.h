@@ -1,0 +1,16 @@
+// When a running job will be done. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "coordinator/findings/evidence.h"
+
+namespace muster::coordinator {
+
+// Steps left × the median of the newest step times, in milliseconds. Absent unless the job runs,
+// has told how many steps there are, and has done enough of them in this attempt. After a restart
+// it counts from the step that the attempt resumed from, so repeated steps are in it.
+std::optional<int64_t> EtaMs(const Evidence& evidence);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,53 @@
+// What findings, ledger and ETA are made from: values, read at one moment. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "coordinator/findings/history.h"
+#include "coordinator/findings/samples.h"
+#include "muster/v1/job.pb.h"
+
+namespace muster::coordinator {
+
+// Versions on a node, as far as they were recorded; empty: not known.
+struct NodeVersions {
+  std::string driver;     // "535.104.05"
+  std::string toolkit;    // what the framework was built with: "12.4"
+  std::string framework;  // "2.4.0+cu124"
+};
+
+struct Evidence {
+  const v1::JobRecord& job;
+  const JobHistory& history;
+  const SampleHistory& samples;
+  common::Now now;
+  // The shortest pause or loss that is worth a sentence. Warm-up lasts this long, too.
+  int64_t floor_ms = 60'000;
+  std::map<std::string, NodeVersions> versions = {};  // by node
+
+  // The newest attempt while all its ranks run, otherwise null.
+  const v1::Attempt* Running() const;
+  // The newest attempt's; null: it reports nothing.
+  const AttemptHistory* Newest() const;
+  // How long the newest attempt has run.
+  int64_t RanMs() const;
+  // How long the newest attempt has not gained a step; 0: it never reported one.
+  int64_t QuietMs() const;
+};
+
+// Devices of an attempt.
+int64_t DevicesOf(const v1::Attempt& attempt);
+// Of the newest attempt, or as requested.
+int64_t DevicesOf(const v1::JobRecord& job);
+// The part that a rank belongs to; null: none.
+const v1::NodePart* PartOf(const v1::Attempt& attempt, uint32_t rank);
+// "rank 3 on node2".
+std::string RankOnNode(const v1::Attempt& attempt, uint32_t rank);
+// "KIND:INDEX" of the devices that Muster gave to a rank, in order.
+std::vector<std::string> DevicesOfRank(const v1::NodePart& part, uint32_t rank);
+
+}  // namespace muster::coordinator

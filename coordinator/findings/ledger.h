@@ -1,0 +1,15 @@
+// Where a job's device time went: wall time × devices, divided without a remainder. Pure.
+#pragma once
+
+#include "coordinator/findings/evidence.h"
+#include "muster/v1/finding.pb.h"
+
+namespace muster::coordinator {
+
+// From the record's times, the steps that the trainer reported and their "time/…" metrics. The
+// coordinator's clock and the trainers' may differ: the trainers' times are held within the
+// attempt's. A step counts once: what a later attempt did again is "repeated". What nothing was
+// reported about is "unknown", never guessed.
+v1::Ledger MakeLedger(const Evidence& evidence);
+
+}  // namespace muster::coordinator

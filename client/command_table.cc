@@ -19,7 +19,7 @@ constexpr const Command* kCommands[] = {
     &kMetricsCommand,
     &kCompareCommand,
     &kDiffCommand,
-   
+    &kExportCommand,
     &kCkptLsCommand,
     &kCkptShowCommand,
     &kCkptVerifyCommand,

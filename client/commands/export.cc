@@ -245,7 +245,7 @@ absl::StatusOr<int> Export(Session& session, const Arguments& arguments) {
 
 const Command kExportCommand = {
     .name = "export",
-    .summary = "write jobs' metrics for other programs, or their course as a trace",
+    .summary = "write metrics for other programs, or a trace of the jobs",
     .arguments = "JOB…",
     .least = 1,
     .most = -1,

@@ -6,10 +6,16 @@ import importlib.util
 import io
 import json
 import os
+import sys
 import threading
 import xml.etree.ElementTree as xml
 
+import harness
 from harness import OVER, SUCCEEDED, Case, main, need, python_line, wait_until
+
+
+sys.path.insert(0, harness.RANKS)
+import events  # noqa: E402: writes event files without any library
 
 
 class CompareCase(Case):
@@ -142,6 +148,48 @@ class Compare(CompareCase):
         names = os.listdir(self.path(directory))
         self.assertEqual(len(names), 1, names)
         return os.path.join(self.path(directory), names[0])
+
+
+class Files(Case):
+    """Without any coordinator."""
+
+    def write(self, path, values, scalars=True):
+        os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+        with open(self.path(path), "wb") as file:
+            file.write(events.record(b"\x09" + bytes(8) + events.field(3, b"brain.Event:2")))
+            file.writelines(events.scalar(step, value) for step, value in values.items() if scalars)
+
+    def compare(self, *args, code=0):
+        done = self.private().jobctl("compare", *args, check=False, cwd=self.directory)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def test_event_files_of_a_restarted_run_are_one_run_and_directories_with_scalars_several(self):
+        self.write("runs/x/events.out.tfevents.1.host", {step: 10.0 for step in range(1, 21)})
+        self.write("runs/x/events.out.tfevents.2.host", {step: 1.0 for step in range(11, 16)})
+        self.write("runs/x/hparams/events.out.tfevents.1.host", {1: 5.0}, scalars=False)
+        with open(self.path("wanted.csv"), "w") as file:
+            file.write("step,loss\n" + "".join(f"{step},{10 if step < 11 else 1}\n" for step in range(1, 16)))
+        passed = self.compare("wanted.csv", "./runs", "--rtol", "0").stdout
+        self.assertIn("15 steps\n", passed)
+        self.assertNotIn("left out", passed)
+        self.write("runs/y/events.out.tfevents.1.host", {1: 2.0})
+        self.assert_error(self.compare("wanted.csv", "./runs", code=3), "JC1503", "x/loss, y/loss")
+        with open(self.path("runs/x/events.out.tfevents.2.host"), "ab") as file:
+            file.write(b"\x05")  # its writer is at it
+        self.compare("wanted.csv", "runs/x", "--rtol", "0")
+        with open(self.path("runs/x/events.out.tfevents.2.host"), "ab") as file:
+            file.write(b"no record of any kind")
+        self.assert_error(self.compare("wanted.csv", "runs/x", code=1), "JC1543", "runs/x/events.out.tfevents.2.host")
+
+    def test_what_is_not_metrics_is_named(self):
+        with open(self.path("a.csv"), "w") as file:
+            file.write("loss;step\n1;2\n")
+        self.assert_error(self.compare("a.csv", "a.csv", code=1), "JC1543", "a.csv:1", "no column")
+        self.assert_error(self.compare("b.csv", "a.csv", code=3), "JC1005", "b.csv")
+        os.makedirs(self.path("empty"))
+        self.assert_error(self.compare("./empty", "a.csv", code=1), "JC1543", "no TensorBoard event files")
+        self.assert_error(self.compare("a.csv", code=2), "JC1004")
 
 
 class FakeMlflow(http.server.BaseHTTPRequestHandler):

@@ -7,6 +7,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "common/word_list.h"
 
 namespace muster::client {
 namespace {
@@ -16,6 +17,8 @@ using common::StrCat;
 
 enum Group { kCommand, kArguments, kShape, kPolicy, kLabels, kRun, kEnvironment };
 constexpr std::string_view kHidden = "(hidden)";  // as `show` prints it
+// What a shell sets for itself; the directory is a field of its own.
+constexpr std::string_view kShellsOwn = "_|OLDPWD|PWD|SHLVL";
 constexpr std::string_view kEmpty = "(empty)";
 
 bool LooksLikeOption(const std::string& word) {
@@ -160,6 +163,7 @@ Configuration ConfigurationOf(const v1::JobRecord& record, const v1::ListNodesRe
   AddPolicies(spec, &fields);
   AddAttemptFields(record, nodes, &fields);
   for (const auto& [name, value] : spec.env()) {
+    if (common::HasWord(kShellsOwn, name)) continue;
     fields.Add(kEnvironment, StrCat("env ", name), value.empty() ? std::string(kEmpty) : value);
   }
   return fields.Take();

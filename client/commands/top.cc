@@ -42,10 +42,10 @@ constexpr std::string_view kTopHelp =
     "space  pause, continue\n"
     "↑ ↓ PgUp PgDn Home End (or k j b f g G)  scroll\n"
     "h      this text\n\n"
-    "CPU%: 100 is one core. RSS: memory of the rank's processes; shared pages count in each. "
-    "READ,\n"
-    "WRITE: bytes per second from and to storage. UTIL, MEM, POWER, TEMP: of its device. STEP-MS:\n"
-    "mean of the newest steps. ◀ marks the rank that is slowest, or behind the others.\n";
+    "CPU%: 100 is one core. RSS: memory of the rank's processes; shared pages\n"
+    "count in each. READ, WRITE: bytes per second from and to storage. UTIL, MEM,\n"
+    "POWER, TEMP: of its device. STEP-MS: mean of the newest steps. ◀ marks the\n"
+    "rank that is slowest, or behind the others.\n";
 
 absl::StatusOr<std::vector<v1::SampleBucket>> Newest(Connection& connection,
                                                      const std::string& job) {
@@ -249,7 +249,13 @@ absl::StatusOr<int> Top::Live(const Session& session) {
     if (WallMs() < next_ms && WallMs() > next_ms - 2 * kTopEveryMs) continue;
     next_ms = WallMs() + kTopEveryMs;
     if (is_paused_) continue;
-    ASSIGN_OR_RETURN(moment, Look());
+    absl::StatusOr<Moment> next = Look();
+    if (!next.ok() && !absl::IsUnavailable(next.status())) return next.status();
+    if (next.ok()) {
+      moment = *std::move(next);
+    } else {  // a coordinator that restarts: the last moment stays on the screen
+      moment.title = Sentence(next.status());
+    }
   }
 }
 

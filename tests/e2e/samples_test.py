@@ -8,6 +8,7 @@ import signal
 import struct
 import sys
 import termios
+import time
 
 import harness
 from harness import RUNNING, Case, wait_until
@@ -84,6 +85,32 @@ class Samples(Case):
         self.assertEqual([row["rank"] for row in rows], [0, 1])
         busiest = cluster.jobctl("top", job, "-o", "csv", "--no-headers", "--sort", "-cpu%", "--columns", "rank")
         self.assertEqual(busiest.stdout.split(), ["1", "0"])
+
+    def test_claims_of_a_foreign_program_are_refused(self):
+        cluster = self.cluster()
+        job = cluster.submit("-n", "1", "--", "sleep", "600")
+        number = cluster.wait_for(job, RUNNING).id
+        from muster.v1 import sample_pb2
+        honest = dict(job=number, attempt=0, node="node1", time_ms=int(time.time() * 1000), rank=0, cpu=77)
+
+        def batch(**lie):
+            told = {**honest, **lie}
+            rank = sample_pb2.RankSample(rank=told.pop("rank"), cpu_cores=told.pop("cpu"))
+            return sample_pb2.SampleBatch(ranks=[rank], **told)
+        lies = [batch(node="node2", cpu=8), batch(attempt=1, cpu=2), batch(rank=1, cpu=3), batch(job=99, cpu=4),
+                batch(cpu=float("nan")), batch(time_ms=-5, cpu=5), batch(node="../../x", cpu=6)]
+        upload = cluster.api.channel.stream_stream(
+            "/muster.v1.WorkerService/UploadSamples", request_serializer=sample_pb2.SampleBatch.SerializeToString,
+            response_deserializer=sample_pb2.SampleReceipt.FromString)
+        self.assertEqual(list(upload(iter(lies + [batch()]), timeout=harness.DEADLINE_S)), [])
+
+        def claimed():
+            cores = {bucket.last.ranks[0].cpu_cores for bucket in stored(cluster, job)}
+            return cores if 77 in cores else None
+        cores = wait_until(claimed, "the batch that may be true is stored")
+        self.assertEqual([each for each in cores if not each <= 1.9 and each != 77], [])  # NaN, too
+        self.assertEqual(os.listdir(os.path.join(cluster.directory, "data", "samples")), [str(number)])
+        self.assertIn("JC1611", cluster.coordinator.output())
 
     def test_without_jobs_there_is_nothing_to_see_and_nothing_is_started(self):
         alone = self.private()

@@ -25,20 +25,20 @@ constexpr std::string_view kLeave = "\033[?25h\033[?1049l";
 // End the process with a dump or leave no other chance; the others go through WatchSignals.
 constexpr int kFatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
-struct State {
+struct ScreenState {
   termios before{};
   termios raw{};
   std::atomic<bool> is_raw = false;
   std::atomic<int> end_signal = 0;
   int wake[2] = {-1, -1};
 };
-State g_screen;
+ScreenState g_screen;
 
-void Say(std::string_view text) {
+void SayNow(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
 }
 
-void Wake() {
+void WakeScreen() {
   const char byte = 0;
   [[maybe_unused]] const ssize_t written = write(g_screen.wake[1], &byte, 1);
 }
@@ -48,12 +48,12 @@ bool IsForeground() { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 void EnterRaw() {
   if (!IsForeground() || g_screen.is_raw.exchange(true)) return;
   tcsetattr(STDIN_FILENO, TCSANOW, &g_screen.raw);
-  Say(kEnter);
+  SayNow(kEnter);
 }
 
 void LeaveRaw() {
   if (!g_screen.is_raw.exchange(false)) return;
-  Say(kLeave);
+  SayNow(kLeave);
   tcsetattr(STDIN_FILENO, TCSANOW, &g_screen.before);
 }
 
@@ -68,13 +68,13 @@ void OnContinue(int) {
   const int saved = errno;
   g_screen.is_raw = false;  // a shell resets the terminal of a job that it stopped
   EnterRaw();
-  Wake();
+  WakeScreen();
   errno = saved;
 }
 
 void OnResize(int) {
   const int saved = errno;
-  Wake();
+  WakeScreen();
   errno = saved;
 }
 
@@ -84,7 +84,7 @@ void OnFatal(int number) {
   raise(number);
 }
 
-void Handle(int number, void (*handler)(int)) {
+void HandleBy(int number, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
@@ -92,7 +92,7 @@ void Handle(int number, void (*handler)(int)) {
   sigaction(number, &action, nullptr);
 }
 
-LiveScreen::Event Parse(std::string_view bytes) {
+LiveScreen::Event ParseKey(std::string_view bytes) {
   using Key = LiveScreen::Key;
   static constexpr struct {
     std::string_view bytes;
@@ -124,17 +124,17 @@ absl::Status LiveScreen::Open() {
   g_screen.raw.c_cc[VMIN] = 1;
   g_screen.raw.c_cc[VTIME] = 0;
   fflush(stdout);
-  Handle(SIGTSTP, OnStop);
-  Handle(SIGCONT, OnContinue);
-  Handle(SIGWINCH, OnResize);
-  for (const int number : kFatal) Handle(number, OnFatal);
+  HandleBy(SIGTSTP, OnStop);
+  HandleBy(SIGCONT, OnContinue);
+  HandleBy(SIGWINCH, OnResize);
+  for (const int number : kFatal) HandleBy(number, OnFatal);
   HandleSignals([](int number, int count) {
     if (count > 1) {  // the first did not help
       LeaveRaw();
       _exit(128 + number);
     }
     g_screen.end_signal = number;
-    Wake();
+    WakeScreen();
   });
   is_open_ = true;
   EnterRaw();
@@ -183,7 +183,7 @@ LiveScreen::Event LiveScreen::Next(int timeout_ms) {
   if (fds[1].revents == 0) return {};
   char bytes[16];
   const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
-  if (count > 0) return Parse({bytes, static_cast<size_t>(count)});
+  if (count > 0) return ParseKey({bytes, static_cast<size_t>(count)});
   // The terminal is gone: as if it had hung up.
   return count == 0 || errno != EINTR ? Event{.key = Key::kSignal, .signal = SIGHUP} : Event{};
 }

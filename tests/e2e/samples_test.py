@@ -6,6 +6,7 @@ import pty
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -26,6 +27,11 @@ def stored(cluster, job, **query):
     from muster.v1 import sample_pb2
     request = sample_pb2.QuerySamplesRequest(job=str(job), **query)
     return list(cluster.api.stream("QuerySamples", request, sample_pb2.SampleBucket))
+
+
+def sample_files(data):
+    return sorted(os.path.relpath(os.path.join(where, name), data)
+                  for where, _, names in os.walk(os.path.join(data, "samples")) for name in names)
 
 
 class Samples(Case):
@@ -57,6 +63,14 @@ class Samples(Case):
         before = stored(cluster, job)
         self.assertTrue(before)
         cluster.coordinator.kill9()
+        data, backup, again = os.path.join(cluster.directory, "data"), self.path("backup"), self.path("again")
+        for line in (["check", "--data-dir", data], ["backup", "--data-dir", data, "--to", backup],
+                     ["restore", "--from", backup, "--data-dir", again]):
+            done = subprocess.run([os.path.join(harness.BIN, "muster-coordinator"), *line], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("samples   " if line[0] == "check" else "", done.stdout)
+        self.assertEqual(sample_files(again), sample_files(data))
+        self.assertTrue(sample_files(again))
         cluster.restart_coordinator()
         after = stored(cluster, job)
         self.assertEqual([each.last.time_ms for each in after[:len(before)]],
@@ -102,13 +116,15 @@ class Samples(Case):
         upload = cluster.api.channel.stream_stream(
             "/muster.v1.WorkerService/UploadSamples", request_serializer=sample_pb2.SampleBatch.SerializeToString,
             response_deserializer=sample_pb2.SampleReceipt.FromString)
-        self.assertEqual(list(upload(iter(lies + [batch()]), timeout=harness.DEADLINE_S)), [])
+        self.assertEqual(list(upload(iter(lies + [batch()] + [batch(cpu=78)] * 100), timeout=harness.DEADLINE_S)), [])
 
         def claimed():
             cores = {bucket.last.ranks[0].cpu_cores for bucket in stored(cluster, job)}
             return cores if 77 in cores else None
         cores = wait_until(claimed, "the batch that may be true is stored")
-        self.assertEqual([each for each in cores if not each <= 1.9 and each != 77], [])  # NaN, too
+        self.assertEqual([each for each in cores if not each <= 1.9 and each not in (77, 78)], [])  # NaN, too
+        repeated = [bucket for bucket in stored(cluster, job) if bucket.last.ranks[0].cpu_cores == 78]
+        self.assertLess(len(repeated), 40, "a flood is not stored")
         self.assertEqual(os.listdir(os.path.join(cluster.directory, "data", "samples")), [str(number)])
         self.assertIn("JC1611", cluster.coordinator.output())
 

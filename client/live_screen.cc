@@ -92,7 +92,8 @@ void HandleBy(int number, void (*handler)(int)) {
   sigaction(number, &action, nullptr);
 }
 
-LiveScreen::Event ParseKey(std::string_view bytes) {
+// Takes the first key from what was typed. A sequence that is not known, or cut off, is dropped.
+LiveScreen::Event TakeKey(std::string* typed) {
   using Key = LiveScreen::Key;
   static constexpr struct {
     std::string_view bytes;
@@ -102,10 +103,14 @@ LiveScreen::Event ParseKey(std::string_view bytes) {
                {"\033[H", Key::kHome}, {"\033[F", Key::kEnd},     {"\033[1~", Key::kHome},
                {"\033[4~", Key::kEnd}};
   for (const auto& [sequence, key] : kKeys) {
-    if (bytes.starts_with(sequence)) return {.key = key};
+    if (!typed->starts_with(sequence)) continue;
+    typed->erase(0, sequence.size());
+    return {.key = key};
   }
-  if (bytes.empty() || bytes[0] == '\033') return {};
-  return {.key = Key::kCharacter, .character = bytes[0]};
+  const char first = typed->front();
+  typed->erase(0, first == '\033' ? std::string::npos : 1);
+  return first == '\033' ? LiveScreen::Event{}
+                         : LiveScreen::Event{.key = Key::kCharacter, .character = first};
 }
 
 }  // namespace
@@ -169,8 +174,9 @@ void LiveScreen::Draw(const std::string& text) {
 }
 
 LiveScreen::Event LiveScreen::Next(int timeout_ms) {
+  if (!typed_.empty()) timeout_ms = 0;  // a signal comes first
   pollfd fds[] = {{g_screen.wake[0], POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
-  poll(fds, 2, timeout_ms);
+  poll(fds, IsForeground() ? 2 : 1, timeout_ms);  // in the background, input is not ours
   if (const int number = g_screen.end_signal; number != 0) {
     return {.key = Key::kSignal, .signal = number};
   }
@@ -180,10 +186,14 @@ LiveScreen::Event LiveScreen::Next(int timeout_ms) {
     }
     return {};
   }
+  if (!typed_.empty()) return TakeKey(&typed_);
   if (fds[1].revents == 0) return {};
-  char bytes[16];
+  char bytes[64];
   const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
-  if (count > 0) return ParseKey({bytes, static_cast<size_t>(count)});
+  if (count > 0) {
+    typed_.assign(bytes, static_cast<size_t>(count));
+    return TakeKey(&typed_);
+  }
   // The terminal is gone: as if it had hung up.
   return count == 0 || errno != EINTR ? Event{.key = Key::kSignal, .signal = SIGHUP} : Event{};
 }

@@ -21,6 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
 import harness  # noqa: E402  (the daemons of the benchmarks are started as in the tests)
 from harness import JOBCTL, wait_until  # noqa: E402
+from sampling_bench import bench_sampling as measure_sampling  # noqa: E402
 from trainer_bench import bench_trainer  # noqa: E402
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
@@ -288,8 +289,15 @@ def bench_idle(table):
                   lambda a, _: True)
 
 
+def bench_sampling(table):
+    """What it costs to sample ranks once a second."""
+    with Stage() as stage:
+        measure_sampling(table, stage)
+
+
 BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
-           "logs": bench_logs, "restart": bench_restart, "idle": bench_idle, "trainer": bench_trainer}
+           "logs": bench_logs, "restart": bench_restart, "idle": bench_idle, "sampling": bench_sampling,
+           "trainer": bench_trainer}
 
 
 def machine():

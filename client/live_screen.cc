@@ -25,20 +25,20 @@ constexpr std::string_view kLeave = "\033[?25h\033[?1049l";
 // End the process with a dump or leave no other chance; the others go through WatchSignals.
 constexpr int kFatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
-struct State {
+struct ScreenState {
   termios before{};
   termios raw{};
   std::atomic<bool> is_raw = false;
   std::atomic<int> end_signal = 0;
   int wake[2] = {-1, -1};
 };
-State g_screen;
+ScreenState g_screen;
 
-void Say(std::string_view text) {
+void SayNow(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
 }
 
-void Wake() {
+void WakeScreen() {
   const char byte = 0;
   [[maybe_unused]] const ssize_t written = write(g_screen.wake[1], &byte, 1);
 }
@@ -48,12 +48,12 @@ bool IsForeground() { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 void EnterRaw() {
   if (!IsForeground() || g_screen.is_raw.exchange(true)) return;
   tcsetattr(STDIN_FILENO, TCSANOW, &g_screen.raw);
-  Say(kEnter);
+  SayNow(kEnter);
 }
 
 void LeaveRaw() {
   if (!g_screen.is_raw.exchange(false)) return;
-  Say(kLeave);
+  SayNow(kLeave);
   tcsetattr(STDIN_FILENO, TCSANOW, &g_screen.before);
 }
 
@@ -68,13 +68,13 @@ void OnContinue(int) {
   const int saved = errno;
   g_screen.is_raw = false;  // a shell resets the terminal of a job that it stopped
   EnterRaw();
-  Wake();
+  WakeScreen();
   errno = saved;
 }
 
 void OnResize(int) {
   const int saved = errno;
-  Wake();
+  WakeScreen();
   errno = saved;
 }
 
@@ -84,7 +84,7 @@ void OnFatal(int number) {
   raise(number);
 }
 
-void Handle(int number, void (*handler)(int)) {
+void HandleBy(int number, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
@@ -92,7 +92,8 @@ void Handle(int number, void (*handler)(int)) {
   sigaction(number, &action, nullptr);
 }
 
-LiveScreen::Event Parse(std::string_view bytes) {
+// Takes the first key from what was typed. A sequence that is not known, or cut off, is dropped.
+LiveScreen::Event TakeKey(std::string* typed) {
   using Key = LiveScreen::Key;
   static constexpr struct {
     std::string_view bytes;
@@ -102,10 +103,14 @@ LiveScreen::Event Parse(std::string_view bytes) {
                {"\033[H", Key::kHome}, {"\033[F", Key::kEnd},     {"\033[1~", Key::kHome},
                {"\033[4~", Key::kEnd}};
   for (const auto& [sequence, key] : kKeys) {
-    if (bytes.starts_with(sequence)) return {.key = key};
+    if (!typed->starts_with(sequence)) continue;
+    typed->erase(0, sequence.size());
+    return {.key = key};
   }
-  if (bytes.empty() || bytes[0] == '\033') return {};
-  return {.key = Key::kCharacter, .character = bytes[0]};
+  const char first = typed->front();
+  typed->erase(0, first == '\033' ? std::string::npos : 1);
+  return first == '\033' ? LiveScreen::Event{}
+                         : LiveScreen::Event{.key = Key::kCharacter, .character = first};
 }
 
 }  // namespace
@@ -124,17 +129,17 @@ absl::Status LiveScreen::Open() {
   g_screen.raw.c_cc[VMIN] = 1;
   g_screen.raw.c_cc[VTIME] = 0;
   fflush(stdout);
-  Handle(SIGTSTP, OnStop);
-  Handle(SIGCONT, OnContinue);
-  Handle(SIGWINCH, OnResize);
-  for (const int number : kFatal) Handle(number, OnFatal);
+  HandleBy(SIGTSTP, OnStop);
+  HandleBy(SIGCONT, OnContinue);
+  HandleBy(SIGWINCH, OnResize);
+  for (const int number : kFatal) HandleBy(number, OnFatal);
   HandleSignals([](int number, int count) {
     if (count > 1) {  // the first did not help
       LeaveRaw();
       _exit(128 + number);
     }
     g_screen.end_signal = number;
-    Wake();
+    WakeScreen();
   });
   is_open_ = true;
   EnterRaw();
@@ -169,8 +174,9 @@ void LiveScreen::Draw(const std::string& text) {
 }
 
 LiveScreen::Event LiveScreen::Next(int timeout_ms) {
+  if (!typed_.empty()) timeout_ms = 0;  // a signal comes first
   pollfd fds[] = {{g_screen.wake[0], POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
-  poll(fds, 2, timeout_ms);
+  poll(fds, IsForeground() ? 2 : 1, timeout_ms);  // in the background, input is not ours
   if (const int number = g_screen.end_signal; number != 0) {
     return {.key = Key::kSignal, .signal = number};
   }
@@ -180,10 +186,14 @@ LiveScreen::Event LiveScreen::Next(int timeout_ms) {
     }
     return {};
   }
+  if (!typed_.empty()) return TakeKey(&typed_);
   if (fds[1].revents == 0) return {};
-  char bytes[16];
+  char bytes[64];
   const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
-  if (count > 0) return Parse({bytes, static_cast<size_t>(count)});
+  if (count > 0) {
+    typed_.assign(bytes, static_cast<size_t>(count));
+    return TakeKey(&typed_);
+  }
   // The terminal is gone: as if it had hung up.
   return count == 0 || errno != EINTR ? Event{.key = Key::kSignal, .signal = SIGHUP} : Event{};
 }

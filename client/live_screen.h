@@ -30,6 +30,7 @@ class LiveScreen {
 
  private:
   bool is_open_ = false;
+  std::string typed_;  // keys that were read and not yet returned
 };
 
 }  // namespace muster::client

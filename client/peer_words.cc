@@ -22,7 +22,7 @@ constexpr WordAlias kPeerCommands[] = {
     {"squeue", "ls"},
     {"get", "ls"},
     {"queue", "ls"},
-    {"top", "ls"},
+    {"sstat", "top"},
     {"describe", "show"},
     {"inspect", "show"},
     {"info", "show"},

@@ -27,7 +27,7 @@ constexpr float kCelsiusMin = -300;
 constexpr float kCelsiusMax = 1e4f;
 constexpr uint32_t kMhzMax = 1'000'000;
 constexpr int kReasonsMax = 16;
-constexpr size_t kReasonBytesMax = 64;
+constexpr size_t kThrottleReasonBytesMax = 64;
 
 bool IsWithin(float value, float least, float most) {
   return std::isfinite(value) && value >= least && value <= most;
@@ -93,7 +93,7 @@ std::string FaultOf(const v1::DeviceSample& sample, const SampledPart& part) {
   }
   if (sample.throttled_by_size() > kReasonsMax) return "names too many reasons";
   for (const std::string& reason : sample.throttled_by()) {
-    if (reason.size() > kReasonBytesMax || !common::IsCleanUtf8(reason)) {
+    if (reason.size() > kThrottleReasonBytesMax || !common::IsCleanUtf8(reason)) {
       return "names a reason that is not a short text";
     }
   }

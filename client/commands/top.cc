@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -30,7 +31,8 @@ constexpr int64_t kOldSampleMs = 5'000;
 
 constexpr Flag kTopFlags[] = {
     {"nodes", 0, "", "a row per node instead of one per rank"},
-    {"once", 0, "", "print once and exit (the default if stdout is not a terminal)"},
+    {"once", 0, "",
+     "print once and exit (the default in a pipe, and with -o, --columns, --sort …)"},
 };
 
 constexpr std::string_view kTopHelp =
@@ -42,10 +44,10 @@ constexpr std::string_view kTopHelp =
     "space  pause, continue\n"
     "↑ ↓ PgUp PgDn Home End (or k j b f g G)  scroll\n"
     "h      this text\n\n"
-    "CPU%: 100 is one core. RSS: memory of the rank's processes; shared pages count in each. "
-    "READ,\n"
-    "WRITE: bytes per second from and to storage. UTIL, MEM, POWER, TEMP: of its device. STEP-MS:\n"
-    "mean of the newest steps. ◀ marks the rank that is slowest, or behind the others.\n";
+    "CPU%: 100 is one core. RSS: memory of the rank's processes; shared pages\n"
+    "count in each. READ, WRITE: bytes per second from and to storage. UTIL, MEM,\n"
+    "POWER, TEMP: of its device. STEP-MS: mean of the newest steps. ◀ marks the\n"
+    "rank that is slowest, or behind the others.\n";
 
 absl::StatusOr<std::vector<v1::SampleBucket>> Newest(Connection& connection,
                                                      const std::string& job) {
@@ -249,7 +251,13 @@ absl::StatusOr<int> Top::Live(const Session& session) {
     if (WallMs() < next_ms && WallMs() > next_ms - 2 * kTopEveryMs) continue;
     next_ms = WallMs() + kTopEveryMs;
     if (is_paused_) continue;
-    ASSIGN_OR_RETURN(moment, Look());
+    absl::StatusOr<Moment> next = Look();
+    if (!next.ok() && !absl::IsUnavailable(next.status())) return next.status();
+    if (next.ok()) {
+      moment = *std::move(next);
+    } else {  // a coordinator that restarts: the last moment stays on the screen
+      moment.title = Sentence(next.status());
+    }
   }
 }
 
@@ -262,6 +270,14 @@ absl::StatusOr<std::string> NewestRunning(Connection& connection) {
   return response.jobs().empty() ? "" : std::to_string(response.jobs(0).id());
 }
 
+// Whoever asks for columns, an order or a format wants the listing.
+bool IsLive(const Terminal& terminal, const Arguments& arguments) {
+  if (!terminal.out_is_tty || isatty(STDIN_FILENO) != 1 || arguments.Has("once")) return false;
+  const std::span<const Flag> flags = ListingFlags();
+  return std::none_of(flags.begin(), flags.end(),
+                      [&arguments](const Flag& flag) { return arguments.Has(flag.name); });
+}
+
 absl::StatusOr<int> RunTop(Session& session, const Arguments& arguments) {
   const bool of_nodes = arguments.Has("nodes");
   std::string job = arguments.words().empty() ? "" : arguments.words()[0];
@@ -270,8 +286,7 @@ absl::StatusOr<int> RunTop(Session& session, const Arguments& arguments) {
                  StrCat("jobctl top ", job, ", or jobctl top --nodes"));
   }
   const Terminal& terminal = session.terminal();
-  const bool is_live = terminal.out_is_tty && !arguments.Has("once") && !arguments.Has("output") &&
-                       isatty(STDIN_FILENO) == 1;
+  const bool is_live = IsLive(terminal, arguments);
   if (is_live) WatchSignals();  // before the connection's threads start
   ASSIGN_OR_RETURN(Connection * connection, session.ConnectIfAny());
   if (connection != nullptr && !of_nodes && job.empty()) {

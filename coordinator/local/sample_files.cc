@@ -24,11 +24,9 @@ namespace {
 
 using common::StrCat;
 
-constexpr char kMagic[] = "MSP1";
-constexpr size_t kMagicBytes = 4;
-constexpr size_t kHeadBytes = kMagicBytes + 2 * sizeof(uint32_t);
-constexpr size_t kPayloadBytesMax = 32 << 20;
-constexpr uint64_t kSampleBytesReadMax = kSampleFileBytes + kPayloadBytesMax;
+constexpr char kSampleMagic[] = "MSP1";
+constexpr size_t kSampleMagicBytes = 4;
+constexpr size_t kHeadBytes = kSampleMagicBytes + 2 * sizeof(uint32_t);
 constexpr const char* kTierNames[] = {"1s", "10s", "1min"};
 static_assert(std::size(kTierNames) == kSampleTierCount);
 // A tier's time is spread over so many files.
@@ -48,10 +46,11 @@ uint32_t NumberAt(std::string_view bytes, size_t at) {
 // The size of the sound record at `at`, parsed into `bucket`; 0 if there is none.
 size_t SoundRecordAt(std::string_view bytes, size_t at, v1::SampleBucket* bucket) {
   if (bytes.size() - at < kHeadBytes) return 0;
-  const size_t size = NumberAt(bytes, at + kMagicBytes);
-  if (size > kPayloadBytesMax || bytes.size() - at - kHeadBytes < size) return 0;
+  const size_t size = NumberAt(bytes, at + kSampleMagicBytes);
+  if (size > kSampleRecordBytesMax || bytes.size() - at - kHeadBytes < size) return 0;
   const std::string_view payload = bytes.substr(at + kHeadBytes, size);
-  if (common::Crc32c(payload) != NumberAt(bytes, at + kMagicBytes + sizeof(uint32_t))) return 0;
+  if (common::Crc32c(payload) != NumberAt(bytes, at + kSampleMagicBytes + sizeof(uint32_t)))
+    return 0;
   if (!bucket->ParseFromArray(payload.data(), static_cast<int>(size))) return 0;
   return kHeadBytes + size;
 }
@@ -97,7 +96,7 @@ int64_t SampleFileSpanMs(size_t tier) { return kSampleTiers[tier].kept_ms / kFil
 
 std::string SampleRecord(const v1::SampleBucket& bucket) {
   const std::string payload = bucket.SerializeAsString();
-  std::string record(kMagic);
+  std::string record(kSampleMagic);
   record.reserve(kHeadBytes + payload.size());
   AppendNumber(&record, static_cast<uint32_t>(payload.size()));
   AppendNumber(&record, common::Crc32c(payload));
@@ -110,7 +109,7 @@ SampleScan ScanSamples(std::string_view bytes,
   v1::SampleBucket bucket;
   size_t sound_until = 0;
   for (size_t at = 0; at < bytes.size();) {
-    at = bytes.find(kMagic, at);
+    at = bytes.find(kSampleMagic, at);
     if (at == std::string_view::npos) break;
     const size_t size = SoundRecordAt(bytes, at, &bucket);
     if (size == 0) {

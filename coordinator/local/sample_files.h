@@ -19,6 +19,8 @@
 namespace muster::coordinator {
 
 inline constexpr uint64_t kSampleFileBytes = 4 << 20;  // then the next file is begun
+inline constexpr size_t kSampleRecordBytesMax = 32 << 20;
+inline constexpr uint64_t kSampleBytesReadMax = kSampleFileBytes + kSampleRecordBytesMax;
 inline constexpr size_t kSampleTierCount = std::size(kSampleTiers);
 
 // The name of a node's folder: any name becomes one that is safe, and different names stay so.

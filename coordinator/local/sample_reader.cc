@@ -70,7 +70,9 @@ absl::Status LocalSampleReader::ReadFile(const SampleFile& file) {
   if (fstat(opened->get(), &info) != 0) return common::ErrnoStatus(file.Path());
   ASSIGN_OR_RETURN(
       const std::string bytes,
-      common::ReadAt(opened->get(), 0, static_cast<size_t>(info.st_size), file.Path()));
+      common::ReadAt(opened->get(), 0,
+                     std::min(static_cast<uint64_t>(info.st_size), kSampleBytesReadMax),
+                     file.Path()));
   ScanSamples(bytes, [this](const v1::SampleBucket& bucket) {
     if (bucket.last().time_ms() >= query_.since_ms) found_.push_back(bucket);
     return true;

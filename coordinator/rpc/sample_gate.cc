@@ -1,24 +1,28 @@
 #include "coordinator/rpc/sample_gate.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "coordinator/rpc/lookup.h"
 
 namespace muster::coordinator {
-namespace {
-
-std::shared_ptr<const SampledPart> PartAt(
-    const std::unordered_map<std::string, std::shared_ptr<const SampledPart>>& parts,
-    const std::string& node) {
+std::shared_ptr<const SampledPart> SampleGate::Take(Parts& parts, const std::string& node,
+                                                    int64_t now_ms) {
   const auto found = parts.find(node);
-  return found == parts.end() ? nullptr : found->second;
+  if (found == parts.end()) return nullptr;
+  Part& part = found->second;
+  const double seconds = static_cast<double>(now_ms - part.counted_ms) / 1'000;
+  part.counted_ms = now_ms;
+  part.allowance = std::min(part.allowance + seconds * kBatchesPerSecond, kBatchesAtOnce);
+  if (part.allowance < 1) return nullptr;
+  part.allowance -= 1;
+  return part.part;
 }
-
-}  // namespace
 
 void SampleGate::Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& node,
                       Answer answer) {
+  const int64_t now_ms = daemon.clock.Read().mono_ms;
   {
     std::unique_lock lock(mutex_);
     const auto after = attempts_.upper_bound({job, UINT32_MAX});
@@ -30,24 +34,27 @@ void SampleGate::Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std:
     }
     // An attempt's parts are assigned together, when it starts.
     if (const auto known = attempts_.find({job, attempt}); known != attempts_.end()) {
-      auto part = PartAt(known->second, node);
+      auto part = Take(known->second, node, now_ms);
       lock.unlock();
       return answer(std::move(part));
     }
   }
   FindJob(daemon, Caller{}, std::to_string(job),
-          [this, job, attempt, node, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+          [this, job, attempt, node, now_ms,
+           answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok() || !found->live) return answer(nullptr);
             Parts parts;
             for (const v1::Attempt& each : found->record->attempts()) {
               if (each.number() > attempt) return answer(nullptr);
               if (each.number() != attempt) continue;
               for (const v1::NodePart& part : each.parts()) {
-                parts[part.node()] = std::make_shared<const SampledPart>(SampledPartOf(part));
+                parts[part.node()] = {
+                    .part = std::make_shared<const SampledPart>(SampledPartOf(part)),
+                    .counted_ms = now_ms};
               }
             }
             if (parts.empty()) return answer(nullptr);
-            auto part = PartAt(parts, node);
+            auto part = Take(parts, node, now_ms);
             {
               std::lock_guard lock(mutex_);
               if (attempts_.size() >= kAttemptsMax) attempts_.clear();

@@ -1,5 +1,6 @@
 // Which (job, attempt, node) may send samples: attempts of known jobs, from nodes that have a part. What a
-// node holds of an attempt is remembered, because its batches come every second. Any thread.
+// node holds of an attempt is remembered, because its batches come every second; more than two a
+// second are refused. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +23,25 @@ class SampleGate {
   using Answer = std::function<void(std::shared_ptr<const SampledPart>)>;
 
   // Answers immediately if known, otherwise on another thread. Null: the node holds nothing of that
-  // attempt, the job is over, or a newer attempt is known.
+  // attempt or sends too often, the job is over, or a newer attempt is known.
   void Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& node, Answer answer);
   void Forget(uint64_t job);
 
  private:
-  static constexpr size_t kAttemptsMax = 10'000;                                      // remembered
-  using Parts = std::unordered_map<std::string, std::shared_ptr<const SampledPart>>;  // by node
-  using Key = std::pair<uint64_t, uint32_t>;  // job, attempt
+  static constexpr size_t kAttemptsMax = 10'000;  // remembered
+  static constexpr double kBatchesPerSecond = 2;
+  static constexpr double kBatchesAtOnce = 32;  // what waited for a connection
+  struct Part {
+    std::shared_ptr<const SampledPart> part;
+    double allowance = kBatchesAtOnce;
+    int64_t counted_ms = 0;
+  };
+  using Parts = std::unordered_map<std::string, Part>;  // by node
+  using Key = std::pair<uint64_t, uint32_t>;            // job, attempt
+
+  // Null if there is none, or its allowance is used up.
+  static std::shared_ptr<const SampledPart> Take(Parts& parts, const std::string& node,
+                                                 int64_t now_ms);
 
   std::mutex mutex_;  // guards what follows
   std::map<Key, Parts> attempts_;

@@ -77,27 +77,31 @@ void Fold(const Message& now, Message& known, Extreme extreme) {
   }
 }
 
-uint32_t KeyOf(const v1::RankSample& sample) { return sample.rank(); }
-const std::string& KeyOf(const v1::DeviceSample& sample) { return sample.device(); }
+uint32_t SampleKeyOf(const v1::RankSample& sample) { return sample.rank(); }
+const std::string& SampleKeyOf(const v1::DeviceSample& sample) { return sample.device(); }
 
-// The one of the same rank or device. Batches list them in the same order, so it is mostly at `hint`.
+// The one of the same rank or device, searched from `hint` on, which is then behind it. Batches list
+// them in the same order, so it is mostly there.
 template <typename List, typename Sample>
-Sample* FindSample(List& list, const Sample& sample, int hint) {
-  if (hint < list.size() && KeyOf(list[hint]) == KeyOf(sample)) return &list[hint];
-  for (Sample& each : list) {
-    if (KeyOf(each) == KeyOf(sample)) return &each;
+Sample* FindSample(List& list, const Sample& sample, int& hint) {
+  for (int i = 0; i < list.size(); ++i) {
+    const int at = (hint + i) % list.size();
+    if (SampleKeyOf(list[at]) != SampleKeyOf(sample)) continue;
+    hint = at + 1;
+    return &list[at];
   }
   return nullptr;
 }
 
+// `lowest` and `highest` have the same samples as `last`, in the same order.
 template <typename List>
 void FoldList(const List& now, List& last, List& lowest, List& highest) {
-  for (int i = 0; i < now.size(); ++i) {
-    const auto& sample = now[i];
-    if (auto* known = FindSample(last, sample, i)) {
+  int hint = 0;
+  for (const auto& sample : now) {
+    if (auto* known = FindSample(last, sample, hint)) {
       *known = sample;
-      if (auto* low = FindSample(lowest, sample, i)) Fold(sample, *low, Extreme::kLowest);
-      if (auto* high = FindSample(highest, sample, i)) Fold(sample, *high, Extreme::kHighest);
+      Fold(sample, lowest[hint - 1], Extreme::kLowest);
+      Fold(sample, highest[hint - 1], Extreme::kHighest);
       continue;
     }
     *last.Add() = sample;

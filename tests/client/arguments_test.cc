@@ -23,7 +23,7 @@ TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
       {{"squeue"}, "JC1001", "did you mean \"ls\""},
       {{"scancel", "3"}, "JC1001", "did you mean \"cancel\""},
       {{"nodes", "list"}, "JC1001", "did you mean \"nodes ls\""},
-      {{"top"}, "JC1001", "did you mean \"ls\""},
+      {{"sstat"}, "JC1001", "did you mean \"top\""},
       {{"attach", "3"}, "JC1001", "did you mean \"logs\""},
       {{"ckpt", "pin"}, "JC1001", "jobctl has no command \"ckpt pin\""},
       {{"ls", "--colums", "a"}, "JC1002", "did you mean \"--columns\""},

@@ -6,8 +6,10 @@ import pty
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
+import time
 
 import harness
 from harness import RUNNING, Case, wait_until
@@ -25,6 +27,11 @@ def stored(cluster, job, **query):
     from muster.v1 import sample_pb2
     request = sample_pb2.QuerySamplesRequest(job=str(job), **query)
     return list(cluster.api.stream("QuerySamples", request, sample_pb2.SampleBucket))
+
+
+def sample_files(data):
+    return sorted(os.path.relpath(os.path.join(where, name), data)
+                  for where, _, names in os.walk(os.path.join(data, "samples")) for name in names)
 
 
 class Samples(Case):
@@ -56,6 +63,14 @@ class Samples(Case):
         before = stored(cluster, job)
         self.assertTrue(before)
         cluster.coordinator.kill9()
+        data, backup, again = os.path.join(cluster.directory, "data"), self.path("backup"), self.path("again")
+        for line in (["check", "--data-dir", data], ["backup", "--data-dir", data, "--to", backup],
+                     ["restore", "--from", backup, "--data-dir", again]):
+            done = subprocess.run([os.path.join(harness.BIN, "muster-coordinator"), *line], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("samples   " if line[0] == "check" else "", done.stdout)
+        self.assertEqual(sample_files(again), sample_files(data))
+        self.assertTrue(sample_files(again))
         cluster.restart_coordinator()
         after = stored(cluster, job)
         self.assertEqual([each.last.time_ms for each in after[:len(before)]],
@@ -84,6 +99,34 @@ class Samples(Case):
         self.assertEqual([row["rank"] for row in rows], [0, 1])
         busiest = cluster.jobctl("top", job, "-o", "csv", "--no-headers", "--sort", "-cpu%", "--columns", "rank")
         self.assertEqual(busiest.stdout.split(), ["1", "0"])
+
+    def test_claims_of_a_foreign_program_are_refused(self):
+        cluster = self.cluster()
+        job = cluster.submit("-n", "1", "--", "sleep", "600")
+        number = cluster.wait_for(job, RUNNING).id
+        from muster.v1 import sample_pb2
+        honest = dict(job=number, attempt=0, node="node1", time_ms=int(time.time() * 1000), rank=0, cpu=77)
+
+        def batch(**lie):
+            told = {**honest, **lie}
+            rank = sample_pb2.RankSample(rank=told.pop("rank"), cpu_cores=told.pop("cpu"))
+            return sample_pb2.SampleBatch(ranks=[rank], **told)
+        lies = [batch(node="node2", cpu=8), batch(attempt=1, cpu=2), batch(rank=1, cpu=3), batch(job=99, cpu=4),
+                batch(cpu=float("nan")), batch(time_ms=-5, cpu=5), batch(node="../../x", cpu=6)]
+        upload = cluster.api.channel.stream_stream(
+            "/muster.v1.WorkerService/UploadSamples", request_serializer=sample_pb2.SampleBatch.SerializeToString,
+            response_deserializer=sample_pb2.SampleReceipt.FromString)
+        self.assertEqual(list(upload(iter(lies + [batch()] + [batch(cpu=78)] * 100), timeout=harness.DEADLINE_S)), [])
+
+        def claimed():
+            cores = {bucket.last.ranks[0].cpu_cores for bucket in stored(cluster, job)}
+            return cores if 77 in cores else None
+        cores = wait_until(claimed, "the batch that may be true is stored")
+        self.assertEqual([each for each in cores if not each <= 1.9 and each not in (77, 78)], [])  # NaN, too
+        repeated = [bucket for bucket in stored(cluster, job) if bucket.last.ranks[0].cpu_cores == 78]
+        self.assertLess(len(repeated), 40, "a flood is not stored")
+        self.assertEqual(os.listdir(os.path.join(cluster.directory, "data", "samples")), [str(number)])
+        self.assertIn("JC1611", cluster.coordinator.output())
 
     def test_without_jobs_there_is_nothing_to_see_and_nothing_is_started(self):
         alone = self.private()

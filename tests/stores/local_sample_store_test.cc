@@ -146,7 +146,9 @@ TEST(LocalSampleStoreTest, ANodeKeepsItsShareAndTheOldestGoFirst) {
   // What an earlier run left counts, too.
   LocalSampleStore smaller(paths, 2'000, &clock);
   smaller.Append(Samples(1, clock.wall_ms + 1, 1));
-  EXPECT_LE(WaitForSamples(smaller, {.job = 1}, 1).size(), 20u);
+  WaitForSamples(smaller, {.job = 1, .since_ms = clock.wall_ms + 1}, 1);
+  smaller.Stop();
+  EXPECT_LE(ReadSamples(smaller, {.job = 1}).size(), 20u);
 }
 
 TEST(LocalSampleStoreTest, AFileThatCannotBeWrittenCostsItsSamplesOnly) {

@@ -36,11 +36,11 @@ uint64_t IoField(const char* text, const char* name) {
 
 }  // namespace
 
-ProcessFiles::ProcessFiles(const std::string& root)
-    : root_(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
-
-void ProcessFiles::ListPids(size_t max, std::vector<pid_t>* pids) const {
+void ProcessFiles::ListPids(size_t max, std::vector<pid_t>* pids) {
   pids->clear();
+  if (!root_.valid()) {
+    root_ = common::UniqueFd(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
   const Directory directory = OpenDirectoryAt(root_.get(), ".");
   if (directory == nullptr) return;
   while (const dirent* entry = readdir(directory.get())) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/files.h"
@@ -34,10 +35,10 @@ struct ProcessUse {
 class ProcessFiles {
  public:
   // `root`: tests pass their own tree.
-  explicit ProcessFiles(const std::string& root = "/proc");
+  explicit ProcessFiles(std::string root = "/proc") : path_(std::move(root)) {}
 
   // Ascending, at most `max`. Reuses the vector's memory.
-  void ListPids(size_t max, std::vector<pid_t>* pids) const;
+  void ListPids(size_t max, std::vector<pid_t>* pids);
   // False if there is no such process.
   bool ReadStat(pid_t pid, ProcessUse* use) const;
   void ReadIo(pid_t pid, ProcessUse* use) const;
@@ -50,7 +51,8 @@ class ProcessFiles {
   // The file's first bytes, terminated by a zero. False if there is none.
   bool ReadText(pid_t pid, const char* name, char* buffer, size_t size) const;
 
-  common::UniqueFd root_;
+  const std::string path_;
+  common::UniqueFd root_;  // opened by ListPids
 };
 
 }  // namespace muster::worker

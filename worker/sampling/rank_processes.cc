@@ -171,8 +171,11 @@ void RankProcesses::FindLimitsAndDevices() {
       }
     }
   }
+  std::map<std::string, uint64_t> limits;  // ranks mostly share one
   for (auto& [number, rank] : ranks_) {
-    rank.memory_limit = limit_of_(files_.ReadCgroups(rank.pid));
+    const auto [limit, is_new] = limits.try_emplace(files_.ReadCgroups(rank.pid));
+    if (is_new) limit->second = limit_of_(limit->first);
+    rank.memory_limit = limit->second;
     std::vector<std::string>& devices = open[number];
     std::sort(devices.begin(), devices.end());
     devices.erase(std::unique(devices.begin(), devices.end()), devices.end());

@@ -76,7 +76,7 @@ class RankProcesses {
   v1::RankSample SampleOf(uint32_t number, const Rank& rank, const Used& used,
                           double seconds) const;
 
-  const ProcessFiles files_;
+  ProcessFiles files_;
   const std::function<uint64_t(const std::string&)> limit_of_;
   const DeviceFiles devices_;
   const int64_t ticks_per_second_;

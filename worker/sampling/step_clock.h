@@ -8,8 +8,9 @@ namespace muster::worker {
 class StepClock {
  public:
   void Note(int64_t step, int64_t now_ms) {
-    if (has_step_ && step == step_) return;
-    if (!has_step_ || step < step_) *this = StepClock(step, now_ms);  // the first, or it went back
+    // Within an attempt steps grow; what is lower counts something else, as epochs.
+    if (has_step_ && step <= step_) return;
+    if (!has_step_) *this = StepClock(step, now_ms);
     step_ = step;
     at_ms_ = now_ms;
   }

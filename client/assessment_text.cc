@@ -37,7 +37,7 @@ std::string WrappedText(std::string_view text, size_t indent, const Terminal& te
   return StrCat(out, text);
 }
 
-std::string Sentence(const v1::Finding& finding) {
+std::string FindingSentence(const v1::Finding& finding) {
   return common::Printable(finding.cause().empty()
                                ? finding.sentence()
                                : StrCat(finding.sentence(), ": ", finding.cause()));
@@ -46,7 +46,7 @@ std::string Sentence(const v1::Finding& finding) {
 void AddOne(const v1::Finding& finding, const Terminal& terminal, std::string* out) {
   const std::string_view paint = PaintOf(finding, terminal.color_out);
   StrAppend(out, paint, "!", paint.empty() ? "" : "\033[0m", " ",
-            WrappedText(Sentence(finding), 2, terminal), "\n");
+            WrappedText(FindingSentence(finding), 2, terminal), "\n");
   if (!finding.fix().empty()) {
     StrAppend(out, "  fix: ", WrappedText(common::Printable(finding.fix()), 7, terminal), "\n");
   }

@@ -7,6 +7,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "common/word_list.h"
 
 namespace muster::client {
 namespace {
@@ -16,6 +17,8 @@ using common::StrCat;
 
 enum Group { kCommand, kArguments, kShape, kPolicy, kLabels, kRun, kEnvironment };
 constexpr std::string_view kHidden = "(hidden)";  // as `show` prints it
+// What a shell sets for itself; the directory is a field of its own.
+constexpr std::string_view kShellsOwn = "_|OLDPWD|PWD|SHLVL";
 constexpr std::string_view kEmpty = "(empty)";
 
 bool LooksLikeOption(const std::string& word) {
@@ -116,7 +119,8 @@ std::string Joined(const std::set<std::string>& words) {
 }
 
 // What the newest attempt got.
-void AddAttempt(const v1::JobRecord& record, const v1::ListNodesResponse& nodes, Fields* fields) {
+void AddAttemptFields(const v1::JobRecord& record, const v1::ListNodesResponse& nodes,
+                      Fields* fields) {
   if (record.attempts().empty()) return;
   const v1::Attempt& attempt = *record.attempts().rbegin();
   fields->AddNumber(kRun, "world size", attempt.world_size());
@@ -144,7 +148,7 @@ void AddAttempt(const v1::JobRecord& record, const v1::ListNodesResponse& nodes,
 }
 
 // What is shown of a value.
-std::string Shown(const std::string& field, const std::string& value) {
+std::string ShownValue(const std::string& field, const std::string& value) {
   const bool is_secret = field.starts_with("env ") && common::LooksSecret(field);
   return is_secret && value != kEmpty ? std::string(kHidden) : value;
 }
@@ -157,8 +161,9 @@ Configuration ConfigurationOf(const v1::JobRecord& record, const v1::ListNodesRe
   AddCommand(spec, &fields);
   AddShape(spec, &fields);
   AddPolicies(spec, &fields);
-  AddAttempt(record, nodes, &fields);
+  AddAttemptFields(record, nodes, &fields);
   for (const auto& [name, value] : spec.env()) {
+    if (common::HasWord(kShellsOwn, name)) continue;
     fields.Add(kEnvironment, StrCat("env ", name), value.empty() ? std::string(kEmpty) : value);
   }
   return fields.Take();
@@ -174,8 +179,8 @@ std::vector<ConfigurationDifference> DifferencesOf(const Configuration& a, const
     const auto in_b = b.find(name);
     if (in_a != a.end() && in_b != b.end() && in_a->second == in_b->second) continue;
     ConfigurationDifference difference{.field = name.second};
-    if (in_a != a.end()) difference.a = Shown(name.second, in_a->second);
-    if (in_b != b.end()) difference.b = Shown(name.second, in_b->second);
+    if (in_a != a.end()) difference.a = ShownValue(name.second, in_a->second);
+    if (in_b != b.end()) difference.b = ShownValue(name.second, in_b->second);
     differences.push_back(std::move(difference));
   }
   return differences;

@@ -12,7 +12,7 @@
 namespace muster::client {
 
 // Fields by (group, name), in the order in which they are shown: what is run, where, the environment.
-// Values of variables whose names look secret are kept, to be compared; they are never shown.
+// Values of variables whose names look secret are kept, to be compared; they are never shown. Variables that a shell sets for itself are left out.
 using Configuration = std::map<std::pair<int, std::string>, std::string>;
 
 // `nodes` tells the models of the devices and the workers' versions, of nodes that are still known.

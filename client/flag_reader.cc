@@ -14,13 +14,13 @@
 namespace muster::client {
 namespace {
 
-// No argument of a process holds a NUL, so nobody can type these.
-// Added to "--name=": CLI11 would take the next word for its value.
+// A process argument cannot contain a NUL, so these cannot occur in a command line.
+// Added to "--name=": otherwise CLI11 would take the next word as its value.
 constexpr std::string_view kEmptyValue{"\0", 1};
-// Added as the last word: the flag that takes it lacks its own.
+// Added as the last word: a flag that takes it as its value has none of its own.
 constexpr std::string_view kMissingValue{"\0\0", 2};
 
-// A flag of a row, and the option that reads it.
+// A flag from the command table, and the CLI11 option that reads it.
 struct Bound {
   const Flag* flag;
   CLI::Option* option;
@@ -33,7 +33,7 @@ const Flag* FindLetter(const Command* command, char letter) {
   return nullptr;
 }
 
-// "--no-headers,--no_headers,-n"; empty when other flags of the command shadow all of these.
+// "--no-headers,--no_headers,-n"; empty if other flags of the command shadow all of them.
 std::string NamesOf(const Flag& flag, const Command* command) {
   std::vector<std::string> names;
   if (FindFlag(command, flag.name) == &flag) {
@@ -63,7 +63,7 @@ std::vector<Bound> BindFlags(const Command* command, CLI::App& app) {
 
 // A command that has a flag of this name or letter.
 const Command* CommandWithFlag(std::string_view name) {
-  // Most flags that people put first are those of listings.
+  // Most flags that people put before the command belong to listings.
   std::vector<const Command*> commands = {FindCommand("ls")};
   commands.insert(commands.end(), Commands().begin(), Commands().end());
   for (const Command* command : commands) {
@@ -84,9 +84,8 @@ absl::Status UnknownFlag(const Command* command, std::string_view shown, std::st
   }
   if (command == nullptr) {
     if (const Command* owner = CommandWithFlag(name); owner != nullptr) {
-      return Usage(
-          "JC1002", common::StrCat("jobctl has no flag ", shown, " of all commands"),
-          common::StrCat("it stands behind its command: jobctl ", owner->name, " ", shown));
+      return Usage("JC1002", common::StrCat("jobctl has no global flag ", shown),
+                   common::StrCat("put it after its command: jobctl ", owner->name, " ", shown));
     }
   }
   std::string hint;
@@ -103,8 +102,8 @@ absl::Status UnknownFlag(const Command* command, std::string_view shown, std::st
   return Usage("JC1002", common::StrCat(where, " has no flag ", shown, hint), HelpFix(command));
 }
 
-// The first word of `left` that looks like a flag; those behind `--` or the first bare word are not
-// ours.
+// An error for the first word of `left` that looks like a flag; those after `--` or the first bare
+// word are not ours.
 absl::Status CheckLeft(const Command* command, const std::vector<std::string>& left,
                        bool first_word_ends) {
   for (const std::string& word : left) {
@@ -135,7 +134,7 @@ bool IsAttached(const Flag& flag, const std::string& value, const std::vector<st
          });
 }
 
-// A value without what we and CLI11 leave around it.
+// The value without what we added and CLI11 left around it.
 std::string Bare(const Flag& flag, std::string value, const std::vector<std::string>& line) {
   if (value.ends_with(kEmptyValue)) value.pop_back();
   if (value.starts_with('=') && IsAttached(flag, value, line)) value.erase(0, 1);  // "-n=4"
@@ -145,11 +144,11 @@ std::string Bare(const Flag& flag, std::string value, const std::vector<std::str
 absl::Status CheckValue(const Command* command, const Flag& flag, const std::string& value,
                         const std::vector<std::string>& line) {
   if (flag.value.empty()) {
-    if (value == "true") return absl::OkStatus();  // CLI11's word for a switch that was given
+    if (value == "true") return absl::OkStatus();  // CLI11's value for a switch that was given
     return Usage("JC1004", common::StrCat("--", flag.name, " takes no value"), HelpFix(command));
   }
   if (value == kMissingValue) return ValueMissing(command, flag, line.back());
-  // "-np 4" is mpirun's.
+  // "-np 4" is mpirun's syntax.
   if (flag.value == "N" && !value.empty() && value[0] >= 'a' && value[0] <= 'z' &&
       IsAttached(flag, value, line)) {
     const std::string word = common::StrCat(std::string(1, flag.letter), value);
@@ -187,7 +186,7 @@ absl::StatusOr<FlagsRead> ReadFlags(const Command* command, const std::vector<st
   CLI::Option* help = app.add_flag(FindLetter(command, 'h') == nullptr ? "--help,-h" : "--help");
 
   std::vector<std::string> words = {
-      std::string(kMissingValue)};  // last word first, as CLI11 wants them
+      std::string(kMissingValue)};  // last word first, as CLI11 expects
   for (auto word = line.rbegin(); word != line.rend(); ++word) {
     const bool empty_value = word->starts_with("--") && word->find('=') == word->size() - 1;
     words.push_back(empty_value ? common::StrCat(*word, kEmptyValue) : *word);

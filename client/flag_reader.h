@@ -1,5 +1,5 @@
-// Reads the flags of a command from a line: CLI11 splits the words, the rows of the command table say
-// what there is, and every refusal is in our own words. Pure.
+// Reads a command's flags from a command line. CLI11 splits the words, the rows of the command
+// table define the flags, and all error messages are our own. Pure.
 #pragma once
 
 #include <map>
@@ -16,18 +16,18 @@ namespace muster::client {
 using FlagValues = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 struct FlagsRead {
-  FlagValues values;              // by name; a switch has an empty value for each time it was given
-  bool help = false;              // --help, and -h where the command has no such letter
-  std::vector<std::string> left;  // what is not a flag, in its order, `--` and all behind it too
+  FlagValues values;              // by name; a switch has an empty value each time it is given
+  bool help = false;              // --help, or -h if the command has no flag with that letter
+  std::vector<std::string> left;  // words that are not flags, in order, with `--` and all after it
 };
 
-// `line` without the program and the command; null `command`: the global flags. Where
+// `line` excludes the program and the command; a null `command` means the global flags. With
 // `first_word_ends`, everything from the first bare word on is left. Errors: JC1002 for a flag that
-// the command lacks, with the nearest one, JC1004 for a value that is missing or not allowed.
+// the command does not have, suggesting the nearest one; JC1004 for a missing or invalid value.
 absl::StatusOr<FlagsRead> ReadFlags(const Command* command, const std::vector<std::string>& line,
                                     bool first_word_ends);
 
-// Null when the command has no such flag.
+// Null if the command has no such flag.
 const Flag* FindFlag(const Command* command, std::string_view name);
 // "jobctl help NAME"
 std::string HelpFix(const Command* command);

@@ -88,6 +88,9 @@ absl::Status OutputFile::Write(std::string_view bytes) {
 
 absl::Status OutputFile::Commit() {
   RETURN_IF_ERROR(Flush());
+  if (fsync(fd_.get()) != 0) {
+    return CannotWrite(common::ErrnoStatus(StrCat("cannot write ", path_)));
+  }
   const std::string unnamed = StrCat("/proc/self/fd/", fd_.get());
   // Only a link can refuse to replace; only a rename can replace.
   if (replace_ && temporary_.empty()) {

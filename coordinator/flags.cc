@@ -1,4 +1,4 @@
-// The flags of the daemon. CLI11 splits the words; its texts are replaced by ours.
+// The daemon's flags. CLI11 splits the words; we replace its error messages with our own.
 #include <CLI/CLI.hpp>
 #include <string>
 
@@ -21,13 +21,13 @@ void AddFlags(CLI::App& app, Config& config, bool& version) {
                  "listen on this unix socket (default: DATA_DIR/coordinator.sock)");
   app.add_option("--listen", config.listen, "listen on ADDR:PORT too; needs --insecure-plaintext");
   app.add_flag("--insecure-plaintext", config.insecure_plaintext,
-               "allow --listen without encryption and without knowing who calls");
-  app.add_flag("--private", config.is_private, "serve one user's jobctl, and leave with it");
+               "allow --listen without encryption or authentication");
+  app.add_flag("--private", config.is_private, "serve one user's jobctl, and exit when it does");
   app.add_option("--worker-state-dir", config.worker_state_dir,
                  "private: state directory of its worker");
   app.add_option("--log-file", config.log_file, "append the daemon's log here instead of stderr");
   app.add_option("--report-fd", config.report_fd,
-                 "also say here why the start failed; closed when it did not");
+                 "also write here why the start failed; closed if it succeeded");
   const auto duration = CLI::Range(int64_t{1}, kDurationMaxMs);
   app.add_option("--heartbeat-ms", config.settings.heartbeat_ms, "how often workers report")
       ->check(duration);
@@ -91,7 +91,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   if (!config.listen.empty() && !config.insecure_plaintext) {
     return Refuse(
         StrCat("--listen ", config.listen,
-               " would serve without encryption to anybody who can reach it; if the network is "
+               " would serve without encryption to anyone who can reach it; if the network is "
                "yours alone, add --insecure-plaintext"));
   }
   if (!config.listen.empty() && config.listen.rfind(':') == std::string::npos) {

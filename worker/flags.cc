@@ -1,4 +1,4 @@
-// CLI11 splits the words; its texts are replaced by ours.
+// CLI11 splits the words; we replace its error messages with our own.
 #include <CLI/CLI.hpp>
 #include <string>
 
@@ -20,12 +20,12 @@ void AddFlags(CLI::App& app, Config& config, std::string& ports, bool& version) 
   app.add_option("--devices", config.devices,
                  StrCat(common::DeviceKindNames(" or "),
                         ", each alone or with :N, comma separated (default: all)"));
-  app.add_option("--state-dir", config.state_dir, "what must survive a restart");
+  app.add_option("--state-dir", config.state_dir, "directory for what must survive a restart");
   app.add_option("--runtime-dir", config.runtime_dir, "short directory for sockets");
-  app.add_option("--advertise", config.advertise, "address other nodes reach this one at");
-  app.add_option("--port-range", ports, "LO-HI, for MASTER_PORT")->capture_default_str();
-  app.add_option("--log-file", config.log_file, "instead of stderr");
-  app.add_flag("--private", config.is_private, "one user's own: cpu slots are not counted");
+  app.add_option("--advertise", config.advertise, "address at which other nodes reach this one");
+  app.add_option("--port-range", ports, "ports LO-HI for MASTER_PORT")->capture_default_str();
+  app.add_option("--log-file", config.log_file, "log here instead of stderr");
+  app.add_flag("--private", config.is_private, "serve one user only: cpu slots are not counted");
   app.add_flag("--version", version, "print the version");
 }
 
@@ -43,7 +43,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   Config& config = parsed.config;
   std::string ports = "20000-28999";
   bool version = false;
-  CLI::App app("muster-worker: runs the ranks of this node and streams back what they make");
+  CLI::App app("muster-worker: runs the ranks of this node and streams back their output");
   AddFlags(app, config, ports, version);
   try {
     app.parse(argc, argv);
@@ -61,7 +61,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     return Refuse("--coordinator is missing: name the coordinator, unix:/path or HOST:PORT");
   }
   if (config.state_dir.empty()) {
-    return Refuse("--state-dir is missing: name the directory of what must survive a restart");
+    return Refuse("--state-dir is missing: name the directory for what must survive a restart");
   }
   const absl::StatusOr<PortRange> range = ParsePortRange(ports);
   if (!range.ok()) {

@@ -18,6 +18,7 @@ extern const Command kEventsCommand;
 extern const Command kMetricsCommand;
 extern const Command kCompareCommand;
 extern const Command kDiffCommand;
+extern const Command kExportCommand;
 extern const Command kCkptLsCommand;
 extern const Command kCkptShowCommand;
 extern const Command kCkptVerifyCommand;

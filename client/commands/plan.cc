@@ -38,7 +38,7 @@ std::string RanksOf(const v1::NodePart& part) {
   return last == part.first_rank() ? StrCat(last) : StrCat(part.first_rank(), "-", last);
 }
 
-std::string Layout(const v1::Attempt& attempt) {
+std::string AttemptLayout(const v1::Attempt& attempt) {
   std::string text = StrCat(
       "starts now: ",
       job::DescribeWorld(attempt.world_size(), static_cast<uint64_t>(attempt.parts_size())), "\n");
@@ -57,7 +57,7 @@ std::string Layout(const v1::Attempt& attempt) {
 }
 
 std::string ForPeople(const v1::PlanJobResponse& plan) {
-  if (plan.outcome() == v1::PLAN_OUTCOME_NOW) return Layout(plan.attempt());
+  if (plan.outcome() == v1::PLAN_OUTCOME_NOW) return AttemptLayout(plan.attempt());
   std::string text = StrCat(plan.outcome() == v1::PLAN_OUTCOME_LATER ? "would wait: " : "never: ",
                             common::Printable(plan.reason()), "\n");
   for (const std::string& detail : plan.details())

@@ -1,8 +1,6 @@
 // A CSV file as a run.
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <optional>
 
 #include "client/compare/csv_metrics.h"

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "client/compare/run.h"
 #include "common/event_file.h"
@@ -109,6 +111,22 @@ absl::StatusOr<FilesByDirectory> FindEventFilesBelow(const std::string& root) {
   return found;
 }
 
+// Accelerate and SummaryWriter.add_hparams write directories that hold settings and no scalar.
+absl::StatusOr<bool> HasScalars(const std::set<std::string>& paths) {
+  for (const std::string& path : paths) {
+    absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
+    if (!file.ok()) return UnreadableRun(file.status());
+    EventFileReader reader(path, *std::move(file));
+    common::EventRecord record;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
+      if (!more) break;
+      if (!record.scalars.empty()) return true;
+    }
+  }
+  return false;
+}
+
 absl::Status AddEventFile(const std::string& path, const std::string& prefix, RunBuilder* run) {
   absl::StatusOr<common::UniqueFd> file = common::OpenRegular(path, O_RDONLY);
   if (!file.ok()) return UnreadableRun(file.status());
@@ -139,7 +157,11 @@ absl::StatusOr<ComparedRun> ReadEventRun(const std::string& path, const WantedMe
     RETURN_IF_ERROR(AddEventFile(path, "", &run));
     return run.Finish(path);
   }
-  ASSIGN_OR_RETURN(const FilesByDirectory found, FindEventFilesBelow(path));
+  ASSIGN_OR_RETURN(FilesByDirectory found, FindEventFilesBelow(path));
+  for (auto directory = found.begin(); directory != found.end();) {
+    ASSIGN_OR_RETURN(const bool has_scalars, HasScalars(directory->second));
+    directory = has_scalars ? std::next(directory) : found.erase(directory);
+  }
   for (const auto& [directory, files] : found) {
     const std::string below = fs::path(directory).lexically_relative(path).string();
     const bool has_prefix = found.size() > 1 && below != "." && !below.empty();

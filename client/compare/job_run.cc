@@ -1,5 +1,8 @@
 // A job's metrics as a run. The coordinator leaves out what a later attempt replaced.
+#include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 
 #include "client/compare/run.h"
 #include "client/connection.h"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "client/compare/report.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -59,7 +59,11 @@ std::string Failure(const Comparison& pair, const Case& of, const ComparisonSetu
 
 std::string XmlText(std::string_view text) {
   std::string out;
-  for (const char c : common::Printable(text, /*keep_layout=*/true)) {
+  // Printable leaves these two, which XML 1.0 excludes.
+  const std::string printable =
+      absl::StrReplaceAll(common::Printable(text, /*keep_layout=*/true),
+                          {{"\xEF\xBF\xBE", "\\ufffe"}, {"\xEF\xBF\xBF", "\\uffff"}});
+  for (const char c : printable) {
     switch (c) {
       case '&':
         out += "&amp;";

@@ -174,7 +174,6 @@ void ComparisonReport::Line(const std::string& text) {
 void ComparisonReport::PrintSummary(const Comparison& pair) {
   const Differences& all = pair.differences;
   const std::string_view unit = NameOf(setup_.by);
-  if (output_.format == "json") return;
   std::string head =
       StrCat(VerdictOf(pair, setup_.limit), "  ", pair.key, " of ", pair.run_name, " against ",
              pair.baseline_name, ": ", common::Counted(all.compared, unit));

@@ -83,7 +83,7 @@ absl::StatusOr<ComparedRun> ReadCsvRun(const std::string& path, const WantedMetr
                                        PointBudget* budget);
 // `path`: an event file, or a directory that is searched for them. Files of one directory are one
 // run, in the order of their names; those of a directory below `path` have its name before theirs,
-// unless all are in the same one.
+// unless all scalars are in the same one.
 absl::StatusOr<ComparedRun> ReadEventRun(const std::string& path, const WantedMetrics& wanted,
                                          PointBudget* budget);
 // Errors: also the coordinator's.

@@ -29,8 +29,8 @@ using common::MakeProblem;
 using common::StrCat;
 
 constexpr char kMadeWithout[] =
-    "the backup is made without it; muster-coordinator check tells more";
-// A checkpoint file that appears and goes while we copy makes us begin with the database again.
+    "the backup is made without it; muster-coordinator check reports details";
+// If a checkpoint file appears and disappears during the copy, the database is copied again.
 constexpr int kTries = 3;
 
 class Backup {
@@ -42,21 +42,21 @@ class Backup {
   absl::StatusOr<BackupTotals> Run();
 
  private:
-  // What the database refers to is copied before the database, and again after it for what came in
-  // between: a file is removed only when no job refers to it any more.
+  // Copies checkpoint files, then the database, then the checkpoint files that arrived in between.
+  // A file is removed only when no job refers to it any more.
   absl::Status CopyBlobsAndDatabase();
   absl::Status CopyBlobs();
   absl::Status CopyBlob(const TreeFile& file);
   absl::Status CopyDatabaseFile();
   absl::Status Unusable(const absl::Status& why) const;
-  // Checkpoint files that the copied database refers to and the backup does not hold.
+  // Checkpoint files that the copied database refers to but the backup does not contain.
   std::vector<std::string> Missing();
-  // After the database: whatever it knows of an attempt's output is there, and maybe more.
+  // Runs after the database copy, so the output that the database knows of is there, maybe more.
   absl::Status CopyJobs(const std::string& folder);
   absl::Status CopyChanging(const std::string& path);
   absl::Status CopyOther(const TreeFile& file);
   absl::Status Copy(const TreeFile& file);
-  // False: of a job that the copied database does not know, submitted since.
+  // False: the job was submitted after the database was copied.
   bool IsOfKnownJob(const std::string& path) const;
   absl::Status Odd(const std::string& path) const;
   void Keep(const SavedFile& saved) { files_[saved.path] = saved; }
@@ -140,7 +140,7 @@ absl::Status Backup::CopyDatabaseFile() {
   unlink(path.c_str());
   made_ms_ = common::SystemClock().Read().wall_ms;
   RETURN_IF_ERROR(CopyDatabase(paths_.Database(), path));
-  // Read whole: from a copy that a coordinator could not start on, nothing could be restored.
+  // Reads the whole copy: one that a coordinator cannot start on would be useless for a restore.
   absl::StatusOr<DatabaseContents> contents = ReadContents(path);
   if (!contents.ok()) return Unusable(contents.status());
   contents_ = *std::move(contents);
@@ -154,7 +154,7 @@ absl::Status Backup::CopyDatabaseFile() {
   return MakeProblem(absl::StatusCode::kFailedPrecondition,
                      {.code = "JC1608",
                       .what = StrCat(target_.Root(), " holds the backup of another data directory"),
-                      .why = StrCat("that one is of cluster ", target_.Cluster(), ", ",
+                      .why = StrCat("that one belongs to cluster ", target_.Cluster(), ", ",
                                     paths_.Root(), " is ", contents_.cluster_id),
                       .fix = "name another directory"});
 }
@@ -173,7 +173,7 @@ std::vector<std::string> Backup::Missing() {
   for (const auto& [sha256, use] : contents_.blobs) {
     const std::string path = paths_.BelowRoot(paths_.BlobFile(sha256));
     if (files_.contains(path) || damaged_.contains(path)) continue;
-    // Lost in the data directory, but an earlier backup has it: names never change their bytes.
+    // Lost in the data directory, but an earlier backup has it: the same name means the same bytes.
     if (const SavedFile* saved = target_.Saved(path); saved != nullptr) {
       Keep(*saved);
     } else {
@@ -208,14 +208,14 @@ absl::Status Backup::CopyOther(const TreeFile& file) {
 
 absl::Status Backup::Copy(const TreeFile& file) {
   if (!IsSavedName(file.path)) {
-    found_({file.path, "is not a file of Muster's, and is not copied",
+    found_({file.path, "is not one of Muster's files and is not copied",
             "move it out of the data directory"});
     return absl::OkStatus();
   }
   const std::string stored = target_.StoredName(file.path);
   const absl::StatusOr<CopiedFile> copied =
       CopyFile({paths_.Root(), file.path}, {target_.Root(), stored}, file.size, progress_);
-  // Removed with its job, meanwhile.
+  // It was removed meanwhile, together with its job.
   if (absl::IsNotFound(copied.status())) return absl::OkStatus();
   if (absl::IsDataLoss(copied.status())) {
     found_({file.path, std::string(copied.status().message()), kMadeWithout});
@@ -259,7 +259,7 @@ BackupTotals Backup::Totals() const {
   return totals;
 }
 
-// A directory that lost its database must not replace the backup that could bring it back.
+// A directory that has lost its database must not replace the backup that could restore it.
 absl::Status CheckSource(const BackupRequest& request) {
   const Paths paths(request.data_dir);
   RETURN_IF_ERROR(RefuseLostDatabase(paths));

@@ -1,5 +1,5 @@
-// `muster-coordinator backup`: a consistent copy of a data directory, while its coordinator serves
-// or is stopped. It only reads there. One thread.
+// `muster-coordinator backup`: makes a consistent copy of a data directory, whether its coordinator
+// is serving or stopped. Only reads the data directory. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct BackupTotals {
   uint64_t finished_jobs = 0;
   uint64_t files = 0;
   uint64_t bytes = 0;
-  uint64_t copied_files = 0;  // the others were in the target already
+  uint64_t copied_files = 0;  // the others were already in the target
   uint64_t copied_bytes = 0;
 };
 
-// `found` is told what could not be saved because it is damaged or missing in the data directory;
-// the backup is whole but for that. After an error the last whole backup in the target is as it
-// was.
+// Calls `found` for each file that could not be saved because it is damaged or missing in the data
+// directory; the backup is complete except for these. After an error, the last complete backup in
+// the target is unchanged.
 absl::StatusOr<BackupTotals> MakeBackup(const BackupRequest& request, const Found& found,
                                         const CopyProgress& progress);
 

@@ -29,14 +29,14 @@ constexpr char kLock[] = "LOCK";
 constexpr char kBlobs[] = "blobs";
 constexpr size_t kManifestBytesMax = size_t{4} << 30;
 constexpr int64_t kNsPerMs = 1'000'000;
-// Clocks of file systems tick at most this coarsely (FAT: 2 s).
+// The coarsest timestamp resolution of a file system (FAT: 2 s).
 constexpr int64_t kClockTickNs = 2'000 * kNsPerMs;
 
 bool IsNumber(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// As a path without links, whether or not all of it is there yet.
+// The path with symbolic links resolved; parts of it need not exist yet.
 std::string Resolved(const std::string& path) {
   std::error_code error;
   const fs::path resolved = fs::weakly_canonical(fs::absolute(path, error), error);
@@ -50,7 +50,7 @@ absl::Status RefusePlace(const std::string& directory, const std::string& data_d
                      {.code = "JC1608",
                       .what = StrCat("cannot make a backup of ", data_dir, " in ", directory),
                       .why = "one of the two lies inside the other",
-                      .fix = "name a directory elsewhere, best on another disk"});
+                      .fix = "name a directory elsewhere, preferably on another disk"});
 }
 
 absl::Status RefuseForeign(const std::string& directory) {
@@ -64,7 +64,7 @@ absl::Status RefuseForeign(const std::string& directory) {
                      {.code = "JC1608",
                       .what = StrCat(directory, " is not empty and holds no backup"),
                       .why = StrCat("it has ", there.size(), " entries, such as ", *there.begin()),
-                      .fix = "name an empty directory, or one that a backup was made in before"});
+                      .fix = "name an empty directory, or one that already holds a backup"});
 }
 
 }  // namespace
@@ -93,8 +93,8 @@ absl::StatusOr<std::unique_ptr<BackupTarget>> BackupTarget::Open(const std::stri
   RETURN_IF_ERROR(target->ReadPrevious());
   RETURN_IF_ERROR(common::WriteFileDurably(
       target->At(kUnfinished),
-      "A backup is being made here, or was interrupted. Without MANIFEST there is none yet.\n"));
-  target->Prune(target->previous_);  // what an interrupted one left
+      "A backup is in progress here, or was interrupted. Without a MANIFEST there is none yet.\n"));
+  target->Prune(target->previous_);  // leftovers of an interrupted backup
   return target;
 }
 
@@ -141,8 +141,8 @@ const SavedFile* BackupTarget::Saved(const std::string& path) const {
 
 bool BackupTarget::IsUnchanged(const std::string& path, uint64_t size, int64_t modified_ns) const {
   const SavedFile* saved = Saved(path);
-  // A file may change twice within a tick of its clock; one that was at rest before the last backup
-  // began cannot have.
+  // A file may change twice within one tick of its timestamp. That is ruled out if its last change
+  // was more than a tick before the last backup.
   return saved != nullptr && saved->size == size && saved->modified_ns == modified_ns &&
          modified_ns < previous_.made_ms * kNsPerMs - kClockTickNs;
 }

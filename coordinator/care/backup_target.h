@@ -1,11 +1,11 @@
-// The directory that backups of one data directory go to. Files are shared between backups where
-// they have not changed; the last whole backup stays whole until the next one is. One thread.
+// The directory that holds the backups of one data directory. Backups share the files that have not
+// changed between them. The last complete backup stays complete until the next one is. One thread.
 //
-//   MANIFEST      of the last whole backup
-//   UNFINISHED    while one is made, and after one that was interrupted
+//   MANIFEST      of the last complete backup
+//   UNFINISHED    present while a backup is in progress, and after one was interrupted
 //   LOCK          flock: one backup at a time
 //   blobs/…       checkpoint files, copied once
-//   N/…           all else that backup N copied
+//   N/…           everything else that backup N copied
 #pragma once
 
 #include <map>
@@ -22,27 +22,28 @@ namespace muster::coordinator {
 
 class BackupTarget {
  public:
-  // Makes the directory when it is missing. FAILED_PRECONDITION: it lies in the data directory,
-  // holds something else, or another backup is writing to it. DATA_LOSS: its MANIFEST is damaged.
+  // Creates the directory if it does not exist. FAILED_PRECONDITION: it lies inside the data
+  // directory, contains something else, or another backup is writing to it. DATA_LOSS: its MANIFEST
+  // is damaged.
   static absl::StatusOr<std::unique_ptr<BackupTarget>> Open(const std::string& directory,
                                                             const std::string& data_dir);
-  // Without Finish, what this backup copied is removed but for the checkpoint files, which the next
-  // one can use.
+  // Without Finish, removes what this backup copied, except for the checkpoint files: the next
+  // backup can use them.
   ~BackupTarget();
 
   const std::string& Root() const { return root_; }
-  // Of the last whole backup; nothing: there is none.
+  // The cluster id in the last complete backup; empty: there is none.
   const std::string& Cluster() const { return previous_.cluster; }
-  // Of the backup that is being made.
+  // The number of the backup in progress.
   uint64_t Number() const { return number_; }
-  // "7/logs/…": where this backup puts a file that it copies.
+  // Where this backup stores a file that it copies: "7/logs/…".
   std::string StoredName(const std::string& path) const;
-  // The file as the last whole backup has it, if its bytes are still there; else null.
+  // The file's entry in the last complete backup if its copy is still there, otherwise null.
   const SavedFile* Saved(const std::string& path) const;
-  // No byte of the file can have been changed since the last whole backup.
+  // Whether the file cannot have changed since the last complete backup.
   bool IsUnchanged(const std::string& path, uint64_t size, int64_t modified_ns) const;
 
-  // Syncs what was copied, then puts the manifest into place, then removes what it does not name.
+  // Syncs what was copied, writes the manifest, then removes what the manifest does not list.
   absl::Status Finish(const Manifest& manifest);
 
  private:
@@ -60,7 +61,7 @@ class BackupTarget {
   bool is_finished_ = false;
 };
 
-// The manifest in a backup's directory. NOT_FOUND: there is none. DATA_LOSS with a code.
+// Reads the manifest in a backup's directory. NOT_FOUND: there is none. DATA_LOSS has a code.
 absl::StatusOr<Manifest> ReadManifest(const std::string& directory);
 
 }  // namespace muster::coordinator

@@ -33,7 +33,7 @@ absl::Status NotADataDirectory(const Paths& paths, const std::string& why) {
                       .fix = "name the coordinator's --data-dir"});
 }
 
-// A file that root makes there is one that the coordinator cannot open.
+// A file that root creates there cannot be opened by the coordinator.
 absl::Status RefuseUnusable(const Paths& paths) {
   struct stat info {};
   if (stat(paths.Root().c_str(), &info) != 0) {
@@ -41,7 +41,7 @@ absl::Status RefuseUnusable(const Paths& paths) {
                              std::string(common::ErrnoStatus("it cannot be read").message()));
   }
   if (!S_ISDIR(info.st_mode)) return NotADataDirectory(paths, "it is not a directory");
-  // Nothing is locked, and so made, where no coordinator has been.
+  // Taking the lock would create LOCK, which must not happen where no coordinator has run.
   if (!common::Exists(paths.Lock()) && !common::Exists(paths.Database())) {
     return NotADataDirectory(paths, "it has neither LOCK nor muster.db");
   }
@@ -58,12 +58,11 @@ void CheckHighWaterFile(const Paths& paths, uint64_t last_event, const Found& fo
   const absl::Status ahead = CheckHighWater(paths, last_event);
   if (!ahead.ok()) return found(FindingOf("HIGHWATER", ahead));
   const std::optional<uint64_t> mark = ReadHighWater(paths);
-  // A coordinator that was killed leaves it a little behind, which is only less strict.
+  // A killed coordinator leaves it a little behind; it then detects less, but is not damaged.
   totals->high_water_is_behind = mark.value_or(0) < last_event;
   if (mark.has_value() || last_event == 0) return;
-  found({"HIGHWATER",
-         "is missing or cannot be read; a database that was cut off would not be noticed",
-         "muster-coordinator repair writes it again"});
+  found({"HIGHWATER", "is missing or cannot be read; a truncated database would go unnoticed",
+         "muster-coordinator repair rewrites it"});
 }
 
 absl::Status CheckDatabase(const Paths& paths, bool quick, const Found& found,
@@ -108,7 +107,7 @@ absl::StatusOr<common::UniqueFd> LockForCare(const Paths& paths) {
        .what = StrCat("a muster-coordinator",
                       holder > 0 ? StrCat(" (pid ", holder, ")") : std::string(), " uses ",
                       paths.Root()),
-       .fix = "stop it first: check and repair need the directory at rest (backup does not)"});
+       .fix = "stop it first: check and repair need a stopped coordinator (backup does not)"});
 }
 
 absl::Status CheckData(const Paths& paths, bool quick, const Found& found, CheckTotals* totals) {
@@ -143,7 +142,7 @@ absl::Status RepairData(const Paths& paths, const CheckTotals& totals, int64_t w
   if (totals.has_contents && totals.high_water_is_behind) {
     RETURN_IF_ERROR(
         common::WriteFileDurably(paths.HighWater(), HighWaterText(totals.contents.last_event)));
-    changed("HIGHWATER", StrCat("written again: event ", totals.contents.last_event));
+    changed("HIGHWATER", StrCat("rewritten: event ", totals.contents.last_event));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// `muster-coordinator check` and `repair`: all of a data directory that no coordinator uses. One
-// thread; the caller holds LOCK.
+// `muster-coordinator check` and `repair`: verify and repair a whole data directory that no
+// coordinator is using. One thread; the caller holds LOCK.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace muster::coordinator {
 
-// LOCK, for a look without a coordinator. FAILED_PRECONDITION: one runs there (JC1604), or this is
-// not a data directory or another user's (JC1608), in which we would leave files that its
-// coordinator cannot open.
+// Takes LOCK for offline work on the directory. FAILED_PRECONDITION: a coordinator is running
+// (JC1604), or this is not a data directory or belongs to another user (JC1608): files that we
+// create there could not be opened by its coordinator.
 absl::StatusOr<common::UniqueFd> LockForCare(const Paths& paths);
 
 struct CheckTotals {
   uint64_t findings = 0;
-  bool has_contents = false;  // the database could be read whole
+  bool has_contents = false;  // the whole database could be read
   DatabaseContents contents;
   BlobTotals blobs;
   SegmentTotals segments;
@@ -33,16 +33,16 @@ struct CheckTotals {
   bool high_water_is_behind = false;  // or missing
 };
 
-// Reads everything and changes nothing; `quick`: checkpoint files by their sizes only. Damage goes
-// to `found`; an error is one of reading the disk.
+// Reads everything and changes nothing. `quick`: checks only the sizes of checkpoint files. Reports
+// damage to `found`; returns an error only if the disk cannot be read.
 absl::Status CheckData(const Paths& paths, bool quick, const Found& found, CheckTotals* totals);
 
-// Says what it changed, one sentence each.
+// Called once for each change; `what` describes it in one sentence.
 using Changed = std::function<void(const std::string& path, const std::string& what)>;
 
-// After CheckData, what loses nothing: damaged stretches of logs and metrics become gaps, damaged
-// checkpoint files are set aside, stale uploads go, HIGHWATER is written again. A damaged database
-// is left as it is.
+// Run after CheckData. Makes only the repairs that lose no data: damaged stretches of logs and
+// metrics become gaps, damaged checkpoint files are set aside, stale uploads are removed, and
+// HIGHWATER is rewritten. A damaged database is left unchanged.
 absl::Status RepairData(const Paths& paths, const CheckTotals& totals, int64_t wall_ms,
                         const Changed& changed);
 

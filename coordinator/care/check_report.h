@@ -1,4 +1,4 @@
-// What `check` prints, and `repair` before it changes anything. One thread.
+// The output of `check`, which `repair` also prints before it changes anything. One thread.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace muster::coordinator {
 
-// Findings as they come, then the totals.
+// Runs CheckData and prints each finding as it is found, then the totals.
 absl::Status CheckAndPrint(const Paths& paths, bool quick, CheckTotals* totals);
 
-// Holds LOCK while `act` works; the exit status.
+// Runs `act` while holding LOCK and returns the exit status.
 int WithDataLocked(const CareArguments& arguments,
                    const std::function<absl::Status(const Paths&, CheckTotals*)>& act);
 

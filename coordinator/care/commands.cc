@@ -16,20 +16,20 @@ namespace {
 struct CareCommand {
   const char* name;
   const char* summary;
-  // The option that it has beside --data-dir, and where its value goes.
+  // Its option besides --data-dir, and where the value goes.
   const char* option;
   const char* option_help;
-  std::string CareArguments::*value;  // null: a switch
+  std::string CareArguments::*value;  // null: the option is a switch
   int (*run)(const CareArguments&);
 };
 
 constexpr CareCommand kCareCommands[] = {
     {"check", "read all of a stopped coordinator's data and list what is damaged", "--quick",
-     "checkpoint files by their sizes only", nullptr, RunCheck},
-    {"repair", "mend what can be mended without losing anything", "", "", nullptr, RunRepair},
+     "check only the sizes of checkpoint files", nullptr, RunCheck},
+    {"repair", "fix what can be fixed without losing data", "", "", nullptr, RunRepair},
     {"backup", "copy the data directory; its coordinator may run", "--to",
-     "directory of the backup; again and again the same one", &CareArguments::to, RunBackup},
-    {"restore", "make a data directory from a backup", "--from", "directory of the backup",
+     "directory of the backup; use the same one every time", &CareArguments::to, RunBackup},
+    {"restore", "create a data directory from a backup", "--from", "directory of the backup",
      &CareArguments::from, RunRestore},
 };
 
@@ -69,13 +69,13 @@ std::optional<int> RunCareCommand(int argc, char** argv) {
     return kUsageExit;
   }
   umask(0077);
-  // A file that may not grow (ulimit -f) is an error of its write.
+  // When a file may not grow (ulimit -f), the write fails with an error instead of a signal.
   signal(SIGXFSZ, SIG_IGN);
   return command->run(arguments);
 }
 
 std::string CareCommandsHelp() {
-  std::string text = "Commands (without one it serves; each has --help):\n";
+  std::string text = "Commands (without one, the coordinator serves; each has --help):\n";
   for (const CareCommand& command : kCareCommands) {
     absl::StrAppendFormat(&text, "  %-8s %s\n", command.name, command.summary);
   }

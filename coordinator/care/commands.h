@@ -1,5 +1,5 @@
-// The commands of muster-coordinator beside serving: they care for a data directory and end. A row
-// of the table in commands.cc each, and a file care/<name>_command.cc.
+// The maintenance commands of muster-coordinator: they work on a data directory and exit, without
+// serving. Each has a row in the table in commands.cc and its own file, care/<name>_command.cc.
 #pragma once
 
 #include <optional>
@@ -25,9 +25,9 @@ int RunRepair(const CareArguments& arguments);
 int RunBackup(const CareArguments& arguments);
 int RunRestore(const CareArguments& arguments);
 
-// The exit status; nullopt: the first word names none of them.
+// Runs the command and returns its exit status. nullopt: the first word is not one of them.
 std::optional<int> RunCareCommand(int argc, char** argv);
-// For --help: a line each.
+// For --help: one line per command.
 std::string CareCommandsHelp();
 
 }  // namespace muster::coordinator

@@ -28,7 +28,7 @@ constexpr char kDraft[] = ".part";
 
 std::string FullPath(const Place& place) { return StrCat(place.root, "/", place.path); }
 
-// Hashes `size` bytes, and writes them to `to` unless that is invalid.
+// Hashes `size` bytes and, if `to` is valid, writes them to it.
 absl::StatusOr<CopiedFile> ReadThrough(const UniqueFd& from, const std::string& name,
                                        const UniqueFd& to, uint64_t size,
                                        const CopyProgress& progress) {

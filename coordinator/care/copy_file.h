@@ -1,4 +1,4 @@
-// Copies of whole files into and out of backups. One thread.
+// Copies files into and out of backups. One thread.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ struct CopiedFile {
   int64_t modified_ns = 0;
 };
 
-// Told of bytes as they are copied.
+// Called as data is copied, with the number of bytes since the last call.
 using CopyProgress = std::function<void(uint64_t bytes)>;
 
-// At most the first `size` bytes; a file that has grown meanwhile is copied as far as it was. The
-// copy appears by rename, after its last byte; it is not synced. No symbolic link is followed
-// below either root. RESOURCE_EXHAUSTED: no room for the copy; DATA_LOSS: the disk does not give the
-// original's bytes. Nothing is left of the copy then.
+// Copies at most the first `size` bytes, so a file that has grown meanwhile is copied only up to
+// its earlier size. The copy is renamed into place when it is complete; it is not synced. No
+// symbolic link is followed below either root. RESOURCE_EXHAUSTED: no room for the copy. DATA_LOSS:
+// the original cannot be read from the disk. Nothing is left of the copy after an error.
 absl::StatusOr<CopiedFile> CopyFile(const Place& from, const Place& to, uint64_t size,
                                     const CopyProgress& progress);
 
-// What CopyFile would have said of the file as it is.
+// What CopyFile would return for the file in its current state.
 absl::StatusOr<CopiedFile> HashFile(const Place& file, const CopyProgress& progress);
 
-// Everything that was written to the file system that holds `directory` is on the disk.
+// Flushes the file system that contains `directory` to disk.
 absl::Status SyncFileSystem(const std::string& directory);
 
 }  // namespace muster::coordinator

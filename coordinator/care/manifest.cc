@@ -74,7 +74,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   if (text.size() < kSealBytes) return Damaged("it is cut off");
   const std::string_view listed = text.substr(0, text.size() - kSealBytes);
   if (text.substr(listed.size()) != StrCat(kSeal, common::Sha256Hex(listed), "\n")) {
-    return Damaged("it is cut off or damaged: its last line does not match what is before it");
+    return Damaged("it is cut off or damaged: its last line does not match the lines before it");
   }
   Manifest manifest;
   if (!ParseHeader(first, &manifest)) return Damaged("its first line cannot be read");

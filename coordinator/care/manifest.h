@@ -1,6 +1,6 @@
-// MANIFEST of a backup: what was saved, where it lies in the backup, and the SHA-256 of each file.
-// Written last, so a directory without one is not a whole backup. Pure. docs/formats.md describes
-// it.
+// The MANIFEST of a backup: which files were saved, where they are in the backup, and the SHA-256
+// of each. It is written last, so a directory without one does not hold a complete backup. Pure.
+// The format is described in docs/formats.md.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@ struct SavedFile {
   int64_t modified_ns = 0;  // of the original
 };
 
-// The copy of the database, by its path below the data directory.
+// The database's path below the data directory.
 inline constexpr char kSavedDatabase[] = "muster.db";
 
 struct Manifest {
   std::string cluster;  // of the data directory, 16 hex digits
-  uint64_t number = 0;  // of the backup in its directory, from 1
-  int64_t made_ms = 0;  // Unix time of the database's copy
+  uint64_t number = 0;  // of the backup in its directory, counting from 1
+  int64_t made_ms = 0;  // Unix time when the database was copied
   uint64_t last_event = 0;
   std::vector<SavedFile> files;
 };
 
 std::string ManifestText(const Manifest& manifest);
-// DATA_LOSS: cut off, damaged, or with a path that leads out of its directory.
-// FAILED_PRECONDITION: of a newer version.
+// DATA_LOSS: truncated, damaged, or contains a path that leads out of its directory.
+// FAILED_PRECONDITION: written by a newer version.
 absl::StatusOr<Manifest> ParseManifest(std::string_view text);
 
-// A relative path of letters, digits, '.', '_' and '-' only, without "." and "..": what the
-// coordinator calls its files.
+// Whether this is a name that the coordinator gives its files: a relative path of letters, digits,
+// '.', '_' and '-' only, without "." or ".." components.
 bool IsSavedName(std::string_view path);
 
 }  // namespace muster::coordinator

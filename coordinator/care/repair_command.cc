@@ -17,7 +17,7 @@ absl::Status RepairAndPrint(const Paths& paths, const CheckTotals& totals) {
                              }));
   if (changes == 0) Print("nothing to change");
   if (!totals.has_contents) {
-    Print(Wrap("muster.db is damaged and was left as it is: only a backup can bring it back"));
+    Print(Wrap("muster.db is damaged and was left unchanged: only a backup can restore it"));
   }
   return absl::OkStatus();
 }

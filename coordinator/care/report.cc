@@ -78,8 +78,8 @@ Found PrintedFindings::Printer() {
 
 int LeftOutExit(const PrintedFindings& findings) {
   if (findings.Count() == 0) return kCleanExit;
-  Print(
-      common::StrCat(common::Counted(findings.Count(), "finding"), ": what they name is left out"));
+  Print(common::StrCat(common::Counted(findings.Count(), "finding"),
+                       ": what they name was left out"));
   return kFindingsExit;
 }
 

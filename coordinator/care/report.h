@@ -1,4 +1,4 @@
-// What the care commands print: findings and totals in 80 columns, and progress on a terminal. One
+// Output of the care commands: findings and totals in 80 columns, and progress on a terminal. One
 // thread.
 #pragma once
 
@@ -15,20 +15,20 @@ namespace muster::coordinator {
 
 inline constexpr size_t kColumns = 80;
 
-// Breaks at blanks where a line would be longer than kColumns. The first line begins with `first`
-// blanks, later ones with `later`. Words are never broken: a path can be copied.
+// Wraps at spaces so that no line is longer than kColumns. The first line is indented by `first`
+// spaces, later ones by `later`. Words are never broken, so that a path can be copied.
 std::string Wrap(std::string_view text, size_t first = 0, size_t later = 0);
 
 // "PATH: what", then "  fix: …".
 std::string FindingText(const Finding& finding);
 
-// One line on stderr that is written over, when that is a terminal.
+// One line on stderr, updated in place. Prints nothing if stderr is not a terminal.
 class Progress {
  public:
   explicit Progress(std::string verb);
   ~Progress() { Clear(); }
   void Add(uint64_t bytes);
-  // Before other output.
+  // Erases the line; call it before other output.
   void Clear();
 
  private:
@@ -39,7 +39,7 @@ class Progress {
   std::chrono::steady_clock::time_point next_{};
 };
 
-// Findings printed between the lines of a progress, and counted.
+// Prints findings without disturbing the progress line, and counts them.
 class PrintedFindings {
  public:
   explicit PrintedFindings(Progress& progress) : progress_(progress) {}
@@ -51,12 +51,12 @@ class PrintedFindings {
   uint64_t count_ = 0;
 };
 
-// Of a copy: what the findings name is not in it.
+// The exit status of a command that copies; reports that the copy lacks what the findings name.
 int LeftOutExit(const PrintedFindings& findings);
 
-// A line on stdout.
+// Prints a line on stdout.
 void Print(const std::string& text);
-// Prints the error after what is on stdout; the exit status for it.
+// Flushes stdout, prints the error on stderr and returns its exit status.
 int FailedExit(const absl::Status& status);
 
 }  // namespace muster::coordinator

@@ -26,8 +26,8 @@ using common::MakeProblem;
 using common::StrCat;
 
 constexpr char kStage[] = "restoring";
-// More than were submitted, and begun for one job, since the backup; more for each second of its
-// age, so that two restores of one backup do not meet either.
+// More than the jobs that were submitted, and the attempts that one job began, since the backup.
+// The gaps grow with the backup's age, so that two restores of one backup do not collide either.
 constexpr uint64_t kJobGap = 100'000;
 constexpr uint64_t kAttemptGap = 1'000;
 constexpr int64_t kMsPerSecond = 1'000;
@@ -56,12 +56,12 @@ absl::Status RefuseUsed(const std::string& data_dir) {
       {.code = "JC1608",
        .what = StrCat("cannot restore into ", data_dir, ": it is not empty"),
        .why = common::Exists(StrCat(data_dir, "/", kStage))
-                  ? "an earlier restore into it was interrupted; the backup is not changed by that"
+                  ? "an earlier restore into it was interrupted; the backup itself is unaffected"
                   : StrCat("it holds ", names->front()),
        .fix = "move it away, or name an empty --data-dir"});
 }
 
-// Nothing else is in a backup, whatever its MANIFEST says.
+// A backup contains nothing else, whatever its MANIFEST lists.
 bool IsKnown(const std::string& path) {
   for (const char* folder : {"blobs/", "logs/", "metrics/", "samples/"}) {
     if (path.rfind(folder, 0) == 0) return true;
@@ -102,7 +102,7 @@ class Restore {
  private:
   Paths StagePaths() const { return Paths(StrCat(request_.data_dir, "/", kStage)); }
 
-  // Into a separate directory: it is moved into place when all else is there.
+  // Into a separate directory: it is moved into place once everything else is there.
   absl::Status CopyDatabase() {
     for (const SavedFile& file : manifest_.files) {
       if (file.path != kSavedDatabase) continue;
@@ -129,8 +129,8 @@ class Restore {
     return failure_;
   }
 
-  // What is wrong with the file in the backup, or empty; then nothing of it is in the new place,
-  // which cannot be written when `failure_` is set.
+  // Returns what is wrong with the file in the backup; the new directory then has no part of it.
+  // Empty: nothing, or the new directory could not be written (`failure_`).
   std::string Copy(const SavedFile& file, const std::string& path) {
     const Place from{request_.from, file.stored}, to{request_.data_dir, path};
     const auto readable = OpenBelow(from.root, from.path, O_RDONLY);

@@ -1,4 +1,4 @@
-// `muster-coordinator restore`: a new data directory from a backup. One thread.
+// `muster-coordinator restore`: creates a new data directory from a backup. One thread.
 //
 // The lost coordinator continued after the backup was made: it restarted (raising its epoch),
 // accepted jobs and began attempts, and the workers remember these numbers. A restored coordinator
@@ -18,12 +18,12 @@ namespace muster::coordinator {
 
 struct RestoreRequest {
   std::string from;
-  std::string data_dir;  // missing, or empty
+  std::string data_dir;  // does not exist, or is empty
   int64_t wall_ms = 0;   // now
 };
 
 struct RestoreTotals {
-  int64_t made_ms = 0;  // when the backup was
+  int64_t made_ms = 0;  // when the backup was made
   uint64_t last_event = 0;
   uint64_t live_jobs = 0;
   uint64_t finished_jobs = 0;
@@ -33,9 +33,9 @@ struct RestoreTotals {
   bool newer_was_interrupted = false;
 };
 
-// `found` is told what the backup has lost of logs, metrics and checkpoint files; all else is
-// restored. A lost database is the error. The database comes last: a coordinator refuses to start
-// on a directory whose restore was interrupted.
+// Calls `found` for each log, metric or checkpoint file that the backup has lost; everything else
+// is restored. A lost database is an error. The database is put in place last: a coordinator
+// refuses to start on a directory whose restore was interrupted.
 absl::StatusOr<RestoreTotals> RestoreBackup(const RestoreRequest& request, const Found& found,
                                             const CopyProgress& progress);
 

@@ -24,17 +24,16 @@ void PrintRestored(const RestoreTotals& totals, int64_t wall_ms) {
   absl::PrintF("restored %s, %s: event %d, %d live and %d finished jobs\n",
                Counted(totals.files, "file"), HumanBytes(totals.bytes), totals.last_event,
                totals.live_jobs, totals.finished_jobs);
-  absl::PrintF("the backup is of %s, %s ago\n", made,
+  absl::PrintF("the backup was made at %s, %s ago\n", made,
                common::HumanDuration(std::max<int64_t>(wall_ms - totals.made_ms, 0)));
   if (totals.newer_was_interrupted) {
     Print(Wrap("A later backup into that directory was interrupted; this is the last whole one."));
   }
   Print(Wrap(
-      "What happened since is not in it. When a node registers, ranks of an attempt that the "
-      "backup "
-      "knows are adopted; all others are stopped. Jobs that were live in the backup and are no "
-      "longer running, also those that have ended since, start again from their last checkpoint in "
-      "it. Jobs submitted since are gone."));
+      "The backup has nothing newer. When a node registers, ranks of an attempt that is in the "
+      "backup are adopted; all others are stopped. Jobs that were live in the backup but are no "
+      "longer running, including those that have ended since, restart from their last checkpoint "
+      "in it. Jobs submitted since then are gone."));
   Print(Wrap(StrCat("New jobs are numbered from ", totals.next_job,
                     ", so that no number is used twice.")));
 }

@@ -41,8 +41,8 @@ class BlobCheck {
                                .odd =
                                    [this](const std::string& path) {
                                      found_({path, "is not a regular file or directory",
-                                             "remove it; a link to another disk: mount that disk "
-                                             "there instead"});
+                                             "remove it; if it links to another disk, mount that "
+                                             "disk there instead"});
                                      return absl::OkStatus();
                                    }}));
     for (const auto& [sha256, use] : uses_) {
@@ -58,7 +58,7 @@ class BlobCheck {
   absl::Status File(const TreeFile& file) {
     const std::string name = file.path.substr(file.path.rfind('/') + 1);
     if (!common::IsSha256Hex(name) || paths_.BelowRoot(paths_.BlobFile(name)) != file.path) {
-      found_({file.path, "is not a file of Muster's: its name is not a SHA-256 in its folder",
+      found_({file.path, "is not one of Muster's files: its name is not a SHA-256 in its folder",
               "move it out of the data directory"});
       return absl::OkStatus();
     }
@@ -74,7 +74,7 @@ class BlobCheck {
   }
 
   absl::Status Hash(const TreeFile& file, const std::string& name) {
-    // The root is as it was named; what lies below was just seen to be a regular file.
+    // The root is trusted as given; what is below it was just found to be a regular file.
     const auto hash = common::Sha256HexOfFile(StrCat(paths_.Root(), "/", file.path));
     if (!hash.ok()) {
       Damaged(file, name, StrCat("cannot be read: ", std::string(hash.status().message())));

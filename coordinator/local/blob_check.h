@@ -1,4 +1,4 @@
-// The checkpoint files in a data directory that no coordinator uses. One thread.
+// Checks the checkpoint files of a data directory that no coordinator is using. One thread.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ struct BlobTotals {
   uint64_t files = 0;
   uint64_t bytes = 0;
   uint64_t missing = 0;
-  std::vector<std::string> damaged;  // the SHA-256 that names each
+  std::vector<std::string> damaged;  // their SHA-256, which is also their name
   uint64_t uploads = 0;              // unfinished
   uint64_t upload_bytes = 0;
 };
 
-// Each file against its name, or with `quick` only against the size that a job recorded; then what
-// `uses` names and is not there. Changes nothing.
+// Checks each file against the SHA-256 in its name, or with `quick` only against the size that a
+// job recorded, then looks for files that are in `uses` but missing. Changes nothing.
 absl::Status CheckBlobs(const Paths& paths, const BlobUses& uses, bool quick, const Found& found,
                         BlobTotals* totals);
 
-// Moves a damaged file to damaged/, so that an upload of the same bytes brings a sound one: while
-// it is in place, uploads are answered "have it".
+// Moves a damaged file to damaged/, so that the same bytes can be uploaded again: while it is in
+// place, the coordinator answers uploads with "have it".
 absl::Status SetBlobAside(const Paths& paths, const std::string& sha256);
 
-// Unfinished uploads that nothing was added to for BlobStore::kUnusedKept. Their names.
+// Removes unfinished uploads that have not grown for BlobStore::kUnusedKept; returns their names.
 absl::StatusOr<std::vector<std::string>> RemoveStaleUploads(const Paths& paths, int64_t wall_ms);
 
 }  // namespace muster::coordinator

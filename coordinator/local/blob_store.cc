@@ -20,7 +20,7 @@ namespace {
 
 using common::StrCat;
 
-// The file's size, or nullopt when there is none.
+// False: the file does not exist.
 bool SizeOf(const std::string& path, uint64_t* size) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return false;
@@ -59,11 +59,11 @@ absl::Status LocalBlobStore::Write(const std::string& sha256, uint64_t size, uin
   common::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return common::ErrnoStatus(StrCat("cannot open ", path));
   SizeOf(path, &have);
-  // In this order nothing overflows: what is here bounds the offset.
+  // This order of the checks prevents an overflow: the first one bounds the offset.
   if (offset > have || offset > size || data.size() > size - offset) {
     return absl::OutOfRangeError(StrCat("a piece of ", sha256, " at ", offset, " of ", data.size(),
                                         " bytes does not follow the ", have, " of ", size,
-                                        " bytes that are here; fix: begin the upload again"));
+                                        " bytes received so far; fix: restart the upload"));
   }
   while (!data.empty()) {
     const ssize_t count = pwrite(fd.get(), data.data(), data.size(), static_cast<off_t>(offset));

@@ -1,5 +1,5 @@
-// Blobs as files: uploads grow in uploads/, are verified, synced and renamed into blobs/. Two
-// uploads of the same bytes write the same file, and only a matching hash puts it into place.
+// Blobs as files: uploads are written in uploads/, then verified, synced and renamed into blobs/.
+// Two uploads of the same bytes write the same file; it is renamed only if its hash matches.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// How old a file is by its modification time, where the wall clock may be set while we run or while
-// we were off: what it says is read once, and nothing is old before those who may still want it had
-// the time to come back.
+// The age of a file by its modification time, although the wall clock may be set while the daemon
+// runs or is stopped: the wall clock is read only once, and no file counts as old until its users
+// have had time to reconnect.
 #pragma once
 
 #include <chrono>

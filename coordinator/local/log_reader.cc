@@ -19,7 +19,7 @@
 namespace muster::coordinator {
 namespace {
 
-// The directory's entries; none when there is no such directory.
+// The directory's entries; none if it does not exist.
 absl::StatusOr<std::vector<std::string>> ListIfThere(const std::string& directory) {
   absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(directory);
   if (absl::IsNotFound(names.status())) return std::vector<std::string>();

@@ -1,4 +1,4 @@
-// Reads the log files below a data directory. Keeps no file open between two calls.
+// Reads the log files below a data directory. Keeps no file open between calls.
 #pragma once
 
 #include <memory>

@@ -101,7 +101,7 @@ void LocalLogStore::Refuse(Queued& queued) {
 
 void LocalLogStore::Fail(const absl::Status& status) {
   broken_ = true;
-  // A shortage gets here only when the daemon ends: the worker keeps the bytes.
+  // A shortage arrives here only when the daemon stops: the worker still has the bytes.
   if (IsShortage(status)) return;
   failed_(common::MakeProblem(absl::StatusCode::kInternal, {.code = "JC1602",
                                                             .what = "cannot keep logs",
@@ -123,8 +123,8 @@ absl::StatusOr<LocalLogStore::Stream> LocalLogStore::Open(const LogKey& key) {
                     .what = StrCat(lost.until - lost.from, " bytes of ", Named(key),
                                    " are damaged on the disk"),
                     .why = StrCat("checksums do not match from offset ", lost.from, " on"),
-                    .fix = "nothing, if its worker still has them; else look at the disk and run "
-                           "muster-coordinator check"});
+                    .fix = "none needed if its worker still has them; otherwise check the disk and "
+                           "run muster-coordinator check"});
   }
   return Stream{std::move(log), {}};
 }
@@ -132,7 +132,8 @@ absl::StatusOr<LocalLogStore::Stream> LocalLogStore::Open(const LogKey& key) {
 bool LocalLogStore::Synced(const LogKey& key, Stream& stream) {
   if (const auto uploader = stream.uploader.lock()) {
     v1::LogAck ack = AckFor(key);
-    // The end counts as one more: a repeated acknowledgement of the last bytes is not its own.
+    // The end counts as one more byte, so that a repeated acknowledgement of the last bytes does
+    // not acknowledge it.
     ack.set_durable_offset(stream.log.Durable() + (stream.log.Ended() ? 1 : 0));
     uploader->Acknowledge(ack);
   }

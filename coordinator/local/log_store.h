@@ -1,6 +1,6 @@
-// Logs as segments (coordinator/segments), one stream of them per rank and output. Owns one writer
-// thread; nobody else writes below logs/. A disk without room and a process without descriptors
-// make it wait, a disk error ends the daemon.
+// Logs as segments (coordinator/segments), one stream per rank and output. Owns one writer thread;
+// nothing else writes below logs/. The thread waits while the disk is full or the process is out of
+// descriptors; a disk error stops the daemon.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace muster::coordinator {
 
 class LocalLogStore final : public LogStore {
  public:
-  static constexpr size_t kKnownStreamsMax = 100'000;  // whose files' ends are in memory
+  static constexpr size_t kKnownStreamsMax = 100'000;  // whose ends are kept in memory
   static constexpr size_t kSyncBytes = 1 << 20;
   static constexpr int kSyncDelayMs = 200;
   static constexpr int kSyncDelayAtEndMs = 5;
 
-  // `failed` is told once, on the writer's thread, when the disk cannot be trusted any more.
-  // `open_max`: streams whose files are open at once.
+  // `failed` is called once, on the writer's thread, when the disk can no longer be trusted.
+  // `open_max`: streams with open files.
   LocalLogStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
                 size_t open_max = 256);
   ~LocalLogStore() override { Stop(); }
@@ -56,7 +56,7 @@ class LocalLogStore final : public LogStore {
   void Write(Queued& queued);
   void Refuse(Queued& queued);
   void Fail(const absl::Status& status);
-  // The bytes were written, or known already: their sender waits for an answer.
+  // The bytes were written, or were already known: the sender waits for an acknowledgement.
   void Answer(const LogKey& key, Stream& stream, const v1::LogChunk& chunk);
   absl::StatusOr<Stream> Open(const LogKey& key);
   bool Synced(const LogKey& key, Stream& stream);

@@ -18,32 +18,32 @@ SegmentId SegmentIdOf(const LogKey& key);
 
 class LogStreamFile {
  public:
-  // Makes the file, or opens it and recovers what is there.
+  // Creates the file, or opens and recovers the existing one.
   static absl::StatusOr<LogStreamFile> Open(const Paths& paths, const LogKey& key);
 
-  // Takes what is new in the chunk, also in place of what was found damaged. Bytes known already
-  // are skipped; a gap takes nothing (Durable stays, the sender goes back to it) unless the chunk
-  // says that its bytes were dropped or that its sender has them no more. RESOURCE_EXHAUSTED,
-  // UNAVAILABLE: nothing was taken, the same call may be repeated. OUT_OF_RANGE: no file here can
-  // be that long.
+  // Appends what is new in the chunk, and fills in what was found damaged. Bytes already known are
+  // skipped. A chunk after a gap is ignored (Durable does not move, so the sender goes back to it),
+  // unless it reports that the bytes in the gap were dropped or that its sender no longer has them.
+  // RESOURCE_EXHAUSTED, UNAVAILABLE: nothing was appended; the same call may be repeated.
+  // OUT_OF_RANGE: no file can be that long here.
   absl::Status Append(const v1::LogChunk& chunk);
 
   uint64_t Written() const { return file_.Written(); }
   uint64_t Durable() const { return file_.Durable(); }
-  // To the end, and nothing before it is waited for.
+  // The end was written, and nothing before it is expected any more.
   bool Ended() const { return file_.HasEnd() && file_.Lost().empty(); }
-  // Of the file itself: opening, closing, syncing.
+  // To open, close and sync the file.
   SegmentWriter& File() { return file_; }
   const SegmentWriter& File() const { return file_; }
 
  private:
   explicit LogStreamFile(SegmentWriter file) : file_(std::move(file)) {}
-  // Gathers what the chunk has of the first lost range, and writes it once that range is whole or
-  // nothing more of it can come.
+  // Collects what the chunk has of the first lost range, and writes it once that range is complete
+  // or no more of it can arrive.
   absl::Status Restore(const v1::LogChunk& chunk);
 
   SegmentWriter file_;
-  std::map<uint64_t, std::pair<NewRecord, std::string>> brought_;  // of the first lost range
+  std::map<uint64_t, std::pair<NewRecord, std::string>> brought_;  // for the first lost range
 };
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// Reads a job's metric segments, with a piece of one file in memory per attempt.
+// Reads a job's metric segments. Keeps a piece of one file in memory per attempt.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace muster::coordinator {
 
-// Of one attempt.
+// Reads the metrics of one attempt.
 class MetricStreamReader {
  public:
   explicit MetricStreamReader(SegmentFiles files)
       : records_(std::move(files), 0, SegmentCursor::Appetite::kAll) {}
 
-  // As MetricReader says.
+  // As in MetricReader.
   absl::StatusOr<bool> Next(v1::MetricBatch& batch);
   uint64_t DamagedBytes() const { return damaged_; }
 
@@ -41,7 +41,7 @@ class LocalMetricReader final : public MetricReader {
   Paths paths_;
   uint64_t job_;
   std::map<uint32_t, MetricStreamReader> streams_;  // by attempt
-  std::optional<uint32_t> at_;                      // the attempt being read; none: a round begins
+  std::optional<uint32_t> at_;                      // the attempt being read; none: starts over
 };
 
 }  // namespace muster::coordinator

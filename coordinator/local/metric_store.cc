@@ -54,7 +54,7 @@ void LocalMetricStore::Run() {
     if (status.ok() && is_due) status = streams_.Sync();
   }
   if (status.ok()) status = streams_.Sync();
-  // A shortage gets here only when the daemon ends: the worker keeps the batches.
+  // A shortage arrives here only when the daemon stops: the worker still has the batches.
   if (status.ok() || IsShortage(status)) return;
   failed_(common::MakeProblem(absl::StatusCode::kInternal, {.code = "JC1602",
                                                             .what = "cannot keep metrics",
@@ -111,8 +111,8 @@ void LocalMetricStore::Refuse(Queued& queued) {
   queued.uploader->Consumed(queued.batch.ByteSizeLong());
 }
 
-// The first time it learns what a restart forgot: the values that were left beside the segments may
-// be older than these.
+// If the stream already has batches, reads the newest values from the segments: the saved ones may
+// be older.
 absl::StatusOr<LocalMetricStore::Stream> LocalMetricStore::Open(const StreamKey& key) {
   ASSIGN_OR_RETURN(MetricStreamFile metrics, MetricStreamFile::Open(paths_, key.first, key.second));
   if (metrics.HadBatches()) Relearn(key.first);
@@ -120,7 +120,7 @@ absl::StatusOr<LocalMetricStore::Stream> LocalMetricStore::Open(const StreamKey&
 }
 
 bool LocalMetricStore::Synced(const StreamKey& key, Stream& stream) {
-  SaveNewest(key.first);  // before its sender forgets what would correct it
+  SaveNewest(key.first);  // before the sender discards what would correct it
   for (const auto& [ack, uploader] : stream.acks) {
     if (const auto alive = uploader.lock()) alive->Acknowledge(ack);
   }
@@ -167,13 +167,13 @@ void LocalMetricStore::Warm(uint64_t job) {
   if (const std::optional<NewestMetrics> saved = LoadNewest(job)) return newest_.Keep(job, *saved);
   const absl::StatusOr<NewestMetrics> found = FindNewest(job);
   if (found.ok()) return newest_.Keep(job, *found);
-  common::LogWarning(StrCat("newest metrics are not known job=", job, " reason=\"",
+  common::LogWarning(StrCat("cannot read the newest metrics job=", job, " reason=\"",
                             std::string(found.status().message()), "\""));
 }
 
 void LocalMetricStore::Relearn(uint64_t job) {
   const absl::StatusOr<NewestMetrics> found = FindNewest(job);
-  if (found.ok()) newest_.Replace(job, *found);  // else those that are known may be right
+  if (found.ok()) newest_.Replace(job, *found);  // otherwise the known ones may be right
 }
 
 void LocalMetricStore::Remove(uint64_t job) {

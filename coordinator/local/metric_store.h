@@ -1,6 +1,6 @@
-// Metrics as segments (coordinator/segments), one stream of them per attempt, with the newest
-// values beside them. Owns one writer thread, which waits while the disk has no room or the process
-// no descriptors; a disk error ends the daemon.
+// Metrics as segments (coordinator/segments), one stream per attempt, with the newest values in a
+// file next to them. Owns one writer thread, which waits while the disk is full or the process is
+// out of descriptors; a disk error stops the daemon.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ namespace muster::coordinator {
 class LocalMetricStore final : public MetricStore {
  public:
   static constexpr int kSyncDelayMs = 100;
-  static constexpr size_t kKnownStreamsMax = 4'096;  // whose sources' places are in memory
+  static constexpr size_t kKnownStreamsMax = 4'096;  // whose sources' positions are in memory
 
-  // `failed` is told once, on the writer's thread, when the disk cannot be trusted any more.
-  // `open_max`: attempts whose files are open at once.
+  // `failed` is called once, on the writer's thread, when the disk can no longer be trusted.
+  // `open_max`: attempts with open files.
   LocalMetricStore(const Paths& paths, std::function<void(const absl::Status&)> failed,
                    size_t open_max = 256);
   ~LocalMetricStore() override { Stop(); }
@@ -52,7 +52,7 @@ class LocalMetricStore final : public MetricStore {
   };
   struct Stream {
     MetricStreamFile metrics;
-    // After the next sync.
+    // Sent after the next sync.
     std::vector<std::pair<v1::MetricAck, std::weak_ptr<MetricUploader>>> acks;
     SegmentWriter& File() { return metrics.File(); }
   };
@@ -63,11 +63,11 @@ class LocalMetricStore final : public MetricStore {
   void Refuse(Queued& queued);
   absl::StatusOr<Stream> Open(const StreamKey& key);
   bool Synced(const StreamKey& key, Stream& stream);
-  // Leaves the newest values beside the segments. They are no promise: a row of `ls` is.
+  // Saves the newest values next to the segments, best effort: they only decorate job summaries.
   void SaveNewest(uint64_t job);
-  // From there. A coordinator that was killed may have left none, or older ones.
+  // Reads the saved values. A coordinator that was killed may have left none, or older ones.
   std::optional<NewestMetrics> LoadNewest(uint64_t job) const;
-  // From the segments.
+  // Finds the newest values in the segments.
   absl::StatusOr<NewestMetrics> FindNewest(uint64_t job) const;
   void Relearn(uint64_t job);
 

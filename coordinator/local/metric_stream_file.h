@@ -1,4 +1,4 @@
-// One attempt's metrics on disk, for appending: a stream of segments, a record per batch. The
+// One attempt's metrics on disk, for appending: a stream of segments, one record per batch. The
 // metric store's thread only.
 #pragma once
 
@@ -14,12 +14,12 @@ namespace muster::coordinator {
 
 class MetricStreamFile {
  public:
-  // Makes the file, or opens it, recovers what is there and finds where each source stands.
+  // Creates the file, or opens and recovers the existing one and finds each source's position.
   static absl::StatusOr<MetricStreamFile> Open(const Paths& paths, uint64_t job, uint32_t attempt);
 
   MetricSources& Sources() { return sources_; }
-  // RESOURCE_EXHAUSTED, UNAVAILABLE: nothing was taken, the same call may be repeated.
-  // OUT_OF_RANGE: no file here can be that long.
+  // RESOURCE_EXHAUSTED, UNAVAILABLE: nothing was appended; the same call may be repeated.
+  // OUT_OF_RANGE: no file can be that long here.
   absl::Status Append(const v1::MetricBatch& batch);
   bool HadBatches() const { return had_batches_; }  // when it was opened
   SegmentWriter& File() { return file_; }

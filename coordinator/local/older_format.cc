@@ -67,7 +67,7 @@ absl::StatusOr<common::UniqueFd> OpenOld(const std::string& path) {
   return fd;
 }
 
-// What is damaged is left out, and so becomes a marked gap.
+// Skips what is damaged, which becomes a marked gap.
 absl::Status CopyPieces(const std::string& path, LogStreamFile& log) {
   ASSIGN_OR_RETURN(const common::UniqueFd data, OpenOld(path));
   ASSIGN_OR_RETURN(const common::UniqueFd index, OpenOld(path + ".idx"));
@@ -111,11 +111,12 @@ absl::Status CopyBatches(const std::string& path, MetricStreamFile& metrics) {
   return metrics.File().Sync();
 }
 
-// Copies the stream that begins at `base`; only when all of it is there the old files go.
+// Converts the stream whose files begin with `base`. The old files are removed only once all of it
+// is copied.
 template <typename Copy>
 absl::Status ConvertStream(const std::string& base, const std::vector<std::string>& old,
                            const Copy& copy) {
-  // Of a conversion that did not come to its end.
+  // Remove what an interrupted conversion left.
   const SegmentFiles files(base);
   if (unlink(files.At(0).c_str()) != 0 && errno != ENOENT) {
     return common::ErrnoStatus(StrCat("cannot replace ", files.At(0)));
@@ -146,7 +147,7 @@ absl::Status ConvertMetrics(const Paths& paths, uint64_t job, uint32_t attempt) 
   });
 }
 
-// The entries of a directory that are numbers, with the numbers.
+// Calls `each` for every entry named NUMBER plus `suffix`. A missing directory counts as empty.
 template <typename Each>
 absl::Status ForEachNumber(const std::string& directory, absl::string_view suffix,
                            const Each& each) {
@@ -201,10 +202,9 @@ absl::Status ConvertOlderFormat(const Paths& paths) {
     });
   }));
   if (streams > 0) {
-    common::LogInfo(
-        StrCat("logs and metrics of an older version were rewritten streams=", streams));
+    common::LogInfo(StrCat("converted logs and metrics of an older version streams=", streams));
   }
-  // When it gets lost, the next start looks once more and finds nothing to do.
+  // If this file gets lost, the next start checks again and finds nothing to convert.
   return WriteNumbers(paths.Format(), {kFormat});
 }
 

@@ -1,6 +1,6 @@
-// Logs and metrics as written by coordinators before 0.2: raw bytes with an index file, and one file
-// of batches per attempt. The first start converts them to segments and records that in FORMAT. A
-// crash on the way loses nothing: unfinished conversions are repeated.
+// Logs and metrics as written by coordinators before 0.2: raw bytes with an index file, and one
+// file of batches per attempt. The first start converts them to segments and records that in
+// FORMAT. A crash in between loses nothing: unfinished conversions are repeated.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,7 +8,7 @@
 
 namespace muster::coordinator {
 
-// Before any store is opened. Quick when there is nothing to do.
+// Call it before any store is opened. Quick when there is nothing to convert.
 absl::Status ConvertOlderFormat(const Paths& paths);
 
 }  // namespace muster::coordinator

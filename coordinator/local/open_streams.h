@@ -27,7 +27,7 @@ class OpenStreams {
  public:
   struct Callbacks {
     std::function<absl::StatusOr<Stream>(const Key&)> open;
-    // Tries until there is room and a descriptor (StoreQueue::Patiently).
+    // Retries until there is disk space and a descriptor (StoreQueue::Patiently).
     std::function<absl::Status(const std::function<absl::Status()>&)> patiently;
     // What was appended to the stream is durable. True: it is complete and may be forgotten.
     std::function<bool(const Key&, Stream&)> synced;
@@ -52,7 +52,7 @@ class OpenStreams {
   size_t DirtyBytes() const { return dirty_bytes_; }
 
  private:
-  // From so many streams on, one syncfs is cheaper than one fdatasync each.
+  // From this many streams on, one syncfs is cheaper than one fdatasync each.
   static constexpr size_t kSyncAllFrom = 8;
 
   struct Known {
@@ -162,7 +162,7 @@ absl::Status OpenStreams<Key, Stream>::Sync() {
   due_ms_ = 0;
   dirty_bytes_ = 0;
   if (const absl::Status status = SyncFiles(); !status.ok()) {
-    // What a sync could not write may be gone from memory too: even a full disk ends it here.
+    // Data that a sync could not write may be gone from memory too: even a full disk is fatal.
     return absl::InternalError(status.message());
   }
   for (const Key& key : dirty_) {

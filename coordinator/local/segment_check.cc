@@ -58,7 +58,7 @@ std::optional<SegmentPath> ParseSegmentPath(const std::string& path) {
   return is_metrics ? std::optional(found) : std::nullopt;
 }
 
-// What of one segment file is no sound record.
+// Finds the parts of one segment file that are not sound records.
 class FileCheck {
  public:
   FileCheck(const Paths& paths, std::string path, const SegmentFound& found)
@@ -82,7 +82,7 @@ class FileCheck {
 absl::Status FileCheck::Run(const SegmentId& id) {
   ASSIGN_OR_RETURN(const auto head, scan_.Head());
   if (!head.has_value()) {
-    Say(0, scan_.FileBytes(), "is no segment, or its head is damaged: none of it can be read");
+    Say(0, scan_.FileBytes(), "is not a segment, or its head is damaged: none of it can be read");
     return absl::OkStatus();
   }
   if (head->id != id) {
@@ -107,7 +107,7 @@ absl::Status FileCheck::Run(const SegmentId& id) {
   }
   if (scan_.UnreadableBytes() > 0) {
     Say(sound_until, scan_.UnreadableBytes(),
-        trailer.has_value() ? "damaged" : "at its end, a record that is torn or damaged");
+        trailer.has_value() ? "damaged" : "a torn or damaged record at its end");
   }
   ASSIGN_OR_RETURN(const bool has_index, scan_.HasSoundIndex());
   if (trailer.has_value() && !has_index) {
@@ -159,7 +159,7 @@ absl::Status RepairSegments(const Paths& paths, const SegmentFound& changed,
   for (const auto& [path, segment] : damaged) {
     RETURN_IF_ERROR(SegmentWriter::Mend(SegmentFiles(paths.Root() + "/" + segment.base), segment.id,
                                         segment.first_offset));
-    changed({path, 0, lost[path], "written anew with all that could be read; the rest is a gap"});
+    changed({path, 0, lost[path], "rewritten with all that could be read; the rest is a gap"});
   }
   return absl::OkStatus();
 }

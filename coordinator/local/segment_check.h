@@ -1,5 +1,5 @@
-// The files of logs and metrics in a data directory that no coordinator uses: read whole, record by
-// record, and mended where that loses nothing that could still be read. One thread.
+// Checks the logs and metrics of a data directory that no coordinator is using, record by record,
+// and repairs them where that loses nothing that could still be read. One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct SegmentFinding {
   std::string path;  // below the data directory
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  std::string what;  // of a check: what is wrong; of a repair: what was done about it
+  std::string what;  // from a check: what is wrong; from a repair: what was done
 };
 
 struct SegmentTotals {
@@ -28,9 +28,9 @@ struct SegmentTotals {
 
 using SegmentFound = std::function<void(const SegmentFinding&)>;
 
-// Changes nothing. An error is one of reading the disk; damage is told to `found`.
+// Changes nothing. Reports damage to `found`; returns an error only if the disk cannot be read.
 absl::Status CheckSegments(const Paths& paths, const SegmentFound& found, SegmentTotals* totals);
-// Tells `changed` of each change.
+// Calls `changed` for each file that it repaired.
 absl::Status RepairSegments(const Paths& paths, const SegmentFound& changed, SegmentTotals* totals);
 
 }  // namespace muster::coordinator

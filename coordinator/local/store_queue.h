@@ -1,5 +1,5 @@
-// What the writer threads of the log and the metric store stand on: a queue that any thread fills,
-// and patience with a machine that has run out of room, inodes or descriptors.
+// Shared by the stores' writer threads: a queue that any thread may add to, and retries while the
+// machine is out of disk space, inodes or descriptors.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class StoreQueue {
  public:
   static constexpr std::chrono::milliseconds kShortageRetry{500};
 
-  // `what` is kept here, for messages: "logs".
+  // `what`: what is stored, for messages, such as "logs".
   explicit StoreQueue(std::string what) : what_(std::move(what)) {}
 
   // Any thread; never blocks.
@@ -51,8 +51,8 @@ class StoreQueue {
     wake_.notify_all();
   }
 
-  // Waits for items, or until `due_ms` on the steady clock (0: for ever). False: stopping, and all
-  // was taken.
+  // Waits for items, or until `due_ms` on the steady clock (0: forever). False: stopping, and the
+  // queue is empty.
   bool Take(std::vector<Item>& batch, int64_t due_ms) {
     std::unique_lock lock(mutex_);
     const auto ready = [this] { return !queue_.empty() || stopping_; };
@@ -67,8 +67,8 @@ class StoreQueue {
     return true;
   }
 
-  // Tries again for as long as a shortage lasts, and says that it does. Returns a shortage only
-  // when the daemon ends meanwhile.
+  // Retries for as long as a shortage lasts, and logs when it begins and ends. Returns a shortage
+  // only if the daemon stops meanwhile.
   absl::Status Patiently(const std::function<absl::Status()>& attempt) {
     absl::Status status = attempt();
     if (!IsShortage(status)) return status;
@@ -90,7 +90,7 @@ class StoreQueue {
       }
       status = attempt();
     }
-    common::LogInfo(common::StrCat(what_, " are kept again after_ms=", SteadyMs() - began_ms));
+    common::LogInfo(common::StrCat(what_, " are stored again after_ms=", SteadyMs() - began_ms));
     return status;
   }
 

@@ -33,7 +33,7 @@ void KeepWanted(const std::set<uint32_t>& ranks, v1::SampleBucket& bucket) {
   if (bucket.has_max()) KeepRanks(ranks, *bucket.mutable_max());
 }
 
-std::set<uint32_t> RanksOf(const v1::QuerySamplesRequest& request) {
+std::set<uint32_t> AskedRanks(const v1::QuerySamplesRequest& request) {
   return {request.ranks().begin(), request.ranks().end()};
 }
 
@@ -125,7 +125,7 @@ void SendNewest(Daemon& daemon, const v1::QuerySamplesRequest& request, uint64_t
     *bucket.mutable_last() = *newest.batch;
     bucket.set_batches(1);
     bucket.set_age_ms(newest.age_ms);
-    KeepWanted(RanksOf(request), bucket);
+    KeepWanted(AskedRanks(request), bucket);
     sink.Write(std::move(bucket));
   }
 }
@@ -144,7 +144,7 @@ void SendNewestOfAll(Daemon& daemon, const v1::QuerySamplesRequest& request,
   });
 }
 
-SampleQuery QueryOf(const v1::QuerySamplesRequest& request, uint64_t job) {
+SampleQuery SampleQueryOf(const v1::QuerySamplesRequest& request, uint64_t job) {
   SampleQuery query{.job = job, .node = request.node(), .since_ms = request.since_ms()};
   if (request.has_attempt()) query.attempt = request.attempt();
   if (request.tier() != v1::SAMPLE_TIER_UNSPECIFIED) query.tier = request.tier();
@@ -163,8 +163,8 @@ void QuerySamples(Daemon& daemon, const Caller& caller, const v1::QuerySamplesRe
       SendNewest(daemon, request, job, *sink);
       return sink->Close(absl::OkStatus());
     }
-    std::make_shared<SampleFeed>(daemon, sink, RanksOf(request),
-                                 daemon.samples.Read(QueryOf(request, job)))
+    std::make_shared<SampleFeed>(daemon, sink, AskedRanks(request),
+                                 daemon.samples.Read(SampleQueryOf(request, job)))
         ->Start();
   });
 }

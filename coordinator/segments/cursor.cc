@@ -55,7 +55,7 @@ absl::StatusOr<bool> SegmentCursor::PassOn() {
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
   const auto next = std::upper_bound(segments.begin(), segments.end(), segment_);
   if (next == segments.end()) return false;
-  // What was written here before the next one was begun comes first.
+  // First reads what was written here before the next segment was started.
   if (!std::exchange(has_next_, true)) return true;
   RETURN_IF_ERROR(Open(*next));
   return true;
@@ -133,7 +133,7 @@ absl::Status SegmentCursor::AppendBody(size_t skip, std::string* bytes) {
   const absl::StatusOr<std::string_view> body = scan_->BodyView(record);
   if (WasReplaced()) {
     StartOver();
-    return absl::UnavailableError("the segment was made anew");
+    return absl::UnavailableError("the segment was rewritten");
   }
   if (body.ok()) bytes->append(body->substr(std::min(skip, body->size())));
   if (appetite_ == Appetite::kFew) scan_->Forget();

@@ -1,5 +1,5 @@
-// Reads one stream, segment by segment, while it grows. Holds no descriptor between two calls. One
-// thread at a time.
+// Reads one stream, segment by segment, while it may still grow. Keeps no descriptor between calls.
+// One thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -18,12 +18,12 @@
 namespace muster::coordinator {
 
 struct StreamRecord : ScannedRecord {
-  uint64_t damaged = 0;  // of the bytes just before it, so many were stored and cannot be read
+  uint64_t damaged = 0;  // how many of the bytes just before it were stored but cannot be read
 };
 
 class SegmentCursor {
  public:
-  // kFew: there are many cursors, and little is taken from each at a time. kAll: reads far ahead.
+  // kFew: there are many cursors, and each is read in small steps. kAll: reads far ahead.
   enum class Appetite { kFew, kAll };
 
   static constexpr size_t kLargeWindowBytes = 256 << 10;
@@ -32,10 +32,10 @@ class SegmentCursor {
   SegmentCursor(SegmentFiles files, uint64_t offset, Appetite appetite,
                 size_t window_bytes = kLargeWindowBytes);
 
-  // The next record that ends behind the wanted offset or carries the stream's end; null: nothing
-  // more for now. Valid until the next call.
+  // The next record that ends after the requested offset or carries the end of the stream; null:
+  // nothing more for now. Valid until the next call.
   absl::StatusOr<const StreamRecord*> Peek();
-  // Of that record. DATA_LOSS: damaged. UNAVAILABLE: peek again.
+  // The body of that record. DATA_LOSS: damaged. UNAVAILABLE: call Peek again.
   absl::StatusOr<std::string> Body();
   // The same, all but the first `skip` bytes, behind what `bytes` has. On error nothing is added.
   absl::Status AppendBody(size_t skip, std::string* bytes);
@@ -45,16 +45,16 @@ class SegmentCursor {
   }
   // Behind that record.
   void Advance();
-  // Bytes at the end of what was found that are no records: damaged, if nobody writes there now.
+  // Bytes at the end that are not records: damaged, unless the stream is being written to now.
   uint64_t UnreadableBytes() const;
 
  private:
   absl::Status Open(uint64_t segment);
-  // The segment that holds from_, or the first behind it. False: there is none.
+  // Opens the segment that contains from_, or the first one after it. False: there is none.
   absl::StatusOr<bool> OpenFirst();
-  // To the segment behind this one, if there is one. True: look again.
+  // Moves to the next segment, if there is one. True: look again.
   absl::StatusOr<bool> PassOn();
-  // Fills ready_ with what lies together. False: nothing more in this segment.
+  // Fills ready_ with adjacent records. False: nothing more in this segment.
   absl::StatusOr<bool> FillFromSegment();
   void Take(const ScannedRecord& record);
   // What a finished segment lost at its end.
@@ -71,8 +71,8 @@ class SegmentCursor {
   std::unique_ptr<SegmentScan> scan_;
   uint64_t segment_ = 0;  // where it begins
   ino_t inode_ = 0;
-  bool has_next_ = false;  // a segment behind this one was seen
-  bool has_end_ = false;   // the stream's end is among what was taken
+  bool has_next_ = false;  // a segment after this one was seen
+  bool has_end_ = false;   // a record taken so far carries the stream's end
   std::deque<StreamRecord> ready_;
 };
 

@@ -20,7 +20,7 @@ constexpr absl::string_view kOthers = ".d";
 std::string SegmentFiles::At(uint64_t first_offset) const {
   if (first_offset == 0) return base_ + ".seg";
   char name[32];
-  // 13 digits hold every offset of a stream, so that names sort as their numbers do.
+  // 13 digits hold every offset of a stream, so names sort in numeric order.
   std::snprintf(name, sizeof name, "/%013llu.seg", static_cast<unsigned long long>(first_offset));
   return DirectoryOfOthers() + name;
 }

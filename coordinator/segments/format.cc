@@ -12,10 +12,10 @@ constexpr std::string_view kHeadMark = "MSTRSEG1";
 constexpr std::string_view kTrailerMark = "MSTREND1";
 constexpr std::string_view kRecordMark = "MRec";
 constexpr uint32_t kEndFlag = 1;
-// A body came in one message.
+// A body arrives in a single message.
 constexpr uint32_t kBodyBytesMax = common::kBulkMessageBytesMax + 64 * 1024;
 
-// All little-endian, as the machine. Each ends with the CRC-32C of what is before it.
+// All little-endian, like the machine. Each ends with the CRC-32C of the bytes before it.
 struct PackedHead {
   char mark[8];
   uint32_t kind;
@@ -74,14 +74,14 @@ std::string_view RawBytes(const Packed& packed, size_t size = sizeof(Packed)) {
   return {reinterpret_cast<const char*>(&packed), size};
 }
 
-// `salt` goes before the bytes.
+// The checksum covers `salt`, then the bytes.
 template <typename Packed>
 uint32_t CrcOf(const Packed& packed, uint64_t salt) {
   const uint32_t salted = common::Crc32c(RawBytes(salt));
   return common::Crc32c(RawBytes(packed, sizeof packed - sizeof packed.crc), salted);
 }
 
-// With the two fields that the caller cannot know.
+// Fills in the two fields that the caller cannot know.
 template <typename Packed>
 std::string Sealed(Packed packed, std::string_view mark, uint64_t salt) {
   std::memcpy(packed.mark, mark.data(), sizeof packed.mark);

@@ -38,7 +38,7 @@ struct SegmentHead {
 // Bytes [offset, offset + length) of the stream follow it.
 struct RecordHead {
   uint64_t offset = 0;
-  uint64_t dropped = 0;  // of the bytes just before `offset`, so many were never received
+  uint64_t dropped = 0;  // how many bytes just before `offset` were never received
   int64_t time_us = 0;
   uint64_t count =
       0;  // items (lines of a log, batches of metrics) of the stream before this record
@@ -49,7 +49,7 @@ struct RecordHead {
   uint64_t EndOffset() const { return offset + length; }
 };
 
-// Every 64 KiB of a stream, a record's place: the index of a finished segment.
+// The position of one record for every 64 KiB of a stream: the index of a finished segment.
 struct IndexEntry {
   uint64_t offset = 0;
   uint64_t position = 0;  // in the file
@@ -58,7 +58,7 @@ struct IndexEntry {
 };
 
 struct SegmentTrailer {
-  uint64_t index_position = 0;  // in the file: behind the last record
+  uint64_t index_position = 0;  // in the file: after the last record
   uint64_t end_offset = 0;
   uint64_t end_count = 0;
   int64_t first_us = 0;  // the earliest and the latest time of a record
@@ -68,8 +68,7 @@ struct SegmentTrailer {
   uint32_t index_crc = 0;
 };
 
-inline constexpr uint64_t kSegmentBytesMax = 8
-                                             << 20;  // a file of so many bytes gets no more records
+inline constexpr uint64_t kSegmentBytesMax = 8 << 20;  // a file of this size gets no more records
 // No segment is longer, so one can be rebuilt in memory.
 inline constexpr uint64_t kSegmentFileBytesMax = 4 * kSegmentBytesMax;
 inline constexpr uint64_t kIndexStepBytes = 64 << 10;
@@ -79,7 +78,7 @@ inline constexpr size_t kRecordsBegin = kHeadCopies * kSegmentHeadBytes;
 inline constexpr size_t kRecordHeadBytes = 56;
 inline constexpr size_t kIndexEntryBytes = 32;
 inline constexpr size_t kSegmentTrailerBytes = 72;
-// Behind the index: the trailer, and once more the head.
+// After the index: the trailer, then another copy of the head.
 inline constexpr size_t kSegmentTailBytes = kSegmentTrailerBytes + kSegmentHeadBytes;
 
 std::string EncodeSegmentHead(const SegmentHead& head);
@@ -94,7 +93,7 @@ std::optional<std::vector<IndexEntry>> DecodeIndex(std::string_view bytes,
                                                    const SegmentTrailer& trailer);
 std::optional<SegmentTrailer> DecodeSegmentTrailer(std::string_view bytes, uint64_t salt);
 
-// Where a record head may begin at or behind `from`, by its first bytes; npos: nowhere.
+// Where a record head may begin at or after `from`, judging by its first bytes; npos: nowhere.
 size_t FindRecordMark(std::string_view bytes, size_t from);
 
 }  // namespace muster::coordinator

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kWindowBytes = 64 << 10;
 
-// Newlines before and in the last record that has bytes, and whether it ends with one.
+// Newlines up to the end of the last record that is not empty, and whether it ends mid-line.
 struct StreamEnd {
   uint64_t newlines = 0;
   bool has_open_line = false;
@@ -38,7 +38,7 @@ absl::StatusOr<StreamEnd> EndOf(const SegmentFiles& files, const std::vector<uin
   return StreamEnd{};
 }
 
-// The last record of the segment before which there are fewer than `newlines`. nullopt: the
+// The last record of the segment that has fewer than `newlines` newlines before it. nullopt: the
 // segment begins later.
 absl::StatusOr<std::optional<ScannedRecord>> RecordWith(SegmentScan& scan, uint64_t newlines) {
   ASSIGN_OR_RETURN(const auto head, scan.Head());
@@ -57,7 +57,7 @@ absl::StatusOr<std::optional<ScannedRecord>> RecordWith(SegmentScan& scan, uint6
 absl::StatusOr<uint64_t> OffsetOfLastLines(const SegmentFiles& files, uint64_t lines) {
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files.List());
   ASSIGN_OR_RETURN(const StreamEnd end, EndOf(files, segments));
-  // The line after so many newlines is the first wanted one.
+  // The first requested line begins after `newlines` newlines.
   const uint64_t all = end.newlines + (end.has_open_line ? 1 : 0);
   if (all <= lines) return 0;
   const uint64_t newlines = all - lines;

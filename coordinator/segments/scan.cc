@@ -67,14 +67,14 @@ absl::StatusOr<std::optional<SegmentTrailer>> SegmentScan::Trailer() {
   if (trailer_.has_value()) return trailer_;
   ASSIGN_OR_RETURN(const auto head, Head());
   if (!head.has_value()) return std::nullopt;
-  Forget();  // it may have grown
+  Forget();  // the file may have grown
   RETURN_IF_ERROR(file_.At(0, 1).status());
   const uint64_t size = file_.FileBytes();
   if (size < kRecordsBegin + kSegmentTailBytes) return std::nullopt;
   ASSIGN_OR_RETURN(const std::string_view bytes,
                    file_.At(size - kSegmentTailBytes, kSegmentTrailerBytes));
   const auto trailer = DecodeSegmentTrailer(bytes, head->salt);
-  // The index lies just before it.
+  // The index is just before the trailer.
   if (trailer.has_value() && trailer->index_position >= kRecordsBegin &&
       trailer->index_position + trailer->entries * kIndexEntryBytes + kSegmentTailBytes == size) {
     trailer_ = trailer;
@@ -159,7 +159,7 @@ absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Next() {
   if (!head.has_value()) return std::nullopt;
   ASSIGN_OR_RETURN(auto record, At(position_));
   if (!record.has_value() && file_.WasKnown()) {
-    Forget();  // a record that was just being written
+    Forget();  // the record may have been read while it was being written
     ASSIGN_OR_RETURN(record, At(position_));
   }
   if (!record.has_value() && position_ < file_.FileBytes()) {
@@ -176,7 +176,7 @@ absl::StatusOr<std::optional<ScannedRecord>> SegmentScan::Next() {
   if (end > file_.FileBytes()) {
     Forget();
     RETURN_IF_ERROR(file_.At(record->position, 1).status());
-    if (end > file_.FileBytes()) return std::nullopt;  // its body is still to come, or torn
+    if (end > file_.FileBytes()) return std::nullopt;  // its body is not written yet, or torn
   }
   position_ = end;
   searched_ = 0;

@@ -55,11 +55,12 @@ class SegmentScan {
  public:
   SegmentScan(std::string path, size_t window_bytes) : file_(std::move(path), window_bytes) {}
 
-  // The stream that the segment belongs to. nullopt: the file is missing, empty, or all copies are damaged.
+  // Which stream the segment belongs to. nullopt: the file is missing or empty, or all copies of
+  // the head are damaged.
   absl::StatusOr<std::optional<SegmentHead>> Head();
   // nullopt: it may still grow, or its end is damaged.
   absl::StatusOr<std::optional<SegmentTrailer>> Trailer();
-  // Whether a finished segment's index can be used; without it, reading begins at its beginning.
+  // Whether a finished segment's index can be used; without it, reading starts at the beginning.
   absl::StatusOr<bool> HasSoundIndex();
   // Continues at the last record whose index entry `is_before`; true for those up to some place in
   // the segment, false behind it. Without an index, which a growing segment has not yet: at a record
@@ -77,11 +78,11 @@ class SegmentScan {
   absl::StatusOr<std::string_view> BodyView(const ScannedRecord& record);
   // The next record whose body is sound too, with the body.
   absl::StatusOr<std::optional<std::pair<ScannedRecord, std::string>>> NextSound();
-  // Behind the record that Next returned last.
+  // Where the record that Next returned last ends.
   uint64_t Position() const { return position_; }
-  // Bytes behind it, up to the end of the records, in which no sound head was found.
+  // Bytes after it, up to the end of the records, that contain no sound head.
   uint64_t UnreadableBytes() const;
-  // As far as is known: without a trailer, and all that is there could be read.
+  // As far as is known: there is no trailer, and everything in the file could be read.
   bool MayGrow() const {
     return head_.has_value() && !trailer_.has_value() && UnreadableBytes() == 0;
   }
@@ -106,7 +107,7 @@ class SegmentScan {
   std::optional<SegmentHead> head_;
   std::optional<SegmentTrailer> trailer_;
   uint64_t position_ = kRecordsBegin;
-  uint64_t searched_ = 0;    // no sound head begins before, from position_ on
+  uint64_t searched_ = 0;    // no sound head begins between position_ and here
   uint64_t end_offset_ = 0;  // of the record that was returned last
 };
 

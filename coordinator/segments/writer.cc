@@ -26,12 +26,12 @@ constexpr size_t kRecoveryWindowBytes = 1 << 20;
 absl::StatusOr<uint64_t> RandomSalt() {
   uint64_t salt = 0;
   if (getrandom(&salt, sizeof salt, 0) != sizeof salt) {
-    return common::ErrnoStatus("cannot draw a random number");
+    return common::ErrnoStatus("cannot get a random number");
   }
   return salt;
 }
 
-// All of the pieces one after the other, from `position` on.
+// Writes all pieces one after the other, starting at `position`.
 absl::Status WriteAt(int fd, std::vector<iovec> pieces, uint64_t position,
                      const std::string& path) {
   size_t at = 0;
@@ -41,7 +41,7 @@ absl::Status WriteAt(int fd, std::vector<iovec> pieces, uint64_t position,
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0 && (errno == EFBIG || errno == EINVAL)) {
       return absl::OutOfRangeError(
-          StrCat(path, " cannot have bytes at ", position, ": ", std::strerror(errno)));
+          StrCat(path, " cannot be written at offset ", position, ": ", std::strerror(errno)));
     }
     if (wrote < 0) return common::ErrnoStatus(StrCat("cannot write ", path));
     position += static_cast<uint64_t>(wrote);
@@ -115,7 +115,7 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
                        scan.FileBytes() <= kSegmentFileBytesMax;
   if (!is_ours) {
     ASSIGN_OR_RETURN(end_.end_count, CountBefore(first_offset));
-    // Nothing of it can be told; what is longer than a head is kept for those who want to look.
+    // None of it can be read. A file that is longer than a head is kept for inspection.
     const std::string aside = StrCat(Path(), ".damaged");
     if (scan.FileBytes() > kRecordsBegin && std::rename(Path().c_str(), aside.c_str()) != 0) {
       return common::ErrnoStatus(StrCat("cannot set ", Path(), " aside"));
@@ -130,7 +130,7 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
     ASSIGN_OR_RETURN(const auto sound, scan.NextSound());
     if (!sound.has_value()) break;
     const auto& [record, body] = *sound;
-    // What was passed over is lost if a sound record follows it, else a torn end.
+    // Skipped bytes are lost if a sound record follows them; otherwise they are a torn end.
     const uint64_t gap = record.offset - end_.end_offset;
     if (gap > record.dropped) lost_.push_back({end_.end_offset, record.offset - record.dropped});
     Count(record, body, record.position);
@@ -149,12 +149,12 @@ absl::Status SegmentWriter::Recover(uint64_t first_offset) {
   } else if (ftruncate(fd_.get(), static_cast<off_t>(position_)) != 0) {
     return common::ErrnoStatus(StrCat("cannot cut the torn end of ", Path()));
   }
-  // What was read back may still only be in the page cache; a sync makes it a promise again.
+  // What was read back may exist only in the page cache; a sync makes it durable again.
   dirty_ = true;
   return absl::OkStatus();
 }
 
-// What the trailer of the segment before says.
+// The count in the previous segment's trailer.
 absl::StatusOr<uint64_t> SegmentWriter::CountBefore(uint64_t first_offset) const {
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files_.List());
   const auto here = std::lower_bound(segments.begin(), segments.end(), first_offset);
@@ -200,7 +200,7 @@ absl::Status SegmentWriter::Append(const std::vector<NewRecord>& records) {
     RETURN_IF_ERROR(Finish());
     RETURN_IF_ERROR(StartNext());
   }
-  // What is known of the segment moves only when all is written.
+  // The segment's state changes only if everything was written.
   const auto before = std::make_tuple(position_, index_.size(), end_);
   std::vector<std::string> heads;
   heads.reserve(records.size() + 1);
@@ -238,7 +238,7 @@ absl::Status SegmentWriter::Finish() {
 }
 
 absl::Status SegmentWriter::StartNext() {
-  // The one before has to be whole before there is a next one: readers then pass on to it.
+  // This segment must be complete before the next one exists: readers then move on to that one.
   if (dirty_) RETURN_IF_ERROR(Sync());
   RETURN_IF_ERROR(common::MakeDirectories(files_.DirectoryOfOthers()));
   lost_.clear();
@@ -254,7 +254,7 @@ absl::Status SegmentWriter::StartNext() {
 
 absl::Status SegmentWriter::Sync() {
   if (fdatasync(fd_.get()) != 0) {
-    // What it could not write may be gone from memory too: also a full disk is no shortage then.
+    // Data that it could not write may be gone from memory too: even a full disk is fatal.
     return absl::InternalError(common::ErrnoStatus(StrCat("cannot sync ", Path())).message());
   }
   MarkSynced();
@@ -277,7 +277,7 @@ void SegmentWriter::GiveUp(uint64_t offset) {
   std::erase_if(lost_, [](const LostRange& range) { return range.from == range.until; });
 }
 
-// The sound records of this segment and these, by offset. One without bytes may share another's.
+// The sound records of this segment and these, by offset. An empty record may share an offset.
 absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
     const std::vector<NewRecord>& records) const {
   Bodies all;
@@ -297,7 +297,7 @@ absl::StatusOr<SegmentWriter::Bodies> SegmentWriter::SoundRecords(
   return all;
 }
 
-// A segment is small enough to be made again in memory, and appears in its place at once.
+// A segment is small enough to be rebuilt in memory, and is replaced atomically.
 absl::Status SegmentWriter::Restore(const std::vector<NewRecord>& records, uint64_t until) {
   ASSIGN_OR_RETURN(Bodies all, SoundRecords(records));
   SegmentWriter fresh;
@@ -316,7 +316,7 @@ absl::Status SegmentWriter::Restore(const std::vector<NewRecord>& records, uint6
       fresh.position_ = bytes.size();
     }
   }
-  // Its end may be what was lost.
+  // The end of the segment may be what was lost.
   fresh.end_.end_offset = std::max(fresh.end_.end_offset, end_.end_offset);
   fresh.end_.end_count = std::max(fresh.end_.end_count, end_.end_count);
   fresh.end_.ended = fresh.end_.ended || end_.ended;

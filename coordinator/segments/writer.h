@@ -67,7 +67,7 @@ class SegmentWriter {
   // The sender no longer has the bytes below `offset`: they stay lost.
   void GiveUp(uint64_t offset);
 
-  // For a stream that nobody writes to: rewrites the segment with what is sound in it; what is lost
+  // For a stream that has no writer: rewrites the segment with what is sound in it; what is lost
   // remains a gap. A segment whose head cannot be read is renamed to FILE.damaged.
   static absl::Status Mend(SegmentFiles files, const SegmentId& id, uint64_t first_offset);
 
@@ -78,7 +78,7 @@ class SegmentWriter {
   absl::Status Recover(uint64_t first_offset);
   absl::Status OpenFile(int flags);
   std::string Path() const { return files_.At(head_.first_offset); }
-  // Keeps the index and the trailer's numbers in step with a record at `position`.
+  // Updates the index and the trailer's numbers for a record at `position`.
   void Count(const RecordHead& record, std::string_view body, uint64_t position);
   RecordHead HeadOf(const NewRecord& record) const;
   absl::StatusOr<Bodies> SoundRecords(const std::vector<NewRecord>& records) const;
@@ -95,7 +95,7 @@ class SegmentWriter {
   SegmentTrailer end_;
   std::vector<LostRange> lost_;
   uint64_t durable_ = 0;
-  bool finished_ = false;  // index and trailer are in the file
+  bool finished_ = false;  // the file has its index and trailer
   bool dirty_ = false;
 };
 

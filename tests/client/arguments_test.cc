@@ -37,7 +37,7 @@ TEST(ArgumentsTest, EachWrongLineGetsItsCodeAndWhatWasMeant) {
       {{"submit", "--time-limit", "1h", "x"}, "JC1002", "did you mean \"--time\""},
       {{"run", "--cpus-per-task", "4", "--", "x"}, "JC1002", "jobs do not request cores"},
       {{"submit", "--partition", "a", "x"}, "JC1002", "there is one queue"},
-      {{"-o", "json", "ls"}, "JC1002", "jobctl has no flag -o of all commands"},
+      {{"-o", "json", "ls"}, "JC1002", "jobctl has no global flag -o"},
       {{"wait", "--time", "1h", "x"}, "JC1002", "did you mean \"--timeout\""},
       {{"ls", "--project", "x"}, "JC1002", "jobctl ls has no flag --project"},
       {{"ls", "-o", "xml"}, "JC1004", "takes table|wide|json"},
@@ -154,8 +154,8 @@ TEST(ArgumentsTest, TheFixOfAWrongLineIsALineThatCanBeTyped) {
   };
   EXPECT_EQ(fix({"submit", "python", "train.py"}),
             "a command stands behind `--`: jobctl submit -- python train.py");
-  EXPECT_EQ(fix({"-o", "json", "ls"}), "it stands behind its command: jobctl ls -o");
-  EXPECT_EQ(fix({"--watch", "ls"}), "it stands behind its command: jobctl ls --watch");
+  EXPECT_EQ(fix({"-o", "json", "ls"}), "put it after its command: jobctl ls -o");
+  EXPECT_EQ(fix({"--watch", "ls"}), "put it after its command: jobctl ls --watch");
 }
 
 TEST(ArgumentsTest, TheVersionMayBeAskedForWithOrWithoutACommand) {

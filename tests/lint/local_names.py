@@ -1,8 +1,8 @@
-"""One name, one meaning: local functions of two sources in one folder may not share a name, for lint.py.
+"""Local functions of two sources in one folder must not share a name. Used by lint.py.
 
-The sources of a target are compiled several at a time as one. Two local functions with the same name and the same
-parameters are an error there, which the compiler reports. With different parameters they become overloads, and a call may
-silently reach the other file's: that is what this looks for.
+Several sources of a target are compiled as one translation unit. Two local functions with the same name and the same
+parameters are a compiler error there. With different parameters they become overloads, and a call may silently reach the
+other file's function. This check finds those.
 """
 import collections
 import os
@@ -13,11 +13,11 @@ CLOSES = re.compile(r"^\}  // namespace$")
 # A definition or declaration at the left margin: a return type, a name, an open parenthesis.
 FUNCTION = re.compile(r"^(?!using |namespace |class |struct |enum |template|static_assert|return |#|//|\}|friend )"
                       r"[A-Za-z_][\w:<>,*&\[\]() ]*?[ *&>]([A-Za-z_]\w*)\((?!\*)")
-ALONE = re.compile(r"^(tests|trainer/plugins)/")  # programs of their own: each source is a target
+ALONE = re.compile(r"^(tests|trainer/plugins)/")  # each source is a separate target
 
 
 def local_functions(lines):
-    """(line number, name) of each function in an unnamed namespace, or static, once a name."""
+    """Yields (line number, name) of each function that is static or in an unnamed namespace, each name once."""
     inside, seen = False, set()
     for number, line in enumerate(lines, 1):
         if OPENS.match(line):
@@ -32,7 +32,7 @@ def local_functions(lines):
 
 
 def findings(sources):
-    """`sources`: (path, lines) of .cc files. Yields (path, line number, what is wrong)."""
+    """`sources` are (path, lines) of .cc files. Yields (path, line number, what is wrong)."""
     places = collections.defaultdict(list)
     for path, lines in sources:
         if path.endswith(".cc") and not ALONE.match(path):
@@ -42,4 +42,4 @@ def findings(sources):
         first = where[0]
         for path, number in where[1:]:
             yield path, number, (f"{name}: {first[0]}:{first[1]} has a local function of this name, and both may be "
-                                 "compiled as one source: rename one, or share it")
+                                 "compiled as one source: rename one or share it")

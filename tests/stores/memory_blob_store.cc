@@ -23,7 +23,7 @@ absl::Status MemoryBlobStore::Write(const std::string& sha256, uint64_t size, ui
   if (blobs_->blobs.contains(sha256)) return absl::OkStatus();
   std::string& upload = blobs_->uploads[sha256];
   if (offset > upload.size() || offset > size || data.size() > size - offset) {
-    return absl::OutOfRangeError("does not follow; fix: begin the upload again");
+    return absl::OutOfRangeError("does not follow; fix: restart the upload");
   }
   upload.replace(offset, data.size(), data);
   return absl::OkStatus();

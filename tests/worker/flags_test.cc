@@ -49,7 +49,7 @@ TEST(WorkerFlags, AWrongLineIsRefusedWithTheFix) {
             "muster-worker: --coordinator is missing: name the coordinator, unix:/path or "
             "HOST:PORT\n  fix: muster-worker --help lists all flags\n");
   EXPECT_EQ(Parse({"--coordinator", "unix:/c"}).text,
-            "muster-worker: --state-dir is missing: name the directory of what must survive a "
+            "muster-worker: --state-dir is missing: name the directory for what must survive a "
             "restart\n  fix: muster-worker --help lists all flags\n");
 }
 

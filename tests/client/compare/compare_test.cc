@@ -324,6 +324,7 @@ TEST(CsvMetricsTest, WhatIsNotMetricsIsAnError) {
 
 TEST(JUnitTest, TextIsEscapedForXml) {
   EXPECT_EQ(XmlText("a<b>&\"c\"\n\x01\xff"), "a&lt;b&gt;&amp;&quot;c&quot;&#10;\\x01\\xff");
+  EXPECT_EQ(XmlText("\xEF\xBF\xBE").find("\xEF\xBF\xBE"), std::string::npos) << "not in XML";
 }
 
 TEST(JUnitTest, EachEpochIsACaseAndManyStepsShareOne) {

@@ -40,6 +40,7 @@ TEST(ConfigurationTest, SecretsAreComparedAndNeverShown) {
   (*a.mutable_spec()->mutable_env())["API_TOKEN"] = "one";
   (*b.mutable_spec()->mutable_env())["API_TOKEN"] = "two";
   (*a.mutable_spec()->mutable_env())["SEED"] = "1";
+  (*a.mutable_spec()->mutable_env())["SHLVL"] = "1";
   EXPECT_EQ(TextOf(a, b), "env API_TOKEN: (hidden) | (hidden)\nenv SEED: 1 | none\n");
 }
 

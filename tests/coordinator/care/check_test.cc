@@ -58,7 +58,7 @@ TEST_F(CheckTest, DamageInALogIsFoundAndStaysAGapThatIsCleanOtherwise) {
   EXPECT_EQ(Check(paths).findings, 1u) << Told();
   EXPECT_NE(Told().find("logs/4/1/rank-0.stdout.seg: 7 bytes at offset"), std::string::npos)
       << Told();
-  EXPECT_NE(Repair().find("written anew"), std::string::npos);
+  EXPECT_NE(Repair().find("rewritten with"), std::string::npos);
   findings.clear();
   EXPECT_EQ(Check(paths).findings, 0u) << Told();
   const auto cursor = LocalLogReader(paths).Open({.job = 4, .attempt = 1}, 0);
@@ -73,7 +73,7 @@ TEST_F(CheckTest, DamageInALogIsFoundAndStaysAGapThatIsCleanOtherwise) {
 TEST_F(CheckTest, AFileInALogsPlaceIsSetAside) {
   Put(LogFile(paths, 1, 0), std::string(1'000, 'x'));
   EXPECT_EQ(Check(paths).findings, 1u) << Told();
-  EXPECT_NE(Told().find("is no segment"), std::string::npos) << Told();
+  EXPECT_NE(Told().find("is not a segment"), std::string::npos) << Told();
   Repair();
   EXPECT_TRUE(common::Exists(LogFile(paths, 1, 0) + ".damaged"));
   findings.clear();
@@ -106,7 +106,7 @@ TEST_F(CheckTest, ADamagedDatabaseIsFoundAndLeftAsItIs) {
 
 TEST_F(CheckTest, AMissingHighWaterIsFoundAndWrittenAgain) {
   unlink(paths.HighWater().c_str());
-  EXPECT_NE(Repair().find("HIGHWATER: written again: event 2"), std::string::npos);
+  EXPECT_NE(Repair().find("HIGHWATER: rewritten: event 2"), std::string::npos);
   EXPECT_NE(Told().find("HIGHWATER: is missing"), std::string::npos) << Told();
   EXPECT_EQ(*common::ReadFile(paths.HighWater()), "00000000000000000002\n");
 }

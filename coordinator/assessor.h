@@ -1,6 +1,7 @@
 // Brings what is known of a job up to date and lets the rules (findings/) judge it. Remembers per
 // job what its metrics and samples said, so that each look reads only what is new, and the newest
-// verdicts for the rows of `jobctl ls`. From its first look on, it is told of the job's samples. Reads from disk: Assess on a work pool's thread. Any thread otherwise.
+// verdicts for the rows of `jobctl ls`. From its first look on, it is told of the job's samples.
+// Reads from disk: Assess on a work pool's thread. Any thread otherwise.
 //
 // Nothing here is durable: after a restart the next look reads the job's metrics once from the
 // beginning.

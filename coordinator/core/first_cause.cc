@@ -58,6 +58,12 @@ struct Deaths {
   uint32_t wordless = 0;  // of many failures only the first keep their texts
 };
 
+// Neither the kernel nor its texts tell why: most likely one of many that followed.
+bool IsWordless(const v1::RankExit& exit) {
+  return exit.signal() == 0 && !exit.out_of_memory() && exit.launch_errno() == 0 &&
+         exit.error_message().empty() && exit.last_lines().empty();
+}
+
 Deaths SortDeaths(const v1::Attempt& attempt) {
   Deaths deaths;
   for (const v1::NodePart& part : attempt.parts()) {
@@ -65,8 +71,7 @@ Deaths SortDeaths(const v1::Attempt& attempt) {
       if (!IsOwnDeath(exit)) continue;
       if (LostItsPeers(exit)) {
         ++deaths.followers;
-      } else if (exit.signal() == 0 && exit.error_message().empty() && exit.last_lines().empty() &&
-                 exit.rank() != attempt.culprit().rank()) {
+      } else if (IsWordless(exit) && exit.rank() != attempt.culprit().rank()) {
         ++deaths.wordless;
       } else {
         deaths.causes.push_back(&exit);

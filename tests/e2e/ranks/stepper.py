@@ -1,4 +1,5 @@
-"""A trainer with step times, a loss and progress on the trainer socket (docs/protocol.md), and failures at given steps.
+"""A trainer whose ranks report step times, a loss and progress on the trainer socket (docs/protocol.md), and failures
+at given steps.
 
 usage: stepper.py STEPS [--step SECONDS] [--nan-from STEP] [--hang-at STEP] [--die-at STEP,STEP,…] [--save-every K]
                   [--until FILE]
@@ -72,10 +73,9 @@ if os.environ.get("MUSTER_RESUME_FROM"):
         first = int(state.read())
 for step in range(first + 1, options.steps + 1):
     time.sleep(options.step)
-    if rank == 0:
-        report(step)
-        if options.save_every and step % options.save_every == 0:
-            save(step)
+    report(step)
+    if rank == 0 and options.save_every and step % options.save_every == 0:
+        save(step)
     if step == options.hang_at:
         wait_until_told()
     if rank == 0 and attempt < len(deaths) and step == deaths[attempt]:

@@ -34,8 +34,10 @@ constexpr ErrorCode kCodes[] = {
     {"JC1012", "accelerate configuration",
      "The accelerate configuration file is missing, malformed or unsupported.",
      "Correct the named key, or give the values as flags: jobctl run -n N -- python train.py"},
-    {"JC1019", "bad pattern", "The pattern of --grep is not a regular expression of RE2, or too large.",
-     "Correct it at the named place; put a \\ before special characters that are meant as themselves."},
+    {"JC1019", "bad pattern",
+     "The pattern of --grep is not a regular expression of RE2, or too large.",
+     "Correct it at the named place; put a \\ before special characters that are meant as "
+     "themselves."},
     {"JC1101", "job file has errors",
      "The job file is not valid YAML, has unknown, duplicate or ambiguous keys, or values of the "
      "wrong type. All "

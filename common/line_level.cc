@@ -137,9 +137,11 @@ bool StandsAsLevel(std::string_view word, LineLevel level, std::string_view befo
   const char left = near.empty() ? '\0' : near.back();
   const char right = next.empty() ? '\0' : next.front();
   if ((left == '[' && right == ']') || (left == '<' && right == '>')) return true;
-  const bool at_start = near.empty() || std::string_view(":])|-").find(left) != std::string_view::npos;
+  const bool at_start =
+      near.empty() || std::string_view(":])|-").find(left) != std::string_view::npos;
   if (IsCapitals(word) && (at_start || IsOnlyTime(before))) {
-    return behind.empty() || std::string_view(": ]|)-\t,").find(behind[0]) != std::string_view::npos;
+    return behind.empty() ||
+           std::string_view(": ]|)-\t,").find(behind[0]) != std::string_view::npos;
   }
   return level < LineLevel::kError && at_start && behind.starts_with(':');
 }

@@ -36,7 +36,8 @@ class SearchCursor final : public LogCursor {
   const std::unique_ptr<LogCursor> inner_;
   common::LineSearch lines_;
   std::deque<common::FoundLines> found_;
-  std::optional<LogPiece> mark_;  // behind what was found: how far the search has come, a gap, the end
+  std::optional<LogPiece>
+      mark_;  // behind what was found: how far the search has come, a gap, the end
   uint64_t gap_told_ = UINT64_MAX;  // the gap before this offset
   int64_t time_us_ = 0;             // of the newest piece
   bool ended_ = false;
@@ -153,8 +154,8 @@ std::unique_ptr<LogCursor> LogSearch::Search(std::unique_ptr<LogCursor> inner, u
 }
 
 void LogSearch::Divide(size_t streams) {
-  block_bytes_ = std::clamp(kAllBlocksBytes / std::max<size_t>(streams, 1), kBlockBytesMin,
-                            kBlockBytesMax);
+  block_bytes_ =
+      std::clamp(kAllBlocksBytes / std::max<size_t>(streams, 1), kBlockBytesMin, kBlockBytesMax);
 }
 
 }  // namespace muster::coordinator

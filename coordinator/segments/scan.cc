@@ -105,8 +105,7 @@ uint64_t SegmentScan::UnreadableBytes() const {
   return end > position_ ? end - position_ : 0;
 }
 
-std::optional<ScannedRecord> SegmentScan::Decoded(std::string_view bytes,
-                                                  uint64_t position) const {
+std::optional<ScannedRecord> SegmentScan::Decoded(std::string_view bytes, uint64_t position) const {
   const auto head = DecodeRecordHead(bytes, head_->salt);
   if (!head.has_value() || head->offset < std::max(end_offset_, head_->first_offset)) {
     return std::nullopt;

@@ -88,8 +88,7 @@ absl::StatusOr<std::vector<LogKey>> MemoryLogReader::Streams(uint64_t job,
   return keys;
 }
 
-std::unique_ptr<LogCursor> MemoryLogReader::Open(const LogKey& key, uint64_t offset,
-                                                 size_t) const {
+std::unique_ptr<LogCursor> MemoryLogReader::Open(const LogKey& key, uint64_t offset, size_t) const {
   return std::make_unique<MemoryLogCursor>(logs_, key, offset);
 }
 

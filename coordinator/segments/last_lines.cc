@@ -10,7 +10,7 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr size_t kWindowBytes = 64 << 10;
+constexpr size_t kWindowBytes = 16 << 10;
 
 // Newlines before and in the last record that has bytes, and whether it ends with one.
 struct StreamEnd {

@@ -38,7 +38,7 @@ TEST(LineLevelTest, LinesAndTheirLevels) {
       {R"({"ts":1,"level":"error","msg":"x"})", LineLevel::kError},
       {R"({"severity": "WARNING", "message": "x"})", LineLevel::kWarn},
       {R"({"level":50,"msg":"pino"})", LineLevel::kError},
-      {R"({"loss":0.1,"msg":"no level: error"})", kNone},
+      {R"({"loss":0.1,"msg":"level of error"})", kNone},
       {"ts=1 level=warn msg=x", LineLevel::kWarn},
       // Rust, others
       {"2024-05-01T10:00:00Z ERROR my_crate: broken", LineLevel::kError},

@@ -11,26 +11,53 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kShortRanksBytes = 16;
-constexpr size_t kLineOverheadBytes = 200;
+constexpr size_t kLineOverheadBytes = 300;
+// Lines looked at for a twin: one rank may repeat a line any number of times.
+constexpr int kLooksMax = 64;
+constexpr uint64_t kPlaceStep = uint64_t{1} << 32;
 
 }  // namespace
 
-FoldedLine* LogFold::Twin(const FoldedLine& line) {
-  const auto equal = by_text_.find(line.text);
-  if (equal == by_text_.end()) return nullptr;
-  const auto own = behind_.find(line.ranks[0]);
-  const uint64_t least = own == behind_.end() ? 0 : own->second;
-  for (const uint64_t number : equal->second) {
-    if (number < least) continue;
-    FoldedLine& candidate = waiting_[number - first_].line;
-    if (candidate.attempt != line.attempt || candidate.to_stderr != line.to_stderr ||
-        line.time_us - candidate.time_us > kTwinsWithinUs) {
-      continue;
-    }
-    behind_[line.ranks[0]] = number + 1;
-    return &candidate;
+bool LogFold::MayJoin(uint32_t rank, Place twin) {
+  const auto own = by_rank_.find(rank);
+  if (own == by_rank_.end()) return true;
+  int looks = 0;
+  for (auto line = own->second.rbegin(); line != own->second.rend(); ++line) {
+    if (*line == twin || ++looks > kLooksMax) return false;
+    if ((*line)->place < twin->place) return true;
+    if ((*line)->line.ranks.size() > 1) return false;
   }
-  return nullptr;
+  return true;
+}
+
+LogFold::Place LogFold::Twin(const FoldedLine& line) {
+  const auto equal = by_text_.find(line.text);
+  if (equal == by_text_.end()) return waiting_.end();
+  int looks = 0;
+  for (const Place twin : equal->second) {
+    if (++looks > kLooksMax) break;
+    if (twin->line.attempt == line.attempt && twin->line.to_stderr == line.to_stderr &&
+        line.time_us - twin->line.time_us <= kTwinsWithinUs && MayJoin(line.ranks[0], twin)) {
+      return twin;
+    }
+  }
+  return waiting_.end();
+}
+
+void LogFold::MoveBefore(uint32_t rank, Place twin) {
+  for (const Place own : by_rank_[rank]) {
+    if (own->place < twin->place) continue;
+    const uint64_t before = twin == waiting_.begin() ? 0 : std::prev(twin)->place;
+    waiting_.splice(twin, waiting_, own);
+    own->since_ms = std::min(own->since_ms, twin->since_ms);
+    own->place = before + (twin->place - before) / 2;
+    if (own->place == before) NumberPlaces();
+  }
+}
+
+void LogFold::NumberPlaces() {
+  uint64_t place = 0;
+  for (Waiting& each : waiting_) each.place = place += kPlaceStep;
 }
 
 void LogFold::Add(FoldedLine line, int64_t now_ms, std::vector<FoldedLine>* out) {
@@ -38,15 +65,18 @@ void LogFold::Add(FoldedLine line, int64_t now_ms, std::vector<FoldedLine>* out)
     PopFirst(out);
   }
   ++lines_;
-  if (FoldedLine* twin = Twin(line); twin != nullptr) {
-    twin->ranks.push_back(line.ranks[0]);
+  const uint32_t rank = line.ranks[0];
+  Place place = Twin(line);
+  if (place != waiting_.end()) {
+    MoveBefore(rank, place);
+    place->line.ranks.push_back(rank);
   } else {
-    const uint64_t number = first_ + waiting_.size();
-    by_text_[line.text].push_back(number);
-    behind_[line.ranks[0]] = number + 1;
     bytes_ += line.text.size() * 2 + kLineOverheadBytes;
-    waiting_.push_back({std::move(line), now_ms});
+    const uint64_t last = waiting_.empty() ? 0 : waiting_.back().place;
+    place = waiting_.insert(waiting_.end(), {std::move(line), now_ms, last + kPlaceStep});
+    by_text_[place->line.text].push_back(place);
   }
+  by_rank_[rank].push_back(place);
   while (!waiting_.empty() && (waiting_.front().line.ranks.size() >= ranks_ ||
                                bytes_ > kWaitingBytesMax || lines_ > kWaitingLinesMax)) {
     PopFirst(out);
@@ -68,15 +98,19 @@ void LogFold::Flush(std::vector<FoldedLine>* out) {
 }
 
 void LogFold::PopFirst(std::vector<FoldedLine>* out) {
-  FoldedLine& line = waiting_.front().line;
-  const auto equal = by_text_.find(line.text);
-  equal->second.pop_front();
+  const Place first = waiting_.begin();
+  const auto equal = by_text_.find(first->line.text);
+  equal->second.erase(std::find(equal->second.begin(), equal->second.end(), first));
   if (equal->second.empty()) by_text_.erase(equal);
-  bytes_ -= line.text.size() * 2 + kLineOverheadBytes;
-  lines_ -= line.ranks.size();
-  out->push_back(std::move(line));
+  for (const uint32_t rank : first->line.ranks) {
+    const auto own = by_rank_.find(rank);
+    own->second.pop_front();
+    if (own->second.empty()) by_rank_.erase(own);
+  }
+  bytes_ -= first->line.text.size() * 2 + kLineOverheadBytes;
+  lines_ -= first->line.ranks.size();
+  out->push_back(std::move(first->line));
   waiting_.pop_front();
-  ++first_;
 }
 
 std::string RanksText(std::vector<uint32_t> ranks, size_t all) {

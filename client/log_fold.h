@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,8 +26,9 @@ struct FoldedLine {
 };
 
 // Lines come out in the order in which the first of each came in. A line joins an equal one of
-// another rank of its attempt if that is still waiting, was written within kTwinsWithinUs, and lies
-// behind everything that its own rank printed before: the order of each rank's lines stays.
+// another rank of its attempt that is still waiting and was written within kTwinsWithinUs. What its
+// rank printed in between, if that was not folded itself, then comes out before it: lines of
+// different ranks may change places so, those of one rank never do.
 class LogFold {
  public:
   static constexpr int64_t kTwinsWithinUs = 1'000'000;  // by the lines' own times
@@ -48,15 +50,21 @@ class LogFold {
   struct Waiting {
     FoldedLine line;
     int64_t since_ms = 0;
+    uint64_t place = 0;  // ascending
   };
-  FoldedLine* Twin(const FoldedLine& line);
+  using Place = std::list<Waiting>::iterator;
+
+  // Where the line may be folded into; waiting_.end(): nowhere.
+  Place Twin(const FoldedLine& line);
+  bool MayJoin(uint32_t rank, Place twin);
+  void MoveBefore(uint32_t rank, Place twin);
   void PopFirst(std::vector<FoldedLine>* out);
+  void NumberPlaces();
 
   const size_t ranks_;
-  std::deque<Waiting> waiting_;
-  uint64_t first_ = 0;  // number of waiting_.front(), counted from the beginning
-  std::unordered_map<std::string, std::deque<uint64_t>> by_text_;
-  std::unordered_map<uint32_t, uint64_t> behind_;  // of each rank: the number behind its last line
+  std::list<Waiting> waiting_;
+  std::unordered_map<std::string, std::deque<Place>> by_text_;
+  std::unordered_map<uint32_t, std::deque<Place>> by_rank_;  // in order
   size_t bytes_ = 0;
   size_t lines_ = 0;
 };

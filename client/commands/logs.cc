@@ -50,11 +50,9 @@ constexpr Flag kLogsFlags[] = {
     {"timestamps", 0, "", "prefix each line with its time"},
     {"raw", 0, "", "the exact bytes, without a prefix"},
     {"no-fold", 0, "",
-     "on a terminal, equal lines that several ranks write within 1s are shown "
-     "once, as [16 ranks], [0-3,7] or [9 of 16 ranks], and a line waits 250ms for others; this "
-     "shows "
-     "each of them"},
-    {"propagate", 0, "", "with -f: return the failing rank's code"},
+     "on a terminal, equal lines that several ranks write within 1s are shown once, as [16 ranks], "
+     "[0-3,7] or [9 of 16 ranks]: a line waits 250ms for others, and lines of different ranks may "
+     "change places; this shows each line alone"},
 };
 
 absl::Status AddRanks(const std::string& list, v1::StreamLogsRequest* request) {

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+#include <string>
+#include <vector>
+
 namespace muster::client {
 namespace {
 
@@ -57,6 +61,47 @@ TEST_F(LogFoldTest, TheOrderOfEachRanksLinesStays) {
   Add(1, "a");
   fold_.Flush(&out_);
   EXPECT_EQ(Shown(), "[0]a [0,1]b [1]a ");
+}
+
+TEST_F(LogFoldTest, LinesOfEachRankBetweenEqualOnesComeOutBetweenThem) {
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    Add(rank, "a");
+    Add(rank, "rank " + std::to_string(rank));
+    if (rank != 2) Add(rank, "b");
+    Add(rank, "end " + std::to_string(rank));
+  }
+  fold_.Flush(&out_);
+  EXPECT_EQ(
+      Shown(),
+      "[4 ranks]a [0]rank 0 [1]rank 1 [3]rank 3 [0,1,3]b [0]end 0 [1]end 1 [2]rank 2 [2]end 2 "
+      "[3]end 3 ");
+}
+
+TEST_F(LogFoldTest, ALineThatWaitsBehindLaterOnesIsNotLateForThem) {
+  Add(0, "b", 0, 1'000);
+  Add(1, "x", 0, 1'200);
+  Add(1, "b", 0, 1'210);
+  EXPECT_EQ(fold_.DueMs(), 1'250);
+  fold_.Due(1'250, &out_);
+  EXPECT_EQ(Shown(), "[1]x [0,1]b ");
+}
+
+TEST_F(LogFoldTest, RandomLinesKeepTheirOrderWithinEachRank) {
+  std::mt19937 random(3);
+  LogFold fold(8);
+  std::vector<std::string> written(8), shown(8);
+  for (int i = 0; i < 20'000; ++i) {
+    const uint32_t rank = random() % 8;
+    const std::string text(1, static_cast<char>('a' + random() % 6));
+    written[rank] += text;
+    fold.Add({.text = text, .time_us = i * 10, .ranks = {rank}}, i / 40, &out_);
+  }
+  fold.Flush(&out_);
+  for (const FoldedLine& line : out_) {
+    for (const uint32_t rank : line.ranks) shown[rank] += line.text;
+  }
+  EXPECT_EQ(shown, written);
+  EXPECT_LT(out_.size(), 10'000u);
 }
 
 TEST_F(LogFoldTest, ARepeatedLineOfOneRankIsRepeated) {

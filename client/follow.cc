@@ -282,7 +282,7 @@ absl::Status LogFollower::Follow(Connection& connection) {
       if (record.has_searched_to()) position = std::max<uint64_t>(position, record.searched_to());
     }
     ++records_;
-    if (!record.data().empty() || !record.notice().empty()) any_ = true;
+    if (!record.data().empty() || !record.notice().empty() || record.matches() > 0) any_ = true;
     printer_->Write(record);
     return !printer_->Done();
   });

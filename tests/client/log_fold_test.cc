@@ -101,7 +101,7 @@ TEST_F(LogFoldTest, RandomLinesKeepTheirOrderWithinEachRank) {
     for (const uint32_t rank : line.ranks) shown[rank] += line.text;
   }
   EXPECT_EQ(shown, written);
-  EXPECT_LT(out_.size(), 10'000u);
+  EXPECT_LT(out_.size(), 15'000u);
 }
 
 TEST_F(LogFoldTest, ARepeatedLineOfOneRankIsRepeated) {

@@ -64,7 +64,7 @@ TEST(LogPrinterTest, WhatAnOlderCoordinatorSentUnsearchedIsSearchedHere) {
   EXPECT_EQ(Print({Record(0, "one\ntwo\n")}, {.query = {.grep = "one.*two|^two$"}}).out,
             "[node1:0] two\n");
   v1::LogRecord rest = Record(0, "ror\nfine\n", true);
-  rest.set_offset(9);
+  rest.set_offset(10);
   EXPECT_EQ(Print({Record(0, "fine\nan er"), rest}, {.query = {.grep = "error"}}).out,
             "[node1:0] an error\n");
   EXPECT_EQ(Print({Record(0, "a\nb\na\n")}, {.query = {.grep = "a", .count_only = true}}).out,

@@ -249,6 +249,38 @@ def bench_logs(table):
                       note=f"{max(dropped)} bytes dropped")
 
 
+def bench_grep(table):
+    """Searching 1 GB of a rank's output with jobctl, and the same bytes in a plain file with ripgrep."""
+    writer = os.path.join(harness.BIN, "bench", "bench_writer")
+    lines = 10_000_000
+    with Stage() as stage:
+        cluster = harness.Cluster(stage).start()
+        cluster.add_worker("node1", "cpu:1")
+        job = cluster.submit("-n", 1, "--", writer, lines)
+        cluster.wait_for(job, harness.SUCCEEDED, deadline_s=300)
+        wait_until(lambda: cluster.jobctl("logs", job, "--tail", 1).stdout.find(f"{lines - 1:010}") > 0,
+                   "the whole output", 60)
+        plain = stage.path("plain.log")
+        with open(plain, "wb") as file:
+            subprocess.run([writer, str(lines)], stdout=file, check=True)
+        ripgrep = shutil.which("rg")
+        for name, pattern in (("literal", "step 0009999999"), ("expression", "step 000999[0-9]{3}9 loss"),
+                              ("alternatives", "(0009999998|0009999999) loss"), ("10 % of lines", "step [0-9]{9}7")):
+            def ours():
+                return lines * 100 / 1e6 / timed([JOBCTL, "logs", job, "--grep", pattern], cluster.env)
+
+            def theirs():
+                try:
+                    return lines * 100 / 1e6 / timed([ripgrep, pattern, plain])
+                except subprocess.CalledProcessError:
+                    return None
+            # ripgrep exits with 1 if it finds nothing.
+            found = ripgrep and subprocess.run([ripgrep, "-c", pattern, plain], capture_output=True).returncode == 0
+            values, peer = in_turns(3, ours, theirs if found else None)
+            table.row(f"grep in 1 GB, {name}", "MB/s", values, "≥ 0.5 × ripgrep",
+                      lambda a, b: b is not None and a >= 0.5 * b, "ripgrep", peer)
+
+
 def bench_restart(table):
     """kill -9 of the coordinator under 100 running jobs, until it serves again and until it has adopted all jobs."""
     with Stage() as stage:
@@ -296,8 +328,8 @@ def bench_sampling(table):
 
 
 BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
-           "logs": bench_logs, "restart": bench_restart, "idle": bench_idle, "sampling": bench_sampling,
-           "trainer": bench_trainer}
+           "logs": bench_logs, "grep": bench_grep, "restart": bench_restart, "idle": bench_idle,
+           "sampling": bench_sampling, "trainer": bench_trainer}
 
 
 def machine():

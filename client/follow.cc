@@ -278,11 +278,13 @@ absl::Status LogFollower::Follow(Connection& connection) {
     if (record.notice().empty()) {
       uint64_t& position = positions_[{record.attempt(), record.rank(), record.stream()}];
       position = std::max<uint64_t>(position, record.offset() + record.data().size());
+      // A search that found nothing for long need not be repeated.
+      if (record.has_searched_to()) position = std::max<uint64_t>(position, record.searched_to());
     }
     ++records_;
-    if (!record.data().empty() || !record.notice().empty()) any_ = true;
+    if (!record.data().empty() || !record.notice().empty() || record.matches() > 0) any_ = true;
     printer_->Write(record);
-    return true;
+    return !printer_->Done();
   });
 }
 
@@ -338,7 +340,9 @@ absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& req
   printer.Finish();
   RETURN_IF_ERROR(status);
   if (!request.follow()) {
-    if (!follower.any()) session.Note("no output (yet)");
+    if (!follower.any()) {
+      session.Note(request.has_filter() ? "no line like that (yet)" : "no output (yet)");
+    }
     return kExitOk;
   }
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection->GetJob(job));

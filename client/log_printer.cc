@@ -1,9 +1,11 @@
 #include "client/log_printer.h"
 
+#include <chrono>
 #include <cstdio>
+#include <utility>
 
-#include "client/errors.h"
 #include "client/record_text.h"
+#include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -20,68 +22,153 @@ constexpr int64_t kRedrawUs = 1'000'000;
 constexpr const char* kRankColors[] = {"\033[36m", "\033[32m", "\033[35m",
                                        "\033[33m", "\033[34m", "\033[31m"};
 
+constexpr const char* kWarnColor = "\033[33m";
+constexpr const char* kErrorColor = "\033[31m";
+
+int64_t NowMs() {
+  using std::chrono::steady_clock;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             steady_clock::now().time_since_epoch())
+      .count();
+}
+
 }  // namespace
 
 LogPrinter::LogPrinter(Options options, const Terminal& terminal)
-    : options_(std::move(options)), terminal_(terminal) {}
+    : options_(std::move(options)), terminal_(terminal) {
+  if (options_.fold_ranks > 1 && terminal_.out_is_tty) fold_.emplace(options_.fold_ranks);
+}
 
 LogPrinter::~LogPrinter() {
-  if (expression_ != nullptr) regfree(expression_.get());
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    fold_changed_.notify_all();
+  }
+  if (fold_watch_.joinable()) fold_watch_.join();
 }
 
 absl::Status LogPrinter::Prepare() {
-  if (options_.grep.empty()) return absl::OkStatus();
-  auto expression = std::make_unique<regex_t>();
-  const int error = regcomp(expression.get(), options_.grep.c_str(), REG_EXTENDED | REG_NOSUB);
-  if (error != 0) {
-    char text[200];
-    regerror(error, expression.get(), text, sizeof(text));
-    return Usage(
-        "JC1004",
-        StrCat("--grep \"", options_.grep, "\" is not an extended regular expression: ", text),
-        "jobctl logs JOB --grep 'error|warning'");
-  }
-  expression_ = std::move(expression);
+  if (!options_.query.SelectsLines()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(auto matcher, common::LineMatcher::Make(options_.query));
+  share_.emplace(std::move(matcher));
   return absl::OkStatus();
 }
 
-void LogPrinter::Write(const v1::LogRecord& record) {
-  if (!record.notice().empty()) {
-    if (!options_.raw) common::StrAppend(&err_, "-- ", common::Printable(record.notice()), "\n");
-    Flush();
-    return;
-  }
+LogPrinter::Stream& LogPrinter::Of(const v1::LogRecord& record) {
   Stream& stream = streams_[{record.attempt(), record.rank(), record.stream()}];
   if (stream.prefix.empty()) {
+    stream.node = common::Printable(record.node());
     stream.to_stderr = options_.split_streams && record.stream() == v1::LOG_STREAM_STDERR;
     const bool color = stream.to_stderr ? terminal_.color_err : terminal_.color_out;
     stream.prefix = StrCat(color ? kRankColors[record.rank() % std::size(kRankColors)] : "", "[",
-                           common::Printable(record.node()), ":", record.rank(), "]",
-                           color ? "\033[0m" : "", " ");
+                           stream.node, ":", record.rank(), "]", color ? "\033[0m" : "", " ");
   }
-  stream.last_us = record.time_us();
-  if (record.dropped() > 0) {
-    common::StrAppend(&err_, "-- rank ", record.rank(), " on ", common::Printable(record.node()),
-                      ": ", common::HumanBytes(record.dropped()), " (", record.dropped(),
-                      " bytes) of output dropped here: its spool was full\n");
-  }
-  if (record.damaged() > 0) {
-    common::StrAppend(&err_, "-- rank ", record.rank(), " on ", common::Printable(record.node()),
-                      ": ", record.damaged(),
-                      " bytes of output are damaged on the coordinator's disk\n");
-  }
-  if (options_.raw) {
-    (stream.to_stderr ? err_ : out_).append(record.data());
+  return stream;
+}
+
+void LogPrinter::Write(const v1::LogRecord& record) {
+  std::lock_guard lock(mutex_);
+  if (!record.notice().empty()) {
+    FlushFold();
+    if (!options_.raw) common::StrAppend(&err_, "-- ", common::Printable(record.notice()), "\n");
+  } else if (share_.has_value() && !record.has_searched_to()) {
+    Search(record);
   } else {
-    WriteLines(stream, record);
-    if (record.end() && !stream.partial.empty()) {
-      Line(stream, std::exchange(stream.partial, {}), record.time_us());
-    }
+    Show(record);
   }
   Flush();
 }
 
-void LogPrinter::WriteLines(Stream& stream, const v1::LogRecord& record) {
+void LogPrinter::Search(const v1::LogRecord& record) {
+  Stream& stream = Of(record);
+  const bool has_gap = record.dropped() + record.damaged() > 0;
+  v1::LogRecord like = record;
+  like.clear_data();
+  like.clear_end();
+  like.set_searched_to(0);
+  std::deque<common::FoundLines> found;
+  if (stream.search == nullptr) {
+    stream.search = std::make_unique<common::LineSearch>(*share_, record.offset());
+  } else if (has_gap) {
+    stream.search->Run(std::string(stream.search->Kept()), {}, true, found);
+    stream.search->SkipTo(record.offset());
+  }
+  const std::string text = StrCat(stream.search->Kept(), record.data());
+  stream.search->Run(text, {{stream.search->Kept().size(), record.time_us()}}, record.end(), found);
+  ShowFound(like, std::move(found));
+  stream.matches += options_.query.count_only ? stream.search->TakeCount() : 0;
+  if (record.end()) first_error_.Ended({record.attempt(), record.rank(), record.stream()});
+}
+
+void LogPrinter::ShowFound(v1::LogRecord like, std::deque<common::FoundLines> found) {
+  if (found.empty() && like.dropped() + like.damaged() > 0) Show(like);
+  for (common::FoundLines& lines : found) {
+    like.set_offset(lines.offset);
+    like.set_time_us(lines.time_us);
+    like.set_data(std::move(lines.bytes));
+    Show(like);
+    like.set_dropped(0);
+    like.set_damaged(0);
+  }
+}
+
+void LogPrinter::TellLosses(const v1::LogRecord& record) {
+  const std::string where =
+      StrCat("-- rank ", record.rank(), " on ", common::Printable(record.node()), ": ");
+  if (record.dropped() > 0) {
+    FlushFold();
+    common::StrAppend(&err_, where, common::HumanBytes(record.dropped()), " (", record.dropped(),
+                      " bytes) of output dropped here: its spool was full\n");
+  }
+  if (record.damaged() > 0) {
+    FlushFold();
+    common::StrAppend(&err_, where, record.damaged(),
+                      " bytes of output are damaged on the coordinator's disk\n");
+  }
+}
+
+void LogPrinter::EndPartial(const Key& key, Stream& stream) {
+  if (!stream.partial.empty()) {
+    Line(key, stream, std::exchange(stream.partial, {}), stream.last_us);
+  }
+}
+
+// Between groups of lines with context, as grep does.
+void LogPrinter::Separate(const Key& key, const Stream& stream, const v1::LogRecord& record) {
+  if (options_.query.lines_before + options_.query.lines_after == 0 || options_.first_error) return;
+  if (record.data().empty()) return;
+  const bool follows = last_shown_ == key && stream.next_offset == record.offset();
+  if (last_shown_.has_value() && !follows) {
+    FlushFold();
+    out_ += "--\n";
+  }
+  last_shown_ = key;
+}
+
+void LogPrinter::Show(const v1::LogRecord& record) {
+  const Key key{record.attempt(), record.rank(), record.stream()};
+  Stream& stream = Of(record);
+  TellLosses(record);
+  const bool is_found = share_.has_value();
+  if (is_found && !record.data().empty() && stream.next_offset != record.offset()) {
+    EndPartial(key, stream);
+    stream.in_order = false;
+  }
+  if (is_found) Separate(key, stream, record);
+  stream.last_us = record.time_us();
+  stream.matches += record.matches();
+  if (options_.raw) {
+    (stream.to_stderr ? err_ : out_).append(record.data());
+  } else {
+    WriteLines(key, stream, record);
+    if (record.end()) EndPartial(key, stream);
+  }
+  if (!record.data().empty()) stream.next_offset = record.offset() + record.data().size();
+  if (record.end()) first_error_.Ended(key);
+}
+
+void LogPrinter::WriteLines(const Key& key, Stream& stream, const v1::LogRecord& record) {
   std::string_view data = record.data();
   const bool is_tty = stream.to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty;
   while (!data.empty()) {
@@ -92,10 +179,10 @@ void LogPrinter::WriteLines(Stream& stream, const v1::LogRecord& record) {
       break;
     }
     if (stream.partial.empty()) {
-      Line(stream, piece, record.time_us());
+      Line(key, stream, piece, record.time_us());
     } else {
       stream.partial.append(piece);
-      Line(stream, std::exchange(stream.partial, {}), record.time_us());
+      Line(key, stream, std::exchange(stream.partial, {}), record.time_us());
     }
     data.remove_prefix(end + 1);
   }
@@ -103,41 +190,149 @@ void LogPrinter::WriteLines(Stream& stream, const v1::LogRecord& record) {
     if (const size_t redraw = stream.partial.rfind('\r');
         redraw != std::string::npos && redraw > 0) {
       stream.last_redraw_us = record.time_us();
-      Line(stream, stream.partial.substr(0, redraw), record.time_us());
+      Line(key, stream, stream.partial.substr(0, redraw), record.time_us());
       stream.partial.erase(0, redraw + 1);
     }
   }
   if (stream.partial.size() > kPartialBytesMax) {
-    Line(stream, std::exchange(stream.partial, {}), record.time_us());
+    Line(key, stream, std::exchange(stream.partial, {}), record.time_us());
   }
 }
 
-void LogPrinter::Line(Stream& stream, std::string_view line, int64_t time_us) {
-  // REG_STARTEND: a rank may write a NUL, and what is behind it counts.
-  regmatch_t whole{.rm_so = 0, .rm_eo = static_cast<regoff_t>(line.size())};
-  if (expression_ != nullptr &&
-      regexec(expression_.get(), line.data(), 1, &whole, REG_STARTEND) != 0) {
+void LogPrinter::Line(const Key& key, Stream& stream, std::string_view line, int64_t time_us) {
+  if (options_.first_error) {
+    first_error_.Add(key, line, time_us, std::exchange(stream.in_order, true));
     return;
   }
-  std::string& target = stream.to_stderr ? err_ : out_;
-  if (options_.timestamps) common::StrAppend(&target, ClockTime(time_us / 1000), " ");
-  target += stream.prefix;
-  if (stream.to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty) {
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    // What a terminal would still show of a redrawn line.
-    if (const size_t redraw = line.rfind('\r'); redraw != std::string_view::npos)
-      line.remove_prefix(redraw + 1);
-    target += TerminalSafe(line, stream.to_stderr ? terminal_.color_err : terminal_.color_out);
-  } else {
-    target.append(line);
+  FoldedLine shown{.prefix = stream.prefix,
+                   .to_stderr = stream.to_stderr,
+                   .time_us = time_us,
+                   .attempt = std::get<0>(key),
+                   .ranks = {std::get<1>(key)}};
+  if ((stream.to_stderr ? terminal_.color_err : terminal_.color_out) &&
+      line.find('\033') == std::string_view::npos) {
+    const common::LineLevel level = stream.levels.Next(line);
+    if (level == common::LineLevel::kWarn) shown.color = kWarnColor;
+    if (level >= common::LineLevel::kError) shown.color = kErrorColor;
   }
-  target += '\n';
+  shown.text = line;
+  std::vector<FoldedLine> due;
+  if (fold_.has_value() && !stream.to_stderr) {
+    fold_->Add(std::move(shown), NowMs(), &due);
+    if (!fold_watch_.joinable()) fold_watch_ = std::thread([this] { WatchFold(); });
+    fold_changed_.notify_all();
+  } else {
+    due.push_back(std::move(shown));
+  }
+  Print(due);
+}
+
+void LogPrinter::Print(const std::vector<FoldedLine>& lines) {
+  for (const FoldedLine& folded : lines) {
+    std::string& target = folded.to_stderr ? err_ : out_;
+    if (options_.timestamps) common::StrAppend(&target, ClockTime(folded.time_us / 1000), " ");
+    if (folded.ranks.size() == 1) {
+      target += folded.prefix;
+    } else {
+      common::StrAppend(&target, RanksText(folded.ranks, options_.fold_ranks), " ");
+    }
+    std::string_view line = folded.text;
+    target += folded.color;
+    if (folded.to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty) {
+      if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+      // What a terminal would still show of a redrawn line.
+      if (const size_t redraw = line.rfind('\r'); redraw != std::string_view::npos)
+        line.remove_prefix(redraw + 1);
+      target += TerminalSafe(line, folded.to_stderr ? terminal_.color_err : terminal_.color_out);
+    } else {
+      target.append(line);
+    }
+    if (!folded.color.empty()) target += "\033[0m";
+    target += '\n';
+  }
+}
+
+// Shows lines whose twins did not come while the ranks are silent.
+void LogPrinter::WatchFold() {
+  std::unique_lock lock(mutex_);
+  while (!ended_) {
+    const std::optional<int64_t> due = fold_->DueMs();
+    if (!due.has_value()) {
+      fold_changed_.wait(lock);
+      continue;
+    }
+    const int64_t now = NowMs();
+    if (*due > now) {
+      fold_changed_.wait_for(lock, std::chrono::milliseconds(*due - now));
+      continue;
+    }
+    std::vector<FoldedLine> lines;
+    fold_->Due(now, &lines);
+    Print(lines);
+    Flush();
+  }
+}
+
+void LogPrinter::FlushFold() {
+  if (!fold_.has_value()) return;
+  std::vector<FoldedLine> lines;
+  fold_->Flush(&lines);
+  Print(lines);
+}
+
+void LogPrinter::PrintCounts() {
+  struct Rank {
+    std::string prefix;
+    uint64_t matches = 0;
+  };
+  std::map<uint32_t, Rank> ranks;
+  uint64_t all = 0;
+  for (const auto& [key, stream] : streams_) {
+    if (stream.matches == 0) continue;
+    Rank& rank = ranks[std::get<1>(key)];
+    rank.prefix = stream.prefix;
+    rank.matches += stream.matches;
+    all += stream.matches;
+  }
+  for (const auto& [number, rank] : ranks) {
+    common::StrAppend(&out_, rank.prefix, rank.matches, "\n");
+  }
+  common::StrAppend(&out_, "total ", all, "\n");
+}
+
+void LogPrinter::PrintFirstError() {
+  if (!first_error_.Found()) return;
+  const auto& [attempt, rank, stream] = first_error_.Where();
+  const Stream& from = streams_.at(first_error_.Where());
+  common::StrAppend(&out_, "first error: rank ", rank, " on ", from.node, ", attempt ", attempt,
+                    ", ", ClockTime(first_error_.TimeUs() / 1000), "\n");
+  for (const FirstError::Line& line : first_error_.Lines()) {
+    const bool color = line.is_error && terminal_.color_out;
+    common::StrAppend(&out_, from.prefix, color ? kErrorColor : "",
+                      terminal_.out_is_tty ? TerminalSafe(line.text, false) : line.text,
+                      color ? "\033[0m" : "", "\n");
+  }
 }
 
 void LogPrinter::Finish() {
+  std::lock_guard lock(mutex_);
   for (auto& [key, stream] : streams_) {
-    if (!stream.partial.empty()) Line(stream, std::exchange(stream.partial, {}), stream.last_us);
+    if (stream.search != nullptr && stream.search->HasOpenLine()) {
+      v1::LogRecord like;
+      like.set_attempt(std::get<0>(key));
+      like.set_rank(std::get<1>(key));
+      like.set_stream(static_cast<v1::LogStream>(std::get<2>(key)));
+      like.set_searched_to(0);
+      std::deque<common::FoundLines> found;
+      stream.search->Run(std::string(stream.search->Kept()), {}, true, found);
+      ShowFound(like, std::move(found));
+      stream.matches += options_.query.count_only ? stream.search->TakeCount() : 0;
+    }
+    EndPartial(key, stream);
   }
+  FlushFold();
+  if (options_.query.count_only) PrintCounts();
+  if (options_.first_error) PrintFirstError();
   Flush();
 }
 

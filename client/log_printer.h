@@ -1,21 +1,28 @@
 // Writes ranks' bytes to the client's stdout and stderr: whole lines with a prefix, or the exact
-// bytes with `raw`. One thread.
+// bytes with `raw`. One thread; while lines wait to be folded, a second one shows them in time.
 //
 // In a pipe, a line's bytes are never changed; on a terminal, control characters are escaped, and a
 // progress bar that redraws its line with carriage returns is shown once per second.
 #pragma once
 
-#include <regex.h>
-
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "client/first_error.h"
+#include "client/log_fold.h"
 #include "client/terminal.h"
+#include "common/line_search.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
@@ -26,38 +33,71 @@ class LogPrinter {
     bool raw = false;
     bool split_streams = false;  // a rank's stderr goes to our stderr
     bool timestamps = false;
-    std::string grep;  // extended regular expression; only lines that match
+    // Which lines. Applied here only to what an older coordinator sent unsearched.
+    common::LineQuery query = {};
+    // Equal lines of so many ranks are folded, on a terminal; 0: never.
+    size_t fold_ranks = 0;
+    bool first_error = false;  // nothing but the first line that reads as an error
   };
   LogPrinter(Options options, const Terminal& terminal);
   ~LogPrinter();
   LogPrinter(const LogPrinter&) = delete;
 
-  // Errors: JC1004 for a bad expression. Call once, before Write.
+  // Errors: JC1019 for a bad pattern. Call once, before Write.
   absl::Status Prepare();
   void Write(const v1::LogRecord& record);
-  // Prints incomplete lines.
+  // Prints incomplete lines, and what was counted.
   void Finish();
+  // More records change nothing.
+  bool Done() const { return options_.first_error && first_error_.Done(); }
 
  private:
   using Key = std::tuple<uint32_t, uint32_t, int>;  // attempt, rank, stream
   struct Stream {
     std::string prefix;
+    std::string node;
     std::string partial;
     bool to_stderr = false;
     int64_t last_redraw_us = 0;
     int64_t last_us = 0;  // of its newest bytes
+    uint64_t next_offset = 0;
+    bool in_order = false;  // the next line directly follows the one before
+    uint64_t matches = 0;
+    common::LevelTracker levels;
+    std::unique_ptr<common::LineSearch> search;  // of what came unsearched
   };
 
-  void WriteLines(Stream& stream, const v1::LogRecord& record);
-  void Line(Stream& stream, std::string_view line, int64_t time_us);
+  Stream& Of(const v1::LogRecord& record);
+  void Show(const v1::LogRecord& record);
+  // Shows what the query wants of an unsearched record.
+  void Search(const v1::LogRecord& record);
+  void ShowFound(v1::LogRecord like, std::deque<common::FoundLines> found);
+  void TellLosses(const v1::LogRecord& record);
+  void EndPartial(const Key& key, Stream& stream);
+  void Separate(const Key& key, const Stream& stream, const v1::LogRecord& record);
+  void WriteLines(const Key& key, Stream& stream, const v1::LogRecord& record);
+  void Line(const Key& key, Stream& stream, std::string_view line, int64_t time_us);
+  void Print(const std::vector<FoldedLine>& lines);
+  void PrintCounts();
+  void PrintFirstError();
+  void FlushFold();
   void Flush();
+  void WatchFold();
 
-  Options options_;
-  Terminal terminal_;
-  std::unique_ptr<regex_t> expression_;
+  const Options options_;
+  const Terminal terminal_;
+  std::optional<common::SearchShare> share_;
+
+  std::mutex mutex_;  // guards what follows
   std::map<Key, Stream> streams_;
+  std::optional<Key> last_shown_;
+  std::optional<LogFold> fold_;
+  FirstError first_error_;
   std::string out_;
   std::string err_;
+  bool ended_ = false;
+  std::condition_variable fold_changed_;
+  std::thread fold_watch_;
 };
 
 }  // namespace muster::client

@@ -29,12 +29,38 @@ constexpr Tables MakeTables() {
 
 constexpr Tables kTables = MakeTables();
 
+#if defined(__x86_64__)
+// The processor's own instruction: five times as fast as the tables.
+__attribute__((target("sse4.2"))) uint32_t HardwareSum(uint32_t sum, const char* at, size_t left) {
+  uint64_t wide = sum;
+  for (; left >= 8; at += 8, left -= 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, at, sizeof word);
+    wide = __builtin_ia32_crc32di(wide, word);
+  }
+  sum = static_cast<uint32_t>(wide);
+  for (; left > 0; ++at, --left) {
+    sum = __builtin_ia32_crc32qi(sum, static_cast<unsigned char>(*at));
+  }
+  return sum;
+}
+
+bool HasHardwareSum() {
+  static const bool has = __builtin_cpu_supports("sse4.2") != 0;
+  return has;
+}
+#else
+uint32_t HardwareSum(uint32_t sum, const char*, size_t) { return sum; }
+bool HasHardwareSum() { return false; }
+#endif
+
 }  // namespace
 
 uint32_t Crc32c(std::string_view bytes, uint32_t before) {
   uint32_t sum = ~before;
   const char* at = bytes.data();
   size_t left = bytes.size();
+  if (HasHardwareSum()) return ~HardwareSum(sum, at, left);
   // Eight bytes per step (slicing-by-8); the daemons run on little-endian machines.
   for (; left >= 8; at += 8, left -= 8) {
     uint64_t word = 0;

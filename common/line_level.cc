@@ -112,19 +112,21 @@ bool IsCapitals(std::string_view word) {
   return std::all_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
-// Only a time, and what frames one, lies before the word.
+// Only a time, and what frames one, lies before the word: "[2024-05-01T10:00:00Z ", "Nov 22 10:00 ".
 bool IsOnlyTime(std::string_view before) {
   size_t letters = 0;
+  bool has_digit = false;
   for (const char c : before) {
-    if (IsLetter(c)) {
-      if (++letters > 3) return false;  // "Nov", "UTC"
-    } else if (std::string_view("0123456789 \t:.,+-/[](){}<>|").find(c) == std::string_view::npos) {
-      return false;
-    } else {
+    has_digit = has_digit || IsDigit(c);
+    if (!IsLetter(c)) {
       letters = 0;
+      const bool frames = std::string_view(" \t:.,+-/[](){}<>|").find(c) != std::string_view::npos;
+      if (!frames && !IsDigit(c)) return false;
+    } else if (++letters > 3 || (letters == 1 && (c < 'A' || c > 'Z'))) {
+      return false;
     }
   }
-  return true;
+  return has_digit;
 }
 
 // In brackets; in capitals at the line's start, after a time or after punctuation; before a colon,

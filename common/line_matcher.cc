@@ -32,7 +32,7 @@ size_t RarestByte(std::string_view literal) {
 }
 
 bool IsLiteral(std::string_view pattern) {
-  return pattern.find_first_of("\\^$.|?*+()[]{}") == std::string_view::npos;
+  return pattern.find_first_of("\n\\^$.|?*+()[]{}") == std::string_view::npos;
 }
 
 // \A, \z, \C, and flags other than (?i) and (?:…): what they find in a text of many lines is not

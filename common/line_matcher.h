@@ -31,8 +31,8 @@ struct LineQuery {
   bool SelectsLines() const { return !grep.empty() || least_level.has_value() || errors; }
 };
 
-inline constexpr size_t kGrepBytesMax = 4096;            // of a pattern
-inline constexpr size_t kGrepMemoryBytesMax = 16 << 20;  // of a compiled one, caches included
+inline constexpr size_t kGrepBytesMax = 4096;           // of a pattern
+inline constexpr size_t kGrepMemoryBytesMax = 8 << 20;  // of a compiled one, caches included
 inline constexpr uint32_t kContextLinesMax = 1000;
 
 // A line in a text, without its newline.

@@ -1,15 +1,20 @@
 // jobctl logs.
+#include <set>
+#include <string>
+
 #include "absl/strings/str_split.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/first_error.h"
 #include "client/follow.h"
 #include "client/job_parts.h"
 #include "client/record_text.h"
 #include "client/session.h"
 #include "client/signals.h"
 #include "common/limits.h"
+#include "common/line_matcher.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/units.h"
@@ -27,11 +32,27 @@ constexpr Flag kLogsFlags[] = {
     {"attempt", 0, "N", "only this attempt; last: the newest (default: all, in order)", {}, "last"},
     {"since", 0, "TIME", "only output newer than this, like 10m"},
     {"tail", 0, "N", "only the last N lines"},
-    {"grep", 0, "REGEX", "only lines that match"},
+    {"grep", 0, "REGEX", "only lines in which RE2 finds this, searched where the logs lie"},
+    {"ignore-case", 'i', "", "with --grep: capitals and small letters are equal"},
+    {"invert-match", 0, "", "with --grep: only lines that do not match"},
+    {"after", 'A', "N", "with each line found, N lines of its rank behind it"},
+    {"before", 'B', "N", "and N lines before it"},
+    {"around", 'C', "N", "-A N -B N"},
+    {"count", 0, "", "only how many lines were found, per rank and in total"},
+    {"level", 0, "LEVEL",
+     "only lines of this level or above; a line that shows none is info, or "
+     "continues the one before",
+     "debug|info|warn|error|fatal"},
+    {"first-error", 0, "",
+     "the first line of all ranks that reads as an error, with 3 lines around "
+     "it"},
     {"stream", 0, "NAME", "only stdout or stderr", "stdout|stderr"},
     {"timestamps", 0, "", "prefix each line with its time"},
     {"raw", 0, "", "the exact bytes, without a prefix"},
-    {"propagate", 0, "", "with -f: return the failing rank's code"},
+    {"no-fold", 0, "",
+     "on a terminal, equal lines that several ranks write within 1s are shown once, as [16 ranks], "
+     "[0-3,7] or [9 of 16 ranks]: a line waits 250ms for others, and lines of different ranks may "
+     "change places; this shows each line alone"},
 };
 
 absl::Status AddRanks(const std::string& list, v1::StreamLogsRequest* request) {
@@ -65,6 +86,73 @@ absl::StatusOr<v1::JobRecord> Checked(Connection& connection,
   return record;
 }
 
+absl::StatusOr<common::LineQuery> QueryOf(const Arguments& arguments) {
+  common::LineQuery query;
+  query.grep = arguments.Get("grep");
+  query.ignore_case = arguments.Has("ignore-case");
+  query.invert = arguments.Has("invert-match");
+  query.least_level = common::LevelNamed(arguments.Get("level"));
+  query.errors = arguments.Has("first-error");
+  query.count_only = arguments.Has("count");
+  const int64_t most = common::kContextLinesMax;
+  ASSIGN_OR_RETURN(const int64_t around, arguments.Number("around", 0, most, 0));
+  ASSIGN_OR_RETURN(const int64_t before, arguments.Number("before", 0, most, around));
+  ASSIGN_OR_RETURN(const int64_t after, arguments.Number("after", 0, most, around));
+  query.lines_before = static_cast<uint32_t>(before);
+  query.lines_after = static_cast<uint32_t>(after);
+  for (const char* flag : {"ignore-case", "invert-match"}) {
+    if (arguments.Has(flag) && query.grep.empty()) {
+      return Usage("JC1004", StrCat("--", flag, " is about --grep"), "add --grep REGEX");
+    }
+  }
+  const bool has_context = query.lines_before + query.lines_after > 0;
+  if ((query.count_only || has_context) && !query.SelectsLines()) {
+    return Usage("JC1004",
+                 StrCat(query.count_only ? "--count counts" : "-A, -B and -C go around",
+                        " lines that are searched for"),
+                 "add --grep REGEX or --level LEVEL");
+  }
+  if (query.errors && (query.count_only || !query.grep.empty())) {
+    return Usage("JC1004", "--first-error shows one line: it takes no --grep and no --count",
+                 "remove one of them");
+  }
+  if (query.errors) query.lines_before = query.lines_after = FirstError::kContextLines;
+  return query;
+}
+
+v1::LineFilter FilterOf(const common::LineQuery& query) {
+  v1::LineFilter filter;
+  filter.set_grep(query.grep);
+  filter.set_ignore_case(query.ignore_case);
+  filter.set_invert(query.invert);
+  if (query.least_level) filter.set_least_level(static_cast<v1::LogLevel>(*query.least_level));
+  filter.set_errors(query.errors);
+  filter.set_lines_before(query.lines_before);
+  filter.set_lines_after(query.lines_after);
+  filter.set_count_only(query.count_only);
+  return filter;
+}
+
+// Of the newest attempt that is asked for.
+size_t RanksShown(const v1::JobRecord& record, const v1::StreamLogsRequest& request) {
+  const std::set<uint32_t> wanted(request.ranks().begin(), request.ranks().end());
+  const std::set<std::string> nodes(request.nodes().begin(), request.nodes().end());
+  size_t ranks = 0;
+  for (const v1::Attempt& attempt : record.attempts()) {
+    if (request.attempt() >= 0 && attempt.number() != static_cast<uint32_t>(request.attempt())) {
+      continue;
+    }
+    ranks = 0;
+    for (const v1::NodePart& part : attempt.parts()) {
+      if (!nodes.empty() && !nodes.contains(part.node())) continue;
+      for (uint32_t local = 0; local < part.local_world_size(); ++local) {
+        ranks += wanted.empty() || wanted.contains(part.first_rank() + local) ? 1 : 0;
+      }
+    }
+  }
+  return ranks;
+}
+
 absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   v1::StreamLogsRequest request;
   request.set_job(arguments.words()[0]);
@@ -89,14 +177,20 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   if (arguments.Get("stream") == "stderr") request.set_stream(v1::LOG_STREAM_STDERR);
   LogPrinter::Options options;
   options.raw = arguments.Has("raw");
-  options.grep = arguments.Get("grep");
   options.timestamps = arguments.Has("timestamps");
-  if (options.raw && !options.grep.empty()) {
-    return Usage("JC1004", "--raw prints bytes, --grep needs lines", "remove one of them");
+  options.first_error = arguments.Has("first-error");
+  ASSIGN_OR_RETURN(options.query, QueryOf(arguments));
+  if (options.query.SelectsLines()) *request.mutable_filter() = FilterOf(options.query);
+  if (options.raw && options.query.SelectsLines()) {
+    return Usage("JC1004", "--raw prints bytes; --grep, --level and --first-error need lines",
+                 "remove one of them");
   }
+  // Also checked by the coordinator; here before anything is asked of it.
+  RETURN_IF_ERROR(common::LineMatcher::Make(options.query).status());
   if (request.follow()) WatchSignals();
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::JobRecord record, Checked(*connection, request));
+  if (!options.raw && !arguments.Has("no-fold")) options.fold_ranks = RanksShown(record, request);
   // @last may be a different job when the connection is reopened.
   request.set_job(std::to_string(record.id()));
   if (request.follow() && !IsOver(record.state())) DetachFrom(session, record.name(), "logs -f");
@@ -116,6 +210,8 @@ const Command kLogsCommand = {
     .examples =
         "jobctl logs -f calm-otter-3\tfollow\n"
         "jobctl logs @last --rank 0 --tail 20\tthe end of rank 0 of your newest job\n"
+        "jobctl logs @last --grep 'loss (nan|inf)' -C 2\tsearch all ranks, with 2 lines around\n"
+        "jobctl logs @last --first-error\twhat went wrong first, and where\n"
         "jobctl logs calm-otter-3 --rank 1 --stream stdout --raw > out.bin\texactly what the rank "
         "wrote",
     .run = Logs};

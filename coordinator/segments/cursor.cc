@@ -32,6 +32,7 @@ absl::Status SegmentCursor::Open(uint64_t segment) {
   segment_ = segment;
   has_next_ = false;
   scan_ = std::make_unique<SegmentScan>(files_.At(segment), window_bytes_);
+  inode_ = 0;  // not known yet
   if (from_ <= segment) return absl::OkStatus();
   // A record without bytes, which may carry the end, may lie just at the wanted offset.
   RETURN_IF_ERROR(

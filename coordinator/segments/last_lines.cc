@@ -10,7 +10,7 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr size_t kWindowBytes = 64 << 10;
+constexpr size_t kWindowBytes = 16 << 10;
 
 // Newlines up to the end of the last record that is not empty, and whether it ends mid-line.
 struct StreamEnd {

@@ -57,18 +57,73 @@ TEST(LogPrinterTest, ALineWithoutAnEndCarriesTheTimeOfItsLastBytes) {
       ClockTime(time_us / 1000) + " [node1:0] epoch 3\n");
 }
 
-TEST(LogPrinterTest, GrepLooksBehindANulAndNotBehindTheLine) {
+TEST(LogPrinterTest, WhatAnOlderCoordinatorSentUnsearchedIsSearchedHere) {
   const std::string nul("a\0error\nfine\nterror", 19);
-  EXPECT_EQ(Print({Record(0, nul)}, {.grep = "error$"}).out,
+  EXPECT_EQ(Print({Record(0, nul)}, {.query = {.grep = "error$"}}).out,
             "[node1:0] " + nul.substr(0, 7) + "\n[node1:0] terror\n");
-  EXPECT_EQ(Print({Record(0, "one\ntwo\n")}, {.grep = "one.*two|^two$"}).out, "[node1:0] two\n");
+  EXPECT_EQ(Print({Record(0, "one\ntwo\n")}, {.query = {.grep = "one.*two|^two$"}}).out,
+            "[node1:0] two\n");
+  v1::LogRecord rest = Record(0, "ror\nfine\n", true);
+  rest.set_offset(10);
+  EXPECT_EQ(Print({Record(0, "fine\nan er"), rest}, {.query = {.grep = "error"}}).out,
+            "[node1:0] an error\n");
+  EXPECT_EQ(Print({Record(0, "a\nb\na\n")}, {.query = {.grep = "a", .count_only = true}}).out,
+            "[node1:0] 2\ntotal 2\n");
+}
+
+TEST(LogPrinterTest, WhatTheCoordinatorSearchedIsShownAsItComes) {
+  v1::LogRecord found = Record(0, "not checked again\n");
+  found.set_searched_to(18);
+  v1::LogRecord behind = Record(0, "later\n");
+  behind.set_offset(90);
+  behind.set_searched_to(96);
+  EXPECT_EQ(Print({found, behind}, {.query = {.grep = "error"}}).out,
+            "[node1:0] not checked again\n[node1:0] later\n");
+  EXPECT_EQ(Print({found, behind}, {.query = {.grep = "error", .lines_after = 1}}).out,
+            "[node1:0] not checked again\n--\n[node1:0] later\n");
 }
 
 TEST(LogPrinterTest, AGrepThatIsNoExpressionIsRefused) {
-  LogPrinter printer({.grep = "("}, Terminal{});
+  LogPrinter printer({.query = {.grep = "("}}, Terminal{});
   const absl::Status prepared = printer.Prepare();
-  EXPECT_EQ(common::CodeOf(prepared), "JC1004");
-  EXPECT_EQ(common::ProblemOf(prepared).what.find("--grep \"(\" is not an extended regular"), 0u);
+  EXPECT_EQ(common::CodeOf(prepared), "JC1019");
+  EXPECT_EQ(common::ProblemOf(prepared).what, "--grep \"(\" is not a regular expression");
+}
+
+TEST(LogPrinterTest, EqualLinesOfSeveralRanksAreFoldedOnATerminalOnly) {
+  const std::vector<v1::LogRecord> records = {
+      Record(0, "loading\nloss 1\n"), Record(1, "loading\nloss 2\n"), Record(2, "loading\n")};
+  EXPECT_EQ(Print(records, {.fold_ranks = 3}, true).out,
+            "[3 ranks] loading\n[node1:0] loss 1\n[node1:1] loss 2\n");
+  EXPECT_EQ(Print(records, {.fold_ranks = 4}, true).out,
+            "[0-2] loading\n[node1:0] loss 1\n[node1:1] loss 2\n");
+  EXPECT_EQ(Print(records, {.fold_ranks = 3}).out,
+            "[node1:0] loading\n[node1:0] loss 1\n[node1:1] loading\n[node1:1] loss 2\n"
+            "[node1:2] loading\n");
+}
+
+TEST(LogPrinterTest, WarningsAndErrorsAreColoredWhereThereAreColors) {
+  const std::string out = Print({Record(0, "WARNING: hot\nERROR: broken\n")}, {}, true, true).out;
+  EXPECT_NE(out.find("\033[33mWARNING: hot\033[0m\n"), std::string::npos) << out;
+  EXPECT_NE(out.find("\033[31mERROR: broken\033[0m\n"), std::string::npos) << out;
+  EXPECT_EQ(Print({Record(0, "WARNING: hot\n")}, {}, true).out, "[node1:0] WARNING: hot\n");
+}
+
+TEST(LogPrinterTest, TheFirstErrorIsShownWithTheLinesOfItsRankAround) {
+  const std::vector<v1::LogRecord> records = {
+      Record(0, "0a\n0b\n"), Record(1, "1a\n1b\n1c\n1d\nValueError: bad\n1e\n"),
+      Record(0, "KeyError: later\n"), Record(1, "1f\n1g\n1h\n")};
+  std::vector<v1::LogRecord> placed = records;
+  placed[2].set_offset(6);
+  placed[3].set_offset(31);
+  const std::string out =
+      Print(placed,
+            {.query = {.errors = true, .lines_before = 3, .lines_after = 3}, .first_error = true})
+          .out;
+  EXPECT_EQ(out.find("first error: rank 1 on node1, attempt 0, "), 0u) << out;
+  EXPECT_EQ(out.substr(out.find('\n') + 1),
+            "[node1:1] 1b\n[node1:1] 1c\n[node1:1] 1d\n[node1:1] ValueError: bad\n"
+            "[node1:1] 1e\n[node1:1] 1f\n[node1:1] 1g\n");
 }
 
 TEST(LogPrinterTest, InAPipeTheBytesOfALineAreKept) {
@@ -126,15 +181,6 @@ TEST(LogPrinterTest, DroppedBytesAndNoticesAreSaidOnStderr) {
   EXPECT_NE(printed.err.find("rank 0 on node1: 70 bytes of output are damaged"), std::string::npos)
       << printed.err;
   EXPECT_NE(printed.err.find("-- attempt 1 starts from step 40\n"), std::string::npos);
-}
-
-TEST(LogPrinterTest, GrepKeepsMatchingLinesAndABadExpressionIsAnError) {
-  LogPrinter::Options options;
-  options.grep = "err|warn";
-  EXPECT_EQ(Print({Record(0, "fine\nan error\nwarning\n")}, options).out,
-            "[node1:0] an error\n[node1:0] warning\n");
-  options.grep = "(";
-  EXPECT_FALSE(LogPrinter(options, Terminal{}).Prepare().ok());
 }
 
 TEST(LogPrinterTest, ALineWithoutEndDoesNotGrowForEver) {

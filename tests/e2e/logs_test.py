@@ -48,12 +48,11 @@ class ExactLogs(Case):
                 done = muster.jobctl("logs", "@last", "--raw", "--rank", rank, "--stream", stream)
                 self.assertEqual(done.out, writer.expected(rank, letter, 300, binary=True))
 
-    def test_a_terminal_is_never_sent_escape_sequences_of_a_rank(self):
+    def on_a_terminal(self, muster, *arguments):
+        """What `jobctl logs` shows there."""
         import pty
-        muster = self.private()
-        muster.jobctl("run", "-n", "1", "--", "printf", r"\033[2Jgone\n")
         leader, follower = pty.openpty()
-        client = muster.start_jobctl("logs", "@last", stdout=follower, stderr=follower,
+        client = muster.start_jobctl("logs", *arguments, stdout=follower, stderr=follower,
                                      env={"TERM": "xterm"})
         os.close(follower)
         shown = b""
@@ -67,8 +66,27 @@ class ExactLogs(Case):
             shown += piece
         os.close(leader)
         client.wait()
+        return shown
+
+    def test_a_terminal_is_never_sent_escape_sequences_of_a_rank(self):
+        muster = self.private()
+        muster.jobctl("run", "-n", "1", "--", "printf", r"\033[2Jgone\n")
+        shown = self.on_a_terminal(muster, "@last")
         self.assertIn(b"gone", shown)
         self.assertNotIn(b"\x1b[2J", shown)
+
+    def test_equal_lines_of_ranks_are_folded_on_a_terminal_and_kept_apart_in_a_pipe(self):
+        muster = self.private()
+        muster.jobctl("run", "-n", "4", "--", "sh", "-c",
+                      "echo loading checkpoint 1000; echo loss of $RANK; [ $RANK = 3 ] || echo most")
+        shown = self.on_a_terminal(muster, "@last", "--color", "never").decode().replace("\r", "").splitlines()
+        self.assertIn("[4 ranks] loading checkpoint 1000", shown)
+        self.assertIn("[0-2] most", shown)
+        self.assertEqual(len(shown), 6, shown)
+        apart = self.on_a_terminal(muster, "@last", "--no-fold", "--color", "never").decode().splitlines()
+        self.assertEqual(len(apart), 11, apart)
+        piped = muster.jobctl("logs", "@last").stdout.splitlines()
+        self.assertEqual(sum(line.endswith("loading checkpoint 1000") for line in piped), 4, piped)
 
     def test_kill_9_of_the_coordinator_loses_and_repeats_nothing(self):
         cluster = self.cluster()
@@ -125,6 +143,41 @@ class ExactLogs(Case):
         self.assertEqual([line.split("] ")[-1] for line in tail], ["line 4 of 1", "line 5 of 1"])
         grep = muster.jobctl("logs", "@last", "--grep", "line 3").stdout.splitlines()
         self.assertEqual(len(grep), 2, grep)
+        around = muster.jobctl("logs", "@last", "--rank", "0", "--grep", "LINE 3", "-i", "-C", "1").stdout
+        self.assertEqual(around.count("line"), 3, around)
+        rest = muster.jobctl("logs", "@last", "--grep", "line [34]", "--invert-match").stdout.splitlines()
+        self.assertEqual(len(rest), 6, rest)
+        count = muster.jobctl("logs", "@last", "--grep", "line", "--count").stdout.splitlines()
+        self.assertEqual(count[-1], "total 10", count)
+        self.assertEqual(len(count), 3, count)
+        bad = muster.jobctl("logs", "@last", "--grep", "line (3", check=False)
+        self.assertIn("missing ): line (3 (at byte 6)", bad.stderr)
+        self.assertIn("JC1019", bad.stderr)
+
+    def test_levels_and_the_first_error_of_all_ranks(self):
+        muster = self.private()
+        muster.jobctl("run", "-n", "2", "--", "sh", "-c",
+                      "[ $RANK = 0 ] && sleep 0.5; for i in 1 2 3 4; do echo step $i; done; echo WARNING:root:hot;"
+                      "echo ERROR:root:broken of $RANK; for i in 5 6 7 8; do echo step $i; done")
+        warned = muster.jobctl("logs", "@last", "--level", "warn").stdout.splitlines()
+        self.assertEqual(len(warned), 4, warned)
+        first = muster.jobctl("logs", "@last", "--first-error").stdout.splitlines()
+        self.assertTrue(first[0].startswith("first error: rank 1 on "), first)
+        self.assertEqual([line.split("] ")[-1] for line in first[1:]],
+                         ["step 3", "step 4", "WARNING:root:hot", "ERROR:root:broken of 1", "step 5", "step 6",
+                          "step 7"])
+
+    def test_the_end_of_and_a_search_in_a_log_of_many_segments(self):
+        muster = self.private()
+        lines = 300_000  # of 100 bytes: four segments
+        muster.jobctl("run", "-n", "1", "--", sys.executable, "-c",
+                      f"for i in range({lines}): print(f'line {{i:07}} ' + 87 * 'x')")
+        end = muster.jobctl("logs", "@last", "--tail", "2").stdout.splitlines()
+        self.assertEqual([line.split()[2] for line in end], [f"{lines - 2:07}", f"{lines - 1:07}"])
+        found = muster.jobctl("logs", "@last", "--grep", "line 0(1|2)99999").stdout.splitlines()
+        self.assertEqual([line.split()[2] for line in found], ["0199999", "0299999"])
+        self.assertEqual(muster.jobctl("logs", "@last", "--since", "1h", "--grep", "x", "--count").stdout.split()[-1],
+                         str(lines))
 
 
 if __name__ == "__main__":

@@ -142,8 +142,8 @@ TEST_P(LogStoreContract, AFollowerIsToldAndReadsOnWhereItStood) {
   const auto store = engine().OpenLogStore();
   std::promise<bool> told;
   std::once_flag once;
-  const WatchToken token =
-      store->Watch(1, [&](bool is_new) { std::call_once(once, [&] { told.set_value(is_new); }); });
+  const WatchToken token = store->Watch(
+      1, [&](const LogNews& news) { std::call_once(once, [&] { told.set_value(news.is_new); }); });
   auto sender = std::make_shared<LogSender>();
   const LogKey key{.job = 1};
   const auto cursor = store->Reader().Open(key, 0);

@@ -9,6 +9,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "common/url.h"
 
 namespace muster::client {
 namespace {
@@ -152,6 +153,14 @@ std::string YamlOf(const nlohmann::ordered_json& value, int indent) {
 }  // namespace
 
 void HideSecrets(v1::JobSpec* spec) {
+  // Whoever knows the path of a webhook can use it.
+  for (v1::Notify& notify : *spec->mutable_notify()) {
+    const auto url = common::ParseHttpUrl(notify.webhook());
+    if (url.ok() && url->target != "/") {
+      notify.set_webhook(
+          StrCat(url->is_https ? "https://" : "http://", url->Authority(), "/(hidden)"));
+    }
+  }
   for (auto& [name, value] : *spec->mutable_env()) {
     if (common::LooksSecret(name) && !value.empty()) value = "(hidden)";
   }

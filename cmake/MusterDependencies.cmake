@@ -35,6 +35,7 @@ muster_static_library(muster_protobuf protobuf)
 muster_static_library(muster_grpc grpc++)
 muster_static_library(muster_absl absl_status absl_statusor absl_strings absl_str_format absl_flat_hash_map absl_time)
 muster_static_library(muster_crypto libcrypto)
+muster_static_library(muster_tls libssl)
 muster_static_library(muster_sqlite sqlite3)
 muster_static_library(muster_yaml yaml-cpp)
 

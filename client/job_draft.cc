@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "client/errors.h"
 #include "client/job_file.h"
 #include "client/json_quote.h"
 #include "common/job/shape.h"
@@ -107,11 +108,22 @@ void WriteSettings(const JobDraft& draft, Writer& out) {
     out.Key(StrCat("  ", YamlWord(name)), JsonQuote(value));
 }
 
-// What `submit` would say to this file.
-absl::Status Check(const std::string& file_name, const std::string& text, bool has_workdir) {
+// What `submit` would say to this file, and whether it means what the draft does.
+absl::Status Check(const std::string& file_name, const std::string& text, const JobDraft& draft) {
   v1::JobSpec spec;
   ASSIGN_OR_RETURN(const JobFile file, ParseJobFile(file_name, text, {}, &spec));
-  if (!has_workdir) spec.set_workdir("/");
+  const bool same = std::equal(spec.command().begin(), spec.command().end(), draft.command.begin(),
+                               draft.command.end()) &&
+                    spec.workdir() == draft.workdir &&
+                    std::all_of(draft.env.begin(), draft.env.end(), [&](const auto& variable) {
+                      const auto found = spec.env().find(variable.first);
+                      return found != spec.env().end() && found->second == variable.second;
+                    });
+  if (!same) {
+    return Usage("JC1101", "the command, its directory or a variable has bytes that are not UTF-8",
+                 "rename what has such a name: a job file is UTF-8");
+  }
+  if (draft.workdir.empty()) spec.set_workdir("/");
   RETURN_IF_ERROR(job::Complete(file.device_total, spec.mutable_shape()));
   return job::Validate(spec);
 }
@@ -157,7 +169,7 @@ absl::StatusOr<std::string> JobFileOf(const JobDraft& draft, const std::string& 
   if (!draft.left_out.empty()) out.Comment("Not taken over:");
   for (const std::string& each : draft.left_out) out.Comment(StrCat("  ", each));
   std::string text = std::move(out).Text();
-  RETURN_IF_ERROR(Check(file_name, text, !draft.workdir.empty()));
+  RETURN_IF_ERROR(Check(file_name, text, draft));
   return text;
 }
 

@@ -5,6 +5,7 @@
 
 #include "client/command.h"
 #include "client/errors.h"
+#include "client/job_file_notify.h"
 #include "client/job_sets.h"
 #include "client/peer_words.h"
 #include "client/yaml.h"
@@ -144,6 +145,9 @@ class Reader {
         if (!parsed.ok()) Add(node.line, node.column, StrCat(key.path, ": ", Sentence(parsed)));
         return parsed.ok();
       }
+      case KeyType::kNotify:
+        ReadNotify(node, spec_, problems_);
+        return false;
       case KeyType::kSection:
         break;
     }

@@ -29,7 +29,8 @@ enum class KeyType {
   kBoolean,
   kChoice,
   kNodes,
-  kDevices
+  kDevices,
+  kNotify
 };
 
 // A key's value after type checking.

@@ -157,6 +157,11 @@ constexpr JobKey kKeys[] = {
        spec->set_max_duration_ms(static_cast<uint64_t>(value.number));
      }},
 
+    {"notify", KeyType::kNotify,
+     "Webhooks that get a POST when the job is over: a list of `{on: [end, failure], webhook: URL, "
+     "secret_env: NAME}`. Default of `on`: end. The variable signs the request "
+     "(X-Hub-Signature-256)"},
+
     {"checkpoint", KeyType::kSection, "How checkpoints are kept"},
     {"checkpoint.keep",
      KeyType::kInteger,
@@ -295,6 +300,8 @@ std::string JobKeyValues(const JobKey& key) {
       return "N or MIN:MAX";
     case KeyType::kDevices:
       return "text";
+    case KeyType::kNotify:
+      return "list of maps";
   }
   return "";
 }

@@ -11,6 +11,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "common/url.h"
 
 namespace muster::client {
 namespace {
@@ -162,6 +163,14 @@ absl::StatusOr<std::string> YamlOfJson(const std::string& json) {
 }  // namespace
 
 void HideSecrets(v1::JobSpec* spec) {
+  // Whoever knows the path of a webhook can use it.
+  for (v1::Notify& notify : *spec->mutable_notify()) {
+    const auto url = common::ParseHttpUrl(notify.webhook());
+    if (url.ok() && url->target != "/") {
+      notify.set_webhook(
+          StrCat(url->is_https ? "https://" : "http://", url->Authority(), "/(hidden)"));
+    }
+  }
   for (auto& [name, value] : *spec->mutable_env()) {
     if (common::LooksSecret(name) && !value.empty()) value = "(hidden)";
   }

@@ -122,6 +122,8 @@ constexpr Absent kAbsent[] = {
      "omit it; install what the job needs on the nodes"},
     {"files|file-mounts", "nothing is copied to the nodes",
      "put the files where every node can read them, and use that directory as workdir"},
+    {"webhook|mail-user|mail-type", "notifications are a key of the job file, notify",
+     "notify: [{on: [failure], webhook: \"https://HOST/PATH\"}]"},
     {"setup", "nothing runs before the ranks",
      "omit it, and make it part of the command: sh -c 'SETUP && exec PROGRAM'"},
     {"virtual-local-rank", "this is a key of the job file",

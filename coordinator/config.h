@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "coordinator/core/state.h"
+#include "coordinator/notify/address.h"
 #include "coordinator/retention.h"
 
 namespace muster::coordinator {
@@ -14,9 +16,10 @@ struct Config {
   std::string listen;  // ADDR:PORT; empty: no TCP
   bool insecure_plaintext = false;
   bool is_private = false;
-  std::string worker_state_dir;  // private: state directory of its worker
-  std::string log_file;          // empty: stderr
-  int report_fd = -1;            // also gets the reason if the start fails
+  std::string worker_state_dir;         // private: state directory of its worker
+  std::string log_file;                 // empty: stderr
+  int report_fd = -1;                   // also gets the reason if the start fails
+  std::vector<Network> notify_allowed;  // networks that webhooks may be in, besides public ones
   Settings settings;
   Retention retention;
   // The shortest pause or loss that findings speak of (docs/findings.md).

@@ -15,6 +15,7 @@
 #include "coordinator/headroom.h"
 #include "coordinator/listener.h"
 #include "coordinator/lived_clock.h"
+#include "coordinator/notify/notifier.h"
 #include "coordinator/open_stores.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/rpc/attached_runs.h"
@@ -43,6 +44,12 @@ constexpr std::chrono::milliseconds kLockPatience{1'000};
 constexpr std::chrono::milliseconds kNoPatience{0};
 constexpr std::chrono::seconds kLivedKeptEvery{5};
 
+// A private coordinator runs as its user, who may call anything anyway.
+std::vector<Network> MayBeNotified(const Config& config) {
+  if (!config.is_private) return config.notify_allowed;
+  return {*ParseNetwork("0.0.0.0/0"), *ParseNetwork("::/0")};
+}
+
 }  // namespace
 
 // Constructed in this order, destroyed in reverse (Shutdown).
@@ -57,7 +64,9 @@ struct Coordinator::Parts {
         files(kFileThreads),
         lifetime(
             settings.is_private, pool, [this] { stop(absl::OkStatus()); },
-            [this] { return stores.logs->UnendedStreams(); }) {}
+            [this] {
+              return stores.logs->UnendedStreams() + (notifier ? notifier->Untried() : 0);
+            }) {}
   // Work still in the pools uses the other parts.
   ~Parts() {
     for (WorkPool* each : {&pool, &reads, &files}) each->Stop();
@@ -88,6 +97,7 @@ struct Coordinator::Parts {
   std::unique_ptr<Assessor> assessor;
   SampleGate sample_gate;
   std::unique_ptr<Daemon> daemon;
+  std::unique_ptr<Notifier> notifier;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
   bool is_down = false;
@@ -122,6 +132,12 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
+  notifier = std::make_unique<Notifier>(
+      Notifier::Options{.path = paths.Notify(),
+                        .cluster_id = rules.cluster_id,
+                        .allowed = MayBeNotified(config),
+                        .first_pause_ms = config.settings.backoff_first_ms},
+      *stores.index, clock);
   return absl::OkStatus();
 }
 
@@ -155,6 +171,8 @@ void Coordinator::Parts::Serve() {
     return [live = view.state.jobs.size(), this] { lifetime.SetLiveJobs(live); };
   });
   pool.Post([this] { KeepLived(); });
+  if (const absl::Status started = notifier->Start(*loop); !started.ok())
+    common::LogWarning(StrCat("no webhook is called: ", common::MessageOf(started)));
   CancelAbandonedRuns(*daemon);
   KeepHouse(*daemon, config.retention);
   KeepAssessing(*daemon);
@@ -221,6 +239,7 @@ void Coordinator::Shutdown() {
   // The worker stops first, so that its last reports still arrive.
   StopWorker();
   if (parts_->server != nullptr) parts_->server->Stop();
+  parts_->notifier->Stop();
   parts_->loop->Stop();
   const absl::Status closed = parts_->stores.journal->Stop();
   if (!closed.ok()) common::LogError(std::string(closed.message()));

@@ -1,6 +1,7 @@
 // The daemon's flags. CLI11 splits the words; we replace its error messages with our own.
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "common/strings.h"
 #include "common/version.h"
@@ -14,7 +15,7 @@ using common::StrCat;
 
 constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
 
-void AddFlags(CLI::App& app, Config& config, bool& version) {
+void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks, bool& version) {
   app.add_option("--data-dir", config.data_dir,
                  "directory of the journal, logs, metrics, checkpoints");
   app.add_option("--socket", config.socket,
@@ -51,6 +52,8 @@ void AddFlags(CLI::App& app, Config& config, bool& version) {
   app.add_option("--retain-days", config.retention.days,
                  "days that a finished job is kept (default 30)")
       ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
+  app.add_option("--notify-allow", networks,
+                 "jobs may notify webhooks in this network too, like 10.0.0.0/8; may be repeated");
   app.add_flag("--version", version, "print the version");
 }
 
@@ -67,8 +70,9 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   ParsedFlags parsed;
   Config& config = parsed.config;
   bool version = false;
+  std::vector<std::string> networks;
   CLI::App app("muster-coordinator: keeps jobs, places them on nodes, collects what they write");
-  AddFlags(app, config, version);
+  AddFlags(app, config, networks, version);
   app.footer(CareCommandsHelp());
   try {
     app.parse(argc, argv);
@@ -85,6 +89,12 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     return {.stop = true,
             .text = StrCat("muster-coordinator ", common::kVersion, " (protocol ",
                            common::kProtocol, ")\n")};
+  }
+  for (const std::string& text : networks) {
+    const absl::StatusOr<Network> network = ParseNetwork(text);
+    if (!network.ok())
+      return Refuse(StrCat("--notify-allow ", common::FromAbsl(network.status().message())));
+    config.notify_allowed.push_back(*network);
   }
   if (config.data_dir.empty())
     return Refuse("--data-dir is missing: name the directory to keep data in");

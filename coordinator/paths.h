@@ -22,6 +22,8 @@ class Paths {
   std::string HighWater() const { return root_ + "/HIGHWATER"; }
   // The coordinator's total uptime, and what retention has removed recently.
   std::string Lived() const { return root_ + "/LIVED"; }
+  // Webhooks that still have to be called (notify/notifier.h).
+  std::string Notify() const { return root_ + "/NOTIFY"; }
   std::string RetentionShare() const { return root_ + "/RETENTION"; }
   // Space that is freed when the disk is full, so that running jobs can still be recorded.
   std::string Headroom() const { return root_ + "/HEADROOM"; }

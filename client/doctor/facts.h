@@ -11,9 +11,11 @@ namespace muster::client::doctor {
 
 // A file that cannot be read leaves its fact empty: nothing is installed there.
 struct DeviceFacts {
-  int nvidia_nodes = 0;        // /dev/nvidia0, /dev/nvidia1, …
-  std::string nvidia_driver;   // "550.54.15"; empty: no driver is loaded
-  std::string cuda_toolkit;    // "12.4"; empty: none is installed
+  int nvidia_nodes = 0;       // /dev/nvidia0, /dev/nvidia1, …
+  std::string nvidia_driver;  // "550.54.15"; empty: no driver is loaded
+  std::string cuda_toolkit;   // "12.4"; empty: none is installed
+  // NVIDIA's libraries that let an older driver run a newer CUDA, on data-center GPUs.
+  bool has_cuda_compat = false;
   int ascend_nodes = 0;        // /dev/davinci0, …
   std::string ascend_driver;   // "24.1.rc2"
   std::string ascend_toolkit;  // CANN: "8.0.RC3"

@@ -60,6 +60,12 @@ std::string_view DriverMissing(std::string_view cuda, const DeviceFacts& devices
   return too_old ? needed : "";
 }
 
+// What is too new for the driver is broken, unless the compatibility libraries may help.
+Verdict TooNew(const DeviceFacts& devices, const std::string& what, const std::string& fix) {
+  if (!devices.has_cuda_compat) return {Grade::kBroken, what, fix};
+  return {Grade::kWarning, StrCat(what, "; /usr/local/cuda/compat may make up for it"), fix};
+}
+
 int MajorOf(std::string_view version) { return TakeNumber(&version); }
 
 Verdict CpuOnlyTorch(const MachineFacts& facts) {
@@ -92,10 +98,10 @@ Verdict JudgeCudaToolkit(const MachineFacts& facts) {
   const std::string& toolkit = facts.devices.cuda_toolkit;
   if (toolkit.empty()) return {Grade::kGood, "none (only needed to compile)"};
   if (const std::string_view needed = DriverMissing(toolkit, facts.devices); !needed.empty()) {
-    return {Grade::kBroken,
-            StrCat(toolkit, ": what it compiles needs driver ", needed, ", and ",
-                   facts.devices.nvidia_driver, " is loaded"),
-            StrCat("install driver ", needed, " or newer, or an older toolkit")};
+    return TooNew(facts.devices,
+                  StrCat(toolkit, ": what it compiles needs driver ", needed, ", and ",
+                         facts.devices.nvidia_driver, " is loaded"),
+                  StrCat("install driver ", needed, " or newer, or an older toolkit"));
   }
   const std::string& cuda = facts.python.torch_cuda;
   if (!cuda.empty() && MajorOf(cuda) != MajorOf(toolkit)) {
@@ -149,10 +155,11 @@ Verdict JudgeTorch(const MachineFacts& facts) {
   }
   const std::string& cuda = python.torch_cuda;
   if (const std::string_view needed = DriverMissing(cuda, devices); !needed.empty()) {
-    return {Grade::kBroken,
-            StrCat(python.torch, " is built for CUDA ", cuda, ", which needs driver ", needed, "; ",
-                   devices.nvidia_driver, " is loaded"),
-            StrCat("install driver ", needed, " or newer, or a torch built for an older CUDA")};
+    return TooNew(
+        devices,
+        StrCat(python.torch, " is built for CUDA ", cuda, ", which needs driver ", needed, "; ",
+               devices.nvidia_driver, " is loaded"),
+        StrCat("install driver ", needed, " or newer, or a torch built for an older CUDA"));
   }
   // "2.4.1+cu124" already names its CUDA.
   const bool named = python.torch.find('+') != std::string::npos;

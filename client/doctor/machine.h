@@ -1,5 +1,6 @@
 // Reads the facts of this machine: a few milliseconds for files and limits, at most kAnswerLimitMs
-// for each program or name server that does not answer. Main thread. Never changes anything.
+// for each program or name server that does not answer. Main thread. Changes nothing, except that
+// ReadMemory creates and removes a cgroup to learn whether it may.
 #pragma once
 
 #include <cstdint>

@@ -108,6 +108,7 @@ DeviceFacts ReadDevices(const std::string& root, const std::string& path_variabl
   facts.cuda_toolkit = CudaToolkit(root);
   if (facts.cuda_toolkit.empty())
     facts.cuda_toolkit = ToolkitOfCompiler(FindInDirectories("nvcc", path_variable));
+  facts.has_cuda_compat = common::Exists(root + "/usr/local/cuda/compat/libcuda.so.1");
   facts.ascend_nodes = CountNumbered(root + "/dev", "davinci");
   facts.ascend_driver =
       VersionAfter(Content(root + "/usr/local/Ascend/driver/version.info"), "Version=");

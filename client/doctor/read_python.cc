@@ -65,11 +65,12 @@ bool ReadUntil(int fd, steady_clock::time_point deadline, std::string* output) {
   return true;
 }
 
-// Its process group: a shim script's real program, too.
-int EndOf(pid_t pid, bool answered) {
-  if (!answered) kill(-pid, SIGKILL);
+// Its exit status. At the deadline its process group is killed: a shim script's real program, too.
+int EndOf(pid_t pid, steady_clock::time_point deadline) {
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (steady_clock::now() > deadline) kill(-pid, SIGKILL);
+    usleep(500);
   }
   return status;
 }
@@ -115,7 +116,7 @@ std::string OutputOf(const std::vector<std::string>& argv, std::string* trouble)
   std::string output;
   const auto deadline = steady_clock::now() + std::chrono::milliseconds(kAnswerLimitMs);
   const bool answered = ReadUntil(from.get(), deadline, &output);
-  const int status = EndOf(pid, answered);
+  const int status = EndOf(pid, deadline);
   if (!answered) *trouble = StrCat("does not answer within ", kAnswerLimitMs / 1000, " s");
   if (answered && status != 0) *trouble = "fails when asked for its packages";
   return trouble->empty() ? output : "";

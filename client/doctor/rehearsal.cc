@@ -54,7 +54,10 @@ absl::Status CheckTrust(const std::string& endpoint) {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    const std::string base = Variable("TMPDIR").empty() ? "/tmp" : Variable("TMPDIR");
+    // The path of a socket in it has to fit into 107 bytes.
+    constexpr size_t kBaseBytesMax = 50;
+    std::string base = Variable("TMPDIR");
+    if (base.empty() || base.size() > kBaseBytesMax) base = "/tmp";
     std::string pattern = StrCat(base, "/muster-doctor-XXXXXX");
     if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
     if (path_.empty()) status_ = common::ErrnoStatus(StrCat("cannot create ", pattern));

@@ -86,6 +86,10 @@ TEST(DoctorTest, EachThingThatIsBrokenOnPurposeIsNamed) {
       {"torch", [](auto& f) { f.devices.nvidia_driver = "520.61.05"; },
        "broken 2.6.0+cu124 is built for CUDA 12.4, which needs driver 525.60.13; 520.61.05 is "
        "loaded"},
+      {"torch",
+       [](auto& f) { f.devices.nvidia_driver = "520.61.05", f.devices.has_cuda_compat = true; },
+       "warning 2.6.0+cu124 is built for CUDA 12.4, which needs driver 525.60.13; 520.61.05 is "
+       "loaded; /usr/local/cuda/compat may make up for it"},
       {"torch", [](auto& f) { f.devices.ascend_nodes = 1; },
        "broken 2.6.0+cu124 has no torch_npu: it ignores 1 Ascend device"},
       {"torch", [](auto& f) { f.python.trouble = "does not answer within 1 s"; },

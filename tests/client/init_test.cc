@@ -222,5 +222,12 @@ TEST(InitTest, WhatIsWrittenReadsBackAsItWas) {
   EXPECT_EQ(spec.grace_ms(), 1500u);
 }
 
+TEST(InitTest, WhatAJobFileCannotHoldIsRefusedAndNotChanged) {
+  JobDraft draft;
+  draft.command = {"python", "caf\xe9.py"};
+  draft.processes = 1;
+  EXPECT_EQ(common::CodeOf(JobFileOf(draft, "train.yaml").status()), "JC1101");
+}
+
 }  // namespace
 }  // namespace muster::client

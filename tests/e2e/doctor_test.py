@@ -81,6 +81,7 @@ class Doctor(Case):
 
     def test_nodes_are_judged_from_what_they_report(self):
         cluster = self.cluster(workers=("node1", "node2"))
+        harness.wait_until(lambda: not any(node.clearing for node in cluster.nodes().values()), "nodes take jobs")
         done = cluster.jobctl("doctor", "--cluster")
         self.assertRegex(done.stdout, r"✓ node1 +2 cpu, ")
         cluster.jobctl("nodes", "drain", "node2", "--reason", "new disk")

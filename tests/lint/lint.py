@@ -42,7 +42,7 @@ SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordin
 
 # An engine behind coordinator/stores/ is known to itself, to the one place that opens it, and to the commands that
 # care for the files that sqlite/ and local/ keep. Every folder of the coordinator but those listed here is an engine.
-ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|care)/)[a-z0-9_]+/")
+ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|care|notify)/)[a-z0-9_]+/")
 KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
 
 # spdlog and CLI11 each cost eight seconds to compile: once a program.

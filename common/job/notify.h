@@ -1,0 +1,17 @@
+// Whom a job tells about its end: what may be asked for. Pure.
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace muster::v1 {
+class JobSpec;
+}
+
+namespace muster::job {
+
+inline constexpr int kNotifyMax = 8;
+
+// Errors: JC1108.
+absl::Status CheckNotify(const v1::JobSpec& spec);
+
+}  // namespace muster::job

@@ -1,0 +1,135 @@
+// Webhooks: which may be called, what they get, and that each is called at least once.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+
+#include <map>
+#include <string>
+
+#include "common/url.h"
+#include "coordinator/notify/address.h"
+#include "coordinator/notify/message.h"
+
+namespace muster::coordinator {
+namespace {
+
+bool MayCallText(const std::string& text, const std::vector<Network>& allowed = {}) {
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  v4.sin_family = AF_INET;
+  v6.sin6_family = AF_INET6;
+  if (inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1)
+    return MayCall(reinterpret_cast<sockaddr*>(&v4), allowed);
+  EXPECT_EQ(inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr), 1) << text;
+  return MayCall(reinterpret_cast<sockaddr*>(&v6), allowed);
+}
+
+TEST(NotifyTest, OnlyPublicAddressesMayBeCalled) {
+  for (const char* text : {"8.8.8.8", "1.1.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8",
+                           "64:ff9b::808:808"}) {
+    EXPECT_TRUE(MayCallText(text)) << text;
+  }
+  for (const char* text : {"127.0.0.1",
+                           "127.8.8.8",
+                           "0.0.0.0",
+                           "10.1.2.3",
+                           "172.16.0.1",
+                           "172.31.255.255",
+                           "192.168.1.1",
+                           "169.254.169.254",
+                           "100.64.0.1",
+                           "224.0.0.1",
+                           "255.255.255.255",
+                           "::",
+                           "::1",
+                           "fe80::1",
+                           "fd00::1",
+                           "ff02::1",
+                           "::ffff:127.0.0.1",
+                           "::ffff:10.0.0.1",
+                           "::127.0.0.1",
+                           "64:ff9b::7f00:1",
+                           "2002:7f00:1::",
+                           "2002:a9fe:a9fe::1"}) {
+    EXPECT_FALSE(MayCallText(text)) << text;
+  }
+}
+
+TEST(NotifyTest, TheOperatorMayAllowMore) {
+  const std::vector<Network> allowed = {*ParseNetwork("127.0.0.0/30"), *ParseNetwork("fd00::/8"),
+                                        *ParseNetwork("10.0.0.7")};
+  for (const char* text : {"127.0.0.3", "::ffff:127.0.0.1", "fd12::1", "10.0.0.7"})
+    EXPECT_TRUE(MayCallText(text, allowed)) << text;
+  for (const char* text : {"127.0.0.4", "10.0.0.8", "fc00::1"})
+    EXPECT_FALSE(MayCallText(text, allowed)) << text;
+  for (const char* text : {"", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/-1", "lan", "/8"})
+    EXPECT_FALSE(ParseNetwork(text).ok()) << text;
+}
+
+v1::JobRecord FailedJob() {
+  v1::JobRecord job;
+  job.set_id(7);
+  job.set_name("bert-7");
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.set_reason("rank 1 said \"no\"\n");
+  job.set_exit_code(3);
+  (*job.mutable_spec()->mutable_env())["HOOK_SECRET"] = "It's a Secret to Everybody";
+  return job;
+}
+
+TEST(NotifyTest, ARequestIsSignedAndCarriesTheNameOfItsDelivery) {
+  v1::Notify notify;
+  notify.set_webhook("http://hooks.example:8080/a?b=c");
+  notify.set_secret_env("HOOK_SECRET");
+  const auto request = MakePost(FailedJob(), notify, "c1-7-0");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->url.host, "hooks.example");
+  EXPECT_EQ(request->url.target, "/a?b=c");
+  EXPECT_NE(request->body.find("\"state\":\"FAILED\""), std::string::npos) << request->body;
+  EXPECT_NE(request->body.find("\"reason\":\"rank 1 said \\\"no\\\"\\n\""), std::string::npos)
+      << request->body;
+  EXPECT_EQ(request->body.find("Secret"), std::string::npos);
+  // A repetition has the same signature.
+  EXPECT_EQ(MakePost(FailedJob(), notify, "c1-7-0")->body, request->body);
+  std::map<std::string, std::string> headers(request->headers.begin(), request->headers.end());
+  EXPECT_EQ(headers["X-Muster-Delivery"], "c1-7-0");
+  EXPECT_EQ(headers["X-Hub-Signature-256"],
+            SignatureOf(request->body, "It's a Secret to Everybody"));
+  // GitHub's own example of a signature, "Validating webhook deliveries".
+  EXPECT_EQ(SignatureOf("Hello, World!", "It's a Secret to Everybody"),
+            "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17");
+}
+
+TEST(NotifyTest, AnEntryIsToldWhatItAsksFor) {
+  v1::Notify any, failure;
+  failure.add_on(v1::NOTIFY_ON_FAILURE);
+  EXPECT_TRUE(Wants(any, v1::JOB_STATE_SUCCEEDED));
+  EXPECT_TRUE(Wants(any, v1::JOB_STATE_CANCELLED));
+  EXPECT_FALSE(Wants(any, v1::JOB_STATE_RUNNING));
+  EXPECT_TRUE(Wants(failure, v1::JOB_STATE_FAILED));
+  EXPECT_FALSE(Wants(failure, v1::JOB_STATE_SUCCEEDED));
+}
+
+TEST(NotifyTest, PausesDoubleUpToFiveMinutesAndRefusalsEndThem) {
+  EXPECT_EQ(PauseMs(1, 1'000), 1'000);
+  EXPECT_EQ(PauseMs(3, 1'000), 4'000);
+  EXPECT_EQ(PauseMs(50, 1'000), 300'000);
+  EXPECT_TRUE(IsDelivered(204));
+  for (const int status : {301, 302, 400, 404, 410}) EXPECT_TRUE(IsRefused(status)) << status;
+  for (const int status : {200, 408, 429, 500, 503}) EXPECT_FALSE(IsRefused(status)) << status;
+}
+
+TEST(NotifyTest, UrlsThatAreAmbiguousOrCarrySecretsAreRefused) {
+  for (const char* text : {"https://hooks.example", "http://a:1/x?y", "http://[::1]:80/"})
+    EXPECT_TRUE(common::ParseHttpUrl(text).ok()) << text;
+  EXPECT_EQ(common::ParseHttpUrl("http://[::1]:81/")->Authority(), "[::1]:81");
+  for (const char* text :
+       {"", "ftp://a/", "//a/", "http://", "http://:80/", "http://u:p@a/", "http://a@b/",
+        "http://a/#f", "http://a b/", "http://a/\r\nX: y", "http://a:0/", "http://a:65536/",
+        "http://a:80x/", "http://[::1/", "http://[::1]80/", "http://a\\b/", "HTTP://a/"}) {
+    EXPECT_FALSE(common::ParseHttpUrl(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -1,0 +1,159 @@
+"""Webhooks of a job's end: at least once, signed, and only where they may go."""
+import hashlib
+import hmac
+import http.server
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import threading
+
+import harness
+from harness import Case, need
+
+
+class Receiver:
+    """An HTTP server on loopback. `answers`: the status of each request in turn, the last one for all others; None
+    closes the connection without an answer."""
+
+    def __init__(self, case, answers=(200,), tls=None):
+        self.requests = []
+        self.answers = answers
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                answer = receiver.answers[min(len(receiver.requests), len(receiver.answers) - 1)]
+                receiver.requests.append((self.path, dict(self.headers), body))
+                if answer is None:
+                    return
+                self.send_response(answer)
+                if answer == 302:
+                    self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+            self.server.handle_error = lambda *_: None
+        self.port = self.server.server_address[1]
+        thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+
+        def stop():
+            self.server.shutdown()
+            self.server.server_close()
+        case.addCleanup(stop)
+
+
+class Notify(Case):
+    def submit(self, cluster, command, *entries):
+        with open(self.path("job.yaml"), "w") as file:
+            file.write(json.dumps({"command": ["sh", "-c", command], "notify": list(entries)}))
+        return cluster.submit(self.path("job.yaml"), "-e", "HOOK_SECRET=sesame", cwd=self.directory)
+
+    def said(self, cluster, text):
+        harness.wait_until(lambda: text in cluster.coordinator.output(),
+                           lambda: f"the log has {text!r}: {cluster.coordinator.output()[-1500:]}")
+
+    def test_a_receiver_that_fails_twice_gets_it_the_third_time(self):
+        receiver = Receiver(self, (500, None, 204))
+        cluster = self.cluster(coordinator_args=("--notify-allow", "127.0.0.0/8"))
+        url = f"http://127.0.0.1:{receiver.port}/hook?a=b"
+        job = self.submit(cluster, "exit 3", {"on": ["failure"], "webhook": url, "secret_env": "HOOK_SECRET"})
+        harness.wait_until(lambda: len(receiver.requests) == 3, "three requests")
+        bodies = {body for _, _, body in receiver.requests}
+        self.assertEqual(len({headers["X-Muster-Delivery"] for _, headers, _ in receiver.requests}), 1)
+        self.assertEqual(len(bodies), 1)
+        path, headers, body = receiver.requests[2]
+        self.assertEqual(path, "/hook?a=b")
+        signature = hmac.new(b"sesame", body, hashlib.sha256).hexdigest()
+        self.assertEqual(headers["X-Hub-Signature-256"], "sha256=" + signature)
+        told = json.loads(body)
+        self.assertEqual((told["name"], told["state"], told["exit_code"]), (job, "FAILED", 3))
+        self.assertIn("exited with code 3", told["reason"])
+        # Delivered is delivered: also for the next coordinator.
+        harness.wait_until(lambda: len(self.waiting(cluster)) == 1, "nothing waits")
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        other = self.submit(cluster, "true", {"webhook": url})
+        harness.wait_until(lambda: len(receiver.requests) == 4, "the next job's request")
+        self.assertEqual(json.loads(receiver.requests[3][2])["name"], other)
+        # A success is no failure.
+        self.submit(cluster, "true", {"on": ["failure"], "webhook": url})
+        last = self.submit(cluster, "true", {"webhook": url})
+        harness.wait_until(lambda: len(receiver.requests) == 5, "the last job's request")
+        self.assertEqual(json.loads(receiver.requests[4][2])["name"], last)
+        # Whoever has the path of a webhook can use it.
+        self.assertNotIn("hook?a=b", cluster.jobctl("show", job, "-o", "yaml").stdout)
+
+    def waiting(self, cluster):
+        with open(os.path.join(cluster.directory, "data", "NOTIFY")) as file:
+            return file.read().splitlines()
+
+    def test_a_killed_coordinator_tells_it_after_its_restart(self):
+        receiver = Receiver(self, (503,))
+        cluster = self.cluster(coordinator_args=("--notify-allow", "127.0.0.1"))
+        self.submit(cluster, "true", {"webhook": f"http://127.0.0.1:{receiver.port}/"})
+        harness.wait_until(lambda: receiver.requests, "the first request")
+        cluster.coordinator.kill9()
+        tried, receiver.answers = len(receiver.requests), (200,)
+        cluster.restart_coordinator()
+        harness.wait_until(lambda: len(receiver.requests) > tried, "the request after the restart")
+        self.assertEqual(len({headers["X-Muster-Delivery"] for _, headers, _ in receiver.requests}), 1)
+        harness.wait_until(lambda: len(self.waiting(cluster)) == 1, "nothing waits")
+
+    def test_loopback_is_refused_and_a_redirect_is_not_followed(self):
+        receiver = Receiver(self, (302,))
+        closed = self.cluster(name="closed")
+        url = f"http://127.0.0.1:{receiver.port}/"
+        self.submit(closed, "true", {"webhook": url}, {"webhook": f"http://localhost:{receiver.port}/"})
+        self.said(closed, "which is not public")
+        self.said(closed, "notify=1: the webhook is given up")
+        self.assertEqual(receiver.requests, [])
+        open_to_all = self.cluster(name="open", coordinator_args=("--notify-allow", "127.0.0.1"))
+        self.submit(open_to_all, "true", {"webhook": url})
+        self.said(open_to_all, "the webhook is given up: it answered 302")
+        self.assertEqual([path for path, _, _ in receiver.requests], ["/"])
+
+    def test_a_certificate_must_be_valid_for_the_host(self):
+        need(shutil.which("openssl"), "needs openssl to make a certificate")
+        certificate = self.path("cert.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=hook",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", certificate, "-out", certificate + ".crt"],
+                       check=True, capture_output=True)
+        with open(certificate, "a") as file, open(certificate + ".crt") as public:
+            file.write(public.read())
+        receiver = Receiver(self, tls=certificate)
+        self.env["SSL_CERT_FILE"] = certificate + ".crt"
+        cluster = self.cluster(coordinator_args=("--notify-allow", "127.0.0.1", "--notify-allow", "::1"))
+        self.submit(cluster, "true", {"webhook": f"https://127.0.0.1:{receiver.port}/trusted"},
+                    {"webhook": f"https://localhost:{receiver.port}/wrong-name"})
+        harness.wait_until(lambda: receiver.requests, "the request")
+        self.said(cluster, "the certificate of localhost is not valid")
+        self.assertEqual([path for path, _, _ in receiver.requests], ["/trusted"])
+
+    def test_what_is_not_supported_is_refused_where_it_is_written(self):
+        with open(self.path("job.yaml"), "w") as file:
+            file.write("command: [x]\nnotify:\n  - command: [mail]\n  - on: [finding]\n    webhook: https://a/\n"
+                       "  - webhook: file:///etc/passwd\n")
+        done = self.private().jobctl("validate", self.path("job.yaml"), check=False)
+        self.assert_error(done, "has 3 errors", "job.yaml:3:5: notify.command is not supported yet",
+                          "job.yaml:4:10: notify.on: finding is not supported yet",
+                          "it does not begin with https:// or http://", code=6)
+        with open(self.path("job.yaml"), "w") as file:
+            file.write("command: [x]\nnotify: [{webhook: \"https://a/\", secret_env: NOT_SET}]\n")
+        done = self.private().jobctl("validate", self.path("job.yaml"), check=False)
+        self.assert_error(done, "NOT_SET, which is not in the job's environment", code=6)
+
+
+if __name__ == "__main__":
+    harness.main()

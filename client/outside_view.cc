@@ -3,6 +3,7 @@
 #include "client/outside_view.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "client/rank_words.h"
@@ -19,23 +20,37 @@ constexpr size_t kPlacesTold = 4;
 
 // Parts of names of functions that wait for other ranks, in Python, in LibTorch, Gloo, NCCL, MPI.
 constexpr const char* kCollectiveWords[] = {
-    "all_reduce",   "allreduce",  "AllReduce",      "all_gather",         "allgather",
-    "AllGather",    "all_to_all", "alltoall",       "broadcast",          "Broadcast",
-    "barrier",      "Barrier",    "reduce_scatter", "ReduceScatter",      "gloo::",
-    "ProcessGroup", "ncclGroup",  "MPI_",           "init_process_group", "_wait_for_workers"};
+    "all_reduce",       "allreduce",  "AllReduce",      "all_gather",    "allgather",
+    "AllGather",        "all_to_all", "alltoall",       "broadcast",     "Broadcast",
+    "barrier",          "Barrier",    "reduce_scatter", "ReduceScatter", "gloo::",
+    "ProcessGroup",     "ncclGroup",  "Work::wait",     "MPI_",          "init_process_group",
+    "_wait_for_workers"};
 
-// The innermost function that waits for others, without its place in the file; empty: none.
+// The innermost function that waits for others, without its arguments and place; empty: none.
 std::string CollectiveIn(const RankRecord& record) {
   for (const RankRecord::Thread& thread : record.threads) {
     if (thread.id != record.outside.pid) continue;
     for (const std::string& frame : thread.frames) {
       for (const char* word : kCollectiveWords) {
-        if (frame.find(word) != std::string::npos)
-          return frame.substr(0, frame.find_first_of(" (", frame.find(word)));
+        const size_t at = frame.find(word);
+        if (at == std::string::npos) continue;
+        const size_t begin = frame.rfind(' ', at) + 1;  // after a return type; npos + 1 is 0
+        return frame.substr(begin, frame.find_first_of(" (<", at) - begin);
       }
     }
   }
   return "";
+}
+
+// "waits in futex" of one rank, "wait in futex" of several.
+std::string DoingOf(size_t ranks, const std::string& doing) {
+  if (ranks == 1) return doing;
+  constexpr std::pair<std::string_view, std::string_view> kForms[] = {
+      {"waits", "wait"}, {"computes", "compute"}, {"is ", "are "}, {"has ", "have "}};
+  for (const auto& [one, several] : kForms) {
+    if (doing.starts_with(one)) return StrCat(several, doing.substr(one.size()));
+  }
+  return doing;
 }
 
 void AddTo(Groups* groups, const std::string& key, int rank) {
@@ -55,7 +70,8 @@ std::string WhereText(const RankRecord& record) {
 std::string GroupsText(const Groups& groups) {
   std::string text;
   for (size_t i = 0; i < std::min(groups.size(), kPlacesTold); ++i) {
-    text += StrCat(i == 0 ? "" : "; ", RanksText(groups[i].second), " ", groups[i].first);
+    text += StrCat(i == 0 ? "" : "; ", RanksText(groups[i].second), " ",
+                   DoingOf(groups[i].second.size(), groups[i].first));
   }
   if (groups.size() > kPlacesTold) {
     text += StrCat("; and ", groups.size() - kPlacesTold, " other places");

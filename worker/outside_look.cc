@@ -193,6 +193,15 @@ std::string PlaceName(const LookFrame& frame) {
   return BareName(frame.function);
 }
 
+// The machinery below every program, or below every Python function: it tells nothing.
+bool IsMachinery(const std::string& function) {
+  for (const char* start : {"_start", "__libc_start", "_Py", "Py", "cfunction_",
+                            "method_vectorcall", "slot_tp_", "run_mod", "run_eval", "pybind11::"}) {
+    if (function.starts_with(start)) return true;
+  }
+  return function.empty();
+}
+
 // "usleep < load_batch < train": the program's own functions, and the last call of a system library.
 std::string PlaceOf(const LookStack& stack) {
   size_t first = 0;
@@ -202,10 +211,11 @@ std::string PlaceOf(const LookStack& stack) {
   std::string place;
   size_t told = 0;
   for (size_t i = first; i < stack.frames.size() && told < kFramesInPlace; ++i) {
-    if (stack.frames[i].function.empty()) continue;
+    if (IsMachinery(stack.frames[i].function)) continue;
     place += StrCat(told++ == 0 ? "" : " < ", PlaceName(stack.frames[i]));
   }
-  return place;
+  // Nothing but machinery: its innermost function.
+  return place.empty() && first < stack.frames.size() ? PlaceName(stack.frames[first]) : place;
 }
 
 json FrameJson(const LookFrame& frame) {

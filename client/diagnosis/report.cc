@@ -26,10 +26,11 @@ constexpr size_t kLinesTold = 6;
 constexpr size_t kNodesTold = 8;
 constexpr size_t kMetricsTold = 4;
 constexpr size_t kLineBytes = 200;
+constexpr size_t kSentenceBytes = 800;
 
-std::string Clipped(const std::string& text) {
-  if (text.size() <= kLineBytes) return text;
-  size_t end = kLineBytes;
+std::string Clipped(const std::string& text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  size_t end = bytes_max;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return StrCat(text.substr(0, end), "…");
 }
@@ -38,7 +39,9 @@ std::string Clipped(const std::string& text) {
 class ReportSection {
  public:
   explicit ReportSection(std::string title) : title_(std::move(title)) {}
-  void Add(const std::string& line) { lines_.push_back(Clipped(line)); }
+  void Add(const std::string& line, size_t bytes_max = kLineBytes) {
+    lines_.push_back(Clipped(line, bytes_max));
+  }
   std::string Text() const {
     std::string text;
     for (size_t i = 0; i < lines_.size(); ++i) {
@@ -115,7 +118,8 @@ ReportSection RanksSection(const CaseFile& file, const v1::Attempt& attempt) {
   for (size_t i = 0; i < std::min(deaths.size(), kDeathsTold); ++i) {
     section.Add(absl::StrFormat("%s  rank %d on %s: %s%s", ClockTime(deaths[i].ended_ms()),
                                 deaths[i].rank(), Printable(deaths[i].node()),
-                                HowItEnded(deaths[i]), i == 0 ? "  (first)" : ""));
+                                HowItEnded(deaths[i]),
+                                i == 0 && !deaths[0].stopped_by_us() ? "  (first)" : ""));
   }
   if (deaths.size() > kDeathsTold) {
     section.Add(StrCat("… and ", deaths.size() - kDeathsTold, " more"));
@@ -234,7 +238,7 @@ std::string VersionsText(const CaseFile& file) {
 std::string DiagnosisText(const CaseFile& file, const FirstCause& cause) {
   std::vector<ReportSection> sections;
   ReportSection& first = sections.emplace_back("first cause");
-  first.Add(cause.sentence);
+  first.Add(cause.sentence, kSentenceBytes);
   for (const std::string& line : cause.evidence) first.Add(StrCat("- ", line));
   sections.push_back(EventsSection(file));
   const v1::Attempt* attempt = AttemptTold(file.job);

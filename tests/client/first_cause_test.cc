@@ -177,6 +177,16 @@ TEST(FirstCauseTest, ARankThatHangsWhileTheOthersWaitInACollective) {
   EXPECT_EQ(cause.fixes[0], "jobctl stack calm-otter-7 --full --rank 2");
 }
 
+TEST(FirstCauseTest, SeveralRanksInOnePlaceAreToldTogether) {
+  FailedJob job;
+  job.file().job.set_state(v1::JOB_STATE_RUNNING);
+  for (int rank = 0; rank < 2; ++rank) {
+    job.file().records.push_back(*ParseRankRecord(OutsideRecord(rank, "waits in futex", "step")));
+  }
+  EXPECT_EQ(FindFirstCause(job.file()).sentence,
+            "it runs: seen from outside: ranks 0 and 1 wait in futex, in step (train.py:3)");
+}
+
 TEST(FirstCauseTest, AStoppedRankIsBlamedBeforeAnyPlace) {
   FailedJob job;
   job.file().job.set_state(v1::JOB_STATE_RUNNING);

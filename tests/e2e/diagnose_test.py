@@ -32,6 +32,11 @@ class Diagnose(Case):
         muster.wait_for(name, harness.RUNNING)
         return name
 
+    def said(self, muster, name, rank):
+        """What the rank wrote, once it has told its pid in a whole line."""
+        return wait_until(lambda: (text := muster.api.logs(name)[0].get((0, rank, 1), b"")).count(b"pid ") and
+                          text.endswith(b"\n") and text, f"rank {rank} told its pid")
+
     def report(self, muster, name, *args):
         return muster.jobctl("diagnose", name, *args).stdout
 
@@ -43,11 +48,12 @@ class Diagnose(Case):
             def spin():
                 while True:
                     pass
-            print("at work", os.getpid(), flush=True)
+            print("pid", os.getpid(), flush=True)
             spin()
             """)
         sleeper = self.running(muster, "sh", "-c", "sleep 1000; true")
-        text = muster.jobctl("stack", sleeper, "--full").stdout
+        text = wait_until(lambda: "waits" in (text := muster.jobctl("stack", sleeper, "--full").stdout) and text,
+                          "the program sleeps")
         # The shell only waits for it.
         self.assertRegex(text, r"^seen from outside: rank 0 waits in clock_nanosleep, in \w*nanosleep")
         self.assertRegex(text, r"seen from outside: process \d+ \(sleep\) waits in clock_nanosleep")
@@ -55,10 +61,10 @@ class Diagnose(Case):
         muster.jobctl("cancel", sleeper)
 
         python = self.running(muster, harness.PYTHON, busy)
-        pid = int(wait_until(lambda: muster.api.logs(python)[0].get((0, 0, 1), b"").split(), "it works")[2])
+        pid = int(self.said(muster, python, 0).split()[-1])
         full = muster.jobctl("stack", python, "--full").stdout
         self.assertIn("pip install py-spy", full)
-        self.assertRegex(full, r"rank 0 computes, in .*Eval")
+        self.assertRegex(full, r"(?m)^    _PyEval_EvalFrameDefault in (lib)?python")
         self.assertEqual(full.count("\n  thread "), 2, full)
 
         # A stopped program is looked at too, and stays stopped.
@@ -110,9 +116,7 @@ class Diagnose(Case):
         name = muster.submit("-n", "2", "--nodes", "2", "--grace", "0", "--", harness.PYTHON, script, "--api-key",
                              "topsecret", env={"WANDB_API_KEY": "0123456789abcdef"})
         muster.wait_for(name, harness.RUNNING)
-        said = wait_until(lambda: (text := muster.api.logs(name)[0].get((0, 1, 1), b"")).count(b"pid") and text,
-                          "rank 1 said its pid")
-        os.kill(int(said.split()[-1]), signal.SIGTERM)
+        os.kill(int(self.said(muster, name, 1).split()[-1]), signal.SIGTERM)
         muster.wait_over(name)
         bundle = self.path("b.tar.gz")
         done = muster.jobctl("diagnose", name, "--bundle", bundle)

@@ -189,6 +189,11 @@ std::string CheckpointsText(const v1::JobRecord& job) {
   return text;
 }
 
+std::string MemoryText(uint64_t bytes) {
+  constexpr uint64_t kGiB = 1 << 30;
+  return bytes < 4 * kGiB ? StrCat(bytes >> 20, " MiB") : StrCat(bytes / kGiB, " GiB");
+}
+
 std::string NodeLine(const v1::NodeView& view) {
   const v1::NodeRecord& node = view.record();
   std::map<std::string, int> devices;

@@ -47,8 +47,8 @@ class Stack(Case):
         muster.wait_for(name, harness.RUNNING)
         wait_until(lambda: "has not entered all_reduce #4" in muster.jobctl("stack", name, check=False).stdout,
                    "rank 0 waits in the fourth collective")
-        pid = next(pid for pid in self.processes() if b"RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read()
-                   and os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "diagnosis_ranks")
+        pid = next(pid for pid in harness.processes_with("LOCAL_RANK=1\0")
+                   if pid in self.processes() and os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "diagnosis_ranks")
         os.kill(pid, signal.SIGSTOP)
         text = muster.jobctl("stack", name).stdout
         self.assertRegex(text, r"^rank 1 does not answer: rank 0 waits in all_reduce #4 .*; "

@@ -109,13 +109,13 @@ class Diagnose(Case):
             import os, time
             print("password=hunter2 step 1 loss 0.5", flush=True)
             print("connecting to postgres://me:s3cr3t@db/x as", os.environ["WANDB_API_KEY"], flush=True)
-            if os.environ["RANK"] == "1":
-                print("pid", os.getpid(), flush=True)
+            print("pid", os.getpid(), flush=True)
             time.sleep(1000)
             """)
         name = muster.submit("-n", "2", "--nodes", "2", "--grace", "0", "--", harness.PYTHON, script, "--api-key",
                              "topsecret", env={"WANDB_API_KEY": "0123456789abcdef"})
         muster.wait_for(name, harness.RUNNING)
+        self.said(muster, name, 0)
         os.kill(int(self.said(muster, name, 1).split()[-1]), signal.SIGTERM)
         muster.wait_over(name)
         bundle = self.path("b.tar.gz")

@@ -93,9 +93,12 @@ absl::Status WriteBundle(const std::string& path, const std::string& bytes, bool
       return absl::Status(written.code(), StrCat(temporary, ": ", common::MessageOf(written)));
     }
   }
-  // link refuses what exists, where rename would replace it.
-  const bool placed = replace ? rename(temporary.c_str(), path.c_str()) == 0
-                              : link(temporary.c_str(), path.c_str()) == 0;
+  // Where the file system has no such rename, link refuses what exists as well.
+  bool placed = renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(),
+                          replace ? 0 : RENAME_NOREPLACE) == 0;
+  if (!placed && errno == EINVAL && !replace) {
+    placed = link(temporary.c_str(), path.c_str()) == 0;
+  }
   const int error = errno;
   unlink(temporary.c_str());
   if (placed) return absl::OkStatus();

@@ -60,6 +60,9 @@ std::string LastLine(const std::string& text) {
   return Printable(found);
 }
 
+// A node's name as a word of a command: names are the nodes' own.
+std::string NodeWord(const std::string& node) { return ShellQuote(Printable(node)); }
+
 std::string SignalText(int signal) {
   const char* name = sigabbrev_np(signal);
   return name == nullptr ? StrCat("signal ", signal) : StrCat("SIG", name);
@@ -167,9 +170,9 @@ MaybeCause MissingFile(const Death& death) {
     std::string names;
     for (const std::string& name : others) names += StrCat(names.empty() ? "" : ", ", name);
     cause.evidence.push_back(StrCat("no rank on ", names, " missed it"));
-    cause.fixes.push_back(StrCat("scp ", others[0], ":", ShellQuote(path.empty() ? "FILE" : path),
-                                 " ", Printable(death.exit.node()), ":",
-                                 ShellQuote(path.empty() ? "FILE" : path),
+    const std::string target = ShellQuote(path.empty() ? "FILE" : path);
+    cause.fixes.push_back(StrCat("scp ", ShellQuote(others[0]), ":", target, " ",
+                                 NodeWord(death.exit.node()), ":", target,
                                  "  # or keep it on a file system that all nodes share"));
   } else {
     cause.fixes.push_back(
@@ -204,7 +207,7 @@ MaybeCause SignalFromOutside(const Death& death) {
         "the kernel's count of out-of-memory kills did not rise; a memory limit "
         "further out (a container, a batch system) would not show there");
   }
-  cause.fixes = {StrCat("ssh ", Printable(death.exit.node()), " journalctl --since '",
+  cause.fixes = {StrCat("ssh ", NodeWord(death.exit.node()), " journalctl --since '",
                         LocalTime(death.exit.ended_ms() - 60'000), "' --until '",
                         LocalTime(death.exit.ended_ms() + 5'000),
                         "'  # who sent it: a person, systemd, a batch system, a container runtime"),
@@ -223,7 +226,7 @@ MaybeCause Crash(const Death& death) {
   if (death.exit.signal() == SIGBUS) {
     cause.evidence.push_back(
         "SIGBUS often means that /dev/shm, or a disk with a mapped file, is full");
-    cause.fixes.push_back(StrCat("ssh ", Printable(death.exit.node()), " df -h /dev/shm"));
+    cause.fixes.push_back(StrCat("ssh ", NodeWord(death.exit.node()), " df -h /dev/shm"));
   }
   cause.fixes.push_back(LogsOf(death.file, death.exit.rank()));
   if (cause.fixes.size() < 2) cause.fixes.push_back(Rerun(death.file));
@@ -271,11 +274,12 @@ FirstCause NodeLost(const CaseFile& file, const v1::Attempt& attempt) {
                                     " now, last heard at ",
                                     LocalTime(node.record().last_contact_ms())));
   }
-  cause.fixes = {
-      StrCat("ssh ", name,
-             " systemctl status muster-worker  # start it again, or jobctl nodes drain ", name),
-      IsOver(file.job.state()) ? Rerun(file)
-                               : StrCat("jobctl why ", file.job.name(), "  # when it goes on")};
+  cause.fixes = {StrCat("ssh ", name,
+                        " systemctl status muster-worker  # start it again, or jobctl nodes drain ",
+                        NodeWord(name)),
+                 IsOver(file.job.state())
+                     ? Rerun(file)
+                     : StrCat("jobctl why ", file.job.name(), "  # when it goes on")};
   return cause;
 }
 

@@ -128,7 +128,6 @@ size_t Redaction::TakeAssignment(std::string_view text, size_t at, std::string* 
   const size_t length = RunOf(text, at, IsNameByte);
   if (length == 0 || length > kNameMost) return 0;
   const std::string_view name = text.substr(at, length);
-  if (!NamesSecret(name)) return 0;
   size_t next = at + length;
   while (next < text.size() && (IsQuote(text[next]) || text[next] == '\\')) ++next;
   const size_t after_name = next;
@@ -141,6 +140,7 @@ size_t Redaction::TakeAssignment(std::string_view text, size_t at, std::string* 
   } else if (!name.starts_with("--") || next == after_name) {
     return 0;
   }
+  if (!NamesSecret(name)) return 0;
   const size_t escapes = RunOf(text, next, [](char byte) { return byte == '\\'; });
   next += escapes;  // of a quote within a quoted text
   const char quote = next < text.size() && IsQuote(text[next]) ? text[next] : 0;
@@ -151,7 +151,9 @@ size_t Redaction::TakeAssignment(std::string_view text, size_t at, std::string* 
   const size_t end = escapes > 0 ? std::min(text.find_first_of("\\\n", next), text.size())
                                  : ValueEnd(text, next, quote);
   const std::string_view value = text.substr(next, end - next);
-  if (value.empty() || value == kHidden || (!assigned && value.starts_with("-"))) return 0;
+  if (value.empty() || text.substr(next, kHidden.size()) == kHidden ||
+      (!assigned && value.starts_with("-")))
+    return 0;
   if (IsNumber(value) && MayBeNumber(name)) return 0;
   if (quote == 0 && (value.starts_with("//") || value.starts_with("[") || value.starts_with("{") ||
                      IsPlainWord(value))) {

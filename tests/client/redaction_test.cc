@@ -65,6 +65,7 @@ TEST(RedactionTest, HidesTheJobsOwnSecretsInEveryTextOfItsRecord) {
   job.add_attempts()->mutable_culprit()->set_last_lines("token=abc\nstep 1");
   Redaction redaction;
   redaction.LearnFrom(job.spec());
+  EXPECT_EQ(redaction.Apply("WANDB_API_KEY=0123456789abcdef"), "WANDB_API_KEY=(hidden)");
   redaction.ApplyToTexts(&job);
   EXPECT_EQ(job.spec().env().at("WANDB_API_KEY"), "(hidden)");
   EXPECT_EQ(job.spec().env().at("PROXY"), "http://(hidden)@proxy");

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -48,7 +49,11 @@ std::string OneField(std::string text) {
 
 int Run(pid_t process) {
   const std::vector<CapturedThread> threads = Capture(process);
-  const Resolved resolved = Resolve(process, threads);
+  const bool any = std::any_of(threads.begin(), threads.end(),
+                               [](const CapturedThread& thread) { return thread.problem.empty(); });
+  Resolved resolved;
+  if (any) resolved = Resolve(process, threads);
+  resolved.frames.resize(threads.size());
   if (!resolved.problem.empty()) std::printf("problem\t%s\n", OneField(resolved.problem).c_str());
   for (size_t i = 0; i < threads.size(); ++i) {
     std::printf("thread\t%d\t%s\n", threads[i].id, OneField(threads[i].problem).c_str());

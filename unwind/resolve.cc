@@ -117,8 +117,9 @@ int AddFrame(Dwfl_Frame* state, void* argument) {
   return frames.list.size() < kFramesMax ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
-std::string LibraryError() {
-  const char* text = dwfl_errmsg(-1);
+// `error`: what a function of libdwfl returned, a number of errno's if positive.
+std::string LibraryError(int error) {
+  const char* text = error > 0 ? std::strerror(error) : dwfl_errmsg(-1);
   return std::string("libdw: ") + (text == nullptr ? "unknown error" : text);
 }
 
@@ -135,10 +136,11 @@ Resolved Resolve(pid_t process, const std::vector<CapturedThread>& threads) {
   const std::unique_ptr<Dwfl, decltype(&dwfl_end)> dwfl(dwfl_begin(&callbacks), dwfl_end);
   State state{.threads = &threads};
   state.memory = open(("/proc/" + std::to_string(process) + "/mem").c_str(), O_RDONLY | O_CLOEXEC);
-  if (dwfl == nullptr || dwfl_linux_proc_report(dwfl.get(), process) != 0 ||
-      dwfl_report_end(dwfl.get(), nullptr, nullptr) != 0 ||
+  const int reported = dwfl == nullptr ? -1 : dwfl_linux_proc_report(dwfl.get(), process);
+  if (reported != 0 || dwfl_report_end(dwfl.get(), nullptr, nullptr) != 0 ||
       !dwfl_attach_state(dwfl.get(), nullptr, process, &kThreadCallbacks, &state)) {
-    resolved.problem = LibraryError();
+    resolved.problem = LibraryError(reported);
+    if (state.memory >= 0) close(state.memory);
     return resolved;
   }
   for (size_t i = 0; i < threads.size(); ++i) {
@@ -147,6 +149,7 @@ Resolved Resolve(pid_t process, const std::vector<CapturedThread>& threads) {
     dwfl_getthread_frames(dwfl.get(), threads[i].id, AddFrame, &frames);
     resolved.frames[i] = std::move(frames.list);
   }
+  close(state.memory);
   return resolved;
 }
 

@@ -22,6 +22,7 @@ using common::StrCat;
 
 constexpr int64_t kNoProgressMs = 60'000;
 constexpr size_t kRanksTold = 3;
+constexpr size_t kLinesThatTell = 8;
 
 bool Failed(const v1::RankExit& exit) {
   return exit.exit_code() != 0 || exit.signal() != 0 || exit.launch_errno() != 0 ||
@@ -35,6 +36,17 @@ std::string RankName(const v1::RankExit& exit) {
 // All that a rank said at its end.
 std::string Words(const v1::RankExit& exit) {
   return StrCat(exit.launch_error(), "\n", exit.error_message(), "\n", exit.last_lines());
+}
+
+// What came before is more likely a warning than the end's reason.
+std::string LastTold(const std::string& text) {
+  size_t begin = text.size();
+  for (size_t lines = 0; lines < kLinesThatTell && begin > 0; ++lines) {
+    const size_t end = text.find_last_not_of(" \t\r\n", begin - 1);
+    if (end == std::string::npos) break;
+    begin = text.rfind('\n', end) + 1;  // npos + 1 is 0
+  }
+  return text.substr(begin);
 }
 
 // The last line that has one of these words.
@@ -192,7 +204,8 @@ MaybeCause SignalFromOutside(const Death& death) {
   FirstCause cause = CauseOf(death, "signal_from_outside",
                              StrCat(RankName(death.exit), " was killed by ", SignalText(signal),
                                     ours ? ", which somebody sent with jobctl signal"
-                                         : ", which came from outside: Muster did not send it"));
+                                         : ", which came from outside Muster: a person, another "
+                                           "program, or the rank itself"));
   if (by_shell == signal)
     cause.evidence.push_back(
         StrCat("it exited with ", death.exit.exit_code(), ", which is 128 + ", signal));
@@ -248,7 +261,9 @@ FirstCause ErrorOf(const Death& death) {
 }
 
 FirstCause FromDeath(const CaseFile& file, const v1::Attempt& attempt, const v1::RankExit& exit) {
-  const Death death{file, attempt, exit, Words(exit)};
+  const Death death{
+      file, attempt, exit,
+      StrCat(exit.launch_error(), "\n", exit.error_message(), "\n", LastTold(exit.last_lines()))};
   for (const auto kind : {OutOfMemory, MissingFile, SignalFromOutside, Crash}) {
     if (MaybeCause cause = kind(death)) return *std::move(cause);
   }

@@ -112,6 +112,16 @@ TEST(FirstCauseTest, AFileThatOneNodeLacks) {
   EXPECT_EQ(command.Cause().sentence, "/opt/train is missing on node2, where no rank could start");
 }
 
+TEST(FirstCauseTest, AWarningLongBeforeTheEndIsNotTheCause) {
+  FailedJob job;
+  v1::RankExit& dead = job.Dies(1, 2);
+  dead.set_exit_code(1);
+  std::string lines = "warning: cannot open /etc/tuning.json: No such file or directory\n";
+  for (int i = 0; i < 10; ++i) lines += "frame\n";
+  dead.set_last_lines(lines + "ValueError: bad shape\n");
+  EXPECT_EQ(job.Cause().sentence, "rank 1 on node2 exited with code 1: ValueError: bad shape");
+}
+
 TEST(FirstCauseTest, ANodeThatDied) {
   FailedJob job;
   job.attempt().set_cause(v1::STOP_CAUSE_NODE_LOST);
@@ -133,9 +143,9 @@ TEST(FirstCauseTest, ASignalFromOutsideAndOneOfJobctl) {
   v1::RankExit& dead = job.Dies(1, 20);
   dead.set_signal(SIGTERM);
   dead.set_last_lines("WARNING: error: 0.5\n");
-  EXPECT_EQ(
-      job.Cause().sentence,
-      "rank 1 on node2 was killed by SIGTERM, which came from outside: Muster did not send it");
+  EXPECT_EQ(job.Cause().sentence,
+            "rank 1 on node2 was killed by SIGTERM, which came from outside Muster: a person, "
+            "another program, or the rank itself");
   EXPECT_TRUE(Has(job.Cause().fixes[0], "ssh node2 journalctl --since"));
   FailedJob shell;
   shell.Dies(0, 20).set_exit_code(128 + SIGTERM);

@@ -120,8 +120,8 @@ class Diagnose(Case):
         muster.wait_over(name)
         bundle = self.path("b.tar.gz")
         done = muster.jobctl("diagnose", name, "--bundle", bundle)
-        self.assertRegex(done.stdout, r"first cause   rank 1 on node\d was killed by SIGTERM, which came from outside: "
-                                      r"Muster did not send it\n")
+        self.assertRegex(done.stdout, r"first cause   rank 1 on node\d was killed by SIGTERM, which came from outside "
+                                      r"Muster: a person, another program, or the rank itself\n")
         self.assertRegex(done.stdout, r"(?m)^fix: ssh node\d journalctl ")
         self.assertRegex(done.stdout, r"rank 1 on node\d: SIGTERM  \(first\)\n")
         self.assertIn("secrets hidden", done.stderr)

@@ -8,18 +8,23 @@ namespace muster::client {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kRunCommand,       &kSubmitCommand,      &kPlanCommand,         &kInitCommand,
-    &kValidateCommand,  &kLsCommand,          &kShowCommand,         &kWhyCommand,
-    &kLogsCommand,      &kEventsCommand,      &kMetricsCommand,      &kCompareCommand,
-    &kDiffCommand,      &kExportCommand,      &kTopCommand,          &kCkptLsCommand,
-    &kCkptShowCommand,  &kCkptVerifyCommand,  &kCkptPullCommand,     &kCkptRmCommand,
-    &kWaitCommand,      &kCancelCommand,      &kSignalCommand,       &kReleaseCommand,
-    &kStackCommand,     &kRerunCommand,       &kRmCommand,           &kNodesLsCommand,
-    &kNodesShowCommand, &kNodesDrainCommand,  &kNodesUndrainCommand, &kNodesDeclareDeadCommand,
-    &kNodesRmCommand,   &kDoctorCommand,      &kAllReduceCommand,    &kUpCommand,
-    &kDownCommand,      &kContextLsCommand,   &kContextUseCommand,   &kContextAddCommand,
-    &kContextRmCommand, &kContextShowCommand, &kConfigViewCommand,   &kCompletionCommand,
-    &kCompleteCommand,  &kExplainCommand,     &kVersionCommand,      &kHelpCommand,
+    &kRunCommand,         &kSubmitCommand,       &kPlanCommand,
+    &kInitCommand,        &kValidateCommand,     &kLsCommand,
+    &kShowCommand,        &kWhyCommand,          &kLogsCommand,
+    &kEventsCommand,      &kMetricsCommand,      &kCompareCommand,
+    &kDiffCommand,        &kExportCommand,       &kTopCommand,
+    &kCkptLsCommand,      &kCkptShowCommand,     &kCkptVerifyCommand,
+    &kCkptPullCommand,    &kCkptRmCommand,       &kWaitCommand,
+    &kCancelCommand,      &kSignalCommand,       &kReleaseCommand,
+    &kStackCommand,       &kRerunCommand,        &kDiagnoseCommand,
+    &kRmCommand,          &kNodesLsCommand,      &kNodesShowCommand,
+    &kNodesDrainCommand,  &kNodesUndrainCommand, &kNodesDeclareDeadCommand,
+    &kNodesRmCommand,     &kDoctorCommand,       &kAllReduceCommand,
+    &kUpCommand,          &kDownCommand,         &kContextLsCommand,
+    &kContextUseCommand,  &kContextAddCommand,   &kContextRmCommand,
+    &kContextShowCommand, &kConfigViewCommand,   &kCompletionCommand,
+    &kCompleteCommand,    &kExplainCommand,      &kVersionCommand,
+    &kHelpCommand,
 };
 
 constexpr Flag kGlobalFlags[] = {

@@ -422,7 +422,7 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   const auto order = ReadShimLaunch(setup_.paths.AttemptDir(key));
   const common::ShimLaunch shim_launch = order.ok() ? *order : common::ShimLaunch();
   for (const RankExited& exit : record.exits) {
-    if (exit.pid > 0) io_->RankStarted(key, exit.rank, exit.pid, 0);
+    if (exit.pid > 0) io_->RankStarted(key, exit.rank, static_cast<pid_t>(exit.pid), 0);
     reports_.Add(launch, shim_launch, exit);
   }
   for (const StreamClosed& closed : record.streams) {

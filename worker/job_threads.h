@@ -14,7 +14,7 @@
 
 namespace muster::worker {
 
-enum class Work { kLaunch, kReport, kScan, kCopy, kUpload, kFetch, kDelete, kSample };
+enum class Work { kLaunch, kReport, kScan, kCopy, kUpload, kFetch, kDelete, kSample, kLook };
 
 class JobThreads {
  public:

@@ -30,6 +30,7 @@ extern const Command kSignalCommand;
 extern const Command kReleaseCommand;
 extern const Command kStackCommand;
 extern const Command kTopCommand;
+extern const Command kDiagnoseCommand;
 extern const Command kRerunCommand;
 extern const Command kRmCommand;
 extern const Command kNodesLsCommand;

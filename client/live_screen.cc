@@ -93,7 +93,7 @@ void HandleBy(int number, void (*handler)(int)) {
 }
 
 // Takes the first key from what was typed. A sequence that is not known, or cut off, is dropped.
-LiveScreen::Event TakeKey(std::string* typed) {
+LiveScreen::Event TakeKeyPress(std::string* typed) {
   using Key = LiveScreen::Key;
   static constexpr struct {
     std::string_view bytes;
@@ -186,13 +186,13 @@ LiveScreen::Event LiveScreen::Next(int timeout_ms) {
     }
     return {};
   }
-  if (!typed_.empty()) return TakeKey(&typed_);
+  if (!typed_.empty()) return TakeKeyPress(&typed_);
   if (fds[1].revents == 0) return {};
   char bytes[64];
   const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
   if (count > 0) {
     typed_.assign(bytes, static_cast<size_t>(count));
-    return TakeKey(&typed_);
+    return TakeKeyPress(&typed_);
   }
   // The terminal is gone: as if it had hung up.
   return count == 0 || errno != EINTR ? Event{.key = Key::kSignal, .signal = SIGHUP} : Event{};

@@ -206,8 +206,8 @@ std::string NodeLine(const v1::NodeView& view) {
     StrAppend(&text, ", draining", node.drain_reason().empty() ? "" : ": ",
               Printable(node.drain_reason()));
   for (const auto& [name, count] : devices) StrAppend(&text, ", ", count, " ", Printable(name));
-  StrAppend(&text, ", ", node.facts().cores(), " cores, ", node.facts().memory_bytes() >> 30,
-            " GiB, muster ", Printable(node.facts().version()));
+  StrAppend(&text, ", ", node.facts().cores(), " cores, ", MemoryText(node.facts().memory_bytes()),
+            ", muster ", Printable(node.facts().version()));
   if (node.state() != v1::NODE_STATE_ALIVE && !node.reason().empty())
     StrAppend(&text, ": ", Printable(node.reason()));
   return text;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "client/outside_view.h"
+#include "client/rank_words.h"
 #include "common/strings.h"
 
 namespace muster::client {
@@ -37,31 +39,6 @@ std::string Describe(const Collective& collective) {
   const std::string content = ContentText(collective);
   return StrCat(collective.operation, " #", collective.sequence, " (", content,
                 content.empty() ? "" : ", ", "group ", collective.group, ")");
-}
-
-// "rank 1", "ranks 0, 2 and 3", "ranks 0 to 6 and 8"
-std::string RanksText(const std::vector<int>& ranks) {
-  std::vector<std::string> pieces;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last >= i + 2) {
-      pieces.push_back(StrCat(ranks[i], " to ", ranks[last]));
-    } else {
-      for (size_t k = i; k <= last; ++k) pieces.push_back(StrCat(ranks[k]));
-    }
-    i = last + 1;
-  }
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (i > 0) text += i + 1 == pieces.size() ? " and " : ", ";
-    text += pieces[i];
-  }
-  return text;
-}
-
-const char* Verb(const std::vector<int>& ranks, const char* one, const char* several) {
-  return ranks.size() == 1 ? one : several;
 }
 
 // ---- finding the rank ----
@@ -115,7 +92,7 @@ Standing StandingOf(const Collective& of, const std::map<int, RankRecord>& recor
   standing.of = of;
   for (const int rank : of.ranks) {
     const auto record = records.find(rank);
-    if (record == records.end()) {
+    if (record == records.end() || record->second.outside.seen) {
       standing.unknown.push_back(rank);
       continue;
     }
@@ -252,7 +229,11 @@ std::string HangSentence(const std::map<int, RankRecord>& records, const std::ve
   const std::string silent = missing.empty() ? "" : StrCat("; no record of ", RanksText(missing));
   if (records.empty()) return "there is no record of any rank";
   const std::optional<Collective> held = HeldUpBy(records);
-  if (!held) return QuietText(records) + silent;
+  if (!held) {
+    const OutsideView view = ViewFromOutside(records);
+    *suspects = view.suspects;
+    return (view.sentence.empty() ? QuietText(records) : view.sentence) + silent;
+  }
   const Standing standing = StandingOf(*held, records);
   if (standing.kinds.size() > 1) return MismatchText(standing, suspects) + silent;
   if (!standing.behind.empty()) {
@@ -262,10 +243,13 @@ std::string HangSentence(const std::map<int, RankRecord>& records, const std::ve
   }
   if (!standing.unknown.empty()) {
     *suspects = standing.unknown;
-    return StrCat(RanksText(standing.unknown), " ", Verb(standing.unknown, "has", "have"),
-                  " no record: ", RanksText(standing.waiting), " ",
+    const std::string seen = PlacesFromOutside(records, standing.unknown);
+    const char* what = seen.empty()
+                           ? Verb(standing.unknown, " has no record: ", " have no record: ")
+                           : Verb(standing.unknown, " does not answer: ", " do not answer: ");
+    return StrCat(RanksText(standing.unknown), what, RanksText(standing.waiting), " ",
                   Verb(standing.waiting, "waits", "wait"), " in ", Describe(standing.of), " for ",
-                  TimeText(standing.longest_ms));
+                  TimeText(standing.longest_ms), seen);
   }
   return StrCat("every rank of group ", standing.of.group, " has entered ", Describe(standing.of),
                 ", and ", RanksText(standing.waiting), " ", Verb(standing.waiting, "waits", "wait"),
@@ -281,6 +265,11 @@ struct Row {
 
 Row RowOf(const RankRecord& record) {
   Row row = {StrCat(record.rank), record.host, "none", "", record.place};
+  if (record.outside.seen) {
+    row.collective = "unknown";
+    row.state = record.outside.doing;
+    return row;
+  }
   const Collective* shown = OldestRunning(record);
   if (shown == nullptr && !record.collectives.empty()) shown = &record.collectives.back();
   if (shown == nullptr) return row;

@@ -66,7 +66,6 @@ constexpr WordAlias kPeerCommands[] = {
     {"context set", "context use"},
     {"context delete", "context rm"},
     {"reason", "why"},
-    {"diagnose", "why"},
     {"attach", "logs"},
     {"sattach", "logs"},
     {"stacks", "stack"},

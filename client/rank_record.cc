@@ -55,6 +55,31 @@ std::vector<int> RankList(const json& object) {
   return ranks;
 }
 
+std::string FrameText(const json& frame) {
+  const std::string function = Text(frame, "function");
+  const std::string name = function.empty() ? "?" : function;
+  if (const int64_t line = Whole(frame, "line"); line > 0) {
+    return StrCat(name, " (", Text(frame, "file"), ":", line, ")");
+  }
+  return StrCat(name, " in ", Text(frame, "module"),
+                absl::StrFormat("+0x%x", Whole(frame, "offset")));
+}
+
+RankRecord::Outside OutsideOf(const json& object) {
+  RankRecord::Outside outside;
+  const auto found = object.find("outside");
+  if (found == object.end() || !found->is_object()) return outside;
+  outside.seen = true;
+  outside.pid = Whole(*found, "pid");
+  outside.program = Text(*found, "program");
+  outside.doing = Text(*found, "doing");
+  outside.frames = Text(*found, "frames");
+  outside.problem = Text(*found, "problem");
+  const auto cpu = found->find("cpu_s");
+  if (cpu != found->end() && cpu->is_number()) outside.cpu_seconds = cpu->get<double>();
+  return outside;
+}
+
 }  // namespace
 
 absl::StatusOr<RankRecord> ParseRankRecord(std::string_view text) {
@@ -96,18 +121,22 @@ absl::StatusOr<RankRecord> ParseRankRecord(std::string_view text) {
     thread.name = Text(item, "name");
     thread.problem = Text(item, "problem");
     for (const json& frame : Objects(item, "frames")) {
-      const std::string function = Text(frame, "function");
-      thread.frames.push_back(StrCat(function.empty() ? "?" : function, " in ",
-                                     Text(frame, "module"),
-                                     absl::StrFormat("+0x%x", Whole(frame, "offset"))));
+      thread.frames.push_back(FrameText(frame));
     }
     if (IsSet(item, "training")) record.place = Text(item, "place");
   }
+  record.outside = OutsideOf(object);
   return record;
 }
 
 std::string StacksText(const RankRecord& record) {
   std::string text = StrCat("rank ", record.rank, " (", record.host, ")\n");
+  if (record.outside.seen) {
+    StrAppend(&text, "  seen from outside: process ", record.outside.pid, " (",
+              record.outside.program, ") ", record.outside.doing,
+              absl::StrFormat(", %.1f s of processor time", record.outside.cpu_seconds), "\n");
+    if (!record.outside.problem.empty()) StrAppend(&text, "  ", record.outside.problem, "\n");
+  }
   for (const RankRecord::Thread& thread : record.threads) {
     StrAppend(&text, "  thread ", thread.id, " ", thread.name, thread.problem.empty() ? "" : ": ",
               thread.problem, "\n");

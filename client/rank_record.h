@@ -35,6 +35,17 @@ struct RankRecord {
     std::vector<std::string> frames;  // innermost first
   };
 
+  // For a rank that did not answer itself, and at which its node's worker looked.
+  struct Outside {
+    bool seen = false;
+    int64_t pid = 0;
+    std::string program;
+    std::string doing;  // "waits in futex", "is stopped by a signal"
+    double cpu_seconds = 0;
+    std::string frames;   // where they come from: "py-spy", "libdw", "none"
+    std::string problem;  // what could not be read, and the fix
+  };
+
   int rank = 0;
   int world_size = 0;
   std::string host;
@@ -44,6 +55,7 @@ struct RankRecord {
   std::vector<Group> groups;
   std::vector<Collective> collectives;  // oldest first
   std::vector<Thread> threads;
+  Outside outside;
 };
 
 // INVALID_ARGUMENT if it is not a record.

@@ -37,6 +37,7 @@ muster_static_library(muster_absl absl_status absl_statusor absl_strings absl_st
 muster_static_library(muster_crypto libcrypto)
 muster_static_library(muster_sqlite sqlite3)
 muster_static_library(muster_yaml yaml-cpp)
+muster_static_library(muster_zlib zlib)
 
 find_package(fmt REQUIRED)
 find_path(MUSTER_SPDLOG_INCLUDE_DIR spdlog/logger.h REQUIRED)
@@ -44,3 +45,11 @@ add_library(muster_spdlog INTERFACE)
 target_compile_definitions(muster_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
 target_include_directories(muster_spdlog SYSTEM INTERFACE ${MUSTER_SPDLOG_INCLUDE_DIR})
 target_link_libraries(muster_spdlog INTERFACE fmt::fmt-header-only)
+
+# elfutils, for muster-unwind alone.
+pkg_check_modules(MUSTER_LIBDW QUIET libdw)
+if(NOT MUSTER_LIBDW_FOUND)
+  message(FATAL_ERROR "libdw is missing, which muster-unwind reads other programs' stacks with.\n"
+                      "fix: install elfutils' development files (Debian: libdw-dev), or run ./dev build")
+endif()
+muster_static_library(muster_dw libdw)

@@ -1,4 +1,4 @@
-# `cmake --install build --prefix P`: commands in bin, the supervisor in libexec/muster (the daemons look
+# `cmake --install build --prefix P`: commands in bin, their helpers in libexec/muster (the daemons look
 # beside themselves and there), systemd units, proto files.
 # The trainer SDK has its own rules in trainer/install.cmake.
 include(GNUInstallDirs)
@@ -8,9 +8,11 @@ foreach(target jobctl muster-coordinator muster-worker)
     install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT muster)
   endif()
 endforeach()
-if(TARGET muster-shim)
-  install(TARGETS muster-shim RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/muster COMPONENT muster)
-endif()
+foreach(target muster-shim muster-unwind)
+  if(TARGET ${target})
+    install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/muster COMPONENT muster)
+  endif()
+endforeach()
 
 # The units name the binaries by their installed path, which is only known when the prefix is.
 install(CODE "set(source_dir \"${CMAKE_SOURCE_DIR}\")" COMPONENT muster)

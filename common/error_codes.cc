@@ -85,12 +85,15 @@ constexpr ErrorCode kCodes[] = {
     {"JC1209", "too many jobs", "The coordinator is at its limit of queued and running jobs.",
      "Submit again after some have ended."},
     {"JC1210", "no record of a rank",
-     "No rank reported what it is doing: the program does not use the trainer SDK, its processes "
-     "are stopped, or the directory holds no records.",
-     "`jobctl stack JOB --wait 60s`; `jobctl show JOB` shows where the ranks run."},
+     "No rank reported what it is doing, and no node's worker looked at it in time, or the "
+     "directory "
+     "holds no records.",
+     "`jobctl stack JOB --wait 60s`; `jobctl nodes ls` shows whether the workers are connected."},
     {"JC1211", "not part of the job",
      "The job has no such rank or attempt, or never ran on that node.",
      "`jobctl show JOB` lists its attempts, ranks and nodes."},
+    {"JC1213", "the bundle's file exists",
+     "`jobctl diagnose --bundle` never replaces a file unasked.", "Another name, or `--force`."},
     {"JC1301", "coordinator unreachable", "The configured coordinator does not answer.",
      "Check the address with `jobctl context show`, and that muster-coordinator runs there. "
      "`jobctl context use "

@@ -329,7 +329,7 @@ void AttemptProcesses::OnEvent(const AttemptKey& key, Shim& shim, const ShimEven
   std::visit(
       common::Overloaded{
           [&](const RankStarted& started) {
-            io_->RankStarted(key, started.rank, started.pid);
+            io_->RankStarted(key, started.rank, started.pid, started.start_time);
             shim.last_start = std::max(shim.last_start, started.start_time);
             if (++shim.started != shim.launch.part().local_world_size()) return;
             callbacks_.input(RanksStartedInput{key, shim.started, MonoMsOf(shim.last_start)});
@@ -422,7 +422,7 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
   const auto order = ReadShimLaunch(setup_.paths.AttemptDir(key));
   const common::ShimLaunch shim_launch = order.ok() ? *order : common::ShimLaunch();
   for (const RankExited& exit : record.exits) {
-    if (exit.pid > 0) io_->RankStarted(key, exit.rank, exit.pid);
+    if (exit.pid > 0) io_->RankStarted(key, exit.rank, static_cast<pid_t>(exit.pid), 0);
     reports_.Add(launch, shim_launch, exit);
   }
   for (const StreamClosed& closed : record.streams) {

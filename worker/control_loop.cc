@@ -222,7 +222,7 @@ void ControlLoop::Carry(Action& action) {
           [&](StopShimAction& a) { processes_.Stop(a.key, a.grace_ms); },
           [&](SignalShimAction& a) { processes_.Signal(a.key, a.signal); },
           [&](NotifyStopAction& a) { io_.Broadcast(a.key, StopLine(a.reason, a.grace_ms)); },
-          [&](DiagnoseAction& a) { io_.Broadcast(a.key, DiagnoseLine(a.number, a.reason)); },
+          [&](DiagnoseAction& a) { io_.Diagnose(a.key, a.number, a.reason); },
           [&](NotifyCommittedAction& a) { io_.Broadcast(a.key, CommittedLine(a.step)); },
           [&](NotifyErrorAction& a) { io_.Broadcast(a.key, ErrorLine(a.message)); },
           [&](UploadAction& a) { transfers_.Upload(a); },

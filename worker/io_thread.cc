@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/strings.h"
 #include "worker/descriptor_budget.h"
+#include "worker/json_lines.h"
 
 namespace muster::worker {
 namespace {
@@ -64,6 +65,7 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
                 .note = callbacks_.note},
                BudgetOfThisProcess().metric_files),
       trainers_(SocketCallbacks(), BudgetOfThisProcess().connections),
+      outside_([this](const AttemptKey& key, const LookTarget& target) { StartLook(key, target); }),
       thread_([this] { Run(); }) {}
 
 IoThread::~IoThread() { Shutdown(); }
@@ -115,7 +117,23 @@ void IoThread::OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number
     watched->diagnoses = 0;
   }
   if (++watched->diagnoses > kDiagnosesPerRank * watched->ranks) return;
+  outside_.Answered(key, rank, number);
   callbacks_.input(DiagnosisInput{key, rank, number, std::move(record)});
+}
+
+void IoThread::StartLook(const AttemptKey& key, const LookTarget& target) {
+  threads_->Post(key, Work::kLook, [this, key, target] {
+    std::string record = LookFromOutside(target);
+    mailbox_.Post([this, key, rank = target.rank, record = std::move(record)] {
+      OnLookedAt(key, rank, record);
+    });
+  });
+}
+
+void IoThread::OnLookedAt(const AttemptKey& key, uint32_t rank, const std::string& record) {
+  for (const uint64_t number : outside_.Finished(key, rank)) {
+    if (!record.empty()) callbacks_.input(DiagnosisInput{key, rank, number, record});
+  }
 }
 
 IoThread::Watched* IoThread::Find(const AttemptKey& key) {
@@ -133,10 +151,12 @@ void IoThread::Turn() {
   std::optional<int64_t> wake = logs_.Pump(now);
   metrics_.Pump();
   OnTime(now);
+  outside_.OnTime(now);
   const auto consider = [&wake](int64_t at) { wake = wake ? std::min(*wake, at) : at; };
   if (const auto dial = bulk_.NextDialMs()) consider(*dial);
   if (!attempts_.empty()) consider(next_scan_ms_);
   if (const auto accept = trainers_.NextAcceptMs()) consider(*accept);
+  if (const auto look = outside_.NextMs()) consider(*look);
 
   std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}};
   now = common::MonotonicMs();
@@ -318,10 +338,11 @@ void IoThread::Open(const AttemptKey& key, const v1::LaunchAttempt& launch,
 void IoThread::SetBulkEndpoint(const std::string& endpoint) {
   mailbox_.Post([this, endpoint] { bulk_.SetEndpoint(endpoint); });
 }
-void IoThread::RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid) {
-  mailbox_.Post([this, key, rank, pid] {
+void IoThread::RankStarted(const AttemptKey& key, uint32_t rank, pid_t pid, uint64_t start_time) {
+  mailbox_.Post([this, key, rank, pid, start_time] {
     Watched* watched = Find(key);
     if (watched == nullptr) return;
+    outside_.RankStarted(key, rank, pid, start_time);
     watched->order.pids[rank] = pid;
     watched->pids.insert(pid);
     for (const AttemptKey& rival : watched->rivals) {
@@ -345,12 +366,20 @@ void IoThread::Remove(const AttemptKey& key) {
     logs_.Remove(key);
     copies_.Close(key);
     metrics_.Remove(key);
+    outside_.Remove(key);
     attempts_.erase(key);
     for (auto& [other_key, other] : attempts_) other.rivals.erase(key);
   });
 }
 void IoThread::Broadcast(const AttemptKey& key, std::string line) {
   mailbox_.Post([this, key, line = std::move(line)] { trainers_.Broadcast(key, line); });
+}
+
+void IoThread::Diagnose(const AttemptKey& key, uint64_t number, std::string reason) {
+  mailbox_.Post([this, key, number, reason = std::move(reason)] {
+    trainers_.Broadcast(key, DiagnoseLine(number, reason));
+    outside_.Ask(key, number, reason, trainers_.Speakers(key), common::MonotonicMs());
+  });
 }
 
 }  // namespace muster::worker

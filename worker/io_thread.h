@@ -24,6 +24,7 @@
 #include "worker/log_forwarder.h"
 #include "worker/mailbox.h"
 #include "worker/metric_forwarder.h"
+#include "worker/outside_looks.h"
 #include "worker/paths.h"
 #include "worker/trainer_socket.h"
 
@@ -49,7 +50,8 @@ class IoThread {
   // socket).
   void Open(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
   void SetBulkEndpoint(const std::string& endpoint);
-  void RankStarted(const AttemptKey& key, uint32_t rank, int64_t pid);
+  // `start_time`: 0 for a process that has ended.
+  void RankStarted(const AttemptKey& key, uint32_t rank, pid_t pid, uint64_t start_time);
   void SpoolGrew(const AttemptKey& key);
   void StreamClosed(const AttemptKey& key, uint32_t rank, common::Stream stream, uint64_t end);
   // Nothing of it is alive: final scans, for a bounded time, then FinalScanDone, and OutputDrained
@@ -57,6 +59,8 @@ class IoThread {
   void Ended(const AttemptKey& key);
   void Remove(const AttemptKey& key);
   void Broadcast(const AttemptKey& key, std::string line);
+  // Asks the ranks what they are doing, and looks from outside at those that do not say.
+  void Diagnose(const AttemptKey& key, uint64_t number, std::string reason);
   uint64_t spool_bytes() const { return spool_bytes_; }
   void Shutdown();
 
@@ -96,6 +100,8 @@ class IoThread {
   void TakeBatches(const AttemptKey& key, Watched& watched, Findings& findings);
   void CloseNow(const AttemptKey& key, Watched& watched);
   void OnDiagnosis(const AttemptKey& key, uint32_t rank, uint64_t number, std::string record);
+  void StartLook(const AttemptKey& key, const LookTarget& target);
+  void OnLookedAt(const AttemptKey& key, uint32_t rank, const std::string& record);
   void PassProgress(const AttemptKey& key, Watched& watched);
   void MaybeDrained(const AttemptKey& key);
   TrainerSocket::Callbacks SocketCallbacks();
@@ -110,6 +116,7 @@ class IoThread {
   LogForwarder logs_;
   MetricForwarder metrics_;
   TrainerSocket trainers_;
+  OutsideLooks outside_;
   std::map<AttemptKey, Watched> attempts_;
   int64_t next_scan_ms_ = 0;
   int64_t next_count_ms_ = 0;

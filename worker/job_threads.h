@@ -14,7 +14,7 @@
 
 namespace muster::worker {
 
-enum class Work { kLaunch, kReport, kScan, kCopy, kUpload, kFetch, kDelete };
+enum class Work { kLaunch, kReport, kScan, kCopy, kUpload, kFetch, kDelete, kLook };
 
 class JobThreads {
  public:

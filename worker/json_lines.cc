@@ -1,4 +1,4 @@
-// json_lines: the only file of the worker that uses the JSON library.
+// json_lines: what trainers say, as JSON.
 #include "worker/json_lines.h"
 
 #include <cmath>

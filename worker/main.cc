@@ -99,7 +99,7 @@ int Run(Config config) {
   if (absl::Status made = MakeRuntimeDir(config.runtime_dir); !made.ok()) {
     return Fail(kExitFailed, made);
   }
-  absl::StatusOr<std::string> shim = FindShim();
+  absl::StatusOr<std::string> shim = FindHelper("muster-shim");
   if (!shim.ok()) return Fail(kExitFailed, shim.status());
   config.shim_binary = *shim;
 

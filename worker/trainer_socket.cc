@@ -86,6 +86,14 @@ void TrainerSocket::Broadcast(const AttemptKey& key, const std::string& line) {
   }
 }
 
+std::set<uint32_t> TrainerSocket::Speakers(const AttemptKey& key) const {
+  std::set<uint32_t> speakers;
+  for (const auto& [fd, connection] : connections_) {
+    if (connection->attempt.key == key && connection->greeted) speakers.insert(connection->rank);
+  }
+  return speakers;
+}
+
 void TrainerSocket::BeginTurn(int64_t now_ms, std::vector<pollfd>* fds) {
   for (auto& [fd, listener] : listeners_) {
     listener.bytes_left = kAttemptBytesPerTurn;

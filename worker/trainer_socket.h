@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ class TrainerSocket {
   void Remove(const AttemptKey& key);
   // Sends a line to every connection of the attempt.
   void Broadcast(const AttemptKey& key, const std::string& line);
+  // The ranks that have said hello and are still connected.
+  std::set<uint32_t> Speakers(const AttemptKey& key) const;
 
   // Resets budgets; fills in what to poll for. Those that had to wait in the last turn come first.
   void BeginTurn(int64_t now_ms, std::vector<pollfd>* fds);

@@ -24,6 +24,7 @@ extern const Command kCancelCommand;
 extern const Command kSignalCommand;
 extern const Command kReleaseCommand;
 extern const Command kStackCommand;
+extern const Command kDiagnoseCommand;
 extern const Command kRerunCommand;
 extern const Command kRmCommand;
 extern const Command kNodesLsCommand;

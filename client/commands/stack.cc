@@ -83,7 +83,9 @@ absl::StatusOr<Collected> FromRanks(Session& session, const Arguments& arguments
         absl::StatusCode::kDeadlineExceeded,
         {.code = "JC1210",
          .what = StrCat("no rank of ", name, " answered within ", wait_ms / 1000.0, " s"),
-         .fix = "only programs that use the trainer SDK answer (docs/protocol.md, \"diagnose\")"});
+         .fix = StrCat("jobctl stack ", name,
+                       " --wait 60s; jobctl nodes ls shows whether its "
+                       "workers are connected")});
   }
   return collected;
 }

@@ -1,4 +1,4 @@
-"""The four binaries are hardened: checked in their ELF headers and in the compile commands of our own objects.
+"""The binaries are hardened: checked in their ELF headers and in the compile commands of our own objects.
 
     hardening_test.py BUILD_DIRECTORY
 """
@@ -10,7 +10,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MUSTER_BUILD", "build")
-BINARIES = ("jobctl", "muster-coordinator", "muster-worker", "muster-shim")
+BINARIES = ("jobctl", "muster-coordinator", "muster-worker", "muster-shim", "muster-unwind")
 STATIC = ("muster-shim",)
 ET_DYN = 3
 PT_DYNAMIC, PT_INTERP, PT_GNU_STACK, PT_GNU_RELRO = 2, 3, 0x6474E551, 0x6474E552
@@ -21,7 +21,7 @@ DF_BIND_NOW, DF_1_NOW, DF_1_PIE = 8, 1, 0x08000000
 SHT_SYMTAB, SHT_DYNSYM, SHT_NOTE = 2, 11, 7
 NT_GNU_PROPERTY_TYPE_0, X86_FEATURE_1_AND, IBT_AND_SHSTK = 5, 0xC0000002, 3
 # All code compiled into them.
-FOLDERS = ("client", "common", "coordinator", "proto", "shim", "worker")
+FOLDERS = ("client", "common", "coordinator", "proto", "shim", "unwind", "worker")
 FLAGS = ("-fstack-protector-strong", "-fstack-clash-protection", "-D_FORTIFY_SOURCE=2")
 
 

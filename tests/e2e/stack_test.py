@@ -1,5 +1,6 @@
 """`jobctl stack`: real ranks on the SDK on two nodes, one of them stuck, diagnosed from outside."""
 import os
+import signal
 
 import harness
 from harness import Case, need, wait_until
@@ -40,13 +41,23 @@ class Stack(Case):
         self.assertEqual(muster.wait_over(name).state, harness.SUCCEEDED)
         self.assert_error(muster.jobctl("stack", name, check=False), "JC1208")
 
-    def test_says_when_no_rank_answers(self):
-        muster = self.private()
-        name = muster.submit("-n", "1", "--", "sleep", "60")
+    def test_looks_from_outside_at_a_rank_that_no_longer_answers(self):
+        muster = self.cluster(workers=("node1",))
+        name = muster.submit("-n", "2", "--grace", "0", "--", RANKS, "stuck", self.files, "sleeping")
         muster.wait_for(name, harness.RUNNING)
-        self.assert_error(muster.jobctl("stack", name, "--wait", "500ms", check=False), "JC1210")
+        wait_until(lambda: "has not entered all_reduce #4" in muster.jobctl("stack", name, check=False).stdout,
+                   "rank 0 waits in the fourth collective")
+        pid = next(pid for pid in harness.processes_with("LOCAL_RANK=1\0")
+                   if pid in self.processes() and os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "diagnosis_ranks")
+        os.kill(pid, signal.SIGSTOP)
+        text = muster.jobctl("stack", name).stdout
+        self.assertRegex(text, r"^rank 1 does not answer: rank 0 waits in all_reduce #4 .*; "
+                               r"rank 1 is stopped by a signal, in .*load_batch")
+        os.kill(pid, signal.SIGKILL)
+
+    def test_says_when_there_is_no_record(self):
+        muster = self.private()
         self.assert_error(muster.jobctl("stack", "--files", self.files, check=False), "JC1210")
-        muster.jobctl("cancel", name, "--grace", "0")
 
     def test_a_stuck_rank_writes_its_record_before_a_failed_one_ends_it(self):
         muster = self.cluster(workers=("node1",))

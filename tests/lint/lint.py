@@ -27,6 +27,7 @@ LAYERS = {
     "coordinator": {"coordinator", "coordinator/core", "coordinator/segments", "common/job", "common", "proto"},
     "worker": {"worker", "worker/core", "common/job", "common", "proto"},
     "shim": {"shim", "common"},
+    "unwind": {"unwind", "common"},
     "client": {"client", "common/job", "common", "proto"},
     "trainer": {"trainer", "muster-sdk"},
     "examples": {"examples", "muster-sdk"},
@@ -78,7 +79,7 @@ CORE_BANNED_HEADERS = re.compile(
 # Error codes: where one is made, that prose has none, and whose rows explain them. The sources of a code are
 # what users run.
 CODE_ROWS = "common/error_codes.cc"
-CODE_SOURCES = re.compile(r"^(client|common|coordinator|shim|worker)/.*\.(cc|h)$")
+CODE_SOURCES = re.compile(r"^(client|common|coordinator|shim|unwind|worker)/.*\.(cc|h)$")
 CODE_MADE = re.compile(r'(?:\bcode\s*=|\b(?:Usage|Refuse)\()\s*"(JC\d{4})"')
 CODE_NAMED = re.compile(r'"(JC\d{4})"')
 CODE_IN_PROSE = re.compile(r'"(?:\\.|[^"\\])*\[JC')

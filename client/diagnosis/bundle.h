@@ -1,0 +1,28 @@
+// Everything of a diagnosis in one file to send to somebody else, without the job's secrets.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/diagnosis/archive.h"
+#include "client/diagnosis/case_file.h"
+#include "client/diagnosis/redaction.h"
+
+namespace muster::client {
+
+// What only the bundle needs.
+struct BundleParts {
+  std::string report;                                  // as on the screen
+  std::string metrics;                                 // metrics.csv
+  std::vector<std::pair<uint32_t, std::string>> logs;  // by rank
+};
+// The bundle's files with their secrets hidden; the last one says what was. `redaction` has learned
+// from the job.
+absl::StatusOr<std::vector<ArchiveFile>> BundleFiles(const CaseFile& file, BundleParts parts,
+                                                     Redaction* redaction);
+// Mode 0600, through a temporary file beside it. ALREADY_EXISTS unless `replace`.
+absl::Status WriteBundle(const std::string& path, const std::string& bytes, bool replace);
+
+}  // namespace muster::client

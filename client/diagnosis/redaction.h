@@ -1,0 +1,50 @@
+// Takes secrets out of what leaves the cluster with a bundle. Recognizes them by the name of what they
+// are assigned to, by where they stand (a URL's password, a bearer token), by their own form, and by
+// being the value of a secret variable of the job. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace google::protobuf {
+class Message;
+}
+namespace muster::v1 {
+class JobSpec;
+}
+
+namespace muster::client {
+
+inline constexpr std::string_view kHidden = "(hidden)";
+
+class Redaction {
+ public:
+  // The values of secret variables of this job, wherever they appear.
+  void LearnFrom(const v1::JobSpec& spec);
+  std::string Apply(std::string_view text);
+  // The job's own specification: secret variables and arguments, then all texts.
+  void Apply(v1::JobSpec* spec);
+  // Every text of a message.
+  void ApplyToTexts(google::protobuf::Message* message);
+
+  // What was hidden, by kind, like "passwords in URLs": 2.
+  const std::map<std::string, uint64_t>& hidden() const { return hidden_; }
+
+ private:
+  // Each looks at one position; returns how many bytes of `text` it has taken, 0: none of its kind.
+  size_t TakeAssignment(std::string_view text, size_t at, std::string* out);
+  size_t TakeUrl(std::string_view text, size_t at, std::string* out);
+  size_t TakeBearer(std::string_view text, size_t at, std::string* out);
+  size_t TakeToken(std::string_view text, size_t at, std::string* out);
+  size_t TakePrivateKey(std::string_view text, size_t at, std::string* out);
+  std::string WithoutKnownValues(std::string_view text);
+  void Hide(const std::string& kind, std::string* out);
+
+  std::vector<std::string> values_;  // longest first
+  std::map<std::string, uint64_t> hidden_;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,16 @@
+// A diagnosis on one screen, and the same for programs. Pure.
+#pragma once
+
+#include <string>
+
+#include "client/diagnosis/case_file.h"
+#include "client/diagnosis/first_cause.h"
+
+namespace muster::client {
+
+std::string DiagnosisText(const CaseFile& file, const FirstCause& cause);
+std::string DiagnosisJson(const CaseFile& file, const FirstCause& cause);
+// "muster 0.1.0 (jobctl 0.1.0), protocol 1", what the ranks said of torch, and each node's devices.
+std::string VersionsText(const CaseFile& file);
+
+}  // namespace muster::client

@@ -27,7 +27,7 @@ namespace {
 using common::StrCat;
 using nlohmann::json;
 
-constexpr int64_t kLookMs = 2'000;
+constexpr int64_t kOneLookMs = 2'000;
 constexpr int64_t kPySpyMs = 1'200;
 constexpr size_t kToolBytesMax = 4 << 20;
 constexpr size_t kFramesTold = 64;
@@ -285,7 +285,7 @@ bool IsStillThere(const LookTarget& target) {
 
 std::string LookFromOutside(const LookTarget& target) {
   if (!IsStillThere(target)) return "";
-  const int64_t deadline_ms = common::MonotonicMs() + kLookMs;
+  const int64_t deadline_ms = common::MonotonicMs() + kOneLookMs;
   const pid_t process = WorkingProcess(target.pid);
   const ProcessFacts facts = ReadProcessFacts(process);
   Stacks stacks;

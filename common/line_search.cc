@@ -96,7 +96,7 @@ void LineSearch::Lines(Pass& pass, size_t from, size_t to, bool wanted) {
     const size_t end = std::min(pass.text.find('\n', from), to);
     const LinePlace line{from, std::min(end + 1, to)};
     if (wanted) {
-      ++count_;
+      if (share_.matcher->Query().count_only) ++count_;  // else each is told with its line
       EmitBefore(pass, from);
       after_left_ = share_.matcher->Query().lines_after;
     } else {

@@ -48,7 +48,7 @@ class Restored(Case):
         shutil.rmtree(data_of(cluster))
         done = care("restore", "--from", self.path("backup"), "--data-dir", data_of(cluster))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("Jobs submitted since are gone.", done.stdout)
+        self.assertIn("Jobs submitted since then are gone.", done.stdout)
         self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80, done.stdout)
 
     def talker(self, cluster):

@@ -45,14 +45,25 @@ class Tail {
 
   absl::Status Open(const LogKey& key) {
     Backwards backwards{.pieces = logs_.OpenAtEnd(key)};
-    ASSIGN_OR_RETURN(const auto last, backwards.pieces->Previous());
-    if (last.has_value()) {
-      backwards.piece = *last;
-      backwards.end = last->end_offset;
-      by_time_[{last->time_us, key.rank, key.stream}] = key;
-    }
+    RETURN_IF_ERROR(StepBack(key, backwards));
     of_attempt_[key] = std::move(backwards);
     return absl::OkStatus();
+  }
+
+  // To the piece before that contains an end of a line. The mark of a stream's end has no time.
+  absl::Status StepBack(const LogKey& key, Backwards& stream) {
+    while (true) {
+      ASSIGN_OR_RETURN(const auto before, stream.pieces->Previous());
+      if (!before.has_value()) return absl::OkStatus();
+      stream.end = std::max(stream.end, before->end_offset);
+      if (before->lines == 0) {
+        if (before->end_offset <= streams_.at(key)) return absl::OkStatus();
+        continue;
+      }
+      stream.piece = *before;
+      by_time_[{before->time_us, key.rank, key.stream}] = key;
+      return absl::OkStatus();
+    }
   }
 
   absl::Status TakeLines() {
@@ -64,10 +75,7 @@ class Tail {
       stream.taken += lines;
       left_ -= lines;
       if (left_ == 0 || stream.piece.end_offset <= streams_.at(key)) continue;
-      ASSIGN_OR_RETURN(const auto before, stream.pieces->Previous());
-      if (!before.has_value()) continue;
-      stream.piece = *before;
-      by_time_[{before->time_us, key.rank, key.stream}] = key;
+      RETURN_IF_ERROR(StepBack(key, stream));
     }
     return absl::OkStatus();
   }

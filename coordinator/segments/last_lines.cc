@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/segments/scan.h"
 
@@ -18,16 +19,28 @@ struct StreamEnd {
   bool has_open_line = false;
 };
 
-absl::StatusOr<StreamEnd> EndOf(const SegmentFiles& files, const std::vector<uint64_t>& segments) {
-  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-    SegmentScan scan(files.At(*segment), kWindowBytes);
-    RETURN_IF_ERROR(scan.SeekBefore([](const IndexEntry&) { return true; }));
-    std::optional<ScannedRecord> last;
+// The segment's last record that is not empty. Empty ones follow it: marks of the stream's end.
+absl::StatusOr<std::optional<ScannedRecord>> LastWithBytes(SegmentScan& scan) {
+  uint64_t before = common::kLogStreamBytesMax + 1;
+  while (true) {
+    RETURN_IF_ERROR(
+        scan.SeekBefore([before](const IndexEntry& entry) { return entry.offset < before; }));
+    std::optional<ScannedRecord> first, last;
     while (true) {
       ASSIGN_OR_RETURN(const auto record, scan.Next());
       if (!record.has_value()) break;
+      if (!first.has_value()) first = record;
       if (record->length > 0) last = record;
     }
+    if (last.has_value() || !first.has_value() || first->offset >= before) return last;
+    before = first->offset;
+  }
+}
+
+absl::StatusOr<StreamEnd> EndOf(const SegmentFiles& files, const std::vector<uint64_t>& segments) {
+  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+    SegmentScan scan(files.At(*segment), kWindowBytes);
+    ASSIGN_OR_RETURN(const auto last, LastWithBytes(scan));
     if (!last.has_value()) continue;
     const absl::StatusOr<std::string> body = scan.Body(*last);
     if (absl::IsDataLoss(body.status())) return StreamEnd{.newlines = last->count};

@@ -128,7 +128,8 @@ absl::Status SegmentScan::SeekBefore(const IsBefore& is_before) {
     searched_ = middle;
     auto record = Search();
     if (!record.ok()) return record.status();
-    if (record->has_value() && (*record)->position < end &&
+    // An empty record has no time.
+    if (record->has_value() && (*record)->position < end && (*record)->length > 0 &&
         is_before(IndexEntry{(*record)->offset, (*record)->position, (*record)->time_us,
                              (*record)->count})) {
       begin = (*record)->position;

@@ -165,12 +165,15 @@ absl::StatusOr<uint64_t> SegmentWriter::CountBefore(uint64_t first_offset) const
 }
 
 void SegmentWriter::Count(const RecordHead& record, std::string_view body, uint64_t position) {
-  if (index_.empty() || record.offset >= index_.back().offset + kIndexStepBytes) {
-    index_.push_back({record.offset, position, record.time_us, record.count});
+  // An empty record, such as the mark of the stream's end, has no time to be found by.
+  if (record.length > 0) {
+    const bool is_first = index_.empty();
+    end_.first_us = is_first ? record.time_us : std::min(end_.first_us, record.time_us);
+    end_.last_us = is_first ? record.time_us : std::max(end_.last_us, record.time_us);
+    if (is_first || record.offset >= index_.back().offset + kIndexStepBytes) {
+      index_.push_back({record.offset, position, record.time_us, record.count});
+    }
   }
-  const bool is_first = position == kRecordsBegin;
-  end_.first_us = is_first ? record.time_us : std::min(end_.first_us, record.time_us);
-  end_.last_us = is_first ? record.time_us : std::max(end_.last_us, record.time_us);
   end_.end_offset = record.EndOffset();
   end_.end_count = record.count + ItemsIn(head_.id.kind, body);
   end_.ended = record.end;

@@ -6,7 +6,7 @@
 namespace muster::common {
 namespace {
 
-constexpr size_t kFoundBytes = 64 << 10;  // lines that follow one another are joined up to here
+constexpr size_t kFoundBytes = 64 << 10;  // lines are joined up to here
 
 }  // namespace
 
@@ -136,16 +136,23 @@ void LineSearch::Emit(Pass& pass, LinePlace line, bool is_match) {
   if (share_.matcher->Query().count_only) return;
   const int64_t time_us = pass.times.At(line.end - 1);
   const std::string_view bytes = pass.text.substr(line.begin, line.end - line.begin);
-  if (!pass.found.empty()) {
+  const uint64_t offset = offset_ + line.begin;
+  if (!pass.found.empty() && Joins(pass.found.back(), offset, time_us, bytes.size())) {
     FoundLines& last = pass.found.back();
-    if (last.EndOffset() == offset_ + line.begin && last.time_us == time_us &&
-        last.bytes.size() + bytes.size() <= kFoundBytes) {
-      last.bytes += bytes;
-      last.matches += is_match ? 1 : 0;
-      return;
-    }
+    last.bytes += bytes;
+    last.end = shown_to_;
+    last.matches += is_match ? 1 : 0;
+    return;
   }
-  pass.found.push_back({offset_ + line.begin, time_us, std::string(bytes), is_match ? 1u : 0u});
+  pass.found.push_back({offset, shown_to_, time_us, std::string(bytes), is_match ? 1u : 0u});
+}
+
+bool LineSearch::Joins(const FoundLines& last, uint64_t offset, int64_t time_us,
+                       size_t bytes) const {
+  const LineQuery& query = share_.matcher->Query();
+  const bool has_groups = query.lines_before + query.lines_after > 0;
+  return last.time_us == time_us && last.bytes.size() + bytes <= kFoundBytes &&
+         (last.end == offset || (!has_groups && last.bytes.back() == '\n'));
 }
 
 void LineSearch::Keep(Pass& pass) {

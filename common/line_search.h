@@ -29,14 +29,14 @@ struct TimeMark {
   int64_t time_us = 0;
 };
 
-// Whole lines that follow one another, of one time.
+// Whole lines of one time, in order. With context they follow one another, so that a reader sees
+// where groups end; else lines that were not found may have stood between them.
 struct FoundLines {
-  uint64_t offset = 0;  // in the stream
+  uint64_t offset = 0;  // in the stream: of the first one
+  uint64_t end = 0;     // behind the last one
   int64_t time_us = 0;
-  std::string bytes;     // with their newlines; empty if lines are only counted
+  std::string bytes;     // with their newlines
   uint64_t matches = 0;  // lines among them that were searched for, not only context
-
-  uint64_t EndOffset() const { return offset + bytes.size(); }
 };
 
 // What the streams of one query share.
@@ -73,6 +73,8 @@ class LineSearch {
   void Search(Pass& pass);
   void Lines(Pass& pass, size_t from, size_t to, bool wanted);
   void Emit(Pass& pass, LinePlace line, bool is_match);
+  // Whether a line belongs to the lines that were found last.
+  bool Joins(const FoundLines& last, uint64_t offset, int64_t time_us, size_t bytes) const;
   void EmitBefore(Pass& pass, size_t begin);
   size_t ContextBegin(const Pass& pass, size_t begin) const;
   void Keep(Pass& pass);

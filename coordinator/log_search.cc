@@ -138,7 +138,7 @@ absl::StatusOr<std::optional<LogPiece>> SearchCursor::Peek() {
   return LogPiece{.offset = lines.offset,
                   .time_us = lines.time_us,
                   .length = static_cast<uint32_t>(lines.bytes.size()),
-                  .searched_to = lines.EndOffset(),
+                  .searched_to = lines.end,
                   .matches = lines.matches};
 }
 

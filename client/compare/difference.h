@@ -1,4 +1,4 @@
-// Two series against each other, point by point where both have one. Pure.
+// Compares two series at the steps that both have. Pure.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ struct CaseFile {
   std::vector<CaseEvent> events;  // of the job, oldest first
   std::vector<v1::NodeView> nodes;
   std::map<uint32_t, std::string>
-      tails;                   // the end of these ranks' output in the attempt that is told
+      tails;                   // the end of these ranks' output in the diagnosed attempt
   int64_t last_metric_ms = 0;  // 0: unknown
   std::vector<v1::MetricSummary> metrics;
   std::vector<RankRecord> records;  // of a running job

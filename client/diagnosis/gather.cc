@@ -141,7 +141,7 @@ std::string TailOf(Connection& connection, const CaseFile& file, uint32_t rank, 
   NoteGap(connection.StreamLogs(request,
                                 [&](const v1::LogRecord& record) {
                                   tail += record.data();
-                                  // Trimmed seldom, as that copies.
+                                  // Trimmed rarely, because erasing copies.
                                   if (tail.size() > 2 * bytes_max)
                                     tail.erase(0, tail.size() - bytes_max);
                                   return true;

@@ -159,7 +159,7 @@ class Diagnose(Case):
         muster.wait_over(name)
         text = self.report(muster, name)
         self.assertRegex(text, rf"first cause   {self.path('gone.bin')} is missing on node\d, where rank 1 needs it\n")
-        self.assertRegex(text, r"- no rank on node\d missed it\n")
+        self.assertRegex(text, r"- no rank on node\d reported it missing\n")
         self.assertRegex(text, rf"(?m)^fix: scp node\d:{self.path('gone.bin')} node\d:")
         self.assertIn("| FileNotFoundError: ", text)
 

@@ -79,8 +79,7 @@ size_t LoneParenthesis(std::string_view pattern) {
 }
 
 absl::Status BadPattern(const std::string& pattern, const re2::RE2::Options& options) {
-  // Compiled again without the (?m) that Make prepends, so that the error quotes the user's
-  // pattern.
+  // Compiled again without the (?m) that Make prepends, so that the error quotes the given pattern.
   const re2::RE2 alone(pattern, options);
   std::string why = alone.ok() ? "it is too large" : alone.error();
   size_t place = std::string_view::npos;

@@ -13,10 +13,10 @@ namespace {
 
 constexpr double kNearLimit = 0.92;  // the page cache and one more batch need the rest
 constexpr size_t kNearSamples = 10;  // all of the newest ten seconds
-// A leak grows in every stretch; what a program fills once stops growing.
+// A leak grows in every stretch; a cache that fills up stops growing.
 constexpr size_t kGrowingStretches = 9;
 constexpr double kGrowthLeast = 0.2;         // over these stretches
-constexpr double kGrowthBytesLeast = 256e6;  // below it nobody cares
+constexpr double kGrowthBytesLeast = 256e6;  // less does no harm
 constexpr double kStretchSlack = 0.995;      // a stretch may fall by this much
 constexpr double kLimitWithinSeconds = 24 * 3600.0;
 

@@ -31,7 +31,7 @@ uint64_t BytesRead() {
 
 class LogReadingTest : public testing::Test {
  protected:
-  // One record for each text, a second apart; the end is a record of its own without a time, as
+  // One record for each text, a second apart; the end is a separate record without a time, as
   // workers send it.
   void Write(uint32_t rank, const std::vector<std::string>& texts, bool ends,
              int64_t from_us = kSecondUs) {
@@ -182,7 +182,7 @@ TEST_F(LogReadingTest, ASearchOfManySegmentsFindsWhatASearchOfTheBytesFinds) {
   EXPECT_TRUE(Search({.grep = "needle", .invert = true}).size() == all.size() - expected.size());
 }
 
-TEST_F(LogReadingTest, AGapEndsALineAndIsTold) {
+TEST_F(LogReadingTest, AGapEndsALineAndIsReported) {
   auto file = LogStreamFile::Open(
       paths_, {.job = 1, .attempt = 0, .rank = 0, .stream = v1::LOG_STREAM_STDOUT});
   ASSERT_TRUE(file.ok());

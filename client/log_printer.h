@@ -46,7 +46,7 @@ class LogPrinter {
   // Errors: JC1019 for a bad pattern. Call once, before Write.
   absl::Status Prepare();
   void Write(const v1::LogRecord& record);
-  // Prints incomplete lines, and what was counted.
+  // Prints incomplete lines, counts and the first error.
   void Finish();
   // Further records would change nothing.
   bool Done() const { return options_.first_error && first_error_.Done(); }

@@ -1,4 +1,4 @@
-// jobctl diagnose: why a job failed or makes no progress, on one screen, or with all data in a file.
+// jobctl diagnose: why a job failed or makes no progress, on one screen or with all data in a file.
 #include <algorithm>
 #include <set>
 

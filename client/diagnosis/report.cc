@@ -137,7 +137,7 @@ ReportSection RanksSection(const CaseFile& file, const v1::Attempt& attempt) {
 }
 
 ReportSection TailSection(const CaseFile& file, uint32_t rank) {
-  ReportSection section(StrCat("rank ", rank, " said"));
+  ReportSection section(StrCat("rank ", rank, " wrote"));
   const auto tail = file.tails.find(rank);
   if (tail == file.tails.end()) return section;
   std::vector<std::string> lines;

@@ -34,7 +34,7 @@ constexpr Printed kPrinted[] = {
      "the framework was built for a newer CUDA than the node's driver runs",
      "a newer driver on the node, or a framework built for an older CUDA"},
     {"no kernel image is available for execution",
-     "the framework has no code for this model of device",
+     "the framework has no code for this device model",
      "a framework build that lists the device's compute capability"},
     {"driver/library version mismatch",
      "the driver was updated and the old kernel module is still loaded",
@@ -104,7 +104,7 @@ std::optional<v1::Finding> VersionMismatch(const Evidence& evidence, const v1::L
   v1::Finding finding =
       MakeFinding(v1::FINDING_SEVERITY_ERROR,
                   {common::StrCat("driver, toolkit or framework on ", attempt.culprit().node(),
-                                  " do not fit: ", printed->text),
+                                  " do not match: ", printed->text),
                    std::string(printed->cause), std::string(printed->fix)});
   finding.add_ranks(attempt.culprit().rank());
   finding.set_node(attempt.culprit().node());

@@ -14,7 +14,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Files are named by the coordinator's clock, samples carry their node's: the two may differ by this.
+// Files are named by the coordinator's clock, samples carry their node's: they may differ by this.
 constexpr int64_t kClocksApartMs = 15 * 60'000;
 
 bool IsSameStream(const SampleFile& a, const SampleFile& b) {

@@ -33,7 +33,7 @@ struct Differences {
   uint64_t only_baseline = 0;  // left out: the other has no such step
   uint64_t only_run = 0;
   uint64_t past = 0;
-  uint64_t not_finite = 0;  // rows with a NaN or infinite value; in no mean and no maximum
+  uint64_t not_finite = 0;     // rows with a NaN or infinite value; in no mean and no maximum
   uint64_t zero_baseline = 0;  // rows without a relative difference; in no mean or maximum of it
   double mean_abs = 0;
   double mean_rel = 0;

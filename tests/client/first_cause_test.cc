@@ -194,7 +194,7 @@ TEST(FirstCauseTest, SeveralRanksInOnePlaceAreToldTogether) {
     job.file().records.push_back(*ParseRankRecord(OutsideRecord(rank, "waits in futex", "step")));
   }
   EXPECT_EQ(FindFirstCause(job.file()).sentence,
-            "it runs: seen from outside: ranks 0 and 1 wait in futex, in step (train.py:3)");
+            "it is running: seen from outside: ranks 0 and 1 wait in futex, in step (train.py:3)");
 }
 
 TEST(FirstCauseTest, AStoppedRankIsBlamedBeforeAnyPlace) {

@@ -1,5 +1,5 @@
-// Reading logs of many segments and many ranks: searched, from the end, from a time. What is read is
-// about what is shown, counted in bytes.
+// Reads logs of many segments and many ranks: by search, from the end, from a time. Counts the bytes
+// read, which must be about those shown.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,8 +45,8 @@ class LogReadingTest : public testing::Test {
     }
     if (ends) ASSERT_TRUE(file->Append(Chunk(rank, file->Written(), "", 0, true)).ok());
   }
-  // Records of twice what lies between two index entries, each with a line of its number and one of
-  // padding.
+  // Records of twice the distance of two index entries, each with a line that holds its number and a
+  // line of padding.
   static std::vector<std::string> Records(int count) {
     std::vector<std::string> texts;
     for (int i = 0; i < count; ++i) {

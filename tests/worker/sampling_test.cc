@@ -1,4 +1,4 @@
-// What is measured of running jobs, read from a /proc made for the test.
+// Samples of running jobs, read from a /proc made for the test.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>

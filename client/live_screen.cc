@@ -1,5 +1,5 @@
-// live_screen: what a signal handler needs lies in one static record, and it only calls functions
-// that are safe there (write, tcsetattr, raise).
+// live_screen: signal handlers use one static record and only async-signal-safe functions (write,
+// tcsetattr, raise …).
 #include "client/live_screen.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kEnter = "\033[?1049h\033[?25l\033[H";  // alternate screen, no cursor
 constexpr std::string_view kLeave = "\033[?25h\033[?1049l";
-// End the process with a dump or leave no other chance; the others go through WatchSignals.
+// Signals that kill the process without going through WatchSignals: the last chance to restore.
 constexpr int kFatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
 struct ScreenState {
@@ -92,7 +92,7 @@ void HandleBy(int number, void (*handler)(int)) {
   sigaction(number, &action, nullptr);
 }
 
-// Takes the first key from what was typed. A sequence that is not known, or cut off, is dropped.
+// Takes the first key from what was typed. An unknown or truncated sequence is dropped.
 LiveScreen::Event TakeKeyPress(std::string* typed) {
   using Key = LiveScreen::Key;
   static constexpr struct {
@@ -134,7 +134,7 @@ absl::Status LiveScreen::Open() {
   HandleBy(SIGWINCH, OnResize);
   for (const int number : kFatal) HandleBy(number, OnFatal);
   HandleSignals([](int number, int count) {
-    if (count > 1) {  // the first did not help
+    if (count > 1) {  // the first one had no effect
       LeaveRaw();
       _exit(128 + number);
     }
@@ -160,7 +160,7 @@ void LiveScreen::Draw(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     out.append(text, at, end - at);
-    out += "\033[K";  // what was there before, to the right
+    out += "\033[K";  // erases the rest of the old line
     if (end < text.size()) out += "\r\n";
     at = end + 1;
   }
@@ -174,9 +174,9 @@ void LiveScreen::Draw(const std::string& text) {
 }
 
 LiveScreen::Event LiveScreen::Next(int timeout_ms) {
-  if (!typed_.empty()) timeout_ms = 0;  // a signal comes first
+  if (!typed_.empty()) timeout_ms = 0;  // still polls: a signal takes precedence
   pollfd fds[] = {{g_screen.wake[0], POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
-  poll(fds, IsForeground() ? 2 : 1, timeout_ms);  // in the background, input is not ours
+  poll(fds, IsForeground() ? 2 : 1, timeout_ms);  // a background process must not read
   if (const int number = g_screen.end_signal; number != 0) {
     return {.key = Key::kSignal, .signal = number};
   }
@@ -194,7 +194,7 @@ LiveScreen::Event LiveScreen::Next(int timeout_ms) {
     typed_.assign(bytes, static_cast<size_t>(count));
     return TakeKeyPress(&typed_);
   }
-  // The terminal is gone: as if it had hung up.
+  // The terminal is gone: treated like a hangup.
   return count == 0 || errno != EINTR ? Event{.key = Key::kSignal, .signal = SIGHUP} : Event{};
 }
 

@@ -1,4 +1,4 @@
-// Lines found in blocks of any size are those that a search line by line finds.
+// A search in blocks of any size finds the same lines as a search line by line.
 #include "common/line_search.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::string Naive(const std::string& text, const LineQuery& query, uint64_t* mat
   for (size_t i = 0; i < lines.size(); ++i) {
     std::string_view line = lines[i];
     if (line.ends_with('\n')) line.remove_suffix(1);
-    // An empty line is no text to Find, but it is a line.
+    // Find finds nothing in an empty text, but an empty line is a line.
     const bool found = matcher->Find(line.empty() ? "\n" : line, 0).has_value();
     if (found == query.invert) continue;
     ++*matches;

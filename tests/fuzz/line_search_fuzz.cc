@@ -25,8 +25,8 @@ Found InBlocks(const std::shared_ptr<const LineMatcher>& matcher, std::string_vi
     LineSearch search(share, 0);
     for (size_t at = 0; at < text.size(); at += block) {
       const std::string next = search.Kept() + std::string(text.substr(at, block));
-      search.Run(next, {{search.Kept().size(), static_cast<int64_t>(at)}}, at + block >= text.size(),
-                 found);
+      search.Run(next, {{search.Kept().size(), static_cast<int64_t>(at)}},
+                 at + block >= text.size(), found);
     }
     FUZZ_EXPECT(search.SearchedTo() == text.size());
     all.matches = search.TakeCount();

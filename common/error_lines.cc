@@ -109,10 +109,16 @@ bool NamesException(std::string_view line) {
 }
 
 bool IsProgressOrWarning(std::string_view line, std::string_view lower) {
-  for (const char* level :
-       {"warning", "warn", "info", "debug", "deprecated", "deprecationwarning"}) {
+  for (const char* level : {"warning", "warn", "deprecated", "deprecationwarning"}) {
     if (HoldsWord(lower, level)) return true;
   }
+  // Errors mention these too: "Segmentation fault (debug build)".
+  for (const char* level : {"info", "debug"}) {
+    if (const WordPlace place = FindWord(lower, level); place.found && IsLevel(place.before)) {
+      return true;
+    }
+  }
+  if (HoldsWord(line, "INFO") || HoldsWord(line, "DEBUG")) return true;
   return HasGlogLevel(line, "WID") || Holds(lower, "warning:") || Holds(lower, "%|") ||
          Holds(lower, "it/s");
 }
@@ -163,8 +169,8 @@ bool ReadsAsError(std::string_view whole) {
   if (NamesException(line) || line.starts_with("what():")) return true;
   std::string lower(line);
   absl::AsciiStrToLower(&lower);
-  if (IsProgressOrWarning(line, lower)) return false;
   if (HasGlogLevel(line, "EF")) return true;
+  if (IsProgressOrWarning(line, lower)) return false;
   for (const std::string_view said : kSaidOfFailures) {
     if (HoldsWord(lower, said)) return true;
   }

@@ -40,7 +40,8 @@ std::string StatusValue(pid_t process, const std::string& name) {
 
 std::string WhyRefused(pid_t process, int error) {
   if (error != EPERM) return std::string("it cannot be traced: ") + std::strerror(error);
-  if (const std::string tracer = StatusValue(process, "TracerPid"); tracer != "0") {
+  if (const std::string tracer = StatusValue(process, "TracerPid");
+      !tracer.empty() && tracer != "0") {
     return "process " + tracer + " already traces it; fix: detach that debugger, then retry";
   }
   std::string scope;

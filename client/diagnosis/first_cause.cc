@@ -289,11 +289,12 @@ FirstCause NodeLost(const CaseFile& file, const v1::Attempt& attempt) {
                                     " now, last heard at ",
                                     LocalTime(node.record().last_contact_ms())));
   }
-  cause.fixes = {
-      StrCat("ssh ", name, " systemctl status muster-worker  # restart it, or jobctl nodes drain ",
-             NodeWord(name)),
-      IsOver(file.job.state()) ? Rerun(file)
-                               : StrCat("jobctl why ", file.job.name(), "  # when it continues")};
+  cause.fixes = {StrCat("ssh ", NodeWord(name),
+                        " systemctl status muster-worker  # restart it, or jobctl nodes drain ",
+                        NodeWord(name)),
+                 IsOver(file.job.state())
+                     ? Rerun(file)
+                     : StrCat("jobctl why ", file.job.name(), "  # when it continues")};
   return cause;
 }
 

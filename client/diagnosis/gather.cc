@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "client/compare/csv_rows.h"
 #include "client/connection.h"
 #include "client/diagnosis/first_cause.h"
 #include "client/errors.h"
@@ -173,15 +174,10 @@ std::string MetricRows(Connection& connection, const CaseFile& file,
                                   [&](const v1::MetricBatch& batch) {
                                     for (const v1::MetricPoint& point : batch.points()) {
                                       if (++points > kPointsMax) return false;
-                                      std::string name = point.name();
-                                      if (name.find_first_of(",\"") != std::string::npos) {
-                                        std::replace(name.begin(), name.end(), '"', '\'');
-                                        name = StrCat("\"", name, "\"");
-                                      }
-                                      absl::StrAppendFormat(&rows, "%s,%d,%.17g,%d,%d,%d\n", name,
-                                                            point.step(), point.value(),
-                                                            batch.rank(), batch.attempt(),
-                                                            point.time_ms());
+                                      absl::StrAppendFormat(&rows, "%s,%d,%.17g,%d,%d,%d\n",
+                                                            CsvField(point.name()), point.step(),
+                                                            point.value(), batch.rank(),
+                                                            batch.attempt(), point.time_ms());
                                     }
                                     return true;
                                   }),

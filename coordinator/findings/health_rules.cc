@@ -40,7 +40,10 @@ ClockView LookAtClock(const DeviceSamples& device) {
     if (share >= (only_power ? kClockPowerCapped : kClockHeldDown)) continue;
     ++view.held;
     view.clock_share += share;
-    view.why = sample.throttled_by(0);
+    view.why = only_power
+                   ? "power"
+                   : *std::find_if(sample.throttled_by().begin(), sample.throttled_by().end(),
+                                   [](const auto& why) { return why != "power"; });
     view.celsius = sample.temperature_celsius();
   }
   if (view.held > 0) view.clock_share /= static_cast<double>(view.held);

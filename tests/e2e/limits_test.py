@@ -116,6 +116,7 @@ class Limits(Case):
         cluster.workers["node1"].kill9()
         harness.kill9(supervisor)
         cluster.workers["node1"].start()
+        self.assertTrue(files)
         for path in files:
             attempt = os.path.dirname(os.path.dirname(path))
             wait_until(lambda: not os.path.exists(attempt), f"{attempt} is removed")
@@ -153,6 +154,8 @@ class Limits(Case):
         need(not facts.limits.HasField("no_memory"), f"this machine: {facts.limits.no_memory.why}")
         record = cluster.wait_for(job, RUNNING)
         self.assertEqual([part.node for part in record.attempts[0].parts], ["node2"])
+        cluster.jobctl("cancel", job, "--grace", "0")
+        cluster.wait_over(job)  # its cgroups go with it
 
     def test_wrong_values_are_refused_with_what_to_write(self):
         cluster = self.cluster()

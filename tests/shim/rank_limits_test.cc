@@ -1,5 +1,5 @@
 // Limits of ranks, by the kernel's own cgroups. Skipped where none may be made.
-#include <sys/stat.h>
+#include <algorithm>
 
 #include "shim_fixture.h"
 #include "worker/leftovers.h"

@@ -1,10 +1,11 @@
-// Which limits a node can enforce and how ranks get them: decisions over cgroups made for the test,
-// and the machine's own where it has any.
+// Which limits a node can enforce and how ranks get them, over a kernel's cgroups made for the test.
+// The machine's own: tests/shim/rank_limits_test.cc, e2e limits.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -14,7 +15,6 @@
 #include "common/files.h"
 #include "common/kill_ladder.h"
 #include "common/limits.h"
-#include "common/process.h"
 #include "common/strings.h"
 #include "worker/limits/limit_host.h"
 #include "worker/limits/rank_groups.h"

@@ -81,6 +81,13 @@ void AddShape(const v1::JobSpec& spec, Fields* fields) {
   if (device.min_memory_bytes() > 0) {
     fields->Add(kShape, "device memory at least", common::HumanBytes(device.min_memory_bytes()));
   }
+  if (shape.limits().cpu_millis() > 0) {
+    fields->Add(kShape, "cpus per rank at most", common::Thousandths(shape.limits().cpu_millis()));
+  }
+  if (shape.limits().memory_bytes() > 0) {
+    fields->Add(kShape, "memory per rank at most",
+                common::ExactBytes(shape.limits().memory_bytes()));
+  }
   if (spec.virtual_local_rank()) fields->Add(kShape, "virtual local rank", "yes");
   fields->Add(kShape, "role", spec.role());
 }

@@ -85,6 +85,8 @@ void WriteResources(const JobDraft& draft, Writer& out) {
     out.Key("  nodes", fixed ? StrCat(most) : JsonQuote(StrCat(draft.min_nodes, ":", most)),
             fixed ? "exactly as many" : "decided at each start");
   }
+  if (!draft.cpus.empty()) out.Key("  cpus", draft.cpus, "each rank at most");
+  if (!draft.memory.empty()) out.Key("  memory", draft.memory, "each rank at most");
   if (draft.devices.empty()) return;
   out.Key("  devices",
           YamlWord(draft.device_total == 0 ? draft.devices

@@ -23,6 +23,8 @@ struct JobDraft {
   uint32_t max_nodes = 0;
   std::string devices;        // "gpu", "a100"; empty: whatever the cluster has
   uint32_t device_total = 0;  // of the job, if it is not one for each rank
+  std::string cpus;           // of each rank at most, as in a job file; empty: no limit
+  std::string memory;
   std::optional<uint32_t> restarts;
   std::optional<uint32_t> grace_ms;
   uint64_t max_duration_ms = 0;

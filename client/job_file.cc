@@ -145,6 +145,10 @@ class Reader {
         if (!parsed.ok()) Add(node.line, node.column, StrCat(key.path, ": ", Sentence(parsed)));
         return parsed.ok();
       }
+      case KeyType::kCpus:
+        return ReadLimit(key, node, job::ParseCpus);
+      case KeyType::kMemory:
+        return ReadLimit(key, node, job::ParseRankMemory);
       case KeyType::kNotify:
         ReadNotify(node, spec_, problems_);
         return false;
@@ -152,6 +156,15 @@ class Reader {
         break;
     }
     return false;
+  }
+
+  bool ReadLimit(const JobKey& key, const YamlNode& node,
+                 absl::Status (*parse)(std::string_view, v1::RankLimits*)) {
+    std::string text;
+    if (!ReadText(key, node, &text)) return false;
+    const absl::Status parsed = parse(text, spec_->mutable_shape()->mutable_limits());
+    if (!parsed.ok()) Add(node.line, node.column, StrCat(key.path, ": ", Sentence(parsed)));
+    return parsed.ok();
   }
 
   bool ReadText(const JobKey& key, const YamlNode& node, std::string* text) {

@@ -30,6 +30,8 @@ enum class KeyType {
   kChoice,
   kNodes,
   kDevices,
+  kCpus,
+  kMemory,
   kNotify
 };
 

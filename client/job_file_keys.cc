@@ -3,6 +3,7 @@
 #include "common/job/rules.h"
 #include "common/limits.h"
 #include "common/strings.h"
+#include "common/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::client {
@@ -95,6 +96,12 @@ constexpr JobKey kKeys[] = {
      "job, divided evenly among the ranks, and the number of ranks if that is not given. Default: "
      "an "
      "accelerator if any node has one, otherwise cpu"},
+    {"resources.cpus", KeyType::kCpus,
+     "Processors that each rank may use at most (--cpus). A limit, not a reservation; nodes that "
+     "cannot enforce it get no rank of the job. Default: none"},
+    {"resources.memory", KeyType::kMemory,
+     "Memory that each rank may use at most (--memory); it is killed beyond that. As for "
+     "`resources.cpus`. Default: none"},
 
     {"priority",
      KeyType::kInteger,
@@ -260,6 +267,11 @@ constexpr KeyAlias kPeerKeys[] = {
     {"nproc_per_node", "resources.per_node"},
     {"numProcPerNode", "resources.per_node"},
     {"per_node", "resources.per_node"},
+    {"cpus_per_task", "resources.cpus"},
+    {"cpus_per_rank", "resources.cpus"},
+    {"cpus", "resources.cpus"},
+    {"memory", "resources.memory"},
+    {"mem", "resources.memory"},
     {"accelerators", "resources.devices"},
     {"devices", "resources.devices"},
     {"time", "max_duration"},
@@ -300,6 +312,11 @@ std::string JobKeyValues(const JobKey& key) {
       return "N or MIN:MAX";
     case KeyType::kDevices:
       return "text";
+    case KeyType::kCpus:
+      return common::StrCat(common::Thousandths(job::kCpuMillis.least), " … ",
+                            common::Thousandths(job::kCpuMillis.most));
+    case KeyType::kMemory:
+      return "size (`512MiB`, `4GB`)";
     case KeyType::kNotify:
       return "list of maps";
   }

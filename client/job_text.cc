@@ -7,6 +7,7 @@
 #include "client/assessment_text.h"
 #include "client/listing.h"
 #include "client/record_text.h"
+#include "common/job/shape.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -217,6 +218,8 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   if (!record.resolved_device_kind().empty())
     StrAppend(&shape, ", ", record.resolved_device_kind());
   sheet.Field("Ranks", shape);
+  const std::string limits = job::DescribeLimits(record.spec().shape().limits());
+  if (!limits.empty()) sheet.Field("Limits", limits);
   if (summary.has_loss())
     sheet.Field("Progress", StrCat("step ", summary.step(), ", loss ", summary.loss()));
   if (assessment.has_eta_ms()) {

@@ -92,6 +92,9 @@ constexpr WordAlias kPeerFlags[] = {
     {"max-duration", "--time"},
     {"max-restarts", "--restarts"},
     {"retries", "--restarts"},
+    {"cpus-per-task", "--cpus"},
+    {"cpus-per-rank", "--cpus"},
+    {"cores", "--cpus"},
     {"job-name", "--name"},
     {"chdir", "--workdir"},
     {"cwd", "--workdir"},
@@ -107,13 +110,11 @@ constexpr WordAlias kPeerFlags[] = {
     {"lines", "--tail"},
 };
 constexpr Absent kAbsent[] = {
-    {"mem|memory|mem-per-cpu|mem-per-gpu|shm|shm-size",
-     "jobs do not request memory; their ranks share what the node has",
-     "omit it; `jobctl nodes show NODE` shows how much there is. For device memory: --devices "
-     "'gpu>=64GB'"},
-    {"cpus|cpus-per-task|cpus-per-gpu|cpus-per-rank|cores",
-     "jobs do not request cores; their ranks share what the node has",
-     "omit it; -e OMP_NUM_THREADS=4 sets the threads of each rank"},
+    {"mem|mem-per-cpu|mem-per-gpu", "memory is limited per rank, not per node, processor or device",
+     "--memory 4GiB is the most that each rank may use. For device memory: --devices 'gpu>=64GB'"},
+    {"shm|shm-size", "ranks share the node's /dev/shm", "omit it; jobctl doctor shows its size"},
+    {"cpus-per-gpu", "processors are limited per rank",
+     "--cpus 4 is the most that each rank may use"},
     {"partition|queue|account|qos|resource-pool", "there is one queue",
      "omit it; jobctl submit --priority P decides which job goes first"},
     {"image|image-id|container|container-image|docker",

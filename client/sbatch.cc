@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -12,6 +13,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
@@ -23,6 +25,8 @@ struct BatchOptions {
   uint32_t tasks = 0;
   uint32_t tasks_per_node = 0;
   uint32_t cpus_per_task = 0;
+  uint64_t node_kib = 0, cpu_kib = 0;  // --mem, --mem-per-cpu
+  std::string memory;                  // as --mem was written
   std::string gpu_model;
   uint32_t gpus = 0;  // in total
   uint32_t gpus_per_node = 0;
@@ -55,6 +59,22 @@ bool ReadGpus(std::string_view text, BatchOptions* options, uint32_t* count) {
   if (parts.size() > 1) return false;
   if (!parts.empty()) options->gpu_model = parts[0];
   return *count > 0;
+}
+
+// "4G", "512" (megabytes): Slurm's units are powers of 1,024. 0: all that the node has.
+bool ReadBatchMemory(std::string_view text, uint64_t* kib) {
+  constexpr std::string_view kUnits = "KMGT";
+  size_t power = 1;
+  if (!text.empty()) {
+    const size_t unit = kUnits.find(absl::ascii_toupper(static_cast<unsigned char>(text.back())));
+    if (unit != std::string_view::npos) {
+      power = unit;
+      text.remove_suffix(1);
+    }
+  }
+  if (!absl::SimpleAtoi(common::ToAbsl(text), kib) || *kib > 1'000'000'000) return false;
+  *kib <<= 10 * power;
+  return true;
 }
 
 // minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]
@@ -91,6 +111,12 @@ constexpr BatchOption kBatchOptions[] = {
     {"ntasks-per-node", 0,
      [](auto value, auto* o) { return ReadCount(value, &o->tasks_per_node); }},
     {"cpus-per-task", 'c', [](auto value, auto* o) { return ReadCount(value, &o->cpus_per_task); }},
+    {"mem", 0,
+     [](auto value, auto* o) {
+       o->memory = std::string(value);
+       return ReadBatchMemory(value, &o->node_kib);
+     }},
+    {"mem-per-cpu", 0, [](auto value, auto* o) { return ReadBatchMemory(value, &o->cpu_kib); }},
     {"gpus", 'G', [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus); }},
     {"gpus-per-node", 0, [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus_per_node); }},
     {"gpus-per-task", 0, [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus_per_task); }},
@@ -187,6 +213,41 @@ void ShapeOf(const BatchOptions& options, JobDraft* draft) {
   }
 }
 
+// Slurm limits tasks and nodes, a job file each rank: what is not the same is named.
+void LimitsOf(const BatchOptions& options, bool by_launcher, JobDraft* draft) {
+  const auto leave_out = [draft](const std::string& option, std::string_view whose) {
+    draft->left_out.push_back(StrCat(option, ": it is of ", whose,
+                                     "; resources.cpus and resources.memory limit each rank"));
+  };
+  const auto size = [](uint64_t kib) {
+    std::string text = common::ExactBytes(kib << 10);
+    text.erase(text.find(' '), 1);
+    return text;
+  };
+  if (options.cpus_per_task > 0) {
+    if (by_launcher) {
+      leave_out(StrCat("--cpus-per-task=", options.cpus_per_task),
+                "a task, whose launcher starts several ranks");
+    } else {
+      draft->cpus = StrCat(options.cpus_per_task);
+    }
+  }
+  const uint64_t task_kib = options.cpu_kib * std::max(1u, options.cpus_per_task);
+  if (task_kib > 0) {
+    if (by_launcher) {
+      leave_out("--mem-per-cpu", "a task, whose launcher starts several ranks");
+    } else {
+      draft->memory = size(task_kib);
+    }
+  }
+  if (options.node_kib == 0) return;
+  if (!by_launcher && draft->per_node == 1) {
+    draft->memory = size(options.node_kib);
+  } else {
+    leave_out(StrCat("--mem=", options.memory), "all ranks of a node together");
+  }
+}
+
 void DevicesOf(const BatchOptions& options, JobDraft* draft) {
   const uint64_t nodes = std::max(1u, draft->min_nodes);
   const uint64_t ranks = draft->per_node > 0 ? draft->per_node * nodes : draft->processes;
@@ -227,7 +288,9 @@ absl::Status TakeSbatch(std::string_view content, const Environment& environment
   };
   RETURN_IF_ERROR(
       TakeScript(content, BatchVariables(options), take_srun, environment, on_a_node, draft));
+  const bool by_launcher = draft->per_node > 0 || draft->processes > 0;
   ShapeOf(options, draft);
+  LimitsOf(options, by_launcher, draft);
   DevicesOf(options, draft);
   draft->max_duration_ms = options.time_ms;
   if (!options.name.empty()) draft->name = options.name;

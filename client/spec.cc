@@ -121,7 +121,8 @@ absl::Status ApplyCommand(Session& session, const Arguments& arguments, v1::JobS
   return absl::OkStatus();
 }
 
-// -n, --nodes, --devices take precedence over the launcher's command line and the job file.
+// -n, --nodes, --devices, --cpus, --memory take precedence over the launcher's command line and the
+// job file.
 absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::JobSpec* spec,
                              uint32_t* device_total) {
   v1::Shape* shape = spec->mutable_shape();
@@ -153,6 +154,10 @@ absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::J
     RETURN_IF_ERROR(
         job::ParseDevices(arguments.Get("devices"), shape->mutable_device(), device_total));
   }
+  if (arguments.Has("cpus"))
+    RETURN_IF_ERROR(job::ParseCpus(arguments.Get("cpus"), shape->mutable_limits()));
+  if (arguments.Has("memory"))
+    RETURN_IF_ERROR(job::ParseRankMemory(arguments.Get("memory"), shape->mutable_limits()));
   return absl::OkStatus();
 }
 
@@ -197,6 +202,18 @@ void NoteInnerLauncher(Session& session, const Arguments& arguments, const v1::J
                       verb, understood ? StrCat(" -- ", launcher, " …") : " -n N -- PROGRAM …"));
 }
 
+// A limit is never silently ignored.
+absl::Status CheckEnforced(const Connection& connection) {
+  const v1::GetServerResponse& server = connection.server();
+  if (server.limits_ranks()) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1413",
+       .what = StrCat("the coordinator at ", connection.endpoint(), " (", server.version(),
+                      ") is an older version, which would ignore --cpus and --memory"),
+       .fix = "install this release there, or omit the limit"});
+}
+
 }  // namespace
 
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments) {
@@ -228,9 +245,13 @@ absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& argumen
 }
 
 absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec) {
+  if (spec.shape().has_limits()) {
+    ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+    RETURN_IF_ERROR(CheckEnforced(*connection));
+  }
   const std::string& kind = spec.shape().device().kind();
-  const bool fits_anywhere =
-      (kind.empty() || common::IsHostKind(kind)) && spec.shape().min_nodes() < 2;
+  const bool fits_anywhere = (kind.empty() || common::IsHostKind(kind)) &&
+                             spec.shape().min_nodes() < 2 && !spec.shape().has_limits();
   if (!session.is_private() || fits_anywhere) return absl::OkStatus();
   return RegisteredNodes(session).status();
 }

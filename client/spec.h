@@ -23,6 +23,7 @@ class Session;
 // stderr. May ask the coordinator how many devices a node has (`--nproc-per-node gpu`).
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments);
 
+// JC1413: the coordinator would ignore the spec's limits.
 // Call before such a spec is sent to a private coordinator that may just have started: without a
 // registered worker it refuses nothing, and a job that its one node can never hold would wait
 // forever.

@@ -173,6 +173,11 @@ constexpr ErrorCode kCodes[] = {
      "forgotten.",
      "Stop its muster-worker; if its ranks may still run and the machine is off, `jobctl nodes "
      "declare-dead NODE`."},
+    {"JC1413", "limits cannot be enforced",
+     "The job limits its ranks (--cpus, --memory), and no node with room for it can enforce that: "
+     "it takes a cgroup that the node's worker may divide.",
+     "The message names the node, what is missing there and the fix (docs/limits.md); or omit the "
+     "limit."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",

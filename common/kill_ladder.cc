@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <span>
 #include <string_view>
 
+#include "common/cgroup_files.h"
 #include "common/process.h"
 #include "common/shim_protocol.h"
 
@@ -28,71 +28,6 @@ constexpr int kFreezeWaitMs = 20;
 constexpr int kDescriptorWaitMs = 50;
 constexpr size_t kKilledAtOnce = 32;
 constexpr int kDyingWaitMs = 50;  // how long to wait before checking a killed process again
-
-struct Lines {
-  std::string text;
-  size_t at = 0;
-  bool Next(std::string* line) {
-    if (at >= text.size()) return false;
-    const size_t end = std::min(text.find('\n', at), text.size());
-    *line = text.substr(at, end - at);
-    at = end + 1;
-    return true;
-  }
-};
-
-// The directory of this process's cgroup in the hierarchy of `controller` ("": v2). Empty when not
-// mounted.
-std::string OwnCgroup(const std::string& controller) {
-  std::string line, path;
-  Lines cgroups;
-  ReadSmallFile("/proc/self/cgroup", &cgroups.text);
-  while (cgroups.Next(&line)) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool match = controller.empty() ? line.rfind("0::", 0) == 0
-                                          : names.find("," + controller + ",") != std::string::npos;
-    if (match) path = line.substr(second + 1);
-  }
-  if (path.empty()) return {};
-  Lines mounts;
-  ReadSmallFile("/proc/self/mountinfo", &mounts.text);
-  while (mounts.Next(&line)) {
-    // id parent dev root mount-point options … - type source super-options
-    char root[512], point[512];
-    const size_t dash = line.find(" - ");
-    if (dash == std::string::npos ||
-        std::sscanf(line.c_str(), "%*s %*s %*s %511s %511s", root, point) != 2) {
-      continue;
-    }
-    const std::string tail = line.substr(dash + 3) + ",";
-    const bool match = controller.empty()
-                           ? tail.rfind("cgroup2 ", 0) == 0
-                           : tail.rfind("cgroup ", 0) == 0 &&
-                                 tail.find("," + controller + ",") != std::string::npos;
-    if (!match) continue;
-    std::string below = path;
-    if (std::strcmp(root, "/") != 0 && below.rfind(root, 0) == 0)
-      below = below.substr(std::strlen(root));
-    if (below == "/") below.clear();
-    return point + below;
-  }
-  return {};
-}
-
-// Under systemd, a cgroup that was not delegated is systemd's to manage, even if root could write
-// to it.
-bool MayUse(const std::string& directory) {
-  if (access((directory + "/cgroup.procs").c_str(), W_OK) != 0 ||
-      access(directory.c_str(), W_OK) != 0) {
-    return false;
-  }
-  if (getuid() != 0 || access("/run/systemd/system", F_OK) != 0) return true;
-  char value = 0;
-  return (getxattr(directory.c_str(), "trusted.delegate", &value, 1) == 1 && value == '1') ||
-         (getxattr(directory.c_str(), "user.delegate", &value, 1) == 1 && value == '1');
-}
 
 // Whether a child cgroup with the file `needed` can be created here.
 bool Probe(const std::string& base, const char* needed) {
@@ -126,11 +61,12 @@ bool AppendPids(const std::string& directory, std::vector<pid_t>* pids) {
   if (directory.empty()) return true;
   bool read = true;
   const bool listed = ForEachCgroup(directory, [pids, &read](const std::string& below) {
-    Lines procs;
-    std::string line;
+    std::string procs, line;
     errno = 0;
-    if (!ReadSmallFile(below + "/cgroup.procs", &procs.text) && NoDescriptor()) read = false;
-    while (procs.Next(&line)) pids->push_back(std::atoi(line.c_str()));
+    if (!ReadSmallFile(below + "/cgroup.procs", &procs) && NoDescriptor()) read = false;
+    for (std::string_view rest = procs; NextLine(&rest, &line);) {
+      pids->push_back(std::atoi(line.c_str()));
+    }
   });
   return listed && read;
 }
@@ -227,16 +163,19 @@ std::vector<ProcessStat> FindProcesses(const std::string& mark, const AttemptCgr
 
 }  // namespace
 
-CgroupHost ProbeCgroupHost(KillLevel allow) {
+std::string AttemptCgroupName(const std::string& mark) { return kCgroupPrefix + mark; }
+
+CgroupHost ProbeCgroupHost(KillLevel allow, const std::string& v2_base) {
   CgroupHost host;
-  const std::string v2 = OwnCgroup("");
-  if (allow == KillLevel::kCgroupV2 && !v2.empty() && MayUse(v2) && Probe(v2, "cgroup.kill")) {
+  const std::string v2 = v2_base.empty() ? OwnCgroup("") : v2_base;
+  if (allow == KillLevel::kCgroupV2 && !v2.empty() && MayUseCgroup(v2) &&
+      Probe(v2, "cgroup.kill")) {
     host.level = KillLevel::kCgroupV2;
     host.v2_base = v2;
     return host;
   }
   const std::string freezer = OwnCgroup("freezer");
-  if (allow != KillLevel::kProcessScan && !freezer.empty() && MayUse(freezer) &&
+  if (allow != KillLevel::kProcessScan && !freezer.empty() && MayUseCgroup(freezer) &&
       Probe(freezer, "freezer.state")) {
     host.level = KillLevel::kFreezer;
     host.freezer_base = freezer;
@@ -259,18 +198,25 @@ std::string KillLevelName(const CgroupHost& host) {
 AttemptCgroups MakeAttemptCgroups(const CgroupHost& host, const std::string& mark) {
   AttemptCgroups cgroups;
   const auto make = [&mark](const std::string& base, std::string* made) {
-    const std::string path = base + "/" + kCgroupPrefix + mark;
+    const std::string path = base + "/" + AttemptCgroupName(mark);
     if (!base.empty() && (mkdir(path.c_str(), 0755) == 0 || errno == EEXIST)) *made = path;
   };
   make(host.v2_base, &cgroups.v2_dir);
   make(host.freezer_base, &cgroups.freezer_dir);
+  for (const std::string& base : host.limit_bases) {
+    const std::string path = base + "/" + AttemptCgroupName(mark);
+    if (access(path.c_str(), F_OK) == 0) cgroups.limit_dirs.push_back(path);
+  }
   return cgroups;
 }
 
 void RemoveAttemptCgroups(const AttemptCgroups& cgroups) {
-  for (const std::string* directory : {&cgroups.v2_dir, &cgroups.freezer_dir}) {
-    if (directory->empty()) continue;
-    ForEachCgroup(*directory, [](const std::string& below) { rmdir(below.c_str()); });
+  std::vector<std::string> directories = cgroups.limit_dirs;
+  directories.push_back(cgroups.v2_dir);
+  directories.push_back(cgroups.freezer_dir);
+  for (const std::string& directory : directories) {
+    if (directory.empty()) continue;
+    ForEachCgroup(directory, [](const std::string& below) { rmdir(below.c_str()); });
   }
 }
 
@@ -284,26 +230,8 @@ std::vector<pid_t> CgroupPids(const AttemptCgroups& cgroups) {
   std::vector<pid_t> pids;
   AppendPids(cgroups.v2_dir, &pids);
   AppendPids(cgroups.freezer_dir, &pids);
+  for (const std::string& directory : cgroups.limit_dirs) AppendPids(directory, &pids);
   return pids;
-}
-
-int64_t OutOfMemoryKills() {
-  // The root of a hierarchy does not have this counter.
-  const auto counter = [](const std::string& path) -> int64_t {
-    Lines lines;
-    std::string line;
-    long long count = 0;
-    ReadSmallFile(path, &lines.text);
-    while (lines.Next(&line)) {
-      if (std::sscanf(line.c_str(), "oom_kill %lld", &count) == 1) return count;
-    }
-    return -1;
-  };
-  const std::string v2 = OwnCgroup("");
-  const int64_t count = v2.empty() ? -1 : counter(v2 + "/memory.events");
-  if (count >= 0) return count;
-  const std::string v1 = OwnCgroup("memory");
-  return v1.empty() ? -1 : counter(v1 + "/memory.oom_control");
 }
 
 std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& suffix) {
@@ -321,8 +249,11 @@ std::vector<std::string> FindMarks(const CgroupHost& host, const std::string& su
     }
     if (!whole) poll(nullptr, 0, kDescriptorWaitMs);  // no process may be missed
   }
-  for (const std::string* base : {&host.v2_base, &host.freezer_base}) {
-    DIR* entries = base->empty() ? nullptr : opendir(base->c_str());
+  std::vector<std::string> bases = host.limit_bases;
+  bases.push_back(host.v2_base);
+  bases.push_back(host.freezer_base);
+  for (const std::string& base : bases) {
+    DIR* entries = base.empty() ? nullptr : opendir(base.c_str());
     if (entries == nullptr) continue;
     while (const dirent* entry = readdir(entries)) {
       const std::string name = entry->d_name;

@@ -24,22 +24,29 @@ struct CgroupHost {
   KillLevel level = KillLevel::kProcessScan;
   std::string v2_base;  // where attempts' cgroups are created; empty: none
   std::string freezer_base;
+  std::vector<std::string> limit_bases;  // v1: where those of limited ranks are created
 };
 
 // `allow`: the strongest level to try (tests ask for weaker ones). Creates and removes a probe
 // directory. Attempts' cgroups are created below the caller's own, and no controller is enabled for
 // them: an inner node with controllers cannot hold processes, so systemd could not restart a worker
-// while shims are alive. Under systemd, only a delegated cgroup is used (Delegate=yes).
-CgroupHost ProbeCgroupHost(KillLevel allow = KillLevel::kCgroupV2);
+// while shims are alive. (worker/limits enables controllers, where the worker has a leaf of its
+// own.) Under systemd, only a delegated cgroup is used (Delegate=yes). `v2_base`: where to create
+// v2 cgroups instead; empty: below the caller's own.
+CgroupHost ProbeCgroupHost(KillLevel allow = KillLevel::kCgroupV2, const std::string& v2_base = {});
 // As `nodes show` prints it: "cgroup v2", "cgroup v1 freezer", "subreaper, process group and /proc
 // scan".
 std::string KillLevelName(const CgroupHost& host);
 
 struct AttemptCgroups {
-  std::string v2_dir;       // goes to ShimLaunch.cgroup_dir
-  std::string freezer_dir;  // goes to ShimLaunch.freezer_dir
+  std::string v2_dir;                        // goes to ShimLaunch.cgroup_dir
+  std::string freezer_dir;                   // goes to ShimLaunch.freezer_dir
+  std::vector<std::string> limit_dirs = {};  // goes to ShimLaunch.limit_dirs
 };
-// Creates the attempt's cgroups. On failure the members stay empty, and the next level of the
+// "muster-MARK": the name of an attempt's cgroup in every hierarchy.
+std::string AttemptCgroupName(const std::string& mark);
+// Creates the attempt's cgroups, and finds those that limit it. On failure the members stay empty,
+// and the next level of the
 // ladder is used.
 AttemptCgroups MakeAttemptCgroups(const CgroupHost& host, const std::string& mark);
 // Removes them, with any cgroups that ranks created in them. Harmless if they are gone or not
@@ -51,11 +58,6 @@ void RemoveAttemptCgroups(const AttemptCgroups& cgroups);
 bool KillCgroups(const AttemptCgroups& cgroups);
 // Pids in both cgroups, subtrees included.
 std::vector<pid_t> CgroupPids(const AttemptCgroups& cgroups);
-
-// How many processes the kernel's OOM killer has killed in the caller's memory cgroup (v2
-// memory.events, descendants included, or v1 memory.oom_control). -1 if neither can be read: then
-// no exit is ever reported as out of memory.
-int64_t OutOfMemoryKills();
 
 struct KillResult {
   bool empty = true;             // as far as the level can prove it

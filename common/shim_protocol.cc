@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kLaunchMagic[] = "muster-launch";
 constexpr char kExitMagic[] = "muster-exit";
+constexpr int kOomAtLimit = 2;  // older readers see: out of memory
 
 // Launch file: fields in a fixed order, numbers as 8 bytes, texts as length and bytes.
 class Writer {
@@ -94,6 +95,7 @@ bool DecodeExitLine(const std::string& line, ExitRecord* record) {
                   &exit.rank, &exit.pid, &exit.exit_code, &exit.signal, &oom, &stopped,
                   &exit.exec_errno, &stage, &exit.since_start_us, &exit.wall_ms) == 10) {
     exit.out_of_memory = oom != 0;
+    exit.memory_limit = oom == kOomAtLimit;
     exit.stopped = stopped != 0;
     exit.exec_stage = static_cast<ExecStage>(stage);
     record->exits.push_back(exit);
@@ -155,7 +157,10 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
     out.Text(rank.workdir);
     out.Texts(rank.argv);
     out.Texts(rank.env);
+    out.Texts(rank.limit_dirs);
+    out.Number(rank.limits_memory ? 1 : 0);
   }
+  out.Texts(launch.limit_dirs);
   std::string bytes = out.Take();
   Writer sum;
   sum.Number(Crc32c(bytes));
@@ -191,7 +196,11 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
     rank.workdir = in.Text();
     rank.argv = in.Texts();
     rank.env = in.Texts();
+    if (version < 5) continue;
+    rank.limit_dirs = in.Texts();
+    rank.limits_memory = in.Number() != 0;
   }
+  if (version >= 5) launch->limit_dirs = in.Texts();
   return in.ok() && in.at_end();
 }
 
@@ -225,9 +234,9 @@ std::string EncodeExitRecord(const ExitRecord& record) {
            "rank %" PRIu32
            " pid %d code %d signal %d oom %d stopped %d errno %d stage %d"
            " since_start_us %" PRId64 " wall_ms %" PRId64 "\n",
-           exit.rank, exit.pid, exit.exit_code, exit.signal, int{exit.out_of_memory},
-           int{exit.stopped}, exit.exec_errno, static_cast<int>(exit.exec_stage),
-           exit.since_start_us, exit.wall_ms);
+           exit.rank, exit.pid, exit.exit_code, exit.signal,
+           exit.memory_limit ? kOomAtLimit : int{exit.out_of_memory}, int{exit.stopped},
+           exit.exec_errno, static_cast<int>(exit.exec_stage), exit.since_start_us, exit.wall_ms);
   }
   for (const StreamEndRecord& stream : record.streams) {
     Append(&text, "stream %" PRIu32 " %s end %" PRIu64 " dropped %" PRIu64 "\n", stream.rank,

@@ -13,8 +13,9 @@
 
 namespace muster::common {
 
-// 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms.
-inline constexpr uint32_t kShimVersion = 4;
+// 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms. 5:
+// limit_dirs.
+inline constexpr uint32_t kShimVersion = 5;
 inline constexpr uint32_t kShimVersionMin =
     2;  // the oldest launch files and exit records that are read
 inline constexpr uint32_t kShimAnswersSince = 3;
@@ -49,6 +50,10 @@ struct RankLaunch {
   std::vector<std::string> argv;
   std::vector<std::string> env;  // "NAME=value", complete
   std::string workdir;
+  // Cgroups that limit this rank, made by the worker: it enters all of them before exec, or does
+  // not start. The first has the memory events, if its memory is limited.
+  std::vector<std::string> limit_dirs = {};
+  bool limits_memory = false;
 };
 
 struct ShimLaunch {
@@ -59,9 +64,11 @@ struct ShimLaunch {
   std::string spool_dir;    // must exist; files rank-R.stdout, rank-R.stdout.idx, …
   std::string socket_path;  // where a restarted worker connects
   std::vector<RankLaunch> ranks;
-  uint32_t held_ports = 0;         // how many descriptors follow kFirstHeldPortFd
-  std::string cgroup_dir;          // this attempt's own v2 cgroup, made by the worker; empty: none
-  std::string freezer_dir;         // this attempt's own v1 freezer cgroup; empty: none
+  uint32_t held_ports = 0;  // how many descriptors follow kFirstHeldPortFd
+  std::string cgroup_dir;   // this attempt's own v2 cgroup, made by the worker; empty: none
+  std::string freezer_dir;  // this attempt's own v1 freezer cgroup; empty: none
+  std::vector<std::string> limit_dirs =
+      {};                          // this attempt's own v1 cgroups that hold those of limited ranks
   uint64_t spool_quota_bytes = 0;  // 0: no quota
   // When the spool is full, backpressure through the pipes stops the ranks as long as the spool is
   // being read (kTrim). If nothing was taken for this long, or since the start, output is dropped
@@ -124,9 +131,17 @@ enum class PacketKind : uint32_t {
 enum ExitFlags : uint32_t {
   kFlagOutOfMemory = 1,  // according to the kernel's counters
   kFlagStopped = 2,      // it ended after a stop was asked for
+  kFlagMemoryLimit = 4,  // out of memory because of the rank's own limit
 };
 
-enum class ExecStage : int32_t { kNone = 0, kSetup = 1, kWorkdir = 2, kExec = 3, kFork = 4 };
+enum class ExecStage : int32_t {
+  kNone = 0,
+  kSetup = 1,
+  kWorkdir = 2,
+  kExec = 3,
+  kFork = 4,
+  kLimits = 5
+};
 
 // One SOCK_SEQPACKET datagram. Only the fields listed at its kind are used; the others are 0.
 struct ShimPacket {
@@ -162,6 +177,7 @@ struct RankExitRecord {
   int32_t exec_errno = 0;
   ExecStage exec_stage = ExecStage::kNone;
   bool out_of_memory = false;
+  bool memory_limit = false;  // … because the rank reached a limit of its own
   bool stopped = false;
   int64_t since_start_us = 0;
   int64_t wall_ms = 0;

@@ -10,6 +10,19 @@
 #include "common/strings.h"
 
 namespace muster::common {
+namespace {
+
+struct SizeUnit {
+  std::string_view name;
+  uint64_t bytes;
+};
+// Longest names first: "MiB" ends in "B", too.
+constexpr SizeUnit kSizeUnits[] = {
+    {"TiB", uint64_t{1} << 40}, {"GiB", 1 << 30},      {"MiB", 1 << 20},  {"KiB", 1 << 10},
+    {"TB", 1'000'000'000'000},  {"GB", 1'000'000'000}, {"MB", 1'000'000}, {"KB", 1'000}};
+constexpr int64_t kThousandthsMost = 1'000'000'000;
+
+}  // namespace
 
 absl::StatusOr<int64_t> ParseInteger(std::string_view text) {
   int64_t value = 0;
@@ -65,6 +78,37 @@ absl::StatusOr<uint64_t> ParseMemory(std::string_view text) {
   return absl::InvalidArgumentError("not a memory size");
 }
 
+absl::StatusOr<int64_t> ParseThousandths(std::string_view text) {
+  const size_t dot = text.find('.');
+  const std::string_view whole = text.substr(0, dot);
+  const std::string_view decimals = dot == std::string_view::npos ? "0" : text.substr(dot + 1);
+  const auto digits = [](std::string_view part) {
+    return !part.empty() && std::all_of(part.begin(), part.end(), absl::ascii_isdigit);
+  };
+  if (!digits(whole) || !digits(decimals) || whole.size() > 7 || decimals.size() > 3) {
+    return absl::InvalidArgumentError("not a number with at most three decimals");
+  }
+  int64_t value = *ParseInteger(whole);
+  for (size_t i = 0; i < 3; ++i) value = value * 10 + (i < decimals.size() ? decimals[i] - '0' : 0);
+  if (value > kThousandthsMost) return absl::InvalidArgumentError("out of range");
+  return value;
+}
+
+absl::StatusOr<uint64_t> ParseByteSize(std::string_view text) {
+  const std::string upper = absl::AsciiStrToUpper(ToAbsl(text));
+  for (const SizeUnit& unit : kSizeUnits) {
+    const std::string name = absl::AsciiStrToUpper(ToAbsl(unit.name));
+    if (!upper.ends_with(name)) continue;
+    const absl::StatusOr<int64_t> amount =
+        ParseThousandths(std::string_view(upper).substr(0, upper.size() - name.size()));
+    if (!amount.ok() || *amount == 0) break;
+    // At most 1,000,000 TiB: no overflow before the division by 1,000.
+    const auto bytes = static_cast<__uint128_t>(*amount) * unit.bytes / 1'000;
+    return static_cast<uint64_t>(bytes);
+  }
+  return absl::InvalidArgumentError("not a size");
+}
+
 std::string HumanDuration(int64_t milliseconds) {
   if (milliseconds > 0 && milliseconds < 1000) return StrCat(milliseconds, "ms");
   const int64_t seconds = std::max<int64_t>(milliseconds, 0) / 1000;
@@ -85,6 +129,27 @@ std::string HumanBytes(uint64_t bytes) {
   }
   return value < 9.95 ? absl::StrFormat("%.1f %s", value, units[unit])
                       : absl::StrFormat("%.0f %s", value, units[unit]);
+}
+
+std::string Thousandths(uint64_t thousandths) {
+  std::string text = absl::StrFormat("%d.%03d", thousandths / 1'000, thousandths % 1'000);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+// Of the units that need at most three decimals, the one with the shortest text: 4 GB, not 3906250
+// KiB.
+std::string ExactBytes(uint64_t bytes) {
+  std::string shortest = StrCat(bytes, " B");
+  for (const SizeUnit& unit : kSizeUnits) {
+    const auto thousandths = static_cast<__uint128_t>(bytes) * 1'000;
+    if (bytes < unit.bytes || thousandths % unit.bytes != 0) continue;
+    const std::string text =
+        StrCat(Thousandths(static_cast<uint64_t>(thousandths / unit.bytes)), " ", unit.name);
+    if (text.size() < shortest.size()) shortest = text;
+  }
+  return shortest;
 }
 
 }  // namespace muster::common

@@ -87,6 +87,10 @@ void SetOomScore(int score) {
   if (setup.freezer_procs_fd >= 0 && write(setup.freezer_procs_fd, "0", 1) < 0) {
     Fail(exec_pipe, ExecStage::kSetup);
   }
+  // Never without them: a limit is a promise to whoever shares the node.
+  for (const int fd : setup.limit_procs_fds) {
+    if (write(fd, "0", 1) < 0) Fail(exec_pipe, ExecStage::kLimits);
+  }
   ResetSignals();
   SetLimits();
   SetOomScore(setup.oom_score_adj);

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "common/shim_protocol.h"
 
@@ -22,6 +23,8 @@ struct RankSetup {
   int stderr_fd = -1;
   int cgroup_fd = -1;         // directory of the attempt's v2 cgroup; -1: none
   int freezer_procs_fd = -1;  // cgroup.procs of its v1 freezer; -1: none
+  std::vector<int> limit_procs_fds =
+      {};  // cgroup.procs of the cgroups that limit this rank; -1: not there
   int oom_score_adj = 0;
   bool no_new_privs = false;
 };

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/kill_ladder.h"
+#include "common/cgroup_files.h"
 #include "common/process.h"
 #include "shim/supervisor.h"
 
@@ -51,6 +51,15 @@ int BlockSignals() {
   sigaddset(&handled, SIGCHLD);
   sigaddset(&handled, SIGTERM);
   return signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+// A cgroup that is gone leaves -1, and the rank fails to enter it.
+void OpenLimits(const common::RankLaunch& rank, RankSetup* setup) {
+  setup->limit_procs_fds.clear();
+  for (const std::string& directory : rank.limit_dirs) {
+    const std::string procs = directory + "/cgroup.procs";
+    setup->limit_procs_fds.push_back(open(procs.c_str(), O_WRONLY | O_CLOEXEC));
+  }
 }
 
 }  // namespace
@@ -119,14 +128,19 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends) {
     const std::string procs = launch_.freezer_dir + "/cgroup.procs";
     setup.freezer_procs_fd = open(procs.c_str(), O_WRONLY | O_CLOEXEC);
   }
-  out_of_memory_seen_ = common::OutOfMemoryKills();
+  out_of_memory_seen_ = common::OutOfMemoryKills(launch_.cgroup_dir);
   first_start_us_ = common::MonotonicMicros();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     setup.launch = &launch_.ranks[i];
+    OpenLimits(launch_.ranks[i], &setup);
+    if (launch_.ranks[i].limits_memory) rank.memory_dir = launch_.ranks[i].limit_dirs.front();
     setup.stdout_fd = write_ends[i * common::kStreams];
     setup.stderr_fd = write_ends[i * common::kStreams + 1];
     const RankProcess process = StartRank(setup);
+    for (const int fd : setup.limit_procs_fds) {
+      if (fd >= 0) close(fd);
+    }
     rank.pid = process.pid;
     rank.exec_pipe = process.exec_pipe;
     rank.exit.pid = std::max(0, process.pid);

@@ -57,6 +57,7 @@ void Supervisor::TellExited(const Rank& rank) {
   packet.exec_errno = rank.exit.exec_errno;
   packet.exec_stage = static_cast<int32_t>(rank.exit.exec_stage);
   packet.flags = (rank.exit.out_of_memory ? common::kFlagOutOfMemory : 0u) |
+                 (rank.exit.memory_limit ? common::kFlagMemoryLimit : 0u) |
                  (rank.exit.stopped ? common::kFlagStopped : 0u);
   packet.since_start_us = rank.exit.since_start_us;
   packet.wall_ms = rank.exit.wall_ms;

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <utility>
 
+#include "common/cgroup_files.h"
 #include "common/kill_ladder.h"
 #include "common/process.h"
 
@@ -181,13 +182,29 @@ void Supervisor::NoteExit(Rank& rank, int status_code, int status) {
   } else {
     rank.exit.signal = status;
   }
-  if (rank.exit.signal == SIGKILL && !kill_sent_ && out_of_memory_seen_ >= 0 &&
-      common::OutOfMemoryKills() > out_of_memory_seen_) {
-    rank.exit.out_of_memory = true;
-    ++out_of_memory_seen_;
-  }
+  JudgeMemory(rank);
   DrainRank(rank);
   TellExited(rank);
+}
+
+// Whether it ended for lack of memory.
+void Supervisor::JudgeMemory(Rank& rank) {
+  common::RankExitRecord& exit = rank.exit;
+  const bool killed = exit.signal == SIGKILL;
+  if (kill_sent_ || (stop_asked_ && !killed) || (exit.signal == 0 && exit.exit_code == 0)) return;
+  if (!rank.memory_dir.empty()) {
+    const common::MemoryEvents events = common::ReadMemoryEvents(rank.memory_dir);
+    // Its own limit explains any failure after it: the kernel may have killed one of its processes
+    // only.
+    exit.memory_limit = events.kills > 0 && events.hit_limit;
+    exit.out_of_memory = exit.memory_limit || (events.kills > 0 && killed);
+    if (events.kills >= 0) return;
+  }
+  if (killed && out_of_memory_seen_ >= 0 &&
+      common::OutOfMemoryKills(launch_.cgroup_dir) > out_of_memory_seen_) {
+    exit.out_of_memory = true;
+    ++out_of_memory_seen_;
+  }
 }
 
 void Supervisor::ReadExecPipe(Rank& rank) {
@@ -292,7 +309,7 @@ void Supervisor::FinishDraining(int64_t now_us) {
 // proves that none is alive.
 void Supervisor::EmptyOnce(int64_t now_us) {
   kill_sent_ = kill_sent_ || !AllExited();
-  const AttemptCgroups cgroups{launch_.cgroup_dir, launch_.freezer_dir};
+  const AttemptCgroups cgroups{launch_.cgroup_dir, launch_.freezer_dir, launch_.limit_dirs};
   siginfo_t info{};
   bool childless = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
   const bool cgroups_empty = common::KillCgroups(cgroups);
@@ -342,7 +359,7 @@ void Supervisor::Finish() {
   if (!common::ReplaceFile(path, common::EncodeExitRecord(record), true)) {
     dprintf(STDERR_FILENO, "cannot write %s: errno %d\n", path.c_str(), errno);
   }
-  common::RemoveAttemptCgroups({launch_.cgroup_dir, launch_.freezer_dir});
+  common::RemoveAttemptCgroups({launch_.cgroup_dir, launch_.freezer_dir, launch_.limit_dirs});
   TellGrew();
   ShimPacket packet = Packet(PacketKind::kEnded);
   (failure_.empty() ? how_ : failure_).copy(packet.text, sizeof packet.text - 1);

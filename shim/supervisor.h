@@ -38,7 +38,8 @@ class Supervisor {
     uint64_t start_time = 0;
     int exec_pipe = -1;
     ExecFailure exec_failure;
-    bool started = false;  // exec succeeded
+    std::string memory_dir;  // the cgroup that limits its memory; empty: none
+    bool started = false;    // exec succeeded
     bool exited = false;
     common::RankExitRecord exit;
     SpoolStream streams[common::kStreams];
@@ -66,6 +67,7 @@ class Supervisor {
   void ReadSignals();
   void Reap();
   void NoteExit(Rank& rank, int status_code, int status);
+  void JudgeMemory(Rank& rank);
   void ReadExecPipe(Rank& rank);
   void Obey(const common::ShimPacket& packet);
   void BeginStop(uint32_t grace_ms);

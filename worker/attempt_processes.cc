@@ -17,6 +17,7 @@
 #include "common/strings.h"
 #include "worker/event_ledger.h"
 #include "worker/launch_record.h"
+#include "worker/limits/rank_groups.h"
 
 namespace muster::worker {
 namespace {
@@ -56,6 +57,10 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
     return common::ErrnoStatus(common::StrCat("cannot rename ", temporary));
   }
   return absl::OkStatus();
+}
+
+common::AttemptCgroups CgroupsOf(const common::ShimLaunch& order) {
+  return {order.cgroup_dir, order.freezer_dir, order.limit_dirs};
 }
 
 // Without a readable launch file: kills everything with a mark of this attempt on this node.
@@ -246,11 +251,24 @@ void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launchin
   for (const HeldPort& port : held_[key]) fds.push_back(port.socket.get());
   common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), launching.mark);
   order.fence_mono_ms = launching.fence_mono_ms;
+  // Placement has asked before: this is for limits that the kernel refuses, and for a coordinator
+  // that does not ask.
+  if (absl::Status limited =
+          LimitRanks(KernelCgroups(), setup_.limits, launch.spec().shape().limits(), &order);
+      !limited.ok()) {
+    held_.erase(key);
+    common::RemoveAttemptCgroups(CgroupsOf(order));
+    return callbacks_.input(
+        AttemptEndedInput{key, "never launched",
+                          common::StrCat("node ", setup_.node,
+                                         " cannot limit the ranks: ", common::MessageOf(limited)),
+                          v1::STOP_CAUSE_LAUNCH_FAILED});
+  }
   absl::StatusOr<std::unique_ptr<ShimClient>> client =
       ShimClient::Spawn(setup_.shim_binary, order, fds);
   held_.erase(key);  // the shim has its own copies
   if (!client.ok()) {
-    common::RemoveAttemptCgroups({order.cgroup_dir, order.freezer_dir});
+    common::RemoveAttemptCgroups(CgroupsOf(order));
     return callbacks_.input(AttemptEndedInput{
         key, "never launched",
         common::StrCat("node ", setup_.node, " cannot start the supervisor: ",
@@ -432,7 +450,7 @@ void AttemptProcesses::FromExitRecord(const AttemptKey& key, const v1::LaunchAtt
       key, record.how, record.failure,
       record.failure.empty() ? v1::STOP_CAUSE_UNSPECIFIED : v1::STOP_CAUSE_LAUNCH_FAILED};
   if (record.how != "empty") return ProveEnd(key, end);
-  common::RemoveAttemptCgroups({shim_launch.cgroup_dir, shim_launch.freezer_dir});
+  common::RemoveAttemptCgroups(CgroupsOf(shim_launch));
   callbacks_.input(std::move(end));
 }
 
@@ -448,7 +466,7 @@ void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& 
     callbacks_.in_loop([this, directory, end, order, result, said] {
       if (result.empty) {
         const auto read = ReadShimLaunch(directory);
-        if (read.ok()) common::RemoveAttemptCgroups({read->cgroup_dir, read->freezer_dir});
+        if (read.ok()) common::RemoveAttemptCgroups(CgroupsOf(*read));
         return callbacks_.input(end);
       }
       // Processes in uninterruptible sleep: the attempt has not ended and its devices stay in use.

@@ -22,6 +22,7 @@
 #include "worker/launch_checks.h"
 #include "worker/launch_environment.h"
 #include "worker/leftovers.h"
+#include "worker/limits/limit_host.h"
 #include "worker/paths.h"
 #include "worker/port_holder.h"
 #include "worker/rank_reports.h"
@@ -40,6 +41,7 @@ class AttemptProcesses {
     uint32_t cores = 1;
     std::set<std::string> device_kinds;  // of this node's devices
     common::CgroupHost cgroups;
+    LimitHost limits;
     PortRange ports;
     uint64_t port_seed = 0;
     std::string coordinator;  // its address, for attempts' tags until the cluster's id is known

@@ -78,7 +78,8 @@ absl::StatusOr<std::string> FindHelper(const std::string& name) {
 }
 
 absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& identity,
-                                        const common::CgroupHost& cgroups) {
+                                        const common::CgroupHost& cgroups,
+                                        const LimitHost& limits) {
   v1::NodeFacts facts;
   facts.set_name(config.name);
   facts.set_incarnation(identity.incarnation);
@@ -95,6 +96,7 @@ absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& id
   facts.set_cores(host.cores);
   facts.set_memory_bytes(UsableMemoryBytes());
   facts.set_kill_level(common::KillLevelName(cgroups));
+  *facts.mutable_limits() = DescribeLimitHost(limits);
   facts.set_version(common::kVersion);
   facts.set_protocol(common::kProtocol);
   facts.set_process((uint64_t{std::random_device()()} << 32) | std::random_device()());

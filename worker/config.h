@@ -7,6 +7,7 @@
 #include "common/kill_ladder.h"
 #include "muster/v1/event.pb.h"
 #include "worker/identity.h"
+#include "worker/limits/limit_host.h"
 #include "worker/paths.h"
 #include "worker/port_holder.h"
 
@@ -41,6 +42,6 @@ absl::Status CheckConfig(Config* config);
 // where it was searched for.
 absl::StatusOr<std::string> FindHelper(const std::string& name);
 absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& identity,
-                                        const common::CgroupHost& cgroups);
+                                        const common::CgroupHost& cgroups, const LimitHost& limits);
 
 }  // namespace muster::worker

@@ -60,6 +60,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   .cores = setup_.facts.cores(),
                   .device_kinds = DeviceKindsOf(setup_.facts),
                   .cgroups = setup_.cgroups,
+                  .limits = setup_.limits,
                   .ports = setup_.config.ports,
                   .port_seed = setup_.seed,
                   .coordinator = setup_.config.coordinator},

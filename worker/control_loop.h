@@ -30,6 +30,7 @@ class ControlLoop {
     LoadedIdentity identity;
     v1::NodeFacts facts;
     common::CgroupHost cgroups;
+    LimitHost limits;
     uint64_t seed = 0;
   };
   // `stop_fd`: readable when the process should stop (a signalfd).

@@ -46,6 +46,16 @@ Environment ClientEnvironment(const JobSpec& spec, const LaunchFacts& facts) {
   return env;
 }
 
+// A rank's share of the cores; or of --cpus, rounded down, because threads beyond the quota wait
+// for each other.
+uint32_t ThreadsOf(const LaunchAttempt& launch, const LaunchFacts& facts) {
+  const uint32_t limit = launch.spec().shape().limits().cpu_millis() / 1'000;
+  const bool is_limited = launch.spec().shape().limits().cpu_millis() > 0;
+  const uint32_t local = std::max(1u, launch.part().local_world_size());
+  return std::max(1u,
+                  is_limited ? std::min(limit, facts.usable_cores) : facts.usable_cores / local);
+}
+
 // What is equal on all ranks of this node. Source: pytorch
 // elastic/agent/server/local_elastic_agent.py.
 void AddTorchrun(const LaunchAttempt& launch, const LaunchFacts& facts, Environment* env) {
@@ -66,8 +76,7 @@ void AddTorchrun(const LaunchAttempt& launch, const LaunchFacts& facts, Environm
   (*env)["TORCHELASTIC_USE_AGENT_STORE"] = "False";  // rank 0 hosts the store on the held port
   SetIfUnset(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", kSignalsToHandle);
   SetIfUnset(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  const uint32_t local = std::max(1u, launch.part().local_world_size());
-  SetIfUnset(env, "OMP_NUM_THREADS", common::StrCat(std::max(1u, facts.usable_cores / local)));
+  SetIfUnset(env, "OMP_NUM_THREADS", common::StrCat(ThreadsOf(launch, facts)));
 }
 
 void AddMuster(const LaunchAttempt& launch, const LaunchFacts& facts, Environment* env) {

@@ -109,14 +109,17 @@ int Run(Config config) {
       LoadIdentity(paths, config.name, common::SystemClock().Read().wall_ms * 1000);
   if (!identity.ok()) return Fail(kExitFailed, identity.status());
   setup.identity = *identity;
-  setup.cgroups = common::ProbeCgroupHost();
-  absl::StatusOr<v1::NodeFacts> facts = MakeFacts(config, identity->identity, setup.cgroups);
+  setup.limits = PrepareLimits(KernelCgroups());
+  setup.cgroups = ProbeCgroups(setup.limits);
+  absl::StatusOr<v1::NodeFacts> facts =
+      MakeFacts(config, identity->identity, setup.cgroups, setup.limits);
   if (!facts.ok()) return Fail(kExitUsage, facts.status());
   setup.facts = *facts;
   setup.seed = std::random_device()();
   common::LogInfo(common::StrCat("worker started name=", config.name, " version=", common::kVersion,
-                                 " incarnation=", identity->identity.incarnation, " state_dir=",
-                                 config.state_dir, " kill_level=\"", facts->kill_level(), "\""));
+                                 " incarnation=", identity->identity.incarnation,
+                                 " state_dir=", config.state_dir, " kill_level=\"",
+                                 facts->kill_level(), "\" limits=\"", facts->limits().how(), "\""));
   if (!identity->kept) {
     common::LogInfo(
         common::StrCat("a new incarnation: ", identity->why_new, " path=", paths.Identity()));

@@ -99,6 +99,8 @@ v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaun
   report.set_exit_code(exit.exit_code);
   report.set_signal(exit.signal);
   report.set_out_of_memory(exit.out_of_memory);
+  if (exit.memory_limit)
+    report.set_memory_limit_bytes(launch.spec().shape().limits().memory_bytes());
   report.set_ended_ms(exit.wall_ms);
   report.set_since_start_us(exit.since_start_us);
   report.set_stopped_by_us(exit.stopped);

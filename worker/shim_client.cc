@@ -120,6 +120,7 @@ RankExited ToExit(const ShimPacket& packet) {
   exit.exec_errno = packet.exec_errno;
   exit.exec_stage = static_cast<common::ExecStage>(packet.exec_stage);
   exit.out_of_memory = (packet.flags & common::kFlagOutOfMemory) != 0;
+  exit.memory_limit = (packet.flags & common::kFlagMemoryLimit) != 0;
   exit.stopped = (packet.flags & common::kFlagStopped) != 0;
   exit.since_start_us = packet.since_start_us;
   exit.wall_ms = packet.wall_ms;

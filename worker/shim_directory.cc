@@ -98,8 +98,8 @@ common::KillResult KillAttempt(const std::string& attempt_dir, const ShimLaunch&
        std::sscanf(line, "%31s %d %llu%n", role, &pid, &start_time, &used) == 3; line += used) {
     known.push_back({pid, start_time});
   }
-  return common::KillByMark(launch.mark, {launch.cgroup_dir, launch.freezer_dir}, known,
-                            timeout_ms);
+  return common::KillByMark(launch.mark, {launch.cgroup_dir, launch.freezer_dir, launch.limit_dirs},
+                            known, timeout_ms);
 }
 
 std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& node_tag) {
@@ -132,6 +132,11 @@ std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch
     case common::ExecStage::kFork:
       return common::StrCat("node ", node, ": cannot start a process for rank ", rank.rank, ": ",
                             reason, "; fix: raise the limit of processes and memory on that node");
+    case common::ExecStage::kLimits:
+      return common::StrCat("node ", node, ": rank ", rank.rank,
+                            " could not enter the cgroup of its "
+                            "limits: ",
+                            reason, "; fix: see the worker's log on that node");
     case common::ExecStage::kSetup:
       break;
   }

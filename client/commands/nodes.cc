@@ -88,6 +88,22 @@ absl::StatusOr<int> ListNodes(Session& session, const Arguments& arguments) {
   return kExitOk;
 }
 
+// "cpus and memory, by cgroup v2", or what is missing.
+std::string LimitsText(const v1::NodeFacts& facts) {
+  if (!facts.has_limits()) return "none: the worker is of an older version";
+  const v1::LimitFacts& limits = facts.limits();
+  if (!limits.has_no_cpus() && !limits.has_no_memory())
+    return StrCat("cpus and memory, by ", limits.how());
+  std::string text;
+  const auto add = [&](std::string_view what, const v1::LimitGap& gap) {
+    common::StrAppend(&text, text.empty() ? "" : "; ", what, ": ", gap.why(), "; fix: ", gap.fix());
+  };
+  if (limits.has_no_memory()) add("not memory", limits.no_memory());
+  if (limits.has_no_cpus() && limits.no_cpus().why() != limits.no_memory().why())
+    add("not cpus", limits.no_cpus());
+  return text;
+}
+
 absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
@@ -115,6 +131,7 @@ absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
     field("Cores", StrCat(facts.cores(), " physical"));
     field("Memory", common::HumanBytes(facts.memory_bytes()));
     field("Kills by", facts.kill_level());
+    field("Limits", LimitsText(facts));
     field("Version", StrCat(facts.version(), ", protocol ", facts.protocol()));
     field("Jobs", absl::StrJoin(node.jobs(), ", "));
     for (const v1::Device& device : facts.devices()) {

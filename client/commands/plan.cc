@@ -26,6 +26,8 @@ constexpr Flag kPlanFlags[] = {
     {"processes", 'n', "N", "ranks in total"},
     {"nodes", 0, "K", "use exactly K nodes"},
     {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
+    {"cpus", 0, "N", "processors that each rank may use at most"},
+    {"memory", 0, "SIZE", "memory that each rank may use at most"},
     {"priority", 0, "P", "higher goes first"},
     {"accelerate-config", 0, "FILE",
      "take shape and settings from accelerate's default_config.yaml"},
@@ -93,6 +95,7 @@ absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {
   v1::PlanJobRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
   request.mutable_spec()->clear_env();
+  RETURN_IF_ERROR(AwaitJudges(session, request.spec()));
   RETURN_IF_ERROR(AwaitNodes(session));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::PlanJobResponse plan, connection->PlanJob(request));

@@ -25,6 +25,11 @@ constexpr Flag kRunFlags[] = {
      "one, otherwise cpu)",
      {},
      "device"},
+    {"cpus", 0, "N",
+     "processors that each rank may use at most, e.g. 2 or 0.5; refused where a node cannot "
+     "enforce it"},
+    {"memory", 0, "SIZE",
+     "memory that each rank may use at most, e.g. 512MiB or 4GB; it is killed beyond that"},
     {"env", 'e', "NAME=VALUE", "set an environment variable for the ranks; may be repeated"},
     {"name", 0, "NAME", "label of the job"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},

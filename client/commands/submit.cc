@@ -24,6 +24,11 @@ constexpr Flag kSubmitFlags[] = {
     {"processes", 'n', "N", "ranks in total"},
     {"nodes", 0, "K", "use exactly K nodes"},
     {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
+    {"cpus", 0, "N",
+     "processors that each rank may use at most, e.g. 2 or 0.5; refused where a node cannot "
+     "enforce it"},
+    {"memory", 0, "SIZE",
+     "memory that each rank may use at most, e.g. 512MiB or 4GB; it is killed beyond that"},
     {"env", 'e', "NAME=VALUE", "set an environment variable for the ranks; may be repeated"},
     {"name", 0, "NAME", "label of the job"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},

@@ -13,6 +13,7 @@
 #include "client/record_text.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {
@@ -108,7 +109,22 @@ FirstCause CauseOf(const Death& death, std::string kind, std::string sentence) {
   return cause;
 }
 
+// By a limit that the job set itself: the node's memory has nothing to do with it.
+FirstCause AtMemoryLimit(const Death& death) {
+  const std::string limit = common::ExactBytes(death.exit.memory_limit_bytes());
+  FirstCause cause = CauseOf(death, "memory_limit",
+                             StrCat(RankName(death.exit), " reached its memory limit of ", limit,
+                                    " (--memory): the kernel killed it"));
+  cause.evidence.push_back(
+      "the kernel refused memory for its own cgroup and killed a process there");
+  cause.fixes = {StrCat("submit it again with a larger --memory than ", limit,
+                        ", a smaller batch, or fewer loader workers"),
+                 StrCat(LogsOf(death.file, death.exit.rank()), "  # what it did before")};
+  return cause;
+}
+
 MaybeCause OutOfMemory(const Death& death) {
+  if (death.exit.memory_limit_bytes() > 0) return AtMemoryLimit(death);
   const std::string device =
       LineWith(death.words, {"CUDA out of memory", "OutOfMemoryError", "NPU out of memory"});
   const std::string host =

@@ -101,6 +101,8 @@ std::string HowItEnded(const v1::RankExit& exit) {
   std::string text;
   if (exit.launch_errno() != 0) {
     text = "could not start";
+  } else if (exit.memory_limit_bytes() > 0) {
+    text = StrCat("reached its memory limit of ", common::ExactBytes(exit.memory_limit_bytes()));
   } else if (exit.out_of_memory()) {
     text = "out of memory";
   } else if (exit.signal() != 0) {
@@ -277,6 +279,7 @@ std::string DiagnosisJson(const CaseFile& file, const FirstCause& cause) {
                         {"exit_code", exit.exit_code()},
                         {"signal", exit.signal()},
                         {"out_of_memory", exit.out_of_memory()},
+                        {"memory_limit_bytes", exit.memory_limit_bytes()},
                         {"stopped_by_muster", exit.stopped_by_us()},
                         {"ended_ms", exit.ended_ms()}});
     }

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "client/doctor/machine.h"
+#include "common/cgroup_files.h"
 #include "common/files.h"
 #include "common/kill_ladder.h"
 #include "common/strings.h"

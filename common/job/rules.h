@@ -22,6 +22,9 @@ inline constexpr Range kStopAfterMs{kSecondMs, kDayMs};
 inline constexpr Range kMaxDurationMs{kSecondMs, 365 * kDayMs};
 inline constexpr Range kCheckpointsKept{1, 10'000};
 inline constexpr uint32_t kDevicesPerRankMax = 1'024;
+// Of one rank. The kernel takes no less than a millisecond of processor time in each period of 100.
+inline constexpr Range kCpuMillis{10, 1'024'000};
+inline constexpr Range kMemoryBytes{int64_t{4} << 20, int64_t{1} << 50};
 
 inline constexpr uint32_t kDefaultNodeLossRestarts = 10;
 inline constexpr uint32_t kDefaultGraceMs = 30'000;

@@ -5,6 +5,7 @@
 #include "common/job/refuse.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::job {
@@ -67,11 +68,28 @@ std::string DescribeRanks(const v1::Shape& shape) {
   return StrCat(Counted(shape.processes(), "rank"), " on ", Nodes(shape));
 }
 
+std::string DescribeLimits(const v1::RankLimits& limits) {
+  const std::string cpus = limits.cpu_millis() == 0
+                               ? ""
+                               : StrCat(common::Thousandths(limits.cpu_millis()),
+                                        limits.cpu_millis() == 1'000 ? " cpu" : " cpus");
+  const std::string memory = limits.memory_bytes() == 0
+                                 ? ""
+                                 : StrCat(common::ExactBytes(limits.memory_bytes()), " of memory");
+  if (cpus.empty() && memory.empty()) return "";
+  return StrCat("at most ", cpus, cpus.empty() || memory.empty() ? "" : " and ", memory,
+                " per rank");
+}
+
 std::string DescribeShape(const v1::Shape& shape) {
   const v1::DeviceConstraint& device = shape.device();
-  if (device.kind().empty()) return DescribeRanks(shape);
-  return StrCat(DescribeRanks(shape), ", ", DevicesPerRank(device), " ", device.kind(),
-                device.model().empty() ? "" : StrCat(" (", device.model(), ")"), " each");
+  std::string text = DescribeRanks(shape);
+  if (!device.kind().empty()) {
+    StrAppend(&text, ", ", DevicesPerRank(device), " ", device.kind(),
+              device.model().empty() ? "" : StrCat(" (", device.model(), ")"), " each");
+  }
+  const std::string limits = DescribeLimits(shape.limits());
+  return limits.empty() ? text : StrCat(text, ", ", limits);
 }
 
 std::string DescribeDemand(const v1::Shape& shape, std::string_view kind) {

@@ -93,6 +93,28 @@ absl::Status CheckDevice(const v1::DeviceConstraint& device) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLimits(const v1::RankLimits& limits) {
+  const auto within = [](uint64_t value, Range range) {
+    return value == 0 || (value >= static_cast<uint64_t>(range.least) &&
+                          value <= static_cast<uint64_t>(range.most));
+  };
+  if (!within(limits.cpu_millis(), kCpuMillis)) {
+    return Refuse("JC1108",
+                  StrCat("a rank may be limited to ", common::Thousandths(kCpuMillis.least), " to ",
+                         common::Thousandths(kCpuMillis.most), " processors, not ",
+                         common::Thousandths(limits.cpu_millis())),
+                  "--cpus 2, or omit it");
+  }
+  if (!within(limits.memory_bytes(), kMemoryBytes)) {
+    return Refuse("JC1108",
+                  StrCat("a rank may be limited to ", common::ExactBytes(kMemoryBytes.least),
+                         " to ", common::ExactBytes(kMemoryBytes.most), " of memory, not ",
+                         common::ExactBytes(limits.memory_bytes())),
+                  "--memory 4GiB, or omit it");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckShape(const v1::Shape& shape) {
   if (shape.processes() > 0 && shape.per_node() > 0) {
     return Refuse(
@@ -108,6 +130,7 @@ absl::Status CheckShape(const v1::Shape& shape) {
     return Refuse("JC1104",
                   StrCat("a job may have 1 to ", common::kRanksMax, " ranks, not ", ranks), "-n 2");
   }
+  RETURN_IF_ERROR(CheckLimits(shape.limits()));
   return CheckDevice(shape.device());
 }
 

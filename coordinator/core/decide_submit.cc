@@ -8,6 +8,7 @@
 #include "common/problem.h"
 #include "common/text.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/core/limit_facts.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/scheduler.h"
 #include "coordinator/core/views.h"
@@ -72,6 +73,27 @@ std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput
   return reply;
 }
 
+absl::Status NeverStatus(const ClusterState& state, const v1::Shape& shape,
+                         const std::string& never) {
+  const std::string what =
+      absl::StrCat("the job needs ", job::DescribeDemand(shape, ResolveKind(state, shape.device())),
+                   "; ", never);
+  if (!NeverForItsLimits(state, shape)) {
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1402",
+         .what = what,
+         .fix = "ask for less, or use --queue-anyway to wait for more nodes"});
+  }
+  const NodeWithoutLimits first = NodesWithoutLimits(state, shape.limits()).front();
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1413",
+       .what = what,
+       .fix = absl::StrCat("on ", first.node, ": ", first.fix,
+                           "; or omit the limit, or use --queue-anyway to wait for other nodes")});
+}
+
 }  // namespace
 
 uint64_t HashSpec(const v1::JobSpec& spec) {
@@ -101,14 +123,7 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
   }
   if (const std::string never = NeverFits(state, spec.shape());
       !never.empty() && !input.request.queue_anyway()) {
-    reply.status = common::MakeProblem(
-        absl::StatusCode::kFailedPrecondition,
-        {.code = "JC1402",
-         .what = absl::StrCat(
-             "the job needs ",
-             job::DescribeDemand(spec.shape(), ResolveKind(state, spec.shape().device())), "; ",
-             never),
-         .fix = "ask for less, or use --queue-anyway to wait for more nodes"});
+    reply.status = NeverStatus(state, spec.shape(), never);
     return decision;
   }
   if (state.jobs.size() >= state.settings.live_jobs_max) {

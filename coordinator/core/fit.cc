@@ -36,7 +36,7 @@ void DropLoopbackWhenSpanning(const ClusterState& state, const v1::Shape& shape,
 std::optional<std::vector<Share>> Fit(const ClusterState& state, const Usage& usage,
                                       const v1::Shape& shape, const std::string& kind, Which which,
                                       const std::vector<std::string>& previous) {
-  std::vector<Capacity> capacities = Capacities(state, usage, shape.device(), kind, which);
+  std::vector<Capacity> capacities = Capacities(state, usage, shape, kind, which);
   DropLoopbackWhenSpanning(state, shape, capacities);
   return Place(shape, std::move(capacities), previous);
 }

@@ -37,6 +37,11 @@ absl::Status JudgeFacts(const v1::NodeFacts& facts) {
                                      common::kFactBytesMax, " bytes"));
     }
   }
+  for (const v1::LimitGap* gap : {&facts.limits().no_cpus(), &facts.limits().no_memory()}) {
+    if (!IsFact(facts.limits().how()) || !IsFact(gap->why()) || !IsFact(gap->fix())) {
+      return Bad(facts, "texts about its limits that are not printable or too long");
+    }
+  }
   if (facts.devices_size() > static_cast<int>(common::kNodeDevicesMax)) {
     return Bad(facts, absl::StrCat("that it has ", facts.devices_size(),
                                    " devices, which is more than ", common::kNodeDevicesMax));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/device_kinds.h"
+#include "coordinator/core/limit_facts.h"
 
 namespace muster::coordinator {
 namespace {
@@ -182,8 +183,7 @@ bool IsInService(const Node& node) {
 }
 
 std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
-                                 const v1::DeviceConstraint& device, const std::string& kind,
-                                 Which which) {
+                                 const v1::Shape& shape, const std::string& kind, Which which) {
   std::vector<Capacity> capacities;
   for (const auto& [name, node] : state.nodes) {
     if (which == Which::kFreeNow && !UsableNow(node)) continue;
@@ -196,7 +196,11 @@ std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
         }
       }
     }
-    capacities.push_back(CapacityOf(node, used, device, kind));
+    if (!CanLimit(node.record.facts(), shape.limits())) {
+      capacities.push_back({.node = name});
+      continue;
+    }
+    capacities.push_back(CapacityOf(node, used, shape.device(), kind));
   }
   SortByRoom(capacities);
   return capacities;

@@ -39,9 +39,9 @@ enum class Which {
 };
 // Neither lost nor drained. A silent node counts: it will come back or become lost.
 bool IsInService(const Node& node);
+// A node that cannot enforce the shape's limits has none.
 std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
-                                 const v1::DeviceConstraint& device, const std::string& kind,
-                                 Which which);
+                                 const v1::Shape& shape, const std::string& kind, Which which);
 
 // The constraint's kind; if it names none, the first accelerator in common/device_kinds.cc that any
 // registered node has, otherwise cpu.

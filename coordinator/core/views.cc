@@ -138,6 +138,18 @@ std::string DescribeSilence(const v1::Event& event) {
                       ": ", silence.reason());
 }
 
+// The kernel may have killed only one of the rank's processes, of which the rank then failed.
+std::string DescribeMemoryLimit(const v1::RankExit& exit) {
+  const std::string limit =
+      absl::StrCat("it reached its memory limit of ", common::ExactBytes(exit.memory_limit_bytes()),
+                   " (--memory)");
+  if (exit.signal() == SIGKILL) return absl::StrCat(" was killed: ", limit);
+  const std::string how = exit.signal() != 0
+                              ? absl::StrCat(" was killed by signal ", SignalName(exit.signal()))
+                              : absl::StrCat(" exited with code ", exit.exit_code());
+  return absl::StrCat(how, " after one of its processes was killed: ", limit);
+}
+
 }  // namespace
 
 std::string DescribeExit(const v1::RankExit& exit) {
@@ -148,7 +160,9 @@ std::string DescribeExit(const v1::RankExit& exit) {
     if (error.starts_with(node)) error.erase(0, node.size());
     return absl::StrCat(text, " could not start: ", common::Printable(error));
   }
-  if (exit.out_of_memory()) {
+  if (exit.memory_limit_bytes() > 0) {
+    absl::StrAppend(&text, DescribeMemoryLimit(exit));
+  } else if (exit.out_of_memory()) {
     absl::StrAppend(&text, " was killed by the kernel: out of memory");
   } else if (exit.signal() != 0) {
     absl::StrAppend(&text, " was killed by signal ", SignalName(exit.signal()), Sender(exit));

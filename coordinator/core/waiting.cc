@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "common/job/shape.h"
 #include "coordinator/core/fit.h"
+#include "coordinator/core/limit_facts.h"
 
 namespace muster::coordinator {
 namespace {
@@ -18,6 +19,11 @@ constexpr char kNeedsAddresses[] =
 
 std::string Needs(const v1::Shape& shape, const std::string& kind) {
   return absl::StrCat("needs ", job::DescribeDemand(shape, kind));
+}
+
+v1::Shape WithoutLimits(v1::Shape shape) {
+  shape.clear_limits();
+  return shape;
 }
 
 std::string DescribeDrain(const v1::NodeRecord& node) {
@@ -34,7 +40,7 @@ std::string DescribeLoss(const v1::NodeRecord& node) {
 }
 
 // " (node-b is draining, node-c is not connected)": nodes that placement skips.
-std::string DescribeUnusable(const ClusterState& state) {
+std::string DescribeUnusable(const ClusterState& state, const v1::Shape& shape) {
   std::vector<std::string> nodes;
   for (const auto& [name, node] : state.nodes) {
     if (nodes.size() == kNodesNamed) break;
@@ -48,6 +54,9 @@ std::string DescribeUnusable(const ClusterState& state) {
       nodes.push_back(absl::StrCat(name, " is silent"));
     } else if (!node.cleared) {
       nodes.push_back(absl::StrCat(name, " is being cleared of older ranks"));
+    } else if (const std::string what = CannotLimit(node.record.facts(), shape.limits());
+               !what.empty()) {
+      nodes.push_back(absl::StrCat(name, " cannot limit ", what));
     }
   }
   return nodes.empty() ? "" : absl::StrCat(" (", absl::StrJoin(nodes, ", "), ")");
@@ -59,7 +68,7 @@ std::string DescribeAbsent(const ClusterState& state, const v1::Shape& shape,
                            const std::string& kind) {
   std::vector<std::string> nodes;
   size_t absent = 0;
-  for (const Capacity& capacity : Capacities(state, {}, shape.device(), kind, Which::kEver)) {
+  for (const Capacity& capacity : Capacities(state, {}, shape, kind, Which::kEver)) {
     const Node& node = state.nodes.at(capacity.node);
     if (capacity.ranks == 0 || IsInService(node) || ++absent > kNodesNamed) continue;
     const bool lost = node.record.state() == v1::NODE_STATE_LOST;
@@ -73,7 +82,7 @@ std::string DescribeAbsent(const ClusterState& state, const v1::Shape& shape,
 
 bool HasRoom(const ClusterState& state, const v1::Shape& shape, const std::string& kind,
              Which which) {
-  return Place(shape, Capacities(state, {}, shape.device(), kind, which), {}).has_value();
+  return Place(shape, Capacities(state, {}, shape, kind, which), {}).has_value();
 }
 
 }  // namespace
@@ -82,11 +91,10 @@ std::string Blocked(const ClusterState& state, const Usage& usage, const v1::Sha
                     const std::string& kind) {
   const std::string needs = Needs(shape, kind);
   if (state.nodes.empty()) return absl::StrCat(needs, "; no node is registered yet");
-  const std::vector<Capacity> free =
-      Capacities(state, usage, shape.device(), kind, Which::kFreeNow);
+  const std::vector<Capacity> free = Capacities(state, usage, shape, kind, Which::kFreeNow);
   const bool fits_but_for_addresses = Place(shape, free, {}).has_value();
-  return absl::StrCat(needs, "; free now: ", DescribeCapacities(free), DescribeUnusable(state),
-                      fits_but_for_addresses ? ", but " : "",
+  return absl::StrCat(needs, "; free now: ", DescribeCapacities(free),
+                      DescribeUnusable(state, shape), fits_but_for_addresses ? ", but " : "",
                       fits_but_for_addresses ? kNeedsAddresses : "");
 }
 
@@ -125,13 +133,24 @@ const std::string& AsideReasons::Of(const ClusterState& state, const v1::Shape& 
   return known->second;
 }
 
+bool NeverForItsLimits(const ClusterState& state, const v1::Shape& shape) {
+  const std::string kind = ResolveKind(state, shape.device());
+  return shape.has_limits() && !HasRoom(state, shape, kind, Which::kEver) &&
+         HasRoom(state, WithoutLimits(shape), kind, Which::kEver);
+}
+
 std::string NeverFits(const ClusterState& state, const v1::Shape& shape) {
   if (state.nodes.empty()) return "";
   const std::string kind = ResolveKind(state, shape.device());
   if (HasRoom(state, shape, kind, Which::kEver)) return "";
-  return absl::StrCat(
-      "it would not fit even if all registered nodes were free; they can hold: ",
-      DescribeCapacities(Capacities(state, {}, shape.device(), kind, Which::kEver)));
+  if (NeverForItsLimits(state, shape)) {
+    return absl::StrCat(
+        "the nodes that can enforce its limits (", job::DescribeLimits(shape.limits()),
+        ") can hold: ", DescribeCapacities(Capacities(state, {}, shape, kind, Which::kEver)), "; ",
+        DescribeNodesWithoutLimits(NodesWithoutLimits(state, shape.limits())));
+  }
+  return absl::StrCat("it would not fit even if all registered nodes were free; they can hold: ",
+                      DescribeCapacities(Capacities(state, {}, shape, kind, Which::kEver)));
 }
 
 }  // namespace muster::coordinator

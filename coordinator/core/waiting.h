@@ -28,6 +28,9 @@ std::string WhyAside(const ClusterState& state, const v1::Shape& shape);
 // could, or if none is registered.
 std::string NeverFits(const ClusterState& state, const v1::Shape& shape);
 
+// Whether the nodes could hold the shape at some point, and only its limits are in the way.
+bool NeverForItsLimits(const ClusterState& state, const v1::Shape& shape);
+
 using Details = google::protobuf::RepeatedPtrField<std::string>;
 // Why a QUEUED job has not started, with its place in the queue; adds to `details` what helps to
 // see the reason (why.cc).

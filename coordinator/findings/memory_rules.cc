@@ -28,6 +28,14 @@ double SecondsToLimit(const RankSamples& rank, double growth, double seconds) {
   return std::max(0.0, left) / growth * seconds;
 }
 
+// The kernel rounds a limit down to whole pages; a lower one is of the node or of the worker.
+bool IsItsOwnLimit(const v1::JobRecord& job, const v1::RankSample& sample) {
+  constexpr uint64_t kPageMax = 64 << 10;
+  const uint64_t limit = job.spec().shape().limits().memory_bytes();
+  return limit > 0 && sample.memory_limit_bytes() + kPageMax > limit &&
+         sample.memory_limit_bytes() <= limit;
+}
+
 }  // namespace
 
 // A rank holds 92 % or more of the memory that its control group or node allows.
@@ -48,13 +56,16 @@ std::optional<v1::Finding> MemoryNearLimit(const Evidence& evidence, const v1::L
                     });
     if (!near) continue;
     const v1::RankSample& last = rank.newest.back().second;
+    const bool own = IsItsOwnLimit(evidence.job, last);
     v1::Finding finding =
         MakeFinding(v1::FINDING_SEVERITY_WARNING,
                     {absl::StrCat(RankOnNode(*attempt, number), " uses ",
                                   common::HumanBytes(last.resident_bytes()), " of ",
-                                  common::HumanBytes(last.memory_limit_bytes()), " memory"),
+                                  common::HumanBytes(last.memory_limit_bytes()), " memory",
+                                  own ? ", its limit (--memory)" : ""),
                      "the kernel will kill it when the rest is used up",
-                     "a smaller batch, fewer loader workers, or a node with more memory"});
+                     absl::StrCat("a smaller batch, fewer loader workers, or ",
+                                  own ? "a larger --memory" : "a node with more memory")});
     AddNumber(finding, "resident", static_cast<double>(last.resident_bytes()), "bytes");
     AddNumber(finding, "limit", static_cast<double>(last.memory_limit_bytes()), "bytes");
     finding.add_ranks(number);

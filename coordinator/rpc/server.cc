@@ -36,6 +36,7 @@ void GetServer(Daemon& daemon, const Caller&, const v1::GetServerRequest& reques
         v1::GetServerResponse response;
         response.set_version(common::kVersion);
         response.set_protocol(common::kProtocol);
+        response.set_limits_ranks(true);
         response.set_epoch(daemon.epoch);
         response.set_is_private(daemon.is_private);
         response.set_stays(daemon.lifetime.Stays());

@@ -93,6 +93,20 @@ TEST(FirstCauseTest, ARankOutOfMemoryByTheKernelOrByItsOwnWords) {
   EXPECT_EQ(device.Cause().sentence, "rank 0 on node1 ran out of device memory");
 }
 
+TEST(FirstCauseTest, ARankAtItsOwnMemoryLimitIsNotBlamedOnTheNode) {
+  FailedJob job;
+  v1::RankExit& dead = job.Dies(1, 50);
+  dead.set_signal(SIGKILL);
+  dead.set_out_of_memory(true);
+  dead.set_memory_limit_bytes(512 << 20);
+  const FirstCause cause = job.Cause();
+  EXPECT_EQ(cause.kind, "memory_limit");
+  EXPECT_EQ(cause.sentence,
+            "rank 1 on node2 reached its memory limit of 512 MiB (--memory): the kernel killed it");
+  EXPECT_FALSE(Has(EvidenceOf(cause), "node2 has"));
+  EXPECT_TRUE(Has(cause.fixes[0], "a larger --memory than 512 MiB"));
+}
+
 TEST(FirstCauseTest, AFileThatOneNodeLacks) {
   FailedJob job;
   v1::RankExit& dead = job.Dies(1, 2);

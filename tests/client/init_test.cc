@@ -83,16 +83,49 @@ TEST(InitTest, AnSbatchScriptBecomesAJobFile) {
             "resources:\n"
             "  per_node: 4\n"
             "  nodes: 2\n"
+            "  cpus: 6\n"
             "  devices: a100\n"
             "max_duration: 1590m\n"
             "env:\n"
             "  NCCL_DEBUG: \"INFO\"\n"
             "  OMP_NUM_THREADS: \"6\"\n");
-  EXPECT_EQ(taken.notes,
-            "--mem=64G: jobs do not request memory; their ranks share what the node has | line 6: "
-            "#SBATCH -w node[1-2] | "
-            "--partition gpu: there is one queue | line 10: module load cuda/12.4 | "
-            "srun --cpu-bind=none | srun -l | line 16: echo done");
+  EXPECT_EQ(
+      taken.notes,
+      "line 6: #SBATCH -w node[1-2] | "
+      "--partition gpu: there is one queue | line 10: module load cuda/12.4 | "
+      "srun --cpu-bind=none | srun -l | line 16: echo done | --mem=64G: it is of all ranks of "
+      "a node together; resources.cpus and resources.memory limit each rank");
+}
+
+TEST(InitTest, SlurmsLimitsOfATaskBecomeThoseOfARankAndOthersAreNamed) {
+  struct Limits {
+    const char* options;
+    const char* cpus;
+    const char* memory;
+    const char* notes;
+  };
+  const Limits kLimits[] = {
+      {"-n 2 --cpus-per-task=4 --mem-per-cpu=2G", "4", "8GiB", ""},
+      {"-n 2 --mem-per-cpu=512", "", "512MiB", ""},
+      {"-N 2 --ntasks-per-node=1 --mem=64G", "", "64GiB", ""},
+      {"-n 2 --mem=0", "", "", ""},
+      {"-n 2 --mem=1500M", "", "",
+       "--mem=1500M: it is of all ranks of a node together; resources.cpus and resources.memory "
+       "limit each rank"},
+  };
+  for (const Limits& limits : kLimits) {
+    const Taken taken = Sbatch(std::string("#SBATCH ") + limits.options + "\npython train.py\n");
+    ASSERT_TRUE(taken.status.ok()) << limits.options << taken.status;
+    EXPECT_EQ(taken.draft.cpus, limits.cpus) << limits.options;
+    EXPECT_EQ(taken.draft.memory, limits.memory) << limits.options;
+    EXPECT_EQ(taken.notes, limits.notes) << limits.options;
+  }
+  const Taken by_launcher = Sbatch(
+      "#SBATCH -N 2 --cpus-per-task=8\nsrun torchrun --nnodes 2 --nproc_per_node 4 train.py\n");
+  EXPECT_EQ(by_launcher.draft.cpus, "");
+  EXPECT_NE(by_launcher.notes.find("--cpus-per-task=8: it is of a task"), std::string::npos)
+      << by_launcher.notes;
+  EXPECT_FALSE(Sbatch("#SBATCH --mem=lots\npython train.py\n").status.ok());
 }
 
 TEST(InitTest, TorchrunUnderSbatchKeepsItsRanksAndTakesTheNodes) {

@@ -38,6 +38,8 @@ resources:
   nodes: 1:4
   per_node: 8
   devices: npu>=64GB
+  cpus: 2.5
+  memory: 1.5GiB
 restarts: 3
 priority: -5
 grace: 1m30s
@@ -63,6 +65,8 @@ clean_env: true
   EXPECT_EQ(spec.shape().per_node(), 8u);
   EXPECT_EQ(spec.shape().device().kind(), "npu");
   EXPECT_EQ(spec.shape().device().min_memory_bytes(), 64'000'000'000ull);
+  EXPECT_EQ(spec.shape().limits().cpu_millis(), 2'500u);
+  EXPECT_EQ(spec.shape().limits().memory_bytes(), uint64_t{1'536} << 20);
   EXPECT_EQ(spec.restarts(), 3u);
   EXPECT_EQ(spec.priority(), -5);
   EXPECT_EQ(spec.grace_ms(), 90'000u);
@@ -118,6 +122,10 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
       {"resources: {devices: \"gpu>=12\"}", "`>=` must be followed by a memory size like 64GB"},
       {"resources: 4", "resources takes a section of keys, not \"4\""},
       {"grace: soon", "grace takes a duration like 30s"},
+      {"resources: {cpus: many}", "resources.cpus: \"many\" is not a number of processors"},
+      {"resources: {memory: 4G}", "resources.memory: \"4G\" is not a size of memory from 4 MiB"},
+      {"cpus: 2", "did you mean \"resources.cpus\"?"},
+      {"resources: {mem: 4GB}", "did you mean \"memory\"?"},
       {"logs: maybe", "logs takes drop or block, not \"maybe\""},
       {"virtual_local_rank: 1", "virtual_local_rank takes true or false, not \"1\""},
       {"command: {a: b}", "command takes a list of texts, not a section"},
@@ -127,7 +135,7 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
        "f:1:1: unknown key \"image\": ranks are processes on the node, not containers;"},
       {"file_mounts: x", "unknown key \"file_mounts\": nothing is copied to the nodes; put"},
       {"resources: {shm_size: 1}",
-       "unknown key \"shm_size\" in resources: jobs do not request memory"},
+       "unknown key \"shm_size\" in resources: ranks share the node's /dev/shm"},
       {"partition: a", "unknown key \"partition\": there is one queue; omit it"},
       {"resources: {walltime: 1h}", "did you mean \"max_duration\"?"},
       {"a: b: c", "f:1:5: not valid YAML"},

@@ -117,6 +117,17 @@ TEST(JobctlSubmitTest, PrintsTheNameAloneForScripts) {
   EXPECT_NE(text.err.find("next: jobctl logs -f calm-otter-3"), std::string::npos);
 }
 
+TEST(JobctlSubmitTest, LimitsAreNotGivenToACoordinatorThatWouldIgnoreThem) {
+  FakeCoordinator older;
+  for (const char* command : {"run", "submit", "plan"}) {
+    const Ended ended = Jobctl(older, {command, "--memory", "64MiB", "--", "train"});
+    EXPECT_EQ(ended.code, 6) << command << ended.err;
+    EXPECT_NE(ended.err.find("would ignore --cpus and --memory [JC1413]"), std::string::npos)
+        << ended.err;
+  }
+  EXPECT_FALSE(older.last_submit().has_spec());
+}
+
 TEST(JobctlSubmitTest, ARefusalOfTheCoordinatorIsExitSixWithItsFix) {
   FakeCoordinator fake;
   fake.submit_error = common::MakeProblem(absl::StatusCode::kFailedPrecondition,

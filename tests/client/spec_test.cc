@@ -151,6 +151,17 @@ TEST_F(SpecTest, ATotalWinsOverTheLaunchersLineAndSaysSo) {
       << notes_;
 }
 
+TEST_F(SpecTest, LimitsAreOfEachRankAndFlagsWinOverTheFile) {
+  const std::string file = File("command: [train]\nresources: {cpus: 2, memory: 4GB}\n");
+  const v1::RankLimits from_file = Build({"submit", file})->shape().limits();
+  EXPECT_EQ(from_file.cpu_millis(), 2'000u);
+  EXPECT_EQ(from_file.memory_bytes(), 4'000'000'000u);
+  const v1::RankLimits limits = Build({"submit", file, "--memory", "512MiB"})->shape().limits();
+  EXPECT_EQ(limits.cpu_millis(), 2'000u);
+  EXPECT_EQ(limits.memory_bytes(), 512u << 20);
+  EXPECT_FALSE(Build({"run", "--", "train"})->shape().has_limits());
+}
+
 TEST_F(SpecTest, ALauncherInsideAShellIsPointedOut) {
   ASSERT_TRUE(Build({"run", "-n", "2", "--", "sh", "-c", "cd /data && torchrun t.py"}).ok());
   EXPECT_NE(notes_.find("note: every rank starts torchrun itself"), std::string::npos) << notes_;

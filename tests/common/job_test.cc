@@ -116,6 +116,10 @@ TEST(JobRulesTest, EachOneIsSaidWithItsCode) {
        [](v1::JobSpec& spec) { spec.set_stop_after_ms(999); }},
       {"JC1108: max_duration takes from 1s to 365d 0h, not 9223372036854775807 ms",
        [](v1::JobSpec& spec) { spec.set_max_duration_ms(UINT64_MAX); }},
+      {"JC1108: a rank may be limited to 0.01 to 1024 processors, not 0.009",
+       [](v1::JobSpec& spec) { spec.mutable_shape()->mutable_limits()->set_cpu_millis(9); }},
+      {"JC1108: a rank may be limited to 4 MiB to 1024 TiB of memory, not 1 KB",
+       [](v1::JobSpec& spec) { spec.mutable_shape()->mutable_limits()->set_memory_bytes(1'000); }},
   };
   for (const Rule& rule : kRules) {
     const std::string said = SaidOf(rule.breaks);
@@ -198,6 +202,10 @@ TEST(JobShapeTest, IsDescribedInRanksAndInDevices) {
   shape.mutable_device()->set_kind("gpu");
   shape.mutable_device()->set_model("h100");
   EXPECT_EQ(DescribeShape(shape), "1 rank, 1 gpu (h100) each");
+  ASSERT_TRUE(ParseCpus("0.5", shape.mutable_limits()).ok());
+  ASSERT_TRUE(ParseRankMemory("512MiB", shape.mutable_limits()).ok());
+  EXPECT_EQ(DescribeShape(shape),
+            "1 rank, 1 gpu (h100) each, at most 0.5 cpus and 512 MiB of memory per rank");
   EXPECT_EQ(DescribeDemand(shape, "gpu"), "1 gpu of model h100");
   EXPECT_EQ(DescribeWorld(3, 1), "3 ranks on 1 node");
 }

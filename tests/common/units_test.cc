@@ -30,6 +30,39 @@ TEST(MemoriesTest, AreReadInAnyCaseAndWrongOnesRefused) {
   }
 }
 
+TEST(MemoriesTest, SizesOfLimitsNameTheirUnitAndReadBack) {
+  EXPECT_EQ(*ParseByteSize("512MiB"), 512u << 20);
+  EXPECT_EQ(*ParseByteSize("1.5gib"), uint64_t{1'536} << 20);
+  EXPECT_EQ(*ParseByteSize("4GB"), 4'000'000'000u);
+  EXPECT_EQ(*ParseByteSize("0.001KiB"), 1u);
+  for (const char* wrong : {"", "4G", "512", "GiB", "0GB", "-1GB", "+1GB", "1e3MB", "4 GB",
+                            "1.0001GB", "1.GB", ".5GB", "99999999TiB", "nanGB", "4GBB"}) {
+    EXPECT_FALSE(ParseByteSize(wrong).ok()) << wrong;
+  }
+  for (const char* text : {"512 MiB", "1.5 GiB", "4 GB", "100 MB", "4 MiB", "1024 TiB", "7 KB"}) {
+    std::string word = text;
+    word.erase(word.find(' '), 1);
+    EXPECT_EQ(ExactBytes(*ParseByteSize(word)), text);
+  }
+  EXPECT_EQ(ExactBytes(0), "0 B");
+  EXPECT_EQ(ExactBytes(1'234'567'891), "1234567891 B");
+}
+
+TEST(ThousandthsTest, AreReadWithAtMostThreeDecimals) {
+  EXPECT_EQ(*ParseThousandths("2"), 2'000);
+  EXPECT_EQ(*ParseThousandths("0.5"), 500);
+  EXPECT_EQ(*ParseThousandths("0.125"), 125);
+  EXPECT_EQ(*ParseThousandths("1000000"), 1'000'000'000);
+  for (const char* wrong : {"", ".", ".5", "5.", "-1", "+1", "1e3", "inf", "0.0625", "1000001",
+                            "99999999", "1,5", "2 "}) {
+    EXPECT_FALSE(ParseThousandths(wrong).ok()) << wrong;
+  }
+  EXPECT_EQ(Thousandths(2'000), "2");
+  EXPECT_EQ(Thousandths(500), "0.5");
+  EXPECT_EQ(Thousandths(125), "0.125");
+  EXPECT_EQ(Thousandths(20), "0.02");
+}
+
 TEST(HumanSizes, CountInPowersOfAThousand) {
   EXPECT_EQ(HumanBytes(0), "0 B");
   EXPECT_EQ(HumanBytes(999), "999 B");

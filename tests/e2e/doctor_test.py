@@ -130,7 +130,7 @@ class Init(Case):
         with open(self.path("job.sbatch"), "w") as file:
             file.write("#!/bin/sh\n#SBATCH -J bert -n 2 --time=30 --mem=1G\nsrun python train.py\n")
         done = self.init("--from", "sbatch", "job.sbatch")
-        self.assertIn("not taken over: --mem=1G: jobs do not request memory", done.stderr)
+        self.assertIn("not taken over: --mem=1G: it is of all ranks of a node together", done.stderr)
         with open(self.path("accelerate.yaml"), "w") as file:
             file.write("compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nnum_machines: 1\n"
                        "num_processes: 2\nmixed_precision: bf16\nmain_process_port: 29500\n")

@@ -133,6 +133,26 @@ void ClusterScript::Dispatch(const Words& words, Options& options) {
   }
 }
 
+namespace {
+
+// "": as before; "old": an older worker, which reports nothing; else what it can limit,
+// "cpus+memory".
+void SetLimits(const std::string& text, v1::NodeFacts& facts) {
+  if (text.empty()) return;
+  facts.clear_limits();
+  if (text == "old") return;
+  v1::LimitFacts* limits = facts.mutable_limits();
+  limits->set_how("cgroup v2");
+  for (auto [word, gap] : {std::pair("cpus", &v1::LimitFacts::mutable_no_cpus),
+                           std::pair("memory", &v1::LimitFacts::mutable_no_memory)}) {
+    if (text.find(word) != std::string::npos) continue;
+    (limits->*gap)()->set_why(absl::StrCat("its cgroup is not writable for ", word));
+    (limits->*gap)()->set_fix("Delegate=yes in its unit");
+  }
+}
+
+}  // namespace
+
 void ClusterScript::Node(const Words& words, Options& options) {
   const std::string& name = words.at(1);
   v1::NodeFacts& facts = facts_[name];
@@ -160,6 +180,7 @@ void ClusterScript::Node(const Words& words, Options& options) {
   facts.set_advertise(Option(options, "advertise", "10.0.0." + name));
   facts.set_machine_id(Option(options, "machine", facts.machine_id()));
   facts.set_oversubscribe_cpu(Option(options, "oversubscribe", "0") == "1");
+  SetLimits(Option(options, "limits", ""), facts);
   coordinator::WorkerRegisteredInput input{++session_, {}};
   *input.message.mutable_facts() = facts;
   input.message.set_cleared(Option(options, "cleared", "0") == "1");
@@ -194,6 +215,9 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
   shape->set_min_nodes(Number(range.front()));
   shape->set_max_nodes(Number(range.back()));
   shape->mutable_device()->set_kind(Option(options, "kind", "cpu"));
+  const std::string cpus = Option(options, "cpus", ""), memory = Option(options, "memory", "");
+  if (!cpus.empty()) shape->mutable_limits()->set_cpu_millis(Number(cpus) * 1000);
+  if (!memory.empty()) shape->mutable_limits()->set_memory_bytes(Number(memory) << 20);
   spec.set_priority(Number(Option(options, "priority", "0")));
   spec.set_restarts(Number(Option(options, "restarts", "0")));
   spec.set_max_duration_ms(Number(Option(options, "limit_ms", "0")));
@@ -345,6 +369,7 @@ void ClusterScript::Exit(const Words& words, Options& options) {
     exit->set_stopped_by_us(Option(options, "stopped", "0") == "1");
     exit->set_last_lines(Option(options, "says", ""));
     exit->set_out_of_memory(Option(options, "oom", "0") == "1");
+    exit->set_memory_limit_bytes(Number(Option(options, "memory_limit", "0")));
     exit->set_launch_errno(Number(Option(options, "errno", "0")));
     exit->set_launch_error(Option(options, "error", ""));
     if (options.contains("itself")) {

@@ -167,6 +167,19 @@ TEST(LaunchEnvironment, RankNumbersAreReplacedInArguments) {
   EXPECT_EQ(ranks[1].argv[1], "--out=/tmp/2/1/$RANK/${other}");
 }
 
+TEST(LaunchEnvironment, ThreadsFollowTheLimitOfProcessors) {
+  LaunchFacts facts = Facts();
+  facts.usable_cores = 8;
+  const auto threads = [&facts](uint32_t cpu_millis) {
+    LaunchAttempt launch = Launch();
+    launch.mutable_spec()->mutable_shape()->mutable_limits()->set_cpu_millis(cpu_millis);
+    return EnvOf(BuildRanks(launch, facts)[0]).at("OMP_NUM_THREADS");
+  };
+  EXPECT_EQ(threads(2'500), "2");
+  EXPECT_EQ(threads(500), "1");
+  EXPECT_EQ(threads(64'000), "8");
+}
+
 TEST(LaunchEnvironment, ThereIsAlwaysAThreadPerRank) {
   LaunchFacts facts = Facts();
   facts.usable_cores = 1;

@@ -304,6 +304,17 @@ TEST(MemoryNearLimitTest, TenSecondsAtNinetyTwoPercent) {
   EXPECT_EQ(story.Find("memory-near-limit"), nullptr);
 }
 
+TEST(MemoryNearLimitTest, ARanksOwnLimitIsNamedWithWhatRaisesIt) {
+  JobStory story(1);
+  story.job().mutable_spec()->mutable_shape()->mutable_limits()->set_memory_bytes(1'000'000);
+  story.At(60).Measured(12, {RankHolding(0, 950'000, 999'424)});  // whole pages
+  const v1::Finding* found = story.Find("memory-near-limit");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->sentence(),
+            "rank 0 on node1 uses 950 KB of 999 KB memory, its limit (--memory)");
+  EXPECT_EQ(found->fix(), "a smaller batch, fewer loader workers, or a larger --memory");
+}
+
 TEST(MemoryGrowingTest, ALeakIsFoundAndAFillingCacheIsNot) {
   constexpr uint64_t kGb = 1'000'000'000;
   JobStory leak(1);

@@ -1,0 +1,38 @@
+// Which limits this node can enforce, and where its ranks' cgroups go: decided once when the worker
+// starts, reported to the coordinator, so that no job is placed where its limits would not hold.
+//
+// cgroup v1: a controller's hierarchy in which the worker may create cgroups. cgroup v2: a cgroup
+// that the worker may divide. A cgroup with controllers for its children cannot hold processes
+// itself, so the worker must be in a leaf: systemd's (DelegateSubgroup=), one of an earlier start,
+// or one that it makes and enters, which it does only where no systemd would start it into the
+// divided cgroup again, and no other process is in it.
+#pragma once
+
+#include <string>
+
+#include "common/kill_ladder.h"
+#include "muster/v1/event.pb.h"
+#include "worker/limits/cgroup_door.h"
+
+namespace muster::worker {
+
+// One controller, "cpu" or "memory".
+struct LimitController {
+  std::string base;  // attempts' cgroups are created here; empty: it cannot be limited
+  bool is_v2 = false;
+  std::string why, fix;  // if it cannot
+};
+
+struct LimitHost {
+  LimitController cpu, memory;
+  std::string
+      v2_base;  // where attempts' v2 cgroups go instead of the worker's own; empty: no change
+};
+
+// Enters a leaf and enables controllers if need be.
+LimitHost PrepareLimits(CgroupDoor& door);
+// The cgroups to create and to clear attempts in.
+common::CgroupHost ProbeCgroups(const LimitHost& limits);
+v1::LimitFacts DescribeLimitHost(const LimitHost& limits);
+
+}  // namespace muster::worker

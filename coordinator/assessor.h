@@ -41,6 +41,7 @@ class Assessor {
   // Of the job's newest assessment, at most as old as the tick.
   void Decorate(v1::JobSummary& summary) const;
   bool IsMeasured(uint64_t job) const;
+  int64_t FloorMs() const { return floor_ms_; }
   // An assessment of the job was made after its end.
   bool IsFinal(uint64_t job) const;
   // It was removed.

@@ -96,6 +96,40 @@ class Notify(Case):
         with open(told) as file:
             self.assertEqual(file.read(), line)
 
+    def test_a_command_that_outlives_the_coordinator_runs_once(self):
+        cluster = self.cluster()
+        began, go = self.path("began"), self.path("go")
+        job = self.submit(cluster, "true", {
+            "command": f"echo $MUSTER_DELIVERY >> {began}; while [ ! -e {go} ]; do sleep 0.05; done; echo sent"})
+        harness.wait_until(lambda: os.path.exists(began), "the command runs")
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        self.assertEqual(len(self.waiting(cluster)), 2)
+        open(go, "w").close()
+        self.happened(cluster, job, "the command on node1 exited with 0; it printed: sent")
+        with open(began) as file:
+            self.assertEqual(len(file.read().splitlines()), 1)
+
+    def test_a_command_runs_on_another_node_of_the_job_when_the_first_is_gone(self):
+        cluster = self.cluster(workers=("node1", "node2"), devices="cpu:1")
+        with open(self.path("job.yaml"), "w") as file:
+            file.write(json.dumps({"command": ["sleep", "600"], "resources": {"processes": 2},
+                                   "notify": [{"command": ["true"]}]}))
+        job = cluster.submit(self.path("job.yaml"), cwd=self.directory)
+        first, second = (part.node for part in cluster.wait_for(job, harness.RUNNING).attempts[0].parts)
+        cluster.workers[first].kill9()
+        harness.wait_until(lambda: not cluster.nodes()[first].record.connected, "it is missed")
+        cluster.jobctl("nodes", "declare-dead", first, "--yes", check=False)
+        cluster.jobctl("cancel", job, check=False)
+        self.happened(cluster, job, f"the command on {second} exited with 0")
+
+    def test_a_private_coordinator_stays_until_the_command_has_run(self):
+        told = self.path("told")
+        with open(self.path("job.yaml"), "w") as file:
+            file.write(json.dumps({"command": ["true"], "notify": [{"command": f"sleep 0.5; touch {told}"}]}))
+        self.private().submit(self.path("job.yaml"), cwd=self.directory)
+        harness.wait_until(lambda: os.path.exists(told), "the command has run")
+
     def test_a_command_that_has_no_node_to_run_on_is_an_event(self):
         cluster = self.cluster()
         with open(self.path("job.yaml"), "w") as file:

@@ -164,9 +164,8 @@ const Command kPlanCommand = {
         "start now",
     .notes =
         "Nothing is submitted. Returns 0 if the job would start now, 10 if it would wait,\n"
-        "11 if the registered nodes could never hold it, or --estimate says that a rank needs "
-        "more\n"
-        "memory than its device has.",
+        "11 if the registered nodes could never hold it, or if --estimate finds that a\n"
+        "rank needs more memory than it would get.",
     .run = Plan};
 
 }  // namespace muster::client

@@ -1,5 +1,6 @@
 // Webhooks and commands: which may be called, what they are told, and when each is tried again.
 #include <arpa/inet.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
@@ -172,8 +173,8 @@ TEST(NotifyTest, ACommandIsToldInItsEnvironmentAndRunsWhereTheNewestAttemptWas) 
 TEST(NotifyTest, WhatIsToldOfALiveJobIsEnoughForEveryMessage) {
   const v1::JobRecord job = JobWithAFinding();
   const v1::JobRecord facts = FactsToTell(job);
-  EXPECT_EQ(MakeRun(facts, kFinding, "n")->SerializeAsString(),
-            MakeRun(job, kFinding, "n")->SerializeAsString());
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*MakeRun(facts, kFinding, "n"),
+                                                                 *MakeRun(job, kFinding, "n")));
   EXPECT_EQ(MakePost(facts, {.job = 7}, "n")->body, MakePost(job, {.job = 7}, "n")->body);
   EXPECT_EQ(NodesToRunOn(facts), NodesToRunOn(job));
 }

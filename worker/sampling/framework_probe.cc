@@ -38,6 +38,7 @@ std::string ReadBeginning(const std::string& path, size_t bytes_max) {
 
 bool IsVersion(std::string_view text) {
   return !text.empty() && text.size() <= kVersionBytesMax &&
+         std::isdigit(static_cast<unsigned char>(text[0])) != 0 &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) {
            return std::isalnum(c) != 0 || c == '.' || c == '+' || c == '-' || c == '_';
          });
@@ -83,9 +84,7 @@ std::string CudartOf(std::string_view file) {
   const size_t first = rest.find('.');
   if (first != std::string_view::npos) end = std::min(end, rest.find('.', first + 1));
   const std::string_view version = rest.substr(0, end);
-  return IsVersion(version) && std::isdigit(static_cast<unsigned char>(version[0])) != 0
-             ? std::string(version)
-             : "";
+  return IsVersion(version) ? std::string(version) : "";
 }
 
 bool IsTorchLibrary(std::string_view file) {

@@ -165,9 +165,11 @@ constexpr JobKey kKeys[] = {
      }},
 
     {"notify", KeyType::kNotify,
-     "Webhooks that get a POST when the job is over: a list of `{on: [end, failure], webhook: URL, "
-     "secret_env: NAME}`. Default of `on`: end. The variable signs the request "
-     "(X-Hub-Signature-256)"},
+     "Whom to tell: a list of `{on: [end, failure, finding], webhook: URL, secret_env: NAME}`, "
+     "which "
+     "gets a POST signed with that variable, or `{on: …, command: [PROGRAM, ARGUMENT]}`, which "
+     "runs "
+     "as the job on one of its nodes. Default of `on`: end"},
 
     {"checkpoint", KeyType::kSection, "How checkpoints are kept"},
     {"checkpoint.keep",

@@ -17,11 +17,10 @@ void AddWhen(const YamlNode& node, v1::Notify* notify, Problems* problems) {
   } else if (node.kind == NodeKind::kScalar && node.text == "failure") {
     notify->add_on(v1::NOTIFY_ON_FAILURE);
   } else if (node.kind == NodeKind::kScalar && node.text == "finding") {
-    problems->push_back(
-        {node.line, node.column, "notify.on: finding is not supported yet; use end or failure"});
+    notify->add_on(v1::NOTIFY_ON_FINDING);
   } else {
     problems->push_back(
-        {node.line, node.column, "notify.on takes end, failure, or a list of them"});
+        {node.line, node.column, "notify.on takes end, failure, finding, or a list of them"});
   }
 }
 
@@ -38,6 +37,24 @@ void ReadUrl(const YamlNode& node, v1::Notify* notify, Problems* problems) {
   notify->set_webhook(node.text);
 }
 
+// One string is a line for the shell, like the job's own command.
+void ReadNotifyCommand(const YamlNode& node, v1::Notify* notify, Problems* problems) {
+  if (node.kind == NodeKind::kScalar && !node.text.empty()) {
+    for (const char* word : {"sh", "-c"}) notify->add_command(word);
+    notify->add_command(node.text);
+    return;
+  }
+  for (const YamlNode& item : node.items) {
+    if (item.kind == NodeKind::kScalar) notify->add_command(item.text);
+  }
+  if (node.kind != NodeKind::kList || notify->command_size() == 0 ||
+      notify->command_size() != static_cast<int>(node.items.size())) {
+    problems->push_back({node.line, node.column,
+                         "notify.command takes a list of words, or one line for the shell: "
+                         "command: [mail, -s, \"it is over\", me@example.org]"});
+  }
+}
+
 void ReadEntry(const YamlNode::Entry& entry, v1::Notify* notify, Problems* problems) {
   const YamlNode& value = entry.value;
   if (entry.key == "on" && value.kind == NodeKind::kList) {
@@ -49,13 +66,11 @@ void ReadEntry(const YamlNode::Entry& entry, v1::Notify* notify, Problems* probl
   } else if (entry.key == "secret_env" && value.kind == NodeKind::kScalar) {
     notify->set_secret_env(value.text);
   } else if (entry.key == "command") {
-    problems->push_back({entry.line, entry.column,
-                         "notify.command is not supported yet; use a webhook, or a script that "
-                         "waits: jobctl wait JOB && COMMAND"});
+    ReadNotifyCommand(value, notify, problems);
   } else {
-    problems->push_back(
-        {entry.line, entry.column,
-         StrCat("unknown key \"", entry.key, "\" in notify: it has on, webhook and secret_env")});
+    problems->push_back({entry.line, entry.column,
+                         StrCat("unknown key \"", entry.key,
+                                "\" in notify: it has on, webhook, secret_env and command")});
   }
 }
 
@@ -70,13 +85,15 @@ void ReadNotify(const YamlNode& node, v1::JobSpec* spec, Problems* problems) {
   for (const YamlNode& item : node.items) {
     v1::Notify* notify = spec->add_notify();
     if (item.kind != NodeKind::kMap) {
-      problems->push_back({item.line, item.column, "an item of notify takes on and webhook"});
+      problems->push_back(
+          {item.line, item.column, "an item of notify takes on, and webhook or command"});
       continue;
     }
     const size_t before = problems->size();
     for (const YamlNode::Entry& entry : item.entries) ReadEntry(entry, notify, problems);
-    if (notify->webhook().empty() && problems->size() == before)
-      problems->push_back({item.line, item.column, "an item of notify needs a webhook"});
+    if (notify->webhook().empty() && notify->command().empty() && problems->size() == before)
+      problems->push_back(
+          {item.line, item.column, "an item of notify needs a webhook or a command"});
   }
 }
 

@@ -1,4 +1,4 @@
-// The key `notify` of a job file: a list of {on, webhook, secret_env}. Pure.
+// The key `notify` of a job file: a list of {on, webhook, secret_env} or {on, command}. Pure.
 #pragma once
 
 #include <vector>

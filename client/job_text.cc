@@ -8,6 +8,7 @@
 #include "client/listing.h"
 #include "client/record_text.h"
 #include "common/job/shape.h"
+#include "client/version_text.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -229,6 +230,10 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   const std::string goodput = GoodputText(assessment.ledger());
   if (!goodput.empty())
     sheet.Field("Goodput", StrCat(goodput, ": jobctl show ", record.name(), " --ledger"));
+  if (record.attempts_size() > 0) {
+    for (const std::string& line : VersionLines(*record.attempts().rbegin()))
+      sheet.Field("Versions", line);
+  }
   sheet.Field("Directory", record.spec().workdir());
   std::string command;
   for (const std::string& word : record.spec().command())

@@ -134,6 +134,13 @@ v1::JobRecord FactsOf(const v1::JobRecord& job) {
   facts.set_name(job.name());
   *facts.mutable_spec()->mutable_command() = job.spec().command();
   *facts.mutable_spec()->mutable_shape() = job.spec().shape();
+  for (const v1::Notify& notify : job.spec().notify())
+    *facts.mutable_spec()->add_notify()->mutable_on() = notify.on();
+  for (const v1::Finding& noticed : job.noticed()) {
+    v1::Finding& kept = *facts.add_noticed();
+    kept.set_code(noticed.code());
+    kept.set_attempt(noticed.attempt());
+  }
   facts.set_state(job.state());
   facts.set_submitted_ms(job.submitted_ms());
   facts.set_finished_ms(job.finished_ms());
@@ -160,6 +167,7 @@ v1::JobRecord FactsOf(const v1::JobRecord& job) {
       place.set_device_kind(part.device_kind());
       *place.mutable_device_indexes() = part.device_indexes();
       place.set_failure(part.failure());
+      if (part.has_versions()) *place.mutable_versions() = part.versions();
     }
   }
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {

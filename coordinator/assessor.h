@@ -41,6 +41,7 @@ class Assessor {
   // Adds worst finding, waste and ETA of the job's newest assessment, if they still apply.
   void Decorate(v1::JobSummary& summary) const;
   bool IsMeasured(uint64_t job) const;
+  int64_t FloorMs() const { return floor_ms_; }
   // Whether the job was assessed after it ended.
   bool IsFinal(uint64_t job) const;
   // The job was removed.

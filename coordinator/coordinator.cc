@@ -1,6 +1,7 @@
 #include "coordinator/coordinator.h"
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -96,8 +97,8 @@ struct Coordinator::Parts {
   JobGate gate;
   std::unique_ptr<Assessor> assessor;
   SampleGate sample_gate;
-  std::unique_ptr<Daemon> daemon;
   std::unique_ptr<Notifier> notifier;
+  std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
   bool is_down = false;
@@ -111,6 +112,12 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
+  notifier = std::make_unique<Notifier>(
+      Notifier::Options{.path = paths.Notify(),
+                        .cluster_id = rules.cluster_id,
+                        .allowed = MayBeNotified(config),
+                        .first_pause_ms = config.settings.backoff_first_ms},
+      *stores.index, clock);
   daemon.reset(new Daemon{.paths = paths,
                           .clock = clock,
                           .loop = *loop,
@@ -129,20 +136,20 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .diagnoses = diagnoses,
                           .refusals = refusals,
                           .assessor = *assessor,
+                          .notifier = *notifier,
                           .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
-  notifier = std::make_unique<Notifier>(
-      Notifier::Options{.path = paths.Notify(),
-                        .cluster_id = rules.cluster_id,
-                        .allowed = MayBeNotified(config),
-                        .first_pause_ms = config.settings.backoff_first_ms},
-      *stores.index, clock);
   return absl::OkStatus();
 }
 
 void Coordinator::Parts::KeepLived() {
   clock.Keep();
+  struct statvfs disk {};
+  if (statvfs(paths.Root().c_str(), &disk) == 0) {
+    daemon->disk_bytes = uint64_t{disk.f_blocks} * disk.f_frsize;
+    daemon->disk_free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+  }
   pool.PostAfter(kLivedKeptEvery, [this] { KeepLived(); });
 }
 
@@ -172,7 +179,7 @@ void Coordinator::Parts::Serve() {
   });
   pool.Post([this] { KeepLived(); });
   if (const absl::Status started = notifier->Start(*loop); !started.ok())
-    common::LogWarning(StrCat("no webhook is called: ", common::MessageOf(started)));
+    common::LogWarning(StrCat("nothing of notify is told: ", common::MessageOf(started)));
   CancelAbandonedRuns(*daemon);
   KeepHouse(*daemon, config.retention);
   KeepAssessing(*daemon);

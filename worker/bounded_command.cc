@@ -20,6 +20,8 @@
 namespace muster::worker {
 namespace {
 
+constexpr int64_t kSliceMs = 100;  // how soon a stop is noticed
+
 struct OutputPipe {
   common::UniqueFd read_end;
   common::UniqueFd write_end;
@@ -32,36 +34,36 @@ struct OutputPipe {
   }
 };
 
+// For posix_spawn; the strings stay the vector's.
+std::vector<char*> Pointers(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 // The child's pid, or minus an errno.
-pid_t SpawnWithPipes(const std::vector<std::string>& argv, const OutputPipe& out,
-                     const OutputPipe& err) {
+pid_t SpawnWithPipes(const BoundedCommand& command, const OutputPipe& out, const OutputPipe& err) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, out.write_end.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write_end.get(), STDERR_FILENO);
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  if (!command.workdir.empty())
+    posix_spawn_file_actions_addchdir_np(&actions, command.workdir.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
   sigset_t all, none;
   sigfillset(&all);
   sigemptyset(&none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setsigmask(&attributes, &none);
-  std::vector<char*> words;
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  std::vector<std::string> variables;
-  for (const char* name : {"PATH", "HOME"}) {
-    if (const char* value = getenv(name)) variables.push_back(common::StrCat(name, "=", value));
-  }
-  std::vector<char*> environment;
-  for (std::string& variable : variables) environment.push_back(variable.data());
-  environment.push_back(nullptr);
   pid_t pid = -1;
-  const int error =
-      posix_spawn(&pid, words[0], &actions, &attributes, words.data(), environment.data());
+  const int error = posix_spawn(&pid, command.program.c_str(), &actions, &attributes,
+                                Pointers(command.argv).data(), Pointers(command.env).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error == 0 ? pid : -error;
@@ -77,17 +79,21 @@ bool ReadPipe(int fd, size_t bytes_max, std::string* text) {
   return count > 0;
 }
 
+bool IsStopped(const BoundedCommand& command) { return command.stop != nullptr && *command.stop; }
+
 // True if both streams ended in time.
-bool ReadBoth(const OutputPipe& out, const OutputPipe& err, int64_t deadline_ms, size_t bytes_max,
+bool ReadBoth(const BoundedCommand& command, const OutputPipe& out, const OutputPipe& err,
               CommandOutput* output) {
+  const int64_t deadline_ms = common::MonotonicMs() + command.timeout_ms;
   pollfd fds[2] = {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}};
   std::string* const texts[2] = {&output->out, &output->err};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
     const int64_t left = deadline_ms - common::MonotonicMs();
-    if (left <= 0) return false;
-    if (poll(fds, 2, static_cast<int>(left)) < 0 && errno != EINTR) return false;
+    if (left <= 0 || IsStopped(command)) return false;
+    if (poll(fds, 2, static_cast<int>(std::min(left, kSliceMs))) < 0 && errno != EINTR)
+      return false;
     for (int i = 0; i < 2; ++i) {
-      if (fds[i].revents != 0 && !ReadPipe(fds[i].fd, bytes_max, texts[i])) fds[i].fd = -1;
+      if (fds[i].revents != 0 && !ReadPipe(fds[i].fd, command.bytes_max, texts[i])) fds[i].fd = -1;
       fds[i].revents = 0;
     }
   }
@@ -105,32 +111,52 @@ std::string HowItEnded(int status) {
 
 }  // namespace
 
-CommandOutput RunBounded(const std::vector<std::string>& argv, int timeout_ms, size_t bytes_max) {
+CommandOutput RunBounded(const BoundedCommand& command) {
   CommandOutput output;
   OutputPipe out, err;
   if (!out.Open() || !err.Open()) {
     output.problem = "no descriptor is free";
     return output;
   }
-  const pid_t pid = SpawnWithPipes(argv, out, err);
+  const pid_t pid = SpawnWithPipes(command, out, err);
   if (pid < 0) {
     output.problem = common::StrCat("it cannot be started: ", std::strerror(-pid));
     return output;
   }
   out.write_end.Reset();
   err.write_end.Reset();
-  const bool in_time = ReadBoth(out, err, common::MonotonicMs() + timeout_ms, bytes_max, &output);
-  // Also when its output has ended: what closes its streams and stays must not hold us up.
-  if (!in_time) kill(pid, SIGKILL);
-  int status = 0;
-  const int64_t killed_at_ms = common::MonotonicMs() + timeout_ms;
-  while (waitpid(pid, &status, in_time ? WNOHANG : 0) == 0) {
-    if (common::MonotonicMs() > killed_at_ms) kill(pid, SIGKILL);
+  bool in_time = ReadBoth(command, out, err, &output);
+  // Also when its output has ended: what closes its streams and stays must not hold us up. It is
+  // not reaped before its group is killed, so that the number is still its own.
+  const int64_t kill_at_ms = common::MonotonicMs() + (in_time ? command.timeout_ms : 0);
+  siginfo_t ended{};
+  while (waitid(P_PID, pid, &ended, WEXITED | WNOWAIT | WNOHANG) == 0 && ended.si_pid == 0) {
+    if (common::MonotonicMs() >= kill_at_ms || IsStopped(command)) {
+      in_time = false;
+      kill(-pid, SIGKILL);
+    }
     poll(nullptr, 0, 1);
   }
-  output.problem = in_time ? HowItEnded(status)
-                           : common::StrCat("it took longer than ", timeout_ms / 1000.0, " s");
+  kill(-pid, SIGKILL);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  output.problem = in_time
+                       ? HowItEnded(status)
+                       : common::StrCat("it took longer than ", command.timeout_ms / 1000.0, " s");
   return output;
+}
+
+CommandOutput RunBounded(const std::vector<std::string>& argv, int timeout_ms, size_t bytes_max) {
+  BoundedCommand command{.program = argv[0],
+                         .argv = argv,
+                         .env = {},
+                         .workdir = "",
+                         .timeout_ms = timeout_ms,
+                         .bytes_max = bytes_max};
+  for (const char* name : {"PATH", "HOME"}) {
+    if (const char* value = getenv(name)) command.env.push_back(common::StrCat(name, "=", value));
+  }
+  return RunBounded(command);
 }
 
 }  // namespace muster::worker

@@ -2,6 +2,7 @@
 // a job's thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -13,8 +14,19 @@ struct CommandOutput {
   std::string err;
   std::string problem;  // empty: it exited with 0
 };
-// argv[0] is the program's path. Its environment is empty but for PATH and HOME; it is killed after
-// `timeout_ms`, and no more than `bytes_max` of each stream is kept.
+struct BoundedCommand {
+  std::string program;  // its path
+  std::vector<std::string> argv;
+  std::vector<std::string> env;  // "NAME=value", complete
+  std::string workdir;           // empty: this process's
+  int timeout_ms = 0;
+  size_t bytes_max = 0;                     // kept of each stream
+  const std::atomic<bool>* stop = nullptr;  // set: it is killed
+};
+// It runs in its own session; after its end, or the end of its time, what is left of its process
+// group is killed.
+CommandOutput RunBounded(const BoundedCommand& command);
+// argv[0] is the program's path. Its environment is empty but for PATH and HOME.
 CommandOutput RunBounded(const std::vector<std::string>& argv, int timeout_ms, size_t bytes_max);
 
 }  // namespace muster::worker

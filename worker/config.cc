@@ -93,6 +93,8 @@ absl::StatusOr<v1::NodeFacts> MakeFacts(const Config& config, const Identity& id
     *facts.add_devices() = device;
   }
   facts.set_oversubscribe_cpu(config.is_private);
+  facts.set_driver(host.driver.driver);
+  facts.set_driver_cuda(host.driver.cuda);
   facts.set_cores(host.cores);
   facts.set_memory_bytes(UsableMemoryBytes());
   facts.set_kill_level(common::KillLevelName(cgroups));

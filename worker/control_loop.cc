@@ -2,6 +2,7 @@
 #include "worker/control_loop.h"
 
 #include <poll.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,6 +70,13 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   .in_background = [this](Task task) { ends_.Post(std::move(task)); },
                   .in_loop = [this](Task task) { mailbox_.Post(std::move(task)); },
                   .note = common::LogInfo}),
+      commands_(setup_.config.name, DeviceKindsOf(setup_.facts),
+                [this](v1::NotifyEnded ended) {
+                  mailbox_.Post([this, ended = std::move(ended)]() mutable {
+                    commands_.Ended(ended);
+                    Feed(NotifyEndedInput{std::move(ended)});
+                  });
+                }),
       link_(setup_.config.coordinator, &mailbox_,
             {.up = [this] { Feed(LinkUpInput{}); },
              .message =
@@ -91,7 +99,8 @@ void ControlLoop::Run() {
   link_.Shutdown();
   ends_.Stop();
   transfers_.Shutdown();
-  const bool nothing_hangs = threads_.Shutdown(kLeaveMs);
+  const bool no_command_hangs = commands_.Shutdown(kLeaveMs);
+  const bool nothing_hangs = threads_.Shutdown(kLeaveMs) && no_command_hangs;
   io_.Shutdown();
   SaveContact(paths_, state_.contact.lease_mono_ms);
   if (nothing_hangs) return;
@@ -123,7 +132,11 @@ void ControlLoop::Turn() {
   now = ReadClock().mono_ms;
   processes_.OnTime(now);
   if (const auto due = NextDeadlineMonoMs(state_); due && now >= *due) {
-    Feed(TickInput{io_.spool_bytes()});
+    struct statvfs disk {};
+    if (statvfs(setup_.config.state_dir.c_str(), &disk) != 0) disk = {};
+    Feed(TickInput{.spool_bytes = io_.spool_bytes(),
+                   .disk_bytes = uint64_t{disk.f_blocks} * disk.f_frsize,
+                   .disk_free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize});
   }
   FlushOutbox();
   MaybeSaveContact();
@@ -224,6 +237,10 @@ void ControlLoop::Carry(Action& action) {
           [&](SignalShimAction& a) { processes_.Signal(a.key, a.signal); },
           [&](NotifyStopAction& a) { io_.Broadcast(a.key, StopLine(a.reason, a.grace_ms)); },
           [&](DiagnoseAction& a) { io_.Diagnose(a.key, a.number, a.reason); },
+          [&](RunNotifyAction& a) {
+            if (const auto ended = commands_.Run(std::move(a.order)))
+              Feed(NotifyEndedInput{*ended});
+          },
           [&](NotifyCommittedAction& a) { io_.Broadcast(a.key, CommittedLine(a.step)); },
           [&](NotifyErrorAction& a) { io_.Broadcast(a.key, ErrorLine(a.message)); },
           [&](UploadAction& a) { transfers_.Upload(a); },

@@ -18,6 +18,7 @@
 #include "worker/io_thread.h"
 #include "worker/job_threads.h"
 #include "worker/mailbox.h"
+#include "worker/notify_commands.h"
 #include "worker/task_thread.h"
 #include "worker/transfers.h"
 
@@ -66,6 +67,7 @@ class ControlLoop {
   Transfers transfers_;
   TaskThread ends_;  // proofs that nothing is alive, which must not wait for a checkpoint
   AttemptProcesses processes_;
+  NotifyCommands commands_;
   CoordinatorLink link_;
 };
 

@@ -178,7 +178,11 @@ uint64_t MemoryLimitBytes(const std::string& cgroups) {
   return bytes;
 }
 
-ProbedHost ProbeHost() { return {UsableCores(), DiscoverDevices()}; }
+ProbedHost ProbeHost() {
+  ProbedHost host{UsableCores(), DiscoverDevices(), {}};
+  if (host.devices.contains("gpu")) host.driver = FindNvidiaDriver();
+  return host;
+}
 
 absl::StatusOr<std::vector<muster::v1::Device>> ResolveDevices(std::string_view text,
                                                                const ProbedHost& host) {

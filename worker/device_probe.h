@@ -30,6 +30,7 @@ uint64_t MemoryLimitBytes(const std::string& cgroups);
 struct ProbedHost {
   uint32_t cores = 1;
   FoundDevices devices;
+  DriverVersion driver;  // of the devices
 };
 ProbedHost ProbeHost();
 

@@ -64,10 +64,15 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
                     },
                 .note = callbacks_.note},
                BudgetOfThisProcess().metric_files),
-      samples_(source.node, threads,
-               {.in_loop = [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
-                .can_send = [this] { return bulk_.CanSendSamples(); },
-                .send = [this](v1::SampleBatch batch) { bulk_.SendSamples(std::move(batch)); }}),
+      samples_(
+          source.node, threads,
+          {.in_loop = [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
+           .can_send = [this] { return bulk_.CanSendSamples(); },
+           .send = [this](v1::SampleBatch batch) { bulk_.SendSamples(std::move(batch)); },
+           .framework =
+               [this](const AttemptKey& key, const FrameworkVersions& versions) {
+                 callbacks_.input(FrameworkSeenInput{key, versions.framework, versions.toolkit});
+               }}),
       trainers_(SocketCallbacks(), BudgetOfThisProcess().connections),
       outside_([this](const AttemptKey& key, const LookTarget& target) { StartLook(key, target); }),
       thread_([this] { Run(); }) {}

@@ -14,7 +14,18 @@
 
 namespace muster::worker {
 
-enum class Work { kLaunch, kReport, kScan, kCopy, kUpload, kFetch, kDelete, kSample, kLook };
+enum class Work {
+  kLaunch,
+  kReport,
+  kScan,
+  kCopy,
+  kUpload,
+  kFetch,
+  kDelete,
+  kSample,
+  kLook,
+  kNotify
+};
 
 class JobThreads {
  public:

@@ -187,4 +187,23 @@ std::vector<common::RankLaunch> BuildRanks(const LaunchAttempt& launch, const La
   return ranks;
 }
 
+common::RankLaunch BuildNotify(const muster::v1::RunNotify& order, const LaunchFacts& facts) {
+  JobSpec spec;
+  spec.set_workdir(order.workdir());
+  *spec.mutable_env() = order.env();
+  Environment env = ClientEnvironment(spec, facts);
+  for (const common::DeviceKind& kind : common::DeviceKinds()) {
+    if (kind.visible_variable.empty() || !facts.device_kinds.contains(std::string(kind.name)))
+      continue;
+    env[std::string(kind.visible_variable)] = "";
+  }
+  for (const auto& [name, value] : order.told()) env[name] = value;
+  common::RankLaunch command;
+  command.workdir = order.workdir();
+  command.argv.assign(order.command().begin(), order.command().end());
+  if (!command.argv.empty()) command.program = command.argv[0];
+  for (const auto& [name, value] : env) command.env.push_back(common::StrCat(name, "=", value));
+  return command;
+}
+
 }  // namespace muster::worker

@@ -20,7 +20,8 @@
 
 namespace muster::v1 {
 class LaunchAttempt;
-}
+class RunNotify;
+}  // namespace muster::v1
 
 namespace muster::worker {
 
@@ -51,6 +52,10 @@ struct LaunchFacts {
 // One per local rank, in order. `program` is argv[0] until CheckLaunch has resolved it.
 std::vector<common::RankLaunch> BuildRanks(const muster::v1::LaunchAttempt& launch,
                                            const LaunchFacts& facts);
+
+// What a command of the job's `notify` sees: the job's environment, without what only a rank has.
+// No device is visible: others may hold the job's by then.
+common::RankLaunch BuildNotify(const muster::v1::RunNotify& order, const LaunchFacts& facts);
 
 // Why no rank can start here.
 struct LaunchProblem {

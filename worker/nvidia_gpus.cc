@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "common/strings.h"
 #include "worker/device_discovery.h"
 
 namespace muster::worker {
@@ -16,6 +17,8 @@ struct NvmlMemory {
 };
 constexpr int kNvmlSuccess = 0;
 constexpr unsigned kNvmlTextBytes = 96;
+constexpr int kCudaMajor = 1'000;  // CUDA 12.4 is 12040
+constexpr int kCudaMinor = 10;
 
 struct Nvml {
   int (*init)() = nullptr;
@@ -64,6 +67,25 @@ std::vector<FoundDevice> FindNvidiaGpus(const std::string& library) {
   }
   nvml.shutdown();
   return gpus;
+}
+
+DriverVersion FindNvidiaDriver(const std::string& library) {
+  DriverVersion found;
+  void* loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  Nvml nvml;
+  if (loaded == nullptr || !nvml.Load(loaded) || nvml.init() != kNvmlSuccess) return found;
+  int (*driver)(char*, unsigned) = nullptr;
+  int (*cuda)(int*) = nullptr;
+  *reinterpret_cast<void**>(&driver) = dlsym(loaded, "nvmlSystemGetDriverVersion");
+  *reinterpret_cast<void**>(&cuda) = dlsym(loaded, "nvmlSystemGetCudaDriverVersion_v2");
+  char text[kNvmlTextBytes] = {};
+  if (driver != nullptr && driver(text, sizeof text) == kNvmlSuccess) found.driver = text;
+  int number = 0;
+  if (cuda != nullptr && cuda(&number) == kNvmlSuccess && number >= kCudaMajor) {
+    found.cuda = common::StrCat(number / kCudaMajor, ".", number % kCudaMajor / kCudaMinor);
+  }
+  nvml.shutdown();
+  return found;
 }
 
 }  // namespace muster::worker

@@ -137,7 +137,7 @@ const Command kDoctorCommand = {
     .flags = kDoctorFlags,
     .examples =
         "jobctl doctor\tdriver, toolkit, torch, ports, clock, disks, limits, a tiny job\n"
-        "jobctl doctor --cluster\tthe coordinator's nodes, from what they report",
+        "jobctl doctor --cluster\tthe coordinator's nodes, clocks and disks, from what they report",
     .notes =
         "Returns 0 if nothing is broken (! is only a warning), 1 otherwise. The tiny job\n"
         "is two ranks that add up an array, on a private coordinator that is gone\n"

@@ -132,6 +132,12 @@ absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
     field("Memory", common::HumanBytes(facts.memory_bytes()));
     field("Kills by", facts.kill_level());
     field("Limits", LimitsText(facts));
+    if (!facts.driver().empty()) {
+      field("Driver",
+            StrCat(facts.driver(), facts.driver_cuda().empty()
+                                       ? ""
+                                       : StrCat(", for CUDA up to ", facts.driver_cuda())));
+    }
     field("Version", StrCat(facts.version(), ", protocol ", facts.protocol()));
     field("Jobs", absl::StrJoin(node.jobs(), ", "));
     for (const v1::Device& device : facts.devices()) {

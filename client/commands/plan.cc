@@ -8,6 +8,7 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/listing.h"
+#include "client/plan_estimate.h"
 #include "client/session.h"
 #include "client/spec.h"
 #include "common/job/shape.h"
@@ -32,7 +33,13 @@ constexpr Flag kPlanFlags[] = {
     {"accelerate-config", 0, "FILE",
      "take shape and settings from accelerate's default_config.yaml"},
     {"set", 0, "KEY=VALUE", "override a key of the job file; may be repeated"},
+    {"estimate", 0, "", "run the program here for its estimate of memory per rank (at most 60 s)"},
     {"output", 'o', "FORMAT", "json", "json"},
+};
+
+struct Memory {
+  uint64_t bytes = 0;  // per rank; 0: not known
+  MemoryVerdict verdict;
 };
 
 std::string RanksOf(const v1::NodePart& part) {
@@ -68,7 +75,28 @@ std::string ForPeople(const v1::PlanJobResponse& plan) {
   return text;
 }
 
-std::string PlanJson(const v1::PlanJobResponse& plan) {
+// What the trainer itself says, and whether the devices have it. `plan` may have no place for it.
+absl::StatusOr<Memory> Estimate(Connection& connection, const v1::JobSpec& spec,
+                                const v1::PlanJobResponse& plan) {
+  Memory memory;
+  const uint32_t ranks = plan.attempt().world_size() > 0
+                             ? plan.attempt().world_size()
+                             : std::max(spec.shape().processes(), spec.shape().per_node());
+  const absl::StatusOr<uint64_t> bytes = AskTrainer(spec, std::max(ranks, 1u));
+  if (!bytes.ok()) {
+    memory.verdict.text =
+        StrCat("memory: not known: ", common::FromAbsl(bytes.status().message()),
+               "\n    fix: print {\"muster_estimate\": 1, \"bytes_per_rank\": N} and exit when "
+               "MUSTER_ESTIMATE=1 (the SDK: muster::offer_estimate)");
+    return memory;
+  }
+  memory.bytes = *bytes;
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, connection.ListNodes());
+  memory.verdict = JudgeMemory(*bytes, plan.attempt(), nodes);
+  return memory;
+}
+
+std::string PlanJson(const v1::PlanJobResponse& plan, const Memory& memory) {
   constexpr std::string_view kOutcomes[] = {"unknown", "now", "later", "never"};
   std::string parts, details;
   for (const v1::NodePart& part : plan.attempt().parts()) {
@@ -80,11 +108,15 @@ std::string PlanJson(const v1::PlanJobResponse& plan) {
   for (const std::string& detail : plan.details())
     StrAppend(&details, details.empty() ? "" : ", ", JsonQuote(detail));
   const auto outcome = static_cast<size_t>(plan.outcome());
-  return StrCat("{\"version\": 1, \"outcome\": \"",
-                kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
-                "\", \"reason\": ", JsonQuote(plan.reason()), ", \"details\": [", details,
-                "], \"smaller\": ", JsonQuote(plan.smaller()),
-                ", \"world_size\": ", plan.attempt().world_size(), ", \"nodes\": [", parts, "]}\n");
+  return StrCat(
+      "{\"version\": 1, \"outcome\": \"", kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
+      "\", \"reason\": ", JsonQuote(plan.reason()), ", \"details\": [", details,
+      "], \"smaller\": ", JsonQuote(plan.smaller()),
+      ", \"world_size\": ", plan.attempt().world_size(), ", \"nodes\": [", parts, "]",
+      memory.bytes == 0 ? ""
+                        : StrCat(", \"bytes_per_rank\": ", memory.bytes,
+                                 ", \"memory_fits\": ", memory.verdict.fits ? "true" : "false"),
+      "}\n");
 }
 
 absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {
@@ -94,12 +126,20 @@ absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {
   }
   v1::PlanJobRequest request;
   ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
+  const v1::JobSpec spec = request.spec();
   request.mutable_spec()->clear_env();
   RETURN_IF_ERROR(AwaitJudges(session, request.spec()));
   RETURN_IF_ERROR(AwaitNodes(session));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::PlanJobResponse plan, connection->PlanJob(request));
-  session.Print(arguments.Has("output") ? PlanJson(plan) : ForPeople(plan));
+  Memory memory;
+  if (arguments.Has("estimate")) {
+    ASSIGN_OR_RETURN(memory, Estimate(*connection, spec, plan));
+  }
+  session.Print(arguments.Has("output") ? PlanJson(plan, memory) : ForPeople(plan));
+  if (!arguments.Has("output") && !memory.verdict.text.empty())
+    session.Print(common::Printable(memory.verdict.text, /*keep_layout=*/true) + "\n");
+  if (!memory.verdict.fits) return kExitNeverFits;
   switch (plan.outcome()) {
     case v1::PLAN_OUTCOME_NOW:
       return kExitOk;
@@ -127,7 +167,8 @@ const Command kPlanCommand = {
         "start now",
     .notes =
         "Nothing is submitted. Returns 0 if the job would start now, 10 if it would wait,\n"
-        "11 if the registered nodes could never hold it.",
+        "11 if the registered nodes could never hold it, or if --estimate finds that a\n"
+        "rank needs more memory than it would get.",
     .run = Plan};
 
 }  // namespace muster::client

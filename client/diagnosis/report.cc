@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "client/record_text.h"
+#include "client/version_text.h"
 #include "common/strings.h"
 #include "common/text.h"
 
@@ -208,6 +209,8 @@ std::string NodeLine(const v1::NodeView& view) {
     StrAppend(&text, ", draining", node.drain_reason().empty() ? "" : ": ",
               Printable(node.drain_reason()));
   for (const auto& [name, count] : devices) StrAppend(&text, ", ", count, " ", Printable(name));
+  if (!node.facts().driver().empty())
+    StrAppend(&text, ", driver ", Printable(node.facts().driver()));
   StrAppend(&text, ", ", node.facts().cores(), " cores, ", MemoryText(node.facts().memory_bytes()),
             ", muster ", Printable(node.facts().version()));
   if (node.state() != v1::NODE_STATE_ALIVE && !node.reason().empty())
@@ -229,6 +232,11 @@ std::vector<const v1::NodeView*> NodesTold(const CaseFile& file) {
   return told;
 }
 
+std::vector<std::string> VersionsOfJob(const CaseFile& file) {
+  const v1::Attempt* attempt = AttemptTold(file.job);
+  return attempt == nullptr ? std::vector<std::string>() : VersionLines(*attempt);
+}
+
 std::string MusterVersion(const CaseFile& file) {
   return StrCat("muster ", Printable(file.server.version()), ", jobctl ", file.client_version,
                 ", protocol ", file.server.protocol());
@@ -238,6 +246,7 @@ std::string MusterVersion(const CaseFile& file) {
 
 std::string VersionsText(const CaseFile& file) {
   std::string text = StrCat(MusterVersion(file), "\n");
+  for (const std::string& line : VersionsOfJob(file)) StrAppend(&text, line, "\n");
   for (const v1::NodeView& node : file.nodes) StrAppend(&text, NodeLine(node), "\n");
   return text;
 }
@@ -258,7 +267,9 @@ std::string DiagnosisText(const CaseFile& file, const FirstCause& cause) {
   const std::vector<const v1::NodeView*> told = NodesTold(file);
   for (size_t i = 0; i < std::min(told.size(), kNodesTold); ++i) nodes.Add(NodeLine(*told[i]));
   if (told.size() > kNodesTold) nodes.Add(StrCat("… and ", told.size() - kNodesTold, " more"));
-  sections.emplace_back("versions").Add(MusterVersion(file));
+  ReportSection& versions = sections.emplace_back("versions");
+  for (const std::string& line : VersionsOfJob(file)) versions.Add(line);
+  versions.Add(MusterVersion(file));
   ReportSection& gaps = sections.emplace_back("not known");
   for (const std::string& gap : file.gaps) gaps.Add(gap);
   std::string text = HeadLine(file);

@@ -27,6 +27,9 @@ struct Check {
   Verdict (*judge)(const MachineFacts& facts);
 };
 
+// judge_resources.cc. Good, almost full or full, with this fix.
+Verdict JudgeDisk(const DiskFacts& disk, std::string_view fix);
+
 // In the order in which they are shown.
 std::span<const Check> Checks();
 

@@ -1,16 +1,23 @@
 #include "client/doctor/cluster.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
+#include <utility>
 
 #include "client/record_text.h"
 #include "common/device_kinds.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client::doctor {
 namespace {
 
 using common::StrCat;
+
+// Then times of different nodes mislead whoever compares them.
+constexpr int64_t kClockOffMs = 1'000;
 
 bool IsLoopbackName(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";
@@ -58,6 +65,39 @@ void JudgeVersion(const v1::GetServerResponse& server, const v1::NodeFacts& fact
        "install the same version; restart the worker, its ranks keep running"});
 }
 
+void JudgeNodeClock(const v1::NodeView& view, std::vector<Verdict>* wrong) {
+  if (!view.health().has_clock_ahead_ms()) return;
+  const int64_t ahead_ms = view.health().clock_ahead_ms();
+  if (ahead_ms > -kClockOffMs && ahead_ms < kClockOffMs) return;
+  // The smallest number has no positive one.
+  const int64_t off_ms = ahead_ms < 0 ? -std::max(ahead_ms, -INT64_MAX) : ahead_ms;
+  wrong->push_back(
+      {Grade::kWarning,
+       StrCat("its clock is ", common::HumanDuration(off_ms),
+              ahead_ms < 0 ? " behind" : " ahead of", " the coordinator's"),
+       StrCat("on ", view.record().facts().name(),
+              " and the coordinator's host: timedatectl set-ntp true, or start chrony")});
+}
+
+void JudgeNodeDisk(const v1::NodeView& view, std::vector<Verdict>* wrong) {
+  if (view.health().disk_bytes() == 0) return;
+  Verdict verdict = JudgeDisk({.path = "its worker's --state-dir",
+                               .bytes = view.health().disk_bytes(),
+                               .bytes_free = view.health().disk_free_bytes()},
+                              "free some space there: output and checkpoints on their way to the "
+                              "coordinator need it");
+  if (verdict.grade != Grade::kGood) wrong->push_back(std::move(verdict));
+}
+
+void JudgeCoordinatorDisk(const v1::GetServerResponse& server, std::vector<NodeVerdict>* verdicts) {
+  if (server.disk_bytes() == 0) return;
+  Verdict verdict = JudgeDisk({.path = server.data_dir(),
+                               .bytes = server.disk_bytes(),
+                               .bytes_free = server.disk_free_bytes()},
+                              "jobctl rm old jobs and their checkpoints, or free some space there");
+  if (verdict.grade != Grade::kGood) verdicts->push_back({"cluster", std::move(verdict)});
+}
+
 // Nodes that have an accelerator of the kind that this one lacks: a driver may be gone.
 void JudgeDevices(const v1::NodeView& view, bool others_have_accelerators,
                   std::vector<Verdict>* wrong) {
@@ -84,6 +124,7 @@ std::vector<NodeVerdict> JudgeCluster(const v1::GetServerResponse& server,
   if (!nodes.alarm().empty()) {
     verdicts.push_back({"cluster", {Grade::kBroken, nodes.alarm(), "jobctl nodes ls"}});
   }
+  JudgeCoordinatorDisk(server, &verdicts);
   if (nodes.nodes().empty()) {
     verdicts.push_back({"cluster",
                         {Grade::kBroken, "no node is registered",
@@ -101,6 +142,8 @@ std::vector<NodeVerdict> JudgeCluster(const v1::GetServerResponse& server,
     JudgeContact(view, &wrong);
     JudgeVersion(server, facts, &wrong);
     JudgeDevices(view, any_accelerators, &wrong);
+    JudgeNodeClock(view, &wrong);
+    JudgeNodeDisk(view, &wrong);
     if (hosts.size() > 1 && IsLoopbackName(facts.advertise())) {
       wrong.push_back({Grade::kBroken,
                        StrCat("advertises ", facts.advertise(), ", which other nodes cannot reach"),

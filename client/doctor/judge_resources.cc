@@ -37,6 +37,8 @@ std::string Described(const LimitFacts& limit, bool bytes = false) {
                                            Amount(limit.hard, bytes), ")");
 }
 
+}  // namespace
+
 Verdict JudgeDisk(const DiskFacts& disk, std::string_view fix) {
   if (!disk.trouble.empty()) return {Grade::kBroken, disk.trouble, std::string(fix)};
   const std::string found =
@@ -54,8 +56,6 @@ Verdict JudgeDisk(const DiskFacts& disk, std::string_view fix) {
     return {Grade::kWarning, inodes, std::string(fix)};
   return {Grade::kGood, found};
 }
-
-}  // namespace
 
 Verdict JudgeDataDisk(const MachineFacts& facts) {
   return JudgeDisk(facts.data_disk,

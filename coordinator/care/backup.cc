@@ -76,6 +76,8 @@ class Backup {
 };
 
 absl::StatusOr<BackupTotals> Backup::Run() {
+  // Before the database: what ends after this copy is found in its events, and told again.
+  RETURN_IF_ERROR(CopyChanging("NOTIFY"));
   RETURN_IF_ERROR(CopyBlobsAndDatabase());
   for (const char* folder : {"logs", "metrics", "samples"}) RETURN_IF_ERROR(CopyJobs(folder));
   for (const char* file : {"LIVED", "RETENTION", "FORMAT"}) RETURN_IF_ERROR(CopyChanging(file));

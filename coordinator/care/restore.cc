@@ -66,7 +66,7 @@ bool IsKnown(const std::string& path) {
   for (const char* folder : {"blobs/", "logs/", "metrics/", "samples/"}) {
     if (path.rfind(folder, 0) == 0) return true;
   }
-  return path == "LIVED" || path == "RETENTION" || path == "FORMAT";
+  return path == "LIVED" || path == "RETENTION" || path == "FORMAT" || path == "NOTIFY";
 }
 
 Advance AdvanceFor(const Manifest& manifest, int64_t wall_ms) {

@@ -301,6 +301,8 @@ void ApplyNodeContact(ClusterState& state, const v1::Event& event, Now now) {
   node.cleared = cleared;
   if (contact.cleared()) node.cleared_by = node.record.facts().process();
   node.record.set_connected(contact.connected());
+  if (contact.has_health()) node.health = contact.health();
+  if (!contact.connected()) node.health.Clear();
   node.session = contact.session();
   if (contact.heard()) {
     node.record.set_last_contact_ms(now.wall_ms);
@@ -414,8 +416,15 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kSignalSent:
       ApplySignalSent(state, event);
       break;
+    case v1::Event::kFindingNoticed:
+      *JobOf(state, event).add_noticed() = event.finding_noticed().finding();
+      break;
+    case v1::Event::kPartVersions:
+      *PartOf(JobOf(state, event), event).mutable_versions() = event.part_versions().versions();
+      break;
     case v1::Event::kPartSilence:
-      break;  // a fact for the history; nothing in the state depends on it
+    case v1::Event::kNotified:
+      break;  // facts for the history; nothing in the state depends on them
     case v1::Event::WHAT_NOT_SET:
       CHECK(event.skippable());
       break;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/problem.h"
 #include "coordinator/core/checkpoint_rules.h"
+#include "coordinator/core/notices.h"
 
 namespace muster::coordinator {
 namespace {
@@ -227,6 +228,12 @@ Decision DecideOn(const ClusterState& state, const WorkerSaidInput& input, Now n
 }
 Decision DecideOn(const ClusterState& state, const WorkerGoneInput& input, Now now) {
   return DecideGone(state, input, now);
+}
+Decision DecideOn(const ClusterState& state, const FindingInput& input, Now now) {
+  return DecideNotice(state, input, now);
+}
+Decision DecideOn(const ClusterState&, const NotifiedInput& input, Now now) {
+  return DecideNotified(input, now);
 }
 
 }  // namespace

@@ -130,6 +130,13 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     event.mutable_checkpoint_failed()->set_why(checkpoint_error);
     decision.facts.push_back(std::move(event));
   }
+  // Once: a rank that loads another framework later changes nothing.
+  if (status.has_versions() && !part->has_versions()) {
+    v1::Event event = PartEvent(job, *attempt, node, now);
+    event.set_skippable(true);
+    *event.mutable_part_versions()->mutable_versions() = BoundVersions(status.versions());
+    decision.facts.push_back(std::move(event));
+  }
   // The next attempt then starts from an older one.
   const v1::Checkpoint* resumed = status.resume_damaged() && attempt->resume_step() >= 0
                                       ? ResumedCheckpoint(job, *attempt)
@@ -369,6 +376,9 @@ Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now
   if (input.message.has_heartbeat()) {
     Command reply{input.node, {}};
     reply.message.mutable_heartbeat_reply()->set_number(input.message.heartbeat().number());
+    reply.message.mutable_heartbeat_reply()->set_wall_ms(now.wall_ms);
+    *decision.facts.front().mutable_node_contact()->mutable_health() =
+        input.message.heartbeat().health();
     decision.commands.push_back(std::move(reply));
   } else if (input.message.has_attempt_status()) {
     AddStatusFacts(state, input.node, node->record.facts().incarnation(),

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "muster/v1/event.pb.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/worker_service.pb.h"
@@ -115,12 +116,25 @@ struct WorkerGoneInput {
   std::string node;
 };
 
+// An assessment found something in a live job that tells of findings (JobSpec.notify).
+struct FindingInput {
+  uint64_t job = 0;
+  v1::Finding finding;
+};
+
+// A delivery of JobSpec.notify has ended. The job may be over.
+struct NotifiedInput {
+  uint64_t job = 0;
+  uint32_t attempt = 0;
+  v1::Notified notified;
+};
+
 // Time has passed. The loop sends one when NextDeadline is due.
 struct TickInput {};
 
-using Input =
-    std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput, RemoveInput,
-                 RemoveCheckpointInput, FlagCheckpointInput, DrainInput, DeclareDeadInput,
-                 RemoveNodeInput, WorkerRegisteredInput, WorkerSaidInput, WorkerGoneInput>;
+using Input = std::variant<TickInput, SubmitInput, CancelInput, SignalInput, ReleaseInput,
+                           RemoveInput, RemoveCheckpointInput, FlagCheckpointInput, DrainInput,
+                           DeclareDeadInput, RemoveNodeInput, WorkerRegisteredInput,
+                           WorkerSaidInput, WorkerGoneInput, FindingInput, NotifiedInput>;
 
 }  // namespace muster::coordinator

@@ -12,6 +12,8 @@
 namespace muster::coordinator {
 namespace {
 
+constexpr size_t kVersionBytesMax = 64;
+
 absl::Status Bad(const v1::NodeFacts& facts, const std::string& what) {
   return common::MakeProblem(
       absl::StatusCode::kInvalidArgument,
@@ -30,7 +32,8 @@ absl::Status JudgeFacts(const v1::NodeFacts& facts) {
   const std::pair<const char*, const std::string*> texts[] = {
       {"boot id", &facts.boot_id()},       {"address", &facts.advertise()},
       {"kill level", &facts.kill_level()}, {"version", &facts.version()},
-      {"host name", &facts.hostname()},    {"machine id", &facts.machine_id()}};
+      {"host name", &facts.hostname()},    {"machine id", &facts.machine_id()},
+      {"driver", &facts.driver()},         {"driver's CUDA", &facts.driver_cuda()}};
   for (const auto& [name, text] : texts) {
     if (!IsFact(*text)) {
       return Bad(facts, absl::StrCat("a ", name, " that is not printable text of at most ",
@@ -57,6 +60,18 @@ absl::Status JudgeFacts(const v1::NodeFacts& facts) {
     }
   }
   return absl::OkStatus();
+}
+
+v1::Versions BoundVersions(const v1::Versions& said) {
+  const auto bound = [](const std::string& text) {
+    return common::Printable(text.substr(0, kVersionBytesMax));
+  };
+  v1::Versions versions;
+  versions.set_driver(bound(said.driver()));
+  versions.set_driver_cuda(bound(said.driver_cuda()));
+  versions.set_framework(bound(said.framework()));
+  versions.set_toolkit(bound(said.toolkit()));
+  return versions;
 }
 
 }  // namespace muster::coordinator

@@ -56,6 +56,7 @@ struct Node {
   // The worker process that cleared it last and has been its only one since; 0: none known.
   uint64_t cleared_by = 0;
   int64_t last_contact_mono_ms = 0;
+  v1::NodeHealth health;  // newest, while connected
 };
 
 // Identifies a checkpoint of a job.

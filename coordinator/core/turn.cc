@@ -100,7 +100,8 @@ class TurnBuilder {
     Apply(state_, event, now_);
     for (Command& command : CommandsFor(state_, event))
       turn_.commands.push_back(std::move(command));
-    if (event.job() != 0) {
+    // What is told of a job after its end does not change it: it must not look removed.
+    if (event.job() != 0 && !(event.has_notified() && !state_.jobs.contains(event.job()))) {
       changed_jobs_.insert(event.job());
       touched_jobs_.insert(event.job());
     }

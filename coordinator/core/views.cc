@@ -129,6 +129,30 @@ std::string DescribeNodeChange(const v1::Event& event) {
   return absl::StrCat(event.node(), " is ", NodeStateName(change.state()), ": ", change.reason());
 }
 
+// "torch 2.11.0+cu130, built for CUDA 13.0; driver 535.104.05, for CUDA up to 12.2"
+std::string DescribeVersions(const v1::Versions& versions) {
+  std::string text = versions.framework();
+  if (versions.toolkit() == "cpu") {
+    text += ", built without CUDA";
+  } else if (!versions.toolkit().empty()) {
+    absl::StrAppend(&text, ", built for CUDA ", versions.toolkit());
+  }
+  if (!versions.driver().empty()) absl::StrAppend(&text, "; driver ", versions.driver());
+  if (!versions.driver_cuda().empty())
+    absl::StrAppend(&text, ", for CUDA up to ", versions.driver_cuda());
+  return text;
+}
+
+// "notify[0] of the end: the command on node1 exited with 0"
+std::string DescribeNotified(const v1::Notified& notified) {
+  std::string text = absl::StrCat(
+      "notify[", notified.entry(), "] of ",
+      notified.finding().empty() ? "the end" : absl::StrCat("finding ", notified.finding()), ": ",
+      notified.outcome());
+  if (!notified.output().empty()) absl::StrAppend(&text, "; it printed: ", notified.output());
+  return text;
+}
+
 std::string DescribeSilence(const v1::Event& event) {
   const v1::PartSilence& silence = event.part_silence();
   if (silence.state() == v1::NODE_STATE_ALIVE) {
@@ -222,6 +246,7 @@ v1::NodeView ViewNode(const ClusterState& state, const Node& node, const Usage& 
   v1::NodeView view;
   *view.mutable_record() = node.record;
   view.set_clearing(node.record.connected() && !node.cleared);
+  if (node.record.connected()) *view.mutable_health() = node.health;
   const std::string& name = node.record.facts().name();
   std::map<std::string, uint32_t> total;
   for (const v1::Device& device : node.record.facts().devices()) ++total[device.kind()];
@@ -346,6 +371,15 @@ std::string DescribeEvent(const v1::Event& event) {
     }
     case v1::Event::kPartSilence:
       return DescribeSilence(event);
+    case v1::Event::kPartVersions:
+      return absl::StrCat(AttemptPrefix(event), event.node(), " runs ",
+                          DescribeVersions(event.part_versions().versions()));
+    case v1::Event::kFindingNoticed:
+      return absl::StrCat(AttemptPrefix(event), "finding ",
+                          event.finding_noticed().finding().code(), ": ",
+                          event.finding_noticed().finding().sentence());
+    case v1::Event::kNotified:
+      return DescribeNotified(event.notified());
     case v1::Event::kPartAge:
       return absl::StrCat(AttemptPrefix(event), "its ranks on ", event.node(), " have run for ",
                           common::HumanDuration(event.part_age().ran_ms()));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -13,13 +12,6 @@
 
 namespace muster::coordinator {
 
-// Versions on a node; empty: not recorded.
-struct NodeVersions {
-  std::string driver;     // "535.104.05"
-  std::string toolkit;    // what the framework was built with: "12.4"
-  std::string framework;  // "2.4.0+cu124"
-};
-
 struct Evidence {
   const v1::JobRecord& job;
   const JobHistory& history;
@@ -27,7 +19,6 @@ struct Evidence {
   common::Now now;
   // The shortest pause or loss that is worth a sentence. Warm-up lasts this long, too.
   int64_t floor_ms = 60'000;
-  std::map<std::string, NodeVersions> versions = {};  // by node
 
   // The newest attempt while all its ranks run, otherwise null.
   const v1::Attempt* Running() const;

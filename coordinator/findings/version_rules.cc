@@ -1,5 +1,6 @@
 // Driver, toolkit and framework that do not match: from versions where they are recorded, and from
 // what ranks printed when that made them fail.
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -63,37 +64,80 @@ const Printed* FindPrinted(const v1::RankExit& exit) {
   return nullptr;
 }
 
+// The newest CUDA major version that the driver runs; 0: not known.
+int NewestFor(const v1::Versions& versions) {
+  if (const int reported = Major(versions.driver_cuda()); reported > 0) return reported;
+  const int driver = Major(versions.driver());
+  int newest = 0;
+  for (const OldestDriver& row : kOldestDrivers) {
+    if (driver >= row.driver) newest = row.toolkit;
+  }
+  return newest;
+}
+
+// "driver 580 or newer"
+std::string DriverFor(int toolkit) {
+  for (const OldestDriver& row : kOldestDrivers) {
+    if (row.toolkit == toolkit) return absl::StrCat("driver ", row.driver, " or newer");
+  }
+  return absl::StrCat("a driver for CUDA ", toolkit);
+}
+
+// A device of the part was seen working: whatever the versions say, the framework has found it.
+bool SeesDevice(const Evidence& evidence, const v1::NodePart& part) {
+  return std::any_of(
+      evidence.samples.devices().begin(), evidence.samples.devices().end(),
+      [&](const auto& entry) { return entry.first.first == part.node() && entry.second.busy > 0; });
+}
+
+v1::Finding BuiltWithout(const v1::NodePart& part) {
+  return MakeFinding(
+      v1::FINDING_SEVERITY_WARNING,
+      {absl::StrCat(part.versions().framework(), " on ", part.node(), " is a build without CUDA"),
+       absl::StrCat("the job holds devices of ", part.node(), ", and the framework sees none"),
+       "install the framework's CUDA build, or ask for --devices cpu"});
+}
+
+std::optional<v1::Finding> TooNew(const v1::NodePart& part) {
+  const v1::Versions& versions = part.versions();
+  const int toolkit = Major(versions.toolkit());
+  const int newest = NewestFor(versions);
+  if (toolkit == 0 || newest == 0 || toolkit <= newest) return std::nullopt;
+  const std::string limit =
+      versions.driver_cuda().empty() ? absl::StrCat(newest) : versions.driver_cuda();
+  v1::Finding finding =
+      MakeFinding(v1::FINDING_SEVERITY_ERROR,
+                  {absl::StrCat(versions.framework(), " is built for CUDA ", versions.toolkit(),
+                                ", the driver on ", part.node(), " runs CUDA up to ", limit),
+                   absl::StrCat("driver ", versions.driver(), " is too old for CUDA ", toolkit,
+                                ": the framework finds no device"),
+                   absl::StrCat(DriverFor(toolkit), " on ", part.node(),
+                                ", or the framework's build for CUDA ", newest)});
+  AddNumber(finding, "driver", Major(versions.driver()));
+  AddNumber(finding, "newest CUDA of the driver", newest);
+  AddNumber(finding, "CUDA of the framework", toolkit);
+  return finding;
+}
+
 std::optional<v1::Finding> FromVersions(const Evidence& evidence, const v1::Attempt& attempt) {
   for (const v1::NodePart& part : attempt.parts()) {
-    const auto found = evidence.versions.find(part.node());
-    if (found == evidence.versions.end() || part.device_kind() != "gpu") continue;
-    const int toolkit = Major(found->second.toolkit);
-    const int driver = Major(found->second.driver);
-    for (const OldestDriver& row : kOldestDrivers) {
-      if (toolkit != row.toolkit || driver == 0 || driver >= row.driver) continue;
-      v1::Finding finding =
-          MakeFinding(v1::FINDING_SEVERITY_ERROR,
-                      {absl::StrCat("the driver on ", part.node(), " (", found->second.driver,
-                                    ") is too old for CUDA ", found->second.toolkit),
-                       absl::StrCat("CUDA ", toolkit, " needs driver ", row.driver,
-                                    " or newer: the framework finds no device"),
-                       absl::StrCat("driver ", row.driver, " on ", part.node(),
-                                    ", or a framework built for an older CUDA")});
-      AddNumber(finding, "driver", driver);
-      AddNumber(finding, "oldest that fits", row.driver);
-      finding.set_node(part.node());
-      return finding;
-    }
+    if (part.device_kind() != "gpu" || !part.has_versions() || SeesDevice(evidence, part)) continue;
+    std::optional<v1::Finding> finding = TooNew(part);
+    if (!finding.has_value() && part.versions().toolkit() == "cpu") finding = BuiltWithout(part);
+    if (!finding.has_value()) continue;
+    finding->set_node(part.node());
+    return finding;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-// The driver is too old for the toolkit that the framework was built with, or the framework does
-// not support the device.
-// Silent: where versions are not recorded and nothing was printed about it; about an attempt that
-// ended for another reason; when a later attempt runs.
+// The driver does not fit the toolkit that the framework was built with, or the framework the
+// device.
+// Silent: where versions are not recorded and nothing was printed about it; without GPUs; once a
+// device was busy; about what was printed by an attempt that ended for another reason, or before
+// the newest.
 std::optional<v1::Finding> VersionMismatch(const Evidence& evidence, const v1::Ledger&) {
   if (evidence.job.attempts().empty()) return std::nullopt;
   const v1::Attempt& attempt = *evidence.job.attempts().rbegin();

@@ -26,14 +26,59 @@ std::string Quoted(const std::string& text) {
   return google::protobuf::util::MessageToJsonString(value, &json).ok() ? json : "\"\"";
 }
 
-// The same bytes at every try: fields in this order.
-std::string BodyOf(const v1::JobRecord& job, const std::string& delivery) {
-  return StrCat("{\"version\":1,\"event\":\"end\",\"delivery\":", Quoted(delivery),
+// What both kinds of messages begin with.
+std::string HeadOf(const v1::JobRecord& job, std::string_view event, const std::string& name) {
+  return StrCat("{\"version\":1,\"event\":\"", event, "\",\"delivery\":", Quoted(name),
                 ",\"job\":", job.id(), ",\"name\":", Quoted(job.name()),
-                ",\"owner\":", Quoted(job.owner()), ",\"state\":", Quoted(StateName(job.state())),
+                ",\"owner\":", Quoted(job.owner()));
+}
+
+// The same bytes at every try: fields in this order.
+std::string EndBody(const v1::JobRecord& job, const std::string& name) {
+  return StrCat(HeadOf(job, "end", name), ",\"state\":", Quoted(StateName(job.state())),
                 ",\"reason\":", Quoted(job.reason()), ",\"exit_code\":", job.exit_code(),
                 ",\"attempts\":", job.next_attempt(), ",\"submitted_ms\":", job.submitted_ms(),
                 ",\"finished_ms\":", job.finished_ms(), "}");
+}
+
+std::string SeverityName(v1::FindingSeverity severity) {
+  switch (severity) {
+    case v1::FINDING_SEVERITY_ERROR:
+      return "error";
+    case v1::FINDING_SEVERITY_WARNING:
+      return "warning";
+    default:
+      return "note";
+  }
+}
+
+// Nothing of the job's state, which may change between two tries.
+std::string FindingBody(const v1::JobRecord& job, const v1::Finding& finding,
+                        const std::string& name) {
+  return StrCat(HeadOf(job, "finding", name), ",\"attempt\":", finding.attempt(),
+                ",\"finding\":", Quoted(finding.code()),
+                ",\"severity\":", Quoted(SeverityName(finding.severity())),
+                ",\"reason\":", Quoted(finding.sentence()), ",\"cause\":", Quoted(finding.cause()),
+                ",\"fix\":", Quoted(finding.fix()), "}");
+}
+
+// Null: the job has no such finding.
+const v1::Finding* FindNoticed(const v1::JobRecord& job, const Delivery& delivery) {
+  for (const v1::Finding& finding : job.noticed()) {
+    if (finding.code() == delivery.finding && finding.attempt() == delivery.attempt)
+      return &finding;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::string> BodyOf(const v1::JobRecord& job, const Delivery& delivery,
+                                   const std::string& name) {
+  if (delivery.IsEnd()) return EndBody(job, name);
+  const v1::Finding* finding = FindNoticed(job, delivery);
+  if (finding == nullptr) {
+    return absl::NotFoundError(StrCat("job ", job.id(), " has no finding ", delivery.finding));
+  }
+  return FindingBody(job, *finding, name);
 }
 
 }  // namespace
@@ -47,17 +92,79 @@ bool Wants(const v1::Notify& notify, v1::JobState state) {
   });
 }
 
-absl::StatusOr<PostRequest> MakePost(const v1::JobRecord& job, const v1::Notify& notify,
-                                     const std::string& delivery) {
+v1::JobRecord FactsToTell(const v1::JobRecord& job) {
+  v1::JobRecord facts;
+  facts.set_id(job.id());
+  facts.set_name(job.name());
+  facts.set_owner(job.owner());
+  facts.set_state(job.state());
+  facts.set_reason(job.reason());
+  facts.set_exit_code(job.exit_code());
+  facts.set_next_attempt(job.next_attempt());
+  facts.set_submitted_ms(job.submitted_ms());
+  facts.set_finished_ms(job.finished_ms());
+  facts.mutable_spec()->set_workdir(job.spec().workdir());
+  *facts.mutable_spec()->mutable_env() = job.spec().env();
+  *facts.mutable_spec()->mutable_notify() = job.spec().notify();
+  *facts.mutable_noticed() = job.noticed();
+  if (job.attempts().empty()) return facts;
+  v1::Attempt& newest = *facts.add_attempts();
+  newest.set_number(job.attempts().rbegin()->number());
+  for (const v1::NodePart& part : job.attempts().rbegin()->parts())
+    newest.add_parts()->set_node(part.node());
+  return facts;
+}
+
+absl::StatusOr<PostRequest> MakePost(const v1::JobRecord& job, const Delivery& delivery,
+                                     const std::string& name) {
+  const v1::Notify& notify = job.spec().notify(static_cast<int>(delivery.entry));
   PostRequest request;
   ASSIGN_OR_RETURN(request.url, common::ParseHttpUrl(notify.webhook()));
-  request.body = BodyOf(job, delivery);
-  request.headers = {{"X-Muster-Event", "end"}, {"X-Muster-Delivery", delivery}};
+  ASSIGN_OR_RETURN(request.body, BodyOf(job, delivery, name));
+  request.headers = {{"X-Muster-Event", delivery.IsEnd() ? "end" : "finding"},
+                     {"X-Muster-Delivery", name}};
   const auto secret = job.spec().env().find(notify.secret_env());
   if (!notify.secret_env().empty() && secret != job.spec().env().end()) {
     request.headers.emplace_back("X-Hub-Signature-256", SignatureOf(request.body, secret->second));
   }
   return request;
+}
+
+absl::StatusOr<v1::RunNotify> MakeRun(const v1::JobRecord& job, const Delivery& delivery,
+                                      const std::string& name) {
+  v1::RunNotify run;
+  ASSIGN_OR_RETURN(const std::string body, BodyOf(job, delivery, name));
+  run.set_job(job.id());
+  if (!job.attempts().empty()) run.set_attempt(job.attempts().rbegin()->number());
+  run.set_delivery(name);
+  *run.mutable_command() = job.spec().notify(static_cast<int>(delivery.entry)).command();
+  run.set_workdir(job.spec().workdir());
+  *run.mutable_env() = job.spec().env();
+  auto& told = *run.mutable_told();
+  told["MUSTER_JOB"] = StrCat(job.id());
+  told["MUSTER_NAME"] = job.name();
+  told["MUSTER_DELIVERY"] = name;
+  told["MUSTER_MESSAGE"] = body;
+  told["MUSTER_STATE"] = StateName(job.state());
+  if (delivery.IsEnd()) {
+    told["MUSTER_EVENT"] = "end";
+    told["MUSTER_REASON"] = job.reason();
+    told["MUSTER_EXIT_CODE"] = StrCat(job.exit_code());
+  } else {
+    const v1::Finding& finding = *FindNoticed(job, delivery);
+    told["MUSTER_EVENT"] = "finding";
+    told["MUSTER_REASON"] = finding.sentence();
+    told["MUSTER_FINDING"] = finding.code();
+    told["MUSTER_FIX"] = finding.fix();
+  }
+  return run;
+}
+
+std::vector<std::string> NodesToRunOn(const v1::JobRecord& job) {
+  std::vector<std::string> nodes;
+  if (job.attempts().empty()) return nodes;
+  for (const v1::NodePart& part : job.attempts().rbegin()->parts()) nodes.push_back(part.node());
+  return nodes;
 }
 
 std::string SignatureOf(std::string_view body, std::string_view secret) {
@@ -79,6 +186,10 @@ bool IsDelivered(int http_status) { return http_status >= 200 && http_status < 3
 bool IsRefused(int http_status) {
   const bool later = http_status == 408 || http_status == 425 || http_status == 429;
   return http_status >= 300 && http_status < 500 && !later;
+}
+
+bool IsCommandGivenUp(int64_t waited_ms, int tries) {
+  return waited_ms > kCommandGivenUpAfterMs && tries >= kCommandTriesMin;
 }
 
 }  // namespace muster::coordinator

@@ -1,24 +1,29 @@
-// Tells webhooks that jobs have ended: at least once, also if the coordinator is killed meanwhile.
+// Tells webhooks and commands what happened to jobs (JobSpec.notify): at least once, also if the
+// coordinator is killed meanwhile.
 //
 // It follows the events of the journal. What is still to be delivered, and up to which event it has
-// looked, is in one small file; after a restart it continues from there. One thread keeps that
-// state, two others wait for receivers; the control loop only enqueues.
+// looked, is in one small file; after a restart it continues from there. Commands run on a worker;
+// how they ended, and which webhooks were given up, becomes an event of the job, and only that event
+// ends the delivery. One thread keeps that state, two others wait for receivers; the control loop
+// only enqueues.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "coordinator/control_loop.h"
 #include "coordinator/notify/address.h"
+#include "coordinator/notify/delivery.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/work_pool.h"
+#include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {
 
@@ -36,38 +41,55 @@ class Notifier {
   Notifier(Options options, JobIndex& index, const common::Clock& clock);
   ~Notifier() { Stop(); }
 
-  // Continues where the last one stopped; a first one starts with what ends from now on.
+  // Continues where the last one stopped; a first one starts with what happens from now on.
   absl::Status Start(ControlLoop& loop);
   // Leaves what is not delivered to the next start.
   void Stop();
+  // A worker's answer to a RunNotify. Any thread.
+  void Answered(v1::NotifyEnded ended);
   // Deliveries that were not tried yet, and turns that may hold more. Any thread.
   size_t Untried() const { return untried_; }
 
  private:
-  // A job and the number of its `notify` entry.
-  using Key = std::pair<uint64_t, int>;
   struct Pending {
     int64_t since_ms = 0;  // wall clock: a restart does not begin the day anew
     int tries = 0;
+    uint64_t asked = 0;     // how often a node was asked to run it
+    bool reported = false;  // over; its event is on the way to the journal
   };
 
   absl::Status Load();
   void Save();
-  // All on the keeper's thread.
+  // All on the keeper's thread. What happened between the last run of the coordinator and event
+  // `until`, then what that run left.
   void CatchUp(uint64_t until);
-  // The ends between the last run of the coordinator and event `until`.
-  void LookBack(uint64_t until);
   void TakeEvents(const std::vector<v1::Event>& events);
   void TakeEnd(uint64_t job, v1::JobState state);
-  void Try(const Key& key);
-  void Finish(const Key& key, const absl::StatusOr<int>& answer);
-  void Drop(const Key& key);
+  void TakeFinding(const v1::Event& event);
+  void TakeNotified(const v1::Event& event);
+  void Add(const Delivery& delivery);
+  void Try(const Delivery& delivery);
+  void TryFinished(const Delivery& delivery);
+  void TryWith(const Delivery& delivery, const v1::JobRecord& job);
+  void TryPost(const Delivery& delivery, const v1::JobRecord& job);
+  void Posted(const Delivery& delivery, const std::string& host, const absl::StatusOr<int>& answer);
+  void TryRun(const Delivery& delivery, const v1::JobRecord& job);
+  // `node` is running it; empty: none is connected, and with `any_left` one may come back.
+  void Asked(const Delivery& delivery, const std::string& node, bool any_left);
+  void RunAgain(const Delivery& delivery, const std::string& why);
+  void TryLater(const Delivery& delivery, std::chrono::milliseconds pause);
+  void CountTry(Pending& pending);
+  // It is over: an event of the job, which then drops it.
+  void Report(const Delivery& delivery, const std::string& outcome, const std::string& output = "");
+  void Drop(const Delivery& delivery);
 
   const Options options_;
   JobIndex& index_;
   const common::Clock& clock_;
-  std::map<Key, Pending> pending_;
-  uint64_t cursor_ = 0;  // of the last event that was looked at
+  ControlLoop* loop_ = nullptr;  // set by Start
+  std::map<Delivery, Pending> pending_;
+  std::vector<Delivery> left_;  // by the last run, until it has caught up
+  uint64_t cursor_ = 0;         // of the last event that was looked at
   bool has_cursor_ = false;
   std::atomic<size_t> untried_{0};
   std::atomic<bool> stopping_{false};

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "coordinator/assessor.h"
+#include "coordinator/core/notices.h"
 #include "coordinator/descriptors.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -18,8 +19,12 @@
 namespace muster::coordinator {
 namespace {
 
-// A finding is promised within a minute of its cause; rules look at half a minute.
-constexpr std::chrono::seconds kRoundEvery{10};
+// A finding is promised within a minute of its cause; rules look at half a minute. Where shorter
+// losses are worth a sentence, rounds come faster.
+std::chrono::milliseconds RoundEvery(const Daemon& daemon) {
+  return std::chrono::milliseconds(
+      std::clamp<int64_t>(daemon.assessor.FloorMs() / 6, 1'000, 10'000));
+}
 constexpr size_t kRecordsPerQuestion = 32;
 
 void AssessSoon(Daemon& daemon, std::shared_ptr<const v1::JobRecord> job,
@@ -57,7 +62,8 @@ class Round : public std::enable_shared_from_this<Round> {
 
   void Next() {
     if (at_ >= jobs_.size()) {
-      return daemon_.reads.PostAfter(kRoundEvery, [&daemon = daemon_] { KeepAssessing(daemon); });
+      return daemon_.reads.PostAfter(RoundEvery(daemon_),
+                                     [&daemon = daemon_] { KeepAssessing(daemon); });
     }
     daemon_.loop.Ask(
         [self = shared_from_this()](const LoopView& view) -> std::function<void()> {
@@ -72,7 +78,7 @@ class Round : public std::enable_shared_from_this<Round> {
         },
         // The disk is full: try again later, like everything else.
         [&daemon = daemon_](const absl::Status&) {
-          daemon.reads.PostAfter(kRoundEvery, [&daemon] { KeepAssessing(daemon); });
+          daemon.reads.PostAfter(RoundEvery(daemon), [&daemon] { KeepAssessing(daemon); });
         });
   }
 
@@ -80,9 +86,22 @@ class Round : public std::enable_shared_from_this<Round> {
     for (const v1::JobRecord& record : records) {
       // A job that cannot be read now is read in the next round.
       const auto assessed = daemon_.assessor.Assess(record, daemon_.clock.Read());
-      if (!assessed.ok()) daemon_.refusals.Warn(std::string(assessed.status().message()));
+      if (assessed.ok()) {
+        NoticeNew(record, *assessed);
+      } else {
+        daemon_.refusals.Warn(std::string(assessed.status().message()));
+      }
     }
     Next();
+  }
+
+  // For those that `notify` tells. The control loop decides what is new; this only spares it the rest.
+  void NoticeNew(const v1::JobRecord& record, const v1::Assessment& assessment) {
+    if (!WantsFindings(record.spec()) || record.noticed_size() >= kNoticedMax) return;
+    for (const v1::Finding& finding : assessment.findings()) {
+      if (!IsNoticed(record, finding.code(), finding.attempt()))
+        daemon_.loop.Say(FindingInput{record.id(), finding});
+    }
   }
 
   Daemon& daemon_;
@@ -106,13 +125,16 @@ void KeepAssessing(Daemon& daemon) {
       [&daemon](const LoopView& view) -> std::function<void()> {
         std::vector<uint64_t> running;
         for (const uint64_t id : view.state.active) {
-          if (view.state.jobs.at(id).state() == v1::JOB_STATE_RUNNING) running.push_back(id);
+          const v1::JobRecord& job = view.state.jobs.at(id);
+          // Between two attempts, the one that failed may still have something to tell.
+          if (job.state() == v1::JOB_STATE_RUNNING || WantsFindings(job.spec()))
+            running.push_back(id);
         }
         const auto round = std::make_shared<Round>(daemon, std::move(running));
         return [&daemon, round] { daemon.reads.Post([round] { round->Begin(); }); };
       },
       [&daemon](const absl::Status&) {
-        daemon.reads.PostAfter(kRoundEvery, [&daemon] { KeepAssessing(daemon); });
+        daemon.reads.PostAfter(RoundEvery(daemon), [&daemon] { KeepAssessing(daemon); });
       });
 }
 

@@ -24,6 +24,7 @@ class AttachedRuns;
 class Diagnoses;
 class JobGate;
 class Lifetime;
+class Notifier;
 class SampleGate;
 
 struct Daemon {
@@ -45,6 +46,7 @@ struct Daemon {
   Diagnoses& diagnoses;
   SaidRarely& refusals;
   Assessor& assessor;
+  Notifier& notifier;
 
   uint64_t epoch = 0;
   int64_t started_ms = 0;
@@ -55,6 +57,9 @@ struct Daemon {
   std::atomic<bool> stopping = false;
   // Total size of workers' partially received messages, over all streams.
   std::atomic<size_t> piece_bytes = 0;
+  // Of the data directory's file system, measured every few seconds; 0: not yet.
+  std::atomic<uint64_t> disk_bytes = 0;
+  std::atomic<uint64_t> disk_free_bytes = 0;
 };
 
 }  // namespace muster::coordinator

@@ -45,6 +45,8 @@ void GetServer(Daemon& daemon, const Caller&, const v1::GetServerRequest& reques
         response.set_started_ms(daemon.started_ms);
         response.set_pid(static_cast<uint32_t>(getpid()));
         response.set_live_jobs(static_cast<uint32_t>(view.state.jobs.size()));
+        response.set_disk_bytes(daemon.disk_bytes);
+        response.set_disk_free_bytes(daemon.disk_free_bytes);
         response.set_nodes(static_cast<uint32_t>(view.state.nodes.size()));
         return [answer, response] { answer(response); };
       },

@@ -9,6 +9,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/core/decide.h"
+#include "coordinator/notify/notifier.h"
 #include "coordinator/rpc/diagnosis.h"
 
 namespace muster::coordinator {
@@ -106,6 +107,11 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
   if (message.has_diagnosis()) {
     // For a waiting person, not a fact of the cluster: bypasses the control loop.
     daemon_.diagnoses.Take(node_, std::move(*message.mutable_diagnosis()));
+    return next();
+  }
+  if (message.has_notify_ended()) {
+    message.mutable_notify_ended()->set_node(node_);
+    daemon_.notifier.Answered(std::move(*message.mutable_notify_ended()));
     return next();
   }
   daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)}, std::move(next));

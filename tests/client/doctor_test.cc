@@ -327,6 +327,34 @@ TEST(DoctorClusterTest, EachNodesTroublesAreNamedAndAHealthyNodeIsOneLine) {
             "2 node4: advertises 127.0.0.1, which other nodes cannot reach\n");
 }
 
+TEST(DoctorClusterTest, ClocksAndDisksAreJudgedWhereTheyAreMeasured) {
+  v1::GetServerResponse server;
+  server.set_version("0.9");
+  server.set_protocol(2);
+  server.set_data_dir("/data");
+  server.set_disk_bytes(uint64_t{100} << 30);
+  server.set_disk_free_bytes(uint64_t{1} << 30);
+  v1::ListNodesResponse nodes;
+  for (const auto& [name, ahead_ms] :
+       {std::pair("node1", int64_t{999}), std::pair("node2", int64_t{-3'000}),
+        std::pair("node3", INT64_MIN)}) {
+    *nodes.add_nodes() = HealthyNode(name);
+    nodes.mutable_nodes()->rbegin()->mutable_health()->set_clock_ahead_ms(ahead_ms);
+  }
+  nodes.mutable_nodes(0)->mutable_health()->set_disk_bytes(uint64_t{50} << 30);
+  nodes.mutable_nodes(0)->mutable_health()->set_disk_free_bytes(1 << 20);
+  const auto verdicts = JudgeCluster(server, nodes);
+  ASSERT_EQ(verdicts.size(), 4u);
+  EXPECT_EQ(verdicts[0].node, "cluster");
+  EXPECT_EQ(verdicts[0].verdict.value.find("almost full: "), 0u) << verdicts[0].verdict.value;
+  EXPECT_EQ(verdicts[0].verdict.grade, Grade::kWarning);
+  EXPECT_EQ(verdicts[1].verdict.value.find("full: "), 0u) << "its clock is off by less than 1 s";
+  EXPECT_EQ(verdicts[1].verdict.grade, Grade::kBroken);
+  EXPECT_EQ(verdicts[2].verdict.value, "its clock is 3s behind the coordinator's");
+  EXPECT_NE(verdicts[2].verdict.fix.find("timedatectl"), std::string::npos);
+  EXPECT_EQ(verdicts[3].node, "node3") << "the most that a number can be off";
+}
+
 TEST(DoctorClusterTest, ACoordinatorWithoutNodesIsBroken) {
   const auto verdicts = JudgeCluster({}, {});
   ASSERT_EQ(verdicts.size(), 1u);

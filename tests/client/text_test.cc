@@ -9,6 +9,7 @@
 #include "client/refusal.h"
 #include "client/signals.h"
 #include "client/terminal.h"
+#include "client/version_text.h"
 #include "common/problem.h"
 
 namespace muster::client {
@@ -33,6 +34,25 @@ TEST(TerminalTest, OnlyColorsAndLinesPassTheLastDoor) {
   EXPECT_EQ(Filtered("a\033]0;title\007b"), "a\\x1b]0;title\\x07b");
   EXPECT_EQ(Filtered("\033[2Jx\r"), "\\x1b[2Jx\\x0d");
   EXPECT_EQ(Filtered("nod\u202Ee"), "nod\\xe2\\x80\\xaee");
+}
+
+TEST(VersionTextTest, NodesWithTheSameVersionsShareALine) {
+  v1::Attempt attempt;
+  EXPECT_TRUE(VersionLines(attempt).empty());
+  attempt.add_parts()->set_node("node0");  // nothing was seen there
+  for (const auto& [node, toolkit] :
+       {std::pair("node1", "13.0"), std::pair("node2", "cpu"), std::pair("node3", "13.0")}) {
+    v1::NodePart& part = *attempt.add_parts();
+    part.set_node(node);
+    part.mutable_versions()->set_framework("torch 2.11.0");
+    part.mutable_versions()->set_toolkit(toolkit);
+    part.mutable_versions()->set_driver("550.54.15");
+    part.mutable_versions()->set_driver_cuda("12.4");
+  }
+  EXPECT_EQ(VersionLines(attempt),
+            (std::vector<std::string>{
+                "torch 2.11.0 (CUDA 13.0), driver 550.54.15 (CUDA up to 12.4): node1, node3",
+                "torch 2.11.0 (without CUDA), driver 550.54.15 (CUDA up to 12.4): node2"}));
 }
 
 TEST(JsonTest, HiddenCharactersAreEscapedAndStayWhatTheyAre) {

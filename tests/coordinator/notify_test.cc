@@ -1,5 +1,6 @@
-// Webhooks: which may be called, what they get, and that each is called at least once.
+// Webhooks and commands: which may be called, what they are told, and when each is tried again.
 #include <arpa/inet.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
@@ -8,6 +9,7 @@
 
 #include "common/url.h"
 #include "coordinator/notify/address.h"
+#include "coordinator/notify/delivery.h"
 #include "coordinator/notify/message.h"
 
 namespace muster::coordinator {
@@ -78,10 +80,12 @@ v1::JobRecord FailedJob() {
 }
 
 TEST(NotifyTest, ARequestIsSignedAndCarriesTheNameOfItsDelivery) {
-  v1::Notify notify;
+  v1::JobRecord job = FailedJob();
+  v1::Notify& notify = *job.mutable_spec()->add_notify();
   notify.set_webhook("http://hooks.example:8080/a?b=c");
   notify.set_secret_env("HOOK_SECRET");
-  const auto request = MakePost(FailedJob(), notify, "c1-7-0");
+  const Delivery end{.job = 7};
+  const auto request = MakePost(job, end, "c1-7-0");
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(request->url.host, "hooks.example");
   EXPECT_EQ(request->url.target, "/a?b=c");
@@ -90,7 +94,7 @@ TEST(NotifyTest, ARequestIsSignedAndCarriesTheNameOfItsDelivery) {
       << request->body;
   EXPECT_EQ(request->body.find("Secret"), std::string::npos);
   // A repetition has the same signature.
-  EXPECT_EQ(MakePost(FailedJob(), notify, "c1-7-0")->body, request->body);
+  EXPECT_EQ(MakePost(job, end, "c1-7-0")->body, request->body);
   std::map<std::string, std::string> headers(request->headers.begin(), request->headers.end());
   EXPECT_EQ(headers["X-Muster-Delivery"], "c1-7-0");
   EXPECT_EQ(headers["X-Hub-Signature-256"],
@@ -108,6 +112,91 @@ TEST(NotifyTest, AnEntryIsToldWhatItAsksFor) {
   EXPECT_FALSE(Wants(any, v1::JOB_STATE_RUNNING));
   EXPECT_TRUE(Wants(failure, v1::JOB_STATE_FAILED));
   EXPECT_FALSE(Wants(failure, v1::JOB_STATE_SUCCEEDED));
+  v1::Notify finding;
+  finding.add_on(v1::NOTIFY_ON_FINDING);
+  EXPECT_FALSE(Wants(finding, v1::JOB_STATE_FAILED));
+}
+
+v1::JobRecord JobWithAFinding() {
+  v1::JobRecord job = FailedJob();
+  job.set_state(v1::JOB_STATE_RUNNING);
+  job.mutable_spec()->set_workdir("/work");
+  job.mutable_spec()->add_notify()->set_webhook("https://hooks.example/");
+  job.mutable_spec()->add_notify()->add_command("mail");
+  v1::Finding& finding = *job.add_noticed();
+  finding.set_code("idle-devices");
+  finding.set_attempt(2);
+  finding.set_severity(v1::FINDING_SEVERITY_WARNING);
+  finding.set_sentence("1 of 2 devices is busy");
+  finding.set_fix("jobctl run -n 2");
+  for (const char* node : {"node2", "node1"}) {
+    if (job.attempts().empty()) job.add_attempts()->set_number(2);
+    job.mutable_attempts(0)->add_parts()->set_node(node);
+  }
+  return job;
+}
+
+const Delivery kFinding{.job = 7, .entry = 1, .finding = "idle-devices", .attempt = 2};
+
+TEST(NotifyTest, AFindingIsToldWithTheSameBytesWhateverBecameOfTheJob) {
+  v1::JobRecord job = JobWithAFinding();
+  const Delivery delivery{.job = 7, .finding = "idle-devices", .attempt = 2};
+  const auto request = MakePost(job, delivery, "c1-7-0-2-idle-devices");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->body,
+            "{\"version\":1,\"event\":\"finding\",\"delivery\":\"c1-7-0-2-idle-devices\","
+            "\"job\":7,\"name\":\"bert-7\",\"owner\":\"\",\"attempt\":2,"
+            "\"finding\":\"idle-devices\",\"severity\":\"warning\","
+            "\"reason\":\"1 of 2 devices is busy\",\"cause\":\"\",\"fix\":\"jobctl run -n 2\"}");
+  EXPECT_EQ(request->headers[0].second, "finding");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(MakePost(job, delivery, "c1-7-0-2-idle-devices")->body, request->body);
+  EXPECT_TRUE(absl::IsNotFound(MakePost(job, {.job = 7, .finding = "throttled"}, "n").status()));
+}
+
+TEST(NotifyTest, ACommandIsToldInItsEnvironmentAndRunsWhereTheNewestAttemptWas) {
+  const auto run = MakeRun(JobWithAFinding(), kFinding, "c1-7-1-2-idle-devices");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->command(0), "mail");
+  EXPECT_EQ(run->workdir(), "/work");
+  EXPECT_EQ(run->env().at("HOOK_SECRET"), "It's a Secret to Everybody") << "the job's own";
+  EXPECT_EQ(run->told().at("MUSTER_JOB"), "7");
+  EXPECT_EQ(run->told().at("MUSTER_NAME"), "bert-7");
+  EXPECT_EQ(run->told().at("MUSTER_EVENT"), "finding");
+  EXPECT_EQ(run->told().at("MUSTER_STATE"), "RUNNING");
+  EXPECT_EQ(run->told().at("MUSTER_REASON"), "1 of 2 devices is busy");
+  EXPECT_EQ(run->told().at("MUSTER_DELIVERY"), "c1-7-1-2-idle-devices");
+  EXPECT_EQ(NodesToRunOn(JobWithAFinding()), (std::vector<std::string>{"node2", "node1"}));
+  EXPECT_TRUE(NodesToRunOn(v1::JobRecord()).empty());
+}
+
+TEST(NotifyTest, WhatIsToldOfALiveJobIsEnoughForEveryMessage) {
+  const v1::JobRecord job = JobWithAFinding();
+  const v1::JobRecord facts = FactsToTell(job);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*MakeRun(facts, kFinding, "n"),
+                                                                 *MakeRun(job, kFinding, "n")));
+  EXPECT_EQ(MakePost(facts, {.job = 7}, "n")->body, MakePost(job, {.job = 7}, "n")->body);
+  EXPECT_EQ(NodesToRunOn(facts), NodesToRunOn(job));
+}
+
+TEST(NotifyTest, ADeliveryIsReadBackFromItsLine) {
+  for (const Delivery& delivery : {kFinding, Delivery{.job = 7}}) {
+    const auto read = ParseLine(LineOf(delivery, 12));
+    ASSERT_TRUE(read.has_value()) << LineOf(delivery, 12);
+    EXPECT_EQ(read->first, delivery);
+    EXPECT_EQ(read->second, 12);
+  }
+  EXPECT_EQ(LineOf({.job = 7, .entry = 1}, 12), "7 1 12") << "as before there were findings";
+  EXPECT_NE(NameOf("c1", kFinding), NameOf("c1", {.job = 7, .entry = 1}));
+  for (const char* line :
+       {"", "7 1", "7 1 x", "7 1 12 2", "7 1 12 2 ", "7 1 12 x idle", "a b c d e"})
+    EXPECT_FALSE(ParseLine(line).has_value()) << line;
+}
+
+TEST(NotifyTest, ACommandIsGivenUpWhenItsNodesStayAwayNotWhenTheCoordinatorWas) {
+  EXPECT_FALSE(IsCommandGivenUp(kCommandGivenUpAfterMs + 1, 1)) << "it was down for that long";
+  EXPECT_FALSE(IsCommandGivenUp(kCommandGivenUpAfterMs, 50));
+  EXPECT_TRUE(IsCommandGivenUp(kCommandGivenUpAfterMs + 1, kCommandTriesMin));
 }
 
 TEST(NotifyTest, PausesDoubleUpToFiveMinutesAndRefusalsEndThem) {

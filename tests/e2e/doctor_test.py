@@ -1,6 +1,7 @@
 """jobctl doctor on a machine that is well, on one that was broken in ten places, and on a cluster; plan and init."""
 import json
 import os
+import shutil
 import subprocess
 import time
 
@@ -94,6 +95,18 @@ class Doctor(Case):
         self.assertEqual(findings(done)["node1"][:2], ("broken", "not connected"))
 
 
+    def test_a_node_whose_clock_is_off_is_named_with_the_fix(self):
+        need(shutil.which("faketime"), "needs faketime")
+        cluster = self.cluster()
+        cluster.add_worker("node2", prefix=["faketime", "-m", "-f", "-3s"])
+
+        def told():
+            return cluster.jobctl("doctor", "--cluster").stdout
+        harness.wait_until(lambda: "behind the coordinator's" in told(), told)
+        self.assertRegex(told(), r"! node2 +its clock is [23]s behind the coordinator's\n    fix: .*timedatectl")
+        self.assertRegex(told(), r"✓ node1 +2 cpu, ")
+
+
 class Plan(Case):
     def test_now_later_and_never_each_have_an_exit_code_and_change_nothing(self):
         cluster = self.cluster()
@@ -116,6 +129,17 @@ class Plan(Case):
         job = cluster.submit("-n", 1, "--", "true")
         self.assertEqual(cluster.wait_over(job).state, harness.SUCCEEDED)
         cluster.jobctl("cancel", blocker)
+
+    def test_the_programs_estimate_is_compared_with_what_a_rank_gets(self):
+        muster = self.private()
+        script = 'echo loading; echo "{\\"muster_estimate\\": $MUSTER_ESTIMATE, \\"bytes_per_rank\\": %d}"'
+        done = muster.jobctl("plan", "--estimate", "-n", 2, "--", "sh", "-c", script % 2_000_000)
+        self.assertRegex(done.stdout, r"memory: 2.0 MB per rank; fits: a rank on \S+ has ")
+        done = muster.jobctl("plan", "--estimate", "-n", 2, "-o", "json", "--", "sh", "-c", script % (1 << 45), check=False)
+        self.assertEqual(done.returncode, 11)
+        self.assertIs(json.loads(done.stdout)["memory_fits"], False)
+        done = muster.jobctl("plan", "--estimate", "-n", 2, "--", "true")
+        self.assertIn("memory: not known: the program ended without an estimate\n    fix: print", done.stdout)
 
     def test_a_private_coordinator_plans_too(self):
         done = self.private().jobctl("plan", "-n", 2, "--", "true")

@@ -1,4 +1,5 @@
-"""Webhooks of a job's end: at least once, signed, and only where they may go."""
+"""What a job's `notify` tells of its end and its findings: at least once; webhooks signed and only where they may go,
+commands on the job's node."""
 import hashlib
 import hmac
 import http.server
@@ -64,6 +65,111 @@ class Notify(Case):
         harness.wait_until(lambda: text in cluster.coordinator.output(),
                            lambda: f"the log has {text!r}: {cluster.coordinator.output()[-1500:]}")
 
+    def happened(self, cluster, job, text):
+        def events():
+            return cluster.jobctl("events", job).stdout
+        harness.wait_until(lambda: text in events(), lambda: f"an event {text!r}:\n{events()}")
+
+    def test_a_command_runs_as_the_job_and_its_end_is_an_event(self):
+        cluster = self.cluster()
+        told = self.path("told")
+        job = self.submit(cluster, "exit 3", {"command": (
+            f'echo "$MUSTER_EVENT $MUSTER_JOB $MUSTER_NAME $MUSTER_STATE $HOOK_SECRET $PWD" >> {told};'
+            f' echo "$MUSTER_MESSAGE" > {told}.json; echo mailed')},
+            {"on": ["failure"], "command": ["sh", "-c", "echo no server >&2; exit 5"]}, {"command": ["no-such-mailer"]})
+        self.happened(cluster, job, "notify[0] of the end: the command on node1 exited with 0; it printed: mailed")
+        self.happened(cluster, job, "notify[1] of the end: the command on node1 failed: it exited with 5; it printed: "
+                                    "no server")
+        self.happened(cluster, job, "notify[2] of the end: the command on node1 failed:")
+        self.assertIn("no-such-mailer", cluster.jobctl("events", job).stdout)
+        with open(told) as file:
+            line = f"end {job.rsplit('-', 1)[1]} {job} FAILED sesame {os.path.realpath(self.directory)}\n"
+            self.assertEqual(file.read(), line)
+        with open(told + ".json") as file:
+            self.assertEqual(json.load(file)["exit_code"], 3)
+        # What has ended is not run again by the next coordinator.
+        harness.wait_until(lambda: len(self.waiting(cluster)) == 1, "nothing waits")
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        other = self.submit(cluster, "true", {"command": ["true"]})
+        self.happened(cluster, other, "exited with 0")
+        with open(told) as file:
+            self.assertEqual(file.read(), line)
+
+    def test_a_command_that_outlives_the_coordinator_runs_once(self):
+        cluster = self.cluster()
+        began, go = self.path("began"), self.path("go")
+        job = self.submit(cluster, "true", {
+            "command": f"echo $MUSTER_DELIVERY >> {began}; while [ ! -e {go} ]; do sleep 0.05; done; echo sent"})
+        harness.wait_until(lambda: os.path.exists(began), "the command runs")
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        self.assertEqual(len(self.waiting(cluster)), 2)
+        open(go, "w").close()
+        self.happened(cluster, job, "the command on node1 exited with 0; it printed: sent")
+        with open(began) as file:
+            self.assertEqual(len(file.read().splitlines()), 1)
+
+    def test_a_command_runs_on_another_node_of_the_job_when_the_first_is_gone(self):
+        cluster = self.cluster(workers=("node1", "node2"), devices="cpu:1")
+        with open(self.path("job.yaml"), "w") as file:
+            file.write(json.dumps({"command": ["sleep", "600"], "resources": {"processes": 2},
+                                   "notify": [{"command": ["true"]}]}))
+        job = cluster.submit(self.path("job.yaml"), cwd=self.directory)
+        first, second = (part.node for part in cluster.wait_for(job, harness.RUNNING).attempts[0].parts)
+        cluster.workers[first].kill9()
+        harness.wait_until(lambda: not cluster.nodes()[first].record.connected, "it is missed")
+        cluster.jobctl("nodes", "declare-dead", first, "--yes", check=False)
+        cluster.jobctl("cancel", job, check=False)
+        self.happened(cluster, job, f"the command on {second} exited with 0")
+
+    def test_a_private_coordinator_stays_until_the_command_has_run(self):
+        told = self.path("told")
+        with open(self.path("job.yaml"), "w") as file:
+            file.write(json.dumps({"command": ["true"], "notify": [{"command": f"sleep 0.5; touch {told}"}]}))
+        self.private().submit(self.path("job.yaml"), cwd=self.directory)
+        harness.wait_until(lambda: os.path.exists(told), "the command has run")
+
+    def test_a_command_that_has_no_node_to_run_on_is_an_event(self):
+        cluster = self.cluster()
+        with open(self.path("job.yaml"), "w") as file:
+            file.write(json.dumps({"command": ["true"], "resources": {"processes": 100},
+                                   "notify": [{"command": ["true"]}]}))
+        job = cluster.submit(self.path("job.yaml"), "--queue-anyway", cwd=self.directory)
+        cluster.jobctl("cancel", job)
+        self.happened(cluster, job, "the command did not run: the job never had a node")
+
+    def test_a_finding_is_told_once_also_after_a_restart(self):
+        receiver = Receiver(self)
+        cluster = self.cluster(coordinator_args=("--notify-allow", "127.0.0.1", "--findings-floor-ms", "1000"))
+        told, go = self.path("told"), self.path("go")
+        with open(self.path("job.yaml"), "w") as file:
+            file.write(json.dumps({
+                "command": harness.python_line("stepper.py", 12, "--nan-from", 8, "--until", go)[1:],
+                "resources": {"processes": 2},
+                "notify": [{"on": ["finding"], "webhook": f"http://127.0.0.1:{receiver.port}/"},
+                           {"on": ["end", "finding"], "command": f'echo "$MUSTER_EVENT $MUSTER_FINDING" >> {told}'}]}))
+        job = cluster.submit(self.path("job.yaml"), cwd=self.directory)
+        self.happened(cluster, job, "notify[1] of finding loss-not-finite: the command on node1 exited with 0")
+        harness.wait_until(lambda: receiver.requests, "the webhook's request")
+        _, headers, body = receiver.requests[0]
+        message = json.loads(body)
+        self.assertEqual((message["event"], message["finding"], message["name"]), ("finding", "loss-not-finite", job))
+        self.assertIn("loss has been NaN since step 8", message["reason"])
+        self.assertTrue(headers["X-Muster-Delivery"].endswith("-0-loss-not-finite"), headers)
+        self.happened(cluster, job, "finding loss-not-finite: loss has been NaN")
+        harness.wait_until(lambda: len(self.waiting(cluster)) == 1, "nothing waits")
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        open(go, "w").close()
+        self.happened(cluster, job, "notify[1] of the end: the command on node1 exited with 0")
+        # Its last step waits, which is another finding.
+        with open(told) as file:
+            lines = file.read().splitlines()
+        self.assertEqual((lines[0], lines[-1], len(set(lines))), ("finding loss-not-finite", "end ", len(lines)))
+        codes = [json.loads(body)["finding"] for _, _, body in receiver.requests]
+        self.assertEqual(sorted(set(codes)), sorted(codes))
+
     def test_a_receiver_that_fails_twice_gets_it_the_third_time(self):
         receiver = Receiver(self, (500, None, 204))
         cluster = self.cluster(coordinator_args=("--notify-allow", "127.0.0.0/8"))
@@ -115,10 +221,12 @@ class Notify(Case):
         receiver = Receiver(self, (302,))
         closed = self.cluster(name="closed")
         url = f"http://127.0.0.1:{receiver.port}/"
-        self.submit(closed, "true", {"webhook": url}, {"webhook": f"http://localhost:{receiver.port}/"})
+        refused = self.submit(closed, "true", {"webhook": url}, {"webhook": f"http://localhost:{receiver.port}/"})
         self.said(closed, "which is not public")
         self.said(closed, "notify=1: the webhook is given up")
         self.assertEqual(receiver.requests, [])
+        self.happened(closed, refused, f"the webhook to 127.0.0.1:{receiver.port} was given up: 127.0.0.1 is")
+        harness.wait_until(lambda: len(self.waiting(closed)) == 1, "nothing waits")
         open_to_all = self.cluster(name="open", coordinator_args=("--notify-allow", "127.0.0.1"))
         self.submit(open_to_all, "true", {"webhook": url})
         self.said(open_to_all, "the webhook is given up: it answered 302")
@@ -141,13 +249,13 @@ class Notify(Case):
         self.said(cluster, "the certificate of localhost is not valid")
         self.assertEqual([path for path, _, _ in receiver.requests], ["/trusted"])
 
-    def test_what_is_not_supported_is_refused_where_it_is_written(self):
+    def test_what_makes_no_sense_is_refused_where_it_is_written(self):
         with open(self.path("job.yaml"), "w") as file:
-            file.write("command: [x]\nnotify:\n  - command: [mail]\n  - on: [finding]\n    webhook: https://a/\n"
+            file.write("command: [x]\nnotify:\n  - command: {a: b}\n  - on: [start]\n    webhook: https://a/\n"
                        "  - webhook: file:///etc/passwd\n")
         done = self.private().jobctl("validate", self.path("job.yaml"), check=False)
-        self.assert_error(done, "has 3 errors", "job.yaml:3:5: notify.command is not supported yet",
-                          "job.yaml:4:10: notify.on: finding is not supported yet",
+        self.assert_error(done, "has 3 errors", "job.yaml:3:14: notify.command takes a list of words",
+                          "job.yaml:4:10: notify.on takes end, failure, finding",
                           "it does not begin with https:// or http://", code=6)
         with open(self.path("job.yaml"), "w") as file:
             file.write("command: [x]\nnotify: [{webhook: \"https://a/\", secret_env: NOT_SET}]\n")

@@ -12,10 +12,13 @@ import termios
 import time
 
 import harness
-from harness import RUNNING, Case, wait_until
+from harness import RUNNING, SUCCEEDED, Case, wait_until
 
 BURNER = "block = b'x' * (200 << 20); print('up', flush=True)\nwhile True: pass"
 SLEEPER = "import time; time.sleep(600)"
+LOADER = ("import mmap, os, sys, time; file = open(sys.argv[1], 'rb'); "
+          "held = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)\n"
+          "while not os.path.exists(sys.argv[2]): time.sleep(0.05)")
 
 
 def top(cluster, *args):
@@ -39,6 +42,25 @@ class Samples(Case):
         job = cluster.submit("-n", "1", "--", sys.executable, "-c", BURNER)
         cluster.wait_for(job, RUNNING)
         return job
+
+    def test_the_framework_that_a_rank_has_loaded_is_shown_and_outlives_the_job(self):
+        cluster = self.cluster()
+        torch, go = self.path("torch"), self.path("go")
+        os.makedirs(os.path.join(torch, "lib"))
+        library = os.path.join(torch, "lib", "libtorch_cpu.so")
+        with open(library, "wb") as file:
+            file.write(bytes(4096))
+        with open(os.path.join(torch, "version.py"), "w") as file:
+            file.write("__version__ = '2.11.0+cu130'\ncuda: Optional[str] = '13.0'\n")
+        job = cluster.submit("-n", "1", "--", sys.executable, "-S", "-c", LOADER, library, go)
+        said = "torch 2.11.0+cu130 (CUDA 13.0): node1"
+        wait_until(lambda: said in cluster.jobctl("show", job).stdout, lambda: cluster.jobctl("show", job).stdout)
+        self.assertIn("node1 runs torch 2.11.0+cu130, built for CUDA 13.0", cluster.jobctl("events", job).stdout)
+        self.assertNotIn("version-mismatch", cluster.jobctl("show", job, "-o", "json").stdout, "it runs on cpu slots")
+        open(go, "w").close()
+        cluster.wait_for(job, SUCCEEDED)
+        self.assertIn(said, cluster.jobctl("show", job).stdout)
+        self.assertIn(said, cluster.jobctl("diagnose", job, check=False).stdout)
 
     def busy_row(self, cluster, job):
         """The rank's row of `top` once it burns and holds what it was told to; a loaded machine may give it less than

@@ -60,6 +60,8 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
       return absl::StrCat("signal ", of(message.signal()), " ", message.signal().signal());
     case Message::kDiagnose:
       return absl::StrCat("diagnose ", of(message.diagnose()));
+    case Message::kRunNotify:
+      return absl::StrCat("run notify ", message.run_notify().delivery());
     case Message::kForget:
       return absl::StrCat("forget ", of(message.forget()));
     case Message::kCheckpointAck: {
@@ -311,6 +313,12 @@ void ClusterScript::Status(const Words& words, Options& options) {
     status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
   }
   status.set_checkpoint_error(Option(options, "checkpoint_error", ""));
+  if (const std::string toolkit = Option(options, "built_for_cuda", ""); !toolkit.empty()) {
+    status.mutable_versions()->set_framework("torch 2.11.0");
+    status.mutable_versions()->set_toolkit(toolkit);
+    status.mutable_versions()->set_driver("550.54.15");
+    status.mutable_versions()->set_driver_cuda("12.4");
+  }
   SayStatus(words.at(1), key);
 }
 

@@ -151,8 +151,7 @@ v1::Assessment JobStory::Look() const {
       .history = history_,
       .samples = samples_,
       .now = {.mono_ms = static_cast<int64_t>(now_s_ * 1000), .wall_ms = Wall(now_s_)},
-      .floor_ms = floor_ms_,
-      .versions = versions};
+      .floor_ms = floor_ms_};
   return Assess(evidence);
 }
 

@@ -47,8 +47,6 @@ class JobStory {
   // Null: it is silent.
   const v1::Finding* Find(const std::string& code);
 
-  std::map<std::string, coordinator::NodeVersions> versions;
-
  private:
   int64_t Wall(double seconds) const { return kSubmittedMs + static_cast<int64_t>(seconds * 1000); }
   v1::MetricBatch Batch(uint32_t rank) const;

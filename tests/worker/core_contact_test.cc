@@ -110,5 +110,32 @@ TEST_F(ContactTest, UnknownMessagesOfANewerCoordinatorAreIgnored) {
   EXPECT_TRUE(Command(v1::CoordinatorMessage()).empty());
 }
 
+TEST_F(ContactTest, HeartbeatsCarryHowFarTheClockIsOffAndTheRoomOfTheDisk) {
+  Connect();
+  const auto heartbeat = [this](int64_t after_ms) {
+    now_ms_ += after_ms;
+    const Actions actions = Say(TickInput{.disk_bytes = 100, .disk_free_bytes = 7});
+    EXPECT_EQ(Of<SendAction>(actions).size(), 1u);
+    return Of<SendAction>(actions)[0].message.heartbeat();
+  };
+  const v1::Heartbeat first = heartbeat(5'000);
+  EXPECT_FALSE(first.health().has_clock_ahead_ms()) << "not measured yet";
+  EXPECT_EQ(first.health().disk_free_bytes(), 7u);
+  v1::CoordinatorMessage reply;
+  reply.mutable_heartbeat_reply()->set_number(first.number());
+  // Half of the 200 ms that the answer took is the way back.
+  reply.mutable_heartbeat_reply()->set_wall_ms(1'790'000'000'000 - 100 - 2'500);
+  now_ms_ += 200;
+  Command(reply);
+  const v1::Heartbeat second = heartbeat(5'000);
+  EXPECT_EQ(second.health().clock_ahead_ms(), 2'500);
+  // One that was long under way says nothing.
+  reply.mutable_heartbeat_reply()->set_number(second.number());
+  reply.mutable_heartbeat_reply()->set_wall_ms(1);
+  now_ms_ += 2'000;
+  Command(reply);
+  EXPECT_EQ(heartbeat(5'000).health().clock_ahead_ms(), 2'500);
+}
+
 }  // namespace
 }  // namespace muster::worker

@@ -158,6 +158,39 @@ TEST_F(LaunchTest, RanksSayWhatTheyDoWhenAskedAndTheirAnswersGoBackUnderTheNumbe
   EXPECT_TRUE(Say(DiagnosisInput{kKey, 1, 0, "{}"}).empty());  // this worker's own request
 }
 
+TEST_F(LaunchTest, WhatARankHasLoadedIsReportedOnceWithTheDriverOfADevice) {
+  Connect();
+  state_.facts.set_driver("550.54.15");
+  Run(kKey);
+  const v1::Versions cpu =
+      LastStatus(Say(FrameworkSeenInput{kKey, "torch 2.11.0", "13.0"})).versions();
+  EXPECT_EQ(cpu.framework(), "torch 2.11.0");
+  EXPECT_EQ(cpu.toolkit(), "13.0");
+  EXPECT_EQ(cpu.driver(), "") << "it runs on cpu slots";
+  EXPECT_TRUE(Say(FrameworkSeenInput{kKey, "torch 2.12.0", "13.0"}).empty());
+  state_.attempts.at(kKey).status.clear_versions();
+  state_.attempts.at(kKey).launch.mutable_part()->set_device_kind("gpu");
+  EXPECT_EQ(LastStatus(Say(FrameworkSeenInput{kKey, "torch 2.11.0", "13.0"})).versions().driver(),
+            "550.54.15");
+  EXPECT_TRUE(Say(FrameworkSeenInput{{8, 0}, "torch 2.11.0", ""}).empty()) << "it has ended";
+}
+
+TEST_F(LaunchTest, ACommandOfNotifyRunsForAJobThatIsForgotten) {
+  Connect();
+  v1::CoordinatorMessage order;
+  order.mutable_run_notify()->set_job(8);
+  order.mutable_run_notify()->set_delivery("c-8-0");
+  state_.cleared = false;
+  const Actions run = Command(order);
+  ASSERT_EQ(Of<RunNotifyAction>(run).size(), 1u);
+  EXPECT_EQ(Of<RunNotifyAction>(run)[0].order.delivery(), "c-8-0");
+  v1::NotifyEnded ended;
+  ended.set_delivery("c-8-0");
+  const Actions answered = Say(NotifyEndedInput{ended});
+  ASSERT_EQ(Of<SendAction>(answered).size(), 1u);
+  EXPECT_EQ(Of<SendAction>(answered)[0].message.notify_ended().delivery(), "c-8-0");
+}
+
 TEST_F(LaunchTest, AStopBecauseARankFailedFirstAsksTheOthersWhatTheyDo) {
   Connect();
   Run(kKey);

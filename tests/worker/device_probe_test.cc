@@ -78,6 +78,8 @@ TEST(DeviceProbe, MistakesAreNamedWithTheirFix) {
 }
 
 TEST(DeviceProbe, NvmlDevicesKeepTheirIndexWhenAnotherOneIsLost) {
+  EXPECT_EQ(FindNvidiaDriver(NvmlBeside()).driver, "550.54.15");
+  EXPECT_EQ(FindNvidiaDriver(NvmlBeside()).cuda, "12.4");
   const std::vector<FoundDevice> gpus = FindNvidiaGpus(NvmlBeside());
   ASSERT_EQ(gpus.size(), 2u);
   EXPECT_EQ(gpus[0].index, 0u);
@@ -88,6 +90,7 @@ TEST(DeviceProbe, NvmlDevicesKeepTheirIndexWhenAnotherOneIsLost) {
 }
 
 TEST(DeviceProbe, WithoutTheLibraryThereAreNoGpus) {
+  EXPECT_EQ(FindNvidiaDriver("libc.so.6").driver, "");
   EXPECT_TRUE(FindNvidiaGpus("libmuster-has-no-such-library.so.1").empty());
   EXPECT_TRUE(FindNvidiaGpus("libc.so.6").empty());  // a library, but not NVML
 }

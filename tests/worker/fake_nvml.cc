@@ -8,6 +8,15 @@ extern "C" {
 int nvmlInit_v2() { return 0; }
 int nvmlShutdown() { return 0; }
 
+int nvmlSystemGetDriverVersion(char* text, unsigned length) {
+  std::snprintf(text, length, "550.54.15");
+  return 0;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  *version = 12'040;
+  return 0;
+}
+
 int nvmlDeviceGetCount_v2(unsigned* count) {
   *count = 3;
   return 0;

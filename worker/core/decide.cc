@@ -29,6 +29,8 @@ Actions Decide(WorkerState& state, const Input& input, Now now) {
                  [&](const UploadFailedInput& in) { OnUploadFailed(step, in); },
                  [&](const FinalScanDoneInput& in) { OnFinalScanDone(step, in); },
                  [&](const DiagnosisInput& in) { OnDiagnosis(step, in); },
+                 [&](const FrameworkSeenInput& in) { OnFrameworkSeen(step, in); },
+                 [&](const NotifyEndedInput& in) { OnNotifyEnded(step, in); },
                  [&](const OutputDrainedInput& in) { OnOutputDrained(step, in); },
              },
              input);

@@ -25,6 +25,8 @@ namespace muster::worker {
 // Time has passed. Due at NextDeadlineMonoMs.
 struct TickInput {
   uint64_t spool_bytes = 0;
+  uint64_t disk_bytes = 0;  // of the state directory's file system; 0: not known
+  uint64_t disk_free_bytes = 0;
 };
 // The control stream is open (nothing has been sent on it yet), or ended.
 struct LinkUpInput {};
@@ -120,6 +122,16 @@ struct DiagnosisInput {
   uint64_t number = 0;
   std::string record;
 };
+// A rank has loaded a framework; texts as in v1::Versions.
+struct FrameworkSeenInput {
+  AttemptKey key;
+  std::string framework;
+  std::string toolkit;
+};
+// Answers RunNotifyAction.
+struct NotifyEndedInput {
+  v1::NotifyEnded ended;
+};
 // The streams are closed, and every log byte and metric is durable at the coordinator or was
 // refused by it.
 struct OutputDrainedInput {
@@ -131,7 +143,7 @@ using Input =
                  FetchedInput, RanksStartedInput, RankExitedInput, AttemptEndedInput, RestoredInput,
                  HostClearedInput, LeftoverInput, CheckpointFoundInput, CheckpointRefusedInput,
                  UploadProgressInput, UploadDoneInput, UploadFailedInput, FinalScanDoneInput,
-                 DiagnosisInput, OutputDrainedInput>;
+                 DiagnosisInput, FrameworkSeenInput, NotifyEndedInput, OutputDrainedInput>;
 
 // ---------------------------------------------------------------- actions
 
@@ -210,6 +222,10 @@ struct DiagnoseAction {
   uint64_t number = 0;
   std::string reason;
 };
+// Run a command that tells somebody of a job; no attempt needs to be held here.
+struct RunNotifyAction {
+  v1::RunNotify order;
+};
 struct NotifyCommittedAction {
   AttemptKey key;
   int64_t step = 0;
@@ -246,8 +262,8 @@ using Action =
                  AbandonClearingAction, PersistEpochAction, HoldPortsAction, ReleasePortsAction,
                  PrepareAction, FetchAction, CancelFetchAction, SpawnAction, MoveFenceAction,
                  StopShimAction, SignalShimAction, NotifyStopAction, DiagnoseAction,
-                 NotifyCommittedAction, NotifyErrorAction, UploadAction, DeleteStepAction,
-                 FinalScanAction, DeleteAttemptAction, NoteAction>;
+                 RunNotifyAction, NotifyCommittedAction, NotifyErrorAction, UploadAction,
+                 DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
 
 using Actions = std::vector<Action>;
 

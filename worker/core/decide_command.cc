@@ -144,6 +144,8 @@ void Obey(Step& step, const v1::CoordinatorMessage& message) {
       return OnSignal(step, message.signal());
     case v1::CoordinatorMessage::kDiagnose:
       return OnDiagnose(step, message.diagnose());
+    case v1::CoordinatorMessage::kRunNotify:
+      return step.Do(RunNotifyAction{message.run_notify()});
     case v1::CoordinatorMessage::kForget:
       return OnForget(step, message.forget());
     case v1::CoordinatorMessage::kCheckpointAck:
@@ -164,6 +166,13 @@ void OnDiagnosis(Step& step, const DiagnosisInput& input) {
   diagnosis->set_rank(input.rank);
   diagnosis->set_number(input.number);
   diagnosis->set_record(input.record);
+  Send(step, std::move(message));
+}
+
+// Without a link it is lost; the coordinator then asks again.
+void OnNotifyEnded(Step& step, const NotifyEndedInput& input) {
+  v1::WorkerMessage message;
+  *message.mutable_notify_ended() = input.ended;
   Send(step, std::move(message));
 }
 

@@ -79,6 +79,10 @@ void TickLink(Step& step) {
   message.mutable_heartbeat()->set_number(++contact.heartbeat_number);
   contact.heartbeats_sent_mono_ms[contact.heartbeat_number] = now;
   message.mutable_heartbeat()->set_spool_bytes(step.state.spool_bytes);
+  v1::NodeHealth& health = *message.mutable_heartbeat()->mutable_health();
+  if (contact.clock_ahead_ms) health.set_clock_ahead_ms(*contact.clock_ahead_ms);
+  health.set_disk_bytes(step.state.disk_bytes);
+  health.set_disk_free_bytes(step.state.disk_free_bytes);
   Send(step, std::move(message));
 }
 
@@ -102,6 +106,8 @@ std::optional<int64_t> FenceDeadlineMs(const WorkerState& state, const Attempt& 
 
 void OnTick(Step& step, const TickInput& input) {
   step.state.spool_bytes = input.spool_bytes;
+  step.state.disk_bytes = input.disk_bytes;
+  step.state.disk_free_bytes = input.disk_free_bytes;
   TickLink(step);
   for (const AttemptKey& key : Keys(step.state)) {
     Attempt* attempt = step.Find(key);
@@ -147,6 +153,9 @@ void OnHeartbeatReply(Step& step, const v1::HeartbeatReply& reply) {
   const auto sent = contact.heartbeats_sent_mono_ms.find(reply.number());
   if (sent == contact.heartbeats_sent_mono_ms.end()) return;
   RenewLease(step, sent->second);
+  const int64_t round_trip_ms = step.now.mono_ms - sent->second;
+  if (reply.wall_ms() > 0 && round_trip_ms <= kClockRoundTripMsMax)
+    contact.clock_ahead_ms = step.now.wall_ms - round_trip_ms / 2 - reply.wall_ms();
   contact.heartbeats_sent_mono_ms.erase(contact.heartbeats_sent_mono_ms.begin(), std::next(sent));
 }
 

@@ -45,6 +45,19 @@ void OnRanksStarted(Step& step, const RanksStartedInput& input) {
   if (attempt->stop_wanted) step.Do(StopShimAction{input.key, attempt->stop_grace_ms});
 }
 
+void OnFrameworkSeen(Step& step, const FrameworkSeenInput& input) {
+  Attempt* attempt = step.Find(input.key);
+  if (attempt == nullptr || !IsLive(*attempt) || attempt->status.has_versions()) return;
+  v1::Versions& versions = *attempt->status.mutable_versions();
+  versions.set_framework(input.framework);
+  versions.set_toolkit(input.toolkit);
+  if (attempt->launch.part().device_kind() == "gpu") {
+    versions.set_driver(step.state.facts.driver());
+    versions.set_driver_cuda(step.state.facts.driver_cuda());
+  }
+  Report(step, *attempt);
+}
+
 void OnRankExited(Step& step, const RankExitedInput& input) {
   Attempt* attempt = step.Find(input.key);
   if (attempt == nullptr) return;

@@ -24,6 +24,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +106,7 @@ struct Contact {
   int64_t next_heartbeat_mono_ms = 0;
   uint64_t heartbeat_number = 0;
   uint32_t heartbeat_ms = 5'000;
+  std::optional<int64_t> clock_ahead_ms;  // of the coordinator's, from the newest prompt answer
 };
 
 struct WorkerState {
@@ -121,12 +123,17 @@ struct WorkerState {
   Contact contact;
   uint64_t highest_epoch = 0;
   uint64_t stale_commands = 0;  // refused because of a lower epoch
-  uint64_t spool_bytes = 0;     // for heartbeats
+  // For heartbeats.
+  uint64_t spool_bytes = 0;
+  uint64_t disk_bytes = 0;
+  uint64_t disk_free_bytes = 0;
 };
 
 inline constexpr int64_t kUploadStallMs =
     60'000;  // a finished attempt waits this long without upload progress
 inline constexpr int64_t kRegisterTimeoutMs = 10'000;  // Register unanswered: the link is dead
+inline constexpr int64_t kClockRoundTripMsMax =
+    1'000;  // an answer that took longer says too little about the clock
 inline constexpr int kHeartbeatsMissed = 3;  // silent for this many heartbeats: the link is dead
 inline constexpr int64_t kLinkSilenceMinMs = 2'000;  // … but never sooner than this
 inline constexpr size_t kDeferredMax = 4'096;        // the coordinator resends what is left out

@@ -79,6 +79,8 @@ void OnUploadProgress(Step& step, const UploadProgressInput& input);
 void OnUploadDone(Step& step, const UploadDoneInput& input);
 void OnUploadFailed(Step& step, const UploadFailedInput& input);
 void OnDiagnosis(Step& step, const DiagnosisInput& input);
+void OnFrameworkSeen(Step& step, const FrameworkSeenInput& input);
+void OnNotifyEnded(Step& step, const NotifyEndedInput& input);
 void OnFinalScanDone(Step& step, const FinalScanDoneInput& input);
 void OnCheckpointAck(Step& step, const v1::CheckpointAck& ack);
 void OnTick(Step& step, const TickInput& input);

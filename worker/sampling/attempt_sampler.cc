@@ -50,6 +50,7 @@ std::optional<v1::SampleBatch> AttemptSampler::Take(const SampleOrder& order,
     }
     *batch.add_ranks() = std::move(sample);
   }
+  MaybeProbe();
   const int64_t before_ms = std::exchange(taken_ms_, now.mono_ms);
   if (batch.ranks().empty()) return std::nullopt;
   if (FindDeviceMetering(part_.device_kind()) != nullptr) {
@@ -65,6 +66,17 @@ std::optional<v1::SampleBatch> AttemptSampler::Take(const SampleOrder& order,
   batch.set_time_ms(now.wall_ms);
   batch.set_interval_ms(static_cast<uint32_t>(now.mono_ms - before_ms));
   return batch;
+}
+
+void AttemptSampler::MaybeProbe() {
+  if (next_probe_ == 0 || ++samples_ < next_probe_) return;
+  next_probe_ = next_probe_ >= kLastProbe ? 0 : next_probe_ * 2;
+  for (const pid_t pid : processes_.SomePids(kProbedMax)) {
+    framework_ = ProbeFramework(pid);
+    if (!framework_.has_value()) continue;
+    next_probe_ = 0;
+    return;
+  }
 }
 
 }  // namespace muster::worker

@@ -16,6 +16,7 @@
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
 #include "worker/sampling/device_meter.h"
+#include "worker/sampling/framework_probe.h"
 #include "worker/sampling/rank_processes.h"
 
 namespace muster::worker {
@@ -58,14 +59,24 @@ class AttemptSampler {
 
   // Empty if there is nothing to report yet.
   std::optional<v1::SampleBatch> Take(const SampleOrder& order, const common::Now& now);
+  // Once, when a rank was first seen to have loaded a framework.
+  std::optional<FrameworkVersions> TakeFramework() { return std::exchange(framework_, {}); }
 
  private:
+  // Reading a process' map costs milliseconds: some processes, in ever fewer samples.
+  static constexpr size_t kProbedMax = 16;
+  static constexpr uint32_t kLastProbe = 1'024;  // samples after the start
+  void MaybeProbe();
+
   const AttemptKey key_;
   const std::string node_;
   const v1::NodePart part_;
   const std::shared_ptr<DeviceMeters> meters_;
   std::shared_ptr<DeviceMeter> meter_;
   RankProcesses processes_;
+  std::optional<FrameworkVersions> framework_;
+  uint32_t samples_ = 0;
+  uint32_t next_probe_ = 2;  // by number of the sample: doubles; 0: no more
   bool is_open_ = false;
   int64_t taken_ms_ = 0;
 };

@@ -33,6 +33,18 @@ void RankProcesses::AddRank(uint32_t rank, pid_t pid, uint64_t start_ticks) {
   foreign_.clear();  // its children may have been seen before it was known
 }
 
+std::vector<pid_t> RankProcesses::SomePids(size_t max) const {
+  std::vector<pid_t> pids;
+  for (const auto& [number, rank] : ranks_) {
+    if (members_.contains(rank.pid) && pids.size() < max) pids.push_back(rank.pid);
+  }
+  for (const auto& [pid, member] : members_) {
+    if (pids.size() >= max) break;
+    if (std::find(pids.begin(), pids.end(), pid) == pids.end()) pids.push_back(pid);
+  }
+  return pids;
+}
+
 std::vector<v1::RankSample> RankProcesses::Look(int64_t now_ms) {
   if (looks_++ % kLookAgainEvery == 0) foreign_.clear();
   files_.ListPids(kPidsMax, &pids_);

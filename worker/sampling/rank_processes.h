@@ -41,6 +41,8 @@ class RankProcesses {
   void AddRank(uint32_t rank, pid_t pid, uint64_t start_ticks);
   // One sample of each rank that has been seen before, in order of rank. `now_ms`: since boot.
   std::vector<v1::RankSample> Look(int64_t now_ms);
+  // Some processes of the last look, at most `max`: those that were launched first.
+  std::vector<pid_t> SomePids(size_t max) const;
 
  private:
   struct Member {

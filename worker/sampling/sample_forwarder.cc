@@ -61,8 +61,10 @@ void SampleForwarder::OnTime(int64_t now_ms) {
       const int64_t began_us = ThreadCpuUs();
       auto batch = std::make_shared<std::optional<v1::SampleBatch>>(
           sampler->Take(order, common::SystemClock().Read()));
+      const auto framework = sampler->TakeFramework();
       const int64_t used_us = ThreadCpuUs() - began_us;
-      callbacks_.in_loop([this, key, batch, now_ms, used_us] {
+      callbacks_.in_loop([this, key, batch, framework, now_ms, used_us] {
+        if (framework.has_value() && callbacks_.framework) callbacks_.framework(key, *framework);
         OnSampled(key, std::move(*batch), now_ms, used_us);
       });
     };

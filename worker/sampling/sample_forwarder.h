@@ -29,6 +29,8 @@ class SampleForwarder {
     std::function<void(std::function<void()>)> in_loop;  // runs a function on the I/O thread
     std::function<bool()> can_send;
     std::function<void(v1::SampleBatch)> send;
+    // A rank of this attempt has loaded a framework. On the I/O thread, once.
+    std::function<void(const AttemptKey&, const FrameworkVersions&)> framework;
   };
 
   SampleForwarder(std::string node, JobThreads* threads, Callbacks callbacks);

@@ -119,6 +119,13 @@ TEST_F(RestoreTest, AnotherDamagedFileIsNamedAndTheRestIsRestored) {
   EXPECT_TRUE(common::Exists(LogFile(restored, 4, 1)));
 }
 
+TEST_F(RestoreTest, WhatIsStillToBeToldIsPartOfABackup) {
+  Put(paths.Notify(), "cursor 1\n4 0 1700000000000\n");
+  ASSERT_TRUE(Backup().ok());
+  ASSERT_TRUE(Restore().ok());
+  EXPECT_EQ(*common::ReadFile(restored.Notify()), "cursor 1\n4 0 1700000000000\n");
+}
+
 TEST_F(RestoreTest, NoLinkInTheBackupIsFollowed) {
   const std::string stored = InBackup("LIVED");
   Put(dir.path() + "/outside", "lived");

@@ -41,6 +41,19 @@ TEST(SubmitRulesTest, ARawRequestGetsTheAnswerThatJobctlGivesBeforeItSends) {
       {"JC1108", [](auto& spec) { spec.set_priority(2'000'000); }},
       {"JC1108", [](auto& spec) { spec.set_stop_after_ms(1); }},
       {"JC1108", [](auto& spec) { spec.mutable_checkpoint()->set_keep(20'000); }},
+      {"JC1108", [](auto& spec) { spec.add_notify(); }},
+      {"JC1108", [](auto& spec) { spec.add_notify()->add_command(""); }},
+      {"JC1108", [](auto& spec) { spec.add_notify()->add_command(std::string("a\0b", 3)); }},
+      {"JC1108",
+       [](auto& spec) {
+         spec.add_notify()->set_webhook("https://a/");
+         spec.mutable_notify(0)->add_command("mail");
+       }},
+      {"JC1108",
+       [](auto& spec) {
+         spec.add_notify()->add_command("mail");
+         spec.mutable_notify(0)->add_on(static_cast<v1::NotifyOn>(9));
+       }},
   };
   EXPECT_TRUE(Submitted(Good()).ok()) << Submitted(Good());
   for (const auto& [code, change] : kBad) {

@@ -369,14 +369,76 @@ TEST(LossDivergingTest, TwiceTheBestAndFarAboveTheScatter) {
 
 // ---------------------------------------------------------------- versions, checkpoints
 
-TEST(VersionMismatchTest, FromVersionsAndFromWhatARankPrinted) {
+v1::Versions& VersionsOf(JobStory& story) {
+  return *story.attempt().mutable_parts(0)->mutable_versions();
+}
+
+v1::Versions TorchFor(const std::string& toolkit, const std::string& driver,
+                      const std::string& driver_cuda) {
+  v1::Versions versions;
+  versions.set_framework("torch 2.11.0");
+  versions.set_toolkit(toolkit);
+  versions.set_driver(driver);
+  versions.set_driver_cuda(driver_cuda);
+  return versions;
+}
+
+TEST(VersionMismatchTest, AFrameworkForANewerCudaThanTheDriverRuns) {
   JobStory story(1, "gpu");
-  story.versions["node1"] = {.driver = "470.82.01", .toolkit = "12.4"};
+  VersionsOf(story) = TorchFor("13.0", "550.54.15", "12.4");
+  const v1::Finding* found = story.Find("version-mismatch");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->sentence(),
+            "torch 2.11.0 is built for CUDA 13.0, the driver on node1 runs CUDA up to 12.4");
+  EXPECT_EQ(found->cause(),
+            "driver 550.54.15 is too old for CUDA 13: the framework finds no device");
+  EXPECT_EQ(found->fix(), "driver 580 or newer on node1, or the framework's build for CUDA 12");
+  EXPECT_EQ(found->severity(), v1::FINDING_SEVERITY_ERROR);
+  EXPECT_EQ(found->node(), "node1");
+  // From the driver alone, where it does not report its CUDA.
+  VersionsOf(story) = TorchFor("12.4", "470.82.01", "");
+  ASSERT_NE(story.Find("version-mismatch"), nullptr);
+  EXPECT_NE(story.Find("version-mismatch")->fix().find("driver 525 or newer"), std::string::npos);
+}
+
+TEST(VersionMismatchTest, FallsSilentWhereVersionsFitOrAreNotKnown) {
+  JobStory story(1, "gpu");
+  const std::vector<v1::Versions> fitting = {
+      TorchFor("12.8", "550.54.15", "12.4"),  // minor versions are compatible
+      TorchFor("12.4", "580.65.06", "13.0"),  // so is an older major one
+      TorchFor("12.4", "535.104.05", ""),    TorchFor("13.0", "", ""),
+      TorchFor("", "550.54.15", "12.4"),     TorchFor("99999999999999", "550.54.15", "12.4"),
+      TorchFor("x.y", "z", "12.4")};
+  for (const v1::Versions& versions : fitting) {
+    VersionsOf(story) = versions;
+    EXPECT_EQ(story.Find("version-mismatch"), nullptr) << versions.ShortDebugString();
+  }
+}
+
+TEST(VersionMismatchTest, ADeviceThatWorksOrAJobWithoutGpusIsNoMismatch) {
+  JobStory without(1, "cpu");
+  VersionsOf(without) = TorchFor("13.0", "550.54.15", "12.4");
+  EXPECT_EQ(without.Find("version-mismatch"), nullptr);
+  VersionsOf(without) = TorchFor("cpu", "", "");
+  EXPECT_EQ(without.Find("version-mismatch"), nullptr);
+  // The compatibility package runs a newer CUDA on an older driver.
+  JobStory working(1, "gpu");
+  VersionsOf(working) = TorchFor("13.0", "550.54.15", "12.4");
+  working.At(60).Measured(5, {RankUsing(0, 1)}, {DeviceUsing("gpu:0", 0.9)});
+  EXPECT_EQ(working.Find("version-mismatch"), nullptr);
+}
+
+TEST(VersionMismatchTest, AFrameworkBuiltWithoutCudaHoldsDevicesItCannotSee) {
+  JobStory story(1, "gpu");
+  VersionsOf(story) = TorchFor("cpu", "550.54.15", "12.4");
   ASSERT_NE(story.Find("version-mismatch"), nullptr);
   EXPECT_EQ(story.Find("version-mismatch")->sentence(),
-            "the driver on node1 (470.82.01) is too old for CUDA 12.4");
-  story.versions["node1"].driver = "535.104.05";
-  EXPECT_EQ(story.Find("version-mismatch"), nullptr);
+            "torch 2.11.0 on node1 is a build without CUDA");
+  EXPECT_EQ(story.Find("version-mismatch")->severity(), v1::FINDING_SEVERITY_WARNING);
+}
+
+TEST(VersionMismatchTest, FromWhatARankPrinted) {
+  JobStory story(1, "gpu");
   story.Fail(20, 21);
   EXPECT_EQ(story.Find("version-mismatch"), nullptr);
   story.attempt().mutable_culprit()->set_last_lines(

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
+#include <string>
 
 namespace muster {
 namespace {
@@ -195,6 +197,20 @@ TEST(Texts, AreTablesOfAtMostEightyColumns) {
     EXPECT_NE(text.find(zero_stage_name(stage)), std::string::npos);
     EXPECT_EQ(text.back(), '\n');
   }
+}
+
+TEST(MemoryEstimate, IsOfferedOnlyToThePlanThatAsks) {
+  unsetenv("MUSTER_ESTIMATE");
+  testing::internal::CaptureStdout();
+  EXPECT_FALSE(offer_estimate(plan_of(ZeroStage::none, 4)));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  setenv("MUSTER_ESTIMATE", "1", 1);
+  testing::internal::CaptureStdout();
+  EXPECT_TRUE(offer_estimate(plan_of(ZeroStage::none, 4)));
+  EXPECT_EQ(
+      testing::internal::GetCapturedStdout(),
+      "{\"muster_estimate\": 1, \"bytes_per_rank\": " + std::to_string(4 * 216 + 12 * 211) + "}\n");
+  unsetenv("MUSTER_ESTIMATE");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <stdexcept>
 
@@ -269,6 +270,15 @@ std::string fits_text(const std::vector<MemoryFit>& found, int64_t bytes) {
     result += line;
   }
   return result;
+}
+
+bool offer_estimate(const MemoryPlan& plan) {
+  const char* asked = std::getenv("MUSTER_ESTIMATE");
+  if (asked == nullptr || std::string_view(asked) != "1") return false;
+  std::printf("{\"muster_estimate\": 1, \"bytes_per_rank\": %lld}\n",
+              static_cast<long long>(estimate_memory(plan).total()));
+  std::fflush(stdout);
+  return true;
 }
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -16,7 +17,8 @@ class LiveScreen {
   absl::Status Open();
   ~LiveScreen();
 
-  // Replaces what is shown. Lines beyond the screen must have been left out.
+  // Replaces what is shown, by writing only the lines that changed. Lines beyond the screen must
+  // have been left out.
   void Draw(const std::string& text);
 
   enum class Key { kNone, kCharacter, kUp, kDown, kPageUp, kPageDown, kHome, kEnd, kSignal };
@@ -29,8 +31,11 @@ class LiveScreen {
   Event Next(int timeout_ms);
 
  private:
+  Event KeyPress();
+
   bool is_open_ = false;
-  std::string typed_;  // keys that were read and not yet returned
+  std::vector<std::string> shown_;  // the lines on the screen; empty: unknown
+  std::string typed_;               // keys that were read and not yet returned
 };
 
 }  // namespace muster::client

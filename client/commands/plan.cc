@@ -78,7 +78,7 @@ std::string PlanJson(const v1::PlanJobResponse& plan) {
   for (const std::string& detail : plan.details())
     StrAppend(&details, details.empty() ? "" : ", ", JsonQuote(detail));
   const auto outcome = static_cast<size_t>(plan.outcome());
-  return StrCat("{\"version\": 1, \"outcome\": \"",
+  return StrCat("{\"version\": 1, \"kind\": \"Plan\", \"outcome\": \"",
                 kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
                 "\", \"reason\": ", JsonQuote(plan.reason()), ", \"details\": [", details,
                 "], \"smaller\": ", JsonQuote(plan.smaller()),

@@ -162,11 +162,10 @@ class FullDisks(Case):
         first = cluster.submit("-n", "1", "--", "true")
         cluster.wait_for(first, SUCCEEDED)
         filler = os.path.join(cluster.directory, "data", "filler")
-        with open(filler, "wb") as file:
+        with open(filler, "wb", buffering=0) as file:
             try:
                 while True:
                     file.write(b"\0" * 65536)
-                    file.flush()
             except OSError:
                 pass
         done = None

@@ -25,6 +25,7 @@ class Labels(Case):
             self.assertEqual(self.names(cluster, "-l", "team=vision"), [live, filed])
             self.assertEqual(self.names(cluster, "-l", "team=vision,sweep=2"), [filed], "the flag overrides the file")
             self.assertEqual(self.names(cluster, "-l", "team", "--limit", "1", "--sort", "id"), [filed])
+            self.assertEqual(self.names(cluster, "-l", "team", "--limit", "2"), [live, speech], "of those that have it")
             self.assertEqual(self.names(cluster, "-l", "team!=vision"), [plain, speech])
             self.assertEqual(self.names(cluster, "-l", "!team"), [plain])
             rows = json.loads(cluster.jobctl("ls", "-l", "sweep=2", "-o", "json").stdout)["items"]

@@ -268,7 +268,7 @@ std::string DiagnosisText(const CaseFile& file, const FirstCause& cause) {
 }
 
 std::string DiagnosisJson(const CaseFile& file, const FirstCause& cause) {
-  using nlohmann::json;
+  using json = nlohmann::ordered_json;
   json deaths = json::array();
   const v1::Attempt* attempt = AttemptTold(file.job);
   if (attempt != nullptr) {

@@ -16,11 +16,11 @@ RecordFields Reason() {
   fields.Add("state", "QUEUED").Add("text", "needs 4 gpu\u202E");
   fields.AddTexts("details", {"node1: 2 of 4", "a\nb"}).AddNumbers("ranks", {});
   RecordFields inner;
-  inner.Add("n", int64_t{1}).Add("ok", true);
+  inner.Add("count", int64_t{1}).Add("ok", true);
   return fields.Add("none", Value()).AddObject("first", inner).AddList("all", {inner, inner});
 }
 
-TEST(RecordTextTest, JsonStartsWithVersionAndKindAndKeepsTheOrder) {
+TEST(RecordJsonTest, JsonStartsWithVersionAndKindAndKeepsTheOrder) {
   EXPECT_EQ(*RecordText("JobReason", Reason(), "json"),
             "{\n"
             " \"version\": 1,\n"
@@ -33,15 +33,15 @@ TEST(RecordTextTest, JsonStartsWithVersionAndKindAndKeepsTheOrder) {
             " ],\n"
             " \"ranks\": [],\n"
             " \"none\": null,\n"
-            " \"first\": {\n  \"n\": 1,\n  \"ok\": true\n },\n"
+            " \"first\": {\n  \"count\": 1,\n  \"ok\": true\n },\n"
             " \"all\": [\n"
-            "  {\n   \"n\": 1,\n   \"ok\": true\n  },\n"
-            "  {\n   \"n\": 1,\n   \"ok\": true\n  }\n"
+            "  {\n   \"count\": 1,\n   \"ok\": true\n  },\n"
+            "  {\n   \"count\": 1,\n   \"ok\": true\n  }\n"
             " ]\n"
             "}\n");
 }
 
-TEST(RecordTextTest, YamlIsTheSame) {
+TEST(RecordJsonTest, YamlIsTheSame) {
   EXPECT_EQ(*RecordText("JobReason", Reason(), "yaml"),
             "version: 1\n"
             "kind: JobReason\n"
@@ -52,18 +52,18 @@ TEST(RecordTextTest, YamlIsTheSame) {
             "  - \"a\\nb\"\n"
             "ranks: []\n"
             "none: null\n"
-            "first:\n  n: 1\n  ok: true\n"
-            "all:\n  - n: 1\n    ok: true\n  - n: 1\n    ok: true\n");
+            "first:\n  count: 1\n  ok: true\n"
+            "all:\n  - count: 1\n    ok: true\n  - count: 1\n    ok: true\n");
 }
 
-TEST(RecordTextTest, BytesThatAreNoTextAreReplaced) {
+TEST(RecordJsonTest, BytesThatAreNoTextAreReplaced) {
   RecordFields fields;
   fields.Add("text", "a\xff");
   EXPECT_EQ(*RecordText("K", fields, "json"),
             "{\n \"version\": 1,\n \"kind\": \"K\",\n \"text\": \"a\uFFFD\"\n}\n");
 }
 
-TEST(RecordTextTest, AMessageHasItsOwnFieldsBehind) {
+TEST(RecordJsonTest, AMessageHasItsOwnFieldsBehind) {
   v1::WatchJobRequest message;
   message.set_job("7");
   EXPECT_EQ(*MessageText("Watch", message, "json"),
@@ -71,7 +71,7 @@ TEST(RecordTextTest, AMessageHasItsOwnFieldsBehind) {
             " \"past_end\": false\n}\n");
 }
 
-TEST(RecordTextTest, AJobIsARecordToo) {
+TEST(RecordJsonTest, AJobIsARecordToo) {
   v1::JobRecord record;
   record.set_id(7);
   v1::Assessment assessment;

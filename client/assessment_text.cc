@@ -23,7 +23,7 @@ std::string_view PaintOf(const v1::Finding& finding, bool color) {
   return finding.severity() == v1::FINDING_SEVERITY_ERROR ? "\033[31m" : "\033[33m";
 }
 
-// On a terminal, broken at spaces behind an indent.
+// On a terminal, wraps at spaces; further lines are indented.
 std::string WrappedText(std::string_view text, size_t indent, const Terminal& terminal) {
   if (!terminal.out_is_tty) return std::string(text);
   std::string out;
@@ -142,7 +142,7 @@ std::string LedgerText(const v1::Ledger& ledger, const Terminal& terminal) {
   if (ledger.has_goodput()) {
     StrAppend(&out, "Goodput: ", GoodputText(ledger), " computed steps that count\n");
   } else {
-    out += "Goodput: not known, as the trainer reports no step times (\"time/step\")\n";
+    out += "Goodput: unknown, because the trainer reports no step times (\"time/step\")\n";
   }
   for (const v1::LedgerBlame& blame : ledger.blames()) {
     StrAppend(&out, "Lost to ", common::Printable(blame.who()), ": ", DeviceTime(blame.us()), " (",

@@ -12,13 +12,13 @@ namespace muster::client {
 // The worst finding, above everything else of `show`:
 //   ! 1 of 2 devices is busy: the launcher was forgotten, or started one process
 //     fix: jobctl run -n 2 -- python train.py
-// and a line that counts the others. Empty if there is none.
+// and a line that counts the others. Empty without findings.
 std::string FindingHead(const v1::Assessment& assessment, const Terminal& terminal);
 // Every finding with its numbers.
 std::string FindingList(const v1::Assessment& assessment, const Terminal& terminal);
-// Where the device time went: a line for each part, shares, whom to blame.
+// Where the device time went: a line for each part with its share, and who lost how much of it.
 std::string LedgerText(const v1::Ledger& ledger, const Terminal& terminal);
-// "62 % of its device time", or why it is not known.
+// "62.0 % of its device time"; empty if it is unknown.
 std::string GoodputText(const v1::Ledger& ledger);
 // "about 12m".
 std::string EtaText(int64_t eta_ms);

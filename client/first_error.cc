@@ -5,7 +5,7 @@
 namespace muster::client {
 namespace {
 
-constexpr size_t kContextLineBytes = 4096;  // of each line before, kept for each rank
+constexpr size_t kContextLineBytes = 4096;  // kept of each preceding line, per stream
 
 }  // namespace
 

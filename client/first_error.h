@@ -19,10 +19,10 @@ class FirstError {
   static constexpr size_t kContextLines = 3;
   using Stream = std::tuple<uint32_t, uint32_t, int>;  // attempt, rank, stream
 
-  // The next line, in the order of the merge. `follows`: directly behind the stream's line before.
+  // The next line, in the order of the merge. `follows`: directly after the stream's last line.
   void Add(const Stream& stream, std::string_view line, int64_t time_us, bool follows);
   void Ended(const Stream& stream);
-  // It was found, with all the lines behind it that are wanted.
+  // The error was found, and all lines of context after it.
   bool Done() const { return done_; }
   bool Found() const { return stream_.has_value(); }
 

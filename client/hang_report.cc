@@ -113,7 +113,8 @@ Standing StandingOf(const Collective& of, const std::map<int, RankRecord>& recor
   return standing;
 }
 
-// The collective that has blocked a rank the longest; of the group's, the first running one.
+// The collective that has blocked a rank the longest, or the first one of its group that still
+// runs.
 std::optional<Collective> HeldUpBy(const std::map<int, RankRecord>& records) {
   const Collective* oldest = nullptr;
   for (const auto& [rank, record] : records) {
@@ -175,8 +176,8 @@ std::vector<int> Roots(const Standing& standing) {
   return roots.empty() ? standing.behind : roots;
 }
 
-// If all ranks that are behind are themselves waiting in another group's collective: for whom. The
-// last of such a chain is the one to look at.
+// If all ranks that are behind wait in another group's collective, follows the chain of waits. The
+// last link is the one to look at.
 std::string ChainText(Standing standing, const std::map<int, RankRecord>& records,
                       std::vector<int>* suspects) {
   std::string text;
@@ -197,7 +198,7 @@ std::string ChainText(Standing standing, const std::map<int, RankRecord>& record
 }
 
 std::string MismatchText(const Standing& standing, std::vector<int>* suspects) {
-  // The minority first: most likely the mistake is theirs.
+  // The minority first: it most likely made the mistake.
   std::vector<std::pair<std::vector<int>, std::string>> kinds;
   for (const auto& [kind, ranks] : standing.kinds) kinds.push_back({ranks, kind});
   std::stable_sort(kinds.begin(), kinds.end(),

@@ -21,7 +21,7 @@ absl::Status CheckRank(const v1::JobRecord& record, int64_t rank);
 absl::Status CheckNode(const v1::JobRecord& record, const std::string& node,
                        const v1::ListNodesResponse& nodes);
 
-// How many ranks of the newest attempt that the request is about have their output shown.
+// How many ranks of the newest requested attempt are shown.
 size_t RanksShown(const v1::JobRecord& record, const v1::StreamLogsRequest& request);
 
 }  // namespace muster::client

@@ -1,5 +1,5 @@
-// live_screen: what a signal handler needs lies in one static record, and it only calls functions
-// that are safe there (write, tcsetattr, raise).
+// live_screen: signal handlers use one static record and only async-signal-safe functions (write,
+// tcsetattr, raise …).
 #include "client/live_screen.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kEnter = "\033[?1049h\033[?25l\033[H";  // alternate screen, no cursor
 constexpr std::string_view kLeave = "\033[?25h\033[?1049l";
-// End the process with a dump or leave no other chance; the others go through WatchSignals.
+// Signals that kill the process without going through WatchSignals: the last chance to restore.
 constexpr int kFatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
 struct ScreenState {
@@ -97,7 +97,7 @@ void HandleBy(int number, void (*handler)(int)) {
   sigaction(number, &action, nullptr);
 }
 
-// Takes the first key from what was typed. A sequence that is not known, or cut off, is dropped.
+// Takes the first key from what was typed. An unknown or truncated sequence is dropped.
 LiveScreen::Event TakeKeyPress(std::string* typed) {
   using Key = LiveScreen::Key;
   static constexpr struct {
@@ -139,7 +139,7 @@ absl::Status LiveScreen::Open() {
   HandleBy(SIGWINCH, OnResize);
   for (const int number : kFatal) HandleBy(number, OnFatal);
   HandleSignals([](int number, int count) {
-    if (count > 1) {  // the first did not help
+    if (count > 1) {  // the first one had no effect
       LeaveRaw();
       _exit(128 + number);
     }
@@ -182,9 +182,9 @@ LiveScreen::Event LiveScreen::KeyPress() {
 }
 
 LiveScreen::Event LiveScreen::Next(int timeout_ms) {
-  if (!typed_.empty()) timeout_ms = 0;  // a signal comes first
+  if (!typed_.empty()) timeout_ms = 0;  // still polls: a signal takes precedence
   pollfd fds[] = {{g_screen.wake[0], POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
-  poll(fds, IsForeground() ? 2 : 1, timeout_ms);  // in the background, input is not ours
+  poll(fds, IsForeground() ? 2 : 1, timeout_ms);  // a background process must not read
   if (const int number = g_screen.end_signal; number != 0) {
     return {.key = Key::kSignal, .signal = number};
   }
@@ -202,7 +202,7 @@ LiveScreen::Event LiveScreen::Next(int timeout_ms) {
     typed_.assign(bytes, static_cast<size_t>(count));
     return KeyPress();
   }
-  // The terminal is gone: as if it had hung up.
+  // The terminal is gone: treated like a hangup.
   return count == 0 || errno != EINTR ? Event{.key = Key::kSignal, .signal = SIGHUP} : Event{};
 }
 

@@ -1,7 +1,7 @@
-// A full-screen view that is redrawn in place: the alternate screen, keys without Enter. Whatever
-// ends the process or stops it (Ctrl-C, Ctrl-Z, a signal, a crash), the terminal is as it was
-// before; after `fg` the view is back. One at a time; the main thread. Opened before connections, as
-// WatchSignals.
+// A full-screen view that is redrawn in place: the alternate screen, keys without Enter. However
+// the process ends or stops (Ctrl-C, Ctrl-Z, a signal, a crash), the terminal is restored; `fg`
+// brings the view back. One at a time, on the main thread. Needs WatchSignals, called before any
+// connection.
 #pragma once
 
 #include <string>
@@ -17,17 +17,17 @@ class LiveScreen {
   absl::Status Open();
   ~LiveScreen();
 
-  // Replaces what is shown, by writing only the lines that changed. Lines beyond the screen must
-  // have been left out.
+  // Replaces the screen by writing only the lines that changed. The caller leaves out lines that do
+  // not fit.
   void Draw(const std::string& text);
 
   enum class Key { kNone, kCharacter, kUp, kDown, kPageUp, kPageDown, kHome, kEnd, kSignal };
   struct Event {
-    Key key = Key::kNone;  // kNone: time passed, or the window's size changed
+    Key key = Key::kNone;  // kNone: the timeout passed, or the window was resized
     char character = 0;
     int signal = 0;  // that asks the process to end
   };
-  // Waits at most so long.
+  // Waits at most `timeout_ms`.
   Event Next(int timeout_ms);
 
  private:
@@ -35,7 +35,7 @@ class LiveScreen {
 
   bool is_open_ = false;
   std::vector<std::string> shown_;  // the lines on the screen; empty: unknown
-  std::string typed_;               // keys that were read and not yet returned
+  std::string typed_;               // keys that were read but not returned yet
 };
 
 }  // namespace muster::client

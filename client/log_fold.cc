@@ -12,7 +12,7 @@ using common::StrCat;
 
 constexpr size_t kShortRanksBytes = 16;
 constexpr size_t kLineOverheadBytes = 300;
-// Lines looked at for a twin: one rank may repeat a line any number of times.
+// Bounds the search for a twin: one rank may repeat a line any number of times.
 constexpr int kLooksMax = 64;
 constexpr uint64_t kPlaceStep = uint64_t{1} << 32;
 

@@ -1,5 +1,5 @@
-// Folds equal lines of several ranks into one: a line waits shortly for its twins. Pure; the bytes
-// in the store are never changed.
+// Folds equal lines of several ranks into one: a line waits briefly for its twins. Pure; affects
+// only the display, never the stored bytes.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct FoldedLine {
 // Lines come out in the order in which the first of each came in. A line joins an equal one of
 // another rank of its attempt that is still waiting and was written within kTwinsWithinUs. What its
 // rank printed in between, if that was not folded itself, then comes out before it: lines of
-// different ranks may change places so, those of one rank never do.
+// different ranks may thus change places, those of one rank never do.
 class LogFold {
  public:
   static constexpr int64_t kTwinsWithinUs = 1'000'000;  // by the lines' own times
@@ -56,7 +56,7 @@ class LogFold {
   };
   using Place = std::list<Waiting>::iterator;
 
-  // Where the line may be folded into; waiting_.end(): nowhere.
+  // The waiting line to fold this one into; waiting_.end(): none.
   Place Twin(const FoldedLine& line);
   bool MayJoin(uint32_t rank, Place twin);
   void MoveBefore(uint32_t rank, Place twin);

@@ -16,7 +16,7 @@ namespace {
 
 using common::StrCat;
 
-// A longer line is printed in pieces, so that a rank that prints no newlines does not fill our
+// A longer line is printed in pieces, so that a rank that prints no newlines cannot fill the
 // memory.
 constexpr size_t kPartialBytesMax = 256 * 1024;
 constexpr int64_t kRedrawUs = 1'000'000;
@@ -284,7 +284,7 @@ void LogPrinter::Print(const std::vector<FoldedLine>& lines) {
   }
 }
 
-// Shows lines whose twins did not come while the ranks are silent.
+// Shows lines whose twins never came, even while the ranks are silent.
 void LogPrinter::WatchFold() {
   std::unique_lock lock(mutex_);
   while (!ended_) {

@@ -1,5 +1,5 @@
 // Writes ranks' bytes to the client's stdout and stderr: whole lines with a prefix, or the exact
-// bytes with `raw`. One thread; while lines wait to be folded, a second one shows them in time.
+// bytes with `raw`. One thread; a second one, started on demand, shows folded lines in time.
 //
 // In a pipe, a line's bytes are never changed; on a terminal, control characters are escaped, and a
 // progress bar that redraws its line with carriage returns is shown once per second.
@@ -33,11 +33,12 @@ class LogPrinter {
     bool raw = false;
     bool split_streams = false;  // a rank's stderr goes to our stderr
     bool timestamps = false;
-    // Which lines. Applied here only to what an older coordinator sent unsearched.
+    // The lines to show. Applied here only to records that an older coordinator sent unsearched.
     common::LineQuery query = {};
-    // Equal lines of so many ranks are folded, on a terminal; 0: never. SetRanks corrects it.
+    // How many ranks are shown: on a terminal their equal lines are folded. 0: never; 1: not known
+    // yet, SetRanks tells.
     size_t fold_ranks = 0;
-    bool first_error = false;  // nothing but the first line that reads as an error
+    bool first_error = false;  // only the first line that reads as an error
     bool json_lines = false;   // each line as a JSON object
   };
   LogPrinter(Options options, const Terminal& terminal);
@@ -49,9 +50,9 @@ class LogPrinter {
   void Write(const v1::LogRecord& record);
   // How many ranks print from now on, if lines are folded at all. Any thread.
   void SetRanks(size_t ranks);
-  // Prints incomplete lines, and what was counted.
+  // Prints incomplete lines, counts and the first error.
   void Finish();
-  // More records change nothing.
+  // Further records would change nothing.
   bool Done() const { return options_.first_error && first_error_.Done(); }
 
  private:
@@ -67,7 +68,7 @@ class LogPrinter {
     bool in_order = false;  // the next line directly follows the one before
     uint64_t matches = 0;
     common::LevelTracker levels;
-    std::unique_ptr<common::LineSearch> search;  // of what came unsearched
+    std::unique_ptr<common::LineSearch> search;  // of unsearched records
   };
 
   Stream& Of(const v1::LogRecord& record);

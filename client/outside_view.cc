@@ -1,5 +1,5 @@
-// outside_view: first what cannot be right (stopped, stuck in the kernel), then who is in a
-// collective and who is not, then who is elsewhere than most.
+// outside_view: first ranks that cannot run (stopped, stuck in the kernel), then those outside a
+// collective that others are in, then those elsewhere than most.
 #include "client/outside_view.h"
 
 #include <algorithm>
@@ -87,14 +87,14 @@ std::vector<int> RanksThat(const std::map<int, RankRecord>& records, const std::
   return ranks;
 }
 
-// Ranks that a signal or a debugger stopped, or that the kernel does not let go.
+// Ranks that a signal or a debugger stopped, or that are stuck in the kernel.
 OutsideView Unable(const std::map<int, RankRecord>& records) {
   for (const char* doing : {"is stopped", "is stuck in the kernel"}) {
     const std::vector<int> ranks = RanksThat(records, doing);
     if (ranks.empty()) continue;
     const RankRecord& first = records.at(ranks[0]);
     std::string text =
-        StrCat(RanksText(ranks), ranks.size() == 1 ? " " : " cannot go on: the first ",
+        StrCat(RanksText(ranks), ranks.size() == 1 ? " " : " cannot continue: the first ",
                first.outside.doing, " on ", first.host);
     if (first.outside.doing == "is stopped by a signal") {
       text += StrCat("; fix: kill -CONT ", first.outside.pid, " there");
@@ -140,7 +140,7 @@ OutsideView ViewFromOutside(const std::map<int, RankRecord>& records) {
   std::stable_sort(places.begin(), places.end(),
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   OutsideView view{StrCat("seen from outside: ", GroupsText(places)), {}};
-  // One rank alone elsewhere than all others, which are together.
+  // One rank is elsewhere while all others are in the same place.
   if (places.size() == 2 && places[0].second.size() == 1 && places[1].second.size() > 1) {
     view.suspects = places[0].second;
   }

@@ -1,4 +1,4 @@
-// What can be said of a job whose ranks do not speak the trainer protocol, from what their nodes'
+// Why a job hangs whose ranks do not speak the trainer protocol, judged by what their nodes'
 // workers saw of their processes. Pure.
 #pragma once
 

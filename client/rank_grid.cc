@@ -18,9 +18,9 @@ namespace {
 
 using common::StrCat;
 
-// A step this much longer than the middle one makes a rank the slowest.
+// A step this many times the median makes a rank the slowest.
 constexpr float kSlowerThanMiddle = 1.1f;
-// Columns that go first when the terminal is too narrow, in this order.
+// Columns that are dropped, in this order, when the terminal is too narrow.
 constexpr const char* kLeftOut[] = {"thr",   "throttled", "temp", "node",  "write",
                                     "power", "read",      "jobs", "state", "device"};
 
@@ -44,7 +44,7 @@ void Merge(bool has, T value, std::optional<T>* into, Add add) {
   if (has) *into = into->has_value() ? add(**into, value) : value;
 }
 
-// Of the devices [first, first + count) of a batch, which lists them as the attempt holds them.
+// Of the devices [first, first + count) of a batch, which lists them in the attempt's order.
 DeviceUse UseOf(const v1::SampleBatch& batch, size_t first, size_t count) {
   DeviceUse use;
   size_t with_utilization = 0;
@@ -98,7 +98,7 @@ void AddPart(const v1::NodePart& part, const v1::SampleBucket* bucket, std::vect
   }
 }
 
-// Among ranks that tell how long their steps take; or that are behind the others.
+// Marks the rank whose steps take longest; if none stands out, one that is behind the others.
 void MarkSlowest(std::vector<RankRow>* rows) {
   std::vector<RankRow*> timed;
   RankRow* behind = nullptr;
@@ -120,7 +120,7 @@ void MarkSlowest(std::vector<RankRow>* rows) {
       return;
     }
   }
-  // Ranks tell their steps at different moments: one apart is not behind.
+  // Ranks report their steps at different moments: one step less is not behind.
   if (behind != nullptr && behind->sample->step() + 1 < foremost) behind->is_slowest = true;
 }
 

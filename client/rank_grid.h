@@ -44,7 +44,7 @@ Listing RankListing(const std::vector<RankRow>& rows);
 Listing NodeListing(const v1::ListNodesResponse& nodes,
                     const std::vector<v1::SampleBucket>& newest);
 
-// As a table for people that fits the width: the columns that tell least are left out first.
+// A table that fits the width: the least important columns are dropped first.
 absl::StatusOr<std::string> GridText(const Listing& listing, const Terminal& terminal);
 
 }  // namespace muster::client

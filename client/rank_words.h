@@ -8,7 +8,7 @@ namespace muster::client {
 
 // "rank 1", "ranks 0, 2 and 3", "ranks 0 to 6 and 8"
 std::string RanksText(const std::vector<int>& ranks);
-// The form of a verb that fits.
+// `one` for a single rank, otherwise `several`.
 const char* Verb(const std::vector<int>& ranks, const char* one, const char* several);
 
 }  // namespace muster::client

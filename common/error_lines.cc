@@ -1,4 +1,4 @@
-// error_lines: lists of phrases that occur in failures, and of harmless ones that look alike.
+// error_lines: phrases that failures print, and harmless ones that resemble them.
 #include "common/error_lines.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 bool IsWordCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// The first place where `word` stands alone, with its surroundings.
+// The first occurrence of `word` as a whole word, and the text around it.
 struct WordPlace {
   bool found = false;
   std::string_view before;
@@ -36,7 +36,7 @@ std::string_view Trimmed(std::string_view text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Strips PyTorch's prefix on each line of a rank: "[rank0]: ", "[rank0]:[W1122 …".
+// Strips the prefix that PyTorch puts before a rank's lines: "[rank0]: ", "[rank0]:[W1122 …".
 std::string_view WithoutRank(std::string_view line) {
   if (!line.starts_with("[rank")) return line;
   const size_t end = line.find("]:");
@@ -68,7 +68,7 @@ bool IsMeasured(std::string_view behind) {
   return behind.starts_with("rate") || behind.starts_with("count") || IsNumber(behind);
 }
 
-// "MeanSquaredError: 0.25", which is not an exception, unlike "KeyError: 3" and "HTTPError: 404 …".
+// "MeanSquaredError: 0.25" is a metric; "KeyError: 3" and "HTTPError: 404 …" are exceptions.
 bool IsFraction(std::string_view behind) {
   behind = Trimmed(behind.substr(1));
   return behind.find_first_not_of("0123456789.+-e") == behind.npos && Holds(behind, ".");
@@ -109,10 +109,16 @@ bool NamesException(std::string_view line) {
 }
 
 bool IsProgressOrWarning(std::string_view line, std::string_view lower) {
-  for (const char* level :
-       {"warning", "warn", "info", "debug", "deprecated", "deprecationwarning"}) {
+  for (const char* level : {"warning", "warn", "deprecated", "deprecationwarning"}) {
     if (HoldsWord(lower, level)) return true;
   }
+  // Errors mention these too: "Segmentation fault (debug build)".
+  for (const char* level : {"info", "debug"}) {
+    if (const WordPlace place = FindWord(lower, level); place.found && IsLevel(place.before)) {
+      return true;
+    }
+  }
+  if (HoldsWord(line, "INFO") || HoldsWord(line, "DEBUG")) return true;
   return HasGlogLevel(line, "WID") || Holds(lower, "warning:") || Holds(lower, "%|") ||
          Holds(lower, "it/s");
 }
@@ -157,14 +163,14 @@ constexpr std::string_view kSaidOfFailures[] = {
 }  // namespace
 
 bool ReadsAsError(std::string_view whole) {
-  // What a terminal would show of a line that was overwritten.
+  // After a carriage return, judge only what a terminal would still show.
   whole = Trimmed(whole.substr(whole.find_last_of('\r') + 1));
   const std::string_view line = WithoutRank(whole);
   if (NamesException(line) || line.starts_with("what():")) return true;
   std::string lower(line);
   absl::AsciiStrToLower(&lower);
-  if (IsProgressOrWarning(line, lower)) return false;
   if (HasGlogLevel(line, "EF")) return true;
+  if (IsProgressOrWarning(line, lower)) return false;
   for (const std::string_view said : kSaidOfFailures) {
     if (HoldsWord(lower, said)) return true;
   }
@@ -179,7 +185,7 @@ bool ReadsAsError(std::string_view whole) {
     return !IsDenied(fatal.before) && !IsMeasured(fatal.behind);
   }
   if (const WordPlace panic = FindWord(lower, "panic:"); panic.found) return IsLevel(panic.before);
-  // The way shells end such a line: "run.sh: line 3: 12345 Killed    python train.py".
+  // How a shell reports a killed child: "run.sh: line 3: 12345 Killed    python train.py".
   for (const char* word : {"Killed", "Aborted", "Terminated"}) {
     if (line == word || Holds(line, absl::StrCat(" ", word, "  "))) return true;
   }

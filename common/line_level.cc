@@ -34,7 +34,7 @@ std::string_view WithoutSpace(std::string_view text) {
   return text;
 }
 
-// PyTorch's prefix of each line: "[rank0]: ", "[rank0]:".
+// Strips the prefix that PyTorch puts before a rank's lines: "[rank0]: ", "[rank0]:".
 std::string_view WithoutRankPrefix(std::string_view line) {
   if (!line.starts_with("[rank")) return line;
   const size_t end = line.find("]:");
@@ -43,7 +43,7 @@ std::string_view WithoutRankPrefix(std::string_view line) {
   return line;
 }
 
-// "E1122 06:01:02.123 …", in brackets for PyTorch.
+// "E1122 06:01:02.123 …"; PyTorch puts it in brackets.
 std::optional<LineLevel> GlogLevel(std::string_view line) {
   if (line.starts_with('[')) line.remove_prefix(1);
   if (line.size() < 6 || line[5] != ' ' || !std::all_of(&line[1], &line[5], IsDigit)) {
@@ -67,7 +67,7 @@ std::optional<LineLevel> GlogLevel(std::string_view line) {
   }
 }
 
-// pino's and bunyan's numbers.
+// The numbers of pino and bunyan.
 std::optional<LineLevel> NumberedLevel(std::string_view digits) {
   if (digits.size() != 2 || digits[1] != '0') return std::nullopt;
   switch (digits[0]) {
@@ -112,7 +112,7 @@ bool IsCapitals(std::string_view word) {
   return std::all_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
-// Only a time, and what frames one, lies before the word: "[2024-05-01T10:00:00Z ", "Nov 22 10:00 ".
+// Whether `before` is a time and its punctuation: "[2024-05-01T10:00:00Z ", "Nov 22 10:00 ".
 bool IsOnlyTime(std::string_view before) {
   size_t letters = 0;
   bool has_digit = false;
@@ -129,9 +129,9 @@ bool IsOnlyTime(std::string_view before) {
   return has_digit;
 }
 
-// In brackets; in capitals at the line's start, after a time or after punctuation; before a colon,
-// as compilers write it. "Error:" in small letters is left to ReadsAsError, which knows
-// measurements.
+// True for a word in brackets; in capitals at the start of the line, after a time or after
+// punctuation; or below error before a colon, as compilers print it ("warning:"). "Error:" is left
+// to ReadsAsError, which recognizes measurements.
 bool StandsAsLevel(std::string_view word, LineLevel level, std::string_view before,
                    std::string_view behind) {
   const std::string_view near = WithoutSpace(before);
@@ -183,7 +183,7 @@ std::optional<LineLevel> LevelNamed(std::string_view word) {
 }
 
 std::optional<LineLevel> LevelOf(std::string_view line) {
-  // What a terminal would show of a line that was overwritten.
+  // After a carriage return, judge only what a terminal would still show.
   while (line.ends_with('\r')) line.remove_suffix(1);
   line = line.substr(line.find_last_of('\r') + 1).substr(0, kLevelWithinBytes);
   const std::string_view text = WithoutSpace(WithoutRankPrefix(line));
@@ -199,15 +199,15 @@ std::optional<LineLevel> LevelOf(std::string_view line) {
 LineLevel LevelTracker::Next(std::string_view line) {
   const std::string_view text = WithoutRankPrefix(line);
   const bool is_marked_rank = text.size() != line.size();
-  // Behind "[rank0]:" one space belongs to the prefix.
+  // After "[rank0]:" one space belongs to the prefix.
   const bool indented = text.starts_with('\t') || text.starts_with(is_marked_rank ? "  " : " ");
   const std::optional<LineLevel> own = LevelOf(line);
   const bool has_text = !WithoutSpace(text).empty();
-  // What an indented line of a traceback quotes is source code: "    raise ValueError('…')".
+  // An indented line of a traceback quotes source code: "    raise ValueError('…')".
   if (indented && last_ >= LineLevel::kError) return last_;
   if (own.has_value()) return last_ = *own;
   if (indented && has_text) return last_;
-  // Between two chained tracebacks.
+  // A blank line separates chained tracebacks.
   if (!has_text && last_ >= LineLevel::kError) return last_;
   if (text.starts_with("During handling of the above exception") ||
       text.starts_with("The above exception was the direct cause")) {

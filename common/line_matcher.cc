@@ -14,7 +14,7 @@
 namespace muster::common {
 namespace {
 
-// What is common in logs, the commonest first: a byte that is not among them is rare.
+// Bytes by how often logs contain them, the most frequent first; any other byte is rare.
 constexpr std::string_view kCommonBytes =
     " e0t1an2ois3r5l4d.6789:c\npmu/h_f,-gb[]='\"ywvTkIxES(){}zRDANOWLjCPMFqBUGHV+\t|";
 
@@ -35,8 +35,8 @@ bool IsLiteral(std::string_view pattern) {
   return pattern.find_first_of("\n\\^$.|?*+()[]{}") == std::string_view::npos;
 }
 
-// \A, \z, \C, and flags other than (?i) and (?:…): what they find in a text of many lines is not
-// what they find in each line.
+// \A, \z, \C, \Q, and groups other than (?i), (?i:…), (?P…) and (?:…): in a text of many lines they
+// may match differently than in each line alone.
 bool TellsLinesFromText(std::string_view pattern) {
   for (size_t i = 0; i + 1 < pattern.size(); ++i) {
     if (pattern[i] == '\\') {
@@ -55,7 +55,7 @@ bool TellsLinesFromText(std::string_view pattern) {
 
 re2::StringPiece Piece(std::string_view text) { return {text.data(), text.size()}; }
 
-// Of a parenthesis without its counterpart; npos: all have one.
+// Where an unmatched parenthesis is; npos: there is none.
 size_t LoneParenthesis(std::string_view pattern) {
   std::vector<size_t> open;
   bool in_class = false;
@@ -79,7 +79,7 @@ size_t LoneParenthesis(std::string_view pattern) {
 }
 
 absl::Status BadPattern(const std::string& pattern, const re2::RE2::Options& options) {
-  // Compiled once more without what Make puts in front, so that the error quotes what was given.
+  // Compiled again without the (?m) that Make prepends, so that the error quotes the given pattern.
   const re2::RE2 alone(pattern, options);
   std::string why = alone.ok() ? "it is too large" : alone.error();
   size_t place = std::string_view::npos;
@@ -96,7 +96,7 @@ absl::Status BadPattern(const std::string& pattern, const re2::RE2::Options& opt
        .what = StrCat("--grep \"", pattern, "\" is not a regular expression"),
        .why = std::move(why),
        .fix = "correct it (RE2 syntax: https://github.com/google/re2/wiki/Syntax), or put a \\ "
-              "before each special character that is meant as itself"});
+              "before each special character that stands for itself"});
 }
 
 }  // namespace
@@ -119,14 +119,14 @@ absl::StatusOr<std::shared_ptr<const LineMatcher>> LineMatcher::Make(LineQuery q
                        {.code = "JC1019",
                         .what = StrCat("--grep has a pattern of ", pattern.size(), " bytes"),
                         .why = StrCat("at most ", kGrepBytesMax, " are allowed"),
-                        .fix = "search for less"});
+                        .fix = "use a shorter pattern"});
   }
   re2::RE2::Options options;
   options.set_log_errors(false);
   options.set_never_nl(true);
   options.set_max_mem(kGrepMemoryBytesMax);
   options.set_case_sensitive(!matcher->query_.ignore_case);
-  // Without capturing, RE2 needs no second pass.
+  // Captures would cost RE2 a second pass.
   options.set_never_capture(true);
   matcher->pattern_ = std::make_unique<re2::RE2>(StrCat("(?m)", pattern), options);
   if (!matcher->pattern_->ok()) return BadPattern(pattern, options);
@@ -176,7 +176,7 @@ std::optional<LinePlace> LineMatcher::Find(std::string_view text, size_t from) c
         return std::nullopt;
       }
       at = static_cast<size_t>(hit.data() - text.data());
-      // Nothing, behind the last newline: there is no line.
+      // An empty match after the last newline: no line begins there.
       if (at >= text.size() && text.back() == '\n') return std::nullopt;
     }
     const size_t newline = at == 0 ? text.npos : text.rfind('\n', at - 1);

@@ -1,4 +1,4 @@
-// Finds the lines that a query is about: an RE2 pattern compiled once, a least level, errors.
+// Selects the lines that a query asks for: by an RE2 pattern, by a minimum level, or as errors.
 // Immutable; any thread.
 #pragma once
 
@@ -23,7 +23,7 @@ struct LineQuery {
   bool ignore_case = false;
   bool invert = false;  // of grep
   std::optional<LineLevel> least_level = {};
-  bool errors = false;  // lines that read as an error
+  bool errors = false;  // only lines that read as an error
   uint32_t lines_before = 0;
   uint32_t lines_after = 0;
   bool count_only = false;
@@ -43,19 +43,19 @@ struct LinePlace {
 
 class LineMatcher {
  public:
-  // JC1019: the pattern is not one, or too large; the error shows where. JC1004: too much context.
+  // Errors: JC1019 for a pattern that is malformed or too large; JC1004 for too much context.
   static absl::StatusOr<std::shared_ptr<const LineMatcher>> Make(LineQuery query);
   ~LineMatcher();
 
   const LineQuery& Query() const { return query_; }
-  // The first line at or behind `from`, where a line begins, in which the pattern is found. A
-  // newline is never part of a match; each line is searched as if it were alone.
+  // The first line at or after `from`, which is the start of a line, that the pattern matches. A
+  // newline is never part of a match: each line is searched as if it were alone.
   std::optional<LinePlace> Find(std::string_view text, size_t from) const;
-  // Whether each line must be looked at: otherwise Find alone tells which lines are wanted.
+  // Whether Wants must see every line; otherwise Find alone selects them.
   bool NeedsEachLine() const {
     return query_.grep.empty() || query_.invert || query_.least_level.has_value() || query_.errors;
   }
-  // Whether this line is wanted. `levels`: of its stream, having seen all lines before.
+  // Whether the query selects this line. `levels` has seen all earlier lines of the stream.
   bool Wants(std::string_view line, LevelTracker& levels) const;
 
  private:
@@ -65,10 +65,10 @@ class LineMatcher {
 
   const LineQuery query_;
   std::unique_ptr<re2::RE2> pattern_;
-  // The pattern is these bytes and nothing else: its rarest byte is looked for, much faster.
+  // Set if the pattern is a plain string: searching for its rarest byte is much faster.
   std::string literal_;
   size_t rarest_ = 0;
-  // The pattern can tell a line's bounds from the text's: one line at a time.
+  // The pattern can distinguish a line's bounds from the text's, so each line is searched alone.
   bool one_line_at_a_time_ = false;
 };
 

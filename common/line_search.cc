@@ -6,11 +6,11 @@
 namespace muster::common {
 namespace {
 
-constexpr size_t kFoundBytes = 64 << 10;  // lines that follow one another are joined up to here
+constexpr size_t kFoundBytes = 64 << 10;  // lines are joined up to here
 
 }  // namespace
 
-// When the bytes of a text were written. Asked in ascending order.
+// When the bytes of a text were written. Queries in roughly ascending order are cheap.
 class LineSearch::Times {
  public:
   explicit Times(std::vector<TimeMark> marks) : marks_(std::move(marks)) {}
@@ -21,7 +21,7 @@ class LineSearch::Times {
     while (next_ + 1 < marks_.size() && marks_[next_ + 1].at <= place) ++next_;
     return marks_[next_].time_us;
   }
-  // Those of the text from `begin` on; of its last part, from `open` on, only the last one counts.
+  // The marks of the text from `begin` on; its last part, from `open` on, keeps only its last time.
   std::vector<TimeMark> From(size_t begin, size_t open, size_t end) {
     std::vector<TimeMark> kept;
     if (begin >= end) return kept;
@@ -43,8 +43,8 @@ class LineSearch::Times {
 
 struct LineSearch::Pass {
   std::string_view text;
-  size_t begin;  // of the first line that was not searched
-  size_t end;    // behind the last one that can be
+  size_t begin;  // of the first line not searched yet
+  size_t end;    // after the last line that can be searched
   Times times;
   std::deque<FoundLines>& found;
 };
@@ -90,13 +90,13 @@ void LineSearch::Search(Pass& pass) {
   }
 }
 
-// All wanted, or none. The bytes of a text end with a newline but for an unfinished last line.
+// The lines are all wanted or all not. Only an unfinished last line lacks its newline.
 void LineSearch::Lines(Pass& pass, size_t from, size_t to, bool wanted) {
   while (from < to && (wanted || after_left_ > 0)) {
     const size_t end = std::min(pass.text.find('\n', from), to);
     const LinePlace line{from, std::min(end + 1, to)};
     if (wanted) {
-      if (share_.matcher->Query().count_only) ++count_;  // else each is told with its line
+      if (share_.matcher->Query().count_only) ++count_;  // otherwise FoundLines counts them
       EmitBefore(pass, from);
       after_left_ = share_.matcher->Query().lines_after;
     } else {
@@ -107,7 +107,7 @@ void LineSearch::Lines(Pass& pass, size_t from, size_t to, bool wanted) {
   }
 }
 
-// Where the lines begin that are wanted as context before `begin` and did not come out yet.
+// Where the context before `begin` starts, without the lines that already came out.
 size_t LineSearch::ContextBegin(const Pass& pass, size_t begin) const {
   const LineQuery& query = share_.matcher->Query();
   size_t from = begin;
@@ -136,16 +136,23 @@ void LineSearch::Emit(Pass& pass, LinePlace line, bool is_match) {
   if (share_.matcher->Query().count_only) return;
   const int64_t time_us = pass.times.At(line.end - 1);
   const std::string_view bytes = pass.text.substr(line.begin, line.end - line.begin);
-  if (!pass.found.empty()) {
+  const uint64_t offset = offset_ + line.begin;
+  if (!pass.found.empty() && Joins(pass.found.back(), offset, time_us, bytes.size())) {
     FoundLines& last = pass.found.back();
-    if (last.EndOffset() == offset_ + line.begin && last.time_us == time_us &&
-        last.bytes.size() + bytes.size() <= kFoundBytes) {
-      last.bytes += bytes;
-      last.matches += is_match ? 1 : 0;
-      return;
-    }
+    last.bytes += bytes;
+    last.end = shown_to_;
+    last.matches += is_match ? 1 : 0;
+    return;
   }
-  pass.found.push_back({offset_ + line.begin, time_us, std::string(bytes), is_match ? 1u : 0u});
+  pass.found.push_back({offset, shown_to_, time_us, std::string(bytes), is_match ? 1u : 0u});
+}
+
+bool LineSearch::Joins(const FoundLines& last, uint64_t offset, int64_t time_us,
+                       size_t bytes) const {
+  const LineQuery& query = share_.matcher->Query();
+  const bool has_groups = query.lines_before + query.lines_after > 0;
+  return last.time_us == time_us && last.bytes.size() + bytes <= kFoundBytes &&
+         (last.end == offset || (!has_groups && last.bytes.back() == '\n'));
 }
 
 void LineSearch::Keep(Pass& pass) {

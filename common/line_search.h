@@ -1,6 +1,6 @@
-// Searches one stream of bytes for lines, block by block as it grows: lines cut across blocks are
-// put together, wanted ones come out with their time and offset. Keeps only the unfinished line and
-// the lines that may become context. One thread at a time.
+// Searches one stream of bytes for lines, block by block as it grows: lines that span blocks are
+// joined, and the selected ones come out with their time and offset. Keeps only the unfinished line
+// and the lines that may become context. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 
 namespace muster::common {
 
-// A longer line is searched in parts of so many bytes, each as a line of its own.
+// An unfinished line longer than this is searched in parts, each as a separate line.
 inline constexpr size_t kSearchedLineBytesMax = 1 << 20;
-// What the streams of one query may keep between blocks, together; above, an unfinished line is
+// What all streams of one query together may keep between blocks; above it, an unfinished line is
 // searched as if it ended there.
 inline constexpr size_t kSearchKeptBytesMax = 16 << 20;
 inline constexpr size_t kContextBytesMax = 64 << 10;  // before a line, per stream
@@ -29,14 +29,14 @@ struct TimeMark {
   int64_t time_us = 0;
 };
 
-// Whole lines that follow one another, of one time.
+// Whole lines of one time, in order. With context they are consecutive, so that a reader sees where
+// a group ends; otherwise lines that were not found may have stood between them.
 struct FoundLines {
-  uint64_t offset = 0;  // in the stream
+  uint64_t offset = 0;  // in the stream: of the first one
+  uint64_t end = 0;     // behind the last one
   int64_t time_us = 0;
-  std::string bytes;     // with their newlines; empty if lines are only counted
-  uint64_t matches = 0;  // lines among them that were searched for, not only context
-
-  uint64_t EndOffset() const { return offset + bytes.size(); }
+  std::string bytes;     // with their newlines
+  uint64_t matches = 0;  // lines among them that the query selects; the others are context
 };
 
 // What the streams of one query share.
@@ -49,22 +49,22 @@ struct SearchShare {
 
 class LineSearch {
  public:
-  // `offset`: of the stream's first byte that will be searched. Outlived by `share`.
+  // `offset`: the stream's first byte to search. `share` must outlive this.
   LineSearch(SearchShare& share, uint64_t offset) : share_(share), offset_(offset) {}
   ~LineSearch();
   LineSearch(const LineSearch&) = delete;
 
-  // Searches `text`: Kept(), and behind it new bytes with their times (the first mark not behind
-  // the first new byte). `cut`: nothing belongs to its last line any more.
+  // Searches `text`: Kept() followed by new bytes. `marks` are their times, the first one at or
+  // before the first new byte. `cut`: the last line is complete, even without a newline.
   void Run(std::string_view text, const std::vector<TimeMark>& marks, bool cut,
            std::deque<FoundLines>& found);
   const std::string& Kept() const { return kept_; }
   bool HasOpenLine() const { return open_line_ < kept_.size(); }
-  // Lines before it are done with.
+  // All lines before this offset have been searched.
   uint64_t SearchedTo() const { return offset_ + open_line_; }
-  // The bytes of the stream from here on follow; call after a Run that cut.
+  // Continues at `offset`, after a gap; call it after a Run with `cut`.
   void SkipTo(uint64_t offset);
-  // Lines found since the last call, while they are only counted.
+  // Lines found since the last call, if the query only counts them.
   uint64_t TakeCount() { return std::exchange(count_, 0); }
 
  private:
@@ -73,6 +73,8 @@ class LineSearch {
   void Search(Pass& pass);
   void Lines(Pass& pass, size_t from, size_t to, bool wanted);
   void Emit(Pass& pass, LinePlace line, bool is_match);
+  // Whether a line belongs to the lines that were found last.
+  bool Joins(const FoundLines& last, uint64_t offset, int64_t time_us, size_t bytes) const;
   void EmitBefore(Pass& pass, size_t begin);
   size_t ContextBegin(const Pass& pass, size_t begin) const;
   void Keep(Pass& pass);

@@ -54,8 +54,8 @@ void Assessor::TakeSamples(const v1::JobRecord& job, common::Now now, Known& kno
   for (const v1::SampleBatch& batch : waiting) known.samples.Take(batch);
 }
 
-// What was stored before the first look: minute by minute which ranks worked, and the newest minute.
-// Samples may be lost, so an error costs only these.
+// What was stored before the first look: which ranks worked in each minute, and the newest minute
+// in full. Samples may be lost anyway, so an error here costs nothing else.
 void Assessor::ReadSamples(const v1::JobRecord& job, common::Now now,
                            SampleHistory& samples) const {
   const uint32_t attempt = job.attempts().rbegin()->number();
@@ -102,7 +102,7 @@ void Assessor::Decorate(v1::JobSummary& summary) const {
   if (found == entries_.end() || !found->second.newest.has_value()) return;
   const v1::Assessment& newest = *found->second.newest;
   const bool runs = summary.state() == v1::JOB_STATE_RUNNING;
-  // What was found while it ran is no longer true between two attempts or after its end.
+  // Findings of a running job are no longer true between two attempts or after its end.
   if (!runs && !found->second.is_final) return;
   if (runs && newest.has_eta_ms()) summary.set_eta_ms(newest.eta_ms());
   if (newest.findings().empty()) return;

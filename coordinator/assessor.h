@@ -1,7 +1,7 @@
-// Brings what is known of a job up to date and lets the rules (findings/) judge it. Remembers per
-// job what its metrics and samples said, so that each look reads only what is new, and the newest
-// verdicts for the rows of `jobctl ls`. From its first look on, it is told of the job's samples.
-// Reads from disk: Assess on a work pool's thread. Any thread otherwise.
+// Reads a job's new metrics and samples and lets the rules (findings/) judge it. Remembers a
+// summary of both per job, so that each look reads only what is new, and the newest assessment for
+// the rows of `jobctl ls`. After its first look at a job it watches the job's samples. Assess reads
+// from disk: call it on a work pool's thread. Any thread otherwise.
 //
 // Nothing here is durable: after a restart the next look reads the job's metrics once from the
 // beginning.
@@ -38,12 +38,12 @@ class Assessor {
 
   // UNAVAILABLE: no descriptor is free; ask again later.
   absl::StatusOr<v1::Assessment> Assess(const v1::JobRecord& job, common::Now now);
-  // Of the job's newest assessment, at most as old as the tick.
+  // Adds worst finding, waste and ETA of the job's newest assessment, if they still apply.
   void Decorate(v1::JobSummary& summary) const;
   bool IsMeasured(uint64_t job) const;
-  // An assessment of the job was made after its end.
+  // Whether the job was assessed after it ended.
   bool IsFinal(uint64_t job) const;
-  // It was removed.
+  // The job was removed.
   void Forget(uint64_t job);
 
  private:

@@ -91,7 +91,7 @@ absl::StatusOr<uint64_t> LogMerge::Start(const LogKey& key) const {
 void LogMerge::HaveNews(const std::set<LogKey>& streams) {
   for (const LogKey& key : streams) {
     const auto cursor = cursors_.find(key);
-    // One that is in the order is looked at again when its piece was taken.
+    // A stream that is already in the order is read again when its piece is taken.
     if (cursor != cursors_.end() && !cursor->second->Ended()) unread_.insert(key);
   }
 }
@@ -121,7 +121,7 @@ std::optional<v1::LogRecord> LogMerge::Next() {
   trouble_ = absl::OkStatus();
   while (true) {
     if (!unread_.empty()) Refill();
-    // While one stream cannot be read, the order is not known.
+    // While one stream cannot be read, the order is unknown.
     if (ready_.empty() || !trouble_.ok()) return std::nullopt;
     const LogKey key = ready_.begin()->second;
     LogCursor& cursor = *cursors_.at(key);
@@ -130,7 +130,7 @@ std::optional<v1::LogRecord> LogMerge::Next() {
       trouble_ = record.status();
       return std::nullopt;
     }
-    // A stream that cannot be read now is tried again, and Refill reports why.
+    // A stream that cannot be read now is retried, and Refill reports why.
     if (!cursor.Ended() && !MakeReady(key).ok()) unread_.insert(key);
     if (search_ == nullptr && IsTooOld(*record)) {
       if (!record->end()) continue;
@@ -145,7 +145,7 @@ bool LogMerge::IsTooOld(const v1::LogRecord& record) const {
   return request_.since_ms() != 0 && record.time_us() / 1'000 < request_.since_ms();
 }
 
-// It is in the order, so it has a piece.
+// The stream is in the order, so it has a piece.
 absl::StatusOr<v1::LogRecord> LogMerge::Take(const LogKey& key) {
   LogCursor& cursor = *cursors_.at(key);
   ASSIGN_OR_RETURN(const std::optional<LogPiece> piece, cursor.Peek());

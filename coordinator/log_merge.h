@@ -20,7 +20,7 @@ namespace muster::coordinator {
 
 class LogMerge {
  public:
-  // `search`: of the request's filter, outliving this; null: all lines.
+  // `search`: for the request's filter; must outlive this. Null: all lines.
   LogMerge(const LogReader& logs, uint64_t job, const v1::StreamLogsRequest& request,
            LogSearch* search = nullptr);
 
@@ -28,9 +28,9 @@ class LogMerge {
   void Know(const v1::JobRecord& record);
   // Looks for new streams. UNAVAILABLE: no descriptor was free; call again later.
   absl::Status Discover();
-  // These have more to read, as far as they are known.
+  // These streams have more to read; unknown ones are ignored.
   void HaveNews(const std::set<LogKey>& streams);
-  // So have all.
+  // All streams may have more to read.
   void LookAgain();
   // The next available piece; nullopt: nothing for now, or Trouble.
   std::optional<v1::LogRecord> Next();
@@ -39,7 +39,7 @@ class LogMerge {
   const absl::Status& Trouble() const { return trouble_; }
   // Every expected stream has been read to its end.
   bool Complete() const;
-  // At the ends of those that were not: bytes that were kept and are no output.
+  // Stored bytes at the ends of streams that are not complete, which are not records.
   uint64_t UnreadableBytes() const;
 
  private:
@@ -54,7 +54,7 @@ class LogMerge {
   absl::StatusOr<uint64_t> Start(const LogKey& key) const;
   // Inserts the stream into the order if it has something to read; false: not for now.
   absl::StatusOr<bool> MakeReady(const LogKey& key);
-  // Does so for the streams that may have something.
+  // Calls MakeReady for all unread streams.
   void Refill();
   // Takes the first piece in the order. On error, it stays there.
   absl::StatusOr<v1::LogRecord> Take(const LogKey& key);
@@ -72,7 +72,7 @@ class LogMerge {
   uint32_t newest_attempt_ = 0;
   std::map<LogKey, std::unique_ptr<LogCursor>> cursors_;
   std::map<Place, LogKey> ready_;
-  std::set<LogKey> unread_;  // not in the order, and may have something
+  std::set<LogKey> unread_;  // not in the order, but may have something to read
   absl::Status trouble_;
   bool tail_done_ = false;
 };

@@ -22,12 +22,12 @@ class SearchCursor final : public LogCursor {
   uint64_t UnreadableBytes() const override { return inner_->UnreadableBytes(); }
 
  private:
-  // Searches what comes next, into found_ and mark_. False: nothing more for now.
+  // Searches the next block and fills found_ and mark_. False: nothing more for now.
   absl::StatusOr<bool> SearchBlock();
-  // The next pieces into the query's text and marks. True: its last line ends with it.
+  // Appends the next pieces to the query's text and marks. True: its last line is complete.
   absl::StatusOr<bool> TakePieces();
-  // A gap before the piece, damage in it, or one too old: told apart from what is searched. True: it
-  // was one.
+  // Reports a gap before the piece, damage in it, or a piece that is too old, instead of searching
+  // it. False: it is none of these.
   bool TakeGap(const LogPiece& piece, bool is_damaged);
   bool IsTooOld(const LogPiece& piece) const;
   void Mark(const LogPiece& piece);
@@ -36,9 +36,9 @@ class SearchCursor final : public LogCursor {
   const std::unique_ptr<LogCursor> inner_;
   common::LineSearch lines_;
   std::deque<common::FoundLines> found_;
-  std::optional<LogPiece>
-      mark_;  // behind what was found: how far the search has come, a gap, the end
-  uint64_t gap_told_ = UINT64_MAX;  // the gap before this offset
+  // Follows what was found: how far the search has come, a gap, the end.
+  std::optional<LogPiece> mark_;
+  uint64_t gap_told_ = UINT64_MAX;  // the gap before this offset was reported
   int64_t time_us_ = 0;             // of the newest piece
   bool ended_ = false;
 };
@@ -86,7 +86,7 @@ absl::StatusOr<bool> SearchCursor::TakePieces() {
     const LogPiece next = **piece;
     const bool is_gap = (next.dropped > 0 || next.damaged > 0) && gap_told_ != next.offset;
     const bool holds_line = has_text || lines_.HasOpenLine();
-    // What was taken is searched first; the next call meets the same piece again.
+    // Search what was taken first; the next call sees the same piece again.
     if ((is_gap || IsTooOld(next)) && holds_line) return true;
     if (TakeGap(next, false)) return false;
     const size_t at = query_.text_.size();
@@ -138,7 +138,7 @@ absl::StatusOr<std::optional<LogPiece>> SearchCursor::Peek() {
   return LogPiece{.offset = lines.offset,
                   .time_us = lines.time_us,
                   .length = static_cast<uint32_t>(lines.bytes.size()),
-                  .searched_to = lines.EndOffset(),
+                  .searched_to = lines.end,
                   .matches = lines.matches};
 }
 

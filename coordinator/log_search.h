@@ -17,21 +17,21 @@ namespace muster::coordinator {
 // What the streams of one query share. The work pool's threads, one at a time.
 class LogSearch {
  public:
-  // Pieces received before `since_ms` are passed over.
+  // Pieces received before `since_ms` are skipped.
   LogSearch(std::shared_ptr<const common::LineMatcher> matcher, int64_t since_ms)
       : share_(std::move(matcher)), since_ms_(since_ms) {}
 
-  // Of `inner`, which starts at `offset`. Outlived by this.
+  // Searches `inner`, which starts at `offset`. This must outlive the result.
   std::unique_ptr<LogCursor> Search(std::unique_ptr<LogCursor> inner, uint64_t offset);
-  // So many streams are searched: what each reads at a time gets smaller, so that the lines found
-  // ahead of the merge stay bounded in sum.
+  // Sets how many streams are searched: the more there are, the less each reads at a time, so that
+  // the lines found ahead of the merge stay bounded in total.
   void Divide(size_t streams);
   // What a stream's inner cursor should read ahead: a block with the heads of its pieces.
   size_t AheadBytes() const { return block_bytes_ + block_bytes_ / 2; }
   // From now on an unfinished line is searched where its stream has nothing more for now.
   void EndOpenLines() { ends_open_lines_ = true; }
   bool EndsOpenLines() const { return ends_open_lines_; }
-  // By all streams so far.
+  // Of all streams so far.
   uint64_t SearchedBytes() const { return searched_bytes_; }
 
  private:

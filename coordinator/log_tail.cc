@@ -10,7 +10,7 @@
 namespace muster::coordinator {
 namespace {
 
-// A stream being read backwards, and the piece it has come to.
+// A stream that is read backwards, and its current piece.
 struct Backwards {
   std::unique_ptr<LogBackwards> pieces;
   LogBackwards::Piece piece;
@@ -50,7 +50,7 @@ class Tail {
     return absl::OkStatus();
   }
 
-  // To the piece before that contains an end of a line. The mark of a stream's end has no time.
+  // Goes back to a piece in which a line ends: the mark of a stream's end has no time.
   absl::Status StepBack(const LogKey& key, Backwards& stream) {
     while (true) {
       ASSIGN_OR_RETURN(const auto before, stream.pieces->Previous());

@@ -1,5 +1,5 @@
-// Where the last lines of several streams together begin. Reads backwards by time, so it costs what
-// is wanted, and one look at the end of each stream.
+// Where the last lines of several streams together begin. Reads backwards by time, so it costs only
+// the lines wanted, and one look at the end of each stream.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace muster::coordinator {
 
 // For each of the streams the offset at which its part of the last `lines` lines begins, at or
-// behind the one given; the end of a stream that has no part in them.
+// after the given one; for a stream without any of these lines, its end.
 absl::StatusOr<std::map<LogKey, uint64_t>> OffsetsOfLastLines(
     const LogReader& logs, const std::map<LogKey, uint64_t>& streams, uint64_t lines);
 

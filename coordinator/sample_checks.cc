@@ -18,7 +18,7 @@ using common::StrCat;
 constexpr int64_t kTimeMsMax = 253'402'300'799'000;  // the end of the year 9999
 constexpr uint32_t kIntervalMsMax = 24 * 3'600'000;
 constexpr uint64_t kBytesMax = uint64_t{1} << 52;  // 4 PiB, of memory or per second
-constexpr uint32_t kProcessesMax = 1 << 22;        // Linux's own limit of pids
+constexpr uint32_t kProcessesMax = 1 << 22;        // Linux's limit on pids
 constexpr float kCoresMax = 1 << 20;
 constexpr float kFaultsPerSecondMax = 1e9f;
 constexpr float kStepMsMax = 1e9f;
@@ -44,7 +44,7 @@ std::optional<uint32_t> DeviceOf(const std::string& text, const SampledPart& par
   return index;
 }
 
-// Empty if all is well, or what is not.
+// Why the sample cannot be true; empty if it can.
 std::string FaultOf(const v1::RankSample& sample, const SampledPart& part) {
   if (sample.rank() < part.first_rank || sample.rank() - part.first_rank >= part.ranks) {
     return "is not on this node";
@@ -62,14 +62,14 @@ std::string FaultOf(const v1::RankSample& sample, const SampledPart& part) {
   }
   if (sample.has_step() && sample.step() < 0) return "claims a step below 0";
   if (sample.has_step_ms() && !IsWithin(sample.step_ms(), 0, kStepMsMax)) {
-    return "claims an impossible time of a step";
+    return "claims an impossible step time";
   }
   if (sample.open_devices_size() > static_cast<int>(common::kNodeDevicesMax)) {
     return "claims too many open devices";
   }
-  // It may also have opened devices that it does not hold.
+  // A rank may also have opened devices that it does not hold.
   for (const std::string& device : sample.open_devices()) {
-    if (!DeviceOf(device, part).has_value()) return "names a device that is not of its kind";
+    if (!DeviceOf(device, part).has_value()) return "names a device of another kind";
   }
   return "";
 }
@@ -123,13 +123,13 @@ absl::Status CheckSampleBatch(const v1::SampleBatch& batch, const SampledPart& p
          .fix = "look for a foreign program or another release of muster-worker on that node"});
   };
   if (batch.time_ms() <= 0 || batch.time_ms() > kTimeMsMax) {
-    return refused(StrCat("their time ", batch.time_ms(), " is not one"));
+    return refused(StrCat("their time ", batch.time_ms(), " is not a valid time"));
   }
   if (batch.interval_ms() > kIntervalMsMax) {
     return refused(StrCat("an interval of ", batch.interval_ms(), " ms is longer than a day"));
   }
   if (batch.ranks_size() > kSampledRanksMax) {
-    return refused(StrCat("they are of more than ", kSampledRanksMax, " ranks"));
+    return refused(StrCat("they cover more than ", kSampledRanksMax, " ranks"));
   }
   int64_t before = -1;
   for (const v1::RankSample& sample : batch.ranks()) {
@@ -139,7 +139,7 @@ absl::Status CheckSampleBatch(const v1::SampleBatch& batch, const SampledPart& p
     before = sample.rank();
   }
   if (batch.devices_size() > static_cast<int>(part.device_indexes.size())) {
-    return refused(StrCat("they are of ", batch.devices_size(), " devices, the attempt holds ",
+    return refused(StrCat("they cover ", batch.devices_size(), " devices, but the attempt holds ",
                           part.device_indexes.size()));
   }
   std::vector<std::string> devices;
@@ -153,7 +153,7 @@ absl::Status CheckSampleBatch(const v1::SampleBatch& batch, const SampledPart& p
   }
   std::sort(devices.begin(), devices.end());
   if (std::adjacent_find(devices.begin(), devices.end()) != devices.end()) {
-    return refused("a device is in them twice");
+    return refused("they contain a device twice");
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Whether what a worker claims to have measured can be true, checked before any number in it is
-// used or kept. Pure.
+// Checks whether the samples of a worker can be true, before any number in them is used or stored.
+// Pure.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ constexpr uint64_t kRedZoneBytes = 128;
 
 std::string Proc(pid_t process) { return "/proc/" + std::to_string(process); }
 
-// The text after "Name:\t" in a status file.
+// The text after "Name:\t" in the process's status file.
 std::string StatusValue(pid_t process, const std::string& name) {
   std::string status;
   common::ReadSmallFile(Proc(process) + "/status", &status);
@@ -39,9 +39,10 @@ std::string StatusValue(pid_t process, const std::string& name) {
 }
 
 std::string WhyRefused(pid_t process, int error) {
-  if (error != EPERM) return std::string("it cannot be looked at: ") + std::strerror(error);
-  if (const std::string tracer = StatusValue(process, "TracerPid"); tracer != "0") {
-    return "process " + tracer + " already traces it; fix: end that debugger, then ask again";
+  if (error != EPERM) return std::string("it cannot be traced: ") + std::strerror(error);
+  if (const std::string tracer = StatusValue(process, "TracerPid");
+      !tracer.empty() && tracer != "0") {
+    return "process " + tracer + " already traces it; fix: detach that debugger, then retry";
   }
   std::string scope;
   if (common::ReadSmallFile("/proc/sys/kernel/yama/ptrace_scope", &scope) && scope[0] > '0') {
@@ -49,8 +50,7 @@ std::string WhyRefused(pid_t process, int error) {
            "kernel.yama.ptrace_scope=0";
   }
   return "the worker may not trace it: another user's process, or one that forbids it; fix: run "
-         "the "
-         "worker as the user of its ranks, in a container with --cap-add SYS_PTRACE";
+         "the worker as the user of its ranks, in a container with --cap-add SYS_PTRACE";
 }
 
 std::vector<pid_t> ThreadsOf(pid_t process) {
@@ -69,8 +69,8 @@ std::vector<pid_t> ThreadsOf(pid_t process) {
   return threads;
 }
 
-// The signal to detach with: one that was on its way to the thread must still arrive. -1: it did
-// not stop.
+// Returns the signal to detach with, because a signal that was on its way to the thread must still
+// arrive; -1: the thread did not stop.
 int WaitForStop(pid_t thread) {
   for (int waited_us = 0; waited_us < kStopWaitUs; waited_us += kStopPollUs) {
     int status = 0;
@@ -116,7 +116,7 @@ CapturedThread CaptureThread(pid_t process, pid_t thread, int memory) {
   const int signal =
       ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) == 0 ? WaitForStop(thread) : -1;
   if (signal < 0) {
-    // Our end detaches it.
+    // The kernel detaches it when this program exits.
     captured.problem = "it did not stop within 100 ms: it has ended, or is stuck in the kernel";
     return captured;
   }

@@ -1,5 +1,5 @@
-// Registers and the top of the stack of another process's threads, taken while each thread is
-// stopped for some microseconds. What follows, unwinding and names, no longer touches the process.
+// Copies the registers and the top of the stack of another process's threads, each of which is
+// stopped for some microseconds. Unwinding and naming later leave the process alone.
 #pragma once
 
 #include <sys/types.h>
@@ -23,8 +23,8 @@ struct CapturedThread {
   std::string stack;
 };
 
-// The process's main thread first. Uses PTRACE_SEIZE: a stopped process stays stopped, and should
-// this program die, the kernel detaches and the process goes on.
+// The process's main thread first. Uses PTRACE_SEIZE: a stopped process stays stopped, and if
+// this program dies, the kernel detaches and the process continues.
 std::vector<CapturedThread> Capture(pid_t process);
 
 }  // namespace muster::unwind

@@ -1,5 +1,5 @@
-// muster-unwind PID: prints the stacks of a process's threads and exits. The worker starts it, reads
-// its output as foreign text, and kills it after two seconds. Lines, fields separated by tabs:
+// muster-unwind PID: prints the stacks of a process's threads and exits. The worker starts it,
+// reads its output as foreign text, and kills it after two seconds. Tabs separate the fields:
 //   thread ID PROBLEM
 //   frame OFFSET MODULE FUNCTION          of the thread before it, innermost first
 //   problem TEXT                          why no thread has frames
@@ -28,8 +28,8 @@ void Limit(int resource, rlim_t limit) {
   setrlimit(static_cast<__rlimit_resource>(resource), &both);
 }
 
-// What this program reads was written by the process that it looks at: it may take neither much
-// time nor much memory, leaves no core file, and is the first to go when memory runs out.
+// The traced process controls what this program reads: limit its time and memory, leave no core
+// file, and be the first to be killed when memory runs out.
 void LimitThisProcess() {
   alarm(kSeconds);
   Limit(RLIMIT_CPU, kSeconds);
@@ -61,7 +61,7 @@ int Run(pid_t process) {
       std::printf("frame\t%llx\t%s\t%s\n", static_cast<unsigned long long>(frame.offset),
                   OneField(frame.module).c_str(), OneField(frame.function).c_str());
     }
-    std::fflush(stdout);  // what is known is said, whatever the next thread's stack does to us
+    std::fflush(stdout);  // keep what is known even if the next stack crashes us
   }
   return 0;
 }

@@ -23,8 +23,7 @@ struct Frames {
   std::vector<Frame> list;
 };
 
-// libdwfl passes the current thread as its own number only to some callbacks, so the memory of all
-// captured stacks is searched.
+// libdwfl does not pass the current thread to this callback, so all captured stacks are searched.
 bool ReadWord(Dwfl*, Dwarf_Addr address, Dwarf_Word* word, void* argument) {
   const State& state = *static_cast<State*>(argument);
   for (const CapturedThread& thread : *state.threads) {
@@ -50,7 +49,7 @@ pid_t NextThread(Dwfl*, void* argument, void** thread_argument) {
   return 0;
 }
 
-// libdwfl asks for one thread by number through this; the state is searched in any case.
+// libdwfl asks for a single thread by its id.
 bool GetThread(Dwfl*, pid_t id, void* argument, void** thread_argument) {
   for (const CapturedThread& thread : *static_cast<State*>(argument)->threads) {
     if (thread.id != id) continue;
@@ -72,7 +71,7 @@ constexpr Dwfl_Thread_Callbacks kThreadCallbacks = {.next_thread = NextThread,
                                                     .detach = nullptr,
                                                     .thread_detach = nullptr};
 
-// Neither a search for separate debug files nor a download: the symbols in the files will do.
+// No search for separate debug files and no download: the symbols in the files suffice.
 int NoDebugFile(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word,
                 char**) {
   return -1;

@@ -1,5 +1,5 @@
-// From captured registers and stacks to frames with names, through elfutils' libdwfl. Reads the
-// files that the process has mapped: foreign input.
+// Turns captured registers and stacks into named frames, with elfutils' libdwfl. Reads the files
+// that the process has mapped: foreign input.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ struct Frame {
   uint64_t offset = 0;   // in the module
 };
 
-// frames[i] belongs to threads[i], innermost first. `problem`: why there are none at all.
+// frames[i] belongs to threads[i], innermost first. `problem`: why there are no frames at all.
 struct Resolved {
   std::vector<std::vector<Frame>> frames;
   std::string problem;

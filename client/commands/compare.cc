@@ -29,7 +29,7 @@ constexpr Flag kCompareFlags[] = {
     {"key", 0, "NAMES", "metrics, separated by commas; * and ? match (loss); may be repeated"},
     {"by", 0, "UNIT", "compare the means of epochs, or step by step (epoch if known)",
      "epoch|step"},
-    {"steps-per-epoch", 0, "N", "how many steps an epoch has, if no metric \"epoch\" tells it"},
+    {"steps-per-epoch", 0, "N", "how many steps an epoch has (default: from the metric \"epoch\")"},
     {"rtol", 0, "R", "relative limit: 0.02 or 2%"},
     {"atol", 0, "A", "absolute limit"},
     {"baseline", 0, "RUN", "what the others are compared with (the first)", {}, "job"},
@@ -50,7 +50,7 @@ absl::StatusOr<double> ToleranceOf(const Arguments& arguments, std::string_view 
   const std::string text = arguments.Get(flag);
   const absl::StatusOr<double> value = ParseTolerance(text);
   if (value.ok()) return value;
-  return Usage("JC1004", StrCat("--", flag, " takes a number from 0 on, not \"", text, "\""),
+  return Usage("JC1004", StrCat("--", flag, " takes a number of at least 0, not \"", text, "\""),
                flag == "rtol" ? "--rtol 0.02 or --rtol 2%" : "--atol 1e-6");
 }
 
@@ -91,8 +91,8 @@ absl::StatusOr<ComparedRun> ReadRun(Session& session, const std::string& word,
     ASSIGN_OR_RETURN(Connection * connection, session.Connect());
     absl::StatusOr<ComparedRun> run = ReadJobRun(*connection, word, wanted, budget);
     if (run.ok() && !IsOver(run->job->state())) {
-      session.Note(
-          StrCat(run->name, " is ", StateName(run->job->state()), ": compared as far as it is"));
+      session.Note(StrCat(run->name, " is ", StateName(run->job->state()),
+                          ": comparing what it has logged so far"));
     }
     return run;
   }
@@ -133,7 +133,7 @@ absl::StatusOr<std::vector<Comparison>> CompareAll(Session& session,
   ASSIGN_OR_RETURN(const std::vector<std::string> keys,
                    KeysOf(request->wanted.keys, runs, &left_out));
   for (const std::string& key : left_out) {
-    session.Note(StrCat("left out, because not every run has it: ", common::Printable(key)));
+    session.Note(StrCat("left out because not every run has it: ", common::Printable(key)));
   }
   ComparisonSetup& setup = request->setup;
   if (!request->by_given && !KnowEpochs(keys, runs, setup.steps_per_epoch)) setup.by = By::kStep;
@@ -181,7 +181,8 @@ absl::StatusOr<int> PrintComparisons(Session& session, const Arguments& argument
     RETURN_IF_ERROR(WriteJUnit(arguments.Get("junit"), JUnitReport(comparisons, request->setup)));
   }
   if (!request->setup.limit.given) {
-    session.Note("no limit was given, so only NaN and infinity fail: --rtol R, --atol A");
+    session.Note(
+        "no limit is set, so only NaN and infinity fail; set one with --rtol R or --atol A");
   }
   const bool passes = std::all_of(comparisons.begin(), comparisons.end(),
                                   [](const Comparison& pair) { return pair.differences.passes(); });
@@ -193,7 +194,7 @@ absl::StatusOr<int> CompareCommand(Session& session, const Arguments& arguments)
   absl::StatusOr<std::vector<ComparedRun>> runs = ReadRuns(session, request);
   absl::StatusOr<int> code =
       runs.ok() ? PrintComparisons(session, arguments, *runs, &request) : runs.status();
-  // A CI shall not find an older report, nor none.
+  // CI must find neither a stale report nor a missing one.
   if (!code.ok() && arguments.Has("junit")) {
     const absl::Status written =
         WriteJUnit(arguments.Get("junit"), JUnitError(Sentence(code.status())));
@@ -218,15 +219,15 @@ const Command kCompareCommand = {
         "jobctl compare calm-otter-3 red-fox-4\tthe loss, by epoch or step\n"
         "jobctl compare calm-otter-3 @last --key loss,accuracy --rtol 0.0483%\ta gate\n"
         "jobctl compare ./runs/old @last --key 'train/*' --atol 1e-6\tagainst event files\n"
-        "jobctl compare loss.csv @last --by step --rtol 2% --junit compare.xml\tfor a CI",
+        "jobctl compare loss.csv @last --by step --rtol 2% --junit compare.xml\tfor CI",
     .notes =
         "A RUN is a job (number, name, prefix, @last); a TensorBoard event file or a\n"
         "directory with event files; or a CSV file with the columns step,loss,… or\n"
-        "step,name,value. A word with a slash, that ends with .csv or that contains\n"
-        "tfevents is a path.\n\n"
+        "step,name,value. A word that has a slash, ends with .csv or contains tfevents\n"
+        "is a path.\n\n"
         "By step, the values of common steps are compared; by epoch, the means of the\n"
-        "values in each epoch. Epochs are told by --steps-per-epoch N (steps 1 to N are\n"
-        "epoch 1) or by a metric \"epoch\" that the trainer logs at the same steps. If a\n"
+        "values in each epoch. Epochs come from --steps-per-epoch N (steps 1 to N are\n"
+        "epoch 1) or a metric \"epoch\" that the trainer logs at the same steps. If a\n"
         "run was restarted, the newest attempt's value of a step counts.\n\n"
         "abs is |value - baseline|, rel is abs / |baseline|. A row is past the limit\n"
         "unless abs <= atol + rtol * |baseline|, as in numpy.isclose; NaN and infinity\n"

@@ -1,5 +1,4 @@
-// jobctl diagnose: what a job failed of, or why it makes no progress, on one screen; or all of it in
-// a file.
+// jobctl diagnose: why a job failed or makes no progress, on one screen or with all data in a file.
 #include <algorithm>
 #include <set>
 
@@ -38,7 +37,7 @@ constexpr Flag kDiagnoseFlags[] = {
     {"output", 'o', "FORMAT", "json instead of text", "json"},
 };
 
-// The ranks whose output is put in: those that failed, in order, then the others.
+// The ranks whose output the bundle holds: those that failed, in order, then the others.
 std::vector<uint32_t> RanksToPack(const CaseFile& file, const FirstCause& cause) {
   std::vector<uint32_t> ranks;
   std::set<uint32_t> seen;
@@ -110,7 +109,7 @@ absl::StatusOr<int> Diagnose(Session& session, const Arguments& arguments) {
 
 const Command kDiagnoseCommand = {
     .name = "diagnose",
-    .summary = "explain what a job failed of or hangs in, and how to go on",
+    .summary = "explain why a job failed or hangs, and what to do about it",
     .arguments = "JOB",
     .least = 1,
     .most = 1,

@@ -20,7 +20,7 @@ constexpr Flag kDiffFlags[] = {
     {"output", 'o', "FORMAT", "json instead of text", "json"},
 };
 
-// Two lines for what both have, one for what only one has.
+// Two lines for a field that both have, one for a field that only one has.
 std::string UnifiedText(const std::vector<ConfigurationDifference>& differences,
                         const Terminal& terminal) {
   const std::string_view red = terminal.color_out ? "\033[31m" : "";
@@ -84,7 +84,7 @@ const Command kDiffCommand = {
     .flags = kDiffFlags,
     .completes = "job",
     .examples =
-        "jobctl diff calm-otter-3 red-fox-4\tonly what is not equal\n"
+        "jobctl diff calm-otter-3 red-fox-4\tonly what differs\n"
         "jobctl diff calm-otter-3 @last -o json\tfor programs",
     .notes =
         "Compared: command, arguments, directory, shape, devices, policies, labels,\n"

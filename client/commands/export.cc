@@ -40,7 +40,7 @@ constexpr Flag kExportFlags[] = {
     {"attempt", 0, "N", "only this attempt (default: the job's effective history)"},
     {"force", 0, "", "replace files that exist"},
     {"url", 0, "URL", "mlflow: the tracking server, http://HOST:PORT"},
-    {"experiment", 0, "NAME", "mlflow: made if there is none (muster)"},
+    {"experiment", 0, "NAME", "mlflow: created if missing (muster)"},
 };
 
 // What is exported, checked before anything is written.
@@ -93,7 +93,7 @@ void NotePoints(Session& session, const ExportRequest& request, size_t job, uint
       StrCat(request.jobs[job].name(), ": ", common::Counted(count, "point"), " to ", where));
 }
 
-// Where text goes: a file that appears at the end, or stdout.
+// Stdout, or a file that appears only once it is complete.
 class TextOutput {
  public:
   static absl::StatusOr<TextOutput> Open(Session& session, const ExportRequest& request) {
@@ -227,7 +227,7 @@ absl::StatusOr<int> Export(Session& session, const Arguments& arguments) {
   }
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const ExportRequest request, ExportRequestOf(arguments, *connection));
-  // What was printed or sent is not sent twice.
+  // A retry would print or send points twice.
   session.DoNotRepeat();
   if (to == "tensorboard") {
     RETURN_IF_ERROR(ExportEvents(session, *connection, request));
@@ -255,18 +255,18 @@ const Command kExportCommand = {
         "jobctl export calm-otter-3 --to tensorboard\tthen: tensorboard --logdir exported\n"
         "jobctl export calm-otter-3 red-fox-4 --to csv --out runs.csv\ta line for each point\n"
         "jobctl export @last --to jsonl --key 'train/*'\ton stdout\n"
-        "jobctl export @last --to mlflow --url http://mlflow:5000\tas a run there\n"
+        "jobctl export @last --to mlflow --url http://mlflow:5000\tas an MLflow run\n"
         "jobctl export @last --to perfetto --out trace.json\tfor ui.perfetto.dev",
     .notes =
         "tensorboard  DIR/JOB/events.out.tfevents…; ranks other than the lowest that\n"
-        "             logged are runs of their own, JOB/rank-N. TensorBoard's values\n"
+        "             logged are separate runs, JOB/rank-N. TensorBoard's values\n"
         "             are 32-bit floats\n"
         "csv, jsonl   job, attempt, rank, step, time_ms, name, value; exact values. A\n"
-        "             spreadsheet takes a name that starts with = + - or @ for a formula\n"
+        "             spreadsheet reads a name that starts with = + - or @ as a formula\n"
         "mlflow       metrics, and the job's configuration without its environment as\n"
         "             params; characters that MLflow refuses in a name become _\n"
-        "perfetto     states, attempts, checkpoints and events of the jobs, and the life\n"
-        "             of each rank\n\n"
+        "perfetto     states, attempts, checkpoints and events of the jobs, and the\n"
+        "             lifetime of each rank\n\n"
         "No existing file is replaced without --force, and none is left half written.",
     .run = Export};
 

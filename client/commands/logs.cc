@@ -32,29 +32,28 @@ constexpr Flag kLogsFlags[] = {
     {"attempt", 0, "N", "only this attempt; last: the newest (default: all, in order)", {}, "last"},
     {"since", 0, "TIME", "only output newer than this, like 10m"},
     {"tail", 0, "N", "only the last N lines"},
-    {"grep", 0, "REGEX", "only lines in which RE2 finds this, searched where the logs lie"},
-    {"ignore-case", 'i', "", "with --grep: capitals and small letters are equal"},
+    {"grep", 0, "REGEX", "only lines that match this RE2 pattern; the coordinator searches"},
+    {"ignore-case", 'i', "", "with --grep: ignore case"},
     {"invert-match", 0, "", "with --grep: only lines that do not match"},
-    {"after", 'A', "N", "with each line found, N lines of its rank behind it"},
-    {"before", 'B', "N", "and N lines before it"},
+    {"after", 'A', "N", "with each match, the next N lines of its rank"},
+    {"before", 'B', "N", "with each match, the previous N lines of its rank"},
     {"around", 'C', "N", "-A N -B N"},
-    {"count", 0, "", "only how many lines were found, per rank and in total"},
+    {"count", 0, "", "only the number of matching lines, per rank and in total"},
     {"level", 0, "LEVEL",
-     "only lines of this level or above; a line that shows none is info, or "
-     "continues the one before",
+     "only lines of this level or above; a line without one counts as the line that "
+     "it continues, or as info",
      "debug|info|warn|error|fatal"},
     {"first-error", 0, "",
-     "the first line of all ranks that reads as an error, with 3 lines around "
-     "it"},
+     "the first line of all ranks that reads as an error, with 3 lines of context"},
     {"stream", 0, "NAME", "only stdout or stderr", "stdout|stderr"},
     {"timestamps", 0, "", "prefix each line with its time"},
     {"raw", 0, "", "the exact bytes, without a prefix"},
     {"output", 'o', "FORMAT", "jsonl: a JSON object per line, with attempt, rank, node and time",
      "jsonl"},
     {"no-fold", 0, "",
-     "on a terminal, equal lines that several ranks write within 1s are shown once, as [16 ranks], "
-     "[0-3,7] or [9 of 16 ranks]: a line waits 250ms for others, and lines of different ranks may "
-     "change places; this shows each line alone"},
+     "print each line separately; otherwise a terminal shows equal lines that several ranks write "
+     "within 1s once, as [16 ranks], [0-3,7] or [9 of 16 ranks], which delays lines by up to 250ms "
+     "and may reorder lines of different ranks"},
 };
 
 absl::Status AddRanks(const std::string& list, v1::StreamLogsRequest* request) {
@@ -75,7 +74,7 @@ absl::Status AddRanks(const std::string& list, v1::StreamLogsRequest* request) {
   return absl::OkStatus();
 }
 
-// The job's record, if it has everything that was asked for.
+// The job's record, if the job has the attempt, ranks and nodes that were asked for.
 absl::StatusOr<v1::JobRecord> Checked(Connection& connection,
                                       const v1::StreamLogsRequest& request) {
   ASSIGN_OR_RETURN(const v1::GetJobResponse response, connection.GetJob(request.job()));
@@ -104,18 +103,18 @@ absl::StatusOr<common::LineQuery> QueryOf(const Arguments& arguments) {
   query.lines_after = static_cast<uint32_t>(after);
   for (const char* flag : {"ignore-case", "invert-match"}) {
     if (arguments.Has(flag) && query.grep.empty()) {
-      return Usage("JC1004", StrCat("--", flag, " is about --grep"), "add --grep REGEX");
+      return Usage("JC1004", StrCat("--", flag, " needs --grep"), "add --grep REGEX");
     }
   }
   const bool has_context = query.lines_before + query.lines_after > 0;
   if ((query.count_only || has_context) && !query.SelectsLines()) {
     return Usage("JC1004",
-                 StrCat(query.count_only ? "--count counts" : "-A, -B and -C go around",
-                        " lines that are searched for"),
+                 StrCat(query.count_only ? "--count needs" : "-A, -B and -C need",
+                        " something to search for"),
                  "add --grep REGEX or --level LEVEL");
   }
   if (query.errors && (query.count_only || !query.grep.empty())) {
-    return Usage("JC1004", "--first-error shows one line: it takes no --grep and no --count",
+    return Usage("JC1004", "--first-error shows one line, so it excludes --grep and --count",
                  "remove one of them");
   }
   if (query.errors) query.lines_before = query.lines_after = FirstError::kContextLines;
@@ -172,7 +171,7 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
     return Usage("JC1004", "-o jsonl prints all lines; --raw, --first-error and --count do not",
                  "remove one of them");
   }
-  // Also checked by the coordinator; here before anything is asked of it.
+  // The coordinator checks this too; here it fails before any request.
   RETURN_IF_ERROR(common::LineMatcher::Make(options.query).status());
   if (request.follow()) WatchSignals();
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
@@ -199,7 +198,8 @@ const Command kLogsCommand = {
     .examples =
         "jobctl logs -f calm-otter-3\tfollow\n"
         "jobctl logs @last --rank 0 --tail 20\tthe end of rank 0 of your newest job\n"
-        "jobctl logs @last --grep 'loss (nan|inf)' -C 2\tsearch all ranks, with 2 lines around\n"
+        "jobctl logs @last --grep 'loss (nan|inf)' -C 2\tsearch all ranks, with 2 lines of "
+        "context\n"
         "jobctl logs @last --first-error\twhat went wrong first, and where\n"
         "jobctl logs calm-otter-3 --rank 1 --stream stdout --raw > out.bin\texactly what the rank "
         "wrote",

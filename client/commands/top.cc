@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<v1::SampleBucket>> Newest(Connection& connection,
   return newest;
 }
 
-// What is shown of one moment.
+// What one refresh shows.
 struct Moment {
   std::string title;
   std::vector<RankRow> ranks;
@@ -115,9 +115,9 @@ absl::StatusOr<Moment> Top::LookAtJob() const {
   }
   moment.title = StrCat(record.name(), "  ", StateName(record.state()), "  ", Layout(record));
   if (moment.is_over) {
-    moment.title += "  nothing of it runs";
+    moment.title += "  nothing is running";
   } else if (measured < moment.ranks.size()) {
-    common::StrAppend(&moment.title, "  no samples yet of ", moment.ranks.size() - measured,
+    common::StrAppend(&moment.title, "  no samples yet from ", moment.ranks.size() - measured,
                       " of them");
   }
   if (oldest_ms > kOldSampleMs) {
@@ -188,7 +188,7 @@ bool Top::OnKey(const LiveScreen::Event& event) {
 }
 
 absl::StatusOr<int> Top::Live(const Session& session) {
-  ASSIGN_OR_RETURN(Moment moment, Look());  // errors are for the ordinary screen
+  ASSIGN_OR_RETURN(Moment moment, Look());  // before Open: errors belong on the ordinary screen
   LiveScreen screen;
   RETURN_IF_ERROR(screen.Open());
   int64_t next_ms = WallMs() + kTopEveryMs;
@@ -201,7 +201,7 @@ absl::StatusOr<int> Top::Live(const Session& session) {
         screen.Next(static_cast<int>(std::clamp<int64_t>(next_ms - WallMs(), 0, kTopEveryMs)));
     if (event.key == LiveScreen::Key::kSignal) return 128 + event.signal;
     if (!OnKey(event)) return kExitOk;
-    // A clock that was set back does not stop the view.
+    // A clock that is set back must not stop the refresh.
     if (WallMs() < next_ms && WallMs() > next_ms - 2 * kTopEveryMs) continue;
     next_ms = WallMs() + kTopEveryMs;
     if (is_paused_) continue;
@@ -209,13 +209,13 @@ absl::StatusOr<int> Top::Live(const Session& session) {
     if (!next.ok() && !absl::IsUnavailable(next.status())) return next.status();
     if (next.ok()) {
       moment = *std::move(next);
-    } else {  // a coordinator that restarts: the last moment stays on the screen
+    } else {  // the coordinator is restarting: the last rows stay on the screen
       moment.title = Sentence(next.status());
     }
   }
 }
 
-// Without JOB: the newest one that runs.
+// The default for JOB.
 absl::StatusOr<std::string> NewestRunning(Connection& connection) {
   v1::ListJobsRequest request;
   request.add_states(v1::JOB_STATE_RUNNING);
@@ -224,7 +224,7 @@ absl::StatusOr<std::string> NewestRunning(Connection& connection) {
   return response.jobs().empty() ? "" : std::to_string(response.jobs(0).id());
 }
 
-// Whoever asks for columns, an order or a format wants the listing.
+// A request for columns, an order or a format is one for the listing.
 bool IsLive(const Terminal& terminal, const Arguments& arguments) {
   if (!terminal.out_is_tty || isatty(STDIN_FILENO) != 1 || arguments.Has("once")) return false;
   const std::span<const Flag> flags = ListingFlags();
@@ -247,7 +247,7 @@ absl::StatusOr<int> RunTop(Session& session, const Arguments& arguments) {
     ASSIGN_OR_RETURN(job, NewestRunning(*connection));
   }
   if (connection == nullptr || (!of_nodes && job.empty())) {
-    session.Note("no job runs; start one: jobctl run -n 2 -- python train.py");
+    session.Note("no job is running; start one: jobctl run -n 2 -- python train.py");
     RETURN_IF_ERROR(
         session.PrintListing(of_nodes ? NodeListing({}, {}) : RankListing({}), arguments));
     return kExitOk;
@@ -274,7 +274,7 @@ const Command kTopCommand = {
     .examples =
         "jobctl top\tranks of the newest running job, live; the slowest is marked\n"
         "jobctl top --nodes\twhat each node's devices, processors and memory do\n"
-        "jobctl top calm-otter-3 --once --sort -step-ms\tone look, slowest rank first\n"
+        "jobctl top calm-otter-3 --once --sort -step-ms\tone snapshot, slowest first\n"
         "jobctl top calm-otter-3 -o json\tfor programs",
     .notes = "Nodes measure once a second while a job runs. Keys: h shows them.",
     .run = RunTop};

@@ -73,8 +73,8 @@ absl::Status UnknownEpochs(const ComparedRun& run, const std::string& key) {
   return common::MakeProblem(
       absl::StatusCode::kFailedPrecondition,
       {.code = "JC1542",
-       .what = StrCat("nothing tells the epochs of ", run.name,
-                      ": it has no metric \"epoch\" next to ", key),
+       .what = StrCat("the epochs of ", run.name,
+                      " are unknown: it has no metric \"epoch\" next to ", key),
        .fix = "--by step; --steps-per-epoch N (1 if it logs once per epoch); or log a metric "
               "\"epoch\" at the same steps"});
 }
@@ -157,7 +157,7 @@ absl::StatusOr<double> ParseTolerance(std::string_view text) {
   double value = 0;
   const std::string_view digits = text.substr(0, text.size() - (percent ? 1 : 0));
   if (!absl::SimpleAtod(common::ToAbsl(digits), &value) || !std::isfinite(value) || value < 0) {
-    return absl::InvalidArgumentError("not a number from 0 on");
+    return absl::InvalidArgumentError("not a number of at least 0");
   }
   return percent ? value / 100 : value;
 }

@@ -1,4 +1,4 @@
-// One metric of one run against the baseline's: which points are put side by side, and what follows.
+// Compares one metric of a run with the baseline's: which points correspond, and how they differ.
 // Pure.
 #pragma once
 
@@ -21,7 +21,7 @@ std::string_view NameOf(By by);
 
 struct ComparisonSetup {
   By by = By::kStep;
-  int64_t steps_per_epoch = 0;  // 0: the epochs are told by a metric
+  int64_t steps_per_epoch = 0;  // 0: a metric defines the epochs
   Limit limit;
 };
 
@@ -37,8 +37,8 @@ struct Comparison {
   std::optional<Row> first_step_past;
 };
 
-// The metrics to compare, from --key, sorted; no key: "loss". A name has to be in every run; a pattern
-// stands for what matches it in all of them, and what only some have is added to `left_out`.
+// The metrics to compare, from --key, sorted; no key: "loss". A name must be in every run; a
+// pattern selects the matches that all runs have, and matches that only some have go to `left_out`.
 // Errors: JC1503, NOT_FOUND.
 absl::StatusOr<std::vector<std::string>> KeysOf(const std::vector<std::string>& keys,
                                                 const std::vector<ComparedRun>& runs,
@@ -48,12 +48,12 @@ absl::StatusOr<std::vector<std::string>> KeysOf(const std::vector<std::string>& 
 bool KnowEpochs(const std::vector<std::string>& keys, const std::vector<ComparedRun>& runs,
                 int64_t steps_per_epoch);
 
-// The runs must outlive the result. Errors: JC1541 if there is nothing in common, JC1542 if the epochs
-// are not known.
+// The runs must outlive the result. Errors: JC1541 if there is nothing in common, JC1542 if the
+// epochs are not known.
 absl::StatusOr<Comparison> CompareRuns(const std::string& key, const ComparedRun& baseline,
                                        const ComparedRun& run, const ComparisonSetup& setup);
 
-// "0.0483%", "2e-3"; INVALID_ARGUMENT, without a code, unless it is a finite number from 0 on.
+// "0.0483%", "2e-3". INVALID_ARGUMENT, without a code, unless it is finite and not negative.
 absl::StatusOr<double> ParseTolerance(std::string_view text);
 
 }  // namespace muster::client

@@ -16,7 +16,7 @@ namespace {
 using common::StrCat;
 using common::ToAbsl;
 
-// The column with the first of these names that the header has, in any case.
+// The column of the first of these names that the header has, ignoring case.
 int ColumnNamed(const std::vector<std::string>& header,
                 std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) {

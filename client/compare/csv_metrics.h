@@ -15,10 +15,10 @@ class CsvMetrics {
  public:
   // `header`: the first row. INVALID_ARGUMENT, without a code, if it has no step.
   static absl::StatusOr<CsvMetrics> FromHeader(const std::vector<std::string>& header);
-  // INVALID_ARGUMENT, without a code, if a step is not a whole number or a wanted value not a number.
+  // INVALID_ARGUMENT, without a code, if a step or a wanted value is malformed.
   absl::Status AddRow(const std::vector<std::string>& fields, const WantedMetrics& wanted,
                       RunBuilder* run) const;
-  // Of the columns, if each is a metric.
+  // By column, if each column is a metric; otherwise empty.
   const std::vector<std::string>& metrics() const { return metrics_; }
 
  private:

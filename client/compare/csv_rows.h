@@ -17,7 +17,7 @@ class CsvRows {
   static constexpr size_t kRowBytesMax = 4 << 20;
   static constexpr size_t kColumnsMax = 10'000;
 
-  // A row and the number of the line that it starts on, from 1. An error ends the reading.
+  // A row and the number of the line that it starts on, from 1. An error stops reading.
   using OnRow = std::function<absl::Status(const std::vector<std::string>& fields, size_t line)>;
   explicit CsvRows(OnRow on_row) : on_row_(std::move(on_row)) {}
 

@@ -1,4 +1,4 @@
-// Two series against each other, point by point where both have one. Pure.
+// Compares two series at the steps that both have. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,8 @@ struct Differences {
   uint64_t only_baseline = 0;  // left out: the other has no such step
   uint64_t only_run = 0;
   uint64_t past = 0;
-  uint64_t not_finite = 0;  // rows with a NaN or infinite value; in no mean and no maximum
-  uint64_t zero_baseline =
-      0;  // rows without a relative difference; in no mean and no maximum of it
+  uint64_t not_finite = 0;     // rows with a NaN or infinite value; in no mean and no maximum
+  uint64_t zero_baseline = 0;  // rows without a relative difference; in no mean or maximum of it
   double mean_abs = 0;
   double mean_rel = 0;
   std::optional<Row> largest_abs;

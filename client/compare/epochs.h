@@ -1,6 +1,6 @@
-// Which epoch a step belongs to. Jobs do not declare epochs; two things tell them: the number of
-// steps that a person gives, or a metric named "epoch" that the trainer logs next to the others, as
-// Lightning and Hugging Face's Trainer do. Pure.
+// Which epoch a step belongs to. Jobs do not declare epochs; they come from the number of
+// steps that the user gives, or from a metric named "epoch" that the trainer logs next to the
+// others, as Lightning and Hugging Face's Trainer do. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@ class Epochs {
  public:
   // A step is the number of steps done: 1 to N are epoch 1, and so is 0.
   static Epochs OfSteps(int64_t steps_per_epoch);
-  // From a metric's points. A fraction belongs to the epoch it completes: 0.5 and 1.0 are epoch 1. A
-  // step without a point belongs to the epoch of the next point, as a trainer that logs "epoch" once
-  // logs it at the end of each; steps after the last point are one more. `metric` is finished.
+  // From a metric's points. A fraction belongs to the epoch it completes: 0.5 and 1.0 are epoch 1.
+  // A step without a point belongs to the epoch of the next point, as a trainer that logs "epoch"
+  // once logs it at the end of each; steps after the last point are one more epoch. `metric` is
+  // finished.
   static Epochs OfMetric(const Series& metric);
 
   // False if the metric has no usable point.
@@ -34,7 +35,7 @@ class Epochs {
 };
 
 bool IsEpochMetric(std::string_view name);
-// The metric among `names` that tells the epochs of `key`: its neighbor ("train/epoch" of
+// The metric among `names` that defines the epochs of `key`: its neighbor ("train/epoch" of
 // "train/loss"), "epoch", or the first other one. Empty: none.
 std::string EpochMetricOf(std::string_view key, std::span<const std::string> names);
 

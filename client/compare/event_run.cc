@@ -36,7 +36,7 @@ class EventFileReader {
  public:
   EventFileReader(const std::string& path, common::UniqueFd fd) : path_(path), fd_(std::move(fd)) {}
 
-  // False at the end, also where a record is incomplete: its writer is still at it.
+  // False at the end, and at an incomplete record, which its writer has not finished.
   absl::StatusOr<bool> Next(common::EventRecord* record) {
     while (true) {
       ASSIGN_OR_RETURN(const bool has_header, Fill(common::kFrameHeaderBytes));
@@ -79,7 +79,7 @@ class EventFileReader {
   const std::string path_;
   const common::UniqueFd fd_;
   std::string buffer_;
-  size_t begin_ = 0;     // of what is not consumed, in buffer_
+  size_t begin_ = 0;     // of the unread bytes, in buffer_
   uint64_t offset_ = 0;  // of begin_ in the file
 };
 

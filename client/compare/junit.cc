@@ -59,7 +59,7 @@ std::string Failure(const Comparison& pair, const Case& of, const ComparisonSetu
 
 std::string XmlText(std::string_view text) {
   std::string out;
-  // Printable leaves these two, which XML 1.0 excludes.
+  // Printable keeps these two, which XML 1.0 excludes.
   const std::string printable =
       absl::StrReplaceAll(common::Printable(text, /*keep_layout=*/true),
                           {{"\xEF\xBF\xBE", "\\ufffe"}, {"\xEF\xBF\xBF", "\\uffff"}});

@@ -1,4 +1,4 @@
-// A comparison as JUnit XML for a CI: a test suite for each metric of each run, a test case for each
+// A comparison as JUnit XML for CI: a test suite for each metric of each run, a test case for each
 // epoch or for a piece of the steps. Pure.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace muster::client {
 
 inline constexpr size_t kJUnitCasesMax = 100;  // of one suite; more rows share cases
-// What every report of ours starts with: only such a file is overwritten.
+// How every report begins: only such a file is overwritten.
 inline constexpr std::string_view kJUnitHead =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"jobctl compare\"";
 

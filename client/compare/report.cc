@@ -122,7 +122,7 @@ absl::Status ComparisonReport::Print(std::span<const Comparison> comparisons,
     }
     if (output_.format != "table" || output_.terminal.out_is_tty) PrintSummary(pair);
   }
-  // In a pipe the rows are one table; what follows them is apart.
+  // In a pipe the rows form one table, and the summaries follow it.
   if (output_.format == "table" && !output_.terminal.out_is_tty) {
     for (const Comparison& pair : comparisons) PrintSummary(pair);
   }

@@ -1,4 +1,4 @@
-// Prints comparisons: rows as a table, JSON, JSON lines or CSV, and what they add up to. One thread.
+// Prints comparisons: rows as a table, JSON, JSON lines or CSV, and a summary. One thread.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace muster::client {
 
 std::string PeopleNumber(double value);     // six significant digits
 std::string PeoplePercent(double share);    // "0.04831%"
-std::string LimitText(const Limit& limit);  // "|a-b| <= 0 + 0.0483% of |baseline|"
+std::string LimitText(const Limit& limit);  // "|a-b| <= 0.0483% of |baseline|"
 
 struct ReportOutput {
   std::string format;  // table, json, jsonl or csv

@@ -22,12 +22,12 @@ struct WantedMetrics {
   std::vector<std::string> keys;  // names, or patterns with * and ?
   int64_t rank = -1;              // -1: of each metric, the lowest rank that logged it
 };
-// Metrics that tell the epochs are always wanted.
+// Metrics that define epochs are always wanted.
 bool IsWanted(std::string_view name, const WantedMetrics& wanted);
 // `name` is `key`, or matches it as a pattern.
 bool MatchesKey(std::string_view name, const std::string& key);
 
-// How many points all runs together may still hold.
+// Limits the points that all runs together hold in memory.
 class PointBudget {
  public:
   static constexpr size_t kPointsMax = 20'000'000;  // 320 MB
@@ -82,11 +82,11 @@ absl::Status NotMetrics(std::string_view what, std::string_view fix);
 absl::StatusOr<ComparedRun> ReadCsvRun(const std::string& path, const WantedMetrics& wanted,
                                        PointBudget* budget);
 // `path`: an event file, or a directory that is searched for them. Files of one directory are one
-// run, in the order of their names; those of a directory below `path` have its name before theirs,
-// unless all scalars are in the same one.
+// run, in the order of their names. Metrics of a directory below `path` get its name as a prefix,
+// unless all scalars are in one directory.
 absl::StatusOr<ComparedRun> ReadEventRun(const std::string& path, const WantedMetrics& wanted,
                                          PointBudget* budget);
-// Errors: also the coordinator's.
+// Errors: the coordinator's, too.
 absl::StatusOr<ComparedRun> ReadJobRun(Connection& connection, const std::string& job,
                                        const WantedMetrics& wanted, PointBudget* budget);
 

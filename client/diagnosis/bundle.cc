@@ -94,7 +94,7 @@ absl::Status WriteBundle(const std::string& path, const std::string& bytes, bool
       return absl::Status(written.code(), StrCat(temporary, ": ", common::MessageOf(written)));
     }
   }
-  // Where the file system has no such rename, link refuses what exists as well.
+  // Some file systems lack RENAME_NOREPLACE; link also refuses an existing path.
   bool placed = renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(),
                           replace ? 0 : RENAME_NOREPLACE) == 0;
   if (!placed && errno == EINVAL && !replace) {
@@ -104,9 +104,10 @@ absl::Status WriteBundle(const std::string& path, const std::string& bytes, bool
   unlink(temporary.c_str());
   if (placed) return absl::OkStatus();
   if (error == EEXIST) {
-    return common::MakeProblem(
-        absl::StatusCode::kAlreadyExists,
-        {.code = "JC1213", .what = StrCat(path, " exists"), .fix = "another name, or --force"});
+    return common::MakeProblem(absl::StatusCode::kAlreadyExists,
+                               {.code = "JC1213",
+                                .what = StrCat(path, " exists"),
+                                .fix = "choose another name, or add --force"});
   }
   errno = error;
   return common::ErrnoStatus(StrCat("cannot create ", path));

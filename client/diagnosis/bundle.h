@@ -1,4 +1,4 @@
-// Everything of a diagnosis in one file to send to somebody else, without the job's secrets.
+// A whole diagnosis in one file, without the job's secrets, so that it can be sent to others.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct BundleParts {
   std::string metrics;                                 // metrics.csv
   std::vector<std::pair<uint32_t, std::string>> logs;  // by rank
 };
-// The bundle's files with their secrets hidden; the last one says what was. `redaction` has learned
-// from the job.
+// The bundle's files with their secrets hidden; the last one counts what was hidden. `redaction`
+// has learned from the job.
 absl::StatusOr<std::vector<ArchiveFile>> BundleFiles(const CaseFile& file, BundleParts parts,
                                                      Redaction* redaction);
 // Mode 0600, through a temporary file beside it. ALREADY_EXISTS unless `replace`.

@@ -28,14 +28,12 @@ struct CaseFile {
   std::string why;                // of a job that waits
   std::vector<CaseEvent> events;  // of the job, oldest first
   std::vector<v1::NodeView> nodes;
-  std::map<uint32_t, std::string>
-      tails;                   // the end of these ranks' output in the attempt that is told
-  int64_t last_metric_ms = 0;  // 0: unknown
+  std::map<uint32_t, std::string> tails;  // the end of these ranks' output in the diagnosed attempt
+  int64_t last_metric_ms = 0;             // 0: unknown
   std::vector<v1::MetricSummary> metrics;
-  std::vector<RankRecord> records;  // of a running job
-  std::vector<std::string>
-      raw_records;                // the same as the ranks and workers sent them, one JSON each
-  std::vector<std::string> gaps;  // what could not be read, and why
+  std::vector<RankRecord> records;       // of a running job
+  std::vector<std::string> raw_records;  // the same in JSON, as ranks and workers sent them
+  std::vector<std::string> gaps;         // what could not be read, and why
 };
 
 }  // namespace muster::client

@@ -33,12 +33,12 @@ std::string RankName(const v1::RankExit& exit) {
   return StrCat("rank ", exit.rank(), " on ", Printable(exit.node()));
 }
 
-// All that a rank said at its end.
+// Everything that a rank reported when it died.
 std::string Words(const v1::RankExit& exit) {
   return StrCat(exit.launch_error(), "\n", exit.error_message(), "\n", exit.last_lines());
 }
 
-// What came before is more likely a warning than the end's reason.
+// The last lines: earlier ones are more likely warnings than the reason for the end.
 std::string LastTold(const std::string& text) {
   size_t begin = text.size();
   for (size_t lines = 0; lines < kLinesThatTell && begin > 0; ++lines) {
@@ -72,7 +72,7 @@ std::string LastLine(const std::string& text) {
   return Printable(found);
 }
 
-// A node's name as a word of a command: names are the nodes' own.
+// A node's name, quoted for a command: nodes choose their own names.
 std::string NodeWord(const std::string& node) { return ShellQuote(Printable(node)); }
 
 std::string SignalText(int signal) {
@@ -91,7 +91,7 @@ std::string LogsOf(const CaseFile& file, uint32_t rank) {
   return StrCat("jobctl logs ", file.job.name(), " --rank ", rank, " --tail 50");
 }
 
-// What is known of one rank's end when the kinds are asked in turn.
+// One rank's death, which the kinds below judge in turn.
 struct Death {
   const CaseFile& file;
   const v1::Attempt& attempt;
@@ -123,7 +123,7 @@ MaybeCause OutOfMemory(const Death& death) {
     cause.evidence.push_back("the kernel's count of out-of-memory kills rose when it died");
   }
   for (const std::string& line : {device, host}) {
-    if (!line.empty()) cause.evidence.push_back(StrCat("it said: ", line));
+    if (!line.empty()) cause.evidence.push_back(StrCat("it reported: ", line));
   }
   for (const v1::NodeView& node : death.file.nodes) {
     if (node.record().facts().name() != death.exit.node() || !device.empty()) continue;
@@ -151,7 +151,7 @@ std::string MissingPath(const std::string& line) {
   return line.substr(slash, line.find_first_of(" :,;'\")", slash) - slash);
 }
 
-// Nodes of the attempt on which nobody said the same.
+// Nodes of the attempt where no rank reported this path.
 std::vector<std::string> NodesWithout(const v1::Attempt& attempt, const std::string& path) {
   std::vector<std::string> nodes;
   for (const v1::NodePart& part : attempt.parts()) {
@@ -176,12 +176,12 @@ MaybeCause MissingFile(const Death& death) {
              ", where ",
              death.exit.launch_errno() != 0 ? "no rank could start"
                                             : StrCat("rank ", death.exit.rank(), " needs it")));
-  cause.evidence.push_back(StrCat("rank ", death.exit.rank(), " said: ", line));
+  cause.evidence.push_back(StrCat("rank ", death.exit.rank(), " reported: ", line));
   const std::vector<std::string> others = NodesWithout(death.attempt, path.empty() ? line : path);
   if (!others.empty()) {
     std::string names;
     for (const std::string& name : others) names += StrCat(names.empty() ? "" : ", ", name);
-    cause.evidence.push_back(StrCat("no rank on ", names, " missed it"));
+    cause.evidence.push_back(StrCat("no rank on ", names, " reported it missing"));
     const std::string target = ShellQuote(path.empty() ? "FILE" : path);
     cause.fixes.push_back(StrCat("scp ", ShellQuote(others[0]), ":", target, " ",
                                  NodeWord(death.exit.node()), ":", target,
@@ -203,7 +203,7 @@ MaybeCause SignalFromOutside(const Death& death) {
   const bool ours = death.exit.signal_sent_by_us();
   FirstCause cause = CauseOf(death, "signal_from_outside",
                              StrCat(RankName(death.exit), " was killed by ", SignalText(signal),
-                                    ours ? ", which somebody sent with jobctl signal"
+                                    ours ? ", sent with jobctl signal"
                                          : ", which came from outside Muster: a person, another "
                                            "program, or the rank itself"));
   if (by_shell == signal)
@@ -256,7 +256,7 @@ FirstCause ErrorOf(const Death& death) {
               StrCat(RankName(death.exit), " exited with code ", death.exit.exit_code(),
                      line.empty() ? "" : StrCat(": ", line)));
   cause.fixes = {LogsOf(death.file, death.exit.rank()),
-                 StrCat(Rerun(death.file), "  # once its error is mended")};
+                 StrCat(Rerun(death.file), "  # after fixing the error")};
   return cause;
 }
 
@@ -289,12 +289,12 @@ FirstCause NodeLost(const CaseFile& file, const v1::Attempt& attempt) {
                                     " now, last heard at ",
                                     LocalTime(node.record().last_contact_ms())));
   }
-  cause.fixes = {StrCat("ssh ", name,
-                        " systemctl status muster-worker  # start it again, or jobctl nodes drain ",
+  cause.fixes = {StrCat("ssh ", NodeWord(name),
+                        " systemctl status muster-worker  # restart it, or jobctl nodes drain ",
                         NodeWord(name)),
                  IsOver(file.job.state())
                      ? Rerun(file)
-                     : StrCat("jobctl why ", file.job.name(), "  # when it goes on")};
+                     : StrCat("jobctl why ", file.job.name(), "  # when it continues")};
   return cause;
 }
 
@@ -314,8 +314,9 @@ FirstCause WithoutProgress(const CaseFile& file) {
   FirstCause cause;
   const bool hangs = !stacks.suspects.empty() || quiet_ms > kNoProgressMs;
   cause.kind = hangs ? "no_progress" : "running";
-  cause.sentence = file.records.empty() ? StrCat("it runs, and no rank said what it is doing")
-                                        : StrCat(hangs ? "" : "it runs: ", stacks.sentence);
+  cause.sentence = file.records.empty()
+                       ? StrCat("it is running, but no rank reported what it is doing")
+                       : StrCat(hangs ? "" : "it is running: ", stacks.sentence);
   if (quiet_ms > kNoProgressMs) {
     cause.evidence.push_back(StrCat("no new metric for ", Took(quiet_ms)));
   }
@@ -326,7 +327,7 @@ FirstCause WithoutProgress(const CaseFile& file) {
   cause.fixes = {StrCat("jobctl stack ", file.job.name(), " --full --rank ", rank)};
   if (hangs) {
     cause.fixes.push_back(StrCat("jobctl cancel ", file.job.name(), " && ", Rerun(file),
-                                 "  # once the place is mended"));
+                                 "  # after fixing the cause"));
   }
   return cause;
 }

@@ -1,6 +1,5 @@
-// What a job failed of first, and what to do. The one place that decides which death was the first:
-// today the coordinator's culprit of the attempt, which is the earliest failure that it learned of.
-// Pure.
+// The first cause of a job's failure, and what to do. The first death is the attempt's culprit, which the
+// coordinator has judged. Pure.
 #pragma once
 
 #include <string>
@@ -15,11 +14,11 @@ struct FirstCause {
   std::string sentence;
   std::vector<std::string> evidence;
   std::vector<std::string> fixes;  // one or two; a command, with a comment after "#"
-  std::vector<uint32_t> ranks;     // those whose last lines tell more
+  std::vector<uint32_t> ranks;     // those whose last lines the report shows
 };
 
-// The attempt that the diagnosis is about: the newest one that failed, otherwise the newest. Null: the
-// job never had one.
+// The attempt that the diagnosis is about: of a job that failed the newest one with a culprit,
+// otherwise the newest. Null: the job never had one.
 const v1::Attempt* AttemptTold(const v1::JobRecord& job);
 // The failures of an attempt, the first one first, each rank once; what Muster stopped comes last.
 std::vector<v1::RankExit> DeathsInOrder(const v1::Attempt& attempt);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "client/compare/csv_rows.h"
 #include "client/connection.h"
 #include "client/diagnosis/first_cause.h"
 #include "client/errors.h"
@@ -22,8 +23,8 @@ constexpr uint32_t kEventsRead = 10'000;
 constexpr uint64_t kTailLines = 200;
 constexpr uint64_t kBundleTailLines = 50'000;
 constexpr size_t kTailBytesMax = 64 * 1024;
-constexpr uint64_t kPointsForTime =
-    200'000;  // more would be read only to learn when the last one came
+// More points would be read only to learn when the last one came.
+constexpr uint64_t kPointsForTime = 200'000;
 constexpr size_t kPointsMax = 200'000;
 constexpr size_t kRecordBytesMax = 64 << 20;
 
@@ -141,7 +142,7 @@ std::string TailOf(Connection& connection, const CaseFile& file, uint32_t rank, 
   NoteGap(connection.StreamLogs(request,
                                 [&](const v1::LogRecord& record) {
                                   tail += record.data();
-                                  // Trimmed seldom, as that copies.
+                                  // Trimmed rarely, because erasing copies.
                                   if (tail.size() > 2 * bytes_max)
                                     tail.erase(0, tail.size() - bytes_max);
                                   return true;
@@ -149,8 +150,8 @@ std::string TailOf(Connection& connection, const CaseFile& file, uint32_t rank, 
           StrCat("the output of rank ", rank), gaps);
   if (tail.size() > bytes_max) {
     tail.erase(0, tail.size() - bytes_max);
-    tail.erase(0, std::min(tail.find('\n'), tail.size() - 1) +
-                      1);  // whole lines: secrets are found by line
+    // Whole lines: secrets are found by line.
+    tail.erase(0, std::min(tail.find('\n'), tail.size() - 1) + 1);
   }
   return tail;
 }
@@ -173,15 +174,10 @@ std::string MetricRows(Connection& connection, const CaseFile& file,
                                   [&](const v1::MetricBatch& batch) {
                                     for (const v1::MetricPoint& point : batch.points()) {
                                       if (++points > kPointsMax) return false;
-                                      std::string name = point.name();
-                                      if (name.find_first_of(",\"") != std::string::npos) {
-                                        std::replace(name.begin(), name.end(), '"', '\'');
-                                        name = StrCat("\"", name, "\"");
-                                      }
-                                      absl::StrAppendFormat(&rows, "%s,%d,%.17g,%d,%d,%d\n", name,
-                                                            point.step(), point.value(),
-                                                            batch.rank(), batch.attempt(),
-                                                            point.time_ms());
+                                      absl::StrAppendFormat(&rows, "%s,%d,%.17g,%d,%d,%d\n",
+                                                            CsvField(point.name()), point.step(),
+                                                            point.value(), batch.rank(),
+                                                            batch.attempt(), point.time_ms());
                                     }
                                     return true;
                                   }),

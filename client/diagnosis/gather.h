@@ -20,7 +20,7 @@ struct GatherOptions {
 // Errors: only if there is no such job, or no coordinator.
 absl::StatusOr<CaseFile> Gather(Connection& connection, const std::string& job,
                                 const GatherOptions& options);
-// The end of these ranks' output in the attempt that is told.
+// The end of these ranks' output in the diagnosed attempt.
 void GatherTails(Connection& connection, const std::vector<uint32_t>& ranks, CaseFile* file);
 
 // For the bundle. `bytes_max`: of one rank's output, from its end.

@@ -1,4 +1,4 @@
-// redaction: one pass over the text; at each beginning of a word, the kinds of secrets in turn.
+// redaction: one pass over the text that tries every kind of secret at the beginning of each word.
 #include "client/diagnosis/redaction.h"
 
 #include <google/protobuf/descriptor.h>
@@ -19,7 +19,7 @@ constexpr size_t kTokenLeast = 16;
 constexpr size_t kBearerLeast = 8;
 constexpr size_t kPrivateKeyLine = 64;  // "-----BEGIN ENCRYPTED PRIVATE KEY-----"
 
-// Beginnings of the tokens of well-known services.
+// Prefixes of well-known services' tokens.
 constexpr std::string_view kTokenStarts[] = {"ghp_",   "gho_", "ghs_", "ghu_",  "github_pat_",
                                              "glpat-", "hf_",  "sk-",  "xoxb-", "xoxp-",
                                              "AKIA",   "ASIA", "AIza", "eyJ",   "npm_"};
@@ -53,7 +53,7 @@ bool StartsAlike(std::string_view text, size_t at, std::string_view lower_word) 
   return Lowered(text.substr(at, lower_word.size())) == lower_word;
 }
 
-// common::LooksSecret, but not for words of every training log: a KeyError's key tells what is wrong.
+// common::LooksSecret, except for words that training logs are full of, such as KeyError.
 bool NamesSecret(std::string_view name) {
   std::string lower = Lowered(name);
   for (const std::string_view word : {"keyerror", "keyboard", "keyword", "keypoint", "tokeniz"}) {
@@ -142,7 +142,7 @@ size_t Redaction::TakeAssignment(std::string_view text, size_t at, std::string* 
   }
   if (!NamesSecret(name)) return 0;
   const size_t escapes = RunOf(text, next, [](char byte) { return byte == '\\'; });
-  next += escapes;  // of a quote within a quoted text
+  next += escapes;  // before a quote inside quoted text
   const char quote = next < text.size() && IsQuote(text[next]) ? text[next] : 0;
   if (quote != 0) ++next;
   for (const std::string_view scheme : {"bearer ", "basic ", "token "}) {
@@ -183,7 +183,7 @@ size_t Redaction::TakeBearer(std::string_view text, size_t at, std::string* out)
     if (!StartsAlike(text, at, scheme)) continue;
     const size_t length = RunOf(text, at + scheme.size(), IsTokenByte);
     const std::string_view value = text.substr(at + scheme.size(), length);
-    // "basic training" is no credential.
+    // "basic training" is not a credential.
     const bool is_word = value.find_first_of("0123456789=+/_") == std::string_view::npos;
     if (length < kBearerLeast || is_word) continue;
     out->append(text.substr(at, scheme.size()));

@@ -1,6 +1,6 @@
-// Takes secrets out of what leaves the cluster with a bundle. Recognizes them by the name of what they
-// are assigned to, by where they stand (a URL's password, a bearer token), by their own form, and by
-// being the value of a secret variable of the job. Pure.
+// Removes secrets from a bundle before it leaves the cluster. Recognizes them by the name that they
+// are assigned to, by their place (a URL's password, a bearer token), by their form, and as values
+// of the job's secret variables. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr std::string_view kHidden = "(hidden)";
 
 class Redaction {
  public:
-  // The values of secret variables of this job, wherever they appear.
+  // Hides the values of this job's secret variables wherever they appear.
   void LearnFrom(const v1::JobSpec& spec);
   std::string Apply(std::string_view text);
   // The job's own specification: secret variables and arguments, then all texts.
@@ -34,7 +34,7 @@ class Redaction {
   const std::map<std::string, uint64_t>& hidden() const { return hidden_; }
 
  private:
-  // Each looks at one position; returns how many bytes of `text` it has taken, 0: none of its kind.
+  // Each tries one kind at one position and returns how many bytes it consumed; 0: no such secret.
   size_t TakeAssignment(std::string_view text, size_t at, std::string* out);
   size_t TakeUrl(std::string_view text, size_t at, std::string* out);
   size_t TakeBearer(std::string_view text, size_t at, std::string* out);

@@ -1,4 +1,4 @@
-// report: sections in the order in which a person asks.
+// report: sections in the order of a reader's questions.
 #include "client/diagnosis/report.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ std::string HeadLine(const CaseFile& file) {
                 "\n\n");
 }
 
-// Events of the last minute; the very last ones in any case.
+// Events of the last minute; if there are none, the last event.
 std::vector<const CaseEvent*> LastEvents(const CaseFile& file) {
   std::vector<const CaseEvent*> last;
   for (const CaseEvent& event : file.events) {
@@ -85,7 +85,7 @@ std::vector<const CaseEvent*> LastEvents(const CaseFile& file) {
 ReportSection EventsSection(const CaseFile& file) {
   ReportSection section("last minute");
   const std::vector<const CaseEvent*> events = LastEvents(file);
-  // The beginning tells what came first, the end how it ended.
+  // Both ends are kept: they show what came first and how it ended.
   const size_t head = kEventsTold / 2;
   for (size_t i = 0; i < events.size(); ++i) {
     if (events.size() > kEventsTold && i == head) {
@@ -138,7 +138,7 @@ ReportSection RanksSection(const CaseFile& file, const v1::Attempt& attempt) {
 }
 
 ReportSection TailSection(const CaseFile& file, uint32_t rank) {
-  ReportSection section(StrCat("rank ", rank, " said"));
+  ReportSection section(StrCat("rank ", rank, " wrote"));
   const auto tail = file.tails.find(rank);
   if (tail == file.tails.end()) return section;
   std::vector<std::string> lines;
@@ -214,7 +214,7 @@ std::string NodeLine(const v1::NodeView& view) {
   return text;
 }
 
-// Those of the attempt; all of them if it has none.
+// The attempt's nodes; all nodes if there is no attempt.
 std::vector<const v1::NodeView*> NodesTold(const CaseFile& file) {
   const v1::Attempt* attempt = AttemptTold(file.job);
   std::vector<const v1::NodeView*> told;

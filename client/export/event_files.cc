@@ -25,7 +25,7 @@ absl::StatusOr<EventFiles> EventFiles::Create(const std::string& directory,
                         kRanksMax, " are exported at once"),
                  "--rank N exports one rank's metrics");
   }
-  // A coordinator's names are checked before they become paths.
+  // The name comes from the coordinator: checked before it becomes a path.
   if (!common::IsPathName(record.name())) {
     return common::MakeProblem(
         absl::StatusCode::kDataLoss,
@@ -50,7 +50,7 @@ absl::StatusOr<EventFiles> EventFiles::Create(const std::string& directory,
 
 absl::Status EventFiles::Add(const ExportedPoint& point) {
   const auto file = files_.find(point.rank);
-  if (file == files_.end()) return absl::OkStatus();  // it began to log meanwhile
+  if (file == files_.end()) return absl::OkStatus();  // it began to log during the export
   record_.clear();
   common::AppendScalarEvent({.tag = point.name,
                              .step = point.step,

@@ -22,7 +22,7 @@ namespace {
 using common::StrCat;
 using Clock = std::chrono::steady_clock;
 
-// Waits until the socket is ready; false when the time is up.
+// Waits until the socket is ready; false at the deadline.
 bool WaitFor(int fd, short events, Clock::time_point deadline) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();

@@ -70,7 +70,7 @@ absl::StatusOr<std::optional<HttpResponse>> ParseBody(int status, std::string_vi
   size_t length = 0;
   const auto announced = HeaderOf(head, "content-length");
   if (announced && !ReadSize(*announced, 10, &length)) return NotHttp();
-  if (!announced && status != 204) {  // until it closes
+  if (!announced && status != 204) {  // the body lasts until the connection closes
     if (!ended) return std::nullopt;
     length = rest.size();
   }
@@ -133,7 +133,7 @@ absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view b
     }
     bytes.remove_prefix(head_end + 4);
     if (status >= 200) return ParseBody(static_cast<int>(status), head, bytes, ended);
-    // 100 Continue and its like: the answer follows.
+    // An interim response such as 100 Continue: the final one follows.
   }
 }
 

@@ -36,7 +36,7 @@ std::string FixFor(int status) {
   return "look at the server's log, then run the export again";
 }
 
-// The member of a JSON object that is reached by these names; empty if it is not there.
+// The string at this path of a JSON object; empty if there is none.
 std::string MemberOf(const std::string& body, std::initializer_list<const char*> path) {
   if (common::NestsDeeper(body, 32)) return "";
   const nlohmann::json parsed = nlohmann::json::parse(body, nullptr, false);

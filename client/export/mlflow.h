@@ -1,5 +1,5 @@
-// A run on an MLflow tracking server, over its REST API. Requests that fail in a way that may pass
-// are repeated; what an error leaves behind is deleted. One thread.
+// A run on an MLflow tracking server, over its REST API. Requests that fail temporarily are
+// retried; a run that cannot be completed is deleted. One thread.
 #pragma once
 
 #include <memory>
@@ -18,12 +18,12 @@ class MlflowServer {
  public:
   // Errors: JC1004 for a URL that is not http://.
   static absl::StatusOr<MlflowServer> At(const std::string& url);
-  // POST below /api/2.0/mlflow/; the answer's body. `may_repeat`: a request that was perhaps carried
-  // out may be sent again. Errors: JC1546, with NOT_FOUND for 404.
+  // POST below /api/2.0/mlflow/; the answer's body. `may_repeat`: the request may be
+  // sent again even if it was perhaps carried out. Errors: JC1546, with NOT_FOUND for 404.
   absl::StatusOr<std::string> Post(const std::string& call, const std::string& body,
                                    bool may_repeat);
   absl::StatusOr<std::string> Get(const std::string& call);
-  // Made if there is none of this name.
+  // Creates the experiment if there is none of this name.
   absl::StatusOr<std::string> ExperimentId(const std::string& name);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 using common::StrAppend;
 using common::StrCat;
 
-constexpr size_t kMetricBytesMost = 1'000;  // one metric's JSON with a name of the longest kind
+constexpr size_t kMetricBytesMost = 1'000;  // one metric's JSON with the longest name
 
 std::string_view MlflowStatus(v1::JobState state) {
   switch (state) {
@@ -51,7 +51,7 @@ std::string MlflowName(std::string_view name) {
                          std::string_view("_-. /").find(c) != std::string_view::npos;
     clean += allowed ? c : '_';
   }
-  // Each component of the path has a name, and none leads up.
+  // No component of the path may be empty or lead up.
   std::string out;
   for (size_t at = 0; at <= clean.size();) {
     const size_t end = std::min(clean.find('/', at), clean.size());

@@ -1,4 +1,4 @@
-// What an export tells an MLflow tracking server: bodies of its REST calls, within its limits. Pure.
+// Bodies of the REST calls that export to an MLflow tracking server, within its limits. Pure.
 // Source: MLflow's REST API 2.0 and mlflow/utils/validation.py.
 #pragma once
 
@@ -20,13 +20,13 @@ inline constexpr size_t kMlflowBytesMax = 1'000'000;
 inline constexpr size_t kMlflowParamBytesMax = 500;  // of a param's value
 inline constexpr size_t kMlflowNameBytesMax = 250;
 
-// A name that MLflow takes: letters, digits and "_-. /" stay, all else becomes "_", and so does what
-// would make it a path that leads elsewhere.
+// A name that MLflow accepts: letters, digits and "_-. /" stay; everything else becomes "_", as
+// does a path component that is empty or only dots.
 std::string MlflowName(std::string_view name);
 
 std::string CreateExperimentBody(const std::string& name);
 std::string CreateRunBody(const std::string& experiment_id, const v1::JobRecord& record);
-// The configuration as params: at most kMlflowParamsMax; the environment is left out.
+// The first kMlflowParamsMax params; further ones are left out.
 std::string ParamsBody(const std::string& run_id,
                        const std::vector<std::pair<std::string, std::string>>& params);
 std::string UpdateRunBody(const std::string& run_id, const v1::JobRecord& record);

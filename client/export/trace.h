@@ -1,5 +1,5 @@
 // Jobs as a trace in Chrome's JSON format, which Perfetto and chrome://tracing open: the job's states,
-// attempts, checkpoints and events, and on each node the life of every rank. Pure.
+// attempts, checkpoints and events, and on each node the lifetime of every rank. Pure.
 // Source: "Trace Event Format", Google, 2016.
 #pragma once
 

@@ -12,11 +12,11 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr int64_t kFailuresLeast = 2;     // one may be chance
+constexpr int64_t kFailuresLeast = 2;     // one may be bad luck
 constexpr double kLostShareLeast = 0.05;  // of the job's device time
 // Young's and Daly's optimum is flat: up to three times as long costs little more.
 constexpr double kIntervalSlack = 3;
-// For a job that does not report what a checkpoint costs, a sixth of the floor: ten seconds.
+// A job that does not report what a checkpoint costs: a sixth of the floor, ten seconds by default.
 constexpr int64_t kAssumedCostShare = 6;
 constexpr double kSlowShare = 0.1;  // of the time in steps
 constexpr int64_t kStepsBeforeSlow = 20;
@@ -46,7 +46,7 @@ Failures CountFailures(const Evidence& evidence) {
   return failures;
 }
 
-// Mean seconds between two checkpoints of one attempt; none: fewer than two were seen.
+// Mean seconds between two checkpoints of one attempt; nullopt: no attempt has two.
 std::optional<double> IntervalSeconds(const v1::JobRecord& job) {
   double sum = 0;
   int64_t count = 0;

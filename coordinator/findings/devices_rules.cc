@@ -1,4 +1,4 @@
-// Devices that were asked for and are not used.
+// Devices that a job requested but does not use.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -13,20 +13,20 @@
 namespace muster::coordinator {
 namespace {
 
-// Half a minute of samples decides, so that the finding is there within a minute; the start of a
-// Python program is over then.
+// Half a minute of samples decides: the finding appears within a minute, and by then a Python
+// program has started up.
 constexpr int64_t kDecidingShare = 2;  // of the floor
-// Before that the ranks must have run: imports and the first data keep one core busy.
+// The ranks must have run this long: imports and the first data keep only one core busy.
 constexpr double kWarmUpShare = 2.0 / 3;
-// This much more than whole cores still counts as them: threads of the runtime and of loaders.
+// Use of up to this much above whole cores does not count: threads of the runtime and of loaders.
 constexpr double kCoreSlack = 0.2;
-// A rank or device that was busy for a larger share of its time works in turns.
+// A rank or device that was busy for a larger share of its time takes turns with others.
 constexpr double kWorkedBefore = 0.1;
-// Nothing works at all: it may wait for data or a lock. Only after ten times the floor.
+// If nothing is busy at all, the job may be waiting for data or a lock: only after ten floors.
 constexpr int64_t kAllIdleFloors = 10;
 constexpr int64_t kStepsBefore = 5;  // of a trainer that reports any
 
-// The newest samples that decide; empty: too few, or old ones.
+// The samples of the last `window_ms`; empty: they do not cover it yet.
 template <typename T>
 std::vector<const T*> Deciding(const std::deque<std::pair<int64_t, T>>& newest, int64_t window_ms) {
   constexpr int64_t kSlackMs = 1'500;  // samples come once a second
@@ -65,7 +65,7 @@ int64_t BusySlots(const Evidence& evidence, uint32_t number, const RankSamples& 
       cores >= kBusyCores || evidence.history.Reports(evidence.samples.attempt(), number) ||
       static_cast<double>(rank.busy) > kWorkedBefore * static_cast<double>(rank.samples);
   if (slots == 1) return works ? 1 : 0;
-  // Fewer than half of them: a program with some threads less than slots is none of our business.
+  // Only half of the slots or fewer: a program may well have a few threads fewer than slots.
   const int64_t used = std::clamp<int64_t>(busy, works ? 1 : 0, slots);
   return used * 2 <= slots ? used : slots;
 }
@@ -163,13 +163,13 @@ Saying SayIdle(const Evidence& evidence, const IdleCount& count) {
 
 }  // namespace
 
-// Asked N devices, M busy: the forgotten launcher. A slot of kind cpu is busy if the process tree
-// of its rank uses a core; another device if its utilization is above 2 %.
+// N devices requested, M busy: the forgotten launcher. A slot of kind cpu is busy if the process
+// tree of its rank uses a core; another device if its utilization is above 2 %.
 // Silent: for two thirds of the floor after the start, and until half a floor of samples is there;
 // until a trainer that reports steps has done five; about a rank that reports metrics, or that was
 // busy for a tenth of its time (it waits for others: an evaluation on rank 0, the end); about a
 // rank that uses more than half of its slots; where a device or rank was not measured; when nothing
-// at all is busy, for ten floors, unless steps are reported meanwhile.
+// at all is busy, for ten floors, unless the ranks report steps while they compute on the CPU.
 std::optional<v1::Finding> IdleDevices(const Evidence& evidence, const v1::Ledger&) {
   const v1::Attempt* attempt = evidence.Running();
   const AttemptHistory* steps = evidence.Newest();

@@ -30,7 +30,7 @@ std::optional<int64_t> EtaMs(const Evidence& evidence) {
   const double left_ms = step_ms * static_cast<double>(total - step);
   constexpr double kYearMs = 365.0 * 24 * 3'600'000;
   if (left_ms > kYearMs) return std::nullopt;
-  // Time since the newest step has passed already.
+  // Part of the current step has already passed.
   const auto passed = std::min(left_ms, static_cast<double>(evidence.QuietMs()));
   return static_cast<int64_t>(left_ms - std::min(passed, step_ms));
 }

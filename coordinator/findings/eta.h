@@ -9,8 +9,8 @@
 namespace muster::coordinator {
 
 // Steps left × the median of the newest step times, in milliseconds. Absent unless the job runs,
-// has told how many steps there are, and has done enough of them in this attempt. After a restart
-// it counts from the step that the attempt resumed from, so repeated steps are in it.
+// has reported its total of steps, and has done enough of them in this attempt. After a restart it
+// counts from the step that the attempt resumed from, so it includes repeated steps.
 std::optional<int64_t> EtaMs(const Evidence& evidence);
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// What findings, ledger and ETA are made from: values, read at one moment. Pure.
+// The input of findings, ledger and ETA: values read at one moment. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace muster::coordinator {
 
-// Versions on a node, as far as they were recorded; empty: not known.
+// Versions on a node; empty: not recorded.
 struct NodeVersions {
   std::string driver;     // "535.104.05"
   std::string toolkit;    // what the framework was built with: "12.4"
@@ -35,7 +35,7 @@ struct Evidence {
   const AttemptHistory* Newest() const;
   // How long the newest attempt has run.
   int64_t RanMs() const;
-  // How long the newest attempt has not gained a step; 0: it never reported one.
+  // How long ago the newest attempt last gained a step; 0: it never reported one.
   int64_t QuietMs() const;
 };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kThrottleWindowMs = 30'000;
 constexpr size_t kThrottleSamplesLeast = 20;
 constexpr double kThrottledShare = 0.8;  // of the samples: short dips are normal
-// Below this share of its highest clock a device is slowed down for real.
+// Below this share of its highest clock a device is noticeably slower.
 constexpr double kClockHeldDown = 0.85;
 // Under load a device runs at its power limit most of the time; only a deep cut is a finding.
 constexpr double kClockPowerCapped = 0.6;
@@ -40,7 +40,10 @@ ClockView LookAtClock(const DeviceSamples& device) {
     if (share >= (only_power ? kClockPowerCapped : kClockHeldDown)) continue;
     ++view.held;
     view.clock_share += share;
-    view.why = sample.throttled_by(0);
+    view.why = only_power
+                   ? "power"
+                   : *std::find_if(sample.throttled_by().begin(), sample.throttled_by().end(),
+                                   [](const auto& why) { return why != "power"; });
     view.celsius = sample.temperature_celsius();
   }
   if (view.held > 0) view.clock_share /= static_cast<double>(view.held);
@@ -72,7 +75,7 @@ std::optional<v1::Finding> Throttled(const Evidence& evidence, const v1::Ledger&
     if (view.celsius > 0) AddNumber(finding, "temperature", view.celsius, "°C");
     finding.set_node(key.first);
     finding.set_device(key.second);
-    // All devices wait for the slowest at every step; only since it was measured.
+    // All devices wait for the slowest at every step; `held` samples are that many seconds.
     SetWaste(finding, (1 - view.clock_share) * static_cast<double>(DevicesOf(*attempt)) *
                           static_cast<double>(view.held));
     return finding;
@@ -81,9 +84,9 @@ std::optional<v1::Finding> Throttled(const Evidence& evidence, const v1::Ledger&
 }
 
 // A device reported faults (Xid) or uncorrected memory errors during this attempt.
-// Silent: about what was there before the attempt's first sample.
+// Silent: about errors from before the attempt's first sample.
 std::optional<v1::Finding> DeviceErrors(const Evidence& evidence, const v1::Ledger&) {
-  // Of an attempt that failed as well: it may have failed of them.
+  // Also for an attempt that has failed: these errors may have caused it.
   if (evidence.job.attempts().empty() ||
       evidence.samples.attempt() != evidence.job.attempts().rbegin()->number()) {
     return std::nullopt;

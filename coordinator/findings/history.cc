@@ -10,10 +10,11 @@
 namespace muster::coordinator {
 namespace {
 
-// A step takes less than this; a rank that claims more would spoil every sum.
+// Longer step times are ignored: one absurd value would spoil every sum.
 constexpr double kStepSecondsMax = 7 * 24 * 3600;
 
-// The metrics of one step time. The computing is one number, three, or both: what is in no phase.
+// The "time/…" metrics of one step. Compute is one number, or three phases, or both; then the
+// number is what lies in no phase.
 struct TimePoints {
   int64_t step = -1;
   std::optional<double> total, compute, phases, data, communication, checkpoint;
@@ -99,7 +100,7 @@ void AttemptHistory::TakeTimes(uint32_t rank, int64_t step, const StepSplit& mea
   const int64_t before =
       times.newest.empty() ? std::max<int64_t>(0, first_step() - 1) : times.newest.back().step;
   if (times.newest.empty()) times.first_step = before;
-  // A window of a step that was reported before adds nothing.
+  // A window that ends at a step already counted adds nothing.
   const int64_t steps = step - before;
   if (steps <= 0) return;
   times.sum.Add(mean, static_cast<double>(steps));

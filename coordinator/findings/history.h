@@ -1,5 +1,5 @@
-// What a job's metrics say about its time: steps over time, the parts of a step, the loss. Taken
-// batch by batch, kept in bounded memory however long the job runs. Pure; one thread.
+// A job's metrics, summarized for the rules: steps over time, the parts of a step, the loss. Taken
+// batch by batch, in bounded memory however long the job runs. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -64,9 +64,9 @@ class AttemptHistory {
   int64_t first_step() const { return marks_.empty() ? -1 : marks_.front().step; }
   int64_t last_step() const { return recent_.empty() ? -1 : recent_.back().step; }
   int64_t last_time_ms() const { return recent_.empty() ? 0 : recent_.back().time_ms; }
-  // When it had done `step`, by the marks; before the first and behind the last: these.
+  // When `step` was done, interpolated between the marks and clamped to the first and the last.
   int64_t TimeOf(int64_t step) const;
-  // Of all ranks and steps. total 0: nobody reported any.
+  // Over all ranks and steps. total 0: no rank reported any.
   StepSplit Times() const;
   // The median over the newest marks, in milliseconds; 0: fewer than two marks.
   double RecentStepMs() const;
@@ -80,7 +80,7 @@ class AttemptHistory {
   std::map<uint32_t, RankTimes> ranks_;
 };
 
-// The training loss in few numbers: means over stretches of equal length, and its end.
+// The training loss in a few numbers: means over stretches of equal length, and the newest values.
 class LossHistory {
  public:
   static constexpr size_t kBinsMax = 64;  // beyond, each covers twice as many values
@@ -120,13 +120,13 @@ class JobHistory {
   const LossHistory& loss() const { return loss_; }
   const std::string& loss_name() const { return loss_name_; }
   bool Reports(uint32_t attempt, uint32_t rank) const;
-  // What the trainer itself called its progress, which has no time; -1 and 0: it did not.
+  // The progress that the trainer itself reports, which has no time; -1 and 0: it reports none.
   int64_t progress_step() const { return progress_step_; }
   int64_t steps_total() const { return steps_total_; }
-  // When the newest attempt's step last grew, and when anything last came; 0: never.
+  // When the newest attempt last gained a step, and when metrics last arrived; 0: never.
   int64_t advanced_mono_ms() const { return advanced_mono_ms_; }
   int64_t heard_mono_ms() const { return heard_mono_ms_; }
-  // The longest time between two growing steps of the newest attempt.
+  // The longest time in which the newest attempt gained no step.
   int64_t longest_pause_ms() const { return longest_pause_ms_; }
 
  private:

@@ -54,15 +54,15 @@ enum class Where {
 };
 constexpr size_t kWheres = static_cast<size_t>(Where::kUnknown) + 1;
 
-// The step that an attempt began behind: of its checkpoint, or what its metrics show (programs may
-// have checkpoints of their own).
+// The step after which an attempt began: its checkpoint's, or the one that its metrics show
+// (programs may keep their own checkpoints).
 std::optional<int64_t> BeganBehind(const v1::Attempt& attempt, const AttemptHistory* history) {
   if (attempt.resume_step() >= 0) return attempt.resume_step();
   if (history == nullptr || history->marks().empty()) return std::nullopt;
   return std::max<int64_t>(0, history->first_step() - 1);
 }
 
-// The moments of one attempt, in order, within what the record says.
+// The moments of one attempt, in order, clamped to the times in the record.
 struct Moments {
   int64_t running_ms = 0;     // all ranks run; 0: never
   int64_t first_step_ms = 0;  // the first step begins
@@ -106,7 +106,7 @@ double IdleShare(const v1::Attempt& attempt, const SampleHistory& samples) {
   int64_t known = 0;
   int64_t busy = 0;
   const auto count = [&](int64_t all, int64_t working) {
-    // One that ever worked waits for the others; only one that never did is idle.
+    // One that ever worked may be waiting for others; only one that never did is idle.
     const bool is_idle = all > 0 && working == 0;
     ++known;
     idle += is_idle;
@@ -123,7 +123,7 @@ double IdleShare(const v1::Attempt& attempt, const SampleHistory& samples) {
   return known == 0 || busy == 0 ? 0 : static_cast<double>(idle) / static_cast<double>(known);
 }
 
-// Whom an attempt's loss is put on. Empty: nobody (it was cancelled, or ended well).
+// Which rank or node an attempt's loss is charged to; empty: none (it was cancelled, or succeeded).
 std::string WhoFailed(const v1::Attempt& attempt) {
   switch (attempt.cause()) {
     case v1::STOP_CAUSE_RANK_FAILED:
@@ -170,7 +170,7 @@ class LedgerMaker {
     return evidence_.history.Find(job_.attempts(index).number());
   }
 
-  // From the newest attempt back: a later one may have begun before an earlier one did.
+  // Newest first: a later attempt may have begun at an earlier step than the one before it.
   void FindKeptSteps() {
     kept_.assign(static_cast<size_t>(job_.attempts_size()), INT64_MAX);
     int64_t least = INT64_MAX;
@@ -190,7 +190,7 @@ class LedgerMaker {
       Add(Where::kRestart, waited);
       Blame(i - 1, waited);
     } else if (job_.dropped_attempts() > 0) {
-      Add(Where::kUnknown, waited);  // attempts that the record no longer has
+      Add(Where::kUnknown, waited);  // the record no longer has the first attempts
     } else {
       Add(Where::kQueue, waited);
     }
@@ -236,7 +236,7 @@ class LedgerMaker {
       SpendSteps(steps - idle, book_.at_ms() - before_ms, BeganBehind(attempt, history).value_or(0),
                  *history);
     }
-    // What came after the last step that counts was lost, reported or not.
+    // If a later attempt repeated steps, all time after the last step that counts was lost.
     const int64_t redone = book_.Take(at.last_step_ms, devices);
     const int64_t behind = book_.Take(at.stopping_ms, devices);
     if (is_repeated && redone > 0) {
@@ -247,14 +247,14 @@ class LedgerMaker {
     }
   }
 
-  // Divides the time of steps that count by what the ranks reported about it.
+  // Splits the time of the steps that count in the proportions that the ranks reported.
   void SpendSteps(int64_t us, int64_t span_ms, int64_t began, const AttemptHistory& history) {
     const StepSplit sum = history.Times();
     if (sum.total <= 0 || span_ms <= 0 || history.ranks().empty()) {
       Add(Where::kUnknown, us);
       return;
     }
-    // Seconds that an average rank reported. Steps before its first window were like the others.
+    // Seconds that an average rank reported. Steps before its first window count like the others.
     double reported = 0;
     for (const auto& [rank, times] : history.ranks()) {
       const int64_t last = times.newest.empty() ? 0 : times.newest.back().step;
@@ -281,7 +281,7 @@ class LedgerMaker {
     Add(Where::kUnknown, left);
   }
 
-  // After the last attempt, or without one.
+  // The time after the last attempt, or all of it if there was none.
   void SpendRest() {
     const int64_t us = book_.Take(end_ms_, DevicesOf(job_));
     if (job_.attempts().empty()) {

@@ -12,7 +12,7 @@
 namespace muster::coordinator {
 namespace {
 
-// What loggers hang behind a name to say how it was reduced.
+// Suffixes with which loggers mark how a value was reduced.
 constexpr std::array<std::string_view, 8> kReductions = {"step", "epoch", "avg",   "mean",
                                                          "sum",  "total", "batch", "running"};
 
@@ -20,7 +20,7 @@ bool IsReduction(std::string_view word) {
   return std::find(kReductions.begin(), kReductions.end(), word) != kReductions.end();
 }
 
-// Of one part between slashes: its last word that is no reduction says what it measures.
+// In one part between slashes, the last word that is not a reduction names what is measured.
 bool EndsWithLoss(std::string_view part) {
   std::vector<std::string> words =
       absl::StrSplit(common::ToAbsl(part), absl::ByAnyChar("_-. :"), absl::SkipEmpty());

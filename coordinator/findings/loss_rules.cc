@@ -1,4 +1,4 @@
-// What the training loss says. The loss of the newest attempt, of the first rank that reports one.
+// Rules about the training loss: that of the newest attempt, from the first rank that reports one.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 // One or two can come from a skipped step of mixed precision.
 constexpr int64_t kBadInARow = 3;
-// Below so many complete stretches there is no trend.
+// With fewer complete stretches there is no trend.
 constexpr size_t kTrendBins = 16;
 constexpr size_t kNewestBins = 4;
 constexpr double kAboveBest = 2;     // times
@@ -29,14 +29,14 @@ double UsualDifference(const std::vector<double>& bins) {
   return *middle;
 }
 
-// Of a running job, and of one that ended this way.
+// Works for a running job and for one that has ended: counts to the last reported step.
 double SecondsSinceStep(const Evidence& evidence, int64_t step) {
   const AttemptHistory* history = evidence.Newest();
   if (history == nullptr) return 0;
   return static_cast<double>(history->last_time_ms() - history->TimeOf(step)) / 1e3;
 }
 
-// From the newest checkpoint that is older than the first bad value.
+// Commands that go back to the newest checkpoint before the first bad value.
 std::string WaysBack(const Evidence& evidence, int64_t first_bad) {
   int64_t good = -1;
   for (const v1::Checkpoint& checkpoint : evidence.job.checkpoints()) {
@@ -53,7 +53,7 @@ std::string WaysBack(const Evidence& evidence, int64_t first_bad) {
 }  // namespace
 
 // The loss is NaN or infinite.
-// Silent: until it was so three times in a row; once a finite value follows.
+// Silent: below three such values in a row; once a finite value follows.
 std::optional<v1::Finding> LossNotFinite(const Evidence& evidence, const v1::Ledger&) {
   const LossHistory& loss = evidence.history.loss();
   if (loss.bad_in_a_row() < kBadInARow || evidence.Newest() == nullptr) return std::nullopt;

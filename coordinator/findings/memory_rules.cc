@@ -13,10 +13,10 @@ namespace {
 
 constexpr double kNearLimit = 0.92;  // the page cache and one more batch need the rest
 constexpr size_t kNearSamples = 10;  // all of the newest ten seconds
-// A leak grows in every stretch; what a program fills once stops growing.
+// A leak grows in every stretch; a cache that fills up stops growing.
 constexpr size_t kGrowingStretches = 9;
 constexpr double kGrowthLeast = 0.2;         // over these stretches
-constexpr double kGrowthBytesLeast = 256e6;  // below it nobody cares
+constexpr double kGrowthBytesLeast = 256e6;  // less does no harm
 constexpr double kStretchSlack = 0.995;      // a stretch may fall by this much
 constexpr double kLimitWithinSeconds = 24 * 3600.0;
 
@@ -53,7 +53,7 @@ std::optional<v1::Finding> MemoryNearLimit(const Evidence& evidence, const v1::L
                     {absl::StrCat(RankOnNode(*attempt, number), " uses ",
                                   common::HumanBytes(last.resident_bytes()), " of ",
                                   common::HumanBytes(last.memory_limit_bytes()), " memory"),
-                     "the kernel kills it when the rest is used up",
+                     "the kernel will kill it when the rest is used up",
                      "a smaller batch, fewer loader workers, or a node with more memory"});
     AddNumber(finding, "resident", static_cast<double>(last.resident_bytes()), "bytes");
     AddNumber(finding, "limit", static_cast<double>(last.memory_limit_bytes()), "bytes");
@@ -91,8 +91,7 @@ std::optional<v1::Finding> MemoryGrowing(const Evidence& evidence, const v1::Led
                       " grows without end; full in about ", ShortTime(left)),
          "something keeps every step's values: losses added up with their graphs, a growing list, "
          "a loader's cache",
-         "loss.item() where losses are collected; jobctl metrics shows no such growth in the "
-         "model"});
+         "collect loss.item() instead of losses, and bound lists and caches"});
     AddNumber(finding, "grew by", growth, "bytes");
     AddNumber(finding, "within", seconds, "s");
     AddNumber(finding, "full in", left, "s");

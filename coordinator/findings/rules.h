@@ -1,6 +1,6 @@
 // The rules that turn numbers into findings, and their table. Each rule looks at the evidence of
-// one moment and is silent or has one finding; nothing is remembered between two looks, so a
-// finding disappears with its cause. The comment above each rule lists when it is silent.
+// one moment and returns one finding or none; it remembers nothing between two looks, so a finding
+// disappears with its cause. The comment above each rule lists when it is silent.
 // docs/findings.md describes them for users. Pure; any thread.
 #pragma once
 
@@ -14,13 +14,13 @@
 
 namespace muster::coordinator {
 
-// The ledger of the same evidence comes along: what was lost is evidence, too.
+// Rules also get the ledger of the same evidence, because lost time is evidence, too.
 using Look = std::optional<v1::Finding> (*)(const Evidence&, const v1::Ledger&);
 
 struct Rule {
   std::string_view code;
   Look look;
-  std::string_view instead = "";  // silent while the rule of this code finds something: its cause
+  std::string_view instead = "";  // the code of its cause: silent while that rule has a finding
 };
 
 std::span<const Rule> Rules();

@@ -70,7 +70,7 @@ void SampleHistory::TakeResident(uint32_t rank, int64_t time_ms, double bytes) {
   if (resident.size() >= kStretchesMax) HalveStretches();
 }
 
-// For all ranks at once, so that their stretches stay alike.
+// For all ranks at once, so that their stretches keep equal lengths.
 void SampleHistory::HalveStretches() {
   stretch_ms_ *= 2;
   for (auto& [number, rank] : ranks_) {

@@ -1,5 +1,5 @@
-// What was measured of an attempt from outside, in bounded memory: the newest minute second by
-// second, and coarse totals since the attempt began to run. Pure; one thread.
+// The samples of one attempt in bounded memory: the newest minute second by second, and coarse
+// totals since the attempt began to run. Pure; one thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace muster::coordinator {
 
 // A rank's process tree, or a device, counts as busy in a second above this. A rank that only polls
-// uses less; one that trains uses more by far.
+// uses less; one that trains uses far more.
 inline constexpr double kBusyCores = 0.05;
 inline constexpr double kBusyUtilization = 0.02;
 
@@ -31,7 +31,7 @@ struct DeviceSamples {
   std::deque<std::pair<int64_t, v1::DeviceSample>> newest;
   int64_t samples = 0;
   int64_t busy = 0;
-  uint64_t first_xids = 0;  // when the attempt's first sample came
+  uint64_t first_xids = 0;  // as of the attempt's first sample
   uint64_t first_errors = 0;
   bool has_first = false;
 };
@@ -46,7 +46,7 @@ class SampleHistory {
 
   // Batches of an older attempt, and those already taken, change nothing.
   void Take(const v1::SampleBatch& batch);
-  // What was busy before the first batch: the highest values of a stretch of `batches`.
+  // Adds what ran before the first batch: the highest values of a stretch of `batches`.
   void TakeEarlier(const v1::SampleBatch& highest, int64_t batches);
 
   uint32_t attempt() const { return attempt_; }
@@ -66,7 +66,7 @@ class SampleHistory {
   void TakeResident(uint32_t rank, int64_t time_ms, double bytes);
   void TakeDevice(const v1::SampleBatch& batch, const v1::DeviceSample& sample);
   void HalveStretches();
-  // False: of an older attempt.
+  // False: it is an older attempt.
   bool BelongsTo(uint32_t attempt);
 
   uint32_t attempt_ = 0;

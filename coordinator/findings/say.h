@@ -25,7 +25,7 @@ void SetWaste(v1::Finding& finding, double device_seconds);
 std::string Percent(double share);
 // "12 ms", "1.3 s", "4m 10s".
 std::string ShortTime(double seconds);
-// A command line as a shell would take it.
+// A command line, quoted for a shell; "COMMAND" if it is too long.
 std::string CommandLine(const v1::JobSpec& spec);
 
 }  // namespace muster::coordinator

@@ -1,4 +1,4 @@
-// What the parts of a step and its pace say.
+// Rules about the parts of a step and its pace.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,18 +12,18 @@ namespace {
 
 // The first steps are unlike the others: caches, compilation, the loader's workers start.
 constexpr int64_t kWarmUpSteps = 20;
-// A third of each step spent waiting for data is worth a loader's worker or two.
+// Waiting for data this long, a job gains from another loader worker or two.
 constexpr double kStarvedShare = 0.3;
-// Gradients cost communication; above this share more devices hardly help.
+// Gradients always cost communication; above this share, more devices hardly help.
 constexpr double kCommunicationShare = 0.4;
-// Ranks differ by some percent in any job; a quarter is one that holds up all others.
+// Ranks differ by a few percent in any job; a quarter means that one holds up all others.
 constexpr double kSlowRatio = 1.25;
-// "As long as ten steps took", and never less than three times the longest pause so far (an
-// evaluation, a checkpoint) or the floor.
+// As long as ten steps took, but at least three times the longest pause so far (an evaluation, a
+// checkpoint) and the floor.
 constexpr double kQuietSteps = 10;
 constexpr int64_t kQuietPauses = 3;
 constexpr int64_t kStepsBeforeQuiet = 3;
-// While all ranks compute it may be an evaluation: only after ten times as long.
+// While all ranks compute, it may be an evaluation: wait ten times as long.
 constexpr int64_t kBusyPatience = 10;
 constexpr double kComputingCores = 0.5;
 
@@ -60,7 +60,7 @@ double RecentMean(const AttemptHistory& history, StepTime part) {
   return sum / static_cast<double>(history.ranks().size());
 }
 
-// What a rank does itself: all of its step but the communication, in which the others wait for it.
+// A rank's own work: its step without the communication, in which it waits for others.
 double OwnSeconds(const StepWindow& window) {
   return window.mean.total - window.mean[StepTime::kCommunication];
 }
@@ -71,7 +71,7 @@ struct Slowest {
   double median = 0;  // of the others
 };
 
-// In the window `back` windows before the newest. rank's ratio decides, not its place.
+// In the window `back` windows before the newest.
 Slowest FindSlowest(const AttemptHistory& history, size_t back) {
   Slowest slowest;
   std::vector<double> others;

@@ -1,5 +1,5 @@
-// Driver, toolkit and framework that do not fit: from versions where they are recorded, and from
-// what ranks printed when they failed of it.
+// Driver, toolkit and framework that do not match: from versions where they are recorded, and from
+// what ranks printed when that made them fail.
 #include <string>
 #include <string_view>
 
@@ -34,7 +34,7 @@ constexpr Printed kPrinted[] = {
      "the framework was built for a newer CUDA than the node's driver runs",
      "a newer driver on the node, or a framework built for an older CUDA"},
     {"no kernel image is available for execution",
-     "the framework has no code for this model of device",
+     "the framework has no code for this device model",
      "a framework build that lists the device's compute capability"},
     {"driver/library version mismatch",
      "the driver was updated and the old kernel module is still loaded",
@@ -53,7 +53,7 @@ int Major(const std::string& version) {
   return absl::SimpleAtoi(version.substr(0, version.find('.')), &number) ? number : 0;
 }
 
-// Null: it says nothing of the kind.
+// Null: the rank printed none of these.
 const Printed* FindPrinted(const v1::RankExit& exit) {
   std::string text = absl::StrCat(exit.error_message(), "\n", exit.last_lines());
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -90,8 +90,8 @@ std::optional<v1::Finding> FromVersions(const Evidence& evidence, const v1::Atte
 
 }  // namespace
 
-// The driver does not fit the toolkit that the framework was built with, or the framework the
-// device.
+// The driver is too old for the toolkit that the framework was built with, or the framework does
+// not support the device.
 // Silent: where versions are not recorded and nothing was printed about it; about an attempt that
 // ended for another reason; when a later attempt runs.
 std::optional<v1::Finding> VersionMismatch(const Evidence& evidence, const v1::Ledger&) {
@@ -104,7 +104,7 @@ std::optional<v1::Finding> VersionMismatch(const Evidence& evidence, const v1::L
   v1::Finding finding =
       MakeFinding(v1::FINDING_SEVERITY_ERROR,
                   {common::StrCat("driver, toolkit or framework on ", attempt.culprit().node(),
-                                  " do not fit: ", printed->text),
+                                  " do not match: ", printed->text),
                    std::string(printed->cause), std::string(printed->fix)});
   finding.add_ranks(attempt.culprit().rank());
   finding.set_node(attempt.culprit().node());

@@ -1,8 +1,8 @@
-// Samples on disk: SampleBuckets as records in small files that are only appended to. A stream (job,
-// attempt, node) has files of each tier, each begun at a time of the coordinator's clock, so that
-// the oldest can be deleted whole. What is damaged is passed over, record by record.
+// Samples on disk: SampleBuckets as records in small files that are only appended to. A stream
+// (job, attempt, node) has files of each tier, each begun at a time of the coordinator's clock, so
+// that the oldest can be deleted whole. Damaged records are skipped.
 //
-//   samples/JOB/ATTEMPT/NODE/TIER-BEGUN     TIER: 1s, 10s, 1min; BEGUN: Unix milliseconds, 15 digits
+//   samples/JOB/ATTEMPT/NODE/TIER-BEGUN     TIER: 1s, 10s, 1min; BEGUN: Unix ms, 15 digits
 //   record: magic "MSP1" | u32 payload bytes | u32 CRC-32C of payload | payload (v1::SampleBucket)
 #pragma once
 
@@ -18,12 +18,12 @@
 
 namespace muster::coordinator {
 
-inline constexpr uint64_t kSampleFileBytes = 4 << 20;  // then the next file is begun
+inline constexpr uint64_t kSampleFileBytes = 4 << 20;  // then the next file begins
 inline constexpr size_t kSampleRecordBytesMax = 32 << 20;
 inline constexpr uint64_t kSampleBytesReadMax = kSampleFileBytes + kSampleRecordBytesMax;
 inline constexpr size_t kSampleTierCount = std::size(kSampleTiers);
 
-// The name of a node's folder: any name becomes one that is safe, and different names stay so.
+// The folder of a node: any name becomes a safe one, and different names stay different.
 std::string SampleNodeFolder(std::string_view node);
 
 struct SampleFile {
@@ -37,7 +37,7 @@ struct SampleFile {
   // Below the data directory.
   std::string Path() const;
 };
-// Of a path below the data directory; empty if it is not that of a sample file.
+// `path` is below the data directory; nullopt if it is not a sample file.
 std::optional<SampleFile> ParseSamplePath(const std::string& path);
 
 // How long a file is appended to.
@@ -50,12 +50,12 @@ struct SampleScan {
   uint64_t damaged_bytes = 0;  // between sound records
   uint64_t rest_bytes = 0;     // after the last one: damaged, or being written
 };
-// Calls `record` for each sound one. It returns false to stop.
+// Calls `record` for each sound record; it returns false to stop.
 SampleScan ScanSamples(std::string_view bytes,
                        const std::function<bool(const v1::SampleBucket&)>& record);
 
-// All files, counted. Damage in them is no finding that somebody could act on: it is passed over,
-// and goes with its file when the samples are too old.
+// Counts all files and their damage. Damage in samples is not reported as a finding, because there
+// is nothing to do about it: it is skipped, and disappears when its file expires.
 struct SampleTotals {
   uint64_t files = 0;
   uint64_t bytes = 0;

@@ -14,7 +14,7 @@
 namespace muster::coordinator {
 namespace {
 
-// Files are named by the coordinator's clock, samples carry their node's.
+// Files are named by the coordinator's clock, samples carry their node's: they may differ by this.
 constexpr int64_t kClocksApartMs = 15 * 60'000;
 
 bool IsSameStream(const SampleFile& a, const SampleFile& b) {
@@ -51,7 +51,7 @@ absl::Status LocalSampleReader::FindFiles() {
                      },
                  .odd = [](const std::string&) { return absl::OkStatus(); }}));
   std::sort(files_.begin(), files_.end());
-  // A file that was followed by another one long before ends there.
+  // A file ends where the next one of its stream begins: skip it if that was long before.
   std::deque<SampleFile> needed;
   for (size_t i = 0; i < files_.size(); ++i) {
     const bool is_followed = i + 1 < files_.size() && IsSameStream(files_[i], files_[i + 1]);
@@ -64,7 +64,7 @@ absl::Status LocalSampleReader::FindFiles() {
 
 absl::Status LocalSampleReader::ReadFile(const SampleFile& file) {
   const absl::StatusOr<common::UniqueFd> opened = OpenBelow(paths_.Root(), file.Path(), O_RDONLY);
-  if (absl::IsNotFound(opened.status())) return absl::OkStatus();  // too old meanwhile
+  if (absl::IsNotFound(opened.status())) return absl::OkStatus();  // it expired meanwhile
   RETURN_IF_ERROR(opened.status());
   struct stat info {};
   if (fstat(opened->get(), &info) != 0) return common::ErrnoStatus(file.Path());

@@ -1,5 +1,5 @@
-// Reads samples as LocalSampleStore keeps them, one file at a time, while it may be appending. One
-// thread at a time.
+// Reads the files of LocalSampleStore one at a time, even while it appends to them. One thread at a
+// time.
 #pragma once
 
 #include <cstddef>

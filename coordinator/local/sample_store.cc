@@ -18,7 +18,7 @@ namespace {
 
 using common::StrCat;
 
-// How often open buckets are looked at; a bucket ends this long after its stream fell silent.
+// How often open buckets are checked for streams that have fallen silent.
 constexpr std::chrono::milliseconds kBucketsEvery{5'000};
 
 }  // namespace
@@ -165,7 +165,7 @@ void LocalSampleStore::WriteBucket(Stream& stream, size_t tier, const v1::Sample
   const bool is_full = open.bytes >= kSampleFileBytes ||
                        now_ms - open.file.begun_ms >= SampleFileSpanMs(tier) ||
                        now_ms < open.file.begun_ms;
-  // A time of its own, also after a file of the same millisecond.
+  // Each file needs a distinct time, even two of the same millisecond.
   if (is_full) {
     open.file.begun_ms = now_ms == open.file.begun_ms ? now_ms + 1 : now_ms;
     open.bytes = 0;
@@ -225,11 +225,11 @@ void LocalSampleStore::Delete(const std::vector<SampleFile>& files) {
     table_.Remove(file);
     const auto stream = streams_.find({file.job, file.attempt, file.node_folder});
     if (stream != streams_.end() && stream->second.files[file.tier].file == file) {
-      stream->second.files[file.tier].file.begun_ms = 0;  // the next record begins another one
+      stream->second.files[file.tier].file.begun_ms = 0;  // the next record begins another file
     }
     std::string path = StrCat(paths_.Root(), "/", file.Path());
     unlink(path.c_str());
-    // Its folders up to the job's, as far as they are empty.
+    // Then its folders, up to the job's, if they are empty.
     for (int level = 0; level < 3; ++level) {
       path.resize(path.rfind('/'));
       if (rmdir(path.c_str()) != 0) break;

@@ -33,7 +33,7 @@ class SampleFileTable {
   void Remove(const SampleFile& file);
   // Files that are too old at `now_ms`.
   std::vector<SampleFile> Expired(int64_t now_ms) const;
-  // The oldest files of the node that are to go so that it has at most `max_bytes`.
+  // The oldest files of the node to delete so that at most `max_bytes` remain.
   std::vector<SampleFile> Surplus(const std::string& node_folder, uint64_t max_bytes) const;
   std::vector<SampleFile> OfJob(uint64_t job) const;
 
@@ -85,13 +85,13 @@ class LocalSampleStore final : public SampleStore {
   };
 
   void Run();
-  // Waits for work, while buckets are open at most until they are due.
+  // Waits for work; while buckets are open, at most until they are due.
   Taken TakeWork();
   void FindFiles();
   void Write(const v1::SampleBatch& batch);
   void WriteBucket(Stream& stream, size_t tier, const v1::SampleBucket& bucket);
   absl::Status AppendRecord(OpenFile& open, const std::string& record);
-  // Ends the buckets of streams that have been silent for long, or of all.
+  // Ends the buckets of streams that have fallen silent, or of all streams.
   void EndBuckets(bool all);
   void RemoveNow(uint64_t job);
   void Delete(const std::vector<SampleFile>& files);
@@ -101,7 +101,7 @@ class LocalSampleStore final : public SampleStore {
   const common::SystemClock system_clock_;
   const common::Clock& clock_;
 
-  // The writer's thread.
+  // Used only by the writer thread.
   std::map<StreamKey, Stream> streams_;
   SampleFileTable table_;
   SaidRarely complaints_;

@@ -1,7 +1,8 @@
-// AssessJob, and the rounds that keep the newest verdicts of running jobs for `jobctl ls`.
+// AssessJob, and the rounds that keep the newest assessments of running jobs for `jobctl ls`.
 //
-// A round costs what reports: one question to the control loop for the numbers of running jobs,
-// then short ones for a few records at a time; all reading and judging is on the work pool.
+// A round costs only for jobs that report something: one question to the control loop for the ids
+// of running jobs, then short ones for a few records at a time. All reading and judging happens on
+// the work pool.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -39,7 +40,7 @@ class Round : public std::enable_shared_from_this<Round> {
  public:
   Round(Daemon& daemon, std::vector<uint64_t> jobs) : daemon_(daemon), jobs_(std::move(jobs)) {}
 
-  // On a pool thread: those that report nothing are left out before anything is copied.
+  // On a pool thread. Drops jobs that report nothing before any record is copied.
   void Begin() {
     std::erase_if(jobs_, [this](uint64_t job) { return !Reports(job); });
     Next();
@@ -69,7 +70,7 @@ class Round : public std::enable_shared_from_this<Round> {
           return
               [self, facts] { self->daemon_.reads.Post([self, facts] { self->Judge(*facts); }); };
         },
-        // The disk is full: later, like everything else.
+        // The disk is full: try again later, like everything else.
         [&daemon = daemon_](const absl::Status&) {
           daemon.reads.PostAfter(kRoundEvery, [&daemon] { KeepAssessing(daemon); });
         });
@@ -77,7 +78,7 @@ class Round : public std::enable_shared_from_this<Round> {
 
   void Judge(const std::vector<v1::JobRecord>& records) {
     for (const v1::JobRecord& record : records) {
-      // One that cannot be read now is read in the next round.
+      // A job that cannot be read now is read in the next round.
       const auto assessed = daemon_.assessor.Assess(record, daemon_.clock.Read());
       if (!assessed.ok()) daemon_.refusals.Warn(std::string(assessed.status().message()));
     }

@@ -1,5 +1,5 @@
-// Which (job, attempt, node) may send samples: attempts of known jobs, from nodes that have a part. What a
-// node holds of an attempt is remembered, because its batches come every second; more than two a
+// Which (job, attempt, node) may send samples: attempts of known jobs, from nodes that have a part.
+// Remembers what a node holds of an attempt, because its batches come every second; more than two a
 // second are refused. Any thread.
 #pragma once
 
@@ -30,7 +30,7 @@ class SampleGate {
  private:
   static constexpr size_t kAttemptsMax = 10'000;  // remembered
   static constexpr double kBatchesPerSecond = 2;
-  static constexpr double kBatchesAtOnce = 32;  // what waited for a connection
+  static constexpr double kBatchesAtOnce = 32;  // those that waited for a connection
   struct Part {
     std::shared_ptr<const SampledPart> part;
     double allowance = kBatchesAtOnce;

@@ -132,16 +132,18 @@ void SendNewest(Daemon& daemon, const v1::QuerySamplesRequest& request, uint64_t
 
 void SendNewestOfAll(Daemon& daemon, const v1::QuerySamplesRequest& request,
                      const std::shared_ptr<SampleSink>& sink) {
-  daemon.loop.Ask([&daemon, request, sink](const LoopView& view) -> std::function<void()> {
-    std::vector<uint64_t> jobs;
-    for (const auto& [id, job] : view.state.jobs) {
-      if (job.state() == v1::JOB_STATE_RUNNING) jobs.push_back(id);
-    }
-    return [&daemon, request, sink, jobs = std::move(jobs)] {
-      for (const uint64_t job : jobs) SendNewest(daemon, request, job, *sink);
-      sink->Close(absl::OkStatus());
-    };
-  });
+  daemon.loop.Ask(
+      [&daemon, request, sink](const LoopView& view) -> std::function<void()> {
+        std::vector<uint64_t> jobs;
+        for (const auto& [id, job] : view.state.jobs) {
+          if (job.state() == v1::JOB_STATE_RUNNING) jobs.push_back(id);
+        }
+        return [&daemon, request, sink, jobs = std::move(jobs)] {
+          for (const uint64_t job : jobs) SendNewest(daemon, request, job, *sink);
+          sink->Close(absl::OkStatus());
+        };
+      },
+      [sink](const absl::Status& full) { sink->Close(full); });
 }
 
 SampleQuery SampleQueryOf(const v1::QuerySamplesRequest& request, uint64_t job) {

@@ -35,7 +35,7 @@ absl::Status SegmentBackwards::ReadBlock() {
     block_.push_back(*record);
   }
   scan_->Forget();
-  // A record longer than the step, or damage.
+  // Finding nothing means a record longer than the step, or damage.
   step_ = block_.empty() ? step_ * 2 : std::min(step_ * 2, kIndexStepBytes);
   if (!block_.empty()) {
     end_ = block_.front().position;
@@ -69,7 +69,7 @@ absl::StatusOr<std::optional<CountedRecord>> SegmentBackwards::Previous() {
     ASSIGN_OR_RETURN(record.items, LinesAtTheEnd(record));
   }
   block_.pop_back();
-  // The lines of a record without bytes are not known yet: those before it.
+  // A record without bytes says nothing about the lines before it.
   if (record.length > 0) count_behind_ = record.count;
   return record;
 }

@@ -1,5 +1,5 @@
-// Reads a stream's record heads from its end towards its beginning: what lies before the place where
-// reading stops costs nothing. A snapshot: what is appended meanwhile is not seen. One thread.
+// Reads a stream's record heads from the end backwards: whatever lies before the place where
+// reading stops costs nothing. A snapshot: bytes appended meanwhile are not seen. One thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace muster::coordinator {
 
 struct CountedRecord : ScannedRecord {
-  uint64_t items = 0;  // that end in it; of the stream's last record also an unfinished line
+  uint64_t items = 0;  // that end in it; in the stream's last record also an unfinished line
 };
 
 class SegmentBackwards {
@@ -25,7 +25,7 @@ class SegmentBackwards {
   absl::StatusOr<std::optional<CountedRecord>> Previous();
 
  private:
-  // Into the segment before; false: there is none.
+  // Opens the previous segment; false: there is none.
   absl::StatusOr<bool> OpenPrevious();
   // Fills block_ with the records just before end_.
   absl::Status ReadBlock();
@@ -35,7 +35,7 @@ class SegmentBackwards {
   bool listed_ = false;
   std::vector<uint64_t> segments_;  // not yet opened
   std::unique_ptr<SegmentScan> scan_;
-  uint64_t end_ = 0;  // records behind this position were returned
+  uint64_t end_ = 0;  // records from this position on were returned
   uint64_t step_ = 0;
   std::vector<ScannedRecord> block_;
   std::optional<uint64_t> count_behind_;

@@ -34,7 +34,7 @@ absl::Status SegmentCursor::Open(uint64_t segment) {
   scan_ = std::make_unique<SegmentScan>(files_.At(segment), window_bytes_);
   inode_ = 0;  // not known yet
   if (from_ <= segment) return absl::OkStatus();
-  // A record without bytes, which may carry the end, may lie just at the wanted offset.
+  // A record without bytes at the wanted offset may carry the end of the stream.
   RETURN_IF_ERROR(
       scan_->SeekBefore([this](const IndexEntry& entry) { return entry.offset < from_; }));
   inode_ = scan_->Inode();

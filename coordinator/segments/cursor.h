@@ -37,13 +37,13 @@ class SegmentCursor {
   absl::StatusOr<const StreamRecord*> Peek();
   // The body of that record. DATA_LOSS: damaged. UNAVAILABLE: call Peek again.
   absl::StatusOr<std::string> Body();
-  // The same, all but the first `skip` bytes, behind what `bytes` has. On error nothing is added.
+  // Appends that body without its first `skip` bytes to `bytes`. On error nothing is added.
   absl::Status AppendBody(size_t skip, std::string* bytes);
   // Frees what was read ahead.
   void Forget() {
     if (scan_ != nullptr) scan_->Forget();
   }
-  // Behind that record.
+  // Moves past that record.
   void Advance();
   // Bytes at the end that are not records: damaged, unless the stream is being written to now.
   uint64_t UnreadableBytes() const;
@@ -57,7 +57,7 @@ class SegmentCursor {
   // Fills ready_ with adjacent records. False: nothing more in this segment.
   absl::StatusOr<bool> FillFromSegment();
   void Take(const ScannedRecord& record);
-  // What a finished segment lost at its end.
+  // Reports what a finished segment lost at its end.
   void TakeLostEnd(const SegmentTrailer& trailer);
   // The segment was rewritten with what it had lost (writer.h): the records have moved.
   bool WasReplaced() const { return inode_ != 0 && scan_->Inode() != inode_; }

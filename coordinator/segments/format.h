@@ -40,8 +40,8 @@ struct RecordHead {
   uint64_t offset = 0;
   uint64_t dropped = 0;  // how many bytes just before `offset` were never received
   int64_t time_us = 0;
-  uint64_t count =
-      0;  // items (lines of a log, batches of metrics) of the stream before this record
+  // Items (lines of a log, batches of metrics) of the stream before this record.
+  uint64_t count = 0;
   uint32_t length = 0;
   bool end = false;  // nothing follows in the stream
   uint32_t body_crc = 0;

@@ -62,12 +62,12 @@ class SegmentScan {
   absl::StatusOr<std::optional<SegmentTrailer>> Trailer();
   // Whether a finished segment's index can be used; without it, reading starts at the beginning.
   absl::StatusOr<bool> HasSoundIndex();
-  // Continues at the last record whose index entry `is_before`; true for those up to some place in
-  // the segment, false behind it. Without an index, which a growing segment has not yet: at a record
-  // up to 64 KiB before that place, found by bisection.
+  // Continues at the last record whose index entry `is_before`, which is true up to some place in
+  // the segment and false after it. Without an index, which a growing segment has not yet: at a
+  // record up to 64 KiB before that place, found by bisection.
   template <typename IsBefore>
   absl::Status SeekBefore(const IsBefore& is_before);
-  // Continues at the first sound record that begins at this position of the file or behind it.
+  // Continues at the first sound record that begins at or after this position of the file.
   absl::Status SeekTo(uint64_t position);
 
   // The next record with a sound head, skipping what is damaged. nullopt: nothing more for now.

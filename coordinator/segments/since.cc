@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kHeadWindowBytes = 8 << 10;
 
-// All its records are older. A segment without a trailer still grows.
+// Whether all its records are older. False without a trailer: the segment still grows.
 absl::StatusOr<bool> IsOlder(const SegmentFiles& files, uint64_t segment, int64_t time_us) {
   SegmentScan scan(files.At(segment), kHeadWindowBytes);
   ASSIGN_OR_RETURN(const auto trailer, scan.Trailer());
@@ -23,7 +23,7 @@ absl::StatusOr<uint64_t> OffsetSince(const SegmentFiles& files, int64_t time_us)
   ASSIGN_OR_RETURN(const std::vector<uint64_t> segments, files.List());
   if (segments.empty()) return 0;
   size_t first = 0;
-  // The last one is taken in any case: it may carry the stream's end.
+  // The last segment is always read: it may carry the stream's end.
   for (size_t behind = segments.size() - 1; first < behind;) {
     const size_t middle = first + (behind - first) / 2;
     ASSIGN_OR_RETURN(const bool is_older, IsOlder(files, segments[middle], time_us));

@@ -43,9 +43,9 @@ class SegmentWriter {
   // After Close. NOT_FOUND: the file is gone.
   absl::Status Reopen();
 
-  // In ascending order, after Written; the last one may end the stream. All or nothing: after an
-  // error the same place is written again. RESOURCE_EXHAUSTED, UNAVAILABLE: the same call may be
-  // repeated. OUT_OF_RANGE: no file can be that long here.
+  // In ascending order, from Written on; the last one may end the stream. All or nothing: after an
+  // error the next call writes the same place again. RESOURCE_EXHAUSTED, UNAVAILABLE: the same call
+  // may be repeated. OUT_OF_RANGE: no file can be that long here.
   absl::Status Append(const std::vector<NewRecord>& records);
   absl::Status Sync();
   // After the caller's syncfs.
@@ -62,7 +62,7 @@ class SegmentWriter {
   // What was found damaged in the last segment and may be resent.
   const std::vector<LostRange>& Lost() const { return lost_; }
   // Rewrites the segment with these records, which lie in lost ranges. Afterwards nothing up to
-  // `until` is expected any more.
+  // `until` is expected.
   absl::Status Restore(const std::vector<NewRecord>& records, uint64_t until);
   // The sender no longer has the bytes below `offset`: they stay lost.
   void GiveUp(uint64_t offset);

@@ -20,7 +20,7 @@ class NewestSamples {
   void Take(std::shared_ptr<const v1::SampleBatch> batch, int64_t now_ms);
   std::vector<NewestSample> Find(uint64_t job, int64_t now_ms) const;
   void Forget(uint64_t job);
-  // Forgets what is no longer fresh.
+  // Forgets batches older than kFreshMs.
   void DropStale(int64_t now_ms);
 
  private:

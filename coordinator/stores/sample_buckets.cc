@@ -32,7 +32,7 @@ void DropTexts(Message& message) {
   }
 }
 
-// One number of `now` into `known`, of the same type. Messages hold only these types of numbers.
+// Folds one number of `now` into `known`. Samples hold only these types of numbers.
 void FoldField(const Message& now, Message& known, const FieldDescriptor* field, Extreme extreme) {
   const Reflection& from = *now.GetReflection();
   const Reflection& to = *known.GetReflection();
@@ -80,8 +80,8 @@ void Fold(const Message& now, Message& known, Extreme extreme) {
 uint32_t SampleKeyOf(const v1::RankSample& sample) { return sample.rank(); }
 const std::string& SampleKeyOf(const v1::DeviceSample& sample) { return sample.device(); }
 
-// The one of the same rank or device, searched from `hint` on, which is then behind it. Batches list
-// them in the same order, so it is mostly there.
+// The sample of the same rank or device. The search starts at `hint`, where it mostly is because
+// batches keep their order; `hint` then points after it.
 template <typename List, typename Sample>
 Sample* FindSample(List& list, const Sample& sample, int& hint) {
   for (int i = 0; i < list.size(); ++i) {

@@ -1,4 +1,4 @@
-// Batches of one attempt and node folded into buckets of time. Shared by the implementations of
+// Folds the batches of one attempt and node into buckets of time. Shared by the implementations of
 // SampleStore. Pure.
 #pragma once
 
@@ -14,9 +14,9 @@ class SampleBuckets {
  public:
   explicit SampleBuckets(const SampleTierRule& rule) : rule_(rule) {}
 
-  // Returns the bucket before, if this batch begins another one.
+  // Returns the previous bucket if this batch begins a new one.
   std::optional<v1::SampleBucket> Add(const v1::SampleBatch& batch);
-  // The bucket that is open, if there is one; then none is.
+  // Closes and returns the open bucket, if there is one.
   std::optional<v1::SampleBucket> Take();
   bool IsOpen() const { return bucket_.batches() > 0; }
 

@@ -1,10 +1,10 @@
-// What nodes measure of running attempts, in three tiers: as it was sent, for an hour; in buckets of
-// ten seconds, for a day; of a minute, for a month. A coarser bucket keeps the last, the lowest and
-// the highest of each number. At most 64 MiB of each node are kept, the oldest go first. Samples may
+// Samples of running attempts in three tiers: as sent, for an hour; in buckets of ten seconds, for
+// a day; in buckets of a minute, for 30 days. A bucket keeps the last, the lowest and the highest
+// of each number. At most 64 MiB are kept of each node; the oldest are deleted first. Samples may
 // be lost: nothing is acknowledged, and a store that cannot keep up or has no room drops some.
 //
-// Append, Newest, Watch, Remove and Expire: any thread, never block. Read is slow: on the work pools'
-// threads.
+// Append, Newest, Watch, Remove and Expire: any thread, never block. Read is slow: on the work
+// pools' threads.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace muster::coordinator {
 // A tier and how long it is kept.
 struct SampleTierRule {
   v1::SampleTier tier;
-  int64_t bucket_ms;  // 0: as it was sent
+  int64_t bucket_ms;  // 0: as sent
   int64_t kept_ms;
 };
 inline constexpr SampleTierRule kSampleTiers[] = {
@@ -32,7 +32,7 @@ inline constexpr SampleTierRule kSampleTiers[] = {
     {v1::SAMPLE_TIER_MINUTE, 60'000, int64_t{30} * 24 * 3'600'000},
 };
 inline constexpr uint64_t kSampleBytesOfNodeMax = 64 << 20;
-// When a bucket that nothing follows can be read, at the latest.
+// A bucket that nothing follows can be read after this time at the latest.
 inline constexpr int64_t kSampleBucketLateMs = 10'000;
 
 struct SampleQuery {
@@ -43,12 +43,12 @@ struct SampleQuery {
   int64_t since_ms = 0;  // on the nodes' clocks
 };
 
-// Buckets one by one: attempt by attempt, node by node, in each in the order of their arrival. One
-// thread at a time.
+// Returns buckets by attempt, then by node, then in the order of their arrival. One thread at a
+// time.
 class SampleReader {
  public:
   virtual ~SampleReader() = default;
-  // False: all that was stored has been handed over.
+  // False: there are no more.
   virtual absl::StatusOr<bool> Next(v1::SampleBucket& bucket) = 0;
 };
 
@@ -60,22 +60,22 @@ struct NewestSample {
 class SampleStore {
  public:
   virtual ~SampleStore() = default;
-  // Ends its threads; what was appended can be read by the next one that is opened.
+  // Stops its threads; the next store that opens the files has everything that was appended.
   virtual void Stop() = 0;
 
-  // The caller has checked it (rpc/sample_gate.h). Of a removed job it is dropped.
+  // The caller has checked the batch (rpc/sample_gate.h). Batches of a removed job are dropped.
   virtual void Append(v1::SampleBatch batch) = 0;
   // The newest batch of each node of the job's newest attempt that has sent any within the last
   // minute, in order of node; from memory.
   virtual std::vector<NewestSample> Newest(uint64_t job) const = 0;
-  // Told of each batch when it is appended.
+  // Calls `watcher` for each batch that is appended.
   using Watcher = JobWatchers<const v1::SampleBatch&>::Watcher;
   virtual WatchToken Watch(uint64_t job, Watcher watcher) = 0;
   // The store outlives the reader.
   virtual std::unique_ptr<SampleReader> Read(const SampleQuery& query) const = 0;
-  // Deletes the job's samples soon; later ones of it are dropped.
+  // Deletes the job's samples soon; later ones are dropped.
   virtual void Remove(uint64_t job) = 0;
-  // Deletes what is too old. Called now and then.
+  // Deletes expired samples soon. The coordinator calls it from time to time.
   virtual void Expire() = 0;
 };
 

@@ -47,10 +47,10 @@ TEST(AssessmentTextTest, TheLedgerIsATableThatFitsAnyTerminal) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(DisplayWidth(line), 80) << line;
 }
 
-TEST(AssessmentTextTest, WithoutStepTimesGoodputIsNotKnown) {
+TEST(AssessmentTextTest, WithoutStepTimesGoodputIsUnknown) {
   v1::Ledger ledger = SampleLedger();
   ledger.clear_goodput();
-  EXPECT_NE(LedgerText(ledger, Terminal{}).find("Goodput: not known"), std::string::npos);
+  EXPECT_NE(LedgerText(ledger, Terminal{}).find("Goodput: unknown"), std::string::npos);
   EXPECT_EQ(GoodputText(ledger), "");
 }
 

@@ -102,7 +102,7 @@ TEST(FirstCauseTest, AFileThatOneNodeLacks) {
   const FirstCause cause = job.Cause();
   EXPECT_EQ(cause.kind, "missing_file");
   EXPECT_EQ(cause.sentence, "/data/a b.bin is missing on node2, where rank 1 needs it");
-  EXPECT_TRUE(Has(EvidenceOf(cause), "no rank on node1 missed it"));
+  EXPECT_TRUE(Has(EvidenceOf(cause), "no rank on node1 reported it missing"));
   EXPECT_TRUE(Has(cause.fixes[0], "scp node1:'/data/a b.bin' node2:'/data/a b.bin'"));
 
   FailedJob command;
@@ -154,7 +154,7 @@ TEST(FirstCauseTest, ASignalFromOutsideAndOneOfJobctl) {
   v1::RankExit& sent = ours.Dies(0, 20);
   sent.set_signal(SIGKILL);
   sent.set_signal_sent_by_us(true);
-  EXPECT_TRUE(Has(ours.Cause().sentence, "which somebody sent with jobctl signal"));
+  EXPECT_TRUE(Has(ours.Cause().sentence, ", sent with jobctl signal"));
 }
 
 std::string OutsideRecord(int rank, const std::string& doing, const std::string& function) {
@@ -194,7 +194,7 @@ TEST(FirstCauseTest, SeveralRanksInOnePlaceAreToldTogether) {
     job.file().records.push_back(*ParseRankRecord(OutsideRecord(rank, "waits in futex", "step")));
   }
   EXPECT_EQ(FindFirstCause(job.file()).sentence,
-            "it runs: seen from outside: ranks 0 and 1 wait in futex, in step (train.py:3)");
+            "it is running: seen from outside: ranks 0 and 1 wait in futex, in step (train.py:3)");
 }
 
 TEST(FirstCauseTest, AStoppedRankIsBlamedBeforeAnyPlace) {

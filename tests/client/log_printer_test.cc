@@ -83,7 +83,7 @@ TEST(LogPrinterTest, WhatTheCoordinatorSearchedIsShownAsItComes) {
             "[node1:0] not checked again\n--\n[node1:0] later\n");
 }
 
-TEST(LogPrinterTest, AGrepThatIsNoExpressionIsRefused) {
+TEST(LogPrinterTest, AGrepThatIsNotAnExpressionIsRefused) {
   LogPrinter printer({.query = {.grep = "("}}, Terminal{});
   const absl::Status prepared = printer.Prepare();
   EXPECT_EQ(common::CodeOf(prepared), "JC1019");
@@ -215,7 +215,7 @@ TEST(LogPrinterTest, StderrGoesToStderrWhenStreamsAreSplit) {
   EXPECT_EQ(printed.err, "[node1:0] e\n");
 }
 
-TEST(LogPrinterTest, DroppedBytesAndNoticesAreSaidOnStderr) {
+TEST(LogPrinterTest, DroppedBytesAndNoticesArePrintedOnStderr) {
   v1::LogRecord dropped = Record(0, "after\n");
   dropped.set_dropped(2'000'000);
   dropped.set_damaged(70);
@@ -230,7 +230,7 @@ TEST(LogPrinterTest, DroppedBytesAndNoticesAreSaidOnStderr) {
   EXPECT_NE(printed.err.find("-- attempt 1 starts from step 40\n"), std::string::npos);
 }
 
-TEST(LogPrinterTest, ALineWithoutEndDoesNotGrowForEver) {
+TEST(LogPrinterTest, ALineWithoutEndDoesNotGrowForever) {
   std::vector<v1::LogRecord> records(4, Record(0, std::string(200'000, 'x')));
   const std::string out = Print(records).out;
   EXPECT_EQ(std::count(out.begin(), out.end(), 'x'), 800'000);

@@ -75,8 +75,8 @@ TEST(RedactionTest, HidesTheJobsOwnSecretsInEveryTextOfItsRecord) {
   EXPECT_EQ(job.attempts(0).culprit().last_lines(), "token=(hidden)\nstep 1");
 }
 
-// Linear: neither a long line of names nor of quotes may take long.
-TEST(RedactionTest, TakesALongHostileLineInItsStride) {
+// Neither a long line of names nor one of quotes may take quadratic time.
+TEST(RedactionTest, NeedsLinearTimeForALongHostileLine) {
   std::string text;
   while (text.size() < 200'000) text += "key=\"://@bearer -----BEGIN ";
   Redaction redaction;

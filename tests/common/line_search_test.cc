@@ -1,4 +1,4 @@
-// Lines found in blocks of any size are those that a search line by line finds.
+// A search in blocks of any size finds the same lines as a search line by line.
 #include "common/line_search.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::string Naive(const std::string& text, const LineQuery& query, uint64_t* mat
   for (size_t i = 0; i < lines.size(); ++i) {
     std::string_view line = lines[i];
     if (line.ends_with('\n')) line.remove_suffix(1);
-    // An empty line is no text to Find, but it is a line.
+    // Find finds nothing in an empty text, but an empty line is a line.
     const bool found = matcher->Find(line.empty() ? "\n" : line, 0).has_value();
     if (found == query.invert) continue;
     ++*matches;
@@ -68,9 +68,14 @@ Result InBlocks(const std::string& text, const LineQuery& query, std::mt19937& r
   EXPECT_EQ(share.kept_bytes, 0u);
   for (const FoundLines& lines : found) {
     EXPECT_GE(lines.offset, shown_to);
-    EXPECT_EQ(text.substr(lines.offset, lines.bytes.size()), lines.bytes);
-    EXPECT_LE(lines.time_us, static_cast<int64_t>(lines.EndOffset()) - 1);
-    shown_to = lines.EndOffset();
+    const std::vector<std::string> each = LinesOf(lines.bytes);
+    EXPECT_EQ(text.substr(lines.offset, each.front().size()), each.front());
+    EXPECT_EQ(text.substr(lines.end - each.back().size(), each.back().size()), each.back());
+    if (query.lines_before + query.lines_after > 0) {
+      EXPECT_EQ(lines.end - lines.offset, lines.bytes.size()) << "a group has no gap";
+    }
+    EXPECT_LE(lines.time_us, static_cast<int64_t>(lines.end) - 1);
+    shown_to = lines.end;
     result.text += lines.bytes;
     result.matches += lines.matches;
   }
@@ -101,6 +106,20 @@ TEST(LineSearchTest, BlocksOfAnySizeFindWhatASearchOfEachLineFinds) {
   }
 }
 
+TEST(LineSearchTest, LinesOfOneTimeComeTogetherUnlessTheyAreShownInGroups) {
+  for (const uint32_t lines_after : {0, 1}) {
+    SearchShare share(*LineMatcher::Make({.grep = "yes", .lines_after = lines_after}));
+    LineSearch search(share, 0);
+    std::deque<FoundLines> found;
+    search.Run("yes 1\nno\nno\nyes 2\nno\nno\n", {{0, 7}}, false, found);
+    search.Run(search.Kept() + "yes 3\n", {{search.Kept().size(), 8}}, true, found);
+    ASSERT_EQ(found.size(), lines_after == 0 ? 2u : 3u);
+    EXPECT_EQ(found[0].bytes, lines_after == 0 ? "yes 1\nyes 2\n" : "yes 1\nno\n");
+    EXPECT_EQ(found[0].end, lines_after == 0 ? 18u : 9u);
+    EXPECT_EQ(found.back().offset, 24u);
+  }
+}
+
 TEST(LineSearchTest, AMatchThatSpansBlocksIsFoundInALineLongerThanABlock) {
   std::mt19937 random(1);
   const std::string text =
@@ -120,7 +139,7 @@ TEST(LineSearchTest, ALineWithoutAnEndIsSearchedInPartsOfAMebibyte) {
   }
   search.Run(search.Kept() + "needle\n", {}, false, found);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found.back().EndOffset(), 5'000'007u);
+  EXPECT_EQ(found.back().end, 5'000'007u);
 }
 
 TEST(LineSearchTest, UnfinishedLinesOfManyStreamsAreBounded) {

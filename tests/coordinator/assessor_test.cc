@@ -1,4 +1,4 @@
-// What the assessor remembers between two looks, and what `jobctl ls` gets of it.
+// What the assessor remembers between two looks, and what it adds to the rows of `jobctl ls`.
 #include "coordinator/assessor.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class FakeMetrics final : public MetricStore {
   };
 };
 
-// The minute so far is stored; what comes later is told to the watchers.
+// The minute so far is stored; later samples go to the watchers.
 class FakeSamples final : public SampleStore {
  public:
   std::vector<v1::SampleBatch> stored;

@@ -162,7 +162,7 @@ class FullDisks(Case):
         first = cluster.submit("-n", "1", "--", "true")
         cluster.wait_for(first, SUCCEEDED)
         filler = os.path.join(cluster.directory, "data", "filler")
-        with open(filler, "wb", buffering=0) as file:
+        with open(filler, "wb", buffering=0) as file:  # else closing it would write the rest, and fail
             try:
                 while True:
                     file.write(b"\0" * 65536)

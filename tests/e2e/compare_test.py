@@ -254,7 +254,7 @@ class Export(CompareCase):
         self.assertEqual(metrics[1]["value"], "NaN")
         self.assertEqual(metrics[2], {"key": "train/_/loss___", "value": 1 / 3, "timestamp": 1_790_000_000_003, "step": 3})
         self.assertEqual((calls[7][1]["run_id"], calls[7][1]["status"]), ("r1", "FINISHED"))
-        # What fails for good is named, and no half of a run stays.
+        # A permanent failure is named, and no partial run stays.
         server.failures += [("runs/update", 400)]
         done = self.export(job, "--to", "mlflow", "--url", url, check=False)
         self.assert_error(done, "JC1546", url, "runs/update", "400", "not now", code=1)

@@ -11,7 +11,7 @@ import harness
 from harness import Case, wait_until
 
 PY_SPY = """#!/bin/sh
-# What py-spy prints for a program with one thread, whichever it is asked about.
+# What py-spy prints for a program with one thread, for any pid.
 for word; do pid=$word; done
 echo "[{\\"pid\\": $pid, \\"thread_id\\": 1, \\"thread_name\\": \\"MainThread\\", \\"os_thread_id\\": $pid, \\"active\\": true,
  \\"owns_gil\\": true, \\"frames\\": [{\\"name\\": \\"load_batch\\", \\"filename\\": \\"/x/train.py\\",
@@ -33,7 +33,7 @@ class Diagnose(Case):
         return name
 
     def said(self, muster, name, rank):
-        """What the rank wrote, once it has told its pid in a whole line."""
+        """What the rank wrote, once it has printed its pid in a whole line."""
         return wait_until(lambda: (text := muster.api.logs(name)[0].get((0, rank, 1), b"")).count(b"pid ") and
                           text.endswith(b"\n") and text, f"rank {rank} told its pid")
 
@@ -159,7 +159,7 @@ class Diagnose(Case):
         muster.wait_over(name)
         text = self.report(muster, name)
         self.assertRegex(text, rf"first cause   {self.path('gone.bin')} is missing on node\d, where rank 1 needs it\n")
-        self.assertRegex(text, r"- no rank on node\d missed it\n")
+        self.assertRegex(text, r"- no rank on node\d reported it missing\n")
         self.assertRegex(text, rf"(?m)^fix: scp node\d:{self.path('gone.bin')} node\d:")
         self.assertIn("| FileNotFoundError: ", text)
 

@@ -1,4 +1,4 @@
-"""What jobctl says of a job by itself: findings at the top of `show` and in `ls --wasted`, the ledger of its device
+"""What jobctl reports about a job unasked: findings at the top of `show` and in `ls --wasted`, the ledger of its device
 time, and about how long it still takes."""
 import json
 
@@ -11,7 +11,7 @@ PARTS = ("queue", "start", "data", "compute", "communication", "checkpoint", "re
 class Findings(Case):
     def setUp(self):
         super().setUp()
-        # Findings speak of a second and more, instead of a minute.
+        # The floor of findings is a second instead of a minute.
         self.muster = self.cluster(devices="cpu:4", coordinator_args=("--findings-floor-ms", "1000"))
 
     def shown(self, job):
@@ -111,7 +111,7 @@ class Quiet(Case):
         muster.wait_for(failed, FAILED)
         for job in (done, failed):
             self.assertFalse(muster.jobctl("show", job).stdout.startswith("!"))
-            self.assertIn("Goodput: not known", muster.jobctl("show", job, "--ledger").stdout)
+            self.assertIn("Goodput: unknown", muster.jobctl("show", job, "--ledger").stdout)
         self.assertEqual(json.loads(muster.jobctl("ls", "--wasted", "-o", "json").stdout)["items"], [])
         waiting = muster.submit("-n", "1", "--", "sleep", "600")
         muster.wait_for(waiting, RUNNING)

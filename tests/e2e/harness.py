@@ -15,6 +15,8 @@ import time
 import unittest
 import uuid
 
+import findings_watch
+
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -128,6 +130,14 @@ class Api:
     def record(self, job):
         return self.unary("GetJob", self.service.JobReference(job=str(job)), self.service.GetJobResponse).record
 
+    def assess(self, job):
+        from muster.v1 import finding_pb2
+        return self.unary("AssessJob", self.service.JobReference(job=str(job)), finding_pb2.Assessment, timeout=2)
+
+    def newest(self):
+        request = self.service.ListJobsRequest(all=True, limit=50)
+        return self.unary("ListJobs", request, self.service.ListJobsResponse, timeout=2).jobs
+
     def list(self):
         """Every job, from all pages, newest first."""
         jobs, before = [], 0
@@ -213,6 +223,7 @@ class Muster:
     def __init__(self, case, env, endpoint):
         self.case, self.env, self.endpoint = case, env, endpoint
         self._api = None
+        findings_watch.start(case, lambda: Api(endpoint))
 
     @property
     def api(self):

@@ -127,7 +127,7 @@ class Samples(Case):
     def test_without_jobs_there_is_nothing_to_see_and_nothing_is_started(self):
         alone = self.private()
         done = alone.jobctl("top")
-        self.assertIn("no job runs", done.stderr)
+        self.assertIn("no job is running", done.stderr)
         self.assertFalse(os.path.exists(os.path.join(self.directory, "d", "muster.db")))
 
 

@@ -55,7 +55,7 @@ class Stack(Case):
                                r"rank 1 is stopped by a signal, in .*load_batch")
         os.kill(pid, signal.SIGKILL)
 
-    def test_says_when_there_is_no_record(self):
+    def test_reports_when_there_is_no_record(self):
         muster = self.private()
         self.assert_error(muster.jobctl("stack", "--files", self.files, check=False), "JC1210")
 

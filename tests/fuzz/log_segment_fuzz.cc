@@ -54,11 +54,26 @@ void ReadFrom(const Paths& paths, uint64_t offset, size_t bytes) {
   }
 }
 
+// Backwards come the records whose heads are sound: as many as forwards at most.
+void ReadBackwards(const Paths& paths, size_t bytes) {
+  const LocalLogReader reader(paths);
+  FUZZ_EXPECT(reader.OffsetOfLastLines(kKey, 3).ok());
+  FUZZ_EXPECT(reader.OffsetSince(kKey, 5).ok());
+  const auto backwards = reader.OpenAtEnd(kKey);
+  for (size_t pieces = 0;; ++pieces) {
+    const auto piece = backwards->Previous();
+    FUZZ_EXPECT(piece.ok());
+    if (!piece->has_value()) return;
+    FUZZ_EXPECT(pieces <= bytes / kRecordHeadBytes);
+    FUZZ_EXPECT((*piece)->end_offset <= common::kLogStreamBytesMax);
+  }
+}
+
 void Use(const testing::Directory& directory, const Paths& paths, std::string_view bytes) {
   const std::string path = SegmentFiles(paths.LogStream(kKey)).At(0);
   directory.Write(path.substr(directory.Path("").size()), bytes);
   for (const uint64_t offset : {uint64_t{0}, uint64_t{7}}) ReadFrom(paths, offset, bytes.size());
-  FUZZ_EXPECT(LocalLogReader(paths).OffsetOfLastLines(kKey, 3).ok());
+  ReadBackwards(paths, bytes.size());
 
   absl::StatusOr<LogStreamFile> file = LogStreamFile::Open(paths, kKey);
   FUZZ_EXPECT(file.ok());

@@ -78,7 +78,7 @@ TEST(SampleFilesTest, AnyFlippedByteCostsOneRecord) {
   }
 }
 
-TEST(SampleFilesTest, ATornEndIsNoDamage) {
+TEST(SampleFilesTest, ATornEndIsNotDamage) {
   v1::SampleBucket bucket;
   *bucket.mutable_last() = Samples(1, kNowMs, 1);
   const std::string record = SampleRecord(bucket);

@@ -1,5 +1,5 @@
-// Reading logs of many segments and many ranks: searched, from the end, from a time. What is read is
-// about what is shown, counted in bytes.
+// Reads logs of many segments and many ranks: by search, from the end, from a time. Counts the bytes
+// read, which must be about those shown.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ uint64_t BytesRead() {
 
 class LogReadingTest : public testing::Test {
  protected:
-  // One record for each text, a second apart; the end is a record of its own without a time, as
+  // One record for each text, a second apart; the end is a separate record without a time, as
   // workers send it.
   void Write(uint32_t rank, const std::vector<std::string>& texts, bool ends,
              int64_t from_us = kSecondUs) {
@@ -45,8 +45,8 @@ class LogReadingTest : public testing::Test {
     }
     if (ends) ASSERT_TRUE(file->Append(Chunk(rank, file->Written(), "", 0, true)).ok());
   }
-  // Records of twice what lies between two index entries, each with a line of its number and one of
-  // padding.
+  // Records of twice the distance of two index entries, each with a line that holds its number and a
+  // line of padding.
   static std::vector<std::string> Records(int count) {
     std::vector<std::string> texts;
     for (int i = 0; i < count; ++i) {
@@ -182,7 +182,7 @@ TEST_F(LogReadingTest, ASearchOfManySegmentsFindsWhatASearchOfTheBytesFinds) {
   EXPECT_TRUE(Search({.grep = "needle", .invert = true}).size() == all.size() - expected.size());
 }
 
-TEST_F(LogReadingTest, AGapEndsALineAndIsTold) {
+TEST_F(LogReadingTest, AGapEndsALineAndIsReported) {
   auto file = LogStreamFile::Open(
       paths_, {.job = 1, .attempt = 0, .rank = 0, .stream = v1::LOG_STREAM_STDOUT});
   ASSERT_TRUE(file.ok());

@@ -1,4 +1,5 @@
-// Who is looked at from outside, and when; and that what is asked for help cannot hold the worker up.
+// Which ranks are looked at from outside, and when; and that a helper program cannot hold up the
+// worker.
 #include "worker/outside_looks.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What is measured of running jobs, read from a /proc made for the test.
+// Samples of running jobs, read from a /proc made for the test.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using common::StrCat;
 
-// What a test says of a process; times in ticks, of which there are 100 in a second.
+// What a test defines of a process; times in ticks, of which there are 100 in a second.
 struct FakeProcess {
   int pid = 0;
   int parent = 1;
@@ -82,7 +82,7 @@ TEST_F(SamplingTest, ARankIsItsProcessAndAllDescendants) {
   Put({.pid = 100, .threads = 3, .pages = 10});
   Put({.pid = 101, .parent = 100, .session = 100, .threads = 2, .pages = 5});
   Put({.pid = 102, .parent = 101, .session = 100, .pages = 1});
-  Put({.pid = 200, .threads = 50, .pages = 9'999});  // somebody else's
+  Put({.pid = 200, .threads = 50, .pages = 9'999});  // another user's
   RankProcesses processes = Processes();
   processes.AddRank(4, 100, 0);
   EXPECT_TRUE(processes.Look(1'000).empty()) << "rates need two looks";
@@ -115,7 +115,7 @@ TEST_F(SamplingTest, ARankThatExitedHasNoMoreSamples) {
   EXPECT_TRUE(processes.Look(2'000).empty());
 }
 
-TEST_F(SamplingTest, AReusedPidIsNotTheRankAnyMore) {
+TEST_F(SamplingTest, AReusedPidIsNoLongerTheRank) {
   Put({.pid = 100, .start = 50});
   RankProcesses processes = Processes();
   processes.AddRank(0, 100, 50);
@@ -137,7 +137,7 @@ TEST_F(SamplingTest, AChildThatEndedIsCountedOnce) {
   std::vector<v1::RankSample> samples = processes.Look(2'000);
   ASSERT_EQ(samples.size(), 1u);
   EXPECT_FLOAT_EQ(samples[0].cpu_cores(), 0.25f);
-  // A child that nobody waited for leaves nothing behind, and takes nothing from its parent.
+  // A child that was never waited for leaves nothing behind, and takes nothing from its parent.
   Put({.pid = 102, .parent = 100, .session = 100, .start = 205, .cpu = 30});
   EXPECT_FLOAT_EQ(processes.Look(3'000)[0].cpu_cores(), 0.3f);
   Remove(102);
@@ -241,7 +241,7 @@ TEST_F(SamplingTest, ABatchNamesItsAttemptAndItsDevices) {
   EXPECT_FALSE(batch->devices(0).has_utilization());
 }
 
-TEST_F(SamplingTest, CpuSlotsAreNoDevicesToMeasure) {
+TEST_F(SamplingTest, CpuSlotsAreNotMeasuredAsDevices) {
   v1::NodePart part;
   part.set_device_kind("cpu");
   part.add_device_indexes(0);
@@ -252,7 +252,7 @@ TEST_F(SamplingTest, CpuSlotsAreNoDevicesToMeasure) {
   EXPECT_EQ(sampler.Take({}, {.mono_ms = 2'000})->devices_size(), 0);
 }
 
-TEST(StepClockTest, TellsTheMeanOfTheStepsSinceTheLastSample) {
+TEST(StepClockTest, ReturnsTheMeanOfTheStepsSinceTheLastSample) {
   StepClock clock;
   EXPECT_FLOAT_EQ(clock.TakeStepMs(), 0);
   clock.Note(10, 1'000);
@@ -271,7 +271,7 @@ std::string FakeNvml() {
   return fs::read_symlink("/proc/self/exe").parent_path().string() + "/libfake-nvidia-ml.so";
 }
 
-TEST(NvidiaMeterTest, TellsWhatTheDriverTells) {
+TEST(NvidiaMeterTest, ReportsWhatTheDriverReports) {
   const std::unique_ptr<DeviceMeter> meter = OpenNvidiaMeter(FakeNvml());
   ASSERT_NE(meter, nullptr);
   v1::DeviceSample sample;
@@ -295,7 +295,7 @@ TEST(NvidiaMeterTest, TellsWhatTheDriverTells) {
   EXPECT_FALSE(meter->IndexOfFile(0, &index));
 }
 
-TEST(NvidiaMeterTest, WhatADeviceDoesNotTellIsAbsent) {
+TEST(NvidiaMeterTest, WhatADeviceDoesNotReportIsAbsent) {
   const std::unique_ptr<DeviceMeter> meter = OpenNvidiaMeter(FakeNvml());
   v1::DeviceSample sample;
   meter->Measure(2, &sample);  // says "not supported" to all but its memory

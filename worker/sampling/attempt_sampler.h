@@ -1,6 +1,6 @@
-// All that is measured of one attempt on this node: its ranks' processes and the devices that it
-// holds. Runs on the attempt's own thread (Work::kSample): reading /proc or asking a driver may
-// block, then only this attempt's samples wait. One call at a time.
+// Samples one attempt on this node: its ranks' processes and the devices that it holds. Runs on the
+// attempt's own thread (Work::kSample): if reading /proc or querying a driver blocks, only this
+// attempt's samples wait. One call at a time.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@
 
 namespace muster::worker {
 
-// The meters of this node, opened when a job first holds a device of their kind. Any thread.
+// This node's meters, opened when a job first holds a device of their kind. Any thread.
 class DeviceMeters {
  public:
   // Null if the kind cannot be measured here.
@@ -31,7 +31,7 @@ class DeviceMeters {
   std::map<std::string, std::shared_ptr<DeviceMeter>, std::less<>> meters_;
 };
 
-// What the trainers of a rank last told of their steps.
+// What the trainers of a rank last reported about their steps.
 struct RankStep {
   int64_t step = 0;
   float step_ms = 0;  // 0: not known
@@ -50,13 +50,13 @@ struct SampleOrder {
 
 class AttemptSampler {
  public:
-  static constexpr uint32_t kRanksMax =
-      2'048;  // of one attempt on a node; further ones are not measured
+  // Of one attempt on a node; further ranks are not measured.
+  static constexpr uint32_t kRanksMax = 2'048;
 
   AttemptSampler(const AttemptKey& key, std::string node, const v1::NodePart& part,
                  std::shared_ptr<DeviceMeters> meters, ProcessFiles files = ProcessFiles());
 
-  // Empty if there is nothing to tell yet.
+  // Empty if there is nothing to report yet.
   std::optional<v1::SampleBatch> Take(const SampleOrder& order, const common::Now& now);
 
  private:

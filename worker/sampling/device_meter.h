@@ -1,6 +1,6 @@
-// What a kind's devices tell about themselves, while a job holds them. A vendor's library is loaded
-// by name when the first job holds such a device, and stays loaded: it counts faults from then on.
-// Any thread; calls may take milliseconds, and hang with a broken driver.
+// Measures the devices of one kind while a job holds them. A vendor's library is loaded by name
+// when a job first holds such a device, and stays loaded: it counts faults from then on. Any
+// thread; calls may take milliseconds, and hang with a broken driver.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace muster::worker {
 class DeviceMeter {
  public:
   virtual ~DeviceMeter() = default;
-  // Fills in what the device tells; `index` as in FoundDevice.
+  // Fills in what the device reports; `index` as in FoundDevice.
   virtual void Measure(uint32_t index, v1::DeviceSample* sample) = 0;
-  // The device whose file has this number. False: no device of this kind.
+  // The device whose file has this number. False: there is none of this kind.
   virtual bool IndexOfFile(uint32_t number, uint32_t* index) = 0;
 };
 
@@ -34,7 +34,7 @@ const DeviceMetering* FindDeviceMetering(std::string_view kind);
 
 // nvidia_meter.cc: from NVML. `library`: tests pass their own.
 std::unique_ptr<DeviceMeter> OpenNvidiaMeter(const std::string& library = "libnvidia-ml.so.1");
-// Only knows files; its devices are listed without values.
+// Knows only device files: its devices are listed without values.
 std::unique_ptr<DeviceMeter> OpenFileMeter();
 
 }  // namespace muster::worker

@@ -1,5 +1,5 @@
-// NVIDIA's devices, measured through NVML. Every function of it may be missing or unsupported; then
-// the value is absent.
+// Measures NVIDIA's devices through NVML. Every NVML function may be missing or unsupported; then
+// its value is absent.
 #include <dlfcn.h>
 
 #include <map>
@@ -39,7 +39,7 @@ struct ThrottleReason {
   unsigned long long bits;
   const char* name;
 };
-// 0x1 is idleness and 0x100 a display's setting: neither holds down a clock that is needed.
+// Left out: 0x1, idleness, and 0x100, a display setting; neither slows down a device that works.
 constexpr ThrottleReason kThrottleReasons[] = {
     {0x4, "power"},        {0x20 | 0x40, "thermal"}, {0x8, "hardware"},
     {0x80, "power brake"}, {0x2, "clock setting"},   {0x10, "sync boost"},
@@ -62,7 +62,7 @@ struct NvmlMeasures {
   int (*subscribe)(NvmlHandle, unsigned long long types, NvmlEvents) = nullptr;
   int (*wait)(NvmlEvents, NvmlEvent*, unsigned timeout_ms) = nullptr;
 
-  // False without the functions that everything else needs.
+  // False if a function that everything else needs is missing.
   bool Load(void* library) {
     const auto find = [library](const char* symbol, auto* function) {
       *reinterpret_cast<void**>(function) = dlsym(library, symbol);
@@ -75,7 +75,7 @@ struct NvmlMeasures {
     find("nvmlDeviceGetTemperature", &temperature);
     find("nvmlDeviceGetClockInfo", &clock);
     find("nvmlDeviceGetMaxClockInfo", &max_clock);
-    // Renamed in newer drivers; the old name is kept.
+    // Newer drivers rename it but keep the old name.
     find("nvmlDeviceGetCurrentClocksThrottleReasons", &throttle);
     find("nvmlDeviceGetTotalEccErrors", &errors);
     find("nvmlEventSetCreate", &events);
@@ -175,7 +175,7 @@ class NvidiaMeter final : public DeviceMeter {
     if (device.faults > 0) sample->set_last_xid(device.last_fault);
   }
 
-  // Of all devices: they share one queue.
+  // Takes the faults of all devices, which share one queue.
   void TakeFaults() {
     NvmlEvent event{};
     for (int i = 0; i < kEventsPerLookMax && nvml_.wait(events_, &event, 0) == kOk; ++i) {

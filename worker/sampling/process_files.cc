@@ -66,7 +66,7 @@ bool ProcessFiles::ReadText(pid_t pid, const char* name, char* buffer, size_t si
 bool ProcessFiles::ReadStat(pid_t pid, ProcessUse* use) const {
   char buffer[1'024];
   if (!ReadText(pid, "stat", buffer, sizeof buffer)) return false;
-  // The name in parentheses is the job's own text: fields start after the last parenthesis.
+  // The name in parentheses is chosen by the job: fields start after the last parenthesis.
   const char* rest = std::strrchr(buffer, ')');
   if (rest == nullptr) return false;
   char state = '?';

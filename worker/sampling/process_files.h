@@ -1,6 +1,6 @@
-// What /proc tells about one process, with one open, one read and one close per file. Values are
-// snapshots; a process may vanish at any moment, and its pid may be reused, which its start time
-// shows. Reads are bounded. One thread at a time.
+// Reads /proc about one process, with one open, one read and one close per file. Values are
+// snapshots; a process may vanish at any moment, and its pid may be reused, which the start time
+// reveals. Reads are bounded. One thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -22,12 +22,12 @@ struct ProcessUse {
   bool is_zombie = false;
   uint32_t threads = 0;
   uint64_t resident_pages = 0;
-  // Since it started; "waited": of its children that have ended and that it waited for.
+  // Since it started; "waited": of children that have ended and that it has waited for.
   uint64_t cpu_ticks = 0;
   uint64_t waited_cpu_ticks = 0;
   uint64_t major_faults = 0;
   uint64_t waited_major_faults = 0;
-  // Include those of the children that it waited for. 0 where the kernel refuses to tell.
+  // Include those of the children that it has waited for. 0 where the kernel denies access.
   uint64_t read_bytes = 0;
   uint64_t written_bytes = 0;
 };
@@ -44,11 +44,11 @@ class ProcessFiles {
   void ReadIo(pid_t pid, ProcessUse* use) const;
   // Its line of each cgroup hierarchy; empty if it is gone.
   std::string ReadCgroups(pid_t pid) const;
-  // The numbers N of the files `prefix`N that it holds open, of its first `max` descriptors.
+  // The numbers N of open files `prefix`N among its first `max` descriptors.
   std::vector<uint32_t> OpenNumbers(pid_t pid, const std::string& prefix, size_t max) const;
 
  private:
-  // The file's first bytes, terminated by a zero. False if there is none.
+  // The file's first bytes, zero-terminated. False if the file is missing or empty.
   bool ReadText(pid_t pid, const char* name, char* buffer, size_t size) const;
 
   const std::string path_;

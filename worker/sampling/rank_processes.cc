@@ -1,4 +1,4 @@
-// rank_processes: what changed in /proc, then the living members one by one.
+// rank_processes: first what changed in /proc, then the living members one by one.
 #include "worker/sampling/rank_processes.h"
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 namespace muster::worker {
 namespace {
 
-constexpr uint32_t kSeldomEvery = 5;  // looks: then memory limits and open device files are read
+constexpr uint32_t kSeldomEvery = 5;  // looks between reads of memory limits and device files
 constexpr int64_t kTickSlackMs = 20;  // start times are rounded down to a tick
 
 uint64_t Rise(uint64_t before, uint64_t now) { return now > before ? now - before : 0; }
@@ -101,11 +101,12 @@ void RankProcesses::FindNew() {
       still_foreign.push_back(pid);
       continue;
     }
-    if (found.size() == kNewPerLookMax) continue;  // in a later look
+    if (found.size() == kNewPerLookMax) continue;  // left to a later look
     ProcessUse use;
     if (files_.ReadStat(pid, &use)) found.push_back(use);
   }
-  // Parents before children; within a tick the pid decides, and a second pass finds what wrapped.
+  // Parents before children; within a tick the pid decides, and a second pass adopts children whose
+  // pids wrapped around.
   std::sort(found.begin(), found.end(), [](const ProcessUse& a, const ProcessUse& b) {
     return std::pair(a.start_ticks, a.pid) < std::pair(b.start_ticks, b.pid);
   });
@@ -134,7 +135,7 @@ bool RankProcesses::Adopt(const ProcessUse& use) {
   ++rank->second.members;
   Member member{.rank = rank->first, .before = {}, .now = use};
   files_.ReadIo(use.pid, &member.now);
-  // Of a process that was there before without being known, the past is not of this interval.
+  // What an older process used before it was found does not belong to this interval.
   const int64_t start_ms = static_cast<int64_t>(use.start_ticks) * 1'000 / ticks_per_second_;
   if (start_ms < looked_ms_ - kTickSlackMs) member.before = member.now;
   members_[use.pid] = member;
@@ -159,7 +160,7 @@ void RankProcesses::Add(Member& member, Used& used) const {
   used.resident_pages += now.resident_pages;
 }
 
-// Seldom: a process may hold many descriptors.
+// Called rarely, because a process may hold many descriptors.
 void RankProcesses::FindLimitsAndDevices() {
   std::map<uint32_t, std::vector<std::string>> open;
   if (!devices_.prefix.empty()) {

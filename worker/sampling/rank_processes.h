@@ -1,10 +1,10 @@
 // The processes of an attempt's ranks and what they used since the previous look. A rank is the
 // process that was launched and its descendants: children of a known process, and whatever is in
-// the rank's session. Processes may vanish at any moment and pids may be reused. What a look costs
-// is bounded whatever a job does: limits below. One thread at a time.
+// the rank's session. Processes may vanish at any moment and pids may be reused. The cost of
+// a look is bounded by the limits below, whatever a job does. One thread at a time.
 //
-// A look lists /proc and reads only the processes that are new since the last one, and those of the
-// ranks: other processes of the host are remembered by pid.
+// A look lists /proc but reads only the ranks' processes and those that are new since the last
+// look: other processes of the host are remembered by pid.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ class RankProcesses {
   static constexpr size_t kPidsMax = 65'536;       // listed in a look
   static constexpr size_t kNewPerLookMax = 4'096;  // processes seen for the first time in a look
   static constexpr size_t kDescriptorsMax = 512;   // of a process, searched for devices
-  static constexpr uint32_t kLookAgainEvery = 60;  // looks: then all pids are read again
+  static constexpr uint32_t kLookAgainEvery = 60;  // looks until all pids are read again
 
   struct DeviceFiles {
     std::string kind;
     std::string prefix;  // "/dev/nvidia": the rest of the name is a number
-    std::function<bool(uint32_t number, uint32_t* index)> index_of;  // false: not a device of ours
+    std::function<bool(uint32_t number, uint32_t* index)> index_of;  // false: no such device
   };
 
   // `limit_of`: the memory that processes with these cgroups (/proc/PID/cgroup) may use.
@@ -65,8 +65,8 @@ class RankProcesses {
 
   // Returns the members that are gone.
   std::unordered_map<pid_t, Member> ReadMembers();
-  // Charges what a vanished process had used to the nearest ancestor that is alive: it shows up
-  // there as that of a child that was waited for, and was counted already.
+  // Charges what a vanished process had used to the nearest living ancestor, where it appears as
+  // the use of a child that was waited for. It was counted already, so it must not count twice.
   void Charge(const std::unordered_map<pid_t, Member>& vanished);
   void FindNew();
   bool Adopt(const ProcessUse& use);

@@ -1,7 +1,7 @@
-// When each attempt is sampled, and what waits to be sent: once a second while it runs, on the
-// attempt's own thread, and less often where that would take more than a fiftieth of a core. Without
-// attempts there is nothing to wake up for. Samples may be lost: only the newest wait for the
-// coordinator, none is sent twice. I/O thread; never blocks.
+// Schedules the sampling of each attempt, and queues samples for sending. An attempt is sampled on
+// its own thread once a second while it runs, less often where that would take more than a fiftieth
+// of a core. Without attempts nothing wakes up. Samples may be lost: only the newest wait for the
+// coordinator, and none is sent twice. I/O thread; never blocks.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace muster::worker {
 class SampleForwarder {
  public:
   static constexpr int64_t kEveryMs = 1'000;
-  static constexpr int64_t kShareOfCore = 50;  // a sample may take one part in so many of the time
+  static constexpr int64_t kShareOfCore = 50;  // sampling may take 1/50 of a core
   static constexpr size_t kWaitingMax = 16;    // batches
 
   struct Callbacks {
@@ -39,7 +39,7 @@ class SampleForwarder {
   void NoteStep(const AttemptKey& key, uint32_t rank, int64_t step, int64_t now_ms);
   void Close(const AttemptKey& key);
 
-  // Whether there is anything to send, now or later.
+  // Whether there is or will be anything to send.
   bool IsNeeded() const { return !attempts_.empty() || !waiting_.empty(); }
   // When OnTime is due; empty without attempts.
   std::optional<int64_t> NextMs() const;

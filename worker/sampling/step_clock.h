@@ -1,4 +1,4 @@
-// How long a rank's steps take, from the moments at which it named them. Pure.
+// How long a rank's steps take, from the times at which it reported them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@ namespace muster::worker {
 class StepClock {
  public:
   void Note(int64_t step, int64_t now_ms) {
-    // Within an attempt steps grow; what is lower counts something else, as epochs.
+    // Steps only grow within an attempt; a lower number counts something else, such as epochs.
     if (has_step_ && step <= step_) return;
     if (!has_step_) *this = StepClock(step, now_ms);
     step_ = step;
     at_ms_ = now_ms;
   }
-  // For a sample: the mean since the step of the one before. 0: not known yet.
+  // The mean since the step of the previous sample. 0: not known yet.
   float TakeStepMs() {
     if (step_ > base_step_ && at_ms_ > base_ms_) {
       step_ms_ = static_cast<float>(at_ms_ - base_ms_) / static_cast<float>(step_ - base_step_);

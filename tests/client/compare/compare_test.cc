@@ -57,7 +57,7 @@ TEST(EpochsTest, StepsPerEpochCountDoneSteps) {
   for (const auto& [step, epoch] : cases) EXPECT_EQ(epochs.At(step), epoch) << step;
 }
 
-TEST(EpochsTest, AMetricTellsThemAsAFractionOrAsAWholeNumber) {
+TEST(EpochsTest, AMetricDefinesThemAsAFractionOrAsAWholeNumber) {
   // Hugging Face: the share that is done. Lightning: the number of the epoch, from 0.
   const Epochs fraction = Epochs::OfMetric(SeriesOf({{10, 0.5}, {20, 1}, {30, 1.5}, {40, 2}}));
   EXPECT_EQ(fraction.At(10), 1);
@@ -82,7 +82,7 @@ TEST(EpochsTest, AFloatThatIsSlightlyMoreThanAWholeEpochBelongsToIt) {
   EXPECT_EQ(Epochs::OfMetric(SeriesOf({{9, 3.0000001}})).At(9), 3);
 }
 
-TEST(EpochsTest, HostileValuesTellNoEpoch) {
+TEST(EpochsTest, HostileValuesDefineNoEpoch) {
   EXPECT_FALSE(Epochs::OfMetric(SeriesOf({{1, kNan}, {2, kInfinity}, {3, 1e300}})).known());
   EXPECT_FALSE(Epochs().known());
 }
@@ -92,7 +92,7 @@ TEST(EpochsTest, AnEpochsValueIsTheMeanOfItsPoints) {
   EXPECT_EQ(Epochs::OfSteps(2).Means(points), (std::vector<Point>{{1, 2}, {2, 10}}));
 }
 
-TEST(EpochsTest, TheNeighborOfAMetricTellsItsEpochs) {
+TEST(EpochsTest, TheNeighborOfAMetricDefinesItsEpochs) {
   const std::vector<std::string> names = {"epoch", "eval/epoch", "train/epoch", "train/loss"};
   EXPECT_EQ(EpochMetricOf("train/loss", names), "train/epoch");
   EXPECT_EQ(EpochMetricOf("loss", names), "epoch");

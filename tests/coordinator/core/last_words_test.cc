@@ -55,6 +55,8 @@ TEST(LastWordsTest, TheseReadAsErrors) {
            "free(): double free detected in tcache 2",
            "*** stack smashing detected ***: terminated",
            " 10%|#   | 1/10 [00:01<00:09]\rMemoryError: ",
+           "Segmentation fault (debug build)",
+           "E1122 06:01:02.123456 12 main.cc:3] cannot read the debug info",
        }) {
     EXPECT_TRUE(ReadsAsError(line)) << line;
   }

@@ -67,7 +67,7 @@ TEST(LedgerTest, WithoutStepTimesNothingIsInvented) {
   EXPECT_FALSE(ledger.has_goodput());
 }
 
-TEST(LedgerTest, AProgramWithCheckpointsOfItsOwnRepeatsOnlyWhatItsStepsShow) {
+TEST(LedgerTest, AProgramWithItsOwnCheckpointsRepeatsOnlyWhatItsStepsShow) {
   JobStory story(1);
   story.At(110).Steps(1, 100, 1, kTimes).Fail(110, 110);
   story.BeginAttempt(110, 112).At(160).Steps(91, 40, 1, kTimes);

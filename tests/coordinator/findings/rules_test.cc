@@ -1,4 +1,4 @@
-// Each rule: what makes it speak, what is just not enough, and that it falls silent again.
+// Each rule: what makes it report, what is just not enough, and that it falls silent again.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -56,7 +56,7 @@ TEST(IdleDevicesTest, AForeignLauncherIsReplacedByTheProgramItself) {
   EXPECT_NE(found->cause().find("only one of its processes computes"), std::string::npos);
 }
 
-TEST(IdleDevicesTest, IsThereWithinAMinuteButNotWhileTheProgramStarts) {
+TEST(IdleDevicesTest, AppearsWithinAMinuteButNotWhileTheProgramStarts) {
   JobStory story(1, "cpu", 2);
   story.At(45).Measured(34, {RankUsing(0, 1.0)});
   EXPECT_EQ(story.Find("idle-devices"), nullptr) << "35 s after its start";
@@ -203,7 +203,7 @@ TEST(DataStarvedTest, AThirdOfEachStepSpentWaiting) {
   EXPECT_EQ(little.Find("data-starved"), nullptr);
 }
 
-TEST(CommunicationBoundTest, NeedsTwoRanksAndIsNotSaidOfASlowRank) {
+TEST(CommunicationBoundTest, NeedsTwoRanksAndIsNotReportedForASlowRank) {
   const Times talking = {{"step", 0.1},
                          {"forward", 0.02},
                          {"backward", 0.03},
@@ -431,7 +431,7 @@ TEST(RulesTest, TheWorstComesFirst) {
   EXPECT_EQ(story.Codes(), (std::vector<std::string>{"loss-not-finite", "idle-devices"}));
 }
 
-TEST(RulesTest, EachHasACodeOfItsOwn) {
+TEST(RulesTest, EachHasItsOwnCode) {
   std::set<std::string_view> codes;
   for (const coordinator::Rule& rule : coordinator::Rules()) {
     EXPECT_TRUE(codes.insert(rule.code).second) << rule.code;

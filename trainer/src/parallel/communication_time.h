@@ -1,5 +1,5 @@
-// How long a thread was held up by communication: what a step timer reports as such. Each thread has
-// its own, so that a checkpoint in the background does not count. Without LibTorch.
+// How long communication held up a thread; the step timer reports it. Each thread has its own, so a
+// background checkpoint does not count. Without LibTorch.
 //
 // Time counts when the thread did nothing but wait: inside a collective that runs on the calling
 // thread, or in the wait for an asynchronous one. An asynchronous collective that runs while the
@@ -25,7 +25,7 @@ class CommunicationTime {
   // Nanoseconds of waiting so far. Never goes down.
   int64_t waited_ns() const { return waited_ns_; }
 
-  // The thread waits as long as this exists. Not nested.
+  // Counts the time while it exists as waiting. Must not be nested.
   class Wait {
    public:
     Wait() : begin_ns_(now_ns()) {}
@@ -47,16 +47,16 @@ class CommunicationTime {
       --count;
     }
   };
-  // The thread has started one: call end() on the result when it is over.
+  // The thread has started a collective: call end() on the result when it has completed.
   std::shared_ptr<Running> start() {
     last_event_ns_ = now_ns();
     ++running_->count;
     return running_;
   }
 
-  // For code that waits where nobody can look, as torch's Reducer does at the end of backward: from
-  // the last collective that the thread started or waited for since `since_ns`, until those still
-  // running had ended, it waited.
+  // For code whose waits cannot be observed, such as torch's Reducer at the end of backward: counts
+  // the time from the last collective that the thread started or waited for, if that was after
+  // `since_ns`, until all running collectives had ended.
   void add_hidden_wait(int64_t since_ns) {
     const int64_t now = now_ns();
     const int64_t end = running_->count > 0 ? now : std::min<int64_t>(now, running_->last_end_ns);

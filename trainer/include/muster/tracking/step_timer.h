@@ -25,7 +25,7 @@
 
 namespace muster {
 
-// compute: what is not told apart as forward, backward or optimizer.
+// compute: time that is not divided into forward, backward and optimizer.
 enum class StepPart { data_wait, compute, communication, checkpoint, forward, backward, optimizer };
 inline constexpr size_t kStepParts = 7;
 
@@ -56,7 +56,7 @@ struct StepTimeSummary {
   const TimeStatistics& operator[](StepPart part) const { return parts[static_cast<size_t>(part)]; }
   // One line of at most 80 columns, for example
   // "5.2 ms/step (p95 6.02, max 9.87) | data 3% compute 88% comm 7% ckpt 0% other 2%"
-  // or, where they are told apart, "5.2 ms/step | data 3% fwd 30% bwd 53% opt 5% comm 7% …".
+  // or, where these are measured, "5.2 ms/step | data 3% fwd 30% bwd 53% opt 5% comm 7% …".
   // If the line would be wider, max and p95 are omitted.
   std::string line() const;
 };
@@ -65,8 +65,8 @@ struct StepTimerOptions {
   size_t window = 100;  // number of steps that summary() covers; at least 1
   // Nanoseconds of a monotonic clock. Empty: std::chrono::steady_clock.
   std::function<int64_t()> now_ns = {};
-  // Nanoseconds that the training thread has waited for other ranks so far, a counter that never
-  // goes down. What it grows by counts as communication, not toward the section that it falls into.
+  // A counter of the nanoseconds for which the training thread has waited for other ranks; it never
+  // decreases. Its growth counts as communication, not toward the section in which it happens.
   std::function<int64_t()> communication_ns = {};
 };
 
@@ -123,7 +123,7 @@ class StepTimer {
   void count_communication();
 
   StepTimerOptions options_;
-  int64_t communication_ns_ = 0;  // of the counter that has been counted
+  int64_t communication_ns_ = 0;  // value of the counter up to which time was counted
   int64_t step_begin_ns_ = 0;
   std::array<int64_t, kStepParts> parts_ns_{};
   std::vector<Open> open_;

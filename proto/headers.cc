@@ -1,0 +1,2 @@
+// The precompiled header needs a source.
+#include "proto/headers.h"

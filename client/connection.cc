@@ -224,7 +224,17 @@ absl::StatusOr<v1::MetricSummaries> Connection::SummarizeMetrics(const std::stri
   return channel_->Unary(&v1::JobService::Stub::SummarizeMetrics, request, kSlowRequestMs);
 }
 absl::StatusOr<v1::ListJobsResponse> Connection::ListJobs(const v1::ListJobsRequest& request) {
-  return channel_->Unary(&v1::JobService::Stub::ListJobs, request, kSlowRequestMs);
+  ASSIGN_OR_RETURN(v1::ListJobsResponse response,
+                   channel_->Unary(&v1::JobService::Stub::ListJobs, request, kSlowRequestMs));
+  if (!request.labels().empty() && !response.labels_met()) {
+    // All jobs instead of a few: somebody may be about to cancel them.
+    return common::MakeProblem(absl::StatusCode::kUnimplemented,
+                               {.code = "JC1302",
+                                .what = StrCat("the coordinator (version ", server().version(),
+                                               ") cannot select jobs by labels"),
+                                .fix = "upgrade the coordinator"});
+  }
+  return response;
 }
 
 absl::StatusOr<v1::ListNodesResponse> Connection::ListNodes() {

@@ -9,6 +9,7 @@
 
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/job_parts.h"
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/session.h"
@@ -96,6 +97,9 @@ class AttachedRun {
     if (name_.empty()) {
       std::lock_guard lock(mutex_);
       name_ = record_.name();
+    }
+    if (!record_.attempts().empty()) {
+      printer_.SetRanks(record_.attempts().rbegin()->world_size());
     }
     Announce();
     if (!logs_.joinable()) StartLogs(connection);
@@ -260,8 +264,9 @@ class AttachedRun {
 
 }  // namespace
 
-LogFollower::LogFollower(v1::StreamLogsRequest request, LogPrinter* printer)
-    : request_(std::move(request)), printer_(printer) {}
+LogFollower::LogFollower(v1::StreamLogsRequest request, LogPrinter* printer,
+                         std::function<void()> on_attempt)
+    : request_(std::move(request)), printer_(printer), on_attempt_(std::move(on_attempt)) {}
 
 absl::Status LogFollower::Follow(Connection& connection) {
   request_.clear_resume();
@@ -280,6 +285,8 @@ absl::Status LogFollower::Follow(Connection& connection) {
       position = std::max<uint64_t>(position, record.offset() + record.data().size());
       // A search that found nothing for long need not be repeated.
       if (record.has_searched_to()) position = std::max<uint64_t>(position, record.searched_to());
+      if (int64_t{record.attempt()} > attempt_ && on_attempt_) on_attempt_();
+      attempt_ = std::max(attempt_, int64_t{record.attempt()});
     }
     ++records_;
     if (!record.data().empty() || !record.notice().empty() || record.matches() > 0) any_ = true;
@@ -326,12 +333,19 @@ void DetachFrom(Session& session, const std::string& name, const std::string& ag
 
 absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request,
                               LogPrinter::Options options, bool propagate) {
+  // A job that is followed may not have started yet, and its next attempt may have more ranks.
+  const bool asks_for_ranks =
+      request.follow() && options.fold_ranks > 0 && session.terminal().out_is_tty;
   LogPrinter printer(std::move(options), session.terminal());
   RETURN_IF_ERROR(printer.Prepare());
   const std::string job = request.job();
   session.DoNotRepeat();
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  LogFollower follower(request, &printer);
+  const auto ask_for_ranks = [&] {
+    const absl::StatusOr<v1::GetJobResponse> response = connection->GetJob(job);
+    if (response.ok()) printer.SetRanks(RanksShown(response->record(), request));
+  };
+  LogFollower follower(request, &printer, asks_for_ranks ? ask_for_ranks : std::function<void()>());
   absl::Status status = follower.Follow(*connection);
   while (request.follow() && IsLost(status)) {
     ASSIGN_OR_RETURN(connection, Reconnect(session, status));
@@ -352,13 +366,15 @@ absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& req
 }
 
 absl::StatusOr<int> FollowNewJob(Session& session, const v1::SubmitResponse& submitted,
-                                 bool propagate) {
+                                 bool propagate, bool folds) {
   v1::StreamLogsRequest request;
   request.set_job(std::to_string(submitted.job()));
   request.set_follow(true);
   request.set_attempt(-1);
   DetachFrom(session, submitted.name(), "logs -f");
-  return FollowJob(session, request, {}, propagate);
+  LogPrinter::Options options;
+  options.fold_ranks = folds ? 1 : 0;
+  return FollowJob(session, request, options, propagate);
 }
 
 }  // namespace muster::client

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -21,7 +23,9 @@ class Session;
 // gap, no repeat.
 class LogFollower {
  public:
-  LogFollower(v1::StreamLogsRequest request, LogPrinter* printer);
+  // `on_attempt`: called before the first output of each attempt is printed.
+  LogFollower(v1::StreamLogsRequest request, LogPrinter* printer,
+              std::function<void()> on_attempt = {});
   // Runs until the stream ends. Any thread, one at a time.
   absl::Status Follow(Connection& connection);
   // Increases with every record.
@@ -32,6 +36,8 @@ class LogFollower {
  private:
   v1::StreamLogsRequest request_;
   LogPrinter* printer_;
+  std::function<void()> on_attempt_;
+  int64_t attempt_ = -1;  // the newest that printed
   std::map<std::tuple<uint32_t, uint32_t, int>, uint64_t> positions_;
   std::atomic<uint64_t> records_{0};
   std::atomic<bool> any_{false};
@@ -52,9 +58,10 @@ void DetachFrom(Session& session, const std::string& name, const std::string& ag
 // Shows the output of an existing job, until its end if followed. Returns 0, 100 or 103.
 absl::StatusOr<int> FollowJob(Session& session, const v1::StreamLogsRequest& request,
                               LogPrinter::Options options, bool propagate);
-// Shows all output of a new job until its end; Ctrl-C detaches.
+// Shows all output of a new job until its end; Ctrl-C detaches. `folds`: equal lines of several
+// ranks are shown as one, on a terminal.
 absl::StatusOr<int> FollowNewJob(Session& session, const v1::SubmitResponse& submitted,
-                                 bool propagate);
+                                 bool propagate, bool folds);
 
 // Reconnects after the coordinator went away, for at most a minute. Returns `lost` if it stays
 // away.

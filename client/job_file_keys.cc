@@ -14,7 +14,7 @@ using v1::JobSpec;
 constexpr JobKey kKeys[] = {
     {"name",
      KeyType::kString,
-     "Label of the job; the coordinator appends its number. Default: two words",
+     "Name of the job; the coordinator appends its number. Default: two words",
      0,
      0,
      {},
@@ -52,7 +52,7 @@ constexpr JobKey kKeys[] = {
      "true: send only PATH, HOME, USER, SHELL, LANG, TZ and `env`. Default: false"},
     {"labels",
      KeyType::kStringMap,
-     "Your own labels, stored with the job",
+     "Your own labels, for `jobctl ls -l`: up to 32 pairs with keys and values as in Kubernetes",
      0,
      0,
      {},

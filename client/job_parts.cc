@@ -90,4 +90,23 @@ absl::Status CheckNode(const v1::JobRecord& record, const std::string& node,
                                  more == 0 ? "" : StrCat(" and ", more, " more")));
 }
 
+size_t RanksShown(const v1::JobRecord& record, const v1::StreamLogsRequest& request) {
+  const std::set<uint32_t> wanted(request.ranks().begin(), request.ranks().end());
+  const std::set<std::string> nodes(request.nodes().begin(), request.nodes().end());
+  size_t ranks = 0;
+  for (const v1::Attempt& attempt : record.attempts()) {
+    if (request.attempt() >= 0 && attempt.number() != static_cast<uint32_t>(request.attempt())) {
+      continue;
+    }
+    ranks = 0;
+    for (const v1::NodePart& part : attempt.parts()) {
+      if (!nodes.empty() && !nodes.contains(part.node())) continue;
+      for (uint32_t local = 0; local < part.local_world_size(); ++local) {
+        ranks += wanted.empty() || wanted.contains(part.first_rank() + local) ? 1 : 0;
+      }
+    }
+  }
+  return ranks;
+}
+
 }  // namespace muster::client

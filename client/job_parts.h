@@ -1,5 +1,5 @@
-// Whether a job has the rank, attempt or node that a person names; otherwise a wrong one would just
-// show no output. Pure.
+// Whether a job has the rank, attempt or node that a person names, as a wrong one would just show no
+// output; and how many ranks a request selects. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +20,8 @@ absl::Status CheckAttempt(const v1::JobRecord& record, int64_t attempt);
 absl::Status CheckRank(const v1::JobRecord& record, int64_t rank);
 absl::Status CheckNode(const v1::JobRecord& record, const std::string& node,
                        const v1::ListNodesResponse& nodes);
+
+// How many ranks of the newest requested attempt are shown.
+size_t RanksShown(const v1::JobRecord& record, const v1::StreamLogsRequest& request);
 
 }  // namespace muster::client

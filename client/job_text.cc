@@ -1,11 +1,7 @@
 #include "client/job_text.h"
 
-#include <google/protobuf/util/json_util.h>
-
-#include <nlohmann/json.hpp>
-
 #include "client/assessment_text.h"
-#include "client/listing.h"
+#include "client/record_json.h"
 #include "client/record_text.h"
 #include "common/job/shape.h"
 #include "client/version_text.h"
@@ -126,42 +122,6 @@ void AddCheckpoints(const v1::JobRecord& record, Sheet* sheet) {
   }
 }
 
-std::string YamlOf(const nlohmann::ordered_json& value, int indent);
-
-std::string YamlEntries(const nlohmann::ordered_json& value, int indent) {
-  std::string out;
-  const std::string pad(indent, ' ');
-  if (value.is_object()) {
-    for (const auto& [key, child] : value.items())
-      StrAppend(&out, pad, YamlQuote(key), ":", YamlOf(child, indent));
-    return out;
-  }
-  for (const auto& child : value) {
-    if (child.is_structured() && !child.empty()) {
-      std::string inner = YamlEntries(child, indent + 2);
-      inner[indent] = '-';
-      out += inner;
-    } else {
-      StrAppend(&out, pad, "-", YamlOf(child, indent));
-    }
-  }
-  return out;
-}
-
-std::string YamlOf(const nlohmann::ordered_json& value, int indent) {
-  if (value.is_structured()) {
-    if (value.empty()) return value.is_object() ? " {}\n" : " []\n";
-    return "\n" + YamlEntries(value, indent + 2);
-  }
-  return StrCat(" ", value.is_string() ? YamlQuote(value.get<std::string>()) : value.dump(), "\n");
-}
-
-absl::StatusOr<std::string> YamlOfJson(const std::string& json) {
-  const auto parsed = nlohmann::ordered_json::parse(json, nullptr, false);
-  if (parsed.is_discarded()) return absl::InternalError("the record cannot be written as YAML");
-  return YamlEntries(parsed, 0);
-}
-
 }  // namespace
 
 void HideSecrets(v1::JobSpec* spec) {
@@ -194,6 +154,8 @@ std::string ReproduceLine(const v1::JobSpec& spec) {
       StrAppend(&line, ":", ranks * shape.device().count_per_rank());
   }
   if (spec.restarts() > 0) StrAppend(&line, " --restarts ", spec.restarts());
+  for (const auto& [key, value] : SortedLabels(spec.labels()))
+    StrAppend(&line, " -l ", ShellQuote(StrCat(key, "=", value)));
   if (!spec.workdir().empty()) StrAppend(&line, " --workdir ", ShellQuote(spec.workdir()));
   line += " --";
   for (const std::string& word : spec.command()) StrAppend(&line, " ", ShellQuote(word));
@@ -214,6 +176,7 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   if (record.state() == v1::JOB_STATE_FAILED)
     sheet.Field("Exit code", std::to_string(record.exit_code()));
   sheet.Field("Owner", record.owner());
+  sheet.Field("Labels", LabelsText(SortedLabels(record.spec().labels())));
   sheet.Field("Submitted", Times(record));
   std::string shape = Layout(record);
   if (!record.resolved_device_kind().empty())
@@ -262,25 +225,10 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   return FindingHead(assessment, terminal) + sheet.Take();
 }
 
-absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  if (!status.ok()) return absl::InternalError("the record cannot be written as JSON");
-  return EscapeHiddenJson(json);
-}
-
-absl::StatusOr<std::string> MessageYaml(const google::protobuf::Message& message) {
-  ASSIGN_OR_RETURN(const std::string json, MessageJson(message));
-  return YamlOfJson(json);
-}
-
 absl::StatusOr<std::string> RecordJson(const v1::JobRecord& record,
                                        const v1::Assessment& assessment) {
   ASSIGN_OR_RETURN(std::string json, MessageJson(record));
+  json = WithKind("Job", json);
   if (assessment.job() == 0) return json;
   ASSIGN_OR_RETURN(std::string judged, MessageJson(assessment));
   // Both are objects that end with "}\n", the record's never an empty one.

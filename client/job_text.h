@@ -8,10 +8,6 @@
 #include "client/terminal.h"
 #include "muster/v1/job_service.pb.h"
 
-namespace google::protobuf {
-class Message;
-}
-
 namespace muster::client {
 
 // `assessment` is empty if the coordinator is older.
@@ -22,10 +18,7 @@ std::string ReproduceLine(const v1::JobSpec& spec);
 // Values of variables whose names look secret become "(hidden)".
 void HideSecrets(v1::JobSpec* spec);
 
-// Protobuf's JSON of any message (64-bit numbers as strings), and the same as YAML.
-absl::StatusOr<std::string> MessageJson(const google::protobuf::Message& message);
-absl::StatusOr<std::string> MessageYaml(const google::protobuf::Message& message);
-// The record's, with the assessment under the key "assessment".
+// As RecordText of record_json.h, with the assessment under the key "assessment".
 absl::StatusOr<std::string> RecordJson(const v1::JobRecord& record,
                                        const v1::Assessment& assessment);
 absl::StatusOr<std::string> RecordYaml(const v1::JobRecord& record,

@@ -31,6 +31,11 @@ const std::string& ValueName(const Column& column) {
 
 std::string Plain(const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* pairs = std::get_if<Pairs>(&value)) {
+    std::string out;
+    for (const auto& [key, each] : *pairs) StrAppend(&out, out.empty() ? "" : ",", key, "=", each);
+    return out;
+  }
   if (std::holds_alternative<std::monostate>(value)) return "";
   return JsonValue(value);
 }
@@ -75,7 +80,9 @@ absl::Status Filter(Listing* listing, const std::string& filter) {
 bool Less(const Value& a, const Value& b) {
   const auto kind = [](const Value& value) {
     if (std::holds_alternative<std::monostate>(value)) return 0;
-    return std::holds_alternative<std::string>(value) ? 1 : 2;
+    const bool is_text =
+        std::holds_alternative<std::string>(value) || std::holds_alternative<Pairs>(value);
+    return is_text ? 1 : 2;
   };
   const auto number = [](const Value& value) -> double {
     if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
@@ -83,7 +90,11 @@ bool Less(const Value& a, const Value& b) {
     return std::get<double>(value);
   };
   if (kind(a) != kind(b) || kind(a) == 0) return kind(a) < kind(b);
-  if (kind(a) == 1) return std::get<std::string>(a) < std::get<std::string>(b);
+  if (kind(a) == 1) {
+    const auto* x = std::get_if<std::string>(&a);
+    const auto* y = std::get_if<std::string>(&b);
+    return x != nullptr && y != nullptr ? *x < *y : Plain(a) < Plain(b);
+  }
   if (std::isnan(number(b))) return !std::isnan(number(a));
   return number(a) < number(b);
 }
@@ -210,6 +221,12 @@ std::string JsonValue(const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return JsonQuote(*text);
   if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const auto* pairs = std::get_if<Pairs>(&value)) {
+    std::string out = "{";
+    for (const auto& [key, each] : *pairs)
+      StrAppend(&out, out.size() == 1 ? "" : ", ", JsonQuote(key), ": ", JsonQuote(each));
+    return out + "}";
+  }
   if (const auto* real = std::get_if<double>(&value)) {
     if (std::isnan(*real)) return "\"NaN\"";
     if (std::isinf(*real)) return *real > 0 ? "\"Infinity\"" : "\"-Infinity\"";

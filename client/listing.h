@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,7 +20,9 @@ namespace muster::client {
 
 class Arguments;
 
-using Value = std::variant<std::monostate, std::string, int64_t, double, bool>;
+// Pairs: an object in JSON and YAML, "a=1,b=2" in csv.
+using Pairs = std::map<std::string, std::string>;
+using Value = std::variant<std::monostate, std::string, int64_t, double, bool, Pairs>;
 
 struct Cell {
   Cell() = default;

@@ -13,8 +13,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
+#include <utility>
 
 #include "client/errors.h"
+#include "client/screen_frame.h"
 #include "client/signals.h"
 
 namespace muster::client {
@@ -30,6 +32,7 @@ struct ScreenState {
   termios raw{};
   std::atomic<bool> is_raw = false;
   std::atomic<int> end_signal = 0;
+  std::atomic<bool> is_stale = true;  // the screen may show something else than what was drawn
   int wake[2] = {-1, -1};
 };
 ScreenState g_screen;
@@ -49,6 +52,7 @@ void EnterRaw() {
   if (!IsForeground() || g_screen.is_raw.exchange(true)) return;
   tcsetattr(STDIN_FILENO, TCSANOW, &g_screen.raw);
   SayNow(kEnter);
+  g_screen.is_stale = true;
 }
 
 void LeaveRaw() {
@@ -74,6 +78,7 @@ void OnContinue(int) {
 
 void OnResize(int) {
   const int saved = errno;
+  g_screen.is_stale = true;
   WakeScreen();
   errno = saved;
 }
@@ -119,7 +124,7 @@ absl::Status LiveScreen::Open() {
   if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1 ||
       tcgetattr(STDIN_FILENO, &g_screen.before) != 0) {
     return Usage("JC1004", "a live view needs a terminal for input and output",
-                 "jobctl top --once");
+                 "jobctl top --once, or jobctl ls");
   }
   if (g_screen.wake[0] < 0 && pipe2(g_screen.wake, O_CLOEXEC | O_NONBLOCK) != 0) {
     return absl::UnavailableError("no descriptor is free for the live view; fix: close some");
@@ -156,21 +161,24 @@ LiveScreen::~LiveScreen() {
 
 void LiveScreen::Draw(const std::string& text) {
   if (!IsForeground()) return;
-  std::string out = "\033[H";
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    out.append(text, at, end - at);
-    out += "\033[K";  // erases the rest of the old line
-    if (end < text.size()) out += "\r\n";
-    at = end + 1;
-  }
-  out += "\033[J";
+  if (g_screen.is_stale.exchange(false)) shown_.clear();
+  std::vector<std::string> lines = FrameLines(text);
+  const std::string out = FrameUpdate(shown_, lines);
+  shown_ = std::move(lines);
   for (std::string_view rest = out; !rest.empty();) {
     const ssize_t written = write(STDOUT_FILENO, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;
     rest.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+LiveScreen::Event LiveScreen::KeyPress() {
+  constexpr char kControlL = 'L' & 0x1F;
+  const Event event = TakeKeyPress(&typed_);
+  if (event.key != Key::kCharacter || event.character != kControlL) return event;
+  g_screen.is_stale = true;  // a person saw that something else wrote to the screen
+  return {};
 }
 
 LiveScreen::Event LiveScreen::Next(int timeout_ms) {
@@ -186,13 +194,13 @@ LiveScreen::Event LiveScreen::Next(int timeout_ms) {
     }
     return {};
   }
-  if (!typed_.empty()) return TakeKeyPress(&typed_);
+  if (!typed_.empty()) return KeyPress();
   if (fds[1].revents == 0) return {};
   char bytes[64];
   const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
   if (count > 0) {
     typed_.assign(bytes, static_cast<size_t>(count));
-    return TakeKeyPress(&typed_);
+    return KeyPress();
   }
   // The terminal is gone: treated like a hangup.
   return count == 0 || errno != EINTR ? Event{.key = Key::kSignal, .signal = SIGHUP} : Event{};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -16,7 +17,8 @@ class LiveScreen {
   absl::Status Open();
   ~LiveScreen();
 
-  // Replaces the screen. The caller leaves out lines that do not fit.
+  // Replaces the screen by writing only the lines that changed. The caller leaves out lines that do
+  // not fit.
   void Draw(const std::string& text);
 
   enum class Key { kNone, kCharacter, kUp, kDown, kPageUp, kPageDown, kHome, kEnd, kSignal };
@@ -29,8 +31,11 @@ class LiveScreen {
   Event Next(int timeout_ms);
 
  private:
+  Event KeyPress();
+
   bool is_open_ = false;
-  std::string typed_;  // keys that were read but not returned yet
+  std::vector<std::string> shown_;  // the lines on the screen; empty: unknown
+  std::string typed_;               // keys that were read but not returned yet
 };
 
 }  // namespace muster::client

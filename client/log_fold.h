@@ -38,6 +38,8 @@ class LogFold {
 
   // `ranks`: how many may print; a line that all of them printed need not wait.
   explicit LogFold(size_t ranks) : ranks_(ranks) {}
+  // Another attempt may have more or fewer.
+  void SetRanks(size_t ranks) { ranks_ = ranks; }
 
   // `line.ranks` has one rank. What is due is appended to `out`.
   void Add(FoldedLine line, int64_t now_ms, std::vector<FoldedLine>* out);
@@ -61,7 +63,7 @@ class LogFold {
   void PopFirst(std::vector<FoldedLine>* out);
   void NumberPlaces();
 
-  const size_t ranks_;
+  size_t ranks_;
   std::list<Waiting> waiting_;
   std::unordered_map<std::string, std::deque<Place>> by_text_;
   std::unordered_map<uint32_t, std::deque<Place>> by_rank_;  // in order

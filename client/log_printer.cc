@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "client/json_quote.h"
 #include "client/record_text.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -36,7 +37,7 @@ int64_t NowMs() {
 
 LogPrinter::LogPrinter(Options options, const Terminal& terminal)
     : options_(std::move(options)), terminal_(terminal) {
-  if (options_.fold_ranks > 1 && terminal_.out_is_tty) fold_.emplace(options_.fold_ranks);
+  FoldFor(options_.fold_ranks);
 }
 
 LogPrinter::~LogPrinter() {
@@ -46,6 +47,23 @@ LogPrinter::~LogPrinter() {
     fold_changed_.notify_all();
   }
   if (fold_watch_.joinable()) fold_watch_.join();
+}
+
+void LogPrinter::FoldFor(size_t ranks) {
+  fold_ranks_ = ranks;
+  if (fold_.has_value()) {
+    fold_->SetRanks(ranks);
+  } else if (ranks > 1 && (terminal_.out_is_tty || terminal_.err_is_tty)) {
+    fold_.emplace(ranks);
+  }
+}
+
+void LogPrinter::SetRanks(size_t ranks) {
+  std::lock_guard lock(mutex_);
+  if (options_.fold_ranks == 0 || ranks == 0 || ranks == fold_ranks_) return;
+  FlushFold();
+  FoldFor(ranks);
+  Flush();
 }
 
 absl::Status LogPrinter::Prepare() {
@@ -60,6 +78,13 @@ LogPrinter::Stream& LogPrinter::Of(const v1::LogRecord& record) {
   if (stream.prefix.empty()) {
     stream.node = common::Printable(record.node());
     stream.to_stderr = options_.split_streams && record.stream() == v1::LOG_STREAM_STDERR;
+    if (options_.json_lines) {
+      stream.prefix = StrCat("{\"attempt\": ", record.attempt(), ", \"rank\": ", record.rank(),
+                             ", \"node\": ", JsonQuote(record.node()), ", \"stream\": \"",
+                             record.stream() == v1::LOG_STREAM_STDERR ? "stderr" : "stdout",
+                             "\", \"time_us\": ");
+      return stream;
+    }
     const bool color = stream.to_stderr ? terminal_.color_err : terminal_.color_out;
     stream.prefix = StrCat(color ? kRankColors[record.rank() % std::size(kRankColors)] : "", "[",
                            stream.node, ":", record.rank(), "]", color ? "\033[0m" : "", " ");
@@ -139,7 +164,7 @@ void LogPrinter::Separate(const Key& key, const Stream& stream, const v1::LogRec
   if (options_.query.lines_before + options_.query.lines_after == 0 || options_.first_error) return;
   if (record.data().empty()) return;
   const bool follows = last_shown_ == key && stream.next_offset == record.offset();
-  if (last_shown_.has_value() && !follows) {
+  if (last_shown_.has_value() && !follows && !options_.json_lines) {
     FlushFold();
     out_ += "--\n";
   }
@@ -170,7 +195,7 @@ void LogPrinter::Show(const v1::LogRecord& record) {
 
 void LogPrinter::WriteLines(const Key& key, Stream& stream, const v1::LogRecord& record) {
   std::string_view data = record.data();
-  const bool is_tty = stream.to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty;
+  const bool is_tty = IsTty(stream.to_stderr);
   while (!data.empty()) {
     const size_t end = data.find('\n');
     const std::string_view piece = data.substr(0, end);
@@ -217,7 +242,7 @@ void LogPrinter::Line(const Key& key, Stream& stream, std::string_view line, int
   }
   shown.text = line;
   std::vector<FoldedLine> due;
-  if (fold_.has_value() && !stream.to_stderr) {
+  if (fold_.has_value() && IsTty(stream.to_stderr)) {
     fold_->Add(std::move(shown), NowMs(), &due);
     if (!fold_watch_.joinable()) fold_watch_ = std::thread([this] { WatchFold(); });
     fold_changed_.notify_all();
@@ -230,15 +255,22 @@ void LogPrinter::Line(const Key& key, Stream& stream, std::string_view line, int
 void LogPrinter::Print(const std::vector<FoldedLine>& lines) {
   for (const FoldedLine& folded : lines) {
     std::string& target = folded.to_stderr ? err_ : out_;
+    // On one terminal, lines of both streams keep their order.
+    if (!(folded.to_stderr ? out_ : err_).empty()) Flush();
+    if (options_.json_lines) {
+      common::StrAppend(&target, folded.prefix, folded.time_us,
+                        ", \"line\": ", JsonQuote(folded.text), "}\n");
+      continue;
+    }
     if (options_.timestamps) common::StrAppend(&target, ClockTime(folded.time_us / 1000), " ");
     if (folded.ranks.size() == 1) {
       target += folded.prefix;
     } else {
-      common::StrAppend(&target, RanksText(folded.ranks, options_.fold_ranks), " ");
+      common::StrAppend(&target, RanksText(folded.ranks, fold_ranks_), " ");
     }
     std::string_view line = folded.text;
     target += folded.color;
-    if (folded.to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty) {
+    if (IsTty(folded.to_stderr)) {
       if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
       // What a terminal would still show of a redrawn line.
       if (const size_t redraw = line.rfind('\r'); redraw != std::string_view::npos)

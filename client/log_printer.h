@@ -35,9 +35,11 @@ class LogPrinter {
     bool timestamps = false;
     // The lines to show. Applied here only to records that an older coordinator sent unsearched.
     common::LineQuery query = {};
-    // How many ranks are shown: on a terminal their equal lines are folded. 0 or 1: never.
+    // How many ranks are shown: on a terminal their equal lines are folded. 0: never; 1: not known
+    // yet, SetRanks tells.
     size_t fold_ranks = 0;
     bool first_error = false;  // only the first line that reads as an error
+    bool json_lines = false;   // each line as a JSON object
   };
   LogPrinter(Options options, const Terminal& terminal);
   ~LogPrinter();
@@ -46,6 +48,8 @@ class LogPrinter {
   // Errors: JC1019 for a bad pattern. Call once, before Write.
   absl::Status Prepare();
   void Write(const v1::LogRecord& record);
+  // How many ranks print from now on, if lines are folded at all. Any thread.
+  void SetRanks(size_t ranks);
   // Prints incomplete lines, counts and the first error.
   void Finish();
   // Further records would change nothing.
@@ -82,6 +86,11 @@ class LogPrinter {
   void PrintFirstError();
   void FlushFold();
   void Flush();
+  void FoldFor(size_t ranks);
+  // Where lines of this stream appear, is a terminal.
+  bool IsTty(bool to_stderr) const {
+    return to_stderr ? terminal_.err_is_tty : terminal_.out_is_tty;
+  }
   void WatchFold();
 
   const Options options_;
@@ -92,6 +101,7 @@ class LogPrinter {
   std::map<Key, Stream> streams_;
   std::optional<Key> last_shown_;
   std::optional<LogFold> fold_;
+  size_t fold_ranks_ = 0;
   FirstError first_error_;
   std::string out_;
   std::string err_;

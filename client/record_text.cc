@@ -100,6 +100,19 @@ std::string Ranges(const google::protobuf::RepeatedField<uint32_t>& numbers) {
   return out;
 }
 
+LabelsByKey SortedLabels(const google::protobuf::Map<std::string, std::string>& labels) {
+  LabelsByKey sorted;
+  for (const auto& [key, value] : labels) sorted[key] = value;
+  return sorted;
+}
+
+std::string LabelsText(const LabelsByKey& labels) {
+  std::string out;
+  for (const auto& [key, value] : labels)
+    common::StrAppend(&out, out.empty() ? "" : ", ", key, "=", value);
+  return out;
+}
+
 std::string PartText(const v1::NodePart& part) {
   const uint32_t last = part.first_rank() + part.local_world_size() - 1;
   std::string text = StrCat(part.node(), ": ");

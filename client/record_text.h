@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,10 @@ std::string Age(int64_t unix_ms);
 std::string Layout(const v1::JobRecord& record);
 // "node1: ranks 0-1 on cpu 0,1"
 std::string PartText(const v1::NodePart& part);
+using LabelsByKey = std::map<std::string, std::string>;
+LabelsByKey SortedLabels(const google::protobuf::Map<std::string, std::string>& labels);
+// "sweep=7, team=vision"
+std::string LabelsText(const LabelsByKey& labels);
 // "0-3,7"
 std::string Ranges(const google::protobuf::RepeatedField<uint32_t>& numbers);
 

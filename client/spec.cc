@@ -11,6 +11,7 @@
 #include "client/session.h"
 #include "client/spec_environment.h"
 #include "common/device_kinds.h"
+#include "common/job/labels.h"
 #include "common/job/rules.h"
 #include "common/job/shape.h"
 #include "common/job/validate.h"
@@ -163,6 +164,10 @@ absl::Status ApplyShapeFlags(Session& session, const Arguments& arguments, v1::J
 
 absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
   if (arguments.Has("name")) spec->set_name(arguments.Get("name"));
+  for (const std::string& text : arguments.All("label")) {
+    ASSIGN_OR_RETURN(auto label, job::ParseLabel(text));
+    (*spec->mutable_labels())[std::move(label.first)] = std::move(label.second);
+  }
   ASSIGN_OR_RETURN(const int64_t restarts, arguments.Number("restarts", job::kRestarts.least,
                                                             job::kRestarts.most, spec->restarts()));
   spec->set_restarts(static_cast<uint32_t>(restarts));

@@ -128,11 +128,10 @@ std::string Shorten(std::string_view text, size_t width) {
 }
 
 std::string Filtered(std::string_view text) {
-  constexpr std::string_view kClear = "\033[H\033[2J";
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const size_t kept = text.starts_with(kClear) ? kClear.size() : ColorSequence(text);
+    const size_t kept = ColorSequence(text);
     if (kept > 0) {
       out.append(text.substr(0, kept));
       text.remove_prefix(kept);

@@ -26,8 +26,8 @@ Terminal DetectTerminal(std::string_view color);
 size_t DisplayWidth(std::string_view text);
 // At most `width` columns, "…" at the end if something was cut.
 std::string Shorten(std::string_view text, size_t width);
-// Makes any output printable except lines, tabs, colors and "clear the screen". The last check
-// before the terminal, whatever was missed earlier.
+// Makes any output printable except lines, tabs and colors. The last check before the terminal,
+// whatever was missed earlier.
 std::string Filtered(std::string_view text);
 // A line of a rank for a terminal: control characters escaped. Color sequences (ESC [ … m) are kept
 // if `color` is set, and are closed at the end.

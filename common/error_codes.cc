@@ -63,8 +63,9 @@ constexpr ErrorCode kCodes[] = {
     {"JC1107", "bad working directory", "The working directory must be an absolute path.",
      "Use --workdir /absolute/path."},
     {"JC1108", "bad value in a job spec",
-     "A value of the spec is out of range, or an argument of the command contains a NUL byte.",
-     "The message gives the value and its range."},
+     "A value of the spec is out of range, a label is malformed, or an argument of the command "
+     "contains a NUL byte.",
+     "The message gives the value and what is allowed."},
     {"JC1201", "no such job", "No job has this number, name or name prefix.",
      "`jobctl ls -a` lists all jobs; @last is your newest one."},
     {"JC1202", "ambiguous job", "The prefix matches several jobs.",

@@ -296,12 +296,13 @@ absl::StatusOr<int> Remove(Session& session, const Arguments& arguments) {
                                          " of ", job.record().name(), "?")));
   ASSIGN_OR_RETURN(const v1::BulkResponse response,
                    connection->RemoveCheckpoint(Reference(job.record(), checkpoint.step())));
-  return ReportBulk(session, response, StrCat("step ", checkpoint.step(), " removed"));
+  return ReportBulk(session, arguments, response, StrCat("step ", checkpoint.step(), " removed"));
 }
 
 constexpr Flag kPullFlags[] = {
     {"to", 0, "DIR", "target directory (default: ./JOB/step-N)"},
 };
+constexpr Flag kCkptRmFlags[] = {kBulkOutputFlag};
 
 }  // namespace
 
@@ -351,6 +352,7 @@ const Command kCkptRmCommand = {
     .arguments = "JOB STEP",
     .least = 2,
     .most = 2,
+    .flags = kCkptRmFlags,
     .completes = "job step",
     .examples = "jobctl ckpt rm calm-otter-3 120 --yes\twithout confirmation",
     .run = Remove};

@@ -3,6 +3,7 @@
 #include "client/commands/commands.h"
 #include "client/errors.h"
 #include "client/listing.h"
+#include "client/record_json.h"
 #include "client/session.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -82,8 +83,23 @@ absl::StatusOr<int> RemoveContext(Session& session, const Arguments& arguments) 
   return kExitOk;
 }
 
-absl::StatusOr<int> ShowContext(Session& session, const Arguments&) {
+constexpr Flag kContextShowFlags[] = {kRecordOutputFlag};
+
+absl::StatusOr<int> ShowContext(Session& session, const Arguments& arguments) {
   const Settings& settings = session.settings();
+  if (arguments.Has("output")) {
+    const bool is_private = session.is_private();
+    RecordFields fields;
+    fields.Add("name", is_private ? std::string("private") : settings.Get("context"));
+    fields.Add("server", is_private
+                             ? StrCat("unix:", settings.Get("runtime-dir"), "/coordinator.sock")
+                             : settings.server());
+    fields.Add("private", is_private);
+    ASSIGN_OR_RETURN(const std::string text,
+                     RecordText("Context", fields, arguments.Get("output")));
+    session.Print(text);
+    return kExitOk;
+  }
   if (session.is_private()) {
     session.Print(StrCat("private: unix:", settings.Get("runtime-dir"),
                          "/coordinator.sock, data in ", settings.Get("data-dir"), "\n"));
@@ -132,6 +148,7 @@ const Command kContextRmCommand = {.name = "context rm",
                                    .run = RemoveContext};
 const Command kContextShowCommand = {.name = "context show",
                                      .summary = "show the context in use",
+                                     .flags = kContextShowFlags,
                                      .examples = "jobctl context show\tname and address",
                                      .run = ShowContext};
 

@@ -41,7 +41,7 @@ constexpr Flag kInitFlags[] = {
     {"processes", 'n', "N", "ranks in total"},
     {"nodes", 0, "K", "use exactly K nodes"},
     {"devices", 0, "KIND", "a kind like gpu, a model like h100", {}, "device"},
-    {"name", 0, "NAME", "label of the job"},
+    {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
     {"mixed-precision", 0, "TYPE", "for scripts that use accelerate", "no|fp16|bf16|fp8"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"time", 0, "TIME", "stop the job as failed once it has run this long"},

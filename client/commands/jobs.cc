@@ -19,7 +19,9 @@ using common::StrCat;
 constexpr Flag kCancelFlags[] = {
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL (default: the job's); 0 kills at once"},
     {"reason", 0, "TEXT", "recorded with the job"},
+    kBulkOutputFlag,
 };
+constexpr Flag kJobsFlags[] = {kBulkOutputFlag};
 
 absl::StatusOr<int> Cancel(Session& session, const Arguments& arguments) {
   v1::CancelJobsRequest request;
@@ -30,7 +32,7 @@ absl::StatusOr<int> Cancel(Session& session, const Arguments& arguments) {
   request.set_reason(arguments.Get("reason"));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->CancelJobs(request));
-  return ReportBulk(session, response, "is being cancelled");
+  return ReportBulk(session, arguments, response, "is being cancelled");
 }
 
 absl::StatusOr<int> Signal(Session& session, const Arguments& arguments) {
@@ -40,7 +42,7 @@ absl::StatusOr<int> Signal(Session& session, const Arguments& arguments) {
   request.set_signal(number);
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->SignalJob(request));
-  return ReportBulk(session, response, StrCat("gets ", SignalName(number)));
+  return ReportBulk(session, arguments, response, StrCat("gets ", SignalName(number)));
 }
 
 absl::StatusOr<int> Release(Session& session, const Arguments& arguments) {
@@ -48,7 +50,7 @@ absl::StatusOr<int> Release(Session& session, const Arguments& arguments) {
   request.mutable_jobs()->Assign(arguments.words().begin(), arguments.words().end());
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->ReleaseJobs(request));
-  return ReportBulk(session, response, "may start again");
+  return ReportBulk(session, arguments, response, "may start again");
 }
 
 absl::StatusOr<int> RemoveJobs(Session& session, const Arguments& arguments) {
@@ -64,7 +66,7 @@ absl::StatusOr<int> RemoveJobs(Session& session, const Arguments& arguments) {
   }
   RETURN_IF_ERROR(session.Confirm(StrCat("Remove ", what, " with logs, metrics and checkpoints?")));
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->RemoveJobs(request));
-  return ReportBulk(session, response, "removed");
+  return ReportBulk(session, arguments, response, "removed");
 }
 
 }  // namespace
@@ -88,6 +90,7 @@ const Command kSignalCommand = {
     .arguments = "JOB SIGNAL",
     .least = 2,
     .most = 2,
+    .flags = kJobsFlags,
     .completes = "job signal",
     .examples = "jobctl signal calm-otter-3 USR1\tfor trainers that save a checkpoint on it",
     .run = Signal};
@@ -98,6 +101,7 @@ const Command kReleaseCommand = {
     .arguments = "JOB…",
     .least = 1,
     .most = -1,
+    .flags = kJobsFlags,
     .completes = "job",
     .examples = "jobctl release calm-otter-3\theld after losing several nodes; allow it to restart",
     .run = Release};
@@ -107,6 +111,7 @@ const Command kRmCommand = {.name = "rm",
                             .arguments = "JOB…",
                             .least = 1,
                             .most = -1,
+                            .flags = kJobsFlags,
                             .completes = "job",
                             .examples = "jobctl rm calm-otter-3 --yes\twithout confirmation",
                             .run = RemoveJobs};

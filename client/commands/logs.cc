@@ -1,5 +1,5 @@
 // jobctl logs.
-#include <set>
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_split.h"
@@ -48,6 +48,8 @@ constexpr Flag kLogsFlags[] = {
     {"stream", 0, "NAME", "only stdout or stderr", "stdout|stderr"},
     {"timestamps", 0, "", "prefix each line with its time"},
     {"raw", 0, "", "the exact bytes, without a prefix"},
+    {"output", 'o', "FORMAT", "jsonl: a JSON object per line, with attempt, rank, node and time",
+     "jsonl"},
     {"no-fold", 0, "",
      "print each line separately; otherwise a terminal shows equal lines that several ranks write "
      "within 1s once, as [16 ranks], [0-3,7] or [9 of 16 ranks], which delays lines by up to 250ms "
@@ -132,26 +134,6 @@ v1::LineFilter FilterOf(const common::LineQuery& query) {
   return filter;
 }
 
-// How many ranks of the newest requested attempt are shown.
-size_t RanksShown(const v1::JobRecord& record, const v1::StreamLogsRequest& request) {
-  const std::set<uint32_t> wanted(request.ranks().begin(), request.ranks().end());
-  const std::set<std::string> nodes(request.nodes().begin(), request.nodes().end());
-  size_t ranks = 0;
-  for (const v1::Attempt& attempt : record.attempts()) {
-    if (request.attempt() >= 0 && attempt.number() != static_cast<uint32_t>(request.attempt())) {
-      continue;
-    }
-    ranks = 0;
-    for (const v1::NodePart& part : attempt.parts()) {
-      if (!nodes.empty() && !nodes.contains(part.node())) continue;
-      for (uint32_t local = 0; local < part.local_world_size(); ++local) {
-        ranks += wanted.empty() || wanted.contains(part.first_rank() + local) ? 1 : 0;
-      }
-    }
-  }
-  return ranks;
-}
-
 absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   v1::StreamLogsRequest request;
   request.set_job(arguments.words()[0]);
@@ -178,10 +160,15 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   options.raw = arguments.Has("raw");
   options.timestamps = arguments.Has("timestamps");
   options.first_error = arguments.Has("first-error");
+  options.json_lines = arguments.Has("output");
   ASSIGN_OR_RETURN(options.query, QueryOf(arguments));
   if (options.query.SelectsLines()) *request.mutable_filter() = FilterOf(options.query);
   if (options.raw && options.query.SelectsLines()) {
     return Usage("JC1004", "--raw prints bytes; --grep, --level and --first-error need lines",
+                 "remove one of them");
+  }
+  if (options.json_lines && (options.raw || options.first_error || arguments.Has("count"))) {
+    return Usage("JC1004", "-o jsonl prints all lines; --raw, --first-error and --count do not",
                  "remove one of them");
   }
   // The coordinator checks this too; here it fails before any request.
@@ -189,7 +176,9 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
   if (request.follow()) WatchSignals();
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::JobRecord record, Checked(*connection, request));
-  if (!options.raw && !arguments.Has("no-fold")) options.fold_ranks = RanksShown(record, request);
+  if (!options.raw && !options.json_lines && !arguments.Has("no-fold")) {
+    options.fold_ranks = std::max<size_t>(1, RanksShown(record, request));
+  }
   // @last may be a different job when the connection is reopened.
   request.set_job(std::to_string(record.id()));
   if (request.follow() && !IsOver(record.state())) DetachFrom(session, record.name(), "logs -f");

@@ -7,6 +7,7 @@
 #include "client/errors.h"
 #include "client/job_parts.h"
 #include "client/listing.h"
+#include "client/record_json.h"
 #include "client/record_text.h"
 #include "client/session.h"
 #include "common/device_kinds.h"
@@ -23,7 +24,11 @@ using common::StrCat;
 
 constexpr Flag kReasonFlags[] = {
     {"reason", 0, "TEXT", "recorded with the node, shown by `nodes ls`"},
+    kBulkOutputFlag,
 };
+constexpr Flag kUndrainFlags[] = {kBulkOutputFlag};
+
+constexpr Flag kNodesShowFlags[] = {kRecordOutputFlag};
 
 std::string State(const v1::NodeView& view) {
   const v1::NodeRecord& node = view.record();
@@ -112,6 +117,11 @@ absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
     const v1::NodeRecord& record = node.record();
     const v1::NodeFacts& facts = record.facts();
     if (facts.name() != wanted) continue;
+    if (arguments.Has("output")) {
+      ASSIGN_OR_RETURN(const std::string text, MessageText("Node", node, arguments.Get("output")));
+      session.Print(text);
+      return kExitOk;
+    }
     std::string text;
     const auto field = [&](std::string_view name, const std::string& value) {
       if (!value.empty()) {
@@ -152,19 +162,23 @@ absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
 }
 
 absl::StatusOr<int> SetDrain(Session& session, const Arguments& arguments, bool drain) {
-  int worst = kExitOk;
+  v1::BulkResponse all;
+  absl::Status failed;
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   for (const std::string& node : arguments.words()) {
     v1::DrainNodeRequest request;
     request.set_node(node);
     request.set_drain(drain);
     request.set_reason(arguments.Get("reason"));
-    ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->DrainNode(request));
-    ASSIGN_OR_RETURN(const int code, ReportBulk(session, response,
-                                                drain ? "gets no new jobs" : "accepts jobs again"));
-    worst = std::max(worst, code);
+    const absl::StatusOr<v1::BulkResponse> response = connection->DrainNode(request);
+    failed = response.status();
+    if (!failed.ok()) break;
+    all.MergeFrom(*response);
   }
-  return worst;
+  ASSIGN_OR_RETURN(const int code, ReportBulk(session, arguments, all,
+                                              drain ? "gets no new jobs" : "accepts jobs again"));
+  RETURN_IF_ERROR(failed);
+  return code;
 }
 
 absl::StatusOr<int> Drain(Session& session, const Arguments& arguments) {
@@ -183,21 +197,25 @@ absl::StatusOr<int> DeclareDead(Session& session, const Arguments& arguments) {
   request.set_reason(arguments.Get("reason"));
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->DeclareNodeDead(request));
-  return ReportBulk(session, response, "is declared dead");
+  return ReportBulk(session, arguments, response, "is declared dead");
 }
 
 absl::StatusOr<int> RemoveNode(Session& session, const Arguments& arguments) {
-  int worst = kExitOk;
+  v1::BulkResponse all;
+  absl::Status failed;
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   for (const std::string& node : arguments.words()) {
     v1::RemoveNodeRequest request;
     request.set_node(node);
     request.set_reason(arguments.Get("reason"));
-    ASSIGN_OR_RETURN(const v1::BulkResponse response, connection->RemoveNode(request));
-    ASSIGN_OR_RETURN(const int code, ReportBulk(session, response, "was removed"));
-    worst = std::max(worst, code);
+    const absl::StatusOr<v1::BulkResponse> response = connection->RemoveNode(request);
+    failed = response.status();
+    if (!failed.ok()) break;
+    all.MergeFrom(*response);
   }
-  return worst;
+  ASSIGN_OR_RETURN(const int code, ReportBulk(session, arguments, all, "was removed"));
+  RETURN_IF_ERROR(failed);
+  return code;
 }
 
 }  // namespace
@@ -213,6 +231,7 @@ const Command kNodesShowCommand = {
     .arguments = "NODE",
     .least = 1,
     .most = 1,
+    .flags = kNodesShowFlags,
     .completes = "node",
     .examples = "jobctl nodes show node2\tdevices, version, how ranks are killed there",
     .run = ShowNode};
@@ -231,6 +250,7 @@ const Command kNodesUndrainCommand = {.name = "nodes undrain",
                                       .arguments = "NODE…",
                                       .least = 1,
                                       .most = -1,
+                                      .flags = kUndrainFlags,
                                       .completes = "node",
                                       .examples = "jobctl nodes undrain node2\tafter maintenance",
                                       .run = Undrain};

@@ -109,7 +109,7 @@ std::string PlanJson(const v1::PlanJobResponse& plan, const Memory& memory) {
     StrAppend(&details, details.empty() ? "" : ", ", JsonQuote(detail));
   const auto outcome = static_cast<size_t>(plan.outcome());
   return StrCat(
-      "{\"version\": 1, \"outcome\": \"", kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
+      "{\"version\": 1, \"kind\": \"Plan\", \"outcome\": \"", kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
       "\", \"reason\": ", JsonQuote(plan.reason()), ", \"details\": [", details,
       "], \"smaller\": ", JsonQuote(plan.smaller()),
       ", \"world_size\": ", plan.attempt().world_size(), ", \"nodes\": [", parts, "]",

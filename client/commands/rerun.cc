@@ -7,6 +7,7 @@
 #include "client/json_quote.h"
 #include "client/refusal.h"
 #include "client/session.h"
+#include "common/job/labels.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/units.h"
@@ -24,13 +25,30 @@ constexpr Flag kRerunFlags[] = {
      "start from the old job's checkpoint: last, or a step (default: from the beginning)",
      {},
      "step"},
+    {"label", 'l', "K=V",
+     "a label in addition to the old job's, or in its place; K-: without the old job's K; may be "
+     "repeated"},
     {"follow", 'f', "", "show the output until the job is over; Ctrl-C detaches"},
+    {"no-fold", 0, "", "with --follow on a terminal: show equal lines of several ranks one by one"},
     {"propagate", 0, "", "with --follow: return the failing rank's code"},
     {"output", 'o', "FORMAT", "name: only the new name; json", "name|json"},
 };
 
+absl::Status ChangeLabels(const std::vector<std::string>& changes, v1::RerunJobRequest* request) {
+  for (const std::string& change : changes) {
+    if (change.ends_with('-') && change.find('=') == std::string::npos) {
+      request->add_dropped_labels(change.substr(0, change.size() - 1));
+      continue;
+    }
+    ASSIGN_OR_RETURN(auto label, job::ParseLabel(change));
+    (*request->mutable_labels())[std::move(label.first)] = std::move(label.second);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
   v1::RerunJobRequest request;
+  RETURN_IF_ERROR(ChangeLabels(arguments.All("label"), &request));
   request.set_job(arguments.words()[0]);
   request.set_idempotency_key(session.idempotency_key());
   if (arguments.Has("from")) {
@@ -57,8 +75,9 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
   if (arguments.Get("output") == "name") {
     session.Print(response.name() + "\n");
   } else if (arguments.Get("output") == "json") {
-    session.Print(StrCat("{\"version\": 1, \"job\": ", response.job(), ", \"name\": ",
-                         JsonQuote(response.name()), ", \"rerun_of\": ", old.record().id(), "}\n"));
+    session.Print(StrCat("{\"version\": 1, \"kind\": \"SubmittedJob\", \"job\": ", response.job(),
+                         ", \"name\": ", JsonQuote(response.name()),
+                         ", \"rerun_of\": ", old.record().id(), "}\n"));
   } else {
     const std::string from = arguments.Get("from");
     session.Print(StrCat(response.name(), " repeats ", old.record().name(),
@@ -69,7 +88,7 @@ absl::StatusOr<int> Rerun(Session& session, const Arguments& arguments) {
     session.Note(StrCat("next: jobctl logs -f ", response.name()));
   }
   if (!arguments.Has("follow")) return kExitOk;
-  return FollowNewJob(session, response, arguments.Has("propagate"));
+  return FollowNewJob(session, response, arguments.Has("propagate"), !arguments.Has("no-fold"));
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ constexpr Flag kRunFlags[] = {
     {"memory", 0, "SIZE",
      "memory that each rank may use at most, e.g. 512MiB or 4GB; it is killed beyond that"},
     {"env", 'e', "NAME=VALUE", "set an environment variable for the ranks; may be repeated"},
-    {"name", 0, "NAME", "label of the job"},
+    {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
+    {"label", 'l', "K=V", "a label of the job, for ls -l; may be repeated"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
@@ -43,6 +44,7 @@ constexpr Flag kRunFlags[] = {
     {"tb-dir", 0, "DIR", "also read TensorBoard event files here as metrics; may be repeated"},
     {"detach", 0, "", "print the job's name and exit; the job keeps running"},
     {"raw", 0, "", "the ranks' exact bytes, without a prefix"},
+    {"no-fold", 0, "", "on a terminal, show equal lines of several ranks one by one, as in a pipe"},
     {"queue-anyway", 0, "", "accept a shape that no registered nodes could hold"},
 };
 
@@ -71,6 +73,9 @@ absl::StatusOr<int> Run(Session& session, const Arguments& arguments) {
   LogPrinter::Options options;
   options.raw = arguments.Has("raw");
   options.split_streams = true;
+  if (!options.raw && !arguments.Has("no-fold")) {
+    options.fold_ranks = 1;  // until the attempt's ranks are known
+  }
   return RunAttached(session, request, options);
 }
 

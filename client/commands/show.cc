@@ -5,6 +5,7 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/job_text.h"
+#include "client/record_json.h"
 #include "client/record_text.h"
 #include "client/session.h"
 #include "common/status.h"
@@ -50,9 +51,21 @@ absl::StatusOr<int> ShowJob(Session& session, const Arguments& arguments) {
   return kExitOk;
 }
 
+constexpr Flag kWhyFlags[] = {kRecordOutputFlag};
+
 absl::StatusOr<int> Why(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::WhyResponse response, connection->WhyJob(arguments.words()[0]));
+  if (arguments.Has("output")) {
+    const std::vector<std::string> details(response.details().begin(), response.details().end());
+    RecordFields fields;
+    fields.Add("state", StateName(response.state())).Add("text", response.text());
+    fields.AddTexts("details", details);
+    ASSIGN_OR_RETURN(const std::string text,
+                     RecordText("JobReason", fields, arguments.Get("output")));
+    session.Print(text);
+    return kExitOk;
+  }
   // The coordinator's sentence starts with the state if it is about the state alone.
   const std::string state = StateName(response.state());
   const std::string text = common::Printable(response.text());
@@ -84,6 +97,7 @@ const Command kWhyCommand = {
     .arguments = "JOB",
     .least = 1,
     .most = 1,
+    .flags = kWhyFlags,
     .completes = "job",
     .examples = "jobctl why calm-otter-3\twhat it is waiting for",
     .run = Why};

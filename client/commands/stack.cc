@@ -6,6 +6,7 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/hang_report.h"
+#include "client/record_json.h"
 #include "client/session.h"
 #include "common/files.h"
 #include "common/problem.h"
@@ -21,8 +22,9 @@ using common::StrCat;
 constexpr Flag kStackFlags[] = {
     {"files", 0, "DIR", "read the records in this directory instead of querying a job's ranks"},
     {"full", 0, "", "include the stacks of all threads"},
-    {"rank", 0, "N", "with --full: only this rank's"},
+    {"rank", 0, "N", "with --full or -o: only this rank's"},
     {"wait", 0, "TIME", "how long to wait for the ranks' answers (default 10s)"},
+    kRecordOutputFlag,
 };
 
 struct Collected {
@@ -90,6 +92,55 @@ absl::StatusOr<Collected> FromRanks(Session& session, const Arguments& arguments
   return collected;
 }
 
+std::vector<RecordFields> RunningCollectives(const RankRecord& record) {
+  std::vector<RecordFields> list;
+  for (const RankRecord::Collective& each : record.collectives) {
+    if (!each.runs) continue;
+    RecordFields& fields = list.emplace_back();
+    fields.Add("operation", each.operation).Add("sequence", static_cast<int64_t>(each.sequence));
+    fields.Add("group", each.group).Add("dtype", each.dtype).Add("bytes", each.bytes);
+    fields.Add("failed", each.failed).Add("age_ms", each.age_ms);
+  }
+  return list;
+}
+
+RecordFields OutsideFields(const RankRecord::Outside& outside) {
+  RecordFields fields;
+  fields.Add("pid", outside.pid).Add("program", outside.program).Add("doing", outside.doing);
+  fields.Add("cpu_seconds", outside.cpu_seconds).Add("frames_from", outside.frames);
+  fields.Add("problem", outside.problem);
+  return fields;
+}
+
+std::vector<RecordFields> ThreadFields(const RankRecord& record) {
+  std::vector<RecordFields> list;
+  for (const RankRecord::Thread& thread : record.threads) {
+    RecordFields& fields = list.emplace_back();
+    fields.Add("id", thread.id).Add("name", thread.name).Add("problem", thread.problem);
+    fields.AddTexts("frames", thread.frames);
+  }
+  return list;
+}
+
+absl::StatusOr<std::string> StackRecord(const HangReport& report, const Collected& collected,
+                                        int64_t only, const Arguments& arguments) {
+  std::vector<RecordFields> ranks;
+  for (const RankRecord& record : collected.records) {
+    if (only >= 0 && record.rank != only) continue;
+    RecordFields& fields = ranks.emplace_back();
+    fields.Add("rank", int64_t{record.rank}).Add("node", record.host);
+    fields.Add("reason", record.reason).Add("place", record.place).Add("time_ms", record.time_ms);
+    fields.AddList("waits_in", RunningCollectives(record));
+    if (record.outside.seen || !record.outside.problem.empty())
+      fields.AddObject("outside", OutsideFields(record.outside));
+    if (arguments.Has("full")) fields.AddList("threads", ThreadFields(record));
+  }
+  RecordFields fields;
+  fields.Add("sentence", report.sentence).AddNumbers("suspects", report.suspects);
+  fields.Add("world_size", int64_t{collected.world_size}).AddList("ranks", std::move(ranks));
+  return RecordText("Stack", fields, arguments.Get("output"));
+}
+
 absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
   if (arguments.Has("files") != arguments.words().empty()) {
     return common::MakeProblem(absl::StatusCode::kInvalidArgument,
@@ -104,6 +155,11 @@ absl::StatusOr<int> Stack(Session& session, const Arguments& arguments) {
   std::sort(collected.records.begin(), collected.records.end(),
             [](const RankRecord& a, const RankRecord& b) { return a.rank < b.rank; });
   const HangReport report = MakeHangReport(collected.world_size, collected.records);
+  if (arguments.Has("output")) {
+    ASSIGN_OR_RETURN(const std::string text, StackRecord(report, collected, only, arguments));
+    session.Print(text);
+    return 0;
+  }
   session.Print(StrCat(report.sentence, "\n\n", report.table));
   if (!arguments.Has("full")) return 0;
   for (const RankRecord& record : collected.records) {

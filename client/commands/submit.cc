@@ -5,6 +5,7 @@
 #include "client/errors.h"
 #include "client/follow.h"
 #include "client/listing.h"
+#include "client/record_json.h"
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/session.h"
@@ -30,7 +31,8 @@ constexpr Flag kSubmitFlags[] = {
     {"memory", 0, "SIZE",
      "memory that each rank may use at most, e.g. 512MiB or 4GB; it is killed beyond that"},
     {"env", 'e', "NAME=VALUE", "set an environment variable for the ranks; may be repeated"},
-    {"name", 0, "NAME", "label of the job"},
+    {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
+    {"label", 'l', "K=V", "a label of the job, for ls -l; may be repeated"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"priority", 0, "P", "higher goes first"},
     {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
@@ -45,6 +47,7 @@ constexpr Flag kSubmitFlags[] = {
     {"dry-run", 0, "", "validate and place the job, but change nothing"},
     {"wait", 0, "", "wait until the job is over: 0 succeeded, 100 failed, 103 cancelled"},
     {"follow", 'f', "", "show the output until the job is over; Ctrl-C detaches"},
+    {"no-fold", 0, "", "with --follow on a terminal: show equal lines of several ranks one by one"},
     {"propagate", 0, "", "with --wait or --follow: return the failing rank's code"},
     {"idempotency-key", 0, "KEY", "submit at most once under this key"},
     {"queue-anyway", 0, "", "accept a shape that no registered nodes could hold"},
@@ -52,6 +55,7 @@ constexpr Flag kSubmitFlags[] = {
 };
 constexpr Flag kValidateFlags[] = {
     {"set", 0, "KEY=VALUE", "override a key of the job file; may be repeated"},
+    kRecordOutputFlag,
 };
 
 absl::StatusOr<int> DryRun(Session& session, Connection& connection,
@@ -62,9 +66,10 @@ absl::StatusOr<int> DryRun(Session& session, Connection& connection,
   const std::string layout =
       response.layout().empty() ? job::DescribeShape(request.spec().shape()) : response.layout();
   if (output == "json") {
-    session.Print(StrCat("{\"version\": 1, \"dry_run\": true, \"layout\": ", JsonQuote(layout),
-                         ", \"starts_now\": ", response.reason().empty() ? "true" : "false",
-                         ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
+    session.Print(StrCat(
+        "{\"version\": 1, \"kind\": \"DryRun\", \"dry_run\": true, \"layout\": ", JsonQuote(layout),
+        ", \"starts_now\": ", response.reason().empty() ? "true" : "false",
+        ", \"reason\": ", JsonQuote(response.reason()), "}\n"));
     return kExitOk;
   }
   std::string text = StrCat(response.layout().empty() ? "requests: " : "fits: ", layout, "\n");
@@ -81,7 +86,7 @@ void Report(Session& session, const Arguments& arguments, const v1::SubmitRespon
     return;
   }
   if (output == "json") {
-    session.Print(StrCat("{\"version\": 1, \"job\": ", response.job(),
+    session.Print(StrCat("{\"version\": 1, \"kind\": \"SubmittedJob\", \"job\": ", response.job(),
                          ", \"name\": ", JsonQuote(response.name()),
                          ", \"existed\": ", response.existed() ? "true" : "false",
                          ", \"queue_position\": ", response.queue_position(),
@@ -146,7 +151,9 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
   }
   Report(session, arguments, response);
   fflush(stdout);
-  if (arguments.Has("follow")) return FollowNewJob(session, response, arguments.Has("propagate"));
+  if (arguments.Has("follow")) {
+    return FollowNewJob(session, response, arguments.Has("propagate"), !arguments.Has("no-fold"));
+  }
   if (arguments.Has("wait"))
     return AwaitEnd(session, *connection, response.name(), arguments.Has("propagate"));
   return kExitOk;
@@ -154,6 +161,15 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
 
 absl::StatusOr<int> Validate(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const v1::JobSpec spec, BuildSpec(session, arguments));
+  if (arguments.Has("output")) {
+    RecordFields fields;
+    fields.Add("file", arguments.words()[0]).Add("layout", job::DescribeShape(spec.shape()));
+    fields.AddTexts("command", {spec.command().begin(), spec.command().end()});
+    ASSIGN_OR_RETURN(const std::string text,
+                     RecordText("ValidJobFile", fields, arguments.Get("output")));
+    session.Print(text);
+    return kExitOk;
+  }
   std::string command;
   for (const std::string& word : spec.command())
     common::StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));

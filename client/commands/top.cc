@@ -14,6 +14,7 @@
 #include "client/live_screen.h"
 #include "client/rank_grid.h"
 #include "client/record_text.h"
+#include "client/row_window.h"
 #include "client/session.h"
 #include "client/signals.h"
 #include "common/status.h"
@@ -92,8 +93,7 @@ class Top {
   const std::string job_;
   const bool of_nodes_;
   GridOrder order_ = GridOrder::kRank;
-  size_t first_row_ = 0;
-  size_t page_ = 1;  // rows on the screen
+  RowWindow window_;
   bool is_paused_ = false;
   bool shows_help_ = false;
 };
@@ -137,24 +137,20 @@ absl::StatusOr<Moment> Top::LookAtNodes() const {
 
 absl::StatusOr<std::string> Top::Screen(const Moment& moment, const Terminal& terminal) {
   Listing listing = ListingOf(moment);
-  // The title, the column names, and the line of keys.
-  page_ = terminal.height > 4 ? terminal.height - 3 : 1;
+  // Besides rows: the title, the column names, and the line of keys.
   const size_t rows = listing.rows.size();
-  first_row_ = std::min(first_row_, rows > page_ ? rows - page_ : 0);
+  window_.Fit(rows, terminal.height > 4 ? terminal.height - 3 : 1);
   // Widths are those of all rows, so that columns stay in place while scrolling.
   ASSIGN_OR_RETURN(const std::string table, GridText(listing, terminal));
   std::vector<std::string> lines = absl::StrSplit(table, '\n');
   std::string text = StrCat(Shorten(common::Printable(moment.title), terminal.width), "\n");
   if (shows_help_) return StrCat(text, kTopHelp);
   common::StrAppend(&text, lines[0], "\n");
-  const size_t last = std::min(rows, first_row_ + page_);
-  for (size_t i = first_row_; i < last && i + 1 < lines.size(); ++i) {
+  for (size_t i = window_.first(); i < window_.last() && i + 1 < lines.size(); ++i) {
     common::StrAppend(&text, Filtered(lines[i + 1]), "\n");
   }
-  const std::string place =
-      rows > page_ ? StrCat("rows ", first_row_ + 1, "-", last, " of ", rows, "  ") : "";
   text +=
-      Shorten(StrCat(is_paused_ ? "PAUSED  " : "", place,
+      Shorten(StrCat(is_paused_ ? "PAUSED  " : "", window_.PlaceText(rows, false),
                      of_nodes_ ? "q quit  space pause  h help"
                                : "q quit  c cpu  m memory  s slow  r rank  space pause  h help"),
               terminal.width);
@@ -162,31 +158,7 @@ absl::StatusOr<std::string> Top::Screen(const Moment& moment, const Terminal& te
 }
 
 bool Top::OnKey(const LiveScreen::Event& event) {
-  using Key = LiveScreen::Key;
-  const auto up = [this](size_t rows) { first_row_ -= std::min(first_row_, rows); };
-  switch (event.key) {
-    case Key::kUp:
-      up(1);
-      break;
-    case Key::kDown:
-      ++first_row_;
-      break;
-    case Key::kPageUp:
-      up(page_);
-      break;
-    case Key::kPageDown:
-      first_row_ += page_;
-      break;
-    case Key::kHome:
-      first_row_ = 0;
-      break;
-    case Key::kEnd:
-      first_row_ = SIZE_MAX / 2;
-      break;
-    default:
-      break;
-  }
-  if (event.key != Key::kCharacter) return true;
+  if (window_.OnKey(event) || event.key != LiveScreen::Key::kCharacter) return true;
   switch (event.character) {
     case 'q':
       return false;
@@ -208,24 +180,6 @@ bool Top::OnKey(const LiveScreen::Event& event) {
     case 'h':
     case '?':
       shows_help_ = !shows_help_;
-      break;
-    case 'k':
-      up(1);
-      break;
-    case 'j':
-      ++first_row_;
-      break;
-    case 'b':
-      up(page_);
-      break;
-    case 'f':
-      first_row_ += page_;
-      break;
-    case 'g':
-      first_row_ = 0;
-      break;
-    case 'G':
-      first_row_ = SIZE_MAX / 2;
       break;
     default:
       break;

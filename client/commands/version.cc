@@ -1,10 +1,12 @@
 // jobctl version and explain.
 #include "common/version.h"
+
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/private_coordinator.h"
+#include "client/record_json.h"
 #include "client/session.h"
 #include "common/error_codes.h"
 #include "common/problem.h"
@@ -19,25 +21,46 @@ using common::StrCat;
 
 constexpr Flag kVersionFlags[] = {
     {"client", 0, "", "only jobctl's own, without contacting a coordinator"},
+    kRecordOutputFlag,
 };
+constexpr Flag kExplainFlags[] = {kRecordOutputFlag};
+
+// `server`: null if there is none, or it is not asked for.
+absl::StatusOr<std::string> VersionRecord(const v1::GetServerResponse* server,
+                                          const std::string& format) {
+  RecordFields fields;
+  fields.Add("client", common::kVersion).Add("client_protocol", int64_t{common::kProtocol});
+  fields.Add("server", server == nullptr ? Value() : Value(server->version()));
+  fields.Add("server_protocol", server == nullptr ? Value() : Value(int64_t{server->protocol()}));
+  return RecordText("Version", fields, format);
+}
+
+std::string VersionLine(const v1::GetServerResponse* server, bool client_only) {
+  if (server == nullptr) {
+    return StrCat("client ", common::kVersion, "  protocol ", common::kProtocol,
+                  client_only ? "" : "  server none (private, not running)", "\n");
+  }
+  return StrCat("client ", common::kVersion, "  server ", server->version(), "  protocol ",
+                server->protocol(),
+                server->protocol() == common::kProtocol ? " (compatible)"
+                                                        : " (compatible, different version)",
+                "\n");
+}
 
 absl::StatusOr<int> Version(Session& session, const Arguments& arguments) {
-  const std::string own = StrCat("client ", common::kVersion, "  protocol ", common::kProtocol);
-  if (arguments.Has("client")) {
-    session.Print(own + "\n");
-    return kExitOk;
-  }
+  const v1::GetServerResponse* server = nullptr;
   // Does not start a coordinator just to print its version.
-  if (session.is_private() && !session.private_coordinator().Running()) {
-    session.Print(own + "  server none (private, not running)\n");
-    return kExitOk;
+  const bool runs = !session.is_private() || session.private_coordinator().Running();
+  if (runs && !arguments.Has("client")) {
+    ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+    server = &connection->server();
   }
-  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  const v1::GetServerResponse& server = connection->server();
-  session.Print(StrCat(
-      "client ", common::kVersion, "  server ", server.version(), "  protocol ", server.protocol(),
-      server.protocol() == common::kProtocol ? " (compatible)" : " (compatible, different version)",
-      "\n"));
+  if (arguments.Has("output")) {
+    ASSIGN_OR_RETURN(const std::string text, VersionRecord(server, arguments.Get("output")));
+    session.Print(text);
+  } else {
+    session.Print(VersionLine(server, arguments.Has("client")));
+  }
   return kExitOk;
 }
 
@@ -52,6 +75,16 @@ absl::StatusOr<int> Explain(Session& session, const Arguments& arguments) {
                                 .what = StrCat("there is no error code \"", wanted, "\"",
                                                DidYouMean(common::Nearest(wanted, names))),
                                 .fix = "jobctl explain JC1201"});
+  }
+  if (arguments.Has("output")) {
+    RecordFields fields;
+    fields.Add("code", std::string(code->code)).Add("title", std::string(code->title));
+    fields.Add("explanation", std::string(code->explanation));
+    fields.Add("fix", std::string(code->fix));
+    ASSIGN_OR_RETURN(const std::string text,
+                     RecordText("ErrorCode", fields, arguments.Get("output")));
+    session.Print(text);
+    return kExitOk;
   }
   session.Print(StrCat(code->code, ": ", code->title, "\n\n", code->explanation,
                        "\n\nfix: ", code->fix, "\n"));
@@ -70,6 +103,7 @@ const Command kExplainCommand = {.name = "explain",
                                  .arguments = "CODE",
                                  .least = 1,
                                  .most = 1,
+                                 .flags = kExplainFlags,
                                  .completes = "code",
                                  .examples = "jobctl explain JC1402\tworks without a coordinator",
                                  .run = Explain};

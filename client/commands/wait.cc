@@ -6,6 +6,7 @@
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/follow.h"
+#include "client/listing.h"
 #include "client/record_text.h"
 #include "client/session.h"
 #include "client/signals.h"
@@ -29,6 +30,8 @@ constexpr Flag kWaitFlags[] = {
      "done|running|checkpoint|step="},
     {"timeout", 0, "TIME", "give up after this; exit code 101 (default: never)"},
     {"propagate", 0, "", "return the failing rank's code"},
+    {"output", 'o', "FORMAT", "the jobs as json, jsonl, yaml or csv, at the end",
+     "json|jsonl|yaml|csv"},
 };
 
 struct Goal {
@@ -92,7 +95,23 @@ absl::StatusOr<v1::JobRecord> Await(Session& session, const std::string& job, co
   }
 }
 
-absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
+// Tells what a job has come to: at once, or for programs with the others at the end.
+void TellWaited(Session& session, const Arguments& arguments, const v1::JobRecord& record,
+                Listing* listing) {
+  if (arguments.Has("output")) {
+    Cell exit_code;
+    if (IsOver(record.state())) exit_code = Cell(int64_t{record.exit_code()});
+    listing->rows.push_back({Cell(record.name()), Cell(static_cast<int64_t>(record.id())),
+                             Cell(StateName(record.state())), exit_code, Cell(record.reason())});
+    return;
+  }
+  std::string reason =
+      record.reason().empty() ? "" : StrCat(" (", common::Printable(record.reason()), ")");
+  if (record.state() == v1::JOB_STATE_SUCCEEDED) reason.clear();
+  session.Print(StrCat(record.name(), " ", StateName(record.state()), reason, "\n"));
+}
+
+absl::StatusOr<int> WaitForAll(Session& session, const Arguments& arguments, Listing* listing) {
   ASSIGN_OR_RETURN(const Goal goal, ParseGoal(arguments.Get("for")));
   ASSIGN_OR_RETURN(const int64_t timeout_ms, arguments.DurationMs("timeout", 0));
   WatchSignals();
@@ -122,10 +141,7 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
     }
     RETURN_IF_ERROR(record.status());
     const bool over = IsOver(record->state());
-    std::string reason =
-        record->reason().empty() ? "" : StrCat(" (", common::Printable(record->reason()), ")");
-    if (record->state() == v1::JOB_STATE_SUCCEEDED) reason.clear();
-    session.Print(StrCat(record->name(), " ", StateName(record->state()), reason, "\n"));
+    TellWaited(session, arguments, *record, listing);
     if (over) {
       const int code = WaitExitCode(*record, arguments.Has("propagate"));
       if (code == kExitOk && !Reached(goal, *record)) {
@@ -140,6 +156,22 @@ absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
     }
   }
   return worst;
+}
+
+absl::StatusOr<int> Wait(Session& session, const Arguments& arguments) {
+  Listing listing;
+  listing.kind = "WaitList";
+  listing.columns = {
+      {.key = "job"}, {.key = "id"}, {.key = "state"}, {.key = "exit"}, {.key = "reason"}};
+  const absl::StatusOr<int> code = WaitForAll(session, arguments, &listing);
+  if (arguments.Has("output")) {
+    ListingOptions options;
+    options.output = arguments.Get("output");
+    ASSIGN_OR_RETURN(const std::string text,
+                     RenderListing(std::move(listing), options, session.terminal()));
+    session.Print(text);
+  }
+  return code;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "client/diagnosis/report.h"
 #include "client/job_text.h"
+#include "client/record_json.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/status.h"

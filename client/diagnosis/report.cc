@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "client/json_quote.h"
 #include "client/record_text.h"
 #include "client/version_text.h"
 #include "common/strings.h"
@@ -280,7 +281,7 @@ std::string DiagnosisText(const CaseFile& file, const FirstCause& cause) {
 }
 
 std::string DiagnosisJson(const CaseFile& file, const FirstCause& cause) {
-  using nlohmann::json;
+  using json = nlohmann::ordered_json;
   json deaths = json::array();
   const v1::Attempt* attempt = AttemptTold(file.job);
   if (attempt != nullptr) {
@@ -306,6 +307,7 @@ std::string DiagnosisJson(const CaseFile& file, const FirstCause& cause) {
   }
   const json report = {
       {"version", 1},
+      {"kind", "Diagnosis"},
       {"job", file.job.name()},
       {"state", StateName(file.job.state())},
       {"attempt", attempt == nullptr ? -1 : static_cast<int64_t>(attempt->number())},
@@ -319,7 +321,7 @@ std::string DiagnosisJson(const CaseFile& file, const FirstCause& cause) {
       {"muster", file.server.version()},
       {"jobctl", file.client_version},
       {"gaps", file.gaps}};
-  return report.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return EscapeHiddenJson(report.dump(2, ' ', false, json::error_handler_t::replace)) + "\n";
 }
 
 }  // namespace muster::client

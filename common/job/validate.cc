@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/device_kinds.h"
+#include "common/job/labels.h"
 #include "common/job/notify.h"
 #include "common/job/refuse.h"
 #include "common/job/rules.h"
@@ -220,6 +221,7 @@ absl::Status Validate(const v1::JobSpec& spec) {
   RETURN_IF_ERROR(CheckShape(spec.shape()));
   RETURN_IF_ERROR(CheckWorkdir(spec.workdir()));
   RETURN_IF_ERROR(CheckEnvironment(spec));
+  RETURN_IF_ERROR(CheckLabels(spec));
   RETURN_IF_ERROR(CheckNotify(spec));
   return CheckNumbers(spec);
 }

@@ -239,6 +239,7 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   const v1::Checkpoint* latest = LatestCheckpoint(job);
   summary.set_checkpoint_step(latest == nullptr ? -1 : latest->step());
   summary.set_command(Clip(absl::StrJoin(job.spec().command(), " "), kCommandShown));
+  *summary.mutable_labels() = job.spec().labels();
   return summary;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/job/labels.h"
 #include "common/job/validate.h"
 #include "common/limits.h"
 #include "coordinator/assessor.h"
@@ -23,9 +24,13 @@ constexpr uint32_t kListedMax = 10'000;  // per page
 constexpr size_t kAssessedMax = 64;
 constexpr int64_t kRecentMs = 24 * 3'600'000;
 
-bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request) {
+using LabelTerms = std::vector<job::LabelTerm>;
+
+bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request,
+             const LabelTerms& labels) {
   if (request.before_id() != 0 && job.id() >= request.before_id()) return false;
   if (!request.owner().empty() && job.owner() != request.owner()) return false;
+  if (!job::MeetsLabelTerms(job.spec().labels(), labels)) return false;
   if (request.states().empty()) return true;
   return std::find(request.states().begin(), request.states().end(), job.state()) !=
          request.states().end();
@@ -46,12 +51,14 @@ void AssessFinished(Daemon& daemon, uint64_t id) {
 // On a pool thread: adds finished jobs, newest first, up to the limit.
 absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
                                                   const v1::ListJobsRequest& request,
+                                                  const LabelTerms& labels,
                                                   std::vector<v1::JobSummary> live,
                                                   int64_t now_ms) {
   JobIndex::Filter filter;
   for (const int state : request.states())
     filter.states.push_back(static_cast<v1::JobState>(state));
   filter.owner = request.owner();
+  filter.labels = labels;
   filter.before_id = request.before_id();
   filter.limit = LimitOf(request) + 1;
   if (!request.all() && request.states().empty()) filter.finished_since_ms = now_ms - kRecentMs;
@@ -65,6 +72,7 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
   std::sort(live.begin(), live.end(),
             [](const v1::JobSummary& a, const v1::JobSummary& b) { return a.id() > b.id(); });
   v1::ListJobsResponse response;
+  response.set_labels_met(true);
   size_t bytes = 0;
   for (v1::JobSummary& job : live) {
     bytes += job.ByteSizeLong();
@@ -89,8 +97,11 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
 
 void ListJobs(Daemon& daemon, const Caller&, const v1::ListJobsRequest& request,
               Answer<v1::ListJobsResponse> answer) {
+  const absl::StatusOr<LabelTerms> labels =
+      job::ParseLabelTerms({request.labels().begin(), request.labels().end()});
+  if (!labels.ok()) return answer(labels.status());
   daemon.loop.Ask(
-      [&daemon, request, answer](const LoopView& view) {
+      [&daemon, request, answer, labels = *labels](const LoopView& view) {
         std::vector<v1::JobSummary> live;
         const auto facts = std::make_shared<std::vector<v1::JobRecord>>();
         const uint32_t limit = LimitOf(request);
@@ -99,24 +110,24 @@ void ListJobs(Daemon& daemon, const Caller&, const v1::ListJobsRequest& request,
             request.before_id() == 0 ? jobs.end() : jobs.lower_bound(request.before_id());
         for (auto job = std::make_reverse_iterator(first);
              job != jobs.rend() && live.size() <= limit; ++job) {
-          if (!Matches(job->second, request)) continue;
+          if (!Matches(job->second, request, labels)) continue;
           live.push_back(Summarize(job->second));
           const bool runs = job->second.state() == v1::JOB_STATE_RUNNING;
           if (request.assess() && runs && facts->size() < kAssessedMax) {
             facts->push_back(FactsOf(job->second));
           }
         }
-        return
-            [&daemon, request, answer, facts, live = std::move(live), now_ms = view.now.wall_ms] {
-              // Reading metrics may take long: not among the short reads.
-              WorkPool& pool = request.assess() ? daemon.reads : daemon.pool;
-              pool.Post([&daemon, request, answer, facts, live, now_ms] {
-                for (const v1::JobRecord& job : *facts) {
-                  (void)daemon.assessor.Assess(job, daemon.clock.Read());
-                }
-                answer(WithFinished(daemon, request, live, now_ms));
-              });
-            };
+        return [&daemon, request, answer, labels, facts, live = std::move(live),
+                now_ms = view.now.wall_ms] {
+          // Reading metrics may take long: not among the short reads.
+          WorkPool& pool = request.assess() ? daemon.reads : daemon.pool;
+          pool.Post([&daemon, request, answer, labels, facts, live, now_ms] {
+            for (const v1::JobRecord& job : *facts) {
+              (void)daemon.assessor.Assess(job, daemon.clock.Read());
+            }
+            answer(WithFinished(daemon, request, labels, live, now_ms));
+          });
+        };
       },
       answer);
 }

@@ -45,6 +45,8 @@ absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobR
   v1::JobSpec& spec = *input.request.mutable_spec();
   spec.set_rerun_of(job.id());
   spec.set_resume_step(0);
+  for (const std::string& key : request.dropped_labels()) spec.mutable_labels()->erase(key);
+  for (const auto& [key, value] : request.labels()) (*spec.mutable_labels())[key] = value;
   input.request.set_idempotency_key(request.idempotency_key());
   if (!request.from_checkpoint()) return input;
   ASSIGN_OR_RETURN(v1::Checkpoint checkpoint, CheckpointToResume(job, request));

@@ -116,19 +116,24 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
     }
     sql += ")";
   }
-  sql += StrCat(" ORDER BY id DESC LIMIT ", filter.limit);
+  sql += " ORDER BY id DESC";
+  // The summaries carry the labels: which rows count is known when they have been read.
+  if (filter.labels.empty()) sql += StrCat(" LIMIT ", filter.limit);
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql));
   list.Bind(1, filter.before_id == 0 ? INT64_MAX : static_cast<int64_t>(filter.before_id));
   list.Bind(2, filter.finished_since_ms);
   if (!filter.owner.empty()) list.BindText(3, filter.owner);
   std::vector<v1::JobSummary> found;
-  RETURN_IF_ERROR(ForRows(list, [&](Statement& row) {
-    if (!Parse(row.Bytes(0), &found.emplace_back())) {
+  while (found.size() < filter.limit) {
+    ASSIGN_OR_RETURN(const bool row, list.Step());
+    if (!row) break;
+    v1::JobSummary summary;
+    if (!Parse(list.Bytes(0), &summary)) {
       return DamagedDatabase(paths_.Database(), "a job's summary cannot be read");
     }
-    return absl::OkStatus();
-  }));
+    if (job::MeetsLabelTerms(summary.labels(), filter.labels)) found.push_back(std::move(summary));
+  }
   return found;
 }
 

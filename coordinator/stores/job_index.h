@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/job/labels.h"
 #include "coordinator/core/input.h"
 #include "coordinator/retention.h"
 #include "muster/v1/event.pb.h"
@@ -30,8 +31,9 @@ class JobIndex {
     std::string name;
   };
   struct Filter {
-    std::vector<v1::JobState> states;  // empty: all
-    std::string owner;                 // empty: all
+    std::vector<v1::JobState> states;    // empty: all
+    std::string owner;                   // empty: all
+    std::vector<job::LabelTerm> labels;  // all must be met
     int64_t finished_since_ms = 0;
     uint64_t before_id = 0;  // 0: no bound
     uint32_t limit = 0;

@@ -64,8 +64,15 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
       changed.wait_for(lock, std::chrono::milliseconds(20));
     return grpc::Status::OK;
   }
-  grpc::Status RerunJob(grpc::ServerContext*, const v1::RerunJobRequest*,
+  grpc::Status WhyJob(grpc::ServerContext*, const v1::JobReference*,
+                      v1::WhyResponse* response) override {
+    *response = fake_->why;
+    return grpc::Status::OK;
+  }
+  grpc::Status RerunJob(grpc::ServerContext*, const v1::RerunJobRequest* request,
                         v1::SubmitResponse* response) override {
+    std::lock_guard lock(mutex);
+    rerun = *request;
     response->set_job(4);
     response->set_name("calm-otter-4");
     return grpc::Status::OK;
@@ -144,6 +151,7 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
   std::mutex mutex;
   std::condition_variable changed;
   v1::SubmitRequest submit;
+  v1::RerunJobRequest rerun;
   std::vector<v1::CancelJobsRequest> cancelled;
   std::vector<v1::ListJobsRequest> listed;
   std::unique_ptr<grpc::Server> server;
@@ -175,6 +183,11 @@ v1::SubmitRequest FakeCoordinator::last_submit() const {
 std::vector<v1::CancelJobsRequest> FakeCoordinator::cancels() const {
   std::lock_guard lock(service_->mutex);
   return service_->cancelled;
+}
+
+v1::RerunJobRequest FakeCoordinator::last_rerun() const {
+  std::lock_guard lock(service_->mutex);
+  return service_->rerun;
 }
 
 std::vector<v1::ListJobsRequest> FakeCoordinator::lists() const {

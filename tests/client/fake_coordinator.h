@@ -33,6 +33,7 @@ class FakeCoordinator {
   bool is_older = false;         // its errors are messages only
   v1::SubmitResponse submitted;  // if it has a name: the answer to Submit
   v1::MetricSummaries metrics;
+  v1::WhyResponse why;
   v1::Assessment assessment;  // without a job: UNIMPLEMENTED, as an older coordinator answers
   // If set, answers ListJobs, on gRPC's thread.
   std::function<v1::ListJobsResponse(const v1::ListJobsRequest&)> on_list;
@@ -44,6 +45,7 @@ class FakeCoordinator {
   v1::SubmitRequest last_submit() const;
   std::vector<v1::CancelJobsRequest> cancels() const;
   std::vector<v1::ListJobsRequest> lists() const;
+  v1::RerunJobRequest last_rerun() const;
 
  private:
   class Service;

@@ -2,6 +2,7 @@
 // running, unknown names are errors. The real binary against prepared answers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -129,24 +130,189 @@ TEST(JobctlListTest, SortingByAgeMeansTheAgeAndProgramsReadMoments) {
       Jobctl(fake, {"ls", "-a"}).out.starts_with("JOB\tSTATE\tDEVICES\tSTEP\tLOSS\tETA\tAGE\t"));
 }
 
-TEST(JobctlListTest, WatchingFitsTheScreen) {
+TEST(JobctlListTest, LabelsAreSelectedByTheCoordinatorAndShown) {
+  FakeCoordinator fake;
+  v1::JobSummary* job = fake.jobs.add_jobs();
+  job->set_name("calm-otter-3");
+  (*job->mutable_labels())["team"] = "vision";
+  (*job->mutable_labels())["sweep"] = "7";
+  fake.jobs.set_labels_met(true);
+  const Ended ended =
+      Jobctl(fake, {"ls", "-l", "team=vision,sweep!=8", "-l", "!gone", "-o", "json"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const auto labels = nlohmann::json::parse(ended.out)["items"][0]["labels"];
+  EXPECT_EQ(labels, (nlohmann::json{{"sweep", "7"}, {"team", "vision"}}));
+  const auto asked = fake.lists().back().labels();
+  EXPECT_EQ(std::vector<std::string>(asked.begin(), asked.end()),
+            (std::vector<std::string>{"team=vision", "sweep!=8", "!gone"}));
+  EXPECT_TRUE(Holds(Jobctl(fake, {"ls", "-o", "csv", "--columns", "labels"}).out,
+                    "\"sweep=7,team=vision\"\n"));
+  EXPECT_TRUE(Holds(Jobctl(fake, {"ls", "-o", "wide"}).out, "\tsweep=7, team=vision\t"));
+  EXPECT_EQ(Jobctl(fake, {"ls", "-l", "a b"}).code, 2);
+}
+
+TEST(JobctlListTest, AnOlderCoordinatorThatWouldListAllJobsIsNotTakenAtItsWord) {
+  FakeCoordinator fake;
+  fake.jobs.add_jobs()->set_name("calm-otter-3");
+  const Ended ended = Jobctl(fake, {"ls", "-l", "team=vision", "-o", "name"});
+  EXPECT_NE(ended.code, 0);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_TRUE(Holds(ended.err, "cannot select jobs by labels")) << ended.err;
+}
+
+TEST(JobctlSubmitTest, LabelsOfTheLineAndOfARerunAreSent) {
+  FakeCoordinator fake;
+  fake.record = Record(v1::JOB_STATE_RUNNING);
+  ASSERT_EQ(Jobctl(fake, {"submit", "-l", "team=vision", "--label", "sweep=7", "--", "train"}).code,
+            0);
+  const auto labels = fake.last_submit().spec().labels();
+  EXPECT_EQ(labels.at("team"), "vision");
+  EXPECT_EQ(labels.at("sweep"), "7");
+  const Ended refused = Jobctl(fake, {"submit", "-l", "team", "--", "train"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(Holds(refused.err, "the label \"team\" is not KEY=VALUE")) << refused.err;
+  ASSERT_EQ(Jobctl(fake, {"rerun", "3", "-l", "sweep=8", "-l", "old-"}).code, 0);
+  EXPECT_EQ(fake.last_rerun().labels().at("sweep"), "8");
+  EXPECT_EQ(fake.last_rerun().dropped_labels(0), "old");
+}
+
+// What a screen shows after all that was sent to it.
+std::vector<std::string> ScreenAfter(const std::string& sent, size_t rows, size_t columns) {
+  std::vector<std::string> screen(rows, std::string(columns, ' '));
+  size_t row = 0, column = 0;
+  for (size_t at = 0; at < sent.size();) {
+    if (sent[at] != '\033') {
+      if (static_cast<unsigned char>(sent[at]) < 0x80 || (sent[at] & 0x40) != 0) {
+        EXPECT_LT(column, columns) << "a line is longer than the screen is wide";
+        if (row < rows && column < columns) screen[row][column++] = sent[at];
+      }
+      ++at;
+      continue;
+    }
+    const size_t end = sent.find_first_of("hlmHJK", at);
+    const std::string sequence = sent.substr(at, end - at + 1);
+    if (sequence.back() == 'H') {
+      row = sequence == "\033[H" ? 0 : std::stoul(sequence.substr(2)) - 1;
+      column = 0;
+      EXPECT_LT(row, rows);
+    } else if (sequence == "\033[K" || sequence == "\033[J") {
+      screen[row].replace(column, columns - column, columns - column, ' ');
+      for (size_t i = row + 1; sequence == "\033[J" && i < rows; ++i)
+        screen[i].assign(columns, ' ');
+    }
+    at = end + 1;
+  }
+  for (std::string& line : screen) line.erase(line.find_last_not_of(' ') + 1);
+  return screen;
+}
+
+TEST(JobctlListTest, WatchingFitsTheScreenAndWritesOnlyWhatChanged) {
   FakeCoordinator fake;
   Serve(fake, 500, 1'000);
   const Surroundings screen = {.server = fake.endpoint(), .terminal = {.ws_row = 10, .ws_col = 60}};
   for (const char* output : {"table", "wide"}) {
     Process process(screen, {"ls", "-a", "-w", "-o", output});
-    const std::string clear = "\033[H\033[2J";
-    ASSERT_TRUE(process.ReadOutUntil(clear, 2));
-    const size_t first = process.out().find(clear) + clear.size();
-    const std::string shown = process.out().substr(first, process.out().find(clear, first) - first);
-    const std::vector<std::string> lines = LinesOf(shown);
-    EXPECT_LE(lines.size(), 9u) << "the cursor stands in the tenth line\n" << shown;
-    // A carriage return ends each line; "…" has three bytes.
-    for (const std::string& line : lines) EXPECT_LE(DisplayWidth(line), 61u) << line;
-    EXPECT_TRUE(Holds(shown, "job-500")) << shown;
-    EXPECT_TRUE(Holds(shown, "there are more")) << shown;
+    const std::string end = "\033[?2026l";
+    ASSERT_TRUE(process.ReadOutUntil(end));
+    const size_t first = process.out().find(end) + end.size();
+    // It now knows how many rows fit, and has read a page more of them.
+    ASSERT_TRUE(process.ReadOutUntil(end, 2));
+    EXPECT_EQ(process.out().substr(first), "\033[?2026h\033[10;1Hrows 1-8 of 17+  \033[?2026l");
+    const std::vector<std::string> shown = ScreenAfter(process.out(), 10, 60);
+    EXPECT_TRUE(shown[0].starts_with("JOB ")) << shown[0];
+    EXPECT_TRUE(shown[1].starts_with("job-500 ")) << shown[1];
+    EXPECT_TRUE(shown[8].starts_with("job-493 ")) << shown[8];
+    EXPECT_EQ(process.out().find("\033[2J"), std::string::npos) << "nothing is blanked first";
   }
-  for (const v1::ListJobsRequest& request : fake.lists()) EXPECT_LE(request.limit(), 10u);
+  for (const v1::ListJobsRequest& request : fake.lists())
+    EXPECT_LE(request.limit(), 20u) << "no more is read than may be scrolled to";
+}
+
+TEST(JobctlListTest, EveryRecordForProgramsHasAVersionAndAKind) {
+  FakeCoordinator fake;
+  fake.record = Record(v1::JOB_STATE_SUCCEEDED);
+  fake.why.set_state(v1::JOB_STATE_QUEUED);
+  fake.why.set_text("needs 4 gpu");
+  fake.why.add_details("node1: 2 of 4");
+  fake.nodes.add_nodes()->mutable_record()->mutable_facts()->set_name("node1");
+  struct Asked {
+    std::vector<std::string> line;
+    std::string kind;
+    std::string field;
+  };
+  const Asked kAll[] = {{{"why", "3"}, "JobReason", "details"},
+                        {{"show", "3"}, "Job", "spec"},
+                        {{"nodes", "show", "node1"}, "Node", "record"},
+                        {{"version"}, "Version", "server_protocol"},
+                        {{"version", "--client"}, "Version", "client_protocol"},
+                        {{"context", "show"}, "Context", "server"},
+                        {{"explain", "JC1201"}, "ErrorCode", "fix"},
+                        {{"wait", "3"}, "WaitList", "items"},
+                        {{"cancel", "3", "gone"}, "ResultList", "items"},
+                        {{"submit", "--", "train"}, "SubmittedJob", "job"},
+                        {{"rerun", "3"}, "SubmittedJob", "rerun_of"},
+                        {{"diff", "3", "3"}, "JobDifference", "differences"},
+                        {{"nodes", "ls"}, "NodeList", "items"},
+                        {{"ckpt", "ls", "3"}, "CheckpointList", "items"},
+                        {{"context", "ls"}, "ContextList", "items"},
+                        {{"config", "view"}, "SettingList", "items"}};
+  for (const Asked& asked : kAll) {
+    std::vector<std::string> line = asked.line;
+    line.insert(std::find(line.begin(), line.end(), "--"), {"-o", "json"});
+    const Ended ended = Jobctl(fake, line);
+    const auto json = nlohmann::json::parse(ended.out, nullptr, false);
+    ASSERT_TRUE(json.is_object()) << line[0] << ": " << ended.out << ended.err;
+    EXPECT_EQ(json["version"], 1) << line[0];
+    EXPECT_EQ(json["kind"], asked.kind) << line[0];
+    EXPECT_TRUE(json.contains(asked.field)) << ended.out;
+  }
+  EXPECT_EQ(Jobctl(fake, {"why", "3", "-o", "json"}).out,
+            "{\n \"version\": 1,\n \"kind\": \"JobReason\",\n \"state\": \"QUEUED\",\n"
+            " \"text\": \"needs 4 gpu\",\n \"details\": [\n  \"node1: 2 of 4\"\n ]\n}\n");
+  EXPECT_EQ(Jobctl(fake, {"cancel", "3", "gone", "-o", "csv"}).out,
+            "subject,name,done,message,code\n3,3,true,is being cancelled,\n"
+            "gone,gone,false,there is no job gone,JC1201\n");
+  EXPECT_EQ(Jobctl(fake, {"cancel", "3", "gone", "-o", "csv"}).code, 3);
+  EXPECT_EQ(Jobctl(fake, {"wait", "3", "-o", "csv"}).out,
+            "job,id,state,exit,reason\ncalm-otter-3,3,SUCCEEDED,0,\n");
+}
+
+// Two ranks that print the same, of a job that ends.
+void ServeTwins(FakeCoordinator& fake) {
+  fake.record = Record(v1::JOB_STATE_SUCCEEDED);
+  fake.record.mutable_attempts(0)->mutable_parts(0)->set_local_world_size(2);
+  for (const v1::JobState state : {v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED}) {
+    *fake.updates.emplace_back().mutable_record() = fake.record;
+    fake.updates.back().mutable_record()->set_state(state);
+  }
+  for (const uint32_t rank : {0u, 1u}) {
+    v1::LogRecord log;
+    log.set_rank(rank);
+    log.set_node("node1");
+    log.set_data("loading\n");
+    log.set_end(true);
+    fake.logs.push_back(log);
+  }
+}
+
+TEST(JobctlFoldTest, RunAndFollowFoldEqualLinesOnATerminalAndNowhereElse) {
+  FakeCoordinator fake;
+  ServeTwins(fake);
+  const Surroundings screen = {.server = fake.endpoint(), .terminal = {.ws_row = 24, .ws_col = 80}};
+  const std::string apart = "[node1:0] loading\n[node1:1] loading\n";
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"run", "-n", "2"}, {"submit", "-q", "-o", "name", "-f", "-n", "2"}}) {
+    const auto with = [&words](std::vector<std::string> more) {
+      more.insert(more.begin(), words.begin(), words.end());
+      more.insert(more.end(), {"--color", "never", "--", "train"});
+      return more;
+    };
+    const std::string folded = Process(screen, with({})).End().out;
+    EXPECT_TRUE(Holds(folded, "[2 ranks] loading\r\n")) << folded;
+    EXPECT_FALSE(Holds(folded, "node1:")) << folded;
+    EXPECT_FALSE(Holds(Process(screen, with({"--no-fold"})).End().out, "[2 ranks]"));
+    EXPECT_TRUE(Holds(Jobctl(fake, with({})).out, apart)) << "a pipe";
+  }
 }
 
 TEST(JobctlFollowTest, CtrlCSaysThatTheJobGoesOnAndHowToComeBack) {

@@ -102,6 +102,53 @@ TEST(LogPrinterTest, EqualLinesOfSeveralRanksAreFoldedOnATerminalOnly) {
             "[node1:2] loading\n");
 }
 
+TEST(LogPrinterTest, HowManyRanksFoldMayBecomeKnownLater) {
+  Terminal terminal;
+  terminal.out_is_tty = true;
+  testing::internal::CaptureStdout();
+  {
+    LogPrinter printer({.fold_ranks = 1}, terminal);
+    ASSERT_TRUE(printer.Prepare().ok());
+    for (const uint32_t rank : {0u, 1u}) printer.Write(Record(rank, "before\n"));
+    printer.SetRanks(2);
+    for (const uint32_t rank : {0u, 1u}) printer.Write(Record(rank, "of two\n"));
+    printer.SetRanks(3);
+    for (const uint32_t rank : {0u, 1u, 2u}) printer.Write(Record(rank, "of three\n"));
+    printer.Finish();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "[node1:0] before\n[node1:1] before\n[2 ranks] of two\n[3 ranks] of three\n");
+  EXPECT_EQ(Print({Record(0, "a\n"), Record(1, "a\n")}, {.fold_ranks = 0}, true).out,
+            "[node1:0] a\n[node1:1] a\n")
+      << "0 stays: never";
+}
+
+TEST(LogPrinterTest, BothStreamsOfARunAreFoldedOnATerminalEachForItself) {
+  const auto err = [](uint32_t rank, std::string data) {
+    return Record(rank, std::move(data), false, v1::LOG_STREAM_STDERR);
+  };
+  const std::vector<v1::LogRecord> records = {Record(0, "loading\n"), err(0, "warning\n"),
+                                              Record(1, "loading\n"), err(1, "warning\n")};
+  const Printed shown = Print(records, {.split_streams = true, .fold_ranks = 2}, true);
+  EXPECT_EQ(shown.out, "[2 ranks] loading\n");
+  EXPECT_EQ(shown.err, "[2 ranks] warning\n");
+  const Printed piped = Print(records, {.split_streams = true, .fold_ranks = 2});
+  EXPECT_EQ(piped.out, "[node1:0] loading\n[node1:1] loading\n");
+  EXPECT_EQ(piped.err, "[node1:0] warning\n[node1:1] warning\n");
+}
+
+TEST(LogPrinterTest, JsonLinesSayWhereEachLineIsFrom) {
+  const std::string out =
+      Print({Record(0, "loss \"1\"\n"), Record(1, "oops\n", false, v1::LOG_STREAM_STDERR, 7)},
+            {.json_lines = true})
+          .out;
+  EXPECT_EQ(out,
+            "{\"attempt\": 0, \"rank\": 0, \"node\": \"node1\", \"stream\": \"stdout\", "
+            "\"time_us\": 1, \"line\": \"loss \\\"1\\\"\"}\n"
+            "{\"attempt\": 0, \"rank\": 1, \"node\": \"node1\", \"stream\": \"stderr\", "
+            "\"time_us\": 7, \"line\": \"oops\"}\n");
+}
+
 TEST(LogPrinterTest, WarningsAndErrorsAreColoredWhereThereAreColors) {
   const std::string out = Print({Record(0, "WARNING: hot\nERROR: broken\n")}, {}, true, true).out;
   EXPECT_NE(out.find("\033[33mWARNING: hot\033[0m\n"), std::string::npos) << out;

@@ -5,6 +5,7 @@
 #include "client/errors.h"
 #include "client/job_text.h"
 #include "client/json_quote.h"
+#include "client/record_json.h"
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/signals.h"
@@ -30,7 +31,7 @@ TEST(TerminalTest, WidthCountsColumnsNotBytes) {
 
 TEST(TerminalTest, OnlyColorsAndLinesPassTheLastDoor) {
   EXPECT_EQ(Filtered("\033[1mNODE\033[0m\n\ta"), "\033[1mNODE\033[0m\n\ta");
-  EXPECT_EQ(Filtered("\033[H\033[2Jls"), "\033[H\033[2Jls");
+  EXPECT_EQ(Filtered("\033[H\033[2Jls"), "\\x1b[H\\x1b[2Jls");
   EXPECT_EQ(Filtered("a\033]0;title\007b"), "a\\x1b]0;title\\x07b");
   EXPECT_EQ(Filtered("\033[2Jx\r"), "\\x1b[2Jx\\x0d");
   EXPECT_EQ(Filtered("nod\u202Ee"), "nod\\xe2\\x80\\xaee");
@@ -152,10 +153,11 @@ TEST(JobTextTest, YamlOfARecordReadsLikeItsJson) {
   v1::BulkResult* result = response.add_results();
   result->set_subject("a: b");
   result->set_job(7);
-  const auto yaml = MessageYaml(response);
+  const auto yaml = MessageText("ResultList", response, "yaml");
   ASSERT_TRUE(yaml.ok());
   EXPECT_EQ(*yaml,
-            "results:\n  - subject: \"a: b\"\n    job: \"7\"\n    name: \"\"\n    status_code: 0\n"
+            "version: 1\nkind: ResultList\nresults:\n  - subject: \"a: b\"\n    job: \"7\"\n    "
+            "name: \"\"\n    status_code: 0\n"
             "    message: \"\"\n");
 }
 

@@ -4,10 +4,12 @@
 
 #include <functional>
 
+#include "common/job/labels.h"
 #include "common/job/rules.h"
 #include "common/job/shape.h"
 #include "common/job/validate.h"
 #include "common/limits.h"
+#include "common/problem.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::job {
@@ -156,6 +158,96 @@ TEST(JobRulesTest, OfSeveralBadVariablesTheFirstByNameIsSaid) {
     });
     EXPECT_EQ(said, "JC1106: \"B=\" is not a valid name for an environment variable");
   }
+}
+
+Change Label(std::string key, std::string value) {
+  return [=](v1::JobSpec& spec) { (*spec.mutable_labels())[key] = value; };
+}
+
+TEST(JobLabelsTest, HaveTheCharactersAndLengthsOfKubernetes) {
+  const std::string long_name(63, 'a');
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"team", "vision"},
+                                                        {"a", ""},
+                                                        {"Sweep_1.lr-2", "0.1"},
+                                                        {"example.com/team", "B"},
+                                                        {std::string(253, 'x')
+                                                                 .replace(60, 1, ".")
+                                                                 .replace(120, 1, ".")
+                                                                 .replace(180, 1, ".")
+                                                                 .replace(240, 1, ".") +
+                                                             "/" + long_name,
+                                                         long_name}}) {
+    EXPECT_EQ(SaidOf(Label(key, value)), "") << key;
+  }
+  for (const std::string& key :
+       {std::string(), std::string("-a"), std::string("a-"), std::string("a b"),
+        std::string("a/b/c"), std::string("/a"), std::string("a/"), std::string("Example.com/a"),
+        std::string("a..b/c"), std::string("k\xc3\xbc"), std::string("a\nb"), std::string("a=b"),
+        long_name + "a", std::string(254, 'x') + "/a"}) {
+    EXPECT_TRUE(SaidOf(Label(key, "v")).find("is not a valid key of a label") != std::string::npos)
+        << key;
+  }
+  for (const std::string& value :
+       {std::string("-a"), std::string("a."), std::string("a b"), std::string("a/b"),
+        std::string("a,b"), std::string("\xff"), long_name + "a"}) {
+    EXPECT_TRUE(SaidOf(Label("key", value)).starts_with("JC1108: ")) << value;
+  }
+  EXPECT_EQ(SaidOf(Label("key", "a\033b")),
+            "JC1108: \"a\\x1bb\" is not a valid value of the label key: a value is up to 63 "
+            "letters, digits, -, _ and ., a letter or digit first and last");
+}
+
+TEST(JobLabelsTest, AreCountedAndTheFirstBadOneByKeyIsSaid) {
+  const auto many = [](int count) {
+    return [count](v1::JobSpec& spec) {
+      for (int i = 0; i < count; ++i) (*spec.mutable_labels())["k" + std::to_string(i)] = "v";
+    };
+  };
+  EXPECT_EQ(SaidOf(many(32)), "");
+  EXPECT_EQ(SaidOf(many(33)), "JC1108: the job has 33 labels; the limit is 32");
+  for (int round = 0; round < 8; ++round) {  // a map's order varies
+    const std::string said = SaidOf([](v1::JobSpec& spec) {
+      for (const char* key : {"d ", "b ", "c ", "e "}) (*spec.mutable_labels())[key] = "1";
+    });
+    EXPECT_TRUE(said.starts_with("JC1108: \"b \" is not a valid key")) << said;
+  }
+}
+
+TEST(JobLabelsTest, SelectByTermsAsKubectlDoes) {
+  LabelMap labels;
+  labels["team"] = "vision";
+  labels["empty"] = "";
+  const auto meets = [&labels](const std::vector<std::string>& texts) {
+    const auto terms = ParseLabelTerms(texts);
+    EXPECT_TRUE(terms.ok()) << terms.status();
+    return terms.ok() && MeetsLabelTerms(labels, *terms);
+  };
+  EXPECT_TRUE(meets({}));
+  EXPECT_TRUE(meets({"team=vision"}));
+  EXPECT_TRUE(meets({"team==vision"}));
+  EXPECT_FALSE(meets({"team=Vision"}));
+  EXPECT_TRUE(meets({"empty="}));
+  EXPECT_FALSE(meets({"missing="}));
+  EXPECT_TRUE(meets({"team!=speech"}));
+  EXPECT_FALSE(meets({"team!=vision"}));
+  EXPECT_TRUE(meets({"missing!=x"})) << "also without the key";
+  EXPECT_TRUE(meets({"team"}));
+  EXPECT_FALSE(meets({"missing"}));
+  EXPECT_TRUE(meets({"!missing"}));
+  EXPECT_FALSE(meets({"!team"}));
+  EXPECT_FALSE(meets({"team=vision", "missing"})) << "all must hold";
+}
+
+TEST(JobLabelsTest, TermsAndPairsThatAreNoneAreRefused) {
+  for (const char* text : {"", "=v", "!", "a b", "k=v=w", "!=v", "k!!=v", "!k=v"}) {
+    const absl::Status said = ParseLabelTerm(text).status();
+    EXPECT_EQ(common::CodeOf(said), "JC1004") << text;
+  }
+  EXPECT_EQ(common::CodeOf(ParseLabelTerms(std::vector<std::string>(33, "k")).status()), "JC1004");
+  EXPECT_EQ(common::CodeOf(ParseLabel("team").status()), "JC1004");
+  EXPECT_EQ(common::CodeOf(ParseLabel("te am=x").status()), "JC1108");
+  EXPECT_EQ(ParseLabel("team=")->second, "");
 }
 
 v1::Shape Completed(uint32_t total, const Change& asked, std::string* said = nullptr) {

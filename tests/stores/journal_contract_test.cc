@@ -161,6 +161,41 @@ TEST_P(JournalContract, EventsAreFoundByJobNodeAndRange) {
   EXPECT_EQ(found({.until = 9, .newest = 2}), (std::vector<uint64_t>{3, 4})) << "in order";
 }
 
+TEST_P(JournalContract, FinishedJobsAreSelectedByLabelsBeforeTheLimitCounts) {
+  {
+    OpenedJournal opened(engine().OpenJournal());
+    opened.Start();
+    JournalRecord record = RecordOf(1, {ReasonEvent(1, 1, "a")});
+    for (uint64_t id = 1; id <= 60; ++id) {
+      auto job =
+          std::make_shared<v1::JobRecord>(*Finished(id, "job-" + std::to_string(id), "").record);
+      (*job->mutable_spec()->mutable_labels())["sweep"] = std::to_string(id % 3);
+      if (id % 20 == 0) (*job->mutable_spec()->mutable_labels())["best"] = "";
+      FinishedJob row{job, {}};
+      row.summary.set_id(id);
+      *row.summary.mutable_labels() = job->spec().labels();
+      record.finished.push_back(std::move(row));
+    }
+    opened.journal->Append(std::move(record));
+    ASSERT_TRUE(opened.WaitFor(1).ok());
+  }
+  OpenedJournal again(engine().OpenJournal());  // they are kept
+  const auto index = engine().OpenJobIndex();
+  const auto listed = [&](const std::vector<std::string>& terms, uint64_t before, uint32_t limit) {
+    std::vector<uint64_t> ids;
+    const std::vector<v1::JobSummary> jobs =
+        *index->List({.labels = *job::ParseLabelTerms(terms), .before_id = before, .limit = limit});
+    for (const v1::JobSummary& job : jobs) ids.push_back(job.id());
+    return ids;
+  };
+  EXPECT_EQ(listed({"sweep=1"}, 0, 3), (std::vector<uint64_t>{58, 55, 52}));
+  EXPECT_EQ(listed({"sweep=1"}, 52, 3), (std::vector<uint64_t>{49, 46, 43})) << "the next page";
+  EXPECT_EQ(listed({"best"}, 0, 9), (std::vector<uint64_t>{60, 40, 20}));
+  EXPECT_EQ(listed({"best", "sweep!=0"}, 0, 9), (std::vector<uint64_t>{40, 20}));
+  EXPECT_EQ(listed({"!best", "sweep=2"}, 10, 9), (std::vector<uint64_t>{8, 5, 2}));
+  EXPECT_TRUE(listed({"sweep=9"}, 0, 9).empty());
+}
+
 TEST_P(JournalContract, FinishedJobsAreFilteredNewestFirst) {
   OpenedJournal opened(engine().OpenJournal());
   opened.Start();

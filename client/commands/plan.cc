@@ -108,15 +108,16 @@ std::string PlanJson(const v1::PlanJobResponse& plan, const Memory& memory) {
   for (const std::string& detail : plan.details())
     StrAppend(&details, details.empty() ? "" : ", ", JsonQuote(detail));
   const auto outcome = static_cast<size_t>(plan.outcome());
-  return StrCat(
-      "{\"version\": 1, \"kind\": \"Plan\", \"outcome\": \"", kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
-      "\", \"reason\": ", JsonQuote(plan.reason()), ", \"details\": [", details,
-      "], \"smaller\": ", JsonQuote(plan.smaller()),
-      ", \"world_size\": ", plan.attempt().world_size(), ", \"nodes\": [", parts, "]",
-      memory.bytes == 0 ? ""
-                        : StrCat(", \"bytes_per_rank\": ", memory.bytes,
-                                 ", \"memory_fits\": ", memory.verdict.fits ? "true" : "false"),
-      "}\n");
+  return StrCat("{\"version\": 1, \"kind\": \"Plan\", \"outcome\": \"",
+                kOutcomes[outcome < std::size(kOutcomes) ? outcome : 0],
+                "\", \"reason\": ", JsonQuote(plan.reason()), ", \"details\": [", details,
+                "], \"smaller\": ", JsonQuote(plan.smaller()),
+                ", \"world_size\": ", plan.attempt().world_size(), ", \"nodes\": [", parts, "]",
+                memory.bytes == 0
+                    ? ""
+                    : StrCat(", \"bytes_per_rank\": ", memory.bytes,
+                             ", \"memory_fits\": ", memory.verdict.fits ? "true" : "false"),
+                "}\n");
 }
 
 absl::StatusOr<int> Plan(Session& session, const Arguments& arguments) {

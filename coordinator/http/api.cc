@@ -86,6 +86,24 @@ absl::Status FillFromBody(const std::string& body, std::string_view call, Messag
                               .fix = "GET /api/v1/openapi.json describes it"});
 }
 
+// One of kCallsInFlightMax, given back with its last copy; null: there is none.
+using Place = std::shared_ptr<std::atomic<size_t>>;
+
+Place TakePlace(std::atomic<size_t>& in_flight) {
+  if (in_flight.fetch_add(1) < kCallsInFlightMax)
+    return {&in_flight, [](std::atomic<size_t>* count) { count->fetch_sub(1); }};
+  in_flight.fetch_sub(1);
+  return nullptr;
+}
+
+absl::Status TooManyCalls() {
+  return common::MakeProblem(
+      absl::StatusCode::kUnavailable,
+      {.code = "JC1308",
+       .what = StrCat(kCallsInFlightMax, " calls over HTTP are being answered already"),
+       .fix = "ask again in a moment; follow events with one stream of /events"});
+}
+
 bool AppendJson(const Message& message, std::string& json) {
   std::string text;
   if (!google::protobuf::util::MessageToJsonString(message, &text).ok()) return false;
@@ -130,25 +148,29 @@ std::optional<Response> CheckApiCall(const RequestHead& head, const Target& targ
   return std::nullopt;
 }
 
-void AnswerApiCall(Daemon& daemon, const Request& request, const Target& target, Respond respond) {
+void AnswerApiCall(Daemon& daemon, std::atomic<size_t>& in_flight, const Request& request,
+                   const Target& target, Respond respond) {
   const ApiCall* call = ApiCallOf(target);
+  const Place place = TakePlace(in_flight);
+  if (place == nullptr) return respond(ErrorResponse(TooManyCalls()));
   daemon.calls.Add(call->id, Way::kHttp);
   const bool is_get = request.head.method != "POST";
   // Parsing and writing JSON takes a while: not on the server's thread, nor on the control loop's.
-  daemon.pool.Post([&daemon, call, is_get, query = target.query, body = request.body,
+  daemon.pool.Post([&daemon, call, place, is_get, query = target.query, body = request.body,
                     caller = HttpCallerOf(daemon, request.head.peer),
                     respond = std::move(respond)] {
     const std::shared_ptr<Message> message(call->request.New());
     const absl::Status filled =
         is_get ? FillFromQuery(query, *message) : FillFromBody(body, call->name, *message);
     if (!filled.ok()) return respond(ErrorResponse(filled));
-    call->run(daemon, caller, *message,
-              [&daemon, call, message, respond](const absl::Status& status, ApiAnswer answer) {
-                if (!status.ok()) return respond(ErrorResponse(status));
-                daemon.pool.Post([call, respond, answer = std::move(answer)] {
-                  respond(AnswerAsJson(*call, answer));
-                });
-              });
+    call->run(
+        daemon, caller, *message,
+        [&daemon, call, place, message, respond](const absl::Status& status, ApiAnswer answer) {
+          if (!status.ok()) return respond(ErrorResponse(status));
+          daemon.pool.Post([call, place, respond, answer = std::move(answer)] {
+            respond(AnswerAsJson(*call, answer));
+          });
+        });
   });
 }
 

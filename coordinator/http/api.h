@@ -3,6 +3,8 @@
 // "more":true}.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -21,7 +23,11 @@ inline constexpr std::string_view kApiRoot = "/api/v1/";
 // type of body, a write to a coordinator that serves reads only.
 std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target,
                                      bool serves_writes);
-// After the check. Never blocks.
-void AnswerApiCall(Daemon& daemon, const Request& request, const Target& target, Respond respond);
+// Calls being answered; more are refused. Streams that follow something take their place for a
+// while.
+inline constexpr size_t kCallsInFlightMax = 64;
+// After the check. Never blocks. `in_flight` is the same for all calls and outlives them.
+void AnswerApiCall(Daemon& daemon, std::atomic<size_t>& in_flight, const Request& request,
+                   const Target& target, Respond respond);
 
 }  // namespace muster::coordinator::http

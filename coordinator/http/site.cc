@@ -152,7 +152,7 @@ void Site::Handle(Request request, Respond respond) {
       response.stream = options_.hub->Reader(SeenBy(request.head, *target));
     return counted(std::move(response));
   }
-  AnswerApiCall(daemon_, request, *target, std::move(counted));
+  AnswerApiCall(daemon_, calls_in_flight_, request, *target, std::move(counted));
 }
 
 Response Site::SignIn(const Target& target) {

@@ -5,6 +5,7 @@
 // and must not come from a page of another origin. docs/http.md lists these checks.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,6 +52,7 @@ class Site {
   Daemon& daemon_;
   Sessions& sessions_;
   const Options options_;
+  std::atomic<size_t> calls_in_flight_ = 0;
   mutable std::mutex mutex_;  // guards what follows
   std::map<unsigned, uint64_t> responses_;
 };

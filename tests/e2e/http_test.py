@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import stat
@@ -88,6 +89,13 @@ class HttpCase(Case):
 
     def get(self, target, headers=None):
         return self.ask("GET", target, headers, token=self.token)
+
+    def once(self, asked, status, code=""):
+        """The first answer that has this status and error code."""
+        def has_come():
+            answer = asked()
+            return answer if answer.status == status and code in answer.body else None
+        return wait_until(has_come, f"{status} {code}")
 
     def post(self, call, body, headers=None):
         return self.ask("POST", f"/api/v1/{call}", headers, body, token=self.token)
@@ -367,6 +375,22 @@ class Limits(HttpCase):
             for each in silent:
                 each.close()
 
+    def test_calls_that_wait_are_bounded_and_health_is_not_among_them(self):
+        need(resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 1024, "needs 1024 descriptors")
+        self.shared(workers=())
+        host, port = self.address[len("http://"):].split(":")
+        waiting = [socket.create_connection((host, int(port))) for _ in range(64)]
+        try:
+            for each in waiting:
+                each.sendall(f"GET /api/v1/ListEvents?follow=true HTTP/1.1\r\nHost: {host}\r\n"
+                             f"Authorization: Bearer {self.token}\r\n\r\n".encode())
+            refused = self.once(lambda: self.get("/api/v1/ListJobs"), 503)
+            self.assertEqual((refused.status, refused.error["code"]), (503, "JC1308"))
+            self.assertEqual(self.ask("GET", "/readyz").status, 200)
+        finally:
+            for each in waiting:
+                each.close()
+
     def test_many_clients_at_once_are_all_answered(self):
         self.shared(workers=())
         statuses = []
@@ -385,6 +409,36 @@ class Limits(HttpCase):
         for each in clients:
             each.join()
         self.assertEqual(statuses, [200] * 500)
+
+
+class FullDisk(HttpCase):
+    def test_a_full_disk_is_not_ready_but_alive_and_scraped(self):
+        need(os.geteuid() == 0, "needs root to mount a tmpfs")
+        home = self.path("d")
+        os.makedirs(home)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "none", home], capture_output=True)
+        need(done.returncode == 0, "cannot mount a tmpfs here")
+        self.addCleanup(subprocess.run, ["umount", "-l", home], capture_output=True)
+        private = self.up()
+        self.assertEqual(self.ask("GET", "/readyz").status, 200)
+        os.remove(os.path.join(self.data, "HEADROOM"))  # as if the reserve had been used up
+
+        def filled():
+            with open(home + "/filler", "wb") as file:
+                disk = os.statvfs(home)
+                try:
+                    os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize)
+                    return True
+                except OSError:
+                    return False  # a daemon has written in the meantime
+        wait_until(filled, "the disk is full")
+        # What cannot be recorded waits for room.
+        private.start_jobctl("nodes", "drain", os.uname().nodename, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.assertIn("full", self.once(lambda: self.ask("GET", "/readyz"), 503, "JC1605").error["what"])
+        self.assertEqual(self.ask("GET", "/healthz").status, 200)
+        self.assertEqual(self.get("/metrics").status, 200)
+        os.remove(home + "/filler")
+        self.once(lambda: self.ask("GET", "/readyz"), 200)
 
 
 class Metrics(HttpCase):

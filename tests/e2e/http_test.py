@@ -234,6 +234,27 @@ class Private(HttpCase):
         self.assertTrue(private.api.server().stays)
         private.jobctl("down")
 
+    def test_ui_opens_a_browser_without_showing_the_link_to_other_users(self):
+        private = self.up()
+        told, program = self.path("told"), self.path("bin/xdg-open")
+        os.makedirs(os.path.dirname(program))
+        with open(program, "w") as file:
+            # Arguments are for all to see, so the link is in a file.
+            file.write(f'#!/bin/sh\n(echo "$*"; stat -c %a "$1"; cat "$1") > {told}.new && mv {told}.new {told}\n')
+        os.chmod(program, 0o755)
+        path = os.path.dirname(program) + ":" + self.env["PATH"]
+        for display in ("DISPLAY", "WAYLAND_DISPLAY"):
+            link = private.jobctl("ui", env={display: ":7", "PATH": path, "TMPDIR": self.directory}).stdout.strip()
+            wait_until(lambda: os.path.exists(told), "the browser was started")
+            with open(told) as file:
+                argument, mode, page = file.read().split("\n", 2)
+            self.assertEqual((os.path.dirname(argument), mode), (self.directory, "600"))
+            self.assertIn(f'url={link}"', page)
+            os.remove(told)
+        private.jobctl("ui", env={"PATH": path, "DISPLAY": "", "WAYLAND_DISPLAY": ""})
+        self.assertFalse(os.path.exists(told), "no display, no browser")
+        private.jobctl("down")
+
     def test_writes_belong_to_the_user_as_over_the_socket(self):
         private = self.up()
         spec = {"command": ["/bin/sh", "-c", "echo over http"], "workdir": self.directory,

@@ -197,6 +197,7 @@ MUSTER_UNARY(RemoveCheckpoint, CheckpointReference, BulkResponse, kSlowRequestMs
 MUSTER_UNARY(DrainNode, DrainNodeRequest, BulkResponse, kSlowRequestMs)
 MUSTER_UNARY(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kSlowRequestMs)
 MUSTER_UNARY(RemoveNode, RemoveNodeRequest, BulkResponse, kSlowRequestMs)
+MUSTER_UNARY(SignIn, SignInRequest, SignInResponse, kSlowRequestMs)
 MUSTER_UNARY(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kSlowRequestMs)
 #undef MUSTER_UNARY
 

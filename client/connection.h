@@ -52,6 +52,7 @@ class Connection {
   absl::StatusOr<v1::BulkResponse> DrainNode(const v1::DrainNodeRequest& request);
   absl::StatusOr<v1::BulkResponse> DeclareNodeDead(const v1::DeclareNodeDeadRequest& request);
   absl::StatusOr<v1::BulkResponse> RemoveNode(const v1::RemoveNodeRequest& request);
+  absl::StatusOr<v1::SignInResponse> SignIn(const v1::SignInRequest& request);
   absl::StatusOr<v1::SetLifetimeResponse> SetLifetime(const v1::SetLifetimeRequest& request);
 
   // Streams. `on_message` returns false to end the stream (then the result is OK).

@@ -158,6 +158,8 @@ absl::StatusOr<int> PrivateCoordinator::Spawn(common::UniqueFd* report) const {
   ASSIGN_OR_RETURN(const std::string program, FindProgram("muster-coordinator"));
   const std::vector<std::string> words = {program,
                                           "--private",
+                                          "--http",
+                                          "127.0.0.1:0",
                                           "--socket",
                                           socket_path(),
                                           "--data-dir",

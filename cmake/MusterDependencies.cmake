@@ -41,6 +41,13 @@ muster_static_library(muster_yaml yaml-cpp)
 muster_static_library(muster_re2 re2)
 muster_static_library(muster_zlib zlib)
 
+# Beast and Asio, headers alone, for the coordinator's HTTP server. Debian's libboost-dev is 1.74.
+find_path(MUSTER_BOOST_INCLUDE_DIR boost/beast/core/basic_stream.hpp)
+if(NOT MUSTER_BOOST_INCLUDE_DIR)
+  message(FATAL_ERROR "Boost's headers are missing, which the coordinator serves HTTP with.\n"
+                      "fix: install Boost 1.81 or later (Debian: libboost1.81-dev), or run ./dev build")
+endif()
+
 find_package(fmt REQUIRED)
 find_path(MUSTER_SPDLOG_INCLUDE_DIR spdlog/logger.h REQUIRED)
 add_library(muster_spdlog INTERFACE)

@@ -146,6 +146,28 @@ constexpr ErrorCode kCodes[] = {
      "Another user's process connected to a private coordinator and was rejected.",
      "Each user has a separate private coordinator; to share one, run muster-coordinator "
      "--listen."},
+    {"JC1313", "not signed in",
+     "A request over HTTP came without a session: no cookie of a sign-in link, no token, or one "
+     "that "
+     "is not valid any more.",
+     "`jobctl ui` prints a link that signs a browser in. Programs send `Authorization: Bearer "
+     "TOKEN` "
+     "with the token from HTTP-TOKEN in the coordinator's data directory."},
+    {"JC1314", "foreign host or origin",
+     "A request over HTTP was addressed to a name that is not the coordinator's, or came from a "
+     "page "
+     "of another site. Browsers can be made to send such requests behind their user's back.",
+     "Use the address that the coordinator printed; behind a proxy, start it with --http-host "
+     "NAME."},
+    {"JC1315", "only reads over HTTP",
+     "The coordinator is shared by several people, and HTTP does not tell it who is asking.",
+     "Use jobctl, which asks over gRPC."},
+    {"JC1316", "bad request over HTTP",
+     "The request is malformed, too large, asks for something that does not exist, or cannot be "
+     "served now.",
+     "The message names what is wrong; GET /api/v1/openapi.json describes all requests."},
+    {"JC1317", "no HTTP here", "The coordinator does not serve HTTP, or not to browsers.",
+     "Start muster-coordinator with --http 127.0.0.1:7701."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
     {"JC1402", "job can never fit",

@@ -12,8 +12,10 @@ namespace muster::coordinator {
 
 struct Config {
   std::string data_dir;
-  std::string socket;  // path of the unix socket; empty: none
-  std::string listen;  // ADDR:PORT; empty: no TCP
+  std::string socket;                   // path of the unix socket; empty: none
+  std::string listen;                   // ADDR:PORT; empty: no TCP
+  std::vector<std::string> http;        // ADDR:PORT or unix:PATH; empty: no HTTP
+  std::vector<std::string> http_hosts;  // names by which HTTP may be addressed, besides addresses
   bool insecure_plaintext = false;
   bool is_private = false;
   std::string worker_state_dir;         // private: state directory of its worker

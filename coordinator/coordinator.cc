@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "coordinator/data_lock.h"
 #include "coordinator/descriptors.h"
 #include "coordinator/headroom.h"
+#include "coordinator/http/front.h"
 #include "coordinator/listener.h"
 #include "coordinator/lived_clock.h"
 #include "coordinator/notify/notifier.h"
@@ -39,6 +41,8 @@ using common::StrCat;
 constexpr int kPoolThreads = 3;
 constexpr int kReadThreads = 2;
 constexpr int kFileThreads = 2;
+constexpr size_t kHttpConnectionsLeast = 4;
+constexpr size_t kHttpConnectionsMost = 1'024;
 constexpr std::chrono::seconds kCheckAgainAfter{5};
 constexpr std::chrono::milliseconds kLockPatience{1'000};
 // If several private coordinators are started at once, all but the first exit immediately.
@@ -49,6 +53,12 @@ constexpr std::chrono::seconds kLivedKeptEvery{5};
 std::vector<Network> MayBeNotified(const Config& config) {
   if (!config.is_private) return config.notify_allowed;
   return {*ParseNetwork("0.0.0.0/0"), *ParseNetwork("::/0")};
+}
+
+// HTTP's share of the connections.
+size_t HttpConnectionsOf(const Config& config, const DescriptorShares& shares) {
+  if (config.http.empty()) return 0;
+  return std::clamp(shares.connections / 4, kHttpConnectionsLeast, kHttpConnectionsMost);
 }
 
 }  // namespace
@@ -70,12 +80,14 @@ struct Coordinator::Parts {
             }) {}
   // Work still in the pools uses the other parts.
   ~Parts() {
+    if (front != nullptr) front->Stop();
     for (WorkPool* each : {&pool, &reads, &files}) each->Stop();
   }
 
   void CheckDatabase();
   absl::Status Open(common::UniqueFd data_lock);
   void Serve();
+  absl::Status OpenHttp();
   // Now and every few seconds, until the pool stops.
   void KeepLived();
 
@@ -89,6 +101,7 @@ struct Coordinator::Parts {
   WorkPool files;
   const DescriptorShares shares = ShareDescriptors();
   Stores stores;
+  std::unique_ptr<http::Front> front;  // answers of the loop may still come after its Stop
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime;
   AttachedRuns attached;
@@ -140,6 +153,25 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::Parts::OpenHttp() {
+  if (config.http.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<http::Front>> opened = http::Front::Open(
+      *daemon, {.listen = config.http,
+                .host_names = config.http_hosts,
+                .connections = HttpConnectionsOf(config, shares),
+                .journal_pending_bytes = [this] { return stores.journal->PendingBytes(); }});
+  if (!opened.ok()) {
+    if (!config.is_private) return opened.status();
+    // Its jobs do not need it.
+    common::LogWarning(StrCat("HTTP is not served: ", common::MessageOf(opened.status())));
+    return absl::OkStatus();
+  }
+  front = *std::move(opened);
+  daemon->http_address = front->Address();
+  daemon->sign_in_link = [this](std::string_view path) { return front->SignInLink(path); };
   return absl::OkStatus();
 }
 
@@ -226,17 +258,21 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     parts->worker = std::make_unique<PrivateWorker>(config.worker_state_dir, config.socket);
     parts->worker->Start();
   }
+  RETURN_IF_ERROR(parts->OpenHttp());
   parts->Serve();
-  ASSIGN_OR_RETURN(parts->server,
-                   RpcServer::Start(*parts->daemon, {.socket = config.socket,
-                                                     .port = std::move(port),
-                                                     .connections = parts->shares.connections}));
+  const size_t connections = parts->shares.connections - HttpConnectionsOf(config, parts->shares);
+  ASSIGN_OR_RETURN(parts->server, RpcServer::Start(*parts->daemon, {.socket = config.socket,
+                                                                    .port = std::move(port),
+                                                                    .connections = connections}));
   parts->daemon->endpoint = parts->server->Endpoint();
+  if (parts->front != nullptr) parts->front->Serve();
   parts->lifetime.Begin();
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - began);
-  LogInfo(StrCat("serving endpoint=", parts->daemon->endpoint, " epoch=", parts->daemon->epoch,
-                 " data_dir=", config.data_dir, " started_in_ms=", took.count()));
+  const std::string& http_address = parts->daemon->http_address;
+  LogInfo(StrCat("serving endpoint=", parts->daemon->endpoint, http_address.empty() ? "" : " http=",
+                 http_address, " epoch=", parts->daemon->epoch, " data_dir=", config.data_dir,
+                 " started_in_ms=", took.count()));
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(parts)));
 }
 
@@ -246,6 +282,7 @@ void Coordinator::Shutdown() {
   // The worker stops first, so that its last reports still arrive.
   StopWorker();
   if (parts_->server != nullptr) parts_->server->Stop();
+  if (parts_->front != nullptr) parts_->front->Stop();
   parts_->notifier->Stop();
   parts_->loop->Stop();
   const absl::Status closed = parts_->stores.journal->Stop();

@@ -7,6 +7,7 @@
 #include "common/version.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/config.h"
+#include "coordinator/http/front.h"
 
 namespace muster::coordinator {
 namespace {
@@ -21,8 +22,13 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   app.add_option("--socket", config.socket,
                  "listen on this unix socket (default: DATA_DIR/coordinator.sock)");
   app.add_option("--listen", config.listen, "listen on ADDR:PORT too; needs --insecure-plaintext");
+  app.add_option("--http", config.http,
+                 "serve HTTP on ADDR:PORT or unix:PATH; may be repeated; other addresses than "
+                 "loopback need --insecure-plaintext");
+  app.add_option("--http-host", config.http_hosts,
+                 "HTTP may be addressed by this name too, as behind a proxy; may be repeated");
   app.add_flag("--insecure-plaintext", config.insecure_plaintext,
-               "allow --listen without encryption or authentication");
+               "allow --listen, and --http beyond this machine, without encryption");
   app.add_flag("--private", config.is_private, "serve one user's jobctl, and exit when it does");
   app.add_option("--worker-state-dir", config.worker_state_dir,
                  "private: state directory of its worker");
@@ -55,6 +61,24 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   app.add_option("--notify-allow", networks,
                  "jobs may notify webhooks in this network too, like 10.0.0.0/8; may be repeated");
   app.add_flag("--version", version, "print the version");
+}
+
+// Empty if all of them may be served.
+std::string WhatIsWrongWithHttp(const Config& config) {
+  if (config.http.empty() && !config.http_hosts.empty())
+    return "--http-host needs --http ADDR:PORT or --http unix:PATH";
+  for (const std::string& each : config.http) {
+    if (each == "unix:") return "--http unix: has no path; write unix:PATH";
+    if (each.rfind("unix:", 0) == 0) continue;
+    if (each.rfind(':') == std::string::npos)
+      return StrCat("--http ", each, " has no port; write ADDR:PORT, or unix:PATH");
+    if (http::IsLocalOnly(each) || config.insecure_plaintext) continue;
+    return StrCat("--http ", each,
+                  " would send sessions unencrypted to anyone who can listen in; use a loopback "
+                  "address and a tunnel or a proxy, or, if the network is yours alone, add "
+                  "--insecure-plaintext");
+  }
+  return "";
 }
 
 ParsedFlags Refuse(const std::string& text) {
@@ -107,6 +131,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   if (!config.listen.empty() && config.listen.rfind(':') == std::string::npos) {
     return Refuse(StrCat("--listen ", config.listen, " has no port; write ADDR:PORT"));
   }
+  if (const std::string wrong = WhatIsWrongWithHttp(config); !wrong.empty()) return Refuse(wrong);
   if (config.is_private && (config.worker_state_dir.empty() || config.socket.empty())) {
     return Refuse("--private needs --socket and --worker-state-dir");
   }

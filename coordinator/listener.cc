@@ -133,7 +133,7 @@ absl::StatusOr<common::UniqueFd> ListenOnSocket(const std::string& path) {
                               .fix = "use another --socket"});
 }
 
-absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
+absl::StatusOr<TcpPort> ListenOnPort(const std::string& address, std::string_view flag) {
   const size_t colon = address.rfind(':');
   const std::string host = address.substr(0, colon);
   std::string bare = host;
@@ -150,7 +150,7 @@ absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
   if (error != 0) {
     return common::MakeProblem(absl::StatusCode::kInvalidArgument,
                                {.code = "JC1309",
-                                .what = StrCat("--listen ", address, " is not an address"),
+                                .what = StrCat(flag, " ", address, " is not an address"),
                                 .why = gai_strerror(error),
                                 .fix = "use ADDR:PORT"});
   }
@@ -178,8 +178,8 @@ absl::StatusOr<TcpPort> ListenOnPort(const std::string& address) {
        .why = std::strerror(bind_error),
        .fix = bind_error == EADDRINUSE
                   ? StrCat("stop the process that uses port ", port, " (ss -ltnp | grep :", port,
-                           "), or use another --listen")
-                  : "use another --listen"});
+                           "), or use another ", flag)
+                  : StrCat("use another ", flag)});
 }
 
 }  // namespace muster::coordinator

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,7 +23,9 @@ struct TcpPort {
   std::vector<common::UniqueFd> fds;  // one for each address of the name
   std::string endpoint;               // "HOST:PORT" with the real port
 };
-// `address`: ADDR:PORT. Fails if it cannot be bound: in use, not a local address, privileged.
-absl::StatusOr<TcpPort> ListenOnPort(const std::string& address);
+// `address`: ADDR:PORT, the value of `flag`. Fails if it cannot be bound: in use, not a local
+// address, privileged.
+absl::StatusOr<TcpPort> ListenOnPort(const std::string& address,
+                                     std::string_view flag = "--listen");
 
 }  // namespace muster::coordinator

@@ -20,6 +20,7 @@
 #include "coordinator/care/commands.h"
 #include "coordinator/config.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/http/front.h"
 
 namespace muster::coordinator {
 namespace {
@@ -107,6 +108,12 @@ int Main(int argc, char** argv) {
     common::LogWarning(common::StrCat("--insecure-plaintext: ", config.listen,
                                       " is served without encryption, and anyone who can reach it "
                                       "can run commands on the nodes"));
+  }
+  for (const std::string& each : config.http) {
+    if (http::IsLocalOnly(each)) continue;
+    common::LogWarning(
+        common::StrCat("--insecure-plaintext: HTTP on ", each,
+                       " is not encrypted: who can listen in can take over sessions"));
   }
   StopRequest request;
   auto coordinator =

@@ -24,6 +24,10 @@ class Paths {
   std::string Lived() const { return root_ + "/LIVED"; }
   // Webhooks that still have to be called (notify/notifier.h).
   std::string Notify() const { return root_ + "/NOTIFY"; }
+  // Secrets of HTTP (http/token_file.h), and the port that was picked last.
+  std::string HttpToken() const { return root_ + "/HTTP-TOKEN"; }
+  std::string HttpMetricsToken() const { return root_ + "/HTTP-METRICS-TOKEN"; }
+  std::string HttpPort() const { return root_ + "/HTTP-PORT"; }
   std::string RetentionShare() const { return root_ + "/RETENTION"; }
   // Space that is freed when the disk is full, so that running jobs can still be recorded.
   std::string Headroom() const { return root_ + "/HEADROOM"; }

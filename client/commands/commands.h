@@ -41,6 +41,7 @@ extern const Command kNodesDeclareDeadCommand;
 extern const Command kNodesRmCommand;
 extern const Command kDoctorCommand;
 extern const Command kAllReduceCommand;
+extern const Command kUiCommand;
 extern const Command kUpCommand;
 extern const Command kDownCommand;
 extern const Command kContextLsCommand;

@@ -71,7 +71,10 @@ absl::StatusOr<int> Up(Session& session, const Arguments&) {
          .what = "the coordinator is up, but its worker did not register within 10 s",
          .fix = StrCat("less ", session.private_coordinator().data_dir(), "/worker/worker.log")});
   }
-  session.Print(StrCat("✓ coordinator ", connection->endpoint(), " · ", Inventory(nodes), "\n"));
+  const std::string& http = connection->server().http_address();
+  session.Print(StrCat("✓ coordinator ", connection->endpoint(), http.empty() ? "" : " · ", http,
+                       " · ", Inventory(nodes), "\n"));
+  if (!http.empty()) session.Note("a browser signs in with: jobctl ui");
   session.Note("it keeps running until: jobctl down");
   return kExitOk;
 }

@@ -37,6 +37,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
 // request, answer or message, action, object.
 #define MUSTER_JOB_CALLS(ONE, STREAM, DUPLEX)                                                 \
   ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator)                    \
+  ONE(SignIn, SignInRequest, SignInResponse, kRead, kCoordinator)                             \
   STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator)                          \
   ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator)        \
   ONE(Submit, SubmitRequest, SubmitResponse, kSubmit, kJob)                                   \

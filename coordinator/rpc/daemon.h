@@ -4,11 +4,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
+#include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "coordinator/control_loop.h"
 #include "coordinator/paths.h"
+#include "coordinator/rpc/call_counts.h"
 #include "coordinator/said_rarely.h"
 #include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/job_index.h"
@@ -51,6 +55,9 @@ struct Daemon {
   uint64_t epoch = 0;
   int64_t started_ms = 0;
   std::string endpoint;
+  // HTTP's address, and a link that signs a browser in there and leads to a path; empty: no HTTP.
+  std::string http_address;
+  std::function<absl::StatusOr<std::string>(std::string_view path)> sign_in_link;
   bool is_private = false;
   // Set before the server stops: from then on a stream ends because of us, not because its client
   // left.
@@ -60,6 +67,7 @@ struct Daemon {
   // Of the data directory's file system, measured every few seconds; 0: not yet.
   std::atomic<uint64_t> disk_bytes = 0;
   std::atomic<uint64_t> disk_free_bytes = 0;
+  CallCounts calls;
 };
 
 }  // namespace muster::coordinator

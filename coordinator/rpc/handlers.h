@@ -14,6 +14,8 @@ namespace muster::coordinator {
 // server.cc
 void GetServer(Daemon& daemon, const Caller& caller, const v1::GetServerRequest& request,
                Answer<v1::GetServerResponse> answer);
+void SignIn(Daemon& daemon, const Caller& caller, const v1::SignInRequest& request,
+            Answer<v1::SignInResponse> answer);
 void Attend(Daemon& daemon, const Caller& caller, const v1::AttendRequest& request,
             std::shared_ptr<Sink<v1::AttendResponse>> sink);
 void SetLifetime(Daemon& daemon, const Caller& caller, const v1::SetLifetimeRequest& request,

@@ -42,6 +42,7 @@ void GetServer(Daemon& daemon, const Caller&, const v1::GetServerRequest& reques
         response.set_stays(daemon.lifetime.Stays());
         response.set_data_dir(daemon.paths.Root());
         response.set_endpoint(daemon.endpoint);
+        response.set_http_address(daemon.http_address);
         response.set_started_ms(daemon.started_ms);
         response.set_pid(static_cast<uint32_t>(getpid()));
         response.set_live_jobs(static_cast<uint32_t>(view.state.jobs.size()));
@@ -51,6 +52,22 @@ void GetServer(Daemon& daemon, const Caller&, const v1::GetServerRequest& reques
         return [answer, response] { answer(response); };
       },
       answer);
+}
+
+void SignIn(Daemon& daemon, const Caller&, const v1::SignInRequest& request,
+            Answer<v1::SignInResponse> answer) {
+  if (!daemon.sign_in_link) {
+    return answer(common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                                      {.code = "JC1317",
+                                       .what = "the coordinator does not serve HTTP",
+                                       .fix = "start it with --http 127.0.0.1:7701"}));
+  }
+  absl::StatusOr<std::string> link = daemon.sign_in_link(request.path());
+  if (!link.ok()) return answer(link.status());
+  v1::SignInResponse response;
+  response.set_link(*std::move(link));
+  response.set_address(daemon.http_address);
+  answer(std::move(response));
 }
 
 void Attend(Daemon& daemon, const Caller&, const v1::AttendRequest&,

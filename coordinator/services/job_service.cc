@@ -32,6 +32,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   ServerUnaryReactor* name(CallbackServerContext* context, const v1::Request* request,             \
                            v1::Response* response) override {                                      \
     ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
+    daemon_.calls.Add(CallId::k##name, Way::kGrpc);                                                \
     coordinator::name(daemon_, CallerOf(*context, peers_), *request, AnswerTo(reactor, response)); \
     return reactor;                                                                                \
   }
@@ -39,6 +40,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   grpc::ServerWriteReactor<v1::Message>* name(CallbackServerContext* context,        \
                                               const v1::Request* request) override { \
     auto stream = ServerStream<v1::Message>::Make();                                 \
+    daemon_.calls.Add(CallId::k##name, Way::kGrpc);                                  \
     coordinator::name(daemon_, CallerOf(*context, peers_), *request, stream);        \
     return stream.get();                                                             \
   }
@@ -50,6 +52,7 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
 
   grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* SubmitMany(
       CallbackServerContext* context) override {
+    daemon_.calls.Add(CallId::kSubmitMany, Way::kGrpc);
     return BeginSubmitMany(daemon_, CallerOf(*context, peers_));
   }
 

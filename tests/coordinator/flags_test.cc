@@ -58,6 +58,25 @@ TEST(CoordinatorFlags, APortWithoutEncryptionMustBeAskedFor) {
             0u);
 }
 
+TEST(CoordinatorFlags, HttpBeyondThisMachineMustBeAskedFor) {
+  for (const char* address : {"0.0.0.0:7701", ":7701", "10.0.0.1:7701", "head:7701"}) {
+    EXPECT_EQ(Refusal({"--data-dir", "/d", "--http", address})
+                  .find(std::string("muster-coordinator: --http ") + address +
+                        " would send sessions unencrypted"),
+              0u);
+    EXPECT_FALSE(Parse({"--data-dir", "/d", "--http", address, "--insecure-plaintext"}).stop);
+  }
+  const ParsedFlags parsed = Parse({"--data-dir", "/d", "--http", "127.0.0.1:7701", "--http",
+                                    "unix:/d/http.sock", "--http-host", "head"});
+  ASSERT_FALSE(parsed.stop) << parsed.text;
+  EXPECT_EQ(parsed.config.http, (std::vector<std::string>{"127.0.0.1:7701", "unix:/d/http.sock"}));
+  EXPECT_EQ(parsed.config.http_hosts, std::vector<std::string>{"head"});
+  EXPECT_EQ(Refusal({"--data-dir", "/d", "--http", "7701"}),
+            "muster-coordinator: --http 7701 has no port; write ADDR:PORT, or unix:PATH");
+  EXPECT_EQ(Refusal({"--data-dir", "/d", "--http-host", "head"}),
+            "muster-coordinator: --http-host needs --http ADDR:PORT or --http unix:PATH");
+}
+
 TEST(CoordinatorFlags, HelpAndVersionNeedNoOtherFlag) {
   for (const char* flag : {"--help", "--version"}) {
     const ParsedFlags parsed = Parse({flag});

@@ -40,10 +40,14 @@ LAYERS = {
 GRPC_FILES = re.compile(
     r"^(client/|bench/|tests/|coordinator/services/|worker/[a-z_]*(link|stream|channel)[a-z_]*\.(h|cc)$)")
 SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordinator\.cc$)")
+# HTTP, the other way in. Its front also knows which addresses are local, for the command line.
+HTTP_USERS = re.compile(r"^(tests/|coordinator/http/|coordinator/(coordinator|flags|main)\.cc$)")
+# Boost.Beast costs 14 seconds to compile: once.
+BOOST_FILES = ("coordinator/http/server.cc", "coordinator/http/connection.h")
 
 # An engine behind coordinator/stores/ is known to itself, to the one place that opens it, and to the commands that
 # care for the files that sqlite/ and local/ keep. Every folder of the coordinator but those listed here is an engine.
-ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|care|notify)/)[a-z0-9_]+/")
+ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|http|care|notify)/)[a-z0-9_]+/")
 KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
 
 # spdlog and CLI11 each cost eight seconds to compile: once a program.
@@ -150,6 +154,10 @@ class Lint:
                 self.report(path, number, f"{header}: gRPC only in services, links and the client")
             if header.startswith("coordinator/services/") and not SERVICES_USERS.match(path):
                 self.report(path, number, f"{header}: a transport, known to coordinator.cc alone")
+            if header.startswith("coordinator/http/") and not HTTP_USERS.match(path):
+                self.report(path, number, f"{header}: a transport, known to coordinator.cc alone")
+            if header.startswith("boost/") and path not in BOOST_FILES:
+                self.report(path, number, f"{header}: only in {BOOST_FILES[0]}")
             if re.match(r"(torch|c10|ATen)/", header) and layer not in ("trainer", "examples"):
                 self.report(path, number, f"{header}: LibTorch only in trainer/ and examples/")
             if header.startswith("sqlite3") and not re.match(r"coordinator/sqlite/.*\.cc$|tests/", path):

@@ -1,0 +1,118 @@
+// jobctl ui: a link that signs a browser in to the coordinator's pages.
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/session.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "muster/v1/job_service.pb.h"
+
+extern char** environ;
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+bool HasDisplay() {
+  for (const char* name : {"DISPLAY", "WAYLAND_DISPLAY"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return true;
+  }
+  return false;
+}
+
+// A page that only this user can read and that leads to the link: other users see the arguments of
+// every process, and the link signs in whoever follows it first.
+absl::StatusOr<std::string> WriteLeadingPage(const std::string& link) {
+  const char* directory = std::getenv("TMPDIR");
+  constexpr std::string_view kSuffix = ".html";
+  std::string path = StrCat(directory != nullptr && *directory != '\0' ? directory : "/tmp",
+                            "/jobctl-ui-XXXXXX", kSuffix);
+  const common::UniqueFd file(mkstemps(path.data(), static_cast<int>(kSuffix.size())));
+  if (!file.valid()) return common::ErrnoStatus(StrCat("cannot make ", path));
+  RETURN_IF_ERROR(common::WriteAll(
+      file.get(), StrCat("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=", link,
+                         "\"><a href=\"", link, "\">Muster</a>\n")));
+  return path;
+}
+
+// False: there is no program that could.
+bool OpenInBrowser(const std::string& link) {
+  absl::StatusOr<std::string> page = WriteLeadingPage(link);
+  if (!page.ok()) return false;
+  char program[] = "xdg-open";
+  char* const argv[] = {program, page->data(), nullptr};
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+  pid_t pid = 0;
+  const int error = posix_spawnp(&pid, program, &files, &attributes, argv, environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  if (error != 0) unlink(page->c_str());
+  return error == 0;
+}
+
+// The link must lead to something that is still there when the browser follows it.
+absl::Status KeepPrivateRunning(Session& session, Connection& connection) {
+  if (!session.is_private() || connection.server().stays()) return absl::OkStatus();
+  v1::SetLifetimeRequest request;
+  request.set_stay(true);
+  RETURN_IF_ERROR(connection.SetLifetime(request).status());
+  session.Note("the coordinator keeps running until: jobctl down");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Ui(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  v1::SignInRequest request;
+  if (!arguments.words().empty()) {
+    ASSIGN_OR_RETURN(const v1::GetJobResponse job, connection->GetJob(arguments.words()[0]));
+    request.set_path("/jobs/" + job.record().name());
+  }
+  ASSIGN_OR_RETURN(const v1::SignInResponse response, connection->SignIn(request));
+  RETURN_IF_ERROR(KeepPrivateRunning(session, *connection));
+  session.Print(response.link() + "\n");
+  session.Note("the link works once, for two minutes");
+  if (!arguments.Has("no-open") && HasDisplay() && !OpenInBrowser(response.link()))
+    session.Note("no browser was opened: xdg-open is not installed");
+  return kExitOk;
+}
+
+constexpr Flag kUiFlags[] = {
+    {"no-open", 0, "", "only print the link, also where there is a display"},
+};
+
+}  // namespace
+
+const Command kUiCommand = {
+    .name = "ui",
+    .summary = "print a link that signs a browser in, and open it",
+    .arguments = "[JOB]",
+    .most = 1,
+    .flags = kUiFlags,
+    .completes = "job",
+    .examples =
+        "jobctl ui\twhat can be asked\n"
+        "jobctl ui @last\tof your newest job",
+    .notes =
+        "The link works once, for two minutes. A private coordinator keeps running, as\n"
+        "after `jobctl up`; another one must have been started with --http.",
+    .run = Ui};
+
+}  // namespace muster::client

@@ -1,0 +1,177 @@
+#include "coordinator/http/api.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/limits.h"
+#include "common/problem.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/http/answers.h"
+#include "coordinator/http/api_calls.h"
+#include "coordinator/http/query.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator::http {
+namespace {
+
+using common::StrAppend;
+using common::StrCat;
+using google::protobuf::Message;
+
+const ApiCall* ApiCallOf(const Target& target) {
+  return FindApiCall(std::string_view(target.path).substr(kApiRoot.size()));
+}
+
+Response UnknownCall(std::string_view path) {
+  std::vector<std::string_view> names;
+  for (const ApiCall& call : ApiCalls()) names.push_back(call.name);
+  const std::string_view nearest = common::Nearest(path.substr(kApiRoot.size()), names);
+  return Refusal(404, StrCat("there is no call ", common::Printable(path)),
+                 nearest.empty() ? std::string("GET /api/v1/openapi.json lists all")
+                                 : StrCat("did you mean ", kApiRoot, nearest, "?"));
+}
+
+Response WrongMethod(const RequestHead& head, const ApiCall& call) {
+  const bool is_read = call.action == Action::kRead;
+  Response response =
+      Refusal(405, StrCat(call.name, " cannot be asked with ", common::Printable(head.method)),
+              is_read ? "use GET with query parameters, or POST with a JSON body"
+                      : "use POST with a JSON body, as it changes something");
+  response.fields.emplace_back("Allow", is_read ? "GET, HEAD, POST" : "POST");
+  return response;
+}
+
+absl::Status ReadsOnly(const ApiCall& call) {
+  return common::MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1315",
+       .what = StrCat(call.name,
+                      " changes something, and this coordinator serves only reads over "
+                      "HTTP"),
+       .why = "several people share it, and HTTP does not tell it yet who is asking",
+       .fix = "use jobctl, which asks over gRPC"});
+}
+
+bool IsJson(std::string_view content_type) {
+  return content_type.substr(0, content_type.find(';')) == "application/json";
+}
+
+// A private coordinator's sessions are its user's; on a socket the kernel tells.
+Caller HttpCallerOf(const Daemon& daemon, const Peer& peer) {
+  if (daemon.is_private && !peer.local_address.empty()) return {StrCat("uid:", getuid())};
+  return {peer.principal};
+}
+
+absl::Status FillFromBody(const std::string& body, std::string_view call, Message& message) {
+  if (body.empty()) return absl::OkStatus();
+  std::string why;
+  if (common::NestsDeeper(body, common::kJsonDepthMax)) {
+    why = StrCat("it nests deeper than ", common::kJsonDepthMax, " levels");
+  } else {
+    google::protobuf::util::JsonParseOptions options;
+    const auto parsed = google::protobuf::util::JsonStringToMessage(body, &message, options);
+    if (parsed.ok()) return absl::OkStatus();
+    why = common::Printable(std::string(parsed.message()));
+  }
+  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                             {.code = "JC1316",
+                              .what = StrCat("the body is not a request of ", call, " in JSON"),
+                              .why = std::move(why),
+                              .fix = "GET /api/v1/openapi.json describes it"});
+}
+
+// One of kCallsInFlightMax, given back with its last copy; null: there is none.
+using Place = std::shared_ptr<std::atomic<size_t>>;
+
+Place TakePlace(std::atomic<size_t>& in_flight) {
+  if (in_flight.fetch_add(1) < kCallsInFlightMax)
+    return {&in_flight, [](std::atomic<size_t>* count) { count->fetch_sub(1); }};
+  in_flight.fetch_sub(1);
+  return nullptr;
+}
+
+absl::Status TooManyCalls() {
+  return common::MakeProblem(
+      absl::StatusCode::kUnavailable,
+      {.code = "JC1308",
+       .what = StrCat(kCallsInFlightMax, " calls over HTTP are being answered already"),
+       .fix = "ask again in a moment; follow events with one stream of /events"});
+}
+
+bool AppendJson(const Message& message, std::string& json) {
+  std::string text;
+  if (!google::protobuf::util::MessageToJsonString(message, &text).ok()) return false;
+  json += text;
+  return true;
+}
+
+Response AnswerAsJson(const ApiCall& call, const ApiAnswer& answer) {
+  std::string json = call.is_stream ? "{\"messages\":[" : "";
+  bool is_first = true;
+  for (const auto& message : answer.messages) {
+    if (!std::exchange(is_first, false)) json += ",\n";
+    // Only a text that is not UTF-8 cannot be written, and none such gets in.
+    if (!AppendJson(*message, json)) {
+      return ErrorResponse(
+          absl::InternalError(StrCat("an answer of ", call.name, " cannot be written as JSON")));
+    }
+  }
+  if (call.is_stream) StrAppend(&json, "],\"more\":", answer.more ? "true" : "false", "}");
+  json += "\n";
+  return JsonResponse(std::move(json));
+}
+
+}  // namespace
+
+std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target,
+                                     bool serves_writes) {
+  const ApiCall* call = ApiCallOf(target);
+  if (call == nullptr) return UnknownCall(target.path);
+  const bool is_get = head.method == "GET" || head.method == "HEAD";
+  const bool is_read = call->action == Action::kRead;
+  if (is_get ? !is_read : head.method != "POST") return WrongMethod(head, *call);
+  if (!is_read && !serves_writes) return ErrorResponse(ReadsOnly(*call));
+  if (is_get) return std::nullopt;
+  if (!target.query.empty()) {
+    return Refusal(400, "a POST takes no query parameters", "put them into the JSON body");
+  }
+  // A form of another page can be sent anywhere, but not with this type.
+  if (!IsJson(FieldOf(head.fields, "content-type"))) {
+    return Refusal(415, "the body of a POST is JSON", "send Content-Type: application/json");
+  }
+  return std::nullopt;
+}
+
+void AnswerApiCall(Daemon& daemon, std::atomic<size_t>& in_flight, const Request& request,
+                   const Target& target, Respond respond) {
+  const ApiCall* call = ApiCallOf(target);
+  const Place place = TakePlace(in_flight);
+  if (place == nullptr) return respond(ErrorResponse(TooManyCalls()));
+  daemon.calls.Add(call->id, Way::kHttp);
+  const bool is_get = request.head.method != "POST";
+  // Parsing and writing JSON takes a while: not on the server's thread, nor on the control loop's.
+  daemon.pool.Post([&daemon, call, place, is_get, query = target.query, body = request.body,
+                    caller = HttpCallerOf(daemon, request.head.peer),
+                    respond = std::move(respond)] {
+    const std::shared_ptr<Message> message(call->request.New());
+    const absl::Status filled =
+        is_get ? FillFromQuery(query, *message) : FillFromBody(body, call->name, *message);
+    if (!filled.ok()) return respond(ErrorResponse(filled));
+    call->run(
+        daemon, caller, *message,
+        [&daemon, call, place, message, respond](const absl::Status& status, ApiAnswer answer) {
+          if (!status.ok()) return respond(ErrorResponse(status));
+          daemon.pool.Post([call, place, respond, answer = std::move(answer)] {
+            respond(AnswerAsJson(*call, answer));
+          });
+        });
+  });
+}
+
+}  // namespace muster::coordinator::http

@@ -1,0 +1,382 @@
+// One client of the HTTP server, and what the server's thread knows of all of them. Boost.Beast is
+// here and in server.cc, which alone includes this.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <boost/none.hpp>
+#include <cctype>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "common/strings.h"
+#include "coordinator/http/answers.h"
+#include "coordinator/http/server.h"
+
+namespace muster::coordinator::http {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace wire = boost::beast::http;
+using boost::system::error_code;
+using common::StrCat;
+
+using Stream = beast::basic_stream<asio::generic::stream_protocol>;
+
+inline constexpr size_t kBufferSlack = 64 * 1024;
+inline constexpr size_t kDiscardBytesMax = 8 << 20;
+inline constexpr size_t kDiscardPiece = 64 * 1024;
+
+inline RequestHead HeadOf(const Peer& peer, const wire::request_header<>& header) {
+  RequestHead head{.peer = peer,
+                   .method = std::string(header.method_string()),
+                   .target = std::string(header.target()),
+                   .fields = {}};
+  for (const auto& field : header) {
+    std::string name(field.name_string());
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    head.fields.emplace_back(std::move(name), std::string(field.value()));
+  }
+  return head;
+}
+
+// What a request that cannot be parsed is answered with.
+inline Response RefusalOf(error_code error) {
+  if (error == wire::error::header_limit || error == wire::error::buffer_overflow) {
+    return Refusal(431, StrCat("the head of the request has more than ", kHeadBytesMax, " bytes"),
+                   "send a shorter address and fewer fields");
+  }
+  return Refusal(400, StrCat("the request is not HTTP/1.1: ", error.message()),
+                 "use an HTTP client");
+}
+
+inline bool IsMalformed(error_code error) {
+  return error.category() == wire::make_error_code(wire::error::bad_method).category() &&
+         error != wire::error::end_of_stream && error != wire::error::partial_message;
+}
+
+class Connection;
+
+struct Server::Core : std::enable_shared_from_this<Server::Core> {
+  struct Door {
+    Door(asio::io_context& io, Listener from)
+        : listener(std::move(from)), socket(io, listener.fd.Release()), pause(io) {}
+    Listener listener;  // its descriptor is the socket's
+    asio::posix::stream_descriptor socket;
+    asio::steady_timer pause;
+  };
+
+  Core(Options options, Handlers handlers)
+      : most(std::max<size_t>(options.connections, 2)),
+        limits(options.limits),
+        handlers(std::move(handlers)) {
+    for (Listener& each : options.listeners) doors.emplace_back(io, std::move(each));
+  }
+
+  void WaitAt(Door& door);
+  // False: accepting cannot succeed for a while.
+  bool AcceptFrom(Door& door);
+  void Admit(common::UniqueFd fd, Door& door);
+  void MakeRoom();
+
+  const size_t most;
+  const TimeLimits limits;
+  const Handlers handlers;
+  std::atomic<size_t> open_count = 0;
+  std::atomic<uint64_t> accepted = 0;
+  std::atomic<uint64_t> turned_away = 0;
+  std::atomic<uint64_t> timed_out = 0;
+
+  // The thread's.
+  asio::io_context io{1};
+  std::list<Door> doors;
+  std::list<std::shared_ptr<Connection>> open;  // the one that was used last is at the end
+  size_t held_bytes = 0;
+  size_t streams = 0;
+  std::atomic<bool> is_woken = false;
+  std::thread thread;
+};
+
+// One client. Reads a head, asks whether to go on, reads the body, waits for the answer, writes it,
+// and again. The server's thread; kept alive by what it waits for and by the list of open ones.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Core = Server::Core;
+
+  Connection(Core& core, Stream stream, Peer peer)
+      : core_(core), stream_(std::move(stream)), peer_(std::move(peer)), patience_(core.io) {}
+
+  void Begin(std::list<std::shared_ptr<Connection>>::iterator place) {
+    place_ = place;
+    ReadHead(core_.limits.first_head);
+  }
+  // Sends what a stream has to say, unless it is still sending.
+  void Pull() {
+    if (source_ == nullptr || is_closed_ || !outgoing_.empty()) return;
+    if (std::string text = source_->Take(); !text.empty()) Send(std::move(text));
+  }
+  bool IsIdle() const { return is_idle_; }
+  bool HasAsked() const { return number_ > 0; }
+  void Close() {
+    if (std::exchange(is_closed_, true)) return;
+    --core_.open_count;
+    stream_.close();
+    patience_.cancel();
+    Hold(0);
+    if (source_ != nullptr) --core_.streams;
+    core_.open.erase(place_);  // may end this object once its last operation is over
+  }
+
+ private:
+  void ReadHead(std::chrono::milliseconds within) {
+    is_idle_ = true;
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(kHeadBytesMax));
+    parser_->body_limit(boost::none);  // JudgeHead does, after it knows who asks
+    stream_.expires_after(within);
+    wire::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, size_t) { self->TakeHead(error); });
+  }
+
+  void TakeHead(error_code error) {
+    if (is_closed_) return;
+    is_idle_ = false;
+    ++number_;
+    if (error) return Fail(error);
+    core_.open.splice(core_.open.end(), core_.open, place_);
+    const auto& header = parser_->get();
+    is_head_request_ = header.method() == wire::verb::head;
+    keeps_alive_ = header.keep_alive();
+    head_ = HeadOf(peer_, header);
+    const bool has_body = parser_->content_length().value_or(0) > 0 || parser_->chunked();
+    if (std::optional<Response> refused = JudgeHead(); refused.has_value()) {
+      if (has_body) keeps_alive_ = false;
+      return Write(*std::move(refused));
+    }
+    if (!has_body) return Handle("");
+    Hold(static_cast<size_t>(*parser_->content_length()));
+    if (FieldOf(head_.fields, "expect").empty()) return ReadBody();
+    static constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    asio::async_write(stream_, asio::buffer(kContinue, sizeof kContinue - 1),
+                      [self = shared_from_this()](error_code failed, size_t) {
+                        if (failed) return self->Fail(failed);
+                        self->ReadBody();
+                      });
+  }
+
+  std::optional<Response> JudgeHead() {
+    if (std::optional<Response> refused = core_.handlers.check(head_); refused.has_value()) {
+      return refused;
+    }
+    if (parser_->chunked()) {
+      return Refusal(411, "the body of the request has no Content-Length", "send one");
+    }
+    const uint64_t length = parser_->content_length().value_or(0);
+    if (length > kBodyBytesMax) {
+      return Refusal(
+          413, StrCat("the body of the request has ", length, " bytes, more than ", kBodyBytesMax),
+          "send less");
+    }
+    if (core_.held_bytes + length <= kHeldBytesMax) return std::nullopt;
+    return Refusal(
+        503, StrCat("requests and responses of ", core_.held_bytes, " bytes are under way already"),
+        "ask again in a moment");
+  }
+
+  void ReadBody() {
+    if (is_closed_) return;
+    stream_.expires_after(core_.limits.body);
+    wire::async_read(stream_, buffer_, *parser_,
+                     [self = shared_from_this()](error_code error, size_t) {
+                       if (self->is_closed_) return;
+                       if (error) return self->Fail(error);
+                       self->Handle(std::move(self->parser_->get().body()));
+                     });
+  }
+
+  void Handle(std::string body) {
+    stream_.expires_never();
+    patience_.expires_after(core_.limits.answer);
+    patience_.async_wait([weak = weak_from_this(), number = number_](error_code stopped) {
+      const auto self = weak.lock();
+      if (stopped || self == nullptr) return;
+      self->Answer(number, Refusal(504, "the coordinator did not answer in time",
+                                   "ask again; /readyz tells whether it is well"));
+    });
+    // Whoever answers may do so after the server is gone.
+    auto respond = [core = std::weak_ptr<Core>(core_.shared_from_this()), weak = weak_from_this(),
+                    number = number_](Response response) {
+      const auto alive = core.lock();
+      if (alive == nullptr) return;
+      asio::post(alive->io, [weak, number, response = std::move(response)]() mutable {
+        if (const auto self = weak.lock()) self->Answer(number, std::move(response));
+      });
+    };
+    core_.handlers.handle({.head = std::move(head_), .body = std::move(body)}, std::move(respond));
+  }
+
+  // Of the request with that number; any but the first answer is too late.
+  void Answer(uint64_t number, Response response) {
+    if (is_closed_ || number != number_ || answered_ == number_) return;
+    patience_.cancel();
+    Write(std::move(response));
+  }
+
+  void Write(Response response) {
+    answered_ = number_;
+    if (response.stream != nullptr) return BeginStream(std::move(response));
+    message_.emplace();
+    message_->version(11);
+    message_->result(response.status);
+    message_->keep_alive(keeps_alive_);
+    for (const auto& [name, value] : SecurityFields()) message_->set(name, value);
+    for (const auto& [name, value] : response.fields) message_->set(name, value);
+    if (!response.content_type.empty()) {
+      message_->set(wire::field::content_type, response.content_type);
+    }
+    Hold(response.body.size());
+    message_->content_length(response.body.size());
+    if (!is_head_request_) message_->body() = std::move(response.body);
+    stream_.expires_after(core_.limits.write);
+    wire::async_write(stream_, *message_, [self = shared_from_this()](error_code error, size_t) {
+      self->Written(error);
+    });
+  }
+
+  void Written(error_code error) {
+    if (is_closed_) return;
+    message_.reset();
+    Hold(0);
+    if (error) return Fail(error);
+    if (!keeps_alive_) return Linger();
+    ReadHead(core_.limits.next_head);
+  }
+
+  // From here on the connection only sends, until the client leaves.
+  void BeginStream(Response response) {
+    if (core_.streams == core_.most / 2) {
+      return Write(Refusal(503, StrCat(core_.streams, " event streams are open already"),
+                           "close a page, or raise the coordinator's limit of open files"));
+    }
+    ++core_.streams;
+    source_ = std::move(response.stream);
+    stream_.expires_never();
+    std::string head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
+    for (const auto& [name, value] : SecurityFields())
+      common::StrAppend(&head, name, ": ", value, "\r\n");
+    common::StrAppend(&head, "Content-Type: ", response.content_type, "\r\n\r\n");
+    Send(std::move(head));
+    WatchForLeaving();
+  }
+
+  void Send(std::string text) {
+    outgoing_ = std::move(text);
+    patience_.expires_after(core_.limits.write);
+    patience_.async_wait([weak = weak_from_this()](error_code stopped) {
+      const auto self = weak.lock();
+      if (stopped || self == nullptr || self->outgoing_.empty()) return;
+      ++self->core_.timed_out;
+      self->Close();
+    });
+    asio::async_write(stream_.socket(), asio::buffer(outgoing_),
+                      [self = shared_from_this()](error_code error, size_t) {
+                        if (self->is_closed_) return;
+                        if (error) return self->Close();
+                        self->outgoing_.clear();
+                        self->WaitForNews();
+                        self->Pull();
+                      });
+  }
+
+  // A comment now and then: proxies and browsers give up on streams that are silent.
+  void WaitForNews() {
+    patience_.expires_after(core_.limits.heartbeat);
+    patience_.async_wait([weak = weak_from_this()](error_code stopped) {
+      const auto self = weak.lock();
+      if (stopped || self == nullptr || !self->outgoing_.empty() || self->is_closed_) return;
+      self->Send(": alive\n\n");
+    });
+  }
+
+  void WatchForLeaving() {
+    buffer_.clear();
+    stream_.socket().async_read_some(buffer_.prepare(kDiscardPiece),
+                                     [self = shared_from_this()](error_code error, size_t) {
+                                       if (self->is_closed_) return;
+                                       if (error) return self->Close();
+                                       self->WatchForLeaving();
+                                     });
+  }
+
+  // Closing at once would throw away what the client has not read yet if it is still sending.
+  void Linger() {
+    error_code ignored;
+    stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
+    is_idle_ = true;
+    stream_.expires_after(core_.limits.linger);
+    buffer_.clear();
+    Discard(0);
+  }
+
+  void Discard(size_t so_far) {
+    stream_.async_read_some(buffer_.prepare(kDiscardPiece),
+                            [self = shared_from_this(), so_far](error_code error, size_t size) {
+                              if (self->is_closed_) return;
+                              if (error || so_far + size > kDiscardBytesMax) return self->Close();
+                              self->Discard(so_far + size);
+                            });
+  }
+
+  void Fail(error_code error) {
+    if (is_closed_) return;
+    if (error == beast::error::timeout) ++core_.timed_out;
+    if (!IsMalformed(error)) return Close();
+    keeps_alive_ = false;
+    is_head_request_ = false;
+    Write(RefusalOf(error));
+  }
+
+  // How much of kHeldBytesMax this connection takes now.
+  void Hold(size_t bytes) {
+    core_.held_bytes += bytes - held_;
+    held_ = bytes;
+  }
+
+  Core& core_;
+  Stream stream_;
+  const Peer peer_;
+  asio::steady_timer patience_;
+  beast::flat_buffer buffer_{kHeadBytesMax + kBufferSlack};
+  std::optional<wire::request_parser<wire::string_body>> parser_;
+  std::optional<wire::response<wire::string_body>> message_;
+  RequestHead head_;
+  std::shared_ptr<TextSource> source_;  // of a stream that has begun
+  std::string outgoing_;                // of the stream, while it is being sent
+  std::list<std::shared_ptr<Connection>>::iterator place_;
+  uint64_t number_ = 0;    // of the current request, from 1
+  uint64_t answered_ = 0;  // the last one that was
+  size_t held_ = 0;
+  bool keeps_alive_ = false;
+  bool is_head_request_ = false;
+  bool is_idle_ = false;  // waits for a request, or for the client to leave
+  bool is_closed_ = false;
+};
+
+}  // namespace muster::coordinator::http

@@ -1,0 +1,179 @@
+#include "coordinator/http/front.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "common/files.h"
+#include "common/log.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/http/event_hub.h"
+#include "coordinator/http/guard.h"
+#include "coordinator/http/server.h"
+#include "coordinator/http/sessions.h"
+#include "coordinator/http/site.h"
+#include "coordinator/http/target.h"
+#include "coordinator/http/token_file.h"
+#include "coordinator/listener.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator::http {
+namespace {
+
+using common::StrCat;
+
+constexpr std::string_view kUnix = "unix:";
+constexpr std::string_view kAnyPort = ":0";
+constexpr size_t kPortFileBytesMax = 16;
+
+struct Doors {
+  std::vector<Listener> listeners;
+  std::vector<std::string> sockets;  // to remove at the end
+  std::string address;               // of the first TCP listener, "HOST:PORT"; empty: none
+  std::string port;                  // its port
+};
+
+// The port of last time, if it is free: pages that are open survive a restart.
+absl::StatusOr<TcpPort> ListenOnAnyPort(const std::string& host, const std::string& memory) {
+  const absl::StatusOr<std::string> text = common::ReadFile(memory, kPortFileBytesMax);
+  uint32_t last = 0;
+  if (text.ok() && absl::SimpleAtoi(*text, &last) && last > 0 && last <= UINT16_MAX) {
+    absl::StatusOr<TcpPort> again = ListenOnPort(StrCat(host, ":", last), "--http");
+    if (again.ok()) return again;
+  }
+  ASSIGN_OR_RETURN(TcpPort port, ListenOnPort(StrCat(host, kAnyPort), "--http"));
+  const std::string number = port.endpoint.substr(port.endpoint.rfind(':') + 1);
+  // Only the next start would have noticed.
+  if (const absl::Status kept = common::WriteFileDurably(memory, number + "\n"); !kept.ok())
+    common::LogWarning(std::string(kept.message()));
+  return port;
+}
+
+absl::Status OpenTcpDoor(const std::string& listen, const Paths& paths, Doors& doors) {
+  const bool is_any = std::string_view(listen).ends_with(kAnyPort);
+  const std::string host = listen.substr(0, listen.rfind(':'));
+  ASSIGN_OR_RETURN(TcpPort port, is_any ? ListenOnAnyPort(host, paths.HttpPort())
+                                        : ListenOnPort(listen, "--http"));
+  if (doors.address.empty()) {
+    doors.address = port.endpoint;
+    doors.port = port.endpoint.substr(port.endpoint.rfind(':') + 1);
+  }
+  for (common::UniqueFd& fd : port.fds) doors.listeners.push_back({.fd = std::move(fd)});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Doors> OpenDoors(const Daemon& daemon, const std::vector<std::string>& listen) {
+  Doors doors;
+  for (const std::string& each : listen) {
+    if (!std::string_view(each).starts_with(kUnix)) {
+      RETURN_IF_ERROR(OpenTcpDoor(each, daemon.paths, doors));
+      continue;
+    }
+    const std::string path = each.substr(kUnix.size());
+    RETURN_IF_ERROR(PrepareSocket(path, daemon.is_private));
+    ASSIGN_OR_RETURN(common::UniqueFd fd, ListenOnSocket(path));
+    doors.listeners.push_back(
+        {.fd = std::move(fd), .is_unix = true, .own_uid_only = daemon.is_private});
+    doors.sockets.push_back(path);
+  }
+  return doors;
+}
+
+// As a browser on this machine or another may write it: not the wildcard.
+std::string UrlOf(const std::string& address) {
+  const std::string host = HostName(address);
+  const std::string port = address.substr(address.rfind(':') + 1);
+  if (host.empty() || host == "0.0.0.0" || host == "::") return StrCat("http://127.0.0.1:", port);
+  return StrCat("http://", address);
+}
+
+}  // namespace
+
+struct Front::Parts {
+  Parts(Sessions::Secrets secrets, std::string cookie)
+      : sessions(std::move(secrets), std::move(cookie)) {}
+
+  Sessions sessions;
+  std::shared_ptr<EventHub> hub;
+  std::unique_ptr<Site> site;
+  std::string address;
+  std::string url;  // empty: no TCP
+  std::vector<std::string> sockets;
+  std::unique_ptr<Server> server;
+};
+
+bool IsLocalOnly(std::string_view listen) {
+  if (listen.starts_with(kUnix)) return true;
+  // The rule for what a Host field may name on loopback is the same.
+  return IsOurHost(listen, {.principal = "", .local_address = ""}, {});
+}
+
+Front::Front(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Front::~Front() { Stop(); }
+
+absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options options) {
+  Sessions::Secrets secrets;
+  ASSIGN_OR_RETURN(secrets.token, LoadOrMakeToken(daemon.paths.HttpToken()));
+  ASSIGN_OR_RETURN(secrets.metrics_token, LoadOrMakeToken(daemon.paths.HttpMetricsToken()));
+  ASSIGN_OR_RETURN(Doors doors, OpenDoors(daemon, options.listen));
+  // Browsers send a cookie to every port of a host, so coordinators there need different ones.
+  const std::string cookie = doors.port.empty() ? std::string("muster") : "muster_" + doors.port;
+  auto parts = std::make_unique<Parts>(std::move(secrets), cookie);
+  parts->hub =
+      std::make_shared<EventHub>(daemon, [all = parts.get()] { all->server->PullStreams(); });
+  parts->site = std::make_unique<Site>(
+      daemon, parts->sessions,
+      Site::Options{.host_names = std::move(options.host_names),
+                    .serves_writes = daemon.is_private,
+                    .counts = [all = parts.get()] { return all->server->Read(); },
+                    .journal_pending_bytes = std::move(options.journal_pending_bytes),
+                    .hub = parts->hub});
+  if (!doors.address.empty()) parts->url = UrlOf(doors.address);
+  parts->sockets = std::move(doors.sockets);
+  parts->address = parts->url.empty() ? StrCat(kUnix, parts->sockets.front()) : parts->url;
+  Site* const site = parts->site.get();
+  parts->server = std::make_unique<Server>(
+      Server::Options{.listeners = std::move(doors.listeners),
+                      .connections = options.connections,
+                      .limits = {}},
+      Handlers{.check = [site](const RequestHead& head) { return site->Check(head); },
+               .handle =
+                   [site](Request request, Respond respond) {
+                     site->Handle(std::move(request), std::move(respond));
+                   }});
+  return std::unique_ptr<Front>(new Front(std::move(parts)));
+}
+
+void Front::Serve() { parts_->server->Begin(); }
+
+void Front::Stop() {
+  if (parts_->server == nullptr) return;
+  parts_->hub->End();
+  parts_->server->Stop();
+  for (const std::string& path : parts_->sockets) unlink(path.c_str());
+  parts_->sockets.clear();
+}
+
+const std::string& Front::Address() const { return parts_->address; }
+
+absl::StatusOr<std::string> Front::SignInLink(std::string_view path) {
+  if (parts_->url.empty()) {
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1317",
+         .what = "the coordinator serves HTTP on a socket only, which no browser can reach",
+         .fix = "start it with --http 127.0.0.1:7701 too"});
+  }
+  const std::string ticket = parts_->sessions.MakeTicket(std::chrono::steady_clock::now());
+  std::string link = StrCat(parts_->url, "/sign-in?ticket=", ticket);
+  if (IsLocalPath(path) && path != "/") common::StrAppend(&link, "&next=", PercentEncode(path));
+  return link;
+}
+
+}  // namespace muster::coordinator::http

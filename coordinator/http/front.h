@@ -1,0 +1,51 @@
+// HTTP as a way into the coordinator: its listening sockets, secrets, site and server, started
+// together.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::coordinator {
+struct Daemon;
+}
+
+namespace muster::coordinator::http {
+
+class Front {
+ public:
+  struct Options {
+    std::vector<std::string> listen;  // "ADDR:PORT", "unix:PATH"; at least one
+    std::vector<std::string> host_names;
+    size_t connections = 256;
+    std::function<size_t()> journal_pending_bytes;
+  };
+  // Listens, but answers nothing yet. Port 0 picks a free one, the same as last time if it is still free.
+  static absl::StatusOr<std::unique_ptr<Front>> Open(Daemon& daemon, Options options);
+  ~Front();
+  // Once the daemon can be asked.
+  void Serve();
+  // Answers nothing more. What handlers still say is dropped.
+  void Stop();
+
+  // Of the first listener: "http://127.0.0.1:7701", "unix:/path".
+  const std::string& Address() const;
+  // A link that signs a browser in once and leads to `path`. FAILED_PRECONDITION if only a socket
+  // is listened on, which no browser can reach.
+  absl::StatusOr<std::string> SignInLink(std::string_view path);
+
+ private:
+  struct Parts;
+  explicit Front(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+// The address is reached only from this machine: a loopback address, localhost, or a unix socket.
+bool IsLocalOnly(std::string_view listen);
+
+}  // namespace muster::coordinator::http

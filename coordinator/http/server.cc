@@ -1,0 +1,124 @@
+#include "coordinator/http/server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "coordinator/http/connection.h"
+#include "coordinator/http/peer.h"
+
+namespace muster::coordinator::http {
+namespace {
+
+constexpr int kAcceptsPerWake = 64;
+constexpr std::chrono::milliseconds kAcceptPause{50};
+
+}  // namespace
+
+void Server::Core::WaitAt(Door& door) {
+  door.socket.async_wait(asio::posix::stream_descriptor::wait_read,
+                         [this, &door](error_code error) {
+                           if (error) return;
+                           if (AcceptFrom(door)) return WaitAt(door);
+                           door.pause.expires_after(kAcceptPause);
+                           door.pause.async_wait([this, &door](error_code stopped) {
+                             if (!stopped) WaitAt(door);
+                           });
+                         });
+}
+
+bool Server::Core::AcceptFrom(Door& door) {
+  for (int i = 0; i < kAcceptsPerWake; ++i) {
+    common::UniqueFd fd(
+        accept4(door.socket.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.valid()) {
+      Admit(std::move(fd), door);
+    } else if (errno == EAGAIN) {
+      return true;
+    } else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
+      // No descriptor or no memory: an idle client may be waiting with one.
+      MakeRoom();
+      return false;
+    }
+  }
+  return true;
+}
+
+void Server::Core::MakeRoom() {
+  ++turned_away;
+  std::shared_ptr<Connection> victim;
+  for (const auto& each : open) {
+    if (!each->IsIdle()) continue;
+    if (victim == nullptr) victim = each;
+    // Rather one that has never asked for anything.
+    if (!each->HasAsked()) {
+      victim = each;
+      break;
+    }
+  }
+  if (victim != nullptr) victim->Close();
+}
+
+void Server::Core::Admit(common::UniqueFd fd, Door& door) {
+  Peer peer = PeerOf(fd.get(), door.listener.is_unix, door.listener.own_uid_only);
+  if (peer.principal.empty()) return;
+  if (open.size() >= most) MakeRoom();
+  if (open.size() >= most) return;
+  int family = AF_UNIX;
+  if (!door.listener.is_unix) {
+    const int yes = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    family = peer.local_address.find(':') == std::string::npos ? AF_INET : AF_INET6;
+  }
+  asio::generic::stream_protocol::socket socket(io);
+  error_code error;
+  socket.assign(asio::generic::stream_protocol(family, 0), fd.get(), error);
+  if (error) return;
+  fd.Release();
+  ++accepted;
+  ++open_count;
+  auto connection = std::make_shared<Connection>(*this, Stream(std::move(socket)), std::move(peer));
+  open.push_back(connection);
+  connection->Begin(std::prev(open.end()));
+}
+
+Server::Server(Options options, Handlers handlers)
+    : core_(std::make_shared<Core>(std::move(options), std::move(handlers))) {}
+
+void Server::Begin() {
+  for (Core::Door& door : core_->doors) core_->WaitAt(door);
+  core_->thread = std::thread([core = core_.get()] { core->io.run(); });
+}
+
+Server::~Server() { Stop(); }
+
+void Server::Stop() {
+  if (!core_->thread.joinable()) return;
+  asio::post(core_->io, [core = core_.get()] {
+    core->doors.clear();
+    while (!core->open.empty()) core->open.front()->Close();
+    core->io.stop();
+  });
+  core_->thread.join();
+}
+
+void Server::PullStreams() {
+  if (core_->is_woken.exchange(true)) return;
+  asio::post(core_->io, [core = core_.get()] {
+    core->is_woken = false;
+    for (const auto& each : core->open) each->Pull();
+  });
+}
+
+Server::Counts Server::Read() const {
+  return {.connections = core_->open_count,
+          .accepted = core_->accepted,
+          .turned_away = core_->turned_away,
+          .timed_out = core_->timed_out};
+}
+
+}  // namespace muster::coordinator::http

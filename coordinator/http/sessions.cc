@@ -1,0 +1,131 @@
+#include "coordinator/http/sessions.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "common/problem.h"
+#include "common/strings.h"
+#include "coordinator/http/token_file.h"
+
+namespace muster::coordinator::http {
+namespace {
+
+using common::StrCat;
+
+constexpr std::string_view kBearer = "bearer ";
+
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+std::string_view BearerOf(std::string_view authorization) {
+  if (authorization.size() < kBearer.size()) return {};
+  const bool is_bearer = std::equal(kBearer.begin(), kBearer.end(), authorization.begin(),
+                                    [](char a, char b) { return a == (b | 0x20); });
+  return is_bearer ? Trimmed(authorization.substr(kBearer.size())) : std::string_view();
+}
+
+}  // namespace
+
+bool EqualsInConstantTime(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::string_view CookieOf(std::string_view cookie_field, std::string_view name) {
+  while (!cookie_field.empty()) {
+    const size_t end = cookie_field.find(';');
+    const std::string_view pair = Trimmed(cookie_field.substr(0, end));
+    const size_t equals = pair.find('=');
+    if (equals != std::string_view::npos && pair.substr(0, equals) == name) {
+      return pair.substr(equals + 1);
+    }
+    if (end == std::string_view::npos) break;
+    cookie_field.remove_prefix(end + 1);
+  }
+  return {};
+}
+
+absl::Status NotSignedIn(std::string why) {
+  return common::MakeProblem(
+      absl::StatusCode::kUnauthenticated,
+      {.code = "JC1313",
+       .what = "you are not signed in",
+       .why = std::move(why),
+       .fix = "`jobctl ui` prints a link that signs a browser in; programs send Authorization: "
+              "Bearer with the token from HTTP-TOKEN in the coordinator's data directory"});
+}
+
+std::string Sessions::MakeTicket(MonoTime now) {
+  std::string ticket = RandomHex256();
+  std::lock_guard lock(mutex_);
+  while (!tickets_.empty() && (tickets_.size() >= kLinksMax || tickets_.front().until <= now)) {
+    tickets_.pop_front();
+  }
+  tickets_.push_back({.text = ticket, .until = now + kLinkLives});
+  return ticket;
+}
+
+absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime now,
+                                             int64_t unix_s) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = std::find_if(tickets_.begin(), tickets_.end(), [&](const Ticket& each) {
+      return EqualsInConstantTime(each.text, ticket);
+    });
+    if (found == tickets_.end()) {
+      return NotSignedIn("the sign-in link was used before, or the coordinator did not make it");
+    }
+    const bool is_late = found->until <= now;
+    tickets_.erase(found);
+    if (is_late) return NotSignedIn("the sign-in link is too old");
+  }
+  const int64_t until_s = unix_s + kCookieLivesS;
+  return StrCat(cookie_name_, "=", until_s, ".", Sign(until_s),
+                "; Path=/; HttpOnly; SameSite=Strict; Max-Age=", kCookieLivesS);
+}
+
+std::string Sessions::Sign(int64_t until_s) const {
+  // The name, so that one that leaked to another process on its port opens no other port.
+  const std::string text = StrCat("muster-session ", cookie_name_, " ", until_s);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  HMAC(EVP_sha256(), secrets_.token.data(), static_cast<int>(secrets_.token.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(), &size);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (unsigned int at = 0; at < size; ++at) {
+    hex += {kDigits[digest[at] >> 4], kDigits[digest[at] & 15]};
+  }
+  return hex;
+}
+
+bool Sessions::IsCookieValid(std::string_view value, int64_t unix_s) const {
+  const size_t dot = value.find('.');
+  int64_t until_s = 0;
+  if (dot == std::string_view::npos ||
+      !absl::SimpleAtoi(common::ToAbsl(value.substr(0, dot)), &until_s)) {
+    return false;
+  }
+  return EqualsInConstantTime(value.substr(dot + 1), Sign(until_s)) && unix_s < until_s;
+}
+
+Sessions::Proof Sessions::ProofOf(const Fields& fields, int64_t unix_s) const {
+  const std::string_view bearer = BearerOf(FieldOf(fields, "authorization"));
+  if (!bearer.empty()) {
+    if (EqualsInConstantTime(bearer, secrets_.token)) return Proof::kToken;
+    return EqualsInConstantTime(bearer, secrets_.metrics_token) ? Proof::kMetricsToken
+                                                                : Proof::kNone;
+  }
+  const std::string_view cookie = CookieOf(FieldOf(fields, "cookie"), cookie_name_);
+  return !cookie.empty() && IsCookieValid(cookie, unix_s) ? Proof::kCookie : Proof::kNone;
+}
+
+}  // namespace muster::coordinator::http

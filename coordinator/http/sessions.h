@@ -1,0 +1,68 @@
+// Who may ask over HTTP. Three ways to prove it: the token itself (Authorization: Bearer), a cookie
+// that a one-time sign-in link was exchanged for, and for /metrics alone a second token that a
+// scraper may be given.
+//
+// A cookie is an expiry time signed with the token, so it survives a restart and needs no memory;
+// deleting the token's file and restarting ends all of them. Any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "coordinator/http/message.h"
+
+namespace muster::coordinator::http {
+
+class Sessions {
+ public:
+  static constexpr std::chrono::seconds kLinkLives{120};
+  static constexpr int64_t kCookieLivesS = 7 * 24 * 3'600;
+  static constexpr size_t kLinksMax = 64;  // unused ones; the oldest is forgotten
+
+  using MonoTime = std::chrono::steady_clock::time_point;
+
+  struct Secrets {
+    std::string token;
+    std::string metrics_token;
+  };
+  // `cookie_name` must differ among the coordinators of one host: browsers send a cookie to every
+  // port.
+  Sessions(Secrets secrets, std::string cookie_name)
+      : secrets_(std::move(secrets)), cookie_name_(std::move(cookie_name)) {}
+
+  // The ticket of a new sign-in link.
+  std::string MakeTicket(MonoTime now);
+  // The value of Set-Cookie for a ticket that was made within kLinkLives and not used yet, otherwise
+  // UNAUTHENTICATED.
+  absl::StatusOr<std::string> Redeem(std::string_view ticket, MonoTime now, int64_t unix_s);
+
+  enum class Proof { kNone, kToken, kCookie, kMetricsToken };
+  Proof ProofOf(const Fields& fields, int64_t unix_s) const;
+
+ private:
+  struct Ticket {
+    std::string text;
+    MonoTime until;
+  };
+  std::string Sign(int64_t until_s) const;
+  bool IsCookieValid(std::string_view value, int64_t unix_s) const;
+
+  const Secrets secrets_;
+  const std::string cookie_name_;
+  std::mutex mutex_;  // guards what follows
+  std::deque<Ticket> tickets_;
+};
+
+// Takes the same time wherever the first difference is.
+bool EqualsInConstantTime(std::string_view a, std::string_view b);
+// Of a Cookie field "a=1; b=2"; empty if there is none of that name.
+std::string_view CookieOf(std::string_view cookie_field, std::string_view name);
+// JC1313.
+absl::Status NotSignedIn(std::string why);
+
+}  // namespace muster::coordinator::http

@@ -1,0 +1,174 @@
+#include "coordinator/http/site.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/http/answers.h"
+#include "coordinator/http/api.h"
+#include "coordinator/http/guard.h"
+#include "coordinator/http/health.h"
+#include "coordinator/http/index_page.h"
+#include "coordinator/http/openapi.h"
+#include "coordinator/http/telemetry.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator::http {
+namespace {
+
+using common::StrCat;
+using std::chrono::steady_clock;
+
+constexpr unsigned kMisdirected = 421;
+constexpr std::string_view kJobPages = "/jobs/";
+
+bool NeedsNoSession(std::string_view path) {
+  return path == "/healthz" || path == "/readyz" || path == "/sign-in";
+}
+
+bool IsPage(std::string_view path) { return path == "/" || path.starts_with(kJobPages); }
+
+bool IsApi(std::string_view path) {
+  return path.starts_with(kApiRoot) && path != StrCat(kApiRoot, "openapi.json");
+}
+
+bool IsStream(std::string_view path) { return path == "/events"; }
+
+bool IsKnown(std::string_view path) {
+  return NeedsNoSession(path) || IsPage(path) || IsStream(path) || path == "/metrics" ||
+         path == StrCat(kApiRoot, "openapi.json");
+}
+
+bool OnlyReads(const RequestHead& head) { return head.method == "GET" || head.method == "HEAD"; }
+
+// The newest event that the client has seen. Browsers name it when they reconnect; a page that was
+// loaded again may name it in its address.
+uint64_t SeenBy(const RequestHead& head, const Target& target) {
+  uint64_t seen = 0;
+  const std::string_view field = FieldOf(head.fields, "last-event-id");
+  const std::string_view named = field.empty() ? target.Get("after") : field;
+  return absl::SimpleAtoi(common::ToAbsl(named), &seen) ? seen : EventRing::kFromNow;
+}
+
+}  // namespace
+
+bool IsLocalPath(std::string_view path) {
+  return path.starts_with('/') && !path.starts_with("//") &&
+         path.find('\\') == std::string_view::npos && common::IsCleanUtf8(path);
+}
+
+std::optional<Response> Site::Check(const RequestHead& head) {
+  std::optional<Response> refused = Judge(head);
+  if (refused.has_value()) Count(refused->status);
+  return refused;
+}
+
+std::optional<Response> Site::Judge(const RequestHead& head) {
+  const absl::StatusOr<Target> target = ParseTarget(head.target);
+  if (!target.ok()) return ErrorResponse(target.status());
+  if (const absl::Status ours = CheckAddressed(head, options_.host_names); !ours.ok()) {
+    return ErrorResponse(ours,
+                         absl::IsPermissionDenied(ours) ? kMisdirected : HttpStatusOf(ours.code()));
+  }
+  if (std::optional<Response> refused = CheckSession(head, *target); refused.has_value()) {
+    return refused;
+  }
+  return CheckRoute(head, *target);
+}
+
+std::optional<Response> Site::CheckSession(const RequestHead& head, const Target& target) {
+  Sessions::Proof proof = Sessions::Proof::kNone;
+  if (!NeedsNoSession(target.path)) {
+    proof = sessions_.ProofOf(head.fields, daemon_.clock.Read().wall_ms / 1'000);
+    const bool is_enough = proof == Sessions::Proof::kMetricsToken
+                               ? target.path == "/metrics"
+                               : proof != Sessions::Proof::kNone;
+    if (!is_enough) {
+      const absl::Status why = NotSignedIn("");
+      if (IsPage(target.path)) return SignedOutPage();
+      Response response = ErrorResponse(why);
+      response.fields.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
+      return response;
+    }
+  }
+  const absl::Status origin =
+      CheckOrigin(head, IsStream(target.path), proof == Sessions::Proof::kCookie);
+  if (!origin.ok()) return ErrorResponse(origin);
+  return std::nullopt;
+}
+
+std::optional<Response> Site::CheckRoute(const RequestHead& head, const Target& target) const {
+  if (IsApi(target.path)) return CheckApiCall(head, target, options_.serves_writes);
+  if (!IsKnown(target.path)) {
+    return Refusal(404, StrCat("there is nothing at ", common::Printable(target.path)),
+                   "GET / lists what can be asked");
+  }
+  if (OnlyReads(head)) return std::nullopt;
+  Response response =
+      Refusal(405, StrCat(common::Printable(target.path), " can only be read"), "use GET");
+  response.fields.emplace_back("Allow", "GET, HEAD");
+  return response;
+}
+
+void Site::Handle(Request request, Respond respond) {
+  const absl::StatusOr<Target> target = ParseTarget(request.head.target);
+  if (!target.ok()) return respond(ErrorResponse(target.status()));
+  const std::string& path = target->path;
+  Respond counted = [this, respond = std::move(respond)](Response response) {
+    Count(response.status);
+    respond(std::move(response));
+  };
+  if (path == "/healthz") return AnswerHealth(daemon_, std::move(counted));
+  if (path == "/readyz") return AnswerReady(daemon_, std::move(counted));
+  if (path == "/sign-in") {
+    // A preview that only looks must not use the link up.
+    if (request.head.method == "HEAD") return counted(HtmlResponse(200, "Muster", ""));
+    return counted(SignIn(*target));
+  }
+  if (path == "/metrics") {
+    OwnFacts own{.http = options_.counts(),
+                 .responses = {},
+                 .journal_pending_bytes = options_.journal_pending_bytes()};
+    {
+      std::lock_guard lock(mutex_);
+      own.responses = responses_;
+    }
+    const auto format = ChooseFormat(FieldOf(request.head.fields, "accept"));
+    return AnswerMetrics(daemon_, std::move(own), format, std::move(counted));
+  }
+  if (path == StrCat(kApiRoot, "openapi.json")) {
+    return counted(JsonResponse(OpenApiDocument(options_.serves_writes)));
+  }
+  if (IsPage(path)) {
+    const std::string_view job =
+        path == "/" ? std::string_view() : std::string_view(path).substr(kJobPages.size());
+    return counted(IndexPage(job, options_.serves_writes));
+  }
+  if (IsStream(path)) {
+    Response response = {.content_type = "text/event-stream", .body = "", .fields = {}};
+    if (request.head.method == "GET")
+      response.stream = options_.hub->Reader(SeenBy(request.head, *target));
+    return counted(std::move(response));
+  }
+  AnswerApiCall(daemon_, calls_in_flight_, request, *target, std::move(counted));
+}
+
+Response Site::SignIn(const Target& target) {
+  const std::string_view next = target.Get("next");
+  const std::string to = IsLocalPath(next) ? std::string(next) : "/";
+  absl::StatusOr<std::string> cookie = sessions_.Redeem(target.Get("ticket"), steady_clock::now(),
+                                                        daemon_.clock.Read().wall_ms / 1'000);
+  if (!cookie.ok()) return SignedOutPage();
+  Response response = SignedInPage(to);
+  response.fields.emplace_back("Set-Cookie", *std::move(cookie));
+  return response;
+}
+
+void Site::Count(unsigned status) {
+  std::lock_guard lock(mutex_);
+  ++responses_[status];
+}
+
+}  // namespace muster::coordinator::http

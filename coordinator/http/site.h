@@ -1,0 +1,63 @@
+// Everything that the HTTP server serves: which address is what, who may ask, and what is refused.
+// The server's thread; what waits is posted to the daemon's pools.
+//
+// A request must be addressed to us, must prove a session (but for /healthz, /readyz and /sign-in),
+// and must not come from a page of another origin. docs/http.md lists these checks.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/http/event_hub.h"
+#include "coordinator/http/message.h"
+#include "coordinator/http/server.h"
+#include "coordinator/http/sessions.h"
+#include "coordinator/http/target.h"
+
+namespace muster::coordinator {
+struct Daemon;
+}
+
+namespace muster::coordinator::http {
+
+class Site {
+ public:
+  struct Options {
+    std::vector<std::string> host_names;  // ours besides addresses; lower or upper case
+    bool serves_writes = false;
+    std::function<Server::Counts()> counts;
+    std::function<size_t()> journal_pending_bytes;
+    std::shared_ptr<EventHub> hub;
+  };
+  // All outlive this.
+  Site(Daemon& daemon, Sessions& sessions, Options options)
+      : daemon_(daemon), sessions_(sessions), options_(std::move(options)) {}
+
+  std::optional<Response> Check(const RequestHead& head);
+  void Handle(Request request, Respond respond);
+
+ private:
+  std::optional<Response> Judge(const RequestHead& head);
+  std::optional<Response> CheckSession(const RequestHead& head, const Target& target);
+  std::optional<Response> CheckRoute(const RequestHead& head, const Target& target) const;
+  Response SignIn(const Target& target);
+  void Count(unsigned status);
+
+  Daemon& daemon_;
+  Sessions& sessions_;
+  const Options options_;
+  std::atomic<size_t> calls_in_flight_ = 0;
+  mutable std::mutex mutex_;  // guards what follows
+  std::map<unsigned, uint64_t> responses_;
+};
+
+// A path of ours that a sign-in may lead to, and not another site in disguise: "//evil", "/\evil".
+bool IsLocalPath(std::string_view path);
+
+}  // namespace muster::coordinator::http

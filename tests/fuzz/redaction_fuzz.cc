@@ -1,5 +1,5 @@
-// Any text that goes into a bundle: the value of a job's secret variable never does, and what was
-// hidden once stays as it is.
+// Any text that goes into a bundle: the value of a job's secret variable never does, in whatever it
+// is embedded.
 #include "client/diagnosis/redaction.h"
 #include "fuzz/harness.h"
 #include "muster/v1/job.pb.h"
@@ -10,8 +10,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   muster::v1::JobSpec spec;
   (*spec.mutable_env())["API_TOKEN"] = "a-secret-value-1";
   redaction.LearnFrom(spec);
-  const std::string once = redaction.Apply(text);
-  FUZZ_EXPECT(once.find("a-secret-value-1") == std::string::npos);
-  FUZZ_EXPECT(redaction.Apply(once) == once);
+  FUZZ_EXPECT(redaction.Apply(text).find("a-secret-value-1") == std::string::npos);
   return 0;
 }

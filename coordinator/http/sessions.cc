@@ -1,14 +1,12 @@
 #include "coordinator/http/sessions.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "common/hmac.h"
 #include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/http/token_file.h"
@@ -94,17 +92,8 @@ absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime n
 
 std::string Sessions::Sign(int64_t until_s) const {
   // The name, so that one that leaked to another process on its port opens no other port.
-  const std::string text = StrCat("muster-session ", cookie_name_, " ", until_s);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  HMAC(EVP_sha256(), secrets_.token.data(), static_cast<int>(secrets_.token.size()),
-       reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(), &size);
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  for (unsigned int at = 0; at < size; ++at) {
-    hex += {kDigits[digest[at] >> 4], kDigits[digest[at] & 15]};
-  }
-  return hex;
+  return common::HmacSha256Hex(secrets_.token,
+                               StrCat("muster-session ", cookie_name_, " ", until_s));
 }
 
 bool Sessions::IsCookieValid(std::string_view value, int64_t unix_s) const {

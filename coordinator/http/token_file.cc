@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/escaping.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/sha256.h"
@@ -51,10 +52,8 @@ std::string RandomHex256() {
       std::abort();
     }
   }
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  for (const unsigned char byte : bytes) hex += {kDigits[byte >> 4], kDigits[byte & 15]};
-  return hex;
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 absl::StatusOr<std::string> LoadOrMakeToken(const std::string& path) {

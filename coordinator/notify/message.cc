@@ -1,11 +1,8 @@
 #include "coordinator/notify/message.h"
 
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-
 #include <algorithm>
 
-#include "absl/strings/escaping.h"
+#include "common/hmac.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
@@ -168,11 +165,7 @@ std::vector<std::string> NodesToRunOn(const v1::JobRecord& job) {
 }
 
 std::string SignatureOf(std::string_view body, std::string_view secret) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-       reinterpret_cast<const unsigned char*>(body.data()), body.size(), digest, &size);
-  return StrCat("sha256=", absl::BytesToHexString({reinterpret_cast<const char*>(digest), size}));
+  return StrCat("sha256=", common::HmacSha256Hex(secret, body));
 }
 
 int64_t PauseMs(int tries, int64_t first_ms) {

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "common/strings.h"
 #include "common/text.h"
 #include "muster/v1/job.pb.h"
 
@@ -42,20 +45,14 @@ size_t RunOf(std::string_view text, size_t at, Accepts accepts) {
   return end - at;
 }
 
-std::string Lowered(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
-
 bool StartsAlike(std::string_view text, size_t at, std::string_view lower_word) {
-  return Lowered(text.substr(at, lower_word.size())) == lower_word;
+  return absl::EqualsIgnoreCase(common::ToAbsl(text.substr(at, lower_word.size())),
+                                common::ToAbsl(lower_word));
 }
 
 // common::LooksSecret, except for words that training logs are full of, such as KeyError.
 bool NamesSecret(std::string_view name) {
-  std::string lower = Lowered(name);
+  std::string lower = absl::AsciiStrToLower(common::ToAbsl(name));
   for (const std::string_view word : {"keyerror", "keyboard", "keyword", "keypoint", "tokeniz"}) {
     for (size_t at; (at = lower.find(word)) != std::string::npos;) lower.erase(at, word.size());
   }
@@ -71,7 +68,7 @@ bool IsPlainWord(std::string_view value) {
 
 // "tokens=512" and "key: 3" are measurements; a password may well be a number.
 bool MayBeNumber(std::string_view name) {
-  const std::string lower = Lowered(name);
+  const std::string lower = absl::AsciiStrToLower(common::ToAbsl(name));
   for (const char* word : {"pass", "secret", "credential"}) {
     if (lower.find(word) != std::string::npos) return false;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "absl/strings/ascii.h"
 #include "common/problem.h"
 #include "common/strings.h"
 
@@ -12,13 +13,6 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kHostShown = 200;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
 
 bool IsPort(std::string_view text) {
   return !text.empty() && text.size() <= 5 &&
@@ -64,7 +58,7 @@ std::string HostName(std::string_view host_field) {
   const bool is_clean = std::all_of(host.begin(), host.end(), [](unsigned char c) {
     return std::isalnum(c) || c == '.' || c == '-' || c == ':' || c == '_';
   });
-  return is_clean ? Lower(host) : "";
+  return is_clean ? absl::AsciiStrToLower(common::ToAbsl(host)) : "";
 }
 
 bool IsOurHost(std::string_view host_field, const Peer& peer,
@@ -75,7 +69,7 @@ bool IsOurHost(std::string_view host_field, const Peer& peer,
   const bool is_local = peer.local_address.empty() || IsLoopbackHost(peer.local_address);
   if (is_local && IsLoopbackHost(host)) return true;
   return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return Lower(name) == host; });
+                     [&](const std::string& name) { return absl::AsciiStrToLower(name) == host; });
 }
 
 absl::Status CheckAddressed(const RequestHead& head, const std::vector<std::string>& names) {
@@ -113,8 +107,8 @@ absl::Status CheckOrigin(const RequestHead& head, bool is_stream, bool by_cookie
     return ForeignOrigin("Origin", "none");
   }
   // https: a proxy in front of us has the certificate.
-  const std::string own = Lower(host);
-  const std::string sent = Lower(origin);
+  const std::string own = absl::AsciiStrToLower(common::ToAbsl(host));
+  const std::string sent = absl::AsciiStrToLower(common::ToAbsl(origin));
   if (sent == StrCat("http://", own) || sent == StrCat("https://", own)) return absl::OkStatus();
   return ForeignOrigin("Origin", origin);
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "common/files.h"
 #include "common/strings.h"
 #include "common/version.h"
@@ -24,13 +25,6 @@ using Kind = Exposition::Kind;
 
 constexpr double kMsPerS = 1e3;
 
-std::string LowerWord(std::string word) {
-  for (char& c : word) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return word;
-}
-
 double SecondsBetween(int64_t from_ms, int64_t to_ms) {
   return to_ms > from_ms ? static_cast<double>(to_ms - from_ms) / kMsPerS : 0;
 }
@@ -39,9 +33,9 @@ void CountNodes(const ClusterState& state, ClusterFacts& facts) {
   const Usage usage = UsageOf(state);
   for (const v1::NodeState each :
        {v1::NODE_STATE_ALIVE, v1::NODE_STATE_SUSPECT, v1::NODE_STATE_LOST})
-    facts.nodes[LowerWord(NodeStateName(each))] = 0;
+    facts.nodes[absl::AsciiStrToLower(NodeStateName(each))] = 0;
   for (const auto& [name, node] : state.nodes) {
-    ++facts.nodes[LowerWord(NodeStateName(node.record.state()))];
+    ++facts.nodes[absl::AsciiStrToLower(NodeStateName(node.record.state()))];
     facts.draining += node.record.draining() ? 1 : 0;
     facts.connected += node.record.connected() ? 1 : 0;
     if (IsInService(node)) {
@@ -221,11 +215,11 @@ uint64_t CountEntries(const char* path) {
 ClusterFacts FactsOfCluster(const ClusterState& state, Now now) {
   ClusterFacts facts;
   for (int each = v1::JOB_STATE_QUEUED; each <= v1::JOB_STATE_RESTARTING; ++each)
-    facts.jobs[LowerWord(StateName(static_cast<v1::JobState>(each)))] = 0;
+    facts.jobs[absl::AsciiStrToLower(StateName(static_cast<v1::JobState>(each)))] = 0;
   for (auto at = state.jobs.rbegin(); at != state.jobs.rend(); ++at) {
     const v1::JobRecord& job = at->second;
     if (IsFinal(job.state())) continue;
-    ++facts.jobs[LowerWord(StateName(job.state()))];
+    ++facts.jobs[absl::AsciiStrToLower(StateName(job.state()))];
     facts.held += job.held() ? 1 : 0;
     if (job.state() != v1::JOB_STATE_RUNNING) continue;
     if (facts.running.size() == kJobSeriesMax) {

@@ -21,7 +21,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
 import harness  # noqa: E402  (the daemons of the benchmarks are started as in the tests)
 from harness import JOBCTL, wait_until  # noqa: E402
+from page_bench import bench_page as measure_page  # noqa: E402
 from sampling_bench import bench_sampling as measure_sampling  # noqa: E402
+from tls_bench import bench_tls as measure_tls  # noqa: E402
 from trainer_bench import bench_trainer  # noqa: E402
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
@@ -327,9 +329,20 @@ def bench_sampling(table):
         measure_sampling(table, stage)
 
 
+def bench_page(table):
+    """The page: lists, many watchers, long curves, a browser."""
+    with Stage() as stage:
+        measure_page(table, stage)
+
+
+def bench_tls(table):
+    """TLS with client certificates against plaintext TCP, and submits under a flood of strangers."""
+    measure_tls(table, in_turns, timed)
+
+
 BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
            "logs": bench_logs, "grep": bench_grep, "restart": bench_restart, "idle": bench_idle,
-           "sampling": bench_sampling, "trainer": bench_trainer}
+           "sampling": bench_sampling, "page": bench_page, "tls": bench_tls, "trainer": bench_trainer}
 
 
 def machine():

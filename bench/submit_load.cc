@@ -1,7 +1,7 @@
-// Durable submits over one connection: ENDPOINT COUNT WINDOW. Sends COUNT submits through
+// Durable submits over one connection: ENDPOINT COUNT WINDOW [CREDENTIALS]. Sends COUNT submits through
 // SubmitMany with at most WINDOW of them unanswered, and prints one JSON line: how many were
 // accepted, seconds, rate, and the latency of a submit (median and 99th percentile, in ms). WINDOW
-// 1 measures them one by one.
+// 1 measures them one by one. CREDENTIALS: a file that `jobctl login` made, for TLS.
 //
 // Two threads: this one writes, the other reads the answers. Uses the synchronous API, because it
 // measures the server.
@@ -18,6 +18,9 @@
 #include <thread>
 #include <vector>
 
+#include "identity/certificate.h"
+#include "identity/credential_files.h"
+#include "identity/tls_versions.h"
 #include "muster/v1/job_service.grpc.pb.h"
 
 namespace {
@@ -68,15 +71,29 @@ void ReadAnswers(Stream& stream, Progress& progress) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: bench_submit ENDPOINT COUNT WINDOW\n");
+  muster::identity::SpeakTls13Only();
+  if (argc != 4 && argc != 5) {
+    std::fprintf(stderr, "usage: bench_submit ENDPOINT COUNT WINDOW [CREDENTIALS]\n");
     return 2;
   }
   const int count = std::atoi(argv[2]);
   const size_t window = static_cast<size_t>(std::atoi(argv[3]));
   grpc::ChannelArguments arguments;
   arguments.SetString("grpc.default_authority", "localhost");
-  auto channel = grpc::CreateCustomChannel(argv[1], grpc::InsecureChannelCredentials(), arguments);
+  std::shared_ptr<grpc::ChannelCredentials> proof = grpc::InsecureChannelCredentials();
+  if (argc == 5) {
+    const auto credentials = muster::identity::LoadCredentials(argv[4]);
+    if (!credentials.ok()) {
+      std::fprintf(stderr, "bench_submit: %s\n",
+                   std::string(credentials.status().message()).c_str());
+      return 2;
+    }
+    arguments.SetSslTargetNameOverride(std::string(muster::identity::kCoordinatorDnsName));
+    proof = grpc::SslCredentials({.pem_root_certs = credentials->authority_pem,
+                                  .pem_private_key = credentials->key_pem,
+                                  .pem_cert_chain = credentials->certificate_pem});
+  }
+  auto channel = grpc::CreateCustomChannel(argv[1], proof, arguments);
   auto stub = muster::v1::JobService::NewStub(channel);
   grpc::ClientContext context;
   auto stream = stub->SubmitMany(&context);

@@ -16,7 +16,7 @@ using common::StrAppend;
 using common::StrCat;
 
 enum Group { kCommand, kArguments, kShape, kPolicy, kLabels, kRun, kEnvironment };
-constexpr std::string_view kHidden = "(hidden)";  // as `show` prints it
+constexpr std::string_view kNotShown = "(hidden)";  // as `show` prints it
 // What a shell sets for itself; the directory is a field of its own.
 constexpr std::string_view kShellsOwn = "_|OLDPWD|PWD|SHLVL";
 constexpr std::string_view kEmpty = "(empty)";
@@ -107,6 +107,9 @@ void AddPolicies(const v1::JobSpec& spec, Fields* fields) {
   if (spec.resume_step() > 0) {
     fields->Add(kPolicy, "started from step", std::to_string(spec.resume_step()));
   }
+  if (!spec.project().empty()) fields->Add(kPolicy, "project", spec.project());
+  for (const std::string& name : spec.secrets())
+    fields->Add(kPolicy, StrCat("secret ", name), "used");
   for (const auto& [name, value] : spec.labels()) {
     fields->Add(kLabels, StrCat("label ", name), value.empty() ? std::string(kEmpty) : value);
   }
@@ -157,7 +160,7 @@ void AddAttemptFields(const v1::JobRecord& record, const v1::ListNodesResponse& 
 // What is shown of a value.
 std::string ShownValue(const std::string& field, const std::string& value) {
   const bool is_secret = field.starts_with("env ") && common::LooksSecret(field);
-  return is_secret && value != kEmpty ? std::string(kHidden) : value;
+  return is_secret && value != kEmpty ? std::string(kNotShown) : value;
 }
 
 }  // namespace

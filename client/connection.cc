@@ -8,12 +8,14 @@
 #include <set>
 
 #include "client/errors.h"
+#include "client/grpc_exec_call.h"
 #include "common/limits.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/status_wire.h"
 #include "common/strings.h"
 #include "common/version.h"
+#include "identity/certificate.h"
 #include "muster/v1/job_service.grpc.pb.h"
 
 namespace muster::client {
@@ -34,6 +36,30 @@ absl::Status Unreachable(const std::string& endpoint, const std::string& reason)
                                      "is open; jobctl context show"});
 }
 
+// What a port that speaks TLS does to a client that does not.
+bool LooksEncrypted(const std::string& reason) {
+  return reason.ends_with("Connection reset by peer") || reason == "Socket closed" ||
+         reason == "Endpoint closing";
+}
+
+absl::Status NotSignedIn(const std::string& endpoint) {
+  return common::MakeProblem(absl::StatusCode::kUnauthenticated,
+                             {.code = "JC1357",
+                              .what = StrCat("the coordinator at ", endpoint,
+                                             " closes connections that are not encrypted"),
+                              .why = "you are not signed in to it"});
+}
+
+// Whatever address is dialed, a coordinator's certificate has this name, and only theirs do.
+std::shared_ptr<grpc::ChannelCredentials> ProofOf(const identity::Credentials* credentials,
+                                                  grpc::ChannelArguments& arguments) {
+  if (credentials == nullptr) return grpc::InsecureChannelCredentials();
+  arguments.SetSslTargetNameOverride(std::string(identity::kCoordinatorDnsName));
+  return grpc::SslCredentials({.pem_root_certs = credentials->authority_pem,
+                               .pem_private_key = credentials->key_pem,
+                               .pem_cert_chain = credentials->certificate_pem});
+}
+
 absl::Status FromGrpc(const grpc::Status& status) {
   return common::FromWire({.code = static_cast<absl::StatusCode>(status.error_code()),
                            .message = status.error_message(),
@@ -45,6 +71,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
 struct Connection::Channel {
   std::string endpoint;
   int64_t timeout_ms = 0;
+  bool is_encrypted = false;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::JobService::Stub> stub;
   v1::GetServerResponse server;
@@ -68,7 +95,10 @@ struct Connection::Channel {
         return Unreachable(endpoint, "something else is listening there");
       }
       const size_t last = message.rfind(": ");
-      return Unreachable(endpoint, last == std::string::npos ? message : message.substr(last + 2));
+      const std::string reason = last == std::string::npos ? message : message.substr(last + 2);
+      if (!is_encrypted && !endpoint.starts_with("unix:") && LooksEncrypted(reason))
+        return NotSignedIn(endpoint);
+      return Unreachable(endpoint, reason);
     }
     if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
       return common::MakeProblem(
@@ -139,8 +169,8 @@ Connection::~Connection() {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& endpoint,
-                                                             int64_t timeout_ms) {
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(
+    const std::string& endpoint, int64_t timeout_ms, const identity::Credentials* credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(common::kBulkMessageBytesMax) + 64 * 1024);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -150,8 +180,9 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
   auto channel = std::make_unique<Channel>();
   channel->endpoint = endpoint;
   channel->timeout_ms = timeout_ms;
-  channel->channel =
-      grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+  const std::shared_ptr<grpc::ChannelCredentials> proof = ProofOf(credentials, arguments);
+  channel->channel = grpc::CreateCustomChannel(endpoint, proof, arguments);
+  channel->is_encrypted = credentials != nullptr;
   channel->stub = v1::JobService::NewStub(channel->channel);
   std::unique_ptr<Connection> connection(new Connection(std::move(channel)));
   ASSIGN_OR_RETURN(connection->channel_->server, connection->GetServer());
@@ -199,6 +230,21 @@ MUSTER_UNARY(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kSlowRequest
 MUSTER_UNARY(RemoveNode, RemoveNodeRequest, BulkResponse, kSlowRequestMs)
 MUSTER_UNARY(SignIn, SignInRequest, SignInResponse, kSlowRequestMs)
 MUSTER_UNARY(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kSlowRequestMs)
+MUSTER_UNARY(WhoAmI, WhoAmIRequest, WhoAmIResponse, kSlowRequestMs)
+MUSTER_UNARY(CreateToken, CreateTokenRequest, CreateTokenResponse, kSlowRequestMs)
+MUSTER_UNARY(ListTokens, ListTokensRequest, ListTokensResponse, kSlowRequestMs)
+MUSTER_UNARY(RevokeToken, RevokeTokenRequest, RevokeTokenResponse, kSlowRequestMs)
+MUSTER_UNARY(SetUser, SetUserRequest, User, kSlowRequestMs)
+MUSTER_UNARY(ListUsers, ListUsersRequest, ListUsersResponse, kSlowRequestMs)
+MUSTER_UNARY(RemoveUser, RemoveUserRequest, RemoveUserResponse, kSlowRequestMs)
+MUSTER_UNARY(ListCredentials, ListCredentialsRequest, ListCredentialsResponse, kSlowRequestMs)
+MUSTER_UNARY(RevokeCredentials, RevokeCredentialsRequest, RevokeCredentialsResponse, kSlowRequestMs)
+MUSTER_UNARY(SetProject, SetProjectRequest, Project, kSlowRequestMs)
+MUSTER_UNARY(ListProjects, ListProjectsRequest, ListProjectsResponse, kSlowRequestMs)
+MUSTER_UNARY(RemoveProject, RemoveProjectRequest, RemoveProjectResponse, kSlowRequestMs)
+MUSTER_UNARY(SetSecret, SetSecretRequest, Secret, kSlowRequestMs)
+MUSTER_UNARY(ListSecrets, ListSecretsRequest, ListSecretsResponse, kSlowRequestMs)
+MUSTER_UNARY(RemoveSecret, RemoveSecretRequest, RemoveSecretResponse, kSlowRequestMs)
 #undef MUSTER_UNARY
 
 absl::StatusOr<v1::GetJobResponse> Connection::GetJob(const std::string& job) {
@@ -314,10 +360,23 @@ absl::Status Connection::WatchJob(const v1::WatchJobRequest& request, int64_t de
       [&](grpc::ClientContext* context) { return channel_->stub->WatchJob(context, request); },
       on_message, deadline_ms);
 }
+std::unique_ptr<ExecCall> Connection::Exec(const v1::ExecStart& start) {
+  auto call = std::make_unique<GrpcExecCall>(
+      channel_->channel, [this](const grpc::Status& status) { return channel_->Convert(status); });
+  v1::ExecInput first;
+  *first.mutable_start() = start;
+  call->Write(first);
+  return call;
+}
 absl::Status Connection::ListEvents(const v1::ListEventsRequest& request,
                                     const OnEvents& on_message) {
   return channel_->Stream<grpc::ClientReader<v1::EventBatch>, v1::EventBatch>(
       [&](grpc::ClientContext* context) { return channel_->stub->ListEvents(context, request); },
+      on_message);
+}
+absl::Status Connection::ReadAudit(const v1::ReadAuditRequest& request, const OnAudit& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::AuditEntries>, v1::AuditEntries>(
+      [&](grpc::ClientContext* context) { return channel_->stub->ReadAudit(context, request); },
       on_message);
 }
 absl::Status Connection::DiagnoseJob(const v1::DiagnoseJobRequest& request,

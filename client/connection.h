@@ -10,15 +10,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "identity/credential_files.h"
+#include "muster/v1/exec.pb.h"
 #include "muster/v1/job_service.pb.h"
 
 namespace muster::client {
 
+class ExecCall;
+
 class Connection {
  public:
   // Checks version and protocol with GetServer. `endpoint` is "unix:/path" or "HOST:PORT".
-  static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& endpoint,
-                                                          int64_t timeout_ms);
+  // `credentials`: null for a connection that is not encrypted.
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(
+      const std::string& endpoint, int64_t timeout_ms,
+      const identity::Credentials* credentials = nullptr);
   ~Connection();
 
   // What GetServer returned when the connection was opened.
@@ -54,6 +60,24 @@ class Connection {
   absl::StatusOr<v1::BulkResponse> RemoveNode(const v1::RemoveNodeRequest& request);
   absl::StatusOr<v1::SignInResponse> SignIn(const v1::SignInRequest& request);
   absl::StatusOr<v1::SetLifetimeResponse> SetLifetime(const v1::SetLifetimeRequest& request);
+  // People and what is theirs. Lists: one page.
+  absl::StatusOr<v1::WhoAmIResponse> WhoAmI(const v1::WhoAmIRequest& request);
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
+  absl::StatusOr<v1::ListTokensResponse> ListTokens(const v1::ListTokensRequest& request);
+  absl::StatusOr<v1::RevokeTokenResponse> RevokeToken(const v1::RevokeTokenRequest& request);
+  absl::StatusOr<v1::User> SetUser(const v1::SetUserRequest& request);
+  absl::StatusOr<v1::ListUsersResponse> ListUsers(const v1::ListUsersRequest& request);
+  absl::StatusOr<v1::RemoveUserResponse> RemoveUser(const v1::RemoveUserRequest& request);
+  absl::StatusOr<v1::ListCredentialsResponse> ListCredentials(
+      const v1::ListCredentialsRequest& request);
+  absl::StatusOr<v1::RevokeCredentialsResponse> RevokeCredentials(
+      const v1::RevokeCredentialsRequest& request);
+  absl::StatusOr<v1::Project> SetProject(const v1::SetProjectRequest& request);
+  absl::StatusOr<v1::ListProjectsResponse> ListProjects(const v1::ListProjectsRequest& request);
+  absl::StatusOr<v1::RemoveProjectResponse> RemoveProject(const v1::RemoveProjectRequest& request);
+  absl::StatusOr<v1::Secret> SetSecret(const v1::SetSecretRequest& request);
+  absl::StatusOr<v1::ListSecretsResponse> ListSecrets(const v1::ListSecretsRequest& request);
+  absl::StatusOr<v1::RemoveSecretResponse> RemoveSecret(const v1::RemoveSecretRequest& request);
 
   // Streams. `on_message` returns false to end the stream (then the result is OK).
   using OnUpdate = std::function<bool(const v1::JobUpdate&)>;
@@ -62,6 +86,7 @@ class Connection {
   using OnLog = std::function<bool(const v1::LogRecord&)>;
   using OnMetrics = std::function<bool(const v1::MetricBatch&)>;
   using OnSamples = std::function<bool(const v1::SampleBucket&)>;
+  using OnAudit = std::function<bool(const v1::AuditEntries&)>;
   using OnBytes = std::function<bool(const v1::BlobChunk&)>;
   absl::Status Run(const v1::SubmitRequest& request, const OnUpdate& on_message);
   // `deadline_ms` 0: none. Otherwise DEADLINE_EXCEEDED once it passes.
@@ -72,7 +97,12 @@ class Connection {
   absl::Status StreamLogs(const v1::StreamLogsRequest& request, const OnLog& on_message);
   absl::Status QueryMetrics(const v1::QueryMetricsRequest& request, const OnMetrics& on_message);
   absl::Status QuerySamples(const v1::QuerySamplesRequest& request, const OnSamples& on_message);
+  // All that the request asks for, oldest first; the last message has the head.
+  absl::Status ReadAudit(const v1::ReadAuditRequest& request, const OnAudit& on_message);
   absl::Status PullFile(const v1::PullFileRequest& request, const OnBytes& on_message);
+
+  // A command in a job. How it began and ended is read from the call.
+  std::unique_ptr<ExecCall> Exec(const v1::ExecStart& start);
 
   // Private coordinator: keeps it running until Close or the end of the process.
   void Attend();

@@ -59,6 +59,23 @@ constexpr JobKey kKeys[] = {
      [](const KeyValue& value, JobSpec* spec) {
        for (const auto& [name, text] : value.map) (*spec->mutable_labels())[name] = text;
      }},
+    {"project",
+     KeyType::kString,
+     "The project that the job belongs to; `jobctl project ls` lists them. Default: default",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) { spec->set_project(value.text); }},
+    {"secrets",
+     KeyType::kStringList,
+     "Names of your secrets (`jobctl secret set`) that the ranks get as files in "
+     "`$MUSTER_SECRETS_DIR`",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->mutable_secrets()->Assign(value.list.begin(), value.list.end());
+     }},
 
     {"resources", KeyType::kSection, "How many ranks, on which devices"},
     {"resources.processes",

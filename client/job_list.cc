@@ -36,7 +36,7 @@ std::vector<Cell> JobRow(const v1::JobSummary& job) {
           Cell(StateName(job.state())), Cell(int64_t{job.ranks()}), Cell(devices), step, loss, eta,
           checkpoint, Cell(Value(job.submitted_ms()), Age(job.submitted_ms())),
           ran_ms < 0 ? Cell() : Cell(Value(ran_ms), Took(ran_ms)), Cell(int64_t{job.attempts()}),
-          exit_code, Cell(job.owner()), labels,
+          exit_code, Cell(job.owner()), Cell(job.project()), labels,
           // For a job that succeeded, the state says it all.
           Cell(Value(job.reason()), job.state() == v1::JOB_STATE_SUCCEEDED ? "" : job.reason()),
           Cell(job.command())};
@@ -61,6 +61,7 @@ Listing JobListing(const v1::ListJobsResponse& response) {
                      {.key = "attempts", .wide = true, .right = true},
                      {.key = "exit", .wide = true, .right = true},
                      {.key = "owner", .wide = true},
+                     {.key = "project", .wide = true},
                      {.key = "labels", .wide = true, .shrink = true},
                      {.key = "reason", .shrink = true},
                      {.key = "command", .wide = true, .shrink = true}};

@@ -1,5 +1,6 @@
 #include "client/job_text.h"
 
+#include "absl/strings/str_join.h"
 #include "client/assessment_text.h"
 #include "client/record_json.h"
 #include "client/record_text.h"
@@ -176,6 +177,8 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
   if (record.state() == v1::JOB_STATE_FAILED)
     sheet.Field("Exit code", std::to_string(record.exit_code()));
   sheet.Field("Owner", record.owner());
+  sheet.Field("Project", record.spec().project());
+  sheet.Field("Secrets", absl::StrJoin(record.spec().secrets(), ", "));
   sheet.Field("Labels", LabelsText(SortedLabels(record.spec().labels())));
   sheet.Field("Submitted", Times(record));
   std::string shape = Layout(record);

@@ -66,8 +66,7 @@ constexpr WordAlias kPeerCommands[] = {
     {"context set", "context use"},
     {"context delete", "context rm"},
     {"reason", "why"},
-    {"attach", "logs"},
-    {"sattach", "logs"},
+    {"sattach", "attach"},
     {"stacks", "stack"},
     {"py-spy", "stack"},
 };

@@ -12,7 +12,9 @@
 #include "client/errors.h"
 #include "client/listing.h"
 #include "client/private_coordinator.h"
+#include "client/sign_in.h"
 #include "client/socket_trust.h"
+#include "common/clock.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -59,7 +61,10 @@ absl::StatusOr<Connection*> Session::Connect() {
     if (settings_.server().starts_with(kUnix)) {
       RETURN_IF_ERROR(CheckServerSocket(settings_.server().substr(kUnix.size())));
     }
-    ASSIGN_OR_RETURN(connection_, Connection::Open(settings_.server(), settings_.timeout_ms()));
+    ASSIGN_OR_RETURN(const auto credentials,
+                     CredentialsFor(settings_, common::SystemClock().Read().wall_ms));
+    ASSIGN_OR_RETURN(connection_, Connection::Open(settings_.server(), settings_.timeout_ms(),
+                                                   credentials.get()));
   }
   if (verbose_) {
     Note(common::StrCat("connected to ", connection_->endpoint(), " (",

@@ -168,6 +168,8 @@ absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
     ASSIGN_OR_RETURN(auto label, job::ParseLabel(text));
     (*spec->mutable_labels())[std::move(label.first)] = std::move(label.second);
   }
+  if (arguments.Has("project")) spec->set_project(arguments.Get("project"));
+  for (const std::string& secret : arguments.All("secret")) spec->add_secrets(secret);
   ASSIGN_OR_RETURN(const int64_t restarts, arguments.Number("restarts", job::kRestarts.least,
                                                             job::kRestarts.most, spec->restarts()));
   spec->set_restarts(static_cast<uint32_t>(restarts));

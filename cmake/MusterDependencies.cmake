@@ -3,6 +3,7 @@
 # list comes from pkg-config.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+find_program(MUSTER_PYTHON python3 REQUIRED)
 find_program(MUSTER_PROTOC protoc REQUIRED)
 find_program(MUSTER_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
@@ -46,6 +47,13 @@ find_path(MUSTER_BOOST_INCLUDE_DIR boost/beast/core/basic_stream.hpp)
 if(NOT MUSTER_BOOST_INCLUDE_DIR)
   message(FATAL_ERROR "Boost's headers are missing, which the coordinator serves HTTP with.\n"
                       "fix: install Boost 1.81 or later (Debian: libboost1.81-dev), or run ./dev build")
+endif()
+
+# What draws the charts of the page that the coordinator serves.
+find_path(MUSTER_DYGRAPHS dygraph.min.js PATHS /usr/share/javascript/dygraphs NO_DEFAULT_PATH)
+if(NOT MUSTER_DYGRAPHS)
+  message(FATAL_ERROR "dygraphs is missing, which draws the page's charts.\n"
+                      "fix: install dygraphs 2.2 (Debian: libjs-dygraphs; elsewhere -DMUSTER_DYGRAPHS=DIR with its dygraph.min.js), or run ./dev build")
 endif()
 
 find_package(fmt REQUIRED)

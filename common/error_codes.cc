@@ -159,15 +159,98 @@ constexpr ErrorCode kCodes[] = {
      "of another site. Browsers can be made to send such requests behind their user's back.",
      "Use the address that the coordinator printed; behind a proxy, start it with --http-host "
      "NAME."},
-    {"JC1315", "only reads over HTTP",
-     "The coordinator is shared by several people, and HTTP does not tell it who is asking.",
-     "Use jobctl, which asks over gRPC."},
     {"JC1316", "bad request over HTTP",
      "The request is malformed, too large, asks for something that does not exist, or cannot be "
      "served now.",
      "The message names what is wrong; GET /api/v1/openapi.json describes all requests."},
     {"JC1317", "no HTTP here", "The coordinator does not serve HTTP, or not to browsers.",
      "Start muster-coordinator with --http 127.0.0.1:7701."},
+    {"JC1320", "not allowed",
+     "The caller is known, but its role does not permit the call, or the object is another user's.",
+     "`jobctl whoami` shows the role; an administrator changes it with `jobctl user set NAME "
+     "--role ROLE`."},
+    {"JC1321", "not a name",
+     "Names of clusters, nodes, users, projects and secrets are restricted.",
+     "Choose a name of letters, digits, '-', '.', '_' and '@'."},
+    {"JC1322", "not a token", "The text is not a token that `jobctl token create` printed.",
+     "Copy the whole line, or create another one."},
+    {"JC1323", "credentials not usable",
+     "The file with a node's or a person's key and certificate is damaged, or others may read it.",
+     "Join or sign in again; for the mode, chmod 600."},
+    {"JC1324", "certificate not accepted",
+     "The certificate is expired or revoked, or this cluster did not issue it.",
+     "Sign in again (`jobctl login`), or join again (`muster-worker join`)."},
+    {"JC1325", "cluster's keys not usable",
+     "The directory with the cluster's authority and keys is missing, damaged, or others may read "
+     "it.",
+     "Restore it from where you keep it, or name it with --keys-dir."},
+    {"JC1330", "no identities here",
+     "The call needs a cluster with identities (users, tokens, encrypted secrets), or an audit, "
+     "which this coordinator does not have.",
+     "Make one with `muster-coordinator init`; a private coordinator cannot have one."},
+    {"JC1331", "not possible for it",
+     "A user, token, certificate, project or secret cannot be made or changed like this.",
+     "The message names what is wrong with the request."},
+    {"JC1332", "no such entry", "No user, token, certificate, project or secret has this name.",
+     "List them: `jobctl user ls`, `token ls`, `project ls`, `secret ls`."},
+    {"JC1333", "last administrator",
+     "Without an administrator nobody could manage users any more over the network.",
+     "Make another user an administrator first: `jobctl user set NAME --role admin`."},
+    {"JC1334", "too many entries",
+     "The coordinator keeps a limited number of users, tokens, certificates, projects and secrets.",
+     "Remove some; the message names the limit."},
+    {"JC1335", "token not usable", "The token is unknown, expired, used up, or for something else.",
+     "Ask an administrator for another one: `jobctl token create`."},
+    {"JC1336", "audit cannot be written",
+     "Changes are recorded in the audit, and too many entries wait for its disk. A change that "
+     "cannot be recorded is not made.",
+     "Look at the disk of the coordinator's data directory; then ask again."},
+    {"JC1337", "audit does not verify",
+     "The audit's entries do not form the chain that was written: entries were changed, removed or "
+     "cut off.",
+     "The output names the entries. Compare with a backup, and with the hashes that workers keep "
+     "(`muster-worker audit-heads`)."},
+    {"JC1338", "not a member", "Only members of a project may submit jobs to it.",
+     "Choose another --project, or ask an administrator for `jobctl project add`."},
+    {"JC1339", "no such secret", "The job asks for a secret that its owner does not have.",
+     "Set it with `jobctl secret set NAME`, or remove it from the job."},
+    {"JC1341", "not within the worker's reach",
+     "A worker asked for checkpoint files of an attempt that has no part on its node, or for a "
+     "file "
+     "that the attempt does not resume from. A worker reaches only what was assigned to its node.",
+     "Muster's own workers never ask for that: look for a foreign program that uses the node's "
+     "certificate, and revoke it."},
+    {"JC1342", "another node's name",
+     "A worker registered under another name than the one that its certificate is for.",
+     "Start muster-worker with the --name that the node joined under, or join again under the new "
+     "name."},
+    {"JC1343", "command not run in the job",
+     "The node of the rank takes no commands, did not answer, or runs as many as it may.",
+     "The message names the node; `jobctl nodes show NODE`."},
+    {"JC1351", "node name belongs to another",
+     "A node of this name is known. A token for any node cannot take its place.",
+     "Join with another --name, or with a token for this node: `jobctl token create worker NAME`."},
+    {"JC1352", "certificate not renewed",
+     "A worker renews its certificate until 30 days after its end, a person until its end, unless "
+     "it was revoked.",
+     "Join or sign in again with a new token."},
+    {"JC1353", "unusable certificate request",
+     "A certificate is issued for a P-256 key whose owner has signed the request.",
+     "Use `muster-worker join` or `jobctl login`, which make the request."},
+    {"JC1354", "not this cluster's coordinator",
+     "The server does not have a coordinator's certificate of the cluster's authority: the address "
+     "is wrong, the token is another cluster's, or somebody stands between.",
+     "Check the address and the token with whoever gave them to you."},
+    {"JC1355", "user may not sign in", "An administrator disabled or removed the user.",
+     "Ask an administrator: `jobctl user ls`."},
+    {"JC1356", "too many enrolments",
+     "More nodes and people join, sign in or renew than the coordinator answers at once.",
+     "Try again in a few seconds."},
+    {"JC1357", "signed out",
+     "The certificate that `jobctl login` got has expired, or there is none.",
+     "`jobctl login HOST:PORT` with a new token."},
+    {"JC1358", "joined already", "The state directory has a node's credentials already.",
+     "Use another --state-dir, or --again to replace them."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
     {"JC1402", "job can never fit",
@@ -201,6 +284,15 @@ constexpr ErrorCode kCodes[] = {
      "it takes a cgroup that the node's worker may divide.",
      "The message names the node, what is missing there and the fix (docs/limits.md); or omit the "
      "limit."},
+    {"JC1414", "no such account on the node",
+     "Ranks run as their job's owner there, and the owner has no account on that node that the "
+     "worker finds.",
+     "Make the account on the node, or give the owner another one: `jobctl user set USER --account "
+     "NAME`; or start that worker with --run-as ACCOUNT (docs/security.md)."},
+    {"JC1415", "ranks may not be root",
+     "The account that the ranks would run as is uid 0 on that node.",
+     "Give the job's owner another account: `jobctl user set USER --account NAME`; or start that "
+     "worker with --allow-root."},
     {"JC1501", "no such checkpoint", "The job has no committed checkpoint of this step.",
      "`jobctl ckpt ls JOB`."},
     {"JC1502", "checkpoint is damaged",
@@ -220,6 +312,12 @@ constexpr ErrorCode kCodes[] = {
      "What keeps the checkpoint's files has run out of something or cannot be reached. That says "
      "nothing about the files: none is marked as damaged.",
      "Try again later; the message names the reason."},
+    {"JC1508", "checkpoint was not uploaded",
+     "A worker announced a checkpoint, and the coordinator's store lacks one of its files. The "
+     "checkpoint does not count.",
+     "The job continues, and its next checkpoint counts again. After a restore from a backup this "
+     "is expected for checkpoints that are younger than the backup; otherwise look for a damaged "
+     "data directory or a foreign program on that node."},
     {"JC1541", "nothing to compare",
      "The runs have no step, or no epoch, in common, so they cannot be compared.",
      "`--by epoch` compares runs that log at different steps; `jobctl metrics JOB` shows the "

@@ -64,8 +64,13 @@ class Removal {
   }
 
   bool MoveUp(int directory, const std::string& name) {
-    // Moving a directory writes its "..".
-    if (fchmodat(directory, name.c_str(), 0700, 0) != 0) return false;
+    // Moving a directory writes its "..". Its owner may put a link in its place at any moment, which
+    // a change of mode by name would follow.
+    const UniqueFd moved(openat(directory, name.c_str(), kDirectory));
+    const bool may_write = moved.valid()
+                               ? fchmod(moved.get(), 0700) == 0
+                               : errno == EACCES && fchmodat(directory, name.c_str(), 0700, 0) == 0;
+    if (!may_write) return false;
     for (int i = 0; i < kNamesTried; ++i) {
       const std::string up = StrCat("deep-", getpid(), "-", ++moves_);
       if (renameat(directory, name.c_str(), root_, up.c_str()) == 0) return true;

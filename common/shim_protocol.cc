@@ -73,6 +73,47 @@ class Reader {
   bool ok_ = true;
 };
 
+void WriteAccount(const LaunchAccount& account, Writer* out) {
+  for (const uint64_t number : {uint64_t{account.is_other}, uint64_t{account.uid},
+                                uint64_t{account.gid}, uint64_t{account.groups.size()}}) {
+    out->Number(number);
+  }
+  for (const uint32_t group : account.groups) out->Number(group);
+}
+
+void ReadAccount(Reader* in, LaunchAccount* account) {
+  account->is_other = in->Number() != 0;
+  account->uid = static_cast<uint32_t>(in->Number());
+  account->gid = static_cast<uint32_t>(in->Number());
+  const uint64_t groups = in->Number();
+  account->groups.clear();
+  for (uint64_t i = 0; in->ok() && i < groups; ++i) {
+    account->groups.push_back(static_cast<uint32_t>(in->Number()));
+  }
+}
+
+void WriteSandbox(const LaunchSandbox& sandbox, Writer* out) {
+  for (const bool flag : {sandbox.drops_capabilities, sandbox.filters_calls, sandbox.has_own_domain,
+                          sandbox.has_own_mounts}) {
+    out->Number(flag ? 1 : 0);
+  }
+  out->Text(sandbox.temporary_dir);
+  for (const auto* dirs : {&sandbox.kept_dirs, &sandbox.hidden_dirs, &sandbox.shown_dirs}) {
+    out->Texts(*dirs);
+  }
+}
+
+void ReadSandbox(Reader* in, LaunchSandbox* sandbox) {
+  for (bool* flag : {&sandbox->drops_capabilities, &sandbox->filters_calls,
+                     &sandbox->has_own_domain, &sandbox->has_own_mounts}) {
+    *flag = in->Number() != 0;
+  }
+  sandbox->temporary_dir = in->Text();
+  for (auto* dirs : {&sandbox->kept_dirs, &sandbox->hidden_dirs, &sandbox->shown_dirs}) {
+    *dirs = in->Texts();
+  }
+}
+
 void Append(std::string* text, const char* format, auto... values) {
   char line[256];
   const int length = std::snprintf(line, sizeof line, format, values...);
@@ -161,6 +202,8 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
     out.Number(rank.limits_memory ? 1 : 0);
   }
   out.Texts(launch.limit_dirs);
+  WriteAccount(launch.account, &out);
+  WriteSandbox(launch.sandbox, &out);
   std::string bytes = out.Take();
   Writer sum;
   sum.Number(Crc32c(bytes));
@@ -201,6 +244,10 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
     rank.limits_memory = in.Number() != 0;
   }
   if (version >= 5) launch->limit_dirs = in.Texts();
+  if (version >= 6) {
+    ReadAccount(&in, &launch->account);
+    ReadSandbox(&in, &launch->sandbox);
+  }
   return in.ok() && in.at_end();
 }
 

@@ -14,8 +14,8 @@
 namespace muster::common {
 
 // 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms. 5:
-// limit_dirs.
-inline constexpr uint32_t kShimVersion = 5;
+// limit_dirs. 6: account, sandbox.
+inline constexpr uint32_t kShimVersion = 6;
 inline constexpr uint32_t kShimVersionMin =
     2;  // the oldest launch files and exit records that are read
 inline constexpr uint32_t kShimAnswersSince = 3;
@@ -38,6 +38,20 @@ inline constexpr int kWorkerConnectionFd = 3;
 inline constexpr int kLaunchFileFd = 4;
 inline constexpr int kFirstHeldPortFd = 5;
 
+// muster-shim also answers what of the sandbox this host has, a line each: a name, a tab, and why it
+// is lacking, if it is …
+inline constexpr char kProbeArgument[] = "--probe";
+inline constexpr char kMeansMounts[] = "mounts";
+inline constexpr char kMeansCapabilities[] = "capabilities";
+inline constexpr char kMeansNoNewPrivs[] = "no_new_privs";
+inline constexpr char kMeansCallFilter[] = "calls";
+inline constexpr char kMeansDomain[] = "domain";
+// … and becomes a command that is confined like a rank: the launch file is open on this descriptor.
+inline constexpr char kConfineArgument[] = "--confine";
+inline constexpr int kConfinedFd = 3;
+// … or one that belongs to a rank besides: in its cgroups, and dead when its parent is.
+inline constexpr char kJoinArgument[] = "--join";
+
 enum class Stream : uint32_t { kStdout = 0, kStderr = 1 };
 inline constexpr int kStreams = 2;
 
@@ -54,6 +68,26 @@ struct RankLaunch {
   // not start. The first has the memory events, if its memory is limited.
   std::vector<std::string> limit_dirs = {};
   bool limits_memory = false;
+};
+
+// Whose rights the ranks have.
+struct LaunchAccount {
+  bool is_other = false;  // false: the shim's own, unchanged
+  uint32_t uid = 0;
+  uint32_t gid = 0;
+  std::vector<uint32_t> groups = {};  // supplementary, gid included
+};
+
+// What the ranks of an attempt can reach beside what their account forbids.
+struct LaunchSandbox {
+  bool drops_capabilities = false;
+  bool filters_calls = false;               // shim/call_filter.h
+  bool has_own_domain = false;              // shim/process_domain.h
+  bool has_own_mounts = false;              // … as the rest describes
+  std::string temporary_dir = {};           // becomes /tmp and /var/tmp
+  std::vector<std::string> kept_dirs = {};  // below /tmp, yet the job's: if its account gets there
+  std::vector<std::string> hidden_dirs = {};  // covered by an empty directory
+  std::vector<std::string> shown_dirs = {};   // below a hidden one: the attempt's own
 };
 
 struct ShimLaunch {
@@ -75,12 +109,14 @@ struct ShimLaunch {
   // and counted …
   uint32_t spool_patience_ms = 10'000;
   bool block_when_full = false;  // … or backpressure continues for as long as it takes
-  bool no_new_privs =
-      false;  // off: ranks run as the worker's user anyway, and sudo, ping and MPI helpers need it
+  // Off where ranks run as the worker's user anyway: sudo, ping and MPI helpers need it.
+  bool no_new_privs = false;
   uint32_t term_grace_ms = 30000;  // grace when the shim itself gets SIGTERM
   // As in kFence: effective from the start, even if the worker dies before it sends its first
   // packet.
   int64_t fence_mono_ms = 0;
+  LaunchAccount account = {};
+  LaunchSandbox sandbox = {};
 };
 
 std::string EncodeShimLaunch(const ShimLaunch& launch);
@@ -140,7 +176,9 @@ enum class ExecStage : int32_t {
   kWorkdir = 2,
   kExec = 3,
   kFork = 4,
-  kLimits = 5
+  kLimits = 5,
+  kAccount = 6,
+  kSandbox = 7
 };
 
 // One SOCK_SEQPACKET datagram. Only the fields listed at its kind are used; the others are 0.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "coordinator/core/state.h"
+#include "coordinator/identity/enrolment.h"
 #include "coordinator/notify/address.h"
 #include "coordinator/retention.h"
 
@@ -17,6 +18,11 @@ struct Config {
   std::vector<std::string> http;        // ADDR:PORT or unix:PATH; empty: no HTTP
   std::vector<std::string> http_hosts;  // names by which HTTP may be addressed, besides addresses
   bool insecure_plaintext = false;
+  bool is_secured = false;  // the data directory belongs to a cluster made by init
+  std::string keys_dir;     // of a cluster made by init; empty: as its file CLUSTER says
+  // How long the certificates live that this coordinator issues.
+  int64_t worker_certificate_ms = Enrolment::kWorkerLivesMs;
+  int64_t person_certificate_ms = Enrolment::kUserLivesMs;
   bool is_private = false;
   std::string worker_state_dir;         // private: state directory of its worker
   std::string log_file;                 // empty: stderr

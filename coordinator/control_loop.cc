@@ -250,6 +250,9 @@ void ControlLoop::AnswerQuestions(std::vector<Entry>& entries) {
 
 void ControlLoop::Finish(Turn turn, std::vector<Entry>* entries, Now now) {
   SayAlarm();
+  if (callbacks_.denied) {
+    for (const Denial& denial : turn.denials) callbacks_.denied(denial);
+  }
   Release release;
   JournalRecord record = RecordOf(turn);
   record.lived_ms = now.lived_ms;

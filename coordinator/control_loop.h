@@ -56,6 +56,7 @@ struct LoopCallbacks {
   std::function<void(const std::vector<std::string>& blobs)> unused_blobs;
   // Fills in what only the metric store knows.
   std::function<void(v1::JobSummary&)> decorate;
+  std::function<void(const Denial&)> denied;
 };
 
 class ControlLoop {

@@ -12,22 +12,31 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/assessor.h"
+#include "coordinator/audit/audit.h"
 #include "coordinator/data_lock.h"
 #include "coordinator/descriptors.h"
 #include "coordinator/headroom.h"
+#include "coordinator/http/entrance.h"
 #include "coordinator/http/front.h"
+#include "coordinator/identity/admission.h"
+#include "coordinator/identity/cluster.h"
+#include "coordinator/identity/directory.h"
 #include "coordinator/listener.h"
 #include "coordinator/lived_clock.h"
 #include "coordinator/notify/notifier.h"
 #include "coordinator/open_stores.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/rpc/attached_runs.h"
+#include "coordinator/rpc/curve_shelf.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/diagnosis.h"
+#include "coordinator/rpc/exec.h"
 #include "coordinator/rpc/garbage.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/lifetime.h"
+#include "coordinator/rpc/reach.h"
+#include "coordinator/rpc/resume_gate.h"
 #include "coordinator/rpc/sample_gate.h"
 #include "coordinator/services/server.h"
 #include "coordinator/stores/shortage.h"
@@ -48,11 +57,19 @@ constexpr std::chrono::milliseconds kLockPatience{1'000};
 // If several private coordinators are started at once, all but the first exit immediately.
 constexpr std::chrono::milliseconds kNoPatience{0};
 constexpr std::chrono::seconds kLivedKeptEvery{5};
+constexpr std::chrono::hours kCertificateLookedAtEvery{1};
 
 // A private coordinator runs as its user, who may call anything anyway.
 std::vector<Network> MayBeNotified(const Config& config) {
   if (!config.is_private) return config.notify_allowed;
   return {*ParseNetwork("0.0.0.0/0"), *ParseNetwork("::/0")};
+}
+
+// What the directory knows of callers.
+Admission::People PeopleOf(const Directory& directory) {
+  return {
+      .user = [&directory](std::string_view name) { return directory.FindUser(name); },
+      .is_revoked = [&directory](std::string_view serial) { return directory.IsRevoked(serial); }};
 }
 
 // HTTP's share of the connections.
@@ -65,8 +82,10 @@ size_t HttpConnectionsOf(const Config& config, const DescriptorShares& shares) {
 
 // Constructed in this order, destroyed in reverse (Shutdown).
 struct Coordinator::Parts {
-  Parts(const Config& settings, std::function<void(const absl::Status&)> on_stop)
+  Parts(const Config& settings, std::unique_ptr<Cluster> of,
+        std::function<void(const absl::Status&)> on_stop)
       : config(settings),
+        cluster(std::move(of)),
         stop(std::move(on_stop)),
         paths(settings.data_dir),
         clock(paths.Lived()),
@@ -88,10 +107,14 @@ struct Coordinator::Parts {
   absl::Status Open(common::UniqueFd data_lock);
   void Serve();
   absl::Status OpenHttp();
+  absl::Status OpenEntrance();
+  // Now and every hour, until the pool stops.
+  void KeepCertificate();
   // Now and every few seconds, until the pool stops.
   void KeepLived();
 
   const Config config;
+  const std::unique_ptr<Cluster> cluster;  // null: there are no identities
   const std::function<void(const absl::Status&)> stop;
   const Paths paths;
   LivedClock clock;
@@ -101,16 +124,25 @@ struct Coordinator::Parts {
   WorkPool files;
   const DescriptorShares shares = ShareDescriptors();
   Stores stores;
-  std::unique_ptr<http::Front> front;  // answers of the loop may still come after its Stop
+  std::unique_ptr<http::Entrance> entrance;  // null: there are no identities
+  std::unique_ptr<http::Front> front;        // answers of the loop may still come after its Stop
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime;
   AttachedRuns attached;
   Diagnoses diagnoses;
+  ExecBroker execs{[this](std::chrono::milliseconds pause, std::function<void()> task) {
+    pool.PostAfter(pause, std::move(task));
+  }};
   SaidRarely refusals;
   JobGate gate;
   std::unique_ptr<Assessor> assessor;
+  std::unique_ptr<CurveShelf> curves;
   SampleGate sample_gate;
+  ResumeGate resume_gate;
   std::unique_ptr<Notifier> notifier;
+  std::unique_ptr<Directory> directory;
+  std::unique_ptr<Audit> audit;
+  std::unique_ptr<Admission> admission;
   std::unique_ptr<Daemon> daemon;
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<PrivateWorker> worker;
@@ -124,13 +156,24 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
   rules.cluster_id = stores.journal->ClusterId();
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, rules);
   RETURN_IF_ERROR(loop->Recover());
+  curves = std::make_unique<CurveShelf>(*stores.metrics);
   assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
   notifier = std::make_unique<Notifier>(
       Notifier::Options{.path = paths.Notify(),
                         .cluster_id = rules.cluster_id,
                         .allowed = MayBeNotified(config),
-                        .first_pause_ms = config.settings.backoff_first_ms},
+                        .first_pause_ms = config.settings.backoff_first_ms,
+                        .denied = [this](const Denial& denial) { TellDenied(*daemon, denial); }},
       *stores.index, clock);
+  directory = std::make_unique<Directory>(*stores.identities, clock);
+  RETURN_IF_ERROR(directory->Load());
+  audit = std::make_unique<Audit>(config.is_private ? "" : paths.AuditRoot(), clock);
+  RETURN_IF_ERROR(audit->Open());
+  admission = std::make_unique<Admission>(
+      Admission::Options{.is_private = config.is_private,
+                         .own_uid = getuid(),
+                         .cluster = cluster == nullptr ? "" : cluster->name(),
+                         .people = PeopleOf(*directory)});
   daemon.reset(new Daemon{.paths = paths,
                           .clock = clock,
                           .loop = *loop,
@@ -144,25 +187,60 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .files = files,
                           .gate = gate,
                           .sample_gate = sample_gate,
+                          .resume_gate = resume_gate,
                           .lifetime = lifetime,
                           .attached = attached,
                           .diagnoses = diagnoses,
                           .refusals = refusals,
                           .assessor = *assessor,
                           .notifier = *notifier,
+                          .curves = *curves,
+                          .admission = *admission,
+                          .directory = *directory,
+                          .audit = *audit,
+                          .execs = execs,
+                          .cluster = cluster.get(),
                           .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});
   return absl::OkStatus();
 }
 
+absl::Status Coordinator::Parts::OpenEntrance() {
+  if (cluster == nullptr) return absl::OkStatus();
+  const std::string& tcp = daemon->tcp_endpoint;
+  Enrolment::Place place{.endpoint = tcp.empty() ? "" : tcp.substr(tcp.rfind(':')),
+                         .worker_lives_ms = config.worker_certificate_ms,
+                         .user_lives_ms = config.person_certificate_ms};
+  ASSIGN_OR_RETURN(entrance, http::Entrance::Open(
+                                 *cluster, *directory,
+                                 [this](const std::vector<std::string>& serials) {
+                                   if (daemon->cut) daemon->cut(serials);
+                                 },
+                                 std::move(place)));
+  pool.Post([this] { KeepCertificate(); });
+  return absl::OkStatus();
+}
+
+void Coordinator::Parts::KeepCertificate() {
+  const absl::Status renewed = entrance->RenewIfDue(clock.Read().wall_ms);
+  if (!renewed.ok()) {
+    common::LogWarning(
+        StrCat("the coordinator's certificate cannot be renewed: ", common::MessageOf(renewed)));
+  }
+  pool.PostAfter(kCertificateLookedAtEvery, [this] { KeepCertificate(); });
+}
+
 absl::Status Coordinator::Parts::OpenHttp() {
+  RETURN_IF_ERROR(OpenEntrance());
   if (config.http.empty()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<http::Front>> opened = http::Front::Open(
       *daemon, {.listen = config.http,
                 .host_names = config.http_hosts,
                 .connections = HttpConnectionsOf(config, shares),
-                .journal_pending_bytes = [this] { return stores.journal->PendingBytes(); }});
+                .journal_pending_bytes = [this] { return stores.journal->PendingBytes(); },
+                .tls = entrance == nullptr ? nullptr : entrance->tls(),
+                .enrolment = entrance == nullptr ? nullptr : &entrance->enrolment()});
   if (!opened.ok()) {
     if (!config.is_private) return opened.status();
     // Its jobs do not need it.
@@ -171,7 +249,9 @@ absl::Status Coordinator::Parts::OpenHttp() {
   }
   front = *std::move(opened);
   daemon->http_address = front->Address();
-  daemon->sign_in_link = [this](std::string_view path) { return front->SignInLink(path); };
+  daemon->sign_in_link = [this](const Caller& caller, std::string_view path) {
+    return front->SignInLink(caller, path);
+  };
   return absl::OkStatus();
 }
 
@@ -201,6 +281,7 @@ void Coordinator::Parts::Serve() {
   callbacks.unused_blobs = [this](const std::vector<std::string>& blobs_unused) {
     CollectBlobs(*daemon, blobs_unused);
   };
+  callbacks.denied = [this](const Denial& denial) { TellDenied(*daemon, denial); };
   callbacks.decorate = [this](v1::JobSummary& summary) { stores.metrics->Decorate(summary); };
   loop->Start(std::move(callbacks));
   loop->Ask([this](const LoopView& view) -> std::function<void()> {
@@ -239,6 +320,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   const auto began = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(common::MakeDirectories(config.data_dir));
   const Paths paths(config.data_dir);
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Cluster> cluster,
+      Cluster::Open(config.data_dir, config.keys_dir, common::SystemClock().Read().wall_ms));
   absl::StatusOr<common::UniqueFd> lock =
       LockDataDirectory(paths.Lock(), config.is_private ? kNoPatience : kLockPatience);
   // A single user loses nothing by waiting for room; a cluster's coordinator tries anyway.
@@ -251,8 +335,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(port, ListenOnPort(config.listen));
   }
-  auto parts = std::make_unique<Parts>(config, std::move(stop));
+  auto parts = std::make_unique<Parts>(config, std::move(cluster), std::move(stop));
   RETURN_IF_ERROR(parts->Open(*std::move(lock)));
+  parts->daemon->tcp_endpoint = port.endpoint;
   // The worker first: it starts up in parallel, and gRPC has no threads yet.
   if (config.is_private) {
     parts->worker = std::make_unique<PrivateWorker>(config.worker_state_dir, config.socket);
@@ -261,9 +346,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   RETURN_IF_ERROR(parts->OpenHttp());
   parts->Serve();
   const size_t connections = parts->shares.connections - HttpConnectionsOf(config, parts->shares);
-  ASSIGN_OR_RETURN(parts->server, RpcServer::Start(*parts->daemon, {.socket = config.socket,
-                                                                    .port = std::move(port),
-                                                                    .connections = connections}));
+  ASSIGN_OR_RETURN(parts->server,
+                   RpcServer::Start(*parts->daemon, {.socket = config.socket,
+                                                     .port = std::move(port),
+                                                     .connections = connections,
+                                                     .cluster = parts->cluster.get()}));
   parts->daemon->endpoint = parts->server->Endpoint();
   if (parts->front != nullptr) parts->front->Serve();
   parts->lifetime.Begin();
@@ -293,6 +380,7 @@ void Coordinator::Shutdown() {
   parts_->stores.metrics->Stop();
   parts_->stores.samples->Stop();
   parts_->pool.Stop();
+  parts_->audit->Stop();
   parts_->clock.Keep();
   if (!parts_->config.socket.empty()) unlink(parts_->config.socket.c_str());
   LogInfo("shut down cleanly");

@@ -3,7 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "common/strings.h"
+#include "common/units.h"
 #include "common/version.h"
 #include "coordinator/care/commands.h"
 #include "coordinator/config.h"
@@ -15,18 +17,38 @@ namespace {
 using common::StrCat;
 
 constexpr int64_t kDurationMaxMs = 7LL * 24 * 3'600'000;
+// Of a certificate: shorter than that would be renewed all the time, longer outlives what it is for.
+constexpr int64_t kLeastLifeMs = 2'000;
+constexpr int64_t kMostLifeMs = 90LL * 24 * 3'600'000;
+
+void AddLife(CLI::App& app, const std::string& flag, const std::string& whose, int64_t& lives_ms) {
+  app.add_option_function<std::string>(
+      flag,
+      [flag, &lives_ms](const std::string& text) {
+        const absl::StatusOr<int64_t> parsed = common::ParseDurationMs(text);
+        if (!parsed.ok() || *parsed < kLeastLifeMs || *parsed > kMostLifeMs)
+          throw CLI::ValidationError(flag, "must be a time from 2s to 90d, like 12h");
+        lives_ms = *parsed;
+      },
+      StrCat("how long the certificate ", whose, " lives (default ",
+             common::HumanDuration(lives_ms), ")"));
+}
 
 void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks, bool& version) {
   app.add_option("--data-dir", config.data_dir,
                  "directory of the journal, logs, metrics, checkpoints");
   app.add_option("--socket", config.socket,
                  "listen on this unix socket (default: DATA_DIR/coordinator.sock)");
-  app.add_option("--listen", config.listen, "listen on ADDR:PORT too; needs --insecure-plaintext");
+  app.add_option("--listen", config.listen,
+                 "listen on ADDR:PORT too: with TLS after init, otherwise only with "
+                 "--insecure-plaintext");
   app.add_option("--http", config.http,
                  "serve HTTP on ADDR:PORT or unix:PATH; may be repeated; other addresses than "
                  "loopback need --insecure-plaintext");
   app.add_option("--http-host", config.http_hosts,
                  "HTTP may be addressed by this name too, as behind a proxy; may be repeated");
+  app.add_option("--keys-dir", config.keys_dir,
+                 "where the cluster's authority and keys are (default: where init put them)");
   app.add_flag("--insecure-plaintext", config.insecure_plaintext,
                "allow --listen, and --http beyond this machine, without encryption");
   app.add_flag("--private", config.is_private, "serve one user's jobctl, and exit when it does");
@@ -60,6 +82,8 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
       ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
   app.add_option("--notify-allow", networks,
                  "jobs may notify webhooks in this network too, like 10.0.0.0/8; may be repeated");
+  AddLife(app, "--worker-certificate", "of a worker", config.worker_certificate_ms);
+  AddLife(app, "--person-certificate", "of a person", config.person_certificate_ms);
   app.add_flag("--version", version, "print the version");
 }
 
@@ -72,7 +96,7 @@ std::string WhatIsWrongWithHttp(const Config& config) {
     if (each.rfind("unix:", 0) == 0) continue;
     if (each.rfind(':') == std::string::npos)
       return StrCat("--http ", each, " has no port; write ADDR:PORT, or unix:PATH");
-    if (http::IsLocalOnly(each) || config.insecure_plaintext) continue;
+    if (http::IsLocalOnly(each) || config.insecure_plaintext || config.is_secured) continue;
     return StrCat("--http ", each,
                   " would send sessions unencrypted to anyone who can listen in; use a loopback "
                   "address and a tunnel or a proxy, or, if the network is yours alone, add "
@@ -122,11 +146,16 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   }
   if (config.data_dir.empty())
     return Refuse("--data-dir is missing: name the directory to keep data in");
-  if (!config.listen.empty() && !config.insecure_plaintext) {
-    return Refuse(
-        StrCat("--listen ", config.listen,
-               " would serve without encryption to anyone who can reach it; if the network is "
-               "yours alone, add --insecure-plaintext"));
+  config.is_secured = common::Exists(config.data_dir + "/CLUSTER");
+  if (config.is_secured && config.insecure_plaintext) {
+    return Refuse(StrCat("--insecure-plaintext: ", config.data_dir,
+                         " belongs to a cluster made by init, which serves TLS alone"));
+  }
+  if (!config.listen.empty() && !config.insecure_plaintext && !config.is_secured) {
+    return Refuse(StrCat("--listen ", config.listen,
+                         " would serve without encryption to anyone who can reach it; run "
+                         "muster-coordinator init first, or, if the network is yours alone, add "
+                         "--insecure-plaintext"));
   }
   if (!config.listen.empty() && config.listen.rfind(':') == std::string::npos) {
     return Refuse(StrCat("--listen ", config.listen, " has no port; write ADDR:PORT"));
@@ -139,7 +168,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     return Refuse(StrCat("--suspect-after-ms ", config.settings.suspect_after_ms,
                          " must be at least twice --heartbeat-ms ", config.settings.heartbeat_ms));
   }
-  if (config.socket.empty() && config.listen.empty()) {
+  if (config.socket.empty() && (config.listen.empty() || config.is_secured)) {
     config.socket = config.data_dir + "/coordinator.sock";
   }
   return parsed;

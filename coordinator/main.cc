@@ -21,6 +21,8 @@
 #include "coordinator/config.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http/front.h"
+#include "coordinator/init_command.h"
+#include "identity/tls_versions.h"
 
 namespace muster::coordinator {
 namespace {
@@ -104,13 +106,13 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "muster-coordinator: %s\n", std::string(log.message()).c_str());
     return kFailedExit;
   }
-  if (!config.listen.empty()) {
+  if (!config.listen.empty() && !config.is_secured) {
     common::LogWarning(common::StrCat("--insecure-plaintext: ", config.listen,
                                       " is served without encryption, and anyone who can reach it "
                                       "can run commands on the nodes"));
   }
   for (const std::string& each : config.http) {
-    if (http::IsLocalOnly(each)) continue;
+    if (http::IsLocalOnly(each) || config.is_secured) continue;
     common::LogWarning(
         common::StrCat("--insecure-plaintext: HTTP on ", each,
                        " is not encrypted: who can listen in can take over sessions"));
@@ -144,6 +146,8 @@ int Main(int argc, char** argv) {
 }  // namespace muster::coordinator
 
 int main(int argc, char** argv) {
-  const std::optional<int> done = muster::coordinator::RunCareCommand(argc, argv);
+  muster::identity::SpeakTls13Only();
+  std::optional<int> done = muster::coordinator::RunInitCommand(argc, argv);
+  if (!done.has_value()) done = muster::coordinator::RunCareCommand(argc, argv);
   return done.has_value() ? *done : muster::coordinator::Main(argc, argv);
 }

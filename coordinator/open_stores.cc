@@ -7,6 +7,7 @@
 #include "coordinator/local/older_format.h"
 #include "coordinator/local/sample_store.h"
 #include "coordinator/paths.h"
+#include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 
@@ -24,7 +25,15 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
   ASSIGN_OR_RETURN(stores.blobs, LocalBlobStore::Open(paths));
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths));
+  ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths));
   return stores;
+}
+
+absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Paths& paths,
+                                                              LivedClock& clock) {
+  // Its tables are in the journal's file.
+  RETURN_IF_ERROR(OpenSqliteJournal(paths, &clock).status());
+  return SqliteIdentityStore::Open(paths);
 }
 
 }  // namespace muster::coordinator

@@ -11,7 +11,9 @@
 #include "coordinator/config.h"
 #include "coordinator/descriptors.h"
 #include "coordinator/lived_clock.h"
+#include "coordinator/paths.h"
 #include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
 #include "coordinator/stores/log_store.h"
@@ -28,6 +30,7 @@ struct Stores {
   std::unique_ptr<BlobStore> blobs;
   std::unique_ptr<Journal> journal;
   std::unique_ptr<JobIndex> index;
+  std::unique_ptr<IdentityStore> identities;
 };
 
 // `failed` is called on a store's thread when that store can no longer be trusted. `clock` is
@@ -35,5 +38,9 @@ struct Stores {
 absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& shares,
                                   LivedClock& clock,
                                   const std::function<void(const absl::Status&)>& failed);
+
+// Only who is who, of a data directory that no coordinator serves; makes its database if there is none.
+absl::StatusOr<std::unique_ptr<IdentityStore>> OpenIdentities(const Paths& paths,
+                                                              LivedClock& clock);
 
 }  // namespace muster::coordinator

@@ -32,6 +32,9 @@ class Paths {
   // Space that is freed when the disk is full, so that running jobs can still be recorded.
   std::string Headroom() const { return root_ + "/HEADROOM"; }
 
+  // Who did what (audit/audit.h).
+  std::string AuditRoot() const { return root_ + "/audit"; }
+
   // Which version of the files below logs/ and metrics/.
   std::string Format() const { return root_ + "/FORMAT"; }
 

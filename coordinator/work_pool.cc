@@ -1,11 +1,19 @@
 #include "coordinator/work_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <utility>
 
 namespace muster::coordinator {
 
-WorkPool::WorkPool(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+void YieldBy(int niceness) {
+  const auto self = static_cast<id_t>(gettid());  // Linux keeps it by thread
+  if (niceness > getpriority(PRIO_PROCESS, self)) setpriority(PRIO_PROCESS, self, niceness);
+}
+
+WorkPool::WorkPool(int threads, int niceness) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this, niceness] { Run(niceness); });
 }
 
 void WorkPool::Post(std::function<void()> work) {
@@ -30,9 +38,14 @@ void WorkPool::Stop() {
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
+  // What delayed work holds may need what is destroyed before this.
+  decltype(items_) dropped;
+  std::lock_guard lock(mutex_);
+  dropped.swap(items_);
 }
 
-void WorkPool::Run() {
+void WorkPool::Run(int niceness) {
+  YieldBy(niceness);
   std::unique_lock lock(mutex_);
   while (true) {
     if (items_.empty()) {

@@ -12,9 +12,14 @@
 
 namespace muster::coordinator {
 
+// The calling thread gets a processor after the others of the daemon, from 1 to 19: for what people
+// look at, which may come a moment later than what jobs need.
+void YieldBy(int niceness);
+
 class WorkPool {
  public:
-  explicit WorkPool(int threads);
+  // A pool with a niceness yields to the other threads where processors are few.
+  explicit WorkPool(int threads, int niceness = 0);
   ~WorkPool() { Stop(); }
 
   // Any thread; never blocks. Dropped after Stop.
@@ -33,7 +38,7 @@ class WorkPool {
       return due != other.due ? due > other.due : number > other.number;
     }
   };
-  void Run();
+  void Run(int niceness);
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

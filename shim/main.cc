@@ -12,6 +12,7 @@
 
 #include "common/process.h"
 #include "common/shim_protocol.h"
+#include "shim/probe.h"
 #include "shim/supervisor.h"
 
 int main(int argc, char** argv) {
@@ -20,6 +21,11 @@ int main(int argc, char** argv) {
     std::printf("muster-shim protocol %u\n", common::kShimVersion);
     return 0;
   }
+  if (argc == 2 && std::strcmp(argv[1], common::kProbeArgument) == 0) return shim::ProbeSandbox();
+  if (argc == 2 && std::strcmp(argv[1], common::kConfineArgument) == 0)
+    return shim::RunConfined(common::kConfinedFd);
+  if (argc == 2 && std::strcmp(argv[1], common::kJoinArgument) == 0)
+    return shim::RunJoined(common::kConfinedFd);
   std::string bytes;
   common::ShimLaunch launch;
   if (argc != 3 || lseek(common::kLaunchFileFd, 0, SEEK_SET) != 0 ||

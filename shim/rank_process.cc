@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,6 +13,9 @@
 #include <csignal>
 #include <cstdio>
 #include <vector>
+
+#include "shim/call_filter.h"
+#include "shim/rank_account.h"
 
 namespace muster::shim {
 namespace {
@@ -76,13 +80,54 @@ void SetOomScore(int score) {
   close(fd);
 }
 
-// The child, from fork to exec. Only system calls: nothing may be allocated here.
-[[noreturn]] void BecomeRank(const RankSetup& setup, char** argv, char** env, char** shell_argv,
-                             pid_t shim, int exec_pipe) {
-  // Only a fallback: normally the shim kills. Cleared by set-id programs, and grandchildren do not
-  // inherit it.
+// Only a fallback: normally the shim kills. Cleared by set-id programs and by a change of the
+// account, and grandchildren do not inherit it.
+void DieWithTheShim(pid_t shim) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != shim) _exit(kExitNotExecutable);
+}
+
+struct ExecWords {
+  char** argv;
+  char** env;
+  char** shell_argv;
+};
+
+// From here on nothing needs the shim's rights anymore, and what comes last cannot be undone. Only
+// system calls.
+ExecStage Confine(const RankSetup& setup) {
+  const common::LaunchSandbox& sandbox = setup.attempt->sandbox;
+  if (setup.mounts_fd >= 0 && setns(setup.mounts_fd, CLONE_NEWNS) != 0) return ExecStage::kSandbox;
+  if (const ExecStage failed = BecomeAccount(setup.attempt->account, sandbox.drops_capabilities);
+      failed != ExecStage::kNone) {
+    return failed;
+  }
+  if (setup.parent > 0) DieWithTheShim(setup.parent);
+  if (setup.attempt->no_new_privs && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return ExecStage::kSandbox;
+  if (sandbox.filters_calls) {
+    errno = FilterCalls();
+    if (errno != 0) return ExecStage::kSandbox;
+  }
+  return ExecStage::kNone;
+}
+
+// Confined, in its working directory, as its program. Returns only if that fails, with errno.
+ExecStage Exec(const RankSetup& setup, const ExecWords& words) {
+  if (const ExecStage failed = Confine(setup); failed != ExecStage::kNone) return failed;
+  // Our own descriptors are close-on-exec; this also covers any that the shim's parent leaked.
+  syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (chdir(setup.launch->workdir.c_str()) != 0) return ExecStage::kWorkdir;
+  execve(setup.launch->program.c_str(), words.argv, words.env);
+  // A script without "#!" runs in a shell, as with execvp.
+  if (errno == ENOEXEC) execve("/bin/sh", words.shell_argv, words.env);
+  return ExecStage::kExec;
+}
+
+// The child, from fork to exec. Only system calls: nothing may be allocated here.
+[[noreturn]] void BecomeRank(const RankSetup& setup, const ExecWords& words, pid_t shim,
+                             int exec_pipe) {
+  DieWithTheShim(shim);
   setsid();
   if (setup.freezer_procs_fd >= 0 && write(setup.freezer_procs_fd, "0", 1) < 0) {
     Fail(exec_pipe, ExecStage::kSetup);
@@ -95,19 +140,10 @@ void SetOomScore(int score) {
   SetLimits();
   SetOomScore(setup.oom_score_adj);
   umask(022);
-  if (setup.no_new_privs && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-    Fail(exec_pipe, ExecStage::kSetup);
-  }
   if (dup2(setup.stdout_fd, STDOUT_FILENO) < 0 || dup2(setup.stderr_fd, STDERR_FILENO) < 0) {
     Fail(exec_pipe, ExecStage::kSetup);
   }
-  // Our own descriptors are close-on-exec; this also covers any that the shim's parent leaked.
-  syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (chdir(setup.launch->workdir.c_str()) != 0) Fail(exec_pipe, ExecStage::kWorkdir);
-  execve(setup.launch->program.c_str(), argv, env);
-  // A script without "#!" runs in a shell, as with execvp.
-  if (errno == ENOEXEC) execve("/bin/sh", shell_argv, env);
-  Fail(exec_pipe, ExecStage::kExec);
+  Fail(exec_pipe, Exec(setup, words));
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -118,30 +154,45 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
+// What execve takes, made before the fork.
+class LaunchWords {
+ public:
+  explicit LaunchWords(const common::RankLaunch& launch)
+      : argv_(Pointers(launch.argv)), env_(Pointers(launch.env)), shell_argv_(argv_) {
+    shell_argv_.insert(shell_argv_.begin(), const_cast<char*>("/bin/sh"));
+    if (shell_argv_.size() > 1) shell_argv_[1] = const_cast<char*>(launch.program.c_str());
+  }
+  ExecWords Get() { return {argv_.data(), env_.data(), shell_argv_.data()}; }
+
+ private:
+  std::vector<char*> argv_, env_, shell_argv_;
+};
+
 }  // namespace
 
-RankProcess StartRank(const RankSetup& setup) {
+RankProcess StartRank(const RankSetup& asked) {
+  RankSetup setup = asked;
+  setup.parent = getpid();
   RankProcess process;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     process.error = errno;
     return process;
   }
-  std::vector<char*> argv = Pointers(setup.launch->argv);
-  std::vector<char*> env = Pointers(setup.launch->env);
-  std::vector<char*> shell_argv = argv;
-  shell_argv.insert(shell_argv.begin(), const_cast<char*>("/bin/sh"));
-  shell_argv[1] = const_cast<char*>(setup.launch->program.c_str());
-  const pid_t shim = getpid();
+  LaunchWords words(*setup.launch);
   process.pid = ForkInto(setup.cgroup_fd);
-  if (process.pid == 0) {
-    BecomeRank(setup, argv.data(), env.data(), shell_argv.data(), shim, ends[1]);
-  }
+  if (process.pid == 0) BecomeRank(setup, words.Get(), setup.parent, ends[1]);
   if (process.pid < 0) process.error = errno;
   close(ends[1]);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   process.exec_pipe = ends[0];
   return process;
+}
+
+ExecFailure BecomeProgram(const RankSetup& setup) {
+  LaunchWords words(*setup.launch);
+  const ExecStage stage = Exec(setup, words.Get());
+  return {stage, errno};
 }
 
 }  // namespace muster::shim

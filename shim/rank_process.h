@@ -1,4 +1,4 @@
-// Starts one rank: fork, session, descriptors, limits, cgroup, exec. The shim's only thread;
+// Starts one rank: fork, session, descriptors, limits, cgroup, sandbox, account, exec. The shim's only thread;
 // returns at once, and exec_pipe shows whether exec succeeded.
 #pragma once
 
@@ -26,7 +26,9 @@ struct RankSetup {
   std::vector<int> limit_procs_fds =
       {};  // cgroup.procs of the cgroups that limit this rank; -1: not there
   int oom_score_adj = 0;
-  bool no_new_privs = false;
+  const common::ShimLaunch* attempt = nullptr;  // whose account and sandbox it gets
+  int mounts_fd = -1;                           // its mount namespace; -1: the shim's
+  pid_t parent = 0;  // set by StartRank: it dies with that; 0: it does not
 };
 
 struct RankProcess {
@@ -36,5 +38,9 @@ struct RankProcess {
 };
 
 RankProcess StartRank(const RankSetup& setup);
+
+// The same without a fork: this process becomes the program, with its own standard streams. Returns
+// only if it cannot.
+ExecFailure BecomeProgram(const RankSetup& setup);
 
 }  // namespace muster::shim

@@ -15,6 +15,8 @@
 
 #include "common/cgroup_files.h"
 #include "common/process.h"
+#include "shim/process_domain.h"
+#include "shim/rank_mounts.h"
 #include "shim/supervisor.h"
 
 namespace muster::shim {
@@ -90,8 +92,19 @@ std::string Supervisor::Prepare() {
   common::ReserveFile(launch_.attempt_dir + "/" + common::kExitRecordName + ".tmp",
                       kExitBytes + kExitBytesPerRank * static_cast<int64_t>(ranks_.size()));
   std::vector<int> write_ends;
-  const std::string failure = OpenSpools(&write_ends);
-  if (failure.empty()) StartRanks(write_ends);
+  std::string failure = OpenSpools(&write_ends);
+  int mounts_fd = -1;
+  if (failure.empty() && launch_.sandbox.has_own_mounts) {
+    mounts_fd = MakeRankMounts(launch_.sandbox, launch_.account, &failure);
+    if (mounts_fd < 0) failure = "cannot make the sandbox of the ranks: " + failure;
+  }
+  if (failure.empty() && launch_.sandbox.has_own_domain) {
+    // A supervisor without capabilities may enter one only so.
+    if (launch_.no_new_privs) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    failure = EnterOwnDomain();
+    if (!failure.empty()) failure = "cannot separate the ranks from other processes: " + failure;
+  }
+  if (failure.empty()) StartRanks(write_ends, mounts_fd);
   for (const int fd : write_ends) close(fd);
   SaveState();
   TellStory();
@@ -112,15 +125,21 @@ std::string Supervisor::OpenSpools(std::vector<int>* write_ends) {
                                 : "");
       }
       write_ends->push_back(write_end);
+      // A rank that opens /dev/stderr opens this pipe.
+      if (launch_.account.is_other &&
+          fchown(write_end, launch_.account.uid, launch_.account.gid) != 0) {
+        return "cannot hand over the pipe of " + path + ": " + std::strerror(errno);
+      }
     }
   }
   return {};
 }
 
-void Supervisor::StartRanks(const std::vector<int>& write_ends) {
+void Supervisor::StartRanks(const std::vector<int>& write_ends, int mounts_fd) {
   RankSetup setup;
   setup.oom_score_adj = LowerOwnOomScore();
-  setup.no_new_privs = launch_.no_new_privs;
+  setup.attempt = &launch_;
+  setup.mounts_fd = mounts_fd;
   if (!launch_.cgroup_dir.empty()) {
     setup.cgroup_fd = open(launch_.cgroup_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   }
@@ -159,7 +178,7 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends) {
     common::ProcessStat stat;
     if (common::ReadProcessStat(rank.pid, &stat)) rank.start_time = stat.start_time;
   }
-  for (const int fd : {setup.cgroup_fd, setup.freezer_procs_fd}) {
+  for (const int fd : {setup.cgroup_fd, setup.freezer_procs_fd, mounts_fd}) {
     if (fd >= 0) close(fd);
   }
   // Argument lists and environments are only needed for exec.

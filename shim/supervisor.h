@@ -54,7 +54,7 @@ class Supervisor {
   // Start. Empty, or the sentence that says why nothing was started.
   std::string Prepare();
   std::string OpenSpools(std::vector<int>* write_ends);
-  void StartRanks(const std::vector<int>& write_ends);
+  void StartRanks(const std::vector<int>& write_ends, int mounts_fd);
   void SaveState();
 
   // One iteration of the loop.

@@ -18,6 +18,8 @@
 #include "worker/event_ledger.h"
 #include "worker/launch_record.h"
 #include "worker/limits/rank_groups.h"
+#include "worker/rank_token.h"
+#include "worker/secret_files.h"
 
 namespace muster::worker {
 namespace {
@@ -59,6 +61,12 @@ absl::Status WriteLaunch(const std::string& path, const v1::LaunchAttempt& launc
   return absl::OkStatus();
 }
 
+// As it is written: values of secrets are on no disk.
+v1::LaunchAttempt WithoutSecrets(v1::LaunchAttempt launch) {
+  launch.clear_secrets();
+  return launch;
+}
+
 common::AttemptCgroups CgroupsOf(const common::ShimLaunch& order) {
   return {order.cgroup_dir, order.freezer_dir, order.limit_dirs};
 }
@@ -87,8 +95,16 @@ AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* thread
     : setup_(std::move(setup)),
       io_(io),
       threads_(threads),
-      reports_(setup_.paths, threads, {callbacks.input, callbacks.in_loop}),
-      checks_(setup_.node, threads, callbacks.in_loop),
+      reports_(setup_.paths, threads,
+               {[paths = setup_.paths, input = callbacks.input](Input said) {
+                  // After the attempt's reports, which hide the values.
+                  if (const auto* ended = std::get_if<AttemptEndedInput>(&said)) {
+                    RemoveSecrets(paths, ended->key);
+                  }
+                  input(std::move(said));
+                },
+                callbacks.in_loop}),
+      checks_(setup_.node, setup_.isolation.sandbox.has_own_mounts, threads, callbacks.in_loop),
       callbacks_{[this](Input input) { reports_.Pass(std::move(input)); }, callbacks.in_background,
                  callbacks.in_loop, callbacks.note},
       ports_(setup_.ports, setup_.port_seed),
@@ -100,7 +116,9 @@ void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   probe[0].argv = {order.program()};
   probe[0].env = {common::StrCat("PATH=", order.search_path())};
   probe[0].workdir = order.workdir();
-  checks_.Start(action.key, std::move(probe), {},
+  const auto account = [run_as = setup_.run_as, node = setup_.node, owner = order.owner(),
+                        name = order.account()] { return AccountFor(run_as, node, owner, name); };
+  checks_.Start(action.key, std::move(probe), account, {},
                 [this, action](const std::optional<LaunchProblem>& problem, const auto&) {
                   HoldNow(action, problem);
                 });
@@ -139,15 +157,25 @@ void AttemptProcesses::SayUnlaunchable(const AttemptKey& key, uint32_t rank,
 }
 
 void AttemptProcesses::Prepare(const PrepareAction& action) {
+  if (!setup_.run_as.IsOther()) return PrepareNow(action, RankAccount());
+  // The user database may be remote.
+  threads_->Post(action.key, Work::kLaunch, [this, action] {
+    auto account =
+        AccountFor(setup_.run_as, setup_.node, action.launch.owner(), action.launch.account());
+    callbacks_.in_loop(
+        [this, action, account = std::move(account)] { PrepareNow(action, account); });
+  });
+}
+
+void AttemptProcesses::PrepareNow(const PrepareAction& action,
+                                  const absl::StatusOr<RankAccount>& account) {
   const Paths& paths = setup_.paths;
-  absl::Status status;
-  for (const std::string& directory :
-       {paths.SpoolDir(action.key), paths.ErrorsDir(action.key), paths.MetricsDir(action.key),
-        paths.CheckpointsDir(action.key), paths.UploadsDir(action.key), paths.ResumeDir(action.key),
-        paths.TensorboardDir(action.key), paths.DiagnosticsDir(action.key)}) {
-    if (status.ok()) status = common::MakeDirectories(directory);
-  }
-  if (status.ok()) status = WriteLaunch(paths.Launch(action.key), action.launch);
+  absl::Status status = account.status();
+  if (status.ok())
+    status = MakeAttemptDirs(paths, action.key, *account, setup_.isolation.sandbox.has_own_mounts);
+  if (status.ok()) status = IssueRankToken(paths, action.key, account->ids);
+  if (status.ok()) status = WriteSecrets(paths, action.key, action.launch, account->ids);
+  if (status.ok()) status = WriteLaunch(paths.Launch(action.key), WithoutSecrets(action.launch));
   if (absl::IsUnavailable(status)) {  // no descriptor is free right now
     return threads_->Post(action.key, Work::kLaunch, [this, action] {
       poll(nullptr, 0, kDescriptorWaitMs);
@@ -155,6 +183,7 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
     });
   }
   if (!status.ok()) {
+    RemoveSecrets(paths, action.key);
     return callbacks_.input(PreparedInput{
         action.key, common::StrCat("node ", setup_.node, " cannot prepare the attempt: ",
                                    common::MessageOf(status), FixFor(status))});
@@ -164,8 +193,23 @@ void AttemptProcesses::Prepare(const PrepareAction& action) {
   });
 }
 
+std::string AttemptProcesses::TrainerSocketOf(const AttemptKey& key,
+                                              const common::LaunchSandbox& sandbox) const {
+  return sandbox.has_own_mounts ? setup_.paths.OwnTrainerSocket(key)
+                                : setup_.paths.TrainerSocket(key);
+}
+
+absl::StatusOr<common::UniqueFd> AttemptProcesses::ListenToRanks(
+    const AttemptKey& key, const common::LaunchSandbox& sandbox,
+    const common::LaunchAccount& account) const {
+  if (sandbox.has_own_mounts) {
+    RETURN_IF_ERROR(common::MakeDirectories(setup_.paths.OwnTrainerDir(key), 0711));
+  }
+  return ListenUnix(TrainerSocketOf(key, sandbox), account);
+}
+
 LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
-                                       const std::string& mark) const {
+                                       const RankAccount& account, const std::string& mark) const {
   LaunchFacts facts;
   facts.node = setup_.node;
   facts.advertise = setup_.advertise;
@@ -173,15 +217,20 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   facts.usable_cores = setup_.cores;
   facts.device_kinds = setup_.device_kinds;
   facts.mark = mark;
-  facts.trainer_socket = setup_.paths.TrainerSocket(key);
+  facts.trainer_socket = TrainerSocketOf(key, setup_.isolation.sandbox);
+  facts.rank_token_file = setup_.paths.RankToken(key);
   facts.errors_dir = setup_.paths.ErrorsDir(key);
   facts.checkpoint_dir = setup_.paths.CheckpointsDir(key);
   facts.tensorboard_dir = setup_.paths.TensorboardDir(key);
   facts.diagnostics_dir = setup_.paths.DiagnosticsDir(key);
+  if (!launch.spec().secrets().empty()) facts.secrets_dir = SecretsDir(setup_.paths, key);
   if (Resumes(launch)) {
     facts.resume_dir = setup_.paths.ResumeStep(key, launch.resume_step());
   }
-  if (const passwd* user = getpwuid(getuid()); user != nullptr) {
+  if (account.ids.is_other) {
+    facts.home = account.home;
+    facts.user = account.name;
+  } else if (const passwd* user = getpwuid(getuid()); user != nullptr) {
     facts.home = user->pw_dir;
     facts.user = user->pw_name;
   }
@@ -191,6 +240,7 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
 common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
                                                     const v1::LaunchAttempt& launch,
                                                     std::vector<common::RankLaunch> ranks,
+                                                    const RankAccount& account,
                                                     const std::string& mark) const {
   const common::AttemptCgroups cgroups = common::MakeAttemptCgroups(setup_.cgroups, mark);
   common::ShimLaunch order;
@@ -207,6 +257,12 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
       launch.spool_quota_bytes() > 0 ? launch.spool_quota_bytes() : common::kSpoolQuotaBytes;
   order.block_when_full = launch.spec().logs() == v1::LOG_POLICY_BLOCK;
   if (launch.spec().grace_ms() > 0) order.term_grace_ms = launch.spec().grace_ms();
+  order.account = account.ids;
+  order.no_new_privs = setup_.isolation.no_new_privs;
+  order.sandbox = SandboxOf(setup_.isolation.sandbox, setup_.paths, key, launch.spec().workdir());
+  if (order.sandbox.has_own_mounts && !launch.spec().secrets().empty()) {
+    order.sandbox.shown_dirs.push_back(SecretsDir(setup_.paths, key));
+  }
   return order;
 }
 
@@ -225,31 +281,37 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
                          " attempt=", key.attempt, " reason=\"", common::MessageOf(noted), "\""));
     });
   };
-  checks_.Start(key, BuildRanks(launch, FactsFor(key, launch, mark)), note_event_files,
-                [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
-                  const Launching order = std::move(launching_.extract(key).mapped());
-                  if (!problem) return SpawnNow(key, order, std::move(ranks));
-                  const bool hangs = problem->launch_errno == ETIMEDOUT;
-                  if (!hangs) SayUnlaunchable(key, order.launch.part().first_rank(), *problem);
-                  held_.erase(key);
-                  callbacks_.input(AttemptEndedInput{
-                      key, "never launched", problem->text,
-                      hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
-                });
+  const RankAccount account = ReadAccount(setup_.paths.Account(key));
+  checks_.Start(
+      key, BuildRanks(launch, FactsFor(key, launch, account, mark)), [account] { return account; },
+      note_event_files,
+      [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
+        const Launching order = std::move(launching_.extract(key).mapped());
+        if (!problem) return SpawnNow(key, order, std::move(ranks));
+        const bool hangs = problem->launch_errno == ETIMEDOUT;
+        if (!hangs) SayUnlaunchable(key, order.launch.part().first_rank(), *problem);
+        held_.erase(key);
+        callbacks_.input(AttemptEndedInput{
+            key, "never launched", problem->text,
+            hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
+      });
 }
 
 void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launching,
                                 std::vector<common::RankLaunch> ranks) {
   const v1::LaunchAttempt& launch = launching.launch;
-  absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
+  const RankAccount account = ReadAccount(setup_.paths.Account(key));
+  absl::StatusOr<common::UniqueFd> listener =
+      ListenToRanks(key, setup_.isolation.sandbox, account.ids);
   if (!listener.ok()) {
     callbacks_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
                                    " reason=\"", common::MessageOf(listener.status()), "\""));
   }
-  io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
+  io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd(),
+            ReadRankPass(setup_.paths, key, account.ids));
   std::vector<int> fds;
   for (const HeldPort& port : held_[key]) fds.push_back(port.socket.get());
-  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), launching.mark);
+  common::ShimLaunch order = MakeShimLaunch(key, launch, std::move(ranks), account, launching.mark);
   order.fence_mono_ms = launching.fence_mono_ms;
   // Placement has asked before: this is for limits that the kernel refuses, and for a coordinator
   // that does not ask.

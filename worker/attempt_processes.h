@@ -19,12 +19,14 @@
 #include "worker/core/decide.h"
 #include "worker/identity.h"
 #include "worker/io_thread.h"
+#include "worker/isolation.h"
 #include "worker/launch_checks.h"
 #include "worker/launch_environment.h"
 #include "worker/leftovers.h"
 #include "worker/limits/limit_host.h"
 #include "worker/paths.h"
 #include "worker/port_holder.h"
+#include "worker/rank_account.h"
 #include "worker/rank_reports.h"
 #include "worker/shim_client.h"
 #include "worker/shim_watch.h"
@@ -45,6 +47,8 @@ class AttemptProcesses {
     PortRange ports;
     uint64_t port_seed = 0;
     std::string coordinator;  // its address, for attempts' tags until the cluster's id is known
+    RunAs run_as;
+    Isolation isolation;
   };
   struct Callbacks {
     std::function<void(Input)> input;  // on the control loop's thread
@@ -86,6 +90,7 @@ class AttemptProcesses {
     int64_t fence_mono_ms = 0;
     std::string mark;
   };
+  void PrepareNow(const PrepareAction& action, const absl::StatusOr<RankAccount>& account);
   void HoldNow(const HoldPortsAction& action, const std::optional<LaunchProblem>& problem);
   void SpawnNow(const AttemptKey& key, const Launching& order,
                 std::vector<common::RankLaunch> ranks);
@@ -135,9 +140,13 @@ class AttemptProcesses {
                 const std::string& said = "");
   common::ShimLaunch MakeShimLaunch(const AttemptKey& key, const v1::LaunchAttempt& launch,
                                     std::vector<common::RankLaunch> ranks,
-                                    const std::string& mark) const;
+                                    const RankAccount& account, const std::string& mark) const;
   LaunchFacts FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
-                       const std::string& mark) const;
+                       const RankAccount& account, const std::string& mark) const;
+  std::string TrainerSocketOf(const AttemptKey& key, const common::LaunchSandbox& sandbox) const;
+  absl::StatusOr<common::UniqueFd> ListenToRanks(const AttemptKey& key,
+                                                 const common::LaunchSandbox& sandbox,
+                                                 const common::LaunchAccount& account) const;
 
   const Setup setup_;
   IoThread* const io_;

@@ -15,6 +15,8 @@
 #include "common/strings.h"
 #include "worker/attempt_processes.h"
 #include "worker/launch_record.h"
+#include "worker/rank_token.h"
+#include "worker/secret_files.h"
 #include "worker/trainer_socket.h"
 
 namespace muster::worker {
@@ -76,6 +78,9 @@ void AttemptProcesses::Restore(const LoadedIdentity& identity) {
       disowned_.push_back(setup_.paths.AttemptDir(*key));
     }
   }
+  std::set<AttemptKey> adopted;
+  for (const auto& [key, shim] : shims_) adopted.insert(key);
+  RemoveSecretsOfOthers(setup_.paths, adopted);
 }
 
 void AttemptProcesses::RestoreOne(const AttemptKey& key) {
@@ -125,8 +130,10 @@ bool AttemptProcesses::Adopt(const AttemptKey& key, const v1::LaunchAttempt& lau
                                    common::MessageOf(client.status()), "\""));
     return false;
   }
-  absl::StatusOr<common::UniqueFd> listener = ListenUnix(setup_.paths.TrainerSocket(key));
-  io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd());
+  const common::ShimLaunch& order = (*client)->launch();
+  absl::StatusOr<common::UniqueFd> listener = ListenToRanks(key, order.sandbox, order.account);
+  io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd(),
+            ReadRankPass(setup_.paths, key, order.account));
   Shim& shim = shims_[key];
   shim.client = *std::move(client);
   shim.launch = launch;

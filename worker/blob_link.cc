@@ -45,7 +45,7 @@ struct BlobLink::Parts {
   using Stub = v1::WorkerService::Stub;
   std::mutex mutex;
   std::condition_variable changed;
-  std::string endpoint;  // guarded by mutex, as is everything below
+  Route route;  // guarded by mutex, as is everything below
   std::shared_ptr<Stub> stub;
   std::set<grpc::ClientContext*> running;
   bool stopped = false;
@@ -78,11 +78,11 @@ struct BlobLink::Parts {
 BlobLink::BlobLink() : parts_(std::make_unique<Parts>()) {}
 BlobLink::~BlobLink() = default;
 
-void BlobLink::SetEndpoint(const std::string& endpoint) {
+void BlobLink::SetRoute(const Route& route) {
   std::lock_guard<std::mutex> lock(parts_->mutex);
-  if (endpoint == parts_->endpoint) return;
-  parts_->endpoint = endpoint;
-  parts_->stub = v1::WorkerService::NewStub(MakeChannel(endpoint, true));
+  if (route == parts_->route) return;
+  parts_->route = route;
+  parts_->stub = v1::WorkerService::NewStub(MakeChannel(route, true));
   parts_->changed.notify_all();
 }
 
@@ -99,13 +99,16 @@ using Stub = v1::WorkerService::Stub;
 
 // Sends [offset, size) of the file; returns the coordinator's answer.
 absl::StatusOr<v1::UploadBlobResponse> SendBytes(Stub& stub, grpc::ClientContext* context, int fd,
-                                                 const Blob& blob, uint64_t offset,
+                                                 const Blob& blob, const AttemptKey& key,
+                                                 uint64_t offset,
                                                  const std::function<void()>& progress) {
   v1::UploadBlobResponse response;
   auto writer = stub.UploadBlob(context, &response);
   v1::BlobChunk chunk;
   chunk.set_sha256(blob.sha256);
   chunk.set_size(blob.size);
+  chunk.set_job(key.job);
+  chunk.set_attempt(key.attempt);
   bool open = true;
   do {
     const size_t want = std::min<uint64_t>(common::kBlobChunkBytes, blob.size - offset);
@@ -130,9 +133,8 @@ absl::StatusOr<v1::UploadBlobResponse> SendBytes(Stub& stub, grpc::ClientContext
 
 }  // namespace
 
-absl::Status BlobLink::Upload(const std::string& path, const Blob& blob, const AttemptKey& key,
+absl::Status BlobLink::Upload(int fd, const Blob& blob, const AttemptKey& key,
                               const std::function<void()>& progress) {
-  ASSIGN_OR_RETURN(const common::UniqueFd fd, common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
   milliseconds pause = kPauseFirst;
   while (true) {
     const std::shared_ptr<Stub> stub = parts_->WaitForStub();
@@ -155,7 +157,7 @@ absl::Status BlobLink::Upload(const std::string& path, const Blob& blob, const A
       grpc::ClientContext context;
       if (!parts_->Begin(&context, kStreamDeadline)) continue;
       const auto answer =
-          SendBytes(*stub, &context, fd.get(), blob, std::min(begun.offset(), blob.size), progress);
+          SendBytes(*stub, &context, fd, blob, key, std::min(begun.offset(), blob.size), progress);
       parts_->Finish(&context);
       if (answer.ok() && answer->complete()) return absl::OkStatus();
       status = answer.status();
@@ -196,7 +198,8 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
   }
 }
 
-absl::Status BlobLink::Download(const Blob& blob, int fd, const std::function<bool()>& cancelled) {
+absl::Status BlobLink::Download(const Blob& blob, const AttemptKey& key, int fd,
+                                const std::function<bool()>& cancelled) {
   common::Sha256 hash;
   uint64_t offset = 0;
   milliseconds pause = kPauseFirst;
@@ -206,6 +209,8 @@ absl::Status BlobLink::Download(const Blob& blob, int fd, const std::function<bo
     v1::DownloadBlobRequest request;
     request.set_sha256(blob.sha256);
     request.set_offset(offset);
+    request.set_job(key.job);
+    request.set_attempt(key.attempt);
     grpc::ClientContext context;
     if (!parts_->Begin(&context, kStreamDeadline)) continue;
     auto reader = stub->DownloadBlob(&context, request);

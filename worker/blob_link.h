@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
+#include "worker/route.h"
 
 namespace muster::worker {
 
@@ -25,15 +26,16 @@ class BlobLink {
   BlobLink();
   ~BlobLink();
 
-  // Calls block until the first endpoint is known.
-  void SetEndpoint(const std::string& endpoint);
+  // Calls block until the first route is known. Those that are running end on theirs.
+  void SetRoute(const Route& route);
   // Retries indefinitely what may be retried, until `cancelled` returns true or Stop is called
   // (CANCELLED). `progress` is called whenever bytes were accepted.
-  absl::Status Upload(const std::string& path, const Blob& blob, const AttemptKey& key,
+  absl::Status Upload(int fd, const Blob& blob, const AttemptKey& key,
                       const std::function<void()>& progress);
   // Writes the blob to `fd` from its current offset 0 and checks its SHA-256 (DATA_LOSS if it
-  // differs).
-  absl::Status Download(const Blob& blob, int fd, const std::function<bool()>& cancelled);
+  // differs). `key`: the attempt that resumes from it.
+  absl::Status Download(const Blob& blob, const AttemptKey& key, int fd,
+                        const std::function<bool()>& cancelled);
   // The files of the checkpoint that an attempt resumes from. DATA_LOSS: the coordinator no longer
   // has them, or their number does not match.
   absl::StatusOr<std::vector<v1::CheckpointFile>> ListResumeFiles(

@@ -49,7 +49,11 @@ pid_t SpawnWithPipes(const BoundedCommand& command, const OutputPipe& out, const
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, out.write_end.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write_end.get(), STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  int first_closed = STDERR_FILENO + 1;
+  if (command.passed_fd >= 0) {
+    posix_spawn_file_actions_adddup2(&actions, command.passed_fd, first_closed++);
+  }
+  posix_spawn_file_actions_addclosefrom_np(&actions, first_closed);
   if (!command.workdir.empty())
     posix_spawn_file_actions_addchdir_np(&actions, command.workdir.c_str());
   posix_spawnattr_t attributes;

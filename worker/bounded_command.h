@@ -22,6 +22,7 @@ struct BoundedCommand {
   int timeout_ms = 0;
   size_t bytes_max = 0;                     // kept of each stream
   const std::atomic<bool>* stop = nullptr;  // set: it is killed
+  int passed_fd = -1;                       // becomes its descriptor 3; -1: it gets none
 };
 // It runs in its own session; after its end, or the end of its time, what is left of its process
 // group is killed.

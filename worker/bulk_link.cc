@@ -139,7 +139,7 @@ struct BulkLink::Parts {
                  [] {}, [](const v1::SampleReceipt&) {}, callbacks.writable},
                 seed + 2) {}
 
-  std::string endpoint;
+  Route route;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::WorkerService::Stub> stub;
   std::shared_ptr<OpenCount> open = std::make_shared<OpenCount>();
@@ -154,13 +154,13 @@ BulkLink::BulkLink(Mailbox* io, Callbacks callbacks, uint64_t jitter_seed)
 
 BulkLink::~BulkLink() { Shutdown(); }
 
-void BulkLink::SetEndpoint(const std::string& endpoint) {
-  if (endpoint != parts_->endpoint) {
+void BulkLink::SetRoute(const Route& route) {
+  if (route != parts_->route) {
     parts_->logs.Drop();
     parts_->metrics.Drop();
     parts_->samples.Drop();
-    parts_->endpoint = endpoint;
-    parts_->channel = MakeChannel(endpoint, true);
+    parts_->route = route;
+    parts_->channel = MakeChannel(route, true);
     parts_->stub = v1::WorkerService::NewStub(parts_->channel);
   }
   parts_->logs.DialNow();

@@ -11,6 +11,7 @@
 
 #include "muster/v1/worker_service.pb.h"
 #include "worker/mailbox.h"
+#include "worker/route.h"
 
 namespace muster::worker {
 
@@ -28,8 +29,8 @@ class BulkLink {
   BulkLink(Mailbox* io, Callbacks callbacks, uint64_t jitter_seed);
   ~BulkLink();
 
-  // All streams use this endpoint from now on. Called at each registration: dials immediately.
-  void SetEndpoint(const std::string& endpoint);
+  // All streams use this route from now on. Called at each registration: dials immediately.
+  void SetRoute(const Route& route);
   void MaybeDial(int64_t now_ms);
   std::optional<int64_t> NextDialMs() const;
 

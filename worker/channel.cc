@@ -1,15 +1,51 @@
-// channel: plaintext until transport security is added.
 #include "worker/channel.h"
 
 #include <grpc/impl/codegen/grpc_types.h>
+#include <grpcpp/grpcpp.h>
 
 #include <algorithm>
 
 #include "common/limits.h"
+#include "identity/certificate.h"
+#include "muster/v1/worker_service.grpc.pb.h"
 
 namespace muster::worker {
+namespace {
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& endpoint, bool own_connection) {
+// gRPC 1.51 ends the threads of its callbacks with the last channel that used them, and aborts if it
+// is one of these threads that lets the channel go. So one more channel, which leads nowhere, stays
+// for the life of the process.
+void KeepCallbackThreads() {
+  struct Anchor {
+    std::shared_ptr<grpc::Channel> channel = grpc::CreateChannel("", nullptr);
+    std::unique_ptr<v1::WorkerService::Stub> stub = v1::WorkerService::NewStub(channel);
+    grpc::ClientContext context;
+    v1::BeginUploadRequest request;
+    v1::BeginUploadResponse response;
+  };
+  static Anchor* const anchor = [] {
+    auto* made = new Anchor;
+    made->stub->async()->BeginUpload(&made->context, &made->request, &made->response,
+                                     [](const grpc::Status&) {});
+    return made;
+  }();
+  (void)anchor;
+}
+
+// Whatever address is dialed, a coordinator's certificate has this name, and only theirs do.
+std::shared_ptr<grpc::ChannelCredentials> Proof(const Route& route,
+                                                grpc::ChannelArguments& arguments) {
+  if (route.credentials == nullptr) return grpc::InsecureChannelCredentials();
+  arguments.SetSslTargetNameOverride(std::string(identity::kCoordinatorDnsName));
+  return grpc::SslCredentials({.pem_root_certs = route.credentials->authority_pem,
+                               .pem_private_key = route.credentials->key_pem,
+                               .pem_cert_chain = route.credentials->certificate_pem});
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeChannel(const Route& route, bool own_connection) {
+  KeepCallbackThreads();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
@@ -23,7 +59,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& endpoint, bool own
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, own_connection ? 1 : 0);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(common::kBulkMessageBytesMax));
   arguments.SetMaxSendMessageSize(static_cast<int>(common::kBulkMessageBytesMax));
-  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+  const std::shared_ptr<grpc::ChannelCredentials> proof = Proof(route, arguments);
+  return grpc::CreateCustomChannel(route.endpoint, proof, arguments);
 }
 
 int64_t DialPauseMaxMs(int failures) {

@@ -8,10 +8,12 @@
 #include <memory>
 #include <string>
 
+#include "worker/route.h"
+
 namespace muster::worker {
 
 // `own_connection`: use a separate connection, so that bulk data never delays heartbeats.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& endpoint, bool own_connection);
+std::shared_ptr<grpc::Channel> MakeChannel(const Route& route, bool own_connection);
 
 // The longest pause before the next dial after so many failures in a row: doubles, up to 5 s.
 int64_t DialPauseMaxMs(int failures);

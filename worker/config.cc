@@ -34,6 +34,19 @@ std::string GuessAddress() {
   return six.empty() ? "127.0.0.1" : six;
 }
 
+absl::Status SetRunAs(Config* config) {
+  const bool is_root = geteuid() == 0;
+  config->run_as = config->run_as_flag.empty() ? DefaultRunAs(is_root, config->is_secured)
+                                               : ParseRunAs(config->run_as_flag);
+  config->run_as.allows_root = config->allows_root;
+  if (!config->run_as.IsOther() || is_root) return absl::OkStatus();
+  return absl::InvalidArgumentError(common::StrCat(
+      "--run-as ", common::Printable(config->run_as_flag),
+      ": only a worker that is root can start ranks as another account, and this one "
+      "is uid ",
+      geteuid(), "; fix: start it as root, or with --run-as worker"));
+}
+
 }  // namespace
 
 absl::Status CheckConfig(Config* config) {
@@ -57,6 +70,7 @@ absl::Status CheckConfig(Config* config) {
         "--runtime-dir ", config->runtime_dir, " is longer than ", kRuntimeDirBytesMax,
         " bytes, and a unix socket's path is limited to 108; fix: use a shorter one"));
   }
+  RETURN_IF_ERROR(SetRunAs(config));
   if (config->advertise.empty()) {
     const bool local = config->is_private || config->coordinator.rfind("unix:", 0) == 0;
     config->advertise = local ? "127.0.0.1" : GuessAddress();

@@ -10,6 +10,7 @@
 #include "worker/limits/limit_host.h"
 #include "worker/paths.h"
 #include "worker/port_holder.h"
+#include "worker/run_as.h"
 
 namespace muster::worker {
 
@@ -24,6 +25,11 @@ struct Config {
   bool is_private = false;
   std::string log_file;
   std::string shim_binary;
+  std::string run_as_flag;  // empty: DefaultRunAs
+  bool allows_root = false;
+  std::string sandbox_flag;  // "none", "on"; empty: on if ranks have another account
+  RunAs run_as;              // set by CheckConfig
+  bool is_secured = false;   // the node has joined a cluster with identities
 };
 
 // A refused line, --help and --version stop the program: `text` goes to stderr, or to stdout where
@@ -35,6 +41,24 @@ struct ParsedFlags {
   std::string text;
 };
 ParsedFlags ParseFlags(int argc, char** argv);
+
+// muster-worker join.
+struct JoinOptions {
+  std::string address;  // HOST:PORT of HTTPS
+  std::string token;
+  std::string token_file;  // "-": standard input
+  std::string name;        // empty: the host name
+  std::string state_dir = "/var/lib/muster/worker";
+  bool again = false;  // replaces credentials that are there
+};
+struct ParsedJoin {
+  JoinOptions options;
+  bool stop = false;  // as above
+  int exit_code = 0;
+  std::string text;
+};
+// `argv[0]` is "join".
+ParsedJoin ParseJoinFlags(int argc, char** argv);
 
 // INVALID_ARGUMENT names the value, the reason and the fix.
 absl::Status CheckConfig(Config* config);

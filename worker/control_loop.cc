@@ -17,6 +17,7 @@
 #include "common/overloaded.h"
 #include "common/strings.h"
 #include "worker/json_lines.h"
+#include "worker/secret_files.h"
 
 namespace muster::worker {
 namespace {
@@ -41,6 +42,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
     : setup_(std::move(setup)),
       stop_fd_(stop_fd),
       paths_(setup_.config.state_dir, setup_.config.runtime_dir),
+      audit_heads_(paths_.AuditHeads(), common::LogWarning),
       identity_(setup_.identity.identity),
       io_(paths_, {.node = setup_.config.name, .incarnation = identity_.incarnation}, &threads_,
           {.input = Later(),
@@ -64,26 +66,45 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   .limits = setup_.limits,
                   .ports = setup_.config.ports,
                   .port_seed = setup_.seed,
-                  .coordinator = setup_.config.coordinator},
+                  .coordinator = setup_.config.coordinator,
+                  .run_as = setup_.config.run_as,
+                  .isolation = setup_.isolation},
                  &io_, &threads_,
                  {.input = [this](Input input) { Feed(std::move(input)); },
                   .in_background = [this](Task task) { ends_.Post(std::move(task)); },
                   .in_loop = [this](Task task) { mailbox_.Post(std::move(task)); },
                   .note = common::LogInfo}),
-      commands_(setup_.config.name, DeviceKindsOf(setup_.facts),
+      commands_({.node = setup_.config.name,
+                 .device_kinds = DeviceKindsOf(setup_.facts),
+                 .run_as = setup_.config.run_as,
+                 .isolation = setup_.isolation,
+                 .paths = paths_,
+                 .shim_binary = setup_.config.shim_binary},
                 [this](v1::NotifyEnded ended) {
                   mailbox_.Post([this, ended = std::move(ended)]() mutable {
                     commands_.Ended(ended);
                     Feed(NotifyEndedInput{std::move(ended)});
                   });
                 }),
-      link_(setup_.config.coordinator, &mailbox_,
+      execs_(
+          {.node = setup_.config.name, .paths = paths_, .shim_binary = setup_.config.shim_binary}),
+      link_([this] { return RouteTo(setup_.config.coordinator); }, &mailbox_,
             {.up = [this] { Feed(LinkUpInput{}); },
              .message =
-                 [this](v1::CoordinatorMessage message) { Feed(CommandInput{std::move(message)}); },
+                 [this](v1::CoordinatorMessage message) {
+                   if (message.heartbeat_reply().has_audit()) {
+                     audit_heads_.Saw(message.heartbeat_reply().audit(), ReadClock().wall_ms);
+                   }
+                   Feed(CommandInput{std::move(message)});
+                 },
              .down = [this] { Feed(LinkDownInput{}); },
              .note = common::LogWarning},
-            setup_.seed + 2) {
+            setup_.seed + 2),
+      exec_link_(
+          setup_.config.name, [this] { return RouteTo(setup_.config.coordinator); }, &mailbox_,
+          {.order = [this](v1::ExecOrder order) { StartExec(std::move(order)); },
+           .note = common::LogWarning},
+          setup_.seed + 3) {
   state_.facts = setup_.facts;
   state_.highest_epoch = identity_.highest_epoch;
   // After a restart the self-fence counts from the contact that the process before had.
@@ -95,12 +116,17 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
 
 void ControlLoop::Run() {
   processes_.Restore(setup_.identity);
+  execs_.KillOlder();
+  if (setup_.membership != nullptr) setup_.membership->Begin([this] { OnRenewed(); });
   while (!stopping_) Turn();
+  if (setup_.membership != nullptr) setup_.membership->Stop();
   link_.Shutdown();
+  exec_link_.Shutdown();
+  const bool no_exec_hangs = execs_.Shutdown(kLeaveMs);
   ends_.Stop();
   transfers_.Shutdown();
   const bool no_command_hangs = commands_.Shutdown(kLeaveMs);
-  const bool nothing_hangs = threads_.Shutdown(kLeaveMs) && no_command_hangs;
+  const bool nothing_hangs = threads_.Shutdown(kLeaveMs) && no_command_hangs && no_exec_hangs;
   io_.Shutdown();
   SaveContact(paths_, state_.contact.lease_mono_ms);
   if (nothing_hangs) return;
@@ -111,7 +137,8 @@ void ControlLoop::Run() {
 
 int ControlLoop::PollTimeout(int64_t now_ms) const {
   std::optional<int64_t> wake = NextDeadlineMonoMs(state_);
-  for (const std::optional<int64_t> other : {link_.NextDialMs(), processes_.NextDeadlineMs()}) {
+  for (const std::optional<int64_t> other :
+       {link_.NextDialMs(), exec_link_.NextDialMs(), processes_.NextDeadlineMs()}) {
     if (other && (!wake || *other < *wake)) wake = other;
   }
   return wake ? static_cast<int>(std::clamp<int64_t>(*wake - now_ms, 0, 10'000)) : 10'000;
@@ -120,6 +147,7 @@ int ControlLoop::PollTimeout(int64_t now_ms) const {
 void ControlLoop::Turn() {
   int64_t now = ReadClock().mono_ms;
   link_.MaybeDial(now);
+  exec_link_.Follow(state_.contact.link == LinkStage::kUp, now);
   FlushOutbox();  // the registration must not wait for the poll
   std::vector<pollfd> fds{{mailbox_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
   processes_.AppendPollFds(&fds);
@@ -191,10 +219,46 @@ void ControlLoop::Feed(Input input) {
   while (!inputs_.empty()) {
     const Input next = std::move(inputs_.front());
     inputs_.pop_front();
+    // Before its end is reported: then its devices are free.
+    if (const auto* end = std::get_if<AttemptEndedInput>(&next)) execs_.EndAttempt(end->key);
     Actions actions = Decide(state_, next, ReadClock());
     for (Action& action : actions) Carry(action);
   }
   feeding_ = false;
+}
+
+Route ControlLoop::RouteTo(const std::string& endpoint) const {
+  // A socket of this machine tells who we are.
+  const bool is_local = endpoint.starts_with("unix:");
+  if (setup_.membership == nullptr || is_local)
+    return {.endpoint = endpoint, .credentials = nullptr};
+  return {.endpoint = endpoint, .credentials = setup_.membership->Now()};
+}
+
+void ControlLoop::SetBulkRoute() {
+  const Route route = RouteTo(bulk_endpoint_);
+  io_.SetBulkRoute(route);
+  transfers_.SetRoute(route);
+}
+
+// New channels for what makes new calls, which the coordinator would refuse once the certificate that
+// the old ones began with has expired. The control stream is one call; the next one has the new
+// credentials.
+void ControlLoop::OnRenewed() {
+  mailbox_.Post([this] {
+    if (!bulk_endpoint_.empty()) SetBulkRoute();
+  });
+}
+
+void ControlLoop::StartExec(v1::ExecOrder order) {
+  const AttemptKey key{order.job(), order.attempt()};
+  const auto attempt = state_.attempts.find(key);
+  const bool runs = attempt != state_.attempts.end() && attempt->second.stage == Stage::kRunning;
+  const std::string session = order.session();
+  execs_.Start(std::move(order), [this, session](ExecStream::Callbacks callbacks) {
+    return exec_link_.Serve(session, std::move(callbacks));
+  });
+  if (!runs) execs_.EndAttempt(key);
 }
 
 void ControlLoop::Carry(Action& action) {
@@ -209,8 +273,8 @@ void ControlLoop::Carry(Action& action) {
             link_.Confirm();
             const std::string bulk =
                 a.bulk_endpoint.empty() ? setup_.config.coordinator : a.bulk_endpoint;
-            io_.SetBulkEndpoint(bulk);
-            transfers_.SetEndpoint(bulk);
+            bulk_endpoint_ = bulk;
+            SetBulkRoute();
             processes_.SetCluster(a.cluster_id);
             common::LogInfo(common::StrCat("registered coordinator=", setup_.config.coordinator,
                                            " epoch=", state_.highest_epoch));
@@ -251,7 +315,10 @@ void ControlLoop::Carry(Action& action) {
           [&](FinalScanAction& a) { io_.Ended(a.key); },
           [&](DeleteAttemptAction& a) {
             io_.Remove(a.key);
+            RemoveSecrets(paths_, a.key);
             unlink(paths_.TrainerSocket(a.key).c_str());
+            unlink(paths_.OwnTrainerSocket(a.key).c_str());
+            rmdir(paths_.OwnTrainerDir(a.key).c_str());
             unlink(paths_.ShimSocket(a.key).c_str());
             transfers_.DeleteTree(a.key, paths_.AttemptDir(a.key));
           },

@@ -5,20 +5,27 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "worker/attempt_processes.h"
+#include "worker/audit_heads.h"
 #include "worker/config.h"
 #include "worker/coordinator_link.h"
 #include "worker/core/decide.h"
+#include "worker/exec_link.h"
+#include "worker/exec_session.h"
 #include "worker/identity.h"
 #include "worker/io_thread.h"
+#include "worker/isolation.h"
 #include "worker/job_threads.h"
 #include "worker/mailbox.h"
+#include "worker/membership.h"
 #include "worker/notify_commands.h"
+#include "worker/route.h"
 #include "worker/task_thread.h"
 #include "worker/transfers.h"
 
@@ -32,7 +39,9 @@ class ControlLoop {
     v1::NodeFacts facts;
     common::CgroupHost cgroups;
     LimitHost limits;
+    Isolation isolation;
     uint64_t seed = 0;
+    std::shared_ptr<Membership> membership = nullptr;  // null: the node has not joined
   };
   // `stop_fd`: readable when the process should stop (a signalfd).
   ControlLoop(Setup setup, int stop_fd);
@@ -44,16 +53,21 @@ class ControlLoop {
   void Feed(Input input);
   std::function<void(Input)> Later();
   void Carry(Action& action);
+  void StartExec(v1::ExecOrder order);
   void Turn();
   void FlushOutbox();
   int PollTimeout(int64_t now_ms) const;
   // A private worker whose coordinator is gone for good must not run forever.
   bool Abandoned(int64_t now_ms) const;
   void MaybeSaveContact();
+  Route RouteTo(const std::string& endpoint) const;
+  void SetBulkRoute();
+  void OnRenewed();
 
   const Setup setup_;
   const int stop_fd_;
   const Paths paths_;
+  AuditHeads audit_heads_;
   Identity identity_;
   WorkerState state_;
   Mailbox mailbox_;
@@ -62,13 +76,16 @@ class ControlLoop {
   bool feeding_ = false;
   bool stopping_ = false;
   int64_t contact_saved_ms_ = 0;
+  std::string bulk_endpoint_;  // empty: not registered yet
   JobThreads threads_;
   IoThread io_;
   Transfers transfers_;
   TaskThread ends_;  // proofs that nothing is alive, which must not wait for a checkpoint
   AttemptProcesses processes_;
   NotifyCommands commands_;
+  ExecSessions execs_;
   CoordinatorLink link_;
+  ExecLink exec_link_;
 };
 
 }  // namespace muster::worker

@@ -36,9 +36,9 @@ struct CoordinatorLink::Stream {
   std::shared_ptr<Ended> ended = std::make_shared<Ended>();
 };
 
-CoordinatorLink::CoordinatorLink(std::string endpoint, Mailbox* loop, Callbacks callbacks,
+CoordinatorLink::CoordinatorLink(std::function<Route()> route, Mailbox* loop, Callbacks callbacks,
                                  uint64_t jitter_seed)
-    : endpoint_(std::move(endpoint)),
+    : route_(std::move(route)),
       loop_(loop),
       callbacks_(std::move(callbacks)),
       jitter_(jitter_seed) {}
@@ -54,7 +54,9 @@ void CoordinatorLink::MaybeDial(int64_t now_ms) {
   if (stream_ != nullptr || closing_ || now_ms < next_dial_ms_) return;
   const uint64_t generation = ++generation_;
   auto stream = std::make_shared<Stream>();
-  stream->channel = MakeChannel(endpoint_, false);
+  const Route route = route_();
+  endpoint_ = route.endpoint;
+  stream->channel = MakeChannel(route, false);
   stream->stub = v1::WorkerService::NewStub(stream->channel);
   Control::Callbacks callbacks;
   callbacks.on_up = [] {};

@@ -12,6 +12,7 @@
 
 #include "muster/v1/worker_service.pb.h"
 #include "worker/mailbox.h"
+#include "worker/route.h"
 
 namespace muster::worker {
 
@@ -25,7 +26,9 @@ class CoordinatorLink {
     std::function<void(const std::string& line)> note;  // for the log; a repeated reason only once
   };
 
-  CoordinatorLink(std::string endpoint, Mailbox* loop, Callbacks callbacks, uint64_t jitter_seed);
+  // `route`: asked before each dial.
+  CoordinatorLink(std::function<Route()> route, Mailbox* loop, Callbacks callbacks,
+                  uint64_t jitter_seed);
   ~CoordinatorLink();
 
   // Dials if it is due. Call at startup and when NextDialMs has passed.
@@ -46,7 +49,8 @@ class CoordinatorLink {
   void OnDone(uint64_t generation, const std::string& reason);
   void Note(const std::string& line);
 
-  const std::string endpoint_;
+  const std::function<Route()> route_;
+  std::string endpoint_;  // that was dialed last
   Mailbox* const loop_;
   const Callbacks callbacks_;
   std::mt19937_64 jitter_;

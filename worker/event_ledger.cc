@@ -17,6 +17,7 @@
 #include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "worker/rank_account.h"
 
 namespace muster::worker {
 namespace {
@@ -44,6 +45,7 @@ absl::Status NoteEventFiles(const std::string& ledger_path, const std::string& m
     common::StrAppend(&text, "old\t", IdText(file.id), "\t", file.size, "\n");
   });
   common::StrAppend(&text, whole ? "whole\n" : "cut\n");
+  const ActAsWorker own;
   ASSIGN_OR_RETURN(const common::UniqueFd file,
                    common::OpenRegular(ledger_path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
   return common::WriteAll(file.get(), text);
@@ -96,6 +98,7 @@ absl::Status EventLedger::Decide(const FileId& id, Entry entry) {
   // Starts a new line even after one that a full disk truncated.
   const std::string line = StrCat(entry.ours ? "\nours\t" : "\nother\t", IdText(id), "\t",
                                   entry.start, "\t", entry.source, "\n");
+  const ActAsWorker own;
   ASSIGN_OR_RETURN(const common::UniqueFd file,
                    common::OpenRegular(path_, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW));
   RETURN_IF_ERROR(common::WriteAll(file.get(), line));

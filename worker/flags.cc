@@ -15,7 +15,8 @@ using common::StrCat;
 constexpr int kUsageExit = 2;
 
 void AddFlags(CLI::App& app, Config& config, std::string& ports, bool& version) {
-  app.add_option("--coordinator", config.coordinator, "unix:/path or HOST:PORT");
+  app.add_option("--coordinator", config.coordinator,
+                 "unix:/path or HOST:PORT (default: the one that was joined)");
   app.add_option("--name", config.name, "this node's name (default: the host name)");
   app.add_option("--devices", config.devices,
                  StrCat(common::DeviceKindNames(" or "),
@@ -25,6 +26,13 @@ void AddFlags(CLI::App& app, Config& config, std::string& ports, bool& version) 
   app.add_option("--advertise", config.advertise, "address at which other nodes reach this one");
   app.add_option("--port-range", ports, "ports LO-HI for MASTER_PORT")->capture_default_str();
   app.add_option("--log-file", config.log_file, "log here instead of stderr");
+  app.add_option("--run-as", config.run_as_flag,
+                 "whose account ranks get: owner (the job's), worker (this one's), or an account "
+                 "for all jobs (docs/security.md)");
+  app.add_flag("--allow-root", config.allows_root, "with --run-as: ranks may be uid 0");
+  app.add_option("--sandbox", config.sandbox_flag,
+                 "none or on (default: on if ranks have another account than this worker)")
+      ->check(CLI::IsMember({"none", "on"}));
   app.add_flag("--private", config.is_private, "serve one user only: cpu slots are not counted");
   app.add_flag("--version", version, "print the version");
 }
@@ -43,7 +51,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   Config& config = parsed.config;
   std::string ports = "20000-28999";
   bool version = false;
-  CLI::App app("muster-worker: runs the ranks of this node and streams back their output");
+  CLI::App app(
+      "muster-worker: runs the ranks of this node and streams back their output. `muster-worker "
+      "join` "
+      "makes this machine a member of a cluster");
   AddFlags(app, config, ports, version);
   try {
     app.parse(argc, argv);
@@ -57,9 +68,6 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     return Refuse(error.what());
   }
   if (version) return {.stop = true, .text = StrCat(common::kVersion, "\n")};
-  if (config.coordinator.empty()) {
-    return Refuse("--coordinator is missing: name the coordinator, unix:/path or HOST:PORT");
-  }
   if (config.state_dir.empty()) {
     return Refuse("--state-dir is missing: name the directory for what must survive a restart");
   }
@@ -70,6 +78,32 @@ ParsedFlags ParseFlags(int argc, char** argv) {
             .text = StrCat("muster-worker: ", range.status().message(), "\n")};
   }
   config.ports = *range;
+  return parsed;
+}
+
+ParsedJoin ParseJoinFlags(int argc, char** argv) {
+  ParsedJoin parsed;
+  JoinOptions& options = parsed.options;
+  CLI::App app("makes this machine a node of a cluster", "muster-worker join");
+  app.add_option("address", options.address, "HOST:PORT of the coordinator's HTTPS")->required();
+  app.add_option("--token", options.token,
+                 "the token of `jobctl token create worker`; others on this machine can read it "
+                 "while this runs. -: from standard input");
+  app.add_option("--token-file", options.token_file, "a file with the token; -: standard input");
+  app.add_option("--name", options.name, "this node's name (default: the host name)");
+  app.add_option("--state-dir", options.state_dir, "directory for what must survive a restart")
+      ->capture_default_str();
+  app.add_flag("--again", options.again, "replace the credentials that are there");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return {.stop = true, .text = app.help()};
+  } catch (const CLI::ParseError& error) {
+    return {.stop = true,
+            .exit_code = kUsageExit,
+            .text = StrCat("muster-worker join: ", error.what(),
+                           "\n  fix: muster-worker join --help\n")};
+  }
   return parsed;
 }
 

@@ -10,6 +10,7 @@
 #include "common/strings.h"
 #include "worker/descriptor_budget.h"
 #include "worker/json_lines.h"
+#include "worker/rank_account.h"
 
 namespace muster::worker {
 namespace {
@@ -35,7 +36,7 @@ IoThread::IoThread(Paths paths, LogForwarder::Source source, JobThreads* threads
              .metric_ack = [this](const v1::MetricAck& ack) { metrics_.OnAck(ack); },
              .writable = [] {}},
             jitter_seed),
-      copies_(threads,
+      copies_(paths, threads,
               {.in_loop = [this](std::function<void()> task) { mailbox_.Post(std::move(task)); },
                .note = callbacks_.note}),
       logs_(paths, source,
@@ -220,7 +221,11 @@ void IoThread::Look(const AttemptKey& key, Watched& watched) {
   }
   threads_->Post(key, Work::kScan,
                  [this, key, scanner = watched.scanner, order = std::exchange(watched.order, {})] {
-                   auto found = std::make_shared<Findings>(scanner->Look(order));
+                   auto found = std::make_shared<Findings>();
+                   {
+                     const ActAs acting(ReadAccount(paths_.Account(key)));
+                     *found = scanner->Look(order);
+                   }
                    mailbox_.Post([this, key, found] { OnLooked(key, std::move(*found)); });
                  });
 }
@@ -308,7 +313,7 @@ void IoThread::CrowdRivals(const Watched& watched) {
 }
 
 void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
-                       common::UniqueFd listener) {
+                       common::UniqueFd listener, RankPass pass) {
   if (attempts_.count(key) > 0) return;
   const uint32_t first = launch.part().first_rank();
   const uint32_t ranks = launch.part().local_world_size();
@@ -321,7 +326,7 @@ void IoThread::OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
   watched.scanner = MakeScanner(key, launch);
   watched.roots = EventRoots(paths_, key, launch);
   MeetRivals(key, watched);
-  if (listener.valid()) trainers_.Add({key, first, ranks}, std::move(listener));
+  if (listener.valid()) trainers_.Add({key, first, ranks, std::move(pass)}, std::move(listener));
   next_scan_ms_ = 0;
 }
 
@@ -356,12 +361,14 @@ void IoThread::MaybeDrained(const AttemptKey& key) {
 }
 
 void IoThread::Open(const AttemptKey& key, const v1::LaunchAttempt& launch,
-                    common::UniqueFd listener) {
+                    common::UniqueFd listener, RankPass pass) {
   auto fd = std::make_shared<common::UniqueFd>(std::move(listener));
-  mailbox_.Post([this, key, launch, fd] { OpenNow(key, launch, std::move(*fd)); });
+  mailbox_.Post([this, key, launch, fd, pass = std::move(pass)]() mutable {
+    OpenNow(key, launch, std::move(*fd), std::move(pass));
+  });
 }
-void IoThread::SetBulkEndpoint(const std::string& endpoint) {
-  mailbox_.Post([this, endpoint] { bulk_.SetEndpoint(endpoint); });
+void IoThread::SetBulkRoute(const Route& route) {
+  mailbox_.Post([this, route] { bulk_.SetRoute(route); });
 }
 void IoThread::RankStarted(const AttemptKey& key, uint32_t rank, pid_t pid, uint64_t start_ticks) {
   mailbox_.Post([this, key, rank, pid, start_ticks] {

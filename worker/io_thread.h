@@ -26,6 +26,7 @@
 #include "worker/metric_forwarder.h"
 #include "worker/outside_looks.h"
 #include "worker/paths.h"
+#include "worker/route.h"
 #include "worker/sampling/sample_forwarder.h"
 #include "worker/trainer_socket.h"
 
@@ -49,8 +50,9 @@ class IoThread {
   // Everything below: any thread; takes effect in order.
   // Starts handling an attempt, before its ranks start. `listener` may be invalid (no trainer
   // socket).
-  void Open(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
-  void SetBulkEndpoint(const std::string& endpoint);
+  void Open(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener,
+            RankPass pass = {});
+  void SetBulkRoute(const Route& route);
   // `start_ticks`: of the process, since boot; 0: it has ended, or that is not known.
   void RankStarted(const AttemptKey& key, uint32_t rank, pid_t pid, uint64_t start_ticks);
   void SpoolGrew(const AttemptKey& key);
@@ -89,7 +91,8 @@ class IoThread {
 
   void Run();
   void Turn();
-  void OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener);
+  void OpenNow(const AttemptKey& key, const v1::LaunchAttempt& launch, common::UniqueFd listener,
+               RankPass pass);
   void EndNow(const AttemptKey& key);
   std::shared_ptr<AttemptScanner> MakeScanner(const AttemptKey& key,
                                               const v1::LaunchAttempt& launch);

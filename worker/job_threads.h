@@ -24,7 +24,8 @@ enum class Work {
   kDelete,
   kSample,
   kLook,
-  kNotify
+  kNotify,
+  kExec
 };
 
 class JobThreads {

@@ -93,6 +93,10 @@ absl::Status ReadHello(const json& object, TrainerLine* line) {
   ASSIGN_OR_RETURN(line->job, Integer<uint64_t>(object, "job"));
   ASSIGN_OR_RETURN(line->attempt, Integer<uint32_t>(object, "attempt"));
   ASSIGN_OR_RETURN(line->rank, Integer<uint32_t>(object, "rank"));
+  if (auto token = object.find("token"); token != object.end()) {
+    if (!token->is_string()) return Bad("\"token\" must be a string");
+    line->token = token->get<std::string>();
+  }
   return absl::OkStatus();
 }
 

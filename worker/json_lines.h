@@ -23,6 +23,7 @@ struct TrainerLine {
   uint64_t job = 0;
   uint32_t attempt = 0;
   uint32_t rank = 0;
+  std::string token;  // empty: it sent none
   // metrics
   v1::MetricBatch batch;  // seq and points only
   std::string left_out;   // why points of the batch were skipped, if any; the batch still counts

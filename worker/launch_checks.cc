@@ -12,18 +12,52 @@ namespace {
 
 constexpr int64_t kCheckMs = 20'000;
 constexpr int kExitNotExecutable = 126;
+constexpr int kExitMissing = 127;
+
+// Ranks with their own /tmp see of the node's only their working directory.
+std::optional<LaunchProblem> CheckVisible(const std::string& node,
+                                          const std::vector<common::RankLaunch>& ranks) {
+  for (const common::RankLaunch& rank : ranks) {
+    const std::string& program = rank.program;
+    if (!program.starts_with("/tmp/") && !program.starts_with("/var/tmp/")) continue;
+    const bool is_kept = rank.workdir != "/tmp" && rank.workdir != "/var/tmp";
+    if (is_kept && program.starts_with(rank.workdir + "/")) continue;
+    return LaunchProblem{
+        ENOENT, kExitMissing,
+        common::StrCat("node ", node, ": command ", program,
+                       " is in the node's /tmp, and ranks have their own there; fix: put it into "
+                       "the working directory or anywhere else, or start that node's worker with "
+                       "--sandbox none")};
+  }
+  return std::nullopt;
+}
+
+std::optional<LaunchProblem> CheckAs(const absl::StatusOr<RankAccount>& account,
+                                     const std::string& node, bool has_own_tmp,
+                                     std::vector<common::RankLaunch>* ranks,
+                                     const std::function<void()>& last) {
+  if (!account.ok()) {
+    return LaunchProblem{EPERM, kExitNotExecutable, std::string(account.status().message())};
+  }
+  const ActAs acting(*account);
+  std::optional<LaunchProblem> problem = CheckLaunch(node, ranks);
+  if (!problem && has_own_tmp) problem = CheckVisible(node, *ranks);
+  if (!problem && last) last();
+  return problem;
+}
 
 }  // namespace
 
 void LaunchChecks::Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks,
-                         std::function<void()> last, Done done) {
+                         Account account, std::function<void()> last, Done done) {
   const uint64_t number = ++last_number_;
   running_[key] = {number, common::MonotonicMs() + kCheckMs,
                    ranks.empty() ? "" : ranks.front().workdir, std::move(done)};
   threads_->Post(key, Work::kLaunch,
-                 [this, key, number, ranks = std::move(ranks), last = std::move(last)]() mutable {
-                   std::optional<LaunchProblem> problem = CheckLaunch(node_, &ranks);
-                   if (!problem && last) last();
+                 [this, key, number, ranks = std::move(ranks), account = std::move(account),
+                  last = std::move(last)]() mutable {
+                   std::optional<LaunchProblem> problem =
+                       CheckAs(account(), node_, has_own_tmp_, &ranks, last);
                    in_loop_([this, key, number, problem = std::move(problem),
                              ranks = std::move(ranks)]() mutable {
                      const auto found = running_.find(key);

@@ -12,6 +12,7 @@
 #include "worker/core/state.h"
 #include "worker/job_threads.h"
 #include "worker/launch_environment.h"
+#include "worker/rank_account.h"
 
 namespace muster::worker {
 
@@ -21,13 +22,19 @@ class LaunchChecks {
   using Done = std::function<void(std::optional<LaunchProblem>, std::vector<common::RankLaunch>)>;
 
   // `in_loop`: posts from a job's thread to the control loop.
-  LaunchChecks(std::string node, JobThreads* threads,
+  LaunchChecks(std::string node, bool has_own_tmp, JobThreads* threads,
                std::function<void(std::function<void()>)> in_loop)
-      : node_(std::move(node)), threads_(threads), in_loop_(std::move(in_loop)) {}
+      : node_(std::move(node)),
+        has_own_tmp_(has_own_tmp),
+        threads_(threads),
+        in_loop_(std::move(in_loop)) {}
+
+  // Whose rights the ranks have; on the check's thread.
+  using Account = std::function<absl::StatusOr<RankAccount>()>;
 
   // `done` is called once, unless Cancel or another Start comes first. `last`: further work on the
-  // job's files if nothing is wrong, on its thread; may be empty.
-  void Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks,
+  // job's files if nothing is wrong, on its thread, with the rights of the account; may be empty.
+  void Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks, Account account,
              std::function<void()> last, Done done);
   void Cancel(const AttemptKey& key) { running_.erase(key); }
 
@@ -42,6 +49,7 @@ class LaunchChecks {
     Done done;
   };
   const std::string node_;
+  const bool has_own_tmp_;  // ranks do not see this node's /tmp
   JobThreads* const threads_;
   const std::function<void(std::function<void()>)> in_loop_;
   uint64_t last_number_ = 0;

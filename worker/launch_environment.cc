@@ -42,7 +42,10 @@ Environment ClientEnvironment(const JobSpec& spec, const LaunchFacts& facts) {
   env["PWD"] = spec.workdir();
   SetIfUnset(&env, "PATH", kDefaultPath);
   if (!facts.home.empty()) SetIfUnset(&env, "HOME", facts.home);
-  if (!facts.user.empty()) SetIfUnset(&env, "USER", facts.user);
+  if (!facts.user.empty()) {
+    SetIfUnset(&env, "USER", facts.user);
+    SetIfUnset(&env, "LOGNAME", facts.user);
+  }
   return env;
 }
 
@@ -85,9 +88,11 @@ void AddMuster(const LaunchAttempt& launch, const LaunchFacts& facts, Environmen
   (*env)["MUSTER_ATTEMPT"] = common::StrCat(launch.attempt());
   (*env)[common::kMarkVariable] = facts.mark;
   (*env)["MUSTER_SOCKET"] = facts.trainer_socket;
+  (*env)["MUSTER_RANK_TOKEN_FILE"] = facts.rank_token_file;
   (*env)["MUSTER_CHECKPOINT_DIR"] = facts.checkpoint_dir;
   (*env)["MUSTER_TENSORBOARD_DIR"] = facts.tensorboard_dir;
   (*env)["MUSTER_DIAGNOSTICS_DIR"] = facts.diagnostics_dir;
+  if (!facts.secrets_dir.empty()) (*env)["MUSTER_SECRETS_DIR"] = facts.secrets_dir;
   if (!facts.resume_dir.empty()) (*env)["MUSTER_RESUME_FROM"] = facts.resume_dir;
   SetIfUnset(env, "PYTHONUNBUFFERED", "1");
   // An index means the same device in discovery and in the rank.

@@ -7,7 +7,7 @@
 // - A job without gpus on a node that has some gets CUDA_VISIBLE_DEVICES="", and likewise for every
 //   kind (common/device_kinds.cc): what was not granted is not visible. On a node without such
 //   devices the client's value is kept.
-// - PATH, HOME and USER are filled in if the spec has none (--clean-env).
+// - PATH, HOME, USER and LOGNAME are filled in if the spec has none (--clean-env).
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,14 @@ struct LaunchFacts {
   std::set<std::string> device_kinds;  // of this node's devices, granted or not
   std::string mark;                    // NewAttemptMark
   std::string trainer_socket;          // MUSTER_SOCKET
+  std::string rank_token_file;         // MUSTER_RANK_TOKEN_FILE
   std::string errors_dir;       // TORCHELASTIC_ERROR_FILE = <errors_dir>/rank-R.json; must exist
   std::string checkpoint_dir;   // MUSTER_CHECKPOINT_DIR
   std::string tensorboard_dir;  // MUSTER_TENSORBOARD_DIR
   std::string diagnostics_dir;  // MUSTER_DIAGNOSTICS_DIR
+  std::string secrets_dir;      // MUSTER_SECRETS_DIR; empty: the job asks for none
   std::string resume_dir;       // MUSTER_RESUME_FROM; empty: fresh start, the variable is unset
-  std::string home, user;       // of the worker's user, used if the spec has none
+  std::string home, user;       // of the ranks' account, used if the spec has none
 };
 
 // One per local rank, in order. `program` is argv[0] until CheckLaunch has resolved it.

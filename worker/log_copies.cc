@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "worker/rank_account.h"
 
 namespace muster::worker {
 namespace {
@@ -30,10 +31,13 @@ constexpr int kDescriptorWaitsMax = 100;
 
 class LogCopies::Files {
  public:
-  Files(std::string directory, uint32_t first_rank)
-      : directory_(std::move(directory)), first_rank_(first_rank) {}
+  Files(std::string directory, uint32_t first_rank, std::string account_path)
+      : directory_(std::move(directory)),
+        first_rank_(first_rank),
+        account_path_(std::move(account_path)) {}
 
   absl::Status Write(const v1::LogChunk& chunk) {
+    const ActAs acting(ReadAccount(account_path_));
     const std::string directory = StrCat(directory_, "/", chunk.rank() - first_rank_);
     const std::string path =
         StrCat(directory, chunk.stream() == v1::LOG_STREAM_STDERR ? "/stderr.log" : "/stdout.log");
@@ -67,6 +71,7 @@ class LogCopies::Files {
 
   const std::string directory_;
   const uint32_t first_rank_;
+  const std::string account_path_;
   std::map<std::string, common::UniqueFd> files_;  // by path
 };
 
@@ -79,7 +84,8 @@ void LogCopies::Open(const AttemptKey& key, const v1::LaunchAttempt& launch) {
   const std::string name =
       common::IsPathName(launch.job_name()) ? launch.job_name() : StrCat("job-", key.job);
   copy.directory = StrCat(base, "/", name, "/attempt_", key.attempt);
-  copy.files = std::make_shared<Files>(copy.directory, launch.part().first_rank());
+  copy.files =
+      std::make_shared<Files>(copy.directory, launch.part().first_rank(), paths_.Account(key));
 }
 
 bool LogCopies::KeepsUp(const AttemptKey& key) const {

@@ -16,6 +16,7 @@
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
 #include "worker/job_threads.h"
+#include "worker/paths.h"
 
 namespace muster::worker {
 
@@ -26,8 +27,8 @@ class LogCopies {
         in_loop;  // posts from a job's thread to the I/O thread
     std::function<void(const std::string&)> note;
   };
-  LogCopies(JobThreads* threads, Callbacks callbacks)
-      : threads_(threads), callbacks_(std::move(callbacks)) {}
+  LogCopies(Paths paths, JobThreads* threads, Callbacks callbacks)
+      : paths_(std::move(paths)), threads_(threads), callbacks_(std::move(callbacks)) {}
 
   // Does nothing for a job without a log_dir.
   void Open(const AttemptKey& key, const v1::LaunchAttempt& launch);
@@ -50,6 +51,7 @@ class LogCopies {
   void OnWritten(const AttemptKey& key, size_t bytes, const absl::Status& written);
   void GiveUp(const AttemptKey& key, Copy& copy, const std::string& reason);
 
+  const Paths paths_;
   JobThreads* const threads_;
   const Callbacks callbacks_;
   std::map<AttemptKey, Copy> attempts_;

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -17,8 +19,13 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/version.h"
+#include "worker/audit_heads.h"
 #include "worker/config.h"
 #include "worker/control_loop.h"
+#include "worker/isolation.h"
+#include "worker/join_command.h"
+#include "worker/membership.h"
+#include "worker/paths.h"
 
 namespace muster::worker {
 namespace {
@@ -76,8 +83,31 @@ absl::StatusOr<common::UniqueFd> LockState(const std::string& path) {
   }
 }
 
+// What the node was enrolled with, if it was; fills in what the command line leaves out.
+absl::StatusOr<std::unique_ptr<Membership>> OpenMembership(Config& config) {
+  absl::StatusOr<std::unique_ptr<Membership>> membership =
+      Membership::Open(Paths(config.state_dir, "").Credentials(), std::random_device()());
+  if (absl::IsNotFound(membership.status())) {
+    if (!config.coordinator.empty()) return std::unique_ptr<Membership>();
+    return absl::InvalidArgumentError(
+        "--coordinator is missing: name the coordinator, unix:/path or HOST:PORT, or join its "
+        "cluster first: muster-worker join --help");
+  }
+  RETURN_IF_ERROR(membership.status());
+  const identity::Credentials& credentials = *(*membership)->Now();
+  if (config.coordinator.empty()) config.coordinator = credentials.endpoint;
+  if (config.name.empty()) config.name = credentials.name;
+  if (config.name == credentials.name) return membership;
+  return absl::InvalidArgumentError(common::StrCat(
+      "--name ", config.name, " is not the node that joined with ", config.state_dir, ", which is ",
+      credentials.name, "; fix: leave --name out, or join again with another --state-dir"));
+}
+
 int Run(Config config) {
   const int stop_fd = TakeSignals();
+  absl::StatusOr<std::unique_ptr<Membership>> membership = OpenMembership(config);
+  if (!membership.ok()) return Fail(kExitUsage, membership.status());
+  config.is_secured = *membership != nullptr;
   if (absl::Status checked = CheckConfig(&config); !checked.ok()) return Fail(kExitUsage, checked);
   if (absl::Status opened =
           common::OpenLog("muster-worker", config.log_file, common::LogLevel::kInfo);
@@ -99,6 +129,9 @@ int Run(Config config) {
   if (absl::Status made = MakeRuntimeDir(config.runtime_dir); !made.ok()) {
     return Fail(kExitFailed, made);
   }
+  if (absl::Status opened = OpenTheWay(config.run_as, paths); !opened.ok()) {
+    return Fail(kExitUsage, opened);
+  }
   absl::StatusOr<std::string> shim = FindHelper("muster-shim");
   if (!shim.ok()) return Fail(kExitFailed, shim.status());
   config.shim_binary = *shim;
@@ -115,11 +148,19 @@ int Run(Config config) {
       MakeFacts(config, identity->identity, setup.cgroups, setup.limits);
   if (!facts.ok()) return Fail(kExitUsage, facts.status());
   setup.facts = *facts;
+  setup.isolation = ProbeIsolation(config.run_as, config.sandbox_flag, config.shim_binary);
+  *setup.facts.mutable_isolation() = setup.isolation.facts;
   setup.seed = std::random_device()();
-  common::LogInfo(common::StrCat("worker started name=", config.name, " version=", common::kVersion,
-                                 " incarnation=", identity->identity.incarnation,
-                                 " state_dir=", config.state_dir, " kill_level=\"",
-                                 facts->kill_level(), "\" limits=\"", facts->limits().how(), "\""));
+  setup.membership = *std::move(membership);
+  common::LogInfo(common::StrCat(
+      "worker started name=", config.name, " version=", common::kVersion,
+      " incarnation=", identity->identity.incarnation, " state_dir=", config.state_dir,
+      " kill_level=\"", facts->kill_level(), "\" limits=\"", facts->limits().how(),
+      "\" run_as=", RunAsText(config.run_as), " sandbox=", setup.isolation.facts.level()));
+  for (const std::string& lack : setup.isolation.facts.lacks()) {
+    common::LogWarning(
+        common::StrCat("ranks are less isolated than asked for lacks=\"", lack, "\""));
+  }
   if (!identity->kept) {
     common::LogInfo(
         common::StrCat("a new incarnation: ", identity->why_new, " path=", paths.Identity()));
@@ -133,6 +174,10 @@ int Run(Config config) {
 }  // namespace muster::worker
 
 int main(int argc, char** argv) {
+  if (const std::optional<int> done = muster::worker::RunJoinCommand(argc, argv); done.has_value())
+    return *done;
+  if (const auto done = muster::worker::RunAuditHeadsCommand(argc, argv); done.has_value())
+    return *done;
   muster::worker::ParsedFlags flags = muster::worker::ParseFlags(argc, argv);
   if (flags.stop) {
     std::fputs(flags.text.c_str(), flags.exit_code == 0 ? stdout : stderr);

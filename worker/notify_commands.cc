@@ -2,48 +2,97 @@
 #include "worker/notify_commands.h"
 
 #include <pwd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <utility>
 #include <vector>
 
+#include "common/files.h"
 #include "common/log.h"
 #include "common/strings.h"
 #include "worker/bounded_command.h"
+#include "worker/rank_account.h"
 
 namespace muster::worker {
 namespace {
 
-LaunchFacts FactsOfNotify(const std::string& node, std::set<std::string> device_kinds) {
+LaunchFacts FactsOfNotify(const NotifyCommands::Setup& setup, const RankAccount& account) {
   LaunchFacts facts;
-  facts.node = node;
-  facts.device_kinds = std::move(device_kinds);
-  if (const passwd* user = getpwuid(getuid()); user != nullptr) {
+  facts.node = setup.node;
+  facts.device_kinds = setup.device_kinds;
+  if (account.ids.is_other) {
+    facts.home = account.home;
+    facts.user = account.name;
+  } else if (const passwd* user = getpwuid(getuid()); user != nullptr) {
     facts.home = user->pw_dir;
     facts.user = user->pw_name;
   }
   return facts;
 }
 
+// What muster-shim reads to become the command.
+common::UniqueFd LaunchOf(const NotifyCommands::Setup& setup, const RankAccount& account,
+                          common::RankLaunch command) {
+  common::ShimLaunch launch;
+  launch.account = account.ids;
+  launch.no_new_privs = setup.isolation.no_new_privs;
+  launch.sandbox = setup.isolation.sandbox;
+  if (launch.sandbox.has_own_mounts) {
+    launch.sandbox.hidden_dirs = {setup.paths.StateDir(), setup.paths.RuntimeDir()};
+  }
+  launch.ranks.push_back(std::move(command));
+  common::UniqueFd file(memfd_create("muster-notify", MFD_CLOEXEC));
+  if (!file.valid() || !common::WriteAll(file.get(), common::EncodeShimLaunch(launch)).ok())
+    return {};
+  return file;
+}
+
+CommandOutput RunConfinedLikeRanks(const NotifyCommands::Setup& setup, const RankAccount& account,
+                                   const common::RankLaunch& command,
+                                   const std::atomic<bool>& stop) {
+  BoundedCommand bounded{.program = command.program,
+                         .argv = command.argv,
+                         .env = command.env,
+                         .workdir = command.workdir,
+                         .timeout_ms = NotifyCommands::kTimeoutMs,
+                         .bytes_max = NotifyCommands::kOutputBytesMax,
+                         .stop = &stop};
+  const bool is_confined = account.ids.is_other || setup.isolation.no_new_privs;
+  if (!is_confined) return RunBounded(bounded);
+  const common::UniqueFd launch = LaunchOf(setup, account, command);
+  if (!launch.valid()) return {.out = "", .err = "", .problem = "no descriptor is free"};
+  bounded.program = setup.shim_binary;
+  bounded.argv = {setup.shim_binary, common::kConfineArgument};
+  bounded.env.clear();
+  bounded.workdir = "/";
+  bounded.passed_fd = launch.get();
+  return RunBounded(bounded);
+}
+
 // On a thread that may block: the working directory may be on a file system that hangs.
-v1::NotifyEnded RunNow(const v1::RunNotify& order, const LaunchFacts& facts,
+v1::NotifyEnded RunNow(const v1::RunNotify& order, const NotifyCommands::Setup& setup,
                        const std::atomic<bool>& stop) {
   v1::NotifyEnded ended;
   ended.set_job(order.job());
   ended.set_delivery(order.delivery());
-  std::vector<common::RankLaunch> checked = {BuildNotify(order, facts)};
-  if (const auto problem = CheckLaunch(facts.node, &checked)) {
+  const absl::StatusOr<RankAccount> account =
+      AccountFor(setup.run_as, setup.node, order.owner(), order.account());
+  if (!account.ok()) {
+    ended.set_problem(std::string(account.status().message()));
+    return ended;
+  }
+  std::vector<common::RankLaunch> checked = {BuildNotify(order, FactsOfNotify(setup, *account))};
+  std::optional<LaunchProblem> problem;
+  {
+    const ActAs acting(*account);
+    problem = CheckLaunch(setup.node, &checked);
+  }
+  if (problem) {
     ended.set_problem(problem->text);
     return ended;
   }
-  const common::RankLaunch& command = checked.front();
-  const CommandOutput output = RunBounded({.program = command.program,
-                                           .argv = command.argv,
-                                           .env = command.env,
-                                           .workdir = command.workdir,
-                                           .timeout_ms = NotifyCommands::kTimeoutMs,
-                                           .bytes_max = NotifyCommands::kOutputBytesMax,
-                                           .stop = &stop});
+  const CommandOutput output = RunConfinedLikeRanks(setup, *account, checked.front(), stop);
   ended.set_problem(output.problem);
   ended.set_output((output.out + output.err).substr(0, NotifyCommands::kOutputBytesMax));
   return ended;
@@ -51,11 +100,8 @@ v1::NotifyEnded RunNow(const v1::RunNotify& order, const LaunchFacts& facts,
 
 }  // namespace
 
-NotifyCommands::NotifyCommands(std::string node, std::set<std::string> device_kinds,
-                               std::function<void(v1::NotifyEnded)> ended)
-    : node_(std::move(node)),
-      facts_(FactsOfNotify(node_, std::move(device_kinds))),
-      ended_(std::move(ended)) {}
+NotifyCommands::NotifyCommands(Setup setup, std::function<void(v1::NotifyEnded)> ended)
+    : setup_(std::make_shared<const Setup>(std::move(setup))), ended_(std::move(ended)) {}
 
 std::optional<v1::NotifyEnded> NotifyCommands::Run(v1::RunNotify order) {
   const auto known = known_.find(order.delivery());
@@ -65,8 +111,8 @@ std::optional<v1::NotifyEnded> NotifyCommands::Run(v1::RunNotify order) {
   // One lane for each delivery would need its number; an attempt's run one after the other.
   const AttemptKey lane{order.job(), order.attempt()};
   threads_.Post(lane, Work::kNotify,
-                [order = std::move(order), facts = facts_, stop = stop_, ended = ended_] {
-                  v1::NotifyEnded how = RunNow(order, facts, *stop);
+                [order = std::move(order), setup = setup_, stop = stop_, ended = ended_] {
+                  v1::NotifyEnded how = RunNow(order, *setup, *stop);
                   if (!*stop) ended(std::move(how));
                 });
   return std::nullopt;

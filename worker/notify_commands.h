@@ -1,4 +1,5 @@
-// Runs the commands of jobs' `notify` on this node, as their ranks would run: same user,
+// Runs the commands of jobs' `notify` on this node, as their ranks would run: same account, sandbox
+// (but for /tmp: theirs may be gone),
 // environment and working directory. A few at once, each for at most a minute, on their own threads.
 // Remembers how the newest ended, so that a repeated order is answered and not carried out again.
 // Control loop's thread.
@@ -16,6 +17,7 @@
 #include <string>
 
 #include "muster/v1/worker_service.pb.h"
+#include "worker/isolation.h"
 #include "worker/job_threads.h"
 #include "worker/launch_environment.h"
 
@@ -29,9 +31,16 @@ class NotifyCommands {
   static constexpr size_t kOutputBytesMax = 2'048;
   static constexpr int kTimeoutMs = 60'000;
 
+  struct Setup {
+    std::string node;
+    std::set<std::string> device_kinds;
+    RunAs run_as;
+    Isolation isolation;
+    Paths paths;
+    std::string shim_binary;
+  };
   // `ended`: on a thread of this object's; passes it to Ended on the control loop's.
-  NotifyCommands(std::string node, std::set<std::string> device_kinds,
-                 std::function<void(v1::NotifyEnded)> ended);
+  NotifyCommands(Setup setup, std::function<void(v1::NotifyEnded)> ended);
   ~NotifyCommands() { Shutdown(std::chrono::milliseconds(0)); }
 
   // Starts it, or has the answer from last time.
@@ -41,8 +50,7 @@ class NotifyCommands {
   bool Shutdown(std::chrono::milliseconds wait);
 
  private:
-  const std::string node_;
-  const LaunchFacts facts_;
+  const std::shared_ptr<const Setup> setup_;
   const std::function<void(v1::NotifyEnded)> ended_;
   // By delivery; empty: it waits or runs.
   std::map<std::string, std::optional<v1::NotifyEnded>> known_;

@@ -12,7 +12,9 @@ namespace muster::worker {
 
 std::string Paths::Lock() const { return state_dir_ + "/LOCK"; }
 std::string Paths::Identity() const { return state_dir_ + "/identity"; }
+std::string Paths::AuditHeads() const { return state_dir_ + "/audit-heads"; }
 std::string Paths::Contact() const { return state_dir_ + "/contact"; }
+std::string Paths::Credentials() const { return state_dir_ + "/credentials"; }
 std::string Paths::Attempts() const { return state_dir_ + "/attempts"; }
 
 std::string Paths::AttemptDir(const AttemptKey& key) const {
@@ -56,11 +58,27 @@ std::string Paths::DiagnosticsDir(const AttemptKey& key) const {
   return AttemptDir(key) + "/diagnostics";
 }
 
+std::string Paths::CredentialDir(const AttemptKey& key) const {
+  return AttemptDir(key) + "/credential";
+}
+std::string Paths::RankToken(const AttemptKey& key) const { return CredentialDir(key) + "/token"; }
+std::string Paths::RankTokenHash(const AttemptKey& key) const {
+  return AttemptDir(key) + "/credential.sha256";
+}
+std::string Paths::Account(const AttemptKey& key) const { return AttemptDir(key) + "/account"; }
+std::string Paths::TemporaryDir(const AttemptKey& key) const { return AttemptDir(key) + "/tmp"; }
+
 std::string Paths::ShimSocket(const AttemptKey& key) const {
   return common::StrCat(runtime_dir_, "/shim-", KeyText(key), ".sock");
 }
 std::string Paths::TrainerSocket(const AttemptKey& key) const {
   return common::StrCat(runtime_dir_, "/trainer-", KeyText(key), ".sock");
+}
+std::string Paths::OwnTrainerDir(const AttemptKey& key) const {
+  return common::StrCat(runtime_dir_, "/", KeyText(key));
+}
+std::string Paths::OwnTrainerSocket(const AttemptKey& key) const {
+  return OwnTrainerDir(key) + "/trainer.sock";
 }
 
 std::optional<AttemptKey> ParseKey(std::string_view name) {

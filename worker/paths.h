@@ -5,6 +5,8 @@
 //     identity                   incarnation, boot id, highest epoch, recorded facts
 //     contact                    boot-time clock of the last contact; after a restart the
 //                                self-fence counts from it
+//     credentials                  the node's key and certificate, 0600 (identity/credential_files.h)
+//     audit-heads                newest hashes of the coordinator's audit
 //     attempts/<job>-<attempt>/
 //       launch.pb                the LaunchAttempt message; written before the shim starts
 //       event-files              existing event files, and which attempt later ones belong to
@@ -17,8 +19,17 @@
 //       resume/step-N/           MUSTER_RESUME_FROM
 //       tensorboard/             MUSTER_TENSORBOARD_DIR
 //       diagnostics/             MUSTER_DIAGNOSTICS_DIR
+//       credential/token         what ranks show to their worker (MUSTER_RANK_TOKEN_FILE) …
+//       credential.sha256        … and what the worker knows it by
+//       account                  that the ranks run as; missing: the worker's
+//       tmp/                     the ranks' /tmp, if they have their own
 //   <runtime-dir>/               short: a unix socket's path is limited to 108 bytes
 //     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
+//     <job>-<attempt>/trainer.sock   … of ranks that see no other attempt's
+//
+// Where ranks have another account than the worker, everything is the worker's and closed (0700,
+// files 0600) but for the way to the directories that ranks write to (0711), and those, which are
+// the account's.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +53,8 @@ class Paths {
   std::string Lock() const;
   std::string Identity() const;
   std::string Contact() const;
+  std::string AuditHeads() const;
+  std::string Credentials() const;
   std::string Attempts() const;
 
   std::string AttemptDir(const AttemptKey& key) const;
@@ -63,9 +76,17 @@ class Paths {
   std::string ResumeStep(const AttemptKey& key, int64_t step) const;
   std::string TensorboardDir(const AttemptKey& key) const;
   std::string DiagnosticsDir(const AttemptKey& key) const;
+  std::string CredentialDir(const AttemptKey& key) const;
+  std::string RankToken(const AttemptKey& key) const;
+  std::string RankTokenHash(const AttemptKey& key) const;
+  std::string Account(const AttemptKey& key) const;
+  std::string TemporaryDir(const AttemptKey& key) const;
 
   std::string ShimSocket(const AttemptKey& key) const;
   std::string TrainerSocket(const AttemptKey& key) const;
+  std::string OwnTrainerDir(const AttemptKey& key) const;
+  std::string OwnTrainerSocket(const AttemptKey& key) const;
+  const std::string& RuntimeDir() const { return runtime_dir_; }
 
  private:
   std::string state_dir_;

@@ -14,6 +14,8 @@
 #include "common/limits.h"
 #include "common/text.h"
 #include "worker/json_lines.h"
+#include "worker/rank_account.h"
+#include "worker/secret_files.h"
 
 namespace muster::worker {
 namespace {
@@ -116,13 +118,19 @@ v1::RankExit ReportFacts(const v1::LaunchAttempt& launch, const common::ShimLaun
 }
 
 void AddWords(const Paths& paths, const AttemptKey& key, v1::RankExit* report) {
-  const auto error_file =
-      common::ReadFile(paths.ErrorFile(key, report->rank()), kErrorFileBytesMax);
+  absl::StatusOr<std::string> error_file;
+  {
+    const ActAs acting(ReadAccount(paths.Account(key)));
+    error_file = common::ReadFile(paths.ErrorFile(key, report->rank()), kErrorFileBytesMax);
+  }
   if (error_file.ok()) report->set_error_message(ErrorFileMessage(*error_file));
   if (absl::IsInvalidArgument(error_file.status())) {
     report->set_error_message("(its error file is not a regular file: it was not read)");
   }
+  const std::vector<std::string> secrets = SecretValues(paths, key);
+  report->set_error_message(HideValues(report->error_message(), secrets));
   LastLines lines = ReadLastLines(paths, key, report->rank(), report->ended_ms());
+  lines.text = HideValues(std::move(lines.text), secrets);
   report->set_last_lines(std::move(lines.text));
   if (lines.fresh) report->set_fresh_lines(*lines.fresh);
 }

@@ -137,6 +137,15 @@ std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch
                             " could not enter the cgroup of its "
                             "limits: ",
                             reason, "; fix: see the worker's log on that node");
+    case common::ExecStage::kAccount:
+      return common::StrCat(
+          "node ", node, ": rank ", rank.rank, " could not become its account: ", reason,
+          "; fix: run that node's worker as root, with CAP_SETUID and CAP_SETGID");
+    case common::ExecStage::kSandbox:
+      return common::StrCat("node ", node, ": rank ", rank.rank,
+                            " could not enter its sandbox: ", reason,
+                            "; fix: restart that node's worker, which then finds out what its "
+                            "kernel has");
     case common::ExecStage::kSetup:
       break;
   }

@@ -28,9 +28,16 @@ constexpr size_t kAttemptBytesPerTurn = 1 << 20;  // nor its attempt the other a
 constexpr size_t kDrainBytesMax = 16 << 20;       // for an attempt that ended
 constexpr int64_t kAcceptPauseMs = 200;
 
+bool IsAllowedPeer(int fd, const RankPass& pass) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && MayConnect(pass, peer.uid);
+}
+
 }  // namespace
 
-absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path) {
+absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path,
+                                            const common::LaunchAccount& account) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
@@ -42,7 +49,9 @@ absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path) {
   common::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   unlink(path.c_str());
   if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-      chmod(path.c_str(), 0600) != 0 || listen(fd.get(), 128) != 0) {
+      chmod(path.c_str(), 0600) != 0 ||
+      (account.is_other && chown(path.c_str(), account.uid, account.gid) != 0) ||
+      listen(fd.get(), 128) != 0) {
     return common::ErrnoStatus(common::StrCat("cannot listen on ", path));
   }
   return fd;
@@ -181,7 +190,8 @@ void TrainerSocket::Accept(Listener& listener, int64_t now_ms) {
       if (errno == EMFILE || errno == ENFILE) listener.paused_until_ms = now_ms + kAcceptPauseMs;
       return;
     }
-    if (!MakeRoom(listener)) continue;  // closed immediately
+    // Closed immediately.
+    if (!IsAllowedPeer(fd.get(), listener.attempt.pass) || !MakeRoom(listener)) continue;
     auto connection = std::make_unique<Connection>();
     connection->attempt = listener.attempt;
     const int number = fd.get();
@@ -272,6 +282,7 @@ absl::Status TrainerSocket::OnHello(Connection& connection, const TrainerLine& l
         common::StrCat("rank ", line.rank, " does not run here; ", attempt.first_rank, " to ",
                        attempt.first_rank + attempt.ranks - 1, " do"));
   }
+  if (absl::Status proved = CheckToken(attempt.pass, line.token); !proved.ok()) return proved;
   connection.greeted = true;
   connection.rank = line.rank;
   connection.output += WelcomeLine(callbacks_.last_seq(attempt.key, line.rank));

@@ -1,7 +1,7 @@
 // The unix sockets that ranks use (docs/protocol.md): accepts, reads lines, answers. I/O thread;
-// never blocks. Input is not trusted: an invalid line gets an error line, a peer that does not read
-// is disconnected. Connections and reading have a budget per attempt: a rank that dials endlessly,
-// or floods, locks out at most its own job.
+// never blocks. Input is not trusted: an invalid line gets an error line; a peer of another account,
+// or one that does not read, is disconnected. Connections and reading have a budget per attempt: a
+// rank that dials endlessly, or floods, locks out at most its own job.
 #pragma once
 
 #include <poll.h>
@@ -21,11 +21,14 @@
 #include "muster/v1/worker_service.pb.h"
 #include "worker/core/state.h"
 #include "worker/json_lines.h"
+#include "worker/rank_token.h"
 
 namespace muster::worker {
 
 // Bound and listening, mode 0600; replaces an old socket of that name.
-absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path);
+// `account`: who else may connect.
+absl::StatusOr<common::UniqueFd> ListenUnix(const std::string& path,
+                                            const common::LaunchAccount& account = {});
 
 class TrainerSocket {
  public:
@@ -46,6 +49,7 @@ class TrainerSocket {
     AttemptKey key;
     uint32_t first_rank = 0;
     uint32_t ranks = 0;
+    RankPass pass = {};
   };
   void Add(const Attempt& attempt, common::UniqueFd listener);
   void Remove(const AttemptKey& key);

@@ -63,6 +63,42 @@ common::UniqueFd OpenBelow(const std::string& directory, const std::string& path
   return regular ? std::move(file) : common::UniqueFd();
 }
 
+// Not for longer: a call to the coordinator may start threads and connections, which would keep the
+// account.
+absl::StatusOr<std::vector<StepFile>> ListStepFilesAs(const RankAccount& account,
+                                                      const std::string& directory) {
+  const ActAs acting(account);
+  return ListStepFiles(directory);
+}
+
+absl::StatusOr<common::UniqueFd> OpenAs(const RankAccount& account, const std::string& path) {
+  const ActAs acting(account);
+  return common::OpenRegular(path, O_RDONLY | O_NOFOLLOW);
+}
+
+// Only this process has touched anything below `directory`, and no other account can reach it.
+absl::Status HandOver(const std::string& directory, const common::LaunchAccount& account) {
+  const auto give = [&account](const std::string& path) {
+    if (lchown(path.c_str(), account.uid, account.gid) == 0) return absl::OkStatus();
+    return common::ErrnoStatus(common::StrCat("cannot hand over ", path));
+  };
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    RETURN_IF_ERROR(give(entry->path().string()));
+  }
+  if (error) return absl::InternalError(common::StrCat(directory, ": ", error.message()));
+  return give(directory);
+}
+
+// The directory is closed to all other accounts while it is filled: else a rank could lead the
+// writes of a worker that is root anywhere.
+absl::Status TakeBack(const std::string& directory) {
+  if (lchown(directory.c_str(), geteuid(), getegid()) == 0 && chmod(directory.c_str(), 0700) == 0)
+    return absl::OkStatus();
+  return common::ErrnoStatus(common::StrCat("cannot close ", directory));
+}
+
 }  // namespace
 
 Transfers::Transfers(Paths paths, JobThreads* threads, std::function<void(Input)> result)
@@ -76,9 +112,9 @@ void Transfers::Shutdown() {
   fetch_client_.Stop();
 }
 
-void Transfers::SetEndpoint(const std::string& endpoint) {
-  uploads_client_.SetEndpoint(endpoint);
-  fetch_client_.SetEndpoint(endpoint);
+void Transfers::SetRoute(const Route& route) {
+  uploads_client_.SetRoute(route);
+  fetch_client_.SetRoute(route);
 }
 
 void Transfers::Upload(const UploadAction& action) {
@@ -128,7 +164,8 @@ std::optional<v1::CheckpointPartReady> Transfers::Recorded(const UploadAction& a
 absl::StatusOr<v1::CheckpointPartReady> Transfers::HashAndSend(const UploadAction& action) {
   const std::string directory =
       common::StrCat(paths_.CheckpointsDir(action.key), "/", StepName(action.step));
-  ASSIGN_OR_RETURN(const std::vector<StepFile> files, ListStepFiles(directory));
+  const RankAccount account = ReadAccount(paths_.Account(action.key));
+  ASSIGN_OR_RETURN(const std::vector<StepFile> files, ListStepFilesAs(account, directory));
   const auto progress = [&] {
     result_(UploadProgressInput{action.key});
     return !stopping_;
@@ -142,10 +179,10 @@ absl::StatusOr<v1::CheckpointPartReady> Transfers::HashAndSend(const UploadActio
   for (const StepFile& file : files) {
     if (stopping_) return absl::CancelledError("the worker is stopping");
     const std::string path = directory + "/" + file.path;
-    ASSIGN_OR_RETURN(const common::UniqueFd opened,
-                     common::OpenRegular(path, O_RDONLY | O_NOFOLLOW));
+    ASSIGN_OR_RETURN(const common::UniqueFd opened, OpenAs(account, path));
     ASSIGN_OR_RETURN(const std::string sha256, HashFile(opened.get(), path, file.size, progress));
-    RETURN_IF_ERROR(uploads_client_.Upload(path, {sha256, file.size}, action.key, progress));
+    RETURN_IF_ERROR(
+        uploads_client_.Upload(opened.get(), {sha256, file.size}, action.key, progress));
     v1::CheckpointFile* out = ready.add_files();
     out->set_path(file.path);
     out->set_size(file.size);
@@ -189,6 +226,7 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> Transfers::ResumeFiles(
   request.set_job(key.job);
   request.set_step(launch.resume_step());
   request.set_attempt(launch.resume_attempt());
+  request.set_for_attempt(key.attempt);
   return fetch_client_.ListResumeFiles(request, launch.resume_file_count(),
                                        [&] { return cancelled.load(); });
 }
@@ -197,27 +235,35 @@ absl::Status Transfers::FetchNow(const AttemptKey& key, const v1::LaunchAttempt&
                                  const std::atomic<bool>& cancelled) {
   const std::string target = paths_.ResumeStep(key, launch.resume_step());
   const std::string building = target + ".tmp";
+  const RankAccount account = ReadAccount(paths_.Account(key));
+  if (account.ids.is_other) RETURN_IF_ERROR(TakeBack(paths_.ResumeDir(key)));
   RETURN_IF_ERROR(common::RemoveTree(building));
   ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
                    ResumeFiles(key, launch, cancelled));
   absl::Status status = common::MakeDirectories(building);
   for (const v1::CheckpointFile& file : files) {
     if (!status.ok()) break;
-    status = FetchFile(file, building + "/" + file.path(), launch, cancelled);
+    status = FetchFile(key, file, building + "/" + file.path(), account, launch, cancelled);
     if (!status.ok()) {
       status = absl::Status(status.code(), common::StrCat(file.path(), ": ", MessageOf(status)));
     }
   }
   if (status.ok()) status = common::SyncDirectory(building);
+  if (status.ok() && account.ids.is_other) status = HandOver(building, account.ids);
   if (status.ok() && rename(building.c_str(), target.c_str()) != 0) {
     status = common::ErrnoStatus(common::StrCat("cannot rename ", building));
+  }
+  if (status.ok() && account.ids.is_other) {
+    if (lchown(paths_.ResumeDir(key).c_str(), account.ids.uid, account.ids.gid) != 0)
+      status = common::ErrnoStatus(common::StrCat("cannot hand over ", paths_.ResumeDir(key)));
   }
   if (status.ok()) return common::SyncDirectory(paths_.ResumeDir(key));
   common::RemoveTree(building).IgnoreError();  // never leave half a directory
   return status;
 }
 
-absl::Status Transfers::FetchFile(const v1::CheckpointFile& file, const std::string& target,
+absl::Status Transfers::FetchFile(const AttemptKey& key, const v1::CheckpointFile& file,
+                                  const std::string& target, const RankAccount& account,
                                   const v1::LaunchAttempt& launch,
                                   const std::atomic<bool>& cancelled) {
   RETURN_IF_ERROR(CheckRelativePath(file.path()));
@@ -226,17 +272,17 @@ absl::Status Transfers::FetchFile(const v1::CheckpointFile& file, const std::str
   }
   RETURN_IF_ERROR(common::MakeDirectories(fs::path(target).parent_path().string()));
   if (cancelled) return absl::CancelledError("stopped");
-  if (LinkLocal(file, target, launch)) return absl::OkStatus();
+  if (LinkLocal(file, target, account, launch)) return absl::OkStatus();
   common::UniqueFd fd(open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return common::ErrnoStatus("cannot create it");
-  RETURN_IF_ERROR(fetch_client_.Download({file.sha256(), file.size()}, fd.get(),
+  RETURN_IF_ERROR(fetch_client_.Download({file.sha256(), file.size()}, key, fd.get(),
                                          [&] { return cancelled.load(); }));
   if (fsync(fd.get()) != 0) return common::ErrnoStatus("cannot fsync it");
   return common::SyncDirectory(fs::path(target).parent_path().string());
 }
 
 bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& target,
-                          const v1::LaunchAttempt& launch) {
+                          const RankAccount& account, const v1::LaunchAttempt& launch) {
   const absl::StatusOr<std::vector<std::string>> names = common::ListDirectory(paths_.Attempts());
   if (!names.ok()) return false;
   for (const std::string& name : *names) {
@@ -252,6 +298,8 @@ bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& tar
           static_cast<uint64_t>(info.st_size) != file.size()) {
         continue;
       }
+      // Another account's file would stay that account's.
+      if (account.ids.is_other && info.st_uid != account.ids.uid) continue;
       const auto hash = HashFile(found.get(), path, file.size(), [this] { return !stopping_; });
       const std::string same = common::StrCat("/proc/self/fd/", found.get());
       if (hash.ok() && *hash == file.sha256() &&

@@ -18,6 +18,8 @@
 #include "worker/core/decide.h"
 #include "worker/job_threads.h"
 #include "worker/paths.h"
+#include "worker/rank_account.h"
+#include "worker/route.h"
 
 namespace muster::worker {
 
@@ -27,7 +29,7 @@ class Transfers {
   Transfers(Paths paths, JobThreads* threads, std::function<void(Input)> result);
   ~Transfers();
 
-  void SetEndpoint(const std::string& endpoint);
+  void SetRoute(const Route& route);
   void Upload(const UploadAction& action);
   void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void CancelFetch(const AttemptKey& key);
@@ -45,11 +47,12 @@ class Transfers {
                                                               const std::atomic<bool>& cancelled);
   absl::Status FetchNow(const AttemptKey& key, const v1::LaunchAttempt& launch,
                         const std::atomic<bool>& cancelled);
-  absl::Status FetchFile(const v1::CheckpointFile& file, const std::string& target,
+  absl::Status FetchFile(const AttemptKey& key, const v1::CheckpointFile& file,
+                         const std::string& target, const RankAccount& account,
                          const v1::LaunchAttempt& launch, const std::atomic<bool>& cancelled);
   // Another attempt on this node has the same file: linked instead of fetched.
   bool LinkLocal(const v1::CheckpointFile& file, const std::string& target,
-                 const v1::LaunchAttempt& launch);
+                 const RankAccount& account, const v1::LaunchAttempt& launch);
 
   const Paths paths_;
   JobThreads* const threads_;

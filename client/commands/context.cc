@@ -1,14 +1,18 @@
 // jobctl context ls, use, add, rm, show: the coordinators that jobctl knows.
+#include <cstdio>
+
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/errors.h"
 #include "client/listing.h"
 #include "client/record_json.h"
 #include "client/session.h"
+#include "client/sign_in.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "identity/names.h"
 
 namespace muster::client {
 namespace {
@@ -79,6 +83,7 @@ absl::StatusOr<int> RemoveContext(Session& session, const Arguments& arguments) 
   if (file.contexts.erase(name) == 0) return Unknown(file, name);
   if (file.current == name) file.current.clear();
   RETURN_IF_ERROR(file.Write());
+  if (identity::IsName(name)) std::remove(CredentialsPath(file, name).c_str());
   session.Print(StrCat("✓ context ", name, " removed\n"));
   return kExitOk;
 }

@@ -33,6 +33,7 @@ constexpr Flag kLsFlags[] = {
      "on a terminal a live screen (h: its keys); in a pipe the list, again after every change"},
     {"label", 'l', "K=V",
      "only jobs with this label; also K!=V, K, !K; several: all must hold (commas, or repeated)"},
+    {"project", 0, "NAME", "only jobs of this project"},
     {"mine", 0, "", "only your own jobs"},
     {"wasted", 0, "", "only jobs with findings: the device time they waste, and why"},
     {"state", 0, "A,B", "only these states: queued, running, failed, …", {}, "state"},
@@ -49,6 +50,7 @@ absl::StatusOr<v1::ListJobsRequest> Request(const Arguments& arguments) {
   // Also checked by the coordinator; here before anything is asked of it.
   RETURN_IF_ERROR(
       job::ParseLabelTerms({request.labels().begin(), request.labels().end()}).status());
+  request.set_project(arguments.Get("project"));
   if (arguments.Has("mine")) request.set_owner(StrCat("uid:", getuid()));
   for (const std::string& list : arguments.All("state")) {
     for (const auto part : absl::StrSplit(list, ',', absl::SkipEmpty())) {

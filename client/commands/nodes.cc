@@ -109,6 +109,21 @@ std::string LimitsText(const v1::NodeFacts& facts) {
   return text;
 }
 
+// "the job's owner; sandbox: no_new_privs, capabilities, seccomp", and what is missing of it.
+std::string IsolationText(const v1::NodeFacts& facts) {
+  if (!facts.has_isolation()) return "none: the worker is of an older version";
+  const v1::IsolationFacts& isolation = facts.isolation();
+  const std::string whose = isolation.run_as() == "owner"    ? "the job's owner"
+                            : isolation.run_as() == "worker" ? "the worker's account"
+                                                             : isolation.run_as();
+  std::string text = StrCat("as ", whose, isolation.allows_root() ? " (also root)" : "", "; ",
+                            isolation.level() == "none" ? "no sandbox" : isolation.level());
+  if (!isolation.means().empty())
+    common::StrAppend(&text, ": ", absl::StrJoin(isolation.means(), ", "));
+  for (const std::string& lack : isolation.lacks()) common::StrAppend(&text, "; not ", lack);
+  return text;
+}
+
 absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
@@ -142,6 +157,7 @@ absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
     field("Memory", common::HumanBytes(facts.memory_bytes()));
     field("Kills by", facts.kill_level());
     field("Limits", LimitsText(facts));
+    field("Ranks run", IsolationText(facts));
     if (!facts.driver().empty()) {
       field("Driver",
             StrCat(facts.driver(), facts.driver_cuda().empty()

@@ -33,6 +33,8 @@ constexpr Flag kRunFlags[] = {
     {"env", 'e', "NAME=VALUE", "set an environment variable for the ranks; may be repeated"},
     {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
     {"label", 'l', "K=V", "a label of the job, for ls -l; may be repeated"},
+    {"project", 0, "NAME", "project that the job belongs to (default)"},
+    {"secret", 0, "NAME", "a secret of yours that the ranks get as a file; may be repeated"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},

@@ -102,16 +102,17 @@ constexpr Flag kUiFlags[] = {
 
 const Command kUiCommand = {
     .name = "ui",
-    .summary = "print a link that signs a browser in, and open it",
+    .summary = "open the page in a browser: jobs, curves, logs, nodes",
     .arguments = "[JOB]",
     .most = 1,
     .flags = kUiFlags,
     .completes = "job",
     .examples =
-        "jobctl ui\twhat can be asked\n"
-        "jobctl ui @last\tof your newest job",
+        "jobctl ui\tall jobs\n"
+        "jobctl ui @last\tyour newest job",
     .notes =
-        "The link works once, for two minutes. A private coordinator keeps running, as\n"
+        "Prints a link that signs a browser in, once and within two minutes, and opens it\n"
+        "where there is a display. A private coordinator keeps running, as\n"
         "after `jobctl up`; another one must have been started with --http.",
     .run = Ui};
 

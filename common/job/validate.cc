@@ -1,6 +1,7 @@
 #include "common/job/validate.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "common/device_kinds.h"
@@ -23,6 +24,9 @@ using common::StrCat;
 
 bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
+constexpr size_t kEntryNameBytesMax = 63;
+constexpr int kSecretsMax = 32;
+
 bool IsNumber(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
@@ -42,6 +46,40 @@ absl::Status CheckName(const std::string& name) {
              " bytes of UTF-8 without control or invisible characters, spaces, @ or /, "
              "does not start with a dot or -, and is not a number"),
       "--name train-small");
+}
+
+// As the coordinator names projects and secrets; a secret's name becomes a file's.
+bool IsEntryName(const std::string& name) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  return !name.empty() && name.size() <= kEntryNameBytesMax && is_plain(name[0]) &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return is_plain(c) || c == '-' || c == '.' || c == '_' || c == '@';
+         });
+}
+
+absl::Status CheckProjectAndSecrets(const v1::JobSpec& spec) {
+  if (!spec.project().empty() && !IsEntryName(spec.project())) {
+    return Refuse("JC1108",
+                  StrCat("\"", common::Printable(spec.project()), "\" cannot be a project"),
+                  "jobctl project ls lists them");
+  }
+  if (spec.secrets_size() > kSecretsMax) {
+    return Refuse("JC1108", StrCat("the job asks for ", spec.secrets_size(), " secrets"),
+                  StrCat("ask for ", kSecretsMax, " at most"));
+  }
+  std::set<std::string> seen;
+  for (const std::string& name : spec.secrets()) {
+    if (!IsEntryName(name)) {
+      return Refuse("JC1108", StrCat("\"", common::Printable(name), "\" cannot be a secret's name"),
+                    "jobctl secret ls lists yours");
+    }
+    if (!seen.insert(name).second) {
+      return Refuse("JC1108", StrCat("secret ", name, " is named twice"), "name it once");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCommand(const v1::JobSpec& spec) {
@@ -222,6 +260,7 @@ absl::Status Validate(const v1::JobSpec& spec) {
   RETURN_IF_ERROR(CheckWorkdir(spec.workdir()));
   RETURN_IF_ERROR(CheckEnvironment(spec));
   RETURN_IF_ERROR(CheckLabels(spec));
+  RETURN_IF_ERROR(CheckProjectAndSecrets(spec));
   RETURN_IF_ERROR(CheckNotify(spec));
   return CheckNumbers(spec);
 }

@@ -80,7 +80,11 @@ absl::StatusOr<BackupTotals> Backup::Run() {
   RETURN_IF_ERROR(CopyChanging("NOTIFY"));
   RETURN_IF_ERROR(CopyBlobsAndDatabase());
   for (const char* folder : {"logs", "metrics", "samples"}) RETURN_IF_ERROR(CopyJobs(folder));
-  for (const char* file : {"LIVED", "RETENTION", "FORMAT"}) RETURN_IF_ERROR(CopyChanging(file));
+  // A copy may end within a line, which is cut at the next start.
+  RETURN_IF_ERROR(CopyChanging("audit"));
+  for (const char* file : {"LIVED", "RETENTION", "FORMAT", "CLUSTER"}) {
+    RETURN_IF_ERROR(CopyChanging(file));
+  }
   Manifest manifest{.cluster = contents_.cluster_id,
                     .number = target_.Number(),
                     .made_ms = made_ms_,

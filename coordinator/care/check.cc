@@ -9,6 +9,7 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/audit/audit_files.h"
 #include "coordinator/data_lock.h"
 #include "coordinator/sqlite/lost_database.h"
 #include "coordinator/sqlite/replay.h"
@@ -120,6 +121,14 @@ absl::Status CheckData(const Paths& paths, bool quick, const Found& found, Check
   RETURN_IF_ERROR(CheckSegments(
       paths, [&](const SegmentFinding& segment) { counted(FindingOf(segment)); },
       &totals->segments));
+  RETURN_IF_ERROR(CheckAudit(
+      paths.AuditRoot(),
+      [&](const std::string& finding) {
+        counted({"audit", finding,
+                 "compare with a backup, and with jobctl audit --verify --head of a hash that was "
+                 "kept elsewhere"});
+      },
+      &totals->audit_entries));
   return CheckSamples(paths, &totals->samples);
 }
 

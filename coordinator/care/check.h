@@ -30,6 +30,7 @@ struct CheckTotals {
   BlobTotals blobs;
   SegmentTotals segments;
   SampleTotals samples;
+  uint64_t audit_entries = 0;
   bool high_water_is_behind = false;  // or missing
 };
 

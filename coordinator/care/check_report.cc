@@ -35,6 +35,11 @@ void PrintTotals(const CheckTotals& totals, bool quick) {
                    ? ""
                    : common::StrCat(", ", HumanBytes(totals.samples.damaged_bytes),
                                     " of them damaged and passed over"));
+  if (totals.audit_entries > 0) {
+    absl::PrintF("audit     %s\n", totals.audit_entries == 1
+                                       ? "1 entry"
+                                       : common::StrCat(totals.audit_entries, " entries"));
+  }
   if (totals.blobs.uploads > 0) {
     absl::PrintF("uploads   %s unfinished, %s\n", Counted(totals.blobs.uploads, "file"),
                  HumanBytes(totals.blobs.upload_bytes));

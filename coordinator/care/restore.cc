@@ -63,10 +63,11 @@ absl::Status RefuseUsed(const std::string& data_dir) {
 
 // A backup contains nothing else, whatever its MANIFEST lists.
 bool IsKnown(const std::string& path) {
-  for (const char* folder : {"blobs/", "logs/", "metrics/", "samples/"}) {
+  for (const char* folder : {"audit/", "blobs/", "logs/", "metrics/", "samples/"}) {
     if (path.rfind(folder, 0) == 0) return true;
   }
-  return path == "LIVED" || path == "RETENTION" || path == "FORMAT" || path == "NOTIFY";
+  return path == "LIVED" || path == "RETENTION" || path == "FORMAT" || path == "NOTIFY" ||
+         path == "CLUSTER";
 }
 
 Advance AdvanceFor(const Manifest& manifest, int64_t wall_ms) {

@@ -108,6 +108,19 @@ absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointP
   return absl::OkStatus();
 }
 
+// Attempts that the record no longer has are judged by their number.
+absl::Status JudgeSender(const v1::JobRecord& job, const PartSender& sender, uint32_t number) {
+  for (const v1::Attempt& attempt : job.attempts()) {
+    if (attempt.number() != number) continue;
+    const v1::NodePart* part = FindPart(attempt, sender.node);
+    if (part != nullptr && part->incarnation() == sender.incarnation) return absl::OkStatus();
+    return absl::PermissionDeniedError(absl::StrCat("attempt ", number, " of ", job.name(),
+                                                    " was not assigned to the worker of ",
+                                                    common::Printable(sender.node)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const v1::Checkpoint* FindCheckpoint(const v1::JobRecord& job, int64_t step, uint32_t attempt) {
@@ -117,10 +130,12 @@ const v1::Checkpoint* FindCheckpoint(const v1::JobRecord& job, int64_t step, uin
   return nullptr;
 }
 
-absl::Status JudgePart(const ClusterState& state, const v1::CheckpointPartReady& part) {
+absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
+                       const v1::CheckpointPartReady& part) {
   const auto found = state.jobs.find(part.job());
   if (found == state.jobs.end()) return absl::FailedPreconditionError("the job is over");
   const v1::JobRecord& job = found->second;
+  if (absl::Status own = JudgeSender(job, sender, part.attempt()); !own.ok()) return own;
   const v1::Checkpoint* known = FindCheckpoint(job, part.step(), part.attempt());
   if (known != nullptr) {
     const auto& present = known->parts_present();

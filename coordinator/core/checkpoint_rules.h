@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "coordinator/core/state.h"
@@ -10,9 +11,15 @@
 
 namespace muster::coordinator {
 
-// OK if the part may be recorded. ALREADY_EXISTS: it is already recorded, acknowledge it again. Any
+// OK if the part may be recorded. ALREADY_EXISTS: it is already recorded, acknowledge it again.
+// PERMISSION_DENIED: the attempt was not assigned to this incarnation of the node's worker. Any
 // other status is the reason to refuse it.
-absl::Status JudgePart(const ClusterState& state, const v1::CheckpointPartReady& part);
+struct PartSender {
+  std::string node;
+  uint64_t incarnation = 0;
+};
+absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
+                       const v1::CheckpointPartReady& part);
 
 // The next consequence for the job's checkpoints: a commit, or a removal by policy.
 std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const v1::JobRecord& job,

@@ -22,6 +22,8 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
                 const v1::NodePart& part, v1::LaunchAttempt* launch) {
   Address(launch, job, attempt);
   launch->set_job_name(job.name());
+  launch->set_owner(job.owner());
+  launch->set_account(job.account());
   *launch->mutable_spec() = job.spec();
   // Resolved here, so that the node and the coordinator never compute the fence from different
   // defaults.
@@ -56,6 +58,8 @@ void FillHold(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
   hold->set_workdir(job.spec().workdir());
   hold->set_program(job.spec().command(0));
   hold->set_first_rank(part.first_rank());
+  hold->set_owner(job.owner());
+  hold->set_account(job.account());
   const auto path = job.spec().env().find("PATH");
   if (path != job.spec().env().end()) hold->set_search_path(path->second);
 }

@@ -12,6 +12,7 @@ struct Decision {
   std::vector<Command>
       commands;  // those that no event implies: heartbeat replies, dismissals, acknowledgements
   Reply reply;
+  std::vector<Denial> denials;
 };
 
 Decision Decide(const ClusterState& state, const Input& input, Now now);

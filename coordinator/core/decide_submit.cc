@@ -29,6 +29,7 @@ v1::Event SubmittedEvent(const ClusterState& state, const SubmitInput& input, ui
   record->set_name(JobName(state.next_job_id, input.request.spec().name()));
   *record->mutable_spec() = input.request.spec();
   record->set_owner(input.caller.principal);
+  record->set_account(input.account);
   record->set_idempotency_key(input.request.idempotency_key());
   record->set_spec_hash(hash);
   record->set_state(v1::JOB_STATE_QUEUED);

@@ -9,11 +9,11 @@
 #include "common/limits.h"
 #include "common/problem.h"
 #include "common/text.h"
-#include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/decide.h"
 #include "coordinator/core/node_events.h"
 #include "coordinator/core/node_facts.h"
+#include "coordinator/core/part_reports.h"
 #include "coordinator/core/registration.h"
 #include "coordinator/core/settle.h"
 
@@ -94,6 +94,20 @@ bool IsNewAge(const ClusterState& state, const v1::JobRecord& job, const v1::Att
          status.ran_ms() > RunningMs(state, job, now) + kAgeSlackMs;
 }
 
+// A status of an attempt that the node never had. Those that it had may be reported late.
+void AddForeignStatus(const v1::JobRecord& job, const std::string& node,
+                      const v1::AttemptStatus& status, Decision& decision) {
+  bool is_foreign = status.attempt() >= job.next_attempt();
+  for (const v1::Attempt& attempt : job.attempts()) {
+    if (attempt.number() == status.attempt()) is_foreign = FindPart(attempt, node) == nullptr;
+  }
+  if (!is_foreign) return;
+  decision.denials.push_back(
+      {Denied::kStatus,
+       absl::StrCat("the status of ", job.name(), " attempt ", status.attempt(), " from ",
+                    common::Printable(node), " was ignored: it has no part of it")});
+}
+
 // Facts from one attempt's status. Anything other than a live part of this incarnation is ignored.
 void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t incarnation,
                     const v1::AttemptStatus& status, Now now, Decision& decision) {
@@ -103,6 +117,7 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
                                  ? nullptr
                                  : FindPart(*attempt, node);
   if (part == nullptr || part->ended() || part->incarnation() != incarnation) {
+    if (found != state.jobs.end()) AddForeignStatus(found->second, node, status, decision);
     decision.commands.push_back(DismissCommand(node, status));
     return;
   }
@@ -208,50 +223,6 @@ void AddMissingParts(const ClusterState& state, const v1::NodeFacts& facts,
   });
 }
 
-// One event, or several if the files do not fit into one.
-void AddPartFacts(const std::string& node, const v1::CheckpointPartReady& part, Now now,
-                  Decision& decision) {
-  size_t bytes = 0;
-  const auto begin = [&] {
-    v1::Event& event = decision.facts.emplace_back(NodeEvent(node, now));
-    event.set_job(part.job());
-    event.set_attempt(part.attempt());
-    v1::CheckpointPart* fact = event.mutable_checkpoint_part();
-    fact->set_step(part.step());
-    fact->set_part(part.part());
-    fact->set_parts(part.parts());
-    bytes = 0;
-    return fact;
-  };
-  v1::CheckpointPart* fact = begin();
-  for (const v1::CheckpointFile& file : part.files()) {
-    if (bytes > common::kFilesPieceBytes) {
-      fact->set_more(true);
-      fact = begin();
-    }
-    *fact->add_files() = file;
-    bytes += file.ByteSizeLong();
-  }
-}
-
-void AddCheckpointPart(const ClusterState& state, const std::string& node,
-                       const v1::CheckpointPartReady& part, Now now, Decision& decision) {
-  const absl::Status verdict = JudgePart(state, part);
-  Command ack = CheckpointAckCommand(node, part);
-  if (verdict.ok()) {
-    AddPartFacts(node, part, now, decision);
-  } else if (absl::IsAlreadyExists(verdict)) {
-    const v1::Checkpoint* known =
-        FindCheckpoint(state.jobs.at(part.job()), part.step(), part.attempt());
-    ack.message.mutable_checkpoint_ack()->set_committed(known->state() ==
-                                                        v1::CHECKPOINT_STATE_COMMITTED);
-  } else {
-    ack.message.mutable_checkpoint_ack()->set_refused(true);
-    ack.message.mutable_checkpoint_ack()->set_reason(std::string(verdict.message()));
-  }
-  decision.commands.push_back(std::move(ack));
-}
-
 absl::Status JudgeRegistration(const ClusterState& state, const v1::NodeFacts& facts, Now now) {
   if (absl::Status judged = JudgeProtocol("muster-worker", facts.version(), facts.protocol());
       !judged.ok()) {
@@ -351,8 +322,11 @@ Decision DecideRegistered(const ClusterState& state, const WorkerRegisteredInput
       decision.commands.push_back(std::move(stop));
     }
   }
-  for (const v1::CheckpointPartReady& part : input.message.checkpoint_parts()) {
-    AddCheckpointPart(state, facts.name(), part, now, decision);
+  const PartSender sender{facts.name(), facts.incarnation()};
+  for (int at = 0; at < input.message.checkpoint_parts_size(); ++at) {
+    const bool is_checked = static_cast<size_t>(at) < input.part_problems.size();
+    AddCheckpointPart(state, sender, input.message.checkpoint_parts(at),
+                      is_checked ? input.part_problems[at] : "", now, decision);
   }
   Command registered_reply{facts.name(), {}};
   registered_reply.message.mutable_registered()->set_heartbeat_ms(state.settings.heartbeat_ms);
@@ -384,7 +358,8 @@ Decision DecideSaid(const ClusterState& state, const WorkerSaidInput& input, Now
     AddStatusFacts(state, input.node, node->record.facts().incarnation(),
                    input.message.attempt_status(), now, decision);
   } else if (input.message.has_checkpoint_part()) {
-    AddCheckpointPart(state, input.node, input.message.checkpoint_part(), now, decision);
+    AddCheckpointPart(state, {input.node, node->record.facts().incarnation()},
+                      input.message.checkpoint_part(), input.part_problem, now, decision);
   } else if (input.message.has_cleared() && !node->cleared) {
     AddCleared(state, *node, input.message.cleared(), now, decision);
   }

@@ -9,21 +9,27 @@
 #include <vector>
 
 #include "muster/v1/event.pb.h"
+#include "muster/v1/identity.pb.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/worker_service.pb.h"
 
 namespace muster::coordinator {
 
-// The requester: "uid:1000" over the unix socket, "peer:10.0.0.7" over plain TCP.
+// The requester: "user:alice" or "worker:node1" by certificate, "uid:1000" over the unix socket,
+// "peer:10.0.0.7" over plain TCP.
 struct Caller {
   std::string principal;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  std::string from;    // "unix", "10.0.0.7:41180"
+  std::string serial;  // of the certificate; empty: none
 };
 
 struct SubmitInput {
   Caller caller;
   v1::SubmitRequest request;
   bool attached = false;
+  std::string account = {};  // the caller's, if an administrator has named one
   // rerun: the checkpoint of another job that the first attempt resumes from. Its blobs then belong
   // to this job too.
   std::optional<v1::Checkpoint> resume_from;
@@ -103,12 +109,16 @@ struct RemoveNodeInput {
 struct WorkerRegisteredInput {
   uint64_t session = 0;
   v1::Register message;
+  // Why a checkpoint part of the message cannot count, in their order; empty texts and a shorter
+  // list: it may.
+  std::vector<std::string> part_problems = {};
 };
 
 struct WorkerSaidInput {
   uint64_t session = 0;
   std::string node;
-  v1::WorkerMessage message;  // heartbeat, attempt_status or checkpoint_part
+  v1::WorkerMessage message;      // heartbeat, attempt_status or checkpoint_part
+  std::string part_problem = {};  // why a checkpoint_part cannot count: its bytes are not here
 };
 
 struct WorkerGoneInput {

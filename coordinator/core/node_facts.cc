@@ -7,12 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/problem.h"
+#include "common/status.h"
 #include "common/text.h"
 
 namespace muster::coordinator {
 namespace {
 
 constexpr size_t kVersionBytesMax = 64;
+constexpr int kMeansMax = 32;  // of isolation
 
 absl::Status Bad(const v1::NodeFacts& facts, const std::string& what) {
   return common::MakeProblem(
@@ -24,6 +26,17 @@ absl::Status Bad(const v1::NodeFacts& facts, const std::string& what) {
 
 bool IsFact(const std::string& text) {
   return text.size() <= common::kFactBytesMax && common::IsCleanUtf8(text);
+}
+
+absl::Status JudgeIsolation(const v1::NodeFacts& facts) {
+  const v1::IsolationFacts& isolation = facts.isolation();
+  bool is_fit = IsFact(isolation.level()) && IsFact(isolation.run_as());
+  for (const auto* texts : {&isolation.means(), &isolation.lacks()}) {
+    is_fit &= texts->size() <= kMeansMax;
+    for (int i = 0; is_fit && i < texts->size(); ++i) is_fit = IsFact(texts->Get(i));
+  }
+  if (is_fit) return absl::OkStatus();
+  return Bad(facts, "texts about the isolation of its ranks that are not printable or too long");
 }
 
 }  // namespace
@@ -45,6 +58,7 @@ absl::Status JudgeFacts(const v1::NodeFacts& facts) {
       return Bad(facts, "texts about its limits that are not printable or too long");
     }
   }
+  RETURN_IF_ERROR(JudgeIsolation(facts));
   if (facts.devices_size() > static_cast<int>(common::kNodeDevicesMax)) {
     return Bad(facts, absl::StrCat("that it has ", facts.devices_size(),
                                    " devices, which is more than ", common::kNodeDevicesMax));

@@ -30,6 +30,7 @@ class TurnBuilder {
     Decision decision = Decide(state_, input, now_);
     for (Command& command : decision.commands) turn_.commands.push_back(std::move(command));
     turn_.replies.push_back(std::move(decision.reply));
+    for (Denial& denial : decision.denials) turn_.denials.push_back(std::move(denial));
     for (v1::Event& fact : decision.facts) Commit(std::move(fact));
     if (std::holds_alternative<TickInput>(input)) TouchEverything();
     SettleTouched();

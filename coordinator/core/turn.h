@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coordinator/core/denial.h"
 #include "coordinator/core/input.h"
 #include "coordinator/core/state.h"
 #include "muster/v1/worker_service.pb.h"
@@ -47,6 +48,7 @@ struct Turn {
   std::vector<v1::JobRecord> finished;  // final records, taken out of the state
   std::vector<uint64_t> changed_jobs;   // live or finished, for watchers; sorted, unique
   std::vector<uint64_t> removed_jobs;
+  std::vector<Denial> denials;  // reports that do not belong to their node
   std::vector<std::string>
       unused_blobs;  // candidates for deletion; the shell checks finished jobs too
 };

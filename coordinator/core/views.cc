@@ -240,6 +240,9 @@ v1::JobSummary Summarize(const v1::JobRecord& job) {
   summary.set_checkpoint_step(latest == nullptr ? -1 : latest->step());
   summary.set_command(Clip(absl::StrJoin(job.spec().command(), " "), kCommandShown));
   *summary.mutable_labels() = job.spec().labels();
+  summary.set_priority(job.spec().priority());
+  summary.set_held(job.held());
+  summary.set_project(job.spec().project().empty() ? "default" : job.spec().project());
   return summary;
 }
 

@@ -8,14 +8,19 @@
 #include <utility>
 #include <vector>
 
-#include "common/limits.h"
 #include "common/problem.h"
+#include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/api_calls.h"
+#include "coordinator/http/json_body.h"
 #include "coordinator/http/query.h"
+#include "coordinator/identity/admission.h"
+#include "coordinator/identity/directory.h"
+#include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/work_pool.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -47,43 +52,11 @@ Response WrongMethod(const RequestHead& head, const ApiCall& call) {
   return response;
 }
 
-absl::Status ReadsOnly(const ApiCall& call) {
-  return common::MakeProblem(
-      absl::StatusCode::kPermissionDenied,
-      {.code = "JC1315",
-       .what = StrCat(call.name,
-                      " changes something, and this coordinator serves only reads over "
-                      "HTTP"),
-       .why = "several people share it, and HTTP does not tell it yet who is asking",
-       .fix = "use jobctl, which asks over gRPC"});
-}
+constexpr std::string_view kPeerPrefix = "peer:";
 
-bool IsJson(std::string_view content_type) {
-  return content_type.substr(0, content_type.find(';')) == "application/json";
-}
-
-// A private coordinator's sessions are its user's; on a socket the kernel tells.
-Caller HttpCallerOf(const Daemon& daemon, const Peer& peer) {
-  if (daemon.is_private && !peer.local_address.empty()) return {StrCat("uid:", getuid())};
-  return {peer.principal};
-}
-
-absl::Status FillFromBody(const std::string& body, std::string_view call, Message& message) {
-  if (body.empty()) return absl::OkStatus();
-  std::string why;
-  if (common::NestsDeeper(body, common::kJsonDepthMax)) {
-    why = StrCat("it nests deeper than ", common::kJsonDepthMax, " levels");
-  } else {
-    google::protobuf::util::JsonParseOptions options;
-    const auto parsed = google::protobuf::util::JsonStringToMessage(body, &message, options);
-    if (parsed.ok()) return absl::OkStatus();
-    why = common::Printable(std::string(parsed.message()));
-  }
-  return common::MakeProblem(absl::StatusCode::kInvalidArgument,
-                             {.code = "JC1316",
-                              .what = StrCat("the body is not a request of ", call, " in JSON"),
-                              .why = std::move(why),
-                              .fix = "GET /api/v1/openapi.json describes it"});
+// Of a peer: "10.0.0.7" of "peer:10.0.0.7".
+std::string_view AddressOf(std::string_view principal) {
+  return principal.starts_with(kPeerPrefix) ? principal.substr(kPeerPrefix.size()) : principal;
 }
 
 // One of kCallsInFlightMax, given back with its last copy; null: there is none.
@@ -129,14 +102,33 @@ Response AnswerAsJson(const ApiCall& call, const ApiAnswer& answer) {
 
 }  // namespace
 
-std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target,
-                                     bool serves_writes) {
+absl::StatusOr<Caller> HttpCallerOf(const Daemon& daemon, const Sessions::Session& session,
+                                    const Peer& peer) {
+  const bool is_socket = peer.local_address.empty();
+  const std::string from = is_socket ? std::string("unix") : std::string(AddressOf(peer.principal));
+  if (!session.holder.serial.empty() && daemon.directory.IsRevoked(session.holder.serial)) {
+    return NotSignedIn(
+        StrCat("the certificate that ", session.holder.principal, " signed in with was revoked"));
+  }
+  std::string principal = session.holder.principal;
+  if (principal.empty()) principal = is_socket ? peer.principal : StrCat("uid:", getuid());
+  const bool is_plaintext = daemon.cluster == nullptr && !daemon.is_private;
+  if (is_plaintext && principal.starts_with(kPeerPrefix)) {
+    Caller caller = daemon.admission.OfPlaintext(StrCat(AddressOf(principal), ":0"));
+    caller.from = from;
+    return caller;
+  }
+  ASSIGN_OR_RETURN(Caller caller, daemon.admission.OfPrincipal(principal, from));
+  if (caller.role != v1::ROLE_UNSPECIFIED) return caller;
+  return NotSignedIn(StrCat(caller.principal, " may do nothing here"));
+}
+
+std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target) {
   const ApiCall* call = ApiCallOf(target);
   if (call == nullptr) return UnknownCall(target.path);
   const bool is_get = head.method == "GET" || head.method == "HEAD";
   const bool is_read = call->action == Action::kRead;
   if (is_get ? !is_read : head.method != "POST") return WrongMethod(head, *call);
-  if (!is_read && !serves_writes) return ErrorResponse(ReadsOnly(*call));
   if (is_get) return std::nullopt;
   if (!target.query.empty()) {
     return Refusal(400, "a POST takes no query parameters", "put them into the JSON body");
@@ -148,29 +140,36 @@ std::optional<Response> CheckApiCall(const RequestHead& head, const Target& targ
   return std::nullopt;
 }
 
-void AnswerApiCall(Daemon& daemon, std::atomic<size_t>& in_flight, const Request& request,
+void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
                    const Target& target, Respond respond) {
   const ApiCall* call = ApiCallOf(target);
-  const Place place = TakePlace(in_flight);
+  const Call& row = *FindCall("JobService", call->name);
+  if (const absl::Status why = desk.daemon.admission.Admit(row, caller); !why.ok()) {
+    RecordRefusal(desk.daemon, {row.name, row.action, row.object, Way::kHttp}, caller,
+                  call->request, why);
+    return respond(ErrorResponse(why));
+  }
+  const Place place = TakePlace(desk.in_flight);
   if (place == nullptr) return respond(ErrorResponse(TooManyCalls()));
-  daemon.calls.Add(call->id, Way::kHttp);
+  desk.daemon.calls.Add(call->id, Way::kHttp);
   const bool is_get = request.head.method != "POST";
   // Parsing and writing JSON takes a while: not on the server's thread, nor on the control loop's.
-  daemon.pool.Post([&daemon, call, place, is_get, query = target.query, body = request.body,
-                    caller = HttpCallerOf(daemon, request.head.peer),
-                    respond = std::move(respond)] {
+  desk.pool.Post([&desk, call, place, is_get, query = target.query, body = request.body, caller,
+                  respond = std::move(respond)] {
     const std::shared_ptr<Message> message(call->request.New());
-    const absl::Status filled =
-        is_get ? FillFromQuery(query, *message) : FillFromBody(body, call->name, *message);
+    const absl::Status filled = is_get ? FillFromQuery(query, *message)
+                                       : FillFromBody(body,
+                                                      {.what = StrCat("a request of ", call->name),
+                                                       .described_by = "GET /api/v1/openapi.json"},
+                                                      *message);
     if (!filled.ok()) return respond(ErrorResponse(filled));
-    call->run(
-        daemon, caller, *message,
-        [&daemon, call, place, message, respond](const absl::Status& status, ApiAnswer answer) {
-          if (!status.ok()) return respond(ErrorResponse(status));
-          daemon.pool.Post([call, place, respond, answer = std::move(answer)] {
-            respond(AnswerAsJson(*call, answer));
-          });
-        });
+    call->run(desk.daemon, caller, *message,
+              [&desk, call, place, message, respond](const absl::Status& status, ApiAnswer answer) {
+                if (!status.ok()) return respond(ErrorResponse(status));
+                desk.pool.Post([call, place, respond, answer = std::move(answer)] {
+                  respond(AnswerAsJson(*call, answer));
+                });
+              });
   });
 }
 

@@ -8,26 +8,40 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "coordinator/http/message.h"
+#include "coordinator/http/sessions.h"
 #include "coordinator/http/target.h"
 
 namespace muster::coordinator {
+struct Caller;
 struct Daemon;
-}
+class WorkPool;
+}  // namespace muster::coordinator
 
 namespace muster::coordinator::http {
 
 inline constexpr std::string_view kApiRoot = "/api/v1/";
 
 // What to refuse the request with before its body is read: an unknown call, the wrong method or
-// type of body, a write to a coordinator that serves reads only.
-std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target,
-                                     bool serves_writes);
+// type of body.
+std::optional<Response> CheckApiCall(const RequestHead& head, const Target& target);
 // Calls being answered; more are refused. Streams that follow something take their place for a
 // while.
 inline constexpr size_t kCallsInFlightMax = 64;
-// After the check. Never blocks. `in_flight` is the same for all calls and outlives them.
-void AnswerApiCall(Daemon& daemon, std::atomic<size_t>& in_flight, const Request& request,
+// Who asks: a cookie's user; with the token, whom the kernel names on a socket, otherwise the
+// coordinator's own user, whose file the token is in. UNAUTHENTICATED: the user was removed or
+// disabled since.
+absl::StatusOr<Caller> HttpCallerOf(const Daemon& daemon, const Sessions::Session& session,
+                                    const Peer& peer);
+// What all calls share; outlives them.
+struct ApiDesk {
+  Daemon& daemon;
+  WorkPool& pool;  // reads and writes their JSON
+  std::atomic<size_t> in_flight = 0;
+};
+// After the check; refuses what the caller may not do. Never blocks.
+void AnswerApiCall(ApiDesk& desk, const Caller& caller, const Request& request,
                    const Target& target, Respond respond);
 
 }  // namespace muster::coordinator::http

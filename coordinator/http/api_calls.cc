@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "coordinator/http/collected.h"
+#include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/handlers.h"
 
 namespace muster::coordinator::http {
@@ -16,38 +17,49 @@ constexpr std::string_view kNotOverHttp[] = {"Attend", "Run", "SignIn"};
 
 template <typename Request, typename Response>
 void RunOne(void (*handler)(Daemon&, const Caller&, const Request&, Answer<Response>),
-            Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {
-  handler(daemon, caller, static_cast<const Request&>(request),
-          [finish = std::move(finish)](absl::StatusOr<Response> response) {
-            if (!response.ok()) return finish(response.status(), {});
-            finish(absl::OkStatus(),
-                   {.messages = {std::make_shared<const Response>(*std::move(response))}});
-          });
+            const AuditedCall& audited, Daemon& daemon, const Caller& caller,
+            const Message& message, Finish finish) {
+  const auto& request = static_cast<const Request&>(message);
+  const auto answered = [finish = std::move(finish)](absl::StatusOr<Response> response) {
+    if (!response.ok()) return finish(response.status(), {});
+    finish(absl::OkStatus(),
+           {.messages = {std::make_shared<const Response>(*std::move(response))}});
+  };
+  RunAudited<Request, Response>(
+      daemon, audited, caller, request, answered,
+      [&](Answer<Response> answer) { handler(daemon, caller, request, std::move(answer)); });
 }
 
 template <typename Request, typename Part>
 void RunStream(void (*handler)(Daemon&, const Caller&, const Request&, std::shared_ptr<Sink<Part>>),
-               Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {
-  auto sink = std::make_shared<Collected<Part>>(std::move(finish));
+               const AuditedCall& audited, Daemon& daemon, const Caller& caller,
+               const Message& message, Finish finish) {
+  const auto& request = static_cast<const Request&>(message);
+  auto sink = std::make_shared<Collected<Part>>(
+      std::move(finish),
+      [&daemon](std::function<void()> work) { daemon.pool.Post(std::move(work)); });
   daemon.pool.PostAfter(kCollectedWithin, [sink] { sink->Expire(); });
-  handler(daemon, caller, static_cast<const Request&>(request), sink);
+  if (const auto recorded = Audited<Request, Part>(daemon, audited, caller, request, sink)) {
+    handler(daemon, caller, request, recorded);
+  }
 }
 
-#define MUSTER_API_ROW(run_it, is_stream, name, Request, Part, action)               \
-  {CallId::k##name,                                                                  \
-   #name,                                                                            \
-   Action::action,                                                                   \
-   is_stream,                                                                        \
-   v1::Request::default_instance(),                                                  \
-   v1::Part::default_instance(),                                                     \
-   [](Daemon& daemon, const Caller& caller, const Message& request, Finish finish) { \
-     run_it<v1::Request, v1::Part>(&coordinator::name, daemon, caller, request,      \
-                                   std::move(finish));                               \
+#define MUSTER_API_ROW(run_it, is_stream, name, Request, Part, action, object)                  \
+  {CallId::k##name,                                                                             \
+   #name,                                                                                       \
+   Action::action,                                                                              \
+   is_stream,                                                                                   \
+   v1::Request::default_instance(),                                                             \
+   v1::Part::default_instance(),                                                                \
+   [](Daemon& daemon, const Caller& caller, const Message& request, Finish finish) {            \
+     run_it<v1::Request, v1::Part>(&coordinator::name,                                          \
+                                   {#name, Action::action, Object::object, Way::kHttp}, daemon, \
+                                   caller, request, std::move(finish));                         \
    }},
 #define MUSTER_API_ONE(name, Request, Part, action, object) \
-  MUSTER_API_ROW(RunOne, false, name, Request, Part, action)
+  MUSTER_API_ROW(RunOne, false, name, Request, Part, action, object)
 #define MUSTER_API_STREAM(name, Request, Part, action, object) \
-  MUSTER_API_ROW(RunStream, true, name, Request, Part, action)
+  MUSTER_API_ROW(RunStream, true, name, Request, Part, action, object)
 #define MUSTER_API_DUPLEX(name, Request, Part, action, object)
 
 std::vector<ApiCall> MakeApiCalls() {

@@ -20,7 +20,10 @@ inline constexpr std::chrono::seconds kCollectedWithin{15};
 template <typename T>
 class Collected final : public Sink<T> {
  public:
-  explicit Collected(Finish finish) : finish_(std::move(finish)) {}
+  // Runs work soon, on another thread or after the caller has returned.
+  using Later = std::function<void(std::function<void()>)>;
+
+  Collected(Finish finish, Later later) : later_(std::move(later)), finish_(std::move(finish)) {}
 
   void Write(T message) override {
     bool is_enough = false;
@@ -70,8 +73,11 @@ class Collected final : public Sink<T> {
     }
     answer.more = more;
     finish(status, std::move(answer));
-    if (gone) gone();
+    // As over gRPC, not within Write or Close: who calls those may hold the lock that `gone` takes.
+    if (gone) later_(std::move(gone));
   }
+
+  const Later later_;
 
   mutable std::mutex mutex_;  // guards what follows
   Finish finish_;

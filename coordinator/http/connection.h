@@ -1,23 +1,22 @@
-// One client of the HTTP server, and what the server's thread knows of all of them. Boost.Beast is
-// here and in server.cc, which alone includes this.
+// One client of the HTTP server, and what the server's thread knows of all of them. For server.cc
+// alone.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/error.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/none.hpp>
-#include <cctype>
+#include <deque>
 #include <list>
 #include <memory>
 #include <optional>
@@ -28,48 +27,21 @@
 #include "common/strings.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/server.h"
+#include "coordinator/http/stream.h"
+#include "coordinator/http/wire_head.h"
 
 namespace muster::coordinator::http {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace wire = boost::beast::http;
-using boost::system::error_code;
 using common::StrCat;
-
-using Stream = beast::basic_stream<asio::generic::stream_protocol>;
 
 inline constexpr size_t kBufferSlack = 64 * 1024;
 inline constexpr size_t kDiscardBytesMax = 8 << 20;
 inline constexpr size_t kDiscardPiece = 64 * 1024;
-
-inline RequestHead HeadOf(const Peer& peer, const wire::request_header<>& header) {
-  RequestHead head{.peer = peer,
-                   .method = std::string(header.method_string()),
-                   .target = std::string(header.target()),
-                   .fields = {}};
-  for (const auto& field : header) {
-    std::string name(field.name_string());
-    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    head.fields.emplace_back(std::move(name), std::string(field.value()));
-  }
-  return head;
-}
-
-// What a request that cannot be parsed is answered with.
-inline Response RefusalOf(error_code error) {
-  if (error == wire::error::header_limit || error == wire::error::buffer_overflow) {
-    return Refusal(431, StrCat("the head of the request has more than ", kHeadBytesMax, " bytes"),
-                   "send a shorter address and fewer fields");
-  }
-  return Refusal(400, StrCat("the request is not HTTP/1.1: ", error.message()),
-                 "use an HTTP client");
-}
-
-inline bool IsMalformed(error_code error) {
-  return error.category() == wire::make_error_code(wire::error::bad_method).category() &&
-         error != wire::error::end_of_stream && error != wire::error::partial_message;
-}
+// Of the first read of a connection that should be TLS: most greetings are shorter.
+inline constexpr size_t kGreetingPiece = 4 * 1024;
+inline constexpr uint8_t kTlsHandshake = 0x16;  // the first byte of every TLS connection
+// A stream that was sent this much at once may have as much again waiting.
+inline constexpr size_t kBacklogBytes = 32 * 1024;
 
 class Connection;
 
@@ -94,6 +66,11 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   bool AcceptFrom(Door& door);
   void Admit(common::UniqueFd fd, Door& door);
   void MakeRoom();
+  // Every stream gets what it has not been told: now, or when the next round is due.
+  void PullLater();
+  void PullInTurn();
+  void BeginRound();
+  void PullSome();
 
   const size_t most;
   const TimeLimits limits;
@@ -109,7 +86,11 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   std::list<std::shared_ptr<Connection>> open;  // the one that was used last is at the end
   size_t held_bytes = 0;
   size_t streams = 0;
-  std::atomic<bool> is_woken = false;
+  std::atomic<bool> is_woken = false;  // a round is on its way
+  asio::steady_timer pull_pause{io};
+  std::chrono::steady_clock::time_point next_pull;
+  std::deque<std::weak_ptr<Connection>> round;  // those that are still to be told
+  asio::steady_timer breath{io};
   std::thread thread;
 };
 
@@ -119,24 +100,41 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Core = Server::Core;
 
-  Connection(Core& core, Stream stream, Peer peer)
-      : core_(core), stream_(std::move(stream)), peer_(std::move(peer)), patience_(core.io) {}
+  // `tls`: null for a connection that is not encrypted.
+  Connection(Core& core, Stream::Plain::socket_type socket, Peer peer, TlsContext tls)
+      : core_(core),
+        stream_(std::move(socket)),
+        peer_(std::move(peer)),
+        tls_(std::move(tls)),
+        patience_(core.io) {}
 
   void Begin(std::list<std::shared_ptr<Connection>>::iterator place) {
     place_ = place;
-    ReadHead(core_.limits.first_head);
+    // One limit for the handshake and the first head together.
+    stream_.ExpireAfter(core_.limits.first_head);
+    if (tls_ == nullptr) return ReadHead();
+    ReadGreeting();
   }
-  // Sends what a stream has to say, unless it is still sending.
-  void Pull() {
-    if (source_ == nullptr || is_closed_ || !outgoing_.empty()) return;
-    if (std::string text = source_->Take(); !text.empty()) Send(std::move(text));
+  // Sends what a stream has to say, unless it is still sending. False: nothing to send.
+  bool Pull() {
+    if (source_ == nullptr || is_closed_) return false;
+    has_missed_ = !outgoing_.empty();
+    if (has_missed_) return false;
+    if (source_->IsOver()) {
+      Close();
+      return false;
+    }
+    std::string text = source_->Take();
+    if (text.empty()) return false;
+    Send(std::move(text));
+    return true;
   }
   bool IsIdle() const { return is_idle_; }
   bool HasAsked() const { return number_ > 0; }
   void Close() {
     if (std::exchange(is_closed_, true)) return;
     --core_.open_count;
-    stream_.close();
+    stream_.Close();
     patience_.cancel();
     Hold(0);
     if (source_ != nullptr) --core_.streams;
@@ -144,12 +142,40 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
-  void ReadHead(std::chrono::milliseconds within) {
+  void ReadGreeting() {
+    is_idle_ = true;
+    stream_.ReadRaw(buffer_.prepare(kGreetingPiece),
+                    [self = shared_from_this()](error_code error, size_t size) {
+                      if (self->is_closed_) return;
+                      if (error) return self->Fail(error);
+                      self->buffer_.commit(size);
+                      self->Greet();
+                    });
+  }
+
+  void Greet() {
+    if (*static_cast<const uint8_t*>(buffer_.data().data()) != kTlsHandshake) {
+      is_idle_ = false;
+      return Write(Refusal(400, "this port is served with TLS, and the request is not encrypted",
+                           "use https:// in the address"));
+    }
+    stream_.BeginTls(tls_, buffer_.data(),
+                     [self = shared_from_this()](error_code error, size_t taken) {
+                       if (self->is_closed_) return;
+                       if (error) return self->Fail(error);
+                       // What came before the handshake was over did not come through it.
+                       if (taken != self->buffer_.size()) return self->Close();
+                       self->buffer_.clear();
+                       self->ReadHead();
+                     });
+  }
+
+  // The caller has set how long it may take.
+  void ReadHead() {
     is_idle_ = true;
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(kHeadBytesMax));
     parser_->body_limit(boost::none);  // JudgeHead does, after it knows who asks
-    stream_.expires_after(within);
     wire::async_read_header(
         stream_, buffer_, *parser_,
         [self = shared_from_this()](error_code error, size_t) { self->TakeHead(error); });
@@ -202,7 +228,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void ReadBody() {
     if (is_closed_) return;
-    stream_.expires_after(core_.limits.body);
+    stream_.ExpireAfter(core_.limits.body);
     wire::async_read(stream_, buffer_, *parser_,
                      [self = shared_from_this()](error_code error, size_t) {
                        if (self->is_closed_) return;
@@ -212,7 +238,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void Handle(std::string body) {
-    stream_.expires_never();
+    stream_.ExpireNever();
     patience_.expires_after(core_.limits.answer);
     patience_.async_wait([weak = weak_from_this(), number = number_](error_code stopped) {
       const auto self = weak.lock();
@@ -254,7 +280,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Hold(response.body.size());
     message_->content_length(response.body.size());
     if (!is_head_request_) message_->body() = std::move(response.body);
-    stream_.expires_after(core_.limits.write);
+    stream_.ExpireAfter(core_.limits.write);
     wire::async_write(stream_, *message_, [self = shared_from_this()](error_code error, size_t) {
       self->Written(error);
     });
@@ -266,7 +292,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Hold(0);
     if (error) return Fail(error);
     if (!keeps_alive_) return Linger();
-    ReadHead(core_.limits.next_head);
+    stream_.ExpireAfter(core_.limits.next_head);
+    ReadHead();
   }
 
   // From here on the connection only sends, until the client leaves.
@@ -277,7 +304,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     ++core_.streams;
     source_ = std::move(response.stream);
-    stream_.expires_never();
+    has_missed_ = true;  // whatever was said before
+    stream_.ExpireNever();
     std::string head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
     for (const auto& [name, value] : SecurityFields())
       common::StrAppend(&head, name, ": ", value, "\r\n");
@@ -295,12 +323,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
       ++self->core_.timed_out;
       self->Close();
     });
-    asio::async_write(stream_.socket(), asio::buffer(outgoing_),
+    asio::async_write(stream_, asio::buffer(outgoing_),
                       [self = shared_from_this()](error_code error, size_t) {
                         if (self->is_closed_) return;
                         if (error) return self->Close();
+                        const bool has_more = self->outgoing_.size() >= kBacklogBytes;
                         self->outgoing_.clear();
                         self->WaitForNews();
+                        if (!has_more && !self->has_missed_) return self->core_.PullLater();
                         self->Pull();
                       });
   }
@@ -311,37 +341,38 @@ class Connection : public std::enable_shared_from_this<Connection> {
     patience_.async_wait([weak = weak_from_this()](error_code stopped) {
       const auto self = weak.lock();
       if (stopped || self == nullptr || !self->outgoing_.empty() || self->is_closed_) return;
+      if (self->source_->IsOver()) return self->Close();
       self->Send(": alive\n\n");
     });
   }
 
   void WatchForLeaving() {
     buffer_.clear();
-    stream_.socket().async_read_some(buffer_.prepare(kDiscardPiece),
-                                     [self = shared_from_this()](error_code error, size_t) {
-                                       if (self->is_closed_) return;
-                                       if (error) return self->Close();
-                                       self->WatchForLeaving();
-                                     });
+    stream_.async_read_some(buffer_.prepare(kDiscardPiece),
+                            [self = shared_from_this()](error_code error, size_t) {
+                              if (self->is_closed_) return;
+                              if (error) return self->Close();
+                              self->WatchForLeaving();
+                            });
   }
 
   // Closing at once would throw away what the client has not read yet if it is still sending.
   void Linger() {
-    error_code ignored;
-    stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
     is_idle_ = true;
-    stream_.expires_after(core_.limits.linger);
+    stream_.ExpireAfter(core_.limits.linger);
     buffer_.clear();
-    Discard(0);
+    stream_.EndSending([self = shared_from_this()] {
+      if (!self->is_closed_) self->Discard(0);
+    });
   }
 
   void Discard(size_t so_far) {
-    stream_.async_read_some(buffer_.prepare(kDiscardPiece),
-                            [self = shared_from_this(), so_far](error_code error, size_t size) {
-                              if (self->is_closed_) return;
-                              if (error || so_far + size > kDiscardBytesMax) return self->Close();
-                              self->Discard(so_far + size);
-                            });
+    stream_.ReadRaw(buffer_.prepare(kDiscardPiece),
+                    [self = shared_from_this(), so_far](error_code error, size_t size) {
+                      if (self->is_closed_) return;
+                      if (error || so_far + size > kDiscardBytesMax) return self->Close();
+                      self->Discard(so_far + size);
+                    });
   }
 
   void Fail(error_code error) {
@@ -362,6 +393,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Core& core_;
   Stream stream_;
   const Peer peer_;
+  const TlsContext tls_;
   asio::steady_timer patience_;
   beast::flat_buffer buffer_{kHeadBytesMax + kBufferSlack};
   std::optional<wire::request_parser<wire::string_body>> parser_;
@@ -377,6 +409,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool is_head_request_ = false;
   bool is_idle_ = false;  // waits for a request, or for the client to leave
   bool is_closed_ = false;
+  bool has_missed_ = false;  // there was a round while the stream was still sending
 };
 
 }  // namespace muster::coordinator::http

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/strings.h"
+#include "coordinator/http/job_pulse.h"
 #include "coordinator/rpc/handlers.h"
 
 namespace muster::coordinator::http {
@@ -160,6 +161,10 @@ std::shared_ptr<TextSource> EventHub::Reader(uint64_t number) {
   }
   if (begins) Subscribe();
   return std::make_shared<RingReader>(shared_from_this(), ring_, number);
+}
+
+std::shared_ptr<TextSource> EventHub::ReaderOfJob(uint64_t number, uint64_t job) {
+  return JobPulse::Open(daemon_, job, Reader(number), news_);
 }
 
 void EventHub::End() {

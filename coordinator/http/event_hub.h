@@ -57,6 +57,8 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
 
   // What a client that has seen `number` gets. Subscribes at the first call.
   std::shared_ptr<TextSource> Reader(uint64_t number);
+  // The same, and when metrics or logs of this job were stored.
+  std::shared_ptr<TextSource> ReaderOfJob(uint64_t number, uint64_t job);
   // The end of the subscription.
   void End();
 

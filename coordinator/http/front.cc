@@ -54,7 +54,8 @@ absl::StatusOr<TcpPort> ListenOnAnyPort(const std::string& host, const std::stri
   return port;
 }
 
-absl::Status OpenTcpDoor(const std::string& listen, const Paths& paths, Doors& doors) {
+absl::Status OpenTcpDoor(const std::string& listen, const Paths& paths,
+                         const std::shared_ptr<const ServerTls>& tls, Doors& doors) {
   const bool is_any = std::string_view(listen).ends_with(kAnyPort);
   const std::string host = listen.substr(0, listen.rfind(':'));
   ASSIGN_OR_RETURN(TcpPort port, is_any ? ListenOnAnyPort(host, paths.HttpPort())
@@ -63,15 +64,17 @@ absl::Status OpenTcpDoor(const std::string& listen, const Paths& paths, Doors& d
     doors.address = port.endpoint;
     doors.port = port.endpoint.substr(port.endpoint.rfind(':') + 1);
   }
-  for (common::UniqueFd& fd : port.fds) doors.listeners.push_back({.fd = std::move(fd)});
+  for (common::UniqueFd& fd : port.fds) {
+    doors.listeners.push_back({.fd = std::move(fd), .tls = tls});
+  }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Doors> OpenDoors(const Daemon& daemon, const std::vector<std::string>& listen) {
+absl::StatusOr<Doors> OpenDoors(const Daemon& daemon, const Front::Options& options) {
   Doors doors;
-  for (const std::string& each : listen) {
+  for (const std::string& each : options.listen) {
     if (!std::string_view(each).starts_with(kUnix)) {
-      RETURN_IF_ERROR(OpenTcpDoor(each, daemon.paths, doors));
+      RETURN_IF_ERROR(OpenTcpDoor(each, daemon.paths, options.tls, doors));
       continue;
     }
     const std::string path = each.substr(kUnix.size());
@@ -85,21 +88,23 @@ absl::StatusOr<Doors> OpenDoors(const Daemon& daemon, const std::vector<std::str
 }
 
 // As a browser on this machine or another may write it: not the wildcard.
-std::string UrlOf(const std::string& address) {
+std::string UrlOf(const std::string& address, bool is_encrypted) {
+  const std::string_view scheme = is_encrypted ? "https://" : "http://";
   const std::string host = HostName(address);
   const std::string port = address.substr(address.rfind(':') + 1);
-  if (host.empty() || host == "0.0.0.0" || host == "::") return StrCat("http://127.0.0.1:", port);
-  return StrCat("http://", address);
+  if (host.empty() || host == "0.0.0.0" || host == "::") return StrCat(scheme, "127.0.0.1:", port);
+  return StrCat(scheme, address);
 }
 
 }  // namespace
 
 struct Front::Parts {
-  Parts(Sessions::Secrets secrets, std::string cookie)
-      : sessions(std::move(secrets), std::move(cookie)) {}
+  Parts(Sessions::Secrets secrets, std::string cookie, bool is_encrypted)
+      : sessions(std::move(secrets), std::move(cookie), is_encrypted) {}
 
   Sessions sessions;
   std::shared_ptr<EventHub> hub;
+  std::unique_ptr<EnrollDesk> enroll;
   std::unique_ptr<Site> site;
   std::string address;
   std::string url;  // empty: no TCP
@@ -121,20 +126,29 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options optio
   Sessions::Secrets secrets;
   ASSIGN_OR_RETURN(secrets.token, LoadOrMakeToken(daemon.paths.HttpToken()));
   ASSIGN_OR_RETURN(secrets.metrics_token, LoadOrMakeToken(daemon.paths.HttpMetricsToken()));
-  ASSIGN_OR_RETURN(Doors doors, OpenDoors(daemon, options.listen));
+  ASSIGN_OR_RETURN(Doors doors, OpenDoors(daemon, options));
   // Browsers send a cookie to every port of a host, so coordinators there need different ones.
-  const std::string cookie = doors.port.empty() ? std::string("muster") : "muster_" + doors.port;
-  auto parts = std::make_unique<Parts>(std::move(secrets), cookie);
+  std::string cookie = doors.port.empty() ? std::string("muster") : "muster_" + doors.port;
+  const bool is_encrypted = options.tls != nullptr;
+  if (is_encrypted) {
+    // No unencrypted server of this host can set one of that name.
+    cookie.insert(0, "__Host-");
+    for (std::string& name : options.tls->Names()) options.host_names.push_back(std::move(name));
+  }
+  auto parts = std::make_unique<Parts>(std::move(secrets), cookie, is_encrypted);
   parts->hub =
       std::make_shared<EventHub>(daemon, [all = parts.get()] { all->server->PullStreams(); });
+  if (options.enrolment != nullptr) {
+    parts->enroll = std::make_unique<EnrollDesk>(daemon, *options.enrolment);
+  }
   parts->site = std::make_unique<Site>(
       daemon, parts->sessions,
       Site::Options{.host_names = std::move(options.host_names),
-                    .serves_writes = daemon.is_private,
                     .counts = [all = parts.get()] { return all->server->Read(); },
                     .journal_pending_bytes = std::move(options.journal_pending_bytes),
-                    .hub = parts->hub});
-  if (!doors.address.empty()) parts->url = UrlOf(doors.address);
+                    .hub = parts->hub,
+                    .enroll = parts->enroll.get()});
+  if (!doors.address.empty()) parts->url = UrlOf(doors.address, is_encrypted);
   parts->sockets = std::move(doors.sockets);
   parts->address = parts->url.empty() ? StrCat(kUnix, parts->sockets.front()) : parts->url;
   Site* const site = parts->site.get();
@@ -156,13 +170,14 @@ void Front::Stop() {
   if (parts_->server == nullptr) return;
   parts_->hub->End();
   parts_->server->Stop();
+  parts_->site->Stop();
   for (const std::string& path : parts_->sockets) unlink(path.c_str());
   parts_->sockets.clear();
 }
 
 const std::string& Front::Address() const { return parts_->address; }
 
-absl::StatusOr<std::string> Front::SignInLink(std::string_view path) {
+absl::StatusOr<std::string> Front::SignInLink(const Caller& caller, std::string_view path) {
   if (parts_->url.empty()) {
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,
@@ -170,7 +185,8 @@ absl::StatusOr<std::string> Front::SignInLink(std::string_view path) {
          .what = "the coordinator serves HTTP on a socket only, which no browser can reach",
          .fix = "start it with --http 127.0.0.1:7701 too"});
   }
-  const std::string ticket = parts_->sessions.MakeTicket(std::chrono::steady_clock::now());
+  const std::string ticket = parts_->sessions.MakeTicket(
+      {.principal = caller.principal, .serial = caller.serial}, std::chrono::steady_clock::now());
   std::string link = StrCat(parts_->url, "/sign-in?ticket=", ticket);
   if (IsLocalPath(path) && path != "/") common::StrAppend(&link, "&next=", PercentEncode(path));
   return link;

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/http/enroll.h"
+#include "coordinator/http/server_tls.h"
 
 namespace muster::coordinator {
+struct Caller;
 struct Daemon;
-}
+}  // namespace muster::coordinator
 
 namespace muster::coordinator::http {
 
@@ -24,6 +27,8 @@ class Front {
     std::vector<std::string> host_names;
     size_t connections = 256;
     std::function<size_t()> journal_pending_bytes;
+    std::shared_ptr<const ServerTls> tls = nullptr;  // of every TCP listener; null: not encrypted
+    Enrolment* enrolment = nullptr;                  // null: there is no cluster to join
   };
   // Listens, but answers nothing yet. Port 0 picks a free one, the same as last time if it is still free.
   static absl::StatusOr<std::unique_ptr<Front>> Open(Daemon& daemon, Options options);
@@ -33,11 +38,11 @@ class Front {
   // Answers nothing more. What handlers still say is dropped.
   void Stop();
 
-  // Of the first listener: "http://127.0.0.1:7701", "unix:/path".
+  // Of the first listener: "https://10.0.0.7:7701", "http://127.0.0.1:7701", "unix:/path".
   const std::string& Address() const;
-  // A link that signs a browser in once and leads to `path`. FAILED_PRECONDITION if only a socket
-  // is listened on, which no browser can reach.
-  absl::StatusOr<std::string> SignInLink(std::string_view path);
+  // A link that signs a browser in once, as the caller, and leads to `path`. FAILED_PRECONDITION if
+  // only a socket is listened on, which no browser can reach.
+  absl::StatusOr<std::string> SignInLink(const Caller& caller, std::string_view path);
 
  private:
   struct Parts;

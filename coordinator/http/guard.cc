@@ -106,10 +106,12 @@ absl::Status CheckOrigin(const RequestHead& head, bool is_stream, bool by_cookie
     if (!by_cookie || (is_stream && site == "same-origin")) return absl::OkStatus();
     return ForeignOrigin("Origin", "none");
   }
-  // https: a proxy in front of us has the certificate.
+  // https without encryption of ours: a proxy in front of us has the certificate. With it, a page
+  // that came unencrypted is not ours, whatever its address.
   const std::string own = absl::AsciiStrToLower(common::ToAbsl(host));
   const std::string sent = absl::AsciiStrToLower(common::ToAbsl(origin));
-  if (sent == StrCat("http://", own) || sent == StrCat("https://", own)) return absl::OkStatus();
+  if (sent == StrCat("https://", own)) return absl::OkStatus();
+  if (!head.peer.is_encrypted && sent == StrCat("http://", own)) return absl::OkStatus();
   return ForeignOrigin("Origin", origin);
 }
 

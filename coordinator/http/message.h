@@ -33,6 +33,7 @@ inline size_t CountFields(const Fields& fields, std::string_view lower_name) {
 struct Peer {
   std::string principal;      // "uid:1000", "peer:10.0.0.7"; see Caller
   std::string local_address;  // of this end, without a port: "127.0.0.1", "::1"; empty: a socket
+  bool is_encrypted = false;  // TLS
 };
 
 struct RequestHead {
@@ -53,6 +54,8 @@ class TextSource {
  public:
   virtual ~TextSource() = default;
   virtual std::string Take() = 0;
+  // The client may not read on: its connection is closed.
+  virtual bool IsOver() { return false; }
 };
 
 struct Response {

@@ -159,19 +159,19 @@ Json PathOf(const ApiCall& call, SchemaQueue& queue) {
                    {"parameters", ParametersOf(request, queue)},
                    {"responses", responses}};
   }
-  path["post"] = {{"operationId", std::string(call.name)},
-                  {"requestBody", {{"content", JsonContent(queue.Refer(request))}}},
-                  {"responses", responses}};
+  path["post"] = {
+      {"operationId", std::string(call.name)},
+      {"requestBody", {{"required", true}, {"content", JsonContent(queue.Refer(request))}}},
+      {"responses", responses}};
   return path;
 }
 
 }  // namespace
 
-std::string OpenApiDocument(bool serves_writes) {
+std::string OpenApiDocument() {
   SchemaQueue queue;
   Json paths = Json::object();
   for (const ApiCall& call : ApiCalls()) {
-    if (call.action != Action::kRead && !serves_writes) continue;
     paths[StrCat(kApiRoot, call.name)] = PathOf(call, queue);
   }
   Json schemas = {{"Error", ErrorSchema()}};

@@ -6,7 +6,6 @@
 
 namespace muster::coordinator::http {
 
-// `serves_writes`: otherwise only the calls that read are in it.
-std::string OpenApiDocument(bool serves_writes);
+std::string OpenApiDocument();
 
 }  // namespace muster::coordinator::http

@@ -4,18 +4,23 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iterator>
 #include <utility>
 
 #include "coordinator/http/connection.h"
 #include "coordinator/http/peer.h"
+#include "coordinator/work_pool.h"
 
 namespace muster::coordinator::http {
 namespace {
 
 constexpr int kAcceptsPerWake = 64;
 constexpr std::chrono::milliseconds kAcceptPause{50};
+// Between some streams and the next of a round the daemon's other threads get the processor.
+constexpr size_t kPulledAtOnce = 16;
+constexpr std::chrono::milliseconds kBreath{4};
 
 }  // namespace
 
@@ -63,6 +68,38 @@ void Server::Core::MakeRoom() {
   if (victim != nullptr) victim->Close();
 }
 
+void Server::Core::PullLater() {
+  if (!is_woken.exchange(true)) PullInTurn();
+}
+
+void Server::Core::PullInTurn() {
+  if (std::chrono::steady_clock::now() >= next_pull && round.empty()) return BeginRound();
+  pull_pause.expires_at(std::max(next_pull, std::chrono::steady_clock::now() + kBreath));
+  pull_pause.async_wait([this](error_code stopped) {
+    if (!stopped) PullInTurn();
+  });
+}
+
+void Server::Core::BeginRound() {
+  is_woken = false;
+  next_pull = std::chrono::steady_clock::now() + limits.pace;
+  round.assign(open.begin(), open.end());
+  PullSome();
+}
+
+void Server::Core::PullSome() {
+  for (size_t pulled = 0; pulled < kPulledAtOnce && !round.empty();) {
+    const std::shared_ptr<Connection> next = round.front().lock();
+    round.pop_front();
+    if (next != nullptr && next->Pull()) ++pulled;
+  }
+  if (round.empty()) return;
+  breath.expires_after(kBreath);
+  breath.async_wait([this](error_code stopped) {
+    if (!stopped) PullSome();
+  });
+}
+
 void Server::Core::Admit(common::UniqueFd fd, Door& door) {
   Peer peer = PeerOf(fd.get(), door.listener.is_unix, door.listener.own_uid_only);
   if (peer.principal.empty()) return;
@@ -81,7 +118,10 @@ void Server::Core::Admit(common::UniqueFd fd, Door& door) {
   fd.Release();
   ++accepted;
   ++open_count;
-  auto connection = std::make_shared<Connection>(*this, Stream(std::move(socket)), std::move(peer));
+  const ServerTls* tls = door.listener.tls.get();
+  peer.is_encrypted = tls != nullptr;
+  auto connection = std::make_shared<Connection>(*this, std::move(socket), std::move(peer),
+                                                 tls == nullptr ? nullptr : tls->Context());
   open.push_back(connection);
   connection->Begin(std::prev(open.end()));
 }
@@ -91,7 +131,10 @@ Server::Server(Options options, Handlers handlers)
 
 void Server::Begin() {
   for (Core::Door& door : core_->doors) core_->WaitAt(door);
-  core_->thread = std::thread([core = core_.get()] { core->io.run(); });
+  core_->thread = std::thread([core = core_.get()] {
+    YieldBy(kHttpNiceness);
+    core->io.run();
+  });
 }
 
 Server::~Server() { Stop(); }
@@ -108,10 +151,7 @@ void Server::Stop() {
 
 void Server::PullStreams() {
   if (core_->is_woken.exchange(true)) return;
-  asio::post(core_->io, [core = core_.get()] {
-    core->is_woken = false;
-    for (const auto& each : core->open) each->Pull();
-  });
+  asio::post(core_->io, [core = core_.get()] { core->PullInTurn(); });
 }
 
 Server::Counts Server::Read() const {

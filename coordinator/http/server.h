@@ -12,6 +12,7 @@
 
 #include "common/files.h"
 #include "coordinator/http/message.h"
+#include "coordinator/http/server_tls.h"
 
 namespace muster::coordinator::http {
 
@@ -20,15 +21,22 @@ inline constexpr size_t kBodyBytesMax = 2 << 20;
 // Bodies that arrive, and responses that are being read, over all connections.
 inline constexpr size_t kHeldBytesMax = 64 << 20;
 
+// Of the threads that answer over HTTP: submits and reports go first.
+inline constexpr int kHttpNiceness = 10;
+
 // How long a client may take. Of each the whole, however it trickles.
 struct TimeLimits {
-  std::chrono::milliseconds first_head{10'000};  // from the connection to the end of the first head
-  std::chrono::milliseconds next_head{60'000};   // from a response to the end of the next head
+  // From the connection to the end of the first head, TLS's handshake included.
+  std::chrono::milliseconds first_head{10'000};
+  std::chrono::milliseconds next_head{60'000};  // from a response to the end of the next head
   std::chrono::milliseconds body{30'000};
   std::chrono::milliseconds answer{45'000};     // the site's
   std::chrono::milliseconds write{60'000};      // of a response, until the client has taken it
   std::chrono::milliseconds linger{2'000};      // after a refusal, for the client to read it
   std::chrono::milliseconds heartbeat{15'000};  // of a stream that has nothing to say
+  // From one round of telling all streams the news to the next: a flood costs as much as ten news a
+  // second.
+  std::chrono::milliseconds pace{100};
 };
 
 // Called on the server's thread; must not block.
@@ -41,7 +49,8 @@ struct Handlers {
 struct Listener {
   common::UniqueFd fd;  // listening, not blocking
   bool is_unix = false;
-  bool own_uid_only = false;  // for a socket: only our own uid and root
+  bool own_uid_only = false;                       // for a socket: only our own uid and root
+  std::shared_ptr<const ServerTls> tls = nullptr;  // null: not encrypted
 };
 
 class Server {

@@ -10,6 +10,7 @@
 #include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/http/token_file.h"
+#include "identity/hex.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -29,6 +30,18 @@ std::string_view BearerOf(std::string_view authorization) {
   const bool is_bearer = std::equal(kBearer.begin(), kBearer.end(), authorization.begin(),
                                     [](char a, char b) { return a == (b | 0x20); });
   return is_bearer ? Trimmed(authorization.substr(kBearer.size())) : std::string_view();
+}
+
+// Neither part has a blank.
+std::string TextOf(const Sessions::Holder& holder) {
+  return StrCat(holder.principal, " ", holder.serial);
+}
+
+Sessions::Holder HolderOfText(std::string_view text) {
+  const size_t blank = text.rfind(' ');
+  if (blank == std::string_view::npos) return {.principal = std::string(text), .serial = ""};
+  return {.principal = std::string(text.substr(0, blank)),
+          .serial = std::string(text.substr(blank + 1))};
 }
 
 }  // namespace
@@ -61,18 +74,19 @@ absl::Status NotSignedIn(std::string why) {
               "Bearer with the token from HTTP-TOKEN in the coordinator's data directory"});
 }
 
-std::string Sessions::MakeTicket(MonoTime now) {
+std::string Sessions::MakeTicket(Holder holder, MonoTime now) {
   std::string ticket = RandomHex256();
   std::lock_guard lock(mutex_);
   while (!tickets_.empty() && (tickets_.size() >= kLinksMax || tickets_.front().until <= now)) {
     tickets_.pop_front();
   }
-  tickets_.push_back({.text = ticket, .until = now + kLinkLives});
+  tickets_.push_back({.text = ticket, .holder = std::move(holder), .until = now + kLinkLives});
   return ticket;
 }
 
 absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime now,
                                              int64_t unix_s) {
+  Holder holder;
   {
     std::lock_guard lock(mutex_);
     const auto found = std::find_if(tickets_.begin(), tickets_.end(), [&](const Ticket& each) {
@@ -82,39 +96,52 @@ absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime n
       return NotSignedIn("the sign-in link was used before, or the coordinator did not make it");
     }
     const bool is_late = found->until <= now;
+    holder = std::move(found->holder);
     tickets_.erase(found);
     if (is_late) return NotSignedIn("the sign-in link is too old");
   }
-  const int64_t until_s = unix_s + kCookieLivesS;
-  return StrCat(cookie_name_, "=", until_s, ".", Sign(until_s),
-                "; Path=/; HttpOnly; SameSite=Strict; Max-Age=", kCookieLivesS);
+  const int64_t lives_s = holder.serial.empty() ? kCookieLivesS : kMemberCookieLivesS;
+  const int64_t until_s = unix_s + lives_s;
+  const std::string text = TextOf(holder);
+  return StrCat(cookie_name_, "=", until_s, ".", Sign(until_s, text), ".", identity::ToHex(text),
+                "; Path=/; HttpOnly; SameSite=Strict; ", is_encrypted_ ? "Secure; " : "",
+                "Max-Age=", lives_s);
 }
 
-std::string Sessions::Sign(int64_t until_s) const {
+std::string Sessions::Sign(int64_t until_s, std::string_view holder) const {
   // The name, so that one that leaked to another process on its port opens no other port.
   return common::HmacSha256Hex(secrets_.token,
-                               StrCat("muster-session ", cookie_name_, " ", until_s));
+                               StrCat("muster-session ", cookie_name_, " ", until_s, " ", holder));
 }
 
-bool Sessions::IsCookieValid(std::string_view value, int64_t unix_s) const {
-  const size_t dot = value.find('.');
+std::optional<Sessions::Holder> Sessions::HolderOfCookie(std::string_view value,
+                                                         int64_t unix_s) const {
+  const size_t first = value.find('.');
+  const size_t second = first == std::string_view::npos ? first : value.find('.', first + 1);
   int64_t until_s = 0;
-  if (dot == std::string_view::npos ||
-      !absl::SimpleAtoi(common::ToAbsl(value.substr(0, dot)), &until_s)) {
-    return false;
+  if (second == std::string_view::npos ||
+      !absl::SimpleAtoi(common::ToAbsl(value.substr(0, first)), &until_s)) {
+    return std::nullopt;
   }
-  return EqualsInConstantTime(value.substr(dot + 1), Sign(until_s)) && unix_s < until_s;
+  const std::string holder = identity::FromHex(value.substr(second + 1)).value_or("");
+  const std::string_view signature = value.substr(first + 1, second - first - 1);
+  const bool is_valid = EqualsInConstantTime(signature, Sign(until_s, holder)) && unix_s < until_s;
+  if (!is_valid || holder.empty()) return std::nullopt;
+  return HolderOfText(holder);
 }
 
-Sessions::Proof Sessions::ProofOf(const Fields& fields, int64_t unix_s) const {
+Sessions::Session Sessions::SessionOf(const Fields& fields, int64_t unix_s) const {
   const std::string_view bearer = BearerOf(FieldOf(fields, "authorization"));
   if (!bearer.empty()) {
-    if (EqualsInConstantTime(bearer, secrets_.token)) return Proof::kToken;
-    return EqualsInConstantTime(bearer, secrets_.metrics_token) ? Proof::kMetricsToken
-                                                                : Proof::kNone;
+    if (EqualsInConstantTime(bearer, secrets_.token)) return {.proof = Proof::kToken};
+    if (EqualsInConstantTime(bearer, secrets_.metrics_token))
+      return {.proof = Proof::kMetricsToken};
+    return {};
   }
   const std::string_view cookie = CookieOf(FieldOf(fields, "cookie"), cookie_name_);
-  return !cookie.empty() && IsCookieValid(cookie, unix_s) ? Proof::kCookie : Proof::kNone;
+  std::optional<Holder> holder = HolderOfCookie(cookie, unix_s);
+  if (!holder.has_value()) return {};
+  return {.proof = Proof::kCookie, .holder = *std::move(holder)};
 }
 
 }  // namespace muster::coordinator::http

@@ -2,14 +2,16 @@
 // that a one-time sign-in link was exchanged for, and for /metrics alone a second token that a
 // scraper may be given.
 //
-// A cookie is an expiry time signed with the token, so it survives a restart and needs no memory;
-// deleting the token's file and restarting ends all of them. Any thread.
+// A cookie is an expiry time and whose it is, signed with the token, so it survives a restart and
+// needs no memory; deleting the token's file and restarting ends all of them. What its user may do
+// is looked up for each request: who is removed or disabled has no session. Any thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,8 @@ class Sessions {
  public:
   static constexpr std::chrono::seconds kLinkLives{120};
   static constexpr int64_t kCookieLivesS = 7 * 24 * 3'600;
+  // Of who signed in with a certificate, which lives no longer.
+  static constexpr int64_t kMemberCookieLivesS = 12 * 3'600;
   static constexpr size_t kLinksMax = 64;  // unused ones; the oldest is forgotten
 
   using MonoTime = std::chrono::steady_clock::time_point;
@@ -32,28 +36,43 @@ class Sessions {
   };
   // `cookie_name` must differ among the coordinators of one host: browsers send a cookie to every
   // port.
-  Sessions(Secrets secrets, std::string cookie_name)
-      : secrets_(std::move(secrets)), cookie_name_(std::move(cookie_name)) {}
+  // `is_encrypted`: browsers send the cookie over TLS alone.
+  Sessions(Secrets secrets, std::string cookie_name, bool is_encrypted)
+      : secrets_(std::move(secrets)),
+        cookie_name_(std::move(cookie_name)),
+        is_encrypted_(is_encrypted) {}
 
+  // Whose a link and its cookie are.
+  struct Holder {
+    std::string principal;  // "user:alice", "uid:1000"
+    std::string serial;     // of the certificate that asked for the link; empty: none
+  };
   // The ticket of a new sign-in link.
-  std::string MakeTicket(MonoTime now);
+  std::string MakeTicket(Holder holder, MonoTime now);
   // The value of Set-Cookie for a ticket that was made within kLinkLives and not used yet, otherwise
   // UNAUTHENTICATED.
   absl::StatusOr<std::string> Redeem(std::string_view ticket, MonoTime now, int64_t unix_s);
 
   enum class Proof { kNone, kToken, kCookie, kMetricsToken };
-  Proof ProofOf(const Fields& fields, int64_t unix_s) const;
+  struct Session {
+    Proof proof = Proof::kNone;
+    Holder holder;  // of a cookie; the tokens name nobody
+  };
+  Session SessionOf(const Fields& fields, int64_t unix_s) const;
 
  private:
   struct Ticket {
     std::string text;
+    Holder holder;
     MonoTime until;
   };
-  std::string Sign(int64_t until_s) const;
-  bool IsCookieValid(std::string_view value, int64_t unix_s) const;
+  std::string Sign(int64_t until_s, std::string_view holder) const;
+  // Nothing: it is not valid.
+  std::optional<Holder> HolderOfCookie(std::string_view value, int64_t unix_s) const;
 
   const Secrets secrets_;
   const std::string cookie_name_;
+  const bool is_encrypted_;
   std::mutex mutex_;  // guards what follows
   std::deque<Ticket> tickets_;
 };

@@ -10,10 +10,11 @@
 #include "coordinator/http/api.h"
 #include "coordinator/http/guard.h"
 #include "coordinator/http/health.h"
-#include "coordinator/http/index_page.h"
 #include "coordinator/http/openapi.h"
+#include "coordinator/http/page_files.h"
 #include "coordinator/http/telemetry.h"
 #include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/lookup.h"
 
 namespace muster::coordinator::http {
 namespace {
@@ -22,13 +23,10 @@ using common::StrCat;
 using std::chrono::steady_clock;
 
 constexpr unsigned kMisdirected = 421;
-constexpr std::string_view kJobPages = "/jobs/";
 
 bool NeedsNoSession(std::string_view path) {
-  return path == "/healthz" || path == "/readyz" || path == "/sign-in";
+  return path == "/healthz" || path == "/readyz" || path == "/sign-in" || IsEnroll(path);
 }
-
-bool IsPage(std::string_view path) { return path == "/" || path.starts_with(kJobPages); }
 
 bool IsApi(std::string_view path) {
   return path.starts_with(kApiRoot) && path != StrCat(kApiRoot, "openapi.json");
@@ -37,8 +35,8 @@ bool IsApi(std::string_view path) {
 bool IsStream(std::string_view path) { return path == "/events"; }
 
 bool IsKnown(std::string_view path) {
-  return NeedsNoSession(path) || IsPage(path) || IsStream(path) || path == "/metrics" ||
-         path == StrCat(kApiRoot, "openapi.json");
+  return NeedsNoSession(path) || IsPage(path) || IsAsset(path) || IsStream(path) ||
+         path == "/metrics" || path == StrCat(kApiRoot, "openapi.json");
 }
 
 bool OnlyReads(const RequestHead& head) { return head.method == "GET" || head.method == "HEAD"; }
@@ -51,6 +49,19 @@ uint64_t SeenBy(const RequestHead& head, const Target& target) {
   const std::string_view named = field.empty() ? target.Get("after") : field;
   return absl::SimpleAtoi(common::ToAbsl(named), &seen) ? seen : EventRing::kFromNow;
 }
+
+// A stream that ends with the session of whoever opened it.
+class OwnedSource final : public TextSource {
+ public:
+  OwnedSource(std::shared_ptr<TextSource> source, std::function<bool()> is_session_valid)
+      : source_(std::move(source)), is_session_valid_(std::move(is_session_valid)) {}
+  std::string Take() override { return source_->Take(); }
+  bool IsOver() override { return !is_session_valid_(); }
+
+ private:
+  const std::shared_ptr<TextSource> source_;
+  const std::function<bool()> is_session_valid_;
+};
 
 }  // namespace
 
@@ -78,15 +89,26 @@ std::optional<Response> Site::Judge(const RequestHead& head) {
   return CheckRoute(head, *target);
 }
 
+Sessions::Session Site::SessionOf(const RequestHead& head) const {
+  return sessions_.SessionOf(head.fields, daemon_.clock.Read().wall_ms / 1'000);
+}
+
+absl::StatusOr<Caller> Site::CallerOf(const RequestHead& head) const {
+  return HttpCallerOf(daemon_, SessionOf(head), head.peer);
+}
+
 std::optional<Response> Site::CheckSession(const RequestHead& head, const Target& target) {
   Sessions::Proof proof = Sessions::Proof::kNone;
   if (!NeedsNoSession(target.path)) {
-    proof = sessions_.ProofOf(head.fields, daemon_.clock.Read().wall_ms / 1'000);
+    proof = SessionOf(head).proof;
     const bool is_enough = proof == Sessions::Proof::kMetricsToken
                                ? target.path == "/metrics"
                                : proof != Sessions::Proof::kNone;
-    if (!is_enough) {
-      const absl::Status why = NotSignedIn("");
+    // Whoever was removed or disabled since has no session.
+    const absl::Status why = !is_enough                                ? NotSignedIn("")
+                             : proof == Sessions::Proof::kMetricsToken ? absl::OkStatus()
+                                                                       : CallerOf(head).status();
+    if (!why.ok()) {
       if (IsPage(target.path)) return SignedOutPage();
       Response response = ErrorResponse(why);
       response.fields.emplace_back("WWW-Authenticate", "Bearer realm=\"muster\"");
@@ -100,10 +122,15 @@ std::optional<Response> Site::CheckSession(const RequestHead& head, const Target
 }
 
 std::optional<Response> Site::CheckRoute(const RequestHead& head, const Target& target) const {
-  if (IsApi(target.path)) return CheckApiCall(head, target, options_.serves_writes);
+  if (IsEnroll(target.path)) {
+    if (options_.enroll != nullptr) return options_.enroll->Check(head, target);
+    return Refusal(404, "this coordinator has no cluster that could be joined",
+                   "make one: muster-coordinator init");
+  }
+  if (IsApi(target.path)) return CheckApiCall(head, target);
   if (!IsKnown(target.path)) {
     return Refusal(404, StrCat("there is nothing at ", common::Printable(target.path)),
-                   "GET / lists what can be asked");
+                   "docs/http.md lists the addresses");
   }
   if (OnlyReads(head)) return std::nullopt;
   Response response =
@@ -139,20 +166,40 @@ void Site::Handle(Request request, Respond respond) {
     return AnswerMetrics(daemon_, std::move(own), format, std::move(counted));
   }
   if (path == StrCat(kApiRoot, "openapi.json")) {
-    return counted(JsonResponse(OpenApiDocument(options_.serves_writes)));
+    return counted(JsonResponse(OpenApiDocument()));
   }
-  if (IsPage(path)) {
-    const std::string_view job =
-        path == "/" ? std::string_view() : std::string_view(path).substr(kJobPages.size());
-    return counted(IndexPage(job, options_.serves_writes));
+  if (IsPage(path)) return counted(PageDocument(request.head.fields));
+  if (IsAsset(path)) return counted(PageAsset(path, request.head.fields));
+  if (IsStream(path)) return AnswerEvents(request, *target, std::move(counted));
+  if (IsEnroll(path)) {
+    return options_.enroll->Answer(std::move(request), *target, std::move(counted));
   }
-  if (IsStream(path)) {
-    Response response = {.content_type = "text/event-stream", .body = "", .fields = {}};
-    if (request.head.method == "GET")
-      response.stream = options_.hub->Reader(SeenBy(request.head, *target));
-    return counted(std::move(response));
-  }
-  AnswerApiCall(daemon_, calls_in_flight_, request, *target, std::move(counted));
+  const absl::StatusOr<Caller> caller = CallerOf(request.head);
+  if (!caller.ok()) return counted(ErrorResponse(caller.status()));
+  AnswerApiCall(desk_, *caller, request, *target, std::move(counted));
+}
+
+void Site::AnswerEvents(const Request& request, const Target& target, Respond respond) {
+  const auto stream = [this, head = request.head](std::shared_ptr<TextSource> source) {
+    if (source != nullptr) {
+      source = std::make_shared<OwnedSource>(std::move(source),
+                                             [this, head] { return CallerOf(head).ok(); });
+    }
+    return Response{
+        .content_type = "text/event-stream", .body = "", .fields = {}, .stream = std::move(source)};
+  };
+  if (request.head.method != "GET") return respond(stream(nullptr));
+  const uint64_t seen = SeenBy(request.head, target);
+  const std::string job(target.Get("job"));
+  if (job.empty()) return respond(stream(options_.hub->Reader(seen)));
+  const absl::StatusOr<Caller> caller = CallerOf(request.head);
+  if (!caller.ok()) return respond(ErrorResponse(caller.status()));
+  FindJob(daemon_, *caller, job,
+          [hub = options_.hub, seen, stream,
+           respond = std::move(respond)](const absl::StatusOr<FoundJob>& found) {
+            if (!found.ok()) return respond(ErrorResponse(found.status()));
+            respond(stream(hub->ReaderOfJob(seen, found->record->id())));
+          });
 }
 
 Response Site::SignIn(const Target& target) {

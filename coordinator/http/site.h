@@ -1,11 +1,10 @@
 // Everything that the HTTP server serves: which address is what, who may ask, and what is refused.
 // The server's thread; what waits is posted to the daemon's pools.
 //
-// A request must be addressed to us, must prove a session (but for /healthz, /readyz and /sign-in),
+// A request must be addressed to us, must prove a session (but for health, /sign-in and /enroll/),
 // and must not come from a page of another origin. docs/http.md lists these checks.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,11 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/http/api.h"
+#include "coordinator/http/enroll.h"
 #include "coordinator/http/event_hub.h"
 #include "coordinator/http/message.h"
 #include "coordinator/http/server.h"
 #include "coordinator/http/sessions.h"
 #include "coordinator/http/target.h"
+#include "coordinator/work_pool.h"
 
 namespace muster::coordinator {
 struct Daemon;
@@ -30,10 +32,10 @@ class Site {
  public:
   struct Options {
     std::vector<std::string> host_names;  // ours besides addresses; lower or upper case
-    bool serves_writes = false;
     std::function<Server::Counts()> counts;
     std::function<size_t()> journal_pending_bytes;
     std::shared_ptr<EventHub> hub;
+    EnrollDesk* enroll = nullptr;  // null: there is no cluster to join
   };
   // All outlive this.
   Site(Daemon& daemon, Sessions& sessions, Options options)
@@ -41,18 +43,24 @@ class Site {
 
   std::optional<Response> Check(const RequestHead& head);
   void Handle(Request request, Respond respond);
+  // Answers what is due, and nothing that comes later.
+  void Stop() { pool_.Stop(); }
 
  private:
   std::optional<Response> Judge(const RequestHead& head);
+  Sessions::Session SessionOf(const RequestHead& head) const;
+  absl::StatusOr<Caller> CallerOf(const RequestHead& head) const;
   std::optional<Response> CheckSession(const RequestHead& head, const Target& target);
   std::optional<Response> CheckRoute(const RequestHead& head, const Target& target) const;
   Response SignIn(const Target& target);
+  void AnswerEvents(const Request& request, const Target& target, Respond respond);
   void Count(unsigned status);
 
   Daemon& daemon_;
   Sessions& sessions_;
   const Options options_;
-  std::atomic<size_t> calls_in_flight_ = 0;
+  WorkPool pool_{1, kHttpNiceness};
+  ApiDesk desk_{.daemon = daemon_, .pool = pool_};
   mutable std::mutex mutex_;  // guards what follows
   std::map<unsigned, uint64_t> responses_;
 };

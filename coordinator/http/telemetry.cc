@@ -159,6 +159,14 @@ void WriteCalls(const CallCounts& calls, Exposition& page) {
   });
 }
 
+void WriteDenials(const DenialCounts& denied, Exposition& page) {
+  page.Family("muster_refused_total", Kind::kCounter,
+              "Refused to workers because it does not belong to their node, by kind.");
+  denied.ForEach([&](std::string_view what, uint64_t count) {
+    page.Sample({{"what", what}}, static_cast<double>(count));
+  });
+}
+
 void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& process,
               Exposition& page) {
   page.Family("muster_build_info", Kind::kInfo, "The coordinator's version.");
@@ -174,6 +182,7 @@ void WriteOwn(const Daemon& daemon, const OwnFacts& own, const ProcessFacts& pro
   page.One("muster_log_streams_open", Kind::kGauge, "Ranks' output streams that have not ended.",
            static_cast<double>(daemon.logs.UnendedStreams()));
   WriteCalls(daemon.calls, page);
+  WriteDenials(daemon.denied, page);
   page.One("muster_http_connections", Kind::kGauge, "HTTP connections that are open.",
            static_cast<double>(own.http.connections));
   page.One("muster_http_accepted_total", Kind::kCounter, "HTTP connections that were accepted.",

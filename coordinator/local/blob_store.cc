@@ -78,9 +78,19 @@ absl::Status LocalBlobStore::Write(const std::string& sha256, uint64_t size, uin
 absl::StatusOr<bool> LocalBlobStore::Finish(const std::string& sha256, uint64_t size) {
   RETURN_IF_ERROR(CheckBlobName(sha256));
   promises_.Promise(sha256);
+  const absl::StatusOr<bool> finished = PutIntoPlace(sha256, size);
+  if (finished.ok() && *finished) return true;
+  // Two jobs may upload equal files at once: then the other one has put it into place.
+  uint64_t have = 0;
+  if (!SizeOf(paths_.BlobFile(sha256), &have)) return finished;
+  RETURN_IF_ERROR(SyncPlace(sha256));
+  return true;
+}
+
+absl::StatusOr<bool> LocalBlobStore::PutIntoPlace(const std::string& sha256, uint64_t size) {
   const std::string path = paths_.UploadFile(sha256);
   uint64_t have = 0;
-  if (SizeOf(paths_.BlobFile(sha256), &have)) return true;
+  if (SizeOf(paths_.BlobFile(sha256), &have)) return false;
   common::UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return common::ErrnoStatus(StrCat("cannot open ", path));
   if (fsync(fd.get()) != 0) return common::ErrnoStatus(StrCat("cannot sync ", path));
@@ -95,9 +105,13 @@ absl::StatusOr<bool> LocalBlobStore::Finish(const std::string& sha256, uint64_t 
   if (rename(path.c_str(), paths_.BlobFile(sha256).c_str()) != 0) {
     return common::ErrnoStatus(StrCat("cannot put ", sha256, " into place"));
   }
-  RETURN_IF_ERROR(common::SyncDirectory(paths_.BlobDirectory(sha256)));
-  RETURN_IF_ERROR(common::SyncDirectory(paths_.BlobRoot()));
+  RETURN_IF_ERROR(SyncPlace(sha256));
   return true;
+}
+
+absl::Status LocalBlobStore::SyncPlace(const std::string& sha256) {
+  RETURN_IF_ERROR(common::SyncDirectory(paths_.BlobDirectory(sha256)));
+  return common::SyncDirectory(paths_.BlobRoot());
 }
 
 uint64_t LocalBlobStore::Received(const std::string& sha256) {

@@ -32,6 +32,9 @@ class LocalBlobStore final : public BlobStore {
 
  private:
   explicit LocalBlobStore(const Paths& paths) : paths_(paths) {}
+  // False: not all of it has arrived, or it is in place already.
+  absl::StatusOr<bool> PutIntoPlace(const std::string& sha256, uint64_t size);
+  absl::Status SyncPlace(const std::string& sha256);
 
   const FileAge age_;
   const Paths paths_;

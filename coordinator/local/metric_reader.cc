@@ -59,4 +59,8 @@ uint64_t LocalMetricReader::DamagedBytes() const {
   return bytes;
 }
 
+void LocalMetricReader::Forget() {
+  for (auto& [attempt, stream] : streams_) stream.Forget();
+}
+
 }  // namespace muster::coordinator

@@ -21,6 +21,7 @@ class MetricStreamReader {
   // As in MetricReader.
   absl::StatusOr<bool> Next(v1::MetricBatch& batch);
   uint64_t DamagedBytes() const { return damaged_; }
+  void Forget() { records_.Forget(); }
 
  private:
   SegmentCursor records_;
@@ -34,6 +35,7 @@ class LocalMetricReader final : public MetricReader {
   absl::StatusOr<bool> Next(v1::MetricBatch& batch) override;
   size_t Attempts() const override { return streams_.size(); }
   uint64_t DamagedBytes() const override;
+  void Forget() override;
 
  private:
   absl::Status FindStreams();

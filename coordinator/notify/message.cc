@@ -134,6 +134,8 @@ absl::StatusOr<v1::RunNotify> MakeRun(const v1::JobRecord& job, const Delivery& 
   run.set_job(job.id());
   if (!job.attempts().empty()) run.set_attempt(job.attempts().rbegin()->number());
   run.set_delivery(name);
+  run.set_owner(job.owner());
+  run.set_account(job.account());
   *run.mutable_command() = job.spec().notify(static_cast<int>(delivery.entry)).command();
   run.set_workdir(job.spec().workdir());
   *run.mutable_env() = job.spec().env();

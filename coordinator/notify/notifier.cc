@@ -251,6 +251,8 @@ void Notifier::TryRun(const Delivery& delivery, const v1::JobRecord& job) {
   if (!run.ok()) return Drop(delivery);
   std::vector<std::string> nodes = NodesToRunOn(job);
   if (nodes.empty()) return Report(delivery, "the command did not run: the job never had a node");
+  if (const auto found = pending_.find(delivery); found != pending_.end())
+    found->second.nodes = nodes;
   loop_->Ask(
       [this, delivery, nodes = std::move(nodes),
        run = std::make_shared<const v1::RunNotify>(*std::move(run))](
@@ -302,6 +304,13 @@ void Notifier::Answered(v1::NotifyEnded ended) {
     for (auto each = pending_.lower_bound({.job = ended.job()});
          each != pending_.end() && each->first.job == ended.job(); ++each) {
       if (NameOf(options_.cluster_id, each->first) != ended.delivery()) continue;
+      const std::vector<std::string>& asked = each->second.nodes;
+      if (std::find(asked.begin(), asked.end(), ended.node()) == asked.end()) {
+        if (!options_.denied) return;
+        return options_.denied({Denied::kNotify, StrCat("the end of a command of job ", ended.job(),
+                                                        " from ", common::Printable(ended.node()),
+                                                        " was ignored: it was not asked")});
+      }
       CountTry(each->second);
       const std::string how = ended.problem().empty()
                                   ? " exited with 0"

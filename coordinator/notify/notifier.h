@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,7 @@ class Notifier {
     std::string cluster_id;        // part of every delivery's name
     std::vector<Network> allowed;  // besides public addresses
     int64_t first_pause_ms = 1'000;
+    std::function<void(const Denial&)> denied = nullptr;  // an answer of a node that was not asked
   };
   Notifier(Options options, JobIndex& index, const common::Clock& clock);
   ~Notifier() { Stop(); }
@@ -54,8 +56,9 @@ class Notifier {
   struct Pending {
     int64_t since_ms = 0;  // wall clock: a restart does not begin the day anew
     int tries = 0;
-    uint64_t asked = 0;     // how often a node was asked to run it
-    bool reported = false;  // over; its event is on the way to the journal
+    uint64_t asked = 0;              // how often a node was asked to run it
+    std::vector<std::string> nodes;  // those that may have been asked
+    bool reported = false;           // over; its event is on the way to the journal
   };
 
   absl::Status Load();

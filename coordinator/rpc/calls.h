@@ -1,4 +1,4 @@
-// The table of calls: what each call of JobService and WorkerService does, and to which kind of
+// The table of calls: what each call of JobService, WorkerService and ExecService does, and to which kind of
 // object. JobService is generated from its rows (services/job_service.cc); authorization reads
 // them. Pure.
 #pragma once
@@ -15,9 +15,26 @@ enum class Action {
   kRemove,      // deletes it
   kAdminister,  // affects all users: nodes, the coordinator itself
   kServe,       // only for workers
+  kOwn,         // reads or changes what belongs to the caller alone, such as secrets
 };
 
-enum class Object { kCoordinator, kJob, kEvent, kLog, kMetric, kSample, kCheckpoint, kBlob, kNode };
+enum class Object {
+  kCoordinator,
+  kJob,
+  kEvent,
+  kLog,
+  kMetric,
+  kSample,
+  kCheckpoint,
+  kBlob,
+  kNode,
+  kUser,
+  kToken,
+  kCredential,
+  kProject,
+  kSecret,
+  kAudit
+};
 
 struct Call {
   std::string_view service;  // "JobService"
@@ -59,6 +76,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   STREAM(StreamLogs, StreamLogsRequest, LogRecord, kRead, kLog)                               \
   STREAM(QueryMetrics, QueryMetricsRequest, MetricBatch, kRead, kMetric)                      \
   ONE(SummarizeMetrics, JobReference, MetricSummaries, kRead, kMetric)                        \
+  ONE(QueryCurves, QueryCurvesRequest, QueryCurvesResponse, kRead, kMetric)                   \
   STREAM(QuerySamples, QuerySamplesRequest, SampleBucket, kRead, kSample)                     \
   STREAM(ListCheckpointFiles, CheckpointReference, CheckpointFiles, kRead, kCheckpoint)       \
   ONE(VerifyCheckpoint, CheckpointReference, VerifyCheckpointResponse, kControl, kCheckpoint) \
@@ -67,7 +85,24 @@ const Call* FindCall(std::string_view service, std::string_view name);
   ONE(ListNodes, ListNodesRequest, ListNodesResponse, kRead, kNode)                           \
   ONE(DrainNode, DrainNodeRequest, BulkResponse, kAdminister, kNode)                          \
   ONE(DeclareNodeDead, DeclareNodeDeadRequest, BulkResponse, kAdminister, kNode)              \
-  ONE(RemoveNode, RemoveNodeRequest, BulkResponse, kAdminister, kNode)
+  ONE(RemoveNode, RemoveNodeRequest, BulkResponse, kAdminister, kNode)                        \
+  ONE(WhoAmI, WhoAmIRequest, WhoAmIResponse, kRead, kCoordinator)                             \
+  ONE(CreateToken, CreateTokenRequest, CreateTokenResponse, kAdminister, kToken)              \
+  ONE(ListTokens, ListTokensRequest, ListTokensResponse, kRead, kToken)                       \
+  ONE(RevokeToken, RevokeTokenRequest, RevokeTokenResponse, kAdminister, kToken)              \
+  ONE(SetUser, SetUserRequest, User, kAdminister, kUser)                                      \
+  ONE(ListUsers, ListUsersRequest, ListUsersResponse, kRead, kUser)                           \
+  ONE(RemoveUser, RemoveUserRequest, RemoveUserResponse, kAdminister, kUser)                  \
+  ONE(ListCredentials, ListCredentialsRequest, ListCredentialsResponse, kRead, kCredential)   \
+  ONE(RevokeCredentials, RevokeCredentialsRequest, RevokeCredentialsResponse, kAdminister,    \
+      kCredential)                                                                            \
+  ONE(SetProject, SetProjectRequest, Project, kAdminister, kProject)                          \
+  ONE(ListProjects, ListProjectsRequest, ListProjectsResponse, kRead, kProject)               \
+  ONE(RemoveProject, RemoveProjectRequest, RemoveProjectResponse, kAdminister, kProject)      \
+  ONE(SetSecret, SetSecretRequest, Secret, kOwn, kSecret)                                     \
+  ONE(ListSecrets, ListSecretsRequest, ListSecretsResponse, kOwn, kSecret)                    \
+  ONE(RemoveSecret, RemoveSecretRequest, RemoveSecretResponse, kOwn, kSecret)                 \
+  STREAM(ReadAudit, ReadAuditRequest, AuditEntries, kRead, kAudit)
 
 // Handwritten in services/worker_service.cc: most of them are streams into a store.
 #define MUSTER_WORKER_CALLS(CALL)      \
@@ -79,3 +114,9 @@ const Call* FindCall(std::string_view service, std::string_view name);
   CALL(UploadBlob, kServe, kBlob)      \
   CALL(DownloadBlob, kServe, kBlob)    \
   CALL(ListResumeFiles, kServe, kCheckpoint)
+
+// Handwritten in services/exec_service.cc.
+#define MUSTER_EXEC_CALLS(CALL)  \
+  CALL(Exec, kControl, kJob)     \
+  CALL(AwaitExec, kServe, kNode) \
+  CALL(ServeExec, kServe, kNode)

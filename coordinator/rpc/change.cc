@@ -3,6 +3,7 @@
 #include "common/problem.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
+#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/garbage.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -68,17 +69,21 @@ void ChangeLive(Daemon& daemon, const Caller& caller, const std::vector<std::str
                 LiveInput input, Answer<v1::BulkResponse> answer) {
   if (subjects.size() > kBulkMax) return answer(TooMany());
   FindJobs(daemon, caller, subjects,
-           [&daemon, input = std::move(input), subjects,
+           [&daemon, caller, input = std::move(input), subjects,
             answer = std::move(answer)](std::vector<absl::StatusOr<FoundJob>> found) mutable {
              std::vector<std::optional<v1::BulkResult>> direct(found.size());
              for (size_t i = 0; i < found.size(); ++i) {
                if (!found[i].ok()) {
                  direct[i] = BulkResultOf(subjects[i], found[i].status());
+                 continue;
+               }
+               const v1::JobRecord& job = *found[i]->record;
+               if (const absl::Status may = CheckMayChange(caller, job); !may.ok()) {
+                 direct[i] = BulkResultOf(subjects[i], may, &job);
                } else if (!found[i]->live) {
-                 const v1::JobRecord& job = *found[i]->record;
                  direct[i] = BulkResultOf(subjects[i], AlreadyOver(job), &job);
                } else {
-                 input.jobs.push_back(found[i]->record->id());
+                 input.jobs.push_back(job.id());
                }
              }
              if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));
@@ -109,6 +114,8 @@ void SignalJob(Daemon& daemon, const Caller& caller, const v1::SignalJobRequest&
   FindJob(daemon, caller, request.job(),
           [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
+            const absl::Status may = CheckMayChange(caller, *found->record);
+            if (!may.ok()) return answer(may);
             if (!found->live) return answer(AlreadyOver(*found->record));
             Enqueue(daemon, SignalInput{caller, found->record->id(), request.signal()},
                     std::vector<std::optional<v1::BulkResult>>(1), {request.job()}, answer);
@@ -130,6 +137,10 @@ void RemoveJobs(Daemon& daemon, const Caller& caller, const v1::JobReferences& r
                  continue;
                }
                const v1::JobRecord& job = *found[i]->record;
+               if (const absl::Status may = CheckMayChange(caller, job); !may.ok()) {
+                 direct[i] = BulkResultOf(subjects[i], may, &job);
+                 continue;
+               }
                input.jobs.push_back({job.id(), job.name(), job.owner(), job.idempotency_key()});
              }
              if (input.jobs.empty()) return answer(Interleave(direct, subjects, Reply()));

@@ -8,6 +8,7 @@
 #include "common/strings.h"
 #include "common/text.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/garbage.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
@@ -92,21 +93,6 @@ std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job,
   return flagged;
 }
 
-// The client's queue can hold all of it: at most 32 MiB of names.
-void SendFiles(const CheckpointFileList& files, Sink<v1::CheckpointFiles>& sink) {
-  v1::CheckpointFiles piece;
-  size_t bytes = 0;
-  for (const v1::CheckpointFile& file : files) {
-    *piece.add_files() = file;
-    bytes += file.ByteSizeLong();
-    if (bytes < common::kFilesPieceBytes) continue;
-    sink.Write(std::exchange(piece, {}));
-    bytes = 0;
-  }
-  if (!piece.files().empty()) sink.Write(std::move(piece));
-  sink.Close(absl::OkStatus());
-}
-
 // Sends one blob piece by piece, as fast as the client reads it.
 class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
  public:
@@ -176,12 +162,29 @@ class BlobFeed : public std::enable_shared_from_this<BlobFeed> {
 
 }  // namespace
 
+void SendCheckpointFiles(const CheckpointFileList& files, Sink<v1::CheckpointFiles>& sink) {
+  v1::CheckpointFiles piece;
+  size_t bytes = 0;
+  for (const v1::CheckpointFile& file : files) {
+    *piece.add_files() = file;
+    bytes += file.ByteSizeLong();
+    if (bytes < common::kFilesPieceBytes) continue;
+    sink.Write(std::exchange(piece, {}));
+    bytes = 0;
+  }
+  if (!piece.files().empty()) sink.Write(std::move(piece));
+  sink.Close(absl::OkStatus());
+}
+
 void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::VerifyCheckpointResponse> answer) {
   FindJob(
       daemon, caller, request.job(),
-      [&daemon, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+      [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return answer(found.status());
+        // It may mark the checkpoint as damaged.
+        const absl::Status may = CheckMayChange(caller, *found->record);
+        if (!may.ok()) return answer(may);
         absl::StatusOr<v1::Checkpoint> checkpoint =
             FindCheckpoint(*found->record, request.step(), request.latest());
         if (!checkpoint.ok()) return answer(checkpoint.status());
@@ -213,23 +216,9 @@ void ListCheckpointFiles(Daemon& daemon, const Caller& caller,
         if (!found.ok()) return sink->Close(found.status());
         const auto checkpoint = FindCheckpoint(*found->record, request.step(), request.latest());
         if (!checkpoint.ok()) return sink->Close(checkpoint.status());
-        SendFiles(checkpoint->files(), *sink);
+        SendCheckpointFiles(checkpoint->files(), *sink);
       },
       Want::kRecordWithFiles);
-}
-
-void ListResumeFiles(Daemon& daemon, const v1::ListResumeFilesRequest& request,
-                     std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
-  daemon.loop.Ask([request, sink](const LoopView& view) {
-    CheckpointFileList files =
-        FilesOf(view.state, request.job(), request.attempt(), request.step());
-    return [request, sink, files = std::move(files)] {
-      if (!files.empty()) return SendFiles(files, *sink);
-      sink->Close(absl::NotFoundError(StrCat("job ", request.job(),
-                                             " has no files for the checkpoint of step ",
-                                             request.step(), " by attempt ", request.attempt())));
-    };
-  });
 }
 
 void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
@@ -268,6 +257,7 @@ void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
       [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return answer(found.status());
         const std::shared_ptr<const v1::JobRecord> job = found->record;
+        if (const absl::Status may = CheckMayChange(caller, *job); !may.ok()) return answer(may);
         const auto checkpoint = FindCheckpoint(*job, request.step(), request.latest());
         if (!checkpoint.ok()) return answer(checkpoint.status());
         const std::string subject = StrCat("step ", checkpoint->step());

@@ -7,12 +7,14 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "coordinator/control_loop.h"
 #include "coordinator/paths.h"
 #include "coordinator/rpc/call_counts.h"
+#include "coordinator/rpc/denial_counts.h"
 #include "coordinator/said_rarely.h"
 #include "coordinator/stores/blob_store.h"
 #include "coordinator/stores/job_index.h"
@@ -23,12 +25,19 @@
 
 namespace muster::coordinator {
 
+class Admission;
 class Assessor;
 class AttachedRuns;
+class Audit;
+class Cluster;
+class CurveShelf;
 class Diagnoses;
+class Directory;
+class ExecBroker;
 class JobGate;
 class Lifetime;
 class Notifier;
+class ResumeGate;
 class SampleGate;
 
 struct Daemon {
@@ -45,19 +54,34 @@ struct Daemon {
   WorkPool& files;  // checkpoint files: uploads, downloads, hashes
   JobGate& gate;
   SampleGate& sample_gate;
+  ResumeGate& resume_gate;
   Lifetime& lifetime;
   AttachedRuns& attached;
   Diagnoses& diagnoses;
   SaidRarely& refusals;
   Assessor& assessor;
   Notifier& notifier;
+  CurveShelf& curves;
+  const Admission& admission;
+  Directory& directory;
+  Audit& audit;
+  ExecBroker& execs;
+
+  // Null: a coordinator without identities.
+  const Cluster* cluster = nullptr;
+  // Ends the connections that were made with certificates of these serials; how many. Any thread.
+  std::function<uint32_t(const std::vector<std::string>& serials)> cut;
 
   uint64_t epoch = 0;
   int64_t started_ms = 0;
   std::string endpoint;
-  // HTTP's address, and a link that signs a browser in there and leads to a path; empty: no HTTP.
+  // Of the TCP port that serves gRPC: "0.0.0.0:7700"; empty: none.
+  std::string tcp_endpoint;
+  // HTTP's address, and a link that signs a browser of the caller in there and leads to a path;
+  // empty: no HTTP.
   std::string http_address;
-  std::function<absl::StatusOr<std::string>(std::string_view path)> sign_in_link;
+  std::function<absl::StatusOr<std::string>(const Caller& caller, std::string_view path)>
+      sign_in_link;
   bool is_private = false;
   // Set before the server stops: from then on a stream ends because of us, not because its client
   // left.
@@ -68,6 +92,7 @@ struct Daemon {
   std::atomic<uint64_t> disk_bytes = 0;
   std::atomic<uint64_t> disk_free_bytes = 0;
   CallCounts calls;
+  DenialCounts denied;
 };
 
 }  // namespace muster::coordinator

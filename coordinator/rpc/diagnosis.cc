@@ -46,6 +46,13 @@ v1::CoordinatorMessage QuestionFor(const v1::DiagnosedAttempt& attempt, uint64_t
   return message;
 }
 
+bool RunsOn(const v1::DiagnosedAttempt& attempt, const std::string& node, uint32_t rank) {
+  return std::any_of(attempt.parts().begin(), attempt.parts().end(), [&](const v1::NodePart& part) {
+    return part.node() == node && rank >= part.first_rank() &&
+           rank - part.first_rank() < part.local_world_size();
+  });
+}
+
 }  // namespace
 
 uint64_t Diagnoses::Open(v1::DiagnosedAttempt attempt, std::shared_ptr<Stream> stream) {
@@ -57,19 +64,22 @@ uint64_t Diagnoses::Open(v1::DiagnosedAttempt attempt, std::shared_ptr<Stream> s
   return last_number_;
 }
 
-void Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
+bool Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
   std::shared_ptr<Stream> stream;
   bool all = false;
   const uint64_t number = diagnosis.number();
   {
     std::lock_guard lock(mutex_);
     const auto found = requests_.find(number);
-    if (found == requests_.end()) return;
+    if (found == requests_.end()) return true;
     Request& request = found->second;
-    const bool belongs = request.attempt.job() == diagnosis.job() &&
-                         request.attempt.attempt() == diagnosis.attempt() &&
-                         diagnosis.rank() < request.attempt.world_size();
-    if (!belongs || !request.answered.insert(diagnosis.rank()).second) return;
+    // A late answer to a request of the coordinator's earlier life.
+    if (request.attempt.job() != diagnosis.job() ||
+        request.attempt.attempt() != diagnosis.attempt()) {
+      return true;
+    }
+    if (!RunsOn(request.attempt, node, diagnosis.rank())) return false;
+    if (!request.answered.insert(diagnosis.rank()).second) return true;
     all = request.answered.size() == request.attempt.world_size();
     stream = request.stream;
   }
@@ -77,11 +87,13 @@ void Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
   diagnosis.set_node(node);
   *update.mutable_diagnosis() = std::move(diagnosis);
   stream->Write(std::move(update));
-  if (all) return Close(number, absl::OkStatus());
-  if (stream->QueuedBytes() > kQueuedBytesMax) {
+  if (all) {
+    Close(number, absl::OkStatus());
+  } else if (stream->QueuedBytes() > kQueuedBytesMax) {
     Close(number,
           absl::ResourceExhaustedError("the client reads the records too slowly; ask again"));
   }
+  return true;
 }
 
 void Diagnoses::Close(uint64_t number, const absl::Status& status) {

@@ -21,8 +21,9 @@ class Diagnoses {
 
   // Sends the attempt to the stream; returns the request's number, never 0.
   uint64_t Open(v1::DiagnosedAttempt attempt, std::shared_ptr<Stream> stream);
-  // A rank's answer, through its worker. Ignored if nothing is waiting for it.
-  void Take(const std::string& node, v1::RankDiagnosis diagnosis);
+  // A rank's answer, through its worker. Ignored if nothing is waiting for it. False: the rank does
+  // not run on that node.
+  bool Take(const std::string& node, v1::RankDiagnosis diagnosis);
   // Ends the request if it is still pending.
   void Close(uint64_t number, const absl::Status& status);
 

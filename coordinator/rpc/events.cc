@@ -5,6 +5,7 @@
 #include "common/limits.h"
 #include "common/problem.h"
 #include "coordinator/core/views.h"
+#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
 
@@ -19,9 +20,9 @@ using EventSink = Sink<v1::EventBatch>;
 // One reader of the event log: past events from the index, then new ones, without gaps or repeats.
 class EventFeed : public std::enable_shared_from_this<EventFeed> {
  public:
-  EventFeed(Daemon& daemon, std::shared_ptr<EventSink> sink, const v1::ListEventsRequest& request,
-            uint64_t job)
-      : daemon_(daemon), sink_(std::move(sink)), request_(request), job_(job) {}
+  EventFeed(Daemon& daemon, const Caller& caller, std::shared_ptr<EventSink> sink,
+            const v1::ListEventsRequest& request, uint64_t job)
+      : daemon_(daemon), caller_(caller), sink_(std::move(sink)), request_(request), job_(job) {}
 
   void Start();
 
@@ -35,6 +36,7 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
   void Flush();
 
   Daemon& daemon_;
+  const Caller caller_;
   const std::shared_ptr<EventSink> sink_;
   const v1::ListEventsRequest request_;
   const uint64_t job_;
@@ -47,7 +49,7 @@ class EventFeed : public std::enable_shared_from_this<EventFeed> {
 };
 
 // Splits them into as many batches as needed.
-std::vector<v1::EventBatch> BatchesOf(std::vector<v1::Event> events) {
+std::vector<v1::EventBatch> BatchesOf(const Caller& caller, std::vector<v1::Event> events) {
   std::vector<v1::EventBatch> batches;
   size_t bytes = common::kAnswerBytesMax;
   for (v1::Event& event : events) {
@@ -57,6 +59,7 @@ std::vector<v1::EventBatch> BatchesOf(std::vector<v1::Event> events) {
     }
     batches.back().add_texts(DescribeEvent(event));
     v1::Event& shown = *batches.back().add_events() = EventForPeople(std::move(event));
+    HideFromOthers(caller, shown);
     bytes += shown.ByteSizeLong();
   }
   return batches;
@@ -98,7 +101,7 @@ void EventFeed::SayPast(uint64_t until) {
        .until = until,
        .newest = request_.limit() == 0 ? kPastEventsDefault : request_.limit()});
   if (!past.ok()) return sink_->Close(past.status());
-  for (v1::EventBatch& batch : BatchesOf(*std::move(past))) sink_->Write(std::move(batch));
+  for (v1::EventBatch& batch : BatchesOf(caller_, *std::move(past))) sink_->Write(std::move(batch));
   if (!request_.follow()) return sink_->Close(absl::OkStatus());
   std::lock_guard lock(mutex_);
   past_said_ = true;
@@ -124,7 +127,8 @@ void EventFeed::OnEvents(const std::vector<v1::Event>& events) {
                              .what = "events arrive faster than this follower reads them",
                              .fix = "follow again from the last one seen"}));
   }
-  for (v1::EventBatch& batch : BatchesOf(std::move(wanted))) waiting_.push_back(std::move(batch));
+  for (v1::EventBatch& batch : BatchesOf(caller_, std::move(wanted)))
+    waiting_.push_back(std::move(batch));
   Flush();
 }
 
@@ -141,12 +145,14 @@ void EventFeed::Flush() {
 void ListEvents(Daemon& daemon, const Caller& caller, const v1::ListEventsRequest& request,
                 std::shared_ptr<EventSink> sink) {
   if (request.job().empty()) {
-    return std::make_shared<EventFeed>(daemon, std::move(sink), request, 0)->Start();
+    return std::make_shared<EventFeed>(daemon, caller, std::move(sink), request, 0)->Start();
   }
-  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
-    if (!found.ok()) return sink->Close(found.status());
-    std::make_shared<EventFeed>(daemon, sink, request, found->record->id())->Start();
-  });
+  FindJob(
+      daemon, caller, request.job(),
+      [&daemon, caller, request, sink](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return sink->Close(found.status());
+        std::make_shared<EventFeed>(daemon, caller, sink, request, found->record->id())->Start();
+      });
 }
 
 }  // namespace muster::coordinator

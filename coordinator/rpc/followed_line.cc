@@ -19,6 +19,11 @@ void FollowedLine::Seal() {
   }
 }
 
+bool FollowedLine::Knows(uint32_t attempt, int64_t step) const {
+  const auto known = first_steps_.find(attempt);
+  return known != first_steps_.end() && known->second <= step;
+}
+
 bool FollowedLine::IsReplaced(uint32_t attempt, int64_t step) const {
   const auto later = replaced_from_.upper_bound(attempt);
   return later != replaced_from_.end() && step >= later->second;

@@ -15,6 +15,8 @@ class FollowedLine {
   void Learn(const v1::MetricBatch& batch);
   void Seal();
   bool IsReplaced(uint32_t attempt, int64_t step) const;
+  // Whether the line would be the same if it had learned this, too.
+  bool Knows(uint32_t attempt, int64_t step) const;
 
  private:
   std::map<uint32_t, int64_t> first_steps_;  // by attempt

@@ -7,10 +7,13 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "coordinator/identity/directory.h"
 #include "coordinator/number_file.h"
 #include "coordinator/rpc/job_gate.h"
+#include "coordinator/rpc/resume_gate.h"
 #include "coordinator/rpc/sample_gate.h"
 
 namespace muster::coordinator {
@@ -25,6 +28,7 @@ void DeleteFiles(Daemon& daemon, const std::vector<uint64_t>& jobs) {
   for (const uint64_t job : jobs) {
     daemon.gate.Forget(job);
     daemon.sample_gate.Forget(job);
+    daemon.resume_gate.Forget(job);
     daemon.logs.Remove(job);
     daemon.metrics.Remove(job);
     daemon.assessor.Forget(job);
@@ -127,6 +131,10 @@ void KeepHouse(Daemon& daemon, const Retention& retention) {
   daemon.pool.Post([&daemon, retention] {
     RemoveExpired(daemon, retention);
     daemon.samples.Expire();
+    if (const absl::Status done = daemon.directory.ForgetExpired(); !done.ok()) {
+      common::LogWarning(
+          common::StrCat("expired tokens and certificates are kept: ", common::MessageOf(done)));
+    }
     CollectBlobs(daemon, daemon.blobs.OldBlobs());
     daemon.pool.PostAfter(kHousekeepingEvery,
                           [&daemon, retention] { KeepHouse(daemon, retention); });

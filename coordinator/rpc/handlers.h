@@ -80,6 +80,10 @@ void QueryMetrics(Daemon& daemon, const Caller& caller, const v1::QueryMetricsRe
 void SummarizeMetrics(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
                       Answer<v1::MetricSummaries> answer);
 
+// curves.cc
+void QueryCurves(Daemon& daemon, const Caller& caller, const v1::QueryCurvesRequest& request,
+                 Answer<v1::QueryCurvesResponse> answer);
+
 // samples.cc
 void QuerySamples(Daemon& daemon, const Caller& caller, const v1::QuerySamplesRequest& request,
                   std::shared_ptr<Sink<v1::SampleBucket>> sink);
@@ -90,16 +94,25 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
 void ListCheckpointFiles(Daemon& daemon, const Caller& caller,
                          const v1::CheckpointReference& request,
                          std::shared_ptr<Sink<v1::CheckpointFiles>> sink);
-// For the worker that resumes from it.
-void ListResumeFiles(Daemon& daemon, const v1::ListResumeFilesRequest& request,
-                     std::shared_ptr<Sink<v1::CheckpointFiles>> sink);
 void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& request,
               std::shared_ptr<Sink<v1::BlobChunk>> sink);
 void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::CheckpointReference& request,
                       Answer<v1::BulkResponse> answer);
+// In pieces. The client's queue can hold all of them: at most 32 MiB of names.
+void SendCheckpointFiles(const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files,
+                         Sink<v1::CheckpointFiles>& sink);
 // The bytes of one blob, starting at `offset`.
 void SendBlob(Daemon& daemon, const std::string& sha256, uint64_t offset,
               std::shared_ptr<Sink<v1::BlobChunk>> sink);
+
+// transfers.cc: checkpoint files for workers, each only for attempts of its node (reach.h).
+void BeginUpload(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
+                 Answer<v1::BeginUploadResponse> answer);
+void DownloadBlob(Daemon& daemon, const Caller& caller, const v1::DownloadBlobRequest& request,
+                  std::shared_ptr<Sink<v1::BlobChunk>> sink);
+void ListResumeFiles(Daemon& daemon, const Caller& caller,
+                     const v1::ListResumeFilesRequest& request,
+                     std::shared_ptr<Sink<v1::CheckpointFiles>> sink);
 
 // nodes.cc
 void ListNodes(Daemon& daemon, const Caller& caller, const v1::ListNodesRequest& request,
@@ -110,5 +123,45 @@ void DeclareNodeDead(Daemon& daemon, const Caller& caller,
                      const v1::DeclareNodeDeadRequest& request, Answer<v1::BulkResponse> answer);
 void RemoveNode(Daemon& daemon, const Caller& caller, const v1::RemoveNodeRequest& request,
                 Answer<v1::BulkResponse> answer);
+
+// people.cc
+void WhoAmI(Daemon& daemon, const Caller& caller, const v1::WhoAmIRequest& request,
+            Answer<v1::WhoAmIResponse> answer);
+void CreateToken(Daemon& daemon, const Caller& caller, const v1::CreateTokenRequest& request,
+                 Answer<v1::CreateTokenResponse> answer);
+void ListTokens(Daemon& daemon, const Caller& caller, const v1::ListTokensRequest& request,
+                Answer<v1::ListTokensResponse> answer);
+void RevokeToken(Daemon& daemon, const Caller& caller, const v1::RevokeTokenRequest& request,
+                 Answer<v1::RevokeTokenResponse> answer);
+void SetUser(Daemon& daemon, const Caller& caller, const v1::SetUserRequest& request,
+             Answer<v1::User> answer);
+void ListUsers(Daemon& daemon, const Caller& caller, const v1::ListUsersRequest& request,
+               Answer<v1::ListUsersResponse> answer);
+void RemoveUser(Daemon& daemon, const Caller& caller, const v1::RemoveUserRequest& request,
+                Answer<v1::RemoveUserResponse> answer);
+void ListCredentials(Daemon& daemon, const Caller& caller,
+                     const v1::ListCredentialsRequest& request,
+                     Answer<v1::ListCredentialsResponse> answer);
+void RevokeCredentials(Daemon& daemon, const Caller& caller,
+                       const v1::RevokeCredentialsRequest& request,
+                       Answer<v1::RevokeCredentialsResponse> answer);
+
+// projects.cc
+void SetProject(Daemon& daemon, const Caller& caller, const v1::SetProjectRequest& request,
+                Answer<v1::Project> answer);
+void ListProjects(Daemon& daemon, const Caller& caller, const v1::ListProjectsRequest& request,
+                  Answer<v1::ListProjectsResponse> answer);
+void RemoveProject(Daemon& daemon, const Caller& caller, const v1::RemoveProjectRequest& request,
+                   Answer<v1::RemoveProjectResponse> answer);
+void SetSecret(Daemon& daemon, const Caller& caller, const v1::SetSecretRequest& request,
+               Answer<v1::Secret> answer);
+void ListSecrets(Daemon& daemon, const Caller& caller, const v1::ListSecretsRequest& request,
+                 Answer<v1::ListSecretsResponse> answer);
+void RemoveSecret(Daemon& daemon, const Caller& caller, const v1::RemoveSecretRequest& request,
+                  Answer<v1::RemoveSecretResponse> answer);
+
+// audit.cc
+void ReadAudit(Daemon& daemon, const Caller& caller, const v1::ReadAuditRequest& request,
+               std::shared_ptr<Sink<v1::AuditEntries>> sink);
 
 }  // namespace muster::coordinator

@@ -1,14 +1,19 @@
 #include "coordinator/rpc/job_gate.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "common/limits.h"
+#include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/lookup.h"
 
 namespace muster::coordinator {
 namespace {
+
+constexpr uint32_t kEventsSearchedMax = 100'000;  // of one job, for an attempt of long ago
 
 // The maximum number of ranks that an attempt of this shape can have.
 uint32_t RanksOf(const v1::Shape& shape) {
@@ -22,50 +27,124 @@ uint32_t RanksOf(const v1::Shape& shape) {
 
 }  // namespace
 
-bool JobGate::Known::Has(uint32_t attempt, uint32_t rank) const {
-  if (attempt >= attempts) return false;
-  const auto world_size = world_sizes.find(attempt);
-  return rank < (world_size == world_sizes.end() ? ranks_max : world_size->second);
+JobGate::Started JobGate::LearnAttempt(const v1::Attempt& attempt) {
+  Started started{.world_size = attempt.world_size(), .parts = {}};
+  started.parts.reserve(static_cast<size_t>(attempt.parts_size()));
+  for (const v1::NodePart& part : attempt.parts()) {
+    started.parts.push_back(
+        {part.first_rank(), part.local_world_size(), part.incarnation(), part.node()});
+  }
+  std::sort(started.parts.begin(), started.parts.end(),
+            [](const Part& a, const Part& b) { return a.first_rank < b.first_rank; });
+  return started;
 }
 
 JobGate::Known JobGate::Learn(const v1::JobRecord& record) {
-  Known known{.attempts = record.next_attempt(), .ranks_max = RanksOf(record.spec().shape())};
-  for (const v1::Attempt& started : record.attempts()) {
-    known.attempts = std::max(known.attempts, started.number() + 1);
-    if (started.world_size() > 0) known.world_sizes[started.number()] = started.world_size();
+  Known known{.attempts = record.next_attempt(),
+              .started = {},
+              .ranks_max = RanksOf(record.spec().shape())};
+  for (const v1::Attempt& attempt : record.attempts()) {
+    known.attempts = std::max(known.attempts, attempt.number() + 1);
+    known.started[attempt.number()] = LearnAttempt(attempt);
   }
   return known;
 }
 
-void JobGate::Check(Daemon& daemon, uint64_t job, uint32_t attempt, uint32_t rank,
-                    std::function<void(bool)> answer) {
+bool JobGate::Owns(const Started& started, const NodeIdentity& sender, const Subject& subject) {
+  const auto is_its_own = [&](const Part& part) {
+    return part.node == sender.node &&
+           (!sender.incarnation.has_value() || *sender.incarnation == part.incarnation);
+  };
+  if (!subject.rank.has_value())
+    return std::any_of(started.parts.begin(), started.parts.end(), is_its_own);
+  const auto after =
+      std::upper_bound(started.parts.begin(), started.parts.end(), *subject.rank,
+                       [](uint32_t rank, const Part& part) { return rank < part.first_rank; });
+  if (after == started.parts.begin()) return false;
+  const Part& part = *std::prev(after);
+  return *subject.rank - part.first_rank < part.ranks && is_its_own(part);
+}
+
+std::optional<JobGate::Verdict> JobGate::Judge(const Known& known, const NodeIdentity& sender,
+                                               const Subject& subject) {
+  if (subject.attempt >= known.attempts) return Verdict::kUnknown;
+  const auto started = known.started.find(subject.attempt);
+  const bool is_kept = started != known.started.end();
+  const bool has_size = is_kept && started->second.world_size > 0;
+  const uint32_t ranks = has_size ? started->second.world_size : known.ranks_max;
+  if (subject.rank.has_value() && *subject.rank >= ranks) return Verdict::kUnknown;
+  if (sender.node.empty()) return sender.is_certified ? Verdict::kNotItsOwn : Verdict::kMay;
+  if (is_kept) return Owns(started->second, sender, subject) ? Verdict::kMay : Verdict::kNotItsOwn;
+  // Without a certificate the name proves nothing anyway.
+  if (!sender.is_certified) return Verdict::kMay;
+  return std::nullopt;
+}
+
+JobGate::Started JobGate::FindOlder(Daemon& daemon, const Subject& subject) {
+  const auto events = daemon.index.Events({.job = subject.job,
+                                           .until = std::numeric_limits<int64_t>::max(),
+                                           .newest = kEventsSearchedMax});
+  if (!events.ok()) return {};
+  for (const v1::Event& event : *events) {
+    const v1::Attempt& attempt = event.attempt_started().attempt();
+    if (event.has_attempt_started() && attempt.number() == subject.attempt)
+      return LearnAttempt(attempt);
+  }
+  return {};
+}
+
+void JobGate::Remember(uint64_t job, const Known& known) {
+  const auto count = [](const Known& one) {
+    size_t parts = 0;
+    for (const auto& [number, started] : one.started) parts += started.parts.size();
+    return parts;
+  };
+  std::lock_guard lock(mutex_);
+  if (jobs_.size() >= kRememberedMax || parts_ >= kPartsRememberedMax) {
+    jobs_.clear();
+    parts_ = 0;
+  }
+  Known& kept = jobs_[job];
+  parts_ -= count(kept);
+  kept = known;
+  parts_ += count(kept);
+}
+
+void JobGate::Check(Daemon& daemon, const NodeIdentity& sender, const Subject& subject,
+                    Answer answer) {
   {
     std::unique_lock lock(mutex_);
-    const auto known = jobs_.find(job);
+    const auto known = jobs_.find(subject.job);
     // An unknown attempt may have started since.
-    if (known != jobs_.end() && attempt < known->second.attempts) {
-      const bool may = known->second.Has(attempt, rank);
+    if (known != jobs_.end() && subject.attempt < known->second.attempts) {
+      const std::optional<Verdict> verdict = Judge(known->second, sender, subject);
       lock.unlock();
-      return answer(may);
+      if (verdict.has_value()) return answer(*verdict);
     }
   }
-  FindJob(daemon, Caller{}, std::to_string(job),
-          [this, job, attempt, rank, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (!found.ok()) return answer(false);
-            Known known = Learn(*found->record);
-            const bool may = known.Has(attempt, rank);
-            {
-              std::lock_guard lock(mutex_);
-              if (jobs_.size() >= kRememberedMax) jobs_.clear();
-              jobs_[job] = std::move(known);
-            }
-            answer(may);
-          });
+  FindJob(
+      daemon, Caller{}, std::to_string(subject.job),
+      [this, &daemon, sender, subject, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+        if (!found.ok()) return answer(Verdict::kUnknown);
+        Known known = Learn(*found->record);
+        if (const auto verdict = Judge(known, sender, subject); verdict.has_value()) {
+          Remember(subject.job, known);
+          return answer(*verdict);
+        }
+        daemon.pool.Post([this, &daemon, sender, subject, answer, known]() mutable {
+          known.started[subject.attempt] = FindOlder(daemon, subject);
+          Remember(subject.job, known);
+          answer(*Judge(known, sender, subject));
+        });
+      });
 }
 
 void JobGate::Forget(uint64_t job) {
   std::lock_guard lock(mutex_);
-  jobs_.erase(job);
+  const auto known = jobs_.find(job);
+  if (known == jobs_.end()) return;
+  for (const auto& [number, started] : known->second.started) parts_ -= started.parts.size();
+  jobs_.erase(known);
 }
 
 }  // namespace muster::coordinator

@@ -1,14 +1,19 @@
-// Which (job, attempt, rank) may send logs and metrics: jobs that exist, attempts that were
-// started, ranks below the attempt's world size. Anything else is rejected before it touches a
-// file. Any thread.
+// Which worker may send logs and metrics of which (job, attempt, rank): jobs that exist, attempts
+// that were started, ranks below the attempt's world size, and, where the sender's node is known,
+// only ranks that were assigned to it. Anything else is rejected before it touches a file. Any
+// thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
+#include "coordinator/rpc/reach.h"
 #include "muster/v1/job.pb.h"
 
 namespace muster::coordinator {
@@ -17,23 +22,53 @@ struct Daemon;
 
 class JobGate {
  public:
+  enum class Verdict {
+    kMay,
+    kUnknown,    // there is no such job, attempt or rank
+    kNotItsOwn,  // it is on another node, or was assigned to another incarnation of this one
+  };
+  struct Subject {
+    uint64_t job = 0;
+    uint32_t attempt = 0;
+    std::optional<uint32_t> rank = std::nullopt;  // none: the attempt's part on the sender's node
+  };
+  using Answer = std::function<void(Verdict)>;
+
   // Answers immediately if known, otherwise on another thread.
-  void Check(Daemon& daemon, uint64_t job, uint32_t attempt, uint32_t rank,
-             std::function<void(bool)> answer);
+  void Check(Daemon& daemon, const NodeIdentity& sender, const Subject& subject, Answer answer);
   void Forget(uint64_t job);
 
  private:
-  static constexpr size_t kRememberedMax = 10'000;
+  static constexpr size_t kRememberedMax = 10'000;        // jobs
+  static constexpr size_t kPartsRememberedMax = 500'000;  // of all of them, about 60 bytes each
+  struct Part {
+    uint32_t first_rank = 0;
+    uint32_t ranks = 0;
+    uint64_t incarnation = 0;
+    std::string node;
+  };
+  struct Started {
+    uint32_t world_size = 0;  // 0: not known
+    std::vector<Part> parts;  // by first rank
+  };
   struct Known {
-    uint32_t attempts = 0;                     // started so far
-    std::map<uint32_t, uint32_t> world_sizes;  // of the attempts in the record
-    uint32_t ranks_max = 0;                    // for any other attempt, from the job's shape
-    bool Has(uint32_t attempt, uint32_t rank) const;
+    uint32_t attempts = 0;                // started so far
+    std::map<uint32_t, Started> started;  // those of the record, and older ones that were asked for
+    uint32_t ranks_max = 0;               // for any other attempt, from the job's shape
   };
   static Known Learn(const v1::JobRecord& record);
+  static Started LearnAttempt(const v1::Attempt& attempt);
+  // Nothing: it depends on the parts of an attempt that the record no longer has.
+  static std::optional<Verdict> Judge(const Known& known, const NodeIdentity& sender,
+                                      const Subject& subject);
+  static bool Owns(const Started& started, const NodeIdentity& sender, const Subject& subject);
+  // From the job's events. On a pool's thread.
+  static Started FindOlder(Daemon& daemon, const Subject& subject);
+  void Remember(uint64_t job, const Known& known);
 
   std::mutex mutex_;  // guards what follows
   std::unordered_map<uint64_t, Known> jobs_;
+  size_t parts_ = 0;  // of all jobs_
 };
 
 }  // namespace muster::coordinator

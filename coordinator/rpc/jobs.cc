@@ -12,6 +12,7 @@
 #include "coordinator/core/plan.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
+#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
 
@@ -30,6 +31,11 @@ bool Matches(const v1::JobRecord& job, const v1::ListJobsRequest& request,
              const LabelTerms& labels) {
   if (request.before_id() != 0 && job.id() >= request.before_id()) return false;
   if (!request.owner().empty() && job.owner() != request.owner()) return false;
+  if (job.name().find(request.name_has()) == std::string::npos) return false;
+  const std::string& project = job.spec().project();
+  if (!request.project().empty() && request.project() != (project.empty() ? "default" : project)) {
+    return false;
+  }
   if (!job::MeetsLabelTerms(job.spec().labels(), labels)) return false;
   if (request.states().empty()) return true;
   return std::find(request.states().begin(), request.states().end(), job.state()) !=
@@ -59,6 +65,8 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
     filter.states.push_back(static_cast<v1::JobState>(state));
   filter.owner = request.owner();
   filter.labels = labels;
+  filter.name_has = request.name_has();
+  filter.project = request.project();
   filter.before_id = request.before_id();
   filter.limit = LimitOf(request) + 1;
   if (!request.all() && request.states().empty()) filter.finished_since_ms = now_ms - kRecentMs;
@@ -135,10 +143,11 @@ void ListJobs(Daemon& daemon, const Caller&, const v1::ListJobsRequest& request,
 void GetJob(Daemon& daemon, const Caller& caller, const v1::JobReference& request,
             Answer<v1::GetJobResponse> answer) {
   FindJob(daemon, caller, request.job(),
-          [&daemon, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
+          [&daemon, caller, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
             if (!found.ok()) return answer(found.status());
             v1::GetJobResponse response;
             *response.mutable_record() = RecordForPeople(*found->record);
+            HideFromOthers(caller, *response.mutable_record());
             v1::JobSummary& summary = *response.mutable_summary();
             summary = Summarize(*found->record);
             found->live ? daemon.metrics.Decorate(summary)

@@ -7,17 +7,17 @@
 #include "coordinator/rpc/lookup.h"
 
 namespace muster::coordinator {
-std::shared_ptr<const SampledPart> SampleGate::Take(Parts& parts, const std::string& node,
-                                                    int64_t now_ms) {
+
+SampleGate::Taken SampleGate::Take(Parts& parts, const std::string& node, int64_t now_ms) {
   const auto found = parts.find(node);
-  if (found == parts.end()) return nullptr;
+  if (found == parts.end()) return {Verdict::kNotItsOwn};
   Part& part = found->second;
   const double seconds = static_cast<double>(now_ms - part.counted_ms) / 1'000;
   part.counted_ms = now_ms;
   part.allowance = std::min(part.allowance + seconds * kBatchesPerSecond, kBatchesAtOnce);
-  if (part.allowance < 1) return nullptr;
+  if (part.allowance < 1) return {};
   part.allowance -= 1;
-  return part.part;
+  return {Verdict::kMay, part.part};
 }
 
 void SampleGate::Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& node,
@@ -30,22 +30,22 @@ void SampleGate::Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std:
                           std::prev(after)->first.second > attempt;
     if (is_stale) {
       lock.unlock();
-      return answer(nullptr);
+      return answer(Verdict::kNotNow, nullptr);
     }
     // An attempt's parts are assigned together, when it starts.
     if (const auto known = attempts_.find({job, attempt}); known != attempts_.end()) {
-      auto part = Take(known->second, node, now_ms);
+      Taken taken = Take(known->second, node, now_ms);
       lock.unlock();
-      return answer(std::move(part));
+      return answer(taken.verdict, std::move(taken.part));
     }
   }
   FindJob(daemon, Caller{}, std::to_string(job),
           [this, job, attempt, node, now_ms,
            answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
-            if (!found.ok() || !found->live) return answer(nullptr);
+            if (!found.ok() || !found->live) return answer(Verdict::kNotNow, nullptr);
             Parts parts;
             for (const v1::Attempt& each : found->record->attempts()) {
-              if (each.number() > attempt) return answer(nullptr);
+              if (each.number() > attempt) return answer(Verdict::kNotNow, nullptr);
               if (each.number() != attempt) continue;
               for (const v1::NodePart& part : each.parts()) {
                 parts[part.node()] = {
@@ -53,14 +53,14 @@ void SampleGate::Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std:
                     .counted_ms = now_ms};
               }
             }
-            if (parts.empty()) return answer(nullptr);
-            auto part = Take(parts, node, now_ms);
+            if (parts.empty()) return answer(Verdict::kNotNow, nullptr);
+            Taken taken = Take(parts, node, now_ms);
             {
               std::lock_guard lock(mutex_);
               if (attempts_.size() >= kAttemptsMax) attempts_.clear();
               attempts_[{job, attempt}] = std::move(parts);
             }
-            answer(std::move(part));
+            answer(taken.verdict, std::move(taken.part));
           });
 }
 

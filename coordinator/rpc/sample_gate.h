@@ -20,10 +20,15 @@ struct Daemon;
 
 class SampleGate {
  public:
-  using Answer = std::function<void(std::shared_ptr<const SampledPart>)>;
+  enum class Verdict {
+    kMay,
+    kNotNow,     // the job is over, a newer attempt is known, or the node sends too often
+    kNotItsOwn,  // the attempt has no part on that node
+  };
+  // The part, if it may.
+  using Answer = std::function<void(Verdict, std::shared_ptr<const SampledPart>)>;
 
-  // Answers immediately if known, otherwise on another thread. Null: the node holds nothing of that
-  // attempt or sends too often, the job is over, or a newer attempt is known.
+  // Answers immediately if known, otherwise on another thread.
   void Find(Daemon& daemon, uint64_t job, uint32_t attempt, const std::string& node, Answer answer);
   void Forget(uint64_t job);
 
@@ -39,9 +44,11 @@ class SampleGate {
   using Parts = std::unordered_map<std::string, Part>;  // by node
   using Key = std::pair<uint64_t, uint32_t>;            // job, attempt
 
-  // Null if there is none, or its allowance is used up.
-  static std::shared_ptr<const SampledPart> Take(Parts& parts, const std::string& node,
-                                                 int64_t now_ms);
+  struct Taken {
+    Verdict verdict = Verdict::kNotNow;
+    std::shared_ptr<const SampledPart> part = nullptr;
+  };
+  static Taken Take(Parts& parts, const std::string& node, int64_t now_ms);
 
   std::mutex mutex_;  // guards what follows
   std::map<Key, Parts> attempts_;

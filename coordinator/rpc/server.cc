@@ -54,7 +54,7 @@ void GetServer(Daemon& daemon, const Caller&, const v1::GetServerRequest& reques
       answer);
 }
 
-void SignIn(Daemon& daemon, const Caller&, const v1::SignInRequest& request,
+void SignIn(Daemon& daemon, const Caller& caller, const v1::SignInRequest& request,
             Answer<v1::SignInResponse> answer) {
   if (!daemon.sign_in_link) {
     return answer(common::MakeProblem(absl::StatusCode::kFailedPrecondition,
@@ -62,7 +62,7 @@ void SignIn(Daemon& daemon, const Caller&, const v1::SignInRequest& request,
                                        .what = "the coordinator does not serve HTTP",
                                        .fix = "start it with --http 127.0.0.1:7701"}));
   }
-  absl::StatusOr<std::string> link = daemon.sign_in_link(request.path());
+  absl::StatusOr<std::string> link = daemon.sign_in_link(caller, request.path());
   if (!link.ok()) return answer(link.status());
   v1::SignInResponse response;
   response.set_link(*std::move(link));

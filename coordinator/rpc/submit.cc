@@ -1,12 +1,19 @@
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/job/validate.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/state.h"
+#include "coordinator/identity/directory.h"
+#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
+#include "coordinator/rpc/secrets.h"
 
 namespace muster::coordinator {
 namespace {
@@ -40,6 +47,14 @@ absl::StatusOr<v1::Checkpoint> CheckpointToResume(const v1::JobRecord& job,
 
 absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobRequest& request,
                                        const v1::JobRecord& job) {
+  if (!IsOwner(caller, job.owner()) && !job.spec().env().empty()) {
+    return common::MakeProblem(
+        absl::StatusCode::kPermissionDenied,
+        {.code = "JC1320",
+         .what = StrCat("job ", job.name(), " cannot be rerun by ", caller.principal),
+         .why = StrCat("its environment is known to ", job.owner(), " alone"),
+         .fix = "submit a job of your own; jobctl show prints its command"});
+  }
   SubmitInput input{.caller = caller};
   *input.request.mutable_spec() = job.spec();
   v1::JobSpec& spec = *input.request.mutable_spec();
@@ -65,12 +80,33 @@ void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse>
 
 }  // namespace
 
+void CheckMayUse(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
+                 std::function<void(const absl::Status&)> then) {
+  if (const absl::Status may = daemon.directory.CheckProject(spec.project(), caller.principal);
+      !may.ok()) {
+    return then(may);
+  }
+  if (spec.secrets().empty()) return then(absl::OkStatus());
+  if (daemon.cluster == nullptr) return then(NoKeyForSecrets(daemon));
+  daemon.pool.Post(
+      [&daemon, owner = caller.principal, then = std::move(then),
+       names = std::vector<std::string>(spec.secrets().begin(), spec.secrets().end())] {
+        then(daemon.directory.FindSecrets(owner, names).status());
+      });
+}
+
 void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
             Answer<v1::SubmitResponse> answer) {
   // The core checks all rules; this one has to come before the request takes space in the loop's
   // queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
-  EnqueueSubmit(daemon, SubmitInput{.caller = caller, .request = request}, std::move(answer));
+  const auto input =
+      std::make_shared<SubmitInput>(SubmitInput{.caller = caller, .request = request});
+  input->account = daemon.directory.AccountOf(caller.principal);
+  CheckMayUse(daemon, caller, request.spec(), [&daemon, input, answer](const absl::Status& may) {
+    if (!may.ok()) return answer(may);
+    EnqueueSubmit(daemon, std::move(*input), answer);
+  });
 }
 
 void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& request,
@@ -81,7 +117,12 @@ void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& r
         if (!found.ok()) return answer(found.status());
         absl::StatusOr<SubmitInput> input = RerunInput(caller, request, *found->record);
         if (!input.ok()) return answer(input.status());
-        EnqueueSubmit(daemon, *std::move(input), answer);
+        input->account = daemon.directory.AccountOf(caller.principal);
+        CheckMayUse(daemon, caller, input->request.spec(),
+                    [&daemon, input = *input, answer](const absl::Status& may) {
+                      if (!may.ok()) return answer(may);
+                      EnqueueSubmit(daemon, input, answer);
+                    });
       },
       Want::kRecordWithFiles);
 }

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -7,10 +8,13 @@
 #include "common/strings.h"
 #include "coordinator/core/state.h"
 #include "coordinator/core/views.h"
+#include "coordinator/identity/directory.h"
+#include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/attached_runs.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lifetime.h"
 #include "coordinator/rpc/lookup.h"
+#include "coordinator/rpc/secrets.h"
 
 namespace muster::coordinator {
 namespace {
@@ -26,8 +30,8 @@ using UpdateSink = Sink<v1::JobUpdate>;
 // One client's view of one job. A slow client gets merged updates: the newest record, all events.
 class JobFeed : public std::enable_shared_from_this<JobFeed> {
  public:
-  JobFeed(Daemon& daemon, std::shared_ptr<UpdateSink> sink, bool past_end)
-      : daemon_(daemon), sink_(std::move(sink)), past_end_(past_end) {}
+  JobFeed(Daemon& daemon, Caller caller, std::shared_ptr<UpdateSink> sink, bool past_end)
+      : daemon_(daemon), caller_(std::move(caller)), sink_(std::move(sink)), past_end_(past_end) {}
 
   // `with_past`: the first update carries all events so far.
   void Start(uint64_t job, bool with_past, std::function<void()> gone);
@@ -41,6 +45,7 @@ class JobFeed : public std::enable_shared_from_this<JobFeed> {
   void Flush(std::unique_lock<std::mutex>& lock);
 
   Daemon& daemon_;
+  const Caller caller_;
   const std::shared_ptr<UpdateSink> sink_;
   const bool past_end_;
 
@@ -134,11 +139,13 @@ void JobFeed::OnChange(const JobChange& change) {
 }
 
 void JobFeed::WriteInPieces(v1::JobUpdate update) {
+  HideFromOthers(caller_, *update.mutable_record());
   v1::JobUpdate piece;
   *piece.mutable_record() = update.record();
   size_t bytes = 0;
   for (v1::Event& event : *update.mutable_events()) {
     v1::Event& shown = *piece.add_events() = EventForPeople(std::move(event));
+    HideFromOthers(caller_, shown);
     bytes += shown.ByteSizeLong();
     if (bytes < kEventBytesPerUpdate) continue;
     sink_->Write(std::exchange(piece, {}));
@@ -167,21 +174,18 @@ void CancelGone(Daemon& daemon, uint64_t job) {
   daemon.loop.Say(std::move(cancel));
 }
 
-}  // namespace
-
-void Run(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
-         std::shared_ptr<UpdateSink> sink) {
-  SubmitInput input{.caller = caller, .request = request, .attached = true};
-  daemon.lifetime.ClientCame();
+// With the client counted, which leaves when the stream is over.
+void BeginRun(Daemon& daemon, const Caller& caller, SubmitInput input,
+              std::shared_ptr<UpdateSink> sink) {
   const absl::Status queued =
-      daemon.loop.Submit(std::move(input), [&daemon, sink](const Reply& reply) {
+      daemon.loop.Submit(std::move(input), [&daemon, caller, sink](const Reply& reply) {
         if (!reply.status.ok()) {
           sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
           return sink->Close(reply.status);
         }
         const uint64_t job = reply.submit.job();
         daemon.attached.Came(job);
-        std::make_shared<JobFeed>(daemon, sink, /*past_end=*/false)
+        std::make_shared<JobFeed>(daemon, caller, sink, /*past_end=*/false)
             ->Start(job, /*with_past=*/true, [&daemon, job] {
               if (daemon.attached.Left(job) && !daemon.stopping) CancelGone(daemon, job);
               daemon.lifetime.ClientLeft();
@@ -192,13 +196,30 @@ void Run(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
   sink->Close(queued);
 }
 
+}  // namespace
+
+void Run(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
+         std::shared_ptr<UpdateSink> sink) {
+  daemon.lifetime.ClientCame();
+  const auto input = std::make_shared<SubmitInput>(
+      SubmitInput{.caller = caller, .request = request, .attached = true});
+  input->account = daemon.directory.AccountOf(caller.principal);
+  CheckMayUse(daemon, caller, request.spec(),
+              [&daemon, caller, sink, input](const absl::Status& may) {
+                if (may.ok()) return BeginRun(daemon, caller, std::move(*input), sink);
+                sink->Observe(nullptr, [&daemon] { daemon.lifetime.ClientLeft(); });
+                sink->Close(may);
+              });
+}
+
 void WatchJob(Daemon& daemon, const Caller& caller, const v1::WatchJobRequest& request,
               std::shared_ptr<UpdateSink> sink) {
-  FindJob(daemon, caller, request.job(), [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
-    if (!found.ok()) return sink->Close(found.status());
-    std::make_shared<JobFeed>(daemon, sink, request.past_end())
-        ->Start(found->record->id(), /*with_past=*/false, nullptr);
-  });
+  FindJob(daemon, caller, request.job(),
+          [&daemon, caller, request, sink](absl::StatusOr<FoundJob> found) {
+            if (!found.ok()) return sink->Close(found.status());
+            std::make_shared<JobFeed>(daemon, caller, sink, request.past_end())
+                ->Start(found->record->id(), /*with_past=*/false, nullptr);
+          });
 }
 
 void CancelAbandonedRuns(Daemon& daemon) {

@@ -1,5 +1,6 @@
 #include "coordinator/rpc/worker_session.h"
 
+#include <chrono>
 #include <utility>
 
 #include "common/limits.h"
@@ -11,6 +12,8 @@
 #include "coordinator/core/decide.h"
 #include "coordinator/notify/notifier.h"
 #include "coordinator/rpc/diagnosis.h"
+#include "coordinator/rpc/part_bytes.h"
+#include "coordinator/stores/shortage.h"
 
 namespace muster::coordinator {
 namespace {
@@ -18,6 +21,27 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kPieceBytesMax = 256 << 20;  // total over all streams
+constexpr std::chrono::milliseconds kLookAgainAfter{500};
+
+bool HasParts(const v1::WorkerMessage& message) {
+  return message.has_checkpoint_part() || message.register_().checkpoint_parts_size() > 0;
+}
+
+// Why each part of the message cannot count, in order; empty texts: it may. An error: no verdict.
+absl::StatusOr<std::vector<std::string>> ProblemsOfParts(BlobStore& blobs,
+                                                         const v1::WorkerMessage& message) {
+  std::vector<std::string> problems;
+  const auto look = [&](const v1::CheckpointPartReady& part) -> absl::Status {
+    const absl::Status status = CheckPartBytes(blobs, part);
+    if (IsShortage(status)) return status;
+    problems.emplace_back(status.message());
+    return absl::OkStatus();
+  };
+  if (message.has_checkpoint_part()) RETURN_IF_ERROR(look(message.checkpoint_part()));
+  for (const v1::CheckpointPartReady& part : message.register_().checkpoint_parts())
+    RETURN_IF_ERROR(look(part));
+  return problems;
+}
 
 }  // namespace
 
@@ -33,6 +57,14 @@ absl::Status WorkerSession::CheckRegistration(const v1::Register& registration) 
                         "\" is not a valid node name: a name is 1 to ", common::kNameBytesMax,
                         " bytes of UTF-8 without control characters"),
          .fix = "start muster-worker with another --name"});
+  }
+  if (caller_.is_certified && facts.name() != caller_.node) {
+    return common::MakeProblem(
+        absl::StatusCode::kPermissionDenied,
+        {.code = "JC1342",
+         .what = StrCat(Describe(caller_), " registers as node ", facts.name()),
+         .fix = StrCat("start the worker under the name that it joined with, or join as ",
+                       facts.name())});
   }
   if (registration.highest_epoch() > daemon_.epoch) {
     return common::MakeProblem(
@@ -86,18 +118,7 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
           {.code = "JC1302",
            .what = "the first message of a control stream must be a registration"}));
     }
-    const absl::Status status = CheckRegistration(message.register_());
-    if (!status.ok()) return Close(status);
-    session_ = daemon_.loop.NextSession();
-    node_ = message.register_().facts().name();
-    registered_ = true;
-    common::LogInfo(StrCat("a worker registers node=", node_, " session=", session_,
-                           " attempts=", message.register_().attempts_size()));
-    auto sink = sink_.lock();
-    if (sink == nullptr) return;
-    daemon_.loop.Register(WorkerRegisteredInput{session_, std::move(*message.mutable_register_())},
-                          std::move(sink));
-    return next();
+    return OnRegister(std::move(message), std::move(next));
   }
   if (message.has_register_()) {
     return Close(
@@ -106,7 +127,11 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
   }
   if (message.has_diagnosis()) {
     // For a waiting person, not a fact of the cluster: bypasses the control loop.
-    daemon_.diagnoses.Take(node_, std::move(*message.mutable_diagnosis()));
+    const bool is_its_own = daemon_.diagnoses.Take(node_, std::move(*message.mutable_diagnosis()));
+    if (!is_its_own) {
+      TellDenied(daemon_, {Denied::kDiagnosis, StrCat("a record of a rank from node ", node_,
+                                                      " refused: it does not run there")});
+    }
     return next();
   }
   if (message.has_notify_ended()) {
@@ -114,15 +139,101 @@ void WorkerSession::OnMessage(v1::WorkerMessage message, std::function<void()> n
     daemon_.notifier.Answered(std::move(*message.mutable_notify_ended()));
     return next();
   }
-  daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)}, std::move(next));
+  if (message.has_heartbeat())
+    return daemon_.loop.Say(WorkerSaidInput{session_, node_, std::move(message)}, std::move(next));
+  SayInOrder({.message = std::move(message), .next = std::move(next)});
+}
+
+void WorkerSession::OnRegister(v1::WorkerMessage message, std::function<void()> next) {
+  const absl::Status status = CheckRegistration(message.register_());
+  if (!status.ok()) {
+    if (common::CodeOf(status) == "JC1342") daemon_.denied.Add(Denied::kRegistration);
+    return Close(status);
+  }
+  session_ = daemon_.loop.NextSession();
+  node_ = message.register_().facts().name();
+  registered_ = true;
+  common::LogInfo(StrCat("a worker registers node=", node_, " session=", session_,
+                         " attempts=", message.register_().attempts_size()));
+  auto sink = sink_.lock();
+  if (sink == nullptr) return;
+  SayInOrder({.message = std::move(message), .sink = std::move(sink), .next = std::move(next)});
+}
+
+void WorkerSession::SayInOrder(Waiting said) {
+  said.bytes = said.message.ByteSizeLong();
+  std::function<void()> next;
+  {
+    std::unique_lock lock(mutex_);
+    if (!is_taking_ && !HasParts(said.message)) {
+      lock.unlock();
+      return Say(std::move(said), {});
+    }
+    // Later messages are read only while there is room for them.
+    waiting_bytes_ += said.bytes;
+    if (waiting_bytes_ <= kWaitingBytesMax) next = std::exchange(said.next, nullptr);
+    waiting_.push_back(std::move(said));
+    if (!std::exchange(is_taking_, true))
+      daemon_.pool.Post([self = shared_from_this()] { self->TakeWaiting(); });
+  }
+  if (next) next();
+}
+
+void WorkerSession::TakeWaiting() {
+  while (true) {
+    Waiting said;
+    {
+      std::unique_lock lock(mutex_);
+      if (waiting_.empty()) {
+        is_taking_ = false;
+        const bool is_gone = is_gone_;
+        lock.unlock();
+        if (is_gone) SayGone();
+        return;
+      }
+      said = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    absl::StatusOr<std::vector<std::string>> problems =
+        ProblemsOfParts(daemon_.blobs, said.message);
+    std::unique_lock lock(mutex_);
+    if (!problems.ok()) {
+      waiting_.push_front(std::move(said));
+      return daemon_.pool.PostAfter(kLookAgainAfter,
+                                    [self = shared_from_this()] { self->TakeWaiting(); });
+    }
+    waiting_bytes_ -= said.bytes;
+    lock.unlock();
+    Say(std::move(said), *std::move(problems));
+  }
+}
+
+void WorkerSession::Say(Waiting said, std::vector<std::string> part_problems) {
+  if (said.message.has_register_()) {
+    daemon_.loop.Register(
+        {session_, std::move(*said.message.mutable_register_()), std::move(part_problems)},
+        std::move(said.sink));
+    if (said.next) said.next();
+    return;
+  }
+  WorkerSaidInput input{session_, node_, std::move(said.message)};
+  if (!part_problems.empty()) input.part_problem = std::move(part_problems.front());
+  daemon_.loop.Say(std::move(input), std::move(said.next));
 }
 
 void WorkerSession::OnGone() {
   daemon_.piece_bytes -= std::exchange(pieces_, {}).size();
   if (!registered_) return;
   common::LogInfo(StrCat("a worker's control stream ended node=", node_, " session=", session_));
-  daemon_.loop.Say(WorkerGoneInput{session_, node_});
+  {
+    std::lock_guard lock(mutex_);
+    is_gone_ = true;
+    if (is_taking_) return;
+  }
+  SayGone();
 }
+
+void WorkerSession::SayGone() { daemon_.loop.Say(WorkerGoneInput{session_, node_}); }
 
 void WorkerSession::Close(const absl::Status& status) {
   common::LogWarning(StrCat("a worker was refused reason=\"", std::string(status.message()), "\""));

@@ -25,6 +25,8 @@ using common::StrCat;
 
 // The HTTP/2 client preface.
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+// How a TLS client begins: a record of a handshake, of some version 3.x.
+constexpr std::string_view kHandshake = "\x16\x03";
 constexpr int kAcceptsPerTurn = 64;
 constexpr std::chrono::milliseconds kLookAgain{50};  // recheck an incomplete preface
 constexpr std::chrono::milliseconds kDeafFor{50};
@@ -56,9 +58,21 @@ std::string PrincipalOf(int fd, bool is_unix, uint32_t* uid) {
 
 common::UniqueFd Reserve() { return common::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-uint64_t InodeOf(int fd) {
-  struct stat info {};
-  return fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
+// What gRPC calls the connection: with TLS it accepts it by itself and names it by its address.
+std::string NameOf(int fd, bool is_tls) {
+  if (!is_tls) return StrCat("fd:", fd);
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address.ss_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
+    inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+    return StrCat("ipv6:%5B", static_cast<const char*>(text), "%5D:", ntohs(v6->sin6_port));
+  }
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
+  inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
+  return StrCat("ipv4:", static_cast<const char*>(text), ":", ntohs(v4->sin_port));
 }
 
 }  // namespace
@@ -189,22 +203,23 @@ bool Acceptor::MakeRoom(size_t listener) {
   return true;
 }
 
-Acceptor::Beginning Acceptor::Look(int fd) {
+Acceptor::Beginning Acceptor::Look(int fd, bool is_tls) {
+  const std::string_view expected = is_tls ? kHandshake : kPreface;
   char bytes[kPreface.size()];
-  const ssize_t count = recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t count = recv(fd, bytes, expected.size(), MSG_PEEK | MSG_DONTWAIT);
   if (count < 0) {
     return errno == EAGAIN || errno == EINTR ? Beginning::kNotYet : Beginning::kWrong;
   }
-  if (count == 0 || std::memcmp(bytes, kPreface.data(), static_cast<size_t>(count)) != 0) {
+  if (count == 0 || std::memcmp(bytes, expected.data(), static_cast<size_t>(count)) != 0) {
     return Beginning::kWrong;
   }
-  return static_cast<size_t>(count) < sizeof bytes ? Beginning::kPartial : Beginning::kWhole;
+  return static_cast<size_t>(count) < expected.size() ? Beginning::kPartial : Beginning::kWhole;
 }
 
 void Acceptor::LookAtWaiting() {
   const Time now = std::chrono::steady_clock::now();
   for (auto at = waiting_.begin(); at != waiting_.end();) {
-    const Beginning beginning = Look(at->fd.get());
+    const Beginning beginning = Look(at->fd.get(), listeners_[at->listener].is_tls);
     if (beginning == Beginning::kWhole) {
       Give(std::move(*at));
       at = waiting_.erase(at);
@@ -218,13 +233,17 @@ void Acceptor::LookAtWaiting() {
 }
 
 void Acceptor::Give(Waiting waiting) {
+  const Listener& from = listeners_[waiting.listener];
+  std::string name = NameOf(waiting.fd.get(), from.is_tls);
+  if (name.empty()) return;
   const int fd = waiting.fd.Release();
   const auto [at, fresh] = served_.try_emplace(fd);
   if (!fresh) --served_of_listener_[at->second.listener];
   at->second = {.inode = InodeOf(fd), .listener = waiting.listener};
   ++served_of_listener_[waiting.listener];
-  peers_.Set(fd, std::move(waiting.principal));
-  hand_over_(fd);
+  peers_.Set(name,
+             {.fd = fd, .inode = at->second.inode, .principal = std::move(waiting.principal)});
+  hand_over_(fd, from);
 }
 
 void Acceptor::ForgetClosed() {

@@ -1,4 +1,4 @@
-// Accepts connections and hands them to gRPC once the client starts speaking HTTP/2. gRPC's own
+// Accepts connections and hands them to gRPC once the client starts speaking HTTP/2 or TLS. gRPC's own
 // acceptor fails when descriptors run out and keeps silent connections; here their number is
 // bounded, silent ones are closed, and a reserve descriptor is used to reject what cannot be
 // accepted. On a unix socket the kernel identifies the peer. Owns one thread.
@@ -29,11 +29,12 @@ class Acceptor {
     common::UniqueFd fd;
     bool is_unix = false;
     bool own_uid_only = false;  // for a unix socket: accept only our own uid and root
-    size_t most = 0;            // at once, served or not
+    bool is_tls = false;
+    size_t most = 0;  // at once, served or not
   };
   // Takes ownership of the descriptor, whose principal `peers` already knows. On the acceptor's
   // thread.
-  using HandOver = std::function<void(int fd)>;
+  using HandOver = std::function<void(int fd, const Listener& from)>;
 
   Acceptor(std::vector<Listener> listeners, Peers& peers, HandOver hand_over,
            std::chrono::milliseconds begin_within = kBeginWithin);
@@ -55,7 +56,7 @@ class Acceptor {
     size_t listener = 0;
   };
   enum class Beginning { kNotYet, kPartial, kWhole, kWrong };
-  static Beginning Look(int fd);
+  static Beginning Look(int fd, bool is_tls);
 
   void Run();
   // False: stopping.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "common/strings.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/job_gate.h"
+#include "coordinator/rpc/reach.h"
 #include "coordinator/rpc/sample_gate.h"
 #include "coordinator/sample_checks.h"
 #include "coordinator/services/streams.h"
@@ -31,7 +33,7 @@ constexpr std::chrono::milliseconds kLastAcksWithin{400};
 template <typename In, typename Ack, typename Uploader>
 class UploadStream : public DuplexStream<In, Ack>, public Uploader {
  public:
-  explicit UploadStream(Daemon& daemon) : daemon_(daemon) {}
+  UploadStream(Daemon& daemon, NodeIdentity caller) : daemon_(daemon), caller_(std::move(caller)) {}
 
   void Consumed(size_t bytes) override {
     bool read_next = false;
@@ -58,8 +60,11 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
   // OK, or why the message cannot be valid.
   virtual absl::Status Check(const In& message) const = 0;
   virtual void Store(In message) = 0;
+  // Whose message this is. Nothing: it contradicts the caller's certificate.
+  virtual std::optional<NodeIdentity> SenderOf(const In& message) const = 0;
 
   Daemon& daemon_;
+  const NodeIdentity caller_;
 
  private:
   void OnMessage(In message) final {
@@ -73,19 +78,39 @@ class UploadStream : public DuplexStream<In, Ack>, public Uploader {
       Refuse(message);
       return MaybeReadNext();
     }
+    const std::optional<NodeIdentity> sender = SenderOf(message);
+    if (!sender.has_value()) {
+      RefuseForeign(message, caller_);
+      return MaybeReadNext();
+    }
     auto self = this->shared_from_this();
-    const uint64_t job = message.job();
-    const uint32_t attempt = message.attempt();
-    const uint32_t rank = message.rank();
-    daemon_.gate.Check(daemon_, job, attempt, rank,
-                       [self, this, message = std::move(message)](bool known) mutable {
-                         if (known) {
-                           Store(std::move(message));
-                         } else {
-                           Refuse(message);
-                         }
-                         MaybeReadNext();
-                       });
+    const JobGate::Subject subject{
+        .job = message.job(), .attempt = message.attempt(), .rank = message.rank()};
+    daemon_.gate.Check(
+        daemon_, *sender, subject,
+        [self, this, sender, message = std::move(message)](JobGate::Verdict verdict) mutable {
+          switch (verdict) {
+            case JobGate::Verdict::kMay:
+              Store(std::move(message));
+              break;
+            case JobGate::Verdict::kUnknown:
+              Refuse(message);
+              break;
+            case JobGate::Verdict::kNotItsOwn:
+              RefuseForeign(message, *sender);
+              break;
+          }
+          MaybeReadNext();
+        });
+  }
+
+  void RefuseForeign(const In& message, const NodeIdentity& sender) {
+    constexpr bool kIsLog = std::is_same_v<In, v1::LogChunk>;
+    TellDenied(daemon_, {kIsLog ? Denied::kLogs : Denied::kMetrics,
+                         common::StrCat(kIsLog ? "output" : "metrics", " of job ", message.job(),
+                                        " attempt ", message.attempt(), " rank ", message.rank(),
+                                        " refused: not assigned to ", Describe(sender))});
+    Refuse(message);
   }
 
   void Refuse(const In& message) {
@@ -134,6 +159,14 @@ class LogUpload final : public UploadStream<v1::LogChunk, v1::LogAck, LogUploade
   void Store(v1::LogChunk chunk) override {
     daemon_.logs.Append(std::move(chunk), std::static_pointer_cast<LogUpload>(shared_from_this()));
   }
+  std::optional<NodeIdentity> SenderOf(const v1::LogChunk& chunk) const override {
+    NodeIdentity sender = caller_;
+    if (sender.is_certified && !chunk.node().empty() && chunk.node() != sender.node)
+      return std::nullopt;
+    if (!sender.is_certified) sender.node = chunk.node();
+    if (chunk.incarnation() != 0) sender.incarnation = chunk.incarnation();
+    return sender;
+  }
 };
 
 class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, MetricUploader> {
@@ -149,24 +182,38 @@ class MetricUpload final : public UploadStream<v1::MetricBatch, v1::MetricAck, M
     daemon_.metrics.Append(std::move(batch),
                            std::static_pointer_cast<MetricUpload>(shared_from_this()));
   }
+  std::optional<NodeIdentity> SenderOf(const v1::MetricBatch&) const override { return caller_; }
 };
 
 // One batch at a time; what is refused is only logged, nothing is acknowledged.
 class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceipt> {
  public:
-  explicit SampleUpload(Daemon& daemon) : daemon_(daemon) {}
+  SampleUpload(Daemon& daemon, NodeIdentity caller) : daemon_(daemon), caller_(std::move(caller)) {}
 
  private:
   void OnMessage(v1::SampleBatch batch) override {
     const uint64_t job = batch.job();
     const uint32_t attempt = batch.attempt();
     const std::string node = batch.node();
+    if (caller_.is_certified && node != caller_.node) {
+      RefuseForeign(job, attempt);
+      return ReadNext();
+    }
     daemon_.sample_gate.Find(
         daemon_, job, attempt, node,
-        [self = shared_from_this(), this, batch = std::move(batch)](const auto& part) mutable {
+        [self = shared_from_this(), this, job, attempt, batch = std::move(batch)](
+            SampleGate::Verdict verdict, const auto& part) mutable {
+          if (verdict == SampleGate::Verdict::kNotItsOwn) RefuseForeign(job, attempt);
           if (part != nullptr) Take(std::move(batch), *part);
           ReadNext();
         });
+  }
+  // Without a certificate it may as well be a program that gropes around: only counted.
+  void RefuseForeign(uint64_t job, uint32_t attempt) {
+    if (!caller_.is_certified) return daemon_.denied.Add(Denied::kSamples);
+    TellDenied(daemon_,
+               {Denied::kSamples, common::StrCat("samples of job ", job, " attempt ", attempt,
+                                                 " refused: they are not of ", Describe(caller_))});
   }
   void Take(v1::SampleBatch batch, const SampledPart& part) {
     const absl::Status valid = CheckSampleBatch(batch, part);
@@ -177,24 +224,30 @@ class SampleUpload final : public DuplexStream<v1::SampleBatch, v1::SampleReceip
   void OnGone() override {}
 
   Daemon& daemon_;
+  const NodeIdentity caller_;
 };
 
 // Uploads one file's bytes, one chunk at a time on the pool.
 class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
  public:
-  BlobUpload(Daemon& daemon, v1::UploadBlobResponse* response)
-      : daemon_(daemon), response_(response) {
+  BlobUpload(Daemon& daemon, NodeIdentity caller, v1::UploadBlobResponse* response)
+      : daemon_(daemon), caller_(std::move(caller)), response_(response) {
     StartRead(&chunk_);
   }
 
  private:
   void OnReadDone(bool ok) override {
+    if (!ok || !sha256_.empty()) return Take(ok);
+    sha256_ = chunk_.sha256();
+    size_ = chunk_.size();
+    CheckTransfer(daemon_, caller_, chunk_.job(), chunk_.attempt(), [this](absl::Status may) {
+      if (may.ok()) return Take(true);
+      Finish(ToGrpc(may));
+    });
+  }
+  void Take(bool ok) {
     daemon_.files.Post([this, ok] {
       if (!ok) return End();
-      if (sha256_.empty()) {
-        sha256_ = chunk_.sha256();
-        size_ = chunk_.size();
-      }
       const absl::Status status =
           daemon_.blobs.Write(sha256_, size_, chunk_.offset(), chunk_.data());
       if (!status.ok()) return Finish(ToGrpc(status));
@@ -216,6 +269,7 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
   void OnDone() override { delete this; }
 
   Daemon& daemon_;
+  const NodeIdentity caller_;
   v1::UploadBlobResponse* const response_;
   v1::BlobChunk chunk_;
   std::string sha256_;
@@ -224,27 +278,30 @@ class BlobUpload final : public grpc::ServerReadReactor<v1::BlobChunk> {
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* BeginLogUpload(Daemon& daemon) {
-  auto stream = std::make_shared<LogUpload>(daemon);
+grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* BeginLogUpload(Daemon& daemon,
+                                                                  const Caller& caller) {
+  auto stream = std::make_shared<LogUpload>(daemon, NodeOf(caller));
   stream->Begin();
   return stream.get();
 }
 
-grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* BeginMetricUpload(Daemon& daemon) {
-  auto stream = std::make_shared<MetricUpload>(daemon);
+grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* BeginMetricUpload(Daemon& daemon,
+                                                                           const Caller& caller) {
+  auto stream = std::make_shared<MetricUpload>(daemon, NodeOf(caller));
   stream->Begin();
   return stream.get();
 }
 
-grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* BeginSampleUpload(Daemon& daemon) {
-  auto stream = std::make_shared<SampleUpload>(daemon);
+grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* BeginSampleUpload(
+    Daemon& daemon, const Caller& caller) {
+  auto stream = std::make_shared<SampleUpload>(daemon, NodeOf(caller));
   stream->Begin();
   return stream.get();
 }
 
-grpc::ServerReadReactor<v1::BlobChunk>* BeginBlobUpload(Daemon& daemon,
+grpc::ServerReadReactor<v1::BlobChunk>* BeginBlobUpload(Daemon& daemon, const Caller& caller,
                                                         v1::UploadBlobResponse* response) {
-  return new BlobUpload(daemon, response);
+  return new BlobUpload(daemon, NodeOf(caller), response);
 }
 
 }  // namespace muster::coordinator

@@ -8,13 +8,17 @@
 
 namespace muster::coordinator {
 
+struct Caller;
 struct Daemon;
 
 // Owned by gRPC until it is done.
-grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* BeginLogUpload(Daemon& daemon);
-grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* BeginMetricUpload(Daemon& daemon);
-grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* BeginSampleUpload(Daemon& daemon);
-grpc::ServerReadReactor<v1::BlobChunk>* BeginBlobUpload(Daemon& daemon,
+grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* BeginLogUpload(Daemon& daemon,
+                                                                  const Caller& caller);
+grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* BeginMetricUpload(Daemon& daemon,
+                                                                           const Caller& caller);
+grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* BeginSampleUpload(
+    Daemon& daemon, const Caller& caller);
+grpc::ServerReadReactor<v1::BlobChunk>* BeginBlobUpload(Daemon& daemon, const Caller& caller,
                                                         v1::UploadBlobResponse* response);
 
 }  // namespace muster::coordinator

@@ -1,9 +1,62 @@
 #include "coordinator/services/caller.h"
 
-namespace muster::coordinator {
+#include <grpc/grpc_security_constants.h>
 
-Caller CallerOf(const grpc::CallbackServerContext& context, const Peers& peers) {
-  return Caller{peers.PrincipalOf(context.peer())};
+#include <string>
+#include <utility>
+
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/identity/admission.h"
+#include "coordinator/rpc/calls.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr std::string_view kPeerPrefix = "peer:";
+
+// The peer's certificate in PEM; empty if the connection has none.
+std::string_view CertificateOf(const grpc::AuthContext& auth) {
+  const std::vector<grpc::string_ref> found =
+      auth.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  if (found.empty()) return {};
+  return {found.front().data(), found.front().size()};
+}
+
+absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
+                                const grpc::CallbackServerContext& context) {
+  const std::string name = context.peer();
+  const std::string principal = peers.PrincipalOf(name);
+  const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
+  const std::string_view certificate = auth == nullptr ? std::string_view() : CertificateOf(*auth);
+  if (!certificate.empty()) {
+    absl::StatusOr<Caller> caller = daemon.admission.OfCertificate(
+        certificate, principal.substr(kPeerPrefix.size()), daemon.clock.Read().wall_ms);
+    if (caller.ok()) peers.SawCertificate(name, caller->serial);
+    return caller;
+  }
+  if (std::string_view(principal).starts_with(kPeerPrefix)) {
+    return daemon.admission.OfPlaintext(std::string_view(principal).substr(kPeerPrefix.size()));
+  }
+  return daemon.admission.OfPrincipal(principal, "unix");
+}
+
+}  // namespace
+
+Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
+              std::string_view service, std::string_view call) {
+  absl::StatusOr<Caller> caller = CallerOf(daemon, peers, context);
+  if (!caller.ok()) {
+    const std::string from = peers.PrincipalOf(context.peer());
+    return {.caller = {.principal = from,
+                       .role = v1::ROLE_UNSPECIFIED,
+                       .from = from.substr(from.find(':') + 1),
+                       .serial = ""},
+            .admitted = caller.status()};
+  }
+  absl::Status admitted = daemon.admission.Admit(*FindCall(service, call), *caller);
+  return {.caller = *std::move(caller), .admitted = std::move(admitted)};
 }
 
 }  // namespace muster::coordinator

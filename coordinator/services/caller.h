@@ -1,14 +1,26 @@
-// Who is calling. Over the unix socket: the uid reported by the kernel ("uid:1000"). Over plain TCP
-// only the address is known ("peer:10.0.0.7").
+// Who is calling, and whether it may: before any handler. Over the unix socket: the uid reported by
+// the kernel. With TLS: the certificate. Over plain TCP only the address is known.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
+#include <string_view>
+
+#include "absl/status/status.h"
 #include "coordinator/core/input.h"
 #include "coordinator/services/peers.h"
 
 namespace muster::coordinator {
 
-Caller CallerOf(const grpc::CallbackServerContext& context, const Peers& peers);
+struct Daemon;
+
+struct Asker {
+  Caller caller;          // as far as it is known
+  absl::Status admitted;  // otherwise what to refuse it with
+};
+
+// Who makes this call ("JobService", "GetJob"), and whether it may.
+Asker AskerOf(const Daemon& daemon, Peers& peers, const grpc::CallbackServerContext& context,
+              std::string_view service, std::string_view call);
 
 }  // namespace muster::coordinator

@@ -8,10 +8,11 @@
 
 namespace muster::coordinator {
 
+struct Caller;
 struct Daemon;
 
 // Owned by gRPC until it is done.
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* BeginControlStream(
-    Daemon& daemon);
+    Daemon& daemon, const Caller& caller);
 
 }  // namespace muster::coordinator

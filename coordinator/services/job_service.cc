@@ -2,9 +2,11 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/calls.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/services/caller.h"
+#include "coordinator/services/refused.h"
 #include "coordinator/services/streams.h"
 #include "coordinator/services/submit_many.h"
 #include "muster/v1/job_service.grpc.pb.h"
@@ -14,6 +16,8 @@ namespace {
 
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
+
+constexpr std::string_view kService = "JobService";
 
 // Copies an answer into a unary call's response.
 template <typename T>
@@ -26,23 +30,42 @@ Answer<T> AnswerTo(ServerUnaryReactor* reactor, T* response) {
 
 class JobServiceRpcs final : public v1::JobService::CallbackService {
  public:
-  JobServiceRpcs(Daemon& daemon, const Peers& peers) : daemon_(daemon), peers_(peers) {}
+  JobServiceRpcs(Daemon& daemon, Peers& peers) : daemon_(daemon), peers_(peers) {}
 
-#define MUSTER_ONE(name, Request, Response, action, object)                                        \
-  ServerUnaryReactor* name(CallbackServerContext* context, const v1::Request* request,             \
-                           v1::Response* response) override {                                      \
-    ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
-    daemon_.calls.Add(CallId::k##name, Way::kGrpc);                                                \
-    coordinator::name(daemon_, CallerOf(*context, peers_), *request, AnswerTo(reactor, response)); \
-    return reactor;                                                                                \
+#define MUSTER_ONE(name, Request, Response, action, object)                             \
+  ServerUnaryReactor* name(CallbackServerContext* context, const v1::Request* request,  \
+                           v1::Response* response) override {                           \
+    ServerUnaryReactor* reactor = context->DefaultReactor();                            \
+    const AuditedCall call{#name, Action::action, Object::object, Way::kGrpc};          \
+    daemon_.calls.Add(CallId::k##name, Way::kGrpc);                                     \
+    const Asker asker = AskerOf(daemon_, peers_, *context, kService, #name);            \
+    if (!asker.admitted.ok()) {                                                         \
+      RecordRefusal(daemon_, call, asker.caller, *request, asker.admitted);             \
+      reactor->Finish(ToGrpc(asker.admitted));                                          \
+      return reactor;                                                                   \
+    }                                                                                   \
+    RunAudited(daemon_, call, asker.caller, *request, AnswerTo(reactor, response),      \
+               [&](Answer<v1::Response> answer) {                                       \
+                 coordinator::name(daemon_, asker.caller, *request, std::move(answer)); \
+               });                                                                      \
+    return reactor;                                                                     \
   }
-#define MUSTER_STREAM(name, Request, Message, action, object)                        \
-  grpc::ServerWriteReactor<v1::Message>* name(CallbackServerContext* context,        \
-                                              const v1::Request* request) override { \
-    auto stream = ServerStream<v1::Message>::Make();                                 \
-    daemon_.calls.Add(CallId::k##name, Way::kGrpc);                                  \
-    coordinator::name(daemon_, CallerOf(*context, peers_), *request, stream);        \
-    return stream.get();                                                             \
+#define MUSTER_STREAM(name, Request, Message, action, object)                             \
+  grpc::ServerWriteReactor<v1::Message>* name(CallbackServerContext* context,             \
+                                              const v1::Request* request) override {      \
+    auto stream = ServerStream<v1::Message>::Make();                                      \
+    const AuditedCall call{#name, Action::action, Object::object, Way::kGrpc};            \
+    daemon_.calls.Add(CallId::k##name, Way::kGrpc);                                       \
+    const Asker asker = AskerOf(daemon_, peers_, *context, kService, #name);              \
+    if (!asker.admitted.ok()) {                                                           \
+      RecordRefusal(daemon_, call, asker.caller, *request, asker.admitted);               \
+      stream->Close(asker.admitted);                                                      \
+      return stream.get();                                                                \
+    }                                                                                     \
+    const auto sink =                                                                     \
+        Audited<v1::Request, v1::Message>(daemon_, call, asker.caller, *request, stream); \
+    if (sink != nullptr) coordinator::name(daemon_, asker.caller, *request, sink);        \
+    return stream.get();                                                                  \
   }
 #define MUSTER_DUPLEX(name, Request, Message, action, object)
   MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_DUPLEX)
@@ -53,17 +76,21 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
   grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* SubmitMany(
       CallbackServerContext* context) override {
     daemon_.calls.Add(CallId::kSubmitMany, Way::kGrpc);
-    return BeginSubmitMany(daemon_, CallerOf(*context, peers_));
+    const Asker asker = AskerOf(daemon_, peers_, *context, kService, "SubmitMany");
+    if (asker.admitted.ok()) return BeginSubmitMany(daemon_, asker.caller);
+    RecordRefusal(daemon_, {"SubmitMany", Action::kSubmit, Object::kJob, Way::kGrpc}, asker.caller,
+                  v1::SubmitRequest(), asker.admitted);
+    return new RefusedDuplex<v1::SubmitRequest, v1::SubmitResponse>(asker.admitted);
   }
 
  private:
   Daemon& daemon_;
-  const Peers& peers_;
+  Peers& peers_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon, const Peers& peers) {
+std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon, Peers& peers) {
   return std::make_unique<JobServiceRpcs>(daemon, peers);
 }
 

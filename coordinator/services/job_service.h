@@ -13,6 +13,6 @@ namespace muster::coordinator {
 struct Daemon;
 class Peers;
 
-std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon, const Peers& peers);
+std::unique_ptr<grpc::Service> MakeJobService(Daemon& daemon, Peers& peers);
 
 }  // namespace muster::coordinator

@@ -1,9 +1,12 @@
-// The peer of each connection, by its descriptor: gRPC reports only "fd:N" for connections that
-// were handed to it. Written before the hand-over; gRPC closes the descriptor when the last call of
-// the connection is gone, so no call ever sees the next owner of the number. Any thread.
+// The connections that were handed to gRPC: who is at the other end as far as the socket tells, and
+// which certificate was seen on it, so that a revoked one can be cut. Written before the hand-over;
+// gRPC closes the descriptor when the last call of the connection is gone, so no call ever sees the
+// next owner of the number. Any thread.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -11,13 +14,30 @@ namespace muster::coordinator {
 
 class Peers {
  public:
-  void Set(int fd, std::string principal);
-  // For "fd:N"; for anything else, the text itself after "peer:".
-  std::string PrincipalOf(const std::string& peer) const;
+  struct Connection {
+    int fd = -1;
+    uint64_t inode = 0;     // distinguishes it from a later one with the same descriptor
+    std::string principal;  // "uid:1000", "peer:10.0.0.7"
+  };
+  // `name`: what gRPC will call it: "fd:7", and with TLS its address, "ipv4:10.0.0.7:41180".
+  void Set(const std::string& name, Connection connection);
+  // "uid:1000", "peer:10.0.0.7". For a connection that it does not know, "peer:" and gRPC's text.
+  std::string PrincipalOf(const std::string& name) const;
+  // Calls arrive on the connection with this certificate.
+  void SawCertificate(const std::string& name, const std::string& serial);
+  // Closes the connections that were made with one of these certificates. How many.
+  uint32_t Cut(const std::set<std::string>& serials);
 
  private:
+  struct Known {
+    Connection connection;
+    std::string serial;
+  };
   mutable std::mutex mutex_;  // guards what follows
-  std::unordered_map<int, std::string> principals_;
+  std::unordered_map<std::string, Known> known_;
+  std::unordered_map<int, std::string> name_of_;  // by descriptor: a reused number replaces
 };
+
+uint64_t InodeOf(int fd);
 
 }  // namespace muster::coordinator

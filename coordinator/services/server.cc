@@ -12,8 +12,10 @@
 #include "common/status.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/services/acceptor.h"
+#include "coordinator/services/exec_service.h"
 #include "coordinator/services/job_service.h"
 #include "coordinator/services/peers.h"
+#include "coordinator/services/secure_port.h"
 #include "coordinator/services/worker_service.h"
 
 namespace muster::coordinator {
@@ -51,17 +53,24 @@ absl::StatusOr<std::vector<Acceptor::Listener>> ListenersOf(const Daemon& daemon
         {.fd = std::move(fd), .is_unix = true, .own_uid_only = daemon.is_private, .most = local});
   }
   for (common::UniqueFd& fd : options.port.fds) {
-    listeners.push_back({.fd = std::move(fd), .most = remote / options.port.fds.size()});
+    listeners.push_back({.fd = std::move(fd),
+                         .is_tls = options.cluster != nullptr,
+                         .most = remote / options.port.fds.size()});
   }
   return listeners;
 }
 
 }  // namespace
 
+// What a client may take for TLS, until its certificate is known.
+constexpr int kHandshakeWithinMs = 10'000;
+
 struct RpcServer::Parts {
   Peers peers;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> secure;
   std::unique_ptr<grpc::Service> jobs;
   std::unique_ptr<grpc::Service> workers;
+  std::unique_ptr<grpc::Service> execs;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<Acceptor> acceptor;
   std::string endpoint;
@@ -75,11 +84,23 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   auto parts = std::make_unique<Parts>();
   parts->endpoint = options.socket.empty() ? options.port.endpoint : "unix:" + options.socket;
   parts->jobs = MakeJobService(daemon, parts->peers);
-  parts->workers = MakeWorkerService(daemon);
+  parts->workers = MakeWorkerService(daemon, parts->peers);
+  parts->execs = MakeExecService(daemon, parts->peers);
+  // Before the first call.
+  daemon.cut = [peers = &parts->peers](const std::vector<std::string>& serials) {
+    return peers->Cut({serials.begin(), serials.end()});
+  };
   grpc::ServerBuilder builder;
   SetLimits(builder);
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
+  builder.RegisterService(parts->execs.get());
+  if (options.cluster != nullptr) {
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeWithinMs);
+    using Builder = grpc::ServerBuilder::experimental_type;
+    parts->secure = builder.experimental().AddExternalConnectionAcceptor(
+        Builder::ExternalConnectionType::FROM_FD, SecureCredentials(*options.cluster));
+  }
   // No port: gRPC's own acceptor fails when the process runs out of descriptors, so connections are
   // handed to it.
   parts->server = builder.BuildAndStart();
@@ -87,7 +108,14 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   ASSIGN_OR_RETURN(std::vector<Acceptor::Listener> listeners, ListenersOf(daemon, options));
   parts->acceptor = std::make_unique<Acceptor>(
       std::move(listeners), parts->peers,
-      [server = parts->server.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
+      [server = parts->server.get(), secure = parts->secure.get()](int fd,
+                                                                   const Acceptor::Listener& from) {
+        if (!from.is_tls) return grpc::AddInsecureChannelFromFd(server, fd);
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+        connection.listener_fd = from.fd.get();
+        connection.fd = fd;
+        secure->HandleNewConnection(&connection);
+      });
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }
 

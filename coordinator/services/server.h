@@ -10,14 +10,16 @@
 
 namespace muster::coordinator {
 
+class Cluster;
 struct Daemon;
 
 class RpcServer {
  public:
   struct Options {
-    std::string socket;       // path, prepared; empty: none
-    TcpPort port;             // already listening; without descriptors: none
-    size_t connections = 64;  // at once, over all listeners
+    std::string socket;                // path, prepared; empty: none
+    TcpPort port;                      // already listening; without descriptors: none
+    size_t connections = 64;           // at once, over all listeners
+    const Cluster* cluster = nullptr;  // the port speaks TLS with its certificates; null: plaintext
   };
   // At least one of socket and port is set.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Daemon& daemon, Options options);

@@ -191,6 +191,8 @@ class DuplexStream : public grpc::ServerBidiReactor<In, Out>,
   // The client will send nothing more; it may still read.
   virtual void OnHalfClose() = 0;
   virtual void OnGone() = 0;
+  // A message has left; the queue is smaller.
+  virtual void OnWritten() {}
   void ReadNext() {
     // Under the lock: no read may start once Finish has been called.
     std::lock_guard lock(read_mutex_);
@@ -212,7 +214,10 @@ class DuplexStream : public grpc::ServerBidiReactor<In, Out>,
     incoming_.Clear();
     OnMessage(std::move(message));
   }
-  void OnWriteDone(bool ok) final { this->Written(ok, 0); }
+  void OnWriteDone(bool ok) final {
+    this->Written(ok, 0);
+    OnWritten();
+  }
   void OnCancel() final { this->Abandon(); }
   void OnDone() final {
     OnGone();

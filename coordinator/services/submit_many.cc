@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/problem.h"
+#include "coordinator/rpc/audited.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/services/streams.h"
 
@@ -32,7 +33,7 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
       paused_ = !read_next;
     }
     auto self = std::static_pointer_cast<SubmitManyStream>(shared_from_this());
-    Submit(daemon_, caller_, request, [self, number](absl::StatusOr<v1::SubmitResponse> answer) {
+    const auto answered = [self, number](absl::StatusOr<v1::SubmitResponse> answer) {
       v1::SubmitResponse response;
       if (answer.ok()) {
         response = *std::move(answer);
@@ -45,7 +46,12 @@ class SubmitManyStream final : public DuplexStream<v1::SubmitRequest, v1::Submit
         }
       }
       self->OnAnswer(number, std::move(response));
-    });
+    };
+    RunAudited<v1::SubmitRequest, v1::SubmitResponse>(
+        daemon_, {"SubmitMany", Action::kSubmit, Object::kJob, Way::kGrpc}, caller_, request,
+        answered, [&](Answer<v1::SubmitResponse> answer) {
+          Submit(daemon_, caller_, request, std::move(answer));
+        });
     if (read_next) ReadNext();
   }
 

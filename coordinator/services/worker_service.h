@@ -9,8 +9,9 @@ class Service;
 
 namespace muster::coordinator {
 
+class Peers;
 struct Daemon;
 
-std::unique_ptr<grpc::Service> MakeWorkerService(Daemon& daemon);
+std::unique_ptr<grpc::Service> MakeWorkerService(Daemon& daemon, Peers& peers);
 
 }  // namespace muster::coordinator

@@ -11,7 +11,8 @@
 namespace muster::coordinator {
 namespace {
 
-constexpr int kBusyTimeoutMs = 5'000;
+// Two connections write: while a disk stalls, one waits for the other instead of failing.
+constexpr int kBusyTimeoutMs = 60'000;
 
 absl::Status StatusOf(sqlite3* connection, int code) {
   if (code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW) return absl::OkStatus();

@@ -116,14 +116,16 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
     }
     sql += ")";
   }
+  if (!filter.name_has.empty()) sql += " AND instr(name, ?4) > 0";
   sql += " ORDER BY id DESC";
-  // The summaries carry the labels: which rows count is known when they have been read.
-  if (filter.labels.empty()) sql += StrCat(" LIMIT ", filter.limit);
+  // The summaries carry labels and project: which rows count is known when they have been read.
+  if (filter.labels.empty() && filter.project.empty()) sql += StrCat(" LIMIT ", filter.limit);
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(Statement list, database_->Prepare(sql));
   list.Bind(1, filter.before_id == 0 ? INT64_MAX : static_cast<int64_t>(filter.before_id));
   list.Bind(2, filter.finished_since_ms);
   if (!filter.owner.empty()) list.BindText(3, filter.owner);
+  if (!filter.name_has.empty()) list.BindText(4, filter.name_has);
   std::vector<v1::JobSummary> found;
   while (found.size() < filter.limit) {
     ASSIGN_OR_RETURN(const bool row, list.Step());
@@ -132,6 +134,9 @@ absl::StatusOr<std::vector<v1::JobSummary>> SqliteJobIndex::List(const Filter& f
     if (!Parse(list.Bytes(0), &summary)) {
       return DamagedDatabase(paths_.Database(), "a job's summary cannot be read");
     }
+    // Jobs of before there were projects carry none.
+    if (summary.project().empty()) summary.set_project("default");
+    if (!filter.project.empty() && summary.project() != filter.project) continue;
     if (job::MeetsLabelTerms(summary.labels(), filter.labels)) found.push_back(std::move(summary));
   }
   return found;

@@ -44,6 +44,15 @@ CREATE TABLE IF NOT EXISTS job_lives(job INTEGER PRIMARY KEY, lived_ms INTEGER N
 CREATE INDEX IF NOT EXISTS job_lives_by_age ON job_lives(lived_ms, job);
 )sql";
 
+// Who is who (identity_store.h). Created if missing, like the table above.
+constexpr char kIdentities[] = R"sql(
+CREATE TABLE IF NOT EXISTS identities(
+  kind TEXT NOT NULL, key TEXT NOT NULL, subject TEXT NOT NULL, expires_ms INTEGER NOT NULL,
+  revoked INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY(kind, key)) STRICT;
+CREATE INDEX IF NOT EXISTS identities_by_subject ON identities(kind, subject);
+CREATE INDEX IF NOT EXISTS identities_by_end ON identities(kind, expires_ms);
+)sql";
+
 absl::Status CheckIntegrity(Database& database, const std::string& path) {
   ASSIGN_OR_RETURN(const int64_t pages, database.Scalar("PRAGMA page_count"));
   ASSIGN_OR_RETURN(const int64_t page_size, database.Scalar("PRAGMA page_size"));
@@ -108,6 +117,7 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
                        "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF"));
   if (!is_new) {
     RETURN_IF_ERROR(database.Execute(kLives));
+    RETURN_IF_ERROR(database.Execute(kIdentities));
     ASSIGN_OR_RETURN(const int64_t version, database.Scalar("PRAGMA user_version"));
     if (version == kSchemaVersion) return absl::OkStatus();
     return database.Execute(StrCat("PRAGMA user_version=", kSchemaVersion));
@@ -115,6 +125,7 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
   RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
   RETURN_IF_ERROR(database.Execute(kTables));
   RETURN_IF_ERROR(database.Execute(kLives));
+  RETURN_IF_ERROR(database.Execute(kIdentities));
   RETURN_IF_ERROR(database.Execute(
       StrCat("PRAGMA application_id=", kApplicationId, "; PRAGMA user_version=", kSchemaVersion)));
   return database.Execute("COMMIT");

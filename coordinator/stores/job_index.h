@@ -34,6 +34,8 @@ class JobIndex {
     std::vector<v1::JobState> states;    // empty: all
     std::string owner;                   // empty: all
     std::vector<job::LabelTerm> labels;  // all must be met
+    std::string name_has;                // part of its name
+    std::string project;                 // empty: all
     int64_t finished_since_ms = 0;
     uint64_t before_id = 0;  // 0: no bound
     uint32_t limit = 0;

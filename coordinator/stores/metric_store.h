@@ -38,6 +38,8 @@ class MetricReader {
   virtual size_t Attempts() const = 0;
   // Of batches that were stored and cannot be read any more; they were passed over.
   virtual uint64_t DamagedBytes() const = 0;
+  // Frees what was read ahead: Next will not be called for a while.
+  virtual void Forget() = 0;
 };
 
 class MetricStore {

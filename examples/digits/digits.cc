@@ -125,7 +125,8 @@ class Training {
   const Options options_;
   muster::Accelerator accelerator_;
   const bool saves_;
-  Progress progress_;        // equal on all ranks
+  Progress progress_;  // equal on all ranks
+  int64_t steps_total_ = 0;
   double own_loss_sum_ = 0;  // of this rank, since the last add_up_losses()
   double own_samples_ = 0;
   bool stopping_ = false;
@@ -142,8 +143,9 @@ int Training::run() {
       muster::DataLoader(dataset(rows, 0, digits::kTrainRows),
                          {.batch_size = batch, .shuffle = !options_.in_order, .seed = seed}),
       muster::DataLoader(dataset(rows, digits::kTrainRows, rows.rows()), {.batch_size = 128}));
-  auto scheduler = accelerator_.prepare(muster::cosine_schedule(
-      {.total_steps = options_.epochs * loader.size(), .min_lr_ratio = 0.01}));
+  steps_total_ = options_.epochs * loader.size();
+  auto scheduler = accelerator_.prepare(
+      muster::cosine_schedule({.total_steps = steps_total_, .min_lr_ratio = 0.01}));
   // Dropout and shifts must differ between ranks.
   accelerator_.set_seed(seed + 1'000, /*device_specific=*/true);
 
@@ -206,7 +208,7 @@ void Training::finish_epoch(int64_t epoch, double accuracy, double samples_per_s
   say(line);
   accelerator_.log({{"loss", loss}, {"accuracy", accuracy}, {"samples_per_s", samples_per_s}},
                    epoch);
-  accelerator_.progress(epoch, options_.epochs);
+  accelerator_.progress(progress_.step, steps_total_);
   progress_.loss_sum = progress_.samples = 0;
 }
 

@@ -34,7 +34,7 @@ class AcceptorTest : public ::testing::Test {
         {.fd = *std::move(fd), .is_unix = true, .own_uid_only = own_uid_only, .most = most});
     acceptor_ = std::make_unique<Acceptor>(
         std::move(listeners), peers_,
-        [this](int fd) {
+        [this](int fd, const Acceptor::Listener&) {
           std::lock_guard lock(mutex_);
           given_.emplace_back(fd);
           changed_.notify_all();
@@ -171,6 +171,23 @@ TEST_F(AcceptorTest, AnotherUsersProcessIsTurnedAwayFromAPrivateCoordinator) {
   const common::UniqueFd own = Connect();
   ASSERT_EQ(send(own.get(), kPreface, 24, 0), 24);
   EXPECT_GE(WaitForGiven(1), 0);
+}
+
+TEST(PeersTest, AReusedPortOrDescriptorKeepsNoConnectionFromBeingCut) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const common::UniqueFd ours(ends[0]), theirs(ends[1]);
+  constexpr int kGone = 1'000'000;  // a descriptor that was closed, and is used again
+  Peers peers;
+  peers.Set("ipv4:10.0.0.7:1", {.fd = kGone, .inode = 1, .principal = "peer:10.0.0.7"});
+  peers.Set("ipv4:10.0.0.7:1",
+            {.fd = ours.get(), .inode = InodeOf(ours.get()), .principal = "peer:10.0.0.7"});
+  peers.Set("ipv4:10.0.0.9:2", {.fd = kGone, .inode = 2, .principal = "peer:10.0.0.9"});
+  peers.SawCertificate("ipv4:10.0.0.7:1", "ab");
+  EXPECT_EQ(peers.Cut({"cd"}), 0u);
+  EXPECT_EQ(peers.Cut({"ab"}), 1u);
+  char byte = 0;
+  EXPECT_EQ(recv(theirs.get(), &byte, 1, MSG_DONTWAIT), 0) << "closed";
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ class FakeMetrics final : public MetricStore {
     }
     size_t Attempts() const override { return 1; }
     uint64_t DamagedBytes() const override { return 0; }
+    void Forget() override {}
 
    private:
     const FakeMetrics& store_;

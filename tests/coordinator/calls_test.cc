@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "muster/v1/exec.pb.h"
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/worker_service.pb.h"
 
@@ -16,9 +17,11 @@ namespace muster::coordinator {
 namespace {
 
 const google::protobuf::ServiceDescriptor& ServiceOf(const std::string& name) {
-  const auto* file = name == "JobService" ? v1::GetJobResponse::descriptor()->file()
-                                          : v1::WorkerMessage::descriptor()->file();
-  return *file->FindServiceByName(name);
+  const std::map<std::string, const google::protobuf::FileDescriptor*> files = {
+      {"JobService", v1::GetJobResponse::descriptor()->file()},
+      {"WorkerService", v1::WorkerMessage::descriptor()->file()},
+      {"ExecService", v1::ExecStart::descriptor()->file()}};
+  return *files.at(name)->FindServiceByName(name);
 }
 
 TEST(CallsTest, EveryCallHasOneRowAndEveryRowIsACall) {
@@ -27,7 +30,7 @@ TEST(CallsTest, EveryCallHasOneRowAndEveryRowIsACall) {
     EXPECT_TRUE(rows.emplace(call.service, call.name).second) << call.name << " twice";
   }
   std::set<std::pair<std::string, std::string>> calls;
-  for (const char* name : {"JobService", "WorkerService"}) {
+  for (const char* name : {"JobService", "WorkerService", "ExecService"}) {
     const auto& service = ServiceOf(name);
     for (int i = 0; i < service.method_count(); ++i) {
       calls.emplace(name, service.method(i)->name());
@@ -64,7 +67,9 @@ TEST(CallsTest, TheRowsOfJobServiceHaveTheShapesOfItsCalls) {
 
 TEST(CallsTest, OnlyWorkersServe) {
   for (const Call& call : Calls()) {
-    EXPECT_EQ(call.action == Action::kServe, call.service == "WorkerService") << call.name;
+    const bool is_workers =
+        call.service == "WorkerService" || (call.service == "ExecService" && call.name != "Exec");
+    EXPECT_EQ(call.action == Action::kServe, is_workers) << call.name;
   }
   EXPECT_EQ(FindCall("JobService", "GetJob")->action, Action::kRead);
   EXPECT_EQ(FindCall("WorkerService", "Connect")->object, Object::kNode);

@@ -1,6 +1,7 @@
 // The whole coordinator behind real gRPC over a unix socket; the test plays workers and clients.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -142,7 +143,6 @@ class FakeWorker {
     if (phase == v1::ATTEMPT_PHASE_ENDED) status->set_how_ended("empty");
     stream_->Write(message);
   }
-  static inline const std::string kUnknownFile = std::string(64, 'a');
   // A checkpoint with one file.
   void SayCheckpoint(uint64_t job, int64_t step, const std::string& sha256) {
     v1::WorkerMessage message;
@@ -469,7 +469,12 @@ TEST_F(ServiceTest, ADamagedCheckpointOfAFinishedJobIsFlaggedAndNoJobIsStartedFr
   FakeWorker worker(channel_);
   EXPECT_TRUE(worker.Read().has_registered());
   const uint64_t job = SubmitOne();
-  worker.RunJob(job, FakeWorker::kUnknownFile);
+  const std::string sha256 = common::Sha256Hex("x");
+  const Paths paths(dir_.path() + "/data");
+  ASSERT_TRUE(common::MakeDirectories(paths.BlobDirectory(sha256)).ok());
+  ASSERT_TRUE(common::WriteFileDurably(paths.BlobFile(sha256), "x").ok());
+  worker.RunJob(job, sha256);
+  ASSERT_EQ(unlink(paths.BlobFile(sha256).c_str()), 0);
   v1::CheckpointReference reference;
   reference.set_job(std::to_string(job));
   reference.set_latest(true);

@@ -80,6 +80,14 @@ def kill9(pid):
     os.kill(pid, signal.SIGKILL)
 
 
+def page_files():
+    """The names of the files that the page's document may load."""
+    folder = os.path.join(ROOT, "page")
+    ours = [os.path.relpath(os.path.join(where, name), folder) for where, _, names in os.walk(folder) for name in names
+            if name.endswith((".js", ".css", ".svg"))]
+    return [*ours, "dygraph.min.js"]
+
+
 _proto_modules = None
 
 

@@ -47,13 +47,13 @@ void Host(std::string_view text) {
 // Without the token nothing is a proof.
 void Proof(std::string_view text) {
   const Sessions sessions({.token = std::string(64, 'a'), .metrics_token = std::string(64, 'b')},
-                          "muster");
+                          "muster", false);
   const std::string value(text);
   const bool names_a_token = value.find(std::string(64, 'a')) != std::string::npos ||
                              value.find(std::string(64, 'b')) != std::string::npos;
   FUZZ_EXPECT(names_a_token ||
-              sessions.ProofOf({{"authorization", value}}, 0) == Sessions::Proof::kNone);
-  FUZZ_EXPECT(sessions.ProofOf({{"cookie", value}}, 0) == Sessions::Proof::kNone);
+              sessions.SessionOf({{"authorization", value}}, 0).proof == Sessions::Proof::kNone);
+  FUZZ_EXPECT(sessions.SessionOf({{"cookie", value}}, 0).proof == Sessions::Proof::kNone);
 }
 
 }  // namespace

@@ -21,18 +21,21 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LAYERS = {
     "common": {"common", "proto"},
     "common/job": {"common/job", "common", "proto"},
+    "identity": {"identity", "common", "proto"},
     "coordinator/core": {"coordinator/core", "common/job", "common", "proto"},
     "worker/core": {"worker/core", "common/job", "common", "proto"},
     "coordinator/findings": {"coordinator/findings", "coordinator/core", "common/job", "common", "proto"},
     "coordinator/segments": {"coordinator/segments", "common"},
-    "coordinator": {"coordinator", "coordinator/core", "coordinator/findings", "coordinator/segments", "common/job", "common", "proto"},
-    "worker": {"worker", "worker/core", "common/job", "common", "proto"},
+    "coordinator": {"coordinator", "coordinator/core", "coordinator/findings", "coordinator/segments", "common/job", "common", "identity",
+                    "page", "proto"},
+    "page": set(),
+    "worker": {"worker", "worker/core", "common/job", "common", "identity", "proto"},
     "shim": {"shim", "common"},
     "unwind": {"unwind", "common"},
-    "client": {"client", "common/job", "common", "proto"},
+    "client": {"client", "common/job", "common", "identity", "proto"},
     "trainer": {"trainer", "muster-sdk"},
     "examples": {"examples", "muster-sdk"},
-    "bench": {"bench", "common", "proto", "muster-sdk"},
+    "bench": {"bench", "common", "identity", "proto", "muster-sdk"},
 }
 
 # gRPC lives at the edges: the coordinator's services, the worker's links, the client, the load generator. The
@@ -43,16 +46,17 @@ SERVICES_USERS = re.compile(r"^(tests/|coordinator/services/|coordinator/coordin
 # HTTP, the other way in. Its front also knows which addresses are local, for the command line.
 HTTP_USERS = re.compile(r"^(tests/|coordinator/http/|coordinator/(coordinator|flags|main)\.cc$)")
 # Boost.Beast costs 14 seconds to compile: once.
-BOOST_FILES = ("coordinator/http/server.cc", "coordinator/http/connection.h")
+BOOST_FILES = ("coordinator/http/server.cc", "coordinator/http/connection.h", "coordinator/http/stream.h",
+               "coordinator/http/wire_head.h")
 
 # An engine behind coordinator/stores/ is known to itself, to the one place that opens it, and to the commands that
 # care for the files that sqlite/ and local/ keep. Every folder of the coordinator but those listed here is an engine.
-ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|http|care|notify)/)[a-z0-9_]+/")
+ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|http|care|notify|identity|audit)/)[a-z0-9_]+/")
 KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
 
 # spdlog and CLI11 each cost eight seconds to compile: once a program.
 LOG_FILE = "common/log.cc"
-CLI_FILES = re.compile(r"^(client/flag_reader|(coordinator|worker)/flags|coordinator/care/commands)\.cc$")
+CLI_FILES = re.compile(r"^(client/flag_reader|(coordinator|worker)/flags|coordinator/init_command|coordinator/care/commands)\.cc$")
 
 # Banned calls: (pattern, files it concerns, files excepted, what to do instead).
 BANNED = [
@@ -72,6 +76,9 @@ BANNED = [
      "time arrives as an argument (common/clock.h)"),
     (r"\brand\s*\(\)|\bstd::random_device\b|\bstd::mt19937", r"^((coordinator|worker)/core|coordinator/findings)/", r"^$",
      "the cores have no random numbers: take one as an input"),
+    (r"\b(inner|outer)HTML\b|insertAdjacentHTML|document\.write|\beval\s*\(|new Function\b|\bsrcdoc\b|createContextualFragment",
+     r"^page/.*\.js$", r"^$", "text from jobs is hostile: h() and text nodes (page/base/dom.js)"),
+    (r"\bhttps?://(?!www\.w3\.org/)", r"^page/.*\.(js|css|html)$", r"^$", "the page asks its own coordinator alone"),
 ]
 
 PURE = ("common/job", "coordinator/core", "coordinator/findings", "worker/core")
@@ -84,7 +91,7 @@ CORE_BANNED_HEADERS = re.compile(
 # Error codes: where one is made, that prose has none, and whose rows explain them. The sources of a code are
 # what users run.
 CODE_ROWS = "common/error_codes.cc"
-CODE_SOURCES = re.compile(r"^(client|common|coordinator|shim|unwind|worker)/.*\.(cc|h)$")
+CODE_SOURCES = re.compile(r"^(client|common|coordinator|identity|shim|unwind|worker)/.*\.(cc|h)$")
 CODE_MADE = re.compile(r'(?:\bcode\s*=|\b(?:Usage|Refuse)\()\s*"(JC\d{4})"')
 CODE_NAMED = re.compile(r'"(JC\d{4})"')
 CODE_IN_PROSE = re.compile(r'"(?:\\.|[^"\\])*\[JC')

@@ -184,8 +184,9 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
         &launch_.cgroup_dir, &launch_.freezer_dir}) {
     patience += text->size();
   }
-  // Version 5 added two fields to each rank and one at the end, all empty here.
-  std::string older = bytes.substr(0, bytes.size() - (1 + 2 + 1) * sizeof(uint64_t));
+  // Version 5 added two fields to each rank and one at the end, version 6 four of the account and
+  // eight of the sandbox, all empty here.
+  std::string older = bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8) * sizeof(uint64_t));
   older.erase(patience, sizeof(uint64_t));
   older[21] = 2;  // after the magic and its length
   ASSERT_TRUE(common::DecodeShimLaunch(older, &read));

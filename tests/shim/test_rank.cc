@@ -1,9 +1,15 @@
 // A rank for the shim's tests: does the one thing that its first argument names. No framework,
 // starts in a millisecond.
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -106,6 +112,81 @@ int CountSignals() {
   return 0;
 }
 
+void Tell(const char* name, bool failed) {
+  const char* how = !failed           ? "WORKS"
+                    : errno == EPERM  ? "EPERM"
+                    : errno == ENOSYS ? "ENOSYS"
+                                      : "other";
+  Write(STDOUT_FILENO, std::string(name) + " " + how + "\n");
+}
+
+int TakeBack() {
+  Tell("setuid", setuid(0) != 0);
+  Tell("setgid", setgid(0) != 0);
+  Tell("setgroups", setgroups(0, nullptr) != 0);
+  Tell("kill", kill(getppid(), 0) != 0);
+  Tell("ptrace", ptrace(PTRACE_SEIZE, getppid(), nullptr, nullptr) != 0);
+  return 0;
+}
+
+int Reach(pid_t other) {
+  const std::string environ = "/proc/" + std::to_string(other) + "/environ";
+  Tell("kill", kill(other, 0) != 0);
+  Tell("ptrace", ptrace(PTRACE_SEIZE, other, nullptr, nullptr) != 0);
+  Tell("environ", open(environ.c_str(), O_RDONLY) < 0);
+  return 0;
+}
+
+// Arguments without effect, in case a call gets through.
+int TryForbidden() {
+  const struct {
+    const char* name;
+    long number;
+    long first;
+  } calls[] = {{"mount", SYS_mount, 0},
+               {"umount2", SYS_umount2, 0},
+               {"pivot_root", SYS_pivot_root, 0},
+               {"chroot", SYS_chroot, 0},
+               {"open_tree", SYS_open_tree, -1},
+               {"move_mount", SYS_move_mount, -1},
+               {"fsopen", SYS_fsopen, 0},
+               {"mount_setattr", SYS_mount_setattr, -1},
+               {"setns", SYS_setns, -1},
+               {"open_by_handle_at", SYS_open_by_handle_at, -1},
+               {"kexec_load", SYS_kexec_load, 0},
+               {"init_module", SYS_init_module, 0},
+               {"finit_module", SYS_finit_module, -1},
+               {"bpf", SYS_bpf, -1},
+               {"perf_event_open", SYS_perf_event_open, 0},
+               {"userfaultfd", SYS_userfaultfd, -1},
+               {"keyctl", SYS_keyctl, -1},
+               {"io_uring_setup", SYS_io_uring_setup, 0},
+               {"reboot", SYS_reboot, 0},
+               {"swapon", SYS_swapon, 0},
+               {"acct", SYS_acct, -1},
+               {"clock_settime", SYS_clock_settime, -1},
+               {"unshare user", SYS_unshare, CLONE_NEWUSER},
+               {"unshare mounts", SYS_unshare, CLONE_NEWNS},
+               {"clone user", SYS_clone, CLONE_NEWUSER | SIGCHLD},
+               {"clone3", SYS_clone3, 0}};
+  for (const auto& call : calls) {
+    errno = 0;
+    const long result = syscall(call.number, call.first, 0, 0, 0, 0, 0);
+    if (call.number == SYS_clone && result == 0) _exit(0);
+    Tell(call.name, result < 0);
+  }
+  // A relative of theirs that programs do use.
+  const pid_t child = fork();
+  if (child == 0) _exit(unshare(CLONE_FILES) == 0 ? 0 : 1);
+  int status = 1;
+  waitpid(child, &status, 0);
+  const int memory = memfd_create("x", MFD_CLOEXEC);
+  if (status == 0 && memory >= 0 && ftruncate(memory, 4096) == 0) {
+    Write(STDOUT_FILENO, "rest works\n");
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -136,6 +217,9 @@ int main(int argc, char** argv) {
   }
   if (what == "listen") return Listen(std::atoi(argv[2]), std::strcmp(argv[3], "reuse") == 0);
   if (what == "eat") Eat();
+  if (what == "take-back") return TakeBack();
+  if (what == "reach") return Reach(std::atoi(argv[2]));
+  if (what == "forbidden") return TryForbidden();
   if (what == "usr1") return CountSignals();
   if (what == "say-then-die") {
     Write(STDERR_FILENO, "last words\n");

@@ -1,4 +1,8 @@
 // What workers may rely on, whichever engine keeps the checkpoint files: whole, right, durable.
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "common/sha256.h"
 #include "tests/stores/engines.h"
 
@@ -23,6 +27,23 @@ TEST_P(BlobStoreContract, AnUploadGoesOnWhereItBroke) {
   EXPECT_TRUE(store->Begin(hash, bytes.size())->have);
   EXPECT_EQ(*store->Read(hash, 4, 5), "bytes");
   EXPECT_TRUE(store->Verify(hash).ok());
+}
+
+TEST_P(BlobStoreContract, EqualFilesOfTwoJobsMayArriveAtOnce) {
+  const auto store = engine().OpenBlobStore();
+  for (int round = 0; round < 50; ++round) {
+    const std::string bytes = "the configuration of run " + std::to_string(round);
+    const std::string hash = common::Sha256Hex(bytes);
+    std::vector<std::thread> uploads;
+    for (int i = 0; i < 4; ++i) {
+      uploads.emplace_back([&] {
+        EXPECT_TRUE(store->Write(hash, bytes.size(), 0, bytes).ok());
+        const auto finished = store->Finish(hash, bytes.size());
+        EXPECT_TRUE(finished.ok() && *finished) << finished.status();
+      });
+    }
+    for (std::thread& upload : uploads) upload.join();
+  }
 }
 
 TEST_P(BlobStoreContract, SizesAndOffsetsThatCannotBeAreRefused) {

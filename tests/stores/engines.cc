@@ -4,10 +4,12 @@
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/sample_store.h"
+#include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/memory_blob_store.h"
+#include "tests/stores/memory_identity_store.h"
 #include "tests/stores/memory_journal.h"
 #include "tests/stores/memory_log_store.h"
 #include "tests/stores/memory_metric_store.h"
@@ -23,6 +25,9 @@ class LocalEngine final : public Engine {
  public:
   std::unique_ptr<Journal> OpenJournal() override { return *OpenSqliteJournal(paths_); }
   std::unique_ptr<JobIndex> OpenJobIndex() override { return *SqliteJobIndex::Open(paths_); }
+  std::unique_ptr<IdentityStore> OpenIdentityStore() override {
+    return *SqliteIdentityStore::Open(paths_);
+  }
   std::unique_ptr<LogStore> OpenLogStore() override {
     return std::make_unique<LocalLogStore>(paths_, Fail);
   }
@@ -47,6 +52,9 @@ class MemoryEngine final : public Engine {
   std::unique_ptr<JobIndex> OpenJobIndex() override {
     return std::make_unique<MemoryJobIndex>(tables_);
   }
+  std::unique_ptr<IdentityStore> OpenIdentityStore() override {
+    return std::make_unique<MemoryIdentityStore>(identities_);
+  }
   std::unique_ptr<LogStore> OpenLogStore() override {
     return std::make_unique<MemoryLogStore>(logs_);
   }
@@ -62,6 +70,7 @@ class MemoryEngine final : public Engine {
 
  private:
   const std::shared_ptr<MemoryTables> tables_ = std::make_shared<MemoryTables>();
+  const std::shared_ptr<MemoryIdentities> identities_ = std::make_shared<MemoryIdentities>();
   const std::shared_ptr<MemoryLogs> logs_ = std::make_shared<MemoryLogs>();
   const std::shared_ptr<MemoryMetrics> metrics_ = std::make_shared<MemoryMetrics>();
   const std::shared_ptr<MemorySamples> samples_ = std::make_shared<MemorySamples>();

@@ -216,6 +216,8 @@ TEST_P(JournalContract, FinishedJobsAreFilteredNewestFirst) {
   EXPECT_EQ(listed({.before_id = 12, .limit = 9}), (std::vector<uint64_t>{2, 1}));
   EXPECT_EQ(listed({.finished_since_ms = 1'002, .limit = 9}), (std::vector<uint64_t>{12, 2}));
   EXPECT_EQ(listed({.owner = "uid:2", .limit = 9}), std::vector<uint64_t>());
+  EXPECT_EQ(listed({.name_has = "ain-1", .limit = 9}), (std::vector<uint64_t>{12, 1}));
+  EXPECT_EQ(listed({.name_has = "ain-1", .limit = 1}), std::vector<uint64_t>{12});
   EXPECT_EQ(listed({.states = {v1::JOB_STATE_FAILED}, .limit = 9}), std::vector<uint64_t>());
   EXPECT_EQ(listed({.states = {v1::JOB_STATE_FAILED, v1::JOB_STATE_SUCCEEDED}, .limit = 9}).size(),
             3u);

@@ -136,6 +136,11 @@ absl::StatusOr<std::vector<v1::JobSummary>> MemoryJobIndex::List(const Filter& f
     if (!is_wanted || (filter.before_id != 0 && job->first >= filter.before_id)) continue;
     if (!filter.owner.empty() && record.owner() != filter.owner) continue;
     if (!job::MeetsLabelTerms(record.spec().labels(), filter.labels)) continue;
+    const std::string& project = record.spec().project();
+    if (!filter.project.empty() && filter.project != (project.empty() ? "default" : project)) {
+      continue;
+    }
+    if (record.name().find(filter.name_has) == std::string::npos) continue;
     if (record.finished_ms() < filter.finished_since_ms || found.size() >= filter.limit) continue;
     found.push_back(job->second.summary);
   }

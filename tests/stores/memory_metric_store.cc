@@ -21,6 +21,7 @@ class MemoryMetricReader final : public MetricReader {
   }
   size_t Attempts() const override { return next_.size(); }
   uint64_t DamagedBytes() const override { return 0; }
+  void Forget() override {}
 
  private:
   const std::shared_ptr<MemoryMetrics> metrics_;

@@ -45,12 +45,13 @@ TEST(WorkerFlags, AWrongLineIsRefusedWithTheFix) {
   EXPECT_EQ(Refusal({"--name"}), "muster-worker: --name: 1 required TEXT missing");
   EXPECT_EQ(Refusal({"--port-range", "9"}),
             "muster-worker: port range '9' is not two numbers; fix: use LO-HI, e.g. 20000-28999");
-  EXPECT_EQ(Parse({"--state-dir", "/s"}).text,
-            "muster-worker: --coordinator is missing: name the coordinator, unix:/path or "
-            "HOST:PORT\n  fix: muster-worker --help lists all flags\n");
   EXPECT_EQ(Parse({"--coordinator", "unix:/c"}).text,
             "muster-worker: --state-dir is missing: name the directory for what must survive a "
             "restart\n  fix: muster-worker --help lists all flags\n");
+}
+
+TEST(WorkerFlags, ANodeThatHasJoinedNeedsNoCoordinator) {
+  EXPECT_FALSE(Parse({"--state-dir", "/s"}).stop);
 }
 
 TEST(WorkerFlags, HelpAndVersionNeedNoOtherFlag) {

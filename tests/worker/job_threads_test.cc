@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <condition_variable>
@@ -15,9 +16,12 @@
 #include <future>
 #include <mutex>
 
+#include "common/files.h"
+#include "common/sha256.h"
 #include "worker/launch_checks.h"
 #include "worker/log_copies.h"
 #include "worker/rank_reports.h"
+#include "worker/rank_token.h"
 #include "worker/trainer_socket.h"
 
 namespace muster::worker {
@@ -148,10 +152,10 @@ TEST(LaunchChecksTest, AFileSystemThatDoesNotAnswerIsTheNodesFaultAfterAWhile) {
   int answers = 0;
   {
     const Hang hang(threads, {7, 0}, Work::kLaunch);
-    LaunchChecks checks("node-a", &threads, [](const std::function<void()>&) {});
+    LaunchChecks checks("node-a", false, &threads, [](const std::function<void()>&) {});
     std::vector<common::RankLaunch> ranks(1);
     ranks[0].workdir = "/mnt/hangs";
-    checks.Start({7, 0}, ranks, {}, [&](std::optional<LaunchProblem> said, const auto&) {
+    checks.Start({7, 0}, ranks, {}, {}, [&](std::optional<LaunchProblem> said, const auto&) {
       problem = std::move(said);
       ++answers;
     });
@@ -173,8 +177,9 @@ TEST(LogCopiesTest, CopiesThatHangHoldTheirOwnAttemptBackAndAreGivenUpAfterAWhil
   JobThreads threads;
   std::vector<std::string> notes;
   const Hang hang(threads, {7, 0}, Work::kCopy);
-  LogCopies copies(&threads, {[](const std::function<void()>&) {},
-                              [&](const std::string& line) { notes.push_back(line); }});
+  LogCopies copies(Paths("/s", "/r"), &threads,
+                   {[](const std::function<void()>&) {},
+                    [&](const std::string& line) { notes.push_back(line); }});
   v1::LaunchAttempt launch;
   launch.mutable_spec()->set_log_dir("/mnt/hangs");
   launch.set_job_name("hold-1");
@@ -245,6 +250,66 @@ TEST_F(HoardTest, ARankThatHoardsConnectionsShutsNobodyElseOut) {
   for (int i = 0; i < 3; ++i) Turn(trainers);
   EXPECT_NE(Answer(other).find("welcome"), std::string::npos);
   std::filesystem::remove_all(directory);
+}
+
+TEST_F(HoardTest, ARankOfAnotherAccountProvesItselfWithItsAttemptsToken) {
+  char name[] = "/tmp/mc-XXXXXX";
+  const std::string directory = mkdtemp(name);
+  const Paths paths(directory, directory);
+  const AttemptKey key{7, 0};
+  const AttemptKey next{7, 1};
+  // As for ranks with an account of their own; only the test's own may be used here.
+  const common::LaunchAccount account{.is_other = true, .uid = getuid(), .gid = getgid()};
+  for (const AttemptKey& each : {key, next}) {
+    ASSERT_TRUE(common::MakeDirectories(paths.AttemptDir(each)).ok());
+    ASSERT_TRUE(IssueRankToken(paths, each, account).ok());
+  }
+  struct stat info {};
+  ASSERT_EQ(stat(paths.RankToken(key).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0400u);
+  TrainerSocket::Callbacks callbacks;
+  callbacks.last_seq = [](const AttemptKey&, uint32_t) { return uint64_t{0}; };
+  callbacks.metrics = [](const AttemptKey&, uint32_t, v1::MetricBatch) { return absl::OkStatus(); };
+  TrainerSocket trainers(std::move(callbacks), 20);
+  trainers.Add({key, 0, 1, ReadRankPass(paths, key, account)}, *ListenUnix(directory + "/s"));
+  const auto answer_to = [&](const std::string& token) {
+    const common::UniqueFd peer = Dial(directory + "/s");
+    const std::string hello =
+        "{\"type\":\"hello\",\"version\":1,\"job\":7,\"attempt\":0,\"rank\":0" +
+        (token.empty() ? "" : ",\"token\":\"" + token + "\"") +
+        "}\n{\"type\":\"metrics\",\"seq\":1,\"points\":[]}\n";
+    EXPECT_EQ(send(peer.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
+    for (int i = 0; i < 3; ++i) Turn(trainers);
+    return Answer(peer);
+  };
+  EXPECT_NE(answer_to("").find("MUSTER_RANK_TOKEN_FILE"), std::string::npos);
+  for (const std::string& wrong : {std::string("guessed"), *common::ReadFile(paths.RankToken(next)),
+                                   *common::ReadFile(paths.RankTokenHash(key))}) {
+    const std::string refused = answer_to(wrong);
+    EXPECT_NE(refused.find("is not this attempt's"), std::string::npos) << refused;
+    EXPECT_NE(refused.find("the first line must be a hello"), std::string::npos) << refused;
+  }
+  EXPECT_NE(answer_to(*common::ReadFile(paths.RankToken(key))).find("welcome"), std::string::npos);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(RankPassTest, OnlyTheRanksAccountTheWorkersAndRootMayConnect) {
+  const RankPass pass{.uid = 4'000'000'001};
+  EXPECT_TRUE(MayConnect(pass, 4'000'000'001));
+  EXPECT_TRUE(MayConnect(pass, getuid()));
+  EXPECT_TRUE(MayConnect(pass, 0));
+  EXPECT_FALSE(MayConnect(pass, 4'000'000'002));
+}
+
+TEST(RankPassTest, WithoutATokenRanksSpeakWhereTheyHaveTheWorkersAccount) {
+  RankPass pass{.token_sha256 = common::Sha256Hex("secret")};
+  EXPECT_TRUE(CheckToken(pass, "").ok());
+  EXPECT_TRUE(CheckToken(pass, "secret").ok());
+  EXPECT_FALSE(CheckToken(pass, "another").ok());
+  pass.needs_token = true;
+  EXPECT_FALSE(CheckToken(pass, "").ok());
+  // An attempt of an older worker, which made none.
+  EXPECT_TRUE(CheckToken(RankPass(), "").ok());
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ LaunchFacts Facts() {
   facts.usable_cores = 8;
   facts.mark = "42-3-0123456789abcdef";
   facts.trainer_socket = "/run/t.sock";
+  facts.rank_token_file = "/a/credential/token";
   facts.errors_dir = "/a/errors";
   facts.checkpoint_dir = "/a/checkpoints";
   facts.tensorboard_dir = "/a/tensorboard";
@@ -81,6 +82,7 @@ TEST(LaunchEnvironment, EveryVariableOfTheContractIsThereWithItsValue) {
       {"HOME", "/home/ada"},
       {"LOCAL_RANK", "1"},
       {"LOCAL_WORLD_SIZE", "2"},
+      {"LOGNAME", "root"},
       {"MASTER_ADDR", "10.0.0.1"},
       {"MASTER_PORT", "20007"},
       {"MUSTER_ATTEMPT", "3"},
@@ -89,6 +91,7 @@ TEST(LaunchEnvironment, EveryVariableOfTheContractIsThereWithItsValue) {
       {"MUSTER_DIAGNOSTICS_DIR", "/a/diagnostics"},
       {"MUSTER_JOB_ID", "42"},
       {"MUSTER_JOB_NAME", "digits-42"},
+      {"MUSTER_RANK_TOKEN_FILE", "/a/credential/token"},
       {"MUSTER_SOCKET", "/run/t.sock"},
       {"MUSTER_TENSORBOARD_DIR", "/a/tensorboard"},
       {"NCCL_SOCKET_IFNAME", "eth1"},

@@ -38,8 +38,8 @@ class NotifyCommandsTest : public ::testing::Test {
   }
 
   std::promise<v1::NotifyEnded> answer_;
-  NotifyCommands commands_{
-      "node1", {"gpu"}, [this](v1::NotifyEnded ended) { answer_.set_value(std::move(ended)); }};
+  NotifyCommands commands_{{.node = "node1", .device_kinds = {"gpu"}},
+                           [this](v1::NotifyEnded ended) { answer_.set_value(std::move(ended)); }};
 };
 
 TEST_F(NotifyCommandsTest, RunsAsTheJobWithWhatItIsTold) {

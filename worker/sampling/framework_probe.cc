@@ -22,9 +22,13 @@ constexpr size_t kDirectoryBytesMax = 1'024;
 
 // The beginning of a regular file; empty if it is none. Never waits for a FIFO's writer.
 std::string ReadBeginning(const std::string& path, size_t bytes_max) {
-  const common::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  // Looked at before it is opened: the path is the job's, and opening some devices does something.
+  const common::UniqueFd found(open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat info {};
-  if (!file.valid() || fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  if (!found.valid() || fstat(found.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  const common::UniqueFd file(
+      open(StrCat("/proc/self/fd/", found.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return "";
   std::string text(bytes_max, '\0');
   size_t size = 0;
   while (size < bytes_max) {

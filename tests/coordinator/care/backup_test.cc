@@ -41,6 +41,14 @@ TEST_F(BackupTest, HoldsTheDatabaseAndAllThatItRefersTo) {
   EXPECT_EQ(SavedAs(manifest, "HIGHWATER"), nullptr);
 }
 
+TEST_F(BackupTest, HoldsTheAuditAndWhichClusterItIs) {
+  Put(paths.AuditRoot() + "/00000000000000000001.jsonl", "{}\n");
+  Put(paths.Root() + "/CLUSTER", "name: lab\n");
+  ASSERT_TRUE(Backup().ok());
+  EXPECT_NE(SavedAs(Saved(), "audit/00000000000000000001.jsonl"), nullptr) << Told();
+  EXPECT_NE(SavedAs(Saved(), "CLUSTER"), nullptr) << Told();
+}
+
 TEST_F(BackupTest, IsMadeWhileTheJournalIsOpenAndHoldsWhatIsOnlyInItsLog) {
   OpenedJournal running(*OpenSqliteJournal(paths));
   running.Start();

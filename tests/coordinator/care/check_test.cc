@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "coordinator/audit/audit.h"
+#include "coordinator/audit/audit_files.h"
 #include "coordinator/care/report.h"
 #include "coordinator/data_lock.h"
 #include "coordinator/local/log_reader.h"
@@ -35,6 +37,22 @@ TEST_F(CheckTest, ASoundDirectoryIsCountedWithoutFindings) {
   EXPECT_EQ(totals.blobs.files, 2u);
   EXPECT_EQ(totals.segments.log_files, 2u);
   EXPECT_EQ(totals.segments.metric_bytes, common::ReadFile(MetricFile(paths, 4, 1))->size());
+}
+
+TEST_F(CheckTest, AChangedEntryOfTheAuditIsFound) {
+  const common::SystemClock clock;
+  Audit audit(paths.AuditRoot(), clock);
+  ASSERT_TRUE(audit.Open().ok());
+  v1::AuditEntry entry;
+  entry.set_who("user:alice");
+  audit.Record(entry, *audit.Reserve(), nullptr);
+  audit.Stop();
+  EXPECT_EQ(Check(paths).findings, 0u) << Told();
+  EXPECT_EQ(Check(paths).audit_entries, 1u);
+  const std::string file = AuditFilePath(paths.AuditRoot(), 1);
+  FlipByte(file, common::ReadFile(file)->find("alice"));
+  EXPECT_EQ(Check(paths).findings, 1u);
+  EXPECT_NE(Told().find("entry 1 was changed"), std::string::npos) << Told();
 }
 
 TEST_F(CheckTest, AFlippedByteInACheckpointFileIsFoundAndTheFileSetAside) {

@@ -143,12 +143,21 @@ TEST_F(MessageLimits, FilesThatCannotBeNamesAreRefused) {
     ready.set_parts(1);
     ready.add_files()->set_path(path);
     ready.mutable_files(0)->set_sha256(common::Sha256Hex("x"));
-    EXPECT_TRUE(absl::IsInvalidArgument(JudgePart(state_, ready))) << path;
+    EXPECT_TRUE(absl::IsInvalidArgument(JudgePart(state_, {"a", 1}, ready))) << path;
     ready.mutable_files(0)->set_path("a/b");
-    EXPECT_TRUE(JudgePart(state_, ready).ok());
+    EXPECT_TRUE(JudgePart(state_, {"a", 1}, ready).ok());
     ready.mutable_files(0)->set_sha256("../../x");
-    EXPECT_TRUE(absl::IsInvalidArgument(JudgePart(state_, ready)));
+    EXPECT_TRUE(absl::IsInvalidArgument(JudgePart(state_, {"a", 1}, ready)));
   }
+}
+
+TEST_F(MessageLimits, APartIsTakenOnlyFromTheIncarnationThatTheAttemptWasAssignedTo) {
+  v1::CheckpointPartReady ready;
+  ready.set_job(1);
+  ready.set_parts(1);
+  EXPECT_TRUE(JudgePart(state_, {"a", 1}, ready).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(JudgePart(state_, {"a", 2}, ready)));
+  EXPECT_TRUE(absl::IsPermissionDenied(JudgePart(state_, {"c", 1}, ready)));
 }
 
 TEST_F(MessageLimits, LaterFailuresOfAnAttemptTellTheirBeginningOnly) {

@@ -15,6 +15,7 @@
 #include "coordinator/http/site.h"
 #include "coordinator/http/target.h"
 #include "coordinator/http/token_file.h"
+#include "identity/hex.h"
 #include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator::http {
@@ -87,6 +88,17 @@ TEST(HttpHost, ExactlyOneIsSent) {
   EXPECT_TRUE(absl::IsPermissionDenied(foreign));
 }
 
+TEST(HttpOrigin, OverTlsAPageThatCameUnencryptedIsForeign) {
+  Peer peer = kLoopback;
+  peer.is_encrypted = true;
+  const auto ok = [&](const char* origin) {
+    const Fields fields = {{"host", "localhost:7701"}, {"origin", origin}};
+    return CheckOrigin(Head("POST", fields, peer), false, true).ok();
+  };
+  EXPECT_TRUE(ok("https://localhost:7701"));
+  EXPECT_FALSE(ok("http://localhost:7701"));
+}
+
 TEST(HttpOrigin, IsCheckedOfWhatChangesSomethingAndOfStreams) {
   const auto ok = [](const char* method, Fields fields, bool stream, bool cookie) {
     fields.emplace_back("host", "localhost:7701");
@@ -118,10 +130,10 @@ class HttpSessions : public ::testing::Test {
   const Sessions::MonoTime now_{};
   const std::string token_ = RandomHex256();
   const std::string metrics_ = RandomHex256();
-  Sessions sessions_{{.token = token_, .metrics_token = metrics_}, "muster_7701"};
+  Sessions sessions_{{.token = token_, .metrics_token = metrics_}, "muster_7701", false};
 
   Proof Of(const std::string& name, const std::string& value, int64_t unix_s = 1'000) {
-    return sessions_.ProofOf({{name, value}}, unix_s);
+    return sessions_.SessionOf({{name, value}}, unix_s).proof;
   }
 };
 
@@ -133,11 +145,11 @@ TEST_F(HttpSessions, ATokenIsAProof) {
        {"Bearer " + token_ + "0", "Bearer " + token_.substr(1), "Basic " + token_, token_,
         std::string("Bearer "), std::string("Bearer")})
     EXPECT_EQ(Of("authorization", value), Proof::kNone) << value;
-  EXPECT_EQ(sessions_.ProofOf({}, 0), Proof::kNone);
+  EXPECT_EQ(sessions_.SessionOf({}, 0).proof, Proof::kNone);
 }
 
 TEST_F(HttpSessions, ALinkWorksOnceAndItsCookieUntilItExpires) {
-  const std::string ticket = sessions_.MakeTicket(now_);
+  const std::string ticket = sessions_.MakeTicket({.principal = "user:alice", .serial = ""}, now_);
   const absl::StatusOr<std::string> set_cookie = sessions_.Redeem(ticket, now_, 1'000);
   ASSERT_TRUE(set_cookie.ok()) << set_cookie.status();
   EXPECT_NE(set_cookie->find("; HttpOnly; SameSite=Strict; "), std::string::npos);
@@ -148,21 +160,59 @@ TEST_F(HttpSessions, ALinkWorksOnceAndItsCookieUntilItExpires) {
   // Of another port, another token, or with another end.
   EXPECT_EQ(Of("cookie", "muster_7702" + pair.substr(pair.find('='))), Proof::kNone);
   EXPECT_EQ(Of("cookie", "muster_7701=9" + pair.substr(pair.find('=') + 1)), Proof::kNone);
-  Sessions moved({.token = token_, .metrics_token = metrics_}, "muster_7702");
-  EXPECT_EQ(moved.ProofOf({{"cookie", "muster_7702" + pair.substr(pair.find('='))}}, 1'000),
+  Sessions moved({.token = token_, .metrics_token = metrics_}, "muster_7702", false);
+  EXPECT_EQ(moved.SessionOf({{"cookie", "muster_7702" + pair.substr(pair.find('='))}}, 1'000).proof,
             Proof::kNone);
-  Sessions other({.token = RandomHex256(), .metrics_token = metrics_}, "muster_7701");
-  EXPECT_EQ(other.ProofOf({{"cookie", pair}}, 1'000), Proof::kNone);
+  Sessions other({.token = RandomHex256(), .metrics_token = metrics_}, "muster_7701", false);
+  EXPECT_EQ(other.SessionOf({{"cookie", pair}}, 1'000).proof, Proof::kNone);
   // The same secrets after a restart.
-  Sessions again({.token = token_, .metrics_token = metrics_}, "muster_7701");
-  EXPECT_EQ(again.ProofOf({{"cookie", pair}}, 1'000), Proof::kCookie);
+  Sessions again({.token = token_, .metrics_token = metrics_}, "muster_7701", false);
+  EXPECT_EQ(again.SessionOf({{"cookie", pair}}, 1'000).proof, Proof::kCookie);
+}
+
+TEST_F(HttpSessions, ACookieSaysWhoseItIsAndNobodyCanChangeThat) {
+  const absl::StatusOr<std::string> set_cookie = sessions_.Redeem(
+      sessions_.MakeTicket({.principal = "user:alice", .serial = ""}, now_), now_, 1'000);
+  ASSERT_TRUE(set_cookie.ok()) << set_cookie.status();
+  const std::string pair = set_cookie->substr(0, set_cookie->find(';'));
+  EXPECT_EQ(sessions_.SessionOf({{"cookie", pair}}, 1'000).holder.principal, "user:alice");
+  const std::string begin = pair.substr(0, pair.rfind('.') + 1);
+  for (const std::string& other :
+       {std::string("user:root "), std::string("user:alicE "), std::string(" "), std::string()})
+    EXPECT_EQ(Of("cookie", begin + identity::ToHex(other)), Proof::kNone) << other;
+  EXPECT_EQ(Of("cookie", begin + "zz"), Proof::kNone);
+  EXPECT_EQ(Of("cookie", pair.substr(0, pair.rfind('.'))), Proof::kNone);
+}
+
+TEST_F(HttpSessions, WhoSignedInWithACertificateHasASessionOfItsSerialForHours) {
+  const absl::StatusOr<std::string> set_cookie = sessions_.Redeem(
+      sessions_.MakeTicket({.principal = "user:alice", .serial = "4f01"}, now_), now_, 1'000);
+  ASSERT_TRUE(set_cookie.ok()) << set_cookie.status();
+  const std::string pair = set_cookie->substr(0, set_cookie->find(';'));
+  const Sessions::Session session = sessions_.SessionOf({{"cookie", pair}}, 1'000);
+  EXPECT_EQ(session.holder.principal, "user:alice");
+  EXPECT_EQ(session.holder.serial, "4f01");
+  EXPECT_EQ(Of("cookie", pair, 1'000 + Sessions::kMemberCookieLivesS), Proof::kNone);
+}
+
+TEST_F(HttpSessions, OverTlsABrowserSendsTheCookieToNobodyElse) {
+  Sessions encrypted({.token = token_, .metrics_token = metrics_}, "__Host-muster_7701", true);
+  const absl::StatusOr<std::string> set_cookie = encrypted.Redeem(
+      encrypted.MakeTicket({.principal = "user:alice", .serial = ""}, now_), now_, 1'000);
+  ASSERT_TRUE(set_cookie.ok()) << set_cookie.status();
+  // What the name's prefix demands.
+  EXPECT_TRUE(set_cookie->starts_with("__Host-"));
+  EXPECT_NE(set_cookie->find("; Path=/; "), std::string::npos);
+  EXPECT_NE(set_cookie->find("; Secure; "), std::string::npos);
+  EXPECT_EQ(set_cookie->find("Domain"), std::string::npos);
 }
 
 TEST_F(HttpSessions, ALinkIsForgottenAfterItsTimeOrWhenThereAreManyOthers) {
-  const std::string late = sessions_.MakeTicket(now_);
+  const std::string late = sessions_.MakeTicket({.principal = "user:alice", .serial = ""}, now_);
   EXPECT_FALSE(sessions_.Redeem(late, now_ + Sessions::kLinkLives, 0).ok());
-  const std::string first = sessions_.MakeTicket(now_);
-  for (size_t i = 0; i < Sessions::kLinksMax; ++i) sessions_.MakeTicket(now_);
+  const std::string first = sessions_.MakeTicket({.principal = "user:alice", .serial = ""}, now_);
+  for (size_t i = 0; i < Sessions::kLinksMax; ++i)
+    sessions_.MakeTicket({.principal = "user:alice", .serial = ""}, now_);
   EXPECT_FALSE(sessions_.Redeem(first, now_, 0).ok());
   EXPECT_FALSE(sessions_.Redeem("", now_, 0).ok());
 }

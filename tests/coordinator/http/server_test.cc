@@ -292,6 +292,24 @@ TEST_F(HttpServerTest, AStreamSaysWhatThereIsAndAliveWhileThereIsNothing) {
   close(fd);
 }
 
+TEST_F(HttpServerTest, AFloodOfNewsIsToldInRounds) {
+  Start({.first_head = kLong, .pace = kLong});
+  const int fd = Connect();
+  ASSERT_TRUE(Send(fd, "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  ASSERT_TRUE(ReadUntil(fd, "Content-Type: text/event-stream\r\n\r\n"));
+  // Each answer shows that the server's thread has done what came before.
+  const auto settle = [&] { EXPECT_EQ(StatusOf(Ask("GET / HTTP/1.1\r\n" + kClose)), "200"); };
+  settle();
+  Tell("data: one\n\n");
+  ASSERT_TRUE(ReadUntil(fd, "data: one\n\n"));
+  settle();
+  Tell("data: two\n\n");
+  settle();
+  char byte = 0;
+  EXPECT_EQ(recv(fd, &byte, 1, MSG_DONTWAIT), -1) << "the next round is not due";
+  close(fd);
+}
+
 TEST_F(HttpServerTest, StreamsTakeHalfOfTheConnectionsAtMostAndGiveThemBack) {
   Start({.first_head = kLong}, 8);
   const std::string ask = "GET /stream HTTP/1.1\r\n" + kClose;

@@ -4,7 +4,12 @@
 #include <muster/optim/ema.h>
 #include <muster/trainer.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace muster {
 namespace {
@@ -129,6 +134,44 @@ TEST(GradScaler, UnscalesATiedWeightOnceAlsoOfAnOptimizerThatWasNotPrepared) {
   scaler.scale(net->forward(torch::ones({64}))).backward();
   scaler.unscale_(optimizer);
   EXPECT_EQ(net->weight.grad()[0].item<float>(), 2.0f);
+}
+
+// Trains one step per sample and saves; the steps that the step times were logged with.
+std::vector<int64_t> logged_steps(const std::filesystem::path& directory, bool resumes) {
+  const std::string file = directory / (resumes ? "second.jsonl" : "first.jsonl");
+  {
+    Accelerator accelerator({.checkpoint_dir = directory / "checkpoints",
+                             .metrics_file = file,
+                             .log_step_times_every = 1});
+    Line net;
+    PreparedModel<Line> model = accelerator.prepare(net);
+    PreparedOptimizer steps = accelerator.prepare(SGD(net->parameters(), {.lr = 1.0}));
+    DataLoader<Stream> loader =
+        accelerator.prepare(DataLoader(Stream{.count = 3}, {.batch_size = 1}));
+    EXPECT_EQ(accelerator.load_state().value_or(0), resumes ? 3 : 0);
+    for (auto& x : loader) {
+      accelerator.backward(model(x));
+      steps.step();
+      steps.zero_grad();
+    }
+    if (!resumes) accelerator.save_state(3);
+  }
+  std::vector<int64_t> logged;
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("\"time/step\"") == std::string::npos) continue;
+    const size_t at = line.find("\"step\":");
+    logged.push_back(std::stoll(line.substr(at + std::string("\"step\":").size())));
+  }
+  return logged;
+}
+
+TEST(StepTimes, AResumedRunCountsStepsOn) {
+  std::string directory = std::filesystem::temp_directory_path() / "muster-steps-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  EXPECT_EQ(logged_steps(directory, false), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(logged_steps(directory, true), (std::vector<int64_t>{4, 5, 6}));
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

@@ -117,6 +117,15 @@ class ReporterTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
+TEST_F(ReporterTest, ShowsTheTokenThatTheWorkerLeftForItsRanks) {
+  FakeWorker worker(directory_ / "s");
+  ReporterOptions with_token = options();
+  with_token.token_file = directory_ / "token";
+  std::ofstream(with_token.token_file) << "0123456789abcdef";
+  Reporter reporter(with_token);
+  EXPECT_EQ(worker.welcome(0).at("token"), "0123456789abcdef");
+}
+
 TEST_F(ReporterTest, GreetsTheWorkerAndNumbersBatchesFromOne) {
   FakeWorker worker(directory_ / "s");
   Reporter reporter(options());

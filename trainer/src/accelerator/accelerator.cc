@@ -39,6 +39,7 @@ ReporterOptions reporter_options(const AcceleratorOptions& options, const Topolo
                                  const WorkerEnvironment& worker) {
   ReporterOptions reporter;
   reporter.socket_path = worker.socket_path;
+  reporter.token_file = environment("MUSTER_RANK_TOKEN_FILE");
   reporter.metrics_file = options.metrics_file;
   reporter.job = worker.job;
   reporter.attempt = worker.attempt;

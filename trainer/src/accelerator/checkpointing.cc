@@ -320,6 +320,7 @@ std::optional<int64_t> Accelerator::load_state() {
     }
   }
   state.next_iteration = manifest.step + 1;
+  state.steps_before = manifest.step - state.gradients->timer.steps();
   return manifest.step;
 }
 

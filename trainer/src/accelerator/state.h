@@ -123,6 +123,7 @@ struct Accelerator::State {
   void restore_random_numbers(const CheckpointReader& reader) const;
   void end_step();
   void log_step_times();
+  int64_t steps_before = 0;  // what a resumed run had done, as its checkpoint counts
   int64_t times_logged_ns = CommunicationTime::now_ns();
 };
 

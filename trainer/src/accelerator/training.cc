@@ -144,6 +144,7 @@ void Accelerator::State::end_step() {
 
 void Accelerator::State::log_step_times() {
   const StepTimer& timer = gradients->timer;
+  const int64_t step = steps_before + timer.steps();
   const int64_t every = options.log_step_times_every;
   if (every == 0) {
     // A file that the caller chose gets what the caller logs.
@@ -151,11 +152,11 @@ void Accelerator::State::log_step_times() {
     const int64_t now = CommunicationTime::now_ns();
     if (now - times_logged_ns < kTimesEveryNs) return;
     times_logged_ns = now;
-    reporter.log(timer.metrics(), timer.steps());
-  } else if (every > 0 && timer.steps() % every == 0 && topology.rank == 0) {
+    reporter.log(timer.metrics(), step);
+  } else if (every > 0 && step % every == 0 && topology.rank == 0) {
     const std::vector<ScalarValue> times = timer.metrics();
-    reporter.log(times, timer.steps());
-    if (trackers && trackers_started) trackers->log(times, {.step = timer.steps()});
+    reporter.log(times, step);
+    if (trackers && trackers_started) trackers->log(times, {.step = step});
   }
 }
 

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -46,6 +47,17 @@ int64_t wall_time_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+// Without it, the worker answers what is missing; training goes on.
+std::string token_in(const std::string& path) {
+  constexpr uint64_t kTokenBytesMax = 4'096;
+  if (path.empty()) return {};
+  try {
+    return read_file(path, kTokenBytesMax);
+  } catch (const std::exception&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -254,7 +266,8 @@ void Reporter::Connection::maybe_connect() {
     reconnect_delay_ = std::min(2 * reconnect_delay_, kReconnectMost);
     return;
   }
-  output_ += hello_line({options_.job, options_.attempt, options_.rank, ::getpid()});
+  output_ += hello_line(
+      {options_.job, options_.attempt, options_.rank, ::getpid(), token_in(options_.token_file)});
 }
 
 void Reporter::Connection::disconnect() {

@@ -21,6 +21,7 @@ namespace muster {
 
 struct ReporterOptions {
   std::string socket_path;   // empty: no worker
+  std::string token_file;    // what the worker wants to see in the hello; empty: nothing
   std::string metrics_file;  // lines are appended; empty: no file
   int64_t job = 0;
   int64_t attempt = 0;

@@ -72,13 +72,15 @@ std::string clean_metric_name(std::string_view name) {
 }
 
 std::string hello_line(const Hello& hello) {
-  return line_of({{"type", "hello"},
-                  {"version", 1},
-                  {"job", hello.job},
-                  {"attempt", hello.attempt},
-                  {"rank", hello.rank},
-                  {"pid", hello.pid},
-                  {"client", std::string("muster-trainer/") + kVersion}});
+  Json json = {{"type", "hello"},
+               {"version", 1},
+               {"job", hello.job},
+               {"attempt", hello.attempt},
+               {"rank", hello.rank},
+               {"pid", hello.pid},
+               {"client", std::string("muster-trainer/") + kVersion}};
+  if (!hello.token.empty()) json["token"] = hello.token;
+  return line_of(json);
 }
 
 std::string metrics_line(int64_t seq, const std::vector<MetricPoint>& points) {

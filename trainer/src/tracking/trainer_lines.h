@@ -33,6 +33,7 @@ struct Hello {
   int64_t attempt = 0;
   int rank = 0;
   int64_t pid = 0;
+  std::string token;  // empty: none is sent
 };
 
 // Each ends with a newline.

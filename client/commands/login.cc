@@ -1,0 +1,125 @@
+// jobctl login, logout: a person's certificate for a cluster.
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/errors.h"
+#include "client/hidden_input.h"
+#include "client/session.h"
+#include "client/sign_in.h"
+#include "common/files.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/units.h"
+#include "identity/certificate.h"
+#include "identity/credential_files.h"
+#include "identity/enroll.h"
+#include "identity/names.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr size_t kTokenMax = 4 * 1024;
+
+constexpr Flag kLoginFlags[] = {
+    {"token-file", 0, "FILE", "a file with the token; -: standard input"},
+    {"name", 0, "CONTEXT", "name of the context (the cluster's)"},
+};
+
+absl::Status SaveContext(Session& session, const std::string& name,
+                         const identity::Credentials& credentials) {
+  ConfigFile file = session.settings().file();
+  if (const auto known = file.contexts.find(name);
+      known != file.contexts.end() && known->second != credentials.endpoint) {
+    RETURN_IF_ERROR(session.Confirm(StrCat("The context ", name, " is ", known->second,
+                                           ". Change it to ", credentials.endpoint, "?")));
+  }
+  RETURN_IF_ERROR(identity::SaveCredentials(CredentialsPath(file, name), credentials));
+  file.contexts[name] = credentials.endpoint;
+  file.current = name;
+  return file.Write();
+}
+
+absl::StatusOr<int> Login(Session& session, const Arguments& arguments) {
+  const std::string& address = arguments.words()[0];
+  RETURN_IF_ERROR(CheckServerAddress("", address));
+  if (address.starts_with("unix:")) {
+    return Usage("JC1004", "nobody signs in on a socket, which tells who asks",
+                 StrCat("jobctl context add NAME ", address));
+  }
+  std::string name = arguments.Get("name");
+  if (!name.empty()) RETURN_IF_ERROR(identity::CheckName("the context", name));
+  ASSIGN_OR_RETURN(const std::string token, ReadSecret({.file = arguments.Get("token-file"),
+                                                        .prompt = "Token",
+                                                        .may_ask = !arguments.Has("no-input"),
+                                                        .bytes_max = kTokenMax}));
+  ASSIGN_OR_RETURN(
+      const identity::Credentials credentials,
+      identity::Enroll({.address = address,
+                        .token = token,
+                        .node = "",
+                        .within = std::chrono::milliseconds(session.settings().timeout_ms())}));
+  if (name.empty()) name = credentials.cluster == "private" ? "cluster" : credentials.cluster;
+  RETURN_IF_ERROR(SaveContext(session, name, credentials));
+  ASSIGN_OR_RETURN(const identity::CertificateFacts facts,
+                   identity::FactsOfPem(credentials.certificate_pem));
+  const int64_t lives_ms =
+      facts.not_after_ms - facts.not_before_ms - identity::Authority::kBackdatedMs;
+  session.Print(StrCat("✓ ", credentials.name, " is signed in to ", credentials.cluster, " for ",
+                       common::HumanDuration(lives_ms), "; the context ", name, " is ",
+                       credentials.endpoint, "\n"));
+  return kExitOk;
+}
+
+absl::StatusOr<int> Logout(Session& session, const Arguments& arguments) {
+  const Settings& settings = session.settings();
+  const std::string name =
+      arguments.words().empty() ? settings.Get("context") : arguments.words()[0];
+  const std::string path = CredentialsPath(settings.file(), name);
+  if (!identity::IsName(name) || !common::Exists(path)) {
+    return common::MakeProblem(
+        absl::StatusCode::kNotFound,
+        {.code = "JC1357",
+         .what = StrCat("nobody is signed in with the context \"", common::Printable(name), "\""),
+         .fix = "jobctl context ls"});
+  }
+  if (std::remove(path.c_str()) != 0) return common::ErrnoStatus(path);
+  session.Print(StrCat("✓ signed out of ", name, "\n"));
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kLoginCommand = {
+    .name = "login",
+    .summary = "sign in to a cluster with a token",
+    .arguments = "HOST:PORT",
+    .least = 1,
+    .most = 1,
+    .flags = kLoginFlags,
+    .examples =
+        "jobctl login head:7701\tasks for the token, without showing it\n"
+        "jobctl login head:7701 --token-file token.txt\tfrom a file\n"
+        "pass muster-token | jobctl login head:7701\tfrom a pipe",
+    .notes =
+        "HOST:PORT is the coordinator's HTTPS. The token of `jobctl token create person\n"
+        "NAME` works once. The key that is made for it stays on this machine, in a file\n"
+        "of mode 0600; the certificate lives 12 hours and is renewed while you use\n"
+        "jobctl.",
+    .run = Login};
+const Command kLogoutCommand = {
+    .name = "logout",
+    .summary = "forget the certificate of a cluster",
+    .arguments = "[CONTEXT]",
+    .most = 1,
+    .completes = "context",
+    .examples = "jobctl logout\tof the current context\njobctl logout lab\tof another one",
+    .run = Logout};
+
+}  // namespace muster::client

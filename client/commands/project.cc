@@ -1,0 +1,143 @@
+// jobctl project ls, create, rm, add, remove.
+#include "absl/strings/str_join.h"
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/record_text.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kProjectCreateFlags[] = {
+    {"description", 0, "TEXT", "what it is for"},
+    {"member", 0, "USER", "who may submit to it (repeatable); none: every user"},
+};
+
+std::string Members(const v1::Project& project) {
+  return project.members().empty() ? "every user" : absl::StrJoin(project.members(), ", ");
+}
+
+absl::StatusOr<int> ListProjects(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  Listing listing;
+  listing.kind = "ProjectList";
+  listing.columns = {{.key = "name"},
+                     {.key = "members", .shrink = true},
+                     {.key = "description", .shrink = true},
+                     {.key = "created", .wide = true, .value_name = "created_ms", .since = true},
+                     {.key = "by", .wide = true}};
+  v1::ListProjectsRequest request;
+  while (true) {
+    ASSIGN_OR_RETURN(const v1::ListProjectsResponse page, connection->ListProjects(request));
+    for (const v1::Project& project : page.projects()) {
+      const bool is_implicit = project.created_ms() == 0;
+      listing.rows.push_back(
+          {Cell(project.name()),
+           Cell(Value(absl::StrJoin(project.members(), ",")), Members(project)),
+           Cell(project.description()),
+           is_implicit ? Cell()
+                       : Cell(Value(int64_t{project.created_ms()}), Age(project.created_ms())),
+           Cell(project.created_by())});
+    }
+    if (!page.more() || page.projects().empty()) break;
+    request.set_after(page.projects().rbegin()->name());
+  }
+  RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  return kExitOk;
+}
+
+absl::StatusOr<int> SendProject(Session& session, const v1::SetProjectRequest& request) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::Project project, connection->SetProject(request));
+  session.Print(StrCat("✓ project ", project.name(), " is for ", Members(project), "\n"));
+  return kExitOk;
+}
+
+absl::StatusOr<int> CreateProject(Session& session, const Arguments& arguments) {
+  v1::SetProjectRequest request;
+  request.set_name(arguments.words()[0]);
+  if (arguments.Has("description")) request.set_description(arguments.Get("description"));
+  for (const std::string& member : arguments.All("member")) request.add_add_members(member);
+  return SendProject(session, request);
+}
+
+absl::StatusOr<int> AddMembers(Session& session, const Arguments& arguments) {
+  v1::SetProjectRequest request;
+  request.set_name(arguments.words()[0]);
+  for (size_t i = 1; i < arguments.words().size(); ++i) {
+    request.add_add_members(arguments.words()[i]);
+  }
+  return SendProject(session, request);
+}
+
+absl::StatusOr<int> RemoveMembers(Session& session, const Arguments& arguments) {
+  v1::SetProjectRequest request;
+  request.set_name(arguments.words()[0]);
+  for (size_t i = 1; i < arguments.words().size(); ++i) {
+    request.add_remove_members(arguments.words()[i]);
+  }
+  return SendProject(session, request);
+}
+
+absl::StatusOr<int> RemoveProjects(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  for (const std::string& name : arguments.words()) {
+    v1::RemoveProjectRequest request;
+    request.set_name(name);
+    RETURN_IF_ERROR(connection->RemoveProject(request).status());
+    session.Print(StrCat("✓ project ", name, " was removed; its jobs stay\n"));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kProjectLsCommand = {.name = "project ls",
+                                   .summary = "list projects",
+                                   .listing = true,
+                                   .examples = "jobctl project ls\twhich exist, and for whom",
+                                   .run = ListProjects};
+const Command kProjectCreateCommand = {
+    .name = "project create",
+    .summary = "create a project, or change its description",
+    .arguments = "NAME",
+    .least = 1,
+    .most = 1,
+    .flags = kProjectCreateFlags,
+    .examples = "jobctl project create vision --member alice\tonly alice submits to it",
+    .run = CreateProject};
+const Command kProjectAddCommand = {
+    .name = "project add",
+    .summary = "let users submit to a project",
+    .arguments = "NAME USER…",
+    .least = 2,
+    .most = -1,
+    .examples = "jobctl project add vision bob\tand the members that it has",
+    .notes =
+        "A project without members is open to every user; the first member closes it to\n"
+        "the others.",
+    .run = AddMembers};
+const Command kProjectRemoveCommand = {
+    .name = "project remove",
+    .summary = "no longer let users submit to a project",
+    .arguments = "NAME USER…",
+    .least = 2,
+    .most = -1,
+    .examples = "jobctl project remove vision bob\this jobs in it stay",
+    .run = RemoveMembers};
+const Command kProjectRmCommand = {.name = "project rm",
+                                   .summary = "remove projects; their jobs stay",
+                                   .arguments = "NAME…",
+                                   .least = 1,
+                                   .most = -1,
+                                   .examples = "jobctl project rm vision\tno new jobs in it",
+                                   .run = RemoveProjects};
+
+}  // namespace muster::client

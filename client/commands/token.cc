@@ -1,0 +1,163 @@
+// jobctl token create, ls, revoke: what workers join and people sign in with.
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/record_json.h"
+#include "client/record_text.h"
+#include "client/role_words.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/units.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr int64_t kUsesMost = 10'000;
+
+constexpr Flag kTokenCreateFlags[] = {
+    {"expires", 0, "TIME", "until when it can be used (1h; at most 30d)"},
+    {"uses", 0, "N", "how many workers may join with it (1)"},
+    {"role", 0, "ROLE", "of a person who is not a user yet (user)", kRoleChoices},
+    kRecordOutputFlag,
+};
+
+absl::StatusOr<v1::CreateTokenRequest> RequestOf(const Arguments& arguments) {
+  const std::string& kind = arguments.words()[0];
+  v1::CreateTokenRequest request;
+  if (kind == "worker") {
+    request.set_kind(v1::TOKEN_KIND_JOIN);
+  } else if (kind == "person") {
+    request.set_kind(v1::TOKEN_KIND_SIGN_IN);
+    if (arguments.words().size() < 2) {
+      return Usage("JC1004", "a person's token needs the name of the user",
+                   "jobctl token create person alice");
+    }
+  } else {
+    return Usage(
+        "JC1004",
+        StrCat("a token is for a worker or a person, not for \"", common::Printable(kind), "\""),
+        "jobctl token create worker, or: jobctl token create person USER");
+  }
+  if (arguments.words().size() > 1) request.set_subject(arguments.words()[1]);
+  if (arguments.Has("role")) request.set_role(RoleOfWord(arguments.Get("role")));
+  ASSIGN_OR_RETURN(const int64_t lives_ms, arguments.DurationMs("expires", 0));
+  ASSIGN_OR_RETURN(const int64_t uses, arguments.Number("uses", 1, kUsesMost, 1));
+  request.set_lives_ms(lives_ms);
+  request.set_uses(static_cast<uint32_t>(uses));
+  return request;
+}
+
+// The text alone is for programs, and for copying; how to use it is for people.
+absl::StatusOr<int> CreateToken(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const v1::CreateTokenRequest request, RequestOf(arguments));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::CreateTokenResponse made, connection->CreateToken(request));
+  const v1::Token& token = made.token();
+  if (arguments.Has("output")) {
+    RecordFields fields;
+    fields.Add("id", token.id()).Add("token", made.text()).Add("address", made.address());
+    fields.Add("subject", token.subject()).Add("expires_ms", int64_t{token.expires_ms()});
+    fields.Add("uses", int64_t{token.uses_left()});
+    ASSIGN_OR_RETURN(const std::string text, RecordText("Token", fields, arguments.Get("output")));
+    session.Print(text);
+    return kExitOk;
+  }
+  session.Print(made.text() + "\n");
+  session.Note(StrCat("shown once; valid for ",
+                      common::HumanDuration(token.expires_ms() - token.created_ms()), ", ",
+                      common::Counted(token.uses_left(), "use"), ", as ", token.id()));
+  session.Note(
+      token.kind() == v1::TOKEN_KIND_JOIN
+          ? StrCat("on the node: muster-worker join ", made.address(), " --token TOKEN")
+          : StrCat(token.subject(), " types: jobctl login ", made.address(), "   and pastes it"));
+  return kExitOk;
+}
+
+std::string UseOf(const v1::Token& token) {
+  if (token.uses_left() == 0) return "used";
+  return common::Counted(token.uses_left(), "use");
+}
+
+absl::StatusOr<int> ListTokens(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  Listing listing;
+  listing.kind = "TokenList";
+  listing.columns = {{.key = "id"},
+                     {.key = "for"},
+                     {.key = "subject"},
+                     {.key = "left", .value_name = "uses_left"},
+                     {.key = "expires", .value_name = "expires_ms"},
+                     {.key = "by"},
+                     {.key = "created", .wide = true, .value_name = "created_ms"},
+                     {.key = "used", .wide = true, .value_name = "used_ms"}};
+  v1::ListTokensRequest request;
+  while (true) {
+    ASSIGN_OR_RETURN(const v1::ListTokensResponse page, connection->ListTokens(request));
+    for (const v1::Token& token : page.tokens()) {
+      listing.rows.push_back(
+          {Cell(token.id()), Cell(token.kind() == v1::TOKEN_KIND_JOIN ? "worker" : "person"),
+           Cell(token.subject()), Cell(Value(int64_t{token.uses_left()}), UseOf(token)),
+           Cell(Value(int64_t{token.expires_ms()}), LocalTime(token.expires_ms())),
+           Cell(token.created_by()),
+           Cell(Value(int64_t{token.created_ms()}), LocalTime(token.created_ms())),
+           token.used_ms() == 0
+               ? Cell()
+               : Cell(Value(int64_t{token.used_ms()}), LocalTime(token.used_ms()))});
+    }
+    if (!page.more() || page.tokens().empty()) break;
+    request.set_after(page.tokens().rbegin()->id());
+  }
+  RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  return kExitOk;
+}
+
+absl::StatusOr<int> RevokeTokens(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  for (const std::string& id : arguments.words()) {
+    v1::RevokeTokenRequest request;
+    request.set_id(id);
+    RETURN_IF_ERROR(connection->RevokeToken(request).status());
+    session.Print(StrCat("✓ token ", id, " can no longer be used\n"));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kTokenCreateCommand = {
+    .name = "token create",
+    .summary = "create what a worker joins or a person signs in with",
+    .arguments = "worker [NODE] | person USER",
+    .least = 1,
+    .most = 2,
+    .flags = kTokenCreateFlags,
+    .completes = "worker|person",
+    .examples =
+        "jobctl token create worker --uses 8\tfor eight nodes, within an hour\n"
+        "jobctl token create worker node7\tonly for a node of this name\n"
+        "jobctl token create person alice --role operator\tadds the user alice",
+    .notes =
+        "Prints the token once, alone on stdout; the coordinator keeps only its hash. It\n"
+        "has the hash of the cluster's authority in it, which whoever uses it verifies.",
+    .run = CreateToken};
+const Command kTokenLsCommand = {.name = "token ls",
+                                 .summary = "list tokens, also those used within a day",
+                                 .listing = true,
+                                 .examples = "jobctl token ls\twhich can still be used",
+                                 .run = ListTokens};
+const Command kTokenRevokeCommand = {
+    .name = "token revoke",
+    .summary = "make tokens useless",
+    .arguments = "ID…",
+    .least = 1,
+    .most = -1,
+    .examples = "jobctl token revoke 3f9a61c07b2e\tan id from token ls",
+    .run = RevokeTokens};
+
+}  // namespace muster::client

@@ -1,0 +1,140 @@
+// jobctl user ls, set, disable, enable, rm.
+#include "client/arguments.h"
+#include "client/commands/commands.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/listing.h"
+#include "client/record_text.h"
+#include "client/role_words.h"
+#include "client/session.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::client {
+namespace {
+
+using common::StrCat;
+
+constexpr Flag kUserSetFlags[] = {
+    {"role", 0, "ROLE", "what it may do", kRoleChoices},
+    {"account", 0, "NAME", "unix account that its ranks run as; empty: the one of its name"},
+    {"oidc", 0, "SUBJECT", "\"ISSUER SUBJECT\" that signs in as this user"},
+    {"comment", 0, "TEXT", "a remark"},
+};
+
+absl::StatusOr<int> ListUsers(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  Listing listing;
+  listing.kind = "UserList";
+  listing.columns = {{.key = "name"},
+                     {.key = "role"},
+                     {.key = "state"},
+                     {.key = "account"},
+                     {.key = "created", .right = true, .value_name = "created_ms", .since = true},
+                     {.key = "by", .wide = true},
+                     {.key = "oidc", .wide = true},
+                     {.key = "comment", .shrink = true}};
+  v1::ListUsersRequest request;
+  while (true) {
+    ASSIGN_OR_RETURN(const v1::ListUsersResponse page, connection->ListUsers(request));
+    for (const v1::User& user : page.users()) {
+      listing.rows.push_back({Cell(user.name()), Cell(RoleWord(user.role())),
+                              Cell(user.disabled() ? "disabled" : "enabled"), Cell(user.account()),
+                              Cell(Value(int64_t{user.created_ms()}), Age(user.created_ms())),
+                              Cell(user.created_by()), Cell(user.oidc_subject()),
+                              Cell(user.comment())});
+    }
+    if (!page.more() || page.users().empty()) break;
+    request.set_after(page.users().rbegin()->name());
+  }
+  RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
+  return kExitOk;
+}
+
+absl::StatusOr<int> SetUser(Session& session, const Arguments& arguments) {
+  v1::SetUserRequest request;
+  request.set_name(arguments.words()[0]);
+  if (arguments.Has("role")) request.set_role(RoleOfWord(arguments.Get("role")));
+  if (arguments.Has("account")) request.set_account(arguments.Get("account"));
+  if (arguments.Has("oidc")) request.set_oidc_subject(arguments.Get("oidc"));
+  if (arguments.Has("comment")) request.set_comment(arguments.Get("comment"));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::User user, connection->SetUser(request));
+  session.Print(StrCat("✓ user ", user.name(), " is ", RoleWord(user.role()),
+                       user.disabled() ? ", disabled" : "", "\n"));
+  return kExitOk;
+}
+
+absl::StatusOr<int> SetDisabled(Session& session, const Arguments& arguments, bool disabled) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  for (const std::string& name : arguments.words()) {
+    v1::SetUserRequest request;
+    request.set_name(name);
+    request.set_disabled(disabled);
+    RETURN_IF_ERROR(connection->SetUser(request).status());
+    session.Print(StrCat("✓ user ", name, disabled ? " may do nothing now\n" : " is enabled\n"));
+  }
+  return kExitOk;
+}
+absl::StatusOr<int> Disable(Session& session, const Arguments& arguments) {
+  return SetDisabled(session, arguments, true);
+}
+absl::StatusOr<int> Enable(Session& session, const Arguments& arguments) {
+  return SetDisabled(session, arguments, false);
+}
+
+absl::StatusOr<int> RemoveUsers(Session& session, const Arguments& arguments) {
+  RETURN_IF_ERROR(session.Confirm(
+      "Their certificates, tokens and secrets become useless; their jobs stay. Remove?"));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  for (const std::string& name : arguments.words()) {
+    v1::RemoveUserRequest request;
+    request.set_name(name);
+    RETURN_IF_ERROR(connection->RemoveUser(request).status());
+    session.Print(StrCat("✓ user ", name, " was removed\n"));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+const Command kUserLsCommand = {.name = "user ls",
+                                .summary = "list users and their roles",
+                                .listing = true,
+                                .examples = "jobctl user ls\twho may do what",
+                                .run = ListUsers};
+const Command kUserSetCommand = {
+    .name = "user set",
+    .summary = "add a user or change one",
+    .arguments = "NAME",
+    .least = 1,
+    .most = 1,
+    .flags = kUserSetFlags,
+    .examples =
+        "jobctl user set alice --role operator\tmay change everybody's jobs, and nodes\n"
+        "jobctl user set uid:1000 --role viewer\ta local account of the coordinator's machine",
+    .notes = "What is not given stays as it is. A user whose role changes connects again.",
+    .run = SetUser};
+const Command kUserDisableCommand = {.name = "user disable",
+                                     .summary = "let users do nothing for now",
+                                     .arguments = "NAME…",
+                                     .least = 1,
+                                     .most = -1,
+                                     .examples = "jobctl user disable alice\tcuts its connections",
+                                     .run = Disable};
+const Command kUserEnableCommand = {.name = "user enable",
+                                    .summary = "let disabled users continue",
+                                    .arguments = "NAME…",
+                                    .least = 1,
+                                    .most = -1,
+                                    .examples = "jobctl user enable alice\twith its old role",
+                                    .run = Enable};
+const Command kUserRmCommand = {.name = "user rm",
+                                .summary = "remove users: their certificates, tokens and secrets",
+                                .arguments = "NAME…",
+                                .least = 1,
+                                .most = -1,
+                                .examples = "jobctl user rm alice\tits jobs stay",
+                                .run = RemoveUsers};
+
+}  // namespace muster::client

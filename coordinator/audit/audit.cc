@@ -1,0 +1,225 @@
+#include "coordinator/audit/audit.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/audit_chain.h"
+#include "common/log.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/audit/audit_files.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr std::chrono::milliseconds kRetry{250};
+
+std::string Bounded(const std::string& text) {
+  std::string bounded = common::Printable(text.substr(0, Audit::kTextBytesMax));
+  if (text.size() > Audit::kTextBytesMax) bounded += "…";
+  return bounded;
+}
+
+// Only clean texts are written: a line is a line.
+void Clean(v1::AuditEntry& entry) {
+  for (std::string* text :
+       {entry.mutable_who(), entry.mutable_role(), entry.mutable_from(), entry.mutable_what(),
+        entry.mutable_object(), entry.mutable_result(), entry.mutable_way()}) {
+    *text = Bounded(*text);
+  }
+}
+
+}  // namespace
+
+Audit::Audit(std::string directory, const common::Clock& clock, size_t queue_max)
+    : directory_(std::move(directory)), clock_(clock), queue_max_(queue_max) {}
+
+absl::Status Audit::Open() {
+  if (!IsKept()) return absl::OkStatus();
+  RETURN_IF_ERROR(common::MakeDirectories(directory_));
+  ASSIGN_OR_RETURN(const AuditEnd end, RecoverAudit(directory_));
+  if (end.cut_bytes > 0) {
+    common::LogWarning(
+        StrCat("the audit's unfinished end was cut bytes=", end.cut_bytes, " file=", end.path));
+  }
+  last_ = head_ = end.head;
+  path_ = end.path;
+  size_ = end.size;
+  if (!path_.empty()) {
+    ASSIGN_OR_RETURN(file_, common::OpenRegular(path_, O_WRONLY | O_APPEND | O_CLOEXEC));
+  }
+  said_ = last_.number();
+  said_at_ = std::chrono::steady_clock::now();
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Audit::Place> Audit::Reserve() {
+  if (!IsKept()) return Place();
+  if (taken_->fetch_add(1) < queue_max_) {
+    return Place(taken_.get(), [taken = taken_](void*) { taken->fetch_sub(1); });
+  }
+  taken_->fetch_sub(1);
+  return common::MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1336",
+       .what = StrCat(queue_max_, " entries wait to be written to the audit"),
+       .why = "a change that cannot be recorded is not made",
+       .fix = "ask again in a moment; if that does not help, look at the coordinator's disk"});
+}
+
+void Audit::Record(v1::AuditEntry entry, Place place, std::function<void()> durable) {
+  if (!IsKept()) {
+    if (durable) durable();
+    return;
+  }
+  Clean(entry);
+  std::unique_lock lock(mutex_);
+  if (stopping_) {
+    lock.unlock();
+    if (durable) durable();
+    return;
+  }
+  is_urgent_ |= durable != nullptr;
+  const bool wakes = queue_.empty() || durable != nullptr;
+  queue_.push_back({std::move(entry), std::move(place), std::move(durable)});
+  lock.unlock();
+  if (wakes) wake_.notify_one();
+}
+
+void Audit::RecordRefused(v1::AuditEntry entry) {
+  if (!IsKept()) return;
+  absl::StatusOr<Place> place = Reserve();
+  {
+    std::lock_guard lock(mutex_);
+    const int64_t now_ms = clock_.Read().mono_ms;
+    const int64_t earned = (now_ms - refused_at_ms_) * kRefusedPerSecond / 1'000;
+    if (earned > 0) {
+      refused_left_ = std::min(kRefusedBurst, refused_left_ + earned);
+      refused_at_ms_ = now_ms;
+    }
+    if (refused_left_ == 0 || !place.ok()) {
+      ++refused_unsaid_;
+      return;
+    }
+    --refused_left_;
+    if (const uint64_t unsaid = std::exchange(refused_unsaid_, 0); unsaid > 0) {
+      entry.set_result(StrCat(entry.result().substr(0, kTextBytesMax / 2), " (", unsaid,
+                              " refusals before this one were not recorded)"));
+    }
+  }
+  Record(std::move(entry), *std::move(place), nullptr);
+}
+
+v1::AuditHead Audit::head() const {
+  std::lock_guard lock(mutex_);
+  return head_;
+}
+
+void Audit::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(stopping_, true)) return;
+  }
+  wake_.notify_one();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  SayHead();
+}
+
+bool Audit::Next(std::vector<Item>& batch) {
+  std::unique_lock lock(mutex_);
+  if (batch.empty()) {
+    wake_.wait_for(lock, kHeadAfter, [this] { return stopping_ || !queue_.empty(); });
+    wake_.wait_for(lock, kGather, [this] { return stopping_ || is_urgent_ || queue_.empty(); });
+  } else {
+    wake_.wait_for(lock, kRetry, [this] { return stopping_; });
+  }
+  is_urgent_ = false;
+  std::move(queue_.begin(), queue_.end(), std::back_inserter(batch));
+  queue_.clear();
+  return !stopping_ || !batch.empty();
+}
+
+void Audit::Run() {
+  std::vector<Item> batch;
+  while (Next(batch)) {
+    const absl::Status written = batch.empty() ? absl::OkStatus() : Write(batch);
+    // Also what could not be written is answered: the change is made, and its entry stays in the
+    // queue.
+    for (Item& item : batch) {
+      if (const auto durable = std::exchange(item.durable, nullptr)) durable();
+    }
+    if (written.ok()) {
+      batch.clear();
+    } else {
+      complaints_.Warn(StrCat("the audit cannot be written: ", common::MessageOf(written)));
+      std::lock_guard lock(mutex_);
+      if (stopping_) return;
+    }
+    const bool is_due =
+        last_.number() >= said_ + kHeadEvery ||
+        (last_.number() > said_ && std::chrono::steady_clock::now() >= said_at_ + kHeadAfter);
+    if (is_due) SayHead();
+  }
+}
+
+absl::Status Audit::OpenNext(uint64_t first) {
+  const std::string path = AuditFilePath(directory_, first);
+  ASSIGN_OR_RETURN(file_, common::OpenRegular(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC));
+  RETURN_IF_ERROR(common::SyncDirectory(directory_));
+  path_ = path;
+  size_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status Audit::Write(std::vector<Item>& batch) {
+  if (!file_.valid() || size_ >= kAuditFileBytes) {
+    RETURN_IF_ERROR(OpenNext(last_.number() + 1));
+  }
+  v1::AuditHead last = last_;
+  const int64_t now_ms = clock_.Read().wall_ms;
+  std::string lines;
+  for (Item& item : batch) {
+    v1::AuditEntry& entry = item.entry;
+    entry.set_number(last.number() + 1);
+    if (entry.at_ms() == 0) entry.set_at_ms(now_ms);
+    entry.set_previous(last.hash());
+    entry.set_hash(common::AuditHash(entry));
+    lines += AuditLine(entry);
+    last.set_number(entry.number());
+    last.set_hash(entry.hash());
+  }
+  absl::Status written = common::WriteAll(file_.get(), lines);
+  if (written.ok() && fdatasync(file_.get()) != 0) {
+    written = common::ErrnoStatus(StrCat("cannot sync ", path_));
+  }
+  if (!written.ok()) {
+    // The next try begins where this one did.
+    if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) {
+      common::LogError(StrCat("cannot cut ", path_, " to ", size_, " bytes"));
+    }
+    return written;
+  }
+  size_ += lines.size();
+  last_ = last;
+  std::lock_guard lock(mutex_);
+  head_ = std::move(last);
+  return absl::OkStatus();
+}
+
+void Audit::SayHead() {
+  if (last_.number() == 0) return;
+  said_ = last_.number();
+  said_at_ = std::chrono::steady_clock::now();
+  common::LogInfo(StrCat("audit head=", common::HeadText(last_)));
+}
+
+}  // namespace muster::coordinator

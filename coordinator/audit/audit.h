@@ -1,0 +1,102 @@
+// Who did what: every change, and every refusal, appended to a chain (common/audit_chain.h) by a
+// thread of its own, which syncs many entries at once. A change whose entry finds no place in the
+// queue is refused, so that nothing happens unrecorded. While the disk is full the queue fills up.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/files.h"
+#include "coordinator/said_rarely.h"
+#include "muster/v1/identity.pb.h"
+
+namespace muster::coordinator {
+
+class Audit {
+ public:
+  static constexpr size_t kQueueMax = 32'768;
+  static constexpr size_t kTextBytesMax = 512;  // of one text of an entry
+  // Entries that nobody waits for are synced together.
+  static constexpr std::chrono::milliseconds kGather{100};
+  // Refusals, which anybody can cause: recorded at most so many at once, and then per second. The
+  // next one that is recorded tells how many were not.
+  static constexpr int64_t kRefusedBurst = 100;
+  static constexpr int64_t kRefusedPerSecond = 10;
+  // The newest hash is logged after so many entries, and after so long.
+  static constexpr uint64_t kHeadEvery = 1'000;
+  static constexpr std::chrono::hours kHeadAfter{1};
+
+  // An empty directory: nothing is recorded (a private coordinator has one user).
+  Audit(std::string directory, const common::Clock& clock, size_t queue_max = kQueueMax);
+  ~Audit() { Stop(); }
+  // Continues where the last run ended, and starts the thread.
+  absl::Status Open();
+  bool IsKept() const { return !directory_.empty(); }
+  const std::string& directory() const { return directory_; }
+
+  // A place in the queue, taken before a change is made; given back with its last copy.
+  // RESOURCE_EXHAUSTED (JC1336): there is none. Any thread; never blocks.
+  using Place = std::shared_ptr<void>;
+  absl::StatusOr<Place> Reserve();
+  // Without number, time and hashes. `durable` is called once the entry is on the disk, or cannot
+  // get there for now; on the audit's thread. Null: nobody waits.
+  void Record(v1::AuditEntry entry, Place place, std::function<void()> durable);
+  void RecordRefused(v1::AuditEntry entry);
+
+  // The newest entry that is on the disk; number 0: there is none.
+  v1::AuditHead head() const;
+  // Everything that was recorded is on the disk, if that can be.
+  void Stop();
+
+ private:
+  struct Item {
+    v1::AuditEntry entry;
+    Place place;
+    std::function<void()> durable;
+  };
+  void Run();
+  // False: stop.
+  bool Next(std::vector<Item>& batch);
+  absl::Status Write(std::vector<Item>& batch);
+  absl::Status OpenNext(uint64_t first);
+  void SayHead();
+
+  const std::string directory_;
+  const common::Clock& clock_;
+  const size_t queue_max_;
+  const std::shared_ptr<std::atomic<size_t>> taken_ = std::make_shared<std::atomic<size_t>>(0);
+
+  // The audit's thread; before it starts, Open.
+  common::UniqueFd file_;
+  std::string path_;
+  uint64_t size_ = 0;
+  v1::AuditHead last_;
+  uint64_t said_ = 0;
+  std::chrono::steady_clock::time_point said_at_;
+  SaidRarely complaints_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::deque<Item> queue_;
+  bool is_urgent_ = false;  // somebody waits
+  bool stopping_ = false;
+  v1::AuditHead head_;
+  int64_t refused_left_ = kRefusedBurst;
+  int64_t refused_at_ms_ = 0;
+  uint64_t refused_unsaid_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,54 @@
+// The audit on disk: files of JSON lines below DATA/audit, each named by the number of its first
+// entry; docs/formats.md has the format. One writer; any number of readers, also while it writes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "muster/v1/identity.pb.h"
+
+namespace muster::coordinator {
+
+// A file is closed once it has this size, and read as a whole.
+inline constexpr uint64_t kAuditFileBytes = 4 << 20;
+
+struct AuditFile {
+  uint64_t first = 0;
+  std::string path;
+};
+// Sorted. Other files in the directory are left out.
+absl::StatusOr<std::vector<AuditFile>> ListAuditFiles(const std::string& directory);
+std::string AuditFilePath(const std::string& directory, uint64_t first);
+
+// A line with its newline; its texts are valid UTF-8.
+std::string AuditLine(const v1::AuditEntry& entry);
+
+struct AuditPart {
+  std::vector<v1::AuditEntry> entries;
+  std::vector<std::string> damaged;  // lines that are not entries: "FILE, line N"
+  uint64_t sound_bytes = 0;          // up to the end of the last entry
+  uint64_t bytes = 0;
+};
+// One file's entries, up to the last complete line.
+absl::StatusOr<AuditPart> ReadAuditFile(const AuditFile& file);
+
+// After the writer was killed: cuts what follows the last entry, which was never acknowledged; what
+// had complete lines in it is kept beside as cut-FIRST-OFFSET. Where to continue.
+struct AuditEnd {
+  v1::AuditHead head;  // number 0: there is no entry yet
+  std::string path;    // of the newest file; empty: there is none
+  uint64_t size = 0;
+  uint64_t cut_bytes = 0;
+};
+absl::StatusOr<AuditEnd> RecoverAudit(const std::string& directory);
+
+// What is wrong with the audit, one sentence each with the file; reads everything.
+absl::Status CheckAudit(const std::string& directory,
+                        const std::function<void(const std::string& finding)>& found,
+                        uint64_t* entries);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,52 @@
+// /enroll/…: what a node or a person asks before it has a certificate, and to renew one. Without a
+// session; only on an encrypted connection; bounded in size and number. What is decided is
+// identity/enrolment.h's.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "coordinator/http/message.h"
+#include "coordinator/http/request_pace.h"
+#include "coordinator/http/target.h"
+#include "coordinator/identity/enrolment.h"
+
+namespace muster::coordinator {
+struct Daemon;
+}
+
+namespace muster::coordinator::http {
+
+inline constexpr size_t kEnrollBodyMax = 64 * 1024;
+
+bool IsEnroll(std::string_view path);
+
+// The server's thread; the answers come from the daemon's pool.
+class EnrollDesk {
+ public:
+  // Both outlive this.
+  EnrollDesk(Daemon& daemon, Enrolment& enrolment) : daemon_(daemon), enrolment_(enrolment) {}
+
+  // What to refuse a request with before its body is read.
+  std::optional<Response> Check(const RequestHead& head, const Target& target);
+  // After the check. Never blocks.
+  void Answer(Request request, const Target& target, Respond respond);
+
+ private:
+  template <typename Message>
+  using Rule = Enrolment::Outcome (Enrolment::*)(const Message&, const Enrolment::Asked&);
+  template <typename Message>
+  void Decide(Rule<Message> rule, Request request, std::string path, Respond respond);
+  void Join(Request request, std::string path, Respond respond);
+  // Decides, records it in the audit, and answers once that is durable.
+  void Settle(const std::function<Enrolment::Outcome()>& decide, std::string_view path,
+              const Peer& peer, Respond respond) const;
+
+  Daemon& daemon_;
+  Enrolment& enrolment_;
+  RequestPace pace_;
+};
+
+}  // namespace muster::coordinator::http

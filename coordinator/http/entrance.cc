@@ -1,0 +1,53 @@
+#include "coordinator/http/entrance.h"
+
+#include <string>
+#include <utility>
+
+#include "common/files.h"
+#include "common/status.h"
+#include "coordinator/identity/cluster.h"
+
+namespace muster::coordinator::http {
+namespace {
+
+constexpr size_t kPemFileMax = 64 * 1024;
+
+struct CertificateAndKey {
+  std::string certificate_pem;
+  std::string key_pem;
+};
+
+absl::StatusOr<CertificateAndKey> ReadPair(const Cluster& cluster) {
+  CertificateAndKey pair;
+  ASSIGN_OR_RETURN(pair.certificate_pem, common::ReadFile(cluster.certificate_file(), kPemFileMax));
+  ASSIGN_OR_RETURN(pair.key_pem, common::ReadFile(cluster.key_file(), kPemFileMax));
+  return pair;
+}
+
+}  // namespace
+
+Entrance::Entrance(Cluster& cluster, Directory& directory, DirectoryRecords::Cut cut,
+                   Enrolment::Place place, std::shared_ptr<ServerTls> tls)
+    : cluster_(cluster),
+      records_(directory, std::move(cut)),
+      enrolment_(cluster.authority(), records_, std::move(place)),
+      tls_(std::move(tls)) {}
+
+absl::StatusOr<std::unique_ptr<Entrance>> Entrance::Open(Cluster& cluster, Directory& directory,
+                                                         DirectoryRecords::Cut cut,
+                                                         Enrolment::Place place) {
+  ASSIGN_OR_RETURN(const CertificateAndKey pair, ReadPair(cluster));
+  ASSIGN_OR_RETURN(std::shared_ptr<ServerTls> tls,
+                   ServerTls::Make(pair.certificate_pem, pair.key_pem));
+  return std::unique_ptr<Entrance>(
+      new Entrance(cluster, directory, std::move(cut), std::move(place), std::move(tls)));
+}
+
+absl::Status Entrance::RenewIfDue(int64_t now_ms) {
+  ASSIGN_OR_RETURN(const bool is_new, cluster_.RenewIfDue(now_ms));
+  if (!is_new) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const CertificateAndKey pair, ReadPair(cluster_));
+  return tls_->Replace(pair.certificate_pem, pair.key_pem);
+}
+
+}  // namespace muster::coordinator::http

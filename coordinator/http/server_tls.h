@@ -1,0 +1,45 @@
+// The certificate that HTTP's listeners show: TLS 1.3 only, no client certificate asked for. It may
+// be replaced while they listen; connections that are open keep theirs. Any thread.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+struct ssl_ctx_st;
+
+namespace muster::coordinator::http {
+
+// OpenSSL's SSL_CTX.
+using TlsContext = std::shared_ptr<ssl_ctx_st>;
+
+class ServerTls {
+ public:
+  // INVALID_ARGUMENT unless both are PEM texts of one key.
+  static absl::StatusOr<std::shared_ptr<ServerTls>> Make(std::string_view certificate_pem,
+                                                         std::string_view key_pem);
+  // For connections from now on. If it fails, the one before stays.
+  absl::Status Replace(std::string_view certificate_pem, std::string_view key_pem);
+  TlsContext Context() const;
+  // The DNS names and addresses that the certificate is valid for.
+  std::vector<std::string> Names() const;
+
+ private:
+  struct Shown {
+    TlsContext context;
+    std::vector<std::string> names;
+  };
+  explicit ServerTls(Shown shown) : shown_(std::move(shown)) {}
+  static absl::StatusOr<Shown> Read(std::string_view certificate_pem, std::string_view key_pem);
+
+  mutable std::mutex mutex_;  // guards what follows
+  Shown shown_;
+};
+
+}  // namespace muster::coordinator::http

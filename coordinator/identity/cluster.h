@@ -1,0 +1,72 @@
+// A cluster whose members are known: its name, its certificate authority and its keys. Made by
+// `muster-coordinator init`; a data directory with a file CLUSTER belongs to one.
+//
+// The keys lie in a directory of their own (0700), outside the data directory, so that no backup and
+// nobody who may read the data has them:
+//   ca.pem, ca.key       the authority; several coordinators of a cluster share them
+//   secrets.key          encrypts secrets at rest: 64 hex digits
+//   HOST.pem, HOST.key   this coordinator's own certificate
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "identity/certificate.h"
+
+namespace muster::coordinator {
+
+class Cluster {
+ public:
+  // Of the coordinator's own certificate; renewed when a third of it is left.
+  static constexpr int64_t kServerLivesMs = 90LL * 24 * 3'600'000;
+
+  struct Founding {
+    std::string data_dir;
+    std::string name;
+    std::string keys_dir;                 // empty: DATA_DIR-keys
+    std::vector<std::string> host_names;  // by which clients reach it: names and addresses
+  };
+  // A new cluster. ALREADY_EXISTS if the data directory has one; keys that are there already, of the
+  // same name, are used: a second coordinator of a cluster.
+  static absl::StatusOr<std::unique_ptr<Cluster>> Found(const Founding& founding, int64_t now_ms);
+  // The cluster of a data directory; null if it has none. `keys_dir` overrides what CLUSTER says.
+  static absl::StatusOr<std::unique_ptr<Cluster>> Open(const std::string& data_dir,
+                                                       const std::string& keys_dir, int64_t now_ms);
+
+  const std::string& name() const { return authority_.cluster(); }
+  const std::string& keys_dir() const { return keys_dir_; }
+  const std::vector<std::string>& host_names() const { return host_names_; }
+  const identity::Authority& authority() const { return authority_; }
+  // Files of the coordinator's certificate, key and authority, which TLS reads and watches.
+  const std::string& certificate_file() const { return certificate_file_; }
+  const std::string& key_file() const { return key_file_; }
+  const std::string& authority_file() const { return authority_file_; }
+  // Issues a new certificate for the same key if the old one nears its end. True: it did. Blocks on
+  // the disk.
+  absl::StatusOr<bool> RenewIfDue(int64_t now_ms);
+
+  // Encrypts with the secrets key (AES-256-GCM); `purpose` must be given again to open it.
+  std::string Seal(std::string_view purpose, std::string_view value) const;
+  // DATA_LOSS if it was sealed for another purpose, with another key, or changed.
+  absl::StatusOr<std::string> Unseal(std::string_view purpose, std::string_view sealed) const;
+
+ private:
+  Cluster(identity::Authority authority, identity::PrivateKey key, std::string keys_dir,
+          std::string secrets_key, std::vector<std::string> host_names);
+
+  const identity::Authority authority_;
+  const identity::PrivateKey key_;
+  const std::string keys_dir_;
+  const std::string secrets_key_;  // 32 bytes
+  const std::vector<std::string> host_names_;
+  std::string certificate_file_;
+  std::string key_file_;
+  std::string authority_file_;
+};
+
+}  // namespace muster::coordinator

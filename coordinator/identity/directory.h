@@ -1,0 +1,130 @@
+// Who is who, as every call asks it: a view in memory of what stores/identity_store.h keeps, and the
+// rules of what may be kept. Questions are answered on any thread without a wait; changes wait for
+// the disk and are made on the pool.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "coordinator/stores/identity_store.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+
+class Directory {
+ public:
+  static constexpr size_t kUsersMax = 10'000;
+  static constexpr size_t kTokensMax = 1'000;  // that can still be used
+  static constexpr uint32_t kTokenUsesMax = 10'000;
+  static constexpr int64_t kTokenLivesMs = 3'600'000;
+  static constexpr int64_t kTokenLivesMaxMs = 30LL * 24 * 3'600'000;
+  static constexpr size_t kCredentialsMax = 100'000;
+  // An expired certificate of a worker still proves who renews it.
+  static constexpr int64_t kRenewableMs = 30LL * 24 * 3'600'000;
+  static constexpr size_t kProjectsMax = 1'000;
+  static constexpr size_t kMembersMax = 1'000;  // of a project
+  static constexpr size_t kSecretsMax = 1'000;  // of an owner
+  static constexpr size_t kSecretBytesMax = 64 << 10;
+  static constexpr std::string_view kDefaultProject = "default";
+
+  Directory(IdentityStore& store, const common::Clock& clock);
+
+  // Before anything else.
+  absl::Status Load();
+
+  // ---- questions: any thread, no wait
+
+  std::optional<v1::User> FindUser(std::string_view name) const;
+  std::optional<v1::User> FindUserByOidc(std::string_view subject) const;
+  // The unix account that an administrator has named for this principal; empty: none.
+  std::string AccountOf(std::string_view principal) const;
+  bool IsRevoked(std::string_view serial) const;
+  // May this principal ("user:alice", "uid:1000") submit to it? NOT_FOUND or PERMISSION_DENIED. Empty: the
+  // default project.
+  absl::Status CheckProject(std::string_view project, std::string_view principal) const;
+  std::vector<v1::User> Users() const;
+  std::vector<v1::Project> Projects() const;
+
+  // ---- changes: on the pool. `by`: the principal that asks
+
+  absl::StatusOr<v1::User> SetUser(const v1::SetUserRequest& request, const std::string& by);
+  // With its sign-in tokens and secrets; its certificates are revoked, and returned.
+  absl::StatusOr<std::vector<v1::Credential>> RemoveUser(const std::string& name,
+                                                         const std::string& by);
+
+  // `secret_sha256`: of the secret that the caller has made. A sign-in for an unknown user adds it.
+  struct NewToken {
+    std::string id;
+    std::string secret_sha256;
+  };
+  absl::StatusOr<v1::Token> CreateToken(const v1::CreateTokenRequest& request, NewToken made,
+                                        const std::string& by);
+  absl::StatusOr<std::vector<v1::Token>> Tokens();
+  absl::Status RevokeToken(const std::string& id);
+  // What somebody wants who shows a token. UNAUTHENTICATED (JC1335) does not tell what is wrong with
+  // it.
+  struct Claim {
+    std::string id;
+    std::string secret_sha256;
+    v1::TokenKind kind = v1::TOKEN_KIND_UNSPECIFIED;
+    std::string subject;  // join: the node's name
+  };
+  absl::StatusOr<v1::Token> UseToken(const Claim& claim);
+
+  absl::Status AddCredential(const v1::Credential& credential);
+  absl::StatusOr<std::optional<v1::Credential>> FindCredential(const std::string& serial);
+  absl::StatusOr<std::vector<v1::Credential>> Credentials(
+      const IdentityStore::CredentialPage& page);
+  absl::StatusOr<std::vector<v1::Credential>> Revoke(const v1::RevokeCredentialsRequest& request,
+                                                     const std::string& by);
+
+  absl::StatusOr<v1::Project> SetProject(const v1::SetProjectRequest& request,
+                                         const std::string& by);
+  absl::Status RemoveProject(const std::string& name);
+
+  // `sealed`: the value, encrypted.
+  absl::StatusOr<v1::Secret> SetSecret(v1::Secret secret);
+  absl::StatusOr<std::vector<v1::Secret>> Secrets(const std::string& owner);
+  absl::Status RemoveSecret(const std::string& owner, const std::string& name);
+  // All of them, or the error that names the first one that is missing.
+  absl::StatusOr<std::vector<v1::Secret>> FindSecrets(const std::string& owner,
+                                                      const std::vector<std::string>& names);
+
+  // Forgets tokens a day after their end, and certificates when they cannot even be renewed.
+  absl::Status ForgetExpired();
+
+ private:
+  // What questions are answered from. Replaced, never changed.
+  struct View {
+    std::map<std::string, v1::User, std::less<>> users;
+    std::map<std::string, v1::Project, std::less<>> projects;
+    std::unordered_set<std::string> revoked;
+  };
+  // With changing_ held.
+  void Publish(const std::function<void(View&)>& change);
+  absl::Status CheckAdminRemains(const std::optional<v1::User>& after,
+                                 const std::string& name) const;
+  absl::Status CheckTokenRoom(int64_t now_ms);
+
+  IdentityStore& store_;
+  const common::Clock& clock_;
+  std::atomic<std::shared_ptr<const View>> view_;
+  std::mutex changing_;  // one change at a time
+};
+
+// The user of a principal: "alice" of "user:alice", "uid:1000" of itself; empty: none.
+std::string_view UserOf(std::string_view principal);
+
+}  // namespace muster::coordinator

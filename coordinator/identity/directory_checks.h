@@ -1,0 +1,26 @@
+// What a name or text of the directory may be, and its errors. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace muster::coordinator {
+
+// A user: a name, or "uid:N" for a local account. INVALID_ARGUMENT (JC1321).
+absl::Status CheckUserName(std::string_view name);
+// A node, project or secret. `what`: "a project".
+absl::Status CheckEntryName(std::string_view what, std::string_view name);
+// A remark of at most 1 KiB. `what`: "the comment".
+absl::Status CheckRemark(std::string_view what, std::string_view text);
+
+// INVALID_ARGUMENT (JC1331).
+absl::Status BadIdentity(std::string what, std::string fix);
+// NOT_FOUND (JC1332).
+absl::Status NoSuchEntry(std::string_view what, std::string_view name, std::string fix);
+// RESOURCE_EXHAUSTED (JC1334).
+absl::Status TooManyEntries(std::string_view what, uint64_t limit, std::string fix);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,68 @@
+#include "coordinator/identity/directory_records.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/problem.h"
+#include "common/status.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr uint32_t kPage = 500;
+
+}  // namespace
+
+absl::StatusOr<std::optional<v1::Token>> DirectoryRecords::FindToken(const std::string& id) {
+  ASSIGN_OR_RETURN(std::vector<v1::Token> tokens, directory_.Tokens());
+  const auto found = std::find_if(tokens.begin(), tokens.end(),
+                                  [&](const v1::Token& token) { return token.id() == id; });
+  if (found == tokens.end()) return std::nullopt;
+  return std::move(*found);
+}
+
+absl::StatusOr<std::optional<v1::Token>> DirectoryRecords::UseToken(const TokenUse& use) {
+  absl::StatusOr<v1::Token> used = directory_.UseToken(
+      {.id = use.id, .secret_sha256 = use.secret_sha256, .kind = use.kind, .subject = use.subject});
+  if (used.ok()) return *std::move(used);
+  if (absl::IsUnauthenticated(used.status())) return std::nullopt;
+  return used.status();
+}
+
+std::optional<v1::User> DirectoryRecords::FindUser(const std::string& name) {
+  return directory_.FindUser(name);
+}
+
+absl::StatusOr<size_t> DirectoryRecords::CountValid(const std::string& subject, int64_t now_ms) {
+  IdentityStore::CredentialPage page{.subject = subject, .after = "", .limit = kPage};
+  size_t valid = 0;
+  while (true) {
+    ASSIGN_OR_RETURN(const std::vector<v1::Credential> credentials, directory_.Credentials(page));
+    valid += static_cast<size_t>(
+        std::count_if(credentials.begin(), credentials.end(), [&](const v1::Credential& each) {
+          return each.revoked_ms() == 0 && each.expires_ms() > now_ms;
+        }));
+    if (credentials.size() < kPage) return valid;
+    page.after = credentials.back().serial();
+  }
+}
+
+bool DirectoryRecords::IsRevoked(const std::string& serial) { return directory_.IsRevoked(serial); }
+
+absl::Status DirectoryRecords::Record(const v1::Credential& credential) {
+  return directory_.AddCredential(credential);
+}
+
+absl::Status DirectoryRecords::Revoke(const Replacement& replacement) {
+  v1::RevokeCredentialsRequest request;
+  request.set_subject(replacement.subject);
+  request.set_reason(replacement.reason);
+  ASSIGN_OR_RETURN(const std::vector<v1::Credential> revoked,
+                   directory_.Revoke(request, replacement.by));
+  std::vector<std::string> serials;
+  for (const v1::Credential& each : revoked) serials.push_back(each.serial());
+  if (!serials.empty()) cut_(serials);
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

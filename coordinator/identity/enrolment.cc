@@ -1,0 +1,257 @@
+#include "coordinator/identity/enrolment.h"
+
+#include <utility>
+
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/units.h"
+#include "identity/enroll.h"
+#include "identity/hex.h"
+#include "identity/keys.h"
+#include "identity/names.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::MakeProblem;
+using common::StrCat;
+
+constexpr size_t kPemMax = 16 * 1024;
+
+absl::Status NotThisToken(std::string why) {
+  return MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1335", .what = "the token is not accepted", .why = std::move(why)});
+}
+
+absl::Status NotThisRenewal(std::string why) {
+  return MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1352", .what = "the certificate is not renewed", .why = std::move(why)});
+}
+
+absl::StatusOr<identity::KeyHandle> KeyOfRequest(const std::string& csr_pem) {
+  absl::StatusOr<identity::KeyHandle> key = csr_pem.size() > kPemMax
+                                                ? absl::InvalidArgumentError("it is too long")
+                                                : identity::ReadRequest(csr_pem);
+  if (key.ok()) return key;
+  return MakeProblem(absl::StatusCode::kInvalidArgument,
+                     {.code = "JC1353",
+                      .what = "the request for a certificate cannot be used",
+                      .why = std::string(key.status().message())});
+}
+
+// A token that is used on another cluster, by mistake or not, is not looked up.
+absl::StatusOr<identity::TokenText> ReadToken(const std::string& text,
+                                              const identity::Authority& authority) {
+  ASSIGN_OR_RETURN(identity::TokenText token, identity::ParseToken(text));
+  if (token.authority != authority.Fingerprint())
+    return NotThisToken("it was made by another cluster");
+  return token;
+}
+
+std::string TokenName(const identity::TokenText& token) { return StrCat("token:", token.id); }
+
+}  // namespace
+
+absl::StatusOr<v1::Token> Enrolment::CheckToken(const identity::TokenText& text, v1::TokenKind kind,
+                                                int64_t now_ms) {
+  ASSIGN_OR_RETURN(const std::optional<v1::Token> token, records_.FindToken(text.id));
+  // Who does not know the secret learns nothing about the token.
+  if (!token.has_value() || token->secret_sha256() != identity::HashOfSecret(text.secret)) {
+    return NotThisToken(
+        "there is no such token; it may have been revoked, or forgotten after its "
+        "end");
+  }
+  if (token->expires_ms() <= now_ms) {
+    return NotThisToken(
+        StrCat("it expired ", common::HumanDuration(now_ms - token->expires_ms()), " ago"));
+  }
+  if (token->uses_left() == 0) return NotThisToken("it was used before");
+  if (token->kind() != kind) {
+    return NotThisToken(kind == v1::TOKEN_KIND_JOIN
+                            ? "it signs a person in (jobctl login); a node joins with a join token"
+                            : "a node joins with it (muster-worker join); it signs nobody in");
+  }
+  return *token;
+}
+
+// Only now: a request that was refused for another reason has not used the token up.
+absl::Status Enrolment::TakeUse(const identity::TokenText& text, v1::TokenKind kind,
+                                const std::string& subject) {
+  ASSIGN_OR_RETURN(const std::optional<v1::Token> taken,
+                   records_.UseToken({.id = text.id,
+                                      .secret_sha256 = identity::HashOfSecret(text.secret),
+                                      .kind = kind,
+                                      .subject = subject}));
+  return taken.has_value() ? absl::OkStatus() : NotThisToken("it was used before");
+}
+
+absl::Status Enrolment::CheckNodeName(const v1::Token& token, const std::string& node,
+                                      const Asked& asked) {
+  RETURN_IF_ERROR(identity::CheckName("the node", node));
+  if (!token.subject().empty()) {
+    if (token.subject() == node) return absl::OkStatus();
+    return NotThisToken(StrCat("it is for the node ", token.subject(), ", not for ", node));
+  }
+  const identity::Subject subject{.kind = identity::Kind::kWorker, .name = node};
+  ASSIGN_OR_RETURN(const size_t valid,
+                   records_.CountValid(identity::PathOf(subject), asked.now_ms));
+  if (!asked.is_known && valid == 0) return absl::OkStatus();
+  return MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1351",
+       .what = StrCat("there is a node ", node, " already"),
+       .why = "a token for any node cannot take the place of one that the cluster knows",
+       .fix = StrCat("join with another --name, or with a token for this one: jobctl token create "
+                     "worker ",
+                     node)});
+}
+
+absl::Status Enrolment::CheckUser(const std::string& name) {
+  const std::optional<v1::User> user = records_.FindUser(name);
+  if (user.has_value() && !user->disabled()) return absl::OkStatus();
+  return MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1355",
+       .what = StrCat("the user ", name, user.has_value() ? " is disabled" : " does not exist")});
+}
+
+absl::StatusOr<v1::Enrolled> Enrolment::JoinWith(const identity::TokenText& text,
+                                                 const v1::JoinRequest& request,
+                                                 const Asked& asked) {
+  ASSIGN_OR_RETURN(const v1::Token token, CheckToken(text, v1::TOKEN_KIND_JOIN, asked.now_ms));
+  ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
+  const std::lock_guard lock(joining_);
+  RETURN_IF_ERROR(CheckNodeName(token, request.node(), asked));
+  RETURN_IF_ERROR(TakeUse(text, v1::TOKEN_KIND_JOIN, request.node()));
+  const identity::Subject subject{.kind = identity::Kind::kWorker, .name = request.node()};
+  if (!token.subject().empty()) {
+    // A node that was set up anew, or is another machine now: whoever has its old key is not it.
+    RETURN_IF_ERROR(records_.Revoke({.subject = identity::PathOf(subject),
+                                     .by = TokenName(text),
+                                     .reason = "the node has joined again",
+                                     .now_ms = asked.now_ms}));
+  }
+  return Issue(
+      {.subject = subject, .key = std::move(key), .issued_for = text.id, .now_ms = asked.now_ms});
+}
+
+Enrolment::Outcome Enrolment::Join(const v1::JoinRequest& request, const Asked& asked) {
+  const auto text = ReadToken(request.token(), authority_);
+  if (!text.ok()) return {.answer = text.status(), .who = "token", .object = ""};
+  return {.answer = JoinWith(*text, request, asked),
+          .who = TokenName(*text),
+          .object = StrCat("worker/", common::Printable(request.node()))};
+}
+
+Enrolment::Outcome Enrolment::SignIn(const v1::EnrollPersonRequest& request, const Asked& asked) {
+  const auto text = ReadToken(request.token(), authority_);
+  if (!text.ok()) return {.answer = text.status(), .who = "token", .object = ""};
+  Outcome outcome{.answer = absl::UnknownError(""), .who = TokenName(*text), .object = ""};
+  outcome.answer = [&]() -> absl::StatusOr<v1::Enrolled> {
+    ASSIGN_OR_RETURN(const v1::Token token,
+                     CheckToken(*text, v1::TOKEN_KIND_SIGN_IN, asked.now_ms));
+    outcome.object = StrCat("user/", token.subject());
+    ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
+    RETURN_IF_ERROR(CheckUser(token.subject()));
+    RETURN_IF_ERROR(TakeUse(*text, v1::TOKEN_KIND_SIGN_IN, token.subject()));
+    absl::StatusOr<v1::Enrolled> enrolled =
+        Issue({.subject = {.kind = identity::Kind::kUser, .name = token.subject()},
+               .key = std::move(key),
+               .issued_for = text->id,
+               .now_ms = asked.now_ms});
+    // The user may have been removed meanwhile: nobody gets the certificate.
+    if (enrolled.ok()) RETURN_IF_ERROR(CheckUser(token.subject()));
+    return enrolled;
+  }();
+  return outcome;
+}
+
+absl::Status Enrolment::CheckMayRenew(const identity::CertificateFacts& old, int64_t now_ms) {
+  if (records_.IsRevoked(old.serial)) return NotThisRenewal("it was revoked");
+  const bool is_worker = old.subject.kind == identity::Kind::kWorker;
+  if (!is_worker && old.subject.kind != identity::Kind::kUser)
+    return NotThisRenewal("it is a coordinator's");
+  const int64_t until_ms = old.not_after_ms + (is_worker ? kRenewableForMs : 0);
+  if (now_ms >= until_ms) {
+    return NotThisRenewal(
+        StrCat("it expired ", common::HumanDuration(now_ms - old.not_after_ms), " ago"));
+  }
+  ASSIGN_OR_RETURN(const size_t valid, records_.CountValid(identity::PathOf(old.subject), now_ms));
+  if (valid >= kValidMost)
+    return NotThisRenewal(StrCat(valid, " certificates of it are valid already"));
+  return is_worker ? absl::OkStatus() : CheckUser(old.subject.name);
+}
+
+absl::StatusOr<v1::Enrolled> Enrolment::RenewFrom(const identity::CertificateFacts& old,
+                                                  const v1::RenewRequest& request, int64_t now_ms) {
+  ASSIGN_OR_RETURN(const identity::CertificateHandle certificate,
+                   identity::ReadCertificate(request.certificate_pem()));
+  if (!identity::IsSignedBy(identity::KeyOf(certificate).get(),
+                            identity::RenewalText(request.at_ms(), request.csr_pem()),
+                            request.signature())) {
+    return NotThisRenewal("the request is not signed with its key");
+  }
+  if (request.at_ms() < now_ms - kClockOffByMs || request.at_ms() > now_ms + kClockOffByMs) {
+    return NotThisRenewal(StrCat("the clocks of the two machines differ by more than ",
+                                 common::HumanDuration(kClockOffByMs)));
+  }
+  RETURN_IF_ERROR(CheckMayRenew(old, now_ms));
+  ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
+  absl::StatusOr<v1::Enrolled> enrolled = Issue({.subject = old.subject,
+                                                 .key = std::move(key),
+                                                 .issued_for = StrCat("renewal of ", old.serial),
+                                                 .now_ms = now_ms});
+  // A revocation may have come between, which has not seen the new one: nobody gets that.
+  if (enrolled.ok() && records_.IsRevoked(old.serial)) return NotThisRenewal("it was revoked");
+  return enrolled;
+}
+
+Enrolment::Outcome Enrolment::Renew(const v1::RenewRequest& request, const Asked& asked) {
+  const auto old = request.certificate_pem().size() > kPemMax
+                       ? absl::InvalidArgumentError("it is too long")
+                       : authority_.FactsIfIssued(request.certificate_pem());
+  if (!old.ok()) {
+    return {.answer = NotThisRenewal(std::string(old.status().message())),
+            .who = "certificate",
+            .object = ""};
+  }
+  absl::StatusOr<v1::Enrolled> answer = RenewFrom(*old, request, asked.now_ms);
+  // Anybody may show a certificate.
+  std::string who =
+      answer.ok() ? identity::PrincipalOf(old->subject) : StrCat("certificate:", old->serial);
+  return {
+      .answer = std::move(answer), .who = std::move(who), .object = identity::PathOf(old->subject)};
+}
+
+// Recorded before it is handed out: a certificate that is not in the list cannot be revoked.
+absl::StatusOr<v1::Enrolled> Enrolment::Issue(const Order& order) {
+  const bool is_worker = order.subject.kind == identity::Kind::kWorker;
+  const identity::Authority::Issued issued =
+      authority_.Issue({.key = order.key,
+                        .subject = order.subject,
+                        .now_ms = order.now_ms,
+                        .lives_ms = is_worker ? place_.worker_lives_ms : place_.user_lives_ms,
+                        .dns_names = {}});
+  v1::Credential credential;
+  credential.set_serial(issued.facts.serial);
+  credential.set_subject(identity::PathOf(order.subject));
+  credential.set_key_sha256(issued.facts.key_sha256);
+  credential.set_issued_ms(order.now_ms);
+  credential.set_expires_ms(issued.facts.not_after_ms);
+  credential.set_issued_for(order.issued_for);
+  RETURN_IF_ERROR(records_.Record(credential));
+  v1::Enrolled enrolled;
+  enrolled.set_certificate_pem(issued.pem);
+  enrolled.set_ca_pem(authority_.certificate_pem());
+  enrolled.set_cluster(authority_.cluster());
+  enrolled.set_name(order.subject.name);
+  enrolled.set_endpoint(place_.endpoint);
+  enrolled.set_expires_ms(issued.facts.not_after_ms);
+  return enrolled;
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,116 @@
+// The answering side of enrolment: by a token a node joins and a person signs in; both renew by
+// their old key. Rules and order; the HTTP around it is http/enroll.h. Blocks on the disk; any
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "identity/certificate.h"
+#include "identity/join_token.h"
+#include "muster/v1/identity.pb.h"
+
+namespace muster::coordinator {
+
+// What enrolment needs of the directory. Changes are durable when their call returns.
+class EnrolmentRecords {
+ public:
+  virtual ~EnrolmentRecords() = default;
+  virtual absl::StatusOr<std::optional<v1::Token>> FindToken(const std::string& id) = 0;
+  // Takes one use, if there is one left for this secret, now; nothing otherwise.
+  struct TokenUse {
+    std::string id;
+    std::string secret_sha256;
+    v1::TokenKind kind = v1::TOKEN_KIND_UNSPECIFIED;
+    std::string subject;  // join: the node's name
+  };
+  virtual absl::StatusOr<std::optional<v1::Token>> UseToken(const TokenUse& use) = 0;
+  virtual std::optional<v1::User> FindUser(const std::string& name) = 0;
+  // How many certificates of this subject ("worker/node1") are neither expired nor revoked.
+  virtual absl::StatusOr<size_t> CountValid(const std::string& subject, int64_t now_ms) = 0;
+  virtual bool IsRevoked(const std::string& serial) = 0;
+  virtual absl::Status Record(const v1::Credential& credential) = 0;
+  // Refuses all certificates of a subject from now on.
+  struct Replacement {
+    std::string subject;
+    std::string by;
+    std::string reason;
+    int64_t now_ms = 0;
+  };
+  virtual absl::Status Revoke(const Replacement& replacement) = 0;
+};
+
+class Enrolment {
+ public:
+  static constexpr int64_t kWorkerLivesMs = 7LL * 24 * 3'600'000;
+  static constexpr int64_t kUserLivesMs = 12LL * 3'600'000;
+  // A worker renews for so long after its certificate has expired: the coordinator may have been
+  // down.
+  static constexpr int64_t kRenewableForMs = 30LL * 24 * 3'600'000;
+  // Valid at once of one subject; a member that renews all the time must not fill the records.
+  static constexpr size_t kValidMost = 64;
+  // How far the clock of who renews may be from ours: a request that was recorded is soon useless.
+  static constexpr int64_t kClockOffByMs = 5 * 60'000;
+
+  struct Place {
+    std::string endpoint;  // Enrolled.endpoint
+    int64_t worker_lives_ms = kWorkerLivesMs;
+    int64_t user_lives_ms = kUserLivesMs;
+  };
+  // All outlive this.
+  Enrolment(const identity::Authority& authority, EnrolmentRecords& records, Place place)
+      : authority_(authority), records_(records), place_(std::move(place)) {}
+
+  // What was answered, and for the audit who asked: "token:ab12…", "worker:node1"; of what:
+  // "worker/node1". Both also of refusals, as far as known.
+  struct Outcome {
+    absl::StatusOr<v1::Enrolled> answer;
+    std::string who;
+    std::string object;
+  };
+  // `is_known`: the cluster has, or had, a node of that name. Then only a token for exactly that name
+  // will do, or whoever has any token could take the node's place; older certificates of that name
+  // end with it.
+  struct Asked {
+    int64_t now_ms = 0;
+    bool is_known = false;
+  };
+  Outcome Join(const v1::JoinRequest& request, const Asked& asked);
+  Outcome SignIn(const v1::EnrollPersonRequest& request, const Asked& asked);
+  Outcome Renew(const v1::RenewRequest& request, const Asked& asked);
+  const std::string& authority_pem() const { return authority_.certificate_pem(); }
+
+ private:
+  struct Order {
+    identity::Subject subject;
+    identity::KeyHandle key;
+    std::string issued_for;
+    int64_t now_ms = 0;
+  };
+  // A token of this kind that can still be used, for this subject's name or any.
+  absl::StatusOr<v1::Token> CheckToken(const identity::TokenText& text, v1::TokenKind kind,
+                                       int64_t now_ms);
+  absl::Status TakeUse(const identity::TokenText& text, v1::TokenKind kind,
+                       const std::string& subject);
+  absl::Status CheckNodeName(const v1::Token& token, const std::string& node, const Asked& asked);
+  absl::Status CheckUser(const std::string& name);
+  absl::Status CheckMayRenew(const identity::CertificateFacts& old, int64_t now_ms);
+  absl::StatusOr<v1::Enrolled> JoinWith(const identity::TokenText& text,
+                                        const v1::JoinRequest& request, const Asked& asked);
+  absl::StatusOr<v1::Enrolled> RenewFrom(const identity::CertificateFacts& old,
+                                         const v1::RenewRequest& request, int64_t now_ms);
+  absl::StatusOr<v1::Enrolled> Issue(const Order& order);
+
+  const identity::Authority& authority_;
+  EnrolmentRecords& records_;
+  const Place place_;
+  // From the look at what is enrolled to the record of what was issued: two nodes that join at once
+  // never get the same name.
+  std::mutex joining_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,50 @@
+#include "coordinator/identity/ownership.h"
+
+#include <string>
+
+#include "common/problem.h"
+#include "common/strings.h"
+#include "coordinator/identity/roles.h"
+
+namespace muster::coordinator {
+
+bool IsOwner(const Caller& caller, std::string_view owner) { return caller.principal == owner; }
+
+absl::Status CheckMayChange(const Caller& caller, const v1::JobRecord& job) {
+  if (IsOwner(caller, job.owner()) || caller.role == v1::ROLE_OPERATOR ||
+      caller.role == v1::ROLE_ADMIN) {
+    return absl::OkStatus();
+  }
+  return common::MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1320",
+       .what = common::StrCat("job ", job.name(), " is ", job.owner(), "'s, and ", caller.principal,
+                              " (", RoleName(caller.role), ") may not change it"),
+       .fix = "ask its owner or an operator"});
+}
+
+absl::Status CheckMayRunCommands(const Caller& caller, uint32_t own_uid, const v1::JobRecord& job) {
+  const bool is_anybody = caller.role == v1::ROLE_ADMIN && caller.principal.starts_with("peer:");
+  const bool is_this_machine =
+      caller.principal == "uid:0" || caller.principal == common::StrCat("uid:", own_uid);
+  if (IsOwner(caller, job.owner()) || is_anybody || is_this_machine) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1320",
+       .what = common::StrCat("job ", job.name(), " is ", job.owner(), "'s, and ", caller.principal,
+                              " (", RoleName(caller.role), ") may not run commands in it"),
+       .fix = "ask its owner: nobody else sees the values of its environment"});
+}
+
+void HideFromOthers(const Caller& caller, v1::JobRecord& job) {
+  if (IsOwner(caller, job.owner()) || !job.has_spec()) return;
+  for (auto& [name, value] : *job.mutable_spec()->mutable_env()) value = kHiddenValue;
+}
+
+void HideFromOthers(const Caller& caller, v1::Event& event) {
+  if (event.has_job_submitted()) {
+    HideFromOthers(caller, *event.mutable_job_submitted()->mutable_record());
+  }
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,23 @@
+// The table of roles: who may make which call. Deny by default: what no row allows is refused. That
+// a job is the caller's own is checked where jobs are looked up (ownership.h). Pure.
+#pragma once
+
+#include <string_view>
+
+#include "coordinator/rpc/calls.h"
+#include "muster/v1/identity.pb.h"
+
+namespace muster::coordinator {
+
+bool MayCall(v1::Role role, Action action, Object object);
+// The least of people's roles that may; ROLE_UNSPECIFIED if none of them may.
+v1::Role LeastRoleFor(Action action, Object object);
+
+// "operator". ROLE_UNSPECIFIED is "nobody".
+std::string_view RoleName(v1::Role role);
+// ROLE_UNSPECIFIED for any other text.
+v1::Role RoleOfName(std::string_view name);
+// Whether the role is a person's: viewer, user, operator or admin.
+bool IsPersonsRole(v1::Role role);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,175 @@
+#include "coordinator/init_command.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/files.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/data_lock.h"
+#include "coordinator/identity/cluster.h"
+#include "coordinator/identity/directory.h"
+#include "coordinator/identity/issue_token.h"
+#include "coordinator/lived_clock.h"
+#include "coordinator/open_stores.h"
+#include "coordinator/paths.h"
+#include "identity/names.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr int kDoneExit = 0;
+constexpr int kFailedExit = 1;
+constexpr int kUsageExit = 2;
+constexpr std::string_view kGrpcPort = "7700";
+constexpr std::string_view kHttpPort = "7701";
+constexpr int64_t kTokenLivesMs = 24 * 3'600'000;
+
+struct InitArguments {
+  std::string data_dir;
+  std::string name;
+  std::string keys_dir;
+  std::string admin = "admin";
+  std::vector<std::string> hosts;
+};
+
+std::string ThisMachine() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+// CLUSTER names the keys by their absolute path.
+std::string Absolute(const std::string& path) {
+  if (path.empty() || path.front() == '/') return path;
+  char here[PATH_MAX] = {};
+  return getcwd(here, sizeof here) == nullptr ? path : StrCat(here, "/", path);
+}
+
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+struct Founded {
+  std::unique_ptr<Cluster> cluster;
+  std::string admin_token;
+  std::string worker_token;
+};
+
+absl::StatusOr<std::string> TokenFor(Directory& directory, const Cluster& cluster,
+                                     v1::CreateTokenRequest request) {
+  request.set_lives_ms(kTokenLivesMs);
+  ASSIGN_OR_RETURN(IssuedToken made, IssueToken(directory, cluster, request, "init"));
+  return std::move(made.text);
+}
+
+absl::StatusOr<Founded> FoundCluster(const InitArguments& arguments) {
+  const Paths paths(arguments.data_dir);
+  RETURN_IF_ERROR(common::MakeDirectories(arguments.data_dir));
+  ASSIGN_OR_RETURN(const common::UniqueFd lock,
+                   LockDataDirectory(paths.Lock(), std::chrono::milliseconds(0)));
+  RETURN_IF_ERROR(identity::CheckName("an administrator", arguments.admin));
+  LivedClock clock(paths.Lived());
+  Founded founded;
+  ASSIGN_OR_RETURN(founded.cluster, Cluster::Found({.data_dir = arguments.data_dir,
+                                                    .name = arguments.name,
+                                                    .keys_dir = arguments.keys_dir,
+                                                    .host_names = arguments.hosts},
+                                                   clock.Read().wall_ms));
+  ASSIGN_OR_RETURN(const std::unique_ptr<IdentityStore> store, OpenIdentities(paths, clock));
+  Directory directory(*store, clock);
+  RETURN_IF_ERROR(directory.Load());
+  v1::CreateTokenRequest person;
+  person.set_kind(v1::TOKEN_KIND_SIGN_IN);
+  person.set_subject(arguments.admin);
+  person.set_role(v1::ROLE_ADMIN);
+  ASSIGN_OR_RETURN(founded.admin_token, TokenFor(directory, *founded.cluster, person));
+  v1::CreateTokenRequest worker;
+  worker.set_kind(v1::TOKEN_KIND_JOIN);
+  ASSIGN_OR_RETURN(founded.worker_token, TokenFor(directory, *founded.cluster, worker));
+  return founded;
+}
+
+void SayWhatIsNext(const InitArguments& arguments, const Founded& founded) {
+  const std::string& data = arguments.data_dir;
+  const std::string http = StrCat(arguments.hosts.front(), ":", kHttpPort);
+  const std::string text = StrCat(
+      "Cluster ", founded.cluster->name(), " is ready.\n",  //
+      "  data  ", data, "\n",                               //
+      "  keys  ", founded.cluster->keys_dir(), "\n",
+      "        Keep a copy of the keys where nobody else can read it: no backup has them.\n\n",
+      "Start the coordinator:\n\n",  //
+      "  muster-coordinator --data-dir ", data, " --listen 0.0.0.0:", kGrpcPort,
+      " --http 0.0.0.0:", kHttpPort, "\n\n",
+      "On the first worker's machine (the token works once, until tomorrow):\n\n",  //
+      "  muster-worker join ", http, " --state-dir DIR --token \\\n  ", founded.worker_token,
+      "\n\nOn your own machine; it asks for the token below:\n\n",  //
+      "  jobctl login ", http, "\n  ", founded.admin_token, "\n\n",
+      "Then you are its administrator ", arguments.admin,
+      ": `jobctl token create` makes the next tokens.\n");
+  std::fputs(text.c_str(), stdout);
+}
+
+int Init(InitArguments arguments) {
+  arguments.data_dir = WithoutSlash(Absolute(arguments.data_dir));
+  arguments.keys_dir = WithoutSlash(Absolute(arguments.keys_dir));
+  if (arguments.hosts.empty()) arguments.hosts.push_back(ThisMachine());
+  const absl::StatusOr<Founded> founded = FoundCluster(arguments);
+  if (!founded.ok()) {
+    std::fprintf(stderr, "muster-coordinator init: %s\n",
+                 common::Readable(common::ProblemOf(founded.status())).c_str());
+    return kFailedExit;
+  }
+  SayWhatIsNext(arguments, *founded);
+  return kDoneExit;
+}
+
+}  // namespace
+
+std::optional<int> RunInitCommand(int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "init") return std::nullopt;
+  InitArguments arguments;
+  CLI::App app("make a cluster whose members are known: its authority, keys and certificate",
+               "muster-coordinator init");
+  app.add_option("--data-dir", arguments.data_dir,
+                 "the coordinator's data directory, also a new one")
+      ->required();
+  app.add_option("--name", arguments.name, "of the cluster; stands in every certificate")
+      ->required();
+  app.add_option("--keys-dir", arguments.keys_dir,
+                 "where the authority and the keys go, or are when several coordinators share them "
+                 "(default: DATA_DIR-keys)");
+  app.add_option("--admin", arguments.admin, "name of the first administrator (default: admin)");
+  app.add_option("--host", arguments.hosts,
+                 "a name or address by which workers and people reach the coordinator; may be "
+                 "repeated (default: this machine's name)");
+  try {
+    app.parse(argc - 1, argv + 1);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return kDoneExit;
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr,
+                 "muster-coordinator init: %s\n  fix: muster-coordinator init --help lists its "
+                 "flags\n",
+                 error.what());
+    return kUsageExit;
+  }
+  umask(0077);
+  return Init(std::move(arguments));
+}
+
+}  // namespace muster::coordinator

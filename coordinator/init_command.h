@@ -1,0 +1,11 @@
+// `muster-coordinator init`: makes a cluster whose members are known, and says what to type next.
+#pragma once
+
+#include <optional>
+
+namespace muster::coordinator {
+
+// Runs the command and returns its exit status. nullopt: the first word is not "init".
+std::optional<int> RunInitCommand(int argc, char** argv);
+
+}  // namespace muster::coordinator

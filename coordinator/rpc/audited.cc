@@ -1,0 +1,124 @@
+#include "coordinator/rpc/audited.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/problem.h"
+#include "common/strings.h"
+#include "coordinator/identity/roles.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// The fields of requests that name what is changed.
+constexpr std::array kNamingFields = {"name", "job",    "jobs",    "node",
+                                      "id",   "serial", "subject", "command"};
+constexpr int kNamedMost = 10;
+constexpr std::string_view kWays[] = {"grpc", "http"};
+
+void AppendName(std::string& names, const std::string& name) {
+  if (name.empty()) return;
+  common::StrAppend(&names, names.empty() ? "" : " ", name);
+}
+
+std::string NamesIn(const Message& request) {
+  std::string names;
+  const auto* reflection = request.GetReflection();
+  for (const char* name : kNamingFields) {
+    const FieldDescriptor* field = request.GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr || field->type() != FieldDescriptor::TYPE_STRING) continue;
+    if (!field->is_repeated()) {
+      AppendName(names, reflection->GetString(request, field));
+      continue;
+    }
+    const int count = reflection->FieldSize(request, field);
+    for (int i = 0; i < std::min(count, kNamedMost); ++i) {
+      AppendName(names, reflection->GetRepeatedString(request, field, i));
+    }
+    if (count > kNamedMost) AppendName(names, StrCat("and ", count - kNamedMost, " more"));
+  }
+  return names;
+}
+
+// The job that a response tells of; empty: it does not.
+std::string MadeIn(const Message& response) {
+  if (response.GetDescriptor() == v1::SubmitResponse::descriptor()) {
+    return static_cast<const v1::SubmitResponse&>(response).name();
+  }
+  if (response.GetDescriptor() == v1::JobUpdate::descriptor()) {
+    return static_cast<const v1::JobUpdate&>(response).record().name();
+  }
+  if (response.GetDescriptor() == v1::CreateTokenResponse::descriptor()) {
+    return static_cast<const v1::CreateTokenResponse&>(response).token().id();
+  }
+  return "";
+}
+
+std::string BulkText(const v1::BulkResponse& response) {
+  int done = 0;
+  std::string first;
+  for (const v1::BulkResult& result : response.results()) {
+    if (result.status_code() == 0) ++done;
+    if (result.status_code() != 0 && first.empty()) first = result.message();
+  }
+  if (first.empty()) return "ok";
+  return StrCat(done, " of ", response.results_size(), " done; ", first);
+}
+
+}  // namespace
+
+bool IsAudited(const AuditedCall& call) {
+  return call.action != Action::kRead && call.action != Action::kServe;
+}
+
+bool AnswerWaitsForAudit(const AuditedCall& call) {
+  switch (call.object) {
+    case Object::kCoordinator:
+    case Object::kUser:
+    case Object::kToken:
+    case Object::kCredential:
+    case Object::kProject:
+    case Object::kSecret:
+    case Object::kAudit:
+      return true;
+    default:
+      return false;
+  }
+}
+
+v1::AuditEntry EntryOf(const AuditedCall& call, const Caller& caller, const Message& request) {
+  v1::AuditEntry entry;
+  entry.set_who(caller.principal);
+  entry.set_role(std::string(RoleName(caller.role)));
+  entry.set_from(caller.from);
+  entry.set_way(std::string(kWays[static_cast<size_t>(call.way)]));
+  entry.set_what(std::string(call.name));
+  entry.set_object(NamesIn(request));
+  return entry;
+}
+
+void SetResult(v1::AuditEntry& entry, const absl::Status& status, const Message* response) {
+  if (!status.ok()) return entry.set_result(std::string(status.message()));
+  entry.set_result("ok");
+  if (response == nullptr) return;
+  if (response->GetDescriptor() == v1::BulkResponse::descriptor()) {
+    entry.set_result(BulkText(static_cast<const v1::BulkResponse&>(*response)));
+  } else if (const std::string made = MadeIn(*response); !made.empty()) {
+    entry.set_object(entry.object().empty() ? made : StrCat(entry.object(), " ", made));
+  }
+}
+
+void RecordRefusal(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+                   const Message& request, const absl::Status& why) {
+  if (!daemon.audit.IsKept()) return;
+  v1::AuditEntry entry = EntryOf(call, caller, request);
+  SetResult(entry, why, nullptr);
+  daemon.audit.RecordRefused(std::move(entry));
+}
+
+}  // namespace muster::coordinator

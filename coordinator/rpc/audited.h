@@ -1,0 +1,121 @@
+// Calls with their entry in the audit. A change first takes a place in the audit's queue; what it
+// came to is recorded with its answer. What only the directory or the coordinator itself changes is
+// answered once its entry is on the disk; jobs and nodes are not, as the journal has their changes
+// and who made them, durably and before any answer. Any thread.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/audit/audit.h"
+#include "coordinator/core/input.h"
+#include "coordinator/rpc/call_counts.h"
+#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/sink.h"
+
+namespace muster::coordinator {
+
+// What is known before the call is made.
+struct AuditedCall {
+  std::string_view name;  // "CancelJobs"
+  Action action = Action::kRead;
+  Object object = Object::kCoordinator;
+  Way way = Way::kGrpc;
+};
+
+bool IsAudited(const AuditedCall& call);
+// Whether its answer waits until its entry is on the disk.
+bool AnswerWaitsForAudit(const AuditedCall& call);
+// Without the result. The object is what the request names.
+v1::AuditEntry EntryOf(const AuditedCall& call, const Caller& caller,
+                       const google::protobuf::Message& request);
+// "ok", "2 of 3: [JC1203] …", "[JC1320] …"; and what was made, such as a job's name.
+void SetResult(v1::AuditEntry& entry, const absl::Status& status,
+               const google::protobuf::Message* response);
+
+// The caller may not make this call.
+void RecordRefusal(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+                   const google::protobuf::Message& request, const absl::Status& why);
+
+// run(answer): the call itself.
+template <typename Request, typename Response, typename Run>
+void RunAudited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+                const Request& request, Answer<Response> answer, Run run) {
+  if (!IsAudited(call) || !daemon.audit.IsKept()) return run(std::move(answer));
+  absl::StatusOr<Audit::Place> place = daemon.audit.Reserve();
+  if (!place.ok()) return answer(place.status());
+  auto entry = std::make_shared<v1::AuditEntry>(EntryOf(call, caller, request));
+  run([&daemon, entry, place = *std::move(place), waits = AnswerWaitsForAudit(call),
+       answer = std::move(answer)](absl::StatusOr<Response> response) {
+    SetResult(*entry, response.status(), response.ok() ? &*response : nullptr);
+    if (!waits) {
+      daemon.audit.Record(std::move(*entry), place, nullptr);
+      return answer(std::move(response));
+    }
+    auto held = std::make_shared<absl::StatusOr<Response>>(std::move(response));
+    daemon.audit.Record(std::move(*entry), place, [answer, held] { answer(std::move(*held)); });
+  });
+}
+
+// A stream whose first message, or whose end before one, is the result of a change.
+template <typename T>
+class AuditedSink final : public Sink<T> {
+ public:
+  AuditedSink(Daemon& daemon, v1::AuditEntry entry, Audit::Place place,
+              std::shared_ptr<Sink<T>> sink)
+      : daemon_(daemon),
+        entry_(std::move(entry)),
+        place_(std::move(place)),
+        sink_(std::move(sink)) {}
+
+  void Write(T message) override {
+    Once(absl::OkStatus(), &message);
+    sink_->Write(std::move(message));
+  }
+  void Close(const absl::Status& status) override {
+    Once(status, nullptr);
+    sink_->Close(status);
+  }
+  size_t QueuedBytes() const override { return sink_->QueuedBytes(); }
+  bool Gone() const override { return sink_->Gone(); }
+  void Observe(std::function<void()> drained, std::function<void()> gone) override {
+    sink_->Observe(std::move(drained), std::move(gone));
+  }
+
+ private:
+  void Once(const absl::Status& status, const google::protobuf::Message* message) {
+    if (recorded_.exchange(true)) return;
+    SetResult(entry_, status, message);
+    daemon_.audit.Record(std::move(entry_), std::exchange(place_, nullptr), nullptr);
+  }
+
+  Daemon& daemon_;
+  v1::AuditEntry entry_;
+  Audit::Place place_;
+  std::atomic<bool> recorded_ = false;
+  const std::shared_ptr<Sink<T>> sink_;
+};
+
+// The stream to give to the call; null: it was refused, and closed.
+template <typename Request, typename T>
+std::shared_ptr<Sink<T>> Audited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
+                                 const Request& request, std::shared_ptr<Sink<T>> sink) {
+  if (!IsAudited(call) || !daemon.audit.IsKept()) return sink;
+  absl::StatusOr<Audit::Place> place = daemon.audit.Reserve();
+  if (!place.ok()) {
+    sink->Close(place.status());
+    return nullptr;
+  }
+  return std::make_shared<AuditedSink<T>>(daemon, EntryOf(call, caller, request), *std::move(place),
+                                          std::move(sink));
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,37 @@
+#include "coordinator/rpc/part_bytes.h"
+
+#include <string>
+
+#include "common/limits.h"
+#include "common/problem.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/stores/shortage.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr size_t kShownPathBytesMax = 200;
+
+}  // namespace
+
+absl::Status CheckPartBytes(BlobStore& blobs, const v1::CheckpointPartReady& part) {
+  // The core refuses such a list.
+  if (part.files_size() > static_cast<int>(common::kPartFilesMax)) return absl::OkStatus();
+  for (const v1::CheckpointFile& file : part.files()) {
+    const absl::StatusOr<BlobStore::Place> place = blobs.Begin(file.sha256(), file.size());
+    if (place.ok() && place->have) continue;
+    if (IsShortage(place.status())) return place.status();
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1508",
+         .what = common::StrCat(
+             "file ", common::Printable(file.path().substr(0, kShownPathBytesMax)), " (",
+             file.size(), " bytes, SHA-256 ", common::Printable(file.sha256().substr(0, 64)),
+             ") of step ", part.step(), " part ", part.part(), " was not uploaded"),
+         .fix = "the job continues, and its next checkpoint counts again"});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::coordinator

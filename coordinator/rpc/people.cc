@@ -1,0 +1,211 @@
+// Users, tokens and certificates: the calls.
+#include <utility>
+
+#include "common/limits.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "coordinator/identity/cluster.h"
+#include "coordinator/identity/directory.h"
+#include "coordinator/identity/issue_token.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/on_pool.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+constexpr uint32_t kCredentialsPage = 1'000;
+
+absl::Status NeedsCluster(const Daemon& daemon, std::string_view what) {
+  if (daemon.cluster != nullptr) return absl::OkStatus();
+  return common::MakeProblem(
+      absl::StatusCode::kFailedPrecondition,
+      {.code = "JC1330",
+       .what =
+           StrCat(what, " needs a cluster with identities, which this coordinator does not have"),
+       .fix = daemon.is_private ? std::string("choose a cluster's context: jobctl context ls")
+                                : StrCat("make one: muster-coordinator init --data-dir ",
+                                         daemon.paths.Root(), " --name CLUSTER")});
+}
+
+// Where its token is used: HTTP's port, under the name that the certificate has.
+std::string AddressOf(const Daemon& daemon) {
+  const std::string& http = daemon.http_address;
+  const size_t host = http.find("//");
+  const size_t port = http.rfind(':');
+  if (host == std::string::npos || port == std::string::npos || port < host) return http;
+  const auto& names = daemon.cluster->host_names();
+  return names.empty() ? http.substr(host + 2) : StrCat(names.front(), http.substr(port));
+}
+
+// Connections made with these certificates end now.
+uint32_t Cut(const Daemon& daemon, const std::vector<v1::Credential>& revoked) {
+  std::vector<std::string> serials;
+  for (const v1::Credential& credential : revoked) serials.push_back(credential.serial());
+  return daemon.cut && !serials.empty() ? daemon.cut(serials) : 0;
+}
+
+// Those of a user who may do nothing any more; they are refused from now on, but not revoked.
+absl::Status CutUser(Daemon& daemon, const std::string& name) {
+  std::string after;
+  while (true) {
+    ASSIGN_OR_RETURN(
+        const std::vector<v1::Credential> page,
+        daemon.directory.Credentials(
+            {.subject = StrCat("user/", name), .after = after, .limit = kCredentialsPage}));
+    Cut(daemon, page);
+    if (page.size() < kCredentialsPage) return absl::OkStatus();
+    after = page.back().serial();
+  }
+}
+
+std::string RoleReason(const Daemon& daemon, const Caller& caller) {
+  if (!caller.serial.empty()) return "its certificate, and what the cluster knows of it";
+  if (daemon.is_private) return "this coordinator is private, and yours";
+  if (!caller.principal.starts_with("uid:")) {
+    return "connections without TLS are not told apart (--insecure-plaintext)";
+  }
+  return daemon.directory.FindUser(caller.principal).has_value()
+             ? StrCat("user ", caller.principal, ", a local account")
+             : "a local account of the coordinator's machine";
+}
+
+}  // namespace
+
+void WhoAmI(Daemon& daemon, const Caller& caller, const v1::WhoAmIRequest&,
+            Answer<v1::WhoAmIResponse> answer) {
+  AnswerOnPool<v1::WhoAmIResponse>(
+      daemon, std::move(answer), [&daemon, caller]() -> absl::StatusOr<v1::WhoAmIResponse> {
+        v1::WhoAmIResponse response;
+        response.set_principal(caller.principal);
+        response.set_role(caller.role);
+        response.set_serial(caller.serial);
+        response.set_because(RoleReason(daemon, caller));
+        if (daemon.cluster != nullptr) response.set_cluster(daemon.cluster->name());
+        if (const auto user = daemon.directory.FindUser(UserOf(caller.principal))) {
+          response.set_account(user->account());
+        }
+        if (caller.serial.empty()) return response;
+        ASSIGN_OR_RETURN(const auto credential, daemon.directory.FindCredential(caller.serial));
+        if (credential.has_value()) response.set_expires_ms(credential->expires_ms());
+        return response;
+      });
+}
+
+void CreateToken(Daemon& daemon, const Caller& caller, const v1::CreateTokenRequest& request,
+                 Answer<v1::CreateTokenResponse> answer) {
+  AnswerOnPool<v1::CreateTokenResponse>(
+      daemon, std::move(answer),
+      [&daemon, caller, request]() -> absl::StatusOr<v1::CreateTokenResponse> {
+        RETURN_IF_ERROR(NeedsCluster(daemon, "a token"));
+        ASSIGN_OR_RETURN(IssuedToken made,
+                         IssueToken(daemon.directory, *daemon.cluster, request, caller.principal));
+        v1::CreateTokenResponse response;
+        response.set_text(std::move(made.text));
+        response.set_address(AddressOf(daemon));
+        *response.mutable_token() = std::move(made.token);
+        return response;
+      });
+}
+
+void ListTokens(Daemon& daemon, const Caller&, const v1::ListTokensRequest& request,
+                Answer<v1::ListTokensResponse> answer) {
+  AnswerOnPool<v1::ListTokensResponse>(
+      daemon, std::move(answer),
+      [&daemon, after = request.after()]() -> absl::StatusOr<v1::ListTokensResponse> {
+        ASSIGN_OR_RETURN(const std::vector<v1::Token> tokens, daemon.directory.Tokens());
+        v1::ListTokensResponse response;
+        FillPage(
+            response, tokens, after, common::kAnswerBytesMax,
+            [](const v1::Token& token) { return token.id(); },
+            [&](const v1::Token& token) {
+              *response.add_tokens() = token;
+              response.mutable_tokens(response.tokens_size() - 1)->clear_secret_sha256();
+            });
+        return response;
+      });
+}
+
+void RevokeToken(Daemon& daemon, const Caller&, const v1::RevokeTokenRequest& request,
+                 Answer<v1::RevokeTokenResponse> answer) {
+  AnswerOnPool<v1::RevokeTokenResponse>(
+      daemon, std::move(answer),
+      [&daemon, id = request.id()]() -> absl::StatusOr<v1::RevokeTokenResponse> {
+        RETURN_IF_ERROR(daemon.directory.RevokeToken(id));
+        return v1::RevokeTokenResponse();
+      });
+}
+
+void SetUser(Daemon& daemon, const Caller& caller, const v1::SetUserRequest& request,
+             Answer<v1::User> answer) {
+  AnswerOnPool<v1::User>(
+      daemon, std::move(answer), [&daemon, caller, request]() -> absl::StatusOr<v1::User> {
+        const auto before = daemon.directory.FindUser(request.name());
+        ASSIGN_OR_RETURN(v1::User user, daemon.directory.SetUser(request, caller.principal));
+        // A connection has the role that its user had when it was made.
+        const bool changed = before.has_value() && (before->role() != user.role() ||
+                                                    before->disabled() != user.disabled());
+        if (changed) RETURN_IF_ERROR(CutUser(daemon, user.name()));
+        return user;
+      });
+}
+
+void ListUsers(Daemon& daemon, const Caller&, const v1::ListUsersRequest& request,
+               Answer<v1::ListUsersResponse> answer) {
+  v1::ListUsersResponse response;
+  FillPage(
+      response, daemon.directory.Users(), request.after(), common::kAnswerBytesMax,
+      [](const v1::User& user) { return user.name(); },
+      [&](const v1::User& user) { *response.add_users() = user; });
+  answer(std::move(response));
+}
+
+void RemoveUser(Daemon& daemon, const Caller& caller, const v1::RemoveUserRequest& request,
+                Answer<v1::RemoveUserResponse> answer) {
+  AnswerOnPool<v1::RemoveUserResponse>(
+      daemon, std::move(answer),
+      [&daemon, caller, name = request.name()]() -> absl::StatusOr<v1::RemoveUserResponse> {
+        ASSIGN_OR_RETURN(const std::vector<v1::Credential> revoked,
+                         daemon.directory.RemoveUser(name, caller.principal));
+        Cut(daemon, revoked);
+        return v1::RemoveUserResponse();
+      });
+}
+
+void ListCredentials(Daemon& daemon, const Caller&, const v1::ListCredentialsRequest& request,
+                     Answer<v1::ListCredentialsResponse> answer) {
+  AnswerOnPool<v1::ListCredentialsResponse>(
+      daemon, std::move(answer),
+      [&daemon, request]() -> absl::StatusOr<v1::ListCredentialsResponse> {
+        ASSIGN_OR_RETURN(std::vector<v1::Credential> page,
+                         daemon.directory.Credentials({.subject = request.subject(),
+                                                       .after = request.after(),
+                                                       .limit = kCredentialsPage + 1}));
+        v1::ListCredentialsResponse response;
+        response.set_more(page.size() > kCredentialsPage);
+        if (response.more()) page.pop_back();
+        for (v1::Credential& credential : page) {
+          *response.add_credentials() = std::move(credential);
+        }
+        return response;
+      });
+}
+
+void RevokeCredentials(Daemon& daemon, const Caller& caller,
+                       const v1::RevokeCredentialsRequest& request,
+                       Answer<v1::RevokeCredentialsResponse> answer) {
+  AnswerOnPool<v1::RevokeCredentialsResponse>(
+      daemon, std::move(answer),
+      [&daemon, caller, request]() -> absl::StatusOr<v1::RevokeCredentialsResponse> {
+        ASSIGN_OR_RETURN(const std::vector<v1::Credential> revoked,
+                         daemon.directory.Revoke(request, caller.principal));
+        v1::RevokeCredentialsResponse response;
+        response.set_revoked(static_cast<uint32_t>(revoked.size()));
+        response.set_connections_cut(Cut(daemon, revoked));
+        return response;
+      });
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,59 @@
+#include "coordinator/rpc/reach.h"
+
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/problem.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/rpc/daemon.h"
+#include "coordinator/rpc/job_gate.h"
+
+namespace muster::coordinator {
+
+using common::StrCat;
+
+NodeIdentity NodeOf(const Caller& caller) {
+  NodeIdentity identity{.is_certified = !caller.serial.empty()};
+  absl::string_view name = caller.principal;
+  if (caller.role != v1::ROLE_WORKER || !absl::ConsumePrefix(&name, "worker:")) return identity;
+  identity.node = std::string(name);
+  identity.is_certified = true;
+  return identity;
+}
+
+std::string Describe(const NodeIdentity& sender) {
+  if (sender.node.empty())
+    return sender.is_certified ? "a caller whose certificate names no node" : "an unnamed worker";
+  return StrCat("node ", common::Printable(sender.node));
+}
+
+void TellDenied(Daemon& daemon, const Denial& denial) {
+  daemon.denied.Add(denial.what);
+  daemon.refusals.Warn(denial.text);
+}
+
+absl::Status NotWithinReach(const NodeIdentity& sender, uint64_t job, uint32_t attempt) {
+  return common::MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1341",
+       .what = StrCat("attempt ", attempt, " of job ", job, " has no part on ", Describe(sender),
+                      ", or does not use this file"),
+       .fix = "look for a foreign program that uses the node's certificate"});
+}
+
+void CheckTransfer(Daemon& daemon, const NodeIdentity& sender, uint64_t job, uint32_t attempt,
+                   std::function<void(absl::Status)> answer) {
+  if (job == 0 && !sender.is_certified) return answer(absl::OkStatus());
+  daemon.gate.Check(
+      daemon, sender, {.job = job, .attempt = attempt},
+      [&daemon, sender, job, attempt, answer = std::move(answer)](JobGate::Verdict verdict) {
+        if (verdict == JobGate::Verdict::kMay) return answer(absl::OkStatus());
+        absl::Status refused = NotWithinReach(sender, job, attempt);
+        TellDenied(daemon, {Denied::kBlob, std::string(refused.message())});
+        answer(std::move(refused));
+      });
+}
+
+}  // namespace muster::coordinator

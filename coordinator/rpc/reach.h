@@ -1,0 +1,40 @@
+// What a worker can reach: the parts of attempts that were assigned to its node. A worker with a
+// certificate is the node that the certificate names. Without one, its node is what it says it is,
+// and calls that say nothing are not bound to a node.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "coordinator/core/denial.h"
+#include "coordinator/core/input.h"
+
+namespace muster::coordinator {
+
+struct Daemon;
+
+struct NodeIdentity {
+  std::string node;                     // empty: unknown
+  std::optional<uint64_t> incarnation;  // of its worker, where the message tells it
+  bool is_certified = false;
+};
+
+// By the caller's certificate. One that is not a worker's is no node, and may reach nothing.
+NodeIdentity NodeOf(const Caller& caller);
+// "node n1", or "an unnamed worker".
+std::string Describe(const NodeIdentity& sender);
+
+// Counts the refusal and logs it, at most one a second.
+void TellDenied(Daemon& daemon, const Denial& denial);
+
+// Whether the sender may transfer checkpoint files for this attempt. PERMISSION_DENIED (JC1341),
+// the same for what does not exist. `job` 0: from an older worker, which does not say for which job
+// it asks; accepted only without certificates.
+void CheckTransfer(Daemon& daemon, const NodeIdentity& sender, uint64_t job, uint32_t attempt,
+                   std::function<void(absl::Status)> answer);
+absl::Status NotWithinReach(const NodeIdentity& sender, uint64_t job, uint32_t attempt);
+
+}  // namespace muster::coordinator

@@ -1,0 +1,32 @@
+// The values of secrets, on their way from the directory to the nodes that start their owner's ranks.
+// Waits for a disk: on the pool.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/core/input.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator {
+
+// By name. NOT_FOUND (JC1339) names the first that the owner does not have.
+absl::StatusOr<std::map<std::string, std::string>> OpenSecrets(
+    Daemon& daemon, const std::string& owner, const std::vector<std::string>& names);
+
+// Adds the values of the launch's secrets. Without one of them the worker refuses the launch.
+void AddSecrets(Daemon& daemon, v1::LaunchAttempt* launch);
+
+// What the core does not know of a submit: may this caller submit to the job's project, and does it
+// have the job's secrets? `then` is called here, or on the pool.
+void CheckMayUse(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
+                 std::function<void(const absl::Status&)> then);
+
+// FAILED_PRECONDITION (JC1330): a coordinator without identities has no key to encrypt them with.
+absl::Status NoKeyForSecrets(const Daemon& daemon);
+
+}  // namespace muster::coordinator

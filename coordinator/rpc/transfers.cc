@@ -1,0 +1,98 @@
+#include <utility>
+
+#include "common/strings.h"
+#include "coordinator/core/checkpoint_files.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/reach.h"
+#include "coordinator/rpc/resume_gate.h"
+
+namespace muster::coordinator {
+namespace {
+
+using common::StrCat;
+
+// An older worker, on a cluster without certificates, does not name the attempt.
+bool ResumesFromIt(const ClusterState& state, const v1::ListResumeFilesRequest& request) {
+  const auto job = state.jobs.find(request.job());
+  const v1::Attempt* attempt = job == state.jobs.end() ? nullptr : LiveAttempt(job->second);
+  if (attempt == nullptr || attempt->number() != request.for_attempt()) return false;
+  const v1::Checkpoint* resumed = ResumedCheckpoint(job->second, *attempt);
+  return resumed != nullptr && resumed->attempt() == request.attempt() &&
+         resumed->step() == request.step();
+}
+
+void SendResumeFiles(Daemon& daemon, const NodeIdentity& sender,
+                     const v1::ListResumeFilesRequest& request,
+                     std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
+  daemon.loop.Ask([&daemon, sender, request, sink](const LoopView& view) -> std::function<void()> {
+    if (sender.is_certified && !ResumesFromIt(view.state, request)) {
+      return [&daemon, sender, request, sink] {
+        absl::Status refused = NotWithinReach(sender, request.job(), request.for_attempt());
+        TellDenied(daemon, {Denied::kBlob, std::string(refused.message())});
+        sink->Close(refused);
+      };
+    }
+    CheckpointFileList files =
+        FilesOf(view.state, request.job(), request.attempt(), request.step());
+    return [request, sink, files = std::move(files)] {
+      if (!files.empty()) return SendCheckpointFiles(files, *sink);
+      sink->Close(absl::NotFoundError(StrCat("job ", request.job(),
+                                             " has no files for the checkpoint of step ",
+                                             request.step(), " by attempt ", request.attempt())));
+    };
+  });
+}
+
+}  // namespace
+
+void BeginUpload(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
+                 Answer<v1::BeginUploadResponse> answer) {
+  CheckTransfer(daemon, NodeOf(caller), request.job(), request.attempt(),
+                [&daemon, request, answer = std::move(answer)](absl::Status may) {
+                  if (!may.ok()) return answer(may);
+                  daemon.files.Post([&daemon, request, answer] {
+                    const absl::StatusOr<BlobStore::Place> place =
+                        daemon.blobs.Begin(request.sha256(), request.size());
+                    if (!place.ok()) return answer(place.status());
+                    v1::BeginUploadResponse response;
+                    response.set_have(place->have);
+                    response.set_offset(place->offset);
+                    answer(std::move(response));
+                  });
+                });
+}
+
+void DownloadBlob(Daemon& daemon, const Caller& caller, const v1::DownloadBlobRequest& request,
+                  std::shared_ptr<Sink<v1::BlobChunk>> sink) {
+  const NodeIdentity sender = NodeOf(caller);
+  CheckTransfer(daemon, sender, request.job(), request.attempt(),
+                [&daemon, sender, request, sink](absl::Status may) {
+                  if (!may.ok()) return sink->Close(may);
+                  if (request.job() == 0)
+                    return SendBlob(daemon, request.sha256(), request.offset(), sink);
+                  daemon.resume_gate.Check(
+                      daemon, request.job(), request.attempt(), request.sha256(),
+                      [&daemon, sender, request, sink](bool is_resumed) {
+                        if (is_resumed)
+                          return SendBlob(daemon, request.sha256(), request.offset(), sink);
+                        absl::Status refused =
+                            NotWithinReach(sender, request.job(), request.attempt());
+                        TellDenied(daemon, {Denied::kBlob, std::string(refused.message())});
+                        sink->Close(refused);
+                      });
+                });
+}
+
+void ListResumeFiles(Daemon& daemon, const Caller& caller,
+                     const v1::ListResumeFilesRequest& request,
+                     std::shared_ptr<Sink<v1::CheckpointFiles>> sink) {
+  const NodeIdentity sender = NodeOf(caller);
+  if (!sender.is_certified) return SendResumeFiles(daemon, sender, request, std::move(sink));
+  CheckTransfer(daemon, sender, request.job(), request.for_attempt(),
+                [&daemon, sender, request, sink](absl::Status may) {
+                  if (!may.ok()) return sink->Close(may);
+                  SendResumeFiles(daemon, sender, request, sink);
+                });
+}
+
+}  // namespace muster::coordinator

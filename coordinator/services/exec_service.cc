@@ -1,0 +1,165 @@
+#include "coordinator/services/exec_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <mutex>
+#include <utility>
+
+#include "coordinator/rpc/audited.h"
+#include "coordinator/rpc/exec.h"
+#include "coordinator/services/caller.h"
+#include "coordinator/services/refused.h"
+#include "coordinator/services/streams.h"
+#include "muster/v1/exec.grpc.pb.h"
+
+namespace muster::coordinator {
+namespace {
+
+using grpc::CallbackServerContext;
+
+constexpr AuditedCall kExecCall{"Exec", Action::kControl, Object::kJob, Way::kGrpc};
+
+// What the audit keeps of it: arguments may be secrets.
+v1::ExecStart ForAudit(const v1::ExecStart& start) {
+  v1::ExecStart kept;
+  kept.set_job(start.job());
+  if (start.command_size() > 0) kept.add_command(start.command(0));
+  return kept;
+}
+
+// A person's stream.
+class ExecClientStream final : public DuplexStream<v1::ExecInput, v1::ExecOutput>,
+                               public ExecClient {
+ public:
+  ExecClientStream(Daemon& daemon, Caller caller) : daemon_(daemon), caller_(std::move(caller)) {}
+  void Open() {
+    session_->Begin(std::static_pointer_cast<ExecClientStream>(shared_from_this()));
+    Begin();
+  }
+
+  void Write(v1::ExecOutput message) override { Enqueue(std::move(message)); }
+  size_t QueuedBytes() const override { return Bytes(); }
+  void ReadNext() override { DuplexStream::ReadNext(); }
+  void Close(const absl::Status& status) override { EnqueueClose(status); }
+
+ private:
+  void OnMessage(v1::ExecInput message) override {
+    if (std::exchange(has_started_, true)) return session_->OnInput(std::move(message));
+    auto self = std::static_pointer_cast<ExecClientStream>(shared_from_this());
+    const auto answered = [self](const absl::StatusOr<v1::ExecStarted>& started) {
+      if (!started.ok()) self->EnqueueClose(started.status());
+    };
+    const v1::ExecStart& start = message.start();
+    RunAudited<v1::ExecStart, v1::ExecStarted>(daemon_, kExecCall, caller_, ForAudit(start),
+                                               answered, [&](Answer<v1::ExecStarted> answer) {
+                                                 BeginExec(daemon_, caller_, start, session_,
+                                                           std::move(answer));
+                                               });
+  }
+  // Its input ends with a message; output and signals need the stream.
+  void OnHalfClose() override {}
+  void OnWritten() override { session_->ClientWritten(); }
+  void OnGone() override { session_->ClientGone(); }
+
+  Daemon& daemon_;
+  const Caller caller_;
+  const std::shared_ptr<ExecSession> session_ = std::make_shared<ExecSession>();
+  bool has_started_ = false;  // only used by OnMessage
+};
+
+// A worker's stream.
+class ExecNodeStream final : public DuplexStream<v1::ExecOutput, v1::ExecInput>, public ExecNode {
+ public:
+  ExecNodeStream(Daemon& daemon, Caller caller) : daemon_(daemon), caller_(std::move(caller)) {}
+
+  void Write(v1::ExecInput message) override { Enqueue(std::move(message)); }
+  size_t QueuedBytes() const override { return Bytes(); }
+  void ReadNext() override { DuplexStream::ReadNext(); }
+  void Close(const absl::Status& status) override { EnqueueClose(status); }
+
+ private:
+  void OnMessage(v1::ExecOutput message) override {
+    if (const auto session = Session(); session != nullptr)
+      return session->OnOutput(std::move(message));
+    auto found = daemon_.execs.Serve(message.session(), caller_);
+    if (!found.ok()) return EnqueueClose(found.status());
+    {
+      std::lock_guard lock(mutex_);
+      session_ = *found;
+    }
+    (*found)->Join(std::static_pointer_cast<ExecNodeStream>(shared_from_this()));
+  }
+  void OnHalfClose() override { EnqueueClose(absl::OkStatus()); }
+  void OnWritten() override {
+    if (const auto session = Session(); session != nullptr) session->NodeWritten();
+  }
+  void OnGone() override {
+    if (const auto session = Session(); session != nullptr) session->NodeGone();
+  }
+  std::shared_ptr<ExecSession> Session() {
+    std::lock_guard lock(mutex_);
+    return session_;
+  }
+
+  Daemon& daemon_;
+  const Caller caller_;
+  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<ExecSession> session_;
+};
+
+class ExecServiceRpcs final : public v1::ExecService::CallbackService {
+ public:
+  ExecServiceRpcs(Daemon& daemon, Peers& peers) : daemon_(daemon), peers_(peers) {}
+
+  grpc::ServerBidiReactor<v1::ExecInput, v1::ExecOutput>* Exec(
+      CallbackServerContext* context) override {
+    const Asker asker = Ask(*context, "Exec");
+    if (!asker.admitted.ok()) {
+      RecordRefusal(daemon_, kExecCall, asker.caller, v1::ExecStart(), asker.admitted);
+      return new RefusedDuplex<v1::ExecInput, v1::ExecOutput>(asker.admitted);
+    }
+    auto stream = std::make_shared<ExecClientStream>(daemon_, asker.caller);
+    stream->Open();
+    return stream.get();
+  }
+
+  grpc::ServerWriteReactor<v1::ExecOrder>* AwaitExec(CallbackServerContext* context,
+                                                     const v1::AwaitExecRequest* request) override {
+    auto stream = ServerStream<v1::ExecOrder>::Make();
+    const Asker asker = Ask(*context, "AwaitExec");
+    absl::Status may = asker.admitted;
+    if (may.ok()) may = CheckServes(asker.caller, request->node());
+    if (may.ok()) {
+      daemon_.execs.Await(request->node(), stream);
+    } else {
+      stream->Close(may);
+    }
+    return stream.get();
+  }
+
+  grpc::ServerBidiReactor<v1::ExecOutput, v1::ExecInput>* ServeExec(
+      CallbackServerContext* context) override {
+    const Asker asker = Ask(*context, "ServeExec");
+    if (!asker.admitted.ok())
+      return new RefusedDuplex<v1::ExecOutput, v1::ExecInput>(asker.admitted);
+    auto stream = std::make_shared<ExecNodeStream>(daemon_, asker.caller);
+    stream->Begin();
+    return stream.get();
+  }
+
+ private:
+  Asker Ask(const CallbackServerContext& context, std::string_view call) {
+    return AskerOf(daemon_, peers_, context, "ExecService", call);
+  }
+
+  Daemon& daemon_;
+  Peers& peers_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeExecService(Daemon& daemon, Peers& peers) {
+  return std::make_unique<ExecServiceRpcs>(daemon, peers);
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,16 @@
+// TLS for gRPC: the cluster's certificates, read again when they are renewed, and connections that
+// were accepted elsewhere.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+
+#include "coordinator/identity/cluster.h"
+
+namespace muster::coordinator {
+
+// Mutual TLS 1.3: a client needs a certificate of the cluster's authority before HTTP/2 begins.
+std::shared_ptr<grpc::ServerCredentials> SecureCredentials(const Cluster& cluster);
+
+}  // namespace muster::coordinator

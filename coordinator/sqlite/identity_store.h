@@ -1,0 +1,69 @@
+// Who is who, in the table `identities` of the journal's SQLite file, over a connection of its own. One
+// call at a time; a write waits for the journal's, which take milliseconds.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/paths.h"
+#include "coordinator/sqlite/database.h"
+#include "coordinator/stores/identity_store.h"
+
+namespace muster::coordinator {
+
+class SqliteIdentityStore final : public IdentityStore {
+ public:
+  // Call after the journal has created the tables.
+  static absl::StatusOr<std::unique_ptr<IdentityStore>> Open(const Paths& paths);
+
+  absl::StatusOr<std::vector<v1::User>> Users() override;
+  absl::Status PutUser(const v1::User& user) override;
+  absl::StatusOr<bool> RemoveUser(const std::string& name) override;
+  absl::StatusOr<std::vector<v1::Token>> Tokens() override;
+  absl::Status AddToken(const v1::Token& token, const std::optional<v1::User>& user) override;
+  absl::StatusOr<bool> RemoveToken(const std::string& id) override;
+  absl::StatusOr<std::optional<v1::Token>> UseToken(const TokenUse& use) override;
+  absl::StatusOr<std::vector<v1::Credential>> Credentials(const CredentialPage& page) override;
+  absl::StatusOr<std::optional<v1::Credential>> FindCredential(const std::string& serial) override;
+  absl::StatusOr<std::vector<v1::Credential>> RevokedCredentials() override;
+  absl::StatusOr<uint64_t> CountCredentials() override;
+  absl::Status AddCredential(const v1::Credential& credential) override;
+  absl::StatusOr<std::vector<v1::Credential>> Revoke(const Revocation& revocation) override;
+  absl::StatusOr<std::vector<v1::Project>> Projects() override;
+  absl::Status PutProject(const v1::Project& project) override;
+  absl::StatusOr<bool> RemoveProject(const std::string& name) override;
+  absl::StatusOr<std::vector<v1::Secret>> Secrets(const std::string& owner) override;
+  absl::StatusOr<std::optional<v1::Secret>> FindSecret(const std::string& owner,
+                                                       const std::string& name) override;
+  absl::Status PutSecret(const v1::Secret& secret) override;
+  absl::StatusOr<bool> RemoveSecret(const std::string& owner, const std::string& name) override;
+  absl::StatusOr<uint64_t> Forget(const Horizon& horizon) override;
+
+ private:
+  explicit SqliteIdentityStore(const Paths& paths) : path_(paths.Database()) {}
+
+  // All with the lock held.
+  template <typename Message>
+  absl::Status Put(const Message& message);
+  template <typename Message>
+  absl::StatusOr<std::optional<Message>> Find(const std::string& key);
+  template <typename Message>
+  absl::StatusOr<std::vector<Message>> Collect(Statement& select);
+  template <typename Message>
+  absl::StatusOr<std::vector<Message>> All();
+  absl::StatusOr<bool> Remove(std::string_view kind, const std::string& key);
+  // Of a kind, by subject.
+  absl::Status RemoveOf(std::string_view kind, const std::string& subject);
+  // As one transaction: all of it or, on an error, nothing.
+  template <typename Work>
+  absl::Status Atomically(Work work);
+
+  const std::string path_;
+  std::mutex mutex_;  // guards the connection
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,31 @@
+// The asking side of enrolment over HTTPS: a node joins, a person signs in, both renew. The private
+// key is made here and never sent. Blocks; any thread. Errors are the coordinator's own (JC1335 to
+// JC1353, JC1356) or the client's (https_client.h).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "identity/credential_files.h"
+
+namespace muster::identity {
+
+struct Enrolling {
+  std::string address;  // HOST:PORT of the HTTPS listener
+  std::string token;    // its text
+  std::string node;     // a node's name; empty: a person signs in
+  std::chrono::milliseconds within{30'000};
+};
+// The token's authority is fetched and compared before the token is sent.
+absl::StatusOr<Credentials> Enroll(const Enrolling& enrolling);
+
+// New credentials by the old key, for a new key.
+absl::StatusOr<Credentials> Renew(const Credentials& old, int64_t now_ms,
+                                  std::chrono::milliseconds within = std::chrono::seconds(10));
+
+// What the old key signs to renew.
+std::string RenewalText(int64_t at_ms, const std::string& csr_pem);
+
+}  // namespace muster::identity

@@ -1,0 +1,14 @@
+// Bytes as lower-case hex digits and back. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster::identity {
+
+std::string ToHex(std::string_view bytes);
+// Nothing unless it is an even number of hex digits.
+std::optional<std::string> FromHex(std::string_view digits);
+
+}  // namespace muster::identity

@@ -1,0 +1,43 @@
+// Small HTTPS requests to a coordinator, whose authority is known or about to be: no system
+// certificates, no proxy, no redirect, TLS 1.3 only. Blocks; any thread.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace muster::identity {
+
+inline constexpr size_t kHttpsAnswerMax = 1 << 20;
+
+struct HttpsRequest {
+  std::string address;  // HOST:PORT
+  std::string target;   // "/enroll/join"
+  std::string body;     // JSON, sent with POST; empty: GET
+  // The server must show a coordinator's certificate of this authority. Which host it runs on does
+  // not matter: only coordinators have such certificates.
+  std::string authority_pem;
+  std::chrono::milliseconds within{10'000};  // the whole, but for a name server that is slow
+};
+
+struct HttpsAnswer {
+  int status = 0;
+  std::string body;
+};
+
+// UNAVAILABLE: nothing answered, or not in time. UNAUTHENTICATED (JC1354): the server is not a
+// coordinator of this authority; nothing was sent to it.
+absl::StatusOr<HttpsAnswer> AskHttps(const HttpsRequest& request);
+
+// The authority of the cluster at an address, in PEM: whatever the server there says it is, if its
+// fingerprint is the one given. UNAUTHENTICATED (JC1354) otherwise. Sends nothing but the question.
+struct AuthorityQuestion {
+  std::string address;
+  std::string fingerprint;  // 64 lower-case hex digits
+  std::chrono::milliseconds within{10'000};
+};
+absl::StatusOr<std::string> FetchAuthority(const AuthorityQuestion& question);
+
+}  // namespace muster::identity

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes the source that holds the page's files (assets.h):  embed.py OUTPUT NAME=PATH…
+
+Each file is compressed, its scripts without comments and indentation, and has an address under "/assets/HASH/",
+where HASH is that of all of them, so that a browser may keep it forever. In index.html, @ASSETS@ becomes "/assets/HASH".
+"""
+import gzip
+import hashlib
+import re
+import sys
+
+
+BLOCK = re.compile(r"^[ ]*/\*.*?\*/[ ]*\n", re.M | re.S)
+# No quote follows, so this is not within a text.
+AT_THE_END = re.compile(r"""[ ]+// [^"'`]*$""")
+
+
+QUOTED = re.compile(r"""("[^"\\]*"|'[^'\\]*')""")
+SPACED = re.compile(r"\s*([{}()\[\];,:=<>!&|?*])\s*")
+
+
+def tight(line):
+    """Without the spaces that nothing needs. A line that might hold more than code and plain texts stays as it is."""
+    parts = QUOTED.split(line)
+    code = "".join(parts[::2])
+    if any(each in code for each in "`/\\\"'"):
+        return line
+    return "".join(part if at % 2 else SPACED.sub(r"\1", part) for at, part in enumerate(parts))
+
+
+def lean_script(text):
+    """Without comments and spaces that nothing needs, but line by line: what a browser reports still reads like the
+    source. A text over several lines keeps its file as it is."""
+    if any(line.count("`") % 2 for line in text.split("\n")):
+        return text
+    lines = (AT_THE_END.sub("", line).strip() for line in BLOCK.sub("", text).split("\n"))
+    return "\n".join(tight(line) for line in lines if line and not line.startswith("//")) + "\n"
+
+
+def lean_style(text):
+    """A rule per line, without comments and the spaces that nothing needs."""
+    text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+    text = re.sub(r" ?([{};,]) ?", r"\1", text).replace(": ", ":")
+    return text.replace(";}", "}").replace("}", "}\n").strip() + "\n"
+
+
+def read(name, path):
+    with open(path, "rb") as file:
+        content = file.read()
+    if ".min." in name or not name.endswith((".js", ".css")):
+        return content
+    lean = lean_script if name.endswith(".js") else lean_style
+    return lean(content.decode()).encode()
+
+
+def literal(data):
+    return ",".join(map(str, data))
+
+
+def source(files):
+    listed = hashlib.sha256(b"".join(name.encode() + b"\0" + hashlib.sha256(data).digest() for name, data in files))
+    prefix = f"/assets/{listed.hexdigest()[:16]}"
+    arrays, rows = [], []
+    for number, (name, data) in enumerate(files):
+        if name == "index.html":
+            data = data.replace(b"@ASSETS@", prefix.encode())
+        compressed = gzip.compress(data, 9, mtime=0)
+        arrays.append(f"constexpr unsigned char kBytes{number}[] = {{{literal(compressed)}}};\n")
+        rows.append(f'    {{"{name}", kBytes{number}, {len(data)}}},\n')
+    return f"""// Made by page/embed.py.
+#include "page/assets.h"
+
+namespace muster::page {{
+namespace {{
+
+{"".join(arrays)}
+constexpr Asset kAssets[] = {{
+{"".join(rows)}}};
+
+}}  // namespace
+
+std::string_view AssetPrefix() {{ return "{prefix}/"; }}
+std::span<const Asset> Assets() {{ return kAssets; }}
+
+}}  // namespace muster::page
+"""
+
+
+def main():
+    output, *named = sys.argv[1:]
+    files = [(name, read(name, path)) for name, path in (each.split("=", 1) for each in sorted(named))]
+    with open(output, "w") as file:
+        file.write(source(files))
+
+
+if __name__ == "__main__":
+    main()

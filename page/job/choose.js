@@ -1,0 +1,57 @@
+// Which metrics are shown at first, and how fast a job trains. Pure.
+
+const SPEED_NAMES = /(per[_ ]?s(ec(ond)?s?)?|\/s(ec)?|throughput|_ps)$/i;
+const WINDOW_MS = 1000;
+
+/** The metric whose name says loss: "loss" itself, else the first like "train_loss". */
+export function lossOf(names) {
+  return names.find((name) => name === "loss") ?? names.find((name) => /loss/i.test(name)) ?? "";
+}
+
+/** The metric whose name says how fast the job is; "" if none does. */
+export const throughputOf = (names) => names.find((name) => SPEED_NAMES.test(name)) ?? "";
+
+/** The metrics to show when nobody has chosen: the loss, the throughput, and some others. */
+export function shownAtFirst(names, most = 4) {
+  const first = [lossOf(names), throughputOf(names)].filter(Boolean);
+  const others = names.filter((name) => !first.includes(name) && !/(^|\/)(epoch|step|time\/.*|lr|learning_rate)$/i.test(name));
+  return [...first, ...others].slice(0, Math.max(most, first.length));
+}
+
+/** Steps per second, from the times of a curve's steps: each over a second or more, so that two quick steps are no peak. */
+export function stepsPerSecond({ steps, times }) {
+  const speed = { steps: [], times: [], ys: [] };
+  let from = 0;
+  for (let i = 1; i < steps.length; i += 1) {
+    while (from + 1 < i && times[i] - times[from + 1] >= WINDOW_MS) from += 1;
+    const took = times[i] - times[from];
+    if (took <= 0 || (took < WINDOW_MS && i + 1 < steps.length)) continue;
+    speed.steps.push(steps[i]);
+    speed.times.push(times[i]);
+    speed.ys.push(((steps[i] - steps[from]) * 1000) / took);
+  }
+  return speed;
+}
+
+/**
+ * Where restarts are on a curve: at the first point that the new attempt logged.
+ * @param {{number: number, startedMs: number}[]} restarts in order of time
+ */
+export function marksOf(restarts, curve, isTime) {
+  return restarts.flatMap(({ number, startedMs }) => {
+    const at = curve.times.findIndex((time) => time >= startedMs);
+    if (at < 0) return [];
+    return [{ x: isTime ? startedMs : curve.steps[at], label: String(number) }];
+  });
+}
+
+/** Attempts after the first, each with the reason why the one before it ended. */
+export function restartsOf(record) {
+  const attempts = record.attempts ?? [];
+  return attempts.slice(1).map((attempt, i) => ({
+    number: attempt.number ?? 0,
+    startedMs: Number(attempt.startedMs ?? 0),
+    resumeStep: Number(attempt.resumeStep ?? -1),
+    reason: attempts[i].reason ?? "",
+  }));
+}

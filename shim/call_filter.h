@@ -1,0 +1,12 @@
+// The system calls that a sandboxed rank may not make. An allow list would break with every new
+// libc and driver; this list has what lets a process without capabilities attack the kernel or gain
+// new ones, and nothing that PyTorch, NCCL, Gloo, CUDA or MPI use. Async-signal-safe.
+#pragma once
+
+namespace muster::shim {
+
+// Refuses them with EPERM in this process and all that it starts, from now on and forever. Needs
+// no_new_privs. 0 or an errno.
+int FilterCalls();
+
+}  // namespace muster::shim

@@ -1,0 +1,27 @@
+// When jobctl renews a person's certificate, and where it is kept.
+#include "client/sign_in.h"
+
+#include <gtest/gtest.h>
+
+namespace muster::client {
+namespace {
+
+TEST(SignIn, IsRenewedInItsSecondHalfAndNeverAfterItsEnd) {
+  const SignInLife life{.from_ms = 1'000, .until_ms = 2'000};
+  EXPECT_EQ(StateOf(life, 500), SignInState::kFresh);
+  EXPECT_EQ(StateOf(life, 1'500), SignInState::kFresh);
+  EXPECT_EQ(StateOf(life, 1'501), SignInState::kRenew);
+  EXPECT_EQ(StateOf(life, 1'999), SignInState::kRenew);
+  EXPECT_EQ(StateOf(life, 2'000), SignInState::kExpired);
+}
+
+TEST(SignIn, IsKeptBesideTheConfiguration) {
+  ConfigFile file;
+  file.path = "/home/alice/.config/muster/config.yaml";
+  EXPECT_EQ(CredentialsPath(file, "lab"), "/home/alice/.config/muster/credentials/lab");
+  file.path = "config.yaml";
+  EXPECT_EQ(CredentialsPath(file, "lab"), "./credentials/lab");
+}
+
+}  // namespace
+}  // namespace muster::client

@@ -1,0 +1,167 @@
+#include "coordinator/identity/admission.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "common/problem.h"
+#include "coordinator/identity/ownership.h"
+#include "identity/certificate.h"
+
+namespace muster::coordinator {
+namespace {
+
+using identity::Authority;
+using identity::Kind;
+using identity::PrivateKey;
+
+constexpr int64_t kToday = 1'790'000'000'000;
+constexpr int64_t kDay = 86'400'000;
+
+const Call& CallNamed(std::string_view name) {
+  const Call* call = FindCall("JobService", name);
+  return call != nullptr ? *call : *FindCall("WorkerService", name);
+}
+
+class AdmissionTest : public testing::Test {
+ protected:
+  Admission::Options Options(bool is_private = false) {
+    return {
+        .is_private = is_private,
+        .own_uid = 500,
+        .cluster = "lab",
+        .people = {.user = [this](std::string_view name) -> std::optional<v1::User> {
+                     const auto found = users_.find(std::string(name));
+                     if (found == users_.end()) return std::nullopt;
+                     return found->second;
+                   },
+                   .is_revoked = [this](std::string_view serial) { return serial == revoked_; }}};
+  }
+  void Add(const std::string& name, v1::Role role) {
+    users_[name].set_name(name);
+    users_[name].set_role(role);
+  }
+  std::string CertificateFor(const Authority& authority, Kind kind, const std::string& name) {
+    return authority
+        .Issue({.key = PrivateKey::Generate().handle(),
+                .subject = {kind, name},
+                .now_ms = kToday,
+                .lives_ms = kDay,
+                .dns_names = {}})
+        .pem;
+  }
+
+  std::map<std::string, v1::User> users_;
+  std::string revoked_;
+  const Authority lab_ = Authority::Create("lab", kToday);
+};
+
+TEST_F(AdmissionTest, OverTheSocketTheKernelSaysWhoItIs) {
+  const Admission shared(Options());
+  EXPECT_EQ(shared.OfLocal(0).role, v1::ROLE_ADMIN);
+  EXPECT_EQ(shared.OfLocal(500).role, v1::ROLE_ADMIN);
+  EXPECT_EQ(shared.OfLocal(1000).role, v1::ROLE_USER);
+  Add("uid:1000", v1::ROLE_OPERATOR);
+  EXPECT_EQ(shared.OfLocal(1000).role, v1::ROLE_OPERATOR);
+  users_["uid:1000"].set_disabled(true);
+  EXPECT_EQ(shared.OfLocal(1000).role, v1::ROLE_UNSPECIFIED);
+  const Admission own(Options(/*is_private=*/true));
+  EXPECT_EQ(own.OfLocal(500).role, v1::ROLE_ADMIN);
+  EXPECT_EQ(own.OfLocal(1000).role, v1::ROLE_UNSPECIFIED);
+}
+
+TEST_F(AdmissionTest, ACertificateSaysWhoItIsAndTheRecordWhatItMayDo) {
+  const Admission admission(Options());
+  Add("alice", v1::ROLE_VIEWER);
+  const std::string pem = CertificateFor(lab_, Kind::kUser, "alice");
+  const auto alice = admission.OfCertificate(pem, "10.0.0.7:1", kToday);
+  ASSERT_TRUE(alice.ok()) << alice.status();
+  EXPECT_EQ(alice->principal, "user:alice");
+  EXPECT_EQ(alice->role, v1::ROLE_VIEWER);
+  EXPECT_FALSE(alice->serial.empty());
+  Add("alice", v1::ROLE_ADMIN);
+  EXPECT_EQ(admission.OfCertificate(pem, "", kToday)->role, v1::ROLE_ADMIN)
+      << "a changed role counts at once";
+  const auto node = admission.OfCertificate(CertificateFor(lab_, Kind::kWorker, "n1"), "", kToday);
+  EXPECT_EQ(node->principal, "worker:n1");
+  EXPECT_EQ(node->role, v1::ROLE_WORKER);
+}
+
+TEST_F(AdmissionTest, WhatIsRevokedExpiredOrForeignIsNotAccepted) {
+  const Admission admission(Options());
+  Add("alice", v1::ROLE_USER);
+  const std::string pem = CertificateFor(lab_, Kind::kUser, "alice");
+  const auto code = [&](std::string_view certificate, int64_t now_ms) {
+    return common::CodeOf(admission.OfCertificate(certificate, "", now_ms).status());
+  };
+  EXPECT_EQ(code(pem, kToday), "");
+  EXPECT_EQ(code(pem, kToday + kDay), "JC1324");
+  EXPECT_EQ(code(CertificateFor(Authority::Create("other", kToday), Kind::kUser, "alice"), kToday),
+            "JC1324");
+  EXPECT_EQ(code(CertificateFor(lab_, Kind::kUser, "nobody"), kToday), "JC1324");
+  EXPECT_EQ(code(lab_.certificate_pem(), kToday), "JC1324");
+  EXPECT_EQ(code("", kToday), "JC1324");
+  revoked_ = admission.OfCertificate(pem, "", kToday)->serial;
+  EXPECT_EQ(code(pem, kToday), "JC1324");
+  revoked_.clear();
+  users_["alice"].set_disabled(true);
+  EXPECT_EQ(code(pem, kToday), "JC1324");
+}
+
+TEST_F(AdmissionTest, ARefusalNamesTheCallerItsRoleAndTheOneItNeeds) {
+  const Admission admission(Options());
+  const Caller viewer{"user:bob", v1::ROLE_VIEWER, "10.0.0.7:1", "ab"};
+  const absl::Status refused = admission.Admit(CallNamed("CancelJobs"), viewer);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(common::ProblemOf(refused).what, "user:bob (viewer) may not call CancelJobs");
+  EXPECT_EQ(common::ProblemOf(refused).why, "it needs the role user");
+  EXPECT_TRUE(admission.Admit(CallNamed("GetJob"), viewer).ok());
+}
+
+TEST_F(AdmissionTest, WorkersArePeopleOnlyWhereNobodyIsCertified) {
+  const Admission admission(Options());
+  const Call& connect = CallNamed("Connect");
+  EXPECT_TRUE(admission.Admit(connect, admission.OfLocal(0)).ok());
+  EXPECT_FALSE(admission.Admit(connect, admission.OfPlaintext("10.0.0.7:1")).ok());
+  const Admission open(Admission::Options{});
+  EXPECT_TRUE(open.Admit(connect, open.OfPlaintext("10.0.0.7:1")).ok());
+  EXPECT_FALSE(admission.Admit(connect, admission.OfLocal(1000)).ok());
+  EXPECT_FALSE(admission.Admit(connect, {"user:root", v1::ROLE_ADMIN, "10.0.0.7:1", "ab"}).ok())
+      << "an administrator is no worker";
+  const Caller worker{"worker:n1", v1::ROLE_WORKER, "10.0.0.7:1", "ab"};
+  EXPECT_TRUE(admission.Admit(connect, worker).ok());
+  EXPECT_FALSE(admission.Admit(CallNamed("ListJobs"), worker).ok());
+}
+
+TEST(OwnershipTest, AJobIsChangedByItsOwnerOrAnOperator) {
+  v1::JobRecord job;
+  job.set_name("train-7");
+  job.set_owner("user:alice");
+  EXPECT_TRUE(CheckMayChange({"user:alice", v1::ROLE_USER, "", ""}, job).ok());
+  EXPECT_TRUE(CheckMayChange({"user:carol", v1::ROLE_OPERATOR, "", ""}, job).ok());
+  const absl::Status refused = CheckMayChange({"user:bob", v1::ROLE_USER, "", ""}, job);
+  EXPECT_EQ(common::ProblemOf(refused).what,
+            "job train-7 is user:alice's, and user:bob (user) may not change it");
+}
+
+TEST(OwnershipTest, TheEnvironmentsValuesAreTheOwnersAlone) {
+  v1::JobRecord job;
+  job.set_owner("user:alice");
+  (*job.mutable_spec()->mutable_env())["HF_TOKEN"] = "hf_1";
+  v1::Event event;
+  *event.mutable_job_submitted()->mutable_record() = job;
+  for (const v1::Role role : {v1::ROLE_VIEWER, v1::ROLE_OPERATOR, v1::ROLE_ADMIN}) {
+    v1::JobRecord seen = job;
+    HideFromOthers({"user:carol", role, "", ""}, seen);
+    EXPECT_EQ(seen.spec().env().at("HF_TOKEN"), kHiddenValue);
+    v1::Event told = event;
+    HideFromOthers({"user:carol", role, "", ""}, told);
+    EXPECT_EQ(told.ShortDebugString().find("hf_1"), std::string::npos);
+  }
+  v1::JobRecord seen = job;
+  HideFromOthers({"user:alice", v1::ROLE_USER, "", ""}, seen);
+  EXPECT_EQ(seen.spec().env().at("HF_TOKEN"), "hf_1");
+}
+
+}  // namespace
+}  // namespace muster::coordinator

@@ -1,0 +1,113 @@
+#include "coordinator/identity/cluster.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "common/files.h"
+#include "common/problem.h"
+#include "coordinator/identity/seal.h"
+#include "temp_dir.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr int64_t kFoundedMs = 1'790'000'000'000;
+
+class ClusterTest : public testing::Test {
+ protected:
+  Cluster::Founding Founding(const std::string& name = "lab") {
+    return {.data_dir = data_, .name = name, .keys_dir = "", .host_names = {"head", "10.0.0.1"}};
+  }
+
+  TempDir dir_;
+  const std::string data_ = dir_.path() + "/data";
+  const std::string keys_ = data_ + "-keys";
+};
+
+TEST_F(ClusterTest, ADataDirectoryWithoutInitHasNone) {
+  const auto none = Cluster::Open(dir_.path(), "", kFoundedMs);
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(*none, nullptr);
+}
+
+TEST_F(ClusterTest, KeysLieOutsideTheDataAndAreTheirOwnersAlone) {
+  const auto made = Cluster::Found(Founding(), kFoundedMs);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ((*made)->keys_dir(), keys_);
+  for (const char* name : {"/ca.key", "/secrets.key"}) {
+    struct stat info {};
+    ASSERT_EQ(stat((keys_ + name).c_str(), &info), 0) << name;
+    EXPECT_EQ(info.st_mode & 0777, 0600u) << name;
+  }
+  EXPECT_EQ(common::ListDirectory(data_)->size(), 1u) << "only CLUSTER";
+  const auto inside = Founding();
+  EXPECT_FALSE(Cluster::Found({.data_dir = dir_.path() + "/other",
+                               .name = "lab",
+                               .keys_dir = dir_.path() + "/other/keys",
+                               .host_names = {}},
+                              kFoundedMs)
+                   .ok());
+}
+
+TEST_F(ClusterTest, ItIsFoundedOnceAndOpenedAgain) {
+  const auto made = Cluster::Found(Founding(), kFoundedMs);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(Cluster::Found(Founding(), kFoundedMs).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  const auto opened = Cluster::Open(data_, "", kFoundedMs);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ((*opened)->authority().Fingerprint(), (*made)->authority().Fingerprint());
+}
+
+TEST_F(ClusterTest, ASecondCoordinatorSharesTheKeys) {
+  const auto first = Cluster::Found(Founding(), kFoundedMs);
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto founding = Founding();
+  founding.data_dir = dir_.path() + "/second";
+  founding.keys_dir = keys_;
+  const auto second = Cluster::Found(founding, kFoundedMs);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*first)->authority().Fingerprint(), (*second)->authority().Fingerprint());
+  founding.data_dir = dir_.path() + "/third";
+  founding.name = "other";
+  EXPECT_EQ(common::CodeOf(Cluster::Found(founding, kFoundedMs).status()), "JC1325");
+}
+
+TEST_F(ClusterTest, AKeyThatOthersMayReadIsNotUsed) {
+  ASSERT_TRUE(Cluster::Found(Founding(), kFoundedMs).ok());
+  ASSERT_EQ(chmod((keys_ + "/ca.key").c_str(), 0644), 0);
+  EXPECT_EQ(common::CodeOf(Cluster::Open(data_, "", kFoundedMs).status()), "JC1325");
+}
+
+TEST_F(ClusterTest, TheCoordinatorsCertificateIsRenewedInTime) {
+  const auto made = Cluster::Found(Founding(), kFoundedMs);
+  ASSERT_TRUE(made.ok());
+  Cluster& cluster = **made;
+  const std::string before = *common::ReadFile(cluster.certificate_file());
+  EXPECT_FALSE(*cluster.RenewIfDue(kFoundedMs + Cluster::kServerLivesMs / 2));
+  EXPECT_TRUE(*cluster.RenewIfDue(kFoundedMs + Cluster::kServerLivesMs * 3 / 4));
+  const std::string after = *common::ReadFile(cluster.certificate_file());
+  EXPECT_NE(before, after);
+  const auto facts = cluster.authority().FactsIfIssued(after);
+  ASSERT_TRUE(facts.ok());
+  EXPECT_EQ(facts->subject.kind, identity::Kind::kCoordinator);
+}
+
+TEST_F(ClusterTest, WhatIsSealedIsOpenedWithTheSameKeyAndPurposeAlone) {
+  const auto made = Cluster::Found(Founding(), kFoundedMs);
+  ASSERT_TRUE(made.ok());
+  const std::string sealed = (*made)->Seal("secret alice/token", "hf_12345");
+  EXPECT_EQ(sealed.find("hf_12345"), std::string::npos);
+  EXPECT_EQ(*(*made)->Unseal("secret alice/token", sealed), "hf_12345");
+  EXPECT_FALSE((*made)->Unseal("secret bob/token", sealed).ok());
+  EXPECT_FALSE(UnsealWith(std::string(kSealKeyBytes, 'k'), "secret alice/token", sealed).ok());
+  for (size_t i = 0; i < sealed.size(); ++i) {
+    std::string broken = sealed;
+    broken[i] ^= 1;
+    EXPECT_FALSE((*made)->Unseal("secret alice/token", broken).ok()) << i;
+    EXPECT_FALSE((*made)->Unseal("secret alice/token", sealed.substr(0, i)).ok()) << i;
+  }
+}
+
+}  // namespace
+}  // namespace muster::coordinator

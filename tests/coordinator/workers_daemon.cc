@@ -1,0 +1,225 @@
+#include "tests/coordinator/workers_daemon.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "coordinator/assessor.h"
+#include "coordinator/audit/audit.h"
+#include "coordinator/control_loop.h"
+#include "coordinator/identity/admission.h"
+#include "coordinator/identity/directory.h"
+#include "coordinator/lived_clock.h"
+#include "coordinator/notify/notifier.h"
+#include "coordinator/open_stores.h"
+#include "coordinator/rpc/attached_runs.h"
+#include "coordinator/rpc/curve_shelf.h"
+#include "coordinator/rpc/diagnosis.h"
+#include "coordinator/rpc/exec.h"
+#include "coordinator/rpc/handlers.h"
+#include "coordinator/rpc/job_gate.h"
+#include "coordinator/rpc/lifetime.h"
+#include "coordinator/rpc/resume_gate.h"
+#include "coordinator/rpc/sample_gate.h"
+#include "coordinator/services/bulk_streams.h"
+#include "coordinator/services/control_stream.h"
+#include "coordinator/services/streams.h"
+#include "muster/v1/worker_service.grpc.pb.h"
+
+namespace muster::coordinator {
+namespace {
+
+using grpc::CallbackServerContext;
+
+constexpr int kThreads = 2;
+
+Caller CallerIn(const CallbackServerContext& context) {
+  const auto as = context.client_metadata().find("as");
+  if (as == context.client_metadata().end()) return {.principal = "peer:test"};
+  return {.principal = std::string(as->second.data(), as->second.size()),
+          .role = v1::ROLE_WORKER,
+          .from = "test",
+          .serial = "01"};
+}
+
+// As services/worker_service.cc, except for who is calling.
+class ServiceUnderTest final : public v1::WorkerService::CallbackService {
+ public:
+  explicit ServiceUnderTest(Daemon& daemon) : daemon_(daemon) {}
+
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Connect(
+      CallbackServerContext* context) override {
+    return BeginControlStream(daemon_, CallerIn(*context));
+  }
+  grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* UploadLogs(
+      CallbackServerContext* context) override {
+    return BeginLogUpload(daemon_, CallerIn(*context));
+  }
+  grpc::ServerBidiReactor<v1::MetricBatch, v1::MetricAck>* UploadMetrics(
+      CallbackServerContext* context) override {
+    return BeginMetricUpload(daemon_, CallerIn(*context));
+  }
+  grpc::ServerBidiReactor<v1::SampleBatch, v1::SampleReceipt>* UploadSamples(
+      CallbackServerContext* context) override {
+    return BeginSampleUpload(daemon_, CallerIn(*context));
+  }
+  grpc::ServerUnaryReactor* BeginUpload(CallbackServerContext* context,
+                                        const v1::BeginUploadRequest* request,
+                                        v1::BeginUploadResponse* response) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    coordinator::BeginUpload(daemon_, CallerIn(*context), *request,
+                             [reactor, response](absl::StatusOr<v1::BeginUploadResponse> answer) {
+                               if (answer.ok()) *response = *std::move(answer);
+                               reactor->Finish(ToGrpc(answer.status()));
+                             });
+    return reactor;
+  }
+  grpc::ServerReadReactor<v1::BlobChunk>* UploadBlob(CallbackServerContext* context,
+                                                     v1::UploadBlobResponse* response) override {
+    return BeginBlobUpload(daemon_, CallerIn(*context), response);
+  }
+  grpc::ServerWriteReactor<v1::BlobChunk>* DownloadBlob(
+      CallbackServerContext* context, const v1::DownloadBlobRequest* request) override {
+    auto stream = ServerStream<v1::BlobChunk>::Make();
+    coordinator::DownloadBlob(daemon_, CallerIn(*context), *request, stream);
+    return stream.get();
+  }
+  grpc::ServerWriteReactor<v1::CheckpointFiles>* ListResumeFiles(
+      CallbackServerContext* context, const v1::ListResumeFilesRequest* request) override {
+    auto stream = ServerStream<v1::CheckpointFiles>::Make();
+    coordinator::ListResumeFiles(daemon_, CallerIn(*context), *request, stream);
+    return stream.get();
+  }
+
+ private:
+  Daemon& daemon_;
+};
+
+// Jobs restart at once.
+Config ConfigIn(const std::string& directory) {
+  Config config;
+  config.data_dir = directory + "/data";
+  config.settings.backoff_first_ms = config.settings.backoff_max_ms = 1;
+  config.settings.same_quick_failures_max = 1'000;
+  return config;
+}
+
+}  // namespace
+
+struct WorkersDaemon::Parts {
+  explicit Parts(const std::string& directory)
+      : config(ConfigIn(directory)), paths(config.data_dir), clock(paths.Lived()) {}
+
+  void Open();
+  void Serve(const std::string& address);
+
+  const Config config;
+  const Paths paths;
+  LivedClock clock;
+  WorkPool pool{kThreads};
+  WorkPool reads{kThreads};
+  WorkPool files{kThreads};
+  Stores stores;
+  std::unique_ptr<ControlLoop> loop;
+  Lifetime lifetime{false, pool, [] {}, [] { return size_t{0}; }};
+  AttachedRuns attached;
+  Diagnoses diagnoses;
+  SaidRarely refusals;
+  JobGate gate;
+  std::unique_ptr<Assessor> assessor;
+  std::unique_ptr<CurveShelf> curves;
+  SampleGate sample_gate;
+  ResumeGate resume_gate;
+  const Admission admission{{}};
+  std::unique_ptr<Directory> directory;
+  Audit audit{"", clock};
+  ExecBroker execs{[](std::chrono::milliseconds, const std::function<void()>&) {}};
+  std::unique_ptr<Notifier> notifier;
+  std::unique_ptr<Daemon> daemon;
+  std::unique_ptr<ServiceUnderTest> service;
+  std::unique_ptr<grpc::Server> server;
+};
+
+void WorkersDaemon::Parts::Open() {
+  const auto failed = [](const absl::Status& why) { CHECK(why.ok()); };
+  common::MakeDirectories(config.data_dir).IgnoreError();
+  stores = *OpenStores(config, ShareDescriptors(), clock, failed);
+  loop = std::make_unique<ControlLoop>(*stores.journal, clock, config.settings);
+  CHECK(loop->Recover().ok());
+  directory = std::make_unique<Directory>(*stores.identities, clock);
+  CHECK(directory->Load().ok());
+  curves = std::make_unique<CurveShelf>(*stores.metrics);
+  assessor = std::make_unique<Assessor>(*stores.metrics, *stores.samples, config.findings_floor_ms);
+  const auto denied = [this](const Denial& denial) { TellDenied(*daemon, denial); };
+  notifier = std::make_unique<Notifier>(Notifier::Options{.path = paths.Notify(), .denied = denied},
+                                        *stores.index, clock);
+  daemon.reset(new Daemon{.paths = paths,
+                          .clock = clock,
+                          .loop = *loop,
+                          .index = *stores.index,
+                          .logs = *stores.logs,
+                          .metrics = *stores.metrics,
+                          .samples = *stores.samples,
+                          .blobs = *stores.blobs,
+                          .pool = pool,
+                          .reads = reads,
+                          .files = files,
+                          .gate = gate,
+                          .sample_gate = sample_gate,
+                          .resume_gate = resume_gate,
+                          .lifetime = lifetime,
+                          .attached = attached,
+                          .diagnoses = diagnoses,
+                          .refusals = refusals,
+                          .assessor = *assessor,
+                          .notifier = *notifier,
+                          .curves = *curves,
+                          .admission = admission,
+                          .directory = *directory,
+                          .audit = audit,
+                          .execs = execs,
+                          .epoch = stores.journal->Epoch()});
+  stores.journal->Start({.durable = [this](uint64_t turn) { loop->OnDurable(turn); },
+                         .disk_full = [](bool) {},
+                         .stuck = [](const absl::Status&) {},
+                         .failed = failed});
+  loop->Start({.live_jobs = [](size_t) {},
+               .unused_blobs = [](const std::vector<std::string>&) {},
+               .denied = denied});
+  CHECK(notifier->Start(*loop).ok());
+}
+
+void WorkersDaemon::Parts::Serve(const std::string& address) {
+  service = std::make_unique<ServiceUnderTest>(*daemon);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(service.get());
+  server = builder.BuildAndStart();
+  CHECK(server != nullptr);
+}
+
+WorkersDaemon::WorkersDaemon(const std::string& directory)
+    : parts_(std::make_unique<Parts>(directory)) {
+  const std::string address = "unix:" + directory + "/w.sock";
+  parts_->Open();
+  parts_->Serve(address);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+WorkersDaemon::~WorkersDaemon() {
+  parts_->server->Shutdown(std::chrono::system_clock::now());
+  parts_->notifier->Stop();
+  parts_->loop->Stop();
+  parts_->stores.journal->Stop().IgnoreError();
+  parts_->reads.Stop();
+  parts_->files.Stop();
+  parts_->stores.logs->Stop();
+  parts_->stores.metrics->Stop();
+  parts_->stores.samples->Stop();
+  parts_->pool.Stop();
+}
+
+Daemon& WorkersDaemon::daemon() { return *parts_->daemon; }
+
+}  // namespace muster::coordinator

@@ -1,0 +1,31 @@
+// The coordinator's daemon without its process and its listeners, and WorkerService over real gRPC.
+// Who calls is what the call's metadata "as" says: with "worker:node1" a test plays a worker that
+// has node1's certificate, without it one on plain TCP.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "coordinator/core/input.h"
+#include "coordinator/rpc/daemon.h"
+
+namespace muster::coordinator {
+
+class WorkersDaemon {
+ public:
+  // `directory`: of the data and of the socket.
+  explicit WorkersDaemon(const std::string& directory);
+  ~WorkersDaemon();
+
+  Daemon& daemon();
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,316 @@
+"""Joining and signing in: tokens, certificates that renew themselves, sessions of a browser, what a stranger gets."""
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import stat
+import subprocess
+import threading
+import time
+
+import harness
+from harness import Case, need, wait_until
+
+WORKER = os.path.join(harness.BIN, "muster-worker")
+COORDINATOR = os.path.join(harness.BIN, "muster-coordinator")
+
+
+def until_ms(credentials):
+    """When the certificate of a file of credentials expires, Unix milliseconds."""
+    with open(credentials) as file:
+        pem = file.read()
+    done = subprocess.run(["openssl", "x509", "-noout", "-enddate"], input=pem, text=True, capture_output=True, check=True)
+    return ssl.cert_time_to_seconds(done.stdout.strip().split("=", 1)[1]) * 1000
+
+
+class EnrollCase(Case):
+    def secured(self, *args):
+        """A cluster that init made, served on free ports of loopback; its jobctl is the administrator's."""
+        need(shutil.which("openssl"), "needs openssl")
+        cluster = harness.Cluster(self, coordinator_args=("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *args))
+        self.data = os.path.join(cluster.directory, "data")
+        subprocess.run([COORDINATOR, "init", "--data-dir", self.data, "--name", "lab", "--host", "127.0.0.1"],
+                       env=self.env, check=True, capture_output=True)
+        cluster.start()
+        self.address = cluster.api.server().http_address
+        self.assertTrue(self.address.startswith("https://127.0.0.1:"), self.address)
+        self.address = self.address[len("https://"):]
+        return cluster
+
+    def token(self, cluster, *words):
+        return cluster.jobctl("token", "create", *words).stdout.strip()
+
+    def join(self, token, name, *args, state=None):
+        state = state or self.path(f"state-{name}")
+        done = subprocess.run([WORKER, "join", self.address, "--token-file", "-", "--name", name, "--state-dir", state, *args],
+                              input=token, text=True, env=self.env, capture_output=True, timeout=60)
+        done.state = state
+        return done
+
+    def start_worker(self, cluster, name, args=("--run-as", "worker")):
+        """Of a node that has joined: its state directory is all it needs. The tests' people have no accounts."""
+        worker = harness.Daemon([WORKER, "--state-dir", self.path(f"state-{name}"), "--devices", "cpu:2", *args],
+                                dict(self.env), self.path(f"{name}.out"))
+        self.daemons.append(worker)
+        cluster.workers[name] = worker
+        worker.start()
+        cluster.wait_nodes(name)
+        return worker
+
+    def person(self, cluster, name, *args):
+        """jobctl as somebody who has signed in on another machine."""
+        home = self.path("home-" + name)
+        os.makedirs(home, exist_ok=True)
+        env = {**self.env, "HOME": home, "XDG_CONFIG_HOME": home}
+        person = harness.Muster.__new__(harness.Muster)
+        person.case, person.env, person.home = self, env, home
+        person._api = cluster.api
+        person.login = lambda token: person.jobctl("login", self.address, "--token-file", "-", stdin=token.encode(), check=False)
+        done = person.login(self.token(cluster, "person", name, *args))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        person.credentials = os.path.join(home, "muster", "credentials", "lab")
+        return person
+
+    def ask(self, method, target, headers=None, body=None):
+        trusted = ssl.create_default_context(cafile=f"{self.data}-keys/ca.pem")
+        connection = http.client.HTTPSConnection(self.address, context=trusted, timeout=harness.DEADLINE_S)
+        headers = dict(headers or {})
+        if isinstance(body, dict):
+            body = json.dumps(body)
+            headers["Content-Type"] = "application/json"
+        try:
+            connection.request(method, target, body, headers)
+            answer = connection.getresponse()
+            answer.text = answer.read().decode()
+            return answer
+        finally:
+            connection.close()
+
+    def post(self, path, body):
+        answer = self.ask("POST", path, {}, body)
+        return answer.status, json.loads(answer.text).get("error", {}).get("code")
+
+
+class Joining(EnrollCase):
+    def test_a_node_joins_renews_under_a_running_job_and_comes_back_after_its_certificate_expired(self):
+        cluster = self.secured("--worker-certificate", "3s")
+        joined = self.join(self.token(cluster, "worker"), "node1")
+        self.assertEqual(joined.returncode, 0, joined.stderr)
+        self.assertIn("node1 has joined cluster lab", joined.stdout)
+        self.assertIn(f"muster-worker --state-dir {joined.state}", joined.stdout)
+        credentials = os.path.join(joined.state, "credentials")
+        self.assertEqual(stat.S_IMODE(os.stat(credentials).st_mode), 0o600)
+        worker = self.start_worker(cluster, "node1")
+        go = self.path("go")
+        job = cluster.submit("--", "sh", "-c", f"echo begin; while [ ! -e {go} ]; do sleep 0.05; done; echo end")
+        cluster.wait_for(job, harness.RUNNING)
+        first = until_ms(credentials)
+        # The certificate that it joined with is over, and so is the next one.
+        wait_until(lambda: time.time() * 1000 > first and until_ms(credentials) > first + 3000, "it was renewed twice")
+        with open(go, "w"):
+            pass
+        record = cluster.wait_over(job)
+        self.assertEqual((record.state, len(record.attempts)), (harness.SUCCEEDED, 1))
+        wait_until(lambda: b"end\n" in b"".join(cluster.api.logs(job)[0].values()), "its output is there")
+        self.assertNotIn("cannot be renewed", worker.output())
+        worker.kill9()
+        last = until_ms(credentials)
+        wait_until(lambda: time.time() * 1000 > last, "the certificate has expired")
+        self.start_worker(cluster, "node1")
+        again = cluster.submit("--", "true")
+        self.assertEqual(cluster.wait_over(again).state, harness.SUCCEEDED)
+
+    def test_what_a_token_is_not_good_for(self):
+        cluster = self.secured()
+        token = self.token(cluster, "worker")
+        another = re.sub(r"^(muster1\.).{8}", r"\g<1>00000000", token)
+        refused = self.join(another, "node1")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("JC1354", refused.stderr)
+        # Nothing was sent, so nobody used it.
+        self.assertEqual(self.join(token, "node1").returncode, 0)
+        self.assertIn("JC1335", self.join(token, "node2").stderr)
+        self.assertIn("JC1335", self.join(self.token(cluster, "person", "alice"), "node2").stderr)
+        self.assertIn("JC1322", self.join("hello", "node2").stderr)
+        general = self.token(cluster, "worker")
+        taken = self.join(general, "node1", state=self.path("thief"))
+        self.assertIn("JC1351", taken.stderr)
+        self.assertFalse(os.path.exists(self.path("thief/credentials")))
+        self.assertEqual(self.join(general, "node2").returncode, 0, "a refused request has not used the token up")
+        self.assertIn("JC1358", self.join(self.token(cluster, "worker"), "node2").stderr)
+
+    def test_a_node_that_joins_again_with_a_token_of_its_own_ends_its_older_certificate(self):
+        cluster = self.secured()
+        self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        stolen = self.path("stolen")
+        shutil.copytree(self.path("state-node1"), stolen)
+        again = self.join(self.token(cluster, "worker", "node1"), "node1", "--again")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.start_worker(cluster, "node1")
+        thief = harness.Daemon([WORKER, "--state-dir", stolen, "--devices", "cpu:1", "--run-as", "worker"], dict(self.env), self.path("thief.out"))
+        self.daemons.append(thief)
+        thief.start()
+        wait_until(lambda: "JC1324" in thief.output() or "revoked" in thief.output(), "the copied credentials are refused")
+
+    def test_ranks_of_a_cluster_run_as_their_owners(self):
+        need(os.geteuid() == 0, "only root may start ranks as another account")
+        os.chmod(self.directory, 0o755)
+        cluster = self.secured()
+        self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        self.start_worker(cluster, "node1", args=())
+        self.assertIn("as the job's owner; sandbox: ", cluster.jobctl("nodes", "show", "node1").stdout)
+        alice = self.person(cluster, "alice")
+        submit = ("submit", "-o", "name", "--workdir", "/", "--", "id", "-un")
+        refused = cluster.wait_for(alice.jobctl(*submit).stdout.strip(), harness.FAILED)
+        self.assertIn("JC1414", refused.reason)
+        self.assertIn("account 'alice': it does not exist", refused.reason)
+        cluster.jobctl("user", "set", "alice", "--account", "root")
+        self.assertIn("JC1415", cluster.wait_for(alice.jobctl(*submit).stdout.strip(), harness.FAILED).reason)
+        cluster.jobctl("user", "set", "alice", "--account", "daemon")
+        job = alice.jobctl(*submit).stdout.strip()
+        cluster.wait_for(job, harness.SUCCEEDED)
+        self.assertEqual(cluster.api.logs(job)[0][(0, 0, 1)], b"daemon\n")
+
+    def test_a_worker_cannot_pose_as_the_coordinator_to_those_who_join(self):
+        cluster = self.secured()
+        joined = self.join(self.token(cluster, "worker"), "node1")
+        with open(f"{self.data}-keys/ca.pem", "rb") as file:
+            authority = file.read()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(os.path.join(joined.state, "credentials"))
+        server = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+        heard = []
+
+        def serve():
+            # The true authority, as anybody can ask for it; then whatever is sent to who has shown it.
+            for _ in range(2):
+                plain, _ = server.accept()
+                try:
+                    with context.wrap_socket(plain, server_side=True) as client:
+                        heard.append(client.recv(65536))
+                        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(authority) + authority)
+                except (OSError, ssl.SSLError):
+                    heard.append(b"")
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        self.address = "127.0.0.1:%d" % server.getsockname()[1]
+        refused = self.join(self.token(cluster, "worker"), "node2")
+        thread.join(harness.DEADLINE_S)
+        self.assertIn("JC1354", refused.stderr)
+        self.assertEqual((heard[0].split(b" HTTP")[0], heard[1:]), (b"GET /enroll/ca", [b""]))
+
+    def test_what_a_stranger_gets_from_the_open_port(self):
+        self.secured()
+        self.assertEqual(self.ask("GET", "/enroll/ca").status, 200)
+        for what, path, body, status, code in (
+                ("no token", "/enroll/join", {"node": "node1"}, 400, "JC1322"),
+                ("a person without one", "/enroll/sign-in", {}, 400, "JC1322"),
+                ("a renewal of nothing", "/enroll/renew", {}, 403, "JC1352"),
+                ("something else", "/enroll/other", {}, 401, "JC1313"),
+                ("a call", "/api/v1/Submit", {}, 401, "JC1313"),
+                ("too much", "/enroll/join", {"token": "x" * 100_000}, 413, "JC1316")):
+            with self.subTest(what):
+                self.assertEqual(self.post(path, body), (status, code))
+        self.assertEqual(self.ask("GET", "/enroll/join").status, 405)
+        self.assertEqual(self.ask("POST", "/enroll/join", {"Content-Type": "text/plain"}, "{}").status, 415)
+        answers = {self.post("/enroll/renew", {}) for _ in range(90)}
+        self.assertEqual(answers, {(403, "JC1352"), (429, "JC1356")})
+        plain = http.client.HTTPConnection(self.address, timeout=harness.DEADLINE_S)
+        plain.request("GET", "/enroll/ca")
+        answer = plain.getresponse()
+        self.assertEqual((answer.status, "https://" in answer.read().decode()), (400, True))
+        plain.close()
+
+    def test_five_hundred_clients_that_never_finish_their_handshake_keep_nobody_out(self):
+        cluster = self.secured()
+        host, port = self.address.split(":")
+        greeting = bytes.fromhex("16030102000100")
+        silent = [socket.create_connection((host, int(port))) for _ in range(500)]
+        try:
+            for number, each in enumerate(silent):
+                if number % 2:
+                    each.sendall(greeting)
+            self.assertEqual(self.ask("GET", "/healthz").status, 200)
+            self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        finally:
+            for each in silent:
+                each.close()
+
+
+class SigningIn(EnrollCase):
+    def test_a_person_signs_in_submits_and_signs_out(self):
+        cluster = self.secured()
+        self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        self.start_worker(cluster, "node1")
+        alice = self.person(cluster, "alice")
+        self.assertEqual(stat.S_IMODE(os.stat(alice.credentials).st_mode), 0o600)
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(alice.credentials)).st_mode), 0o700)
+        self.assertIn("user:alice", alice.jobctl("whoami").stdout)
+        job = alice.submit("--", "true")
+        record = cluster.wait_over(job)
+        self.assertEqual((record.state, record.owner), (harness.SUCCEEDED, "user:alice"))
+        used = alice.login("muster1." + "0" * 64 + "." + "0" * 12 + "." + "x" * 43)
+        self.assert_error(used, "JC1354")
+        with open(alice.credentials) as file:
+            endpoint = re.search(r"^endpoint: (.+)$", file.read(), re.M).group(1)
+        # The context that has the address lends its credentials.
+        self.assertIn("user:alice", alice.jobctl("whoami", "--server", endpoint).stdout)
+        alice.jobctl("logout")
+        self.assertFalse(os.path.exists(alice.credentials))
+        self.assert_error(alice.jobctl("ls", check=False), "JC1357", "jobctl login")
+
+    def test_a_certificate_is_renewed_on_the_way_and_an_expired_one_is_said_in_a_sentence(self):
+        cluster = self.secured("--person-certificate", "3s")
+        alice = self.person(cluster, "alice")
+        first = until_ms(alice.credentials)
+
+        def is_renewed():
+            alice.jobctl("ls")
+            return until_ms(alice.credentials) > first
+        wait_until(is_renewed, "a command has renewed the certificate")
+        last = until_ms(alice.credentials)
+        wait_until(lambda: time.time() * 1000 > last, "the certificate has expired")
+        self.assert_error(alice.jobctl("ls", check=False), "JC1357", f"jobctl login {self.address}")
+
+    def test_a_browsers_session_is_its_users_and_ends_with_the_user(self):
+        cluster = self.secured()
+        alice = self.person(cluster, "alice", "--role", "user")
+        bob = self.person(cluster, "bob", "--role", "viewer")
+
+        def sign_in(person):
+            link = person.jobctl("ui", "--no-open").stdout.strip()
+            self.assertTrue(link.startswith(f"https://{self.address}/sign-in?ticket="), link)
+            answer = self.ask("GET", link[len(f"https://{self.address}"):])
+            cookie = answer.headers["Set-Cookie"]
+            self.assertTrue(cookie.startswith("__Host-muster_"), cookie)
+            self.assertIn("; Secure; ", cookie)
+            return {"Cookie": cookie.split(";")[0], "Origin": f"https://{self.address}"}
+        hers, his = sign_in(alice), sign_in(bob)
+        spec = {"command": ["/bin/true"], "workdir": self.directory, "shape": {"processes": 1, "device": {"kind": "cpu"}}}
+        made = self.ask("POST", "/api/v1/Submit", hers, {"spec": spec, "queueAnyway": True})
+        self.assertEqual(made.status, 200, made.text)
+        record = json.loads(self.ask("GET", "/api/v1/GetJob?job=" + json.loads(made.text)["job"], hers).text)["record"]
+        self.assertEqual(record["owner"], "user:alice")
+        refused = self.ask("POST", "/api/v1/CancelJobs", his, {"jobs": [record["id"]]})
+        self.assertEqual((refused.status, json.loads(refused.text)["error"]["code"]), (403, "JC1320"))
+        unencrypted = {**hers, "Origin": f"http://{self.address}"}
+        self.assertEqual(self.ask("POST", "/api/v1/CancelJobs", unencrypted, {"jobs": []}).status, 403)
+        trusted = ssl.create_default_context(cafile=f"{self.data}-keys/ca.pem")
+        connection = http.client.HTTPSConnection(self.address, context=trusted, timeout=harness.DEADLINE_S)
+        self.addCleanup(connection.close)
+        connection.request("GET", "/events", headers=hers)
+        stream = connection.getresponse()
+        self.assertIn(b"resync", stream.readline() + stream.readline())
+        cluster.jobctl("user", "disable", "alice", "--yes")
+        later = cluster.submit("--queue-anyway", "--name", "later", "--", "true")
+        self.assertNotIn(later.encode(), stream.read(), "the stream has ended, and nothing more was told")
+        self.assertEqual(self.ask("GET", "/api/v1/ListJobs", hers).status, 401)
+        self.assertEqual(self.ask("GET", "/api/v1/ListJobs", his).status, 200)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,101 @@
+#include "worker/secret_files.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "common/files.h"
+
+namespace muster::worker {
+namespace {
+
+const AttemptKey kFirst{1, 0};
+const AttemptKey kSecond{2, 0};
+
+v1::LaunchAttempt LaunchWith(const std::string& name, const std::string& value) {
+  v1::LaunchAttempt launch;
+  launch.mutable_spec()->add_secrets(name);
+  if (!value.empty()) (*launch.mutable_secrets())[name] = value;
+  return launch;
+}
+
+class SecretFilesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/mwsXXXXXX";
+    state = mkdtemp(name);
+    paths = Paths(state, "");
+  }
+  void TearDown() override {
+    RemoveSecretsOfOthers(paths, {});
+    common::RemoveTree(state).IgnoreError();
+  }
+  absl::Status Write(const AttemptKey& key, const v1::LaunchAttempt& launch) {
+    return WriteSecrets(paths, key, launch, {});
+  }
+
+  std::string state;
+  Paths paths;
+};
+
+TEST_F(SecretFilesTest, ASecretIsAFileThatOnlyItsReaderMayRead) {
+  ASSERT_TRUE(Write(kFirst, LaunchWith("wandb", "hunter22")).ok());
+  const std::string path = SecretsDir(paths, kFirst) + "/wandb";
+  EXPECT_EQ(*common::ReadFile(path), "hunter22");
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0400u);
+  ASSERT_EQ(stat(SecretsDir(paths, kFirst).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0711u);
+}
+
+TEST_F(SecretFilesTest, AMissingValueIsNamedAndAJobWithoutSecretsNeedsNothing) {
+  const absl::Status missing = Write(kFirst, LaunchWith("wandb", ""));
+  EXPECT_NE(missing.message().find("secret wandb did not come"), absl::string_view::npos);
+  EXPECT_TRUE(Write(kSecond, v1::LaunchAttempt()).ok());
+  EXPECT_FALSE(common::Exists(SecretsDir(paths, kSecond)));
+}
+
+TEST_F(SecretFilesTest, WithTheAttemptTheyAreGoneAndTheLastOneTakesTheDirectoryAlong) {
+  ASSERT_TRUE(Write(kFirst, LaunchWith("a", "value-a")).ok());
+  ASSERT_TRUE(Write(kSecond, LaunchWith("b", "value-b")).ok());
+  const std::string directory = SecretsDir(paths, kFirst);
+  RemoveSecrets(paths, kFirst);
+  EXPECT_FALSE(common::Exists(directory));
+  EXPECT_TRUE(common::Exists(SecretsDir(paths, kSecond) + "/b"));
+  RemoveSecrets(paths, kSecond);
+  EXPECT_FALSE(common::Exists(directory.substr(0, directory.rfind('/'))));
+}
+
+TEST_F(SecretFilesTest, AStartKeepsThoseOfAttemptsThatRunOn) {
+  ASSERT_TRUE(Write(kFirst, LaunchWith("a", "value-a")).ok());
+  ASSERT_TRUE(Write(kSecond, LaunchWith("b", "value-b")).ok());
+  RemoveSecretsOfOthers(paths, {kSecond});
+  EXPECT_FALSE(common::Exists(SecretsDir(paths, kFirst)));
+  EXPECT_TRUE(common::Exists(SecretsDir(paths, kSecond) + "/b"));
+}
+
+TEST_F(SecretFilesTest, ALinkThatAnotherUserPutThereIsNotFollowed) {
+  const std::string directory = SecretsDir(paths, kFirst);
+  const std::string root = directory.substr(0, directory.rfind('/'));
+  ASSERT_EQ(symlink(state.c_str(), root.c_str()), 0);
+  EXPECT_FALSE(Write(kFirst, LaunchWith("a", "value-a")).ok());
+  EXPECT_FALSE(common::Exists(state + "/1-0"));
+  ASSERT_EQ(unlink(root.c_str()), 0);
+}
+
+TEST_F(SecretFilesTest, ValuesAreHiddenInTexts) {
+  v1::LaunchAttempt launch = LaunchWith("long", "hunter22-and-more");
+  launch.mutable_spec()->add_secrets("short");
+  (*launch.mutable_secrets())["short"] = "hunter22";
+  ASSERT_TRUE(Write(kFirst, launch).ok());
+  const auto values = SecretValues(paths, kFirst);
+  EXPECT_EQ(HideValues("key hunter22, hunter22-and-more!", values), "key (hidden), (hidden)!");
+  EXPECT_EQ(HideValues("abc", {"a"}), "abc");
+}
+
+}  // namespace
+}  // namespace muster::worker

@@ -1,0 +1,261 @@
+#include "worker/exec_command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/crc32c.h"
+#include "common/process.h"
+#include "common/shim_protocol.h"
+#include "common/strings.h"
+#include "worker/launch_environment.h"
+#include "worker/rank_account.h"
+#include "worker/shim_client.h"
+
+namespace muster::worker {
+namespace {
+
+using common::StrCat;
+
+constexpr int kNotStarted = 126;
+constexpr std::string_view kTermVariable = "TERM=";
+// By which a process that left the command's session is found.
+constexpr std::string_view kExecVariable = "MUSTER_EXEC";
+constexpr int kKillRoundsMax = 100;
+constexpr int kKillPauseMs = 10;
+
+bool NotStarted(int exit_code, std::string problem, v1::ExecEnded* ended) {
+  ended->set_exit_code(exit_code);
+  ended->set_problem(std::move(problem));
+  return false;
+}
+
+// Of workers on one host, each knows its own by the state directory.
+std::string ExecMark(const ExecSetup& setup, const std::string& session) {
+  return StrCat(session, "-", common::Crc32c(setup.paths.StateDir()));
+}
+
+// The rank's launch with this command in its place.
+bool CommandInRank(const ExecSetup& setup, const common::ShimLaunch& attempt,
+                   const v1::ExecOrder& order, common::RankLaunch* command) {
+  const auto rank =
+      std::find_if(attempt.ranks.begin(), attempt.ranks.end(),
+                   [&order](const common::RankLaunch& each) { return each.rank == order.rank(); });
+  if (rank == attempt.ranks.end()) return false;
+  *command = *rank;
+  command->argv.assign(order.command().begin(), order.command().end());
+  if (!command->argv.empty()) command->program = command->argv[0];
+  command->env.push_back(StrCat(kExecVariable, "=", ExecMark(setup, order.session())));
+  if (!order.has_terminal()) return true;
+  std::erase_if(command->env,
+                [](const std::string& entry) { return entry.starts_with(kTermVariable); });
+  const std::string& type = order.terminal().type();
+  command->env.push_back(StrCat(kTermVariable, type.empty() ? "dumb" : type));
+  return true;
+}
+
+// What muster-shim reads to become it.
+common::UniqueFd LaunchOfJoined(const common::ShimLaunch& attempt, common::RankLaunch command) {
+  common::ShimLaunch launch;
+  launch.mark = attempt.mark;
+  launch.account = attempt.account;
+  launch.sandbox = attempt.sandbox;
+  launch.no_new_privs = attempt.no_new_privs;
+  launch.cgroup_dir = attempt.cgroup_dir;
+  launch.freezer_dir = attempt.freezer_dir;
+  launch.ranks.push_back(std::move(command));
+  common::UniqueFd file(memfd_create("muster-exec", MFD_CLOEXEC));
+  if (!file.valid() || !common::WriteAll(file.get(), common::EncodeShimLaunch(launch)).ok())
+    return {};
+  return file;
+}
+
+// The child's ends.
+struct ChildEnds {
+  common::UniqueFd in, out, err;
+  std::string terminal;  // its path, instead of the three
+};
+
+bool OpenPipe(common::UniqueFd* read_end, common::UniqueFd* write_end) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return false;
+  *read_end = common::UniqueFd(fds[0]);
+  *write_end = common::UniqueFd(fds[1]);
+  return true;
+}
+
+bool OpenPipes(const v1::ExecOrder& order, ExecProcess* process, ChildEnds* child) {
+  if (order.stdin()
+          ? !OpenPipe(&child->in, &process->in)
+          : !(child->in = common::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC))).valid()) {
+    return false;
+  }
+  return OpenPipe(&process->out, &child->out) && OpenPipe(&process->err, &child->err);
+}
+
+bool OpenTerminal(const v1::ExecOrder& order, const common::LaunchAccount& account,
+                  ExecProcess* process, ChildEnds* child) {
+  process->has_terminal = true;
+  process->out = common::UniqueFd(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  char path[64];
+  if (!process->out.valid() || grantpt(process->out.get()) != 0 ||
+      unlockpt(process->out.get()) != 0 || ptsname_r(process->out.get(), path, sizeof path) != 0) {
+    return false;
+  }
+  // Programs open it again by its name.
+  if (account.is_other && chown(path, account.uid, account.gid) != 0) return false;
+  process->in = common::UniqueFd(fcntl(process->out.get(), F_DUPFD_CLOEXEC, 0));
+  child->terminal = path;
+  SetTerminalSize(process->out.get(), order.terminal());
+  return process->in.valid();
+}
+
+std::vector<char*> WordsOf(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Its pid, or minus an errno.
+pid_t SpawnJoined(const std::string& shim, const ChildEnds& child, int launch_fd) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (child.terminal.empty()) {
+    posix_spawn_file_actions_adddup2(&actions, child.in.get(), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, child.out.get(), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, child.err.get(), STDERR_FILENO);
+  } else {
+    // The first terminal that a session's leader opens is its own.
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, child.terminal.c_str(), O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDERR_FILENO);
+  }
+  posix_spawn_file_actions_adddup2(&actions, launch_fd, common::kConfinedFd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, common::kConfinedFd + 1);
+  posix_spawn_file_actions_addchdir_np(&actions, "/");
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+  sigset_t all, none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  std::vector<std::string> argv = {shim, common::kJoinArgument};
+  std::vector<std::string> env;
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, shim.c_str(), &actions, &attributes, WordsOf(argv).data(),
+                                WordsOf(env).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error == 0 ? pid : -error;
+}
+
+void DoNotBlock(const common::UniqueFd& fd) {
+  if (fd.valid()) fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
+}
+
+}  // namespace
+
+bool StartInRank(const ExecSetup& setup, const v1::ExecOrder& order, ExecProcess* process,
+                 v1::ExecEnded* ended) {
+  const AttemptKey key{order.job(), order.attempt()};
+  const auto attempt = ReadShimLaunch(setup.paths.AttemptDir(key));
+  std::vector<common::RankLaunch> command(1);
+  if (!attempt.ok() || !CommandInRank(setup, *attempt, order, &command.front())) {
+    return NotStarted(
+        kNotStarted,
+        StrCat("node ", setup.node, " does not run rank ", order.rank(), " of the job"), ended);
+  }
+  {
+    const ActAs acting(ReadAccount(setup.paths.Account(key)));
+    if (const auto problem = CheckLaunch(setup.node, &command))
+      return NotStarted(problem->exit_code, problem->text, ended);
+  }
+  ChildEnds child;
+  const common::UniqueFd launch = LaunchOfJoined(*attempt, std::move(command.front()));
+  const bool opened = launch.valid() &&
+                      (order.has_terminal() ? OpenTerminal(order, attempt->account, process, &child)
+                                            : OpenPipes(order, process, &child));
+  if (!opened) {
+    return NotStarted(kNotStarted,
+                      StrCat("node ", setup.node,
+                             " has no terminal or no descriptor for it: ", std::strerror(errno)),
+                      ended);
+  }
+  process->pid = SpawnJoined(setup.shim_binary, child, launch.get());
+  if (process->pid < 0) {
+    return NotStarted(
+        kNotStarted,
+        StrCat("node ", setup.node, " cannot start it: ", std::strerror(-process->pid)), ended);
+  }
+  for (const common::UniqueFd* fd : {&process->in, &process->out, &process->err}) DoNotBlock(*fd);
+  return true;
+}
+
+void SetTerminalSize(int fd, const v1::ExecTerminal& size) {
+  winsize window{};
+  window.ws_col = static_cast<unsigned short>(std::min<uint32_t>(size.columns(), 10'000));
+  window.ws_row = static_cast<unsigned short>(std::min<uint32_t>(size.rows(), 10'000));
+  ioctl(fd, TIOCSWINSZ, &window);
+}
+
+int SignalExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader, int signal) {
+  const std::string mark = ExecMark(setup, order.session());
+  int count = 0;
+  for (const common::ProcessStat& process : common::ListProcesses()) {
+    if (process.state == 'Z' || process.state == 'X') continue;
+    if (process.session != leader && common::EnvironValue(process.pid, kExecVariable) != mark)
+      continue;
+    kill(process.pid, signal);
+    ++count;
+  }
+  return count;
+}
+
+void KillExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader) {
+  kill(-leader, SIGKILL);  // at once, without a search
+  for (int round = 0; round < kKillRoundsMax; ++round) {
+    if (SignalExec(setup, order, leader, SIGKILL) == 0) return;
+    poll(nullptr, 0, kKillPauseMs);
+  }
+}
+
+void KillOlderExecs(const ExecSetup& setup) {
+  const std::string of_this_worker = ExecMark(setup, "");
+  for (const common::ProcessStat& process : common::ListProcesses()) {
+    if (common::EnvironValue(process.pid, kExecVariable).ends_with(of_this_worker))
+      kill(process.pid, SIGKILL);
+  }
+}
+
+v1::ExecEnded ReapExec(pid_t pid) {
+  v1::ExecEnded ended;
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) {
+    ended.set_signal(static_cast<uint32_t>(WTERMSIG(status)));
+  } else {
+    ended.set_exit_code(WEXITSTATUS(status));
+  }
+  return ended;
+}
+
+}  // namespace muster::worker

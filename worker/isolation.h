@@ -1,0 +1,40 @@
+// What stands between ranks and the rest of the node: what the kernel has of it, and the directories
+// that ranks of another account own.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "common/shim_protocol.h"
+#include "muster/v1/event.pb.h"
+#include "worker/paths.h"
+#include "worker/rank_account.h"
+#include "worker/run_as.h"
+
+namespace muster::worker {
+
+struct Isolation {
+  bool no_new_privs = false;
+  common::LaunchSandbox sandbox;  // which means; the paths are each attempt's
+  v1::IsolationFacts facts;
+};
+
+// Tries what `sandbox` ("on", "none"; empty: on if ranks have another account) takes. What the
+// kernel refuses is left out, and told. Blocks for some milliseconds.
+Isolation ProbeIsolation(const RunAs& run_as, std::string_view sandbox,
+                         const std::string& shim_binary);
+
+// Lets other accounts pass through the worker's directories to those that are theirs.
+// FAILED_PRECONDITION names the directory above them that lets nobody through.
+absl::Status OpenTheWay(const RunAs& run_as, const Paths& paths);
+
+// An attempt's directories, and the record of its account; what ranks write to is the account's.
+absl::Status MakeAttemptDirs(const Paths& paths, const AttemptKey& key, const RankAccount& account,
+                             bool has_own_mounts);
+
+// With the paths of an attempt.
+common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths& paths,
+                                const AttemptKey& key, const std::string& workdir);
+
+}  // namespace muster::worker

@@ -1,0 +1,114 @@
+#include "worker/join_command.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/files.h"
+#include "common/problem.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/units.h"
+#include "identity/certificate.h"
+#include "identity/credential_files.h"
+#include "identity/enroll.h"
+#include "identity/names.h"
+#include "worker/config.h"
+#include "worker/identity.h"
+#include "worker/paths.h"
+
+namespace muster::worker {
+namespace {
+
+using common::StrCat;
+
+constexpr int kRefusedExit = 1;
+constexpr size_t kTokenFileMax = 4 * 1024;
+constexpr int kTries = 10;
+constexpr int kPauseMs = 1'000;
+
+absl::StatusOr<std::string> ReadToken(const JoinOptions& options) {
+  if (!options.token.empty() && options.token != "-") return options.token;
+  // Without a flag, too, so that the token can be piped in.
+  const bool from_input = options.token_file.empty() || options.token_file == "-";
+  if (options.token.empty() && options.token_file.empty() && isatty(STDIN_FILENO) == 1) {
+    return common::MakeProblem(absl::StatusCode::kInvalidArgument,
+                               {.code = "JC1322",
+                                .what = "there is no token",
+                                .fix = "--token-file FILE, or pipe it in; an administrator makes "
+                                       "one with `jobctl token create worker`"});
+  }
+  return common::ReadFileOrPipe(from_input ? "/dev/stdin" : options.token_file, kTokenFileMax);
+}
+
+// Of a cluster that starts, more nodes join at once than the coordinator answers.
+absl::StatusOr<identity::Credentials> EnrollPatiently(const identity::Enrolling& enrolling) {
+  for (int left = kTries;; --left) {
+    absl::StatusOr<identity::Credentials> credentials = identity::Enroll(enrolling);
+    if (credentials.ok() || left == 0 || common::CodeOf(credentials.status()) != "JC1356")
+      return credentials;
+    poll(nullptr, 0, kPauseMs);
+  }
+}
+
+absl::StatusOr<common::UniqueFd> TakeStateDirectory(const Paths& paths, bool again) {
+  RETURN_IF_ERROR(common::MakeDirectories(paths.StateDir()));
+  absl::StatusOr<common::UniqueFd> lock = common::LockFile(paths.Lock());
+  if (!lock.ok()) {
+    return absl::FailedPreconditionError(
+        StrCat(std::string(lock.status().message()),
+               "; a worker is running with this state directory; fix: stop it first"));
+  }
+  if (!again && common::Exists(paths.Credentials())) {
+    return common::MakeProblem(
+        absl::StatusCode::kAlreadyExists,
+        {.code = "JC1358", .what = StrCat(paths.StateDir(), " has a node's credentials already")});
+  }
+  return lock;
+}
+
+absl::Status Join(const JoinOptions& options) {
+  const std::string name = options.name.empty() ? HostName() : options.name;
+  RETURN_IF_ERROR(identity::CheckName("the node", name));
+  std::error_code error;
+  const Paths paths(std::filesystem::absolute(options.state_dir, error).lexically_normal().string(),
+                    "");
+  ASSIGN_OR_RETURN(const common::UniqueFd lock, TakeStateDirectory(paths, options.again));
+  ASSIGN_OR_RETURN(const std::string token, ReadToken(options));
+  ASSIGN_OR_RETURN(const identity::Credentials credentials,
+                   EnrollPatiently({.address = options.address, .token = token, .node = name}));
+  RETURN_IF_ERROR(identity::SaveCredentials(paths.Credentials(), credentials));
+  ASSIGN_OR_RETURN(const identity::CertificateFacts facts,
+                   identity::FactsOfPem(credentials.certificate_pem));
+  const int64_t lives_ms =
+      facts.not_after_ms - facts.not_before_ms - identity::Authority::kBackdatedMs;
+  std::printf(
+      "%s has joined cluster %s; its certificate lives %s and is renewed while the worker runs\n"
+      "start it: muster-worker --state-dir %s\n",
+      credentials.name.c_str(), credentials.cluster.c_str(),
+      common::HumanDuration(lives_ms).c_str(), paths.StateDir().c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::optional<int> RunJoinCommand(int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "join") return std::nullopt;
+  const ParsedJoin parsed = ParseJoinFlags(argc - 1, argv + 1);
+  if (parsed.stop) {
+    std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);
+    return parsed.exit_code;
+  }
+  const absl::Status joined = Join(parsed.options);
+  if (joined.ok()) return 0;
+  std::fprintf(stderr, "muster-worker join: %s\n", std::string(joined.message()).c_str());
+  return kRefusedExit;
+}
+
+}  // namespace muster::worker

@@ -1,0 +1,142 @@
+#include "worker/secret_files.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "common/files.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace muster::worker {
+namespace {
+
+using common::StrCat;
+
+constexpr std::string_view kMemoryFiles = "/dev/shm";
+constexpr size_t kHashDigits = 16;
+constexpr size_t kValueBytesMax = 64 << 10;
+constexpr size_t kHiddenBytesLeast = 4;
+constexpr std::string_view kHiddenText = "(hidden)";
+// Ranks of another account pass through, and list nothing.
+constexpr mode_t kPassedThrough = 0711;
+
+std::string SecretsRoot(const Paths& paths) {
+  return StrCat(kMemoryFiles, "/muster-",
+                common::Sha256Hex(paths.StateDir()).substr(0, kHashDigits));
+}
+
+std::string DirectoryName(const AttemptKey& key) { return StrCat(key.job, "-", key.attempt); }
+
+// A directory of ours; /dev/shm is everybody's, so another user may have made one of that name.
+absl::Status MakeOwnDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), kPassedThrough) != 0 && errno != EEXIST) {
+    return common::ErrnoStatus(StrCat("cannot create ", path));
+  }
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) return common::ErrnoStatus(path);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(StrCat(path, " is another user's; fix: remove it"));
+  }
+  if (chmod(path.c_str(), kPassedThrough) != 0) return common::ErrnoStatus(path);
+  return absl::OkStatus();
+}
+
+absl::Status CheckMemory() {
+  struct statfs system {};
+  if (statfs(std::string(kMemoryFiles).c_str(), &system) == 0 && system.f_type == TMPFS_MAGIC) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(StrCat("secrets are kept in memory, and ", kMemoryFiles,
+                                              " is not a tmpfs; fix: mount one there"));
+}
+
+absl::Status WriteSecret(const std::string& path, const std::string& value,
+                         const common::LaunchAccount& account) {
+  const common::UniqueFd file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
+  if (!file.valid()) return common::ErrnoStatus(StrCat("cannot create ", path));
+  RETURN_IF_ERROR(common::WriteAll(file.get(), value));
+  if (account.is_other && fchown(file.get(), account.uid, account.gid) != 0) {
+    return common::ErrnoStatus(StrCat("cannot hand over ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string SecretsDir(const Paths& paths, const AttemptKey& key) {
+  return StrCat(SecretsRoot(paths), "/", DirectoryName(key));
+}
+
+absl::Status WriteSecrets(const Paths& paths, const AttemptKey& key,
+                          const v1::LaunchAttempt& launch, const common::LaunchAccount& account) {
+  if (launch.spec().secrets().empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckMemory());
+  RETURN_IF_ERROR(MakeOwnDirectory(SecretsRoot(paths)));
+  const std::string directory = SecretsDir(paths, key);
+  RETURN_IF_ERROR(common::RemoveTree(directory));
+  RETURN_IF_ERROR(MakeOwnDirectory(directory));
+  for (const std::string& name : launch.spec().secrets()) {
+    const auto value = launch.secrets().find(name);
+    if (value == launch.secrets().end()) {
+      return absl::FailedPreconditionError(
+          StrCat("the value of secret ", name,
+                 " did not come with the launch; fix: jobctl secret "
+                 "ls; it may have been removed since the job was submitted"));
+    }
+    RETURN_IF_ERROR(WriteSecret(StrCat(directory, "/", name), value->second, account));
+  }
+  return absl::OkStatus();
+}
+
+void RemoveSecrets(const Paths& paths, const AttemptKey& key) {
+  common::RemoveTree(SecretsDir(paths, key)).IgnoreError();
+  rmdir(SecretsRoot(paths).c_str());  // if it was the last one
+}
+
+void RemoveSecretsOfOthers(const Paths& paths, const std::set<AttemptKey>& running) {
+  const std::string root = SecretsRoot(paths);
+  const auto names = common::ListDirectory(root);
+  if (!names.ok()) return;
+  std::set<std::string> kept;
+  for (const AttemptKey& key : running) kept.insert(DirectoryName(key));
+  for (const std::string& name : *names) {
+    if (!kept.contains(name)) common::RemoveTree(StrCat(root, "/", name)).IgnoreError();
+  }
+  rmdir(root.c_str());
+}
+
+std::vector<std::string> SecretValues(const Paths& paths, const AttemptKey& key) {
+  std::vector<std::string> values;
+  const std::string directory = SecretsDir(paths, key);
+  const auto names = common::ListDirectory(directory);
+  if (!names.ok()) return values;
+  for (const std::string& name : *names) {
+    auto value = common::ReadFile(StrCat(directory, "/", name), kValueBytesMax);
+    if (value.ok()) values.push_back(*std::move(value));
+  }
+  // The longest first: one value may be part of another.
+  std::sort(values.begin(), values.end(),
+            [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  return values;
+}
+
+std::string HideValues(std::string text, const std::vector<std::string>& values) {
+  for (const std::string& value : values) {
+    if (value.size() < kHiddenBytesLeast) continue;
+    for (size_t at = 0; (at = text.find(value, at)) != std::string::npos;
+         at += kHiddenText.size()) {
+      text.replace(at, value.size(), kHiddenText);
+    }
+  }
+  return text;
+}
+
+}  // namespace muster::worker

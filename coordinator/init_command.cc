@@ -1,5 +1,6 @@
 #include "coordinator/init_command.h"
 
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,13 +43,22 @@ struct InitArguments {
   std::string data_dir;
   std::string name;
   std::string keys_dir;
-  std::string admin = "admin";
+  std::string admin;
   std::vector<std::string> hosts;
 };
 
 std::string ThisMachine() {
   char name[HOST_NAME_MAX + 1] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+// Who types this, also by way of sudo: jobs' ranks have their owner's account, and this one exists.
+// Root is nobody in particular.
+std::string WhoTypesThis() {
+  const char* const before_sudo = std::getenv("SUDO_USER");
+  std::string name = before_sudo == nullptr ? "" : before_sudo;
+  if (const passwd* own = getpwuid(geteuid()); name.empty() && own != nullptr) name = own->pw_name;
+  return name != "root" && identity::IsName(name) ? name : "admin";
 }
 
 // CLUSTER names the keys by their absolute path.
@@ -119,7 +129,10 @@ void SayWhatIsNext(const InitArguments& arguments, const Founded& founded) {
       "\n\nOn your own machine; it asks for the token below:\n\n",  //
       "  jobctl login ", http, "\n  ", founded.admin_token, "\n\n",
       "Then you are its administrator ", arguments.admin,
-      ": `jobctl token create` makes the next tokens.\n");
+      ": `jobctl token create` makes the next tokens.\n",
+      "Workers that are root run your jobs as their account ", arguments.admin,
+      "; for another one:\n",  //
+      "`jobctl user set ", arguments.admin, " --account NAME`.\n");
   std::fputs(text.c_str(), stdout);
 }
 
@@ -127,6 +140,7 @@ int Init(InitArguments arguments) {
   arguments.data_dir = WithoutSlash(Absolute(arguments.data_dir));
   arguments.keys_dir = WithoutSlash(Absolute(arguments.keys_dir));
   if (arguments.hosts.empty()) arguments.hosts.push_back(ThisMachine());
+  if (arguments.admin.empty()) arguments.admin = WhoTypesThis();
   const absl::StatusOr<Founded> founded = FoundCluster(arguments);
   if (!founded.ok()) {
     std::fprintf(stderr, "muster-coordinator init: %s\n",
@@ -152,7 +166,8 @@ std::optional<int> RunInitCommand(int argc, char** argv) {
   app.add_option("--keys-dir", arguments.keys_dir,
                  "where the authority and the keys go, or are when several coordinators share them "
                  "(default: DATA_DIR-keys)");
-  app.add_option("--admin", arguments.admin, "name of the first administrator (default: admin)");
+  app.add_option("--admin", arguments.admin,
+                 "name of the first administrator (default: yours, also under sudo; admin for root)");
   app.add_option("--host", arguments.hosts,
                  "a name or address by which workers and people reach the coordinator; may be "
                  "repeated (default: this machine's name)");

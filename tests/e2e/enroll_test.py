@@ -32,7 +32,8 @@ class EnrollCase(Case):
         need(shutil.which("openssl"), "needs openssl")
         cluster = harness.Cluster(self, coordinator_args=("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *args))
         self.data = os.path.join(cluster.directory, "data")
-        subprocess.run([COORDINATOR, "init", "--data-dir", self.data, "--name", "lab", "--host", "127.0.0.1"],
+        subprocess.run([COORDINATOR, "init", "--data-dir", self.data, "--name", "lab", "--host", "127.0.0.1",
+                        "--admin", "admin"],
                        env=self.env, check=True, capture_output=True)
         cluster.start()
         self.address = cluster.api.server().http_address
@@ -95,6 +96,13 @@ class EnrollCase(Case):
 
 
 class Joining(EnrollCase):
+    def test_the_first_administrator_is_who_types_init(self):
+        for number, (sudo_user, named) in enumerate((("alice", "alice"), ("root", "admin"), ("../x", "admin"))):
+            done = subprocess.run(
+                [COORDINATOR, "init", "--data-dir", os.path.join(self.directory, f"named{number}"), "--name", "lab"],
+                env={**self.env, "SUDO_USER": sudo_user}, check=True, capture_output=True, text=True)
+            self.assertIn(f"you are its administrator {named}:", done.stdout)
+
     def test_a_node_joins_renews_under_a_running_job_and_comes_back_after_its_certificate_expired(self):
         cluster = self.secured("--worker-certificate", "3s")
         joined = self.join(self.token(cluster, "worker"), "node1")

@@ -166,8 +166,9 @@ std::optional<int> RunInitCommand(int argc, char** argv) {
   app.add_option("--keys-dir", arguments.keys_dir,
                  "where the authority and the keys go, or are when several coordinators share them "
                  "(default: DATA_DIR-keys)");
-  app.add_option("--admin", arguments.admin,
-                 "name of the first administrator (default: yours, also under sudo; admin for root)");
+  app.add_option(
+      "--admin", arguments.admin,
+      "name of the first administrator (default: yours, also under sudo; admin for root)");
   app.add_option("--host", arguments.hosts,
                  "a name or address by which workers and people reach the coordinator; may be "
                  "repeated (default: this machine's name)");

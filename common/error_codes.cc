@@ -128,7 +128,9 @@ constexpr ErrorCode kCodes[] = {
     {"JC1307", "connection lost", "The connection to the coordinator broke during the call.",
      "The job is not affected unless it was attached; see `jobctl show JOB` and `jobctl logs -f "
      "JOB`."},
-    {"JC1308", "coordinator is overloaded", "One of the coordinator's queues is full.",
+    {"JC1308", "coordinator is overloaded",
+     "One of the coordinator's queues is full, or as many requests of the kind are open as it "
+     "takes.",
      "Try again in a moment."},
     {"JC1309", "cannot listen",
      "The coordinator's socket or port cannot be used: in use, too long, or not allowed.",

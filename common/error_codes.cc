@@ -128,7 +128,9 @@ constexpr ErrorCode kCodes[] = {
     {"JC1307", "connection lost", "The connection to the coordinator broke during the call.",
      "The job is not affected unless it was attached; see `jobctl show JOB` and `jobctl logs -f "
      "JOB`."},
-    {"JC1308", "coordinator is overloaded", "One of the coordinator's queues is full.",
+    {"JC1308", "coordinator is overloaded",
+     "One of the coordinator's queues is full, or as many requests of the kind are open as it "
+     "takes.",
      "Try again in a moment."},
     {"JC1309", "cannot listen",
      "The coordinator's socket or port cannot be used: in use, too long, or not allowed.",
@@ -202,8 +204,8 @@ constexpr ErrorCode kCodes[] = {
     {"JC1335", "token not usable", "The token is unknown, expired, used up, or for something else.",
      "Ask an administrator for another one: `jobctl token create`."},
     {"JC1336", "audit cannot be written",
-     "Changes are recorded in the audit, and too many entries wait for its disk. A change that "
-     "cannot be recorded is not made.",
+     "Changes are recorded in the audit, and its disk takes no entries, or too many wait for it. A "
+     "change that cannot be recorded is not made.",
      "Look at the disk of the coordinator's data directory; then ask again."},
     {"JC1337", "audit does not verify",
      "The audit's entries do not form the chain that was written: entries were changed, removed or "
@@ -227,6 +229,11 @@ constexpr ErrorCode kCodes[] = {
     {"JC1343", "command not run in the job",
      "The node of the rank takes no commands, did not answer, or runs as many as it may.",
      "The message names the node; `jobctl nodes show NODE`."},
+    {"JC1344", "change not recorded",
+     "The change was made, but its entry in the audit could not be written. The coordinator keeps "
+     "the entry and writes it as soon as the disk takes it; until then it makes no other changes.",
+     "Look at the disk of the coordinator's data directory, then at what the change has come to; a "
+     "token or certificate that it made was not handed out."},
     {"JC1351", "node name belongs to another",
      "A node of this name is known. A token for any node cannot take its place.",
      "Join with another --name, or with a token for this node: `jobctl token create worker NAME`."},

@@ -1,7 +1,8 @@
 // The shims of this node: starts them, reads from them, adopts them after a restart, and proves the
 // end of those that were killed or do not answer. Control loop's thread; what blocks (killing what
-// a dead shim left, scanning the host, reading a job's files) goes to threads that may. Worker
-// startup and clearing of its host are in attempt_restore.cc.
+// a dead shim left, scanning the host, reading a job's files) goes to threads that may. How
+// shims are launched is in attempt_launch.cc, worker startup and clearing of its host in
+// attempt_restore.cc.
 #pragma once
 
 #include <poll.h>
@@ -131,6 +132,7 @@ class AttemptProcesses {
                         const std::string& said = "");
   void FromExitRecord(const AttemptKey& key, const v1::LaunchAttempt& launch,
                       const common::ExitRecord& record);
+  static void RemoveCgroups(const common::ShimLaunch& order);
   AttemptEndedInput ShimWasKilled(const AttemptKey& key) const;
   // Kills what is left until nothing is, then reports the end. `order`: the launch as it was,
   // because the file may have been damaged since; null: read the file. `said`: the survivors last

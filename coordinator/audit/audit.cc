@@ -36,6 +36,27 @@ void Clean(v1::AuditEntry& entry) {
   }
 }
 
+absl::Status NoChange(std::string what) {
+  return common::MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1336",
+       .what = std::move(what),
+       .why = "a change that cannot be recorded is not made",
+       .fix = "ask again in a moment; if that does not help, look at the coordinator's disk"});
+}
+
+absl::Status NotRecorded(const v1::AuditEntry& entry, const absl::Status& why) {
+  return common::MakeProblem(
+      absl::StatusCode::kInternal,
+      {.code = "JC1344",
+       .what = StrCat(entry.what(), entry.object().empty() ? "" : " ", entry.object(),
+                      " was done, but could not be recorded in the audit"),
+       .why = common::MessageOf(why),
+       .fix =
+           "look at the coordinator's disk, and at what the change has come to before you repeat "
+           "it"});
+}
+
 }  // namespace
 
 Audit::Audit(std::string directory, const common::Clock& clock, size_t queue_max)
@@ -61,30 +82,37 @@ absl::Status Audit::Open() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Audit::Place> Audit::Reserve() {
-  if (!IsKept()) return Place();
+Audit::Place Audit::TakePlace() {
   if (taken_->fetch_add(1) < queue_max_) {
     return Place(taken_.get(), [taken = taken_](void*) { taken->fetch_sub(1); });
   }
   taken_->fetch_sub(1);
-  return common::MakeProblem(
-      absl::StatusCode::kResourceExhausted,
-      {.code = "JC1336",
-       .what = StrCat(queue_max_, " entries wait to be written to the audit"),
-       .why = "a change that cannot be recorded is not made",
-       .fix = "ask again in a moment; if that does not help, look at the coordinator's disk"});
+  return nullptr;
 }
 
-void Audit::Record(v1::AuditEntry entry, Place place, std::function<void()> durable) {
+absl::StatusOr<Audit::Place> Audit::Reserve() {
+  if (!IsKept()) return Place();
+  absl::Status stuck;
+  {
+    std::lock_guard lock(mutex_);
+    stuck = why_stuck_;
+  }
+  if (!stuck.ok())
+    return NoChange(StrCat("the audit cannot be written: ", common::MessageOf(stuck)));
+  if (Place place = TakePlace(); place != nullptr) return place;
+  return NoChange(StrCat(queue_max_, " entries wait to be written to the audit"));
+}
+
+void Audit::Record(v1::AuditEntry entry, Place place, Durable durable) {
   if (!IsKept()) {
-    if (durable) durable();
+    if (durable) durable(absl::OkStatus());
     return;
   }
   Clean(entry);
   std::unique_lock lock(mutex_);
   if (stopping_) {
     lock.unlock();
-    if (durable) durable();
+    if (durable) durable(NotRecorded(entry, absl::UnavailableError("the coordinator stops")));
     return;
   }
   is_urgent_ |= durable != nullptr;
@@ -96,26 +124,24 @@ void Audit::Record(v1::AuditEntry entry, Place place, std::function<void()> dura
 
 void Audit::RecordRefused(v1::AuditEntry entry) {
   if (!IsKept()) return;
-  absl::StatusOr<Place> place = Reserve();
+  const RefusedParty party = RefusedPartyOf(entry);
+  const int64_t now_ms = clock_.Read().mono_ms;
+  // Also while the disk takes none: whoever knocks now is of interest afterwards.
+  Place place = TakePlace();
+  std::optional<RefusalBudget::LeftOut> left_out;
   {
     std::lock_guard lock(mutex_);
-    const int64_t now_ms = clock_.Read().mono_ms;
-    const int64_t earned = (now_ms - refused_at_ms_) * kRefusedPerSecond / 1'000;
-    if (earned > 0) {
-      refused_left_ = std::min(kRefusedBurst, refused_left_ + earned);
-      refused_at_ms_ = now_ms;
-    }
-    if (refused_left_ == 0 || !place.ok()) {
-      ++refused_unsaid_;
-      return;
-    }
-    --refused_left_;
-    if (const uint64_t unsaid = std::exchange(refused_unsaid_, 0); unsaid > 0) {
-      entry.set_result(StrCat(entry.result().substr(0, kTextBytesMax / 2), " (", unsaid,
-                              " refusals before this one were not recorded)"));
-    }
+    RefusalBudget& budget = party.is_stranger ? refused_strangers_ : refused_members_;
+    if (place == nullptr) return budget.LeaveOut(party.name, now_ms);
+    left_out = budget.Take(party.name, now_ms);
   }
-  Record(std::move(entry), *std::move(place), nullptr);
+  if (!left_out.has_value()) return;
+  if (left_out->own + left_out->of_others > 0) {
+    entry.set_result(StrCat(entry.result().substr(0, kTextBytesMax / 2), " (before this one, ",
+                            left_out->own, " refusals of ", party.name, " and ",
+                            left_out->of_others, " of others were not recorded)"));
+  }
+  Record(std::move(entry), std::move(place), nullptr);
 }
 
 v1::AuditHead Audit::head() const {
@@ -152,17 +178,17 @@ void Audit::Run() {
   std::vector<Item> batch;
   while (Next(batch)) {
     const absl::Status written = batch.empty() ? absl::OkStatus() : Write(batch);
-    // Also what could not be written is answered: the change is made, and its entry stays in the
-    // queue.
-    for (Item& item : batch) {
-      if (const auto durable = std::exchange(item.durable, nullptr)) durable();
-    }
+    if (!batch.empty()) Answer(batch, written);
     if (written.ok()) {
       batch.clear();
     } else {
       complaints_.Warn(StrCat("the audit cannot be written: ", common::MessageOf(written)));
       std::lock_guard lock(mutex_);
-      if (stopping_) return;
+      if (stopping_ && queue_.empty()) {
+        common::LogError(StrCat(batch.size(), " entries of the audit are lost reason=\"",
+                                common::MessageOf(written), "\""));
+        return;
+      }
     }
     const bool is_due =
         last_.number() >= said_ + kHeadEvery ||
@@ -171,16 +197,41 @@ void Audit::Run() {
   }
 }
 
+// What could not be written stays in the batch, and its change is made: whoever waits is told so.
+void Audit::Answer(std::vector<Item>& batch, const absl::Status& written) {
+  {
+    // First: nobody who was told finds an audit that still takes changes.
+    std::lock_guard lock(mutex_);
+    why_stuck_ = written;
+  }
+  for (Item& item : batch) {
+    const Durable durable = std::exchange(item.durable, nullptr);
+    if (durable) durable(written.ok() ? written : NotRecorded(item.entry, written));
+  }
+}
+
 absl::Status Audit::OpenNext(uint64_t first) {
   const std::string path = AuditFilePath(directory_, first);
-  ASSIGN_OR_RETURN(file_, common::OpenRegular(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC));
+  ASSIGN_OR_RETURN(common::UniqueFd file,
+                   common::OpenRegular(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC));
   RETURN_IF_ERROR(common::SyncDirectory(directory_));
+  file_ = std::move(file);
   path_ = path;
   size_ = 0;
   return absl::OkStatus();
 }
 
+absl::Status Audit::CutRest() {
+  if (!has_rest_) return absl::OkStatus();
+  if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) {
+    return common::ErrnoStatus(StrCat("cannot cut ", path_, " to ", size_, " bytes"));
+  }
+  has_rest_ = false;
+  return absl::OkStatus();
+}
+
 absl::Status Audit::Write(std::vector<Item>& batch) {
+  RETURN_IF_ERROR(CutRest());
   if (!file_.valid() || size_ >= kAuditFileBytes) {
     RETURN_IF_ERROR(OpenNext(last_.number() + 1));
   }
@@ -203,9 +254,8 @@ absl::Status Audit::Write(std::vector<Item>& batch) {
   }
   if (!written.ok()) {
     // The next try begins where this one did.
-    if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) {
-      common::LogError(StrCat("cannot cut ", path_, " to ", size_, " bytes"));
-    }
+    has_rest_ = true;
+    if (const absl::Status cut = CutRest(); !cut.ok()) common::LogError(common::MessageOf(cut));
     return written;
   }
   size_ += lines.size();

@@ -1,6 +1,7 @@
 // Who did what: every change, and every refusal, appended to a chain (common/audit_chain.h) by a
 // thread of its own, which syncs many entries at once. A change whose entry finds no place in the
-// queue is refused, so that nothing happens unrecorded. While the disk is full the queue fills up.
+// queue is refused, so that nothing happens unrecorded; so is every change while the disk takes no
+// entries. Those of changes that were under way are kept and written as soon as it does.
 #pragma once
 
 #include <atomic>
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/files.h"
+#include "coordinator/audit/refusal_budget.h"
 #include "coordinator/said_rarely.h"
 #include "muster/v1/identity.pb.h"
 
@@ -30,10 +32,6 @@ class Audit {
   static constexpr size_t kTextBytesMax = 512;  // of one text of an entry
   // Entries that nobody waits for are synced together.
   static constexpr std::chrono::milliseconds kGather{100};
-  // Refusals, which anybody can cause: recorded at most so many at once, and then per second. The
-  // next one that is recorded tells how many were not.
-  static constexpr int64_t kRefusedBurst = 100;
-  static constexpr int64_t kRefusedPerSecond = 10;
   // The newest hash is logged after so many entries, and after so long.
   static constexpr uint64_t kHeadEvery = 1'000;
   static constexpr std::chrono::hours kHeadAfter{1};
@@ -47,12 +45,18 @@ class Audit {
   const std::string& directory() const { return directory_; }
 
   // A place in the queue, taken before a change is made; given back with its last copy.
-  // RESOURCE_EXHAUSTED (JC1336): there is none. Any thread; never blocks.
+  // RESOURCE_EXHAUSTED (JC1336): there is none, or the disk takes no entries. Any thread; never
+  // blocks.
   using Place = std::shared_ptr<void>;
   absl::StatusOr<Place> Reserve();
-  // Without number, time and hashes. `durable` is called once the entry is on the disk, or cannot
-  // get there for now; on the audit's thread. Null: nobody waits.
-  void Record(v1::AuditEntry entry, Place place, std::function<void()> durable);
+  // OK: the entry is on the disk. INTERNAL (JC1344): it cannot get there for now; the answer to whom
+  // the change was made for.
+  using Durable = std::function<void(const absl::Status& recorded)>;
+  // Without number, time and hashes. `durable` is called once, on the audit's thread, or here if the
+  // audit has stopped. Null: nobody waits.
+  void Record(v1::AuditEntry entry, Place place, Durable durable);
+  // Refusals, which anybody can cause: at most so many (refusal_budget.h). The next one that is
+  // recorded tells how many were not.
   void RecordRefused(v1::AuditEntry entry);
 
   // The newest entry that is on the disk; number 0: there is none.
@@ -64,13 +68,19 @@ class Audit {
   struct Item {
     v1::AuditEntry entry;
     Place place;
-    std::function<void()> durable;
+    Durable durable;
   };
+  // Null: the queue is full.
+  Place TakePlace();
   void Run();
+  // Tells all who wait for an entry of the batch.
+  void Answer(std::vector<Item>& batch, const absl::Status& written);
   // False: stop.
   bool Next(std::vector<Item>& batch);
   absl::Status Write(std::vector<Item>& batch);
   absl::Status OpenNext(uint64_t first);
+  // Cuts what a write that failed has left behind the last entry.
+  absl::Status CutRest();
   void SayHead();
 
   const std::string directory_;
@@ -82,6 +92,7 @@ class Audit {
   common::UniqueFd file_;
   std::string path_;
   uint64_t size_ = 0;
+  bool has_rest_ = false;  // behind size_
   v1::AuditHead last_;
   uint64_t said_ = 0;
   std::chrono::steady_clock::time_point said_at_;
@@ -93,9 +104,10 @@ class Audit {
   bool is_urgent_ = false;  // somebody waits
   bool stopping_ = false;
   v1::AuditHead head_;
-  int64_t refused_left_ = kRefusedBurst;
-  int64_t refused_at_ms_ = 0;
-  uint64_t refused_unsaid_ = 0;
+  absl::Status why_stuck_;  // the last write's; OK: the disk takes entries
+  // Whom the cluster does not know cannot use up what is left for those it does.
+  RefusalBudget refused_members_;
+  RefusalBudget refused_strangers_;
   std::thread thread_;
 };
 

@@ -153,8 +153,9 @@ void EnrollDesk::Settle(const std::function<Enrolment::Outcome()>& decide, std::
   }
   entry.set_result("ok");
   daemon_.audit.Record(std::move(entry), *std::move(place),
-                       [respond = std::move(respond), response = AnswerWith(*outcome.answer)] {
-                         respond(response);
+                       [respond = std::move(respond),
+                        response = AnswerWith(*outcome.answer)](const absl::Status& recorded) {
+                         respond(recorded.ok() ? response : ErrorResponse(recorded));
                        });
 }
 

@@ -1,7 +1,8 @@
 // Calls with their entry in the audit. A change first takes a place in the audit's queue; what it
 // came to is recorded with its answer. What only the directory or the coordinator itself changes is
-// answered once its entry is on the disk; jobs and nodes are not, as the journal has their changes
-// and who made them, durably and before any answer. Any thread.
+// answered once its entry is on the disk, and with an error (JC1344) if it cannot get there; jobs and
+// nodes are not, as the journal has their changes and who made them, durably and before any answer.
+// Any thread.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -61,7 +62,11 @@ void RunAudited(Daemon& daemon, const AuditedCall& call, const Caller& caller,
       return answer(std::move(response));
     }
     auto held = std::make_shared<absl::StatusOr<Response>>(std::move(response));
-    daemon.audit.Record(std::move(*entry), place, [answer, held] { answer(std::move(*held)); });
+    daemon.audit.Record(std::move(*entry), place, [answer, held](const absl::Status& recorded) {
+      // A change that failed is none: its own error says more.
+      if (held->ok() && !recorded.ok()) return answer(recorded);
+      answer(std::move(*held));
+    });
   });
 }
 

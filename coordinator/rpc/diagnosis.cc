@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "common/problem.h"
+#include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/views.h"
 #include "coordinator/rpc/handlers.h"
@@ -20,6 +22,7 @@ using common::StrCat;
 constexpr uint32_t kWaitMs = 10'000;
 constexpr uint32_t kWaitMsMost = 600'000;
 constexpr size_t kQueuedBytesMax = 256 << 20;
+constexpr std::chrono::milliseconds kExpireEvery{100};
 
 v1::DiagnosedAttempt Describe(const v1::JobRecord& job, const v1::Attempt& attempt) {
   v1::DiagnosedAttempt described;
@@ -53,15 +56,58 @@ bool RunsOn(const v1::DiagnosedAttempt& attempt, const std::string& node, uint32
   });
 }
 
+absl::Status TooManyStreams(size_t open, const std::string& whose) {
+  return common::MakeProblem(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "JC1308",
+       .what = StrCat(open, " requests for the records of ranks", whose, " are being answered"),
+       .why = "what their clients have not read yet is kept in memory",
+       .fix = "end one of them (jobctl stack, jobctl diagnose), or ask again in a moment"});
+}
+
+// One timer for all: a client that comes and leaves leaves none behind.
+void ExpireSoon(Daemon& daemon) {
+  daemon.pool.PostAfter(kExpireEvery, [&daemon] {
+    if (daemon.diagnoses.Expire(std::chrono::steady_clock::now())) ExpireSoon(daemon);
+  });
+}
+
 }  // namespace
 
-uint64_t Diagnoses::Open(v1::DiagnosedAttempt attempt, std::shared_ptr<Stream> stream) {
+absl::StatusOr<uint64_t> Diagnoses::Open(v1::DiagnosedAttempt attempt, const std::string& principal,
+                                         Time until, std::shared_ptr<Stream> stream) {
   v1::DiagnoseJobUpdate first;
   *first.mutable_attempt() = attempt;
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(mutex_);
+    RETURN_IF_ERROR(TakeSeat(principal));
+    number = ++last_number_;
+    requests_[number] = {std::move(attempt), until, stream, {}};
+  }
+  stream->Observe({}, [this, number, principal] { Leave(number, principal); });
   stream->Write(std::move(first));
-  std::lock_guard lock(mutex_);
-  requests_[++last_number_] = {std::move(attempt), std::move(stream), {}};
-  return last_number_;
+  return number;
+}
+
+// With the lock.
+absl::Status Diagnoses::TakeSeat(const std::string& principal) {
+  if (streams_in_all_ >= kStreamsMax) return TooManyStreams(streams_in_all_, "");
+  const auto own = streams_.find(principal);
+  if (own != streams_.end() && own->second >= kStreamsOfOneMax)
+    return TooManyStreams(own->second, StrCat(" of ", principal));
+  ++streams_[principal];
+  ++streams_in_all_;
+  return absl::OkStatus();
+}
+
+void Diagnoses::Leave(uint64_t number, const std::string& principal) {
+  {
+    std::lock_guard lock(mutex_);
+    --streams_in_all_;
+    if (--streams_[principal] == 0) streams_.erase(principal);
+  }
+  Close(number, absl::CancelledError("the client left"));
 }
 
 bool Diagnoses::Take(const std::string& node, v1::RankDiagnosis diagnosis) {
@@ -108,6 +154,27 @@ void Diagnoses::Close(uint64_t number, const absl::Status& status) {
   stream->Close(status);
 }
 
+bool Diagnoses::BeginExpiring() {
+  std::lock_guard lock(mutex_);
+  return !requests_.empty() && !std::exchange(is_expiring_, true);
+}
+
+bool Diagnoses::Expire(Time now) {
+  std::vector<std::shared_ptr<Stream>> expired;
+  bool is_left = false;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(requests_, [&](auto& item) {
+      if (now < item.second.until) return false;
+      expired.push_back(std::move(item.second.stream));
+      return true;
+    });
+    is_left = is_expiring_ = !requests_.empty();
+  }
+  for (const auto& stream : expired) stream->Close(absl::OkStatus());
+  return is_left;
+}
+
 void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequest& request,
                  std::shared_ptr<Sink<v1::DiagnoseJobUpdate>> sink) {
   const std::chrono::milliseconds wait(
@@ -129,12 +196,16 @@ void DiagnoseJob(Daemon& daemon, const Caller& caller, const v1::DiagnoseJobRequ
         return nullptr;
       }
       const v1::DiagnosedAttempt asked = Describe(job->second, *attempt);
-      const uint64_t number = daemon.diagnoses.Open(asked, sink);
-      for (const v1::NodePart& part : asked.parts()) {
-        view.send(part.node(), QuestionFor(asked, number, caller.principal));
+      const absl::StatusOr<uint64_t> number = daemon.diagnoses.Open(
+          asked, caller.principal, std::chrono::steady_clock::now() + wait, sink);
+      if (!number.ok()) {
+        sink->Close(number.status());
+        return nullptr;
       }
-      daemon.pool.PostAfter(
-          wait, [&daemon, number] { daemon.diagnoses.Close(number, absl::OkStatus()); });
+      for (const v1::NodePart& part : asked.parts()) {
+        view.send(part.node(), QuestionFor(asked, *number, caller.principal));
+      }
+      if (daemon.diagnoses.BeginExpiring()) ExpireSoon(daemon);
       return nullptr;
     });
   });

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/problem.h"
+#include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "identity/hex.h"
@@ -28,32 +29,61 @@ absl::Status TooLarge() {
 
 }  // namespace
 
+absl::Status ExecSeats::CheckRoom(const std::string& node, const std::string& principal) const {
+  size_t all = 0, on_node = 0, of_one = 0, of_one_on_node = 0;
+  for (const auto& [where, count] : taken_) {
+    const bool is_here = where.first == node;
+    const bool is_own = where.second == principal;
+    all += count;
+    if (is_here) on_node += count;
+    if (is_own) of_one += count;
+    if (is_here && is_own) of_one_on_node += count;
+  }
+  std::string what;
+  if (of_one_on_node >= kExecSessionsOfOnePerNodeMax) {
+    what = StrCat(of_one_on_node, " commands of ", principal, " run on node ", node);
+  } else if (of_one >= kExecSessionsOfOneMax) {
+    what = StrCat(of_one, " commands of ", principal, " run");
+  } else if (on_node >= kExecSessionsPerNodeMax) {
+    what = StrCat(on_node, " commands run on node ", node);
+  } else if (all >= kExecSessionsMax) {
+    what = StrCat(all, " commands run through this coordinator");
+  } else {
+    return absl::OkStatus();
+  }
+  return NotRun(absl::StatusCode::kResourceExhausted, StrCat("already ", what),
+                "end one of them, or try again later");
+}
+
 absl::StatusOr<std::shared_ptr<void>> ExecSeats::Take(const std::shared_ptr<ExecSeats>& seats,
-                                                      const std::string& node) {
+                                                      const std::string& node,
+                                                      const std::string& principal) {
   std::lock_guard lock(seats->mutex_);
-  if (seats->all_ >= kExecSessionsMax) {
-    return NotRun(absl::StatusCode::kResourceExhausted,
-                  StrCat("already ", kExecSessionsMax, " commands run through this coordinator"),
-                  "end one of them, or try again later");
-  }
-  const auto found = seats->of_node_.find(node);
-  if (found != seats->of_node_.end() && found->second >= kExecSessionsPerNodeMax) {
-    return NotRun(absl::StatusCode::kResourceExhausted,
-                  StrCat("already ", kExecSessionsPerNodeMax, " commands run on node ", node),
-                  "end one of them, or try again later");
-  }
-  ++seats->all_;
-  ++seats->of_node_[node];
-  return std::shared_ptr<void>(nullptr, [seats, node](void*) {
+  RETURN_IF_ERROR(seats->CheckRoom(node, principal));
+  ++seats->taken_[{node, principal}];
+  return std::shared_ptr<void>(nullptr, [seats, node, principal](void*) {
     std::lock_guard leaving(seats->mutex_);
-    --seats->all_;
-    if (--seats->of_node_[node] == 0) seats->of_node_.erase(node);
+    const auto own = seats->taken_.find({node, principal});
+    if (--own->second == 0) seats->taken_.erase(own);
   });
 }
 
 void ExecSession::Begin(std::shared_ptr<ExecClient> client) {
   std::lock_guard lock(mutex_);
   if (!over_) client_ = std::move(client);
+}
+
+bool ExecSession::TakeStart() {
+  std::lock_guard lock(mutex_);
+  return !over_ && !std::exchange(started_, true);
+}
+
+void ExecSession::GiveUpStart(const absl::Status& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(started_, true)) return;
+  }
+  End(why, absl::OkStatus());
 }
 
 void ExecSession::Await(std::string node, std::shared_ptr<void> seat) {
@@ -197,9 +227,21 @@ void ExecBroker::Await(const std::string& node, std::shared_ptr<Sink<v1::ExecOrd
   });
 }
 
+void ExecBroker::ExpectStart(const std::shared_ptr<ExecSession>& session) {
+  later_(kExecStartWithin, [weak = std::weak_ptr<ExecSession>(session)] {
+    const std::shared_ptr<ExecSession> late = weak.lock();
+    if (late == nullptr) return;
+    late->GiveUpStart(
+        NotRun(absl::StatusCode::kDeadlineExceeded,
+               StrCat("no command arrived within ", kExecStartWithin.count() / 1000, " s"),
+               "the first message of the stream names it"));
+  });
+}
+
 absl::Status ExecBroker::Open(const ExecPlace& place, const v1::ExecStart& start,
                               const Caller& caller, const std::shared_ptr<ExecSession>& session) {
-  const absl::StatusOr<std::shared_ptr<void>> seat = ExecSeats::Take(seats_, place.node);
+  const absl::StatusOr<std::shared_ptr<void>> seat =
+      ExecSeats::Take(seats_, place.node, caller.principal);
   if (!seat.ok()) return seat.status();
   v1::ExecOrder order;
   order.set_session(identity::ToHex(identity::RandomBytes(kSessionIdBytes)));

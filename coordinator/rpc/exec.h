@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,10 +24,14 @@ struct Daemon;
 
 inline constexpr size_t kExecSessionsMax = 64;
 inline constexpr size_t kExecSessionsPerNodeMax = 8;
+// Of one person: nobody takes all places.
+inline constexpr size_t kExecSessionsOfOneMax = 16;
+inline constexpr size_t kExecSessionsOfOnePerNodeMax = 4;
 inline constexpr size_t kExecMessageBytesMax = 64 * 1024;
 // Of one direction: while so much waits for its reader, nothing more is read from the other side.
 inline constexpr size_t kExecOutboxBytesMax = 256 * 1024;
 inline constexpr std::chrono::milliseconds kExecServedWithin{10'000};
+inline constexpr std::chrono::milliseconds kExecStartWithin{10'000};
 
 // One side's stream. Never blocks; nothing is written or read once it is closed or gone.
 template <typename Out>
@@ -50,24 +55,32 @@ struct ExecPlace {
   uint32_t attempt = 0;
 };
 
-// How many sessions there are, in all and by node. A session counts until both of its streams are
-// gone: what they have not sent takes memory.
+// How many sessions there are: in all, by node, by person, and by both. A session counts until both
+// of its streams are gone: what they have not sent takes memory.
 class ExecSeats {
  public:
   // RESOURCE_EXHAUSTED if there are too many; otherwise the seat, until it is destroyed.
   static absl::StatusOr<std::shared_ptr<void>> Take(const std::shared_ptr<ExecSeats>& seats,
-                                                    const std::string& node);
+                                                    const std::string& node,
+                                                    const std::string& principal);
 
  private:
+  // With the lock.
+  absl::Status CheckRoom(const std::string& node, const std::string& principal) const;
+
   std::mutex mutex_;  // guards what follows
-  size_t all_ = 0;
-  std::map<std::string, size_t> of_node_;
+  // By node and principal; never more than kExecSessionsMax.
+  std::map<std::pair<std::string, std::string>, size_t> taken_;
 };
 
 // Made with the person's stream; both streams tell it what happens to them.
 class ExecSession {
  public:
   void Begin(std::shared_ptr<ExecClient> client);
+  // True: the person's message is the first, and starts the command.
+  bool TakeStart();
+  // `why`: for the person, unless the first message came in time.
+  void GiveUpStart(const absl::Status& why);
   // The order is on its way to a node, which holds `seat`.
   void Await(std::string node, std::shared_ptr<void> seat);
   // The node's stream is there: from now on the person's is read.
@@ -101,6 +114,7 @@ class ExecSession {
   std::shared_ptr<void> seat_;
   bool client_paused_ = false;
   bool node_paused_ = false;
+  bool started_ = false;
   bool over_ = false;
 };
 
@@ -111,6 +125,8 @@ class ExecBroker {
 
   // The node's stream of orders. Replaces an older one, which is closed.
   void Await(const std::string& node, std::shared_ptr<Sink<v1::ExecOrder>> orders);
+  // Ends the session of a person who does not tell what to start.
+  void ExpectStart(const std::shared_ptr<ExecSession>& session);
   // Sends the order and waits for the node. Errors: JC1343.
   absl::Status Open(const ExecPlace& place, const v1::ExecStart& start, const Caller& caller,
                     const std::shared_ptr<ExecSession>& session);

@@ -1,9 +1,7 @@
 #include "coordinator/services/control_stream.h"
 
 #include <chrono>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "common/problem.h"
@@ -11,6 +9,7 @@
 #include "coordinator/rpc/secrets.h"
 #include "coordinator/rpc/worker_session.h"
 #include "coordinator/services/streams.h"
+#include "coordinator/services/waiting_launches.h"
 
 namespace muster::coordinator {
 namespace {
@@ -43,54 +42,46 @@ class ControlStream final : public ControlDuplex, public CommandSink {
     if (message.has_heartbeat_reply() && daemon_.audit.IsKept()) {
       *message.mutable_heartbeat_reply()->mutable_audit() = daemon_.audit.head();
     }
-    if (Bytes() > kOutboxBytesMax) {
-      return EnqueueClose(absl::ResourceExhaustedError(
-          "the worker reads the control stream too slowly; register again"));
-    }
-    {
-      std::lock_guard lock(launches_mutex_);
-      if (!launches_.empty() || HasSecrets(message)) {
-        launches_.push_back(std::move(message));
-        if (launches_.size() > 1) return;
+    if (Bytes() + launches_.Bytes() > kOutboxBytesMax) return EndSlow();
+    switch (launches_.Take(message)) {
+      case WaitingLaunches::Took::kNo:
+        return Enqueue(std::move(message));
+      case WaitingLaunches::Took::kYes:
+        return;
+      case WaitingLaunches::Took::kFirst:
         auto self = std::static_pointer_cast<ControlStream>(shared_from_this());
         return daemon_.pool.Post([self] { self->SendLaunches(); });
-      }
     }
-    Enqueue(std::move(message));
   }
   void Close(const absl::Status& status) override { EnqueueClose(status); }
 
  private:
-  static bool HasSecrets(const v1::CoordinatorMessage& message) {
-    return message.has_launch() && !message.launch().spec().secrets().empty();
+  void EndSlow() {
+    launches_.Drop();
+    EnqueueClose(absl::ResourceExhaustedError(
+        "the worker reads the control stream too slowly; register again"));
   }
-  // On the pool, as values are read from a disk. They are in this message alone: neither in the
-  // journal nor in the state. What was to be sent meanwhile follows in its order.
+  // On the pool. Secrets make launches larger: what they add counts here.
   void SendLaunches() {
-    while (true) {
-      v1::CoordinatorMessage message;
-      {
-        std::lock_guard lock(launches_mutex_);
-        message = launches_.front();
-      }
-      if (HasSecrets(message)) AddSecrets(daemon_, message.mutable_launch());
-      Enqueue(std::move(message));
-      std::lock_guard lock(launches_mutex_);
-      launches_.pop_front();
-      if (launches_.empty()) return;
-    }
+    launches_.SendAll([this](v1::LaunchAttempt* launch) { AddSecrets(daemon_, launch); },
+                      [this](v1::CoordinatorMessage message) {
+                        if (Bytes() > kOutboxBytesMax) return EndSlow();
+                        Enqueue(std::move(message));
+                      });
   }
 
   void OnMessage(v1::WorkerMessage message) override {
     session_->OnMessage(std::move(message), [self = shared_from_this(), this] { ReadNext(); });
   }
   void OnHalfClose() override { EnqueueClose(absl::OkStatus()); }
-  void OnGone() override { session_->OnGone(); }
+  void OnGone() override {
+    launches_.Drop();
+    session_->OnGone();
+  }
 
   Daemon& daemon_;
   std::shared_ptr<WorkerSession> session_;
-  std::mutex launches_mutex_;                    // guards what follows
-  std::deque<v1::CoordinatorMessage> launches_;  // those with secrets, and what comes after them
+  WaitingLaunches launches_;
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ class ExecClientStream final : public DuplexStream<v1::ExecInput, v1::ExecOutput
   ExecClientStream(Daemon& daemon, Caller caller) : daemon_(daemon), caller_(std::move(caller)) {}
   void Open() {
     session_->Begin(std::static_pointer_cast<ExecClientStream>(shared_from_this()));
+    daemon_.execs.ExpectStart(session_);
     Begin();
   }
 
@@ -44,7 +45,7 @@ class ExecClientStream final : public DuplexStream<v1::ExecInput, v1::ExecOutput
 
  private:
   void OnMessage(v1::ExecInput message) override {
-    if (std::exchange(has_started_, true)) return session_->OnInput(std::move(message));
+    if (!session_->TakeStart()) return session_->OnInput(std::move(message));
     auto self = std::static_pointer_cast<ExecClientStream>(shared_from_this());
     const auto answered = [self](const absl::StatusOr<v1::ExecStarted>& started) {
       if (!started.ok()) self->EnqueueClose(started.status());
@@ -64,7 +65,6 @@ class ExecClientStream final : public DuplexStream<v1::ExecInput, v1::ExecOutput
   Daemon& daemon_;
   const Caller caller_;
   const std::shared_ptr<ExecSession> session_ = std::make_shared<ExecSession>();
-  bool has_started_ = false;  // only used by OnMessage
 };
 
 // A worker's stream.

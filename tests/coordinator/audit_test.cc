@@ -5,9 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <condition_variable>
+#include <chrono>
+#include <cstdio>
+#include <future>
+#include <thread>
+#include <utility>
 
 #include "common/audit_chain.h"
+#include "common/problem.h"
 #include "coordinator/audit/audit_files.h"
 #include "tests/coordinator/temp_dir.h"
 
@@ -30,18 +35,15 @@ class AuditTest : public testing::Test {
     audit = std::make_unique<Audit>(directory, clock, queue_max);
     ASSERT_TRUE(audit->Open().ok());
   }
-  void RecordAndWait(const std::string& who) {
-    std::mutex mutex;
-    std::condition_variable wake;
-    bool done = false;
-    audit->Record(EntryFor(who), *audit->Reserve(), [&] {
-      std::lock_guard lock(mutex);
-      done = true;
-      wake.notify_one();
-    });
-    std::unique_lock lock(mutex);
-    wake.wait(lock, [&] { return done; });
+  absl::Status RecordAndWait(const std::string& who) {
+    std::promise<absl::Status> told;
+    audit->Record(EntryFor(who), *audit->Reserve(),
+                  [&](const absl::Status& recorded) { told.set_value(recorded); });
+    return told.get_future().get();
   }
+  // The audit's first file cannot be made while its directory is away.
+  void TakeDiskAway() { ASSERT_EQ(rename(directory.c_str(), away.c_str()), 0); }
+  void BringDiskBack() { ASSERT_EQ(rename(away.c_str(), directory.c_str()), 0); }
   std::vector<v1::AuditEntry> Entries() {
     std::vector<v1::AuditEntry> entries;
     const std::vector<AuditFile> files = *ListAuditFiles(directory);
@@ -67,12 +69,13 @@ class AuditTest : public testing::Test {
 
   const TempDir temp;
   const std::string directory = temp.path() + "/audit";
+  const std::string away = temp.path() + "/away";
   const common::SystemClock clock;
   std::unique_ptr<Audit> audit;
 };
 
 TEST_F(AuditTest, AnEntryIsOnTheDiskWhenItsWaiterIsCalled) {
-  RecordAndWait("user:alice");
+  ASSERT_TRUE(RecordAndWait("user:alice").ok());
   const auto entries = Entries();
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].number(), 1u);
@@ -82,11 +85,11 @@ TEST_F(AuditTest, AnEntryIsOnTheDiskWhenItsWaiterIsCalled) {
 }
 
 TEST_F(AuditTest, TheChainContinuesInTheNextRun) {
-  RecordAndWait("user:alice");
-  RecordAndWait("user:bob");
+  ASSERT_TRUE(RecordAndWait("user:alice").ok());
+  ASSERT_TRUE(RecordAndWait("user:bob").ok());
   Reopen();
   EXPECT_EQ(audit->head().number(), 2u);
-  RecordAndWait("user:carol");
+  ASSERT_TRUE(RecordAndWait("user:carol").ok());
   EXPECT_EQ(Entries().back().number(), 3u);
   EXPECT_EQ(Findings(), std::vector<std::string>());
 }
@@ -98,17 +101,17 @@ TEST_F(AuditTest, WhatNobodyWaitsForIsWrittenAtTheLatestByStop) {
 }
 
 TEST_F(AuditTest, ATornEndIsCutAndTheChainContinues) {
-  RecordAndWait("user:alice");
+  ASSERT_TRUE(RecordAndWait("user:alice").ok());
   audit->Stop();
   Append("{\"number\":\"2\",\"who\":\"us");
   Reopen();
-  RecordAndWait("user:bob");
+  ASSERT_TRUE(RecordAndWait("user:bob").ok());
   EXPECT_EQ(Entries().size(), 2u);
   EXPECT_EQ(Findings(), std::vector<std::string>());
 }
 
 TEST_F(AuditTest, CompleteLinesThatAreNoEntriesAreKeptAside) {
-  RecordAndWait("user:alice");
+  ASSERT_TRUE(RecordAndWait("user:alice").ok());
   audit->Stop();
   Append("not an entry\n");
   Reopen();
@@ -122,8 +125,8 @@ TEST_F(AuditTest, CompleteLinesThatAreNoEntriesAreKeptAside) {
 }
 
 TEST_F(AuditTest, AChangedLineIsFound) {
-  RecordAndWait("user:alice");
-  RecordAndWait("user:bob");
+  ASSERT_TRUE(RecordAndWait("user:alice").ok());
+  ASSERT_TRUE(RecordAndWait("user:bob").ok());
   audit->Stop();
   std::string text = *common::ReadFile(Newest());
   text.replace(text.find("user:alice"), 10, "user:mallo");
@@ -141,15 +144,81 @@ TEST_F(AuditTest, WithoutAPlaceInTheQueueAChangeIsRefused) {
   EXPECT_TRUE(audit->Reserve().ok());
 }
 
-TEST_F(AuditTest, AFloodOfRefusalsIsCountedInsteadOfRecorded) {
-  for (int i = 0; i < 500; ++i) audit->RecordRefused(EntryFor("user:eve"));
+TEST_F(AuditTest, WhoWaitsForAnEntryThatCannotBeWrittenIsToldSo) {
+  TakeDiskAway();
+  std::vector<Audit::Place> places;
+  for (int i = 0; i < 3; ++i) places.push_back(*audit->Reserve());
+  std::vector<std::promise<absl::Status>> told(places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    audit->Record(EntryFor("user:alice"), std::exchange(places[i], nullptr),
+                  [&told, i](const absl::Status& recorded) { told[i].set_value(recorded); });
+  }
+  for (std::promise<absl::Status>& each : told) {
+    const absl::Status recorded = each.get_future().get();
+    EXPECT_EQ(common::CodeOf(recorded), "JC1344");
+    EXPECT_NE(recorded.message().find("SetUser was done"), std::string::npos);
+  }
+  BringDiskBack();
+}
+
+TEST_F(AuditTest, WhileNothingCanBeWrittenChangesAreRefusedAndNothingIsLost) {
+  TakeDiskAway();
+  const Audit::Place begun = *audit->Reserve();
+  EXPECT_EQ(common::CodeOf(RecordAndWait("user:alice")), "JC1344");
+  const absl::Status refused = audit->Reserve().status();
+  EXPECT_EQ(common::CodeOf(refused), "JC1336");
+  EXPECT_NE(refused.message().find(directory), std::string::npos) << "it names the place and why";
+  // Changes that had begun, and refusals.
+  audit->Record(EntryFor("user:bob"), begun, nullptr);
+  audit->RecordRefused(EntryFor("user:eve"));
+  BringDiskBack();
+  while (!audit->Reserve().ok()) std::this_thread::yield();
+  EXPECT_TRUE(RecordAndWait("user:carol").ok());
   audit->Stop();
-  EXPECT_GE(Entries().size(), 100u);
-  EXPECT_LE(Entries().size(), 200u);
+  EXPECT_EQ(Entries().size(), 4u);
+  EXPECT_EQ(Findings(), std::vector<std::string>());
+}
+
+TEST_F(AuditTest, AnAuditThatStopsAnswersAllWhoWait) {
+  TakeDiskAway();
+  std::promise<absl::Status> before, after;
+  audit->Record(EntryFor("user:alice"), *audit->Reserve(),
+                [&](const absl::Status& recorded) { before.set_value(recorded); });
+  audit->Stop();
+  EXPECT_EQ(common::CodeOf(before.get_future().get()), "JC1344");
+  audit->Record(EntryFor("user:bob"), nullptr,
+                [&](const absl::Status& recorded) { after.set_value(recorded); });
+  EXPECT_EQ(common::CodeOf(after.get_future().get()), "JC1344");
+  BringDiskBack();
+}
+
+TEST_F(AuditTest, AFloodOfRefusalsIsCountedAndHidesNobodyElses) {
+  for (int i = 0; i < 500; ++i) audit->RecordRefused(EntryFor("user:eve"));
+  audit->RecordRefused(EntryFor("user:bob"));
+  audit->Stop();
+  const auto entries = Entries();
+  EXPECT_GE(entries.size(), 21u);
+  EXPECT_LE(entries.size(), 40u);
+  EXPECT_EQ(entries.back().who(), "user:bob");
+  EXPECT_NE(entries.back().result().find("0 refusals of user:bob and 4"), std::string::npos)
+      << entries.back().result();
+}
+
+TEST_F(AuditTest, StrangersDoNotUseUpWhatMembersHave) {
+  v1::AuditEntry stranger = EntryFor("token");
+  for (int i = 0; i < 1'000; ++i) {
+    stranger.set_from("peer:10.0." + std::to_string(i / 250) + "." + std::to_string(i % 250));
+    audit->RecordRefused(stranger);
+  }
+  audit->RecordRefused(EntryFor("user:bob"));
+  audit->Stop();
+  EXPECT_LE(Entries().size(), 150u);
+  EXPECT_EQ(Entries().back().who(), "user:bob");
 }
 
 TEST_F(AuditTest, TextsCannotBreakALineOrFillTheDisk) {
-  RecordAndWait("user:\"eve\"\n{\"number\":\"7\"}" + std::string(5'000, 'x') + "\xff");
+  ASSERT_TRUE(
+      RecordAndWait("user:\"eve\"\n{\"number\":\"7\"}" + std::string(5'000, 'x') + "\xff").ok());
   const auto entries = Entries();
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_LT(entries[0].who().size(), 600u);
@@ -160,7 +229,8 @@ TEST_F(AuditTest, APrivateCoordinatorKeepsNone) {
   Audit none("", clock);
   ASSERT_TRUE(none.Open().ok());
   bool told = false;
-  none.Record(EntryFor("uid:1000"), *none.Reserve(), [&] { told = true; });
+  none.Record(EntryFor("uid:1000"), *none.Reserve(),
+              [&](const absl::Status& recorded) { told = recorded.ok(); });
   EXPECT_TRUE(told);
   EXPECT_EQ(none.head().number(), 0u);
 }

@@ -79,13 +79,13 @@ class ExecTest : public testing::Test {
     std::shared_ptr<ExecSession> session = std::make_shared<ExecSession>();
     absl::Status status;
   };
-  Opened Open(const std::string& node = "node1") {
+  Opened Open(const std::string& node = "node1", const std::string& who = "alice") {
     Opened opened;
     opened.session->Begin(opened.client);
     v1::ExecStart start;
     start.set_rank(3);
     start.add_command("ps");
-    opened.status = broker_.Open({node, 7, "fit-7", 2}, start, User("alice"), opened.session);
+    opened.status = broker_.Open({node, 7, "fit-7", 2}, start, User(who), opened.session);
     return opened;
   }
   std::shared_ptr<FakeOrders> Await(const std::string& node = "node1") {
@@ -248,11 +248,12 @@ TEST_F(ExecTest, AMessageThatIsTooLargeEndsBoth) {
 
 TEST_F(ExecTest, ANodeRunsEightAtOnceAndACoordinatorSixtyFour) {
   std::deque<Opened> held;
+  // Each by a person who has no other.
   const auto fill = [&](const std::string& node) {
     Await(node);
     size_t fitted = 0;
     while (true) {
-      Opened opened = Open(node);
+      Opened opened = Open(node, node + std::to_string(fitted));
       if (!opened.status.ok()) {
         EXPECT_EQ(common::CodeOf(opened.status), "JC1343");
         return fitted;
@@ -269,6 +270,49 @@ TEST_F(ExecTest, ANodeRunsEightAtOnceAndACoordinatorSixtyFour) {
   EXPECT_EQ(fill("node9"), 0u);
   later_.front()();
   EXPECT_EQ(fill("node9"), 1u);
+}
+
+TEST_F(ExecTest, OnePersonTakesFourPlacesOfANodeAndSixteenInAll) {
+  std::deque<Opened> held;
+  const auto fill = [&](const std::string& node) {
+    Await(node);
+    for (size_t fitted = 0;; ++fitted) {
+      Opened opened = Open(node);
+      if (!opened.status.ok()) {
+        EXPECT_EQ(common::CodeOf(opened.status), "JC1343");
+        EXPECT_NE(opened.status.message().find("user:alice"), std::string::npos);
+        return fitted;
+      }
+      held.push_back(std::move(opened));
+    }
+  };
+  EXPECT_EQ(fill("node1"), kExecSessionsOfOnePerNodeMax);
+  for (int i = 2; i <= 4; ++i) fill("node" + std::to_string(i));
+  EXPECT_EQ(held.size(), kExecSessionsOfOneMax);
+  EXPECT_EQ(fill("node5"), 0u);
+  EXPECT_TRUE(Open("node1", "bob").status.ok());
+  EXPECT_TRUE(Open("node5", "bob").status.ok());
+}
+
+TEST_F(ExecTest, AStreamThatNamesNoCommandIsEnded) {
+  const auto silent = std::make_shared<ExecSession>();
+  const auto client = std::make_shared<FakeClient>();
+  silent->Begin(client);
+  broker_.ExpectStart(silent);
+  ASSERT_EQ(later_.size(), 1u);
+  later_[0]();
+  ASSERT_TRUE(client->closed.has_value());
+  EXPECT_EQ(common::CodeOf(*client->closed), "JC1343");
+  EXPECT_FALSE(silent->TakeStart()) << "a command that comes too late starts nothing";
+
+  const auto talking = std::make_shared<ExecSession>();
+  const auto other = std::make_shared<FakeClient>();
+  talking->Begin(other);
+  broker_.ExpectStart(talking);
+  EXPECT_TRUE(talking->TakeStart());
+  EXPECT_FALSE(talking->TakeStart());
+  later_[1]();
+  EXPECT_FALSE(other->closed.has_value());
 }
 
 v1::JobRecord RunningJob() {

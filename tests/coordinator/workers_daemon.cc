@@ -106,8 +106,11 @@ Config ConfigIn(const std::string& directory) {
 }  // namespace
 
 struct WorkersDaemon::Parts {
-  explicit Parts(const std::string& directory)
-      : config(ConfigIn(directory)), paths(config.data_dir), clock(paths.Lived()) {}
+  Parts(const std::string& directory, const std::string& audit_directory)
+      : config(ConfigIn(directory)),
+        paths(config.data_dir),
+        clock(paths.Lived()),
+        audit(audit_directory, clock) {}
 
   void Open();
   void Serve(const std::string& address);
@@ -131,7 +134,7 @@ struct WorkersDaemon::Parts {
   ResumeGate resume_gate;
   const Admission admission{{}};
   std::unique_ptr<Directory> directory;
-  Audit audit{"", clock};
+  Audit audit;
   ExecBroker execs{[](std::chrono::milliseconds, const std::function<void()>&) {}};
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Daemon> daemon;
@@ -145,6 +148,7 @@ void WorkersDaemon::Parts::Open() {
   stores = *OpenStores(config, ShareDescriptors(), clock, failed);
   loop = std::make_unique<ControlLoop>(*stores.journal, clock, config.settings);
   CHECK(loop->Recover().ok());
+  CHECK(audit.Open().ok());
   directory = std::make_unique<Directory>(*stores.identities, clock);
   CHECK(directory->Load().ok());
   curves = std::make_unique<CurveShelf>(*stores.metrics);
@@ -197,8 +201,8 @@ void WorkersDaemon::Parts::Serve(const std::string& address) {
   CHECK(server != nullptr);
 }
 
-WorkersDaemon::WorkersDaemon(const std::string& directory)
-    : parts_(std::make_unique<Parts>(directory)) {
+WorkersDaemon::WorkersDaemon(const std::string& directory, const std::string& audit)
+    : parts_(std::make_unique<Parts>(directory, audit)) {
   const std::string address = "unix:" + directory + "/w.sock";
   parts_->Open();
   parts_->Serve(address);

@@ -15,8 +15,8 @@ namespace muster::coordinator {
 
 class WorkersDaemon {
  public:
-  // `directory`: of the data and of the socket.
-  explicit WorkersDaemon(const std::string& directory);
+  // `directory`: of the data and of the socket. `audit`: its directory; empty: none is kept.
+  explicit WorkersDaemon(const std::string& directory, const std::string& audit = "");
   ~WorkersDaemon();
 
   Daemon& daemon();

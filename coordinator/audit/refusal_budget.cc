@@ -1,0 +1,101 @@
+#include "coordinator/audit/refusal_budget.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "common/strings.h"
+
+namespace muster::coordinator {
+namespace {
+
+constexpr int64_t kCreditOfOne = 1'000;
+constexpr size_t kPartyBytesMax = 128;
+constexpr std::string_view kPeerOfRefused = "peer:";
+constexpr std::string_view kMembers[] = {"user:", "worker:", "uid:", "coordinator:"};
+
+// "10.0.0.7:41180", "[2001:db8::1]:41180" and both without a port.
+std::string RefusedHost(std::string_view from) {
+  if (from.starts_with(kPeerOfRefused)) from.remove_prefix(kPeerOfRefused.size());
+  if (from.starts_with('[')) return std::string(from.substr(1, from.find(']') - 1));
+  const size_t colon = from.find(':');
+  const bool has_port = colon != std::string_view::npos && from.rfind(':') == colon;
+  return std::string(has_port ? from.substr(0, colon) : from);
+}
+
+std::string RefusedNetwork(const std::string& host) {
+  in6_addr address{};
+  if (inet_pton(AF_INET6, host.c_str(), &address) != 1) return host;
+  char text[INET6_ADDRSTRLEN] = {};
+  if (IN6_IS_ADDR_V4MAPPED(&address)) {
+    return inet_ntop(AF_INET, &address.s6_addr[12], text, sizeof text);
+  }
+  std::memset(&address.s6_addr[8], 0, 8);
+  return common::StrCat(inet_ntop(AF_INET6, &address, text, sizeof text), "/64");
+}
+
+}  // namespace
+
+void RefusalBudget::Refill(Bucket& bucket, const Rate& rate, int64_t now_ms) {
+  const int64_t full = rate.at_once * kCreditOfOne;
+  // Longer than a bucket takes to fill up makes no difference.
+  const int64_t passed_ms = std::clamp<int64_t>(now_ms - bucket.at_ms, 0, full);
+  bucket.credit = std::min(full, bucket.credit + passed_ms * rate.per_second);
+  bucket.at_ms = now_ms;
+}
+
+RefusalBudget::Bucket& RefusalBudget::BucketOf(const std::string& who, int64_t now_ms) {
+  const auto found = known_.find(who);
+  if (found != known_.end()) return found->second;
+  if (known_.size() >= kRememberedMax) {
+    known_.erase(std::min_element(known_.begin(), known_.end(), [](const auto& a, const auto& b) {
+      return a.second.at_ms < b.second.at_ms;
+    }));
+  }
+  return known_[who] = {.credit = rates_.each.at_once * kCreditOfOne, .at_ms = now_ms};
+}
+
+std::optional<RefusalBudget::LeftOut> RefusalBudget::Take(const std::string& who, int64_t now_ms) {
+  if (!all_) all_ = {.credit = rates_.all.at_once * kCreditOfOne, .at_ms = now_ms};
+  Bucket& own = BucketOf(who, now_ms);
+  Refill(own, rates_.each, now_ms);
+  Refill(*all_, rates_.all, now_ms);
+  // Who is over its own share uses up nothing of the others'.
+  if (own.credit < kCreditOfOne || all_->credit < kCreditOfOne) {
+    ++own.left_out;
+    ++left_out_;
+    return std::nullopt;
+  }
+  own.credit -= kCreditOfOne;
+  all_->credit -= kCreditOfOne;
+  return TellLeftOut(own);
+}
+
+void RefusalBudget::LeaveOut(const std::string& who, int64_t now_ms) {
+  ++BucketOf(who, now_ms).left_out;
+  ++left_out_;
+}
+
+// Each is told once.
+RefusalBudget::LeftOut RefusalBudget::TellLeftOut(const Bucket& own) {
+  const uint64_t all = std::exchange(left_out_, 0);
+  if (all == 0) return {};
+  const LeftOut told{.own = own.left_out, .of_others = all - own.left_out};
+  for (auto& [who, bucket] : known_) bucket.left_out = 0;
+  return told;
+}
+
+RefusedParty RefusedPartyOf(const v1::AuditEntry& entry) {
+  for (const std::string_view kind : kMembers) {
+    if (std::string_view(entry.who()).starts_with(kind))
+      return {.name = entry.who().substr(0, kPartyBytesMax)};
+  }
+  const std::string host = RefusedHost(entry.from().empty() ? entry.who() : entry.from());
+  return {.name = RefusedNetwork(host).substr(0, kPartyBytesMax), .is_stranger = true};
+}
+
+}  // namespace muster::coordinator

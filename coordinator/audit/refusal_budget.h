@@ -1,0 +1,67 @@
+// How many refusals are recorded: so many of each who is refused, and of all together, with some
+// saved up for bursts. Who is refused all the time hides nobody else's refusals. What was left out is
+// told by the next that is recorded. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "muster/v1/identity.pb.h"
+
+namespace muster::coordinator {
+
+class RefusalBudget {
+ public:
+  struct Rate {
+    int64_t at_once = 0;
+    int64_t per_second = 0;
+  };
+  struct Rates {
+    Rate each{.at_once = 20, .per_second = 2};
+    Rate all{.at_once = 100, .per_second = 10};
+  };
+  // Beyond, those that were refused least recently are forgotten.
+  static constexpr size_t kRememberedMax = 1'024;
+  // Refusals since the last one that was recorded.
+  struct LeftOut {
+    uint64_t own = 0;
+    uint64_t of_others = 0;
+  };
+
+  RefusalBudget() : RefusalBudget(Rates()) {}
+  explicit RefusalBudget(const Rates& rates) : rates_(rates) {}
+
+  // Whether this refusal is recorded. Nothing: it was only counted.
+  std::optional<LeftOut> Take(const std::string& who, int64_t now_ms);
+  // It cannot be recorded whoever it is.
+  void LeaveOut(const std::string& who, int64_t now_ms);
+
+ private:
+  // Credit is counted in milliseconds of its rate, so that nothing is lost to rounding.
+  struct Bucket {
+    int64_t credit = 0;
+    int64_t at_ms = 0;
+    uint64_t left_out = 0;
+  };
+  static void Refill(Bucket& bucket, const Rate& rate, int64_t now_ms);
+  Bucket& BucketOf(const std::string& who, int64_t now_ms);
+  LeftOut TellLeftOut(const Bucket& own);
+
+  const Rates rates_;
+  std::optional<Bucket> all_;
+  uint64_t left_out_ = 0;  // of everybody, also of those that were forgotten
+  std::unordered_map<std::string, Bucket> known_;
+};
+
+// Whom a refusal counts against: the person, node or local account; of strangers the address, of
+// IPv6 the network of 64 bits, as any of its addresses can be had.
+struct RefusedParty {
+  std::string name;
+  bool is_stranger = false;
+};
+RefusedParty RefusedPartyOf(const v1::AuditEntry& entry);
+
+}  // namespace muster::coordinator

@@ -282,6 +282,10 @@ class SigningIn(EnrollCase):
         self.start_worker(cluster, "node1")
         alice = self.person(cluster, "alice")
         first = until_ms(alice.credentials)
+        # A browser's session does, too.
+        link = alice.jobctl("ui", "--no-open").stdout.strip()
+        cookie = self.ask("GET", link[len(f"https://{self.address}"):]).headers["Set-Cookie"]
+        self.assertLessEqual(int(re.search(r"Max-Age=(\d+)", cookie).group(1)), 4)
         go = self.path("go")
         wait = ("--", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; echo end")
         attached = alice.start_jobctl("run", *wait)

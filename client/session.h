@@ -16,6 +16,7 @@ namespace muster::client {
 class Arguments;
 class Connection;
 class PrivateCoordinator;
+class SignInKeeper;
 struct Listing;
 struct ListingOptions;
 
@@ -72,6 +73,7 @@ class Session {
   std::string key_;
   std::unique_ptr<PrivateCoordinator> private_;
   std::unique_ptr<Connection> connection_;
+  std::unique_ptr<SignInKeeper> keeper_;
 };
 
 }  // namespace muster::client

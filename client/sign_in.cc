@@ -1,10 +1,12 @@
 #include "client/sign_in.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -23,6 +25,7 @@ using Shared = std::shared_ptr<const identity::Credentials>;
 constexpr std::chrono::milliseconds kRenewWithin{2'000};
 constexpr int64_t kTryAgainMs = 5 * 60'000;
 constexpr size_t kTriedMax = 64;
+constexpr int64_t kKeptEveryMs = 60'000;
 
 // The context whose server it is; a server that is named by its address has one, too.
 std::string ContextOf(const Settings& settings) {
@@ -100,6 +103,41 @@ absl::StatusOr<Shared> CredentialsFor(const Settings& settings, int64_t now_ms) 
       break;
   }
   return credentials;
+}
+
+namespace {
+
+// How often to see whether they are due: a minute, or less for those that live shortly.
+std::chrono::milliseconds PauseOf(const identity::Credentials& credentials) {
+  const auto facts = identity::FactsOfPem(credentials.certificate_pem);
+  const int64_t life_ms =
+      facts.ok() ? facts->not_after_ms - facts->not_before_ms - identity::Authority::kBackdatedMs
+                 : kKeptEveryMs;
+  return std::chrono::milliseconds(std::clamp<int64_t>(life_ms / 8, 100, kKeptEveryMs));
+}
+
+}  // namespace
+
+SignInKeeper::SignInKeeper(const Settings& settings, const identity::Credentials& credentials)
+    : thread_([this, &settings, pause = PauseOf(credentials)] { Run(settings, pause); }) {}
+
+SignInKeeper::~SignInKeeper() {
+  {
+    std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void SignInKeeper::Run(const Settings& settings, std::chrono::milliseconds pause) {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, pause, [this] { return is_over_; })) {
+    lock.unlock();
+    // What fails is tried again, and told by whoever connects next.
+    CredentialsFor(settings, common::SystemClock().Read().wall_ms).status().IgnoreError();
+    lock.lock();
+  }
 }
 
 }  // namespace muster::client

@@ -239,8 +239,9 @@ constexpr ErrorCode kCodes[] = {
      "Join with another --name, or with a token for this node: `jobctl token create worker NAME`."},
     {"JC1352", "certificate not renewed",
      "A worker renews its certificate until 30 days after its end, a person until its end, unless "
-     "it was revoked.",
-     "Join or sign in again with a new token."},
+     "it was revoked, or is not in this coordinator's list: another one issued it, or the data was "
+     "restored from an older backup.",
+     "Join again (`muster-worker join --again`) or sign in again with a new token."},
     {"JC1353", "unusable certificate request",
      "A certificate is issued for a P-256 key whose owner has signed the request.",
      "Use `muster-worker join` or `jobctl login`, which make the request."},
@@ -258,6 +259,10 @@ constexpr ErrorCode kCodes[] = {
      "`jobctl login HOST:PORT` with a new token."},
     {"JC1358", "joined already", "The state directory has a node's credentials already.",
      "Use another --state-dir, or --again to replace them."},
+    {"JC1359", "too many valid certificates",
+     "64 certificates of one node or person are valid at once.",
+     "An administrator ends them: `jobctl cert revoke user/NAME`. Otherwise wait until some have "
+     "expired."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
     {"JC1402", "job can never fit",

@@ -241,12 +241,14 @@ void ControlLoop::SetBulkRoute() {
   transfers_.SetRoute(route);
 }
 
-// New channels for what makes new calls, which the coordinator would refuse once the certificate that
-// the old ones began with has expired. The control stream is one call; the next one has the new
-// credentials.
+// The coordinator ends connections with the certificate that they began with: everything connects
+// again now, while both are good. Registering again disturbs no attempt. Commands of `jobctl exec`
+// go on over the connection that they have.
 void ControlLoop::OnRenewed() {
   mailbox_.Post([this] {
     if (!bulk_endpoint_.empty()) SetBulkRoute();
+    link_.Renew();
+    exec_link_.Renew();
   });
 }
 

@@ -88,11 +88,11 @@ void CoordinatorLink::MaybeDial(int64_t now_ms) {
 void CoordinatorLink::OnDone(uint64_t generation, const std::string& reason) {
   if (generation != generation_ || stream_ == nullptr) return;
   stream_.reset();
-  const int64_t ceiling = DialPauseMaxMs(failures_);
-  ++failures_;
+  const bool is_renewal = std::exchange(is_renewing_, false);
+  const int64_t ceiling = is_renewal ? 0 : DialPauseMaxMs(failures_++);
   next_dial_ms_ =
       common::MonotonicMs() + std::uniform_int_distribution<int64_t>(0, ceiling)(jitter_);
-  if (!closing_)
+  if (!closing_ && !is_renewal)
     Note(
         common::StrCat("control stream ended coordinator=", endpoint_, " reason=\"", reason, "\""));
   callbacks_.down();
@@ -125,6 +125,12 @@ void CoordinatorLink::Send(v1::WorkerMessage message) {
 void CoordinatorLink::Reset(const std::string& reason) {
   if (stream_ == nullptr) return;
   Note(common::StrCat("control stream closed coordinator=", endpoint_, " reason=\"", reason, "\""));
+  stream_->control->Cancel();
+}
+
+void CoordinatorLink::Renew() {
+  if (stream_ == nullptr) return;
+  is_renewing_ = true;
   stream_->control->Cancel();
 }
 

@@ -38,6 +38,8 @@ class CoordinatorLink {
   void Send(v1::WorkerMessage message);
   // Closes the stream; redials after a pause.
   void Reset(const std::string& reason);
+  // Closes the stream, and dials again at once: the route is another one.
+  void Renew();
   // The coordinator answered: reset the backoff.
   void Confirm() { failures_ = 0; }
   // Stops dialing. Blocks until the stream is gone.
@@ -59,6 +61,7 @@ class CoordinatorLink {
   int failures_ = 0;
   int64_t next_dial_ms_ = 0;
   bool closing_ = false;
+  bool is_renewing_ = false;
   std::string last_note_;
 };
 

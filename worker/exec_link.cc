@@ -126,6 +126,12 @@ void ExecLink::Follow(bool is_registered, int64_t now_ms) {
   if (due && now_ms >= *due) Dial();
 }
 
+void ExecLink::Renew() {
+  if (parts_->orders == nullptr) return;
+  is_renewing_ = true;
+  parts_->orders->Cancel();
+}
+
 void ExecLink::Dial() {
   // A connection of its own: output never delays heartbeats.
   if (Route route = route_(); parts_->channel == nullptr || route != parts_->route) {
@@ -156,8 +162,9 @@ void ExecLink::OnDone(bool is_unknown, const std::string& reason) {
   if (parts_->orders == nullptr) return;
   parts_->orders.reset();
   is_older_ = is_unknown;
-  next_dial_ms_ = common::MonotonicMs() +
-                  std::uniform_int_distribution<int64_t>(0, DialPauseMaxMs(failures_++))(jitter_);
+  next_dial_ms_ = common::MonotonicMs();
+  if (std::exchange(is_renewing_, false)) return;
+  next_dial_ms_ += std::uniform_int_distribution<int64_t>(0, DialPauseMaxMs(failures_++))(jitter_);
   const std::string line =
       common::StrCat("commands in ranks cannot be ordered for now reason=\"", reason, "\"");
   if (!is_closing_ && line != std::exchange(last_note_, line)) callbacks_.note(line);

@@ -28,6 +28,8 @@ class ExecLink {
 
   // Dials if it is due and the worker is registered; hangs up if it is not.
   void Follow(bool is_registered, int64_t now_ms);
+  // Waits for orders on a new connection, as the route is another one. Sessions keep theirs.
+  void Renew();
   // When to call Follow, if the worker is registered.
   std::optional<int64_t> NextDialMs() const;
   // The stream of one session.
@@ -52,6 +54,7 @@ class ExecLink {
   bool is_registered_ = false;
   bool is_older_ = false;  // the coordinator, which knows no such calls
   bool is_closing_ = false;
+  bool is_renewing_ = false;
   std::string last_note_;
 };
 

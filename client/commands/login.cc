@@ -5,10 +5,12 @@
 
 #include "client/arguments.h"
 #include "client/commands/commands.h"
+#include "client/connection.h"
 #include "client/errors.h"
 #include "client/hidden_input.h"
 #include "client/session.h"
 #include "client/sign_in.h"
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -26,10 +28,15 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kTokenMax = 4 * 1024;
+constexpr int64_t kRevokeWithinMs = 2'000;
 
 constexpr Flag kLoginFlags[] = {
     {"token-file", 0, "FILE", "a file with the token; -: standard input"},
     {"name", 0, "CONTEXT", "name of the context (the cluster's)"},
+};
+
+constexpr Flag kLogoutFlags[] = {
+    {"local", 0, "", "only delete the file; the coordinator is not asked"},
 };
 
 absl::Status SaveContext(Session& session, const std::string& name,
@@ -77,6 +84,30 @@ absl::StatusOr<int> Login(Session& session, const Arguments& arguments) {
   return kExitOk;
 }
 
+// Ends the certificate, which a copy of the file would still have.
+absl::Status RevokeOwn(const identity::Credentials& credentials) {
+  ASSIGN_OR_RETURN(const identity::CertificateFacts facts,
+                   identity::FactsOfPem(credentials.certificate_pem));
+  if (facts.not_after_ms <= common::SystemClock().Read().wall_ms) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto connection,
+                   Connection::Open(credentials.endpoint, kRevokeWithinMs, &credentials));
+  v1::RevokeCredentialsRequest request;
+  request.set_serial(facts.serial);
+  request.set_reason("signed out");
+  return connection->RevokeCredentials(request).status();
+}
+
+// What has become of the certificate, for people.
+std::string Revoked(const std::string& path) {
+  const absl::StatusOr<identity::Credentials> credentials = identity::LoadCredentials(path);
+  const absl::Status done = credentials.ok() ? RevokeOwn(*credentials) : credentials.status();
+  if (done.ok()) return "the certificate is revoked";
+  return StrCat("the certificate is not revoked, and good until its end to whoever has a copy: ",
+                common::Readable(common::ProblemOf(done)),
+                "; an administrator ends it: jobctl cert revoke user/",
+                credentials.ok() ? credentials->name : "NAME");
+}
+
 absl::StatusOr<int> Logout(Session& session, const Arguments& arguments) {
   const Settings& settings = session.settings();
   const std::string name =
@@ -89,8 +120,10 @@ absl::StatusOr<int> Logout(Session& session, const Arguments& arguments) {
          .what = StrCat("nobody is signed in with the context \"", common::Printable(name), "\""),
          .fix = "jobctl context ls"});
   }
+  const std::string outcome =
+      arguments.Has("local") ? "the certificate is good until its end" : Revoked(path);
   if (std::remove(path.c_str()) != 0) return common::ErrnoStatus(path);
-  session.Print(StrCat("✓ signed out of ", name, "\n"));
+  session.Print(StrCat("✓ signed out of ", name, "; ", outcome, "\n"));
   return kExitOk;
 }
 
@@ -115,11 +148,15 @@ const Command kLoginCommand = {
     .run = Login};
 const Command kLogoutCommand = {
     .name = "logout",
-    .summary = "forget the certificate of a cluster",
+    .summary = "end the certificate for a cluster, and forget it",
     .arguments = "[CONTEXT]",
     .most = 1,
+    .flags = kLogoutFlags,
     .completes = "context",
     .examples = "jobctl logout\tof the current context\njobctl logout lab\tof another one",
+    .notes =
+        "The coordinator revokes the certificate; if it does not answer within two seconds,\n"
+        "that is said, and the file is deleted all the same.",
     .run = Logout};
 
 }  // namespace muster::client

@@ -21,8 +21,9 @@ namespace muster::coordinator {
 struct Caller {
   std::string principal;
   v1::Role role = v1::ROLE_UNSPECIFIED;
-  std::string from;    // "unix", "10.0.0.7:41180"
-  std::string serial;  // of the certificate; empty: none
+  std::string from;      // "unix", "10.0.0.7:41180"
+  std::string serial;    // of the certificate; empty: none
+  int64_t until_ms = 0;  // when the certificate ends; 0: there is none
 };
 
 struct SubmitInput {

@@ -16,6 +16,7 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/none.hpp>
+#include <chrono>
 #include <deque>
 #include <list>
 #include <memory>
@@ -25,6 +26,7 @@
 #include <utility>
 
 #include "common/strings.h"
+#include "coordinator/handshake_gate.h"
 #include "coordinator/http/answers.h"
 #include "coordinator/http/server.h"
 #include "coordinator/http/stream.h"
@@ -71,6 +73,11 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   void PullInTurn();
   void BeginRound();
   void PullSome();
+  // Of a connection whose first byte has come: now, or when there is room.
+  void BeginHandshake(const std::shared_ptr<Connection>& connection);
+  void EndHandshake(HandshakeGate::Id id);
+  void LetIn();
+  bool MayShakeHands(const Connection& connection);
 
   const size_t most;
   const TimeLimits limits;
@@ -91,6 +98,12 @@ struct Server::Core : std::enable_shared_from_this<Server::Core> {
   std::chrono::steady_clock::time_point next_pull;
   std::deque<std::weak_ptr<Connection>> round;  // those that are still to be told
   asio::steady_timer breath{io};
+  HandshakeGate gate;
+  HandshakeGate::Id last_handshake = 0;
+  // Those that wait for their handshake. The newest first: who has waited long may be one of many
+  // that never meant to finish.
+  std::list<std::weak_ptr<Connection>> held;
+  asio::steady_timer held_pause{io};
   std::thread thread;
 };
 
@@ -111,7 +124,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Begin(std::list<std::shared_ptr<Connection>>::iterator place) {
     place_ = place;
     // One limit for the handshake and the first head together.
-    stream_.ExpireAfter(core_.limits.first_head);
+    begun_until_ = std::chrono::steady_clock::now() + core_.limits.first_head;
+    stream_.ExpireAt(begun_until_);
     if (tls_ == nullptr) return ReadHead();
     ReadGreeting();
   }
@@ -131,9 +145,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   bool IsIdle() const { return is_idle_; }
   bool HasAsked() const { return number_ > 0; }
+  bool IsClosed() const { return is_closed_; }
+  bool HasLeft() { return HasClientLeft(stream_.Descriptor()); }
+  // When it must have asked for something.
+  std::chrono::steady_clock::time_point begun_until() const { return begun_until_; }
+  const Peer& peer() const { return peer_; }
+  HandshakeGate::Id handshake() const { return handshake_; }
+  void ShakeHands(HandshakeGate::Id id) {
+    handshake_ = id;
+    stream_.BeginTls(tls_, buffer_.data(),
+                     [self = shared_from_this()](error_code error, size_t taken) {
+                       if (self->is_closed_) return;
+                       self->core_.EndHandshake(std::exchange(self->handshake_, 0));
+                       if (error) return self->Fail(error);
+                       // What came before the handshake was over did not come through it.
+                       if (taken != self->buffer_.size()) return self->Close();
+                       self->buffer_.clear();
+                       self->ReadHead();
+                     });
+  }
   void Close() {
     if (std::exchange(is_closed_, true)) return;
     --core_.open_count;
+    if (handshake_ != 0) core_.EndHandshake(std::exchange(handshake_, 0));
     stream_.Close();
     patience_.cancel();
     Hold(0);
@@ -159,15 +193,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return Write(Refusal(400, "this port is served with TLS, and the request is not encrypted",
                            "use https:// in the address"));
     }
-    stream_.BeginTls(tls_, buffer_.data(),
-                     [self = shared_from_this()](error_code error, size_t taken) {
-                       if (self->is_closed_) return;
-                       if (error) return self->Fail(error);
-                       // What came before the handshake was over did not come through it.
-                       if (taken != self->buffer_.size()) return self->Close();
-                       self->buffer_.clear();
-                       self->ReadHead();
-                     });
+    core_.BeginHandshake(shared_from_this());
   }
 
   // The caller has set how long it may take.
@@ -402,8 +428,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<TextSource> source_;  // of a stream that has begun
   std::string outgoing_;                // of the stream, while it is being sent
   std::list<std::shared_ptr<Connection>>::iterator place_;
-  uint64_t number_ = 0;    // of the current request, from 1
-  uint64_t answered_ = 0;  // the last one that was
+  std::chrono::steady_clock::time_point begun_until_;
+  HandshakeGate::Id handshake_ = 0;  // that goes on; 0: none
+  uint64_t number_ = 0;              // of the current request, from 1
+  uint64_t answered_ = 0;            // the last one that was
   size_t held_ = 0;
   bool keeps_alive_ = false;
   bool is_head_request_ = false;

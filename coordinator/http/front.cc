@@ -186,7 +186,8 @@ absl::StatusOr<std::string> Front::SignInLink(const Caller& caller, std::string_
          .fix = "start it with --http 127.0.0.1:7701 too"});
   }
   const std::string ticket = parts_->sessions.MakeTicket(
-      {.principal = caller.principal, .serial = caller.serial}, std::chrono::steady_clock::now());
+      {.principal = caller.principal, .serial = caller.serial, .until_s = caller.until_ms / 1'000},
+      std::chrono::steady_clock::now());
   std::string link = StrCat(parts_->url, "/sign-in?ticket=", ticket);
   if (IsLocalPath(path) && path != "/") common::StrAppend(&link, "&next=", PercentEncode(path));
   return link;

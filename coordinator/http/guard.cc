@@ -50,6 +50,8 @@ std::string HostName(std::string_view host_field) {
     if (close == std::string_view::npos) return "";
     rest = host.substr(close + 1);
     host = host.substr(1, close - 1);
+    // The zone of an address of one link is the client's own name for the link.
+    host = host.substr(0, host.find('%'));
   } else if (const size_t colon = host.find(':'); colon != std::string_view::npos) {
     rest = host.substr(colon);
     host = host.substr(0, colon);

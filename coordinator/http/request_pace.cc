@@ -1,6 +1,9 @@
 #include "coordinator/http/request_pace.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "coordinator/peer_address.h"
 
 namespace muster::coordinator::http {
 
@@ -10,9 +13,8 @@ void RequestPace::Refill(Bucket& bucket, const Rate& rate, Time now) {
   bucket.at = now;
 }
 
-RequestPace::Bucket& RequestPace::BucketOf(std::string_view address, Time now) {
-  const std::string name(address);
-  const auto found = addresses_.find(name);
+RequestPace::Bucket& RequestPace::BucketOf(std::string network, Time now) {
+  const auto found = addresses_.find(network);
   if (found != addresses_.end()) return found->second;
   if (addresses_.size() >= kAddressesMax) {
     const auto oldest =
@@ -20,11 +22,11 @@ RequestPace::Bucket& RequestPace::BucketOf(std::string_view address, Time now) {
                          [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
     addresses_.erase(oldest);
   }
-  return addresses_[name] = {.left = rates_.address.saved_up, .at = now};
+  return addresses_[std::move(network)] = {.left = rates_.address.saved_up, .at = now};
 }
 
-bool RequestPace::Allows(std::string_view address, Time now) {
-  Bucket& own = BucketOf(address, now);
+bool RequestPace::Allows(std::string_view principal, Time now) {
+  Bucket& own = BucketOf(NetworkOf(principal), now);
   Refill(own, rates_.address, now);
   // Who asks too much does not use up what the others may ask.
   if (own.left < 1) return false;

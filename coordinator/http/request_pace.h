@@ -1,5 +1,5 @@
-// How many requests without a session are answered: so many a second in all, and of each address,
-// with some saved up for bursts. One thread.
+// How many requests without a session are answered: so many a second in all, and of each address
+// (of IPv6: each /64), with some saved up for bursts. One thread.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ class RequestPace {
   RequestPace() : RequestPace(Rates()) {}
   explicit RequestPace(const Rates& rates) : rates_(rates), all_{.left = rates.all.saved_up} {}
 
-  // Whether a request of this address may be answered now; counts it if so.
-  bool Allows(std::string_view address, Time now);
+  // Whether a request of this principal may be answered now; counts it if so.
+  bool Allows(std::string_view principal, Time now);
 
  private:
   struct Bucket {
@@ -37,7 +37,7 @@ class RequestPace {
     Time at{};
   };
   static void Refill(Bucket& bucket, const Rate& rate, Time now);
-  Bucket& BucketOf(std::string_view address, Time now);
+  Bucket& BucketOf(std::string network, Time now);
 
   const Rates rates_;
   Bucket all_;

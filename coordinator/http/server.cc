@@ -11,6 +11,7 @@
 
 #include "coordinator/http/connection.h"
 #include "coordinator/http/peer.h"
+#include "coordinator/peer_address.h"
 #include "coordinator/work_pool.h"
 
 namespace muster::coordinator::http {
@@ -21,6 +22,7 @@ constexpr std::chrono::milliseconds kAcceptPause{50};
 // Between some streams and the next of a round the daemon's other threads get the processor.
 constexpr size_t kPulledAtOnce = 16;
 constexpr std::chrono::milliseconds kBreath{4};
+constexpr std::chrono::milliseconds kHeldPause{20};
 
 }  // namespace
 
@@ -124,6 +126,59 @@ void Server::Core::Admit(common::UniqueFd fd, Door& door) {
                                                  tls == nullptr ? nullptr : tls->Context());
   open.push_back(connection);
   connection->Begin(std::prev(open.end()));
+}
+
+void Server::Core::BeginHandshake(const std::shared_ptr<Connection>& connection) {
+  held.push_front(connection);
+  LetIn();
+}
+
+void Server::Core::EndHandshake(HandshakeGate::Id id) {
+  gate.End(id);
+  if (!held.empty()) asio::post(io, [this] { LetIn(); });
+}
+
+bool Server::Core::MayShakeHands(const Connection& connection) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::string network = NetworkOf(connection.peer().principal);
+  HandshakeGate::Verdict verdict = gate.Ask(network, now);
+  if (verdict.to_close.has_value()) {
+    ++turned_away;
+    const auto stalled = std::find_if(open.begin(), open.end(), [&](const auto& each) {
+      return each->handshake() == *verdict.to_close;
+    });
+    if (stalled != open.end()) (*stalled)->Close();
+    gate.End(*verdict.to_close);
+    verdict = gate.Ask(network, now);
+  }
+  if (verdict.may_begin) gate.Begin(++last_handshake, network, now);
+  return verdict.may_begin;
+}
+
+void Server::Core::LetIn() {
+  for (auto at = held.begin(); at != held.end();) {
+    const std::shared_ptr<Connection> each = at->lock();
+    if (each == nullptr || each->IsClosed()) {
+      at = held.erase(at);
+    } else if (std::chrono::steady_clock::now() >= each->begun_until()) {
+      at = held.erase(at);
+      ++timed_out;
+      each->Close();
+    } else if (each->HasLeft()) {
+      at = held.erase(at);
+      each->Close();
+    } else if (MayShakeHands(*each)) {
+      at = held.erase(at);
+      each->ShakeHands(last_handshake);
+    } else {
+      ++at;
+    }
+  }
+  if (held.empty()) return;
+  held_pause.expires_after(kHeldPause);
+  held_pause.async_wait([this](error_code stopped) {
+    if (!stopped) LetIn();
+  });
 }
 
 Server::Server(Options options, Handlers handlers)

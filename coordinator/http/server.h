@@ -72,7 +72,8 @@ class Server {
   struct Counts {
     size_t connections = 0;  // now
     uint64_t accepted = 0;
-    uint64_t turned_away = 0;  // closed to make room, or because no descriptor was free
+    // Closed to make room, also for the handshakes of others, or because no descriptor was free.
+    uint64_t turned_away = 0;
     uint64_t timed_out = 0;
   };
   // Any thread.

@@ -100,7 +100,9 @@ absl::StatusOr<std::string> Sessions::Redeem(std::string_view ticket, MonoTime n
     tickets_.erase(found);
     if (is_late) return NotSignedIn("the sign-in link is too old");
   }
-  const int64_t lives_s = holder.serial.empty() ? kCookieLivesS : kMemberCookieLivesS;
+  int64_t lives_s = holder.serial.empty() ? kCookieLivesS : kMemberCookieLivesS;
+  if (holder.until_s != 0) lives_s = std::min(lives_s, holder.until_s - unix_s);
+  if (lives_s <= 0) return NotSignedIn("the certificate that asked for the link has expired");
   const int64_t until_s = unix_s + lives_s;
   const std::string text = TextOf(holder);
   return StrCat(cookie_name_, "=", until_s, ".", Sign(until_s, text), ".", identity::ToHex(text),

@@ -24,7 +24,7 @@ class Sessions {
  public:
   static constexpr std::chrono::seconds kLinkLives{120};
   static constexpr int64_t kCookieLivesS = 7 * 24 * 3'600;
-  // Of who signed in with a certificate, which lives no longer.
+  // At most, of who signed in with a certificate.
   static constexpr int64_t kMemberCookieLivesS = 12 * 3'600;
   static constexpr size_t kLinksMax = 64;  // unused ones; the oldest is forgotten
 
@@ -46,6 +46,7 @@ class Sessions {
   struct Holder {
     std::string principal;  // "user:alice", "uid:1000"
     std::string serial;     // of the certificate that asked for the link; empty: none
+    int64_t until_s = 0;  // of a link: when that certificate ends, and the session with it; 0: none
   };
   // The ticket of a new sign-in link.
   std::string MakeTicket(Holder holder, MonoTime now);

@@ -48,6 +48,7 @@ class Stream {
   void ExpireAfter(std::chrono::milliseconds limit) { plain_.expires_after(limit); }
   void ExpireNever() { plain_.expires_never(); }
   void Close() { plain_.close(); }
+  int Descriptor() { return plain_.socket().native_handle(); }
 
   // `begun`: the client's first bytes, which were read already. The handler gets the error and how
   // many of them the handshake took.

@@ -22,8 +22,12 @@ absl::Status NotAccepted(std::string what, std::string why) {
                              {.code = "JC1324", .what = std::move(what), .why = std::move(why)});
 }
 
-// "10.0.0.7:41180" without the port; an IPv6 address keeps its brackets.
-std::string_view HostOf(std::string_view from) { return from.substr(0, from.rfind(':')); }
+// "10.0.0.7:41180" without the port, which may be missing; an IPv6 address keeps its brackets.
+std::string_view HostOf(std::string_view from) {
+  const size_t close = from.find(']');
+  return close == std::string_view::npos ? from.substr(0, from.find(':'))
+                                         : from.substr(0, close + 1);
+}
 
 // Somebody on this machine, or on a port that anybody may use, may also be a worker: nothing would
 // tell them apart.
@@ -104,7 +108,9 @@ absl::StatusOr<Caller> Admission::OfCertificate(std::string_view pem, std::strin
       caller = OfUser(facts->subject.name, std::move(from));
       break;
   }
-  if (caller.ok()) caller->serial = facts->serial;
+  if (!caller.ok()) return caller;
+  caller->serial = facts->serial;
+  caller->until_ms = facts->not_after_ms;
   return caller;
 }
 

@@ -47,6 +47,11 @@ absl::StatusOr<size_t> DirectoryRecords::CountValid(const std::string& subject, 
   }
 }
 
+absl::StatusOr<std::optional<v1::Credential>> DirectoryRecords::FindCredential(
+    const std::string& serial) {
+  return directory_.FindCredential(serial);
+}
+
 bool DirectoryRecords::IsRevoked(const std::string& serial) { return directory_.IsRevoked(serial); }
 
 absl::Status DirectoryRecords::Record(const v1::Credential& credential) {

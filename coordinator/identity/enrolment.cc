@@ -32,6 +32,20 @@ absl::Status NotThisRenewal(std::string why) {
       {.code = "JC1352", .what = "the certificate is not renewed", .why = std::move(why)});
 }
 
+absl::Status NotInTheList(const identity::CertificateFacts& old) {
+  const std::string& name = old.subject.name;
+  const bool is_worker = old.subject.kind == identity::Kind::kWorker;
+  return MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1352",
+       .what = StrCat("the certificate of ", identity::PrincipalOf(old.subject), " is not renewed"),
+       .why = "this coordinator has not issued it, or was restored from a backup that is older",
+       .fix = is_worker ? StrCat("join again: jobctl token create worker ", name,
+                                 ", then muster-worker join --again with it")
+                        : StrCat("sign in again: jobctl token create person ", name,
+                                 ", then jobctl login with it")});
+}
+
 absl::StatusOr<identity::KeyHandle> KeyOfRequest(const std::string& csr_pem) {
   absl::StatusOr<identity::KeyHandle> key = csr_pem.size() > kPemMax
                                                 ? absl::InvalidArgumentError("it is too long")
@@ -124,7 +138,7 @@ absl::StatusOr<v1::Enrolled> Enrolment::JoinWith(const identity::TokenText& text
                                                  const Asked& asked) {
   ASSIGN_OR_RETURN(const v1::Token token, CheckToken(text, v1::TOKEN_KIND_JOIN, asked.now_ms));
   ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
-  const std::lock_guard lock(joining_);
+  const std::lock_guard lock(issuing_);
   RETURN_IF_ERROR(CheckNodeName(token, request.node(), asked));
   RETURN_IF_ERROR(TakeUse(text, v1::TOKEN_KIND_JOIN, request.node()));
   const identity::Subject subject{.kind = identity::Kind::kWorker, .name = request.node()};
@@ -135,7 +149,7 @@ absl::StatusOr<v1::Enrolled> Enrolment::JoinWith(const identity::TokenText& text
                                      .reason = "the node has joined again",
                                      .now_ms = asked.now_ms}));
   }
-  return Issue(
+  return IssueLocked(
       {.subject = subject, .key = std::move(key), .issued_for = text.id, .now_ms = asked.now_ms});
 }
 
@@ -157,12 +171,15 @@ Enrolment::Outcome Enrolment::SignIn(const v1::EnrollPersonRequest& request, con
     outcome.object = StrCat("user/", token.subject());
     ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
     RETURN_IF_ERROR(CheckUser(token.subject()));
+    const identity::Subject subject{.kind = identity::Kind::kUser, .name = token.subject()};
+    const std::lock_guard lock(issuing_);
+    // Before the token's use is taken.
+    RETURN_IF_ERROR(CheckRoom(subject, asked.now_ms));
     RETURN_IF_ERROR(TakeUse(*text, v1::TOKEN_KIND_SIGN_IN, token.subject()));
-    absl::StatusOr<v1::Enrolled> enrolled =
-        Issue({.subject = {.kind = identity::Kind::kUser, .name = token.subject()},
-               .key = std::move(key),
-               .issued_for = text->id,
-               .now_ms = asked.now_ms});
+    absl::StatusOr<v1::Enrolled> enrolled = IssueLocked({.subject = subject,
+                                                         .key = std::move(key),
+                                                         .issued_for = text->id,
+                                                         .now_ms = asked.now_ms});
     // The user may have been removed meanwhile: nobody gets the certificate.
     if (enrolled.ok()) RETURN_IF_ERROR(CheckUser(token.subject()));
     return enrolled;
@@ -170,8 +187,24 @@ Enrolment::Outcome Enrolment::SignIn(const v1::EnrollPersonRequest& request, con
   return outcome;
 }
 
+absl::Status Enrolment::CheckRoom(const identity::Subject& subject, int64_t now_ms) {
+  const std::string path = identity::PathOf(subject);
+  ASSIGN_OR_RETURN(const size_t valid, records_.CountValid(path, now_ms));
+  if (valid < kValidMost) return absl::OkStatus();
+  return MakeProblem(absl::StatusCode::kFailedPrecondition,
+                     {.code = "JC1359",
+                      .what = StrCat(valid, " certificates of ", path, " are valid already"),
+                      .why = "no more of one node or person may be valid at once",
+                      .fix = StrCat("an administrator ends them: jobctl cert revoke ", path,
+                                    "; otherwise wait until some have expired")});
+}
+
+// Neither another coordinator with the same authority nor a backup's past vouches for a certificate:
+// this one cannot tell whether it was revoked there.
 absl::Status Enrolment::CheckMayRenew(const identity::CertificateFacts& old, int64_t now_ms) {
-  if (records_.IsRevoked(old.serial)) return NotThisRenewal("it was revoked");
+  ASSIGN_OR_RETURN(const std::optional<v1::Credential> known, records_.FindCredential(old.serial));
+  if (!known.has_value()) return NotInTheList(old);
+  if (known->revoked_ms() != 0) return NotThisRenewal("it was revoked");
   const bool is_worker = old.subject.kind == identity::Kind::kWorker;
   if (!is_worker && old.subject.kind != identity::Kind::kUser)
     return NotThisRenewal("it is a coordinator's");
@@ -180,9 +213,6 @@ absl::Status Enrolment::CheckMayRenew(const identity::CertificateFacts& old, int
     return NotThisRenewal(
         StrCat("it expired ", common::HumanDuration(now_ms - old.not_after_ms), " ago"));
   }
-  ASSIGN_OR_RETURN(const size_t valid, records_.CountValid(identity::PathOf(old.subject), now_ms));
-  if (valid >= kValidMost)
-    return NotThisRenewal(StrCat(valid, " certificates of it are valid already"));
   return is_worker ? absl::OkStatus() : CheckUser(old.subject.name);
 }
 
@@ -199,12 +229,14 @@ absl::StatusOr<v1::Enrolled> Enrolment::RenewFrom(const identity::CertificateFac
     return NotThisRenewal(StrCat("the clocks of the two machines differ by more than ",
                                  common::HumanDuration(kClockOffByMs)));
   }
-  RETURN_IF_ERROR(CheckMayRenew(old, now_ms));
   ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(request.csr_pem()));
-  absl::StatusOr<v1::Enrolled> enrolled = Issue({.subject = old.subject,
-                                                 .key = std::move(key),
-                                                 .issued_for = StrCat("renewal of ", old.serial),
-                                                 .now_ms = now_ms});
+  const std::lock_guard lock(issuing_);
+  RETURN_IF_ERROR(CheckMayRenew(old, now_ms));
+  absl::StatusOr<v1::Enrolled> enrolled =
+      IssueLocked({.subject = old.subject,
+                   .key = std::move(key),
+                   .issued_for = StrCat("renewal of ", old.serial),
+                   .now_ms = now_ms});
   // A revocation may have come between, which has not seen the new one: nobody gets that.
   if (enrolled.ok() && records_.IsRevoked(old.serial)) return NotThisRenewal("it was revoked");
   return enrolled;
@@ -229,6 +261,12 @@ Enrolment::Outcome Enrolment::Renew(const v1::RenewRequest& request, const Asked
 
 // Recorded before it is handed out: a certificate that is not in the list cannot be revoked.
 absl::StatusOr<v1::Enrolled> Enrolment::Issue(const Order& order) {
+  const std::lock_guard lock(issuing_);
+  return IssueLocked(order);
+}
+
+absl::StatusOr<v1::Enrolled> Enrolment::IssueLocked(const Order& order) {
+  RETURN_IF_ERROR(CheckRoom(order.subject, order.now_ms));
   const bool is_worker = order.subject.kind == identity::Kind::kWorker;
   const identity::Authority::Issued issued =
       authority_.Issue({.key = order.key,

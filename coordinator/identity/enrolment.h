@@ -32,6 +32,9 @@ class EnrolmentRecords {
   virtual std::optional<v1::User> FindUser(const std::string& name) = 0;
   // How many certificates of this subject ("worker/node1") are neither expired nor revoked.
   virtual absl::StatusOr<size_t> CountValid(const std::string& subject, int64_t now_ms) = 0;
+  // The certificate as it was recorded; nothing: it was not, or is forgotten.
+  virtual absl::StatusOr<std::optional<v1::Credential>> FindCredential(
+      const std::string& serial) = 0;
   virtual bool IsRevoked(const std::string& serial) = 0;
   virtual absl::Status Record(const v1::Credential& credential) = 0;
   // Refuses all certificates of a subject from now on.
@@ -51,7 +54,7 @@ class Enrolment {
   // A worker renews for so long after its certificate has expired: the coordinator may have been
   // down.
   static constexpr int64_t kRenewableForMs = 30LL * 24 * 3'600'000;
-  // Valid at once of one subject; a member that renews all the time must not fill the records.
+  // Valid at once of one subject; who gets certificates all the time must not fill the records.
   static constexpr size_t kValidMost = 64;
   // How far the clock of who renews may be from ours: a request that was recorded is soon useless.
   static constexpr int64_t kClockOffByMs = 5 * 60'000;
@@ -99,18 +102,22 @@ class Enrolment {
   absl::Status CheckNodeName(const v1::Token& token, const std::string& node, const Asked& asked);
   absl::Status CheckUser(const std::string& name);
   absl::Status CheckMayRenew(const identity::CertificateFacts& old, int64_t now_ms);
+  // Whether one more certificate of this subject may be valid.
+  absl::Status CheckRoom(const identity::Subject& subject, int64_t now_ms);
   absl::StatusOr<v1::Enrolled> JoinWith(const identity::TokenText& text,
                                         const v1::JoinRequest& request, const Asked& asked);
   absl::StatusOr<v1::Enrolled> RenewFrom(const identity::CertificateFacts& old,
                                          const v1::RenewRequest& request, int64_t now_ms);
   absl::StatusOr<v1::Enrolled> Issue(const Order& order);
+  // With issuing_ held.
+  absl::StatusOr<v1::Enrolled> IssueLocked(const Order& order);
 
   const identity::Authority& authority_;
   EnrolmentRecords& records_;
   const Place place_;
   // From the look at what is enrolled to the record of what was issued: two nodes that join at once
-  // never get the same name.
-  std::mutex joining_;
+  // never get the same name, and nobody gets more certificates than kValidMost.
+  std::mutex issuing_;
 };
 
 }  // namespace muster::coordinator

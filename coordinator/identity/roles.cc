@@ -27,6 +27,9 @@ v1::Role LeastFor(Action action, Object object) {
     case Action::kSubmit:
       return object == Object::kJob ? v1::ROLE_USER : v1::ROLE_UNSPECIFIED;
     case Action::kControl:
+      // Their own: who may sign in may also sign out. Everybody's: an administrator.
+      if (object == Object::kCredential) return v1::ROLE_VIEWER;
+      [[fallthrough]];
     case Action::kRemove:
       // Their own; everybody's: an operator.
       return object == Object::kJob || object == Object::kCheckpoint ? v1::ROLE_USER

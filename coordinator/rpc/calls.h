@@ -11,7 +11,8 @@ namespace muster::coordinator {
 enum class Action {
   kRead,    // changes nothing
   kSubmit,  // makes a new job
-  kControl,  // changes what exists: cancel, signal, release; verify, which may mark a checkpoint as damaged
+  // Changes what exists: cancel, signal, release, revoke; verify, which may mark a checkpoint as damaged.
+  kControl,
   kRemove,      // deletes it
   kAdminister,  // affects all users: nodes, the coordinator itself
   kServe,       // only for workers
@@ -94,7 +95,7 @@ const Call* FindCall(std::string_view service, std::string_view name);
   ONE(ListUsers, ListUsersRequest, ListUsersResponse, kRead, kUser)                           \
   ONE(RemoveUser, RemoveUserRequest, RemoveUserResponse, kAdminister, kUser)                  \
   ONE(ListCredentials, ListCredentialsRequest, ListCredentialsResponse, kRead, kCredential)   \
-  ONE(RevokeCredentials, RevokeCredentialsRequest, RevokeCredentialsResponse, kAdminister,    \
+  ONE(RevokeCredentials, RevokeCredentialsRequest, RevokeCredentialsResponse, kControl,       \
       kCredential)                                                                            \
   ONE(SetProject, SetProjectRequest, Project, kAdminister, kProject)                          \
   ONE(ListProjects, ListProjectsRequest, ListProjectsResponse, kRead, kProject)               \

@@ -71,6 +71,8 @@ struct Daemon {
   const Cluster* cluster = nullptr;
   // Ends the connections that were made with certificates of these serials; how many. Any thread.
   std::function<uint32_t(const std::vector<std::string>& serials)> cut;
+  // Likewise those of a local account: "uid:1000".
+  std::function<uint32_t(const std::string& principal)> cut_local;
 
   uint64_t epoch = 0;
   int64_t started_ms = 0;

@@ -1,4 +1,5 @@
 // Users, tokens and certificates: the calls.
+#include <chrono>
 #include <utility>
 
 #include "common/limits.h"
@@ -8,6 +9,7 @@
 #include "coordinator/identity/cluster.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/issue_token.h"
+#include "coordinator/identity/roles.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/on_pool.h"
 
@@ -17,6 +19,8 @@ namespace {
 using common::StrCat;
 
 constexpr uint32_t kCredentialsPage = 1'000;
+// Until the answer to who ends its own certificate has left.
+constexpr std::chrono::seconds kAnswerLeavesWithin{1};
 
 absl::Status NeedsCluster(const Daemon& daemon, std::string_view what) {
   if (daemon.cluster != nullptr) return absl::OkStatus();
@@ -40,25 +44,56 @@ std::string AddressOf(const Daemon& daemon) {
   return names.empty() ? http.substr(host + 2) : StrCat(names.front(), http.substr(port));
 }
 
-// Connections made with these certificates end now.
-uint32_t Cut(const Daemon& daemon, const std::vector<v1::Credential>& revoked) {
+// Connections made with these certificates end now; the caller's own once the answer is out.
+uint32_t Cut(Daemon& daemon, const Caller& caller, const std::vector<v1::Credential>& revoked) {
   std::vector<std::string> serials;
-  for (const v1::Credential& credential : revoked) serials.push_back(credential.serial());
+  for (const v1::Credential& credential : revoked) {
+    if (credential.serial() != caller.serial) {
+      serials.push_back(credential.serial());
+    } else if (daemon.cut) {
+      daemon.pool.PostAfter(kAnswerLeavesWithin,
+                            [&daemon, serial = caller.serial] { daemon.cut({serial}); });
+    }
+  }
   return daemon.cut && !serials.empty() ? daemon.cut(serials) : 0;
 }
 
+bool IsOfThisMachine(std::string_view name) { return name.starts_with("uid:"); }
+
 // Those of a user who may do nothing any more; they are refused from now on, but not revoked.
-absl::Status CutUser(Daemon& daemon, const std::string& name) {
+absl::Status CutUser(Daemon& daemon, const Caller& caller, const std::string& name) {
+  if (IsOfThisMachine(name)) {
+    if (daemon.cut_local && name != caller.principal) daemon.cut_local(name);
+    return absl::OkStatus();
+  }
   std::string after;
   while (true) {
     ASSIGN_OR_RETURN(
         const std::vector<v1::Credential> page,
         daemon.directory.Credentials(
             {.subject = StrCat("user/", name), .after = after, .limit = kCredentialsPage}));
-    Cut(daemon, page);
+    Cut(daemon, caller, page);
     if (page.size() < kCredentialsPage) return absl::OkStatus();
     after = page.back().serial();
   }
+}
+
+// An administrator anybody's, everybody their own. Who may not learns nothing of others' serials.
+absl::Status CheckMayRevoke(Directory& directory, const Caller& caller,
+                            const v1::RevokeCredentialsRequest& request) {
+  if (caller.role == v1::ROLE_ADMIN) return absl::OkStatus();
+  std::string subject = request.subject();
+  if (!request.serial().empty()) {
+    ASSIGN_OR_RETURN(const auto known, directory.FindCredential(request.serial()));
+    subject = known.has_value() && subject.empty() ? known->subject() : "";
+  }
+  const std::string_view user = UserOf(caller.principal);
+  if (!user.empty() && subject == StrCat("user/", user)) return absl::OkStatus();
+  return common::MakeProblem(absl::StatusCode::kPermissionDenied,
+                             {.code = "JC1320",
+                              .what = StrCat(caller.principal, " (", RoleName(caller.role),
+                                             ") may revoke its own certificates alone"),
+                              .fix = "ask an administrator"});
 }
 
 std::string RoleReason(const Daemon& daemon, const Caller& caller) {
@@ -145,9 +180,10 @@ void SetUser(Daemon& daemon, const Caller& caller, const v1::SetUserRequest& req
         const auto before = daemon.directory.FindUser(request.name());
         ASSIGN_OR_RETURN(v1::User user, daemon.directory.SetUser(request, caller.principal));
         // A connection has the role that its user had when it was made.
-        const bool changed = before.has_value() && (before->role() != user.role() ||
-                                                    before->disabled() != user.disabled());
-        if (changed) RETURN_IF_ERROR(CutUser(daemon, user.name()));
+        // A local account is a user before it is recorded.
+        const bool changed = !before.has_value() || before->role() != user.role() ||
+                             before->disabled() != user.disabled();
+        if (changed) RETURN_IF_ERROR(CutUser(daemon, caller, user.name()));
         return user;
       });
 }
@@ -169,7 +205,8 @@ void RemoveUser(Daemon& daemon, const Caller& caller, const v1::RemoveUserReques
       [&daemon, caller, name = request.name()]() -> absl::StatusOr<v1::RemoveUserResponse> {
         ASSIGN_OR_RETURN(const std::vector<v1::Credential> revoked,
                          daemon.directory.RemoveUser(name, caller.principal));
-        Cut(daemon, revoked);
+        Cut(daemon, caller, revoked);
+        if (IsOfThisMachine(name)) RETURN_IF_ERROR(CutUser(daemon, caller, name));
         return v1::RemoveUserResponse();
       });
 }
@@ -199,11 +236,12 @@ void RevokeCredentials(Daemon& daemon, const Caller& caller,
   AnswerOnPool<v1::RevokeCredentialsResponse>(
       daemon, std::move(answer),
       [&daemon, caller, request]() -> absl::StatusOr<v1::RevokeCredentialsResponse> {
+        RETURN_IF_ERROR(CheckMayRevoke(daemon.directory, caller, request));
         ASSIGN_OR_RETURN(const std::vector<v1::Credential> revoked,
                          daemon.directory.Revoke(request, caller.principal));
         v1::RevokeCredentialsResponse response;
         response.set_revoked(static_cast<uint32_t>(revoked.size()));
-        response.set_connections_cut(Cut(daemon, revoked));
+        response.set_connections_cut(Cut(daemon, caller, revoked));
         return response;
       });
 }

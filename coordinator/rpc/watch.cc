@@ -174,6 +174,16 @@ void CancelGone(Daemon& daemon, uint64_t job) {
   daemon.loop.Say(std::move(cancel));
 }
 
+// A stream that ended with its certificate is opened again by a client that has renewed it; every
+// other end is the client's will.
+void OnClientGone(Daemon& daemon, const Caller& caller, uint64_t job) {
+  const bool has_expired = caller.until_ms != 0 && daemon.clock.Read().wall_ms >= caller.until_ms;
+  if (!has_expired) return CancelGone(daemon, job);
+  daemon.pool.PostAfter(kReattachWithin, [&daemon, job] {
+    if (!daemon.attached.Has(job)) CancelGone(daemon, job);
+  });
+}
+
 // With the client counted, which leaves when the stream is over.
 void BeginRun(Daemon& daemon, const Caller& caller, SubmitInput input,
               std::shared_ptr<UpdateSink> sink) {
@@ -186,8 +196,8 @@ void BeginRun(Daemon& daemon, const Caller& caller, SubmitInput input,
         const uint64_t job = reply.submit.job();
         daemon.attached.Came(job);
         std::make_shared<JobFeed>(daemon, caller, sink, /*past_end=*/false)
-            ->Start(job, /*with_past=*/true, [&daemon, job] {
-              if (daemon.attached.Left(job) && !daemon.stopping) CancelGone(daemon, job);
+            ->Start(job, /*with_past=*/true, [&daemon, caller, job] {
+              if (daemon.attached.Left(job) && !daemon.stopping) OnClientGone(daemon, caller, job);
               daemon.lifetime.ClientLeft();
             });
       });

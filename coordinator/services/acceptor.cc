@@ -1,6 +1,5 @@
 #include "coordinator/services/acceptor.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "common/strings.h"
+#include "coordinator/peer_address.h"
 
 namespace muster::coordinator {
 namespace {
@@ -28,7 +28,8 @@ constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 // How a TLS client begins: a record of a handshake, of some version 3.x.
 constexpr std::string_view kHandshake = "\x16\x03";
 constexpr int kAcceptsPerTurn = 64;
-constexpr std::chrono::milliseconds kLookAgain{50};  // recheck an incomplete preface
+constexpr std::chrono::milliseconds kLookAgain{50};        // recheck an incomplete preface
+constexpr std::chrono::milliseconds kHandshakesAgain{10};  // whether another one may begin
 constexpr std::chrono::milliseconds kDeafFor{50};
 constexpr std::chrono::milliseconds kForgetEvery{100};
 // TCP_USER_TIMEOUT for unacknowledged bytes to a dead peer; gRPC sets it only on connections that
@@ -47,13 +48,7 @@ std::string PrincipalOf(int fd, bool is_unix, uint32_t* uid) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
-  char text[INET6_ADDRSTRLEN] = {};
-  if (address.ss_family == AF_INET6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&address)->sin6_addr, text, sizeof text);
-    return StrCat("peer:[", static_cast<const char*>(text), "]");
-  }
-  inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&address)->sin_addr, text, sizeof text);
-  return StrCat("peer:", static_cast<const char*>(text));
+  return PeerPrincipal(address);
 }
 
 common::UniqueFd Reserve() { return common::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -64,15 +59,7 @@ std::string NameOf(int fd, bool is_tls) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
-  char text[INET6_ADDRSTRLEN] = {};
-  if (address.ss_family == AF_INET6) {
-    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
-    inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
-    return StrCat("ipv6:%5B", static_cast<const char*>(text), "%5D:", ntohs(v6->sin6_port));
-  }
-  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
-  inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
-  return StrCat("ipv4:", static_cast<const char*>(text), ":", ntohs(v4->sin_port));
+  return GrpcNameOf(address);
 }
 
 }  // namespace
@@ -118,9 +105,11 @@ bool Acceptor::WaitForSomething(std::vector<bool>& ready_listeners) {
     sources.push_back({.fd = is_deaf ? -1 : listener.fd.get(), .events = POLLIN, .revents = 0});
   }
   for (const Waiting& waiting : waiting_) {
-    wake_at = std::min(wake_at, waiting.is_partial ? now + kLookAgain : waiting.until);
-    sources.push_back(
-        {.fd = waiting.is_partial ? -1 : waiting.fd.get(), .events = POLLIN, .revents = 0});
+    const bool is_silent = !waiting.is_partial && !waiting.is_held;
+    wake_at = std::min(wake_at, is_silent         ? waiting.until
+                                : waiting.is_held ? now + kHandshakesAgain
+                                                  : now + kLookAgain);
+    sources.push_back({.fd = is_silent ? waiting.fd.get() : -1, .events = POLLIN, .revents = 0});
   }
   const auto wait =
       std::chrono::duration_cast<std::chrono::milliseconds>(wake_at - now).count() + 1;
@@ -216,20 +205,68 @@ Acceptor::Beginning Acceptor::Look(int fd, bool is_tls) {
   return static_cast<size_t>(count) < expected.size() ? Beginning::kPartial : Beginning::kWhole;
 }
 
+// The newest first: what has waited long for a handshake may be one of many that never meant to
+// finish.
 void Acceptor::LookAtWaiting() {
   const Time now = std::chrono::steady_clock::now();
-  for (auto at = waiting_.begin(); at != waiting_.end();) {
-    const Beginning beginning = Look(at->fd.get(), listeners_[at->listener].is_tls);
-    if (beginning == Beginning::kWhole) {
+  for (auto at = waiting_.end(); at != waiting_.begin();) {
+    --at;
+    const Beginning beginning =
+        at->is_held ? Beginning::kWhole : Look(at->fd.get(), listeners_[at->listener].is_tls);
+    if (beginning == Beginning::kWrong || now >= at->until) {
+      at = waiting_.erase(at);
+    } else if (beginning != Beginning::kWhole) {
+      at->is_partial = beginning == Beginning::kPartial;
+    } else if (listeners_[at->listener].is_tls && HasClientLeft(at->fd.get())) {
+      at = waiting_.erase(at);
+    } else if (MayShakeHands(*at)) {
       Give(std::move(*at));
       at = waiting_.erase(at);
-    } else if (beginning == Beginning::kWrong || now >= at->until) {
-      at = waiting_.erase(at);
     } else {
-      at->is_partial = beginning == Beginning::kPartial;
-      ++at;
+      at->is_held = true;
     }
   }
+}
+
+// Over, one way or the other. gRPC tells nobody, but a member makes its first call at once, and
+// whoever is none is closed.
+void Acceptor::EndHandshakes(Time now) {
+  gate_.EndIf([&](HandshakeGate::Id id, Time since) {
+    const int fd = static_cast<int>(id);
+    const auto served = served_.find(fd);
+    const bool is_over = now - since >= begin_within_ || served == served_.end() ||
+                         InodeOf(fd) != served->second.inode || peers_.HasCertificate(shaking_[fd]);
+    if (is_over) shaking_.erase(fd);
+    return is_over;
+  });
+}
+
+bool Acceptor::MayShakeHands(const Waiting& waiting) {
+  if (!listeners_[waiting.listener].is_tls) return true;
+  const Time now = std::chrono::steady_clock::now();
+  const std::string network = NetworkOf(waiting.principal);
+  HandshakeGate::Verdict verdict = gate_.Ask(network, now);
+  if (!verdict.may_begin) {
+    EndHandshakes(now);
+    verdict = gate_.Ask(network, now);
+  }
+  if (verdict.to_close.has_value()) {
+    const int stalled = static_cast<int>(*verdict.to_close);
+    turned_away_.Warn({.code = "JC1311",
+                       .what = StrCat("too many handshakes of TLS go on at once; for one of ",
+                                      network, ", the oldest that makes no progress was closed"),
+                       .fix = "find out what opens them (ss -tnp)"});
+    // It is the one that was served: EndHandshakes has looked.
+    shutdown(stalled, SHUT_RDWR);
+    gate_.End(*verdict.to_close);
+    shaking_.erase(stalled);
+    verdict = gate_.Ask(network, now);
+  }
+  if (!verdict.may_begin) return false;
+  const int fd = waiting.fd.get();
+  gate_.Begin(static_cast<HandshakeGate::Id>(fd), network, now);
+  shaking_[fd] = NameOf(fd, /*is_tls=*/true);
+  return true;
 }
 
 void Acceptor::Give(Waiting waiting) {

@@ -1,7 +1,7 @@
 // Accepts connections and hands them to gRPC once the client starts speaking HTTP/2 or TLS. gRPC's own
 // acceptor fails when descriptors run out and keeps silent connections; here their number is
 // bounded, silent ones are closed, and a reserve descriptor is used to reject what cannot be
-// accepted. On a unix socket the kernel identifies the peer. Owns one thread.
+// accepted. Of TLS's handshakes some go on at once; what comes in between waits here. On a unix socket the kernel identifies the peer. Owns one thread.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/files.h"
+#include "coordinator/handshake_gate.h"
 #include "coordinator/said_rarely.h"
 #include "coordinator/services/peers.h"
 
@@ -50,6 +51,7 @@ class Acceptor {
     Time until;
     size_t listener = 0;
     bool is_partial = false;  // part of the preface arrived: poll would report it repeatedly
+    bool is_held = false;     // has begun, and waits for its handshake
   };
   struct Served {
     uint64_t inode = 0;  // distinguishes this connection from a later one with the same descriptor
@@ -67,6 +69,9 @@ class Acceptor {
   bool MakeRoom(size_t listener);
   void TurnAwayWithReserve(size_t listener);
   void LookAtWaiting();
+  // Whether TLS may begin on it. If so, it is counted until its certificate is known.
+  bool MayShakeHands(const Waiting& waiting);
+  void EndHandshakes(Time now);
   void Give(Waiting waiting);
   void ForgetClosed();
   size_t CountWaiting(size_t listener) const;
@@ -83,6 +88,8 @@ class Acceptor {
   std::map<int, Served> served_;  // by descriptor: a reused number replaces the entry
   std::vector<size_t>
       served_of_listener_;  // how many of them; closed ones count until they are forgotten
+  HandshakeGate gate_;      // by descriptor
+  std::map<int, std::string> shaking_;  // gRPC's names of those that the gate has let in
   Time may_forget_at_;
   Time deaf_until_;  // accepting cannot succeed before
   SaidRarely turned_away_;

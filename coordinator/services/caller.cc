@@ -33,7 +33,9 @@ absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
   if (!certificate.empty()) {
     absl::StatusOr<Caller> caller = daemon.admission.OfCertificate(
         certificate, principal.substr(kPeerPrefix.size()), daemon.clock.Read().wall_ms);
-    if (caller.ok()) peers.SawCertificate(name, caller->serial);
+    if (caller.ok()) {
+      peers.SawCertificate(name, {.serial = caller->serial, .until_ms = caller->until_ms});
+    }
     return caller;
   }
   if (std::string_view(principal).starts_with(kPeerPrefix)) {

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +24,7 @@ void Peers::Set(const std::string& name, Connection connection) {
     known_.erase(before);
   }
   used_by = name;
-  known_[name] = {.connection = std::move(connection), .serial = ""};
+  known_[name] = {.connection = std::move(connection), .certificate = {}};
 }
 
 std::string Peers::PrincipalOf(const std::string& name) const {
@@ -35,21 +36,54 @@ std::string Peers::PrincipalOf(const std::string& name) const {
   return absl::StrCat("peer:", name);
 }
 
-void Peers::SawCertificate(const std::string& name, const std::string& serial) {
+void Peers::SawCertificate(const std::string& name, const Certificate& certificate) {
   std::lock_guard lock(mutex_);
   const auto known = known_.find(name);
-  if (known != known_.end() && known->second.serial != serial) known->second.serial = serial;
+  if (known == known_.end() || known->second.certificate.serial == certificate.serial) return;
+  known->second.certificate = certificate;
+  next_end_ms_ = std::min(next_end_ms_, certificate.until_ms);
+}
+
+bool Peers::HasCertificate(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto known = known_.find(name);
+  return known != known_.end() && !known->second.certificate.serial.empty();
+}
+
+// With mutex_ held.
+template <typename Rule>
+uint32_t Peers::CutIf(Rule rule) {
+  uint32_t cut = 0;
+  for (auto& [name, known] : known_) {
+    const Connection& connection = known.connection;
+    if (!rule(known) || InodeOf(connection.fd) != connection.inode) continue;
+    if (shutdown(connection.fd, SHUT_RDWR) == 0) ++cut;
+  }
+  return cut;
 }
 
 uint32_t Peers::Cut(const std::set<std::string>& serials) {
   std::lock_guard lock(mutex_);
-  uint32_t cut = 0;
-  for (const auto& [name, known] : known_) {
-    const Connection& connection = known.connection;
-    if (!serials.contains(known.serial) || InodeOf(connection.fd) != connection.inode) continue;
-    if (shutdown(connection.fd, SHUT_RDWR) == 0) ++cut;
-  }
-  return cut;
+  return CutIf([&](const Known& known) { return serials.contains(known.certificate.serial); });
+}
+
+uint32_t Peers::CutPrincipal(const std::string& principal) {
+  std::lock_guard lock(mutex_);
+  return CutIf([&](const Known& known) { return known.connection.principal == principal; });
+}
+
+uint32_t Peers::CutExpired(int64_t now_ms) {
+  std::lock_guard lock(mutex_);
+  if (now_ms < next_end_ms_) return 0;
+  next_end_ms_ = kNever;
+  return CutIf([&](Known& known) {
+    const int64_t until_ms = known.certificate.until_ms;
+    if (until_ms == 0) return false;
+    if (now_ms < until_ms) next_end_ms_ = std::min(next_end_ms_, until_ms);
+    // Once is enough.
+    if (now_ms >= until_ms) known.certificate.until_ms = 0;
+    return now_ms >= until_ms;
+  });
 }
 
 }  // namespace muster::coordinator

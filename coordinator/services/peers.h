@@ -1,10 +1,11 @@
 // The connections that were handed to gRPC: who is at the other end as far as the socket tells, and
-// which certificate was seen on it, so that a revoked one can be cut. Written before the hand-over;
+// which certificate was seen on it, so that it ends with the certificate. Written before the hand-over;
 // gRPC closes the descriptor when the last call of the connection is gone, so no call ever sees the
 // next owner of the number. Any thread.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <string>
@@ -24,18 +25,33 @@ class Peers {
   // "uid:1000", "peer:10.0.0.7". For a connection that it does not know, "peer:" and gRPC's text.
   std::string PrincipalOf(const std::string& name) const;
   // Calls arrive on the connection with this certificate.
-  void SawCertificate(const std::string& name, const std::string& serial);
-  // Closes the connections that were made with one of these certificates. How many.
+  struct Certificate {
+    std::string serial;
+    int64_t until_ms = 0;
+  };
+  void SawCertificate(const std::string& name, const Certificate& certificate);
+  bool HasCertificate(const std::string& name) const;
+  // Each closes connections, and tells how many: those that were made with one of these
+  // certificates,
   uint32_t Cut(const std::set<std::string>& serials);
+  // those of a local account ("uid:1000"),
+  uint32_t CutPrincipal(const std::string& principal);
+  // those whose certificate has ended. Costs nothing while none has.
+  uint32_t CutExpired(int64_t now_ms);
 
  private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   struct Known {
     Connection connection;
-    std::string serial;
+    Certificate certificate;
   };
+  template <typename Rule>
+  uint32_t CutIf(Rule rule);
+
   mutable std::mutex mutex_;  // guards what follows
   std::unordered_map<std::string, Known> known_;
   std::unordered_map<int, std::string> name_of_;  // by descriptor: a reused number replaces
+  int64_t next_end_ms_ = kNever;                  // no certificate ends before
 };
 
 uint64_t InodeOf(int fd);

@@ -26,6 +26,7 @@ constexpr int kKeepaliveTimeoutMs = 10'000;
 constexpr int kPingIntervalMinMs = 10'000;
 constexpr int kMessageSlackBytes = 64 * 1024;
 constexpr std::chrono::milliseconds kStopWithin{100};
+constexpr std::chrono::seconds kCutExpiredEvery{1};
 
 void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
@@ -60,13 +61,22 @@ absl::StatusOr<std::vector<Acceptor::Listener>> ListenersOf(const Daemon& daemon
   return listeners;
 }
 
+// A stream ends with the certificate that it was opened with. Now and every second, until the pool
+// stops or the server is gone.
+void CutExpired(Daemon& daemon, const std::weak_ptr<Peers>& weak) {
+  const std::shared_ptr<Peers> peers = weak.lock();
+  if (peers == nullptr) return;
+  peers->CutExpired(daemon.clock.Read().wall_ms);
+  daemon.pool.PostAfter(kCutExpiredEvery, [&daemon, weak] { CutExpired(daemon, weak); });
+}
+
 }  // namespace
 
 // What a client may take for TLS, until its certificate is known.
 constexpr int kHandshakeWithinMs = 10'000;
 
 struct RpcServer::Parts {
-  Peers peers;
+  const std::shared_ptr<Peers> peers = std::make_shared<Peers>();
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> secure;
   std::unique_ptr<grpc::Service> jobs;
   std::unique_ptr<grpc::Service> workers;
@@ -83,12 +93,16 @@ RpcServer::~RpcServer() { Stop(); }
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Options options) {
   auto parts = std::make_unique<Parts>();
   parts->endpoint = options.socket.empty() ? options.port.endpoint : "unix:" + options.socket;
-  parts->jobs = MakeJobService(daemon, parts->peers);
-  parts->workers = MakeWorkerService(daemon, parts->peers);
-  parts->execs = MakeExecService(daemon, parts->peers);
+  Peers& peers = *parts->peers;
+  parts->jobs = MakeJobService(daemon, peers);
+  parts->workers = MakeWorkerService(daemon, peers);
+  parts->execs = MakeExecService(daemon, peers);
   // Before the first call.
-  daemon.cut = [peers = &parts->peers](const std::vector<std::string>& serials) {
-    return peers->Cut({serials.begin(), serials.end()});
+  daemon.cut = [&peers](const std::vector<std::string>& serials) {
+    return peers.Cut({serials.begin(), serials.end()});
+  };
+  daemon.cut_local = [&peers](const std::string& principal) {
+    return peers.CutPrincipal(principal);
   };
   grpc::ServerBuilder builder;
   SetLimits(builder);
@@ -107,7 +121,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
   if (parts->server == nullptr) return absl::InternalError("the gRPC server did not start");
   ASSIGN_OR_RETURN(std::vector<Acceptor::Listener> listeners, ListenersOf(daemon, options));
   parts->acceptor = std::make_unique<Acceptor>(
-      std::move(listeners), parts->peers,
+      std::move(listeners), peers,
       [server = parts->server.get(), secure = parts->secure.get()](int fd,
                                                                    const Acceptor::Listener& from) {
         if (!from.is_tls) return grpc::AddInsecureChannelFromFd(server, fd);
@@ -116,6 +130,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Daemon& daemon, Opti
         connection.fd = fd;
         secure->HandleNewConnection(&connection);
       });
+  if (options.cluster != nullptr) CutExpired(daemon, parts->peers);
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }
 

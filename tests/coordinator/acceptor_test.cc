@@ -1,7 +1,9 @@
 // Connections that send nothing, come from other users, or are too many.
 #include "coordinator/services/acceptor.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,12 +11,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "coordinator/handshake_gate.h"
 #include "coordinator/listener.h"
+#include "coordinator/peer_address.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/no_free_descriptors.h"
 
@@ -26,12 +33,16 @@ constexpr std::chrono::milliseconds kLong{600'000};
 
 class AcceptorTest : public ::testing::Test {
  protected:
-  void Start(std::chrono::milliseconds begin_within, size_t most, bool own_uid_only = false) {
+  void Start(std::chrono::milliseconds begin_within, size_t most, bool own_uid_only = false,
+             bool is_tls = false) {
     auto fd = ListenOnSocket(path_);
     ASSERT_TRUE(fd.ok()) << fd.status();
     std::vector<Acceptor::Listener> listeners;
-    listeners.push_back(
-        {.fd = *std::move(fd), .is_unix = true, .own_uid_only = own_uid_only, .most = most});
+    listeners.push_back({.fd = *std::move(fd),
+                         .is_unix = true,
+                         .own_uid_only = own_uid_only,
+                         .is_tls = is_tls,
+                         .most = most});
     acceptor_ = std::make_unique<Acceptor>(
         std::move(listeners), peers_,
         [this](int fd, const Acceptor::Listener&) {
@@ -173,6 +184,25 @@ TEST_F(AcceptorTest, AnotherUsersProcessIsTurnedAwayFromAPrivateCoordinator) {
   EXPECT_GE(WaitForGiven(1), 0);
 }
 
+// Only its handshake: what TLS makes of it is gRPC's.
+TEST_F(AcceptorTest, OfHandshakesThatGoOnAtOnceOnlySoManyAreHandedOver) {
+  Start(kLong, 200, /*own_uid_only=*/false, /*is_tls=*/true);
+  std::vector<common::UniqueFd> half_open;
+  for (int i = 0; i < 40; ++i) {
+    half_open.push_back(Connect());
+    ASSERT_EQ(send(half_open.back().get(), "\x16\x03\x01", 3, 0), 3);
+  }
+  ASSERT_GE(WaitForGiven(16), 0);
+  const auto began = std::chrono::steady_clock::now();
+  // The oldest makes room.
+  EXPECT_GE(WaitForGiven(17), 0);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(500));
+  const bool is_one_closed = std::any_of(half_open.begin(), half_open.end(), [](const auto& each) {
+    return IsClosedWithin(each.get(), 0);
+  });
+  EXPECT_TRUE(is_one_closed);
+}
+
 TEST(PeersTest, AReusedPortOrDescriptorKeepsNoConnectionFromBeingCut) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -183,11 +213,118 @@ TEST(PeersTest, AReusedPortOrDescriptorKeepsNoConnectionFromBeingCut) {
   peers.Set("ipv4:10.0.0.7:1",
             {.fd = ours.get(), .inode = InodeOf(ours.get()), .principal = "peer:10.0.0.7"});
   peers.Set("ipv4:10.0.0.9:2", {.fd = kGone, .inode = 2, .principal = "peer:10.0.0.9"});
-  peers.SawCertificate("ipv4:10.0.0.7:1", "ab");
+  peers.SawCertificate("ipv4:10.0.0.7:1", {.serial = "ab", .until_ms = 1});
   EXPECT_EQ(peers.Cut({"cd"}), 0u);
   EXPECT_EQ(peers.Cut({"ab"}), 1u);
   char byte = 0;
   EXPECT_EQ(recv(theirs.get(), &byte, 1, MSG_DONTWAIT), 0) << "closed";
+}
+
+class Pair {
+ public:
+  Pair() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    ours_ = common::UniqueFd(ends[0]);
+    theirs_ = common::UniqueFd(ends[1]);
+  }
+  Peers::Connection Connection(const std::string& principal) const {
+    return {.fd = ours_.get(), .inode = InodeOf(ours_.get()), .principal = principal};
+  }
+  bool IsClosed() const {
+    char byte = 0;
+    return recv(theirs_.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  }
+
+ private:
+  common::UniqueFd ours_, theirs_;
+};
+
+TEST(PeersTest, AConnectionEndsWithTheCertificateThatItWasOpenedWith) {
+  const Pair early, late, local;
+  Peers peers;
+  peers.Set("ipv4:10.0.0.7:1", early.Connection("peer:10.0.0.7"));
+  peers.Set("ipv4:10.0.0.7:2", late.Connection("peer:10.0.0.7"));
+  peers.Set("fd:9", local.Connection("uid:1000"));
+  peers.SawCertificate("ipv4:10.0.0.7:2", {.serial = "cd", .until_ms = 2'000});
+  EXPECT_FALSE(peers.HasCertificate("ipv4:10.0.0.7:1"));
+  peers.SawCertificate("ipv4:10.0.0.7:1", {.serial = "ab", .until_ms = 1'000});
+  EXPECT_TRUE(peers.HasCertificate("ipv4:10.0.0.7:1"));
+  EXPECT_EQ(peers.CutExpired(999), 0u);
+  EXPECT_EQ(peers.CutExpired(1'000), 1u);
+  EXPECT_TRUE(early.IsClosed());
+  EXPECT_FALSE(late.IsClosed()) << "it was renewed";
+  EXPECT_EQ(peers.CutExpired(1'500), 0u);
+  EXPECT_EQ(peers.CutExpired(3'000), 1u);
+  EXPECT_TRUE(late.IsClosed());
+  EXPECT_FALSE(local.IsClosed()) << "it has no certificate";
+}
+
+TEST(PeersTest, ALocalAccountsConnectionsAreCutByItsName) {
+  const Pair theirs, others;
+  Peers peers;
+  peers.Set("fd:8", theirs.Connection("uid:1000"));
+  peers.Set("fd:9", others.Connection("uid:10001"));
+  EXPECT_EQ(peers.CutPrincipal("uid:1000"), 1u);
+  EXPECT_TRUE(theirs.IsClosed());
+  EXPECT_FALSE(others.IsClosed());
+}
+
+TEST(PeerAddressTest, AnIpv6NetworkIsOnePeerAndAZoneIsNoPartOfTheAddress) {
+  for (const auto& [principal, network] : std::map<std::string, std::string>{
+           {"peer:[2001:db8:1:2:3:4:5:6]", "peer:[2001:db8:1:2::]/64"},
+           {"peer:[2001:db8:1:2::9]", "peer:[2001:db8:1:2::]/64"},
+           {"peer:[2001:db8:1:3::9]", "peer:[2001:db8:1:3::]/64"},
+           {"peer:[fe80::7%eth0]", "peer:[fe80::]/64"},
+           {"peer:[::ffff:10.0.0.7]", "peer:[::ffff:10.0.0.7]"},
+           {"peer:10.0.0.7", "peer:10.0.0.7"},
+           {"peer:[nonsense", "peer:[nonsense"},
+           {"uid:1000", "uid:1000"}}) {
+    EXPECT_EQ(NetworkOf(principal), network) << principal;
+  }
+  sockaddr_storage storage{};
+  auto& address = reinterpret_cast<sockaddr_in6&>(storage);
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(41'180);
+  address.sin6_scope_id = 2;
+  ASSERT_EQ(inet_pton(AF_INET6, "fe80::7", &address.sin6_addr), 1);
+  EXPECT_EQ(AddressText(storage), "fe80::7");
+  EXPECT_EQ(PeerPrincipal(storage), "peer:[fe80::7]");
+  EXPECT_EQ(GrpcNameOf(storage), "ipv6:%5Bfe80::7%252%5D:41180");
+}
+
+using Gate = HandshakeGate;
+
+TEST(HandshakeGateTest, SoManyGoOnAtOnceAndOneNetworkDoesNotUseThemUp) {
+  Gate gate({.most = 5, .most_of_network = 3, .patience = std::chrono::seconds(1)});
+  const Gate::Time now{};
+  for (const Gate::Id id : {1, 2, 3}) {
+    ASSERT_TRUE(gate.Ask("a", now).may_begin);
+    gate.Begin(id, "a", now + std::chrono::milliseconds(id));
+  }
+  EXPECT_FALSE(gate.Ask("a", now).may_begin);
+  for (const Gate::Id id : {4, 5}) {
+    ASSERT_TRUE(gate.Ask("b", now).may_begin) << "others still may";
+    gate.Begin(id, "b", now + std::chrono::milliseconds(id));
+  }
+  EXPECT_FALSE(gate.Ask("c", now).may_begin) << "so many in all";
+  gate.End(4);
+  EXPECT_TRUE(gate.Ask("c", now).may_begin);
+  gate.EndIf([](Gate::Id id, Gate::Time) { return id == 2; });
+  EXPECT_TRUE(gate.Ask("a", now).may_begin);
+}
+
+TEST(HandshakeGateTest, OneThatMakesNoProgressIsClosedForAnother) {
+  Gate gate({.most = 3, .most_of_network = 2, .patience = std::chrono::seconds(1)});
+  const Gate::Time now{};
+  gate.Begin(1, "b", now);
+  gate.Begin(2, "a", now + std::chrono::milliseconds(100));
+  gate.Begin(3, "a", now + std::chrono::milliseconds(200));
+  EXPECT_FALSE(gate.Ask("a", now + std::chrono::milliseconds(999)).to_close.has_value())
+      << "they may just be slow";
+  const Gate::Time later = now + std::chrono::milliseconds(1'150);
+  EXPECT_EQ(gate.Ask("a", later).to_close, 2u) << "of its own network";
+  EXPECT_EQ(gate.Ask("c", later).to_close, 1u) << "of all";
 }
 
 }  // namespace

@@ -70,6 +70,17 @@ TEST_F(AdmissionTest, OverTheSocketTheKernelSaysWhoItIs) {
   EXPECT_EQ(own.OfLocal(1000).role, v1::ROLE_UNSPECIFIED);
 }
 
+TEST_F(AdmissionTest, APlaintextPeerIsItsAddressWithoutThePort) {
+  const Admission open(Admission::Options{});
+  for (const auto& [from, principal] :
+       std::map<std::string, std::string>{{"10.0.0.7:1", "peer:10.0.0.7"},
+                                          {"10.0.0.7", "peer:10.0.0.7"},
+                                          {"[2001:db8::7]:1", "peer:[2001:db8::7]"},
+                                          {"[2001:db8::7]", "peer:[2001:db8::7]"}}) {
+    EXPECT_EQ(open.OfPlaintext(from).principal, principal) << from;
+  }
+}
+
 TEST_F(AdmissionTest, ACertificateSaysWhoItIsAndTheRecordWhatItMayDo) {
   const Admission admission(Options());
   Add("alice", v1::ROLE_VIEWER);
@@ -79,6 +90,7 @@ TEST_F(AdmissionTest, ACertificateSaysWhoItIsAndTheRecordWhatItMayDo) {
   EXPECT_EQ(alice->principal, "user:alice");
   EXPECT_EQ(alice->role, v1::ROLE_VIEWER);
   EXPECT_FALSE(alice->serial.empty());
+  EXPECT_EQ(alice->until_ms, kToday + kDay);
   Add("alice", v1::ROLE_ADMIN);
   EXPECT_EQ(admission.OfCertificate(pem, "", kToday)->role, v1::ROLE_ADMIN)
       << "a changed role counts at once";

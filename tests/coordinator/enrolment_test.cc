@@ -46,6 +46,10 @@ class Remembered : public EnrolmentRecords {
     }
     return valid;
   }
+  absl::StatusOr<std::optional<v1::Credential>> FindCredential(const std::string& serial) override {
+    const auto found = credentials.find(serial);
+    return found == credentials.end() ? std::nullopt : std::optional(found->second);
+  }
   bool IsRevoked(const std::string& serial) override {
     return credentials.contains(serial) && credentials[serial].revoked_ms() != 0;
   }
@@ -252,10 +256,44 @@ TEST_F(EnrolmentTest, AMemberThatRenewsAllTheTimeCannotFillTheRecords) {
   std::string last = "ok";
   for (size_t i = 0; i < Enrolment::kValidMost; ++i)
     last = Code(Renew(Renewal(old, key_, kNowMs), kNowMs));
-  EXPECT_EQ(last, "JC1352");
+  EXPECT_EQ(last, "JC1359");
   EXPECT_EQ(records_.credentials.size(), Enrolment::kValidMost);
   const int64_t later_ms = kNowMs + Enrolment::kWorkerLivesMs;
   EXPECT_EQ(Code(Renew(Renewal(old, key_, later_ms), later_ms)), "ok") << "the others have expired";
+}
+
+TEST_F(EnrolmentTest, WhoSignsInAllTheTimeCannotFillTheRecordsEither) {
+  AddUser("alice");
+  for (size_t i = 0; i < Enrolment::kValidMost; ++i)
+    ASSERT_EQ(Code(SignIn(NewToken(v1::TOKEN_KIND_SIGN_IN, "alice"))), "ok") << i;
+  const std::string token = NewToken(v1::TOKEN_KIND_SIGN_IN, "alice");
+  const auto refused = SignIn(token);
+  EXPECT_EQ(Code(refused), "JC1359");
+  EXPECT_NE(refused.status().message().find("jobctl cert revoke user/alice"), std::string::npos);
+  ASSERT_TRUE(records_.Revoke({.subject = "user/alice", .now_ms = kNowMs}).ok());
+  EXPECT_EQ(Code(SignIn(token)), "ok") << "the token was not used up";
+}
+
+TEST_F(EnrolmentTest, ANodeThatJoinsAgainAndAgainHasOneValidCertificate) {
+  const std::string token = NewToken(v1::TOKEN_KIND_JOIN, "node1", 100);
+  for (size_t i = 0; i < Enrolment::kValidMost + 2; ++i)
+    ASSERT_EQ(Code(Join(token, "node1", {.now_ms = kNowMs, .is_known = true})), "ok") << i;
+  EXPECT_EQ(*records_.CountValid("worker/node1", kNowMs), 1u);
+}
+
+TEST_F(EnrolmentTest, WhatIsNotInTheListIsNotRenewed) {
+  const std::string nodes = Join(NewToken(v1::TOKEN_KIND_JOIN, ""), "node1")->certificate_pem();
+  AddUser("alice");
+  const std::string hers = SignIn(NewToken(v1::TOKEN_KIND_SIGN_IN, "alice"))->certificate_pem();
+  // As after a restore from a backup, or at another coordinator with the same authority.
+  records_.credentials.clear();
+  const auto node = Renew(Renewal(nodes, key_, kNowMs), kNowMs);
+  EXPECT_EQ(Code(node), "JC1352");
+  EXPECT_NE(node.status().message().find("jobctl token create worker node1"), std::string::npos);
+  const auto alice = Renew(Renewal(hers, key_, kNowMs), kNowMs);
+  EXPECT_EQ(Code(alice), "JC1352");
+  EXPECT_NE(alice.status().message().find("jobctl token create person alice"), std::string::npos);
+  EXPECT_TRUE(records_.credentials.empty());
 }
 
 TEST_F(EnrolmentTest, APersonRenewsOnlyBeforeTheEnd) {
@@ -266,6 +304,16 @@ TEST_F(EnrolmentTest, APersonRenewsOnlyBeforeTheEnd) {
   EXPECT_EQ(Code(Renew(Renewal(old, key_, end_ms), end_ms)), "JC1352");
   records_.users["alice"].set_disabled(true);
   EXPECT_EQ(Code(Renew(Renewal(old, key_, kNowMs), kNowMs)), "JC1355");
+}
+
+TEST(RequestPace, ANetworkOfIpv6HasThePaceOfOneAddress) {
+  http::RequestPace pace(
+      {.all = {.per_second = 1, .saved_up = 100}, .address = {.per_second = 1, .saved_up = 3}});
+  const http::RequestPace::Time now = std::chrono::steady_clock::now();
+  int allowed = 0;
+  for (int i = 0; i < 50; ++i) allowed += pace.Allows(StrCat("peer:[2001:db8::", i, "]"), now);
+  EXPECT_EQ(allowed, 3);
+  EXPECT_TRUE(pace.Allows("peer:[2001:db8:0:1::1]", now));
 }
 
 TEST(RequestPace, OneAddressCannotUseUpWhatTheOthersMayAsk) {

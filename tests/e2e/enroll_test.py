@@ -124,6 +124,8 @@ class Joining(EnrollCase):
         self.assertEqual((record.state, len(record.attempts)), (harness.SUCCEEDED, 1))
         wait_until(lambda: b"end\n" in b"".join(cluster.api.logs(job)[0].values()), "its output is there")
         self.assertNotIn("cannot be renewed", worker.output())
+        # It connected again before its connections were cut.
+        self.assertNotIn("control stream ended", worker.output())
         worker.kill9()
         last = until_ms(credentials)
         wait_until(lambda: time.time() * 1000 > last, "the certificate has expired")
@@ -267,9 +269,60 @@ class SigningIn(EnrollCase):
             endpoint = re.search(r"^endpoint: (.+)$", file.read(), re.M).group(1)
         # The context that has the address lends its credentials.
         self.assertIn("user:alice", alice.jobctl("whoami", "--server", endpoint).stdout)
-        alice.jobctl("logout")
+        copy = self.path("copy")
+        shutil.copy2(alice.credentials, copy)
+        self.assertIn("the certificate is revoked", alice.jobctl("logout").stdout)
         self.assertFalse(os.path.exists(alice.credentials))
         self.assert_error(alice.jobctl("ls", check=False), "JC1357", "jobctl login")
+        shutil.copy2(copy, alice.credentials)
+        self.assert_error(alice.jobctl("ls", check=False), "JC1324", "revoked")
+        vera = self.person(cluster, "vera", "--role", "viewer")
+        self.assertIn("the certificate is revoked", vera.jobctl("logout").stdout)
+        bob, carol = self.person(cluster, "bob"), self.person(cluster, "carol")
+        self.assertIn("is good until its end", carol.jobctl("logout", "--local").stdout)
+        cluster.coordinator.kill9()
+        self.assertIn("is not revoked", bob.jobctl("logout").stdout)
+        self.assertFalse(os.path.exists(bob.credentials))
+
+    def test_a_stream_ends_with_its_certificate_unless_jobctl_can_renew_that(self):
+        cluster = self.secured("--person-certificate", "4s")
+        self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        self.start_worker(cluster, "node1")
+        alice = self.person(cluster, "alice")
+        first = until_ms(alice.credentials)
+        # A browser's session does, too.
+        link = alice.jobctl("ui", "--no-open").stdout.strip()
+        cookie = self.ask("GET", link[len(f"https://{self.address}"):]).headers["Set-Cookie"]
+        self.assertLessEqual(int(re.search(r"Max-Age=(\d+)", cookie).group(1)), 4)
+        go = self.path("go")
+        wait = ("--", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; echo end")
+        attached = alice.start_jobctl("run", *wait)
+        job = alice.submit(*wait)
+        cluster.wait_for(job, harness.RUNNING)
+        follower = alice.start_jobctl("logs", "-f", job)
+        # The same person on a machine from which HTTPS cannot be reached.
+        elsewhere = self.path("elsewhere")
+        shutil.copytree(alice.home, elsewhere)
+        credentials = os.path.join(elsewhere, "muster", "credentials", "lab")
+        with open(credentials) as file:
+            text = re.sub(r"(?m)^http: .*$", "http: 127.0.0.1:1", file.read())
+        with open(credentials, "w") as file:
+            file.write(text)
+        cut = alice.start_jobctl("logs", "-f", job, env={"HOME": elsewhere, "XDG_CONFIG_HOME": elsewhere})
+        _, error = cut.communicate(timeout=harness.DEADLINE_S)
+        self.assertNotEqual(cut.returncode, 0)
+        self.assertIn(b"JC1357", error)
+        self.assertLess(time.time() * 1000, first + 15_000)
+        last = until_ms(alice.credentials)
+        self.assertGreater(last, first, "the others renew it")
+        wait_until(lambda: time.time() * 1000 > first + 5_000, "what they began with is over")
+        self.assertEqual((attached.poll(), follower.poll()), (None, None))
+        with open(go, "w"):
+            pass
+        output, error = attached.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual((attached.returncode, output.count(b"end\n")), (0, 1), error)
+        output, error = follower.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual((follower.returncode, output.count(b"end\n")), (0, 1), error)
 
     def test_a_certificate_is_renewed_on_the_way_and_an_expired_one_is_said_in_a_sentence(self):
         cluster = self.secured("--person-certificate", "3s")

@@ -181,6 +181,9 @@ class Members(SecureCase):
                 (bob, ("user", "set", "bob", "--role", "admin"), "JC1320"),
                 (carol, ("user", "set", "carol", "--role", "admin"), "JC1320"),
                 (carol, ("rerun", str(job)), "JC1320"),
+                (bob, ("cert", "revoke", "user/alice"), "JC1320"),
+                (viewer, ("cert", "revoke", "user/alice"), "JC1320"),
+                (carol, ("cert", "revoke", "worker/node1"), "JC1320"),
                 (viewer, ("submit", "--", "true"), "JC1320"),
                 (viewer, ("cancel", str(job), "--yes"), "JC1320")):
             with self.subTest(words=words):
@@ -215,6 +218,27 @@ class Members(SecureCase):
         cluster.jobctl("cert", "revoke", "worker/node1", "--reason", "sold")
         wait_until(lambda: "JC1324" in cluster.workers["node1"].output() or "revoked" in cluster.workers["node1"].output(),
                    "the worker is told why")
+
+    def test_a_local_account_that_is_disabled_loses_its_streams(self):
+        need(os.geteuid() == 0, "only root may be another account")
+        cluster = self.secured()
+        account = 54321
+        for directory in (self.directory, os.path.dirname(cluster.socket)):
+            os.chmod(directory, 0o711)
+        os.chmod(cluster.socket, 0o666)
+        home = self.path("home-local")
+        os.mkdir(home)
+        os.chown(home, account, account)
+        env = {"HOME": home, "XDG_CONFIG_HOME": home, "JOBCTL_DATA_DIR": home, "JOBCTL_RUNTIME_DIR": home}
+        follower = cluster.start_jobctl("events", "-w", env=env, user=account, group=account, cwd="/")
+        cluster.submit("--queue-anyway", "--name", "seen", "--", "true")
+        seen = follower.stdout.readline()
+        self.assertTrue(seen, follower.stderr.read1() if not seen else "")
+        cluster.jobctl("user", "set", f"uid:{account}", "--role", "user")
+        cluster.jobctl("user", "disable", f"uid:{account}", "--yes")
+        _, error = follower.communicate(timeout=harness.DEADLINE_S)
+        self.assertNotEqual(follower.returncode, 0)
+        self.assertNotIn("JC1302", error.decode())
 
     def connections(self, cluster):
         """TCP connections of the coordinator that are established."""

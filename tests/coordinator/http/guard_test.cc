@@ -69,6 +69,11 @@ TEST(HttpHost, OnLoopbackOnlyLoopbackNamesAreOurs) {
     EXPECT_FALSE(IsOurHost(host, kLoopback, {})) << host;
 }
 
+TEST(HttpHost, TheZoneOfAnAddressIsNoPartOfIt) {
+  EXPECT_EQ(HostName("[fe80::7%25eth0]:7701"), "fe80::7");
+  EXPECT_EQ(HostName("[fe80::7%2]"), "fe80::7");
+}
+
 TEST(HttpHost, OnANetworkOnlyTheAddressItselfAndGivenNamesAreOurs) {
   EXPECT_TRUE(IsOurHost("10.0.0.1:7701", kNetwork, {}));
   EXPECT_FALSE(IsOurHost("localhost:7701", kNetwork, {}));
@@ -193,6 +198,27 @@ TEST_F(HttpSessions, WhoSignedInWithACertificateHasASessionOfItsSerialForHours) 
   EXPECT_EQ(session.holder.principal, "user:alice");
   EXPECT_EQ(session.holder.serial, "4f01");
   EXPECT_EQ(Of("cookie", pair, 1'000 + Sessions::kMemberCookieLivesS), Proof::kNone);
+}
+
+TEST_F(HttpSessions, ASessionEndsWithTheCertificateThatAskedForIt) {
+  const auto made = [this](int64_t until_s) {
+    return sessions_.Redeem(
+        sessions_.MakeTicket({.principal = "user:alice", .serial = "4f01", .until_s = until_s},
+                             now_),
+        now_, 1'000);
+  };
+  const absl::StatusOr<std::string> set_cookie = made(1'600);
+  ASSERT_TRUE(set_cookie.ok()) << set_cookie.status();
+  EXPECT_TRUE(set_cookie->ends_with("Max-Age=600")) << *set_cookie;
+  const std::string pair = set_cookie->substr(0, set_cookie->find(';'));
+  EXPECT_EQ(Of("cookie", pair, 1'599), Proof::kCookie);
+  EXPECT_EQ(Of("cookie", pair, 1'600), Proof::kNone);
+  const absl::StatusOr<std::string> longer = made(1'000'000'000);
+  ASSERT_TRUE(longer.ok()) << longer.status();
+  EXPECT_EQ(
+      Of("cookie", longer->substr(0, longer->find(';')), 1'000 + Sessions::kMemberCookieLivesS),
+      Proof::kNone);
+  EXPECT_EQ(common::CodeOf(made(1'000).status()), "JC1313") << "it has expired since";
 }
 
 TEST_F(HttpSessions, OverTlsABrowserSendsTheCookieToNobodyElse) {

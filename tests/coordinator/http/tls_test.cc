@@ -273,6 +273,22 @@ TEST_F(HttpTlsTest, HalfOpenHandshakesMakeRoomForNewClients) {
   for (const int fd : half) close(fd);
 }
 
+TEST_F(HttpTlsTest, SoManyHandshakesGoOnAtOnceAndThoseThatStallMakeRoom) {
+  Start({.first_head = kLong}, 64);
+  std::vector<int> half;
+  for (int i = 0; i < 20; ++i) {
+    half.push_back(Connect());
+    SendRaw(half.back(), std::string("\x16\x03\x01\x02\x00\x01", 6));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_NE(Ask("GET /a HTTP/1.1").find("encrypted /a"), std::string::npos);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, milliseconds(500)) << "it had to wait";
+  const Server::Counts counts = server_->Read();
+  EXPECT_GE(counts.turned_away, 1u);
+  EXPECT_LE(counts.turned_away, 20u);
+  for (const int fd : half) close(fd);
+}
+
 TEST_F(HttpTlsTest, ARefusalIsReadByAClientThatIsStillSending) {
   Start({});
   TlsClient client = Client();

@@ -1,0 +1,54 @@
+// How many connections may be in the handshake of TLS at once: each costs 100 KB before anything is
+// known of the client. So many in all, and of one network. Further ones wait, without any state of
+// TLS; while they do, a handshake that takes longer than a client needs is closed. One thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster::coordinator {
+
+class HandshakeGate {
+ public:
+  using Id = uint64_t;
+  using Time = std::chrono::steady_clock::time_point;
+  struct Limits {
+    size_t most = 128;
+    size_t most_of_network = 16;
+    std::chrono::milliseconds patience{1'000};
+  };
+  HandshakeGate() : HandshakeGate(Limits()) {}
+  explicit HandshakeGate(const Limits& limits) : limits_(limits) {}
+
+  struct Verdict {
+    bool may_begin = false;
+    std::optional<Id> to_close;  // otherwise: has had its time; end it, and ask again
+  };
+  // One more of this network (see NetworkOf).
+  Verdict Ask(std::string_view network, Time now) const;
+  // Only after Ask has allowed it.
+  void Begin(Id id, std::string network, Time now);
+  // Also for one that is unknown.
+  void End(Id id);
+  void EndIf(const std::function<bool(Id, Time since)>& is_over);
+
+ private:
+  struct Going {
+    Id id = 0;
+    std::string network;
+    Time since;
+  };
+  const Limits limits_;
+  std::list<Going> going_;  // the oldest first
+};
+
+// Nothing more will come from it: a handshake would be in vain.
+bool HasClientLeft(int fd);
+
+}  // namespace muster::coordinator

@@ -1,14 +1,11 @@
 #include "coordinator/audit/refusal_budget.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "common/strings.h"
+#include "coordinator/peer_address.h"
 
 namespace muster::coordinator {
 namespace {
@@ -18,24 +15,12 @@ constexpr size_t kPartyBytesMax = 128;
 constexpr std::string_view kPeerOfRefused = "peer:";
 constexpr std::string_view kMembers[] = {"user:", "worker:", "uid:", "coordinator:"};
 
-// "10.0.0.7:41180", "[2001:db8::1]:41180" and both without a port.
-std::string RefusedHost(std::string_view from) {
+// The principal of "10.0.0.7:41180" and "[2001:db8::1]:41180", which may also be one already.
+std::string PeerWithoutPort(std::string_view from) {
   if (from.starts_with(kPeerOfRefused)) from.remove_prefix(kPeerOfRefused.size());
-  if (from.starts_with('[')) return std::string(from.substr(1, from.find(']') - 1));
-  const size_t colon = from.find(':');
-  const bool has_port = colon != std::string_view::npos && from.rfind(':') == colon;
-  return std::string(has_port ? from.substr(0, colon) : from);
-}
-
-std::string RefusedNetwork(const std::string& host) {
-  in6_addr address{};
-  if (inet_pton(AF_INET6, host.c_str(), &address) != 1) return host;
-  char text[INET6_ADDRSTRLEN] = {};
-  if (IN6_IS_ADDR_V4MAPPED(&address)) {
-    return inet_ntop(AF_INET, &address.s6_addr[12], text, sizeof text);
-  }
-  std::memset(&address.s6_addr[8], 0, 8);
-  return common::StrCat(inet_ntop(AF_INET6, &address, text, sizeof text), "/64");
+  const size_t end = from.starts_with('[') ? from.find(']') : from.find(':');
+  if (end != std::string_view::npos) from = from.substr(0, from[end] == ']' ? end + 1 : end);
+  return common::StrCat(kPeerOfRefused, from);
 }
 
 }  // namespace
@@ -94,8 +79,9 @@ RefusedParty RefusedPartyOf(const v1::AuditEntry& entry) {
     if (std::string_view(entry.who()).starts_with(kind))
       return {.name = entry.who().substr(0, kPartyBytesMax)};
   }
-  const std::string host = RefusedHost(entry.from().empty() ? entry.who() : entry.from());
-  return {.name = RefusedNetwork(host).substr(0, kPartyBytesMax), .is_stranger = true};
+  const std::string& from = entry.from().empty() ? entry.who() : entry.from();
+  return {.name = NetworkOf(PeerWithoutPort(from)).substr(0, kPartyBytesMax), .is_stranger = true};
+};
 }
 
 }  // namespace muster::coordinator

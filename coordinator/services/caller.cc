@@ -31,10 +31,16 @@ absl::StatusOr<Caller> CallerOf(const Daemon& daemon, Peers& peers,
   const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
   const std::string_view certificate = auth == nullptr ? std::string_view() : CertificateOf(*auth);
   if (!certificate.empty()) {
-    absl::StatusOr<Caller> caller = daemon.admission.OfCertificate(
-        certificate, principal.substr(kPeerPrefix.size()), daemon.clock.Read().wall_ms);
-    if (caller.ok()) {
-      peers.SawCertificate(name, {.serial = caller->serial, .until_ms = caller->until_ms});
+    const auto ask = [&] {
+      return daemon.admission.OfCertificate(certificate, principal.substr(kPeerPrefix.size()),
+                                            daemon.clock.Read().wall_ms);
+    };
+    absl::StatusOr<Caller> caller = ask();
+    // A revocation cuts only the connections that are known to have the certificate: one that came
+    // just before is looked at here.
+    if (caller.ok() &&
+        peers.SawCertificate(name, {.serial = caller->serial, .until_ms = caller->until_ms})) {
+      caller = ask();
     }
     return caller;
   }

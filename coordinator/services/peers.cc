@@ -36,12 +36,13 @@ std::string Peers::PrincipalOf(const std::string& name) const {
   return absl::StrCat("peer:", name);
 }
 
-void Peers::SawCertificate(const std::string& name, const Certificate& certificate) {
+bool Peers::SawCertificate(const std::string& name, const Certificate& certificate) {
   std::lock_guard lock(mutex_);
   const auto known = known_.find(name);
-  if (known == known_.end() || known->second.certificate.serial == certificate.serial) return;
+  if (known == known_.end() || known->second.certificate.serial == certificate.serial) return false;
   known->second.certificate = certificate;
   next_end_ms_ = std::min(next_end_ms_, certificate.until_ms);
+  return true;
 }
 
 bool Peers::HasCertificate(const std::string& name) const {

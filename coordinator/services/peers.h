@@ -24,12 +24,12 @@ class Peers {
   void Set(const std::string& name, Connection connection);
   // "uid:1000", "peer:10.0.0.7". For a connection that it does not know, "peer:" and gRPC's text.
   std::string PrincipalOf(const std::string& name) const;
-  // Calls arrive on the connection with this certificate.
   struct Certificate {
     std::string serial;
     int64_t until_ms = 0;
   };
-  void SawCertificate(const std::string& name, const Certificate& certificate);
+  // Calls arrive on the connection with this certificate. True: that is new.
+  bool SawCertificate(const std::string& name, const Certificate& certificate);
   bool HasCertificate(const std::string& name) const;
   // Each closes connections, and tells how many: those that were made with one of these
   // certificates,

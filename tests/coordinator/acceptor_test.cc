@@ -213,7 +213,8 @@ TEST(PeersTest, AReusedPortOrDescriptorKeepsNoConnectionFromBeingCut) {
   peers.Set("ipv4:10.0.0.7:1",
             {.fd = ours.get(), .inode = InodeOf(ours.get()), .principal = "peer:10.0.0.7"});
   peers.Set("ipv4:10.0.0.9:2", {.fd = kGone, .inode = 2, .principal = "peer:10.0.0.9"});
-  peers.SawCertificate("ipv4:10.0.0.7:1", {.serial = "ab", .until_ms = 1});
+  EXPECT_TRUE(peers.SawCertificate("ipv4:10.0.0.7:1", {.serial = "ab", .until_ms = 1}));
+  EXPECT_FALSE(peers.SawCertificate("ipv4:10.0.0.7:1", {.serial = "ab", .until_ms = 1}));
   EXPECT_EQ(peers.Cut({"cd"}), 0u);
   EXPECT_EQ(peers.Cut({"ab"}), 1u);
   char byte = 0;

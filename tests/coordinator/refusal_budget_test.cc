@@ -73,12 +73,12 @@ TEST(RefusalBudgetTest, MembersCountByNameAndStrangersByNetwork) {
   EXPECT_EQ(PartyOf("user:alice", "10.0.0.7:41180"), "user:alice");
   EXPECT_EQ(PartyOf("worker:node1", "10.0.0.7:41180"), "worker:node1");
   EXPECT_EQ(PartyOf("uid:1000", "unix"), "uid:1000");
-  EXPECT_EQ(PartyOf("peer:10.0.0.7", "10.0.0.7:41180"), "stranger 10.0.0.7");
-  EXPECT_EQ(PartyOf("token:7", "peer:10.0.0.7"), "stranger 10.0.0.7");
-  EXPECT_EQ(PartyOf("certificate", "peer:[2001:db8::1]"), "stranger 2001:db8::/64");
-  EXPECT_EQ(PartyOf("certificate", "[2001:db8::ffff:2]:41180"), "stranger 2001:db8::/64");
-  EXPECT_EQ(PartyOf("token", "peer:[::ffff:10.0.0.7]"), "stranger 10.0.0.7");
-  EXPECT_EQ(PartyOf("token", ""), "stranger token");
+  EXPECT_EQ(PartyOf("peer:10.0.0.7", "10.0.0.7:41180"), "stranger peer:10.0.0.7");
+  EXPECT_EQ(PartyOf("token:7", "peer:10.0.0.7"), "stranger peer:10.0.0.7");
+  EXPECT_EQ(PartyOf("certificate", "peer:[2001:db8::1]"), "stranger peer:[2001:db8::]/64");
+  EXPECT_EQ(PartyOf("certificate", "[2001:db8::ffff:2]:41180"), "stranger peer:[2001:db8::]/64");
+  EXPECT_EQ(PartyOf("token", "peer:[::ffff:10.0.0.7]"), "stranger peer:[::ffff:10.0.0.7]");
+  EXPECT_EQ(PartyOf("token", ""), "stranger peer:token");
   EXPECT_EQ(PartyOf("token", "peer:" + std::string(5'000, 'x')).size(), 9u + 128u);
 }
 

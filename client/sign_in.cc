@@ -44,7 +44,7 @@ absl::Status SignedOut(const identity::Credentials& credentials, int64_t ago_ms)
       {.code = "JC1357",
        .what = StrCat("you are signed out of ", credentials.cluster, ": the certificate of ",
                       credentials.name, " expired ", common::HumanDuration(ago_ms), " ago"),
-       .fix = StrCat("jobctl login ", credentials.http, " with a new token")});
+       .fix = StrCat("jobctl login ", credentials.http, " with a new token, or --oidc")});
 }
 
 // When the last renewal was tried that failed; every command would wait for it otherwise.

@@ -256,13 +256,45 @@ constexpr ErrorCode kCodes[] = {
      "Try again in a few seconds."},
     {"JC1357", "signed out",
      "The certificate that `jobctl login` got has expired, or there is none.",
-     "`jobctl login HOST:PORT` with a new token."},
+     "`jobctl login HOST:PORT` with a new token, or --oidc."},
     {"JC1358", "joined already", "The state directory has a node's credentials already.",
      "Use another --state-dir, or --again to replace them."},
     {"JC1359", "too many valid certificates",
      "64 certificates of one node or person are valid at once.",
      "An administrator ends them: `jobctl cert revoke user/NAME`. Otherwise wait until some have "
      "expired."},
+    {"JC1361", "no identity provider",
+     "The coordinator was started without an OpenID Connect provider to sign in at.",
+     "Sign in with a token: `jobctl login HOST:PORT`. An administrator sets a provider up with "
+     "muster-coordinator --oidc-issuer."},
+    {"JC1362", "identity provider unusable",
+     "The coordinator cannot reach the identity provider, or its answer is not what it should be.",
+     "Try again; if it stays, an administrator compares --oidc-issuer and --oidc-client-id with "
+     "the "
+     "provider, and looks into the coordinator's log."},
+    {"JC1363", "sign-in not confirmed yet",
+     "The person has not confirmed the sign-in at the identity provider.",
+     "Open the address that `jobctl login --oidc` printed and confirm the code; jobctl waits."},
+    {"JC1364", "sign-in ended",
+     "A sign-in at the identity provider was denied, not confirmed in time, or used before.",
+     "Begin another one: `jobctl login HOST:PORT --oidc`."},
+    {"JC1365", "ID token refused",
+     "What the identity provider says of the person is not signed by it, not for this cluster, or "
+     "not of now.",
+     "The message tells which check failed. An administrator compares --oidc-issuer and "
+     "--oidc-client-id with the provider, and the clocks of both machines."},
+    {"JC1366", "unknown to this cluster",
+     "The identity provider has signed the person in, but no user of the cluster is linked to it.",
+     "An administrator links one: `jobctl user set NAME --oidc \"ISSUER SUBJECT\"`; the message "
+     "has "
+     "the subject."},
+    {"JC1367", "cluster not confirmed",
+     "`jobctl login --oidc` cannot tell whether the server is the cluster that is meant.",
+     "Give the fingerprint that `muster-coordinator init` printed, and that `jobctl whoami` prints "
+     "for those who are signed in: --authority SHA256:…"},
+    {"JC1368", "client secret unusable",
+     "The file of --oidc-client-secret-file cannot be read, is open to others, or holds no secret.",
+     "Follow the fix in the message."},
     {"JC1401", "no such node", "No node of this name is registered.",
      "`jobctl nodes ls` lists them."},
     {"JC1402", "job can never fit",

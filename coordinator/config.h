@@ -7,6 +7,7 @@
 #include "coordinator/core/state.h"
 #include "coordinator/identity/enrolment.h"
 #include "coordinator/notify/address.h"
+#include "coordinator/oidc/client.h"
 #include "coordinator/retention.h"
 
 namespace muster::coordinator {
@@ -23,6 +24,7 @@ struct Config {
   // How long the certificates live that this coordinator issues.
   int64_t worker_certificate_ms = Enrolment::kWorkerLivesMs;
   int64_t person_certificate_ms = Enrolment::kUserLivesMs;
+  oidc::Settings oidc;  // where people sign in, besides tokens
   bool is_private = false;
   std::string worker_state_dir;         // private: state directory of its worker
   std::string log_file;                 // empty: stderr

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "common/log.h"
@@ -234,13 +235,18 @@ void Coordinator::Parts::KeepCertificate() {
 absl::Status Coordinator::Parts::OpenHttp() {
   RETURN_IF_ERROR(OpenEntrance());
   if (config.http.empty()) return absl::OkStatus();
+  std::optional<oidc::Client> client;
+  if (!config.oidc.issuer.empty()) {
+    ASSIGN_OR_RETURN(client, oidc::ReadClient(config.oidc));
+  }
   absl::StatusOr<std::unique_ptr<http::Front>> opened = http::Front::Open(
       *daemon, {.listen = config.http,
                 .host_names = config.http_hosts,
                 .connections = HttpConnectionsOf(config, shares),
                 .journal_pending_bytes = [this] { return stores.journal->PendingBytes(); },
                 .tls = entrance == nullptr ? nullptr : entrance->tls(),
-                .enrolment = entrance == nullptr ? nullptr : &entrance->enrolment()});
+                .enrolment = entrance == nullptr ? nullptr : &entrance->enrolment(),
+                .oidc = std::move(client)});
   if (!opened.ok()) {
     if (!config.is_private) return opened.status();
     // Its jobs do not need it.

@@ -1,5 +1,6 @@
 // The daemon's flags. CLI11 splits the words; we replace its error messages with our own.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,15 @@ void AddLife(CLI::App& app, const std::string& flag, const std::string& whose, i
       },
       StrCat("how long the certificate ", whose, " lives (default ",
              common::HumanDuration(lives_ms), ")"));
+}
+
+void AddOidc(CLI::App& app, oidc::Settings& oidc) {
+  app.add_option("--oidc-issuer", oidc.issuer,
+                 "people sign in at this OpenID Connect provider (jobctl login --oidc)");
+  app.add_option("--oidc-client-id", oidc.client_id, "what the provider calls this cluster");
+  app.add_option("--oidc-client-secret-file", oidc.secret_file,
+                 "file of mode 0600 with the client's secret (default: a public client)");
+  app.add_option("--oidc-scope", oidc.scope, "what is asked of the provider (default: openid)");
 }
 
 void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks, bool& version) {
@@ -84,6 +94,7 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
                  "jobs may notify webhooks in this network too, like 10.0.0.0/8; may be repeated");
   AddLife(app, "--worker-certificate", "of a worker", config.worker_certificate_ms);
   AddLife(app, "--person-certificate", "of a person", config.person_certificate_ms);
+  AddOidc(app, config.oidc);
   app.add_flag("--version", version, "print the version");
 }
 
@@ -103,6 +114,21 @@ std::string WhatIsWrongWithHttp(const Config& config) {
                   "--insecure-plaintext");
   }
   return "";
+}
+
+// Empty if people can sign in as asked.
+std::string WhatIsWrongWithOidc(const Config& config) {
+  if (const absl::Status wrong = oidc::CheckSettings(config.oidc); !wrong.ok())
+    return std::string(common::FromAbsl(wrong.message()));
+  if (config.oidc.issuer.empty()) return "";
+  if (!config.is_secured) {
+    return StrCat(
+        "--oidc-issuer: ", config.data_dir,
+        " is not of a cluster whose members are known; run muster-coordinator init first");
+  }
+  const bool has_port = std::any_of(config.http.begin(), config.http.end(),
+                                    [](const auto& each) { return each.rfind("unix:", 0) != 0; });
+  return has_port ? "" : "--oidc-issuer needs --http ADDR:PORT, where people sign in";
 }
 
 ParsedFlags Refuse(const std::string& text) {
@@ -161,6 +187,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     return Refuse(StrCat("--listen ", config.listen, " has no port; write ADDR:PORT"));
   }
   if (const std::string wrong = WhatIsWrongWithHttp(config); !wrong.empty()) return Refuse(wrong);
+  if (const std::string wrong = WhatIsWrongWithOidc(config); !wrong.empty()) return Refuse(wrong);
   if (config.is_private && (config.worker_state_dir.empty() || config.socket.empty())) {
     return Refuse("--private needs --socket and --worker-state-dir");
   }

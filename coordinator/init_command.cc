@@ -116,23 +116,24 @@ absl::StatusOr<Founded> FoundCluster(const InitArguments& arguments) {
 void SayWhatIsNext(const InitArguments& arguments, const Founded& founded) {
   const std::string& data = arguments.data_dir;
   const std::string http = StrCat(arguments.hosts.front(), ":", kHttpPort);
-  const std::string text = StrCat(
-      "Cluster ", founded.cluster->name(), " is ready.\n",  //
-      "  data  ", data, "\n",                               //
-      "  keys  ", founded.cluster->keys_dir(), "\n",
-      "        Keep a copy of the keys where nobody else can read it: no backup has them.\n\n",
-      "Start the coordinator:\n\n",  //
-      "  muster-coordinator --data-dir ", data, " --listen 0.0.0.0:", kGrpcPort,
-      " --http 0.0.0.0:", kHttpPort, "\n\n",
-      "On the first worker's machine (the token works once, until tomorrow):\n\n",  //
-      "  muster-worker join ", http, " --state-dir DIR --token \\\n  ", founded.worker_token,
-      "\n\nOn your own machine; it asks for the token below:\n\n",  //
-      "  jobctl login ", http, "\n  ", founded.admin_token, "\n\n",
-      "Then you are its administrator ", arguments.admin,
-      ": `jobctl token create` makes the next tokens.\n",
-      "Workers that are root run your jobs as their account ", arguments.admin,
-      "; for another one:\n",  //
-      "`jobctl user set ", arguments.admin, " --account NAME`.\n");
+  const std::string text =
+      StrCat("Cluster ", founded.cluster->name(), " is ready.\n",  //
+             "  data  ", data, "\n",                               //
+             "  keys  ", founded.cluster->keys_dir(), "\n",
+             "        Keep a copy of the keys where nobody else can read it: no backup has them.\n",
+             "  authority  SHA256:", founded.cluster->authority().Fingerprint(), "\n\n",
+             "Start the coordinator:\n\n",  //
+             "  muster-coordinator --data-dir ", data, " --listen 0.0.0.0:", kGrpcPort,
+             " --http 0.0.0.0:", kHttpPort, "\n\n",
+             "On the first worker's machine (the token works once, until tomorrow):\n\n",  //
+             "  muster-worker join ", http, " --state-dir DIR --token \\\n  ", founded.worker_token,
+             "\n\nOn your own machine; it asks for the token below:\n\n",  //
+             "  jobctl login ", http, "\n  ", founded.admin_token, "\n\n",
+             "Then you are its administrator ", arguments.admin,
+             ": `jobctl token create` makes the next tokens.\n",
+             "Workers that are root run your jobs as their account ", arguments.admin,
+             "; for another one:\n",  //
+             "`jobctl user set ", arguments.admin, " --account NAME`.\n");
   std::fputs(text.c_str(), stdout);
 }
 

@@ -29,6 +29,12 @@ std::string JsonOf(const Message& message) {
   return google::protobuf::util::MessageToJsonString(message, &json).ok() ? json : "{}";
 }
 
+bool Parse(const std::string& json, Message& message) {
+  google::protobuf::util::JsonParseOptions newer;
+  newer.ignore_unknown_fields = true;
+  return google::protobuf::util::JsonStringToMessage(json, &message, newer).ok();
+}
+
 absl::StatusCode CodeOfHttp(int status) {
   switch (status) {
     case 400:
@@ -88,11 +94,7 @@ absl::StatusOr<Credentials> Ask(const Question& question, const Message& request
                                                        .within = question.within}));
   if (answer.status != 200) return StatusOfAnswer(question.address, answer);
   v1::Enrolled enrolled;
-  google::protobuf::util::JsonParseOptions newer;
-  newer.ignore_unknown_fields = true;
-  if (!google::protobuf::util::JsonStringToMessage(answer.body, &enrolled, newer).ok()) {
-    return StatusOfAnswer(question.address, answer);
-  }
+  if (!Parse(answer.body, enrolled)) return StatusOfAnswer(question.address, answer);
   ASSIGN_OR_RETURN(const CertificateFacts facts, FactsOfPem(enrolled.certificate_pem()));
   if (facts.key_sha256 != PublicKeyHash(key.handle().get())) {
     return absl::DataLossError(
@@ -140,6 +142,35 @@ absl::StatusOr<Credentials> Enroll(const Enrolling& enrolling) {
   request.set_node(enrolling.node);
   request.set_csr_pem(MakeRequest(key));
   return Ask(question, request, key);
+}
+
+absl::StatusOr<DeviceSignIn> BeginSignIn(const Door& door) {
+  ASSIGN_OR_RETURN(const HttpsAnswer answer, AskHttps({.address = door.address,
+                                                       .target = "/enroll/device",
+                                                       .body = JsonOf(v1::DeviceRequest()),
+                                                       .authority_pem = door.authority_pem,
+                                                       .within = door.within}));
+  v1::DeviceResponse device;
+  if (answer.status != 200 || !Parse(answer.body, device))
+    return StatusOfAnswer(door.address, answer);
+  return DeviceSignIn{.handle = device.handle(),
+                      .user_code = device.user_code(),
+                      .verification_uri = device.verification_uri(),
+                      .verification_uri_complete = device.verification_uri_complete(),
+                      .interval = std::chrono::seconds(std::max(1u, device.interval_s())),
+                      .lives = std::chrono::seconds(device.expires_s())};
+}
+
+absl::StatusOr<Credentials> FinishSignIn(const Door& door, const std::string& handle,
+                                         const PrivateKey& key) {
+  v1::DevicePollRequest request;
+  request.set_handle(handle);
+  request.set_csr_pem(MakeRequest(key));
+  return Ask({.address = door.address,
+              .target = "/enroll/device/poll",
+              .authority_pem = door.authority_pem,
+              .within = door.within},
+             request, key);
 }
 
 absl::StatusOr<Credentials> Renew(const Credentials& old, int64_t now_ms, milliseconds within) {

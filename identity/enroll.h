@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "identity/credential_files.h"
+#include "identity/keys.h"
 
 namespace muster::identity {
 
@@ -20,6 +21,26 @@ struct Enrolling {
 };
 // The token's authority is fetched and compared before the token is sent.
 absl::StatusOr<Credentials> Enroll(const Enrolling& enrolling);
+
+// A coordinator whose authority is known.
+struct Door {
+  std::string address;  // HOST:PORT of the HTTPS listener
+  std::string authority_pem;
+  std::chrono::milliseconds within{30'000};
+};
+// A sign-in that a person confirms at the cluster's identity provider.
+struct DeviceSignIn {
+  std::string handle;  // names it to the coordinator; secret
+  std::string user_code;
+  std::string verification_uri;
+  std::string verification_uri_complete;  // empty: none
+  std::chrono::seconds interval{0};       // between two questions whether it is confirmed
+  std::chrono::seconds lives{0};
+};
+absl::StatusOr<DeviceSignIn> BeginSignIn(const Door& door);
+// With the same key each time. UNAVAILABLE (JC1363): not confirmed yet.
+absl::StatusOr<Credentials> FinishSignIn(const Door& door, const std::string& handle,
+                                         const PrivateKey& key);
 
 // New credentials by the old key, for a new key.
 absl::StatusOr<Credentials> Renew(const Credentials& old, int64_t now_ms,

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -279,25 +280,28 @@ absl::StatusOr<HttpsAnswer> AskHttps(const HttpsRequest& request) {
   return Exchange(request);
 }
 
-absl::StatusOr<std::string> FetchAuthority(const AuthorityQuestion& question) {
-  ASSIGN_OR_RETURN(const HttpsAnswer answer, Exchange({.address = question.address,
-                                                       .target = "/enroll/ca",
-                                                       .body = "",
-                                                       .authority_pem = "",
-                                                       .within = question.within}));
+absl::StatusOr<ShownAuthority> AskForAuthority(const std::string& address, milliseconds within) {
+  ASSIGN_OR_RETURN(HttpsAnswer answer, Exchange({.address = address,
+                                                 .target = "/enroll/ca",
+                                                 .body = "",
+                                                 .authority_pem = "",
+                                                 .within = within}));
   if (answer.status != 200) {
-    return Unreachable(question.address,
+    return Unreachable(address,
                        StrCat("it has no cluster to join (HTTP status ", answer.status, ")"));
   }
-  const absl::StatusOr<std::string> fingerprint = Fingerprint(answer.body);
-  if (!fingerprint.ok() || *fingerprint != question.fingerprint) {
-    return NotThatCluster(question.address,
-                          fingerprint.ok()
-                              ? StrCat("the fingerprint of its authority is ", *fingerprint,
-                                       ", the token is for ", question.fingerprint)
-                              : "what it shows as its authority is not a certificate");
-  }
-  return answer.body;
+  absl::StatusOr<std::string> fingerprint = Fingerprint(answer.body);
+  if (!fingerprint.ok())
+    return NotThatCluster(address, "what it shows as its authority is not a certificate");
+  return ShownAuthority{.pem = std::move(answer.body), .fingerprint = *std::move(fingerprint)};
+}
+
+absl::StatusOr<std::string> FetchAuthority(const AuthorityQuestion& question) {
+  ASSIGN_OR_RETURN(ShownAuthority shown, AskForAuthority(question.address, question.within));
+  if (shown.fingerprint == question.fingerprint) return std::move(shown.pem);
+  return NotThatCluster(question.address,
+                        StrCat("the fingerprint of its authority is ", shown.fingerprint, ", not ",
+                               question.fingerprint));
 }
 
 }  // namespace muster::identity

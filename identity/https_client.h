@@ -31,6 +31,16 @@ struct HttpsAnswer {
 // coordinator of this authority; nothing was sent to it.
 absl::StatusOr<HttpsAnswer> AskHttps(const HttpsRequest& request);
 
+// What the server at an address shows as its cluster's authority. Proves nothing: compare the
+// fingerprint (64 lower-case hex digits) with what is known from elsewhere. Sends nothing but the
+// question.
+struct ShownAuthority {
+  std::string pem;
+  std::string fingerprint;
+};
+absl::StatusOr<ShownAuthority> AskForAuthority(const std::string& address,
+                                               std::chrono::milliseconds within);
+
 // The authority of the cluster at an address, in PEM: whatever the server there says it is, if its
 // fingerprint is the one given. UNAUTHENTICATED (JC1354) otherwise. Sends nothing but the question.
 struct AuthorityQuestion {

@@ -6,6 +6,7 @@
 #include "client/arguments.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
+#include "client/device_login.h"
 #include "client/errors.h"
 #include "client/hidden_input.h"
 #include "client/session.h"
@@ -32,6 +33,8 @@ constexpr int64_t kRevokeWithinMs = 2'000;
 
 constexpr Flag kLoginFlags[] = {
     {"token-file", 0, "FILE", "a file with the token; -: standard input"},
+    {"oidc", 0, "", "sign in at the cluster's identity provider, in a browser"},
+    {"authority", 0, "SHA256", "fingerprint of the cluster's authority, for --oidc"},
     {"name", 0, "CONTEXT", "name of the context (the cluster's)"},
 };
 
@@ -53,6 +56,19 @@ absl::Status SaveContext(Session& session, const std::string& name,
   return file.Write();
 }
 
+absl::StatusOr<identity::Credentials> LoginByToken(const Session& session,
+                                                   const Arguments& arguments,
+                                                   const std::string& address) {
+  ASSIGN_OR_RETURN(const std::string token, ReadSecret({.file = arguments.Get("token-file"),
+                                                        .prompt = "Token",
+                                                        .may_ask = !arguments.Has("no-input"),
+                                                        .bytes_max = kTokenMax}));
+  return identity::Enroll({.address = address,
+                           .token = token,
+                           .node = "",
+                           .within = std::chrono::milliseconds(session.settings().timeout_ms())});
+}
+
 absl::StatusOr<int> Login(Session& session, const Arguments& arguments) {
   const std::string& address = arguments.words()[0];
   RETURN_IF_ERROR(CheckServerAddress("", address));
@@ -62,16 +78,15 @@ absl::StatusOr<int> Login(Session& session, const Arguments& arguments) {
   }
   std::string name = arguments.Get("name");
   if (!name.empty()) RETURN_IF_ERROR(identity::CheckName("the context", name));
-  ASSIGN_OR_RETURN(const std::string token, ReadSecret({.file = arguments.Get("token-file"),
-                                                        .prompt = "Token",
-                                                        .may_ask = !arguments.Has("no-input"),
-                                                        .bytes_max = kTokenMax}));
-  ASSIGN_OR_RETURN(
-      const identity::Credentials credentials,
-      identity::Enroll({.address = address,
-                        .token = token,
-                        .node = "",
-                        .within = std::chrono::milliseconds(session.settings().timeout_ms())}));
+  const bool at_provider = arguments.Has("oidc");
+  if (at_provider && arguments.Has("token-file"))
+    return Usage("JC1004", "--oidc and --token-file are two ways to sign in", "give one of them");
+  if (!at_provider && arguments.Has("authority")) {
+    return Usage("JC1004", "--authority is for --oidc", "leave it out: a token names its cluster");
+  }
+  ASSIGN_OR_RETURN(const identity::Credentials credentials,
+                   at_provider ? LoginAtProvider(session, arguments, address)
+                               : LoginByToken(session, arguments, address));
   if (name.empty()) name = credentials.cluster == "private" ? "cluster" : credentials.cluster;
   RETURN_IF_ERROR(SaveContext(session, name, credentials));
   ASSIGN_OR_RETURN(const identity::CertificateFacts facts,
@@ -131,7 +146,7 @@ absl::StatusOr<int> Logout(Session& session, const Arguments& arguments) {
 
 const Command kLoginCommand = {
     .name = "login",
-    .summary = "sign in to a cluster with a token",
+    .summary = "sign in to a cluster with a token, or at its identity provider",
     .arguments = "HOST:PORT",
     .least = 1,
     .most = 1,
@@ -139,12 +154,15 @@ const Command kLoginCommand = {
     .examples =
         "jobctl login head:7701\tasks for the token, without showing it\n"
         "jobctl login head:7701 --token-file token.txt\tfrom a file\n"
-        "pass muster-token | jobctl login head:7701\tfrom a pipe",
+        "pass muster-token | jobctl login head:7701\tfrom a pipe\n"
+        "jobctl login head:7701 --oidc\tin a browser, at the identity provider",
     .notes =
         "HOST:PORT is the coordinator's HTTPS. The token of `jobctl token create person\n"
         "NAME` works once. The key that is made for it stays on this machine, in a file\n"
         "of mode 0600; the certificate lives 12 hours and is renewed while you use\n"
-        "jobctl.",
+        "jobctl. With --oidc, confirm the printed code in any browser. Which cluster is\n"
+        "meant, --authority tells, or a context that signed in there before; otherwise\n"
+        "jobctl asks: compare with what `muster-coordinator init` printed.",
     .run = Login};
 const Command kLogoutCommand = {
     .name = "logout",

@@ -7,9 +7,12 @@
 #include "client/record_text.h"
 #include "client/role_words.h"
 #include "client/session.h"
+#include "client/sign_in.h"
+#include "common/clock.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "identity/certificate.h"
 
 namespace muster::client {
 namespace {
@@ -18,14 +21,25 @@ using common::StrCat;
 
 constexpr Flag kWhoAmIFlags[] = {kRecordOutputFlag};
 
+// Of the cluster that the caller has a certificate of: what others give `jobctl login --oidc`.
+std::string AuthorityOf(const Session& session) {
+  const auto credentials = CredentialsFor(session.settings(), common::SystemClock().Read().wall_ms);
+  if (!credentials.ok() || *credentials == nullptr) return "";
+  const absl::StatusOr<std::string> fingerprint =
+      identity::Fingerprint((*credentials)->authority_pem);
+  return fingerprint.ok() ? StrCat("SHA256:", *fingerprint) : "";
+}
+
 absl::StatusOr<int> ShowCaller(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::WhoAmIResponse me, connection->WhoAmI(v1::WhoAmIRequest()));
+  const std::string authority = AuthorityOf(session);
   if (arguments.Has("output")) {
     RecordFields fields;
     fields.Add("principal", me.principal()).Add("role", RoleWord(me.role()));
     fields.Add("because", me.because()).Add("cluster", me.cluster());
     fields.Add("account", me.account()).Add("serial", me.serial());
+    fields.Add("authority", authority);
     fields.Add("expires_ms", me.expires_ms() == 0 ? Value() : Value(int64_t{me.expires_ms()}));
     ASSIGN_OR_RETURN(const std::string text, RecordText("Caller", fields, arguments.Get("output")));
     session.Print(text);
@@ -41,6 +55,7 @@ absl::StatusOr<int> ShowCaller(Session& session, const Arguments& arguments) {
   field("Role", me.role() == v1::ROLE_UNSPECIFIED ? "" : RoleWord(me.role()));
   field("Because", me.because());
   field("Cluster", me.cluster());
+  field("Authority", authority);
   field("Account", me.account());
   field("Certificate", me.serial());
   if (me.expires_ms() != 0) field("Expires", LocalTime(me.expires_ms()));

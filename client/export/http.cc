@@ -1,4 +1,3 @@
-// The sockets of http.h.
 #include "client/export/http.h"
 
 #include <fcntl.h>
@@ -7,11 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/numbers.h"
 #include "common/files.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -21,6 +22,8 @@ namespace {
 
 using common::StrCat;
 using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kScheme = "http://";
 
 // Waits until the socket is ready; false at the deadline.
 bool WaitFor(int fd, short events, Clock::time_point deadline) {
@@ -87,13 +90,46 @@ absl::StatusOr<HttpResponse> Receive(int fd, Clock::time_point deadline) {
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (count < 0) return absl::AbortedError(strerror(errno));
     bytes.append(buffer, static_cast<size_t>(count));
-    auto response = ParseHttpResponse(bytes, count == 0);
+    auto response = common::ParseHttpResponse(bytes, count == 0);
     if (!response.ok()) return absl::AbortedError(common::MessageOf(response.status()));
     if (response->has_value()) return **std::move(response);
   }
 }
 
 }  // namespace
+
+absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view text) {
+  if (!text.starts_with(kScheme)) {
+    return absl::InvalidArgumentError("only http:// URLs are supported");
+  }
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == '?' || c == '#' || c == '@') {
+      return absl::InvalidArgumentError(
+          "a user, a query, spaces and control characters are not "
+          "supported");
+    }
+  }
+  text.remove_prefix(kScheme.size());
+  const size_t slash = std::min(text.find('/'), text.size());
+  std::string_view authority = text.substr(0, slash);
+  HttpUrl url{.port = "80", .path = std::string(text.substr(slash))};
+  while (url.path.ends_with('/')) url.path.pop_back();
+  size_t colon = authority.rfind(':');
+  if (authority.starts_with('[')) {
+    const size_t bracket = authority.find(']');
+    if (bracket == std::string_view::npos) return absl::InvalidArgumentError("\"]\" is missing");
+    if (colon < bracket) colon = std::string_view::npos;
+    url.host = std::string(authority.substr(1, bracket - 1));
+  } else {
+    url.host = std::string(authority.substr(0, colon));
+  }
+  if (colon != std::string_view::npos) url.port = std::string(authority.substr(colon + 1));
+  uint32_t port = 0;
+  if (url.host.empty() || !absl::SimpleAtoi(url.port, &port) || port == 0 || port > 65535) {
+    return absl::InvalidArgumentError("host or port is missing or wrong");
+  }
+  return url;
+}
 
 absl::StatusOr<HttpResponse> SendHttp(const HttpUrl& url, const HttpRequest& request,
                                       int64_t timeout_ms) {

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/http_response.h"
 
 namespace muster::client {
 
@@ -25,15 +25,7 @@ struct HttpRequest {
   std::string path;         // below the URL's, with its query
   std::string body;         // JSON
 };
-struct HttpResponse {
-  int status = 0;
-  std::string body;
-};
-
-// What a server sent: nullopt while more is needed. `ended`: it closed the connection.
-// INVALID_ARGUMENT if it is not an HTTP response, or is larger than kHttpResponseMax. Pure.
-inline constexpr size_t kHttpResponseMax = 4 << 20;
-absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view bytes, bool ended);
+using common::HttpResponse;
 
 // Errors, without a code: UNAVAILABLE if nothing was sent because there is no connection, ABORTED if
 // the answer did not come within `timeout_ms` or is not HTTP.

@@ -56,7 +56,22 @@ Response AnswerWith(const v1::Enrolled& enrolled) {
 }  // namespace
 
 bool IsEnroll(std::string_view path) {
-  return path == kAuthority || path == kJoin || path == kSignIn || path == kRenew;
+  return path == kAuthority || path == kJoin || path == kSignIn || path == kRenew ||
+         path == kDevice || path == kDevicePoll;
+}
+
+EnrollDesk::EnrollDesk(Daemon& daemon, Enrolment& enrolment, std::optional<oidc::Client> client)
+    : daemon_(daemon), enrolment_(enrolment) {
+  if (!client.has_value()) return;
+  device_ = std::make_unique<DeviceDesk>(
+      daemon, enrolment, *std::move(client),
+      [this](const std::function<Enrolment::Outcome()>& decide, std::string_view path,
+             const Peer& peer,
+             Respond respond) { Settle(decide, path, peer, std::move(respond)); });
+}
+
+void EnrollDesk::Stop() {
+  if (device_ != nullptr) device_->Stop();
 }
 
 std::optional<Response> EnrollDesk::Check(const RequestHead& head, const Target& target) {
@@ -88,6 +103,11 @@ void EnrollDesk::Answer(Request request, const Target& target, Respond respond) 
     return respond({.content_type = "application/x-pem-file",
                     .body = enrolment_.authority_pem(),
                     .fields = {}});
+  }
+  if (path == kDevice || path == kDevicePoll) {
+    if (device_ == nullptr) return respond(ErrorResponse(NoProvider()));
+    return path == kDevice ? device_->Begin(std::move(request), std::move(respond))
+                           : device_->Poll(std::move(request), std::move(respond));
   }
   if (path == kJoin) return Join(std::move(request), path, std::move(respond));
   if (path == kSignIn) {

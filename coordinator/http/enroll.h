@@ -4,10 +4,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "coordinator/http/device_desk.h"
 #include "coordinator/http/message.h"
 #include "coordinator/http/request_pace.h"
 #include "coordinator/http/target.h"
@@ -23,11 +25,14 @@ inline constexpr size_t kEnrollBodyMax = 64 * 1024;
 
 bool IsEnroll(std::string_view path);
 
-// The server's thread; the answers come from the daemon's pool.
+// The server's thread; the answers come from the daemon's pool, those of the identity provider from
+// the device desk's.
 class EnrollDesk {
  public:
-  // Both outlive this.
-  EnrollDesk(Daemon& daemon, Enrolment& enrolment) : daemon_(daemon), enrolment_(enrolment) {}
+  // Both outlive this. Without a client nobody signs in at an identity provider.
+  EnrollDesk(Daemon& daemon, Enrolment& enrolment, std::optional<oidc::Client> client);
+  // Asks the identity provider nothing more. Before what the answers need is stopped.
+  void Stop();
 
   // What to refuse a request with before its body is read.
   std::optional<Response> Check(const RequestHead& head, const Target& target);
@@ -47,6 +52,7 @@ class EnrollDesk {
   Daemon& daemon_;
   Enrolment& enrolment_;
   RequestPace pace_;
+  std::unique_ptr<DeviceDesk> device_;  // null: no identity provider
 };
 
 }  // namespace muster::coordinator::http

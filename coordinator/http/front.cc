@@ -139,7 +139,8 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Open(Daemon& daemon, Options optio
   parts->hub =
       std::make_shared<EventHub>(daemon, [all = parts.get()] { all->server->PullStreams(); });
   if (options.enrolment != nullptr) {
-    parts->enroll = std::make_unique<EnrollDesk>(daemon, *options.enrolment);
+    parts->enroll =
+        std::make_unique<EnrollDesk>(daemon, *options.enrolment, std::move(options.oidc));
   }
   parts->site = std::make_unique<Site>(
       daemon, parts->sessions,
@@ -171,6 +172,7 @@ void Front::Stop() {
   parts_->hub->End();
   parts_->server->Stop();
   parts_->site->Stop();
+  if (parts_->enroll != nullptr) parts_->enroll->Stop();
   for (const std::string& path : parts_->sockets) unlink(path.c_str());
   parts_->sockets.clear();
 }

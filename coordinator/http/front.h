@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,8 +28,9 @@ class Front {
     std::vector<std::string> host_names;
     size_t connections = 256;
     std::function<size_t()> journal_pending_bytes;
-    std::shared_ptr<const ServerTls> tls = nullptr;  // of every TCP listener; null: not encrypted
-    Enrolment* enrolment = nullptr;                  // null: there is no cluster to join
+    std::shared_ptr<const ServerTls> tls = nullptr;   // of every TCP listener; null: not encrypted
+    Enrolment* enrolment = nullptr;                   // null: there is no cluster to join
+    std::optional<oidc::Client> oidc = std::nullopt;  // whose people sign in; nothing: tokens alone
   };
   // Listens, but answers nothing yet. Port 0 picks a free one, the same as last time if it is still free.
   static absl::StatusOr<std::unique_ptr<Front>> Open(Daemon& daemon, Options options);

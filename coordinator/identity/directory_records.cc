@@ -33,6 +33,10 @@ std::optional<v1::User> DirectoryRecords::FindUser(const std::string& name) {
   return directory_.FindUser(name);
 }
 
+std::optional<v1::User> DirectoryRecords::FindUserByOidc(const std::string& subject) {
+  return directory_.FindUserByOidc(subject);
+}
+
 absl::StatusOr<size_t> DirectoryRecords::CountValid(const std::string& subject, int64_t now_ms) {
   IdentityStore::CredentialPage page{.subject = subject, .after = "", .limit = kPage};
   size_t valid = 0;

@@ -20,6 +20,7 @@ class DirectoryRecords final : public EnrolmentRecords {
   absl::StatusOr<std::optional<v1::Token>> FindToken(const std::string& id) override;
   absl::StatusOr<std::optional<v1::Token>> UseToken(const TokenUse& use) override;
   std::optional<v1::User> FindUser(const std::string& name) override;
+  std::optional<v1::User> FindUserByOidc(const std::string& subject) override;
   absl::StatusOr<size_t> CountValid(const std::string& subject, int64_t now_ms) override;
   absl::StatusOr<std::optional<v1::Credential>> FindCredential(const std::string& serial) override;
   bool IsRevoked(const std::string& serial) override;

@@ -199,6 +199,47 @@ absl::Status Enrolment::CheckRoom(const identity::Subject& subject, int64_t now_
                                     "; otherwise wait until some have expired")});
 }
 
+absl::StatusOr<v1::User> Enrolment::UserOf(const Proven& proven) {
+  const std::string subject = StrCat(proven.issuer, " ", proven.subject);
+  const std::optional<v1::User> user = records_.FindUserByOidc(subject);
+  if (user.has_value()) return *user;
+  return MakeProblem(
+      absl::StatusCode::kPermissionDenied,
+      {.code = "JC1366",
+       .what = StrCat("nobody in this cluster signs in as \"", subject, "\""),
+       .why = "the identity provider knows this person, the cluster does not",
+       .fix = StrCat("an administrator runs: jobctl user set NAME --oidc \"", subject, "\"")});
+}
+
+absl::StatusOr<std::string> Enrolment::KeyHashOf(const std::string& csr_pem) {
+  ASSIGN_OR_RETURN(const identity::KeyHandle key, KeyOfRequest(csr_pem));
+  return identity::PublicKeyHash(key.get());
+}
+
+Enrolment::Outcome Enrolment::SignInAs(const Proven& proven, const Asked& asked) {
+  Outcome outcome{.answer = absl::UnknownError(""),
+                  .who = StrCat("oidc:", proven.issuer, " ", proven.subject),
+                  .object = ""};
+  outcome.answer = [&]() -> absl::StatusOr<v1::Enrolled> {
+    ASSIGN_OR_RETURN(const v1::User user, UserOf(proven));
+    outcome.object = StrCat("user/", user.name());
+    ASSIGN_OR_RETURN(identity::KeyHandle key, KeyOfRequest(proven.csr_pem));
+    RETURN_IF_ERROR(CheckUser(user.name()));
+    absl::StatusOr<v1::Enrolled> enrolled =
+        Issue({.subject = {.kind = identity::Kind::kUser, .name = user.name()},
+               .key = std::move(key),
+               .issued_for = StrCat("oidc ", proven.issuer),
+               .now_ms = asked.now_ms});
+    // As above: the user may have been removed or unlinked meanwhile.
+    if (enrolled.ok()) {
+      RETURN_IF_ERROR(CheckUser(user.name()));
+      RETURN_IF_ERROR(UserOf(proven).status());
+    }
+    return enrolled;
+  }();
+  return outcome;
+}
+
 // Neither another coordinator with the same authority nor a backup's past vouches for a certificate:
 // this one cannot tell whether it was revoked there.
 absl::Status Enrolment::CheckMayRenew(const identity::CertificateFacts& old, int64_t now_ms) {

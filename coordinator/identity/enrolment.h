@@ -1,5 +1,5 @@
-// The answering side of enrolment: by a token a node joins and a person signs in; both renew by
-// their old key. Rules and order; the HTTP around it is http/enroll.h. Blocks on the disk; any
+// The answering side of enrolment: by a token a node joins and a person signs in, a person also by
+// the identity provider's word; both renew by their old key. Rules and order; the HTTP around it is http/enroll.h. Blocks on the disk; any
 // thread.
 #pragma once
 
@@ -30,6 +30,8 @@ class EnrolmentRecords {
   };
   virtual absl::StatusOr<std::optional<v1::Token>> UseToken(const TokenUse& use) = 0;
   virtual std::optional<v1::User> FindUser(const std::string& name) = 0;
+  // The user whom "ISSUER SUBJECT" of an identity provider signs in as.
+  virtual std::optional<v1::User> FindUserByOidc(const std::string& subject) = 0;
   // How many certificates of this subject ("worker/node1") are neither expired nor revoked.
   virtual absl::StatusOr<size_t> CountValid(const std::string& subject, int64_t now_ms) = 0;
   // The certificate as it was recorded; nothing: it was not, or is forgotten.
@@ -85,6 +87,15 @@ class Enrolment {
   Outcome Join(const v1::JoinRequest& request, const Asked& asked);
   Outcome SignIn(const v1::EnrollPersonRequest& request, const Asked& asked);
   Outcome Renew(const v1::RenewRequest& request, const Asked& asked);
+  // A person whom the identity provider has named.
+  struct Proven {
+    std::string issuer;
+    std::string subject;
+    std::string csr_pem;
+  };
+  Outcome SignInAs(const Proven& proven, const Asked& asked);
+  // Of the key that a request asks a certificate for: PublicKeyHash. INVALID_ARGUMENT (JC1353).
+  static absl::StatusOr<std::string> KeyHashOf(const std::string& csr_pem);
   const std::string& authority_pem() const { return authority_.certificate_pem(); }
 
  private:
@@ -106,6 +117,7 @@ class Enrolment {
   absl::Status CheckRoom(const identity::Subject& subject, int64_t now_ms);
   absl::StatusOr<v1::Enrolled> JoinWith(const identity::TokenText& text,
                                         const v1::JoinRequest& request, const Asked& asked);
+  absl::StatusOr<v1::User> UserOf(const Proven& proven);
   absl::StatusOr<v1::Enrolled> RenewFrom(const identity::CertificateFacts& old,
                                          const v1::RenewRequest& request, int64_t now_ms);
   absl::StatusOr<v1::Enrolled> Issue(const Order& order);

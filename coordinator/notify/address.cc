@@ -96,6 +96,16 @@ bool MayCall(const sockaddr* address, const std::vector<Network>& allowed) {
                                         [&](const Network& each) { return IsIn(bytes, each); });
 }
 
+absl::Status CheckMayCall(const std::string& host, const sockaddr* address,
+                          const std::vector<Network>& allowed) {
+  if (MayCall(address, allowed)) return absl::OkStatus();
+  const std::string text = AddressText(address);
+  return absl::PermissionDeniedError(common::StrCat(
+      host, " is ", text,
+      ", which is not public; the operator can allow it: muster-coordinator --notify-allow ",
+      text));
+}
+
 std::string AddressText(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (address->sa_family == AF_INET) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace muster::coordinator {
@@ -25,6 +26,9 @@ absl::StatusOr<Network> ParseNetwork(std::string_view text);
 // Public, or in one of `allowed`. Loopback, link-local, private, shared, multicast and reserved
 // addresses are not public, in whichever form IPv6 can carry them.
 bool MayCall(const sockaddr* address, const std::vector<Network>& allowed);
+// The same with the reason, PERMISSION_DENIED, for a host that was resolved to this address.
+absl::Status CheckMayCall(const std::string& host, const sockaddr* address,
+                          const std::vector<Network>& allowed);
 // "10.0.0.7"
 std::string AddressText(const sockaddr* address);
 

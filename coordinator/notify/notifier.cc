@@ -211,11 +211,15 @@ void Notifier::TryWith(const Delivery& delivery, const v1::JobRecord& job) {
 }
 
 void Notifier::TryPost(const Delivery& delivery, const v1::JobRecord& job) {
-  absl::StatusOr<PostRequest> request =
-      MakePost(job, delivery, NameOf(options_.cluster_id, delivery));
+  absl::StatusOr<HttpCall> request = MakePost(job, delivery, NameOf(options_.cluster_id, delivery));
   if (!request.ok()) return Drop(delivery);
+  request->may_call = [this, host = request->url.host](const sockaddr* address) {
+    return CheckMayCall(host, address, options_.allowed);
+  };
   posts_.Post([this, delivery, request = *std::move(request)] {
-    absl::StatusOr<int> answer = Post(request, options_.allowed, stopping_);
+    const absl::StatusOr<common::HttpResponse> called = CallHttp(request, stopping_);
+    absl::StatusOr<int> answer =
+        called.ok() ? absl::StatusOr<int>(called->status) : called.status();
     keeper_.Post([this, delivery, host = request.url.Authority(), answer = std::move(answer)] {
       Posted(delivery, host, answer);
     });

@@ -42,7 +42,7 @@ TEST(HttpTest, Urls) {
 }
 
 std::string ResponseText(std::string_view bytes, bool ended) {
-  const auto response = ParseHttpResponse(bytes, ended);
+  const auto response = common::ParseHttpResponse(bytes, ended);
   if (!response.ok()) return "error";
   if (!response->has_value()) return "more";
   return common::StrCat((*response)->status, " ", (*response)->body);
@@ -76,7 +76,7 @@ TEST(HttpTest, WhatIsNotHttpIsAnError) {
                             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
     EXPECT_EQ(ResponseText(bytes, true), "error") << bytes;
   }
-  EXPECT_EQ(ResponseText(std::string(kHttpResponseMax + 1, 'x'), false), "error");
+  EXPECT_EQ(ResponseText(std::string(common::kHttpResponseMax + 1, 'x'), false), "error");
 }
 
 TEST(MlflowTest, NamesBecomeOnesThatItTakes) {

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "client/device_login.h"
+
 namespace muster::client {
 namespace {
 
@@ -13,6 +17,19 @@ TEST(SignIn, IsRenewedInItsSecondHalfAndNeverAfterItsEnd) {
   EXPECT_EQ(StateOf(life, 1'501), SignInState::kRenew);
   EXPECT_EQ(StateOf(life, 1'999), SignInState::kRenew);
   EXPECT_EQ(StateOf(life, 2'000), SignInState::kExpired);
+}
+
+TEST(SignIn, AFingerprintIsTakenAsPeopleCopyIt) {
+  const std::string digits(64, 'a');
+  EXPECT_EQ(*ReadFingerprint(digits), digits);
+  EXPECT_EQ(*ReadFingerprint("SHA256:" + digits), digits);
+  std::string colons;
+  for (int i = 0; i < 32; ++i) colons += i == 0 ? "AA" : ":AA";
+  EXPECT_EQ(*ReadFingerprint("sha256:" + colons), digits);
+  for (const std::string& wrong : {std::string(), std::string("SHA256:"), digits + "a",
+                                   std::string(64, 'g'), "SHA1:" + digits}) {
+    EXPECT_FALSE(ReadFingerprint(wrong).ok()) << wrong;
+  }
 }
 
 TEST(SignIn, IsKeptBesideTheConfiguration) {

@@ -39,6 +39,12 @@ class Remembered : public EnrolmentRecords {
     const auto found = users.find(name);
     return found == users.end() ? std::nullopt : std::optional(found->second);
   }
+  std::optional<v1::User> FindUserByOidc(const std::string& subject) override {
+    for (const auto& [name, user] : users) {
+      if (user.oidc_subject() == subject) return user;
+    }
+    return std::nullopt;
+  }
   absl::StatusOr<size_t> CountValid(const std::string& subject, int64_t now_ms) override {
     size_t valid = 0;
     for (const auto& [serial, each] : credentials) {
@@ -102,6 +108,12 @@ class EnrolmentTest : public ::testing::Test {
     request.set_token(token);
     request.set_csr_pem(identity::MakeRequest(key_));
     return enrolment_.SignIn(request, {.now_ms = kNowMs}).answer;
+  }
+  Enrolment::Outcome SignInAs(const std::string& subject) {
+    return enrolment_.SignInAs({.issuer = "https://id.example",
+                                .subject = subject,
+                                .csr_pem = identity::MakeRequest(key_)},
+                               {.now_ms = kNowMs});
   }
   v1::RenewRequest Renewal(const std::string& certificate, const PrivateKey& old, int64_t at_ms) {
     v1::RenewRequest request;
@@ -327,6 +339,29 @@ TEST(RequestPace, OneAddressCannotUseUpWhatTheOthersMayAsk) {
   EXPECT_TRUE(pace.Allows("peer:10.0.0.7", now + std::chrono::seconds(1)));
   for (int i = 0; i < 2'000; ++i) pace.Allows(StrCat("peer:", i), now);
   EXPECT_FALSE(pace.Allows("peer:another", now)) << "all together";
+}
+
+TEST_F(EnrolmentTest, WhomTheIdentityProviderNamesIsTheUserThatIsLinked) {
+  AddUser("alice");
+  AddUser("bob");
+  records_.users["alice"].set_oidc_subject("https://id.example 7");
+  records_.users["bob"].set_oidc_subject("https://other.example 8");
+  const Enrolment::Outcome signed_in = SignInAs("7");
+  ASSERT_TRUE(signed_in.answer.ok()) << signed_in.answer.status();
+  EXPECT_EQ(signed_in.who, "oidc:https://id.example 7");
+  EXPECT_EQ(signed_in.object, "user/alice");
+  EXPECT_EQ(signed_in.answer->name(), "alice");
+  ASSERT_EQ(records_.credentials.size(), 1u);
+  EXPECT_EQ(records_.credentials.begin()->second.issued_for(), "oidc https://id.example");
+  // The same number at another provider is another person.
+  const Enrolment::Outcome stranger = SignInAs("8");
+  EXPECT_EQ(Code(stranger.answer), "JC1366");
+  EXPECT_EQ(stranger.who, "oidc:https://id.example 8");
+  EXPECT_EQ(common::ProblemOf(stranger.answer.status()).fix,
+            "an administrator runs: jobctl user set NAME --oidc \"https://id.example 8\"");
+  records_.users["alice"].set_disabled(true);
+  EXPECT_EQ(Code(SignInAs("7").answer), "JC1355");
+  EXPECT_EQ(records_.credentials.size(), 1u);
 }
 
 }  // namespace

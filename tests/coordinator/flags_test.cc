@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "coordinator/config.h"
+#include "tests/coordinator/temp_dir.h"
 
 namespace muster::coordinator {
 namespace {
@@ -50,6 +52,36 @@ TEST(CoordinatorFlags, AWrongLineIsRefusedByName) {
   EXPECT_EQ(Refusal({"--data-dir", "/d", "--heartbeat-ms", "2000", "--suspect-after-ms", "3999"}),
             "muster-coordinator: --suspect-after-ms 3999 must be at least twice --heartbeat-ms "
             "2000");
+}
+
+TEST(CoordinatorFlags, AnIdentityProviderIsNamedWhollyAndOnlyWhereMembersAreKnown) {
+  const TempDir directory;
+  const std::string& data = directory.path();
+  std::vector<std::string> all = {
+      "--data-dir",       data,    "--http", "127.0.0.1:0", "--oidc-issuer", "https://id.example",
+      "--oidc-client-id", "muster"};
+  EXPECT_EQ(Refusal(all), "muster-coordinator: --oidc-issuer: " + data +
+                              " is not of a cluster whose members are known; run "
+                              "muster-coordinator init first");
+  ASSERT_TRUE(common::WriteFileDurably(data + "/CLUSTER", "").ok());
+  EXPECT_EQ(Parse(all).config.oidc.client_id, "muster");
+  EXPECT_EQ(Parse(all).config.oidc.scope, "openid");
+  EXPECT_EQ(Refusal({"--data-dir", data, "--oidc-issuer", "https://id.example", "--oidc-client-id",
+                     "muster"}),
+            "muster-coordinator: --oidc-issuer needs --http ADDR:PORT, where people sign in");
+  EXPECT_EQ(Refusal({"--data-dir", data, "--oidc-client-id", "muster"}),
+            "muster-coordinator: --oidc-client-id needs --oidc-issuer URL: whose client it is");
+  EXPECT_EQ(
+      Refusal({"--data-dir", data, "--http", "127.0.0.1:0", "--oidc-issuer", "https://id.example"}),
+      "muster-coordinator: --oidc-issuer needs --oidc-client-id ID, which the provider gave "
+      "this cluster");
+  all[5] = "http://id.example";
+  EXPECT_EQ(Refusal(all),
+            "muster-coordinator: --oidc-issuer \"http://id.example\" is not encrypted: only https, "
+            "or http to a loopback address");
+  all[5] = "http://127.0.0.1:5";
+  all.insert(all.end(), {"--oidc-scope", "email"});
+  EXPECT_EQ(Refusal(all).find("muster-coordinator: --oidc-scope: words"), 0u);
 }
 
 TEST(CoordinatorFlags, APortWithoutEncryptionMustBeAskedFor) {

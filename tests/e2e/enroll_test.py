@@ -220,6 +220,7 @@ class Joining(EnrollCase):
                 ("no token", "/enroll/join", {"node": "node1"}, 400, "JC1322"),
                 ("a person without one", "/enroll/sign-in", {}, 400, "JC1322"),
                 ("a renewal of nothing", "/enroll/renew", {}, 403, "JC1352"),
+                ("an identity provider that is not there", "/enroll/device", {}, 400, "JC1361"),
                 ("something else", "/enroll/other", {}, 401, "JC1313"),
                 ("a call", "/api/v1/Submit", {}, 401, "JC1313"),
                 ("too much", "/enroll/join", {"token": "x" * 100_000}, 413, "JC1316")):

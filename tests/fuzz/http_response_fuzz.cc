@@ -1,9 +1,9 @@
-// What a tracking server answers, whole and cut.
-#include "client/export/http.h"
+// What a tracking server or an identity provider answers, whole and cut.
+#include "common/http_response.h"
 #include "fuzz/harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using muster::client::ParseHttpResponse;
+  using muster::common::ParseHttpResponse;
   const std::string_view bytes = muster::testing::Text(data, size);
   const auto open = ParseHttpResponse(bytes, false);
   const auto ended = ParseHttpResponse(bytes, true);

@@ -51,7 +51,7 @@ BOOST_FILES = ("coordinator/http/server.cc", "coordinator/http/connection.h", "c
 
 # An engine behind coordinator/stores/ is known to itself, to the one place that opens it, and to the commands that
 # care for the files that sqlite/ and local/ keep. Every folder of the coordinator but those listed here is an engine.
-ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|http|care|notify|identity|audit)/)[a-z0-9_]+/")
+ENGINE = re.compile(r"coordinator/(?!(core|findings|stores|segments|rpc|services|http|care|notify|identity|oidc|audit)/)[a-z0-9_]+/")
 KNOWS_ENGINES = re.compile(r"coordinator/(open_stores\.cc$|care/)")
 
 # spdlog and CLI11 each cost eight seconds to compile: once a program.

@@ -1,17 +1,15 @@
-// The pure half of http.h.
-#include <algorithm>
+#include "common/http_response.h"
+
 #include <charconv>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "client/export/http.h"
 #include "common/status.h"
 #include "common/strings.h"
 
-namespace muster::client {
+namespace muster::common {
 namespace {
 
-constexpr std::string_view kScheme = "http://";
 constexpr std::string_view kLineEnd = "\r\n";
 
 absl::Status NotHttp() { return absl::InvalidArgumentError("the answer is not HTTP/1.1"); }
@@ -24,8 +22,8 @@ std::optional<std::string_view> HeaderOf(std::string_view head, std::string_view
     const std::string_view line = rest.substr(0, rest.find(kLineEnd));
     const size_t colon = line.find(':');
     if (colon != std::string_view::npos &&
-        absl::EqualsIgnoreCase(common::ToAbsl(line.substr(0, colon)), common::ToAbsl(name))) {
-      return common::FromAbsl(absl::StripAsciiWhitespace(common::ToAbsl(line.substr(colon + 1))));
+        absl::EqualsIgnoreCase(ToAbsl(line.substr(0, colon)), ToAbsl(name))) {
+      return FromAbsl(absl::StripAsciiWhitespace(ToAbsl(line.substr(colon + 1))));
     }
     at = head.find(kLineEnd, at + kLineEnd.size());
   }
@@ -60,7 +58,7 @@ absl::StatusOr<std::optional<HttpResponse>> ParseBody(int status, std::string_vi
                                                       std::string_view rest, bool ended) {
   HttpResponse response{.status = status};
   if (const auto encoding = HeaderOf(head, "transfer-encoding"); encoding) {
-    if (!absl::EqualsIgnoreCase(common::ToAbsl(*encoding), "chunked")) return NotHttp();
+    if (!absl::EqualsIgnoreCase(ToAbsl(*encoding), "chunked")) return NotHttp();
     ASSIGN_OR_RETURN(std::optional<std::string> body, Unchunked(rest));
     if (!body && ended) return NotHttp();
     if (!body) return std::nullopt;
@@ -84,39 +82,6 @@ absl::StatusOr<std::optional<HttpResponse>> ParseBody(int status, std::string_vi
 
 }  // namespace
 
-absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view text) {
-  if (!text.starts_with(kScheme)) {
-    return absl::InvalidArgumentError("only http:// URLs are supported");
-  }
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == '?' || c == '#' || c == '@') {
-      return absl::InvalidArgumentError(
-          "a user, a query, spaces and control characters are not "
-          "supported");
-    }
-  }
-  text.remove_prefix(kScheme.size());
-  const size_t slash = std::min(text.find('/'), text.size());
-  std::string_view authority = text.substr(0, slash);
-  HttpUrl url{.port = "80", .path = std::string(text.substr(slash))};
-  while (url.path.ends_with('/')) url.path.pop_back();
-  size_t colon = authority.rfind(':');
-  if (authority.starts_with('[')) {
-    const size_t bracket = authority.find(']');
-    if (bracket == std::string_view::npos) return absl::InvalidArgumentError("\"]\" is missing");
-    if (colon < bracket) colon = std::string_view::npos;
-    url.host = std::string(authority.substr(1, bracket - 1));
-  } else {
-    url.host = std::string(authority.substr(0, colon));
-  }
-  if (colon != std::string_view::npos) url.port = std::string(authority.substr(colon + 1));
-  size_t port = 0;
-  if (url.host.empty() || !ReadSize(url.port, 10, &port) || port == 0 || port > 65535) {
-    return absl::InvalidArgumentError("host or port is missing or wrong");
-  }
-  return url;
-}
-
 absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view bytes, bool ended) {
   if (bytes.size() > kHttpResponseMax) return absl::InvalidArgumentError("the answer is too large");
   while (true) {
@@ -137,4 +102,4 @@ absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view b
   }
 }
 
-}  // namespace muster::client
+}  // namespace muster::common

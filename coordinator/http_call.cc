@@ -1,4 +1,4 @@
-#include "coordinator/notify/http_post.h"
+#include "coordinator/http_call.h"
 
 #include <netdb.h>
 #include <openssl/err.h>
@@ -28,6 +28,7 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kSlice{100};  // how soon a stop is noticed
 constexpr size_t kStatusLineBytesMax = 1024;
+constexpr size_t kReadBytes = 4 * 1024;
 
 // The time and the patience of one request.
 class Patience {
@@ -36,7 +37,7 @@ class Patience {
   absl::Status Check() const {
     if (stop_) return absl::CancelledError("the coordinator is stopping");
     if (steady_clock::now() > deadline_)
-      return absl::UnavailableError(StrCat("no answer within ", kPostWithin.count(), " s"));
+      return absl::UnavailableError(StrCat("no answer within ", kCallWithin.count(), " s"));
     return absl::OkStatus();
   }
   absl::Status AwaitSocket(int fd, short events) const {
@@ -49,7 +50,7 @@ class Patience {
 
  private:
   const std::atomic<bool>& stop_;
-  const steady_clock::time_point deadline_ = steady_clock::now() + kPostWithin;
+  const steady_clock::time_point deadline_ = steady_clock::now() + kCallWithin;
 };
 
 // getaddrinfo in a thread of the C library: a name server may take longer than we wait.
@@ -102,16 +103,13 @@ absl::StatusOr<UniqueFd> ConnectTo(const addrinfo& address, const Patience& pati
 }
 
 // The first address that may be called and answers.
-absl::StatusOr<UniqueFd> Connect(const common::HttpUrl& url, const std::vector<Network>& allowed,
-                                 const Patience& patience) {
+absl::StatusOr<UniqueFd> Connect(const HttpCall& call, const Patience& patience) {
+  const common::HttpUrl& url = call.url;
   ASSIGN_OR_RETURN(const std::shared_ptr<addrinfo> found, Resolve(url, patience));
   absl::Status last = absl::UnavailableError(StrCat(url.host, " has no address"));
   for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
-    if (!MayCall(each->ai_addr, allowed)) {
-      last = absl::PermissionDeniedError(StrCat(
-          url.host, " is ", AddressText(each->ai_addr),
-          ", which is not public; the operator can allow it: muster-coordinator --notify-allow ",
-          AddressText(each->ai_addr)));
+    if (absl::Status may = call.may_call(each->ai_addr); !may.ok()) {
+      last = std::move(may);
       continue;
     }
     absl::StatusOr<UniqueFd> connected = ConnectTo(*each, patience);
@@ -145,7 +143,7 @@ class PlainChannel final : public Channel {
     return absl::OkStatus();
   }
   absl::StatusOr<std::string> Read() override {
-    char buffer[kStatusLineBytesMax];
+    char buffer[kReadBytes];
     while (true) {
       RETURN_IF_ERROR(patience_.AwaitSocket(fd_, POLLIN));
       const ssize_t count = recv(fd_, buffer, sizeof(buffer), 0);
@@ -200,9 +198,12 @@ class TlsChannel final : public Channel {
         [&] { return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())); });
   }
   absl::StatusOr<std::string> Read() override {
-    char buffer[kStatusLineBytesMax];
+    char buffer[kReadBytes];
     int count = 0;
-    RETURN_IF_ERROR(Repeat([&] { return count = SSL_read(ssl_.get(), buffer, sizeof(buffer)); }));
+    const absl::Status status =
+        Repeat([&] { return count = SSL_read(ssl_.get(), buffer, sizeof(buffer)); });
+    if (!status.ok() && (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0) return "";
+    RETURN_IF_ERROR(status);
     return std::string(buffer, static_cast<size_t>(count));
   }
 
@@ -230,14 +231,17 @@ class TlsChannel final : public Channel {
   std::unique_ptr<SSL, Free> ssl_;
 };
 
-std::string HttpText(const PostRequest& request) {
-  std::string text =
-      StrCat("POST ", request.url.target, " HTTP/1.1\r\nHost: ", request.url.Authority(),
-             "\r\nUser-Agent: Muster/", common::kVersion,
-             "\r\nContent-Type: application/json\r\nContent-Length: ", request.body.size(),
-             "\r\nConnection: close\r\n");
-  for (const auto& [name, value] : request.headers) StrAppend(&text, name, ": ", value, "\r\n");
-  StrAppend(&text, "\r\n", request.body);
+std::string HttpText(const HttpCall& call) {
+  std::string text = StrCat(call.body.empty() ? "GET " : "POST ", call.url.target,
+                            " HTTP/1.1\r\nHost: ", call.url.Authority(), "\r\nUser-Agent: Muster/",
+                            common::kVersion, "\r\n");
+  if (!call.body.empty()) {
+    StrAppend(&text, "Content-Type: ", call.content_type, "\r\nContent-Length: ", call.body.size(),
+              "\r\n");
+  }
+  StrAppend(&text, "Connection: close\r\n");
+  for (const auto& [name, value] : call.headers) StrAppend(&text, name, ": ", value, "\r\n");
+  StrAppend(&text, "\r\n", call.body);
   return text;
 }
 
@@ -255,18 +259,32 @@ absl::StatusOr<int> ReadStatus(Channel& channel) {
   return status;
 }
 
+absl::StatusOr<common::HttpResponse> ReadAnswer(Channel& channel, size_t bytes_max) {
+  std::string bytes;
+  while (true) {
+    ASSIGN_OR_RETURN(const std::string more, channel.Read());
+    bytes += more;
+    if (bytes.size() > bytes_max)
+      return absl::UnavailableError(StrCat("the answer has more than ", bytes_max, " bytes"));
+    const auto answer = common::ParseHttpResponse(bytes, more.empty());
+    if (!answer.ok()) return absl::UnavailableError(common::MessageOf(answer.status()));
+    if (answer->has_value()) return **answer;
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<int> Post(const PostRequest& request, const std::vector<Network>& allowed,
-                         const std::atomic<bool>& stop) {
+absl::StatusOr<common::HttpResponse> CallHttp(const HttpCall& call, const std::atomic<bool>& stop) {
   const Patience patience(stop);
-  ASSIGN_OR_RETURN(const UniqueFd socket_fd, Connect(request.url, allowed, patience));
+  ASSIGN_OR_RETURN(const UniqueFd socket_fd, Connect(call, patience));
   PlainChannel plain(socket_fd.get(), patience);
   TlsChannel encrypted(socket_fd.get(), patience);
-  if (request.url.is_https) RETURN_IF_ERROR(encrypted.Begin(request.url.host));
-  Channel& channel = request.url.is_https ? static_cast<Channel&>(encrypted) : plain;
-  RETURN_IF_ERROR(channel.Write(HttpText(request)));
-  return ReadStatus(channel);
+  if (call.url.is_https) RETURN_IF_ERROR(encrypted.Begin(call.url.host));
+  Channel& channel = call.url.is_https ? static_cast<Channel&>(encrypted) : plain;
+  RETURN_IF_ERROR(channel.Write(HttpText(call)));
+  if (call.answer_max > 0) return ReadAnswer(channel, call.answer_max);
+  ASSIGN_OR_RETURN(const int status, ReadStatus(channel));
+  return common::HttpResponse{.status = status, .body = ""};
 }
 
 }  // namespace muster::coordinator

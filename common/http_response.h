@@ -1,0 +1,23 @@
+// What an HTTP/1.1 server answers, read from the bytes that came so far. Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace muster::common {
+
+struct HttpResponse {
+  int status = 0;
+  std::string body;
+};
+
+// Nothing while more is needed. `ended`: the server closed the connection. INVALID_ARGUMENT if it is
+// not an HTTP response, or is larger than kHttpResponseMax.
+inline constexpr size_t kHttpResponseMax = 4 << 20;
+absl::StatusOr<std::optional<HttpResponse>> ParseHttpResponse(std::string_view bytes, bool ended);
+
+}  // namespace muster::common

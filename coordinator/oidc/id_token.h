@@ -1,0 +1,33 @@
+// The check of an ID token (OpenID Connect Core, section 3.1.3.7): who signed in, if all of it holds.
+// Pure but for OpenSSL.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/oidc/keys.h"
+
+namespace muster::coordinator::oidc {
+
+struct Expected {
+  std::string issuer;
+  std::string client_id;
+  int64_t now_ms = 0;
+};
+
+// Clocks of the provider and of this machine may differ by this much.
+inline constexpr int64_t kClocksDifferByS = 60;
+// It was issued for the question that brought it.
+inline constexpr int64_t kIssuedAgoMostS = 3'600;
+inline constexpr size_t kSubjectMax = 255;
+
+// The token's subject: letters, digits and "-._~:|@=+/,%", as it becomes part of a user's record and
+// of commands that people copy. NOT_FOUND: none of the keys is the one that it names.
+// UNAUTHENTICATED: why it is refused. Both without a code.
+absl::StatusOr<std::string> CheckIdToken(std::string_view token, const std::vector<Key>& keys,
+                                         const Expected& expected);
+
+}  // namespace muster::coordinator::oidc

@@ -81,7 +81,6 @@ RefusedParty RefusedPartyOf(const v1::AuditEntry& entry) {
   }
   const std::string& from = entry.from().empty() ? entry.who() : entry.from();
   return {.name = NetworkOf(PeerWithoutPort(from)).substr(0, kPartyBytesMax), .is_stranger = true};
-};
 }
 
 }  // namespace muster::coordinator

@@ -29,6 +29,7 @@ install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/worker.env.example
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT muster)
 # What the images start and are asked with (deploy/containers).
 install(PROGRAMS ${CMAKE_SOURCE_DIR}/deploy/containers/start-coordinator ${CMAKE_SOURCE_DIR}/deploy/containers/healthy
+                 ${CMAKE_SOURCE_DIR}/deploy/containers/drain-node
         DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/muster COMPONENT muster)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/proto/muster DESTINATION ${CMAKE_INSTALL_DATADIR}/muster/proto
         COMPONENT muster FILES_MATCHING PATTERN "*.proto")

@@ -112,9 +112,9 @@ void Init::Prepare() {
   // Orphans come to process 1 anyway; to this process also where another one is that, as with
   // `docker run --init` or in a pod that shares its process namespace.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  LogInfo(StrCat("init started pid=", getpid(), " stop_within_ms=", options_.stop_within_ms));
   const std::string lack = EnterLeafForLimits(KernelCgroups());
-  LogInfo(StrCat("init started pid=", getpid(), " stop_within_ms=", options_.stop_within_ms,
-                 " cgroup=", lack.empty() ? "ready for limited ranks" : StrCat("\"", lack, "\"")));
+  if (!lack.empty()) LogWarning(StrCat("ranks cannot be limited here reason=\"", lack, "\""));
 }
 
 std::vector<std::string> Init::Line() const {

@@ -234,8 +234,13 @@ LimitHost PrepareLimits(CgroupDoor& door) {
 }
 
 std::string EnterLeafForLimits(CgroupDoor& door) {
-  const std::string own = common::CgroupDirectory(door.Read("/proc/self/cgroup"),
-                                                  door.Read("/proc/self/mountinfo"), "");
+  const std::string cgroups = door.Read("/proc/self/cgroup");
+  const std::string mounts = door.Read("/proc/self/mountinfo");
+  const auto directory = [&](const std::string& controller) {
+    return common::CgroupDirectory(cgroups, mounts, controller);
+  };
+  if (!directory("cpu").empty() && !directory("memory").empty()) return "";  // v1 needs no leaf
+  const std::string own = directory("");
   const Ground ground = FindGround(door, own);
   if (!ground.is_own) return ground.why;
   return EnterLeaf(door, own);

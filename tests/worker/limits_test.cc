@@ -177,6 +177,10 @@ TEST(LimitHostTest, InitEntersTheLeafBeforeItsWorkerWhichThenDividesTheContainer
   FakeCgroups closed = V2("/pod", "cpu memory");
   closed.unwritable = {"/sys/fs/cgroup/pod", "/sys/fs/cgroup"};
   EXPECT_EQ(EnterLeafForLimits(closed), "its cgroup /sys/fs/cgroup/pod is not writable for user 0");
+
+  FakeCgroups older;
+  older.Own("4:memory:/\n2:cpu,cpuacct:/\n", kV1Mounts);
+  EXPECT_EQ(EnterLeafForLimits(older), "") << "v1 needs no leaf";
 }
 
 TEST(LimitHostTest, UnderSystemdTheLeafIsItsSubgroup) {

@@ -48,13 +48,9 @@ std::string TwoColumns(const std::vector<Pair>& pairs) {
 
 std::vector<Pair> ExamplePairs(std::string_view examples) {
   std::vector<Pair> pairs;
-  while (!examples.empty()) {
-    const size_t end = std::min(examples.find('\n'), examples.size());
-    const std::string_view line = examples.substr(0, end);
-    const size_t tab = std::min(line.find('\t'), line.size());
-    pairs.push_back({std::string(line.substr(0, tab)),
-                     std::string(line.substr(std::min(tab + 1, line.size())))});
-    examples.remove_prefix(std::min(end + 1, examples.size()));
+  for (const absl::string_view line :
+       absl::StrSplit(common::ToAbsl(examples), '\n', absl::SkipEmpty())) {
+    pairs.push_back(absl::StrSplit(line, absl::MaxSplits('\t', 1)));
   }
   return pairs;
 }

@@ -1,5 +1,5 @@
 # `cmake --install build --prefix P`: commands in bin, their helpers in libexec/muster (the daemons look
-# beside themselves and there), systemd units, proto files.
+# beside themselves and there), systemd units, scripts of the images, proto files.
 # The trainer SDK has its own rules in trainer/install.cmake.
 include(GNUInstallDirs)
 
@@ -27,5 +27,9 @@ install(CODE [[
 install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/worker.env.example
               ${CMAKE_SOURCE_DIR}/deploy/systemd/coordinator.env.example
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT muster)
+# What the images start and are asked with (deploy/containers).
+install(PROGRAMS ${CMAKE_SOURCE_DIR}/deploy/containers/start-coordinator ${CMAKE_SOURCE_DIR}/deploy/containers/healthy
+                 ${CMAKE_SOURCE_DIR}/deploy/containers/drain-node
+        DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/muster COMPONENT muster)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/proto/muster DESTINATION ${CMAKE_INSTALL_DATADIR}/muster/proto
         COMPONENT muster FILES_MATCHING PATTERN "*.proto")

@@ -247,8 +247,9 @@ void AttemptProcesses::ProveEnd(const AttemptKey& key, const AttemptEndedInput& 
                                 std::shared_ptr<const common::ShimLaunch> order,
                                 const std::string& said) {
   const std::string directory = setup_.paths.AttemptDir(key);
-  callbacks_.in_background([this, directory, end, order, said, same_boot = !new_boot_,
-                            cgroups = setup_.cgroups, tags = tags_] {
+  callbacks_.in_background([this, directory, end, order, said,
+                            same_boot = !new_boot_ && !new_container_, cgroups = setup_.cgroups,
+                            tags = tags_] {
     const common::KillResult result = order != nullptr
                                           ? KillAttempt(directory, *order, same_boot, kProveTurnMs)
                                           : KillByKey(directory, end.key, cgroups, tags);

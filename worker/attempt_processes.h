@@ -162,7 +162,7 @@ class AttemptProcesses {
   std::map<AttemptKey, Shim> shims_;
   std::map<AttemptKey, Unsettled> unsettled_;
   std::vector<std::string> disowned_;  // directories of attempts that must not be adopted
-  bool new_boot_ = false;
+  bool new_boot_ = false, new_container_ = false;
   uint64_t incarnation_ = 0;
   std::vector<std::string> tags_;  // of this node's marks; new marks get the first
   uint64_t clearing_ = 0;          // results of older ones are ignored

@@ -66,6 +66,7 @@ void AttemptProcesses::SetCluster(const std::string& cluster_id) {
 
 void AttemptProcesses::Restore(const LoadedIdentity& identity) {
   new_boot_ = identity.new_boot;
+  new_container_ = identity.new_container;
   incarnation_ = identity.identity.incarnation;
   const auto names = common::ListDirectory(setup_.paths.Attempts());
   if (!names.ok()) return;
@@ -204,6 +205,10 @@ void AttemptProcesses::Settle(const AttemptKey& key, const Unsettled& found) {
   if (new_boot_) {
     end.how = "new boot";
     end.failure = common::StrCat("node ", setup_.node, " was rebooted");
+    end.failure_cause = v1::STOP_CAUSE_NODE_LOST;
+  } else if (new_container_) {
+    end.how = "new container";
+    end.failure = common::StrCat("the container of node ", setup_.node, " was restarted");
     end.failure_cause = v1::STOP_CAUSE_NODE_LOST;
   } else if (!found.damage.empty()) {
     end.how = "killed because its record was damaged";

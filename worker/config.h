@@ -1,7 +1,9 @@
 // The command line of muster-worker, parsed and validated. Main thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/kill_ladder.h"
@@ -49,7 +51,8 @@ struct JoinOptions {
   std::string token_file;  // "-": standard input
   std::string name;        // empty: the host name
   std::string state_dir = "/var/lib/muster/worker";
-  bool again = false;  // replaces credentials that are there
+  bool again = false;      // replaces credentials that are there
+  bool if_needed = false;  // credentials that are there are enough
 };
 struct ParsedJoin {
   JoinOptions options;
@@ -59,6 +62,23 @@ struct ParsedJoin {
 };
 // `argv[0]` is "join".
 ParsedJoin ParseJoinFlags(int argc, char** argv);
+
+// muster-worker init.
+struct InitOptions {
+  int64_t stop_within_ms = 8'000;  // docker stop waits 10 s, Kubernetes 30 s
+  std::string join;                // HOST:PORT of HTTPS; empty: the node is not joined
+  std::string token_file;
+  std::vector<std::string> worker;  // the worker's flags
+  Config config;                    // what they say
+};
+struct ParsedInit {
+  InitOptions options;
+  bool stop = false;  // as above
+  int exit_code = 0;
+  std::string text;
+};
+// `argv[0]` is "init".
+ParsedInit ParseInitFlags(int argc, char** argv);
 
 // INVALID_ARGUMENT names the value, the reason and the fix.
 absl::Status CheckConfig(Config* config);

@@ -1,9 +1,13 @@
 // CLI11 splits the words; we replace its error messages with our own.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/device_kinds.h"
 #include "common/strings.h"
+#include "common/units.h"
 #include "common/version.h"
 #include "worker/config.h"
 
@@ -44,6 +48,46 @@ ParsedFlags Refuse(std::string_view text) {
       .text = StrCat("muster-worker: ", text, "\n  fix: muster-worker --help lists all flags\n")};
 }
 
+// What stands before "--".
+void ParseOwnInitFlags(int argc, char** argv, ParsedInit* parsed) {
+  InitOptions& options = parsed->options;
+  const auto refuse = [parsed](std::string_view text) {
+    parsed->stop = true;
+    parsed->exit_code = kUsageExit;
+    parsed->text = StrCat("muster-worker init: ", text, "\n  fix: muster-worker init --help\n");
+  };
+  std::string stop_within = "8s";
+  CLI::App app(
+      "the first process of a container: starts the worker, restarts it when it dies while its "
+      "ranks continue, reaps orphans, forwards signals; what follows -- are the worker's flags",
+      "muster-worker init");
+  app.add_option("--stop-within", stop_within,
+                 "after SIGTERM the worker is killed if it takes longer; less than what the "
+                 "container's engine waits")
+      ->capture_default_str();
+  app.add_option("--join", options.join,
+                 "join the cluster whose HTTPS is at this HOST:PORT first, if the state directory "
+                 "has no credentials; tried until it succeeds");
+  app.add_option("--token-file", options.token_file, "with --join: a file with the token");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    parsed->stop = true;
+    parsed->text = app.help();
+    return;
+  } catch (const CLI::ExtrasError&) {
+    return refuse("the worker's flags follow --: muster-worker init -- --state-dir DIR");
+  } catch (const CLI::ParseError& error) {
+    return refuse(error.what());
+  }
+  const absl::StatusOr<int64_t> within_ms = common::ParseDurationMs(stop_within);
+  if (!within_ms.ok()) return refuse(StrCat("--stop-within: ", within_ms.status().message()));
+  options.stop_within_ms = *within_ms;
+  if (options.join.empty() != options.token_file.empty()) {
+    refuse("--join and --token-file belong together");
+  }
+}
+
 }  // namespace
 
 ParsedFlags ParseFlags(int argc, char** argv) {
@@ -53,8 +97,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   bool version = false;
   CLI::App app(
       "muster-worker: runs the ranks of this node and streams back their output. `muster-worker "
-      "join` "
-      "makes this machine a member of a cluster");
+      "join` makes this machine a member of a cluster; `muster-worker init` is the first process "
+      "of a container");
   AddFlags(app, config, ports, version);
   try {
     app.parse(argc, argv);
@@ -93,7 +137,10 @@ ParsedJoin ParseJoinFlags(int argc, char** argv) {
   app.add_option("--name", options.name, "this node's name (default: the host name)");
   app.add_option("--state-dir", options.state_dir, "directory for what must survive a restart")
       ->capture_default_str();
-  app.add_flag("--again", options.again, "replace the credentials that are there");
+  CLI::Option* again =
+      app.add_flag("--again", options.again, "replace the credentials that are there");
+  app.add_flag("--if-needed", options.if_needed, "do nothing if credentials are there")
+      ->excludes(again);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -104,6 +151,26 @@ ParsedJoin ParseJoinFlags(int argc, char** argv) {
             .text = StrCat("muster-worker join: ", error.what(),
                            "\n  fix: muster-worker join --help\n")};
   }
+  return parsed;
+}
+
+ParsedInit ParseInitFlags(int argc, char** argv) {
+  char** const end = argv + argc;
+  char** const dashes =
+      std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  ParsedInit parsed;
+  ParseOwnInitFlags(static_cast<int>(dashes - argv), argv, &parsed);
+  if (parsed.stop) return parsed;
+  InitOptions& options = parsed.options;
+  if (dashes != end) options.worker.assign(dashes + 1, end);
+  std::string name = "muster-worker";
+  std::vector<char*> line = {name.data()};
+  for (std::string& word : options.worker) line.push_back(word.data());
+  ParsedFlags worker = ParseFlags(static_cast<int>(line.size()), line.data());
+  parsed.stop = worker.stop;
+  parsed.exit_code = worker.exit_code;
+  parsed.text = std::move(worker.text);
+  options.config = std::move(worker.config);
   return parsed;
 }
 

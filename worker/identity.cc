@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "common/crc32c.h"
 #include "common/files.h"
+#include "common/process.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -76,8 +77,8 @@ std::string FindStranger(const std::map<std::string, std::string>& kept, const I
   };
   if (differs("machine_id", here.machine_id)) return "it belongs to another machine";
   if (differs("node", here.node)) return common::StrCat("it belongs to node ", kept.at("node"));
-  // Device numbers may change when a machine reboots.
-  const bool same_boot = !differs("boot_id", here.boot_id);
+  // Device numbers may change when a machine reboots or a container starts again.
+  const bool same_boot = !differs("boot_id", here.boot_id) && !differs("container", here.container);
   if (differs("state_dir", here.state_dir) || differs("inode", common::StrCat(here.inode)) ||
       (same_boot && differs("device", common::StrCat(here.device)))) {
     return common::StrCat("the state directory is a copy of ",
@@ -102,6 +103,13 @@ absl::Status FillPlace(const Paths& paths, Identity* identity) {
 }  // namespace
 
 std::string BootId() { return FirstLine("/proc/sys/kernel/random/boot_id"); }
+std::string ContainerId() {
+  struct stat space {};
+  common::ProcessStat first;
+  if (stat("/proc/self/ns/pid", &space) != 0 || !common::ReadProcessStat(1, &first)) return "";
+  return common::StrCat(space.st_ino, "-", first.start_time);
+}
+
 std::string MachineId() { return FirstLine("/etc/machine-id"); }
 
 std::string HostName() {
@@ -112,11 +120,11 @@ std::string HostName() {
 absl::Status SaveIdentity(const Paths& paths, const Identity& identity) {
   // Fields that older versions do not write come first, so that a truncated file is not mistaken
   // for theirs.
-  const std::string lines =
-      common::StrCat("state_dir=", identity.state_dir, "\nnode=", identity.node,
-                     "\ndevice=", identity.device, "\ninode=", identity.inode,
-                     "\nincarnation=", identity.incarnation, "\nepoch=", identity.highest_epoch,
-                     "\nboot_id=", identity.boot_id, "\nmachine_id=", identity.machine_id, "\n");
+  const std::string lines = common::StrCat(
+      "state_dir=", identity.state_dir, "\nnode=", identity.node, "\ndevice=", identity.device,
+      "\ninode=", identity.inode, "\nincarnation=", identity.incarnation,
+      "\nepoch=", identity.highest_epoch, "\nboot_id=", identity.boot_id,
+      "\ncontainer=", identity.container, "\nmachine_id=", identity.machine_id, "\n");
   return common::WriteFileDurably(paths.Identity(), lines + SumLine(lines));
 }
 
@@ -125,6 +133,7 @@ absl::StatusOr<LoadedIdentity> LoadIdentity(const Paths& paths, const std::strin
   LoadedIdentity loaded;
   Identity& identity = loaded.identity;
   identity.boot_id = BootId();
+  identity.container = ContainerId();
   identity.machine_id = MachineId();
   identity.node = node;
   RETURN_IF_ERROR(FillPlace(paths, &identity));
@@ -141,7 +150,11 @@ absl::StatusOr<LoadedIdentity> LoadIdentity(const Paths& paths, const std::strin
   if (loaded.kept) {
     identity.incarnation = Number(pairs["incarnation"]);
     identity.highest_epoch = Number(pairs["epoch"]);
-    loaded.new_boot = !pairs["boot_id"].empty() && pairs["boot_id"] != identity.boot_id;
+    const auto is_another = [&pairs](const char* key, const std::string& now) {
+      return !pairs[key].empty() && !now.empty() && pairs[key] != now;
+    };
+    loaded.new_boot = is_another("boot_id", identity.boot_id);
+    loaded.new_container = is_another("container", identity.container);
   } else {
     identity.incarnation = static_cast<uint64_t>(wall_us);
   }

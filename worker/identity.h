@@ -16,6 +16,7 @@ struct Identity {
   uint64_t incarnation = 0;  // new if the state is missing, damaged or another worker's
   uint64_t highest_epoch = 0;
   std::string boot_id;
+  std::string container;  // see ContainerId
   std::string machine_id;
   std::string node;       // its name
   std::string state_dir;  // its real path and inode: a copy differs
@@ -26,8 +27,9 @@ struct Identity {
 struct LoadedIdentity {
   Identity identity;
   bool kept = false;  // otherwise a new incarnation, and the directory's attempts are not its own
-  bool new_boot = false;  // the machine has rebooted since; a lost boot id proves nothing
-  std::string why_new;    // if not kept
+  bool new_boot = false;       // the machine has rebooted since; a lost boot id proves nothing
+  bool new_container = false;  // the same, of the container: no process outlived it
+  std::string why_new;         // if not kept
 };
 
 // Reads the identity, or creates a new one, and writes it durably. A file from an older version,
@@ -44,6 +46,9 @@ int64_t LoadContact(const Paths& paths);
 
 // /proc/sys/kernel/random/boot_id; /etc/machine-id (empty if there is none).
 std::string BootId();
+// Which PID namespace this is and when its process 1 started: constant while a machine or a
+// container runs. Empty if process 1 is not visible.
+std::string ContainerId();
 std::string MachineId();
 std::string HostName();
 

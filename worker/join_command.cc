@@ -79,6 +79,7 @@ absl::Status Join(const JoinOptions& options) {
   std::error_code error;
   const Paths paths(std::filesystem::absolute(options.state_dir, error).lexically_normal().string(),
                     "");
+  if (options.if_needed && common::Exists(paths.Credentials())) return absl::OkStatus();
   ASSIGN_OR_RETURN(const common::UniqueFd lock, TakeStateDirectory(paths, options.again));
   ASSIGN_OR_RETURN(const std::string token, ReadToken(options));
   ASSIGN_OR_RETURN(const identity::Credentials credentials,

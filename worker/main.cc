@@ -22,6 +22,7 @@
 #include "worker/audit_heads.h"
 #include "worker/config.h"
 #include "worker/control_loop.h"
+#include "worker/init_command.h"
 #include "worker/isolation.h"
 #include "worker/join_command.h"
 #include "worker/membership.h"
@@ -177,6 +178,8 @@ int main(int argc, char** argv) {
   if (const std::optional<int> done = muster::worker::RunJoinCommand(argc, argv); done.has_value())
     return *done;
   if (const auto done = muster::worker::RunAuditHeadsCommand(argc, argv); done.has_value())
+    return *done;
+  if (const std::optional<int> done = muster::worker::RunInitCommand(argc, argv); done.has_value())
     return *done;
   muster::worker::ParsedFlags flags = muster::worker::ParseFlags(argc, argv);
   if (flags.stop) {

@@ -98,8 +98,13 @@ common::KillResult KillAttempt(const std::string& attempt_dir, const ShimLaunch&
        std::sscanf(line, "%31s %d %llu%n", role, &pid, &start_time, &used) == 3; line += used) {
     known.push_back({pid, start_time});
   }
-  return common::KillByMark(launch.mark, {launch.cgroup_dir, launch.freezer_dir, launch.limit_dirs},
-                            known, timeout_ms);
+  common::KillResult result = common::KillByMark(
+      launch.mark, {launch.cgroup_dir, launch.freezer_dir, launch.limit_dirs}, known, timeout_ms);
+  if (result.empty && ShimLives(attempt_dir)) {
+    result.empty = false;
+    result.how = "its supervisor is alive where this worker cannot see it, as in another container";
+  }
+  return result;
 }
 
 std::string NewAttemptMark(uint64_t job, uint32_t attempt, const std::string& node_tag) {

@@ -12,11 +12,11 @@ namespace muster::coordinator {
 namespace {
 
 ParsedFlags Parse(std::vector<std::string> words) {
-  words.insert(words.begin(), "muster-coordinator");
-  std::vector<char*> argv;
+  std::string name = "muster-coordinator";
+  std::vector<char*> argv = {name.data()};
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  return ParseFlags(static_cast<int>(words.size()), argv.data());
+  return ParseFlags(static_cast<int>(words.size() + 1), argv.data());
 }
 
 // The first line of what a refused line is answered with.

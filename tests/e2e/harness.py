@@ -71,6 +71,21 @@ def processes_with(text, argument=None):
     return found
 
 
+def children_of(pid):
+    """{pid: (state, command line)} of a process's children, zombies included."""
+    found = {}
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                state, parent = file.read().rsplit(")", 1)[1].split()[:2]
+            if name.isdigit() and int(parent) == pid:
+                with open(f"/proc/{name}/cmdline") as file:
+                    found[int(name)] = (state, file.read().replace("\0", " ").strip())
+        except (OSError, IndexError):
+            continue
+    return found
+
+
 def rss_bytes(pid):
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")

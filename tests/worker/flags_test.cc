@@ -7,6 +7,7 @@
 #include "common/limits.h"
 #include "common/strings.h"
 #include "worker/config.h"
+#include "worker/init_command.h"
 
 namespace muster::worker {
 namespace {
@@ -52,6 +53,40 @@ TEST(WorkerFlags, AWrongLineIsRefusedWithTheFix) {
 
 TEST(WorkerFlags, ANodeThatHasJoinedNeedsNoCoordinator) {
   EXPECT_FALSE(Parse({"--state-dir", "/s"}).stop);
+}
+
+ParsedInit ParseInit(std::vector<std::string> words) {
+  words.insert(words.begin(), "init");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return ParseInitFlags(static_cast<int>(words.size()), argv.data());
+}
+
+TEST(WorkerFlags, InitTakesItsOwnFlagsAndTheWorkersBehindTheDashes) {
+  const ParsedInit parsed = ParseInit({"--stop-within", "2m", "--join", "head:7701", "--token-file",
+                                       "/t", "--", "--state-dir", "/s", "--name", "n1"});
+  ASSERT_FALSE(parsed.stop) << parsed.text;
+  EXPECT_EQ(parsed.options.stop_within_ms, 120'000);
+  EXPECT_EQ(parsed.options.join, "head:7701");
+  EXPECT_EQ(parsed.options.config.name, "n1");
+  EXPECT_EQ(parsed.options.worker, (std::vector<std::string>{"--state-dir", "/s", "--name", "n1"}));
+  EXPECT_EQ(ParseInit({"--", "--state-dir", "/s"}).options.stop_within_ms, 8'000);
+  EXPECT_TRUE(ParseInit({"--state-dir", "/s"}).stop);
+  EXPECT_EQ(ParseInit({"--", "--nmae", "n1"}).exit_code, 2);
+}
+
+TEST(InitCommand, PausesGrowUntilAWorkerHasRunForAWhile) {
+  RestartPause pause;
+  std::vector<int64_t> pauses;
+  for (int i = 0; i < 7; ++i) pauses.push_back(pause.After(50));
+  EXPECT_EQ(pauses, (std::vector<int64_t>{200, 400, 800, 1'600, 3'200, 5'000, 5'000}));
+  EXPECT_EQ(pause.After(RestartPause::kHealthyMs), 200);
+}
+
+TEST(InitCommand, TheCodeOfAContainerIsThatOfAShell) {
+  EXPECT_EQ(ContainerCode(3 << 8), 3);  // exit(3)
+  EXPECT_EQ(ContainerCode(9), 137);     // SIGKILL
 }
 
 TEST(WorkerFlags, HelpAndVersionNeedNoOtherFlag) {

@@ -163,6 +163,26 @@ TEST(LimitHostTest, InAContainerOfItsOwnTheWorkerEntersALeafAndDividesItsCgroup)
   EXPECT_EQ(PrepareLimits(kernel).memory.base, "/sys/fs/cgroup/pod");
 }
 
+TEST(LimitHostTest, InitEntersTheLeafBeforeItsWorkerWhichThenDividesTheContainersCgroup) {
+  FakeCgroups kernel = V2("/", "cpu memory");
+  kernel.files["/sys/fs/cgroup/cgroup.type"] = "domain\n";  // a cgroup namespace: not the real root
+  kernel.files["/sys/fs/cgroup/cgroup.procs"] = StrCat(kSelf, "\n");
+  EXPECT_EQ(EnterLeafForLimits(kernel), "");
+  EXPECT_EQ(kernel.files["/sys/fs/cgroup/muster-worker/cgroup.procs"], StrCat(kSelf, "\n"));
+  EXPECT_EQ(kernel.files["/sys/fs/cgroup/cgroup.procs"], "");
+  kernel.files["/proc/self/cgroup"] = "0::/muster-worker\n";
+  kernel.files["/sys/fs/cgroup/muster-worker/cgroup.procs"] = "1\n77\n";
+  EXPECT_EQ(PrepareLimits(kernel).memory.base, "/sys/fs/cgroup");
+
+  FakeCgroups closed = V2("/pod", "cpu memory");
+  closed.unwritable = {"/sys/fs/cgroup/pod", "/sys/fs/cgroup"};
+  EXPECT_EQ(EnterLeafForLimits(closed), "its cgroup /sys/fs/cgroup/pod is not writable for user 0");
+
+  FakeCgroups older;
+  older.Own("4:memory:/\n2:cpu,cpuacct:/\n", kV1Mounts);
+  EXPECT_EQ(EnterLeafForLimits(older), "") << "v1 needs no leaf";
+}
+
 TEST(LimitHostTest, UnderSystemdTheLeafIsItsSubgroup) {
   FakeCgroups kernel = V2("/system.slice/muster-worker.service/worker", "cpu memory");
   kernel.under_systemd = true;
@@ -210,7 +230,7 @@ std::vector<Refusal> Refusals() {
 
   all.push_back({"not alone", V2("/pod", "cpu memory"),
                  "its cgroup /sys/fs/cgroup/pod holds 2 other processes, so it cannot be divided",
-                 "as the only process of a container"});
+                 "by `muster-worker init` in a container"});
   all.back().kernel.files["/sys/fs/cgroup/pod/cgroup.procs"] = "1\n77\n80\n";
 
   all.push_back({"no controller", V2("/pod", "hugetlb"),

@@ -91,6 +91,24 @@ TEST_F(IdentityTest, AFileOfAnOlderVersionIsTakenAtItsWordOnce) {
   EXPECT_FALSE(Load().kept);
 }
 
+TEST_F(IdentityTest, AContainerThatStartedAgainIsToldFromAWorkerThatDid) {
+  Load();
+  EXPECT_FALSE(Load().new_container);
+  // As the container before this one wrote it, on a file system that got another number since.
+  Identity before = Load().identity;
+  before.container = "4026532000-12345";
+  before.device += 1;
+  ASSERT_TRUE(SaveIdentity(Paths(root_ + "/w", ""), before).ok());
+  const LoadedIdentity loaded = Load();
+  EXPECT_TRUE(loaded.kept) << loaded.why_new;
+  EXPECT_TRUE(loaded.new_container);
+  EXPECT_FALSE(loaded.new_boot);
+  before.container = "";
+  before.device -= 1;
+  ASSERT_TRUE(SaveIdentity(Paths(root_ + "/w", ""), before).ok());
+  EXPECT_FALSE(Load().new_container) << "an unknown one proves nothing";
+}
+
 TEST_F(IdentityTest, ADamagedLaunchRecordIsNoticedAndAnOlderOneIsRead) {
   v1::LaunchAttempt launch;
   launch.set_job(7);

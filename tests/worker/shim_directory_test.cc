@@ -67,6 +67,20 @@ TEST_F(ShimDirectory, AShimLivesWhileItsLockIsHeld) {
   EXPECT_TRUE(ShimLives(directory_));
 }
 
+TEST_F(ShimDirectory, AnAttemptWhoseShimLivesOutOfSightHasNotEnded) {
+  common::ShimLaunch launch;
+  launch.mark = NewAttemptMark(7, 2, NodeTag("cluster", "node1"));
+  Write(common::kLaunchFileName, common::EncodeShimLaunch(launch));
+  {
+    const common::UniqueFd held(open(Path(common::kLaunchFileName).c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
+    const common::KillResult result = KillAttempt(directory_, 1'000);
+    EXPECT_FALSE(result.empty);
+    EXPECT_NE(result.how.find("as in another container"), std::string::npos) << result.how;
+  }
+  EXPECT_TRUE(KillAttempt(directory_, 1'000).empty);
+}
+
 TEST(AttemptMarks, AreNewEachTimeAndTellTheNodeOfTheCluster) {
   const std::string tag = NodeTag("cluster", "node1");
   EXPECT_EQ(tag, NodeTag("cluster", "node1"));

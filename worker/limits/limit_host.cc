@@ -21,8 +21,8 @@ constexpr char kLeaf[] = "/muster-worker";
 constexpr char kSystemdFix[] =
     "Delegate=yes and DelegateSubgroup=worker in the worker's unit (systemd 254 or newer)";
 constexpr char kContainerFix[] =
-    "start the worker as a systemd service with Delegate=yes and DelegateSubgroup=worker, or as "
-    "the only process of a container with a writable cgroup";
+    "start the worker as a systemd service with Delegate=yes and DelegateSubgroup=worker, or by "
+    "`muster-worker init` in a container with a writable cgroup of its own";
 
 struct Place {
   const char* controller;
@@ -231,6 +231,19 @@ LimitHost PrepareLimits(CgroupDoor& door) {
     door.RemoveDirectory(StrCat(own, kLeaf));
   }
   return host;
+}
+
+std::string EnterLeafForLimits(CgroupDoor& door) {
+  const std::string cgroups = door.Read("/proc/self/cgroup");
+  const std::string mounts = door.Read("/proc/self/mountinfo");
+  const auto directory = [&](const std::string& controller) {
+    return common::CgroupDirectory(cgroups, mounts, controller);
+  };
+  if (!directory("cpu").empty() && !directory("memory").empty()) return "";  // v1 needs no leaf
+  const std::string own = directory("");
+  const Ground ground = FindGround(door, own);
+  if (!ground.is_own) return ground.why;
+  return EnterLeaf(door, own);
 }
 
 common::CgroupHost ProbeCgroups(const LimitHost& limits) {

@@ -31,6 +31,9 @@ struct LimitHost {
 
 // Enters a leaf and enables controllers if need be.
 LimitHost PrepareLimits(CgroupDoor& door);
+// For the parent of a worker that is to divide its cgroup: enters the leaf first, as other processes
+// in the cgroup would keep it from being divided. Returns why not, or "".
+std::string EnterLeafForLimits(CgroupDoor& door);
 // The cgroups to create and to clear attempts in.
 common::CgroupHost ProbeCgroups(const LimitHost& limits);
 v1::LimitFacts DescribeLimitHost(const LimitHost& limits);

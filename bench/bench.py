@@ -25,6 +25,7 @@ from page_bench import bench_page as measure_page  # noqa: E402
 from sampling_bench import bench_sampling as measure_sampling  # noqa: E402
 from tls_bench import bench_tls as measure_tls  # noqa: E402
 from trainer_bench import bench_trainer  # noqa: E402
+from tree_bench import bench_tree as measure_tree  # noqa: E402
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
@@ -340,9 +341,15 @@ def bench_tls(table):
     measure_tls(table, in_turns, timed)
 
 
+def bench_tree(table):
+    """Directories sent with jobs: snapshots, objects, unpacking."""
+    measure_tree(table, os.path.join(harness.BIN, "bench", "bench_tree"))
+
+
 BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
            "logs": bench_logs, "grep": bench_grep, "restart": bench_restart, "idle": bench_idle,
-           "sampling": bench_sampling, "page": bench_page, "tls": bench_tls, "trainer": bench_trainer}
+           "sampling": bench_sampling, "page": bench_page, "tls": bench_tls, "tree": bench_tree,
+           "trainer": bench_trainer}
 
 
 def machine():

@@ -22,6 +22,7 @@ LAYERS = {
     "common": {"common", "proto"},
     "common/job": {"common/job", "common", "proto"},
     "identity": {"identity", "common", "proto"},
+    "tree": {"tree", "common"},
     "coordinator/core": {"coordinator/core", "common/job", "common", "proto"},
     "worker/core": {"worker/core", "common/job", "common", "proto"},
     "coordinator/findings": {"coordinator/findings", "coordinator/core", "common/job", "common", "proto"},
@@ -29,13 +30,13 @@ LAYERS = {
     "coordinator": {"coordinator", "coordinator/core", "coordinator/findings", "coordinator/segments", "common/job", "common", "identity",
                     "page", "proto"},
     "page": set(),
-    "worker": {"worker", "worker/core", "common/job", "common", "identity", "proto"},
+    "worker": {"worker", "worker/core", "common/job", "common", "identity", "proto", "tree"},
     "shim": {"shim", "common"},
     "unwind": {"unwind", "common"},
-    "client": {"client", "common/job", "common", "identity", "proto"},
+    "client": {"client", "common/job", "common", "identity", "proto", "tree"},
     "trainer": {"trainer", "muster-sdk"},
     "examples": {"examples", "muster-sdk"},
-    "bench": {"bench", "common", "identity", "proto", "muster-sdk"},
+    "bench": {"bench", "common", "identity", "proto", "tree", "muster-sdk"},
 }
 
 # gRPC lives at the edges: the coordinator's services, the worker's links, the client, the load generator. The
@@ -91,7 +92,7 @@ CORE_BANNED_HEADERS = re.compile(
 # Error codes: where one is made, that prose has none, and whose rows explain them. The sources of a code are
 # what users run.
 CODE_ROWS = "common/error_codes.cc"
-CODE_SOURCES = re.compile(r"^(client|common|coordinator|identity|shim|unwind|worker)/.*\.(cc|h)$")
+CODE_SOURCES = re.compile(r"^(client|common|coordinator|identity|shim|tree|unwind|worker)/.*\.(cc|h)$")
 CODE_MADE = re.compile(r'(?:\bcode\s*=|\b(?:Usage|Refuse)\()\s*"(JC\d{4})"')
 CODE_NAMED = re.compile(r'"(JC\d{4})"')
 CODE_IN_PROSE = re.compile(r'"(?:\\.|[^"\\])*\[JC')

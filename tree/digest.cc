@@ -1,0 +1,33 @@
+#include "tree/digest.h"
+
+#include "absl/strings/escaping.h"
+#include "common/status.h"
+
+namespace muster::tree {
+
+Digest DigestOf(std::string_view bytes) {
+  common::Sha256 hash;
+  hash.Update(bytes);
+  return Finish(hash);
+}
+
+Digest Finish(common::Sha256& hash) {
+  const std::optional<Digest> digest = FromHex(hash.FinishHex());
+  CHECK(digest.has_value());
+  return *digest;
+}
+
+std::string Hex(const Digest& digest) {
+  return absl::BytesToHexString(
+      {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()});
+}
+
+std::optional<Digest> FromHex(std::string_view hex) {
+  if (!common::IsSha256Hex(hex)) return std::nullopt;
+  const std::string bytes = absl::HexStringToBytes(absl::string_view(hex.data(), hex.size()));
+  Digest digest;
+  std::memcpy(digest.bytes.data(), bytes.data(), digest.bytes.size());
+  return digest;
+}
+
+}  // namespace muster::tree

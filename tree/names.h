@@ -1,0 +1,25 @@
+// What a path in a tree may be, and the order of paths. Pure, any thread.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace muster::tree {
+
+inline constexpr size_t kPathBytesMax = 4'096;
+inline constexpr size_t kNameBytesMax = 255;
+inline constexpr size_t kDepthMax = 128;  // components of a path
+
+// Why a tree cannot contain the path, or empty. "is not UTF-8", "has a \"..\" component" …
+std::string_view PathProblem(std::string_view path);
+
+// Byte order in which '/' comes before everything else: a directory is followed by all that is
+// below it, as a walk that sorts the names of each directory finds them.
+bool PathLess(std::string_view a, std::string_view b);
+
+// "a/b" of "a/b/c"; "" of "a".
+std::string_view ParentOf(std::string_view path);
+// "c" of "a/b/c".
+std::string_view NameOf(std::string_view path);
+
+}  // namespace muster::tree

@@ -1,0 +1,71 @@
+// The objects of a snapshot as streams to be uploaded, read from the directory itself; no copy of it
+// is made. Each byte is verified again before the last of its file is given away: what changed since
+// the snapshot is an error, never a wrong object. One thread; blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/files.h"
+#include "common/sha256.h"
+#include "tree/directories.h"
+#include "tree/manifest.h"
+#include "tree/placement.h"
+
+namespace muster::tree {
+
+class ObjectSource;
+
+class ObjectStream {
+ public:
+  // Up to `size` bytes that follow; 0: the object is complete. ABORTED names a file that changed.
+  absl::StatusOr<size_t> Read(char* buffer, size_t size);
+
+ private:
+  friend class ObjectSource;
+  absl::Status LoadPiece();
+  absl::StatusOr<size_t> ReadFile(char* buffer, size_t size);
+
+  ObjectSource* source_ = nullptr;
+  uint32_t object_ = 0;
+  uint64_t offset_ = 0;  // of the next byte
+  // Of a pack: the piece that has the next byte.
+  size_t piece_ = 0;
+  std::string bytes_;
+  // Of a file that is its own object:
+  common::UniqueFd fd_;
+  common::Sha256 hash_;
+};
+
+class ObjectSource {
+ public:
+  // All three must outlive it and its streams. `root`: the directory, open.
+  ObjectSource(int root, const Manifest& manifest, const Placement& placement);
+
+  // False: a part of the object belongs to no file any more, so it cannot be made again. If its
+  // store does not have it either, take another snapshot with SnapshotOptions::lost_objects.
+  bool IsComplete(uint32_t object) const;
+
+  // The object's bytes from `offset` on, at most its size: an upload resumes where it broke off. What
+  // comes before `offset` is read too if it is part of the same file.
+  absl::StatusOr<ObjectStream> Open(uint32_t object, uint64_t offset = 0);
+
+ private:
+  friend class ObjectStream;
+  struct Piece {
+    uint64_t offset = 0;
+    uint32_t entry = 0;
+  };
+  const Entry& EntryOf(const Piece& piece) const { return manifest_.entries[piece.entry]; }
+
+  const Manifest& manifest_;
+  const Placement& placement_;
+  Directories directories_;
+  std::vector<std::vector<Piece>> pieces_;  // of each object, in order
+};
+
+}  // namespace muster::tree

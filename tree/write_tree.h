@@ -1,0 +1,39 @@
+// Writes what a manifest names into an empty directory: whole and verified, or not at all. The
+// manifest may be foreign (Decode has checked it); nothing is ever written outside of the directory,
+// whatever other processes do in it. One thread; blocks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "tree/manifest.h"
+
+namespace muster::tree {
+
+struct TreeOwner {
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+struct TreeTarget {
+  int directory = -1;  // open, empty; its own mode and owner are the caller's
+  std::string path;    // for messages
+  mode_t umask = 022;  // files 0644, or 0755 if executable, and directories 0755, without these
+  std::optional<TreeOwner> owner;  // of everything that is written; needs CAP_CHOWN
+};
+
+// Writes the content of a file, given by its position in the manifest, to an open, empty file.
+using FillFile = std::function<absl::Status(size_t entry, int fd)>;
+
+// Nothing is synced; the caller decides. While it writes, directories have mode 0700 and the
+// caller's owner; files have their owner before they have content. On an error, what was written is
+// removed. RESOURCE_EXHAUSTED names what is needed and what is free; ALREADY_EXISTS what is in the
+// way, which stays.
+absl::Status WriteTree(const Manifest& manifest, const TreeTarget& target, const FillFile& fill);
+
+}  // namespace muster::tree

@@ -1,8 +1,10 @@
 #include "client/help.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "client/job_file.h"
 #include "client/terminal.h"
 #include "common/strings.h"
@@ -50,7 +52,8 @@ std::vector<Pair> ExamplePairs(std::string_view examples) {
   std::vector<Pair> pairs;
   for (const absl::string_view line :
        absl::StrSplit(common::ToAbsl(examples), '\n', absl::SkipEmpty())) {
-    pairs.push_back(absl::StrSplit(line, absl::MaxSplits('\t', 1)));
+    const std::pair<std::string, std::string> both = absl::StrSplit(line, absl::MaxSplits('\t', 1));
+    pairs.push_back({both.first, both.second});
   }
   return pairs;
 }

@@ -15,8 +15,10 @@ namespace muster::tree {
 
 class Packer {
  public:
-  // Objects that exist already; those that Place() mentions are counted from here on.
-  explicit Packer(std::vector<Object> objects) : objects_(std::move(objects)) {}
+  // `objects` exist already. `contents`: about as many will be known.
+  Packer(std::vector<Object> objects, size_t contents) : objects_(std::move(objects)) {
+    places_.reserve(contents);
+  }
 
   // The content is at `place` of an existing object.
   void Know(const Digest& content, const Place& place) { places_.emplace(content, place); }

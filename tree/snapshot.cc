@@ -35,7 +35,7 @@ class Builder {
     if (!fd_.valid()) return common::ErrnoStatus(StrCat("cannot open ", Root()));
     RETURN_IF_ERROR(Walk());
     LoadIndex();
-    Packer packer(index_.objects);
+    Packer packer(index_.objects, entries().size());
     packer_ = &packer;
     Recognize();
     Directories directories(fd_.get());
@@ -194,6 +194,7 @@ class Builder {
     const size_t old = index_.objects.size();
     std::vector<uint64_t> used(packer_->objects().size());
     absl::flat_hash_set<Digest, DigestHash> counted;
+    counted.reserve(places_.size());
     for (size_t i = 0; i < places_.size(); ++i) {
       if (places_[i].object >= old) continue;
       if (counted.insert(entries()[i].content).second) used[places_[i].object] += entries()[i].size;

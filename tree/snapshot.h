@@ -1,5 +1,5 @@
 // A directory as it is now: its manifest, its identity and where its contents are, reading only what
-// changed since the last time. One thread; blocks. Memory: about 400 bytes and its path per entry.
+// changed since the last time. One thread; blocks. Memory: about 550 bytes per entry.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace muster::tree {
 struct SnapshotOptions {
   // Where the index is kept, a directory of the user's own that exists; empty: none is.
   std::string cache_directory;
-  int64_t now_ms = 0;  // Unix time
+  int64_t now_ms = 0;  // Unix time, read just before: the index is only believed about older files
   // Objects of the last snapshot that their store no longer has, and that cannot be produced again
   // (ObjectSource::IsComplete): what is in them gets a new place.
   std::vector<Digest> lost_objects;

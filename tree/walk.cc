@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
 #include "tree/ignore.h"
 
 namespace muster::tree {
@@ -106,6 +107,10 @@ class Walker {
 
   // File systems of other machines may not tell them apart.
   void WarnOfTwins(const std::string& path, const std::vector<std::string>& names) {
+    const auto has_upper_case = [](const std::string& name) {
+      return std::any_of(name.begin(), name.end(), absl::ascii_isupper);
+    };
+    if (std::none_of(names.begin(), names.end(), has_upper_case)) return;
     std::vector<std::pair<std::string, const std::string*>> folded;
     folded.reserve(names.size());
     for (const std::string& name : names) folded.emplace_back(absl::AsciiStrToLower(name), &name);
@@ -116,7 +121,8 @@ class Walker {
       const std::string other = Below(path, *folded[i].second);
       const auto counts = [&](const std::string& twin) { return !rules_.Ignores(twin, false); };
       if (counts(one) && counts(other)) {
-        walk_.warnings.Add(one, StrCat("differs from ", NameOf(other), " only in case"));
+        walk_.warnings.Add(
+            one, StrCat("differs from ", common::Printable(NameOf(other)), " only in case"));
       }
     }
   }

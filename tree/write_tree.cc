@@ -72,6 +72,9 @@ class Writer {
 
   absl::Status WriteEntries() {
     for (size_t i = 0; i < manifest_.entries.size(); ++i) {
+      if (target_.stopped && target_.stopped()) {
+        return absl::CancelledError(StrCat("writing into ", target_.path, " was stopped"));
+      }
       const Entry& entry = manifest_.entries[i];
       const int above = directories_.Enter(ParentOf(entry.path));
       if (above < 0) return Failed("open the directory of", entry);

@@ -25,6 +25,7 @@ struct TreeTarget {
   std::string path;    // for messages
   mode_t umask = 022;  // files 0644, or 0755 if executable, and directories 0755, without these
   std::optional<TreeOwner> owner;  // of everything that is written; needs CAP_CHOWN
+  std::function<bool()> stopped;   // asked before each entry; true: CANCELLED. Optional
 };
 
 // Writes the content of a file, given by its position in the manifest, to an open, empty file.

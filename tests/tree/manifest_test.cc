@@ -152,7 +152,8 @@ TEST(TreeManifest, CutOrWithABitChangedIsRefusedOrAnotherTree) {
     std::string changed = bytes;
     changed[i] = static_cast<char>(changed[i] ^ 4);
     const absl::StatusOr<Manifest> manifest = Decode(changed);
-    if (manifest.ok()) EXPECT_EQ(Encode(*manifest), changed);
+    if (!manifest.ok()) continue;
+    EXPECT_EQ(Encode(*manifest), changed);
   }
   EXPECT_FALSE(Decode("MSTRTRE2").ok());
 }

@@ -19,7 +19,7 @@ class TreeObjects : public TreeCase {
     root_ = common::UniqueFd(open(Root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
   uint32_t Number(bool large) const {
-    return snapshot_.placement.objects[0].size > kOwnObjectBytes == large ? 0u : 1u;
+    return (snapshot_.placement.objects[0].size > kOwnObjectBytes) == large ? 0u : 1u;
   }
 
   Snapshot snapshot_;

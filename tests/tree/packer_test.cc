@@ -7,7 +7,7 @@ namespace muster::tree {
 namespace {
 
 TEST(TreePacker, FillsPacksInOrderAndNamesThemByTheirBytes) {
-  Packer packer({});
+  Packer packer({}, 0);
   const std::string piece(700'000, 'x');
   std::string bytes;
   for (char c = 'a'; c < 'a' + 13; ++c) {
@@ -29,7 +29,7 @@ TEST(TreePacker, FillsPacksInOrderAndNamesThemByTheirBytes) {
 }
 
 TEST(TreePacker, AbandonedObjectsPlaceNothing) {
-  Packer packer({{DigestOf("old"), 10}});
+  Packer packer({{DigestOf("old"), 10}}, 1);
   packer.Know(DigestOf("x"), {0, 3});
   EXPECT_TRUE(packer.Find(DigestOf("x")).has_value());
   packer.Abandon({true});

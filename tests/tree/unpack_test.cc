@@ -149,6 +149,13 @@ TEST_F(TreeUnpack, ThatRunsOutOfSpaceMidwayNamesItAndLeavesNothing) {
   EXPECT_TRUE(IsEmpty());
 }
 
+TEST_F(TreeUnpack, ThatIsStoppedLeavesNothing) {
+  int asked = 0;
+  target_.stopped = [&] { return ++asked > 5; };
+  EXPECT_EQ(UnpackIt().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(IsEmpty());
+}
+
 TEST_F(TreeUnpack, IsCopiedWithoutHardLinks) {
   ASSERT_TRUE(UnpackIt().ok());
   const common::UniqueFd source = std::move(directory_);

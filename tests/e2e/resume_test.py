@@ -50,7 +50,7 @@ class MainJobUnderFire(Case):
         for pid in self.trainer_pids(program, 1):
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: cluster.api.record(job).next_attempt == 2, "the second attempt", 60)
-        record = cluster.wait_for(job, SUCCEEDED, deadline_s=120)
+        record = cluster.wait_for(job, SUCCEEDED, deadline_s=300)
         self.assertGreater(record.attempts[1].resume_step, 0)
         self.check_logs(cluster, job, last_line)
         self.check_curve(cluster, job)

@@ -173,8 +173,8 @@ const Command kLogoutCommand = {
     .completes = "context",
     .examples = "jobctl logout\tof the current context\njobctl logout lab\tof another one",
     .notes =
-        "The coordinator revokes the certificate; if it does not answer within two seconds,\n"
-        "that is said, and the file is deleted all the same.",
+        "The coordinator revokes the certificate; if it does not answer within two\n"
+        "seconds, that is said, and the file is deleted all the same.",
     .run = Logout};
 
 }  // namespace muster::client

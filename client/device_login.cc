@@ -31,8 +31,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::string_view kHashName = "SHA256:";
-// The coordinator asks the provider up to twice before it answers, up to 10 s each.
-constexpr milliseconds kAnswerWithin{30'000};
+// The coordinator asks the provider up to four times before it answers, up to 10 s each.
+constexpr milliseconds kAnswerWithin{45'000};
 // In a row, while the person may be confirming: a provider that restarts does not end the sign-in.
 constexpr int kFailuresMost = 3;
 // The coordinator forgets a sign-in that is not asked for.

@@ -85,12 +85,6 @@ void AddAlternativeNames(X509* to, const std::string& uri, const std::vector<std
   GENERAL_NAMES_free(all);
 }
 
-std::string PemOf(const CertificateHandle& certificate) {
-  const BioHandle out = Writing();
-  MustDo(PEM_write_bio_X509(out.get(), certificate.get()) == 1);
-  return TextOf(out);
-}
-
 }  // namespace
 
 Authority Authority::Create(std::string_view cluster, int64_t now_ms) {

@@ -97,6 +97,20 @@ KeyHandle KeyOf(const CertificateHandle& certificate) {
   return {X509_get_pubkey(certificate.get()), EVP_PKEY_free};
 }
 
+std::string PemOf(const CertificateHandle& certificate) {
+  const BioHandle out = Writing();
+  PEM_write_bio_X509(out.get(), certificate.get());
+  return TextOf(out);
+}
+
+absl::Status CheckIssuer(std::string_view leaf_pem, std::string_view authority_pem) {
+  ASSIGN_OR_RETURN(const CertificateHandle leaf, ReadCertificate(leaf_pem));
+  ASSIGN_OR_RETURN(const CertificateHandle authority, ReadCertificate(authority_pem));
+  if (X509_verify(leaf.get(), KeyOf(authority).get()) == 1) return absl::OkStatus();
+  ERR_clear_error();
+  return absl::InvalidArgumentError("its certificate was not issued by its authority");
+}
+
 absl::StatusOr<std::string> Fingerprint(std::string_view certificate_pem) {
   ASSIGN_OR_RETURN(const CertificateHandle certificate, ReadCertificate(certificate_pem));
   unsigned char hash[32];

@@ -38,6 +38,11 @@ absl::StatusOr<CertificateHandle> ReadCertificate(std::string_view pem);
 absl::StatusOr<CertificateFacts> FactsOf(const CertificateHandle& certificate);
 absl::StatusOr<CertificateFacts> FactsOfPem(std::string_view pem);
 KeyHandle KeyOf(const CertificateHandle& certificate);
+// The certificate written anew, alone: readers of PEM differ in what they see in a foreign text.
+std::string PemOf(const CertificateHandle& certificate);
+// INVALID_ARGUMENT unless the first certificate of `leaf_pem` is signed with the key of the first
+// one of `authority_pem`. Says nothing about times.
+absl::Status CheckIssuer(std::string_view leaf_pem, std::string_view authority_pem);
 // SHA-256 of the certificate in DER, as 64 lower-case hex digits: what a token pins the authority
 // by.
 absl::StatusOr<std::string> Fingerprint(std::string_view certificate_pem);

@@ -86,6 +86,7 @@ absl::StatusOr<Credentials> ParseCredentials(std::string_view text) {
   if (facts.key_sha256 != PublicKeyHash(key.handle().get())) {
     return absl::InvalidArgumentError("its certificate is not that of its key");
   }
+  RETURN_IF_ERROR(CheckIssuer(credentials.certificate_pem, credentials.authority_pem));
   return credentials;
 }
 

@@ -95,7 +95,9 @@ absl::StatusOr<Credentials> Ask(const Question& question, const Message& request
   if (answer.status != 200) return StatusOfAnswer(question.address, answer);
   v1::Enrolled enrolled;
   if (!Parse(answer.body, enrolled)) return StatusOfAnswer(question.address, answer);
-  ASSIGN_OR_RETURN(const CertificateFacts facts, FactsOfPem(enrolled.certificate_pem()));
+  ASSIGN_OR_RETURN(const CertificateHandle certificate,
+                   ReadCertificate(enrolled.certificate_pem()));
+  ASSIGN_OR_RETURN(const CertificateFacts facts, FactsOf(certificate));
   if (facts.key_sha256 != PublicKeyHash(key.handle().get())) {
     return absl::DataLossError(
         StrCat(question.address, " answered with a certificate of another key"));
@@ -105,7 +107,7 @@ absl::StatusOr<Credentials> Ask(const Question& question, const Message& request
     endpoint.insert(0, question.address.substr(0, question.address.rfind(':')));
   }
   return Credentials{.key_pem = key.ToPem(),
-                     .certificate_pem = enrolled.certificate_pem(),
+                     .certificate_pem = PemOf(certificate),
                      .authority_pem = question.authority_pem,
                      .cluster = facts.cluster,
                      .name = facts.subject.name,

@@ -290,10 +290,13 @@ absl::StatusOr<ShownAuthority> AskForAuthority(const std::string& address, milli
     return Unreachable(address,
                        StrCat("it has no cluster to join (HTTP status ", answer.status, ")"));
   }
-  absl::StatusOr<std::string> fingerprint = Fingerprint(answer.body);
-  if (!fingerprint.ok())
+  const absl::StatusOr<CertificateHandle> shown = ReadCertificate(answer.body);
+  if (!shown.ok())
     return NotThatCluster(address, "what it shows as its authority is not a certificate");
-  return ShownAuthority{.pem = std::move(answer.body), .fingerprint = *std::move(fingerprint)};
+  // Exactly what the fingerprint is of: the answer may hold more, which nothing vouches for.
+  std::string pem = PemOf(*shown);
+  ASSIGN_OR_RETURN(std::string fingerprint, Fingerprint(pem));
+  return ShownAuthority{.pem = std::move(pem), .fingerprint = std::move(fingerprint)};
 }
 
 absl::StatusOr<std::string> FetchAuthority(const AuthorityQuestion& question) {

@@ -39,10 +39,13 @@ common::UniqueFd Directories::Open(std::string_view path, int flags, int mode) {
 }
 
 Stamp StampOf(const struct stat& info) {
-  constexpr int64_t kNsPerSecond = 1'000'000'000;
-  return {static_cast<uint64_t>(info.st_size),
-          info.st_mtim.tv_sec * kNsPerSecond + info.st_mtim.tv_nsec,
-          info.st_ctim.tv_sec * kNsPerSecond + info.st_ctim.tv_nsec, info.st_ino};
+  // After 2262 it wraps: such a stamp is as good as any to compare with.
+  const auto nanoseconds = [](const timespec& time) {
+    return static_cast<int64_t>(static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
+                                static_cast<uint64_t>(time.tv_nsec));
+  };
+  return {static_cast<uint64_t>(info.st_size), nanoseconds(info.st_mtim), nanoseconds(info.st_ctim),
+          info.st_ino};
 }
 
 }  // namespace muster::tree

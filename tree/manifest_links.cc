@@ -8,8 +8,10 @@ namespace muster::tree {
 namespace {
 
 constexpr int kFollowedMax = 40;  // as Linux
-// All links of a tree together: hostile ones would cost hours. Real trees need a few each.
+// All links of a tree together: hostile ones would cost hours. Real trees need a few each, and a
+// step costs more the longer the paths are that it compares.
 constexpr uint64_t kStepsMax = 4'000'000;
+constexpr uint64_t kBytesOfAStep = 64;
 
 // The components of `target`, the first one last.
 void PushComponents(std::string_view target, std::vector<std::string_view>& todo) {
@@ -63,8 +65,9 @@ std::string_view LinkRules::Problem(const Entry& link, bool* dangling) {
   PushComponents(link.target, todo);
   int followed = 0;
   while (!todo.empty()) {
-    if (steps_left_ == 0) return "is one link too many: where they lead is too long to follow";
-    --steps_left_;
+    const uint64_t cost = 1 + at.size() / kBytesOfAStep;
+    if (steps_left_ < cost) return "is one link too many: where they lead is too long to follow";
+    steps_left_ -= cost;
     const std::string_view component = todo.back();
     todo.pop_back();
     if (component == "..") {

@@ -21,7 +21,7 @@ using common::StrCat;
 
 constexpr uint32_t kWaitMs = 10'000;
 constexpr uint32_t kWaitMsMost = 600'000;
-constexpr size_t kQueuedBytesMax = 256 << 20;
+constexpr size_t kQueuedBytesMax = 64 << 20;
 constexpr std::chrono::milliseconds kExpireEvery{100};
 
 v1::DiagnosedAttempt Describe(const v1::JobRecord& job, const v1::Attempt& attempt) {

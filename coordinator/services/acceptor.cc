@@ -166,8 +166,10 @@ void Acceptor::Admit(common::UniqueFd fd, size_t listener) {
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof kUserTimeoutMs);
   }
+  std::string network = NetworkOf(principal);
   waiting_.push_back({.fd = std::move(fd),
                       .principal = std::move(principal),
+                      .network = std::move(network),
                       .until = std::chrono::steady_clock::now() + begin_within_,
                       .listener = listener});
 }
@@ -209,6 +211,8 @@ Acceptor::Beginning Acceptor::Look(int fd, bool is_tls) {
 // finish.
 void Acceptor::LookAtWaiting() {
   const Time now = std::chrono::steady_clock::now();
+  if (!waiting_.empty()) EndHandshakes(now);
+  full_.clear();
   for (auto at = waiting_.end(); at != waiting_.begin();) {
     --at;
     const Beginning beginning =
@@ -217,6 +221,8 @@ void Acceptor::LookAtWaiting() {
       at = waiting_.erase(at);
     } else if (beginning != Beginning::kWhole) {
       at->is_partial = beginning == Beginning::kPartial;
+    } else if (full_.contains(at->network)) {
+      at->is_held = true;  // thousands of one network cost a look-up each
     } else if (listeners_[at->listener].is_tls && HasClientLeft(at->fd.get())) {
       at = waiting_.erase(at);
     } else if (MayShakeHands(*at)) {
@@ -244,12 +250,8 @@ void Acceptor::EndHandshakes(Time now) {
 bool Acceptor::MayShakeHands(const Waiting& waiting) {
   if (!listeners_[waiting.listener].is_tls) return true;
   const Time now = std::chrono::steady_clock::now();
-  const std::string network = NetworkOf(waiting.principal);
+  const std::string& network = waiting.network;
   HandshakeGate::Verdict verdict = gate_.Ask(network, now);
-  if (!verdict.may_begin) {
-    EndHandshakes(now);
-    verdict = gate_.Ask(network, now);
-  }
   if (verdict.to_close.has_value()) {
     const int stalled = static_cast<int>(*verdict.to_close);
     turned_away_.Warn({.code = "JC1311",
@@ -262,7 +264,10 @@ bool Acceptor::MayShakeHands(const Waiting& waiting) {
     shaking_.erase(stalled);
     verdict = gate_.Ask(network, now);
   }
-  if (!verdict.may_begin) return false;
+  if (!verdict.may_begin) {
+    full_.insert(network);
+    return false;
+  }
   const int fd = waiting.fd.get();
   gate_.Begin(static_cast<HandshakeGate::Id>(fd), network, now);
   shaking_[fd] = NameOf(fd, /*is_tls=*/true);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,6 +49,7 @@ class Acceptor {
   struct Waiting {
     common::UniqueFd fd;
     std::string principal;
+    std::string network;  // see NetworkOf
     Time until;
     size_t listener = 0;
     bool is_partial = false;  // part of the preface arrived: poll would report it repeatedly
@@ -87,8 +89,9 @@ class Acceptor {
   std::list<Waiting> waiting_;    // the oldest first
   std::map<int, Served> served_;  // by descriptor: a reused number replaces the entry
   std::vector<size_t>
-      served_of_listener_;  // how many of them; closed ones count until they are forgotten
-  HandshakeGate gate_;      // by descriptor
+      served_of_listener_;      // how many of them; closed ones count until they are forgotten
+  HandshakeGate gate_;          // by descriptor
+  std::set<std::string> full_;  // networks of which no handshake may begin in this turn
   std::map<int, std::string> shaking_;  // gRPC's names of those that the gate has let in
   Time may_forget_at_;
   Time deaf_until_;  // accepting cannot succeed before

@@ -17,6 +17,10 @@ uint64_t InodeOf(int fd) {
 
 void Peers::Set(const std::string& name, Connection connection) {
   std::lock_guard lock(mutex_);
+  // The same port of the same client, to another of our addresses: under one name only one of the
+  // two could be cut later.
+  const auto same = known_.find(name);
+  if (same != known_.end() && same->second.connection.fd != connection.fd) Close(same->second);
   std::string& used_by = name_of_[connection.fd];
   // A later connection may have the name by now, over another descriptor.
   const auto before = used_by == name ? known_.end() : known_.find(used_by);
@@ -51,14 +55,17 @@ bool Peers::HasCertificate(const std::string& name) const {
   return known != known_.end() && !known->second.certificate.serial.empty();
 }
 
+bool Peers::Close(const Known& known) {
+  const auto& [fd, inode, principal] = known.connection;
+  return InodeOf(fd) == inode && shutdown(fd, SHUT_RDWR) == 0;
+}
+
 // With mutex_ held.
 template <typename Rule>
 uint32_t Peers::CutIf(Rule rule) {
   uint32_t cut = 0;
   for (auto& [name, known] : known_) {
-    const Connection& connection = known.connection;
-    if (!rule(known) || InodeOf(connection.fd) != connection.inode) continue;
-    if (shutdown(connection.fd, SHUT_RDWR) == 0) ++cut;
+    if (rule(known) && Close(known)) ++cut;
   }
   return cut;
 }

@@ -20,7 +20,8 @@ class Peers {
     uint64_t inode = 0;     // distinguishes it from a later one with the same descriptor
     std::string principal;  // "uid:1000", "peer:10.0.0.7"
   };
-  // `name`: what gRPC will call it: "fd:7", and with TLS its address, "ipv4:10.0.0.7:41180".
+  // `name`: what gRPC will call it: "fd:7", and with TLS its address, "ipv4:10.0.0.7:41180". Closes an
+  // older connection of that name.
   void Set(const std::string& name, Connection connection);
   // "uid:1000", "peer:10.0.0.7". For a connection that it does not know, "peer:" and gRPC's text.
   std::string PrincipalOf(const std::string& name) const;
@@ -45,6 +46,8 @@ class Peers {
     Connection connection;
     Certificate certificate;
   };
+  // False: it is gone already.
+  static bool Close(const Known& known);
   template <typename Rule>
   uint32_t CutIf(Rule rule);
 

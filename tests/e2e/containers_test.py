@@ -17,7 +17,7 @@ CONTAINERFILE = os.path.join(harness.ROOT, "deploy", "containers", "Containerfil
 BASE = os.environ.get("MUSTER_TEST_BASE", "localhost/muster-test-base")
 DIGITS = os.path.join(harness.BIN, "examples", "digits")
 DATA = os.path.join(harness.ROOT, "examples", "data", "optdigits.csv.gz")
-MUSTER_UID = 10001  # in the images
+COORDINATOR_UID = 10001  # in its image
 CAPABILITIES = ("SETUID", "SETGID", "SETPCAP", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER", "SYS_PTRACE")
 
 
@@ -112,7 +112,7 @@ class Containers(Case):
         # Volumes as Kubernetes hands them to a pod with fsGroup: root's, and the group's.
         for name in ("data", "keys", "run"):
             os.mkdir(self.path(name))
-            os.chown(self.path(name), 0, MUSTER_UID)
+            os.chown(self.path(name), 0, COORDINATOR_UID)
             os.chmod(self.path(name), 0o2775)
         self.podman.run("network", "create", "--internal", "--disable-dns", "--subnet", f"{self.subnet}.0/24", self.tag)
         self.addCleanup(self.podman.run, "network", "rm", "-f", self.tag, check=False)
@@ -174,7 +174,7 @@ class Containers(Case):
 
     def train(self, muster, *args):
         return muster.submit("-n", "2", "--nodes", "2", "--workdir", "/", "--grace", "2s", "--", DIGITS, "--data", DATA,
-                             "--epochs", "3", *args)
+                             "--epochs", "12", *args)
 
     def runs_again(self, muster, job):
         record = muster.api.record(job)

@@ -1,4 +1,5 @@
 """Joining and signing in: tokens, certificates that renew themselves, sessions of a browser, what a stranger gets."""
+import contextlib
 import http.client
 import json
 import os
@@ -104,7 +105,7 @@ class Joining(EnrollCase):
             self.assertIn(f"you are its administrator {named}:", done.stdout)
 
     def test_a_node_joins_renews_under_a_running_job_and_comes_back_after_its_certificate_expired(self):
-        cluster = self.secured("--worker-certificate", "3s")
+        cluster = self.secured("--worker-certificate", "6s")
         joined = self.join(self.token(cluster, "worker"), "node1")
         self.assertEqual(joined.returncode, 0, joined.stderr)
         self.assertIn("node1 has joined cluster lab", joined.stdout)
@@ -117,7 +118,7 @@ class Joining(EnrollCase):
         cluster.wait_for(job, harness.RUNNING)
         first = until_ms(credentials)
         # The certificate that it joined with is over, and so is the next one.
-        wait_until(lambda: time.time() * 1000 > first and until_ms(credentials) > first + 3000, "it was renewed twice")
+        wait_until(lambda: time.time() * 1000 > first and until_ms(credentials) > first + 6000, "it was renewed twice")
         with open(go, "w"):
             pass
         record = cluster.wait_over(job)
@@ -213,6 +214,47 @@ class Joining(EnrollCase):
         self.assertIn("JC1354", refused.stderr)
         self.assertEqual((heard[0].split(b" HTTP")[0], heard[1:]), (b"GET /enroll/ca", [b""]))
 
+    def test_what_stands_behind_the_pinned_authority_is_not_trusted(self):
+        cluster = self.secured()
+        with open(f"{self.data}-keys/ca.pem", "rb") as file:
+            authority = file.read()
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                        "1", "-subj", "/CN=lab", "-keyout", self.path("key"), "-out", self.path("evil")],
+                       check=True, capture_output=True)
+        with open(self.path("evil"), "rb") as file:
+            evil = file.read()
+        shown = authority.replace(b" CERTIFICATE", b" X509 CERTIFICATE") + evil
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.path("evil"), self.path("key"))
+        server = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+        host, port = self.address.split(":")
+
+        def copy(source, to):
+            with contextlib.suppress(OSError):
+                while data := source.recv(65536):
+                    to.sendall(data)
+                to.shutdown(socket.SHUT_WR)
+
+        def between():
+            # The first connection asks for the authority; the second is let through to the coordinator.
+            with context.wrap_socket(server.accept()[0], server_side=True) as client:
+                client.recv(65536)
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(shown) + shown)
+            with server.accept()[0] as client, socket.create_connection((host, int(port))) as coordinator:
+                back = threading.Thread(target=copy, args=(coordinator, client), daemon=True)
+                back.start()
+                copy(client, coordinator)
+                back.join(harness.DEADLINE_S)
+        threading.Thread(target=between, daemon=True).start()
+        self.address = "127.0.0.1:%d" % server.getsockname()[1]
+        joined = self.join(self.token(cluster, "worker"), "node3")
+        self.assertEqual(joined.returncode, 0, joined.stderr)
+        with open(os.path.join(joined.state, "credentials"), "rb") as file:
+            credentials = file.read()
+        self.assertIn(authority, credentials)
+        self.assertNotIn(evil.split(b"\n")[1], credentials)
+
     def test_what_a_stranger_gets_from_the_open_port(self):
         self.secured()
         self.assertEqual(self.ask("GET", "/enroll/ca").status, 200)
@@ -286,7 +328,7 @@ class SigningIn(EnrollCase):
         self.assertFalse(os.path.exists(bob.credentials))
 
     def test_a_stream_ends_with_its_certificate_unless_jobctl_can_renew_that(self):
-        cluster = self.secured("--person-certificate", "4s")
+        cluster = self.secured("--person-certificate", "8s")
         self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
         self.start_worker(cluster, "node1")
         alice = self.person(cluster, "alice")
@@ -294,7 +336,7 @@ class SigningIn(EnrollCase):
         # A browser's session does, too.
         link = alice.jobctl("ui", "--no-open").stdout.strip()
         cookie = self.ask("GET", link[len(f"https://{self.address}"):]).headers["Set-Cookie"]
-        self.assertLessEqual(int(re.search(r"Max-Age=(\d+)", cookie).group(1)), 4)
+        self.assertLessEqual(int(re.search(r"Max-Age=(\d+)", cookie).group(1)), 8)
         go = self.path("go")
         wait = ("--", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; echo end")
         attached = alice.start_jobctl("run", *wait)
@@ -313,10 +355,9 @@ class SigningIn(EnrollCase):
         _, error = cut.communicate(timeout=harness.DEADLINE_S)
         self.assertNotEqual(cut.returncode, 0)
         self.assertIn(b"JC1357", error)
-        self.assertLess(time.time() * 1000, first + 15_000)
         last = until_ms(alice.credentials)
         self.assertGreater(last, first, "the others renew it")
-        wait_until(lambda: time.time() * 1000 > first + 5_000, "what they began with is over")
+        wait_until(lambda: time.time() * 1000 > first + 9_000, "what they began with is over")
         self.assertEqual((attached.poll(), follower.poll()), (None, None))
         with open(go, "w"):
             pass

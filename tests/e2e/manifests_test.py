@@ -1,6 +1,7 @@
 """deploy/kubernetes and deploy/containers/compose.yaml, checked without a cluster and without a network."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,12 @@ class Manifests(Case):
             self.assertEqual(set(rights["capabilities"].get("add", [])), set() if name == "coordinator" else ROOTS_RIGHTS, name)
             self.assertNotIn("/", container["image"], "registries are the user's to name")
         self.assertTrue(self.pods()["coordinator"]["securityContext"]["runAsNonRoot"])
+
+    def test_ranks_have_another_account_than_what_the_coordinator_leaves_in_shared_volumes(self):
+        with open(os.path.join(DEPLOY, "containers", "Containerfile")) as file:
+            uids = re.findall(r"^RUN useradd --uid (\d+)", file.read(), re.MULTILINE)
+        self.assertEqual(len(uids), 3)
+        self.assertNotEqual(uids[0], uids[1], "of the coordinator's image, and of the worker's")
 
     def test_workers_are_reached_by_workers_alone_and_are_not_replaced_under_their_ranks(self):
         items = {(item["kind"], item["metadata"]["name"]): item for folder in ("base", "pool") for item in self.objects(folder)}

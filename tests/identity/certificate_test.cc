@@ -70,6 +70,20 @@ TEST(CertificateTest, AnotherAuthoritysCertificateIsNotOurs) {
   EXPECT_FALSE(ours.FactsIfIssued(ours.certificate_pem()).ok()) << "an authority is no leaf";
 }
 
+TEST(CertificateTest, WhatIsReadFromAForeignTextIsWrittenAlone) {
+  const std::string ours = Authority::Create("lab", kNow).certificate_pem();
+  const std::string theirs = Authority::Create("lab", kNow).certificate_pem();
+  // A label of old, and line ends of Windows: OpenSSL reads both.
+  std::string first;
+  for (const char c : ours) first += c == '\n' ? std::string("\r\n") : std::string(1, c);
+  for (size_t at = 0; (at = first.find(" CERTIFICATE", at)) != std::string::npos; at += 17)
+    first.insert(at, " X509");
+  const auto read = ReadCertificate(first + theirs);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(PemOf(*read), ours);
+  EXPECT_EQ(*Fingerprint(first + theirs), *Fingerprint(ours));
+}
+
 TEST(CertificateTest, AnAuthorityIsLoadedWithItsOwnKeyAlone) {
   const Authority made = Authority::Create("lab", kNow);
   const auto loaded = Authority::Load(made.certificate_pem(), made.key().ToPem());

@@ -79,5 +79,11 @@ TEST_F(CredentialFilesTest, AnotherKeysCertificateIsRefused) {
   EXPECT_EQ(LoadCredentials(path_).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(CredentialFilesTest, AnAuthorityThatDidNotIssueTheCertificateIsRefused) {
+  made_.authority_pem = Authority::Create("lab", kToday).certificate_pem();
+  ASSERT_TRUE(SaveCredentials(path_, made_).ok());
+  EXPECT_EQ(LoadCredentials(path_).status().code(), absl::StatusCode::kDataLoss);
+}
+
 }  // namespace
 }  // namespace muster::identity

@@ -367,7 +367,7 @@ class SigningIn(EnrollCase):
         self.assertEqual((follower.returncode, output.count(b"end\n")), (0, 1), error)
 
     def test_a_certificate_is_renewed_on_the_way_and_an_expired_one_is_said_in_a_sentence(self):
-        cluster = self.secured("--person-certificate", "3s")
+        cluster = self.secured("--person-certificate", "6s")
         alice = self.person(cluster, "alice")
         first = until_ms(alice.credentials)
 

@@ -23,7 +23,8 @@ void KeepCallbackThreads() {
     v1::BeginUploadRequest request;
     v1::BeginUploadResponse response;
   };
-  static Anchor* const anchor = [] {
+  // Volatile: the pointer stays, by which checkers for leaks see that it is meant to.
+  static Anchor* volatile anchor = [] {
     auto* made = new Anchor;
     made->stub->async()->BeginUpload(&made->context, &made->request, &made->response,
                                      [](const grpc::Status&) {});

@@ -22,6 +22,7 @@
 #include "client/errors.h"
 #include "client/socket_trust.h"
 #include "common/problem.h"
+#include "common/spawn_attributes.h"
 #include "common/status.h"
 #include "common/status_wire.h"
 #include "common/strings.h"
@@ -187,18 +188,10 @@ absl::StatusOr<int> PrivateCoordinator::Spawn(common::UniqueFd* report) const {
   posix_spawn_file_actions_addclosefrom_np(&files, kReportFd + 1);
   // Its working directory must not keep a file system busy.
   posix_spawn_file_actions_addchdir_np(&files, data_dir_.c_str());
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, program.c_str(), &files, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
+  const int error =
+      posix_spawn(&pid, program.c_str(), &files, attributes.get(), argv.data(), environ);
   posix_spawn_file_actions_destroy(&files);
   if (error != 0) return StartFailed(StrCat("could not be started: ", strerror(error)), log_path());
   return pid;

@@ -15,6 +15,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/spawn_attributes.h"
 #include "common/strings.h"
 
 namespace muster::worker {
@@ -56,19 +57,10 @@ pid_t SpawnWithPipes(const BoundedCommand& command, const OutputPipe& out, const
   posix_spawn_file_actions_addclosefrom_np(&actions, first_closed);
   if (!command.workdir.empty())
     posix_spawn_file_actions_addchdir_np(&actions, command.workdir.c_str());
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-  sigset_t all, none;
-  sigfillset(&all);
-  sigemptyset(&none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, command.program.c_str(), &actions, &attributes,
+  const int error = posix_spawn(&pid, command.program.c_str(), &actions, attributes.get(),
                                 Pointers(command.argv).data(), Pointers(command.env).data());
-  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error == 0 ? pid : -error;
 }

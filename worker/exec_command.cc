@@ -21,6 +21,7 @@
 #include "common/crc32c.h"
 #include "common/process.h"
 #include "common/shim_protocol.h"
+#include "common/spawn_attributes.h"
 #include "common/strings.h"
 #include "worker/launch_environment.h"
 #include "worker/rank_account.h"
@@ -148,21 +149,12 @@ pid_t SpawnJoined(const std::string& shim, const ChildEnds& child, int launch_fd
   posix_spawn_file_actions_adddup2(&actions, launch_fd, common::kConfinedFd);
   posix_spawn_file_actions_addclosefrom_np(&actions, common::kConfinedFd + 1);
   posix_spawn_file_actions_addchdir_np(&actions, "/");
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-  sigset_t all, none;
-  sigfillset(&all);
-  sigemptyset(&none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
   std::vector<std::string> argv = {shim, common::kJoinArgument};
   std::vector<std::string> env;
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, shim.c_str(), &actions, &attributes, WordsOf(argv).data(),
-                                WordsOf(env).data());
-  posix_spawnattr_destroy(&attributes);
+  const int error = posix_spawn(&pid, shim.c_str(), &actions, attributes.get(),
+                                WordsOf(argv).data(), WordsOf(env).data());
   posix_spawn_file_actions_destroy(&actions);
   return error == 0 ? pid : -error;
 }

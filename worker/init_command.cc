@@ -19,6 +19,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/log.h"
+#include "common/spawn_attributes.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "worker/config.h"
@@ -56,18 +57,10 @@ pid_t Spawn(const std::string& binary, const std::vector<std::string>& line) {
   std::vector<char*> argv;
   for (const std::string& word : line) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  sigset_t all, none;
-  sigfillset(&all);
-  sigemptyset(&none);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  const common::SpawnAttributes attributes(POSIX_SPAWN_SETPGROUP);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, binary.c_str(), nullptr, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
+  const int error =
+      posix_spawn(&pid, binary.c_str(), nullptr, attributes.get(), argv.data(), environ);
   return error == 0 ? pid : -error;
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "common/process.h"
+#include "common/spawn_attributes.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -74,24 +75,15 @@ pid_t SpawnShim(const std::string& binary, const ShimLaunch& launch, const std::
   }
   posix_spawn_file_actions_addclosefrom_np(
       &files.actions, common::kWorkerConnectionFd + static_cast<int>(fds.size()));
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  sigset_t all, none;
-  sigfillset(&all);
-  sigemptyset(&none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  const common::SpawnAttributes attributes(POSIX_SPAWN_SETSID);
   const std::string name = common::StrCat(launch.job, ".", launch.attempt);
   const char* argv[] = {"muster-shim", name.c_str(), launch.attempt_dir.c_str(), nullptr};
   // The mark makes it findable before it has written its state.
   const std::string mark = common::StrCat(common::kMarkVariable, "=", launch.mark);
   const char* env[] = {mark.c_str(), nullptr};
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, binary.c_str(), &files.actions, &attributes,
+  const int error = posix_spawn(&pid, binary.c_str(), &files.actions, attributes.get(),
                                 const_cast<char**>(argv), const_cast<char**>(env));
-  posix_spawnattr_destroy(&attributes);
   return error == 0 ? pid : -error;
 }
 

@@ -28,10 +28,13 @@ std::string TextOfIpv6(const in6_addr& address) {
 
 }  // namespace
 
-std::string AddressText(const sockaddr_storage& address) {
-  if (address.ss_family == AF_INET6) return TextOfIpv6(AsIpv6(address).sin6_addr);
-  char text[INET_ADDRSTRLEN] = {};
-  inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof text);
+std::string AddressText(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return TextOfIpv6(reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  char text[INET_ADDRSTRLEN] = "?";
+  if (address->sa_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+  }
   return text;
 }
 

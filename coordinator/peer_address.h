@@ -10,8 +10,11 @@
 
 namespace muster::coordinator {
 
-// "10.0.0.7", "::1".
-std::string AddressText(const sockaddr_storage& address);
+// "10.0.0.7", "::1"; "?" for other families.
+std::string AddressText(const sockaddr* address);
+inline std::string AddressText(const sockaddr_storage& address) {
+  return AddressText(reinterpret_cast<const sockaddr*>(&address));
+}
 // "peer:10.0.0.7", "peer:[::1]".
 std::string PeerPrincipal(const sockaddr_storage& address);
 // What gRPC calls a connection that it made TLS on: "ipv4:10.0.0.7:41180",

@@ -1,4 +1,4 @@
-// Text in and out of OpenSSL. For the sources of this folder.
+// Text in and out of OpenSSL, and owners of what it allocates. For sources that include OpenSSL.
 #pragma once
 
 #include <openssl/bio.h>
@@ -9,14 +9,22 @@
 
 namespace muster::identity {
 
-using BioHandle = std::unique_ptr<BIO, decltype(&BIO_free)>;
+// std::unique_ptr<X509, Freed<X509_free>>
+template <auto kFree>
+struct Freed {
+  template <typename T>
+  void operator()(T* each) const {
+    kFree(each);
+  }
+};
+using BioHandle = std::unique_ptr<BIO, Freed<BIO_free>>;
 
 // Reads from `text`, which must outlive it.
 inline BioHandle Reading(std::string_view text) {
-  return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free};
+  return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-inline BioHandle Writing() { return {BIO_new(BIO_s_mem()), BIO_free}; }
+inline BioHandle Writing() { return BioHandle(BIO_new(BIO_s_mem())); }
 
 inline std::string TextOf(const BioHandle& out) {
   char* text = nullptr;

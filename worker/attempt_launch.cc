@@ -2,8 +2,6 @@
 // of AttemptProcesses (attempt_processes.h).
 #include <fcntl.h>
 #include <poll.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -177,13 +175,9 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   if (Resumes(launch)) {
     facts.resume_dir = setup_.paths.ResumeStep(key, launch.resume_step());
   }
-  if (account.ids.is_other) {
-    facts.home = account.home;
-    facts.user = account.name;
-  } else if (const passwd* user = getpwuid(getuid()); user != nullptr) {
-    facts.home = user->pw_dir;
-    facts.user = user->pw_name;
-  }
+  const Person person = PersonOf(account);
+  facts.home = person.home;
+  facts.user = person.name;
   return facts;
 }
 

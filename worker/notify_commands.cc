@@ -1,7 +1,6 @@
 // notify_commands: checked like a rank's launch, then run with its output kept.
 #include "worker/notify_commands.h"
 
-#include <pwd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,13 +20,9 @@ LaunchFacts FactsOfNotify(const NotifyCommands::Setup& setup, const RankAccount&
   LaunchFacts facts;
   facts.node = setup.node;
   facts.device_kinds = setup.device_kinds;
-  if (account.ids.is_other) {
-    facts.home = account.home;
-    facts.user = account.name;
-  } else if (const passwd* user = getpwuid(getuid()); user != nullptr) {
-    facts.home = user->pw_dir;
-    facts.user = user->pw_name;
-  }
+  const Person person = PersonOf(account);
+  facts.home = person.home;
+  facts.user = person.name;
   return facts;
 }
 

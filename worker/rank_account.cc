@@ -138,6 +138,13 @@ absl::StatusOr<RankAccount> AccountFor(const RunAs& run_as, std::string_view nod
   return found;
 }
 
+Person PersonOf(const RankAccount& account) {
+  if (account.ids.is_other) return {.name = account.name, .home = account.home};
+  const passwd* user = getpwuid(getuid());
+  if (user == nullptr) return {};
+  return {.name = user->pw_name, .home = user->pw_dir};
+}
+
 std::string EncodeAccount(const RankAccount& account) {
   std::string text =
       common::StrCat(kAccountHead, "\nuid ", account.ids.uid, "\ngid ", account.ids.gid, "\n");

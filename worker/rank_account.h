@@ -27,6 +27,14 @@ absl::StatusOr<RankAccount> FindAccount(const AccountName& wanted);
 absl::StatusOr<RankAccount> AccountFor(const RunAs& run_as, std::string_view node,
                                        std::string_view owner, std::string_view account);
 
+// Who ranks of this account are, also where it is the worker's own; empty if the node's user database
+// does not know that.
+struct Person {
+  std::string name;
+  std::string home;
+};
+Person PersonOf(const RankAccount& account);
+
 // The record of an attempt's account in its directory.
 std::string EncodeAccount(const RankAccount& account);
 // Without a record ranks have the worker's account. A damaged one yields an account without rights.

@@ -9,20 +9,14 @@
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "identity/openssl_text.h"
 
 namespace muster::coordinator::http {
 namespace {
 
 using common::StrCat;
 
-template <auto kFree>
-struct Freed {
-  template <typename T>
-  void operator()(T* each) const {
-    kFree(each);
-  }
-};
-using Bytes = std::unique_ptr<BIO, Freed<BIO_free>>;
+using identity::Freed;
 using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 
@@ -31,10 +25,6 @@ absl::Status NotUsable(std::string_view what) {
   ERR_clear_error();
   const char* why = error == 0 ? nullptr : ERR_reason_error_string(error);
   return absl::InvalidArgumentError(StrCat(what, why == nullptr ? "" : ": ", why ? why : ""));
-}
-
-Bytes BytesOf(std::string_view text) {
-  return Bytes(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
 // As a Host field has it; empty: neither a name nor an address.
@@ -84,11 +74,11 @@ absl::StatusOr<ServerTls::Shown> ServerTls::Read(std::string_view certificate_pe
                                                  std::string_view key_pem) {
   ERR_clear_error();
   const Certificate certificate(
-      PEM_read_bio_X509(BytesOf(certificate_pem).get(), nullptr, nullptr, nullptr));
+      PEM_read_bio_X509(identity::Reading(certificate_pem).get(), nullptr, nullptr, nullptr));
   if (certificate == nullptr) return NotUsable("not a certificate in PEM");
   // An empty passphrase: never ask the terminal for one.
   char none[] = "";
-  const Key key(PEM_read_bio_PrivateKey(BytesOf(key_pem).get(), nullptr, nullptr, none));
+  const Key key(PEM_read_bio_PrivateKey(identity::Reading(key_pem).get(), nullptr, nullptr, none));
   if (key == nullptr) return NotUsable("not an unencrypted private key in PEM");
   TlsContext context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   if (context == nullptr || SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1 ||

@@ -9,6 +9,7 @@
 
 #include "common/strings.h"
 #include "common/units.h"
+#include "coordinator/peer_address.h"
 
 namespace muster::coordinator {
 namespace {
@@ -104,18 +105,6 @@ absl::Status CheckMayCall(const std::string& host, const sockaddr* address,
       host, " is ", text,
       ", which is not public; the operator can allow it: muster-coordinator --notify-allow ",
       text));
-}
-
-std::string AddressText(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = "?";
-  if (address->sa_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text,
-              sizeof(text));
-  } else if (address->sa_family == AF_INET6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text,
-              sizeof(text));
-  }
-  return text;
 }
 
 }  // namespace muster::coordinator

@@ -29,7 +29,4 @@ bool MayCall(const sockaddr* address, const std::vector<Network>& allowed);
 // The same with the reason, PERMISSION_DENIED, for a host that was resolved to this address.
 absl::Status CheckMayCall(const std::string& host, const sockaddr* address,
                           const std::vector<Network>& allowed);
-// "10.0.0.7"
-std::string AddressText(const sockaddr* address);
-
 }  // namespace muster::coordinator

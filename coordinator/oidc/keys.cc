@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "identity/openssl_text.h"
 
 namespace muster::coordinator::oidc {
 namespace {
@@ -20,13 +21,7 @@ constexpr int kRsaBitsLeast = 2048;
 constexpr int kRsaBitsMost = 8192;
 constexpr int kExponentBitsMost = 32;
 
-template <auto free>
-struct Freed {
-  template <typename T>
-  void operator()(T* what) const {
-    free(what);
-  }
-};
+using identity::Freed;
 using Number = std::unique_ptr<BIGNUM, Freed<BN_free>>;
 using Builder = std::unique_ptr<OSSL_PARAM_BLD, Freed<OSSL_PARAM_BLD_free>>;
 using Parameters = std::unique_ptr<OSSL_PARAM, Freed<OSSL_PARAM_free>>;

@@ -81,7 +81,8 @@ void ParseOwnInitFlags(int argc, char** argv, ParsedInit* parsed) {
     return refuse(error.what());
   }
   const absl::StatusOr<int64_t> within_ms = common::ParseDurationMs(stop_within);
-  if (!within_ms.ok()) return refuse(StrCat("--stop-within: ", within_ms.status().message()));
+  if (!within_ms.ok())
+    return refuse(StrCat("--stop-within ", stop_within, ": ", within_ms.status().message()));
   options.stop_within_ms = *within_ms;
   if (options.join.empty() != options.token_file.empty()) {
     refuse("--join and --token-file belong together");

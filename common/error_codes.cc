@@ -60,7 +60,9 @@ constexpr ErrorCode kCodes[] = {
      "An environment variable has an empty name, a name with `=`, control or invisible "
      "characters, or a value with a NUL byte.",
      "Use -e NAME=VALUE."},
-    {"JC1107", "bad working directory", "The working directory must be an absolute path.",
+    {"JC1107", "bad working directory",
+     "The working directory must be an absolute path; of a job that brings its code, a path below "
+     "it.",
      "Use --workdir /absolute/path."},
     {"JC1108", "bad value in a job spec",
      "A value of the spec is out of range, a label is malformed, or an argument of the command "
@@ -428,6 +430,31 @@ constexpr ErrorCode kCodes[] = {
      "were written. Workers resend what they still have; the rest is a marked gap, and "
      "what follows is served.",
      "Look at the disk (SMART, the kernel's log); `muster-coordinator check` reads everything."},
+    {"JC1701", "code quota exceeded",
+     "The code that is to be sent is more than the project may still keep on the coordinator. An "
+     "object counts at least 4 KiB.",
+     "Leave out what the job does not need (.musterignore), or remove old jobs: code that no job "
+     "has "
+     "goes a day after its last use. An operator raises --code-quota."},
+    {"JC1702", "code not uploaded",
+     "The job names code of which the coordinator lacks something, or has it only from another "
+     "project.",
+     "Submit again with jobctl, which sends what is missing."},
+    {"JC1703", "too many uploads",
+     "The coordinator takes code over so many streams at once, and so many of one person.",
+     "Try again when one of them has ended."},
+    {"JC1704", "code that cannot be", "The manifest or placement of the job's code is not valid.",
+     "Submit the directory again with jobctl of this version."},
+    {"JC1705", "upload of code refused",
+     "Objects of a job's code arrived out of order, with other bytes than their names say, with "
+     "more "
+     "than announced, or too slowly.",
+     "Submit again: what has arrived stays for a day, and the rest is sent."},
+    {"JC1706", "not for you or not of this job",
+     "The code of a job is for its owner, its project's members and administrators; or the object "
+     "is "
+     "not part of it.",
+     "Ask an administrator for a membership; `jobctl show` prints which code a job has."},
 };
 
 }  // namespace

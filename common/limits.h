@@ -10,13 +10,14 @@ namespace muster::common {
 inline constexpr size_t kSpecBytesMax = 256 * 1024;  // a job spec, serialized
 inline constexpr size_t kControlMessageBytesMax =
     4 << 20;  // one gRPC message on a control stream or unary call
-inline constexpr size_t kBulkMessageBytesMax = 4 << 20;    // one gRPC message of bulk data
-inline constexpr size_t kLogChunkBytesMax = 256 * 1024;    // data of one LogChunk
-inline constexpr size_t kBlobChunkBytes = 1 << 20;         // data of one BlobChunk
-inline constexpr size_t kControlPieceBytes = 1 << 20;      // of a control message sent in pieces
-inline constexpr size_t kControlWholeBytesMax = 32 << 20;  // … and of all its pieces
-inline constexpr size_t kAnswerBytesMax = 2 << 20;         // one response to a client
-inline constexpr size_t kJournalRecordBytesMax = 1 << 20;  // one event
+inline constexpr size_t kBulkMessageBytesMax = 4 << 20;     // one gRPC message of bulk data
+inline constexpr size_t kLogChunkBytesMax = 256 * 1024;     // data of one LogChunk
+inline constexpr size_t kBlobChunkBytes = 1 << 20;          // data of one BlobChunk
+inline constexpr size_t kObjectChunkBytesMax = 256 * 1024;  // data of one ObjectChunk
+inline constexpr size_t kControlPieceBytes = 1 << 20;       // of a control message sent in pieces
+inline constexpr size_t kControlWholeBytesMax = 32 << 20;   // … and of all its pieces
+inline constexpr size_t kAnswerBytesMax = 2 << 20;          // one response to a client
+inline constexpr size_t kJournalRecordBytesMax = 1 << 20;   // one event
 inline constexpr size_t kFilesPieceBytes =
     512 * 1024;  // a checkpoint's file list in one message or event
 inline constexpr uint32_t kCheckpointFilesMax = 200'000;   // of one checkpoint, all parts together

@@ -1,5 +1,7 @@
 #include "tests/stores/memory_journal.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 #include "common/status.h"
 
@@ -209,6 +211,14 @@ absl::StatusOr<std::vector<std::string>> MemoryJobIndex::BlobsOf(uint64_t job) {
     for (const v1::CheckpointFile& file : checkpoint.files()) blobs.insert(file.sha256());
   }
   return std::vector<std::string>(blobs.begin(), blobs.end());
+}
+
+absl::StatusOr<bool> MemoryJobIndex::HasCode(const CodeName& code) {
+  std::lock_guard lock(tables_->mutex);
+  return std::any_of(tables_->jobs.begin(), tables_->jobs.end(), [&](const auto& job) {
+    const v1::JobSpec& spec = job.second.record.spec();
+    return spec.has_code() && CodeNameOf(spec) == code;
+  });
 }
 
 }  // namespace muster::coordinator

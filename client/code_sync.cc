@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "client/code_text.h"
 #include "client/code_upload.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -76,11 +77,11 @@ std::string CoordinatorName(const Session& session) {
 
 std::string ProgressText(const UploadProgress& progress, double seconds) {
   if (progress.bytes_to_send == 0) {
-    return StrCat("code: reading, ", WithCommas(progress.files_read), " files, ",
+    return StrCat("code: reading, ", CountedFiles(progress.files_read), ", ",
                   common::HumanBytes(progress.bytes_read));
   }
   const auto rate = static_cast<uint64_t>(progress.bytes_sent / std::max(seconds, 0.001));
-  return StrCat("code: ", WithCommas(progress.files_read), " files read; sent ",
+  return StrCat("code: ", CountedFiles(progress.files_read), " read; sent ",
                 common::HumanBytes(progress.bytes_sent), " of ",
                 common::HumanBytes(progress.bytes_to_send), ", ", common::HumanBytes(rate), "/s");
 }
@@ -128,8 +129,7 @@ void ShowWarnings(Session& session, const tree::Snapshot& snapshot) {
 }
 
 std::string Result(const UploadedTree& uploaded, steady_clock::duration took) {
-  const uint64_t files = uploaded.snapshot.counts.files;
-  std::string text = StrCat("code: ", WithCommas(files), files == 1 ? " file, " : " files, ",
+  std::string text = StrCat("code: ", CountedFiles(uploaded.snapshot.counts.files), ", ",
                             common::HumanBytes(uploaded.snapshot.manifest.TotalBytes()), "; ");
   if (uploaded.sent_bytes == 0) return text + "nothing changed";
   const std::chrono::duration<double> seconds = took;
@@ -177,12 +177,6 @@ absl::Status CheckWorkdirIsSent(const tree::Manifest& manifest, const CodeChoice
 }
 
 }  // namespace
-
-std::string WithCommas(uint64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
 
 absl::Status CheckPrepares(const Connection& connection) {
   const v1::GetServerResponse& server = connection.server();

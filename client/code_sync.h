@@ -30,7 +30,4 @@ absl::Status SendCode(Session& session, const CodeChoice& choice, v1::JobSpec* s
 // For requests that change nothing (plan, --dry-run): the spec without what would have to be sent.
 void LeaveOutCode(const CodeChoice& choice, v1::JobSpec* spec);
 
-// "1,204". Pure.
-std::string WithCommas(uint64_t number);
-
 }  // namespace muster::client

@@ -458,6 +458,9 @@ constexpr ErrorCode kCodes[] = {
     {"JC1716", "impossible answer",
      "The coordinator answered a question about a job's code in a way that cannot be right.",
      "Install the same release on both sides; `jobctl version` shows both."},
+    {"JC1717", "code differs from its name",
+     "The bytes that the coordinator has of a job's code are not those that the job names.",
+     "Run `muster-coordinator check` there; restore a backup if it reports damage."},
 };
 
 }  // namespace

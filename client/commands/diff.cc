@@ -1,5 +1,8 @@
 // jobctl diff.
 #include "client/arguments.h"
+#include "client/code_difference.h"
+#include "client/code_fetch.h"
+#include "client/code_text.h"
 #include "client/commands/commands.h"
 #include "client/configuration.h"
 #include "client/connection.h"
@@ -39,8 +42,37 @@ std::string UnifiedText(const std::vector<ConfigurationDifference>& differences,
   return text;
 }
 
-std::string DiffJson(const std::vector<ConfigurationDifference>& differences, const std::string& a,
-                     const std::string& b) {
+// What the manifests of two jobs' code tell.
+struct CodeComparison {
+  tree::Manifest a, b;
+  std::vector<FileDifference> files;
+  bool is_known = false;  // both have code, and it could be read
+};
+
+absl::StatusOr<CodeComparison> CompareCode(Connection& connection, const v1::JobRecord& a,
+                                           const v1::JobRecord& b) {
+  CodeComparison comparison;
+  ASSIGN_OR_RETURN(comparison.a, CodeFetch(connection, a).Manifest());
+  ASSIGN_OR_RETURN(comparison.b, CodeFetch(connection, b).Manifest());
+  comparison.is_known = true;
+  return comparison;
+}
+
+// Without it the configurations are still worth showing.
+CodeComparison CompareCodeIfAny(Session& session, Connection& connection, const v1::JobRecord& a,
+                                const v1::JobRecord& b) {
+  const v1::JobSpec &in_a = a.spec(), &in_b = b.spec();
+  if (!in_a.has_code() || !in_b.has_code() || in_a.code().tree() == in_b.code().tree()) return {};
+  absl::StatusOr<CodeComparison> compared = CompareCode(connection, a, b);
+  if (!compared.ok()) {
+    session.Note(StrCat("the files cannot be compared: ", Sentence(compared.status())));
+    return {};
+  }
+  return *std::move(compared);
+}
+
+std::string DiffJson(const std::vector<ConfigurationDifference>& differences,
+                     const CodeComparison& code, const std::string& a, const std::string& b) {
   const auto value = [](const std::optional<std::string>& text) {
     return text ? JsonQuote(*text) : std::string("null");
   };
@@ -52,7 +84,9 @@ std::string DiffJson(const std::vector<ConfigurationDifference>& differences, co
               ", \"a\": ", value(each.a), ", \"b\": ", value(each.b), "}");
     first = false;
   }
-  return out + (first ? "]}\n" : "\n]}\n");
+  out += first ? "]" : "\n]";
+  if (code.is_known) StrAppend(&out, ",\n \"files\": ", DifferenceJson(code.files));
+  return out + "}\n";
 }
 
 absl::StatusOr<int> Diff(Session& session, const Arguments& arguments) {
@@ -64,11 +98,17 @@ absl::StatusOr<int> Diff(Session& session, const Arguments& arguments) {
       DifferencesOf(ConfigurationOf(a.record(), nodes), ConfigurationOf(b.record(), nodes));
   const std::string& name_a = a.record().name();
   const std::string& name_b = b.record().name();
+  CodeComparison code = CompareCodeIfAny(session, *connection, a.record(), b.record());
+  code.files = DifferencesOf(code.a, code.b);
   if (arguments.Get("output") == "json") {
-    session.Print(DiffJson(differences, name_a, name_b));
+    session.Print(DiffJson(differences, code, name_a, name_b));
   } else if (!differences.empty()) {
     session.Print(StrCat("--- ", name_a, "\n+++ ", name_b, "\n",
                          UnifiedText(differences, session.terminal())));
+    if (code.is_known) {
+      session.Print(StrCat("\n", CountedFiles(code.files.size()), " of the code:\n",
+                           DifferenceText(code.files)));
+    }
   }
   return differences.empty() ? kExitOk : kExitFailed;
 }
@@ -87,9 +127,10 @@ const Command kDiffCommand = {
         "jobctl diff calm-otter-3 red-fox-4\tonly what differs\n"
         "jobctl diff calm-otter-3 @last -o json\tfor programs",
     .notes =
-        "Compared: command, arguments, directory, shape, devices, policies, labels,\n"
-        "world size and nodes of the newest attempt, models of the devices, workers'\n"
-        "versions, environment. Values of variables whose names look secret are hidden.\n\n"
+        "Compared: code and its files, container, setup, command, arguments, directory,\n"
+        "shape, devices, policies, labels, world size and nodes of the newest attempt,\n"
+        "models of the devices, workers' versions, environment. Values of variables\n"
+        "whose names look secret are hidden.\n\n"
         "Exit code: 0 equal, 1 different.",
     .run = Diff};
 

@@ -10,6 +10,7 @@
 
 #include "tests/client/fake_coordinator.h"
 #include "tests/client/jobctl_process.h"
+#include "tree/digest.h"
 
 namespace muster::client {
 namespace {
@@ -102,6 +103,63 @@ TEST_F(CodeSyncTest, WhatCannotBeSentIsListedWithTheFix) {
   EXPECT_NE(ended.err.find("fix:   remove them, or list them in " + root_ + "/.musterignore"),
             std::string::npos)
       << ended.err;
+}
+
+TEST_F(CodeSyncTest, TwoJobsCodeIsComparedFileByFile) {
+  const auto submit = [&](const std::string& name) {
+    EXPECT_EQ(Start({"submit", "--", "train"}).End().code, 0);
+    v1::JobRecord& record = fake_.records[name];
+    record.set_id(fake_.records.size());
+    record.set_name(name);
+    *record.mutable_spec() = fake_.last_submit().spec();
+    record.mutable_spec()->clear_env();
+  };
+  submit("a");
+  std::ofstream(root_ + "/train.py") << "print(22)\n";
+  std::ofstream(root_ + "/new.py") << "x";
+  fs::remove(root_ + "/data.bin");
+  submit("b");
+  for (const auto& [name, bytes] : fake_.objects)
+    fake_.objects_by_hex[tree::Hex(tree::DigestOf(bytes))] = bytes;
+  const Ended text = Jobctl(fake_, {"diff", "a", "b"});
+  EXPECT_EQ(text.code, 1) << text.err;
+  EXPECT_TRUE(text.out.starts_with("--- a\n+++ b\n-code: ")) << text.out;
+  EXPECT_TRUE(
+      text.out.ends_with("\n3 files of the code:\n- data.bin  1.5 MB\n+ new.py  1 B\n"
+                         "~ train.py  10 B, was 9 B\n"))
+      << text.out;
+  const Ended json = Jobctl(fake_, {"diff", "a", "b", "-o", "json"});
+  EXPECT_NE(json.out.find("{\"path\": \"new.py\", \"change\": \"added\", \"a\": null, \"b\": "
+                          "{\"size\": 1, "),
+            std::string::npos)
+      << json.out;
+  EXPECT_EQ(Jobctl(fake_, {"diff", "a", "a"}).code, 0);
+  // Other bytes than the job names.
+  fake_.objects_by_hex[fake_.records["b"].spec().code().tree()][20] ^= 1;
+  const Ended damaged = Jobctl(fake_, {"diff", "a", "b"});
+  EXPECT_NE(damaged.err.find("the files cannot be compared: the coordinator has other bytes"),
+            std::string::npos)
+      << damaged.err;
+  EXPECT_EQ(damaged.code, 1);
+}
+
+TEST_F(CodeSyncTest, WhatSetupPrintedIsShownByNode) {
+  fake_.record.set_id(3);
+  fake_.record.mutable_spec()->add_setup("make");
+  EXPECT_NE(Jobctl(fake_, {"logs", "3", "--setup"}).err.find("no node has reported"),
+            std::string::npos);
+  for (const char* name : {"n1", "n2"}) {
+    if (fake_.record.attempts().empty()) fake_.record.add_attempts();
+    v1::NodePart* part = fake_.record.mutable_attempts(0)->add_parts();
+    part->set_node(name);
+    part->mutable_preparation()->set_ran_setup(part->node() == "n1");
+    part->mutable_preparation()->set_setup_ms(1'500);
+    part->mutable_preparation()->set_setup_output("built\x1b[2J\nend");
+  }
+  EXPECT_EQ(Jobctl(fake_, {"logs", "3", "--setup"}).out,
+            "[n1] setup took 1.5s\n[n1] built\\x1b[2J\n[n1] end\n"
+            "[n2] setup was done before; it took 1.5s\n[n2] built\\x1b[2J\n[n2] end\n");
+  EXPECT_EQ(Jobctl(fake_, {"logs", "3", "--setup", "-f"}).code, 2);
 }
 
 TEST_F(CodeSyncTest, WarningsAreShown) {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "client/code_sync.h"
+#include "client/code_text.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "tree/unpack.h"

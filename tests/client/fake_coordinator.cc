@@ -110,9 +110,10 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     changed.notify_all();
     return grpc::Status::OK;
   }
-  grpc::Status GetJob(grpc::ServerContext*, const v1::JobReference*,
+  grpc::Status GetJob(grpc::ServerContext*, const v1::JobReference* request,
                       v1::GetJobResponse* response) override {
-    *response->mutable_record() = fake_->record;
+    const auto found = fake_->records.find(request->job());
+    *response->mutable_record() = found == fake_->records.end() ? fake_->record : found->second;
     return grpc::Status::OK;
   }
   grpc::Status AssessJob(grpc::ServerContext*, const v1::JobReference*,

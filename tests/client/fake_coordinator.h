@@ -28,6 +28,7 @@ class FakeCoordinator {
   // After its updates, a Run waits until the job is cancelled, then streams this.
   bool wait_for_cancel = false;
   v1::JobRecord record;
+  std::map<std::string, v1::JobRecord> records;  // by the name that is asked for; else `record`
   v1::ListJobsResponse jobs;
   v1::ListNodesResponse nodes;
   uint32_t protocol = 1;

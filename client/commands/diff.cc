@@ -9,6 +9,7 @@
 #include "client/errors.h"
 #include "client/json_quote.h"
 #include "client/session.h"
+#include "client/text_diff.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -19,7 +20,10 @@ namespace {
 using common::StrAppend;
 using common::StrCat;
 
+constexpr uint64_t kComparedBytesMax = 64 * 1024;
+
 constexpr Flag kDiffFlags[] = {
+    {"code", 0, "", "the lines that differ in text files of up to 64 KiB"},
     {"output", 'o', "FORMAT", "json instead of text", "json"},
 };
 
@@ -71,6 +75,25 @@ CodeComparison CompareCodeIfAny(Session& session, Connection& connection, const 
   return *std::move(compared);
 }
 
+// The lines of changed files, as `diff -u` shows them; what is too large or too much is not shown.
+absl::StatusOr<std::string> LinesOfCode(Connection& connection, const v1::JobRecord& a,
+                                        const v1::JobRecord& b, const CodeComparison& code) {
+  const CodeFetch from_a(connection, a), from_b(connection, b);
+  ASSIGN_OR_RETURN(const tree::Placement places_a, from_a.Placement(code.a));
+  ASSIGN_OR_RETURN(const tree::Placement places_b, from_b.Placement(code.b));
+  std::string text;
+  size_t shown = 0;
+  for (const auto& [path, in_a, in_b] : code.files) {
+    if (in_a == nullptr || in_b == nullptr || !in_a->IsFile() || !in_b->IsFile()) continue;
+    if (in_a->size > kComparedBytesMax || in_b->size > kComparedBytesMax) continue;
+    if (shown++ == kDifferencesShown) break;
+    ASSIGN_OR_RETURN(const std::string old_text, from_a.File(code.a, places_a, *in_a));
+    ASSIGN_OR_RETURN(const std::string new_text, from_b.File(code.b, places_b, *in_b));
+    StrAppend(&text, UnifiedDiff(old_text, new_text, StrCat("a/", path), StrCat("b/", path)));
+  }
+  return text;
+}
+
 std::string DiffJson(const std::vector<ConfigurationDifference>& differences,
                      const CodeComparison& code, const std::string& a, const std::string& b) {
   const auto value = [](const std::optional<std::string>& text) {
@@ -109,6 +132,11 @@ absl::StatusOr<int> Diff(Session& session, const Arguments& arguments) {
       session.Print(StrCat("\n", CountedFiles(code.files.size()), " of the code:\n",
                            DifferenceText(code.files)));
     }
+    if (code.is_known && arguments.Has("code")) {
+      ASSIGN_OR_RETURN(const std::string lines,
+                       LinesOfCode(*connection, a.record(), b.record(), code));
+      session.Print("\n" + lines);
+    }
   }
   return differences.empty() ? kExitOk : kExitFailed;
 }
@@ -125,6 +153,7 @@ const Command kDiffCommand = {
     .completes = "job",
     .examples =
         "jobctl diff calm-otter-3 red-fox-4\tonly what differs\n"
+        "jobctl diff calm-otter-3 red-fox-4 --code\tand in which lines of the code\n"
         "jobctl diff calm-otter-3 @last -o json\tfor programs",
     .notes =
         "Compared: code and its files, container, setup, command, arguments, directory,\n"

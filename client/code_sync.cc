@@ -159,6 +159,15 @@ v1::CodeTree CodeTreeOf(const UploadedTree& uploaded, const std::string& root) {
   return code;
 }
 
+// Nobody asked for the directory to be sent, so it is not what must be mended.
+absl::Status OrNoSync(const absl::Status& refused) {
+  common::Problem problem = common::ProblemOf(refused);
+  if (!problem.code.starts_with("JC171")) return refused;
+  StrAppend(&problem.fix, problem.fix.empty() ? "" : "; ",
+            "--no-sync if the code is on the nodes already");
+  return common::MakeProblem(refused.code(), problem);
+}
+
 // An ignore file may have left it out.
 absl::Status CheckWorkdirIsSent(const tree::Manifest& manifest, const CodeChoice& choice) {
   if (choice.workdir.empty()) return absl::OkStatus();
@@ -214,6 +223,7 @@ absl::Status SendCode(Session& session, const CodeChoice& choice, v1::JobSpec* s
   const auto began = steady_clock::now();
   const absl::StatusOr<UploadedTree> uploaded = UploadTree(DoorOf(session, connection), options);
   view.Clear();
+  if (!uploaded.ok() && choice.by_default) return OrNoSync(uploaded.status());
   RETURN_IF_ERROR(uploaded.status());
   if (!options.cache_directory.empty()) PruneIndexes(options.cache_directory);
   ShowWarnings(session, uploaded->snapshot);

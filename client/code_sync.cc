@@ -75,17 +75,6 @@ std::string CoordinatorName(const Session& session) {
   return context.empty() ? session.settings().server() : context;
 }
 
-std::string ProgressText(const UploadProgress& progress, double seconds) {
-  if (progress.bytes_to_send == 0) {
-    return StrCat("code: reading, ", CountedFiles(progress.files_read), ", ",
-                  common::HumanBytes(progress.bytes_read));
-  }
-  const auto rate = static_cast<uint64_t>(progress.bytes_sent / std::max(seconds, 0.001));
-  return StrCat("code: ", CountedFiles(progress.files_read), " read; sent ",
-                common::HumanBytes(progress.bytes_sent), " of ",
-                common::HumanBytes(progress.bytes_to_send), ", ", common::HumanBytes(rate), "/s");
-}
-
 // Shows an upload on a terminal.
 class UploadView {
  public:
@@ -97,7 +86,7 @@ class UploadView {
       sending_since_ = now;
     if (!line_.IsDue()) return;
     const std::chrono::duration<double> sending = now - sending_since_;
-    line_.Show(ProgressText(progress, sending.count()));
+    line_.Show(UploadText(progress, sending.count()));
   }
   void Clear() { line_.Clear(); }
 
@@ -186,6 +175,17 @@ absl::Status CheckWorkdirIsSent(const tree::Manifest& manifest, const CodeChoice
 }
 
 }  // namespace
+
+std::string UploadText(const UploadProgress& progress, double seconds) {
+  if (progress.bytes_to_send == 0) {
+    return StrCat("code: reading, ", CountedFiles(progress.files_read), ", ",
+                  common::HumanBytes(progress.bytes_read));
+  }
+  const auto rate = static_cast<uint64_t>(progress.bytes_sent / std::max(seconds, 0.001));
+  return StrCat("code: ", CountedFiles(progress.files_read), " read; sent ",
+                common::HumanBytes(progress.bytes_sent), " of ",
+                common::HumanBytes(progress.bytes_to_send), ", ", common::HumanBytes(rate), "/s");
+}
 
 absl::Status CheckPrepares(const Connection& connection) {
   const v1::GetServerResponse& server = connection.server();

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "client/code_choice.h"
+#include "client/code_upload.h"
 
 namespace muster::v1 {
 class JobSpec;
@@ -26,6 +27,9 @@ absl::Status CheckPrepares(const Connection& connection);
 // Sends the directory that `choice` names, if any, and puts it into the spec. Call when all else
 // about the spec is known to be right. Errors: those of UploadTree, JC1714, the coordinator's.
 absl::Status SendCode(Session& session, const CodeChoice& choice, v1::JobSpec* spec);
+
+// "code: 12 files read; sent 1 MB of 4 MB, 10 MB/s", after so many seconds of sending. Pure.
+std::string UploadText(const UploadProgress& progress, double seconds);
 
 // For requests that change nothing (plan, --dry-run): the spec without what would have to be sent.
 void LeaveOutCode(const CodeChoice& choice, v1::JobSpec* spec);

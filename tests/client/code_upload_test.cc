@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "client/code_sync.h"
 #include "client/code_text.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -264,6 +265,16 @@ TEST_F(CodeUploadTest, ADamagedCacheIsForgottenOnce) {
   store_.objects.clear();
   store_.before_push = [&] { store_.push_error = absl::DataLossError("other bytes"); };
   EXPECT_TRUE(absl::IsDataLoss(Upload().status()));
+}
+
+TEST(UploadTextTest, WhatIsReadAndThenHowFastItIsSent) {
+  EXPECT_EQ(UploadText({.files_read = 1'204, .bytes_read = 18'000'000}, 0),
+            "code: reading, 1,204 files, 18 MB");
+  EXPECT_EQ(
+      UploadText(
+          {.files_read = 1, .bytes_read = 9, .bytes_sent = 2'000'000, .bytes_to_send = 8'000'000},
+          0.5),
+      "code: 1 file read; sent 2.0 MB of 8.0 MB, 4.0 MB/s");
 }
 
 TEST(WithCommasTest, NumbersAreReadable) {

@@ -8,6 +8,7 @@
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/session.h"
+#include "client/signals.h"
 #include "client/spec.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -76,7 +77,8 @@ absl::StatusOr<int> Run(Session& session, const Arguments& arguments) {
   if (!arguments.has_rest()) {
     return Usage("JC1004", "there is no command to run", "jobctl run -n 2 -- python train.py");
   }
-  // Counting devices for a launcher's command line opens the connection.
+  // Counting devices for a launcher's command line opens the connection; an upload handles Ctrl-C.
+  WatchSignals();
   if (!arguments.Has("detach")) SubmitInterruptibly(session);
   ASSIGN_OR_RETURN(Submission submission, BuildSubmission(session, arguments));
   RETURN_IF_ERROR(AwaitJudges(session, submission.spec));

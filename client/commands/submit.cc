@@ -10,6 +10,7 @@
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/session.h"
+#include "client/signals.h"
 #include "client/spec.h"
 #include "common/job/shape.h"
 #include "common/status.h"
@@ -145,6 +146,7 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
     return Usage("JC1004", "--dry-run creates no job, so there is no name to print",
                  "omit -o name, or use -o json");
   }
+  WatchSignals();  // for an upload
   if (arguments.Has("follow") || arguments.Has("wait")) SubmitInterruptibly(session);
   ASSIGN_OR_RETURN(Submission submission, BuildSubmission(session, arguments));
   RETURN_IF_ERROR(AwaitJudges(session, submission.spec));

@@ -455,6 +455,39 @@ constexpr ErrorCode kCodes[] = {
      "is "
      "not part of it.",
      "Ask an administrator for a membership; `jobctl show` prints which code a job has."},
+    {"JC1710", "directory cannot be sent",
+     "The directory that is to be sent with the job has entries that a tree cannot contain: links "
+     "that lead out of it, sockets, names that are not UTF-8, files that cannot be read or that "
+     "change all the time.",
+     "Remove them, or list them in .musterignore in that directory; it has the syntax of "
+     ".gitignore."},
+    {"JC1711", "directory too large",
+     "The directory that is to be sent with the job has more entries or bytes than a tree may "
+     "have.",
+     "List data sets, checkpoints and environments in .musterignore, or send a directory below it "
+     "with --sync=DIR."},
+    {"JC1712", "file changes while it is sent",
+     "A file changed between the moment when its content was named and the moment when it was "
+     "sent, "
+     "in three tries.",
+     "Run the command again when nothing writes to the file, or list it in .musterignore."},
+    {"JC1713", "directory not readable",
+     "The directory that is to be sent with the job does not exist or cannot be read.",
+     "Correct --sync=DIR, --workdir or `workdir`; --no-sync if the nodes have the code already."},
+    {"JC1714", "working directory is not sent",
+     "The working directory of the command is not part of the directory that is sent: it lies "
+     "elsewhere, or an ignore file leaves it out.",
+     "Send a directory above it with --sync=DIR, or correct the ignore file."},
+    {"JC1715", "coordinator too old",
+     "The coordinator is older than this jobctl and would ignore a job's code, setup, outputs or "
+     "image.",
+     "Install this release there, or omit them."},
+    {"JC1716", "impossible answer",
+     "The coordinator answered a question about a job's code in a way that cannot be right.",
+     "Install the same release on both sides; `jobctl version` shows both."},
+    {"JC1717", "code differs from its name",
+     "The bytes that the coordinator has of a job's code are not those that the job names.",
+     "Run `muster-coordinator check` there; restore a backup if it reports damage."},
 };
 
 }  // namespace

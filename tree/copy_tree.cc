@@ -41,8 +41,7 @@ class TreeCopier {
       const std::string name = entry->d_name;
       if (name == "." || name == "..") continue;
       if (target_.stopped && target_.stopped()) {
-        return absl::CancelledError(
-            common::StrCat("copying into ", target_.path, " was stopped"));
+        return absl::CancelledError(common::StrCat("copying into ", target_.path, " was stopped"));
       }
       if (++done_.entries > entries_max_) return TooMuch("more entries than", entries_max_);
       RETURN_IF_ERROR(CopyEntry(dirfd(listing.get()), to, name,
@@ -86,8 +85,7 @@ class TreeCopier {
   absl::Status CopyDirectory(int from, int to, const std::string& name, const std::string& path,
                              size_t depth) {
     if (mkdirat(to, name.c_str(), 0700) != 0) return Failed("create the directory", path);
-    const UniqueFd made(
-        openat(to, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const UniqueFd made(openat(to, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!made.valid()) return Failed("open the directory", path);
     RETURN_IF_ERROR(CopyBelow(from, made.get(), path, depth + 1));
     return GiveAway(made.get(), path, 0755);
@@ -112,8 +110,8 @@ class TreeCopier {
     struct stat info {};
     if (!source.valid() || fstat(source.get(), &info) != 0) return Failed("copy", path);
     if (!S_ISREG(info.st_mode)) {
-      return absl::FailedPreconditionError(
-          common::StrCat(target_.path, "/", common::Printable(path), " changed while it was copied"));
+      return absl::FailedPreconditionError(common::StrCat(
+          target_.path, "/", common::Printable(path), " changed while it was copied"));
     }
     const UniqueFd made(
         openat(to, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -253,13 +253,11 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
     });
   };
   const RankAccount account = ReadAccount(setup_.paths.Account(key));
-  std::vector<common::RankLaunch> ranks =
-      BuildRanks(launch, FactsFor(key, launch, account, mark));
+  std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, account, mark));
   const PreparedPlace place = PlaceOf(setup_.paths, key);
   for (common::RankLaunch& rank : ranks) EnterPlace(place, &rank);
   checks_.Start(
-      key, std::move(ranks), [account] { return account; },
-      note_event_files,
+      key, std::move(ranks), [account] { return account; }, note_event_files,
       [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
         const Launching order = std::move(launching_.extract(key).mapped());
         if (!problem) return SpawnNow(key, order, std::move(ranks));

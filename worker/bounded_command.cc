@@ -22,7 +22,7 @@
 namespace muster::worker {
 namespace {
 
-constexpr int64_t kSliceMs = 100;   // how soon a stop is noticed
+constexpr int64_t kSliceMs = 100;    // how soon a stop is noticed
 constexpr int64_t kDrainMs = 1'000;  // for what it printed last, once it has ended
 
 struct OutputPipe {

@@ -144,8 +144,7 @@ absl::Status MakeAttemptDirs(const Paths& paths, const AttemptKey& key, const Ra
 }
 
 common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths& paths,
-                                const AttemptKey& key, const std::string& workdir,
-                                bool has_code) {
+                                const AttemptKey& key, const std::string& workdir, bool has_code) {
   common::LaunchSandbox sandbox = means;
   if (!means.has_own_mounts) return sandbox;
   sandbox.temporary_dir = paths.TemporaryDir(key);

@@ -15,8 +15,7 @@ constexpr int kExitNotExecutable = 126;
 constexpr int kExitMissing = 127;
 
 // Ranks with their own /tmp see of the node's only their working directory.
-std::optional<LaunchProblem> CheckVisible(const std::string& node,
-                                          const std::string& shown,
+std::optional<LaunchProblem> CheckVisible(const std::string& node, const std::string& shown,
                                           const std::vector<common::RankLaunch>& ranks) {
   for (const common::RankLaunch& rank : ranks) {
     const std::string& program = rank.program;

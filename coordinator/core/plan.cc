@@ -124,8 +124,7 @@ std::optional<Smaller> LargestThatFits(const ClusterState& state, const Demand& 
     return Smaller{with(least + more), absl::StrCat("-n ", least + more)};
   }
   const auto on = [&](uint32_t nodes) { return OnNodes(wanted, nodes); };
-  if (const uint32_t nodes =
-          Largest(state, demand, std::max<uint32_t>(1, wanted.min_nodes()), on);
+  if (const uint32_t nodes = Largest(state, demand, std::max<uint32_t>(1, wanted.min_nodes()), on);
       nodes > 0) {
     return Smaller{on(nodes), absl::StrCat("--set resources.nodes=", nodes)};
   }

@@ -20,15 +20,14 @@ bool IsTooOld(const v1::NodeFacts& facts) { return facts.protocol() < kProtocolP
 
 NodeThatCannotPrepare ExplainCannot(const v1::NodeFacts& facts, const std::string& what) {
   if (IsTooOld(facts)) {
-    return {facts.name(), what,
-            "its worker is of an older version, which prepares nothing",
+    return {facts.name(), what, "its worker is of an older version, which prepares nothing",
             "install the coordinator's release of muster-worker there"};
   }
   const v1::ContainerFacts& containers = facts.containers();
-  return {facts.name(), what,
-          containers.lacks().empty() ? "its worker found no container runtime"
-                                     : containers.lacks(0),
-          "install runc or crun there and restart its worker"};
+  return {
+      facts.name(), what,
+      containers.lacks().empty() ? "its worker found no container runtime" : containers.lacks(0),
+      "install runc or crun there and restart its worker"};
 }
 
 }  // namespace
@@ -96,10 +95,9 @@ v1::Preparation BoundPreparation(const v1::Attempt& attempt, const v1::Preparati
   bound.set_ran_setup(said.ran_setup());
   bound.set_setup_ms(std::max<int64_t>(said.setup_ms(), 0));
   bound.set_image(common::Printable(said.image().substr(0, kImageBytesMax)));
-  const auto kept =
-      std::count_if(attempt.parts().begin(), attempt.parts().end(), [](const v1::NodePart& part) {
-        return !part.preparation().setup_output().empty();
-      });
+  const auto kept = std::count_if(
+      attempt.parts().begin(), attempt.parts().end(),
+      [](const v1::NodePart& part) { return !part.preparation().setup_output().empty(); });
   if (kept < kSetupOutputsKept) {
     const std::string& output = said.setup_output();
     bound.set_setup_output(common::Printable(

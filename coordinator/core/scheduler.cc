@@ -137,8 +137,8 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
 std::optional<v1::Attempt> PlanAttempt(const ClusterState& state, const v1::JobRecord& job,
                                        Now now) {
   const std::string kind = ResolveKind(state, job.spec().shape().device());
-  const auto shares = Fit(state, UsageOf(state), DemandOf(job.spec()), kind, Which::kFreeNow,
-                          PreviousNodes(job));
+  const auto shares =
+      Fit(state, UsageOf(state), DemandOf(job.spec()), kind, Which::kFreeNow, PreviousNodes(job));
   if (!shares.has_value()) return std::nullopt;
   return MakeAttempt(state, job, *shares, kind, now);
 }

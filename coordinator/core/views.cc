@@ -331,8 +331,7 @@ std::string DescribeEvent(const v1::Event& event) {
     case v1::Event::kPartReady:
       return absl::StrCat(AttemptPrefix(event), event.node(), " is ready to launch");
     case v1::Event::kPartPreparing:
-      return absl::StrCat(AttemptPrefix(event), event.node(), ": ",
-                          event.part_preparing().doing());
+      return absl::StrCat(AttemptPrefix(event), event.node(), ": ", event.part_preparing().doing());
     case v1::Event::kPartLaunched:
       return absl::StrCat(AttemptPrefix(event), "all its ranks on ", event.node(), " have started");
     case v1::Event::kRankExited:

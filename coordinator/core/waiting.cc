@@ -62,8 +62,7 @@ std::string DescribeUnusable(const ClusterState& state, const Demand& demand) {
     } else if (const std::string what = CannotLimit(node.record.facts(), demand.shape.limits());
                !what.empty()) {
       nodes.push_back(absl::StrCat(name, " cannot limit ", what));
-    } else if (const std::string lack = CannotPrepare(node.record.facts(), demand);
-               !lack.empty()) {
+    } else if (const std::string lack = CannotPrepare(node.record.facts(), demand); !lack.empty()) {
       nodes.push_back(absl::StrCat(name, " cannot ", lack));
     }
   }
@@ -170,8 +169,8 @@ std::string NeverFits(const ClusterState& state, const Demand& demand) {
                         " can hold: ", capacities, "; ",
                         DescribeNodesThatCannotPrepare(NodesThatCannotPrepare(state, demand)));
   }
-  return absl::StrCat(
-      "it would not fit even if all registered nodes were free; they can hold: ", capacities);
+  return absl::StrCat("it would not fit even if all registered nodes were free; they can hold: ",
+                      capacities);
 }
 
 }  // namespace muster::coordinator

@@ -186,7 +186,8 @@ void ClusterScript::Node(const Words& words, Options& options) {
   SetLimits(Option(options, "limits", ""), facts);
   if (options.contains("runtime"))
     facts.mutable_containers()->set_runtime(Option(options, "runtime", ""));
-  if (options.contains("lacks")) facts.mutable_containers()->add_lacks(Option(options, "lacks", ""));
+  if (options.contains("lacks"))
+    facts.mutable_containers()->add_lacks(Option(options, "lacks", ""));
   coordinator::WorkerRegisteredInput input{++session_, {}};
   *input.message.mutable_facts() = facts;
   input.message.set_cleared(Option(options, "cleared", "0") == "1");

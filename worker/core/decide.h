@@ -42,9 +42,9 @@ struct PreparingInput {
 // Answers HoldPortsAction.
 struct PortsHeldInput {
   AttemptKey key;
-  uint32_t port = 0;              // 0: none was requested
-  std::string failure;            // empty: prepared, checked and held
-  bool would_fail_again = false;  // caused by the job: a missing command or directory
+  uint32_t port = 0;                 // 0: none was requested
+  std::string failure;               // empty: prepared, checked and held
+  bool would_fail_again = false;     // caused by the job: a missing command or directory
   v1::Preparation preparation = {};  // of an order with a spec
 };
 // Answers PrepareAction.
@@ -145,12 +145,12 @@ struct OutputDrainedInput {
 };
 
 using Input =
-    std::variant<TickInput, LinkUpInput, LinkDownInput, CommandInput, PreparingInput, PortsHeldInput,
-                 PreparedInput,
-                 FetchedInput, RanksStartedInput, RankExitedInput, AttemptEndedInput, RestoredInput,
-                 HostClearedInput, LeftoverInput, CheckpointFoundInput, CheckpointRefusedInput,
-                 UploadProgressInput, UploadDoneInput, UploadFailedInput, FinalScanDoneInput,
-                 DiagnosisInput, FrameworkSeenInput, NotifyEndedInput, OutputDrainedInput>;
+    std::variant<TickInput, LinkUpInput, LinkDownInput, CommandInput, PreparingInput,
+                 PortsHeldInput, PreparedInput, FetchedInput, RanksStartedInput, RankExitedInput,
+                 AttemptEndedInput, RestoredInput, HostClearedInput, LeftoverInput,
+                 CheckpointFoundInput, CheckpointRefusedInput, UploadProgressInput, UploadDoneInput,
+                 UploadFailedInput, FinalScanDoneInput, DiagnosisInput, FrameworkSeenInput,
+                 NotifyEndedInput, OutputDrainedInput>;
 
 // ---------------------------------------------------------------- actions
 
@@ -269,14 +269,12 @@ struct NoteAction {
   std::string line;
 };
 
-using Action =
-    std::variant<SendAction, ResetLinkAction, RegisteredAction, ClearHostAction,
-                 AbandonClearingAction, PersistEpochAction, HoldPortsAction,
-                 CancelPreparationAction, ReleasePortsAction,
-                 PrepareAction, FetchAction, CancelFetchAction, SpawnAction, MoveFenceAction,
-                 StopShimAction, SignalShimAction, NotifyStopAction, DiagnoseAction,
-                 RunNotifyAction, NotifyCommittedAction, NotifyErrorAction, UploadAction,
-                 DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
+using Action = std::variant<
+    SendAction, ResetLinkAction, RegisteredAction, ClearHostAction, AbandonClearingAction,
+    PersistEpochAction, HoldPortsAction, CancelPreparationAction, ReleasePortsAction, PrepareAction,
+    FetchAction, CancelFetchAction, SpawnAction, MoveFenceAction, StopShimAction, SignalShimAction,
+    NotifyStopAction, DiagnoseAction, RunNotifyAction, NotifyCommittedAction, NotifyErrorAction,
+    UploadAction, DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
 
 using Actions = std::vector<Action>;
 

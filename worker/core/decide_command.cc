@@ -36,8 +36,8 @@ void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
   const AttemptKey key = KeyIn(hold);
   if (const Attempt* known = step.Find(key); known != nullptr) {
     // What is being prepared is told again: the coordinator may have restarted.
-    const bool has_news = known->stage != Stage::kHolding || known->status.ready() ||
-                          known->status.has_preparation();
+    const bool has_news =
+        known->stage != Stage::kHolding || known->status.ready() || known->status.has_preparation();
     if (has_news) Report(step, *known);
     return;
   }

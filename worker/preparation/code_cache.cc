@@ -42,8 +42,7 @@ absl::Status MakeWithMode(const std::string& path, mode_t mode) {
 
 void RemoveAll(const std::string& path) {
   if (const absl::Status removed = common::RemoveTree(path); !removed.ok()) {
-    common::LogWarning(
-        common::StrCat("not removed reason=\"", common::MessageOf(removed), "\""));
+    common::LogWarning(common::StrCat("not removed reason=\"", common::MessageOf(removed), "\""));
   }
 }
 

@@ -46,8 +46,8 @@ class CodeCache {
   };
 
   struct Options {
-    std::string node;          // for messages
-    bool for_others = false;   // ranks have other accounts, which pass through to their setups
+    std::string node;         // for messages
+    bool for_others = false;  // ranks have other accounts, which pass through to their setups
     uint64_t bytes_max = kCodeCacheBytes;
   };
   CodeCache(Paths paths, Options options)

@@ -45,7 +45,8 @@ absl::StatusOr<common::UniqueFd> ObjectShelf::MakeFile() const {
   // Not every file system has files without a name.
   std::string path = directory_ + "/object-XXXXXX";
   fd = common::UniqueFd(mkostemp(path.data(), O_CLOEXEC));
-  if (!fd.valid()) return common::ErrnoStatus(common::StrCat("cannot create a file in ", directory_));
+  if (!fd.valid())
+    return common::ErrnoStatus(common::StrCat("cannot create a file in ", directory_));
   unlink(path.c_str());
   return fd;
 }

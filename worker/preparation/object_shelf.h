@@ -18,9 +18,9 @@
 namespace muster::worker {
 
 // BlobLink::Download: writes the blob to the empty file and verifies it.
-using FetchObject = std::function<absl::Status(
-    const Blob& blob, const AttemptKey& key, int fd, const std::function<bool()>& cancelled,
-    const std::function<void(uint64_t)>& progress)>;
+using FetchObject = std::function<absl::Status(const Blob& blob, const AttemptKey& key, int fd,
+                                               const std::function<bool()>& cancelled,
+                                               const std::function<void(uint64_t)>& progress)>;
 
 class ObjectShelf {
  public:

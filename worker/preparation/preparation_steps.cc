@@ -48,8 +48,8 @@ class NodePreparation {
   absl::Status Run(PreparedNode* done) {
     RETURN_IF_ERROR(OfNode(shop_.cache.Open()));
     RETURN_IF_ERROR(CheckContainer());
-    ASSIGN_OR_RETURN(done->account, AccountFor(shop_.setup.run_as, shop_.setup.node,
-                                               order_.owner(), order_.account()));
+    ASSIGN_OR_RETURN(done->account, AccountFor(shop_.setup.run_as, shop_.setup.node, order_.owner(),
+                                               order_.account()));
     if (spec_.has_code()) RETURN_IF_ERROR(FetchTree(&done->preparation));
     absl::Status made = SetUpAndCopy(done);
     if (absl::IsDataLoss(made) && tree_) {
@@ -85,8 +85,8 @@ class NodePreparation {
     if (!spec_.setup().empty()) {
       v1::JobSpec spec = spec_;
       spec.set_project(project_);
-      ASSIGN_OR_RETURN(setup, GetSetup(shop_, spec, tree_ ? &*tree_ : nullptr, done->account,
-                                       progress_));
+      ASSIGN_OR_RETURN(setup,
+                       GetSetup(shop_, spec, tree_ ? &*tree_ : nullptr, done->account, progress_));
       done->preparation.set_ran_setup(setup->ran_now);
       done->preparation.set_setup_ms(setup->record.setup_ms());
       done->preparation.set_setup_output(setup->record.setup_output());
@@ -185,8 +185,8 @@ PreparedNode PrepareNode(Workshop& shop, const v1::HoldPorts& order, const Progr
   done.would_fail_again = IsOfJob(status);
   const std::string message = common::MessageOf(status);
   const bool names_node = message.find(shop.setup.node) != std::string::npos;
-  done.failure = names_node ? message
-                            : StrCat("node ", shop.setup.node, " cannot prepare the job: ", message);
+  done.failure =
+      names_node ? message : StrCat("node ", shop.setup.node, " cannot prepare the job: ", message);
   return done;
 }
 

@@ -43,7 +43,7 @@ class Preparations {
   struct Running {
     std::shared_ptr<std::atomic<bool>> cancelled;
     Done done;
-    std::string unsaid;  // the newest state, if it is not told yet
+    std::string unsaid;   // the newest state, if it is not told yet
     int64_t next_ms = 0;  // when something may be told again
   };
   Progress ProgressOf(const AttemptKey& key, std::shared_ptr<std::atomic<bool>> cancelled);

@@ -23,8 +23,7 @@ PreparedPlace PlaceOfSetup(const std::string& entry) {
 
 PreparedPlace PlaceOf(const Paths& paths, const AttemptKey& key) {
   std::error_code error;
-  const std::filesystem::path link =
-      std::filesystem::read_symlink(paths.AttemptSetup(key), error);
+  const std::filesystem::path link = std::filesystem::read_symlink(paths.AttemptSetup(key), error);
   const std::string name = link.filename().string();
   if (error || !common::IsSha256Hex(name)) return {};
   return PlaceOfSetup(common::StrCat(paths.CodeSetups(), "/", name));

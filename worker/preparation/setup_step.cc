@@ -41,13 +41,28 @@ constexpr size_t kLineBytesTold = 300;
 constexpr int64_t kSayEveryMs = 1'000;
 constexpr size_t kRecordBytesMax = 64 * 1024;
 // Of the shell that submitted, different each time: setup neither sees them nor runs again for them.
-constexpr std::string_view kSessionVariables[] = {
-    "PWD",     "OLDPWD",   "SHLVL",     "_",          "TERM",           "COLUMNS",
-    "LINES",   "WINDOWID", "DISPLAY",   "TMUX",       "TMUX_PANE",      "STY",
-    "SSH_TTY", "SSH_CLIENT", "SSH_CONNECTION", "SSH_AUTH_SOCK", "XDG_SESSION_ID",
-    "DBUS_SESSION_BUS_ADDRESS"};
+constexpr std::string_view kSessionVariables[] = {"PWD",
+                                                  "OLDPWD",
+                                                  "SHLVL",
+                                                  "_",
+                                                  "TERM",
+                                                  "COLUMNS",
+                                                  "LINES",
+                                                  "WINDOWID",
+                                                  "DISPLAY",
+                                                  "TMUX",
+                                                  "TMUX_PANE",
+                                                  "STY",
+                                                  "SSH_TTY",
+                                                  "SSH_CLIENT",
+                                                  "SSH_CONNECTION",
+                                                  "SSH_AUTH_SOCK",
+                                                  "XDG_SESSION_ID",
+                                                  "DBUS_SESSION_BUS_ADDRESS"};
 
-std::string MarkOfWorker(const Paths& paths) { return StrCat("-", common::Crc32c(paths.StateDir())); }
+std::string MarkOfWorker(const Paths& paths) {
+  return StrCat("-", common::Crc32c(paths.StateDir()));
+}
 
 std::map<std::string, std::string> SetupEnvironment(const v1::JobSpec& spec) {
   std::map<std::string, std::string> env(spec.env().begin(), spec.env().end());
@@ -91,7 +106,8 @@ class SetupOutput {
   // "line | line": the last ones that are not empty.
   std::string LastLines() const {
     const std::string tail = Tail();
-    std::vector<std::string> lines = absl::StrSplit(tail, absl::ByAnyChar("\r\n"), absl::SkipWhitespace());
+    std::vector<std::string> lines =
+        absl::StrSplit(tail, absl::ByAnyChar("\r\n"), absl::SkipWhitespace());
     if (lines.size() > kLinesTold)
       lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kLinesTold));
     for (std::string& line : lines) line = common::Printable(line.substr(0, kLineBytesTold));
@@ -215,7 +231,8 @@ class SetupRun {
     {
       const ActAs acting(account_);
       if (const auto problem = CheckLaunch(shop_.setup.node, &checked)) {
-        return absl::FailedPreconditionError(StrCat("the job's setup cannot start: ", problem->text));
+        return absl::FailedPreconditionError(
+            StrCat("the job's setup cannot start: ", problem->text));
       }
     }
     SetupOutput output(entry_ + "/log");
@@ -266,8 +283,7 @@ class SetupRun {
   }
 
   absl::StatusOr<uint64_t> Take(const std::string& path) const {
-    const common::UniqueFd fd(
-        open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     // Setup could have removed it.
     if (!fd.valid()) return Failed(StrCat("because it removed ", path), "do not remove it");
     return TakeOver(fd.get(), is_other(), progress_.stopped);

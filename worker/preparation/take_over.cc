@@ -83,10 +83,9 @@ class Taker {
     if (S_ISREG(info.st_mode)) {
       return info.st_nlink > 1 ? Replace(above, name) : TakeFile(above, name);
     }
-    const bool is_done = S_ISLNK(info.st_mode)
-                             ? fchownat(above, name.c_str(), geteuid(), getegid(),
-                                        AT_SYMLINK_NOFOLLOW) == 0
-                             : unlinkat(above, name.c_str(), 0) == 0;
+    const bool is_done = S_ISLNK(info.st_mode) ? fchownat(above, name.c_str(), geteuid(), getegid(),
+                                                          AT_SYMLINK_NOFOLLOW) == 0
+                                               : unlinkat(above, name.c_str(), 0) == 0;
     return is_done ? absl::OkStatus() : Failed("take over", name);
   }
 

@@ -15,6 +15,7 @@
 #include "worker/event_ledger.h"
 #include "worker/launch_record.h"
 #include "worker/limits/rank_groups.h"
+#include "worker/preparation/prepared_place.h"
 #include "worker/rank_token.h"
 #include "worker/secret_files.h"
 
@@ -60,20 +61,39 @@ v1::LaunchAttempt WithoutSecrets(v1::LaunchAttempt launch) {
 
 void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   const v1::HoldPorts& order = action.order;
-  std::vector<common::RankLaunch> probe(1);
-  probe[0].argv = {order.program()};
-  probe[0].env = {common::StrCat("PATH=", order.search_path())};
-  probe[0].workdir = order.workdir();
+  if (order.has_spec()) {
+    return preparations_.Start(action.key, order, [this, action](const PreparedNode& prepared) {
+      if (!prepared.failure.empty()) {
+        return callbacks_.input(
+            PortsHeldInput{action.key, 0, prepared.failure, prepared.would_fail_again});
+      }
+      CheckAndHold(
+          action, prepared.command, [account = prepared.account] { return account; },
+          prepared.preparation);
+    });
+  }
+  common::RankLaunch probe;
+  probe.argv = {order.program()};
+  probe.env = {common::StrCat("PATH=", order.search_path())};
+  probe.workdir = order.workdir();
   const auto account = [run_as = setup_.run_as, node = setup_.node, owner = order.owner(),
                         name = order.account()] { return AccountFor(run_as, node, owner, name); };
-  checks_.Start(action.key, std::move(probe), account, {},
-                [this, action](const std::optional<LaunchProblem>& problem, const auto&) {
-                  HoldNow(action, problem);
+  CheckAndHold(action, std::move(probe), account, {});
+}
+
+void AttemptProcesses::CheckAndHold(const HoldPortsAction& action, common::RankLaunch command,
+                                    LaunchChecks::Account account, v1::Preparation preparation) {
+  std::vector<common::RankLaunch> probe = {std::move(command)};
+  checks_.Start(action.key, std::move(probe), std::move(account), {},
+                [this, action, preparation = std::move(preparation)](
+                    const std::optional<LaunchProblem>& problem, const auto&) {
+                  HoldNow(action, problem, preparation);
                 });
 }
 
 void AttemptProcesses::HoldNow(const HoldPortsAction& action,
-                               const std::optional<LaunchProblem>& problem) {
+                               const std::optional<LaunchProblem>& problem,
+                               const v1::Preparation& preparation) {
   const v1::HoldPorts& order = action.order;
   if (problem && problem->launch_errno == ETIMEDOUT) {
     return callbacks_.input(PortsHeldInput{action.key, 0, problem->text});
@@ -82,13 +102,14 @@ void AttemptProcesses::HoldNow(const HoldPortsAction& action,
     SayUnlaunchable(action.key, order.first_rank(), *problem);
     return callbacks_.input(PortsHeldInput{action.key, 0, problem->text, true});
   }
-  if (order.count() == 0) return callbacks_.input(PortsHeldInput{action.key});
+  if (order.count() == 0)
+    return callbacks_.input(PortsHeldInput{.key = action.key, .preparation = preparation});
   absl::StatusOr<std::vector<HeldPort>> held = ports_.Hold(order.count(), order.contiguous());
   if (!held.ok())
     return callbacks_.input(PortsHeldInput{action.key, 0, common::MessageOf(held.status())});
   const uint32_t first = held->front().port;
   held_[action.key] = *std::move(held);
-  callbacks_.input(PortsHeldInput{action.key, first, ""});
+  callbacks_.input(PortsHeldInput{action.key, first, "", false, preparation});
 }
 
 // The exit of a rank that never started: the job's exit code is derived from it.
@@ -203,9 +224,15 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
   if (launch.spec().grace_ms() > 0) order.term_grace_ms = launch.spec().grace_ms();
   order.account = account.ids;
   order.no_new_privs = setup_.isolation.no_new_privs;
-  order.sandbox = SandboxOf(setup_.isolation.sandbox, setup_.paths, key, launch.spec().workdir());
+  order.sandbox = SandboxOf(setup_.isolation.sandbox, setup_.paths, key, launch.spec().workdir(),
+                            launch.spec().has_code());
   if (order.sandbox.has_own_mounts && !launch.spec().secrets().empty()) {
     order.sandbox.shown_dirs.push_back(SecretsDir(setup_.paths, key));
+  }
+  if (const PreparedPlace place = PlaceOf(setup_.paths, key);
+      order.sandbox.has_own_mounts && !place.setup_dir.empty()) {
+    order.sandbox.shown_dirs.push_back(place.setup_dir);
+    order.sandbox.shown_dirs.push_back(place.setup_tree);
   }
   return order;
 }
@@ -226,9 +253,11 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
     });
   };
   const RankAccount account = ReadAccount(setup_.paths.Account(key));
+  std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, account, mark));
+  const PreparedPlace place = PlaceOf(setup_.paths, key);
+  for (common::RankLaunch& rank : ranks) EnterPlace(place, &rank);
   checks_.Start(
-      key, BuildRanks(launch, FactsFor(key, launch, account, mark)), [account] { return account; },
-      note_event_files,
+      key, std::move(ranks), [account] { return account; }, note_event_files,
       [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
         const Launching order = std::move(launching_.extract(key).mapped());
         if (!problem) return SpawnNow(key, order, std::move(ranks));

@@ -61,9 +61,23 @@ AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* thread
                   input(std::move(said));
                 },
                 callbacks.in_loop}),
-      checks_(setup_.node, setup_.isolation.sandbox.has_own_mounts, threads, callbacks.in_loop),
+      checks_(setup_.node, setup_.isolation.sandbox.has_own_mounts, threads, callbacks.in_loop,
+              setup_.paths.StateDir()),
       callbacks_{[this](Input input) { reports_.Pass(std::move(input)); }, callbacks.in_background,
                  callbacks.in_loop, callbacks.note},
+      preparations_({.node = setup_.node,
+                     .paths = setup_.paths,
+                     .run_as = setup_.run_as,
+                     .isolation = setup_.isolation,
+                     .device_kinds = setup_.device_kinds,
+                     .shim_binary = setup_.shim_binary,
+                     .cache_bytes = setup_.code_cache_bytes},
+                    setup_.fetch_object, threads,
+                    {.in_loop = callbacks_.in_loop,
+                     .preparing =
+                         [this](const AttemptKey& key, const std::string& doing) {
+                           callbacks_.input(PreparingInput{key, doing});
+                         }}),
       ports_(setup_.ports, setup_.port_seed),
       tags_({NodeTag(setup_.coordinator, setup_.node)}) {}
 
@@ -163,7 +177,9 @@ void AttemptProcesses::Seen(const AttemptKey& key, Shim& shim, int64_t now_ms) {
 std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
   const int64_t now = common::MonotonicMs();
   std::optional<int64_t> next = reports_.NextDeadlineMs();
-  if (const auto due = checks_.NextDeadlineMs(); due && (!next || *due < *next)) next = due;
+  for (const auto& due : {checks_.NextDeadlineMs(), preparations_.NextDeadlineMs()}) {
+    if (due && (!next || *due < *next)) next = due;
+  }
   for (const auto& [key, shim] : shims_) {
     const int64_t ask = shim.watch->NextMs(now);
     next = next ? std::min(*next, ask) : ask;
@@ -177,6 +193,7 @@ std::optional<int64_t> AttemptProcesses::NextDeadlineMs() const {
 void AttemptProcesses::OnTime(int64_t now_ms) {
   reports_.OnTime(now_ms);
   checks_.OnTime(now_ms);
+  preparations_.OnTime(now_ms);
   const int64_t ran_ms = std::min(now_ms - turn_ms_, kRanAtMostMs);
   turn_ms_ = now_ms;
   std::vector<AttemptKey> lost;

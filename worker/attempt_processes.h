@@ -27,6 +27,7 @@
 #include "worker/limits/limit_host.h"
 #include "worker/paths.h"
 #include "worker/port_holder.h"
+#include "worker/preparation/preparations.h"
 #include "worker/rank_account.h"
 #include "worker/rank_reports.h"
 #include "worker/shim_client.h"
@@ -50,6 +51,8 @@ class AttemptProcesses {
     std::string coordinator;  // its address, for attempts' tags until the cluster's id is known
     RunAs run_as;
     Isolation isolation;
+    uint64_t code_cache_bytes = kCodeCacheBytes;
+    FetchObject fetch_object;  // of jobs' code
   };
   struct Callbacks {
     std::function<void(Input)> input;  // on the control loop's thread
@@ -61,6 +64,13 @@ class AttemptProcesses {
   AttemptProcesses(Setup setup, IoThread* io, JobThreads* threads, Callbacks callbacks);
 
   void HoldPorts(const HoldPortsAction& action);
+  void CancelPreparation(const AttemptKey& key) { preparations_.Cancel(key); }
+  // In which lane the attempt's directory may be removed.
+  Work RemovalLane(const AttemptKey& key) const {
+    return preparations_.IsBusy(key) ? Work::kPrepare : Work::kDelete;
+  }
+  // Makes preparations end soon.
+  void StopPreparations() { preparations_.Stop(); }
   void ReleasePorts(const AttemptKey& key) { held_.erase(key); }
   void Prepare(const PrepareAction& action);
   void Spawn(const AttemptKey& key, const v1::LaunchAttempt& launch, int64_t fence_mono_ms);
@@ -92,7 +102,10 @@ class AttemptProcesses {
     std::string mark;
   };
   void PrepareNow(const PrepareAction& action, const absl::StatusOr<RankAccount>& account);
-  void HoldNow(const HoldPortsAction& action, const std::optional<LaunchProblem>& problem);
+  void CheckAndHold(const HoldPortsAction& action, common::RankLaunch command,
+                    LaunchChecks::Account account, v1::Preparation preparation);
+  void HoldNow(const HoldPortsAction& action, const std::optional<LaunchProblem>& problem,
+               const v1::Preparation& preparation);
   void SpawnNow(const AttemptKey& key, const Launching& order,
                 std::vector<common::RankLaunch> ranks);
   void SayUnlaunchable(const AttemptKey& key, uint32_t rank, const LaunchProblem& problem);
@@ -156,6 +169,7 @@ class AttemptProcesses {
   RankReports reports_;
   LaunchChecks checks_;
   const Callbacks callbacks_;  // input: after the reports of the attempt's ranks
+  Preparations preparations_;
   std::map<AttemptKey, Launching> launching_;
   PortHolder ports_;
   std::map<AttemptKey, std::vector<HeldPort>> held_;

@@ -28,6 +28,7 @@ constexpr milliseconds kCallDeadline{30'000};
 constexpr milliseconds kStreamDeadline{300'000};  // a longer transfer resumes where it stopped
 constexpr milliseconds kPauseFirst{50};
 constexpr milliseconds kPauseMax{5'000};
+constexpr milliseconds kPauseSlice{200};  // how soon a cancelled download is noticed
 
 absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
@@ -72,6 +73,12 @@ struct BlobLink::Parts {
   bool Pause(milliseconds duration) {
     std::unique_lock<std::mutex> lock(mutex);
     return !changed.wait_for(lock, duration, [this] { return stopped; });
+  }
+  // Until it is cancelled, too.
+  void Pause(milliseconds duration, const std::function<bool()>& cancelled) {
+    for (; duration > milliseconds(0) && !cancelled(); duration -= kPauseSlice) {
+      if (!Pause(std::min(duration, kPauseSlice))) return;
+    }
   }
 };
 
@@ -199,7 +206,8 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> BlobLink::ListResumeFiles(
 }
 
 absl::Status BlobLink::Download(const Blob& blob, const AttemptKey& key, int fd,
-                                const std::function<bool()>& cancelled) {
+                                const std::function<bool()>& cancelled,
+                                const std::function<void(uint64_t)>& progress) {
   common::Sha256 hash;
   uint64_t offset = 0;
   milliseconds pause = kPauseFirst;
@@ -226,6 +234,7 @@ absl::Status BlobLink::Download(const Blob& blob, const AttemptKey& key, int fd,
       hash.Update(chunk.data());
       offset += chunk.data().size();
       pause = kPauseFirst;
+      if (progress) progress(offset);
     }
     if (!status.ok()) context.TryCancel();
     const absl::Status ended = FromGrpc(reader->Finish());
@@ -236,7 +245,7 @@ absl::Status BlobLink::Download(const Blob& blob, const AttemptKey& key, int fd,
           common::StrCat("the coordinator has lost it: ", std::string(ended.message())));
     }
     if (!ended.ok() && !MayRetry(ended)) return ended;
-    if (offset < blob.size) parts_->Pause(pause);
+    if (offset < blob.size) parts_->Pause(pause, cancelled);
     pause = std::min(pause * 2, kPauseMax);
   }
   if (hash.FinishHex() != blob.sha256) {

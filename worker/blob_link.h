@@ -33,9 +33,10 @@ class BlobLink {
   absl::Status Upload(int fd, const Blob& blob, const AttemptKey& key,
                       const std::function<void()>& progress);
   // Writes the blob to `fd` from its current offset 0 and checks its SHA-256 (DATA_LOSS if it
-  // differs). `key`: the attempt that resumes from it.
+  // differs). `key`: the attempt that needs it. `progress`, if set, gets how many bytes are there.
   absl::Status Download(const Blob& blob, const AttemptKey& key, int fd,
-                        const std::function<bool()>& cancelled);
+                        const std::function<bool()>& cancelled,
+                        const std::function<void(uint64_t)>& progress = {});
   // The files of the checkpoint that an attempt resumes from. DATA_LOSS: the coordinator no longer
   // has them, or their number does not match.
   absl::StatusOr<std::vector<v1::CheckpointFile>> ListResumeFiles(

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -21,7 +22,8 @@
 namespace muster::worker {
 namespace {
 
-constexpr int64_t kSliceMs = 100;  // how soon a stop is noticed
+constexpr int64_t kSliceMs = 100;    // how soon a stop is noticed
+constexpr int64_t kDrainMs = 1'000;  // for what it printed last, once it has ended
 
 struct OutputPipe {
   common::UniqueFd read_end;
@@ -66,30 +68,45 @@ pid_t SpawnWithPipes(const BoundedCommand& command, const OutputPipe& out, const
 }
 
 // False: the stream has ended.
-bool ReadPipe(int fd, size_t bytes_max, std::string* text) {
+bool ReadPipe(int fd, const BoundedCommand& command, std::string* text) {
   char buffer[16 * 1024];
   const ssize_t count = read(fd, buffer, sizeof buffer);
   if (count < 0) return errno == EINTR || errno == EAGAIN;
-  const size_t room = bytes_max - std::min(bytes_max, text->size());
+  if (command.output) {
+    command.output({buffer, static_cast<size_t>(count)});
+    return count > 0;
+  }
+  const size_t room = command.bytes_max - std::min(command.bytes_max, text->size());
   text->append(buffer, std::min(static_cast<size_t>(count), room));
   return count > 0;
 }
 
+// It stays a zombie.
+bool HasEnded(pid_t pid) {
+  siginfo_t ended{};
+  return waitid(P_PID, pid, &ended, WEXITED | WNOWAIT | WNOHANG) != 0 || ended.si_pid != 0;
+}
+
 bool IsStopped(const BoundedCommand& command) { return command.stop != nullptr && *command.stop; }
 
-// True if both streams ended in time.
-bool ReadBoth(const BoundedCommand& command, const OutputPipe& out, const OutputPipe& err,
-              CommandOutput* output) {
+// True if both streams ended in time, or are not waited for any longer.
+bool ReadBoth(const BoundedCommand& command, pid_t pid, const OutputPipe& out,
+              const OutputPipe& err, CommandOutput* output) {
   const int64_t deadline_ms = common::MonotonicMs() + command.timeout_ms;
+  int64_t drained_ms = INT64_MAX;
   pollfd fds[2] = {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}};
   std::string* const texts[2] = {&output->out, &output->err};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
     const int64_t left = deadline_ms - common::MonotonicMs();
     if (left <= 0 || IsStopped(command)) return false;
+    if (command.tick) command.tick();
+    if (command.ends_with_leader && drained_ms == INT64_MAX && HasEnded(pid))
+      drained_ms = common::MonotonicMs() + kDrainMs;
+    if (common::MonotonicMs() >= drained_ms) return true;
     if (poll(fds, 2, static_cast<int>(std::min(left, kSliceMs))) < 0 && errno != EINTR)
       return false;
     for (int i = 0; i < 2; ++i) {
-      if (fds[i].revents != 0 && !ReadPipe(fds[i].fd, command.bytes_max, texts[i])) fds[i].fd = -1;
+      if (fds[i].revents != 0 && !ReadPipe(fds[i].fd, command, texts[i])) fds[i].fd = -1;
       fds[i].revents = 0;
     }
   }
@@ -121,12 +138,12 @@ CommandOutput RunBounded(const BoundedCommand& command) {
   }
   out.write_end.Reset();
   err.write_end.Reset();
-  bool in_time = ReadBoth(command, out, err, &output);
+  bool in_time = ReadBoth(command, pid, out, err, &output);
   // Also when its output has ended: what closes its streams and stays must not hold us up. It is
   // not reaped before its group is killed, so that the number is still its own.
   const int64_t kill_at_ms = common::MonotonicMs() + (in_time ? command.timeout_ms : 0);
-  siginfo_t ended{};
-  while (waitid(P_PID, pid, &ended, WEXITED | WNOWAIT | WNOHANG) == 0 && ended.si_pid == 0) {
+  while (!HasEnded(pid)) {
+    if (command.tick) command.tick();
     if (common::MonotonicMs() >= kill_at_ms || IsStopped(command)) {
       in_time = false;
       kill(-pid, SIGKILL);
@@ -134,8 +151,11 @@ CommandOutput RunBounded(const BoundedCommand& command) {
     poll(nullptr, 0, 1);
   }
   kill(-pid, SIGKILL);
+  if (command.kill_rest) command.kill_rest(pid);
   int status = 0;
   waitpid(pid, &status, 0);
+  if (in_time && WIFEXITED(status)) output.exit_code = WEXITSTATUS(status);
+  output.is_late = !in_time && !IsStopped(command);
   output.problem = in_time
                        ? HowItEnded(status)
                        : common::StrCat("it took longer than ", command.timeout_ms / 1000.0, " s");

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::worker {
@@ -12,17 +14,27 @@ namespace muster::worker {
 struct CommandOutput {
   std::string out;
   std::string err;
-  std::string problem;  // empty: it exited with 0
+  std::string problem = {};  // empty: it exited with 0
+  int exit_code = -1;        // -1: it did not exit by itself
+  bool is_late = false;      // its time was over
 };
 struct BoundedCommand {
-  std::string program;  // its path
-  std::vector<std::string> argv;
-  std::vector<std::string> env;  // "NAME=value", complete
-  std::string workdir;           // empty: this process's
+  std::string program = {};  // its path
+  std::vector<std::string> argv = {};
+  std::vector<std::string> env = {};  // "NAME=value", complete
+  std::string workdir = {};           // empty: this process's
   int timeout_ms = 0;
   size_t bytes_max = 0;                     // kept of each stream
   const std::atomic<bool>* stop = nullptr;  // set: it is killed
   int passed_fd = -1;                       // becomes its descriptor 3; -1: it gets none
+  // Set: gets what it prints as it comes, of both streams, instead of keeping it.
+  std::function<void(std::string_view)> output = {};
+  std::function<void()> tick = {};  // called at least ten times a second
+  // Called once nothing of its session is needed any more, before it is reaped: kills what left its
+  // process group.
+  std::function<void(int pid)> kill_rest = {};
+  // Its end is not put off by what it started and left behind with its streams.
+  bool ends_with_leader = false;
 };
 // It runs in its own session; after its end, or the end of its time, what is left of its process
 // group is killed.

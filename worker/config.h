@@ -12,6 +12,7 @@
 #include "worker/limits/limit_host.h"
 #include "worker/paths.h"
 #include "worker/port_holder.h"
+#include "worker/preparation/code_cache.h"
 #include "worker/run_as.h"
 
 namespace muster::worker {
@@ -26,6 +27,7 @@ struct Config {
   PortRange ports;
   bool is_private = false;
   std::string log_file;
+  uint64_t code_cache_bytes = kCodeCacheBytes;
   std::string shim_binary;
   std::string run_as_flag;  // empty: DefaultRunAs
   bool allows_root = false;

@@ -17,6 +17,8 @@
 #include "common/overloaded.h"
 #include "common/strings.h"
 #include "worker/json_lines.h"
+#include "worker/preparation/prepared_place.h"
+#include "worker/preparation/setup_step.h"
 #include "worker/secret_files.h"
 
 namespace muster::worker {
@@ -68,7 +70,9 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   .port_seed = setup_.seed,
                   .coordinator = setup_.config.coordinator,
                   .run_as = setup_.config.run_as,
-                  .isolation = setup_.isolation},
+                  .isolation = setup_.isolation,
+                  .code_cache_bytes = setup_.config.code_cache_bytes,
+                  .fetch_object = transfers_.ObjectDoor()},
                  &io_, &threads_,
                  {.input = [this](Input input) { Feed(std::move(input)); },
                   .in_background = [this](Task task) { ends_.Post(std::move(task)); },
@@ -95,6 +99,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                    if (message.heartbeat_reply().has_audit()) {
                      audit_heads_.Saw(message.heartbeat_reply().audit(), ReadClock().wall_ms);
                    }
+                   if (message.has_launch()) UseAttemptCode(paths_, message.mutable_launch());
                    Feed(CommandInput{std::move(message)});
                  },
              .down = [this] { Feed(LinkDownInput{}); },
@@ -117,6 +122,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
 void ControlLoop::Run() {
   processes_.Restore(setup_.identity);
   execs_.KillOlder();
+  KillOlderSetups(paths_);
   if (setup_.membership != nullptr) setup_.membership->Begin([this] { OnRenewed(); });
   while (!stopping_) Turn();
   if (setup_.membership != nullptr) setup_.membership->Stop();
@@ -125,6 +131,7 @@ void ControlLoop::Run() {
   const bool no_exec_hangs = execs_.Shutdown(kLeaveMs);
   ends_.Stop();
   transfers_.Shutdown();
+  processes_.StopPreparations();
   const bool no_command_hangs = commands_.Shutdown(kLeaveMs);
   const bool nothing_hangs = threads_.Shutdown(kLeaveMs) && no_command_hangs && no_exec_hangs;
   io_.Shutdown();
@@ -291,6 +298,7 @@ void ControlLoop::Carry(Action& action) {
             }
           },
           [&](HoldPortsAction& a) { processes_.HoldPorts(a); },
+          [&](CancelPreparationAction& a) { processes_.CancelPreparation(a.key); },
           [&](ReleasePortsAction& a) { processes_.ReleasePorts(a.key); },
           [&](PrepareAction& a) { processes_.Prepare(a); },
           [&](FetchAction& a) { transfers_.Fetch(a.key, state_.attempts[a.key].launch); },
@@ -322,7 +330,7 @@ void ControlLoop::Carry(Action& action) {
             unlink(paths_.OwnTrainerSocket(a.key).c_str());
             rmdir(paths_.OwnTrainerDir(a.key).c_str());
             unlink(paths_.ShimSocket(a.key).c_str());
-            transfers_.DeleteTree(a.key, paths_.AttemptDir(a.key));
+            transfers_.DeleteTree(a.key, paths_.AttemptDir(a.key), processes_.RemovalLane(a.key));
           },
           [&](NoteAction& a) { common::LogInfo(a.line); },
       },

@@ -1,8 +1,6 @@
 #include "worker/exec_command.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -19,11 +17,11 @@
 #include <vector>
 
 #include "common/crc32c.h"
-#include "common/process.h"
 #include "common/shim_protocol.h"
 #include "common/spawn_attributes.h"
 #include "common/strings.h"
 #include "worker/launch_environment.h"
+#include "worker/marked_processes.h"
 #include "worker/rank_account.h"
 #include "worker/shim_client.h"
 
@@ -36,8 +34,6 @@ constexpr int kNotStarted = 126;
 constexpr std::string_view kTermVariable = "TERM=";
 // By which a process that left the command's session is found.
 constexpr std::string_view kExecVariable = "MUSTER_EXEC";
-constexpr int kKillRoundsMax = 100;
-constexpr int kKillPauseMs = 10;
 
 bool NotStarted(int exit_code, std::string problem, v1::ExecEnded* ended) {
   ended->set_exit_code(exit_code);
@@ -209,32 +205,16 @@ void SetTerminalSize(int fd, const v1::ExecTerminal& size) {
 }
 
 int SignalExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader, int signal) {
-  const std::string mark = ExecMark(setup, order.session());
-  int count = 0;
-  for (const common::ProcessStat& process : common::ListProcesses()) {
-    if (process.state == 'Z' || process.state == 'X') continue;
-    if (process.session != leader && common::EnvironValue(process.pid, kExecVariable) != mark)
-      continue;
-    kill(process.pid, signal);
-    ++count;
-  }
-  return count;
+  return SignalMarked({std::string(kExecVariable), ExecMark(setup, order.session())}, leader,
+                      signal);
 }
 
 void KillExec(const ExecSetup& setup, const v1::ExecOrder& order, pid_t leader) {
-  kill(-leader, SIGKILL);  // at once, without a search
-  for (int round = 0; round < kKillRoundsMax; ++round) {
-    if (SignalExec(setup, order, leader, SIGKILL) == 0) return;
-    poll(nullptr, 0, kKillPauseMs);
-  }
+  KillMarked({std::string(kExecVariable), ExecMark(setup, order.session())}, leader);
 }
 
 void KillOlderExecs(const ExecSetup& setup) {
-  const std::string of_this_worker = ExecMark(setup, "");
-  for (const common::ProcessStat& process : common::ListProcesses()) {
-    if (common::EnvironValue(process.pid, kExecVariable).ends_with(of_this_worker))
-      kill(process.pid, SIGKILL);
-  }
+  KillMarkedBefore(std::string(kExecVariable), ExecMark(setup, ""));
 }
 
 v1::ExecEnded ReapExec(pid_t pid) {

@@ -18,7 +18,8 @@ using common::StrCat;
 
 constexpr int kUsageExit = 2;
 
-void AddFlags(CLI::App& app, Config& config, std::string& ports, bool& version) {
+void AddFlags(CLI::App& app, Config& config, std::string& ports, std::string& cache,
+              bool& version) {
   app.add_option("--coordinator", config.coordinator,
                  "unix:/path or HOST:PORT (default: the one that was joined)");
   app.add_option("--name", config.name, "this node's name (default: the host name)");
@@ -29,6 +30,10 @@ void AddFlags(CLI::App& app, Config& config, std::string& ports, bool& version) 
   app.add_option("--runtime-dir", config.runtime_dir, "short directory for sockets");
   app.add_option("--advertise", config.advertise, "address at which other nodes reach this one");
   app.add_option("--port-range", ports, "ports LO-HI for MASTER_PORT")->capture_default_str();
+  app.add_option("--cache-size", cache,
+                 "space for what jobs bring along and what their setups make, like 50GB or 20GiB; "
+                 "the least recently used goes first")
+      ->capture_default_str();
   app.add_option("--log-file", config.log_file, "log here instead of stderr");
   app.add_option("--run-as", config.run_as_flag,
                  "whose account ranks get: owner (the job's), worker (this one's), or an account "
@@ -94,13 +99,13 @@ void ParseOwnInitFlags(int argc, char** argv, ParsedInit* parsed) {
 ParsedFlags ParseFlags(int argc, char** argv) {
   ParsedFlags parsed;
   Config& config = parsed.config;
-  std::string ports = "20000-28999";
+  std::string ports = "20000-28999", cache = "50GB";
   bool version = false;
   CLI::App app(
       "muster-worker: runs the ranks of this node and streams back their output. `muster-worker "
       "join` makes this machine a member of a cluster; `muster-worker init` is the first process "
       "of a container");
-  AddFlags(app, config, ports, version);
+  AddFlags(app, config, ports, cache, version);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -123,6 +128,11 @@ ParsedFlags ParseFlags(int argc, char** argv) {
             .text = StrCat("muster-worker: ", range.status().message(), "\n")};
   }
   config.ports = *range;
+  const absl::StatusOr<uint64_t> cache_bytes = common::ParseByteSize(cache);
+  if (!cache_bytes.ok()) {
+    return Refuse(StrCat("--cache-size ", cache, ": ", cache_bytes.status().message()));
+  }
+  config.code_cache_bytes = *cache_bytes;
   return parsed;
 }
 

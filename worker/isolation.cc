@@ -144,13 +144,13 @@ absl::Status MakeAttemptDirs(const Paths& paths, const AttemptKey& key, const Ra
 }
 
 common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths& paths,
-                                const AttemptKey& key, const std::string& workdir) {
+                                const AttemptKey& key, const std::string& workdir, bool has_code) {
   common::LaunchSandbox sandbox = means;
   if (!means.has_own_mounts) return sandbox;
   sandbox.temporary_dir = paths.TemporaryDir(key);
   // "/tmp/." and "/tmp/../x" are no directories of the job's.
   const bool is_plain = workdir.starts_with('/') && common::StaysInside(workdir.substr(1));
-  if (is_plain && (IsBelow(workdir, "/tmp") || IsBelow(workdir, "/var/tmp")))
+  if (!has_code && is_plain && (IsBelow(workdir, "/tmp") || IsBelow(workdir, "/var/tmp")))
     sandbox.kept_dirs = {workdir};
   sandbox.hidden_dirs = {paths.StateDir()};
   if (!IsBelow(paths.RuntimeDir(), paths.StateDir()))
@@ -159,6 +159,7 @@ common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths&
   sandbox.shown_dirs.push_back(paths.ResumeDir(key));
   sandbox.shown_dirs.push_back(paths.CredentialDir(key));
   sandbox.shown_dirs.push_back(paths.OwnTrainerDir(key));
+  if (has_code) sandbox.shown_dirs.push_back(paths.AttemptCode(key));
   return sandbox;
 }
 

@@ -33,8 +33,9 @@ absl::Status OpenTheWay(const RunAs& run_as, const Paths& paths);
 absl::Status MakeAttemptDirs(const Paths& paths, const AttemptKey& key, const RankAccount& account,
                              bool has_own_mounts);
 
-// With the paths of an attempt.
+// With the paths of an attempt. `has_code`: `workdir` is in its directory.
 common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths& paths,
-                                const AttemptKey& key, const std::string& workdir);
+                                const AttemptKey& key, const std::string& workdir,
+                                bool has_code = false);
 
 }  // namespace muster::worker

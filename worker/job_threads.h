@@ -25,7 +25,8 @@ enum class Work {
   kSample,
   kLook,
   kNotify,
-  kExec
+  kExec,
+  kPrepare
 };
 
 class JobThreads {

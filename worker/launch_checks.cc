@@ -15,11 +15,12 @@ constexpr int kExitNotExecutable = 126;
 constexpr int kExitMissing = 127;
 
 // Ranks with their own /tmp see of the node's only their working directory.
-std::optional<LaunchProblem> CheckVisible(const std::string& node,
+std::optional<LaunchProblem> CheckVisible(const std::string& node, const std::string& shown,
                                           const std::vector<common::RankLaunch>& ranks) {
   for (const common::RankLaunch& rank : ranks) {
     const std::string& program = rank.program;
     if (!program.starts_with("/tmp/") && !program.starts_with("/var/tmp/")) continue;
+    if (!shown.empty() && program.starts_with(shown + "/")) continue;
     const bool is_kept = rank.workdir != "/tmp" && rank.workdir != "/var/tmp";
     if (is_kept && program.starts_with(rank.workdir + "/")) continue;
     return LaunchProblem{
@@ -34,6 +35,7 @@ std::optional<LaunchProblem> CheckVisible(const std::string& node,
 
 std::optional<LaunchProblem> CheckAs(const absl::StatusOr<RankAccount>& account,
                                      const std::string& node, bool has_own_tmp,
+                                     const std::string& shown,
                                      std::vector<common::RankLaunch>* ranks,
                                      const std::function<void()>& last) {
   if (!account.ok()) {
@@ -41,7 +43,7 @@ std::optional<LaunchProblem> CheckAs(const absl::StatusOr<RankAccount>& account,
   }
   const ActAs acting(*account);
   std::optional<LaunchProblem> problem = CheckLaunch(node, ranks);
-  if (!problem && has_own_tmp) problem = CheckVisible(node, *ranks);
+  if (!problem && has_own_tmp) problem = CheckVisible(node, shown, *ranks);
   if (!problem && last) last();
   return problem;
 }
@@ -57,7 +59,7 @@ void LaunchChecks::Start(const AttemptKey& key, std::vector<common::RankLaunch> 
                  [this, key, number, ranks = std::move(ranks), account = std::move(account),
                   last = std::move(last)]() mutable {
                    std::optional<LaunchProblem> problem =
-                       CheckAs(account(), node_, has_own_tmp_, &ranks, last);
+                       CheckAs(account(), node_, has_own_tmp_, shown_, &ranks, last);
                    in_loop_([this, key, number, problem = std::move(problem),
                              ranks = std::move(ranks)]() mutable {
                      const auto found = running_.find(key);

@@ -23,11 +23,12 @@ class LaunchChecks {
 
   // `in_loop`: posts from a job's thread to the control loop.
   LaunchChecks(std::string node, bool has_own_tmp, JobThreads* threads,
-               std::function<void(std::function<void()>)> in_loop)
+               std::function<void(std::function<void()>)> in_loop, std::string shown = {})
       : node_(std::move(node)),
         has_own_tmp_(has_own_tmp),
         threads_(threads),
-        in_loop_(std::move(in_loop)) {}
+        in_loop_(std::move(in_loop)),
+        shown_(std::move(shown)) {}
 
   // Whose rights the ranks have; on the check's thread.
   using Account = std::function<absl::StatusOr<RankAccount>()>;
@@ -52,6 +53,7 @@ class LaunchChecks {
   const bool has_own_tmp_;  // ranks do not see this node's /tmp
   JobThreads* const threads_;
   const std::function<void(std::function<void()>)> in_loop_;
+  const std::string shown_;  // of this directory ranks see what they need, even below /tmp
   uint64_t last_number_ = 0;
   std::map<AttemptKey, Check> running_;
 };

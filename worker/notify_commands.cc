@@ -1,16 +1,12 @@
 // notify_commands: checked like a rank's launch, then run with its output kept.
 #include "worker/notify_commands.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
 #include "common/log.h"
 #include "common/strings.h"
-#include "worker/bounded_command.h"
+#include "worker/confined_command.h"
 #include "worker/rank_account.h"
 
 namespace muster::worker {
@@ -26,43 +22,15 @@ LaunchFacts FactsOfNotify(const NotifyCommands::Setup& setup, const RankAccount&
   return facts;
 }
 
-// What muster-shim reads to become the command.
-common::UniqueFd LaunchOf(const NotifyCommands::Setup& setup, const RankAccount& account,
-                          common::RankLaunch command) {
-  common::ShimLaunch launch;
-  launch.account = account.ids;
-  launch.no_new_privs = setup.isolation.no_new_privs;
-  launch.sandbox = setup.isolation.sandbox;
-  if (launch.sandbox.has_own_mounts) {
-    launch.sandbox.hidden_dirs = {setup.paths.StateDir(), setup.paths.RuntimeDir()};
+// Their own /tmp may be gone: they see the node's.
+Confinement ConfinementOf(const NotifyCommands::Setup& setup) {
+  Confinement confinement{.shim_binary = setup.shim_binary,
+                          .no_new_privs = setup.isolation.no_new_privs,
+                          .sandbox = setup.isolation.sandbox};
+  if (confinement.sandbox.has_own_mounts) {
+    confinement.sandbox.hidden_dirs = {setup.paths.StateDir(), setup.paths.RuntimeDir()};
   }
-  launch.ranks.push_back(std::move(command));
-  common::UniqueFd file(memfd_create("muster-notify", MFD_CLOEXEC));
-  if (!file.valid() || !common::WriteAll(file.get(), common::EncodeShimLaunch(launch)).ok())
-    return {};
-  return file;
-}
-
-CommandOutput RunConfinedLikeRanks(const NotifyCommands::Setup& setup, const RankAccount& account,
-                                   const common::RankLaunch& command,
-                                   const std::atomic<bool>& stop) {
-  BoundedCommand bounded{.program = command.program,
-                         .argv = command.argv,
-                         .env = command.env,
-                         .workdir = command.workdir,
-                         .timeout_ms = NotifyCommands::kTimeoutMs,
-                         .bytes_max = NotifyCommands::kOutputBytesMax,
-                         .stop = &stop};
-  const bool is_confined = account.ids.is_other || setup.isolation.no_new_privs;
-  if (!is_confined) return RunBounded(bounded);
-  const common::UniqueFd launch = LaunchOf(setup, account, command);
-  if (!launch.valid()) return {.out = "", .err = "", .problem = "no descriptor is free"};
-  bounded.program = setup.shim_binary;
-  bounded.argv = {setup.shim_binary, common::kConfineArgument};
-  bounded.env.clear();
-  bounded.workdir = "/";
-  bounded.passed_fd = launch.get();
-  return RunBounded(bounded);
+  return confinement;
 }
 
 // On a thread that may block: the working directory may be on a file system that hangs.
@@ -87,7 +55,10 @@ v1::NotifyEnded RunNow(const v1::RunNotify& order, const NotifyCommands::Setup& 
     ended.set_problem(problem->text);
     return ended;
   }
-  const CommandOutput output = RunConfinedLikeRanks(setup, *account, checked.front(), stop);
+  const CommandOutput output = RunConfined(ConfinementOf(setup), *account, checked.front(),
+                                           {.timeout_ms = NotifyCommands::kTimeoutMs,
+                                            .bytes_max = NotifyCommands::kOutputBytesMax,
+                                            .stop = &stop});
   ended.set_problem(output.problem);
   ended.set_output((output.out + output.err).substr(0, NotifyCommands::kOutputBytesMax));
   return ended;

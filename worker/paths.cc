@@ -68,6 +68,12 @@ std::string Paths::RankTokenHash(const AttemptKey& key) const {
 std::string Paths::Account(const AttemptKey& key) const { return AttemptDir(key) + "/account"; }
 std::string Paths::TemporaryDir(const AttemptKey& key) const { return AttemptDir(key) + "/tmp"; }
 
+std::string Paths::AttemptCode(const AttemptKey& key) const { return AttemptDir(key) + "/code"; }
+std::string Paths::AttemptSetup(const AttemptKey& key) const { return AttemptDir(key) + "/setup"; }
+std::string Paths::CodeDir() const { return state_dir_ + "/code"; }
+std::string Paths::CodeTrees() const { return CodeDir() + "/trees"; }
+std::string Paths::CodeSetups() const { return CodeDir() + "/setups"; }
+
 std::string Paths::ShimSocket(const AttemptKey& key) const {
   return common::StrCat(runtime_dir_, "/shim-", KeyText(key), ".sock");
 }

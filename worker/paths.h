@@ -23,6 +23,13 @@
 //       credential.sha256        … and what the worker knows it by
 //       account                  that the ranks run as; missing: the worker's
 //       tmp/                     the ranks' /tmp, if they have their own
+//       code/                    the job's tree, if it brought one
+//       setup                    link to the result of its setup, if it has one (MUSTER_SETUP_DIR)
+//     code/                      what several attempts share (worker/preparation/code_cache.h)
+//       secret                   makes the names of setups unpredictable
+//       trees/<project>-<tree>/  manifest, tree/, size
+//       setups/<key>/            tree/, dir/, log, done, size
+//       new/  garbage/           half made, and being removed
 //   <runtime-dir>/               short: a unix socket's path is limited to 108 bytes
 //     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
 //     <job>-<attempt>/trainer.sock   … of ranks that see no other attempt's
@@ -81,6 +88,11 @@ class Paths {
   std::string RankTokenHash(const AttemptKey& key) const;
   std::string Account(const AttemptKey& key) const;
   std::string TemporaryDir(const AttemptKey& key) const;
+  std::string AttemptCode(const AttemptKey& key) const;
+  std::string AttemptSetup(const AttemptKey& key) const;
+  std::string CodeDir() const;
+  std::string CodeTrees() const;
+  std::string CodeSetups() const;
 
   std::string ShimSocket(const AttemptKey& key) const;
   std::string TrainerSocket(const AttemptKey& key) const;

@@ -311,8 +311,16 @@ bool Transfers::LinkLocal(const v1::CheckpointFile& file, const std::string& tar
   return false;
 }
 
-void Transfers::DeleteTree(const AttemptKey& key, const std::string& path) {
-  threads_->Post(key, Work::kDelete, [path] {
+FetchObject Transfers::ObjectDoor() {
+  return [this](const Blob& blob, const AttemptKey& key, int fd,
+                const std::function<bool()>& cancelled,
+                const std::function<void(uint64_t)>& progress) {
+    return fetch_client_.Download(blob, key, fd, cancelled, progress);
+  };
+}
+
+void Transfers::DeleteTree(const AttemptKey& key, const std::string& path, Work lane) {
+  threads_->Post(key, lane, [path] {
     if (absl::Status removed = common::RemoveTree(path); !removed.ok()) {
       common::LogWarning(common::StrCat("not removed reason=\"", MessageOf(removed), "\""));
     }

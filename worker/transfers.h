@@ -18,6 +18,7 @@
 #include "worker/core/decide.h"
 #include "worker/job_threads.h"
 #include "worker/paths.h"
+#include "worker/preparation/object_shelf.h"
 #include "worker/rank_account.h"
 #include "worker/route.h"
 
@@ -33,7 +34,10 @@ class Transfers {
   void Upload(const UploadAction& action);
   void Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch);
   void CancelFetch(const AttemptKey& key);
-  void DeleteTree(const AttemptKey& key, const std::string& path);
+  // After what is under way in the lane.
+  void DeleteTree(const AttemptKey& key, const std::string& path, Work lane = Work::kDelete);
+  // Fetches objects of jobs' code, on any thread that may block.
+  FetchObject ObjectDoor();
   // Makes every transfer end soon; JobThreads waits for them.
   void Shutdown();
 

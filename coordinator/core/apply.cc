@@ -77,6 +77,36 @@ void ApplyAttemptStarted(ClusterState& state, const v1::Event& event, Now now) {
   }
   JobTimers& timers = state.timers[job.id()];
   timers.attempt_since_mono_ms = MonoOf(event.lived_ms(), now);
+  timers.prepared_mono_ms = 0;
+}
+
+void ApplyMasterPortHeld(ClusterState& state, const v1::Event& event) {
+  const v1::MasterPortHeld& held = event.master_port_held();
+  v1::Attempt& attempt = NewestAttempt(JobOf(state, event));
+  attempt.set_master_port(held.port());
+  v1::NodePart& part = *attempt.mutable_parts(0);
+  part.set_ready(held.port() != 0);
+  part.clear_preparation();
+  if (held.has_preparation()) *part.mutable_preparation() = held.preparation();
+}
+
+void ApplyPartReady(ClusterState& state, const v1::Event& event) {
+  v1::NodePart& part = PartOf(JobOf(state, event), event);
+  part.set_ready(true);
+  part.clear_preparation();
+  if (event.part_ready().has_preparation())
+    *part.mutable_preparation() = event.part_ready().preparation();
+}
+
+void ApplyPartPreparing(ClusterState& state, const v1::Event& event, Now now) {
+  v1::NodePart& part = PartOf(JobOf(state, event), event);
+  part.mutable_preparation()->set_doing(event.part_preparing().doing());
+  state.timers[event.job()].prepared_mono_ms = now.mono_ms;
+}
+
+// It is not journaled what a node is doing.
+void ForgetDoing(v1::NodePart& part) {
+  if (!part.preparation().doing().empty()) part.clear_preparation();
 }
 
 void ApplyRankExited(ClusterState& state, const v1::Event& event) {
@@ -123,6 +153,7 @@ void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
   part.set_how_ended(event.part_ended().how());
   part.set_failure(event.part_ended().failure());
   part.set_failure_cause(event.part_ended().cause());
+  ForgetDoing(part);
   state.schedule_needed = true;
 }
 
@@ -330,7 +361,7 @@ std::vector<v1::JobRecord> TakeFinished(ClusterState& state) {
 }
 
 bool IsJournaled(const v1::Event& event) {
-  return !event.has_node_contact() && !event.has_part_age();
+  return !event.has_node_contact() && !event.has_part_age() && !event.has_part_preparing();
 }
 
 void Apply(ClusterState& state, const v1::Event& event, Now now) {
@@ -342,14 +373,14 @@ void Apply(ClusterState& state, const v1::Event& event, Now now) {
     case v1::Event::kAttemptStarted:
       ApplyAttemptStarted(state, event, now);
       break;
-    case v1::Event::kMasterPortHeld: {
-      v1::Attempt& attempt = NewestAttempt(JobOf(state, event));
-      attempt.set_master_port(event.master_port_held().port());
-      attempt.mutable_parts(0)->set_ready(event.master_port_held().port() != 0);
+    case v1::Event::kMasterPortHeld:
+      ApplyMasterPortHeld(state, event);
       break;
-    }
     case v1::Event::kPartReady:
-      PartOf(JobOf(state, event), event).set_ready(true);
+      ApplyPartReady(state, event);
+      break;
+    case v1::Event::kPartPreparing:
+      ApplyPartPreparing(state, event, now);
       break;
     case v1::Event::kPartLaunched:
       PartOf(JobOf(state, event), event).set_launched(true);
@@ -440,7 +471,12 @@ v1::Snapshot MakeSnapshot(const ClusterState& state) {
   snapshot.set_format(kSnapshotFormat);
   snapshot.set_seq(state.next_seq - 1);
   snapshot.set_next_job_id(state.next_job_id);
-  for (const auto& [id, job] : state.jobs) *snapshot.add_jobs() = WithFiles(state, job);
+  for (const auto& [id, job] : state.jobs) {
+    v1::JobRecord& record = *snapshot.add_jobs() = WithFiles(state, job);
+    if (record.attempts().empty()) continue;
+    for (v1::NodePart& part : *record.mutable_attempts()->rbegin()->mutable_parts())
+      ForgetDoing(part);
+  }
   for (const auto& [name, node] : state.nodes) *snapshot.add_nodes() = node.record;
   return snapshot;
 }

@@ -5,6 +5,7 @@
 #include "common/status.h"
 #include "common/version.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/core/preparation_facts.h"
 
 namespace muster::coordinator {
 namespace {
@@ -39,6 +40,7 @@ void FillLaunch(const ClusterState& state, const v1::JobRecord& job, const v1::A
   launch->set_is_master(part.group_rank() == 0);
   launch->set_gang_spans_nodes(attempt.parts_size() > 1);
   launch->set_spool_quota_bytes(state.settings.spool_quota_bytes);
+  launch->mutable_part()->clear_preparation();
   launch->set_resume_step(attempt.resume_step());
   if (attempt.resume_step() < 0) return;
   const v1::Checkpoint* from = ResumedCheckpoint(job, attempt);
@@ -55,11 +57,18 @@ void FillHold(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::No
   Address(hold, job, attempt);
   hold->set_purpose("master");
   hold->set_count(part.group_rank() == 0 ? 1 : 0);
-  hold->set_workdir(job.spec().workdir());
-  hold->set_program(job.spec().command(0));
   hold->set_first_rank(part.first_rank());
   hold->set_owner(job.owner());
   hold->set_account(job.account());
+  if (NeedsPreparation(job.spec())) {
+    // The worker checks what it has prepared.
+    *hold->mutable_spec() = job.spec();
+    *hold->mutable_part() = part;
+    hold->mutable_part()->clear_preparation();
+    return;
+  }
+  hold->set_workdir(job.spec().workdir());
+  hold->set_program(job.spec().command(0));
   const auto path = job.spec().env().find("PATH");
   if (path != job.spec().env().end()) hold->set_search_path(path->second);
 }

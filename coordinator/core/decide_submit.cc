@@ -74,12 +74,22 @@ std::optional<Reply> AnswerKnownKey(const ClusterState& state, const SubmitInput
   return reply;
 }
 
-absl::Status NeverStatus(const ClusterState& state, const v1::Shape& shape,
+absl::Status NeverStatus(const ClusterState& state, const Demand& demand,
                          const std::string& never) {
+  const v1::Shape& shape = demand.shape;
   const std::string what =
       absl::StrCat("the job needs ", job::DescribeDemand(shape, ResolveKind(state, shape.device())),
                    "; ", never);
-  if (!NeverForItsLimits(state, shape)) {
+  if (NeverForItsPreparation(state, demand)) {
+    const NodeThatCannotPrepare first = NodesThatCannotPrepare(state, demand).front();
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1402",
+         .what = what,
+         .fix = absl::StrCat("on ", first.node, ": ", first.fix,
+                             "; or use --queue-anyway to wait for other nodes")});
+  }
+  if (!NeverForItsLimits(state, demand)) {
     return common::MakeProblem(
         absl::StatusCode::kFailedPrecondition,
         {.code = "JC1402",
@@ -122,9 +132,10 @@ Decision DecideSubmit(const ClusterState& state, const SubmitInput& input, Now n
     reply = *std::move(known);
     return decision;
   }
-  if (const std::string never = NeverFits(state, spec.shape());
+  const Demand demand = DemandOf(spec);
+  if (const std::string never = NeverFits(state, demand);
       !never.empty() && !input.request.queue_anyway()) {
-    reply.status = NeverStatus(state, spec.shape(), never);
+    reply.status = NeverStatus(state, demand, never);
     return decision;
   }
   if (state.jobs.size() >= state.settings.live_jobs_max) {

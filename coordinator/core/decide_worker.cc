@@ -14,6 +14,7 @@
 #include "coordinator/core/node_events.h"
 #include "coordinator/core/node_facts.h"
 #include "coordinator/core/part_reports.h"
+#include "coordinator/core/preparation_facts.h"
 #include "coordinator/core/registration.h"
 #include "coordinator/core/settle.h"
 
@@ -108,6 +109,18 @@ void AddForeignStatus(const v1::JobRecord& job, const std::string& node,
                     common::Printable(node), " was ignored: it has no part of it")});
 }
 
+// Only what changed is progress: the same words again do not keep an attempt starting.
+void AddProgress(const v1::JobRecord& job, const v1::Attempt& attempt, const v1::NodePart& part,
+                 const v1::AttemptStatus& status, Now now, std::vector<v1::Event>& facts) {
+  if (part.ready() || part.launched() || status.ready() || attempt.stopping()) return;
+  const std::string doing = BoundDoing(status.preparation());
+  if (doing.empty() || doing == part.preparation().doing()) return;
+  v1::Event event = PartEvent(job, attempt, part.node(), now);
+  event.set_skippable(true);
+  event.mutable_part_preparing()->set_doing(doing);
+  facts.push_back(std::move(event));
+}
+
 // Facts from one attempt's status. Anything other than a live part of this incarnation is ignored.
 void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t incarnation,
                     const v1::AttemptStatus& status, Now now, Decision& decision) {
@@ -125,13 +138,22 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
   if (status.master_port() != 0 && part->group_rank() == 0 && attempt->master_port() == 0) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_master_port_held()->set_port(status.master_port());
+    if (status.has_preparation()) {
+      *event.mutable_master_port_held()->mutable_preparation() =
+          BoundPreparation(*attempt, status.preparation());
+    }
     decision.facts.push_back(std::move(event));
   }
   if (part->group_rank() != 0 && !part->ready() && status.ready()) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_part_ready();
+    if (status.has_preparation()) {
+      *event.mutable_part_ready()->mutable_preparation() =
+          BoundPreparation(*attempt, status.preparation());
+    }
     decision.facts.push_back(std::move(event));
   }
+  AddProgress(job, *attempt, *part, status, now, decision.facts);
   if (!part->launched() && status.ranks_started() == part->local_world_size()) {
     v1::Event event = PartEvent(job, *attempt, node, now);
     event.mutable_part_launched();

@@ -34,11 +34,11 @@ void DropLoopbackWhenSpanning(const ClusterState& state, const v1::Shape& shape,
 }  // namespace
 
 std::optional<std::vector<Share>> Fit(const ClusterState& state, const Usage& usage,
-                                      const v1::Shape& shape, const std::string& kind, Which which,
+                                      const Demand& demand, const std::string& kind, Which which,
                                       const std::vector<std::string>& previous) {
-  std::vector<Capacity> capacities = Capacities(state, usage, shape, kind, which);
-  DropLoopbackWhenSpanning(state, shape, capacities);
-  return Place(shape, std::move(capacities), previous);
+  std::vector<Capacity> capacities = Capacities(state, usage, demand, kind, which);
+  DropLoopbackWhenSpanning(state, demand.shape, capacities);
+  return Place(demand.shape, std::move(capacities), previous);
 }
 
 }  // namespace muster::coordinator

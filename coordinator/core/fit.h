@@ -13,7 +13,7 @@ namespace muster::coordinator {
 
 // Shares in rank order, or nullopt. `previous`: see Place.
 std::optional<std::vector<Share>> Fit(const ClusterState& state, const Usage& usage,
-                                      const v1::Shape& shape, const std::string& kind, Which which,
+                                      const Demand& demand, const std::string& kind, Which which,
                                       const std::vector<std::string>& previous);
 
 }  // namespace muster::coordinator

@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kVersionBytesMax = 64;
 constexpr int kMeansMax = 32;  // of isolation
+constexpr int kContainerLacksMax = 32;
+constexpr size_t kContainerLackBytesMax = 1'024;
 
 absl::Status Bad(const v1::NodeFacts& facts, const std::string& what) {
   return common::MakeProblem(
@@ -39,6 +41,18 @@ absl::Status JudgeIsolation(const v1::NodeFacts& facts) {
   return Bad(facts, "texts about the isolation of its ranks that are not printable or too long");
 }
 
+absl::Status JudgeContainers(const v1::NodeFacts& facts) {
+  const v1::ContainerFacts& containers = facts.containers();
+  bool is_fit = IsFact(containers.runtime()) && IsFact(containers.fetcher()) &&
+                containers.lacks_size() <= kContainerLacksMax;
+  for (int i = 0; is_fit && i < containers.lacks_size(); ++i) {
+    is_fit = containers.lacks(i).size() <= kContainerLackBytesMax &&
+             common::IsCleanUtf8(containers.lacks(i));
+  }
+  if (is_fit) return absl::OkStatus();
+  return Bad(facts, "texts about its containers that are not printable or too long");
+}
+
 }  // namespace
 
 absl::Status JudgeFacts(const v1::NodeFacts& facts) {
@@ -59,6 +73,7 @@ absl::Status JudgeFacts(const v1::NodeFacts& facts) {
     }
   }
   RETURN_IF_ERROR(JudgeIsolation(facts));
+  RETURN_IF_ERROR(JudgeContainers(facts));
   if (facts.devices_size() > static_cast<int>(common::kNodeDevicesMax)) {
     return Bad(facts, absl::StrCat("that it has ", facts.devices_size(),
                                    " devices, which is more than ", common::kNodeDevicesMax));

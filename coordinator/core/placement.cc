@@ -183,7 +183,7 @@ bool IsInService(const Node& node) {
 }
 
 std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
-                                 const v1::Shape& shape, const std::string& kind, Which which) {
+                                 const Demand& demand, const std::string& kind, Which which) {
   std::vector<Capacity> capacities;
   for (const auto& [name, node] : state.nodes) {
     if (which == Which::kFreeNow && !UsableNow(node)) continue;
@@ -196,11 +196,12 @@ std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
         }
       }
     }
-    if (!CanLimit(node.record.facts(), shape.limits())) {
+    const v1::NodeFacts& facts = node.record.facts();
+    if (!CanLimit(facts, demand.shape.limits()) || !CannotPrepare(facts, demand).empty()) {
       capacities.push_back({.node = name});
       continue;
     }
-    capacities.push_back(CapacityOf(node, used, shape.device(), kind));
+    capacities.push_back(CapacityOf(node, used, demand.shape.device(), kind));
   }
   SortByRoom(capacities);
   return capacities;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/core/preparation_facts.h"
 #include "coordinator/core/state.h"
 
 namespace muster::coordinator {
@@ -39,9 +40,9 @@ enum class Which {
 };
 // Neither lost nor drained. A silent node counts: it will come back or become lost.
 bool IsInService(const Node& node);
-// A node that cannot enforce the shape's limits has none.
+// A node that cannot enforce the shape's limits, or not prepare what the job brings along, has none.
 std::vector<Capacity> Capacities(const ClusterState& state, const Usage& usage,
-                                 const v1::Shape& shape, const std::string& kind, Which which);
+                                 const Demand& demand, const std::string& kind, Which which);
 
 // The constraint's kind; if it names none, the first accelerator in common/device_kinds.cc that any
 // registered node has, otherwise cpu.

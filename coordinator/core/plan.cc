@@ -28,7 +28,7 @@ v1::JobRecord WithoutBulk(const v1::JobRecord& job) {
   copy.set_state(job.state());
   copy.set_cancel_requested(job.cancel_requested());
   copy.mutable_spec()->set_priority(job.spec().priority());
-  *copy.mutable_spec()->mutable_shape() = job.spec().shape();
+  CopyDemand(job.spec(), copy.mutable_spec());
   if (!job.attempts().empty()) *copy.add_attempts() = *job.attempts().rbegin();
   return copy;
 }
@@ -41,7 +41,7 @@ v1::JobRecord Newcomer(const ClusterState& state, const v1::JobSpec& spec, Now n
   job.set_submitted_ms(now.wall_ms);
   job.set_state_ms(now.wall_ms);
   job.mutable_spec()->set_priority(spec.priority());
-  *job.mutable_spec()->mutable_shape() = spec.shape();
+  CopyDemand(spec, job.mutable_spec());
   return job;
 }
 
@@ -75,19 +75,24 @@ std::optional<v1::Attempt> StartOf(const ClusterState& state, uint64_t job, Now 
   return std::nullopt;
 }
 
-bool FitsNow(const ClusterState& state, const v1::Shape& shape) {
-  const std::string kind = ResolveKind(state, shape.device());
-  return Fit(state, UsageOf(state), shape, kind, Which::kFreeNow, {}).has_value();
+bool FitsNow(const ClusterState& state, const Demand& demand) {
+  const std::string kind = ResolveKind(state, demand.shape.device());
+  return Fit(state, UsageOf(state), demand, kind, Which::kFreeNow, {}).has_value();
+}
+
+Demand WithShape(Demand demand, v1::Shape shape) {
+  demand.shape = std::move(shape);
+  return demand;
 }
 
 // The largest value in [1, most] for which `with` makes a shape that fits now; 0 if none does. More
 // never fits where less does not.
 template <typename With>
-uint32_t Largest(const ClusterState& state, uint32_t most, With with) {
+uint32_t Largest(const ClusterState& state, const Demand& demand, uint32_t most, With with) {
   uint32_t fits = 0, too_many = most + 1;
   while (fits + 1 < too_many) {
     const uint32_t middle = fits + (too_many - fits) / 2;
-    (FitsNow(state, with(middle)) ? fits : too_many) = middle;
+    (FitsNow(state, WithShape(demand, with(middle))) ? fits : too_many) = middle;
   }
   return fits;
 }
@@ -103,7 +108,8 @@ struct Smaller {
   std::string flags;  // "-n 3"
 };
 
-std::optional<Smaller> LargestThatFits(const ClusterState& state, const v1::Shape& wanted) {
+std::optional<Smaller> LargestThatFits(const ClusterState& state, const Demand& demand) {
+  const v1::Shape& wanted = demand.shape;
   if (wanted.per_node() == 0) {
     const auto with = [&](uint32_t processes) {
       v1::Shape shape = wanted;
@@ -111,14 +117,14 @@ std::optional<Smaller> LargestThatFits(const ClusterState& state, const v1::Shap
       return shape;
     };
     const uint32_t least = std::max<uint32_t>(1, wanted.min_nodes());
-    if (!FitsNow(state, with(least))) return std::nullopt;
+    if (!FitsNow(state, WithShape(demand, with(least)))) return std::nullopt;
     // Below one rank per node nothing fits, so the search starts there.
-    const uint32_t more = Largest(state, wanted.processes() - least,
+    const uint32_t more = Largest(state, demand, wanted.processes() - least,
                                   [&](uint32_t extra) { return with(least + extra); });
     return Smaller{with(least + more), absl::StrCat("-n ", least + more)};
   }
   const auto on = [&](uint32_t nodes) { return OnNodes(wanted, nodes); };
-  if (const uint32_t nodes = Largest(state, std::max<uint32_t>(1, wanted.min_nodes()), on);
+  if (const uint32_t nodes = Largest(state, demand, std::max<uint32_t>(1, wanted.min_nodes()), on);
       nodes > 0) {
     return Smaller{on(nodes), absl::StrCat("--set resources.nodes=", nodes)};
   }
@@ -127,7 +133,7 @@ std::optional<Smaller> LargestThatFits(const ClusterState& state, const v1::Shap
     shape.set_per_node(ranks);
     return shape;
   };
-  const uint32_t ranks = Largest(state, wanted.per_node(), per_node);
+  const uint32_t ranks = Largest(state, demand, wanted.per_node(), per_node);
   if (ranks == 0) return std::nullopt;
   return Smaller{per_node(ranks),
                  absl::StrCat("--set resources.nodes=1 --set resources.per_node=", ranks)};
@@ -135,7 +141,7 @@ std::optional<Smaller> LargestThatFits(const ClusterState& state, const v1::Shap
 
 // Flags of a smaller job that would start now; empty if jobs ahead would not let it.
 std::string SmallerThatStarts(ClusterState& copy, uint64_t job, Now now) {
-  const std::optional<Smaller> smaller = LargestThatFits(copy, copy.jobs.at(job).spec().shape());
+  const std::optional<Smaller> smaller = LargestThatFits(copy, DemandOf(copy.jobs.at(job).spec()));
   if (!smaller.has_value()) return "";
   *copy.jobs.at(job).mutable_spec()->mutable_shape() = smaller->shape;
   return StartOf(copy, job, now).has_value() ? smaller->flags : "";
@@ -156,7 +162,7 @@ absl::StatusOr<v1::PlanJobResponse> PlanSpec(const ClusterState& state, const v1
                                              Now now) {
   RETURN_IF_ERROR(job::Validate(spec));
   v1::PlanJobResponse response;
-  if (const std::string never = NeverFits(state, spec.shape()); !never.empty()) {
+  if (const std::string never = NeverFits(state, DemandOf(spec)); !never.empty()) {
     const std::string kind = ResolveKind(state, spec.shape().device());
     response.set_outcome(v1::PLAN_OUTCOME_NEVER);
     response.set_reason(

@@ -113,13 +113,13 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
   // 2. The queue in order, up to the first job that keeps its place and does not fit.
   for (const QueuePlace& place : state.queue) {
     const v1::JobRecord& job = state.jobs.at(place.job);
-    const v1::Shape& shape = job.spec().shape();
     if (job.cancel_requested()) continue;
+    const Demand demand = DemandOf(job.spec());
     // 3. The whole gang or nothing.
     std::string kind;  // not looked up again for every job that waits for the same dead node
-    if (!asides.IsKnown(shape)) {
-      kind = ResolveKind(state, shape.device());
-      const auto shares = Fit(state, usage, shape, kind, Which::kFreeNow, PreviousNodes(job));
+    if (!asides.IsKnown(demand)) {
+      kind = ResolveKind(state, demand.shape.device());
+      const auto shares = Fit(state, usage, demand, kind, Which::kFreeNow, PreviousNodes(job));
       if (shares.has_value()) {
         Start(job, MakeAttempt(state, job, *shares, kind, now), now, usage, events);
         continue;
@@ -127,8 +127,8 @@ std::vector<v1::Event> Schedule(const ClusterState& state, Now now) {
     }
     // 4. The head blocks; a job that only absent nodes could hold lets others pass, if there is any
     // capacity. The reason is kept.
-    const std::string& aside = asides.Of(state, shape);
-    KeepReason(job, aside.empty() ? Blocked(state, usage, shape, kind) : aside, now, events);
+    const std::string& aside = asides.Of(state, demand);
+    KeepReason(job, aside.empty() ? Blocked(state, usage, demand, kind) : aside, now, events);
     if (aside.empty() || !any_in_service || asides.IsEnough()) break;
   }
   return events;
@@ -138,7 +138,7 @@ std::optional<v1::Attempt> PlanAttempt(const ClusterState& state, const v1::JobR
                                        Now now) {
   const std::string kind = ResolveKind(state, job.spec().shape().device());
   const auto shares =
-      Fit(state, UsageOf(state), job.spec().shape(), kind, Which::kFreeNow, PreviousNodes(job));
+      Fit(state, UsageOf(state), DemandOf(job.spec()), kind, Which::kFreeNow, PreviousNodes(job));
   if (!shares.has_value()) return std::nullopt;
   return MakeAttempt(state, job, *shares, kind, now);
 }

@@ -76,9 +76,13 @@ std::optional<v1::Event> ReasonToStop(const ClusterState& state, const v1::JobRe
                 now);
   }
   if (IsDue(LaunchLateAtMonoMs(state, job, attempt), now)) {
+    const v1::NodePart& late = *UnlaunchedPart(attempt);
+    const std::string within = common::HumanDuration(state.settings.start_timeout_ms);
+    const std::string& doing = late.preparation().doing();
     return Stop(state, job, v1::STOP_CAUSE_START_TIMEOUT,
-                absl::StrCat(UnlaunchedPart(attempt)->node(), " did not launch its ranks within ",
-                             common::HumanDuration(state.settings.start_timeout_ms)),
+                doing.empty()
+                    ? absl::StrCat(late.node(), " did not launch its ranks within ", within)
+                    : absl::StrCat(late.node(), " made no progress within ", within, ": ", doing),
                 now);
   }
   return std::nullopt;

@@ -30,7 +30,8 @@ struct Settings {
   int64_t fence_margin_ms =
       5'000;  // added to stop_after + grace before a silent node's part counts as ended
   int64_t start_timeout_ms =
-      600'000;  // devices assigned, but a worker has not launched its part (a fetch counts)
+      600'000;  // devices assigned, but a worker has not launched its part (a fetch counts); from
+                // the newest progress of a node that prepares it
   int64_t quick_failure_ms = 10'000;  // an attempt that failed this soon after its start …
   int64_t backoff_first_ms = 1'000;   // … is followed by a pause that doubles
   int64_t backoff_max_ms = 60'000;
@@ -79,6 +80,7 @@ struct KeyEntry {
 struct JobTimers {
   int64_t state_since_mono_ms = 0;    // the job's current state
   int64_t attempt_since_mono_ms = 0;  // the newest attempt's assignment
+  int64_t prepared_mono_ms = 0;  // the newest progress of a node that prepares it (PartPreparing)
   int64_t running_since_mono_ms = 0;  // the newest attempt's RUNNING, if Attempt.running_ms says so
 };
 

@@ -53,14 +53,19 @@ std::optional<int64_t> TimeLimitAtMonoMs(const ClusterState& state, const v1::Jo
 std::optional<int64_t> LaunchLateAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                           const v1::Attempt& attempt) {
   if (attempt.stopping() || UnlaunchedPart(attempt) == nullptr) return std::nullopt;
-  return state.timers.at(job.id()).attempt_since_mono_ms + state.settings.start_timeout_ms;
+  const JobTimers& timers = state.timers.at(job.id());
+  return std::max(timers.attempt_since_mono_ms, timers.prepared_mono_ms) +
+         state.settings.start_timeout_ms;
 }
 
 const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt) {
+  const v1::NodePart* first = nullptr;
   for (const v1::NodePart& part : attempt.parts()) {
-    if (!part.launched() && !part.ended()) return &part;
+    if (part.launched() || part.ended()) continue;
+    if (!part.ready()) return &part;
+    if (first == nullptr) first = &part;
   }
-  return nullptr;
+  return first;
 }
 
 std::optional<int64_t> FencedAtMonoMs(const ClusterState& state, const v1::JobRecord& job,

@@ -20,12 +20,13 @@ std::optional<int64_t> SilentAtMonoMs(const ClusterState& state, const Node& nod
 std::optional<int64_t> RestartAtMonoMs(const ClusterState& state, const v1::JobRecord& job);
 
 // For the job's live attempt: when its time limit expires; when the launch timeout of a part that
-// has not launched its ranks expires.
+// has not launched its ranks expires, counted from the newest progress of a node that prepares.
 std::optional<int64_t> TimeLimitAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                          const v1::Attempt& attempt);
 std::optional<int64_t> LaunchLateAtMonoMs(const ClusterState& state, const v1::JobRecord& job,
                                           const v1::Attempt& attempt);
-// The first part that has neither launched its ranks nor ended, or null.
+// The first part that has neither launched its ranks nor ended, or null; one that the others wait for
+// (it is not ready) comes before them.
 const v1::NodePart* UnlaunchedPart(const v1::Attempt& attempt);
 
 // When the node's silence proves that its part of the job's attempt has stopped itself.

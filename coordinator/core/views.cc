@@ -13,6 +13,7 @@
 #include "common/units.h"
 #include "coordinator/core/last_words.h"
 #include "coordinator/core/placement.h"
+#include "coordinator/core/preparation_facts.h"
 
 namespace muster::coordinator {
 namespace {
@@ -218,12 +219,19 @@ std::string DescribeAttempt(const v1::Attempt& attempt) {
                       absl::StrJoin(nodes, "; "), ")");
 }
 
+std::string ReasonForPeople(const v1::JobRecord& job) {
+  const v1::Attempt* attempt = LiveAttempt(job);
+  if (job.state() != v1::JOB_STATE_STARTING || attempt == nullptr) return job.reason();
+  const std::string preparing = DescribePreparing(*attempt);
+  return preparing.empty() ? job.reason() : absl::StrCat(job.reason(), "; ", preparing);
+}
+
 v1::JobSummary Summarize(const v1::JobRecord& job) {
   v1::JobSummary summary;
   summary.set_id(job.id());
   summary.set_name(job.name());
   summary.set_state(job.state());
-  summary.set_reason(Clip(job.reason(), kReasonListed));
+  summary.set_reason(Clip(ReasonForPeople(job), kReasonListed));
   summary.set_owner(job.owner());
   summary.set_ranks(job.attempts().empty() ? WantedRanks(job.spec().shape())
                                            : job.attempts().rbegin()->world_size());
@@ -279,6 +287,7 @@ std::string ClusterAlarm(const ClusterState& state) {
 }
 
 v1::JobRecord RecordForPeople(v1::JobRecord job) {
+  job.set_reason(ReasonForPeople(job));
   for (v1::Checkpoint& checkpoint : *job.mutable_checkpoints()) {
     if (checkpoint.files().empty()) continue;
     checkpoint.set_file_count(static_cast<uint32_t>(checkpoint.files_size()));
@@ -321,6 +330,8 @@ std::string DescribeEvent(const v1::Event& event) {
                                 event.master_port_held().port());
     case v1::Event::kPartReady:
       return absl::StrCat(AttemptPrefix(event), event.node(), " is ready to launch");
+    case v1::Event::kPartPreparing:
+      return absl::StrCat(AttemptPrefix(event), event.node(), ": ", event.part_preparing().doing());
     case v1::Event::kPartLaunched:
       return absl::StrCat(AttemptPrefix(event), "all its ranks on ", event.node(), " have started");
     case v1::Event::kRankExited:

@@ -21,9 +21,14 @@ std::string Needs(const v1::Shape& shape, const std::string& kind) {
   return absl::StrCat("needs ", job::DescribeDemand(shape, kind));
 }
 
-v1::Shape WithoutLimits(v1::Shape shape) {
-  shape.clear_limits();
-  return shape;
+Demand WithoutLimits(Demand demand) {
+  demand.shape.clear_limits();
+  return demand;
+}
+
+Demand WithoutPreparation(Demand demand) {
+  demand.prepares = demand.container = false;
+  return demand;
 }
 
 std::string DescribeDrain(const v1::NodeRecord& node) {
@@ -40,7 +45,7 @@ std::string DescribeLoss(const v1::NodeRecord& node) {
 }
 
 // " (node-b is draining, node-c is not connected)": nodes that placement skips.
-std::string DescribeUnusable(const ClusterState& state, const v1::Shape& shape) {
+std::string DescribeUnusable(const ClusterState& state, const Demand& demand) {
   std::vector<std::string> nodes;
   for (const auto& [name, node] : state.nodes) {
     if (nodes.size() == kNodesNamed) break;
@@ -54,9 +59,11 @@ std::string DescribeUnusable(const ClusterState& state, const v1::Shape& shape) 
       nodes.push_back(absl::StrCat(name, " is silent"));
     } else if (!node.cleared) {
       nodes.push_back(absl::StrCat(name, " is being cleared of older ranks"));
-    } else if (const std::string what = CannotLimit(node.record.facts(), shape.limits());
+    } else if (const std::string what = CannotLimit(node.record.facts(), demand.shape.limits());
                !what.empty()) {
       nodes.push_back(absl::StrCat(name, " cannot limit ", what));
+    } else if (const std::string lack = CannotPrepare(node.record.facts(), demand); !lack.empty()) {
+      nodes.push_back(absl::StrCat(name, " cannot ", lack));
     }
   }
   return nodes.empty() ? "" : absl::StrCat(" (", absl::StrJoin(nodes, ", "), ")");
@@ -64,11 +71,11 @@ std::string DescribeUnusable(const ClusterState& state, const v1::Shape& shape) 
 
 // "node4 (declared dead by uid:0, 2026-11-22 14:02 UTC)", or several: the nodes out of service that
 // have what the shape asks for.
-std::string DescribeAbsent(const ClusterState& state, const v1::Shape& shape,
+std::string DescribeAbsent(const ClusterState& state, const Demand& demand,
                            const std::string& kind) {
   std::vector<std::string> nodes;
   size_t absent = 0;
-  for (const Capacity& capacity : Capacities(state, {}, shape, kind, Which::kEver)) {
+  for (const Capacity& capacity : Capacities(state, {}, demand, kind, Which::kEver)) {
     const Node& node = state.nodes.at(capacity.node);
     if (capacity.ranks == 0 || IsInService(node) || ++absent > kNodesNamed) continue;
     const bool lost = node.record.state() == v1::NODE_STATE_LOST;
@@ -80,77 +87,90 @@ std::string DescribeAbsent(const ClusterState& state, const v1::Shape& shape,
                       absl::StrJoin(nodes, ", "));
 }
 
-bool HasRoom(const ClusterState& state, const v1::Shape& shape, const std::string& kind,
+bool HasRoom(const ClusterState& state, const Demand& demand, const std::string& kind,
              Which which) {
-  return Place(shape, Capacities(state, {}, shape, kind, which), {}).has_value();
+  return Place(demand.shape, Capacities(state, {}, demand, kind, which), {}).has_value();
 }
 
 }  // namespace
 
-std::string Blocked(const ClusterState& state, const Usage& usage, const v1::Shape& shape,
+std::string Blocked(const ClusterState& state, const Usage& usage, const Demand& demand,
                     const std::string& kind) {
-  const std::string needs = Needs(shape, kind);
+  const std::string needs = Needs(demand.shape, kind);
   if (state.nodes.empty()) return absl::StrCat(needs, "; no node is registered yet");
-  const std::vector<Capacity> free = Capacities(state, usage, shape, kind, Which::kFreeNow);
-  const bool fits_but_for_addresses = Place(shape, free, {}).has_value();
+  const std::vector<Capacity> free = Capacities(state, usage, demand, kind, Which::kFreeNow);
+  const bool fits_but_for_addresses = Place(demand.shape, free, {}).has_value();
   return absl::StrCat(needs, "; free now: ", DescribeCapacities(free),
-                      DescribeUnusable(state, shape), fits_but_for_addresses ? ", but " : "",
+                      DescribeUnusable(state, demand), fits_but_for_addresses ? ", but " : "",
                       fits_but_for_addresses ? kNeedsAddresses : "");
 }
 
 std::string BlockedReason(const ClusterState& state, const v1::JobRecord& job) {
-  const v1::Shape& shape = job.spec().shape();
-  if (std::string aside = WhyAside(state, shape); !aside.empty()) return aside;
+  const Demand demand = DemandOf(job.spec());
+  if (std::string aside = WhyAside(state, demand); !aside.empty()) return aside;
   const Usage usage = UsageOf(state);
-  const std::string kind = ResolveKind(state, shape.device());
-  if (Fit(state, usage, shape, kind, Which::kFreeNow, {}).has_value()) return "";
-  return Blocked(state, usage, shape, kind);
+  const std::string kind = ResolveKind(state, demand.shape.device());
+  if (Fit(state, usage, demand, kind, Which::kFreeNow, {}).has_value()) return "";
+  return Blocked(state, usage, demand, kind);
 }
 
-std::string WhyAside(const ClusterState& state, const v1::Shape& shape) {
+std::string WhyAside(const ClusterState& state, const Demand& demand) {
   if (state.nodes.empty()) return "";
-  const std::string kind = ResolveKind(state, shape.device());
-  if (Fit(state, {}, shape, kind, Which::kInService, {}).has_value()) return "";
-  const std::string needs = Needs(shape, kind);
-  if (HasRoom(state, shape, kind, Which::kInService)) {
+  const std::string kind = ResolveKind(state, demand.shape.device());
+  if (Fit(state, {}, demand, kind, Which::kInService, {}).has_value()) return "";
+  const std::string needs = Needs(demand.shape, kind);
+  if (HasRoom(state, demand, kind, Which::kInService)) {
     return absl::StrCat(needs, "; ", kNeedsAddresses);
   }
-  if (const std::string never = NeverFits(state, shape); !never.empty()) {
+  if (const std::string never = NeverFits(state, demand); !never.empty()) {
     return absl::StrCat(needs, "; ", never);
   }
-  return absl::StrCat(needs, "; waits for ", DescribeAbsent(state, shape, kind));
+  return absl::StrCat(needs, "; waits for ", DescribeAbsent(state, demand, kind));
 }
 
-bool AsideReasons::IsKnown(const v1::Shape& shape) const {
-  const auto known = by_shape_.find(shape.SerializeAsString());
-  return known != by_shape_.end() && !known->second.empty();
+bool AsideReasons::IsKnown(const Demand& demand) const {
+  const auto known = by_demand_.find(demand.Key());
+  return known != by_demand_.end() && !known->second.empty();
 }
 
-const std::string& AsideReasons::Of(const ClusterState& state, const v1::Shape& shape) {
-  const auto [known, fresh] = by_shape_.try_emplace(shape.SerializeAsString());
-  if (fresh) known->second = WhyAside(state, shape);
+const std::string& AsideReasons::Of(const ClusterState& state, const Demand& demand) {
+  const auto [known, fresh] = by_demand_.try_emplace(demand.Key());
+  if (fresh) known->second = WhyAside(state, demand);
   if (!known->second.empty()) ++passed_;
   return known->second;
 }
 
-bool NeverForItsLimits(const ClusterState& state, const v1::Shape& shape) {
-  const std::string kind = ResolveKind(state, shape.device());
-  return shape.has_limits() && !HasRoom(state, shape, kind, Which::kEver) &&
-         HasRoom(state, WithoutLimits(shape), kind, Which::kEver);
+bool NeverForItsLimits(const ClusterState& state, const Demand& demand) {
+  const std::string kind = ResolveKind(state, demand.shape.device());
+  return demand.shape.has_limits() && !HasRoom(state, demand, kind, Which::kEver) &&
+         HasRoom(state, WithoutLimits(demand), kind, Which::kEver);
 }
 
-std::string NeverFits(const ClusterState& state, const v1::Shape& shape) {
+bool NeverForItsPreparation(const ClusterState& state, const Demand& demand) {
+  const std::string kind = ResolveKind(state, demand.shape.device());
+  return demand.prepares && !HasRoom(state, demand, kind, Which::kEver) &&
+         HasRoom(state, WithoutPreparation(demand), kind, Which::kEver);
+}
+
+std::string NeverFits(const ClusterState& state, const Demand& demand) {
   if (state.nodes.empty()) return "";
-  const std::string kind = ResolveKind(state, shape.device());
-  if (HasRoom(state, shape, kind, Which::kEver)) return "";
-  if (NeverForItsLimits(state, shape)) {
+  const std::string kind = ResolveKind(state, demand.shape.device());
+  if (HasRoom(state, demand, kind, Which::kEver)) return "";
+  const std::string capacities =
+      DescribeCapacities(Capacities(state, {}, demand, kind, Which::kEver));
+  if (NeverForItsLimits(state, demand)) {
     return absl::StrCat(
-        "the nodes that can enforce its limits (", job::DescribeLimits(shape.limits()),
-        ") can hold: ", DescribeCapacities(Capacities(state, {}, shape, kind, Which::kEver)), "; ",
-        DescribeNodesWithoutLimits(NodesWithoutLimits(state, shape.limits())));
+        "the nodes that can enforce its limits (", job::DescribeLimits(demand.shape.limits()),
+        ") can hold: ", capacities, "; ",
+        DescribeNodesWithoutLimits(NodesWithoutLimits(state, demand.shape.limits())));
+  }
+  if (NeverForItsPreparation(state, demand)) {
+    return absl::StrCat("the nodes that can ", demand.container ? "run containers" : "prepare code",
+                        " can hold: ", capacities, "; ",
+                        DescribeNodesThatCannotPrepare(NodesThatCannotPrepare(state, demand)));
   }
   return absl::StrCat("it would not fit even if all registered nodes were free; they can hold: ",
-                      DescribeCapacities(Capacities(state, {}, shape, kind, Which::kEver)));
+                      capacities);
 }
 
 }  // namespace muster::coordinator

@@ -14,36 +14,40 @@ namespace muster::coordinator {
 // WhyAside. Empty if it fits.
 std::string BlockedReason(const ClusterState& state, const v1::JobRecord& job);
 
-// The same for a shape that is known to fit at some point but not now.
-std::string Blocked(const ClusterState& state, const Usage& usage, const v1::Shape& shape,
+// The same for a demand that is known to fit at some point but not now.
+std::string Blocked(const ClusterState& state, const Usage& usage, const Demand& demand,
                     const std::string& kind);
 
-// Why a job of this shape lets later jobs go first: the nodes in service could not hold it even if
+// Why a job of this demand lets later jobs go first: the nodes in service could not hold it even if
 // all were idle. "needs 8 gpu; waits for node4 (declared dead by uid:0, 2026-11-22 14:02 UTC)".
 // Empty if they could, or if no node is registered. Independent of what is running, so that the
 // journal has it once and not at every job's end.
-std::string WhyAside(const ClusterState& state, const v1::Shape& shape);
+std::string WhyAside(const ClusterState& state, const Demand& demand);
 
-// Why the registered nodes could never hold the shape, with the largest that fits; empty if they
+// Why the registered nodes could never hold the job, with the largest that fits; empty if they
 // could, or if none is registered.
-std::string NeverFits(const ClusterState& state, const v1::Shape& shape);
+std::string NeverFits(const ClusterState& state, const Demand& demand);
 
 // Whether the nodes could hold the shape at some point, and only its limits are in the way.
-bool NeverForItsLimits(const ClusterState& state, const v1::Shape& shape);
+bool NeverForItsLimits(const ClusterState& state, const Demand& demand);
+
+// Whether the nodes could hold the shape at some point, and only what the job brings along is in
+// the way: code, setup or a container that too few of them can prepare.
+bool NeverForItsPreparation(const ClusterState& state, const Demand& demand);
 
 using Details = google::protobuf::RepeatedPtrField<std::string>;
 // Why a QUEUED job has not started, with its place in the queue; adds to `details` what helps to
 // see the reason (why.cc).
 std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job, Details* details);
 
-// One walk along the queue past the jobs that step aside, evaluating each shape once: many jobs
+// One walk along the queue past the jobs that step aside, evaluating each demand once: many jobs
 // wait for the same dead node.
 class AsideReasons {
  public:
-  // Jobs of this shape have stepped aside already.
-  bool IsKnown(const v1::Shape& shape) const;
+  // Jobs of this demand have stepped aside already.
+  bool IsKnown(const Demand& demand) const;
   // WhyAside. Counts the job as passed if it steps aside.
-  const std::string& Of(const ClusterState& state, const v1::Shape& shape);
+  const std::string& Of(const ClusterState& state, const Demand& demand);
   size_t passed() const { return passed_; }
   // Bounds the cost per turn of thousands of jobs that wait for a dead node. Jobs further back wait
   // for them.
@@ -51,7 +55,7 @@ class AsideReasons {
 
  private:
   static constexpr size_t kPassedMax = 1'000;
-  std::unordered_map<std::string, std::string> by_shape_;
+  std::unordered_map<std::string, std::string> by_demand_;
   size_t passed_ = 0;
 };
 

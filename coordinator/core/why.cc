@@ -17,7 +17,7 @@ std::pair<const v1::JobRecord*, size_t> HeadOfQueue(const ClusterState& state) {
   AsideReasons asides;
   for (const QueuePlace& place : state.queue) {
     const v1::JobRecord& job = state.jobs.at(place.job);
-    const bool aside = !asides.Of(state, job.spec().shape()).empty();
+    const bool aside = !asides.Of(state, DemandOf(job.spec())).empty();
     if (!aside || asides.IsEnough()) return {&job, aside ? asides.passed() - 1 : asides.passed()};
   }
   return {nullptr, asides.passed()};
@@ -54,7 +54,10 @@ void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now 
   }
   for (const v1::NodePart& part : attempt->parts()) {
     if (!part.launched() && !part.ended()) {
-      response.add_details(absl::StrCat(part.node(), " has not started its ranks yet"));
+      const std::string& doing = part.preparation().doing();
+      response.add_details(doing.empty()
+                               ? absl::StrCat(part.node(), " has not started its ranks yet")
+                               : absl::StrCat(part.node(), ": ", doing));
     } else if (attempt->stopping() && !part.ended()) {
       response.add_details(absl::StrCat(part.node(), " still has processes of it"));
     }
@@ -65,7 +68,7 @@ void AddRunningDetails(const ClusterState& state, const v1::JobRecord& job, Now 
 
 std::string WhyQueued(const ClusterState& state, const v1::JobRecord& job, Details* details) {
   if (job.held()) return job.reason();
-  if (std::string aside = WhyAside(state, job.spec().shape()); !aside.empty()) {
+  if (std::string aside = WhyAside(state, DemandOf(job.spec())); !aside.empty()) {
     details->Add("jobs behind it may start meanwhile; it keeps its place in the queue");
     return aside;
   }
@@ -99,7 +102,7 @@ v1::WhyResponse Why(const ClusterState& state, const v1::JobRecord& job, Now now
       response.set_text(absl::StrCat(name, ": ", job.reason()));
       break;
     default:
-      response.set_text(absl::StrCat(name, " ", since, ": ", job.reason()));
+      response.set_text(absl::StrCat(name, " ", since, ": ", ReasonForPeople(job)));
       AddRunningDetails(state, job, now, response);
       break;
   }

@@ -78,6 +78,11 @@ absl::StatusOr<std::string> BodyOf(const v1::JobRecord& job, const Delivery& del
   return FindingBody(job, *finding, name);
 }
 
+// The tree of a job that brought its code is gone by then.
+std::string NotifyWorkdir(const v1::JobSpec& spec) {
+  return spec.has_code() ? "/" : spec.workdir();
+}
+
 }  // namespace
 
 bool Wants(const v1::Notify& notify, v1::JobState state) {
@@ -100,7 +105,7 @@ v1::JobRecord FactsToTell(const v1::JobRecord& job) {
   facts.set_next_attempt(job.next_attempt());
   facts.set_submitted_ms(job.submitted_ms());
   facts.set_finished_ms(job.finished_ms());
-  facts.mutable_spec()->set_workdir(job.spec().workdir());
+  facts.mutable_spec()->set_workdir(NotifyWorkdir(job.spec()));
   *facts.mutable_spec()->mutable_env() = job.spec().env();
   *facts.mutable_spec()->mutable_notify() = job.spec().notify();
   *facts.mutable_noticed() = job.noticed();
@@ -137,7 +142,7 @@ absl::StatusOr<v1::RunNotify> MakeRun(const v1::JobRecord& job, const Delivery& 
   run.set_owner(job.owner());
   run.set_account(job.account());
   *run.mutable_command() = job.spec().notify(static_cast<int>(delivery.entry)).command();
-  run.set_workdir(job.spec().workdir());
+  run.set_workdir(NotifyWorkdir(job.spec()));
   *run.mutable_env() = job.spec().env();
   auto& told = *run.mutable_told();
   told["MUSTER_JOB"] = StrCat(job.id());

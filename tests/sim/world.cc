@@ -333,8 +333,8 @@ void World::TakeBackImpossible() {
   const coordinator::ClusterState& state = coordinator_->state();
   coordinator::CancelInput cancel{{"uid:1"}, {}};
   for (const coordinator::QueuePlace& place : state.queue) {
-    const bool never =
-        !coordinator::NeverFits(state, state.jobs.at(place.job).spec().shape()).empty();
+    const coordinator::Demand demand = coordinator::DemandOf(state.jobs.at(place.job).spec());
+    const bool never = !coordinator::NeverFits(state, demand).empty();
     if (never) cancel.jobs.push_back(place.job);
   }
   if (!cancel.jobs.empty()) coordinator_->Take(std::move(cancel));

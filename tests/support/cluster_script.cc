@@ -43,7 +43,8 @@ std::string DescribeCommand(const v1::CoordinatorMessage& message) {
     case Message::kHeartbeatReply:
       return "heartbeat reply";
     case Message::kHoldPorts:
-      return absl::StrCat(message.hold_ports().count() == 0 ? "check" : "check and hold 1 port",
+      return absl::StrCat(message.hold_ports().has_spec() ? "prepare, " : "",
+                          message.hold_ports().count() == 0 ? "check" : "check and hold 1 port",
                           " for ", of(message.hold_ports()));
     case Message::kLaunch: {
       const v1::LaunchAttempt& launch = message.launch();
@@ -183,6 +184,10 @@ void ClusterScript::Node(const Words& words, Options& options) {
   facts.set_machine_id(Option(options, "machine", facts.machine_id()));
   facts.set_oversubscribe_cpu(Option(options, "oversubscribe", "0") == "1");
   SetLimits(Option(options, "limits", ""), facts);
+  if (options.contains("runtime"))
+    facts.mutable_containers()->set_runtime(Option(options, "runtime", ""));
+  if (options.contains("lacks"))
+    facts.mutable_containers()->add_lacks(Option(options, "lacks", ""));
   coordinator::WorkerRegisteredInput input{++session_, {}};
   *input.message.mutable_facts() = facts;
   input.message.set_cleared(Option(options, "cleared", "0") == "1");
@@ -220,6 +225,9 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
   const std::string cpus = Option(options, "cpus", ""), memory = Option(options, "memory", "");
   if (!cpus.empty()) shape->mutable_limits()->set_cpu_millis(Number(cpus) * 1000);
   if (!memory.empty()) shape->mutable_limits()->set_memory_bytes(Number(memory) << 20);
+  if (const std::string setup = Option(options, "setup", ""); !setup.empty()) spec.add_setup(setup);
+  if (const std::string image = Option(options, "image", ""); !image.empty())
+    spec.mutable_container()->set_image(image);
   spec.set_priority(Number(Option(options, "priority", "0")));
   spec.set_restarts(Number(Option(options, "restarts", "0")));
   spec.set_max_duration_ms(Number(Option(options, "limit_ms", "0")));
@@ -306,6 +314,17 @@ void ClusterScript::Status(const Words& words, Options& options) {
   if (options.contains("failure")) {
     status.set_failure(Option(options, "failure", ""));
     status.set_failure_cause(v1::STOP_CAUSE_LAUNCH_FAILED);
+  }
+  if (options.contains("doing")) {
+    status.mutable_preparation()->set_doing(Option(options, "doing", ""));
+    status.set_phase(v1::ATTEMPT_PHASE_HOLDING);
+  }
+  if (options.contains("setup_ms")) {  // done
+    v1::Preparation* done = status.mutable_preparation();
+    done->clear_doing();
+    done->set_ran_setup(true);
+    done->set_setup_ms(Number(Option(options, "setup_ms", "0")));
+    done->set_setup_output("installed");
   }
   status.set_checkpoints_pending(Option(options, "pending", "0") == "1");
   if (Option(options, "resume_damaged", "0") == "1") {

@@ -25,6 +25,70 @@ TEST_F(LaunchTest, HeldPortIsReportedAndLaunchUsesIt) {
   EXPECT_EQ(Of<PrepareAction>(Command(launch)).size(), 1u);
 }
 
+v1::CoordinatorMessage HoldWithSetup() {
+  v1::CoordinatorMessage hold;
+  hold.mutable_hold_ports()->set_job(42);
+  hold.mutable_hold_ports()->set_count(1);
+  hold.mutable_hold_ports()->mutable_spec()->add_setup("make");
+  return hold;
+}
+
+TEST_F(LaunchTest, APreparationIsToldWhileItLastsAndOnceItIsDone) {
+  Connect();
+  const auto orders = Of<HoldPortsAction>(Command(HoldWithSetup()));
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_EQ(orders[0].order.spec().setup(0), "make");
+  EXPECT_EQ(LastStatus(Say(PreparingInput{kKey, "running setup"})).preparation().doing(),
+            "running setup");
+  EXPECT_TRUE(Say(PreparingInput{kKey, "running setup"}).empty()) << "nothing new";
+  const Actions again = Command(HoldWithSetup());
+  EXPECT_TRUE(Of<HoldPortsAction>(again).empty()) << "a repeated order changes nothing";
+  EXPECT_EQ(LastStatus(again).preparation().doing(), "running setup");
+  PortsHeldInput held{kKey, 20'001, ""};
+  held.preparation.set_ran_setup(true);
+  held.preparation.set_setup_output("installed");
+  const auto status = LastStatus(Say(held));
+  EXPECT_TRUE(status.ready());
+  EXPECT_TRUE(status.preparation().ran_setup());
+  EXPECT_EQ(status.preparation().doing(), "");
+  EXPECT_EQ(status.preparation().setup_output(), "installed");
+}
+
+TEST_F(LaunchTest, AStopWhilePreparingCancelsItAndALateEndHoldsNothing) {
+  Connect();
+  Command(HoldWithSetup());
+  Say(PreparingInput{kKey, "running setup"});
+  const Actions stopped = Command(StopOf(kKey));
+  EXPECT_EQ(Of<CancelPreparationAction>(stopped).size(), 1u);
+  EXPECT_EQ(LastStatus(stopped).phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_FALSE(LastStatus(stopped).has_preparation());
+  EXPECT_TRUE(Say(PreparingInput{kKey, "copying code"}).empty());
+  EXPECT_EQ(Of<ReleasePortsAction>(Say(PortsHeldInput{kKey, 20'001, ""})).size(), 1u);
+}
+
+TEST_F(LaunchTest, WhatThisWorkerHasNotPreparedIsNotLaunched) {
+  Connect();
+  auto launch = Launch(kKey);
+  launch.mutable_launch()->mutable_spec()->add_setup("make");
+  const Actions refused = Command(launch);
+  EXPECT_TRUE(Of<PrepareAction>(refused).empty());
+  EXPECT_EQ(LastStatus(refused).failure_cause(), v1::STOP_CAUSE_LAUNCH_INTERRUPTED);
+  EXPECT_NE(LastStatus(refused).failure().find("has not prepared"), std::string::npos);
+}
+
+TEST_F(LaunchTest, WhatItHasPreparedIsLaunchedOnce) {
+  Connect();
+  Command(HoldWithSetup());
+  PortsHeldInput held{kKey, 0, ""};
+  held.preparation.set_setup_output("installed");
+  Say(held);
+  auto launch = Launch(kKey);
+  launch.mutable_launch()->mutable_spec()->add_setup("make");
+  const Actions launched = Command(launch);
+  EXPECT_EQ(Of<PrepareAction>(launched).size(), 1u);
+  EXPECT_EQ(LastStatus(launched).preparation().setup_output(), "") << "it was told before";
+}
+
 TEST_F(LaunchTest, MasterLaunchWithoutItsPortFailsWithTheReason) {
   Connect();
   auto launch = Launch(kKey);

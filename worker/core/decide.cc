@@ -13,6 +13,7 @@ Actions Decide(WorkerState& state, const Input& input, Now now) {
                  [&](const LinkUpInput&) { OnLinkUp(step); },
                  [&](const LinkDownInput&) { OnLinkDown(step); },
                  [&](const CommandInput& in) { OnCommand(step, in.message); },
+                 [&](const PreparingInput& in) { OnPreparing(step, in); },
                  [&](const PortsHeldInput& in) { OnPortsHeld(step, in); },
                  [&](const PreparedInput& in) { OnPrepared(step, in); },
                  [&](const FetchedInput& in) { OnFetched(step, in); },

@@ -34,12 +34,18 @@ struct LinkDownInput {};
 struct CommandInput {
   v1::CoordinatorMessage message;
 };
+// What HoldPortsAction is preparing, whenever that changes; at most once a second per attempt.
+struct PreparingInput {
+  AttemptKey key;
+  std::string doing;
+};
 // Answers HoldPortsAction.
 struct PortsHeldInput {
   AttemptKey key;
-  uint32_t port = 0;              // 0: none was requested
-  std::string failure;            // empty: checked and held
-  bool would_fail_again = false;  // caused by the job: a missing command or directory
+  uint32_t port = 0;                 // 0: none was requested
+  std::string failure;               // empty: prepared, checked and held
+  bool would_fail_again = false;     // caused by the job: a missing command or directory
+  v1::Preparation preparation = {};  // of an order with a spec
 };
 // Answers PrepareAction.
 struct PreparedInput {
@@ -139,11 +145,12 @@ struct OutputDrainedInput {
 };
 
 using Input =
-    std::variant<TickInput, LinkUpInput, LinkDownInput, CommandInput, PortsHeldInput, PreparedInput,
-                 FetchedInput, RanksStartedInput, RankExitedInput, AttemptEndedInput, RestoredInput,
-                 HostClearedInput, LeftoverInput, CheckpointFoundInput, CheckpointRefusedInput,
-                 UploadProgressInput, UploadDoneInput, UploadFailedInput, FinalScanDoneInput,
-                 DiagnosisInput, FrameworkSeenInput, NotifyEndedInput, OutputDrainedInput>;
+    std::variant<TickInput, LinkUpInput, LinkDownInput, CommandInput, PreparingInput,
+                 PortsHeldInput, PreparedInput, FetchedInput, RanksStartedInput, RankExitedInput,
+                 AttemptEndedInput, RestoredInput, HostClearedInput, LeftoverInput,
+                 CheckpointFoundInput, CheckpointRefusedInput, UploadProgressInput, UploadDoneInput,
+                 UploadFailedInput, FinalScanDoneInput, DiagnosisInput, FrameworkSeenInput,
+                 NotifyEndedInput, OutputDrainedInput>;
 
 // ---------------------------------------------------------------- actions
 
@@ -171,10 +178,15 @@ struct AbandonClearingAction {};
 struct PersistEpochAction {
   uint64_t epoch = 0;
 };
-// Check what the launch will need, and hold the ports.
+// Prepare what the job brings along (an order with a spec), check what the launch will need, and
+// hold the ports.
 struct HoldPortsAction {
   AttemptKey key;
   v1::HoldPorts order;
+};
+// Stop preparing: the attempt has ended.
+struct CancelPreparationAction {
+  AttemptKey key;
 };
 struct ReleasePortsAction {
   AttemptKey key;
@@ -257,13 +269,12 @@ struct NoteAction {
   std::string line;
 };
 
-using Action =
-    std::variant<SendAction, ResetLinkAction, RegisteredAction, ClearHostAction,
-                 AbandonClearingAction, PersistEpochAction, HoldPortsAction, ReleasePortsAction,
-                 PrepareAction, FetchAction, CancelFetchAction, SpawnAction, MoveFenceAction,
-                 StopShimAction, SignalShimAction, NotifyStopAction, DiagnoseAction,
-                 RunNotifyAction, NotifyCommittedAction, NotifyErrorAction, UploadAction,
-                 DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
+using Action = std::variant<
+    SendAction, ResetLinkAction, RegisteredAction, ClearHostAction, AbandonClearingAction,
+    PersistEpochAction, HoldPortsAction, CancelPreparationAction, ReleasePortsAction, PrepareAction,
+    FetchAction, CancelFetchAction, SpawnAction, MoveFenceAction, StopShimAction, SignalShimAction,
+    NotifyStopAction, DiagnoseAction, RunNotifyAction, NotifyCommittedAction, NotifyErrorAction,
+    UploadAction, DeleteStepAction, FinalScanAction, DeleteAttemptAction, NoteAction>;
 
 using Actions = std::vector<Action>;
 

@@ -35,7 +35,10 @@ std::string Superseded(const WorkerState& state, const AttemptKey& key) {
 void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
   const AttemptKey key = KeyIn(hold);
   if (const Attempt* known = step.Find(key); known != nullptr) {
-    if (known->stage != Stage::kHolding || known->status.ready()) Report(step, *known);
+    // What is being prepared is told again: the coordinator may have restarted.
+    const bool has_news =
+        known->stage != Stage::kHolding || known->status.ready() || known->status.has_preparation();
+    if (has_news) Report(step, *known);
     return;
   }
   if (const std::string why = Superseded(step.state, key); !why.empty()) {
@@ -43,6 +46,7 @@ void OnHoldPorts(Step& step, const v1::HoldPorts& hold) {
   }
   Attempt& attempt = step.FindOrAdd(key);
   Move(attempt, Change::kHold);
+  attempt.prepares = hold.has_spec();
   step.Do(HoldPortsAction{key, hold});
 }
 
@@ -67,6 +71,17 @@ void OnLaunch(Step& step, const v1::LaunchAttempt& launch) {
                       "gets a new port"),
          v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
   }
+  if (NeedsPreparation(launch.spec()) && !(attempt.prepares && attempt.status.ready())) {
+    return EndAttempt(
+        step, attempt,
+        {"never launched",
+         absl::StrCat("node ", step.state.facts.name(),
+                      " has not prepared the attempt (the worker was restarted in between); a new "
+                      "attempt is prepared again"),
+         v1::STOP_CAUSE_LAUNCH_INTERRUPTED});
+  }
+  // The coordinator has it, and every later status would carry it.
+  if (attempt.prepares) attempt.status.mutable_preparation()->clear_setup_output();
   PrepareOrWait(step, attempt);
   Report(step, attempt);
 }
@@ -176,6 +191,14 @@ void OnNotifyEnded(Step& step, const NotifyEndedInput& input) {
   Send(step, std::move(message));
 }
 
+void OnPreparing(Step& step, const PreparingInput& input) {
+  Attempt* attempt = step.Find(input.key);
+  if (attempt == nullptr || attempt->stage != Stage::kHolding || attempt->status.ready()) return;
+  if (attempt->status.preparation().doing() == input.doing) return;
+  attempt->status.mutable_preparation()->set_doing(input.doing);
+  Report(step, *attempt);
+}
+
 void OnPortsHeld(Step& step, const PortsHeldInput& input) {
   Attempt* attempt = step.Find(input.key);
   if (attempt == nullptr || attempt->stage != Stage::kHolding) {
@@ -190,6 +213,11 @@ void OnPortsHeld(Step& step, const PortsHeldInput& input) {
   }
   attempt->status.set_master_port(input.port);
   attempt->status.set_ready(true);
+  attempt->status.clear_preparation();
+  if (attempt->prepares) {
+    *attempt->status.mutable_preparation() = input.preparation;
+    attempt->status.mutable_preparation()->clear_doing();
+  }
   Report(step, *attempt);
 }
 

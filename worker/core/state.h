@@ -75,6 +75,7 @@ struct CheckpointPart {
 struct Attempt {
   Stage stage = Stage::kNew;
   v1::LaunchAttempt launch;  // empty until launched
+  bool prepares = false;     // HoldPorts brought a spec: code, setup or a container
   bool spawned = false;      // a shim was started: output and checkpoints need handling
   v1::AttemptStatus status;  // as reported to the coordinator; phase follows stage
   bool stop_wanted = false;
@@ -152,6 +153,8 @@ bool Resumes(const v1::LaunchAttempt& launch);
 v1::AttemptStatus StatusOf(const Attempt& attempt);
 // A port that is still being searched for is not a fact yet.
 bool IsToldOf(const Attempt& attempt);
+// The job brings code, setup or a container along, which HoldPorts prepares.
+bool NeedsPreparation(const v1::JobSpec& spec);
 // Everything this worker holds.
 v1::Register RegisterMessage(const WorkerState& state, Now now);
 

@@ -63,6 +63,7 @@ void AbandonClearing(Step& step);
 void OnCommand(Step& step, const v1::CoordinatorMessage& message);
 // One that was accepted: the coordinator is not older than the newest known.
 void Obey(Step& step, const v1::CoordinatorMessage& message);
+void OnPreparing(Step& step, const PreparingInput& input);
 void OnPortsHeld(Step& step, const PortsHeldInput& input);
 void OnPrepared(Step& step, const PreparedInput& input);
 void OnFetched(Step& step, const FetchedInput& input);

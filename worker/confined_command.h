@@ -1,0 +1,24 @@
+// A command of a job that is no rank (`notify`, `setup`): run like the ranks, as their account and in
+// their sandbox, for a bounded time. Blocks; a job's thread.
+#pragma once
+
+#include <string>
+
+#include "common/shim_protocol.h"
+#include "worker/bounded_command.h"
+#include "worker/rank_account.h"
+
+namespace muster::worker {
+
+struct Confinement {
+  std::string shim_binary;
+  bool no_new_privs = false;
+  common::LaunchSandbox sandbox;  // with its paths
+};
+
+// `command` has passed CheckLaunch. Of `bounds`, program, words, environment, directory and descriptor
+// are filled in.
+CommandOutput RunConfined(const Confinement& confinement, const RankAccount& account,
+                          const common::RankLaunch& command, BoundedCommand bounds);
+
+}  // namespace muster::worker

@@ -1,0 +1,49 @@
+// Objects of trees while they are needed: files without a name, so that nothing of them is left after a
+// crash. One that two trees of a project want at once is fetched once. Threads that may block.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/files.h"
+#include "worker/blob_link.h"
+#include "worker/preparation/progress.h"
+#include "worker/preparation/turns.h"
+
+namespace muster::worker {
+
+// BlobLink::Download: writes the blob to the empty file and verifies it.
+using FetchObject = std::function<absl::Status(const Blob& blob, const AttemptKey& key, int fd,
+                                               const std::function<bool()>& cancelled,
+                                               const std::function<void(uint64_t)>& progress)>;
+
+class ObjectShelf {
+ public:
+  using File = std::shared_ptr<const common::UniqueFd>;
+
+  // `directory`: on the file system where the objects lie; exists before the first Get.
+  ObjectShelf(std::string directory, FetchObject fetch)
+      : directory_(std::move(directory)), fetch_(std::move(fetch)) {}
+
+  // Whole and verified; the last holder's end removes it. Only an attempt of the same project gets
+  // what another has fetched: what a project may read, the coordinator decides. `fetched` gets how
+  // many bytes of it are there.
+  absl::StatusOr<File> Get(const std::string& project, const Blob& blob, const Progress& progress,
+                           const std::function<void(uint64_t)>& fetched);
+
+ private:
+  absl::StatusOr<common::UniqueFd> MakeFile() const;
+
+  const std::string directory_;
+  const FetchObject fetch_;
+  Turns turns_;
+  std::mutex mutex_;  // guards what follows
+  std::map<std::string, std::weak_ptr<const common::UniqueFd>> files_;
+};
+
+}  // namespace muster::worker

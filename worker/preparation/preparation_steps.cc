@@ -1,0 +1,193 @@
+#include "worker/preparation/preparation_steps.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "tree/copy_tree.h"
+#include "tree/materialize.h"
+#include "worker/launch_environment.h"
+#include "worker/preparation/prepared_place.h"
+#include "worker/preparation/setup_step.h"
+#include "worker/preparation/tree_step.h"
+
+namespace muster::worker {
+namespace {
+
+using common::StrCat;
+
+constexpr uint64_t kCopiedEntriesMax = 2'000'000;
+
+// What the job asked for is wrong, and would be on any node.
+bool IsOfJob(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+         absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsPermissionDenied(status);
+}
+
+// An errno of this node's own files is not the job's fault.
+absl::Status OfNode(const absl::Status& status) {
+  if (status.ok() || absl::IsCancelled(status) || absl::IsResourceExhausted(status)) return status;
+  return absl::InternalError(common::MessageOf(status));
+}
+
+class NodePreparation {
+ public:
+  NodePreparation(Workshop& shop, const v1::HoldPorts& order, const Progress& progress)
+      : shop_(shop),
+        spec_(order.spec()),
+        order_(order),
+        project_(spec_.project().empty() ? "default" : spec_.project()),
+        progress_(progress) {}
+
+  absl::Status Run(PreparedNode* done) {
+    RETURN_IF_ERROR(OfNode(shop_.cache.Open()));
+    RETURN_IF_ERROR(CheckContainer());
+    ASSIGN_OR_RETURN(done->account, AccountFor(shop_.setup.run_as, shop_.setup.node, order_.owner(),
+                                               order_.account()));
+    if (spec_.has_code()) RETURN_IF_ERROR(FetchTree(&done->preparation));
+    absl::Status made = SetUpAndCopy(done);
+    if (absl::IsDataLoss(made) && tree_) {
+      // The tree in the cache was damaged: it is unpacked again, once.
+      shop_.cache.Discard(tree_->path);
+      tree_.reset();
+      RETURN_IF_ERROR(FetchTree(&done->preparation));
+      made = SetUpAndCopy(done);
+    }
+    RETURN_IF_ERROR(made);
+    return DescribeRank(done);
+  }
+
+ private:
+  absl::Status CheckContainer() const {
+    if (spec_.container().image().empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        StrCat("node ", shop_.setup.node, " cannot run the job's container ",
+               common::Printable(spec_.container().image()),
+               ": its worker runs no containers; fix: submit the job without one"));
+  }
+
+  absl::Status FetchTree(v1::Preparation* preparation) {
+    progress_.say("fetching code");
+    ASSIGN_OR_RETURN(tree_, GetTree(shop_, project_, spec_.code(), progress_));
+    preparation->set_fetched_bytes(preparation->fetched_bytes() + tree_->fetched_bytes);
+    return absl::OkStatus();
+  }
+
+  // DATA_LOSS: the cached tree is damaged.
+  absl::Status SetUpAndCopy(PreparedNode* done) {
+    std::optional<CachedSetup> setup;
+    if (!spec_.setup().empty()) {
+      v1::JobSpec spec = spec_;
+      spec.set_project(project_);
+      ASSIGN_OR_RETURN(setup,
+                       GetSetup(shop_, spec, tree_ ? &*tree_ : nullptr, done->account, progress_));
+      done->preparation.set_ran_setup(setup->ran_now);
+      done->preparation.set_setup_ms(setup->record.setup_ms());
+      done->preparation.set_setup_output(setup->record.setup_output());
+    }
+    RETURN_IF_ERROR(OfNode(MakeAttemptDir(done->account, setup ? setup->path : "")));
+    if (!spec_.has_code()) return absl::OkStatus();
+    progress_.say("copying code");
+    return CopyCode(done->account, setup ? setup->path : "");
+  }
+
+  // With the record of the setup that the attempt uses: from now on that is kept.
+  absl::Status MakeAttemptDir(const RankAccount& account, const std::string& setup) const {
+    const std::string directory = shop_.setup.paths.AttemptDir(progress_.key);
+    RETURN_IF_ERROR(common::MakeDirectories(directory));
+    if (account.ids.is_other && chmod(directory.c_str(), 0711) != 0)
+      return common::ErrnoStatus(StrCat("cannot open ", directory));
+    const std::string link = shop_.setup.paths.AttemptSetup(progress_.key);
+    unlink(link.c_str());
+    if (setup.empty() || symlink(setup.c_str(), link.c_str()) == 0) return absl::OkStatus();
+    return common::ErrnoStatus(StrCat("cannot create ", link));
+  }
+
+  absl::Status CopyCode(const RankAccount& account, const std::string& setup) const {
+    const std::string path = shop_.setup.paths.AttemptCode(progress_.key);
+    RETURN_IF_ERROR(OfNode(common::RemoveTree(path)));  // half made before a restart
+    RETURN_IF_ERROR(shop_.cache.MakeRoom("a copy of the job's code", DiskBytes(tree_->manifest)));
+    RETURN_IF_ERROR(OfNode(common::MakeDirectories(path)));
+    const common::UniqueFd target(
+        open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!target.valid()) return OfNode(common::ErrnoStatus(StrCat("cannot open ", path)));
+    tree::TreeTarget to{.directory = target.get(), .path = path};
+    to.stopped = progress_.stopped;
+    if (account.ids.is_other) to.owner = tree::TreeOwner{account.ids.uid, account.ids.gid};
+    absl::Status copied = setup.empty() ? CopyTree(to) : CopySetup(setup, to);
+    if (copied.ok() && account.ids.is_other &&
+        fchown(target.get(), account.ids.uid, account.ids.gid) != 0) {
+      copied = OfNode(common::ErrnoStatus(StrCat("cannot hand over ", path)));
+    }
+    if (!copied.ok()) common::RemoveTree(path).IgnoreError();
+    return copied;
+  }
+
+  absl::Status CopyTree(const tree::TreeTarget& to) const {
+    tree::Materialized done;
+    const absl::Status copied =
+        tree::Materialize(tree_->manifest, tree_->directory.get(), to, &done);
+    // Either the tree in the cache is not what was unpacked, or it cannot be read.
+    const bool is_damaged = absl::IsFailedPrecondition(copied) || absl::IsInternal(copied);
+    return is_damaged ? absl::DataLossError(common::MessageOf(copied)) : OfNode(copied);
+  }
+
+  absl::Status CopySetup(const std::string& setup, const tree::TreeTarget& to) const {
+    const std::string path = PlaceOfSetup(setup).setup_tree;
+    const common::UniqueFd source(
+        open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!source.valid()) return OfNode(common::ErrnoStatus(StrCat("cannot open ", path)));
+    tree::CopiedTree done;
+    return OfNode(tree::CopyTree(source.get(), to, kCopiedEntriesMax, &done));
+  }
+
+  absl::Status DescribeRank(PreparedNode* done) const {
+    v1::RunNotify order;
+    order.set_workdir(spec_.has_code()
+                          ? CodeWorkdir(shop_.setup.paths, progress_.key, spec_.workdir())
+                          : spec_.workdir());
+    *order.mutable_command() = spec_.command();
+    *order.mutable_env() = spec_.env();
+    done->command = BuildNotify(order, {});
+    EnterPlace(PlaceOf(shop_.setup.paths, progress_.key), &done->command);
+    if (!spec_.has_code()) return absl::OkStatus();
+    const ActAs acting(done->account);
+    struct stat info {};
+    if (stat(order.workdir().c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        StrCat("node ", shop_.setup.node, ": the job's code has no directory ",
+               common::Printable(spec_.workdir()),
+               ", which is its workdir; fix: name one of the tree, or see what is left out of it "
+               "(docs/code.md)"));
+  }
+
+  Workshop& shop_;
+  const v1::JobSpec& spec_;
+  const v1::HoldPorts& order_;
+  const std::string project_;
+  const Progress& progress_;
+  std::optional<CachedTree> tree_;
+};
+
+}  // namespace
+
+PreparedNode PrepareNode(Workshop& shop, const v1::HoldPorts& order, const Progress& progress) {
+  PreparedNode done;
+  const absl::Status status = NodePreparation(shop, order, progress).Run(&done);
+  if (status.ok()) return done;
+  done.stopped = absl::IsCancelled(status);
+  done.would_fail_again = IsOfJob(status);
+  const std::string message = common::MessageOf(status);
+  const bool names_node = message.find(shop.setup.node) != std::string::npos;
+  done.failure =
+      names_node ? message : StrCat("node ", shop.setup.node, " cannot prepare the job: ", message);
+  return done;
+}
+
+}  // namespace muster::worker

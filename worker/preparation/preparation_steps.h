@@ -1,0 +1,26 @@
+// What a node does before the ranks of a job that brings something along can start, as a short list of
+// steps. A thread that may block.
+#pragma once
+
+#include <string>
+
+#include "common/shim_protocol.h"
+#include "muster/v1/worker_service.pb.h"
+#include "worker/preparation/progress.h"
+#include "worker/preparation/workshop.h"
+#include "worker/rank_account.h"
+
+namespace muster::worker {
+
+struct PreparedNode {
+  std::string failure;            // empty: it is prepared. A sentence: node, value, reason, fix
+  bool would_fail_again = false;  // the job's fault
+  bool stopped = false;           // nobody waits for it any more
+  v1::Preparation preparation;
+  RankAccount account;
+  common::RankLaunch command;  // of a rank, as far as the launch check looks at it
+};
+
+PreparedNode PrepareNode(Workshop& shop, const v1::HoldPorts& order, const Progress& progress);
+
+}  // namespace muster::worker

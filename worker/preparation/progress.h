@@ -1,0 +1,22 @@
+// How the steps of a preparation talk to the attempt that they are for.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/core/state.h"
+
+namespace muster::worker {
+
+struct Progress {
+  AttemptKey key;
+  // "fetching code: 120 MB of 2.1 GB". May be called as often as there is something new.
+  std::function<void(const std::string&)> say;
+  // The attempt has ended, or the worker stops. Steps ask often, and return CANCELLED.
+  std::function<bool()> stopped;
+};
+
+inline absl::Status StoppedStatus() { return absl::CancelledError("the attempt was stopped"); }
+
+}  // namespace muster::worker

@@ -1,0 +1,331 @@
+#include "worker/preparation/setup_step.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/clock.h"
+#include "common/crc32c.h"
+#include "common/relative_path.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "common/units.h"
+#include "tree/materialize.h"
+#include "worker/confined_command.h"
+#include "worker/launch_environment.h"
+#include "worker/marked_processes.h"
+#include "worker/preparation/prepared_place.h"
+#include "worker/preparation/take_over.h"
+
+namespace muster::worker {
+namespace {
+
+using common::StrCat;
+
+constexpr char kSetupMark[] = "MUSTER_SETUP";
+constexpr size_t kSetupTailBytes = 8 * 1024;
+constexpr uint64_t kSetupLogBytesMax = 16 << 20;
+constexpr size_t kLinesTold = 5;
+constexpr size_t kLineBytesTold = 300;
+constexpr int64_t kSayEveryMs = 1'000;
+constexpr size_t kRecordBytesMax = 64 * 1024;
+// Of the shell that submitted, different each time: setup neither sees them nor runs again for them.
+constexpr std::string_view kSessionVariables[] = {"PWD",
+                                                  "OLDPWD",
+                                                  "SHLVL",
+                                                  "_",
+                                                  "TERM",
+                                                  "COLUMNS",
+                                                  "LINES",
+                                                  "WINDOWID",
+                                                  "DISPLAY",
+                                                  "TMUX",
+                                                  "TMUX_PANE",
+                                                  "STY",
+                                                  "SSH_TTY",
+                                                  "SSH_CLIENT",
+                                                  "SSH_CONNECTION",
+                                                  "SSH_AUTH_SOCK",
+                                                  "XDG_SESSION_ID",
+                                                  "DBUS_SESSION_BUS_ADDRESS"};
+
+std::string MarkOfWorker(const Paths& paths) {
+  return StrCat("-", common::Crc32c(paths.StateDir()));
+}
+
+std::map<std::string, std::string> SetupEnvironment(const v1::JobSpec& spec) {
+  std::map<std::string, std::string> env(spec.env().begin(), spec.env().end());
+  for (const std::string_view name : kSessionVariables) env.erase(std::string(name));
+  std::erase_if(env, [](const auto& variable) { return variable.first.starts_with("MUSTER_"); });
+  return env;
+}
+
+// Everything that the result depends on.
+std::vector<std::string> FactsOfSetup(const v1::JobSpec& spec, const RankAccount& account) {
+  std::vector<std::string> facts = {"setup 1", spec.project(), spec.code().tree(),
+                                    spec.container().image(),
+                                    spec.has_code() ? spec.workdir() : ""};
+  const bool is_other = account.ids.is_other;
+  facts.push_back(StrCat(is_other ? account.ids.uid : geteuid()));
+  facts.push_back(StrCat(is_other ? account.ids.gid : getegid()));
+  facts.push_back(StrCat(spec.setup_size()));
+  facts.insert(facts.end(), spec.setup().begin(), spec.setup().end());
+  for (const auto& [name, value] : SetupEnvironment(spec)) {
+    facts.push_back(name);
+    facts.push_back(value);
+  }
+  return facts;
+}
+
+// Keeps the end of what it prints, and the beginning in the log.
+class SetupOutput {
+ public:
+  explicit SetupOutput(const std::string& path)
+      : log_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600)) {}
+  void Take(std::string_view bytes) {
+    tail_.append(bytes);
+    if (tail_.size() > 2 * kSetupTailBytes) tail_.erase(0, tail_.size() - kSetupTailBytes);
+    if (!log_.valid() || logged_ >= kSetupLogBytesMax) return;
+    logged_ += bytes.size();
+    common::WriteAll(log_.get(), bytes).IgnoreError();
+  }
+  std::string Tail() const {
+    return tail_.substr(tail_.size() - std::min(tail_.size(), kSetupTailBytes));
+  }
+  // "line | line": the last ones that are not empty.
+  std::string LastLines() const {
+    const std::string tail = Tail();
+    std::vector<std::string> lines =
+        absl::StrSplit(tail, absl::ByAnyChar("\r\n"), absl::SkipWhitespace());
+    if (lines.size() > kLinesTold)
+      lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kLinesTold));
+    for (std::string& line : lines) line = common::Printable(line.substr(0, kLineBytesTold));
+    return absl::StrJoin(lines, " | ");
+  }
+
+ private:
+  const common::UniqueFd log_;
+  uint64_t logged_ = 0;
+  std::string tail_;
+};
+
+class SetupRun {
+ public:
+  SetupRun(Workshop& shop, const v1::JobSpec& spec, const CachedTree* tree,
+           const RankAccount& account, std::string entry, const Progress& progress)
+      : shop_(shop),
+        spec_(spec),
+        tree_(tree),
+        account_(account),
+        entry_(std::move(entry)),
+        place_(PlaceOfSetup(entry_)),
+        progress_(progress) {}
+
+  absl::Status Make(v1::Preparation* record) {
+    RETURN_IF_ERROR(MakeDirectories());
+    RETURN_IF_ERROR(RunCommand(record));
+    progress_.say("keeping the result of setup");
+    ASSIGN_OR_RETURN(const uint64_t result, Take(place_.setup_dir));
+    ASSIGN_OR_RETURN(const uint64_t tree, Take(place_.setup_tree));
+    RETURN_IF_ERROR(common::RemoveTree(Temporary()));
+    RETURN_IF_ERROR(common::WriteFileDurably(entry_ + "/done", record->SerializeAsString()));
+    return shop_.cache.Complete(entry_, result + tree);
+  }
+
+ private:
+  std::string Temporary() const { return entry_ + "/tmp"; }
+  bool is_other() const { return account_.ids.is_other; }
+
+  absl::Status Failed(std::string_view how, std::string_view fix) const {
+    return absl::FailedPreconditionError(
+        StrCat("setup failed on ", shop_.setup.node, " ", how, "; fix: ", fix));
+  }
+
+  absl::Status MakeOwned(const std::string& path) const {
+    if (mkdir(path.c_str(), 0700) != 0) return common::ErrnoStatus(StrCat("cannot create ", path));
+    return Give(path);
+  }
+  absl::Status Give(const std::string& path) const {
+    if (!is_other() || lchown(path.c_str(), account_.ids.uid, account_.ids.gid) == 0)
+      return absl::OkStatus();
+    return common::ErrnoStatus(StrCat("cannot hand over ", path));
+  }
+
+  absl::Status MakeDirectories() const {
+    RETURN_IF_ERROR(common::MakeDirectories(entry_));
+    // The account's group passes through, nobody else.
+    if (is_other() && (chown(entry_.c_str(), geteuid(), account_.ids.gid) != 0 ||
+                       chmod(entry_.c_str(), 0710) != 0)) {
+      return common::ErrnoStatus(StrCat("cannot hand over ", entry_));
+    }
+    RETURN_IF_ERROR(MakeOwned(place_.setup_dir));
+    RETURN_IF_ERROR(MakeOwned(Temporary()));
+    if (tree_ == nullptr) return MakeOwned(place_.setup_tree);
+    progress_.say("copying code for setup");
+    RETURN_IF_ERROR(common::MakeDirectories(place_.setup_tree));
+    const common::UniqueFd target(
+        open(place_.setup_tree.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!target.valid()) return common::ErrnoStatus(StrCat("cannot open ", place_.setup_tree));
+    tree::TreeTarget to{.directory = target.get(), .path = place_.setup_tree};
+    to.stopped = progress_.stopped;
+    if (is_other()) to.owner = tree::TreeOwner{account_.ids.uid, account_.ids.gid};
+    tree::Materialized done;
+    const absl::Status copied =
+        tree::Materialize(tree_->manifest, tree_->directory.get(), to, &done);
+    // The tree in the cache is not what was unpacked: the caller unpacks it again.
+    if (absl::IsFailedPrecondition(copied) || absl::IsInternal(copied))
+      return absl::DataLossError(common::MessageOf(copied));
+    RETURN_IF_ERROR(copied);
+    return Give(place_.setup_tree);
+  }
+
+  common::RankLaunch MakeCommand() const {
+    v1::RunNotify order;
+    const bool is_below = spec_.has_code() && common::StaysInside(spec_.workdir());
+    order.set_workdir(is_below ? StrCat(place_.setup_tree, "/", spec_.workdir())
+                               : place_.setup_tree);
+    *order.mutable_command() = spec_.setup();
+    for (const auto& [name, value] : SetupEnvironment(spec_)) (*order.mutable_env())[name] = value;
+    (*order.mutable_told())[kSetupMark] = Mark().value;
+    LaunchFacts facts;
+    facts.node = shop_.setup.node;
+    facts.device_kinds = shop_.setup.device_kinds;
+    const Person person = PersonOf(account_);
+    facts.home = person.home;
+    facts.user = person.name;
+    common::RankLaunch command = BuildNotify(order, facts);
+    EnterPlace(place_, &command);
+    return command;
+  }
+
+  ProcessMark Mark() const {
+    return {kSetupMark,
+            StrCat(common::Sha256Hex(entry_).substr(0, 16), MarkOfWorker(shop_.setup.paths))};
+  }
+
+  Confinement MakeConfinement() const {
+    Confinement confinement{.shim_binary = shop_.setup.shim_binary,
+                            .no_new_privs = shop_.setup.isolation.no_new_privs,
+                            .sandbox = shop_.setup.isolation.sandbox};
+    common::LaunchSandbox& sandbox = confinement.sandbox;
+    if (!sandbox.has_own_mounts) return confinement;
+    sandbox.temporary_dir = Temporary();
+    sandbox.hidden_dirs = {shop_.setup.paths.StateDir(), shop_.setup.paths.RuntimeDir()};
+    sandbox.shown_dirs = {place_.setup_dir, place_.setup_tree};
+    return confinement;
+  }
+
+  absl::Status RunCommand(v1::Preparation* record) const {
+    std::vector<common::RankLaunch> checked = {MakeCommand()};
+    {
+      const ActAs acting(account_);
+      if (const auto problem = CheckLaunch(shop_.setup.node, &checked)) {
+        return absl::FailedPreconditionError(
+            StrCat("the job's setup cannot start: ", problem->text));
+      }
+    }
+    SetupOutput output(entry_ + "/log");
+    const int64_t began_ms = common::MonotonicMs();
+    std::atomic<bool> stop = false;
+    int64_t said_ms = 0;
+    progress_.say("running setup");
+    const auto tick = [&] {
+      if (progress_.stopped()) stop = true;
+      const int64_t lasted = common::MonotonicMs() - began_ms;
+      if (lasted - said_ms < kSayEveryMs) return;
+      said_ms = lasted;
+      progress_.say(StrCat("running setup for ", common::HumanDuration(lasted)));
+    };
+    const CommandOutput ended =
+        RunConfined(MakeConfinement(), account_, checked.front(),
+                    {.timeout_ms = static_cast<int>(shop_.setup.setup_timeout_ms),
+                     .stop = &stop,
+                     .output = [&](std::string_view bytes) { output.Take(bytes); },
+                     .tick = tick,
+                     .kill_rest = [mark = Mark()](int pid) { KillMarked(mark, pid); },
+                     .ends_with_leader = true});
+    if (stop) return StoppedStatus();
+    const int64_t lasted_ms = common::MonotonicMs() - began_ms;
+    RETURN_IF_ERROR(JudgeEnd(ended, lasted_ms, output.LastLines()));
+    record->set_setup_ms(lasted_ms);
+    record->set_setup_output(output.Tail());
+    return absl::OkStatus();
+  }
+
+  absl::Status JudgeEnd(const CommandOutput& ended, int64_t lasted_ms,
+                        const std::string& lines) const {
+    if (ended.problem.empty()) return absl::OkStatus();
+    const std::string said = lines.empty() ? "; it printed nothing" : StrCat(": ", lines);
+    if (ended.is_late) {
+      return Failed(
+          StrCat("because it took longer than ",
+                 common::HumanDuration(shop_.setup.setup_timeout_ms), said),
+          "make it shorter, or install what takes long on the nodes or in the job's image");
+    }
+    const std::string after = StrCat(" after ", common::HumanDuration(lasted_ms), said);
+    if (ended.exit_code > 0) {
+      return Failed(StrCat("with exit code ", ended.exit_code, after),
+                    "correct the job's setup, which can be tried in its directory with "
+                    "MUSTER_SETUP_DIR set");
+    }
+    return Failed(StrCat("(", ended.problem, ")", after), "correct the job's setup");
+  }
+
+  absl::StatusOr<uint64_t> Take(const std::string& path) const {
+    const common::UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    // Setup could have removed it.
+    if (!fd.valid()) return Failed(StrCat("because it removed ", path), "do not remove it");
+    return TakeOver(fd.get(), is_other(), progress_.stopped);
+  }
+
+  Workshop& shop_;
+  const v1::JobSpec& spec_;
+  const CachedTree* const tree_;
+  const RankAccount& account_;
+  const std::string entry_;
+  const PreparedPlace place_;
+  const Progress& progress_;
+};
+
+}  // namespace
+
+absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
+                                     const CachedTree* tree, const RankAccount& account,
+                                     const Progress& progress) {
+  CachedSetup setup;
+  setup.path = shop.cache.SetupPath(FactsOfSetup(spec, account));
+  ASSIGN_OR_RETURN(const Turns::Turn turn, shop.turns.Take(setup.path, progress));
+  setup.pin = shop.cache.Hold(setup.path);
+  if (const auto done = common::ReadFile(setup.path + "/done", kRecordBytesMax);
+      done.ok() && setup.record.ParseFromString(*done) && shop.cache.Use(setup.path)) {
+    return setup;
+  }
+  shop.cache.Discard(setup.path);
+  const Progress shared = turn.Shared(progress);
+  SetupRun run(shop, spec, tree, account, setup.path, shared);
+  setup.record.Clear();
+  if (absl::Status made = run.Make(&setup.record); !made.ok()) {
+    shop.cache.Discard(setup.path);
+    // An errno of this node's own files is not the job's fault.
+    const bool is_of_node = absl::IsPermissionDenied(made) || absl::IsNotFound(made);
+    return is_of_node ? absl::InternalError(common::MessageOf(made)) : made;
+  }
+  setup.ran_now = true;
+  shop.cache.Collect();
+  return setup;
+}
+
+void KillOlderSetups(const Paths& paths) { KillMarkedBefore(kSetupMark, MarkOfWorker(paths)); }
+
+}  // namespace muster::worker

@@ -1,0 +1,31 @@
+// The result of the job's `setup` on this node: from the cache, or made by running the command as the
+// job's account. A thread that may block.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "muster/v1/job.pb.h"
+#include "worker/preparation/tree_step.h"
+#include "worker/preparation/workshop.h"
+#include "worker/rank_account.h"
+
+namespace muster::worker {
+
+struct CachedSetup {
+  CodeCache::Pin pin;
+  std::string path;  // of the entry
+  v1::Preparation record;
+  bool ran_now = false;
+};
+
+// `tree`: null if the job brought no code; setup then runs in an empty directory. FAILED_PRECONDITION:
+// it failed, and would fail again.
+absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
+                                     const CachedTree* tree, const RankAccount& account,
+                                     const Progress& progress);
+
+// What is left of setups of a worker with this state directory that was killed.
+void KillOlderSetups(const Paths& paths);
+
+}  // namespace muster::worker

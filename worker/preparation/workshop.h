@@ -1,0 +1,42 @@
+// What the steps of all preparations of a worker share.
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "worker/isolation.h"
+#include "worker/paths.h"
+#include "worker/preparation/code_cache.h"
+#include "worker/preparation/object_shelf.h"
+#include "worker/preparation/turns.h"
+#include "worker/run_as.h"
+
+namespace muster::worker {
+
+struct WorkshopSetup {
+  std::string node;
+  Paths paths;
+  RunAs run_as;
+  Isolation isolation;
+  std::set<std::string> device_kinds;
+  std::string shim_binary;
+  uint64_t cache_bytes = kCodeCacheBytes;
+  int64_t setup_timeout_ms = 3'600'000;
+};
+
+struct Workshop {
+  Workshop(WorkshopSetup of, FetchObject fetch)
+      : setup(std::move(of)),
+        cache(setup.paths, {.node = setup.node,
+                            .for_others = setup.run_as.IsOther(),
+                            .bytes_max = setup.cache_bytes}),
+        objects(setup.paths.CodeDir() + "/new", std::move(fetch)) {}
+
+  const WorkshopSetup setup;
+  CodeCache cache;
+  ObjectShelf objects;
+  Turns turns;
+};
+
+}  // namespace muster::worker

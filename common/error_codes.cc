@@ -428,6 +428,17 @@ constexpr ErrorCode kCodes[] = {
      "were written. Workers resend what they still have; the rest is a marked gap, and "
      "what follows is served.",
      "Look at the disk (SMART, the kernel's log); `muster-coordinator check` reads everything."},
+    {"JC1720", "no such outputs",
+     "The attempt brought no outputs back: its job names none, it has not ended, or they were "
+     "removed (those of a job's newest 10 attempts are kept).",
+     "`jobctl show JOB` lists those that are here. Name what shall come back with `outputs:` "
+     "in the job file."},
+    {"JC1721", "outputs are not here yet",
+     "Outputs come back when an attempt has ended, and none of this job's has.",
+     "`jobctl wait JOB`, then copy again."},
+    {"JC1722", "no such path in the outputs",
+     "No file of the outputs has this name or lies below it.",
+     "`jobctl outputs JOB` lists the files."},
 };
 
 }  // namespace

@@ -15,7 +15,7 @@
 //       errors/rank-R.json
 //       metrics/rank-R.batches, acked
 //       checkpoints/step-N/      MUSTER_CHECKPOINT_DIR
-//       uploads/step-N.part-P    parts whose bytes are durable at the coordinator
+//       uploads/step-N.part-P    parts whose bytes are durable at the coordinator; outputs.part-P
 //       resume/step-N/           MUSTER_RESUME_FROM
 //       tensorboard/             MUSTER_TENSORBOARD_DIR
 //       diagnostics/             MUSTER_DIAGNOSTICS_DIR
@@ -23,6 +23,7 @@
 //       credential.sha256        … and what the worker knows it by
 //       account                  that the ranks run as; missing: the worker's
 //       tmp/                     the ranks' /tmp, if they have their own
+//       code/                    the job's code, if it brings any
 //   <runtime-dir>/               short: a unix socket's path is limited to 108 bytes
 //     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
 //     <job>-<attempt>/trainer.sock   … of ranks that see no other attempt's
@@ -81,6 +82,7 @@ class Paths {
   std::string RankTokenHash(const AttemptKey& key) const;
   std::string Account(const AttemptKey& key) const;
   std::string TemporaryDir(const AttemptKey& key) const;
+  std::string CodeDir(const AttemptKey& key) const;
 
   std::string ShimSocket(const AttemptKey& key) const;
   std::string TrainerSocket(const AttemptKey& key) const;
@@ -93,6 +95,8 @@ class Paths {
   std::string runtime_dir_;
 };
 
+// Where the attempt's ranks start: in its copy of the job's code, or where the job says.
+std::string WorkdirOf(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec);
 // "42-0" → {42, 0}; nullopt for any other name.
 std::optional<AttemptKey> ParseKey(std::string_view name);
 // "step-120" → 120; nullopt for any other name, leading zeros included.

@@ -23,13 +23,12 @@ const v1::Attempt* FindAttempt(const v1::JobRecord& job, uint32_t number) {
 }
 
 absl::Status NotHereYet(const v1::JobRecord& job) {
-  return common::MakeProblem(
-      absl::StatusCode::kFailedPrecondition,
-      {.code = "JC1721",
-       .what = StrCat("the outputs of ", job.name(), " are not here yet"),
-       .why = StrCat("they come back when an attempt ends, and the job is ",
-                     StateName(job.state())),
-       .fix = StrCat("jobctl wait ", job.name(), ", then copy again")});
+  return common::MakeProblem(absl::StatusCode::kFailedPrecondition,
+                             {.code = "JC1721",
+                              .what = StrCat("the outputs of ", job.name(), " are not here yet"),
+                              .why = StrCat("they come back when an attempt ends, and the job is ",
+                                            StateName(job.state())),
+                              .fix = StrCat("jobctl wait ", job.name(), ", then copy again")});
 }
 
 absl::Status NoOutputs(const v1::JobRecord& job, std::optional<uint32_t> attempt) {
@@ -62,8 +61,7 @@ AttemptOfJob ParseAttemptOfJob(std::string_view text) {
       !number.empty() && number.size() <= kDigitsMax &&
       std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (at == 0 || !is_number) return {std::string(text), std::nullopt};
-  return {std::string(text.substr(0, at)),
-          static_cast<uint32_t>(std::stoul(std::string(number)))};
+  return {std::string(text.substr(0, at)), static_cast<uint32_t>(std::stoul(std::string(number)))};
 }
 
 absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job,
@@ -74,8 +72,8 @@ absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job,
     if (!attempt || outputs.attempt() == *attempt) found = &outputs;
   }
   if (found != nullptr) return *found;
-  const bool may_come = !attempt || (job.attempts_size() > 0 &&
-                                     *attempt == job.attempts().rbegin()->number());
+  const bool may_come =
+      !attempt || (job.attempts_size() > 0 && *attempt == job.attempts().rbegin()->number());
   if (!IsOver(job.state()) && may_come && !job.spec().outputs().empty()) return NotHereYet(job);
   return NoOutputs(job, attempt);
 }
@@ -98,9 +96,8 @@ std::string OutputsNodes(const v1::JobRecord& job, const v1::Checkpoint& outputs
   int named = 0;
   for (uint32_t part = 0; part < outputs.parts() && named <= kMissingNamedMax; ++part) {
     if (std::find(present.begin(), present.end(), part) != present.end()) continue;
-    const std::string name = named++ < kMissingNamedMax
-                                 ? OutputsNode(job, outputs.attempt(), part)
-                                 : std::string("…");
+    const std::string name =
+        named++ < kMissingNamedMax ? OutputsNode(job, outputs.attempt(), part) : std::string("…");
     common::StrAppend(&missing, missing.empty() ? "" : ", ", name);
   }
   return StrCat(present.size(), " of ", common::Counted(outputs.parts(), "node"),

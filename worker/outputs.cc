@@ -50,9 +50,10 @@ std::string WhyNot(int error) {
 }
 
 absl::Status TooMuch(const std::string& what) {
-  return absl::InvalidArgumentError(common::StrCat(
-      "they have more than ", what,
-      " on this node, so nothing of them was taken; fix: name fewer, or pack them into an archive"));
+  return absl::InvalidArgumentError(
+      common::StrCat("they have more than ", what,
+                     " on this node, so nothing of them was taken; fix: name fewer, or pack them "
+                     "into an archive"));
 }
 
 bool IsIn(const std::string& path, const std::string& directory) {

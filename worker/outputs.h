@@ -21,7 +21,8 @@
 
 namespace muster::worker {
 
-inline constexpr int kOutputsDepthMax = 64;  // directories below one another; each holds a descriptor
+inline constexpr int kOutputsDepthMax =
+    64;  // directories below one another; each holds a descriptor
 
 // What was not taken, for one sentence.
 class LeftOut {

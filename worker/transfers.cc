@@ -148,9 +148,8 @@ void Transfers::UploadNow(const UploadAction& action) {
   if (auto known = Recorded(action)) {
     ready = *std::move(known);
   } else {
-    absl::StatusOr<v1::CheckpointPartReady> sent = action.step == common::kOutputsStep
-                                                       ? SendOutputs(action, &left_out)
-                                                       : HashAndSend(action);
+    absl::StatusOr<v1::CheckpointPartReady> sent =
+        action.step == common::kOutputsStep ? SendOutputs(action, &left_out) : HashAndSend(action);
     if (stopping_) return;
     if (!sent.ok()) {
       return result_(

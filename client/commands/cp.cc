@@ -218,11 +218,10 @@ absl::Status CopyOne(Session& session, Connection& connection, const RemotePath&
                    "copy them to different directories");
     }
     of.set_part(file.part());
-    ASSIGN_OR_RETURN(
-        const Pulled pulled,
-        PullOne(connection, of, file, *target, name,
-                "copy again; if it differs again, check the coordinator's data: "
-                "muster-coordinator check"));
+    ASSIGN_OR_RETURN(const Pulled pulled,
+                     PullOne(connection, of, file, *target, name,
+                             "copy again; if it differs again, check the coordinator's data: "
+                             "muster-coordinator check"));
     if (pulled == Pulled::kPresent) {
       ++copied->present;
       continue;
@@ -282,7 +281,10 @@ absl::StatusOr<int> ListOutputs(Session& session, const Arguments& arguments) {
 }
 
 constexpr Flag kNodeOfOutputsFlags[] = {
-    {.name = "node", .value = "NAME", .help = "only what this node brought back", .completes = "node"},
+    {.name = "node",
+     .value = "NAME",
+     .help = "only what this node brought back",
+     .completes = "node"},
 };
 
 }  // namespace
@@ -295,25 +297,26 @@ const Command kCpCommand = {
     .most = -1,
     .flags = kNodeOfOutputsFlags,
     .completes = "job",
-    .examples = "jobctl cp calm-otter-3: ./results\teverything that came back\n"
-                "jobctl cp calm-otter-3:out/model.pt .\tone file\n"
-                "jobctl cp calm-otter-3@0:out .\tof attempt 0",
-    .notes = "Outputs are what `outputs:` in the job file names. They come back when an attempt "
-             "ends, also when it\nfailed or was cancelled. PATH is relative to the job's working "
-             "directory; a directory is copied below DEST\nunder its name. Every file is verified "
-             "by its SHA-256; files that are already there and equal are not\nsent again. If "
-             "nodes differ in a file, the first node's is copied; see --node.",
+    .examples =
+        "jobctl cp calm-otter-3: ./results\teverything that came back\n"
+        "jobctl cp calm-otter-3:out/model.pt .\tone file\n"
+        "jobctl cp calm-otter-3@0:out .\tof attempt 0",
+    .notes =
+        "Outputs are what `outputs:` in the job file names. They come back when an attempt "
+        "ends, also when it\nfailed or was cancelled. PATH is relative to the job's working "
+        "directory; a directory is copied below DEST\nunder its name. Every file is verified "
+        "by its SHA-256; files that are already there and equal are not\nsent again. If "
+        "nodes differ in a file, the first node's is copied; see --node.",
     .run = Copy};
-const Command kOutputsCommand = {
-    .name = "outputs",
-    .summary = "list the files that a job brought back",
-    .arguments = "JOB[@ATTEMPT]",
-    .least = 1,
-    .most = 1,
-    .flags = kNodeOfOutputsFlags,
-    .listing = true,
-    .completes = "job",
-    .examples = "jobctl outputs calm-otter-3\tof its newest attempt",
-    .run = ListOutputs};
+const Command kOutputsCommand = {.name = "outputs",
+                                 .summary = "list the files that a job brought back",
+                                 .arguments = "JOB[@ATTEMPT]",
+                                 .least = 1,
+                                 .most = 1,
+                                 .flags = kNodeOfOutputsFlags,
+                                 .listing = true,
+                                 .completes = "job",
+                                 .examples = "jobctl outputs calm-otter-3\tof its newest attempt",
+                                 .run = ListOutputs};
 
 }  // namespace muster::client

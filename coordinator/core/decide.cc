@@ -181,15 +181,14 @@ Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input,
     decision.facts.push_back(std::move(event));
   }
   if (!found) {
-    SetStatus(
-        common::MakeProblem(absl::StatusCode::kNotFound,
-                            {.code = is_outputs ? "JC1720" : "JC1501",
-                             .what = is_outputs
-                                         ? absl::StrCat("attempt ", input.attempt, " has no outputs")
-                                         : absl::StrCat("there is no checkpoint of step ", input.step),
-                             .fix = is_outputs ? "jobctl outputs shows those that exist"
-                                               : "jobctl ckpt ls shows those that exist"}),
-        &result);
+    SetStatus(common::MakeProblem(
+                  absl::StatusCode::kNotFound,
+                  {.code = is_outputs ? "JC1720" : "JC1501",
+                   .what = is_outputs ? absl::StrCat("attempt ", input.attempt, " has no outputs")
+                                      : absl::StrCat("there is no checkpoint of step ", input.step),
+                   .fix = is_outputs ? "jobctl outputs shows those that exist"
+                                     : "jobctl ckpt ls shows those that exist"}),
+              &result);
   }
   decision.reply.results.push_back(std::move(result));
   return decision;

@@ -21,7 +21,8 @@ namespace {
 using common::StrCat;
 
 // What an attempt brought back; `latest`: the newest that is here.
-absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job, uint32_t attempt, bool latest) {
+absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job, uint32_t attempt,
+                                           bool latest) {
   const v1::Checkpoint* found = nullptr;
   for (const v1::Checkpoint& outputs : job.outputs()) {
     if (outputs.state() != v1::CHECKPOINT_STATE_COMMITTED) continue;
@@ -67,9 +68,8 @@ absl::StatusOr<v1::Checkpoint> FindSaved(const v1::JobRecord& job,
 }
 
 std::string NameOf(const v1::Checkpoint& saved) {
-  return saved.step() == common::kOutputsStep
-             ? StrCat("the outputs of attempt ", saved.attempt())
-             : StrCat("the checkpoint of step ", saved.step());
+  return saved.step() == common::kOutputsStep ? StrCat("the outputs of attempt ", saved.attempt())
+                                              : StrCat("the checkpoint of step ", saved.step());
 }
 
 // An error of the store with its code; workers try again after it. UNAVAILABLE itself would say that
@@ -285,8 +285,7 @@ void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& r
                         common::Printable(request.path().substr(0, common::kReasonBytesMax)), "\"",
                         request.outputs() ? StrCat(" from node ", request.part()) : ""),
              .fix = StrCat("list its files with jobctl ",
-                           request.outputs() ? "outputs " : "ckpt show ",
-                           found->record->name())}));
+                           request.outputs() ? "outputs " : "ckpt show ", found->record->name())}));
       },
       Want::kRecordWithFiles);
 }

@@ -31,8 +31,8 @@ absl::Status CheckPartBytes(BlobStore& blobs, const v1::CheckpointPartReady& par
              "file ", common::Printable(file.path().substr(0, kShownPathBytesMax)), " (",
              file.size(), " bytes, SHA-256 ", common::Printable(file.sha256().substr(0, 64)),
              ") of ",
-             is_outputs ? std::string("the outputs") : common::StrCat("step ", part.step()), " part ",
-             part.part(), " was not uploaded"),
+             is_outputs ? std::string("the outputs") : common::StrCat("step ", part.step()),
+             " part ", part.part(), " was not uploaded"),
          .fix = is_outputs ? "run the job again if it is needed"
                            : "the job continues, and its next checkpoint counts again"});
   }

@@ -328,7 +328,8 @@ void SimNode::Do(const worker::Action& action) {
     v1::CheckpointFile* file = ready.add_files();
     file->set_path(upload->step == common::kOutputsStep ? "out/model" : "model");
     file->set_part(upload->part);
-    file->set_sha256(common::Sha256Hex(absl::StrCat(KeyText(upload->key), "/", upload->step, "/", upload->part)));
+    file->set_sha256(common::Sha256Hex(
+        absl::StrCat(KeyText(upload->key), "/", upload->step, "/", upload->part)));
     file->set_size(1);
     const std::string sha256 = file->sha256();
     const uint64_t process = process_;

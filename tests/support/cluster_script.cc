@@ -437,9 +437,9 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
                                   {{static_cast<uint64_t>(Number(words.at(1))), "",
                                     caller.principal, Option(options, "key", "")}}});
   } else if (verb == "ckpt-rm") {
-    Take(coordinator::RemoveCheckpointInput{caller, static_cast<uint64_t>(Number(words.at(1))),
-                                            Number(words.at(2)),
-                                            static_cast<uint32_t>(Number(Option(options, "attempt", "0")))});
+    Take(coordinator::RemoveCheckpointInput{
+        caller, static_cast<uint64_t>(Number(words.at(1))), Number(words.at(2)),
+        static_cast<uint32_t>(Number(Option(options, "attempt", "0")))});
   } else if (verb == "flag") {
     Take(coordinator::FlagCheckpointInput{
         static_cast<uint64_t>(Number(words.at(1))), Number(words.at(2)),

@@ -57,9 +57,10 @@ void GiveUpUploads(Step& step, Attempt& attempt) {
     is_outputs = at.first == common::kOutputsStep;
   }
   attempt.status.set_checkpoint_error(
-      is_outputs ? "outputs: their upload made no progress for 60 s and was abandoned; fix: look at "
-                   "the coordinator's disk and at this node's file systems"
-                 : "the upload of its last checkpoint made no progress for 60 s and was abandoned");
+      is_outputs
+          ? "outputs: their upload made no progress for 60 s and was abandoned; fix: look at "
+            "the coordinator's disk and at this node's file systems"
+          : "the upload of its last checkpoint made no progress for 60 s and was abandoned");
   Report(step, attempt);
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_join.h"
 #include "client/assessment_text.h"
 #include "client/code_text.h"
+#include "client/outputs.h"
 #include "client/record_json.h"
 #include "client/record_text.h"
 #include "client/version_text.h"
@@ -129,6 +130,23 @@ void AddCheckpoints(const v1::JobRecord& record, Sheet* sheet) {
   }
 }
 
+void AddOutputs(const v1::JobRecord& record, Sheet* sheet) {
+  if (record.outputs().empty()) return;
+  sheet->Title("Outputs");
+  for (auto outputs = record.outputs().rbegin(); outputs != record.outputs().rend(); ++outputs) {
+    const bool committed = outputs->state() == v1::CHECKPOINT_STATE_COMMITTED;
+    sheet->Line(StrCat("attempt ", outputs->attempt(), "  ", common::HumanBytes(outputs->bytes()),
+                       "  ", common::Counted(outputs->file_count(), "file"), "  ",
+                       committed ? StrCat(Age(outputs->committed_ms()), " ago") : "uploading",
+                       "  from ", OutputsNodes(record, *outputs),
+                       outputs->flagged_corrupt() ? "  DAMAGED" : ""));
+    for (const std::string& note : OutputsNotes(record, outputs->attempt())) {
+      sheet->Line(StrCat("  ", note));
+    }
+  }
+  sheet->Line(StrCat("jobctl cp ", record.name(), ": DIR"));
+}
+
 }  // namespace
 
 void HideSecrets(v1::JobSpec* spec) {
@@ -229,6 +247,7 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
       AddAttempt(record.attempts(i), record.spec(), &sheet);
   }
   AddCheckpoints(record, &sheet);
+  AddOutputs(record, &sheet);
   std::string findings = FindingList(assessment, terminal);
   if (!findings.empty()) sheet.Title("Findings");
   sheet.Text(findings);

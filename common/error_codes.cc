@@ -488,6 +488,17 @@ constexpr ErrorCode kCodes[] = {
     {"JC1717", "code differs from its name",
      "The bytes that the coordinator has of a job's code are not those that the job names.",
      "Run `muster-coordinator check` there; restore a backup if it reports damage."},
+    {"JC1720", "no such outputs",
+     "The attempt brought no outputs back: its job names none, it has not ended, or they were "
+     "removed (those of a job's newest 10 attempts are kept).",
+     "`jobctl show JOB` lists those that are here. Name what shall come back with `outputs:` "
+     "in the job file."},
+    {"JC1721", "outputs are not here yet",
+     "Outputs come back when an attempt has ended, and none of this job's has.",
+     "`jobctl wait JOB`, then copy again."},
+    {"JC1722", "no such path in the outputs",
+     "No file of the outputs has this name or lies below it.",
+     "`jobctl outputs JOB` lists the files."},
 };
 
 }  // namespace

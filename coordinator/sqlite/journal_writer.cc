@@ -6,6 +6,7 @@
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/checkpoint_files.h"
 #include "coordinator/stores/code_store.h"
 
 namespace muster::coordinator {
@@ -118,9 +119,9 @@ absl::Status JournalWriter::WriteFinished(const FinishedJob& job, int64_t lived_
   RETURN_IF_ERROR(statements_->life.Bind(1, id).Bind(2, lived_ms).Run());
   RETURN_IF_ERROR(statements_->remove_refs.Bind(1, id).Run());
   std::set<std::string> blobs;
-  for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
+  ForEachSaved(record, [&](const v1::Checkpoint& checkpoint) {
     for (const v1::CheckpointFile& file : checkpoint.files()) blobs.insert(file.sha256());
-  }
+  });
   for (const std::string& blob : blobs) {
     RETURN_IF_ERROR(statements_->blob_ref.BindText(1, blob).Bind(2, id).Run());
   }

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
+#include "coordinator/core/checkpoint_files.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/replay.h"
@@ -38,11 +39,11 @@ ReplayCallbacks SinkInto(ClusterState& state) {
 }
 
 void AddUses(const v1::JobRecord& record, BlobUses& uses) {
-  for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
+  ForEachSaved(record, [&](const v1::Checkpoint& checkpoint) {
     for (const v1::CheckpointFile& file : checkpoint.files()) {
       uses.insert({file.sha256(), {file.size(), record.id(), ""}});
     }
-  }
+  });
 }
 
 // Older coordinators have no such table.

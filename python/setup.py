@@ -26,7 +26,7 @@ class BuildPy(build_py):
         super().run()
         if PROTO is None:
             raise SystemExit("proto/ is missing; build from the repository or a source distribution")
-        target = Path(self.build_lib) / "muster" / "client" / "api.binpb"
+        target = Path(self.build_lib).absolute() / "muster" / "client" / "api.binpb"
         if self.editable_mode:
             target = HERE / "src" / "muster" / "client" / "api.binpb"
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -157,6 +157,16 @@ def _handle_sigterm() -> None:
     _handles_stop = True
 
 
+def own_sigterm() -> None:
+    """Makes SIGTERM a stop request and nothing else, whatever a library has installed."""
+    global _handles_stop, _previous_handler
+    if decide() is None or threading.current_thread() is not threading.main_thread():
+        return
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    _previous_handler = signal.SIG_DFL
+    _handles_stop = True
+
+
 def stop_is_requested() -> bool:
     """Whether this process was asked to stop, by SIGTERM or by the worker."""
     found = reporter if is_decided else decide()

@@ -402,6 +402,20 @@ class Stops(Case):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(30), -signal.SIGTERM)
 
+    def test_a_child_that_its_parent_terminates_dies(self):
+        self.worker()
+        process = self.ready("""
+            import multiprocessing, time, muster
+            muster.should_stop()
+            child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+            child.start()
+            child.terminate()
+            child.join(20)
+            assert child.exitcode == -15, child.exitcode
+            print("ready", flush=True)
+            """)
+        self.assertEqual(process.wait(30), 0)
+
     def test_a_stop_of_the_whole_group_spares_the_loaders_workers_until_the_checkpoint(self):
         need(importlib.util.find_spec("torch"), "needs the Python package torch")
         self.worker()

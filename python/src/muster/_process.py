@@ -27,6 +27,7 @@ is_decided = False  # whether `reporter` is final
 is_inside = "MUSTER_SOCKET" in os.environ  # read anew by `reset`
 
 _deciding = threading.Lock()
+_forking = threading.local()
 _warned: set[str] = set()
 _stop_signaled = False
 _handles_stop = False
@@ -110,6 +111,16 @@ def reset() -> None:
     _stop_signaled = False
 
 
+def _before_fork() -> None:
+    # A child that is terminated at once must find its own disposition, not our handler.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}) if _handles_stop else None
+
+
+def _after_fork_in_parent() -> None:
+    if _forking.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
 def _after_fork_in_child() -> None:
     inherited = reporter
     reset()
@@ -117,6 +128,7 @@ def _after_fork_in_child() -> None:
         inherited.abandon()
     if _handles_stop:
         _leave_stop_to_parent()
+    _after_fork_in_parent()
 
 
 def _leave_stop_to_parent() -> None:
@@ -178,4 +190,4 @@ def stop_is_requested() -> bool:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,5 +1,5 @@
-"""Code that travels with jobs: what is sent, once; what two jobs' code differs in; and directories
-that cannot be sent."""
+"""Code that travels with jobs: what is sent, once; what two jobs' code differs in; directories that
+cannot be sent; nodes that share nothing with the machine that the job was submitted on."""
 import hashlib
 import json
 import os
@@ -8,7 +8,7 @@ import socket
 import subprocess
 
 import harness
-from harness import JOBCTL, Case, need, wait_until
+from harness import FAILED, JOBCTL, SUCCEEDED, Case, need, wait_until
 from network import Network
 from terminal import Terminal
 
@@ -245,6 +245,120 @@ class FromAnotherHost(CodeCase):
         os.symlink("/etc", os.path.join(self.root, "bad"))
         _, told = self.submit(*line, check=False)
         self.assertIn("--no-sync if the code is on the nodes already", told)
+
+
+class NodesThatShareNothing(CodeCase):
+    """Two nodes in network namespaces, each behind mounts that hide the directory of the submit."""
+
+    def setUp(self):
+        super().setUp()
+        need(harness.has_network_namespaces(), "needs root, iproute2 and network namespaces")
+        self.network = Network(self, 2)
+        self.address = self.network.address + ":7700"
+        self.cluster = self.make_cluster(prefix=self.network.inside(),
+                                         coordinator_args=["--listen", self.address, "--insecure-plaintext"])
+        for name, address in self.network.nodes.items():
+            hide = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {self.root} && exec "$@"', "sh"]
+            self.cluster.add_worker(name, "cpu:2", coordinator=self.address, args=["--advertise", address],
+                                    prefix=[*self.network.inside(name), *hide], wait=False)
+        self.cluster.wait_nodes(*self.network.nodes)
+
+    def outputs_of(self, job, deadline_s=30):
+        return wait_until(lambda: [each for each in self.cluster.api.record(job).outputs if each.state == 2],
+                          "the outputs are committed", deadline_s)
+
+    def test_code_setup_and_outputs_on_two_nodes(self):
+        self.write("train.py", "import os, model\n"
+                   "os.makedirs('results', exist_ok=True)\n"
+                   "rank = os.environ['RANK']\n"
+                   "open(f'results/rank{rank}.txt', 'w').write('of rank ' + rank)\n"
+                   "setup = open(os.environ['MUSTER_SETUP_DIR'] + '/made').read().strip()\n"
+                   "print(os.getcwd(), model.LOSS, setup, flush=True)\n")
+        line = ("-n", "4", "--nodes", "2", "--sync=" + self.root, "--outputs", "results", "--setup",
+                "echo made on purpose; echo 7 > $MUSTER_SETUP_DIR/made; test -f model.py", "--", harness.PYTHON, "-S",
+                "train.py")
+        job = self.cluster.submit(*line, cwd="/")
+        record = self.cluster.wait_over(job, deadline_s=60)
+        logs, _ = self.cluster.api.logs(job)
+        self.assertEqual(record.state, SUCCEEDED, (record.reason, logs))
+        for rank in range(4):
+            where, loss, setup = logs[(0, rank, 1)].decode().split()
+            self.assertEqual((loss, setup), ("1", "7"))
+            self.assertNotIn(self.root, where)
+            self.assertTrue(where.endswith("/code"), where)
+        for part in record.attempts[0].parts:
+            self.assertTrue(part.preparation.ran_setup)
+            self.assertGreater(part.preparation.fetched_bytes, 1_000_000)
+        printed = self.cluster.jobctl("logs", job, "--setup").stdout
+        for name in self.network.nodes:
+            self.assertIn(f"[{name}] made on purpose\n", printed)
+        self.assertEqual(self.outputs_of(job)[0].file_count, 4)
+        shown = self.cluster.jobctl("show", job).stdout
+        self.assertIn("code: 1.5 MB fetched; setup took", shown)
+        # Once more: nothing is sent, fetched or set up again, and a rank that changes its code changed only its own.
+        again = self.cluster.jobctl("submit", "-o", "name", *line, cwd="/")
+        self.assertIn("nothing changed", self.code_line(again))
+        record = self.cluster.wait_over(again.stdout.strip(), deadline_s=60)
+        self.assertEqual(record.state, SUCCEEDED, record.reason)
+        for part in record.attempts[0].parts:
+            self.assertEqual((part.preparation.ran_setup, part.preparation.fetched_bytes), (False, 0))
+        self.assertIn("setup cached", self.cluster.jobctl("show", record.name).stdout)
+
+    def test_a_setup_that_fails_starts_no_rank_and_is_shown(self):
+        job = self.cluster.submit("-n", "4", "--nodes", "2", "--sync=" + self.root, "--setup", "echo no such wheel; false",
+                                  "--", "sh", "-c", "touch started", cwd="/")
+        record = self.cluster.wait_over(job, deadline_s=60)
+        self.assertEqual(record.state, FAILED)
+        self.assertIn("setup", record.reason)
+        self.assertIn("no such wheel", self.cluster.jobctl("logs", job, "--setup").stdout)
+        self.assertEqual(self.cluster.api.logs(job)[0], {})
+
+    def test_ranks_change_their_copy_and_not_the_next_jobs(self):
+        first = self.cluster.submit("-n", "1", "--sync=" + self.root, "--", "sh", "-c",
+                                    "echo 'LOSS = 99' > model.py; rm -rf sub; cat model.py", cwd="/")
+        self.assertEqual(self.cluster.wait_over(first).state, SUCCEEDED)
+        second = self.cluster.submit("-n", "4", "--nodes", "2", "--sync=" + self.root, "--", "sh", "-c",
+                                     "cat model.py && sub/run.sh", cwd="/")
+        record = self.cluster.wait_over(second)
+        logs, _ = self.cluster.api.logs(second)
+        self.assertEqual(record.state, SUCCEEDED, (record.reason, logs))
+        for rank in range(4):
+            self.assertTrue(logs[(0, rank, 1)].startswith(b"LOSS = 1\n"), logs)
+
+    def test_a_hostile_manifest_reaches_no_node(self):
+        """Objects of another client: names that lead out of the directory that a node writes."""
+        service = self.cluster.api.service
+        _, _, job = harness.protos()
+
+        def entry(shared, path, kind=b"\x00", content=b"x"):
+            rest = path[shared:]
+            head = kind + len(path[:shared]).to_bytes(2, "little") + len(rest).to_bytes(2, "little") + rest
+            return head + len(content).to_bytes(8, "little") + hashlib.sha256(content).digest()
+        escaped = self.path("escaped")
+        for path in (b"../" * 12 + escaped.encode(), escaped.encode(), b"a/../../b", b"a\x00b"):
+            manifest = b"MSTRTRE1" + (1).to_bytes(4, "little") + entry(0, path)
+            identity = hashlib.sha256(manifest).digest()
+            placement = (b"MSTRPLC1" + identity + (1).to_bytes(4, "little") + hashlib.sha256(b"x").digest() +
+                         (1).to_bytes(8, "little") + (0).to_bytes(4, "little") + (0).to_bytes(8, "little"))
+            chunks = [service.ObjectChunk(sha256=hashlib.sha256(each).digest(), size=len(each), data=each)
+                      for each in (b"x", placement, manifest)]
+            push = self.cluster.api.channel.stream_unary(
+                "/muster.v1.JobService/PushObjects", request_serializer=service.ObjectChunk.SerializeToString,
+                response_deserializer=service.PushObjectsResponse.FromString)
+            push(iter(chunks), timeout=10)
+            spec = job.JobSpec(command=["true"])
+            spec.shape.processes = 1
+            spec.code.tree, spec.code.manifest_bytes = identity.hex(), len(manifest)
+            spec.code.placement, spec.code.placement_bytes = hashlib.sha256(placement).hexdigest(), len(placement)
+            try:
+                response = self.cluster.api.unary("Submit", service.SubmitRequest(spec=spec), service.SubmitResponse)
+            except Exception as error:  # a coordinator may look into it first
+                self.assertIn("JC17", str(error))
+                continue
+            record = self.cluster.wait_for(response.name, FAILED)
+            self.assertIn("code", record.reason)
+        self.assertFalse(os.path.exists(escaped))
+        self.assertEqual(self.cluster.wait_over(self.cluster.submit("--", "true", cwd="/")).state, SUCCEEDED)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 #include "common/job/code.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "common/job/refuse.h"
 #include "common/job/rules.h"
+#include "common/outputs.h"
 #include "common/relative_path.h"
 #include "common/sha256.h"
 #include "common/status.h"
@@ -141,14 +143,14 @@ absl::Status CheckOutputs(const v1::JobSpec& spec) {
   }
   std::set<std::string> seen;
   for (const std::string& path : spec.outputs()) {
-    if (!IsInside(path)) {
-      return Refuse("JC1108",
-                    StrCat("the output ", Shown(path),
-                           " is not a path below the working directory without \"..\", \".\" and "
-                           "empty parts"),
-                    "outputs: [runs, model.pt]");
+    const std::optional<std::string> clean = common::CleanOutput(path);
+    if (!clean.has_value() || (!clean->empty() && !IsInside(*clean))) {
+      return Refuse(
+          "JC1108",
+          StrCat("the output ", Shown(path), " is not a path below the working directory"),
+          "outputs: [runs, model.pt], or . for all of it");
     }
-    if (!seen.insert(path).second)
+    if (!seen.insert(*clean).second)
       return Refuse("JC1108", StrCat("the output ", Shown(path), " is named twice"),
                     "name it once");
   }

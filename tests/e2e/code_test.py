@@ -310,7 +310,7 @@ class NodesThatShareNothing(CodeCase):
         record = self.cluster.wait_over(job, deadline_s=60)
         self.assertEqual(record.state, FAILED)
         self.assertIn("setup", record.reason)
-        self.assertIn("no such wheel", self.cluster.jobctl("logs", job, "--setup").stdout)
+        self.assertIn("no such wheel", self.cluster.jobctl("show", job).stdout)
         self.assertEqual(self.cluster.api.logs(job)[0], {})
 
     def test_ranks_change_their_copy_and_not_the_next_jobs(self):

@@ -302,11 +302,12 @@ const Command kCpCommand = {
         "jobctl cp calm-otter-3:out/model.pt .\tone file\n"
         "jobctl cp calm-otter-3@0:out .\tof attempt 0",
     .notes =
-        "Outputs are what `outputs:` in the job file names. They come back when an attempt "
-        "ends, also when it\nfailed or was cancelled. PATH is relative to the job's working "
-        "directory; a directory is copied below DEST\nunder its name. Every file is verified "
-        "by its SHA-256; files that are already there and equal are not\nsent again. If "
-        "nodes differ in a file, the first node's is copied; see --node.",
+        "Outputs are what `outputs:` in the job file names. They come back when an\n"
+        "attempt ends, also when it failed or was cancelled. PATH is relative to the\n"
+        "job's working directory; a directory is copied below DEST under its name.\n"
+        "Every file is verified by its SHA-256; files that are already there and\n"
+        "equal are not sent again. If nodes differ in a file, the first node's is\n"
+        "copied; see --node.",
     .run = Copy};
 const Command kOutputsCommand = {.name = "outputs",
                                  .summary = "list the files that a job brought back",

@@ -1,9 +1,11 @@
 """Ranks in an image: started by runc below the shim, which keeps what it has of other ranks: pipes, exit codes, signals,
 the kill tree, adoption. The image is made on the spot of a few programs of this machine. Takes root, runc and umoci.
 """
+import http.server
 import os
 import shutil
 import sys
+import threading
 import time
 
 import harness
@@ -17,6 +19,45 @@ ACCOUNT, UID = "nobody", 65534
 def mounts_below(directory):
     with open("/proc/self/mountinfo") as file:
         return [line.split()[4] for line in file if line.split()[4].startswith(directory)]
+
+
+class Registry:
+    """As much of a registry's protocol as a pull takes, over a layout."""
+
+    def __init__(self, directory):
+        self.directory, self.asked, self.lies = directory, [], {}
+        registry = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                registry.asked.append(self.path)
+                if self.path == "/v2/":
+                    return self.answer(b"{}", "application/json")
+                digest = self.path.rsplit("/", 1)[1]
+                path = os.path.join(registry.directory, "blobs/sha256", registry.lies.get(digest, digest).replace("sha256:", ""))
+                if not os.path.exists(path):
+                    return self.answer(b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}', "application/json", 404)
+                with open(path, "rb") as file:
+                    data = file.read()
+                self.answer(data, "application/vnd.oci.image.manifest.v1+json" if "/manifests/" in self.path else "application/octet-stream")
+
+            def answer(self, data, kind, code=200):
+                self.send_response(code)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.host = f"127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 class Images(Case):
@@ -246,6 +287,50 @@ class Images(Case):
         self.mounts_of_job = ()
         job, record = self.run_over(cluster, "true", workdir="/no/such")
         self.assertRegex(record.reason, "it has no directory /no/such, which is the job's workdir")
+        self.assert_nothing_left(cluster)
+
+    def test_an_image_of_a_registry_is_what_its_digest_says(self):
+        need(shutil.which("skopeo"), "skopeo is not here")
+        digest = oci_layout.write(self.path("pushed"), [oci_layout.small_tree().layer()], {"Env": ["PATH=/bin", "FROM=registry"]})
+        registry = Registry(self.path("pushed"))
+        self.addCleanup(registry.close)
+        os.makedirs(self.path(".config/containers"))
+        with open(self.path(".config/containers/registries.conf"), "w") as file:
+            file.write(f'[[registry]]\nlocation="{registry.host}"\ninsecure=true\n')
+        cluster = self.start()
+        image = f"{registry.host}/test/base:1@{digest}"
+        for _ in range(2):
+            job, record = self.run_over(cluster, "echo $FROM", image=image)
+            self.assertEqual((record.state, self.out(cluster, job)), (SUCCEEDED, "registry\n"), self.story(cluster, job))
+            self.assertEqual(record.attempts[0].parts[0].preparation.image, digest)
+        blobs = [path for path in registry.asked if "/blobs/" in path]
+        self.assertEqual(len(blobs), 2, f"fetched once: {registry.asked}")
+        # One that answers with something else than what was asked for.
+        other = oci_layout.write(self.path("other"), [oci_layout.small_tree(("sh",)).layer()])
+        registry.lies = {digest.replace("sha256:" + digest[7:9], "sha256:00"): other}
+        lie = next(iter(registry.lies))
+        registry.directory = self.path("other")
+        job, record = self.run_over(cluster, "true", image=f"{registry.host}/test/base@{lie}")
+        self.assertEqual(record.state, FAILED)
+        self.assertRegex(record.reason, "cannot get the image .*(answered with|digest|does not match)")
+        job, record = self.run_over(cluster, "true", image=f"{registry.host}/test/none@sha256:{'0' * 64}")
+        self.assertRegex(record.reason, "skopeo: it exited with 1: .*; fix: see whether that node reaches the registry")
+        self.assert_nothing_left(cluster)
+
+    def test_an_image_of_podmans_is_found_by_its_name(self):
+        need(shutil.which("podman"), "podman is not here")
+        podman = Podman(self.directory)
+        self.env["CONTAINERS_CONF"] = podman.env["CONTAINERS_CONF"]
+        pulled = podman.run("pull", "-q", f"oci:{self.image}", check=False)
+        need(pulled.returncode == 0, f"podman does not work here: {pulled.stderr[-200:]}")
+        name = f"localhost/{os.path.basename(self.directory).lower()}"
+        podman.run("tag", pulled.stdout.split()[-1], name)
+        self.addCleanup(podman.run, "rmi", "-f", name, check=False)
+        cluster = self.start()
+        before = mounts_below("/var/lib/containers")
+        job, record = self.run_over(cluster, "echo $FROM_IMAGE", image=name)
+        self.assertEqual((record.state, self.out(cluster, job)), (SUCCEEDED, "yes\n"), self.story(cluster, job))
+        self.assertEqual(mounts_below("/var/lib/containers"), before)
         self.assert_nothing_left(cluster)
 
     def damage(self, name, layers, tamper=None):

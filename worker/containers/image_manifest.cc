@@ -18,8 +18,6 @@ constexpr size_t kManifestsMax = 1'024;
 constexpr std::string_view kImageDigestPrefix = "sha256:";
 constexpr char kOciManifest[] = "application/vnd.oci.image.manifest.v1+json";
 constexpr char kOciConfig[] = "application/vnd.oci.image.config.v1+json";
-constexpr char kOciTar[] = "application/vnd.oci.image.layer.v1.tar";
-constexpr char kOciGzip[] = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 absl::Status Bad(std::string_view what) { return absl::DataLossError(std::string(what)); }
 
@@ -57,9 +55,9 @@ std::optional<ImageBlob> ReadDescriptor(const json& descriptor, uint64_t size_ma
 
 // Empty: a layer that cannot be unpacked here.
 std::string LayerType(std::string_view type) {
-  if (type == kOciTar || type == "application/vnd.docker.image.rootfs.diff.tar") return kOciTar;
-  if (type == kOciGzip || type == "application/vnd.docker.image.rootfs.diff.tar.gzip")
-    return kOciGzip;
+  if (type == kTarLayer || type == "application/vnd.docker.image.rootfs.diff.tar") return kTarLayer;
+  if (type == kGzipLayer || type == "application/vnd.docker.image.rootfs.diff.tar.gzip")
+    return kGzipLayer;
   return {};
 }
 

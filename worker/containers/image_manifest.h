@@ -16,6 +16,9 @@ inline constexpr size_t kImageJsonBytesMax = 4 << 20;
 inline constexpr size_t kImageLayersMax = 512;
 inline constexpr uint64_t kImageBytesMax = uint64_t{1} << 40;  // of all layers, compressed
 
+inline constexpr char kTarLayer[] = "application/vnd.oci.image.layer.v1.tar";
+inline constexpr char kGzipLayer[] = "application/vnd.oci.image.layer.v1.tar+gzip";
+
 struct ImageBlob {
   std::string hex;  // of its SHA-256
   uint64_t size = 0;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <system_error>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "common/clock.h"
 #include "common/problem.h"
@@ -30,6 +32,9 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kImageSayEveryMs = 1'000;
 constexpr size_t kToolWordsMax = 400;  // of what a tool printed
+// Of registries, by their protocol.
+constexpr const char* kFinalWords[] = {"manifest unknown", "name unknown", "unauthorized",
+                                       "access to the resource is denied"};
 constexpr char kDigestWord[] = "sha256:";
 
 // The last line with words: tools end with their reason.
@@ -104,8 +109,13 @@ class ImageStep {
     if (stop) return StoppedStatus();
     if (output.problem.empty()) return output;
     const std::string said = LastLine(output.err);
-    return absl::UnavailableError(
-        StrCat(tool, ": ", output.problem, said.empty() ? "" : StrCat(": ", said)));
+    const std::string why =
+        StrCat(tool, ": ", output.problem, said.empty() ? "" : StrCat(": ", said));
+    // Another try gets the same answer.
+    const bool is_final =
+        std::any_of(std::begin(kFinalWords), std::end(kFinalWords),
+                    [&](const char* words) { return absl::StrContains(output.err, words); });
+    return is_final ? absl::NotFoundError(why) : absl::UnavailableError(why);
   }
 
   // What names the same bytes for as long as the cache has them.

@@ -19,6 +19,8 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kMagicBytes = 4;
+constexpr std::string_view kGzipMagic = "\x1f\x8b";
 
 std::string BlobPath(const LayoutSource& source, const std::string& hex) {
   return StrCat(source.directory, source.is_oci ? "/blobs/sha256/" : "/", hex);
@@ -53,6 +55,12 @@ absl::Status WriteNew(const std::string& path, std::string_view bytes) {
   ASSIGN_OR_RETURN(const common::UniqueFd file,
                    common::OpenRegular(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
   return common::WriteAll(file.get(), bytes);
+}
+
+absl::StatusOr<std::string> LayerTypeOf(const std::string& path) {
+  ASSIGN_OR_RETURN(const common::UniqueFd file, common::OpenRegular(path, O_RDONLY));
+  ASSIGN_OR_RETURN(const std::string head, common::ReadAt(file.get(), 0, kMagicBytes, path));
+  return std::string(head.starts_with(kGzipMagic) ? kGzipLayer : kTarLayer);
 }
 
 class LayoutCopy {
@@ -136,7 +144,12 @@ absl::Status TakeLayout(const LayoutSource& source, const TakenLayout& layout,
   LayoutCopy copy(source, target, took);
   RETURN_IF_ERROR(copy.Take(layout.manifest.config));
   for (const ImageBlob& layer : layout.manifest.layers) RETURN_IF_ERROR(copy.Take(layer));
-  const std::string manifest = ManifestJson(layout.manifest);
+  ImageManifest taken = layout.manifest;
+  for (ImageBlob& layer : taken.layers) {
+    // Podman keeps layers unpacked, and yet calls them by the type that they were pulled as.
+    ASSIGN_OR_RETURN(layer.media_type, LayerTypeOf(StrCat(target, "/blobs/sha256/", layer.hex)));
+  }
+  const std::string manifest = ManifestJson(taken);
   RETURN_IF_ERROR(
       WriteNew(StrCat(target, "/blobs/sha256/", common::Sha256Hex(manifest)), manifest));
   RETURN_IF_ERROR(WriteNew(target + "/oci-layout", "{\"imageLayoutVersion\": \"1.0.0\"}"));

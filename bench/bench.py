@@ -19,6 +19,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
+from code_bench import bench_code as measure_code  # noqa: E402
 import harness  # noqa: E402  (the daemons of the benchmarks are started as in the tests)
 from harness import JOBCTL, wait_until  # noqa: E402
 from page_bench import bench_page as measure_page  # noqa: E402
@@ -346,10 +347,16 @@ def bench_tree(table):
     measure_tree(table, os.path.join(harness.BIN, "bench", "bench_tree"))
 
 
+def bench_code(table):
+    """Directories sent by submits, beside rsync."""
+    with Stage() as stage:
+        measure_code(table, stage)
+
+
 BENCHES = {"launch": bench_launch, "submit": bench_submit, "jobs": bench_jobs, "exit": bench_exit,
            "logs": bench_logs, "grep": bench_grep, "restart": bench_restart, "idle": bench_idle,
            "sampling": bench_sampling, "page": bench_page, "tls": bench_tls, "tree": bench_tree,
-           "trainer": bench_trainer}
+           "code": bench_code, "trainer": bench_trainer}
 
 
 def machine():

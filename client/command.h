@@ -16,14 +16,18 @@ class Arguments;
 class Session;
 
 struct Flag {
-  std::string_view name;        // without dashes; `-` and `_` are equivalent on the command line
-  char letter = 0;              // 0: none
-  std::string_view value = {};  // "N", "FILE"; empty: a switch
+  std::string_view name;  // without dashes; `-` and `_` are equivalent on the command line
+  char letter = 0;        // 0: none
+  // "N", "FILE"; empty: a switch; "=DIR": a switch that takes a value in the same word, --sync=DIR
+  std::string_view value = {};
   std::string_view help = {};
   std::string_view choices = {};  // "a|b|c" if only these are allowed
   // For completion of a value without choices: a subject as in Command::completes, or such a list
   // of words.
   std::string_view completes = {};
+
+  bool NeedsValue() const { return !value.empty() && value[0] != '='; }
+  bool TakesValue() const { return !value.empty(); }
 };
 
 struct Command {

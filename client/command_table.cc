@@ -28,6 +28,8 @@ constexpr const Command* kCommands[] = {
     &kCkptVerifyCommand,
     &kCkptPullCommand,
     &kCkptRmCommand,
+    &kOutputsCommand,
+    &kCpCommand,
     &kWaitCommand,
     &kCancelCommand,
     &kSignalCommand,

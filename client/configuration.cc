@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "client/code_text.h"
 #include "client/record_text.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -15,7 +16,7 @@ namespace {
 using common::StrAppend;
 using common::StrCat;
 
-enum Group { kCommand, kArguments, kShape, kPolicy, kLabels, kRun, kEnvironment };
+enum Group { kCode, kCommand, kArguments, kShape, kPolicy, kLabels, kRun, kEnvironment };
 constexpr std::string_view kNotShown = "(hidden)";  // as `show` prints it
 // What a shell sets for itself; the directory is a field of its own.
 constexpr std::string_view kShellsOwn = "_|OLDPWD|PWD|SHLVL";
@@ -65,7 +66,16 @@ void AddCommand(const v1::JobSpec& spec, Fields* fields) {
       fields->Append(kArguments, StrCat("argument ", word), "given");
     }
   }
-  fields->Add(kCommand, "directory", spec.workdir());
+  fields->Add(kCommand, "directory", DirectoryText(spec));
+}
+
+void AddCode(const v1::JobSpec& spec, Fields* fields) {
+  fields->Add(kCode, "code", spec.code().tree().substr(0, 12));
+  fields->Add(kCode, "commit", CommitText(spec.code()));
+  fields->Add(kCode, "container", ContainerText(spec.container()));
+  fields->Add(kCode, "setup", SetupText(spec));
+  for (const std::string& path : spec.outputs())
+    fields->Add(kCode, StrCat("output ", path), "kept");
 }
 
 void AddShape(const v1::JobSpec& spec, Fields* fields) {
@@ -168,6 +178,7 @@ std::string ShownValue(const std::string& field, const std::string& value) {
 Configuration ConfigurationOf(const v1::JobRecord& record, const v1::ListNodesResponse& nodes) {
   Fields fields;
   const v1::JobSpec& spec = record.spec();
+  AddCode(spec, &fields);
   AddCommand(spec, &fields);
   AddShape(spec, &fields);
   AddPolicies(spec, &fields);

@@ -88,6 +88,7 @@ class Connection {
   using OnSamples = std::function<bool(const v1::SampleBucket&)>;
   using OnAudit = std::function<bool(const v1::AuditEntries&)>;
   using OnBytes = std::function<bool(const v1::BlobChunk&)>;
+  using NextChunk = std::function<absl::StatusOr<bool>(v1::ObjectChunk*)>;
   absl::Status Run(const v1::SubmitRequest& request, const OnUpdate& on_message);
   // `deadline_ms` 0: none. Otherwise DEADLINE_EXCEEDED once it passes.
   absl::Status WatchJob(const v1::WatchJobRequest& request, int64_t deadline_ms,
@@ -100,6 +101,12 @@ class Connection {
   // All that the request asks for, oldest first; the last message has the head.
   absl::Status ReadAudit(const v1::ReadAuditRequest& request, const OnAudit& on_message);
   absl::Status PullFile(const v1::PullFileRequest& request, const OnBytes& on_message);
+  absl::StatusOr<v1::PrepareObjectsResponse> PrepareObjects(
+      const v1::PrepareObjectsRequest& request);
+  // `next` fills a chunk, or returns false after the last one; its error cancels the stream and is
+  // returned. No faster than the coordinator reads.
+  absl::StatusOr<v1::PushObjectsResponse> PushObjects(const NextChunk& next);
+  absl::Status PullObject(const v1::PullObjectRequest& request, const OnBytes& on_message);
 
   // A command in a job. How it began and ended is read from the call.
   std::unique_ptr<ExecCall> Exec(const v1::ExecStart& start);

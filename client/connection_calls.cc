@@ -72,6 +72,7 @@ MUSTER_UNARY(RemoveProject, RemoveProjectRequest, RemoveProjectResponse, kSlowRe
 MUSTER_UNARY(SetSecret, SetSecretRequest, Secret, kSlowRequestMs)
 MUSTER_UNARY(ListSecrets, ListSecretsRequest, ListSecretsResponse, kSlowRequestMs)
 MUSTER_UNARY(RemoveSecret, RemoveSecretRequest, RemoveSecretResponse, kSlowRequestMs)
+MUSTER_UNARY(PrepareObjects, PrepareObjectsRequest, PrepareObjectsResponse, kSlowRequestMs)
 #undef MUSTER_UNARY
 
 absl::StatusOr<v1::GetJobResponse> Connection::GetJob(const std::string& job) {
@@ -217,6 +218,40 @@ absl::Status Connection::PullFile(const v1::PullFileRequest& request, const OnBy
   return channel_->Stream<grpc::ClientReader<v1::BlobChunk>, v1::BlobChunk>(
       [&](grpc::ClientContext* context) { return channel_->stub->PullFile(context, request); },
       on_message);
+}
+absl::Status Connection::PullObject(const v1::PullObjectRequest& request,
+                                    const OnBytes& on_message) {
+  return channel_->Stream<grpc::ClientReader<v1::BlobChunk>, v1::BlobChunk>(
+      [&](grpc::ClientContext* context) { return channel_->stub->PullObject(context, request); },
+      on_message);
+}
+
+absl::StatusOr<v1::PushObjectsResponse> Connection::PushObjects(const NextChunk& next) {
+  v1::PushObjectsResponse response;
+  absl::Status problem;
+  const grpc::Status status = channel_->WithContext([&](grpc::ClientContext* context) {
+    const std::unique_ptr<grpc::ClientWriter<v1::ObjectChunk>> writer =
+        channel_->stub->PushObjects(context, &response);
+    v1::ObjectChunk chunk;
+    while (true) {
+      chunk.Clear();
+      const absl::StatusOr<bool> more = next(&chunk);
+      if (!more.ok()) {
+        problem = more.status();
+        context->TryCancel();
+        break;
+      }
+      if (!*more) {
+        writer->WritesDone();
+        break;
+      }
+      if (!writer->Write(chunk)) break;  // Finish tells why
+    }
+    return writer->Finish();
+  });
+  RETURN_IF_ERROR(problem);
+  RETURN_IF_ERROR(channel_->Convert(status));
+  return response;
 }
 
 }  // namespace muster::client

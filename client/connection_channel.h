@@ -62,31 +62,40 @@ struct Connection::Channel {
     return response;
   }
 
-  template <typename Reader, typename Message>
-  absl::Status Stream(const std::function<std::unique_ptr<Reader>(grpc::ClientContext*)>& open,
-                      const std::function<bool(const Message&)>& on_message,
-                      int64_t deadline_ms = 0) {
+  // A stream that CancelStreams ends.
+  grpc::Status WithContext(const std::function<grpc::Status(grpc::ClientContext*)>& stream,
+                           int64_t deadline_ms = 0) {
     grpc::ClientContext context;
     if (deadline_ms > 0) context.set_deadline(After(deadline_ms));
     {
       std::lock_guard lock(mutex);
-      if (cancelled) return absl::CancelledError("the connection was closed");
+      if (cancelled) return {grpc::StatusCode::CANCELLED, "the connection was closed"};
       streams.insert(&context);
     }
-    const std::unique_ptr<Reader> reader = open(&context);
-    Message message;
+    grpc::Status status = stream(&context);
+    std::lock_guard lock(mutex);
+    streams.erase(&context);
+    return status;
+  }
+
+  template <typename Reader, typename Message>
+  absl::Status Stream(const std::function<std::unique_ptr<Reader>(grpc::ClientContext*)>& open,
+                      const std::function<bool(const Message&)>& on_message,
+                      int64_t deadline_ms = 0) {
     bool ended_by_us = false;
-    while (reader->Read(&message)) {
-      if (!ended_by_us && !on_message(message)) {
-        ended_by_us = true;
-        context.TryCancel();
-      }
-    }
-    const grpc::Status status = reader->Finish();
-    {
-      std::lock_guard lock(mutex);
-      streams.erase(&context);
-    }
+    const grpc::Status status = WithContext(
+        [&](grpc::ClientContext* context) {
+          const std::unique_ptr<Reader> reader = open(context);
+          Message message;
+          while (reader->Read(&message)) {
+            if (!ended_by_us && !on_message(message)) {
+              ended_by_us = true;
+              context->TryCancel();
+            }
+          }
+          return reader->Finish();
+        },
+        deadline_ms);
     return ended_by_us ? absl::OkStatus() : Convert(status);
   }
 };

@@ -53,9 +53,9 @@ std::vector<Bound> BindFlags(const Command* command, CLI::App& app) {
   for (const Flag* flag : FlagsOf(command)) {
     const std::string names = NamesOf(*flag, command);
     if (names.empty()) continue;
-    CLI::Option* option = flag->value.empty() ? app.add_flag(names) : app.add_option(names);
+    CLI::Option* option = flag->NeedsValue() ? app.add_option(names) : app.add_flag(names);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    if (!flag->value.empty()) option->expected(1);
+    if (flag->NeedsValue()) option->expected(1);
     bound.push_back({flag, option});
   }
   return bound;
@@ -143,8 +143,13 @@ std::string Bare(const Flag& flag, std::string value, const std::vector<std::str
 
 absl::Status CheckValue(const Command* command, const Flag& flag, const std::string& value,
                         const std::vector<std::string>& line) {
-  if (flag.value.empty()) {
+  if (!flag.NeedsValue()) {
     if (value == "true") return absl::OkStatus();  // CLI11's value for a switch that was given
+    if (flag.TakesValue() && value != kEmptyValue) return absl::OkStatus();
+    if (flag.TakesValue()) {
+      return Usage("JC1004", common::StrCat("--", flag.name, "= has no value"),
+                   common::StrCat("--", flag.name, flag.value, ", or --", flag.name, " alone"));
+    }
     return Usage("JC1004", common::StrCat("--", flag.name, " takes no value"), HelpFix(command));
   }
   if (value == kMissingValue) return ValueMissing(command, flag, line.back());
@@ -203,7 +208,8 @@ absl::StatusOr<FlagsRead> ReadFlags(const Command* command, const std::vector<st
     for (const std::string& value : option->results()) {
       RETURN_IF_ERROR(CheckValue(command, *flag, value, line));
       read.values[std::string(flag->name)].push_back(
-          flag->value.empty() ? "" : Bare(*flag, value, line));
+          flag->NeedsValue() || (flag->TakesValue() && value != "true") ? Bare(*flag, value, line)
+                                                                        : "");
     }
   }
   return read;

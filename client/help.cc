@@ -74,7 +74,11 @@ std::vector<Pair> FlagPairs(std::span<const Flag> flags) {
     std::string left = flag.letter != 0
                            ? StrCat("-", std::string(1, flag.letter), ", --", flag.name)
                            : StrCat("    --", flag.name);
-    if (!flag.value.empty()) StrAppend(&left, " ", flag.value);
+    if (flag.NeedsValue()) {
+      StrAppend(&left, " ", flag.value);
+    } else if (flag.TakesValue()) {
+      StrAppend(&left, "[", flag.value, "]");
+    }
     pairs.push_back({left, std::string(flag.help)});
   }
   return pairs;

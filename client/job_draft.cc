@@ -125,7 +125,7 @@ absl::Status Check(const std::string& file_name, const std::string& text, const 
     return Usage("JC1101", "the command, its directory or a variable has bytes that are not UTF-8",
                  "rename what has such a name: a job file is UTF-8");
   }
-  if (draft.workdir.empty()) spec.set_workdir("/");
+  if (draft.workdir.empty() || draft.sync) spec.set_workdir("/");
   RETURN_IF_ERROR(job::Complete(file.device_total, spec.mutable_shape()));
   return job::Validate(spec);
 }
@@ -166,6 +166,8 @@ absl::StatusOr<std::string> JobFileOf(const JobDraft& draft, const std::string& 
   if (!draft.name.empty()) out.Key("name", YamlWord(draft.name));
   out.Key("command", CommandList(draft.command), "of each rank");
   if (!draft.workdir.empty()) out.Key("workdir", YamlWord(draft.workdir));
+  if (draft.sync) out.Key("sync", "true", "send this file's directory with the job");
+  if (!draft.image.empty()) out.Key("image", YamlWord(draft.image), "that the ranks run in");
   WriteResources(draft, out);
   WriteSettings(draft, out);
   if (!draft.left_out.empty()) out.Comment("Not taken over:");

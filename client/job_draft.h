@@ -17,6 +17,8 @@ struct JobDraft {
   std::string name;
   std::vector<std::string> command;
   std::string workdir;
+  bool sync = false;  // the job file's directory is sent with the job
+  std::string image;
   uint32_t processes = 0;  // total ranks, or per_node and nodes
   uint32_t per_node = 0;
   uint32_t min_nodes = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "absl/strings/str_split.h"
 #include "client/command.h"
 #include "client/errors.h"
 #include "client/job_file_notify.h"
@@ -115,6 +116,7 @@ class Reader {
     KeyValue value;
     if (!ReadValue(key, node, &value)) return;
     if (key.path == "clean_env") file_->clean_env = value.number != 0;
+    if (key.path == "sync") file_->sync = value.number != 0;
     if (key.apply != nullptr) key.apply(value, spec_);
   }
 
@@ -152,6 +154,14 @@ class Reader {
       case KeyType::kNotify:
         ReadNotify(node, spec_, problems_);
         return false;
+      case KeyType::kScript:
+        if (node.kind != Kind::kScalar) return ReadList(key, node, value);
+        value->list = ScriptCommand(node.text);
+        return true;
+      case KeyType::kMounts:
+        return ReadMounts(key, node);
+      case KeyType::kSize:
+        return ReadSize(key, node, value);
       case KeyType::kSection:
         break;
     }
@@ -275,6 +285,39 @@ class Reader {
     return false;
   }
 
+  bool ReadSize(const JobKey& key, const YamlNode& node, KeyValue* value) {
+    const absl::StatusOr<uint64_t> bytes = common::ParseByteSize(node.text);
+    if (node.kind != Kind::kScalar || !bytes.ok() || *bytes > uint64_t{INT64_MAX}) {
+      Wrong(node, key.path, "a size like 512MiB (powers of 1,024) or 4GB (powers of 1,000)");
+      return false;
+    }
+    value->number = static_cast<int64_t>(*bytes);
+    return true;
+  }
+
+  // "SRC", "SRC:DST" or "SRC:DST:ro".
+  bool ReadMounts(const JobKey& key, const YamlNode& node) {
+    KeyValue texts;
+    if (!ReadList(key, node, &texts)) return false;
+    bool good = true;
+    for (size_t i = 0; i < texts.list.size(); ++i) {
+      const std::vector<std::string> parts = absl::StrSplit(texts.list[i], ':');
+      const bool whole = std::none_of(parts.begin(), parts.end(),
+                                      [](const std::string& part) { return part.empty(); });
+      if (!whole || parts.size() > 3 || (parts.size() == 3 && parts[2] != "ro")) {
+        const YamlNode& item = node.kind == Kind::kList ? node.items[i] : node;
+        Wrong(item, StrCat("an item of ", key.path), "SOURCE, SOURCE:TARGET or SOURCE:TARGET:ro");
+        good = false;
+        continue;
+      }
+      v1::Mount* mount = spec_->mutable_container()->add_mounts();
+      mount->set_source(parts[0]);
+      if (parts.size() > 1) mount->set_target(parts[1]);
+      mount->set_read_only(parts.size() == 3);
+    }
+    return good;
+  }
+
   bool ReadNodes(const JobKey& key, const YamlNode& node, KeyValue* value) {
     const size_t colon = node.text.find(':');
     const absl::StatusOr<int64_t> least = common::ParseInteger(node.text.substr(0, colon));
@@ -296,6 +339,10 @@ class Reader {
 };
 
 }  // namespace
+
+std::vector<std::string> ScriptCommand(const std::string& script) {
+  return {"/bin/sh", "-e", "-c", script};
+}
 
 absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view content,
                                      const std::vector<std::string>& sets, v1::JobSpec* spec) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,7 +33,10 @@ enum class KeyType {
   kDevices,
   kCpus,
   kMemory,
-  kNotify
+  kNotify,
+  kScript,
+  kMounts,
+  kSize
 };
 
 // A key's value after type checking.
@@ -40,7 +44,7 @@ struct KeyValue {
   std::string text;
   std::vector<std::string> list;
   std::vector<std::pair<std::string, std::string>> map;
-  int64_t number = 0;  // integers, milliseconds, booleans, the index of a choice
+  int64_t number = 0;  // integers, milliseconds, booleans, bytes, the index of a choice
   int64_t number2 = 0;
 };
 
@@ -59,6 +63,7 @@ std::string_view PeerKey(std::string_view key);
 
 struct JobFile {
   bool clean_env = false;
+  std::optional<bool> sync;   // whether the directory is sent with the job
   uint32_t device_total = 0;  // the number in `devices: h100:8`; settled when the ranks are known
 };
 
@@ -69,6 +74,9 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<s
 // The same on text; `name` is for messages.
 absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view content,
                                      const std::vector<std::string>& sets, v1::JobSpec* spec);
+
+// A script for /bin/sh as argv: it ends at its first failing command.
+std::vector<std::string> ScriptCommand(const std::string& script);
 
 // The table of keys as Markdown, for docs/jobfile.md.
 std::string JobKeyTable();

@@ -34,11 +34,57 @@ constexpr JobKey kKeys[] = {
     {"workdir",
      KeyType::kString,
      "Working directory, absolute; must exist on every node. Default: the current directory of "
-     "jobctl",
+     "jobctl. With `sync`, the directory that is sent, also relative to the job file's. Default "
+     "then: the job file's",
      0,
      0,
      {},
      [](const KeyValue& value, JobSpec* spec) { spec->set_workdir(value.text); }},
+    {"sync", KeyType::kBoolean,
+     "true: send the directory `workdir` with the job (--sync); .gitignore and .musterignore tell "
+     "what is left out. false: it is on the nodes already. Default: true for a coordinator on "
+     "another host, unless `workdir` is absolute"},
+    {"setup",
+     KeyType::kScript,
+     "What each node runs once before any rank starts, in the directory that was sent: a list of "
+     "arguments, or a script for `/bin/sh -e -c` (--setup)",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->mutable_setup()->Assign(value.list.begin(), value.list.end());
+     }},
+    {"outputs",
+     KeyType::kStringList,
+     "Directories and files below the working directory that are kept when an attempt ends "
+     "(--outputs)",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->mutable_outputs()->Assign(value.list.begin(), value.list.end());
+     }},
+    {"image",
+     KeyType::kString,
+     "The container image that the ranks run in (--image). Default: none, the node's own files",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->mutable_container()->set_image(value.text);
+     }},
+    {"mounts", KeyType::kMounts,
+     "Directories and files of the node that the ranks see in the container: "
+     "`SOURCE[:TARGET[:ro]]`, absolute"},
+    {"shm",
+     KeyType::kSize,
+     "Size of /dev/shm in the container. Default: the node's",
+     0,
+     0,
+     {},
+     [](const KeyValue& value, JobSpec* spec) {
+       spec->mutable_container()->set_shm_bytes(static_cast<uint64_t>(value.number));
+     }},
     {"env",
      KeyType::kStringMap,
      "Variables added to the environment of jobctl, which is sent with the job",
@@ -300,6 +346,19 @@ constexpr KeyAlias kPeerKeys[] = {
     {"retries", "restarts"},
     {"retry", "restarts"},
     {"keep", "checkpoint.keep"},
+    {"files", "sync"},
+    {"file_mounts", "sync"},
+    {"image_id", "image"},
+    {"container_image", "image"},
+    {"container", "image"},
+    {"docker", "image"},
+    {"volumes", "mounts"},
+    {"bind_mounts", "mounts"},
+    {"shm_size", "shm"},
+    {"startup", "setup"},
+    {"output", "outputs"},
+    {"artifacts", "outputs"},
+    {"results", "outputs"},
 };
 
 }  // namespace
@@ -338,6 +397,12 @@ std::string JobKeyValues(const JobKey& key) {
       return "size (`512MiB`, `4GB`)";
     case KeyType::kNotify:
       return "list of maps";
+    case KeyType::kScript:
+      return "list or text";
+    case KeyType::kMounts:
+      return "list";
+    case KeyType::kSize:
+      return "size (`512MiB`, `4GB`)";
   }
   return "";
 }

@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_join.h"
 #include "client/assessment_text.h"
+#include "client/code_text.h"
+#include "client/outputs.h"
 #include "client/record_json.h"
 #include "client/record_text.h"
 #include "client/version_text.h"
@@ -79,7 +81,7 @@ std::string Times(const v1::JobRecord& record) {
   return text;
 }
 
-void AddAttempt(const v1::Attempt& attempt, Sheet* sheet) {
+void AddAttempt(const v1::Attempt& attempt, const v1::JobSpec& spec, Sheet* sheet) {
   std::string text =
       StrCat("attempt ", attempt.number(), ": ", common::Counted(attempt.world_size(), "rank"));
   if (attempt.master_port() > 0) {
@@ -91,7 +93,12 @@ void AddAttempt(const v1::Attempt& attempt, Sheet* sheet) {
               Took(attempt.ended_ms() - attempt.started_ms()));
   }
   sheet->Line(text);
-  for (const v1::NodePart& part : attempt.parts()) sheet->Line(StrCat("  ", PartText(part)));
+  for (const v1::NodePart& part : attempt.parts()) {
+    sheet->Line(StrCat("  ", PartText(part)));
+    if (!part.has_preparation()) continue;
+    const std::string preparation = PreparationText(part.preparation(), spec);
+    if (!preparation.empty()) sheet->Line(StrCat("    ", preparation));
+  }
   if (attempt.parts_left_out() > 0) {
     sheet->Line(StrCat("  … and ", common::Counted(attempt.parts_left_out(), "more node")));
   }
@@ -121,6 +128,23 @@ void AddCheckpoints(const v1::JobRecord& record, Sheet* sheet) {
                        checkpoint.file_count() == 1 ? " file" : " files",
                        checkpoint.flagged_corrupt() ? "  DAMAGED" : ""));
   }
+}
+
+void AddOutputs(const v1::JobRecord& record, Sheet* sheet) {
+  if (record.outputs().empty()) return;
+  sheet->Title("Outputs");
+  for (auto outputs = record.outputs().rbegin(); outputs != record.outputs().rend(); ++outputs) {
+    const bool committed = outputs->state() == v1::CHECKPOINT_STATE_COMMITTED;
+    sheet->Line(StrCat("attempt ", outputs->attempt(), "  ", common::HumanBytes(outputs->bytes()),
+                       "  ", common::Counted(outputs->file_count(), "file"), "  ",
+                       committed ? StrCat(Age(outputs->committed_ms()), " ago") : "uploading",
+                       "  from ", OutputsNodes(record, *outputs),
+                       outputs->flagged_corrupt() ? "  DAMAGED" : ""));
+    for (const std::string& note : OutputsNotes(record, outputs->attempt())) {
+      sheet->Line(StrCat("  ", note));
+    }
+  }
+  sheet->Line(StrCat("jobctl cp ", record.name(), ": DIR"));
 }
 
 }  // namespace
@@ -157,8 +181,7 @@ std::string ReproduceLine(const v1::JobSpec& spec) {
   if (spec.restarts() > 0) StrAppend(&line, " --restarts ", spec.restarts());
   for (const auto& [key, value] : SortedLabels(spec.labels()))
     StrAppend(&line, " -l ", ShellQuote(StrCat(key, "=", value)));
-  if (!spec.workdir().empty()) StrAppend(&line, " --workdir ", ShellQuote(spec.workdir()));
-  line += " --";
+  StrAppend(&line, CodeFlags(spec), " --");
   for (const std::string& word : spec.command()) StrAppend(&line, " ", ShellQuote(word));
   return line;
 }
@@ -200,7 +223,11 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
     for (const std::string& line : VersionLines(*record.attempts().rbegin()))
       sheet.Field("Versions", line);
   }
-  sheet.Field("Directory", record.spec().workdir());
+  if (record.spec().has_code()) sheet.Field("Code", CodeText(record.spec().code()));
+  sheet.Field("Directory", DirectoryText(record.spec()));
+  sheet.Field("Container", ContainerText(record.spec().container()));
+  sheet.Field("Setup", SetupText(record.spec()));
+  sheet.Field("Outputs", absl::StrJoin(record.spec().outputs(), ", "));
   std::string command;
   for (const std::string& word : record.spec().command())
     StrAppend(&command, command.empty() ? "" : " ", ShellQuote(word));
@@ -216,9 +243,11 @@ std::string ShowJob(const v1::GetJobResponse& response, const v1::Assessment& as
     const uint32_t hidden = record.dropped_attempts() + static_cast<uint32_t>(first);
     if (hidden > 0)
       sheet.Line(StrCat(common::Counted(hidden, "earlier one"), ": jobctl events ", record.name()));
-    for (int i = first; i < record.attempts_size(); ++i) AddAttempt(record.attempts(i), &sheet);
+    for (int i = first; i < record.attempts_size(); ++i)
+      AddAttempt(record.attempts(i), record.spec(), &sheet);
   }
   AddCheckpoints(record, &sheet);
+  AddOutputs(record, &sheet);
   std::string findings = FindingList(assessment, terminal);
   if (!findings.empty()) sheet.Title("Findings");
   sheet.Text(findings);

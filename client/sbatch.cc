@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/errors.h"
+#include "client/job_file.h"
 #include "client/launch_script.h"
 #include "client/peer_words.h"
 #include "common/device_kinds.h"
@@ -139,6 +140,10 @@ const BatchOption* FindBatchOption(std::string_view name) {
 std::string WhyLeftOut(std::string_view name) {
   if (name == "output" || name == "error" || name == "o" || name == "e" || name == "open-mode")
     return ": jobctl logs has the output";
+  std::string key(name);
+  std::replace(key.begin(), key.end(), '-', '_');
+  if (const std::string_view ours = PeerKey(key); !ours.empty())
+    return StrCat(": ", ours, " of the job file");
   const Absent* absent = FindAbsent(name);
   return absent == nullptr ? "" : StrCat(": ", absent->what);
 }

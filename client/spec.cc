@@ -3,8 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "client/arguments.h"
+#include "client/code_sync.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/job_file.h"
@@ -19,6 +23,7 @@
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
 
 namespace muster::client {
 namespace {
@@ -186,13 +191,91 @@ absl::Status ApplyOtherFlags(const Arguments& arguments, v1::JobSpec* spec) {
   }
   for (const std::string& directory : arguments.All("tb-dir"))
     spec->add_tensorboard_dirs(directory);
-  if (arguments.Has("workdir")) spec->set_workdir(arguments.Get("workdir"));
-  const std::string here = WorkingDirectory();
-  if (spec->workdir().empty()) spec->set_workdir(here);
-  if (spec->workdir()[0] != '/') {
-    spec->set_workdir(spec->workdir() == "." ? here : StrCat(here, "/", spec->workdir()));
+  if (arguments.Has("setup")) {
+    const std::vector<std::string> setup = ScriptCommand(arguments.Get("setup"));
+    spec->mutable_setup()->Assign(setup.begin(), setup.end());
   }
+  for (const std::string& path : arguments.All("outputs")) spec->add_outputs(path);
+  if (arguments.Has("image")) spec->mutable_container()->set_image(arguments.Get("image"));
   return AddVariables(arguments.All("env"), spec);
+}
+
+// The next word of `--sync .` would be a job file or a command, and not a good one.
+absl::Status CheckSyncWords(const Arguments& arguments) {
+  if (!arguments.Has("sync") || !arguments.Get("sync").empty()) return absl::OkStatus();
+  std::vector<std::string> words = arguments.words();
+  words.insert(words.end(), arguments.rest().begin(), arguments.rest().end());
+  std::error_code error;
+  if (words.empty() || !std::filesystem::is_directory(words[0], error)) return absl::OkStatus();
+  return Usage(
+      "JC1004",
+      StrCat("--sync has its directory in the same word, and ", words[0], " is a directory"),
+      StrCat("--sync=", words[0]));
+}
+
+absl::StatusOr<CodeWishes> WishesOf(const Arguments& arguments, const v1::JobSpec& spec,
+                                    std::optional<bool> sync_of_file) {
+  if (arguments.Has("sync") && arguments.Has("no-sync")) {
+    return Usage("JC1004", "--sync and --no-sync exclude each other", "give only one of them");
+  }
+  RETURN_IF_ERROR(CheckSyncWords(arguments));
+  CodeWishes wishes;
+  wishes.sync = sync_of_file;
+  if (arguments.Has("sync")) wishes.sync = true;
+  if (arguments.Has("no-sync")) wishes.sync = false;
+  wishes.root = arguments.Get("sync");
+  wishes.workdir_is_flag = arguments.Has("workdir");
+  wishes.workdir = wishes.workdir_is_flag ? arguments.Get("workdir") : spec.workdir();
+  wishes.here = WorkingDirectory();
+  if (!arguments.words().empty() && arguments.words()[0] != "-") {
+    const std::filesystem::path file = JoinedPath(wishes.here, arguments.words()[0]);
+    wishes.file_directory = file.parent_path().string();
+  }
+  return wishes;
+}
+
+// `asks_context`: whether code is sent may depend on the coordinator.
+absl::StatusOr<CodeChoice> ChooseFor(Session& session, const CodeWishes& wishes,
+                                     bool asks_context) {
+  if (wishes.sync.has_value()) {
+    if (*wishes.sync) return ChooseCode(wishes);
+    return CodeChoice();
+  }
+  if (!asks_context || !IsOnAnotherHost(session.settings().server())) return CodeChoice();
+  std::string refused;
+  ASSIGN_OR_RETURN(CodeChoice choice, ChooseCodeByDefault(wishes, HomeDirectory(), &refused));
+  if (choice.root.empty() && refused.empty()) return choice;
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  if (connection->server().protocol() < kCodeProtocol) return CodeChoice();
+  if (!refused.empty()) {
+    session.Note(StrCat("code: not sending ", common::Printable(refused),
+                        ", which is or contains your home directory (--sync sends it, --no-sync "
+                        "ends this note)"));
+  }
+  return choice;
+}
+
+void ApplyWorkdir(const CodeWishes& wishes, const CodeChoice& choice, v1::JobSpec* spec) {
+  if (!choice.root.empty()) {
+    spec->set_workdir(choice.workdir);
+  } else if (wishes.workdir.empty() || wishes.workdir == ".") {
+    spec->set_workdir(wishes.here);
+  } else {
+    spec->set_workdir(wishes.workdir[0] == '/' ? wishes.workdir
+                                               : StrCat(wishes.here, "/", wishes.workdir));
+  }
+}
+
+// By the rules for the spec that will be sent, before anything is.
+absl::Status ValidateWithCode(const CodeChoice& choice, const v1::JobSpec& spec) {
+  if (choice.root.empty()) return job::Validate(spec);
+  v1::JobSpec complete = spec;
+  const std::string any(64, '0');
+  complete.mutable_code()->set_tree(any);
+  complete.mutable_code()->set_manifest_bytes(1);
+  complete.mutable_code()->set_placement(any);
+  complete.mutable_code()->set_placement_bytes(1);
+  return job::Validate(complete);
 }
 
 // A launcher that Muster does not recognize starts its own processes, which is rarely intended.
@@ -221,40 +304,52 @@ absl::Status CheckEnforced(const Connection& connection) {
        .fix = "install this release there, or omit the limit"});
 }
 
-}  // namespace
-
-absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments) {
-  v1::JobSpec spec;
-  uint32_t device_total = 0;
-  bool clean_env = arguments.Has("clean-env");
+absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, bool asks_context) {
+  Submission result;
+  v1::JobSpec& spec = result.spec;
+  JobFile file;
   // The file's variables go on top of the environment, so they are set aside until that is there.
   v1::JobSpec from_file;
   if (!arguments.words().empty()) {
-    ASSIGN_OR_RETURN(const JobFile file,
-                     LoadJobFile(arguments.words()[0], arguments.All("set"), &from_file));
-    device_total = file.device_total;
-    clean_env = clean_env || file.clean_env;
+    ASSIGN_OR_RETURN(file, LoadJobFile(arguments.words()[0], arguments.All("set"), &from_file));
   } else if (arguments.Has("set")) {
-    ASSIGN_OR_RETURN(const JobFile file,
-                     ParseJobFile("--set", "{}", arguments.All("set"), &from_file));
-    device_total = file.device_total;
-    clean_env = clean_env || file.clean_env;
+    ASSIGN_OR_RETURN(file, ParseJobFile("--set", "{}", arguments.All("set"), &from_file));
   }
-  AddEnvironment(clean_env, session, &spec);
+  uint32_t device_total = file.device_total;
+  AddEnvironment(file.clean_env || arguments.Has("clean-env"), session, &spec);
   spec.MergeFrom(from_file);
   if (arguments.has_rest()) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
   RETURN_IF_ERROR(ApplyShapeFlags(session, arguments, &spec, &device_total));
   RETURN_IF_ERROR(job::Complete(device_total, spec.mutable_shape()));
   RETURN_IF_ERROR(ApplyOtherFlags(arguments, &spec));
-  RETURN_IF_ERROR(job::Validate(spec));
+  ASSIGN_OR_RETURN(const CodeWishes wishes, WishesOf(arguments, spec, file.sync));
+  ASSIGN_OR_RETURN(result.code, ChooseFor(session, wishes, asks_context));
+  ApplyWorkdir(wishes, result.code, &spec);
+  RETURN_IF_ERROR(ValidateWithCode(result.code, spec));
   NoteInnerLauncher(session, arguments, spec);
-  return spec;
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<Submission> BuildSubmission(Session& session, const Arguments& arguments) {
+  return Build(session, arguments, /*asks_context=*/true);
+}
+
+absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(Submission built, Build(session, arguments, /*asks_context=*/false));
+  LeaveOutCode(built.code, &built.spec);
+  return std::move(built.spec);
 }
 
 absl::Status AwaitJudges(Session& session, const v1::JobSpec& spec) {
   if (spec.shape().has_limits()) {
     ASSIGN_OR_RETURN(Connection * connection, session.Connect());
     RETURN_IF_ERROR(CheckEnforced(*connection));
+  }
+  if (!spec.setup().empty() || !spec.outputs().empty() || spec.has_container()) {
+    ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+    RETURN_IF_ERROR(CheckPrepares(*connection));
   }
   const std::string& kind = spec.shape().device().kind();
   const bool fits_anywhere = (kind.empty() || common::IsHostKind(kind)) &&

@@ -8,22 +8,27 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/code_choice.h"
 #include "client/launchers.h"
-
-namespace muster::v1 {
-class JobSpec;
-}
+#include "muster/v1/job.pb.h"
 
 namespace muster::client {
 
 class Arguments;
 class Session;
 
-// The spec that `run` and `submit` ask for. Notices (what overrode a launcher's setting) go to
-// stderr. May ask the coordinator how many devices a node has (`--nproc-per-node gpu`).
+struct Submission {
+  v1::JobSpec spec;  // complete but for `code`
+  CodeChoice code;   // what SendCode (code_sync.h) has to send
+};
+
+// What `run` and `submit` ask for. Notices (what overrode a launcher's setting) go to stderr. May ask
+// the coordinator how many devices a node has (`--nproc-per-node gpu`), and its version.
+absl::StatusOr<Submission> BuildSubmission(Session& session, const Arguments& arguments);
+// The same for commands that start nothing: no code has to be sent.
 absl::StatusOr<v1::JobSpec> BuildSpec(Session& session, const Arguments& arguments);
 
-// JC1413: the coordinator would ignore the spec's limits.
+// JC1413, JC1715: the coordinator would ignore a part of the spec.
 // Call before such a spec is sent to a private coordinator that may just have started: without a
 // registered worker it refuses nothing, and a job that its one node can never hold would wait
 // forever.

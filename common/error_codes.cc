@@ -60,7 +60,9 @@ constexpr ErrorCode kCodes[] = {
      "An environment variable has an empty name, a name with `=`, control or invisible "
      "characters, or a value with a NUL byte.",
      "Use -e NAME=VALUE."},
-    {"JC1107", "bad working directory", "The working directory must be an absolute path.",
+    {"JC1107", "bad working directory",
+     "The working directory must be an absolute path; of a job that brings its code, a path below "
+     "it.",
      "Use --workdir /absolute/path."},
     {"JC1108", "bad value in a job spec",
      "A value of the spec is out of range, a label is malformed, or an argument of the command "
@@ -428,6 +430,75 @@ constexpr ErrorCode kCodes[] = {
      "were written. Workers resend what they still have; the rest is a marked gap, and "
      "what follows is served.",
      "Look at the disk (SMART, the kernel's log); `muster-coordinator check` reads everything."},
+    {"JC1701", "code quota exceeded",
+     "The code that is to be sent is more than the project may still keep on the coordinator. An "
+     "object counts at least 4 KiB.",
+     "Leave out what the job does not need (.musterignore), or remove old jobs: code that no job "
+     "has "
+     "goes a day after its last use. An operator raises --code-quota."},
+    {"JC1702", "code not uploaded",
+     "The job names code of which the coordinator lacks something, or has it only from another "
+     "project.",
+     "Submit again with jobctl, which sends what is missing."},
+    {"JC1703", "too many uploads",
+     "The coordinator takes code over so many streams at once, and so many of one person.",
+     "Try again when one of them has ended."},
+    {"JC1704", "code that cannot be", "The manifest or placement of the job's code is not valid.",
+     "Submit the directory again with jobctl of this version."},
+    {"JC1705", "upload of code refused",
+     "Objects of a job's code arrived out of order, with other bytes than their names say, with "
+     "more "
+     "than announced, or too slowly.",
+     "Submit again: what has arrived stays for a day, and the rest is sent."},
+    {"JC1706", "not for you or not of this job",
+     "The code of a job is for its owner, its project's members and administrators; or the object "
+     "is "
+     "not part of it.",
+     "Ask an administrator for a membership; `jobctl show` prints which code a job has."},
+    {"JC1710", "directory cannot be sent",
+     "The directory that is to be sent with the job has entries that a tree cannot contain: links "
+     "that lead out of it, sockets, names that are not UTF-8, files that cannot be read or that "
+     "change all the time.",
+     "Remove them, or list them in .musterignore in that directory; it has the syntax of "
+     ".gitignore."},
+    {"JC1711", "directory too large",
+     "The directory that is to be sent with the job has more entries or bytes than a tree may "
+     "have.",
+     "List data sets, checkpoints and environments in .musterignore, or send a directory below it "
+     "with --sync=DIR."},
+    {"JC1712", "file changes while it is sent",
+     "A file changed between the moment when its content was named and the moment when it was "
+     "sent, "
+     "in three tries.",
+     "Run the command again when nothing writes to the file, or list it in .musterignore."},
+    {"JC1713", "directory not readable",
+     "The directory that is to be sent with the job does not exist or cannot be read.",
+     "Correct --sync=DIR, --workdir or `workdir`; --no-sync if the nodes have the code already."},
+    {"JC1714", "working directory is not sent",
+     "The working directory of the command is not part of the directory that is sent: it lies "
+     "elsewhere, or an ignore file leaves it out.",
+     "Send a directory above it with --sync=DIR, or correct the ignore file."},
+    {"JC1715", "coordinator too old",
+     "The coordinator is older than this jobctl and would ignore a job's code, setup, outputs or "
+     "image.",
+     "Install this release there, or omit them."},
+    {"JC1716", "impossible answer",
+     "The coordinator answered a question about a job's code in a way that cannot be right.",
+     "Install the same release on both sides; `jobctl version` shows both."},
+    {"JC1717", "code differs from its name",
+     "The bytes that the coordinator has of a job's code are not those that the job names.",
+     "Run `muster-coordinator check` there; restore a backup if it reports damage."},
+    {"JC1720", "no such outputs",
+     "The attempt brought no outputs back: its job names none, it has not ended, or they were "
+     "removed (those of a job's newest 10 attempts are kept).",
+     "`jobctl show JOB` lists those that are here. Name what shall come back with `outputs:` "
+     "in the job file."},
+    {"JC1721", "outputs are not here yet",
+     "Outputs come back when an attempt has ended, and none of this job's has.",
+     "`jobctl wait JOB`, then copy again."},
+    {"JC1722", "no such path in the outputs",
+     "No file of the outputs has this name or lies below it.",
+     "`jobctl outputs JOB` lists the files."},
 };
 
 }  // namespace

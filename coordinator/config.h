@@ -32,6 +32,8 @@ struct Config {
   std::vector<Network> notify_allowed;  // networks that webhooks may be in, besides public ones
   Settings settings;
   Retention retention;
+  // What each project may keep of jobs' code; 0: no limit.
+  uint64_t code_quota_bytes = 100'000'000'000;
   // The shortest pause or loss that findings speak of (docs/findings.md).
   int64_t findings_floor_ms = 60'000;
 };

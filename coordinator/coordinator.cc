@@ -28,6 +28,9 @@
 #include "coordinator/open_stores.h"
 #include "coordinator/private_worker.h"
 #include "coordinator/rpc/attached_runs.h"
+#include "coordinator/rpc/code_check.h"
+#include "coordinator/rpc/code_gate.h"
+#include "coordinator/rpc/code_uploads.h"
 #include "coordinator/rpc/curve_shelf.h"
 #include "coordinator/rpc/daemon.h"
 #include "coordinator/rpc/diagnosis.h"
@@ -140,6 +143,9 @@ struct Coordinator::Parts {
   std::unique_ptr<CurveShelf> curves;
   SampleGate sample_gate;
   ResumeGate resume_gate;
+  CodeGate code_gate;
+  CodeChecks code_checks;
+  CodeUploads uploads;
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Directory> directory;
   std::unique_ptr<Audit> audit;
@@ -183,12 +189,16 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .metrics = *stores.metrics,
                           .samples = *stores.samples,
                           .blobs = *stores.blobs,
+                          .code = *stores.code,
                           .pool = pool,
                           .reads = reads,
                           .files = files,
                           .gate = gate,
                           .sample_gate = sample_gate,
                           .resume_gate = resume_gate,
+                          .code_gate = code_gate,
+                          .code_checks = code_checks,
+                          .uploads = uploads,
                           .lifetime = lifetime,
                           .attached = attached,
                           .diagnoses = diagnoses,
@@ -201,6 +211,7 @@ absl::Status Coordinator::Parts::Open(common::UniqueFd data_lock) {
                           .audit = *audit,
                           .execs = execs,
                           .cluster = cluster.get(),
+                          .code_quota_bytes = config.code_quota_bytes,
                           .epoch = stores.journal->Epoch(),
                           .started_ms = clock.Read().wall_ms,
                           .is_private = config.is_private});

@@ -35,6 +35,24 @@ void AddLife(CLI::App& app, const std::string& flag, const std::string& whose, i
              common::HumanDuration(lives_ms), ")"));
 }
 
+void AddCodeQuota(CLI::App& app, uint64_t& bytes) {
+  app.add_option_function<std::string>(
+      "--code-quota",
+      [&bytes](const std::string& text) {
+        if (text == "0") {
+          bytes = 0;
+          return;
+        }
+        const absl::StatusOr<uint64_t> parsed = common::ParseByteSize(text);
+        if (!parsed.ok() || *parsed == 0)
+          throw CLI::ValidationError("--code-quota",
+                                     "must be a size like 200GB, or 0 for no limit");
+        bytes = *parsed;
+      },
+      StrCat("how much code of jobs each project may keep (default ", common::HumanBytes(bytes),
+             "; 0: no limit)"));
+}
+
 void AddOidc(CLI::App& app, oidc::Settings& oidc) {
   app.add_option("--oidc-issuer", oidc.issuer,
                  "people sign in at this OpenID Connect provider (jobctl login --oidc)");
@@ -90,6 +108,7 @@ void AddFlags(CLI::App& app, Config& config, std::vector<std::string>& networks,
   app.add_option("--retain-days", config.retention.days,
                  "days that a finished job is kept (default 30)")
       ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
+  AddCodeQuota(app, config.code_quota_bytes);
   app.add_option("--notify-allow", networks,
                  "jobs may notify webhooks in this network too, like 10.0.0.0/8; may be repeated");
   AddLife(app, "--worker-certificate", "of a worker", config.worker_certificate_ms);

@@ -7,6 +7,7 @@
 #include "coordinator/local/older_format.h"
 #include "coordinator/local/sample_store.h"
 #include "coordinator/paths.h"
+#include "coordinator/sqlite/code_store.h"
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
@@ -26,6 +27,7 @@ absl::StatusOr<Stores> OpenStores(const Config& config, const DescriptorShares& 
   ASSIGN_OR_RETURN(stores.journal, OpenSqliteJournal(paths, &clock));
   ASSIGN_OR_RETURN(stores.index, SqliteJobIndex::Open(paths));
   ASSIGN_OR_RETURN(stores.identities, SqliteIdentityStore::Open(paths));
+  ASSIGN_OR_RETURN(stores.code, SqliteCodeStore::Open(paths));
   return stores;
 }
 

@@ -13,6 +13,7 @@
 #include "coordinator/lived_clock.h"
 #include "coordinator/paths.h"
 #include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/code_store.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
@@ -31,6 +32,7 @@ struct Stores {
   std::unique_ptr<Journal> journal;
   std::unique_ptr<JobIndex> index;
   std::unique_ptr<IdentityStore> identities;
+  std::unique_ptr<CodeStore> code;
 };
 
 // `failed` is called on a store's thread when that store can no longer be trusted. `clock` is

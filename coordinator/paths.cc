@@ -41,4 +41,8 @@ std::string Paths::UploadFile(const std::string& sha256) const {
   return StrCat(UploadRoot(), "/", sha256, ".part");
 }
 
+std::string Paths::UploadFile(const std::string& sha256, const std::string& owner) const {
+  return StrCat(UploadRoot(), "/", sha256, "@", owner, ".part");
+}
+
 }  // namespace muster::coordinator

@@ -57,6 +57,8 @@ class Paths {
   std::string BlobFile(const std::string& sha256) const;
   std::string UploadRoot() const { return root_ + "/uploads"; }
   std::string UploadFile(const std::string& sha256) const;
+  // Of an owner's upload (stores/blob_store.h).
+  std::string UploadFile(const std::string& sha256, const std::string& owner) const;
   // Checkpoint files that `muster-coordinator repair` found damaged.
   std::string DamagedRoot() const { return root_ + "/damaged"; }
 

@@ -102,9 +102,9 @@ class Builder {
   }
 
   absl::Status Refuse() const {
-    return absl::InvalidArgumentError(
-        StrCat(Root(), " has ", refused_.count(), refused_.count() == 1 ? " entry" : " entries",
-               " that cannot be sent; fix: remove, or list in .musterignore:", refused_.Text()));
+    return absl::InvalidArgumentError(StrCat(Root(), " has ", refused_.count(),
+                                             refused_.count() == 1 ? " entry" : " entries",
+                                             " that cannot be sent", refused_.Text()));
   }
 
   void LoadIndex() {
@@ -232,10 +232,9 @@ class Builder {
       names += entry.path.size() + entry.target.size();
     }
     if (bytes <= kTreeBytesMax && names <= kPathsBytesMax) return absl::OkStatus();
-    return absl::ResourceExhaustedError(StrCat(
-        Root(),
-        bytes > kTreeBytesMax ? " has more than 1 TiB of files" : " has more than 256 MiB of names",
-        "; fix: list what is not needed in .musterignore"));
+    return absl::ResourceExhaustedError(StrCat(Root(), bytes > kTreeBytesMax
+                                                           ? " has more than 1 TiB of files"
+                                                           : " has more than 256 MiB of names"));
   }
 
   void SaveIndex() {

@@ -70,9 +70,7 @@ absl::Status ReadStable(Directories& directories, std::string_view path, const O
 }
 
 absl::Status ChangedSince(std::string_view path) {
-  return absl::AbortedError(common::StrCat(common::Printable(path),
-                                           " changed while it was sent; fix: run the command again "
-                                           "when nothing writes to it, or ignore it"));
+  return absl::AbortedError(common::StrCat(common::Printable(path), " changed while it was sent"));
 }
 
 }  // namespace muster::tree

@@ -5,6 +5,7 @@
 
 #include <charconv>
 
+#include "common/outputs.h"
 #include "common/sha256.h"
 #include "common/strings.h"
 
@@ -45,7 +46,8 @@ std::string Paths::CheckpointsDir(const AttemptKey& key) const {
 }
 std::string Paths::UploadsDir(const AttemptKey& key) const { return AttemptDir(key) + "/uploads"; }
 std::string Paths::UploadRecord(const AttemptKey& key, int64_t step, uint32_t part) const {
-  return common::StrCat(UploadsDir(key), "/", StepName(step), ".part-", part);
+  const std::string name = step == common::kOutputsStep ? "outputs" : StepName(step);
+  return common::StrCat(UploadsDir(key), "/", name, ".part-", part);
 }
 std::string Paths::ResumeDir(const AttemptKey& key) const { return AttemptDir(key) + "/resume"; }
 std::string Paths::ResumeStep(const AttemptKey& key, int64_t step) const {

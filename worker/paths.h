@@ -15,7 +15,7 @@
 //       errors/rank-R.json
 //       metrics/rank-R.batches, acked
 //       checkpoints/step-N/      MUSTER_CHECKPOINT_DIR
-//       uploads/step-N.part-P    parts whose bytes are durable at the coordinator
+//       uploads/step-N.part-P    parts whose bytes are durable at the coordinator; outputs.part-P
 //       resume/step-N/           MUSTER_RESUME_FROM
 //       tensorboard/             MUSTER_TENSORBOARD_DIR
 //       diagnostics/             MUSTER_DIAGNOSTICS_DIR

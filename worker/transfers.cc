@@ -13,6 +13,7 @@
 
 #include "common/files.h"
 #include "common/log.h"
+#include "common/outputs.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -42,11 +43,29 @@ absl::StatusOr<std::string> HashFile(int file, const std::string& path, uint64_t
     if (!progress()) return absl::CancelledError("the worker is stopping");
   }
   if (total != size) {
-    return absl::DataLossError(common::StrCat(path,
-                                              " changed after its directory was renamed into "
-                                              "place; fix: rename only finished directories"));
+    return absl::DataLossError(common::StrCat(path, " changed while it was read"));
   }
   return hash.FinishHex();
+}
+
+// The part that an upload is about, without its files.
+v1::CheckpointPartReady PartOf(const UploadAction& action) {
+  v1::CheckpointPartReady ready;
+  ready.set_job(action.key.job);
+  ready.set_attempt(action.key.attempt);
+  ready.set_step(action.step);
+  ready.set_part(action.part);
+  ready.set_parts(action.parts);
+  return ready;
+}
+
+v1::CheckpointFile FileOf(const std::string& path, const Blob& blob, uint32_t part) {
+  v1::CheckpointFile file;
+  file.set_path(path);
+  file.set_size(blob.size);
+  file.set_sha256(blob.sha256);
+  file.set_part(part);
+  return file;
 }
 
 // A regular file below `directory`, on its file system and not through a link: other jobs'
@@ -124,11 +143,13 @@ void Transfers::Upload(const UploadAction& action) {
 void Transfers::UploadNow(const UploadAction& action) {
   const std::string record = paths_.UploadRecord(action.key, action.step, action.part);
   v1::CheckpointPartReady ready;
+  std::string left_out;
   // Uploaded before a restart of this worker: nothing is hashed again.
   if (auto known = Recorded(action)) {
     ready = *std::move(known);
   } else {
-    absl::StatusOr<v1::CheckpointPartReady> sent = HashAndSend(action);
+    absl::StatusOr<v1::CheckpointPartReady> sent =
+        action.step == common::kOutputsStep ? SendOutputs(action, &left_out) : HashAndSend(action);
     if (stopping_) return;
     if (!sent.ok()) {
       return result_(
@@ -140,7 +161,7 @@ void Transfers::UploadNow(const UploadAction& action) {
       common::LogWarning(common::StrCat("upload record not kept reason=\"", MessageOf(kept), "\""));
     }
   }
-  result_(UploadDoneInput{std::move(ready)});
+  result_(UploadDoneInput{std::move(ready), std::move(left_out)});
 }
 
 std::optional<v1::CheckpointPartReady> Transfers::Recorded(const UploadAction& action) const {
@@ -170,27 +191,77 @@ absl::StatusOr<v1::CheckpointPartReady> Transfers::HashAndSend(const UploadActio
     result_(UploadProgressInput{action.key});
     return !stopping_;
   };
-  v1::CheckpointPartReady ready;
-  ready.set_job(action.key.job);
-  ready.set_attempt(action.key.attempt);
-  ready.set_step(action.step);
-  ready.set_part(action.part);
-  ready.set_parts(action.parts);
+  v1::CheckpointPartReady ready = PartOf(action);
   for (const StepFile& file : files) {
     if (stopping_) return absl::CancelledError("the worker is stopping");
     const std::string path = directory + "/" + file.path;
     ASSIGN_OR_RETURN(const common::UniqueFd opened, OpenAs(account, path));
-    ASSIGN_OR_RETURN(const std::string sha256, HashFile(opened.get(), path, file.size, progress));
-    RETURN_IF_ERROR(
-        uploads_client_.Upload(opened.get(), {sha256, file.size}, action.key, progress));
-    v1::CheckpointFile* out = ready.add_files();
-    out->set_path(file.path);
-    out->set_size(file.size);
-    out->set_sha256(sha256);
-    out->set_part(action.part);
+    const auto sha256 = HashFile(opened.get(), path, file.size, progress);
+    if (absl::IsDataLoss(sha256.status())) {
+      return absl::DataLossError(
+          common::StrCat(MessageOf(sha256.status()), "; fix: rename only finished directories"));
+    }
+    RETURN_IF_ERROR(sha256.status());
+    const Blob blob{*sha256, file.size};
+    RETURN_IF_ERROR(uploads_client_.Upload(opened.get(), blob, action.key, progress));
+    *ready.add_files() = FileOf(file.path, blob, action.part);
     progress();
   }
   return ready;
+}
+
+absl::StatusOr<v1::CheckpointPartReady> Transfers::SendOutputs(const UploadAction& action,
+                                                               std::string* left_out) {
+  v1::CheckpointPartReady ready = PartOf(action);
+  const absl::StatusOr<OutputTree> tree =
+      OutputTree::Open(paths_, action.key, action.spec, ReadAccount(paths_.Account(action.key)));
+  if (!tree.ok()) {
+    *left_out = MessageOf(tree.status());
+    return ready;
+  }
+  LeftOut others;
+  ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                   tree->Find(action.spec.outputs(), &others));
+  for (const std::string& path : paths) {
+    auto file = SendOutput(*tree, action, path);
+    // A process that outlived the ranks may still write.
+    if (absl::IsDataLoss(file.status())) file = SendOutput(*tree, action, path);
+    if (stopping_) return absl::CancelledError("the worker is stopping");
+    if (absl::IsDataLoss(file.status())) {
+      others.Add(path, "it changed while it was read");
+    } else if (absl::IsFailedPrecondition(file.status())) {
+      others.Add(path, MessageOf(file.status()));
+    } else {
+      RETURN_IF_ERROR(file.status());
+      *ready.add_files() = *std::move(file);
+    }
+  }
+  *left_out = others.Text();
+  return ready;
+}
+
+absl::StatusOr<v1::CheckpointFile> Transfers::SendOutput(const OutputTree& tree,
+                                                         const UploadAction& action,
+                                                         const std::string& path) {
+  const auto progress = [&] {
+    result_(UploadProgressInput{action.key});
+    return !stopping_;
+  };
+  ASSIGN_OR_RETURN(const common::UniqueFd opened, tree.OpenFile(path));
+  struct stat info {};
+  if (fstat(opened.get(), &info) != 0) return absl::FailedPreconditionError("cannot be inspected");
+  const uint64_t size = static_cast<uint64_t>(info.st_size);
+  const auto sha256 = HashFile(opened.get(), path, size, progress);
+  if (absl::IsInternal(sha256.status()))  // a disk or a network file system that fails
+    return absl::FailedPreconditionError(MessageOf(sha256.status()));
+  RETURN_IF_ERROR(sha256.status());
+  const Blob blob{*sha256, size};
+  const absl::Status sent = uploads_client_.Upload(opened.get(), blob, action.key, progress);
+  // Its own refusals are about the attempt, not about this file.
+  if (absl::IsFailedPrecondition(sent)) return absl::AbortedError(MessageOf(sent));
+  RETURN_IF_ERROR(sent);
+  progress();
+  return FileOf(path, blob, action.part);
 }
 
 void Transfers::Fetch(const AttemptKey& key, const v1::LaunchAttempt& launch) {

@@ -17,6 +17,7 @@
 #include "worker/blob_link.h"
 #include "worker/core/decide.h"
 #include "worker/job_threads.h"
+#include "worker/outputs.h"
 #include "worker/paths.h"
 #include "worker/preparation/object_shelf.h"
 #include "worker/rank_account.h"
@@ -46,6 +47,12 @@ class Transfers {
   // What is already uploaded, if its record is intact and for this very part.
   std::optional<v1::CheckpointPartReady> Recorded(const UploadAction& action) const;
   absl::StatusOr<v1::CheckpointPartReady> HashAndSend(const UploadAction& action);
+  // What cannot be taken is not an error: `left_out` names it.
+  absl::StatusOr<v1::CheckpointPartReady> SendOutputs(const UploadAction& action,
+                                                      std::string* left_out);
+  // FAILED_PRECONDITION: this file cannot be read as a whole.
+  absl::StatusOr<v1::CheckpointFile> SendOutput(const OutputTree& tree, const UploadAction& action,
+                                                const std::string& path);
   absl::StatusOr<std::vector<v1::CheckpointFile>> ResumeFiles(const AttemptKey& key,
                                                               const v1::LaunchAttempt& launch,
                                                               const std::atomic<bool>& cancelled);

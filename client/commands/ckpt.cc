@@ -1,21 +1,15 @@
 // jobctl ckpt ls, show, verify, pull, rm.
-#include <unistd.h>
-
-#include <optional>
-
 #include "client/arguments.h"
 #include "client/bulk.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/listing.h"
+#include "client/pull_file.h"
 #include "client/pull_target.h"
 #include "client/record_text.h"
 #include "client/session.h"
-#include "common/files.h"
 #include "common/problem.h"
-#include "common/relative_path.h"
-#include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -164,99 +158,6 @@ absl::StatusOr<int> Verify(Session& session, const Arguments& arguments) {
                      name)});
 }
 
-// Hashes the file at `fd` from the start, at most `most` bytes.
-uint64_t HashWhole(int fd, uint64_t most, common::Sha256* hash) {
-  uint64_t bytes = 0;
-  std::string buffer(1 << 20, '\0');
-  for (ssize_t count; bytes <= most && (count = read(fd, buffer.data(), buffer.size())) > 0;
-       bytes += count) {
-    hash->Update(std::string_view(buffer).substr(0, count));
-  }
-  return bytes;
-}
-
-bool IsPresent(const PullTarget& target, const v1::CheckpointFile& file) {
-  const absl::StatusOr<common::UniqueFd> present = target.OpenExisting(file.path());
-  common::Sha256 hash;
-  return present.ok() && HashWhole(present->get(), file.size(), &hash) == file.size() &&
-         hash.FinishHex() == file.sha256();
-}
-
-absl::Status CheckAnnounced(const v1::CheckpointFile& file) {
-  if (common::StaysInside(file.path()) && common::IsSha256Hex(file.sha256()) &&
-      file.size() <= static_cast<uint64_t>(INT64_MAX)) {
-    return absl::OkStatus();
-  }
-  return common::MakeProblem(
-      absl::StatusCode::kDataLoss,
-      {.code = "JC1504",
-       .what = common::StaysInside(file.path())
-                   ? StrCat("size or SHA-256 of ", file.path(), " is not valid")
-                   : StrCat("the file name \"", common::Printable(file.path()),
-                            "\" leads outside the directory"),
-       .fix = "do not use this checkpoint"});
-}
-
-// Keeps and hashes what an interrupted pull left, and requests the rest. Never writes more bytes
-// than were announced.
-absl::Status Fetch(Connection& connection, const std::string& job, int64_t step,
-                   const v1::CheckpointFile& file, int fd, absl::Status* written) {
-  std::optional<common::Sha256> hash(std::in_place);
-  uint64_t offset = HashWhole(fd, file.size(), &*hash);
-  if (offset > file.size()) {
-    hash.emplace();
-    offset = 0;
-    if (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0) {
-      *written = common::ErrnoStatus(StrCat("cannot truncate ", file.path(), ".part"));
-      return absl::OkStatus();
-    }
-  }
-  v1::PullFileRequest request;
-  request.set_job(job);
-  request.set_step(step);
-  request.set_path(file.path());
-  request.set_offset(offset);
-  bool too_long = false;
-  RETURN_IF_ERROR(connection.PullFile(request, [&](const v1::BlobChunk& chunk) {
-    offset += chunk.data().size();
-    too_long = offset > file.size();
-    if (too_long) return false;
-    *written = common::WriteAll(fd, chunk.data());
-    hash->Update(chunk.data());
-    return written->ok();
-  }));
-  if (!written->ok() || (!too_long && hash->FinishHex() == file.sha256())) return absl::OkStatus();
-  return common::MakeProblem(
-      absl::StatusCode::kDataLoss,
-      {.code = "JC1504",
-       .what = StrCat(file.path(),
-                      too_long ? " is longer than announced" : " does not match its SHA-256"),
-       .fix = StrCat("jobctl ckpt verify ", job, " ", step, ", then pull again")});
-}
-
-absl::Status PullOne(Connection& connection, const std::string& job, int64_t step,
-                     const v1::CheckpointFile& file, const PullTarget& target) {
-  const auto cannot_write = [&](const absl::Status& why) {
-    return common::MakeProblem(absl::StatusCode::kInternal,
-                               {.code = "JC1601",
-                                .what = StrCat(target.path(), "/", file.path()),
-                                .why = std::string(why.message()),
-                                .fix = StrCat("df ", target.path(), "; ls -l ", target.path())});
-  };
-  RETURN_IF_ERROR(CheckAnnounced(file));
-  if (IsPresent(target, file)) return absl::OkStatus();
-  const std::string part = file.path() + ".part";
-  const absl::StatusOr<common::UniqueFd> fd = target.Create(part);
-  if (!fd.ok()) return cannot_write(fd.status());
-  absl::Status written;
-  const absl::Status fetched = Fetch(connection, job, step, file, fd->get(), &written);
-  if (absl::IsDataLoss(fetched)) target.Remove(part);
-  RETURN_IF_ERROR(fetched);
-  if (written.ok() && fsync(fd->get()) != 0) written = common::ErrnoStatus("cannot sync");
-  if (written.ok()) written = target.Rename(part, file.path());
-  return written.ok() ? absl::OkStatus() : cannot_write(written);
-}
-
 absl::StatusOr<PullTarget> TargetOf(const Arguments& arguments, const std::string& job_name,
                                     int64_t step) {
   absl::StatusOr<PullTarget> target = arguments.Has("to") ? PullTarget::At(arguments.Get("to"))
@@ -278,10 +179,14 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(
       const std::vector<v1::CheckpointFile> files,
       connection->ListCheckpointFiles(Reference(response.record(), checkpoint.step())));
+  v1::PullFileRequest of;
+  of.set_job(std::to_string(response.record().id()));
+  of.set_step(checkpoint.step());
+  const std::string verify =
+      StrCat("jobctl ckpt verify ", of.job(), " ", of.step(), ", then pull again");
   for (const v1::CheckpointFile& file : files) {
     session.Note(StrCat(common::Printable(file.path()), "  ", common::HumanBytes(file.size())));
-    RETURN_IF_ERROR(PullOne(*connection, std::to_string(response.record().id()), checkpoint.step(),
-                            file, target));
+    RETURN_IF_ERROR(PullOne(*connection, of, file, target, file.path(), verify).status());
   }
   session.Print(StrCat(target.path(), "\n"));
   return kExitOk;

@@ -28,6 +28,8 @@ extern const Command kCkptShowCommand;
 extern const Command kCkptVerifyCommand;
 extern const Command kCkptPullCommand;
 extern const Command kCkptRmCommand;
+extern const Command kCpCommand;
+extern const Command kOutputsCommand;
 extern const Command kWaitCommand;
 extern const Command kCancelCommand;
 extern const Command kSignalCommand;

@@ -130,7 +130,7 @@ const Flag* OpenFlag(const Command* command, std::string_view word) {
   for (const Flag* flag : FlagsOf(command)) {
     const bool named = word.starts_with("--") ? word.substr(2) == flag->name
                                               : flag->letter != 0 && word.back() == flag->letter;
-    if (named) return flag->value.empty() ? nullptr : flag;
+    if (named) return flag->NeedsValue() ? flag : nullptr;
   }
   return nullptr;
 }
@@ -187,8 +187,8 @@ Words Candidates(Session& session, const Words& line) {
   if (typed.open != nullptr) return ValuesOf(session, *typed.open, typed, last);
   if (const size_t equals = last.find('='); last.starts_with("--") && equals != std::string::npos) {
     const std::string name = last.substr(0, equals);
-    const Flag* flag = OpenFlag(typed.command, name);
-    if (flag == nullptr) return {};
+    const Flag* flag = FindFlag(typed.command, std::string_view(name).substr(2));
+    if (flag == nullptr || !flag->TakesValue()) return {};
     Words values = ValuesOf(session, *flag, typed, std::string_view(last).substr(equals + 1));
     for (std::string& value : values) {
       if (value != ":files") value = common::StrCat(name, "=", value);

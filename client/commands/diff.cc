@@ -1,11 +1,15 @@
 // jobctl diff.
 #include "client/arguments.h"
+#include "client/code_difference.h"
+#include "client/code_fetch.h"
+#include "client/code_text.h"
 #include "client/commands/commands.h"
 #include "client/configuration.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/json_quote.h"
 #include "client/session.h"
+#include "client/text_diff.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -16,7 +20,10 @@ namespace {
 using common::StrAppend;
 using common::StrCat;
 
+constexpr uint64_t kComparedBytesMax = 64 * 1024;
+
 constexpr Flag kDiffFlags[] = {
+    {"code", 0, "", "the lines that differ in text files of up to 64 KiB"},
     {"output", 'o', "FORMAT", "json instead of text", "json"},
 };
 
@@ -39,8 +46,56 @@ std::string UnifiedText(const std::vector<ConfigurationDifference>& differences,
   return text;
 }
 
-std::string DiffJson(const std::vector<ConfigurationDifference>& differences, const std::string& a,
-                     const std::string& b) {
+// What the manifests of two jobs' code tell.
+struct CodeComparison {
+  tree::Manifest a, b;
+  std::vector<FileDifference> files;
+  bool is_known = false;  // both have code, and it could be read
+};
+
+absl::StatusOr<CodeComparison> CompareCode(Connection& connection, const v1::JobRecord& a,
+                                           const v1::JobRecord& b) {
+  CodeComparison comparison;
+  ASSIGN_OR_RETURN(comparison.a, CodeFetch(connection, a).Manifest());
+  ASSIGN_OR_RETURN(comparison.b, CodeFetch(connection, b).Manifest());
+  comparison.is_known = true;
+  return comparison;
+}
+
+// Without it the configurations are still worth showing.
+CodeComparison CompareCodeIfAny(Session& session, Connection& connection, const v1::JobRecord& a,
+                                const v1::JobRecord& b) {
+  const v1::JobSpec &in_a = a.spec(), &in_b = b.spec();
+  if (!in_a.has_code() || !in_b.has_code() || in_a.code().tree() == in_b.code().tree()) return {};
+  absl::StatusOr<CodeComparison> compared = CompareCode(connection, a, b);
+  if (!compared.ok()) {
+    session.Note(StrCat("the files cannot be compared: ", Sentence(compared.status())));
+    return {};
+  }
+  return *std::move(compared);
+}
+
+// The lines of changed files, as `diff -u` shows them; what is too large or too much is not shown.
+absl::StatusOr<std::string> LinesOfCode(Connection& connection, const v1::JobRecord& a,
+                                        const v1::JobRecord& b, const CodeComparison& code) {
+  const CodeFetch from_a(connection, a), from_b(connection, b);
+  ASSIGN_OR_RETURN(const tree::Placement places_a, from_a.Placement(code.a));
+  ASSIGN_OR_RETURN(const tree::Placement places_b, from_b.Placement(code.b));
+  std::string text;
+  size_t shown = 0;
+  for (const auto& [path, in_a, in_b] : code.files) {
+    if (in_a == nullptr || in_b == nullptr || !in_a->IsFile() || !in_b->IsFile()) continue;
+    if (in_a->size > kComparedBytesMax || in_b->size > kComparedBytesMax) continue;
+    if (shown++ == kDifferencesShown) break;
+    ASSIGN_OR_RETURN(const std::string old_text, from_a.File(code.a, places_a, *in_a));
+    ASSIGN_OR_RETURN(const std::string new_text, from_b.File(code.b, places_b, *in_b));
+    StrAppend(&text, UnifiedDiff(old_text, new_text, StrCat("a/", path), StrCat("b/", path)));
+  }
+  return text;
+}
+
+std::string DiffJson(const std::vector<ConfigurationDifference>& differences,
+                     const CodeComparison& code, const std::string& a, const std::string& b) {
   const auto value = [](const std::optional<std::string>& text) {
     return text ? JsonQuote(*text) : std::string("null");
   };
@@ -52,7 +107,9 @@ std::string DiffJson(const std::vector<ConfigurationDifference>& differences, co
               ", \"a\": ", value(each.a), ", \"b\": ", value(each.b), "}");
     first = false;
   }
-  return out + (first ? "]}\n" : "\n]}\n");
+  out += first ? "]" : "\n]";
+  if (code.is_known) StrAppend(&out, ",\n \"files\": ", DifferenceJson(code.files));
+  return out + "}\n";
 }
 
 absl::StatusOr<int> Diff(Session& session, const Arguments& arguments) {
@@ -64,11 +121,22 @@ absl::StatusOr<int> Diff(Session& session, const Arguments& arguments) {
       DifferencesOf(ConfigurationOf(a.record(), nodes), ConfigurationOf(b.record(), nodes));
   const std::string& name_a = a.record().name();
   const std::string& name_b = b.record().name();
+  CodeComparison code = CompareCodeIfAny(session, *connection, a.record(), b.record());
+  code.files = DifferencesOf(code.a, code.b);
   if (arguments.Get("output") == "json") {
-    session.Print(DiffJson(differences, name_a, name_b));
+    session.Print(DiffJson(differences, code, name_a, name_b));
   } else if (!differences.empty()) {
     session.Print(StrCat("--- ", name_a, "\n+++ ", name_b, "\n",
                          UnifiedText(differences, session.terminal())));
+    if (code.is_known) {
+      session.Print(StrCat("\n", CountedFiles(code.files.size()), " of the code:\n",
+                           DifferenceText(code.files)));
+    }
+    if (code.is_known && arguments.Has("code")) {
+      ASSIGN_OR_RETURN(const std::string lines,
+                       LinesOfCode(*connection, a.record(), b.record(), code));
+      session.Print("\n" + lines);
+    }
   }
   return differences.empty() ? kExitOk : kExitFailed;
 }
@@ -85,11 +153,13 @@ const Command kDiffCommand = {
     .completes = "job",
     .examples =
         "jobctl diff calm-otter-3 red-fox-4\tonly what differs\n"
+        "jobctl diff calm-otter-3 red-fox-4 --code\tand in which lines of the code\n"
         "jobctl diff calm-otter-3 @last -o json\tfor programs",
     .notes =
-        "Compared: command, arguments, directory, shape, devices, policies, labels,\n"
-        "world size and nodes of the newest attempt, models of the devices, workers'\n"
-        "versions, environment. Values of variables whose names look secret are hidden.\n\n"
+        "Compared: code and its files, container, setup, command, arguments, directory,\n"
+        "shape, devices, policies, labels, world size and nodes of the newest attempt,\n"
+        "models of the devices, workers' versions, environment. Values of variables\n"
+        "whose names look secret are hidden.\n\n"
         "Exit code: 0 equal, 1 different.",
     .run = Diff};
 

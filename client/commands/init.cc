@@ -42,6 +42,8 @@ constexpr Flag kInitFlags[] = {
     {"nodes", 0, "K", "use exactly K nodes"},
     {"devices", 0, "KIND", "a kind like gpu, a model like h100", {}, "device"},
     {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
+    {"sync", 0, "", "send the job file's directory with the job"},
+    {"image", 0, "IMAGE", "the container image that the ranks run in"},
     {"mixed-precision", 0, "TYPE", "for scripts that use accelerate", "no|fp16|bf16|fp8"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"time", 0, "TIME", "stop the job as failed once it has run this long"},
@@ -216,6 +218,8 @@ absl::Status TakeFlags(const Arguments& arguments, JobDraft* draft) {
   ASSIGN_OR_RETURN(const int64_t time_ms,
                    arguments.DurationMs("time", static_cast<int64_t>(draft->max_duration_ms)));
   draft->max_duration_ms = static_cast<uint64_t>(time_ms);
+  draft->sync = arguments.Has("sync");
+  if (arguments.Has("image")) draft->image = arguments.Get("image");
   if (draft->source.empty()) return absl::OkStatus();
   if (arguments.Has("processes")) {
     ASSIGN_OR_RETURN(const int64_t ranks, arguments.Number("processes", 1, common::kRanksMax, 1));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_split.h"
 #include "client/arguments.h"
+#include "client/code_text.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -45,6 +46,8 @@ constexpr Flag kLogsFlags[] = {
      "debug|info|warn|error|fatal"},
     {"first-error", 0, "",
      "the first line of all ranks that reads as an error, with 3 lines of context"},
+    {"setup", 0, "",
+     "what the job's setup printed on each node, its last 8 KiB, instead of the ranks' output"},
     {"stream", 0, "NAME", "only stdout or stderr", "stdout|stderr"},
     {"timestamps", 0, "", "prefix each line with its time"},
     {"raw", 0, "", "the exact bytes, without a prefix"},
@@ -134,7 +137,52 @@ v1::LineFilter FilterOf(const common::LineQuery& query) {
   return filter;
 }
 
+// The newest attempt, or the one that was asked for; null: there is none.
+const v1::Attempt* AttemptToShow(const v1::JobRecord& record, int64_t number) {
+  const v1::Attempt* found = nullptr;
+  for (const v1::Attempt& attempt : record.attempts()) {
+    if (number < 0 || attempt.number() == number) found = &attempt;
+  }
+  return found;
+}
+
+absl::StatusOr<int> ShowSetup(Session& session, const v1::StreamLogsRequest& request) {
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  ASSIGN_OR_RETURN(const v1::JobRecord record, Checked(*connection, request));
+  const v1::Attempt* attempt = AttemptToShow(record, request.attempt());
+  bool any = false;
+  for (int i = 0; attempt != nullptr && i < attempt->parts_size(); ++i) {
+    const v1::NodePart& part = attempt->parts(i);
+    const auto& nodes = request.nodes();
+    if (!nodes.empty() && std::find(nodes.begin(), nodes.end(), part.node()) == nodes.end())
+      continue;
+    if (!part.has_preparation() || record.spec().setup().empty()) continue;
+    any = true;
+    session.Print(SetupOutputText(part));
+  }
+  if (any) return kExitOk;
+  session.Note(record.spec().setup().empty() ? "the job has no setup"
+                                             : "no node has reported its setup (yet)");
+  return kExitOk;
+}
+
+// --setup shows a few KiB of each node as a whole.
+absl::Status CheckSetupFlags(const Arguments& arguments) {
+  for (const char* flag : {"follow", "rank", "since", "tail", "grep", "count", "level",
+                           "first-error", "stream", "timestamps", "raw", "output"}) {
+    if (arguments.Has(flag)) {
+      return Usage("JC1004",
+                   StrCat("--setup shows all of a setup's output; --", flag,
+                          " does not go "
+                          "with it"),
+                   "remove one of them");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
+  if (arguments.Has("setup")) RETURN_IF_ERROR(CheckSetupFlags(arguments));
   v1::StreamLogsRequest request;
   request.set_job(arguments.words()[0]);
   request.set_follow(arguments.Has("follow"));
@@ -150,6 +198,7 @@ absl::StatusOr<int> Logs(Session& session, const Arguments& arguments) {
     ASSIGN_OR_RETURN(const int64_t attempt, arguments.Number("attempt", 0, 1'000'000, -1));
     request.set_attempt(static_cast<int32_t>(attempt));
   }
+  if (arguments.Has("setup")) return ShowSetup(session, request);
   ASSIGN_OR_RETURN(const int64_t since_ms, arguments.DurationMs("since", 0));
   if (since_ms > 0) request.set_since_ms(WallMs() - since_ms);
   ASSIGN_OR_RETURN(const int64_t tail, arguments.Number("tail", 0, 1'000'000'000, 0));
@@ -201,6 +250,7 @@ const Command kLogsCommand = {
         "jobctl logs @last --grep 'loss (nan|inf)' -C 2\tsearch all ranks, with 2 lines of "
         "context\n"
         "jobctl logs @last --first-error\twhat went wrong first, and where\n"
+        "jobctl logs @last --setup\twhat `setup` printed on each node\n"
         "jobctl logs calm-otter-3 --rank 1 --stream stdout --raw > out.bin\texactly what the rank "
         "wrote",
     .run = Logs};

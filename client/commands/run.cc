@@ -1,5 +1,6 @@
 // jobctl run: an attached job, or with --detach one that runs on its own.
 #include "client/arguments.h"
+#include "client/code_sync.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -7,6 +8,7 @@
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/session.h"
+#include "client/signals.h"
 #include "client/spec.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -39,6 +41,17 @@ constexpr Flag kRunFlags[] = {
     {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
     {"workdir", 0, "DIR", "working directory of the ranks (default: the current one)"},
+    {"sync", 0, "=DIR",
+     "send a directory with the job (default: the working directory) and start the ranks in it; "
+     ".gitignore and .musterignore tell what is left out"},
+    {"no-sync", 0, "", "send no code: it is on the nodes already"},
+    {"setup", 0, "SCRIPT",
+     "what each node runs once before any rank starts, in the directory that was sent: "
+     "\"pip install -r requirements.txt --target $MUSTER_SETUP_DIR\""},
+    {"outputs", 0, "PATH",
+     "a directory or file below the working directory that is kept when an attempt ends, for "
+     "jobctl cp; may be repeated"},
+    {"image", 0, "IMAGE", "the container image that the ranks run in"},
     {"clean-env", 0, "",
      "do not send the current environment, only PATH, HOME and the like, and -e"},
     {"accelerate-config", 0, "FILE",
@@ -64,11 +77,14 @@ absl::StatusOr<int> Run(Session& session, const Arguments& arguments) {
   if (!arguments.has_rest()) {
     return Usage("JC1004", "there is no command to run", "jobctl run -n 2 -- python train.py");
   }
-  // Counting devices for a launcher's command line opens the connection.
+  // Counting devices for a launcher's command line opens the connection; an upload handles Ctrl-C.
+  WatchSignals();
   if (!arguments.Has("detach")) SubmitInterruptibly(session);
+  ASSIGN_OR_RETURN(Submission submission, BuildSubmission(session, arguments));
+  RETURN_IF_ERROR(AwaitJudges(session, submission.spec));
+  RETURN_IF_ERROR(SendCode(session, submission.code, &submission.spec));
   v1::SubmitRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
-  RETURN_IF_ERROR(AwaitJudges(session, request.spec()));
+  *request.mutable_spec() = std::move(submission.spec);
   request.set_idempotency_key(session.idempotency_key());
   request.set_queue_anyway(arguments.Has("queue-anyway"));
   if (arguments.Has("detach")) return Detach(session, request);
@@ -99,7 +115,8 @@ const Command kRunCommand = {
         "restarts\n"
         "jobctl run -- torchrun --nproc-per-node 2 train.py\ta torchrun command line, unchanged\n"
         "jobctl run -- accelerate launch --num_processes 2 train.py\tan accelerate command line, "
-        "unchanged",
+        "unchanged\n"
+        "jobctl run --sync -n 8 -- python train.py\tsend this directory to the nodes first",
     .notes =
         "Returns the first failing rank's exit code, or 128 + its signal. Ctrl-C stops\n"
         "the job; pressed twice, it kills the job. Without a configured context the job\n"

@@ -1,5 +1,6 @@
 // jobctl submit and validate.
 #include "client/arguments.h"
+#include "client/code_sync.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -9,6 +10,7 @@
 #include "client/record_text.h"
 #include "client/refusal.h"
 #include "client/session.h"
+#include "client/signals.h"
 #include "client/spec.h"
 #include "common/job/shape.h"
 #include "common/status.h"
@@ -40,6 +42,17 @@ constexpr Flag kSubmitFlags[] = {
     {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
     {"workdir", 0, "DIR", "working directory of the ranks"},
+    {"sync", 0, "=DIR",
+     "send a directory with the job (default: the working directory) and start the ranks in it; "
+     ".gitignore and .musterignore tell what is left out"},
+    {"no-sync", 0, "", "send no code: it is on the nodes already"},
+    {"setup", 0, "SCRIPT",
+     "what each node runs once before any rank starts, in the directory that was sent: "
+     "\"pip install -r requirements.txt --target $MUSTER_SETUP_DIR\""},
+    {"outputs", 0, "PATH",
+     "a directory or file below the working directory that is kept when an attempt ends, for "
+     "jobctl cp; may be repeated"},
+    {"image", 0, "IMAGE", "the container image that the ranks run in"},
     {"clean-env", 0, "", "do not send the current environment"},
     {"accelerate-config", 0, "FILE",
      "take shape and settings from accelerate's default_config.yaml"},
@@ -133,10 +146,17 @@ absl::StatusOr<int> Submit(Session& session, const Arguments& arguments) {
     return Usage("JC1004", "--dry-run creates no job, so there is no name to print",
                  "omit -o name, or use -o json");
   }
+  WatchSignals();  // for an upload
   if (arguments.Has("follow") || arguments.Has("wait")) SubmitInterruptibly(session);
+  ASSIGN_OR_RETURN(Submission submission, BuildSubmission(session, arguments));
+  RETURN_IF_ERROR(AwaitJudges(session, submission.spec));
+  if (arguments.Has("dry-run")) {
+    LeaveOutCode(submission.code, &submission.spec);
+  } else {
+    RETURN_IF_ERROR(SendCode(session, submission.code, &submission.spec));
+  }
   v1::SubmitRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_spec(), BuildSpec(session, arguments));
-  RETURN_IF_ERROR(AwaitJudges(session, request.spec()));
+  *request.mutable_spec() = std::move(submission.spec);
   request.set_idempotency_key(arguments.Get("idempotency-key", session.idempotency_key()));
   request.set_queue_anyway(arguments.Has("queue-anyway"));
   request.set_dry_run(arguments.Has("dry-run"));

@@ -13,6 +13,7 @@
 #include "client/version_text.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/units.h"
 
 namespace muster::client {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "client/json_quote.h"
 #include "client/record_text.h"
+#include "common/outputs.h"
 #include "common/strings.h"
 
 namespace muster::client {
@@ -148,7 +149,8 @@ class JobTrace {
   void WriteCheckpoints() {
     std::map<int64_t, int64_t> committed_ms;  // by step
     for (const v1::Event& event : job_.events) {
-      if (event.has_checkpoint_committed()) {
+      if (event.has_checkpoint_committed() &&
+          event.checkpoint_committed().step() != common::kOutputsStep) {
         committed_ms[event.checkpoint_committed().step()] = event.at_ms();
       }
     }

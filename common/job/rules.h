@@ -26,6 +26,12 @@ inline constexpr uint32_t kDevicesPerRankMax = 1'024;
 inline constexpr Range kCpuMillis{10, 1'024'000};
 inline constexpr Range kMemoryBytes{int64_t{4} << 20, int64_t{1} << 50};
 
+// Of a job's code, encoded; as tree/manifest.h.
+inline constexpr uint64_t kManifestBytesMax = 320 << 20;
+inline constexpr int kOutputsMax = 64;
+inline constexpr int kMountsMax = 64;
+inline constexpr uint64_t kShmBytesMax = uint64_t{1} << 40;
+
 inline constexpr uint32_t kDefaultNodeLossRestarts = 10;
 inline constexpr uint32_t kDefaultGraceMs = 30'000;
 inline constexpr uint32_t kDefaultStopAfterMs = 600'000;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/device_kinds.h"
+#include "common/job/code.h"
 #include "common/job/labels.h"
 #include "common/job/notify.h"
 #include "common/job/refuse.h"
@@ -173,14 +174,6 @@ absl::Status CheckShape(const v1::Shape& shape) {
   return CheckDevice(shape.device());
 }
 
-absl::Status CheckWorkdir(const std::string& workdir) {
-  if (workdir.empty() || workdir[0] == '/') return absl::OkStatus();
-  return Refuse(
-      "JC1107",
-      StrCat("the working directory \"", common::Printable(workdir), "\" is not absolute"),
-      "--workdir /absolute/path");
-}
-
 absl::Status CheckVariable(const std::string& name, const std::string& value) {
   const std::string shown = StrCat("\"", common::Printable(name), "\"");
   if (name.empty() || name.find('=') != std::string::npos || !common::IsCleanUtf8(name)) {
@@ -257,7 +250,10 @@ absl::Status Validate(const v1::JobSpec& spec) {
   RETURN_IF_ERROR(CheckName(spec.name()));
   RETURN_IF_ERROR(CheckCommand(spec));
   RETURN_IF_ERROR(CheckShape(spec.shape()));
-  RETURN_IF_ERROR(CheckWorkdir(spec.workdir()));
+  RETURN_IF_ERROR(CheckCode(spec));
+  RETURN_IF_ERROR(CheckSetup(spec));
+  RETURN_IF_ERROR(CheckOutputs(spec));
+  RETURN_IF_ERROR(CheckContainer(spec));
   RETURN_IF_ERROR(CheckEnvironment(spec));
   RETURN_IF_ERROR(CheckLabels(spec));
   RETURN_IF_ERROR(CheckProjectAndSecrets(spec));

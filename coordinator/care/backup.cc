@@ -104,9 +104,7 @@ absl::Status Backup::CopyBlobsAndDatabase() {
     if (missing.empty()) return absl::OkStatus();
   }
   for (const std::string& path : missing) {
-    found_({path,
-            StrCat("is missing; job ", contents_.blobs[path.substr(path.rfind('/') + 1)].job,
-                   " refers to it"),
+    found_({path, StrCat("is missing; ", TextOf(contents_.blobs[path.substr(path.rfind('/') + 1)])),
             kMadeWithout});
   }
   return absl::OkStatus();

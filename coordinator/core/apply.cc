@@ -228,11 +228,12 @@ void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
   v1::JobRecord& job = JobOf(state, event);
   const v1::CheckpointPart& ready = event.checkpoint_part();
   v1::Checkpoint* checkpoint = nullptr;
-  for (v1::Checkpoint& known : *job.mutable_checkpoints()) {
+  CheckpointList& list = ListFor(job, ready.step());
+  for (v1::Checkpoint& known : list) {
     if (known.step() == ready.step() && known.attempt() == event.attempt()) checkpoint = &known;
   }
   if (checkpoint == nullptr) {
-    checkpoint = job.add_checkpoints();
+    checkpoint = list.Add();
     checkpoint->set_step(ready.step());
     checkpoint->set_attempt(event.attempt());
     checkpoint->set_parts(ready.parts());
@@ -251,19 +252,18 @@ void ApplyCheckpointPart(ClusterState& state, const v1::Event& event) {
 template <typename Change>
 void ChangeCheckpoint(ClusterState& state, const v1::Event& event, int64_t step, uint32_t attempt,
                       Change change) {
-  for (v1::Checkpoint& known : *JobOf(state, event).mutable_checkpoints()) {
+  for (v1::Checkpoint& known : ListFor(JobOf(state, event), step)) {
     if (known.step() == step && known.attempt() == attempt) change(known);
   }
 }
 
 void ApplyCheckpointRemoved(ClusterState& state, const v1::Event& event) {
-  auto* checkpoints = JobOf(state, event).mutable_checkpoints();
   const v1::CheckpointRemoved& removed = event.checkpoint_removed();
-  const auto kept =
-      std::remove_if(checkpoints->begin(), checkpoints->end(), [&](const v1::Checkpoint& known) {
-        return known.step() == removed.step() && known.attempt() == removed.attempt();
-      });
-  checkpoints->erase(kept, checkpoints->end());
+  CheckpointList& list = ListFor(JobOf(state, event), removed.step());
+  const auto kept = std::remove_if(list.begin(), list.end(), [&](const v1::Checkpoint& known) {
+    return known.step() == removed.step() && known.attempt() == removed.attempt();
+  });
+  list.erase(kept, list.end());
   state.checkpoint_files.erase({event.job(), removed.attempt(), removed.step()});
 }
 

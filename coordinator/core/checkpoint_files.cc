@@ -5,29 +5,29 @@
 namespace muster::coordinator {
 
 void DetachFiles(ClusterState& state, v1::JobRecord& job) {
-  for (v1::Checkpoint& checkpoint : *job.mutable_checkpoints()) {
+  ForEachSaved(job, [&](v1::Checkpoint& checkpoint) {
     checkpoint.set_file_count(static_cast<uint32_t>(checkpoint.files_size()));
-    if (checkpoint.files().empty()) continue;
+    if (checkpoint.files().empty()) return;
     CheckpointFileList& files =
         state.checkpoint_files[{job.id(), checkpoint.attempt(), checkpoint.step()}];
     files.Clear();
     files.Swap(checkpoint.mutable_files());
-  }
+  });
 }
 
 void AttachFiles(ClusterState& state, v1::JobRecord& job) {
-  for (v1::Checkpoint& checkpoint : *job.mutable_checkpoints()) {
+  ForEachSaved(job, [&](v1::Checkpoint& checkpoint) {
     auto files =
         state.checkpoint_files.extract({job.id(), checkpoint.attempt(), checkpoint.step()});
     if (!files.empty()) checkpoint.mutable_files()->Swap(&files.mapped());
-  }
+  });
 }
 
 v1::JobRecord WithFiles(const ClusterState& state, const v1::JobRecord& job) {
   v1::JobRecord whole = job;
-  for (v1::Checkpoint& checkpoint : *whole.mutable_checkpoints()) {
+  ForEachSaved(whole, [&](v1::Checkpoint& checkpoint) {
     *checkpoint.mutable_files() = FilesOf(state, job.id(), checkpoint.attempt(), checkpoint.step());
-  }
+  });
   return whole;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/outputs.h"
 #include "common/relative_path.h"
 #include "common/sha256.h"
 #include "common/text.h"
@@ -66,6 +67,23 @@ std::optional<v1::Event> RemoveBeyondKeep(const ClusterState& state, const v1::J
   return Removal(job, *oldest, absl::StrCat("only the newest ", keep, " are kept"), now);
 }
 
+// Outputs count once every node has sent its part, or, with the parts that are there, once the
+// attempt has ended: a node that was lost keeps nobody else's results back.
+std::optional<v1::Event> OutputsConsequence(const v1::JobRecord& job, const v1::Attempt* attempt,
+                                            Now now) {
+  for (const v1::Checkpoint& outputs : job.outputs()) {
+    if (outputs.state() != v1::CHECKPOINT_STATE_UPLOADING) continue;
+    const bool is_over = attempt == nullptr || attempt->number() != outputs.attempt();
+    if (!is_over && !IsWhole(outputs)) continue;
+    v1::Event event = CheckpointEvent(job, outputs, now);
+    event.mutable_checkpoint_committed()->set_step(outputs.step());
+    return event;
+  }
+  if (job.outputs_size() <= common::kOutputsKept) return std::nullopt;
+  return Removal(job, job.outputs(0),
+                 absl::StrCat("only those of the newest ", common::kOutputsKept, " are kept"), now);
+}
+
 absl::Status JudgeFile(const v1::CheckpointFile& file) {
   constexpr size_t kPathBytesMax = 1'024;
   constexpr uint64_t kFileBytesMax = 1ull << 53;  // exact in a double
@@ -82,28 +100,68 @@ absl::Status JudgeFile(const v1::CheckpointFile& file) {
   return absl::OkStatus();
 }
 
+std::string Named(const v1::CheckpointPartReady& part) {
+  return part.step() == common::kOutputsStep ? "the outputs" : absl::StrCat("step ", part.step());
+}
+
 absl::Status JudgeFiles(const CheckpointFileList& present, const v1::CheckpointPartReady& part) {
   if (part.files_size() > static_cast<int>(common::kPartFilesMax) ||
       present.size() + part.files_size() > static_cast<int>(common::kCheckpointFilesMax)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("step ", part.step(), " would have ", present.size() + part.files_size(),
+        absl::StrCat(Named(part), " would have ", present.size() + part.files_size(),
                      " files; the limits are ", common::kPartFilesMax, " in a part and ",
                      common::kCheckpointFilesMax, " in all; fix: save fewer, larger files"));
   }
   if (part.ByteSizeLong() > common::kPartListBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the names of the ", part.files_size(), " files of step ", part.step(), " take ",
+        "the names of the ", part.files_size(), " files of ", Named(part), " take ",
         common::HumanBytes(part.ByteSizeLong()), "; the limit is ",
         common::HumanBytes(common::kPartListBytesMax), "; fix: use shorter names or fewer files"));
   }
   std::unordered_set<std::string_view> paths;
-  for (const v1::CheckpointFile& file : present) paths.insert(file.path());
+  // Each node has its own working directory: only the parts of a checkpoint share one.
+  if (part.step() != common::kOutputsStep) {
+    for (const v1::CheckpointFile& file : present) paths.insert(file.path());
+  }
   for (const v1::CheckpointFile& file : part.files()) {
     if (absl::Status status = JudgeFile(file); !status.ok()) return status;
     if (!paths.insert(file.path()).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("file ", file.path(), " appears twice in step ", part.step()));
+          absl::StrCat("file ", file.path(), " appears twice in ", Named(part)));
     }
+  }
+  return absl::OkStatus();
+}
+
+// Outputs: one part per node, and only what the job named.
+absl::Status JudgeOutputs(const v1::JobRecord& job, const v1::Attempt& attempt,
+                          const PartSender& sender, const v1::Checkpoint* known,
+                          const v1::CheckpointPartReady& part) {
+  if (job.spec().outputs().empty()) return absl::InvalidArgumentError("the job has no outputs");
+  const v1::NodePart* own = FindPart(attempt, sender.node);
+  if (own == nullptr || part.part() != own->group_rank() ||
+      part.parts() != static_cast<uint32_t>(attempt.parts_size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("part ", part.part(), " of ", part.parts(), " is not that of this node"));
+  }
+  std::vector<std::string> named;
+  for (const std::string& output : job.spec().outputs()) {
+    if (auto clean = common::CleanOutput(output)) named.push_back(*std::move(clean));
+  }
+  uint64_t bytes = known == nullptr ? 0 : known->bytes();
+  for (const v1::CheckpointFile& file : part.files()) {
+    const bool is_named = std::any_of(named.begin(), named.end(), [&](const std::string& output) {
+      return common::LiesIn(file.path(), output);
+    });
+    if (!is_named || file.part() != part.part()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", file.path(), " does not belong to the outputs of this node"));
+    }
+    bytes += file.size();
+    if (bytes <= common::kOutputsBytesMax) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the outputs of the attempt would have more than ",
+        common::HumanBytes(common::kOutputsBytesMax), "; fix: name fewer or smaller outputs"));
   }
   return absl::OkStatus();
 }
@@ -124,7 +182,7 @@ absl::Status JudgeSender(const v1::JobRecord& job, const PartSender& sender, uin
 }  // namespace
 
 const v1::Checkpoint* FindCheckpoint(const v1::JobRecord& job, int64_t step, uint32_t attempt) {
-  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+  for (const v1::Checkpoint& checkpoint : ListFor(job, step)) {
     if (checkpoint.step() == step && checkpoint.attempt() == attempt) return &checkpoint;
   }
   return nullptr;
@@ -152,16 +210,20 @@ absl::Status JudgePart(const ClusterState& state, const PartSender& sender,
     return absl::FailedPreconditionError(absl::StrCat("attempt ", part.attempt(), " is over"));
   }
   if (part.parts() == 0 || part.parts() > common::kRanksMax || part.part() >= part.parts() ||
-      part.step() < 0) {
+      part.step() < common::kOutputsStep) {
     return absl::InvalidArgumentError(
         absl::StrCat("part ", part.part(), " of ", part.parts(), " is not valid"));
   }
-  return JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);
+  // Names and sizes first: what follows may use them.
+  absl::Status files = JudgeFiles(FilesOf(state, part.job(), part.attempt(), part.step()), part);
+  if (!files.ok() || part.step() != common::kOutputsStep) return files;
+  return JudgeOutputs(job, *attempt, sender, known, part);
 }
 
 std::optional<v1::Event> CheckpointConsequence(const ClusterState& state, const v1::JobRecord& job,
                                                Now now) {
   const v1::Attempt* attempt = LiveAttempt(job);
+  if (auto event = OutputsConsequence(job, attempt, now)) return event;
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
     if (checkpoint.state() != v1::CHECKPOINT_STATE_UPLOADING) continue;
     if (IsWhole(checkpoint)) {

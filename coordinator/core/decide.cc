@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/outputs.h"
 #include "common/problem.h"
 #include "coordinator/core/checkpoint_rules.h"
 #include "coordinator/core/notices.h"
@@ -155,8 +156,10 @@ Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input,
     return decision;
   }
   bool found = false;
-  for (const v1::Checkpoint& checkpoint : job->checkpoints()) {
+  const bool is_outputs = input.step == common::kOutputsStep;
+  for (const v1::Checkpoint& checkpoint : ListFor(*job, input.step)) {
     if (checkpoint.step() != input.step) continue;
+    if (is_outputs && checkpoint.attempt() != input.attempt) continue;
     found = true;
     const v1::Attempt* attempt = LiveAttempt(*job);
     if (attempt != nullptr && !AllPartsLaunched(*attempt) &&
@@ -178,12 +181,14 @@ Decision DecideOn(const ClusterState& state, const RemoveCheckpointInput& input,
     decision.facts.push_back(std::move(event));
   }
   if (!found) {
-    SetStatus(
-        common::MakeProblem(absl::StatusCode::kNotFound,
-                            {.code = "JC1501",
-                             .what = absl::StrCat("there is no checkpoint of step ", input.step),
-                             .fix = "jobctl ckpt ls shows those that exist"}),
-        &result);
+    SetStatus(common::MakeProblem(
+                  absl::StatusCode::kNotFound,
+                  {.code = is_outputs ? "JC1720" : "JC1501",
+                   .what = is_outputs ? absl::StrCat("attempt ", input.attempt, " has no outputs")
+                                      : absl::StrCat("there is no checkpoint of step ", input.step),
+                   .fix = is_outputs ? "jobctl outputs shows those that exist"
+                                     : "jobctl ckpt ls shows those that exist"}),
+              &result);
   }
   decision.reply.results.push_back(std::move(result));
   return decision;
@@ -193,7 +198,7 @@ Decision DecideOn(const ClusterState& state, const FlagCheckpointInput& input, N
   Decision decision;
   const v1::JobRecord* job = FindJob(state, input.job);
   if (job == nullptr) return decision;
-  for (const v1::Checkpoint& checkpoint : job->checkpoints()) {
+  for (const v1::Checkpoint& checkpoint : ListFor(*job, input.step)) {
     if (checkpoint.step() != input.step || checkpoint.attempt() != input.attempt ||
         checkpoint.flagged_corrupt()) {
       continue;

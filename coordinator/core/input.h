@@ -74,7 +74,8 @@ struct ReleaseInput {
 struct RemoveCheckpointInput {
   Caller caller;
   uint64_t job = 0;
-  int64_t step = 0;
+  int64_t step = 0;      // common::kOutputsStep: the outputs of …
+  uint32_t attempt = 0;  // … this attempt
 };
 
 // Verification found damaged files.

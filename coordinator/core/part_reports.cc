@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/outputs.h"
 #include "common/text.h"
 #include "coordinator/core/commands.h"
 #include "coordinator/core/node_events.h"
@@ -46,8 +47,12 @@ void AddPartProblem(const ClusterState& state, const std::string& node,
                     Decision& decision) {
   const v1::JobRecord& job = state.jobs.at(part.job());
   const v1::Attempt& attempt = *LiveAttempt(job);
-  const std::string why = common::Printable(
-      absl::StrCat("checkpoint step-", part.step(), ": ", problem).substr(0, kPartProblemBytesMax));
+  const std::string why =
+      common::Printable(absl::StrCat(part.step() == common::kOutputsStep
+                                         ? "outputs"
+                                         : absl::StrCat("checkpoint step-", part.step()),
+                                     ": ", problem)
+                            .substr(0, kPartProblemBytesMax));
   if (FindPart(attempt, node)->checkpoint_error() == why) return;
   v1::Event event = PartEvent(job, attempt, node, now);
   event.set_skippable(true);

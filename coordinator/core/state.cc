@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
+#include "common/outputs.h"
+
 namespace muster::coordinator {
 
 bool IsFinal(v1::JobState state) {
@@ -52,6 +55,18 @@ bool AllPartsReady(const v1::Attempt& attempt) {
 bool AllPartsLaunched(const v1::Attempt& attempt) {
   return std::all_of(attempt.parts().begin(), attempt.parts().end(),
                      [](const v1::NodePart& part) { return part.launched(); });
+}
+
+const CheckpointList& ListFor(const v1::JobRecord& job, int64_t step) {
+  return step == common::kOutputsStep ? job.outputs() : job.checkpoints();
+}
+
+CheckpointList& ListFor(v1::JobRecord& job, int64_t step) {
+  return step == common::kOutputsStep ? *job.mutable_outputs() : *job.mutable_checkpoints();
+}
+
+std::string NameOfSaved(int64_t step) {
+  return step == common::kOutputsStep ? "its outputs" : absl::StrCat("checkpoint ", step);
 }
 
 const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job) {

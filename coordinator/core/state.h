@@ -68,6 +68,7 @@ struct CheckpointId {
   auto operator<=>(const CheckpointId&) const = default;
 };
 using CheckpointFileList = google::protobuf::RepeatedPtrField<v1::CheckpointFile>;
+using CheckpointList = google::protobuf::RepeatedPtrField<v1::Checkpoint>;
 
 // The job that an idempotency key identifies, forever.
 struct KeyEntry {
@@ -124,6 +125,12 @@ bool AllPartsEnded(const v1::Attempt& attempt);
 // Every worker has checked what the launch needs, and the port is held.
 bool AllPartsReady(const v1::Attempt& attempt);
 bool AllPartsLaunched(const v1::Attempt& attempt);
+// The job's outputs for common::kOutputsStep, else its checkpoints. They are separate lists, so that
+// no job resumes from outputs and no policy for checkpoints removes them.
+const CheckpointList& ListFor(const v1::JobRecord& job, int64_t step);
+CheckpointList& ListFor(v1::JobRecord& job, int64_t step);
+// "checkpoint 10", or "its outputs".
+std::string NameOfSaved(int64_t step);
 // Newest committed checkpoint that is not flagged: by attempt, then step. Null if none.
 const v1::Checkpoint* LatestCheckpoint(const v1::JobRecord& job);
 // The checkpoint that the attempt resumed from. Null: it started fresh.

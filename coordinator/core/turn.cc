@@ -112,20 +112,21 @@ class TurnBuilder {
     if (journaled) turn_.events.push_back(std::move(event));
   }
 
-  // Blobs of a checkpoint that is removed, unless another checkpoint of the job uses them.
+  // Blobs of a checkpoint or of outputs that are removed, unless the job uses them otherwise too.
   void CollectBlobs(const v1::Event& event) {
     const auto found = state_.jobs.find(event.job());
     if (found == state_.jobs.end()) return;
     std::set<std::string> kept;
     std::set<std::string> gone;
-    for (const v1::Checkpoint& checkpoint : found->second.checkpoints()) {
+    const v1::JobRecord& job = found->second;
+    ForEachSaved(job, [&](const v1::Checkpoint& checkpoint) {
       const bool goes = checkpoint.step() == event.checkpoint_removed().step() &&
                         checkpoint.attempt() == event.checkpoint_removed().attempt();
       for (const v1::CheckpointFile& file :
            FilesOf(state_, event.job(), checkpoint.attempt(), checkpoint.step())) {
         (goes ? gone : kept).insert(file.sha256());
       }
-    }
+    });
     std::set_difference(gone.begin(), gone.end(), kept.begin(), kept.end(),
                         std::back_inserter(turn_.unused_blobs));
   }

@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/shape.h"
+#include "common/outputs.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "coordinator/core/checkpoint_files.h"
 #include "coordinator/core/last_words.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/preparation_facts.h"
@@ -288,11 +290,11 @@ std::string ClusterAlarm(const ClusterState& state) {
 
 v1::JobRecord RecordForPeople(v1::JobRecord job) {
   job.set_reason(ReasonForPeople(job));
-  for (v1::Checkpoint& checkpoint : *job.mutable_checkpoints()) {
-    if (checkpoint.files().empty()) continue;
+  ForEachSaved(job, [](v1::Checkpoint& checkpoint) {
+    if (checkpoint.files().empty()) return;
     checkpoint.set_file_count(static_cast<uint32_t>(checkpoint.files_size()));
     checkpoint.clear_files();
-  }
+  });
   size_t bytes = job.ByteSizeLong();
   const auto drop = [&](v1::Attempt& attempt, auto what) {
     if (bytes <= common::kAnswerBytesMax) return;
@@ -349,21 +351,31 @@ std::string DescribeEvent(const v1::Event& event) {
     case v1::Event::kReasonChanged:
       return event.reason_changed().reason();
     case v1::Event::kCheckpointPart:
-      return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_part().step(),
+      return absl::StrCat(AttemptPrefix(event), NameOfSaved(event.checkpoint_part().step()),
                           event.checkpoint_part().more() ? ": some files of part " : ": part ",
                           event.checkpoint_part().part() + 1, " of ",
                           event.checkpoint_part().parts(),
                           event.checkpoint_part().more() ? "" : " was uploaded");
     case v1::Event::kCheckpointCommitted:
-      return absl::StrCat(AttemptPrefix(event), "checkpoint ", event.checkpoint_committed().step(),
-                          " is committed");
+      return absl::StrCat(AttemptPrefix(event), NameOfSaved(event.checkpoint_committed().step()),
+                          event.checkpoint_committed().step() == common::kOutputsStep
+                              ? " are committed"
+                              : " is committed");
     case v1::Event::kCheckpointRemoved:
+      if (event.checkpoint_removed().step() == common::kOutputsStep) {
+        return absl::StrCat("the outputs of attempt ", event.checkpoint_removed().attempt(),
+                            " were removed: ", event.checkpoint_removed().why());
+      }
       return absl::StrCat("checkpoint ", event.checkpoint_removed().step(),
                           " was removed: ", event.checkpoint_removed().why());
     case v1::Event::kCheckpointFailed:
       return absl::StrCat(AttemptPrefix(event), event.checkpoint_failed().why(), " (on ",
                           event.node(), ")");
     case v1::Event::kCheckpointFlagged:
+      if (event.checkpoint_flagged().step() == common::kOutputsStep) {
+        return absl::StrCat(AttemptPrefix(event),
+                            "its outputs are damaged: ", event.checkpoint_flagged().why());
+      }
       return absl::StrCat("checkpoint ", event.checkpoint_flagged().step(),
                           " is damaged: ", event.checkpoint_flagged().why());
     case v1::Event::kNodeRegistered:

@@ -60,11 +60,12 @@ void RunStream(void (*handler)(Daemon&, const Caller&, const Request&, std::shar
   MUSTER_API_ROW(RunOne, false, name, Request, Part, action, object)
 #define MUSTER_API_STREAM(name, Request, Part, action, object) \
   MUSTER_API_ROW(RunStream, true, name, Request, Part, action, object)
-#define MUSTER_API_DUPLEX(name, Request, Part, action, object)
+#define MUSTER_API_NONE(name, Request, Part, action, object)
 
 std::vector<ApiCall> MakeApiCalls() {
   std::vector<ApiCall> served;
-  const ApiCall rows[] = {MUSTER_JOB_CALLS(MUSTER_API_ONE, MUSTER_API_STREAM, MUSTER_API_DUPLEX)};
+  const ApiCall rows[] = {
+      MUSTER_JOB_CALLS(MUSTER_API_ONE, MUSTER_API_STREAM, MUSTER_API_NONE, MUSTER_API_NONE)};
   std::copy_if(std::begin(rows), std::end(rows), std::back_inserter(served),
                [](const ApiCall& call) {
                  return std::find(std::begin(kNotOverHttp), std::end(kNotOverHttp), call.name) ==

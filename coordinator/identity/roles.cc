@@ -25,7 +25,8 @@ v1::Role LeastFor(Action action, Object object) {
                  ? v1::ROLE_OPERATOR
                  : v1::ROLE_VIEWER;
     case Action::kSubmit:
-      return object == Object::kJob ? v1::ROLE_USER : v1::ROLE_UNSPECIFIED;
+      return object == Object::kJob || object == Object::kCode ? v1::ROLE_USER
+                                                               : v1::ROLE_UNSPECIFIED;
     case Action::kControl:
       // Their own: who may sign in may also sign out. Everybody's: an administrator.
       if (object == Object::kCredential) return v1::ROLE_VIEWER;

@@ -24,6 +24,9 @@ constexpr char kBlobs[] = "blobs";
 constexpr char kUploads[] = "uploads";
 constexpr char kHowToHeal[] =
     "copy the file back from a backup; without it jobs resume from an earlier checkpoint";
+constexpr char kHowToHealCode[] =
+    "copy the file back from a backup; without it jobs with this code fail until it is submitted "
+    "again";
 constexpr char kHowToRepair[] =
     "muster-coordinator repair sets it aside, so that the same bytes can be uploaded again; or "
     "copy the file back from a backup";
@@ -48,8 +51,8 @@ class BlobCheck {
     for (const auto& [sha256, use] : uses_) {
       if (seen_.contains(sha256)) continue;
       ++totals_.missing;
-      found_({paths_.BelowRoot(paths_.BlobFile(sha256)),
-              StrCat("is missing; job ", use.job, " refers to it"), kHowToHeal});
+      found_({paths_.BelowRoot(paths_.BlobFile(sha256)), StrCat("is missing; ", TextOf(use)),
+              use.job != 0 ? kHowToHeal : kHowToHealCode});
     }
     return CountUploads();
   }

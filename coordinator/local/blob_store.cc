@@ -14,11 +14,17 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text.h"
+#include "coordinator/local/blob_upload.h"
 
 namespace muster::coordinator {
 namespace {
 
 using common::StrCat;
+
+constexpr std::string_view kPartSuffix = ".part";
+constexpr size_t kSha256Digits = 64;
+constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 // False: the file does not exist.
 bool SizeOf(const std::string& path, uint64_t* size) {
@@ -101,12 +107,16 @@ absl::StatusOr<bool> LocalBlobStore::PutIntoPlace(const std::string& sha256, uin
     return absl::DataLossError(StrCat("the uploaded bytes have SHA-256 ", found, ", not ", sha256,
                                       "; fix: upload again from the start"));
   }
+  RETURN_IF_ERROR(Put(path, sha256));
+  return true;
+}
+
+absl::Status LocalBlobStore::Put(const std::string& path, const std::string& sha256) {
   RETURN_IF_ERROR(common::MakeDirectories(paths_.BlobDirectory(sha256)));
   if (rename(path.c_str(), paths_.BlobFile(sha256).c_str()) != 0) {
     return common::ErrnoStatus(StrCat("cannot put ", sha256, " into place"));
   }
-  RETURN_IF_ERROR(SyncPlace(sha256));
-  return true;
+  return SyncPlace(sha256);
 }
 
 absl::Status LocalBlobStore::SyncPlace(const std::string& sha256) {
@@ -118,6 +128,63 @@ uint64_t LocalBlobStore::Received(const std::string& sha256) {
   uint64_t size = 0;
   if (!SizeOf(paths_.BlobFile(sha256), &size)) SizeOf(paths_.UploadFile(sha256), &size);
   return size;
+}
+
+absl::StatusOr<std::unique_ptr<BlobStore::Upload>> LocalBlobStore::OpenUpload(
+    const OpenedUpload& upload) {
+  RETURN_IF_ERROR(CheckBlob(upload.sha256, upload.size));
+  if (!common::IsPathName(upload.owner)) {
+    return absl::InvalidArgumentError(
+        StrCat("\"", common::Printable(upload.owner), "\" cannot own an upload"));
+  }
+  const std::string path = paths_.UploadFile(upload.sha256, upload.owner);
+  uint64_t have = 0;
+  SizeOf(path, &have);
+  if (upload.offset > have || upload.offset > upload.size) {
+    return absl::OutOfRangeError(StrCat("offset ", upload.offset, " of ", upload.sha256,
+                                        " does not follow the ", have, " of ", upload.size,
+                                        " bytes received so far; fix: restart the upload"));
+  }
+  common::UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return common::ErrnoStatus(StrCat("cannot open ", path));
+  if (ftruncate(fd.get(), static_cast<off_t>(upload.offset)) != 0)
+    return common::ErrnoStatus(StrCat("cannot write ", path));
+  const auto put = [this, path, sha256 = upload.sha256] {
+    // From now on it is here; whoever uploaded it is about to refer to it.
+    promises_.Promise(sha256);
+    return Put(path, sha256);
+  };
+  return std::unique_ptr<Upload>(new LocalUpload(upload, path, std::move(fd), put));
+}
+
+std::vector<BlobStore::Partial> LocalBlobStore::Partials(const std::string& owner) {
+  struct Found {
+    int64_t written_ns;
+    Partial partial;
+  };
+  std::vector<Found> found;
+  const std::string end = StrCat("@", owner, kPartSuffix);
+  const auto names = common::ListDirectory(paths_.UploadRoot());
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    const std::string sha256 = name.substr(0, kSha256Digits);
+    struct stat info {};
+    if (name != sha256 + end || !common::IsSha256Hex(sha256) ||
+        stat(paths_.UploadFile(sha256, owner).c_str(), &info) != 0) {
+      continue;
+    }
+    found.push_back({info.st_mtim.tv_sec * kNsPerSecond + info.st_mtim.tv_nsec,
+                     {sha256, static_cast<uint64_t>(info.st_size)}});
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Found& a, const Found& b) { return a.written_ns < b.written_ns; });
+  std::vector<Partial> partials;
+  for (Found& each : found) partials.push_back(std::move(each.partial));
+  return partials;
+}
+
+void LocalBlobStore::RemovePartial(const std::string& owner, const std::string& sha256) {
+  if (!common::IsSha256Hex(sha256) || !common::IsPathName(owner)) return;
+  unlink(paths_.UploadFile(sha256, owner).c_str());
 }
 
 absl::StatusOr<std::string> LocalBlobStore::Read(const std::string& sha256, uint64_t offset,

@@ -23,6 +23,9 @@ class LocalBlobStore final : public BlobStore {
                      std::string_view data) override;
   absl::StatusOr<bool> Finish(const std::string& sha256, uint64_t size) override;
   uint64_t Received(const std::string& sha256) override;
+  absl::StatusOr<std::unique_ptr<Upload>> OpenUpload(const OpenedUpload& upload) override;
+  std::vector<Partial> Partials(const std::string& owner) override;
+  void RemovePartial(const std::string& owner, const std::string& sha256) override;
   absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
                                    size_t max) const override;
   absl::StatusOr<uint64_t> Size(const std::string& sha256) const override;
@@ -35,6 +38,8 @@ class LocalBlobStore final : public BlobStore {
   // False: not all of it has arrived, or it is in place already.
   absl::StatusOr<bool> PutIntoPlace(const std::string& sha256, uint64_t size);
   absl::Status SyncPlace(const std::string& sha256);
+  // Of a durable file with the right bytes.
+  absl::Status Put(const std::string& path, const std::string& sha256);
 
   const FileAge age_;
   const Paths paths_;

@@ -16,8 +16,8 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 // The fields of requests that name what is changed.
-constexpr std::array kNamingFields = {"name", "job",    "jobs",    "node",
-                                      "id",   "serial", "subject", "command"};
+constexpr std::array kNamingFields = {"name",   "job",     "jobs",    "node",   "id",
+                                      "serial", "subject", "command", "project"};
 constexpr int kNamedMost = 10;
 constexpr std::string_view kWays[] = {"grpc", "http"};
 

@@ -13,7 +13,7 @@ namespace muster::coordinator {
 
 #define MUSTER_CALL_ID(name, Request, Answer, action, object) k##name,
 enum class CallId : size_t {
-  MUSTER_JOB_CALLS(MUSTER_CALL_ID, MUSTER_CALL_ID, MUSTER_CALL_ID) kCount
+  MUSTER_JOB_CALLS(MUSTER_CALL_ID, MUSTER_CALL_ID, MUSTER_CALL_ID, MUSTER_CALL_ID) kCount
 };
 #undef MUSTER_CALL_ID
 
@@ -30,7 +30,7 @@ class CallCounts {
   void ForEach(Use use) const {
 #define MUSTER_CALL_NAME(name, Request, Answer, action, object) #name,
     static constexpr std::string_view kNames[] = {
-        MUSTER_JOB_CALLS(MUSTER_CALL_NAME, MUSTER_CALL_NAME, MUSTER_CALL_NAME)};
+        MUSTER_JOB_CALLS(MUSTER_CALL_NAME, MUSTER_CALL_NAME, MUSTER_CALL_NAME, MUSTER_CALL_NAME)};
 #undef MUSTER_CALL_NAME
     static constexpr std::string_view kWays[] = {"grpc", "http"};
     for (size_t call = 0; call < kCalls; ++call) {

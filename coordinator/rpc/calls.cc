@@ -11,9 +11,9 @@ namespace {
   {"WorkerService", #name, Action::action, Object::object},
 #define MUSTER_EXEC_ROW(name, action, object) \
   {"ExecService", #name, Action::action, Object::object},
-constexpr Call kCalls[] = {MUSTER_JOB_CALLS(MUSTER_JOB_ROW, MUSTER_JOB_ROW, MUSTER_JOB_ROW)
-                               MUSTER_WORKER_CALLS(MUSTER_WORKER_ROW)
-                                   MUSTER_EXEC_CALLS(MUSTER_EXEC_ROW)};
+constexpr Call kCalls[] = {
+    MUSTER_JOB_CALLS(MUSTER_JOB_ROW, MUSTER_JOB_ROW, MUSTER_JOB_ROW, MUSTER_JOB_ROW)
+        MUSTER_WORKER_CALLS(MUSTER_WORKER_ROW) MUSTER_EXEC_CALLS(MUSTER_EXEC_ROW)};
 #undef MUSTER_JOB_ROW
 #undef MUSTER_WORKER_ROW
 #undef MUSTER_EXEC_ROW

@@ -34,7 +34,8 @@ enum class Object {
   kCredential,
   kProject,
   kSecret,
-  kAudit
+  kAudit,
+  kCode  // objects of the code that travels with jobs
 };
 
 struct Call {
@@ -51,14 +52,17 @@ const Call* FindCall(std::string_view service, std::string_view name);
 }  // namespace muster::coordinator
 
 // ONE: request in, one answer out. STREAM: request in, messages out. Both have the name of their
-// handler (handlers.h). DUPLEX: messages both ways, handwritten in services/. Each row: name,
-// request, answer or message, action, object.
-#define MUSTER_JOB_CALLS(ONE, STREAM, DUPLEX)                                                 \
+// handler (handlers.h). INTAKE: messages in, one answer out; DUPLEX: messages both ways; both are
+// handwritten in services/. Each row: name, request, answer or message, action, object.
+#define MUSTER_JOB_CALLS(ONE, STREAM, INTAKE, DUPLEX)                                         \
   ONE(GetServer, GetServerRequest, GetServerResponse, kRead, kCoordinator)                    \
   ONE(SignIn, SignInRequest, SignInResponse, kRead, kCoordinator)                             \
   STREAM(Attend, AttendRequest, AttendResponse, kRead, kCoordinator)                          \
   ONE(SetLifetime, SetLifetimeRequest, SetLifetimeResponse, kAdminister, kCoordinator)        \
   ONE(Submit, SubmitRequest, SubmitResponse, kSubmit, kJob)                                   \
+  ONE(PrepareObjects, PrepareObjectsRequest, PrepareObjectsResponse, kSubmit, kCode)          \
+  INTAKE(PushObjects, ObjectChunk, PushObjectsResponse, kSubmit, kCode)                       \
+  STREAM(PullObject, PullObjectRequest, BlobChunk, kRead, kCode)                              \
   DUPLEX(SubmitMany, SubmitRequest, SubmitResponse, kSubmit, kJob)                            \
   STREAM(Run, SubmitRequest, JobUpdate, kSubmit, kJob)                                        \
   ONE(RerunJob, RerunJobRequest, SubmitResponse, kSubmit, kJob)                               \

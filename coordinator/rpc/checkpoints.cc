@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/outputs.h"
 #include "common/problem.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -19,6 +20,26 @@ namespace {
 
 using common::StrCat;
 
+// What an attempt brought back; `latest`: the newest that is here.
+absl::StatusOr<v1::Checkpoint> FindOutputs(const v1::JobRecord& job, uint32_t attempt,
+                                           bool latest) {
+  const v1::Checkpoint* found = nullptr;
+  for (const v1::Checkpoint& outputs : job.outputs()) {
+    if (outputs.state() != v1::CHECKPOINT_STATE_COMMITTED) continue;
+    if (latest || outputs.attempt() == attempt) found = &outputs;
+  }
+  if (found != nullptr) return *found;
+  const std::string of = latest ? std::string() : StrCat(" of attempt ", attempt);
+  return common::MakeProblem(
+      absl::StatusCode::kNotFound,
+      {.code = "JC1720",
+       .what = StrCat("job ", job.name(), " has no outputs", of),
+       .why = job.spec().outputs().empty() ? "its spec names none" : "",
+       .fix = job.spec().outputs().empty()
+                  ? "name the directories and files that shall come back: outputs: in the job file"
+                  : StrCat("jobctl show ", job.name(), " lists those that are here")});
+}
+
 absl::StatusOr<v1::Checkpoint> FindCheckpoint(const v1::JobRecord& job, int64_t step, bool latest) {
   const v1::Checkpoint* found = nullptr;
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
@@ -32,6 +53,23 @@ absl::StatusOr<v1::Checkpoint> FindCheckpoint(const v1::JobRecord& job, int64_t 
                               .what = StrCat("job ", job.name(), " has no committed checkpoint",
                                              latest ? std::string() : StrCat(" of step ", step)),
                               .fix = StrCat("list them with jobctl ckpt ls ", job.name())});
+}
+
+absl::StatusOr<v1::Checkpoint> FindSaved(const v1::JobRecord& job,
+                                         const v1::CheckpointReference& wanted) {
+  return wanted.outputs() ? FindOutputs(job, wanted.attempt(), wanted.latest())
+                          : FindCheckpoint(job, wanted.step(), wanted.latest());
+}
+
+absl::StatusOr<v1::Checkpoint> FindSaved(const v1::JobRecord& job,
+                                         const v1::PullFileRequest& wanted) {
+  return wanted.outputs() ? FindOutputs(job, wanted.attempt(), false)
+                          : FindCheckpoint(job, wanted.step(), wanted.step() < 0);
+}
+
+std::string NameOf(const v1::Checkpoint& saved) {
+  return saved.step() == common::kOutputsStep ? StrCat("the outputs of attempt ", saved.attempt())
+                                              : StrCat("the checkpoint of step ", saved.step());
 }
 
 // An error of the store with its code; workers try again after it. UNAVAILABLE itself would say that
@@ -57,7 +95,7 @@ absl::StatusOr<v1::VerifyCheckpointResponse> Verify(Daemon& daemon,
     verdict->set_sha256(file.sha256());
     const absl::Status status = daemon.blobs.Verify(file.sha256());
     if (IsShortage(status)) {
-      return NotReadableNow(StrCat("the checkpoint of step ", checkpoint.step()), status);
+      return NotReadableNow(NameOf(checkpoint), status);
     }
     verdict->set_ok(status.ok());
     if (status.ok()) continue;
@@ -85,7 +123,7 @@ void Bound(v1::VerifyCheckpointResponse& response) {
 std::shared_ptr<const v1::JobRecord> Flagged(const v1::JobRecord& job,
                                              const v1::Checkpoint& damaged) {
   auto flagged = std::make_shared<v1::JobRecord>(job);
-  for (v1::Checkpoint& known : *flagged->mutable_checkpoints()) {
+  for (v1::Checkpoint& known : ListFor(*flagged, damaged.step())) {
     if (known.step() == damaged.step() && known.attempt() == damaged.attempt()) {
       known.set_flagged_corrupt(true);
     }
@@ -185,8 +223,7 @@ void VerifyCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
         // It may mark the checkpoint as damaged.
         const absl::Status may = CheckMayChange(caller, *found->record);
         if (!may.ok()) return answer(may);
-        absl::StatusOr<v1::Checkpoint> checkpoint =
-            FindCheckpoint(*found->record, request.step(), request.latest());
+        absl::StatusOr<v1::Checkpoint> checkpoint = FindSaved(*found->record, request);
         if (!checkpoint.ok()) return answer(checkpoint.status());
         daemon.files.Post([&daemon, answer, job = *found, checkpoint = *checkpoint] {
           absl::StatusOr<v1::VerifyCheckpointResponse> verdicts = Verify(daemon, checkpoint);
@@ -214,7 +251,7 @@ void ListCheckpointFiles(Daemon& daemon, const Caller& caller,
       daemon, caller, request.job(),
       [request, sink](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return sink->Close(found.status());
-        const auto checkpoint = FindCheckpoint(*found->record, request.step(), request.latest());
+        const auto checkpoint = FindSaved(*found->record, request);
         if (!checkpoint.ok()) return sink->Close(checkpoint.status());
         SendCheckpointFiles(checkpoint->files(), *sink);
       },
@@ -232,10 +269,11 @@ void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& r
       daemon, caller, request.job(),
       [&daemon, request, sink](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return sink->Close(found.status());
-        const auto checkpoint = FindCheckpoint(*found->record, request.step(), request.step() < 0);
+        const auto checkpoint = FindSaved(*found->record, request);
         if (!checkpoint.ok()) return sink->Close(checkpoint.status());
         for (const v1::CheckpointFile& file : checkpoint->files()) {
-          if (file.path() == request.path()) {
+          const bool is_of_part = !request.outputs() || file.part() == request.part();
+          if (file.path() == request.path() && is_of_part) {
             return SendBlob(daemon, file.sha256(), request.offset(), sink);
           }
         }
@@ -243,9 +281,11 @@ void PullFile(Daemon& daemon, const Caller& caller, const v1::PullFileRequest& r
             absl::StatusCode::kNotFound,
             {.code = "JC1505",
              .what =
-                 StrCat("the checkpoint of step ", checkpoint->step(), " has no file \"",
-                        common::Printable(request.path().substr(0, common::kReasonBytesMax)), "\""),
-             .fix = StrCat("list its files with jobctl ckpt show ", found->record->name())}));
+                 StrCat(NameOf(*checkpoint), request.outputs() ? " have" : " has", " no file \"",
+                        common::Printable(request.path().substr(0, common::kReasonBytesMax)), "\"",
+                        request.outputs() ? StrCat(" from node ", request.part()) : ""),
+             .fix = StrCat("list its files with jobctl ",
+                           request.outputs() ? "outputs " : "ckpt show ", found->record->name())}));
       },
       Want::kRecordWithFiles);
 }
@@ -258,19 +298,20 @@ void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
         if (!found.ok()) return answer(found.status());
         const std::shared_ptr<const v1::JobRecord> job = found->record;
         if (const absl::Status may = CheckMayChange(caller, *job); !may.ok()) return answer(may);
-        const auto checkpoint = FindCheckpoint(*job, request.step(), request.latest());
+        const auto checkpoint = FindSaved(*job, request);
         if (!checkpoint.ok()) return answer(checkpoint.status());
-        const std::string subject = StrCat("step ", checkpoint->step());
+        const std::string subject = request.outputs()
+                                        ? StrCat("outputs of attempt ", checkpoint->attempt())
+                                        : StrCat("step ", checkpoint->step());
         std::vector<std::string> blobs;
         for (const v1::CheckpointFile& file : checkpoint->files()) blobs.push_back(file.sha256());
         if (!found->live) {
           auto rest = std::make_shared<v1::JobRecord>(*job);
-          rest->clear_checkpoints();
-          for (const v1::Checkpoint& kept : job->checkpoints()) {
-            if (kept.step() != checkpoint->step() || kept.attempt() != checkpoint->attempt()) {
-              *rest->add_checkpoints() = kept;
-            }
-          }
+          CheckpointList& list = ListFor(*rest, checkpoint->step());
+          const auto kept = std::remove_if(list.begin(), list.end(), [&](const auto& each) {
+            return each.step() == checkpoint->step() && each.attempt() == checkpoint->attempt();
+          });
+          list.erase(kept, list.end());
           return daemon.loop.RewriteFinished(rest, [&daemon, subject, job, blobs, answer] {
             v1::BulkResponse response;
             *response.add_results() = BulkResultOf(subject, absl::OkStatus(), job.get());
@@ -279,7 +320,7 @@ void RemoveCheckpoint(Daemon& daemon, const Caller& caller, const v1::Checkpoint
           });
         }
         const absl::Status queued = daemon.loop.Submit(
-            RemoveCheckpointInput{caller, job->id(), checkpoint->step()},
+            RemoveCheckpointInput{caller, job->id(), checkpoint->step(), checkpoint->attempt()},
             [subject, answer](const Reply& reply) {
               if (!reply.status.ok()) return answer(reply.status);
               v1::BulkResponse response;

@@ -17,6 +17,7 @@
 #include "coordinator/rpc/denial_counts.h"
 #include "coordinator/said_rarely.h"
 #include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/code_store.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/log_store.h"
 #include "coordinator/stores/metric_store.h"
@@ -30,6 +31,9 @@ class Assessor;
 class AttachedRuns;
 class Audit;
 class Cluster;
+class CodeChecks;
+class CodeGate;
+class CodeUploads;
 class CurveShelf;
 class Diagnoses;
 class Directory;
@@ -49,12 +53,16 @@ struct Daemon {
   MetricStore& metrics;
   SampleStore& samples;
   BlobStore& blobs;
+  CodeStore& code;
   WorkPool& pool;   // short reads from disk, never delayed by long ones:
   WorkPool& reads;  // logs and metrics, piece by piece
   WorkPool& files;  // checkpoint files: uploads, downloads, hashes
   JobGate& gate;
   SampleGate& sample_gate;
   ResumeGate& resume_gate;
+  CodeGate& code_gate;
+  CodeChecks& code_checks;
+  CodeUploads& uploads;
   Lifetime& lifetime;
   AttachedRuns& attached;
   Diagnoses& diagnoses;
@@ -74,6 +82,8 @@ struct Daemon {
   // Likewise those of a local account: "uid:1000".
   std::function<uint32_t(const std::string& principal)> cut_local;
 
+  // Of the objects of jobs' code, for each project; 0: no limit.
+  uint64_t code_quota_bytes = 0;
   uint64_t epoch = 0;
   int64_t started_ms = 0;
   std::string endpoint;

@@ -12,6 +12,8 @@
 #include "common/text.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/number_file.h"
+#include "coordinator/rpc/code_garbage.h"
+#include "coordinator/rpc/code_gate.h"
 #include "coordinator/rpc/job_gate.h"
 #include "coordinator/rpc/resume_gate.h"
 #include "coordinator/rpc/sample_gate.h"
@@ -29,6 +31,7 @@ void DeleteFiles(Daemon& daemon, const std::vector<uint64_t>& jobs) {
     daemon.gate.Forget(job);
     daemon.sample_gate.Forget(job);
     daemon.resume_gate.Forget(job);
+    daemon.code_gate.Forget(job);
     daemon.logs.Remove(job);
     daemon.metrics.Remove(job);
     daemon.assessor.Forget(job);
@@ -110,8 +113,10 @@ void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs) {
     return [&daemon, unused = std::vector<std::string>(unused.begin(), unused.end())] {
       daemon.pool.Post([&daemon, unused] {
         const auto referenced = daemon.index.Referenced(unused);
-        if (!referenced.ok()) return;
-        const std::set<std::string> kept(referenced->begin(), referenced->end());
+        const auto as_code = daemon.code.Referenced(unused);
+        if (!referenced.ok() || !as_code.ok()) return;
+        std::set<std::string> kept(referenced->begin(), referenced->end());
+        kept.insert(as_code->begin(), as_code->end());
         std::vector<std::string> promised;
         for (const std::string& blob : unused) {
           if (!kept.contains(blob) && !daemon.blobs.RemoveUnlessPromised(blob)) {
@@ -135,6 +140,7 @@ void KeepHouse(Daemon& daemon, const Retention& retention) {
       common::LogWarning(
           common::StrCat("expired tokens and certificates are kept: ", common::MessageOf(done)));
     }
+    CollectCode(daemon);
     CollectBlobs(daemon, daemon.blobs.OldBlobs());
     daemon.pool.PostAfter(kHousekeepingEvery,
                           [&daemon, retention] { KeepHouse(daemon, retention); });

@@ -15,7 +15,7 @@ namespace muster::coordinator {
 // Live jobs are refused individually. Deletes the rows, logs, metrics and blobs of the others.
 void RemoveWithBelongings(Daemon& daemon, RemoveInput input,
                           std::function<void(const Reply&)> done);
-// Deletes the blobs that neither live nor finished jobs refer to.
+// Deletes the blobs that neither live nor finished jobs refer to, and that are no project's code.
 void CollectBlobs(Daemon& daemon, std::vector<std::string> blobs);
 
 // Runs now and every few minutes, until the pool stops.

@@ -114,6 +114,12 @@ void ListResumeFiles(Daemon& daemon, const Caller& caller,
                      const v1::ListResumeFilesRequest& request,
                      std::shared_ptr<Sink<v1::CheckpointFiles>> sink);
 
+// code.cc
+void PrepareObjects(Daemon& daemon, const Caller& caller, const v1::PrepareObjectsRequest& request,
+                    Answer<v1::PrepareObjectsResponse> answer);
+void PullObject(Daemon& daemon, const Caller& caller, const v1::PullObjectRequest& request,
+                std::shared_ptr<Sink<v1::BlobChunk>> sink);
+
 // nodes.cc
 void ListNodes(Daemon& daemon, const Caller& caller, const v1::ListNodesRequest& request,
                Answer<v1::ListNodesResponse> answer);

@@ -15,6 +15,7 @@
 #include "coordinator/identity/ownership.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
+#include "coordinator/rpc/secrets.h"
 
 namespace muster::coordinator {
 namespace {
@@ -101,6 +102,17 @@ absl::StatusOr<v1::ListJobsResponse> WithFinished(Daemon& daemon,
   return response;
 }
 
+// Its code was looked at.
+void PlanChecked(Daemon& daemon, const v1::PlanJobRequest& request,
+                 Answer<v1::PlanJobResponse> answer) {
+  daemon.loop.Ask(
+      [answer, spec = request.spec()](const LoopView& view) {
+        absl::StatusOr<v1::PlanJobResponse> response = PlanSpec(view.state, spec, view.now);
+        return [answer, response = std::move(response)] { answer(response); };
+      },
+      answer);
+}
+
 }  // namespace
 
 void ListJobs(Daemon& daemon, const Caller&, const v1::ListJobsRequest& request,
@@ -172,16 +184,16 @@ void WhyJob(Daemon& daemon, const Caller& caller, const v1::JobReference& reques
           });
 }
 
-void PlanJob(Daemon& daemon, const Caller&, const v1::PlanJobRequest& request,
+void PlanJob(Daemon& daemon, const Caller& caller, const v1::PlanJobRequest& request,
              Answer<v1::PlanJobResponse> answer) {
   // Before it takes space in the loop's queue.
   if (const absl::Status size = job::CheckSize(request.spec()); !size.ok()) return answer(size);
-  daemon.loop.Ask(
-      [answer, spec = request.spec()](const LoopView& view) {
-        absl::StatusOr<v1::PlanJobResponse> response = PlanSpec(view.state, spec, view.now);
-        return [answer, response = std::move(response)] { answer(response); };
-      },
-      answer);
+  if (!request.spec().has_code()) return PlanChecked(daemon, request, std::move(answer));
+  CheckMayUseCode(daemon, caller, request.spec(),
+                  [&daemon, request, answer = std::move(answer)](const absl::Status& may) {
+                    if (!may.ok()) return answer(may);
+                    PlanChecked(daemon, request, answer);
+                  });
 }
 
 }  // namespace muster::coordinator

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "common/limits.h"
+#include "common/outputs.h"
 #include "common/problem.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -18,6 +19,7 @@ constexpr size_t kShownPathBytesMax = 200;
 absl::Status CheckPartBytes(BlobStore& blobs, const v1::CheckpointPartReady& part) {
   // The core refuses such a list.
   if (part.files_size() > static_cast<int>(common::kPartFilesMax)) return absl::OkStatus();
+  const bool is_outputs = part.step() == common::kOutputsStep;
   for (const v1::CheckpointFile& file : part.files()) {
     const absl::StatusOr<BlobStore::Place> place = blobs.Begin(file.sha256(), file.size());
     if (place.ok() && place->have) continue;
@@ -28,8 +30,11 @@ absl::Status CheckPartBytes(BlobStore& blobs, const v1::CheckpointPartReady& par
          .what = common::StrCat(
              "file ", common::Printable(file.path().substr(0, kShownPathBytesMax)), " (",
              file.size(), " bytes, SHA-256 ", common::Printable(file.sha256().substr(0, 64)),
-             ") of step ", part.step(), " part ", part.part(), " was not uploaded"),
-         .fix = "the job continues, and its next checkpoint counts again"});
+             ") of ",
+             is_outputs ? std::string("the outputs") : common::StrCat("step ", part.step()),
+             " part ", part.part(), " was not uploaded"),
+         .fix = is_outputs ? "run the job again if it is needed"
+                           : "the job continues, and its next checkpoint counts again"});
   }
   return absl::OkStatus();
 }

@@ -21,10 +21,15 @@ absl::StatusOr<std::map<std::string, std::string>> OpenSecrets(
 // Adds the values of the launch's secrets. Without one of them the worker refuses the launch.
 void AddSecrets(Daemon& daemon, v1::LaunchAttempt* launch);
 
-// What the core does not know of a submit: may this caller submit to the job's project, and does it
-// have the job's secrets? `then` is called here, or on the pool.
+// What the core does not know of a submit: may this caller submit to the job's project, has the
+// project the job's code, and does the caller have the job's secrets? `then` is called here, or on a
+// pool.
 void CheckMayUse(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
                  std::function<void(const absl::Status&)> then);
+
+// The same without secrets, for a job that is only planned.
+void CheckMayUseCode(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
+                     std::function<void(const absl::Status&)> then);
 
 // FAILED_PRECONDITION (JC1330): a coordinator without identities has no key to encrypt them with.
 absl::Status NoKeyForSecrets(const Daemon& daemon);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/job/code.h"
 #include "common/job/validate.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -11,6 +12,7 @@
 #include "coordinator/core/state.h"
 #include "coordinator/identity/directory.h"
 #include "coordinator/identity/ownership.h"
+#include "coordinator/rpc/code_check.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/lookup.h"
 #include "coordinator/rpc/secrets.h"
@@ -70,6 +72,19 @@ absl::StatusOr<SubmitInput> RerunInput(const Caller& caller, const v1::RerunJobR
   return input;
 }
 
+// Code is used in the project that uploaded it.
+absl::Status CheckMayRerunCode(Daemon& daemon, const Caller& caller, const v1::JobRecord& job) {
+  if (!job.spec().has_code()) return absl::OkStatus();
+  const std::string project = ProjectName(job.spec().project());
+  const absl::Status may = daemon.directory.CheckProject(project, caller.principal);
+  if (may.ok()) return may;
+  return common::MakeProblem(
+      may.code(), {.code = "JC1706",
+                   .what = StrCat("job ", job.name(), " cannot be rerun by ", caller.principal),
+                   .why = StrCat("its code was uploaded for project ", project, " alone"),
+                   .fix = "send the code with a job of your own project"});
+}
+
 void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse> answer) {
   const absl::Status queued = daemon.loop.Submit(std::move(input), [answer](const Reply& reply) {
     if (reply.status.ok()) return answer(reply.submit);
@@ -80,19 +95,30 @@ void EnqueueSubmit(Daemon& daemon, SubmitInput input, Answer<v1::SubmitResponse>
 
 }  // namespace
 
-void CheckMayUse(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
-                 std::function<void(const absl::Status&)> then) {
+void CheckMayUseCode(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
+                     std::function<void(const absl::Status&)> then) {
   if (const absl::Status may = daemon.directory.CheckProject(spec.project(), caller.principal);
       !may.ok()) {
     return then(may);
   }
-  if (spec.secrets().empty()) return then(absl::OkStatus());
-  if (daemon.cluster == nullptr) return then(NoKeyForSecrets(daemon));
-  daemon.pool.Post(
-      [&daemon, owner = caller.principal, then = std::move(then),
-       names = std::vector<std::string>(spec.secrets().begin(), spec.secrets().end())] {
-        then(daemon.directory.FindSecrets(owner, names).status());
-      });
+  if (!spec.has_code()) return then(absl::OkStatus());
+  // Before the store is asked for what it names.
+  if (const absl::Status rules = job::CheckCode(spec); !rules.ok()) return then(rules);
+  daemon.code_checks.Check(daemon, spec, std::move(then));
+}
+
+void CheckMayUse(Daemon& daemon, const Caller& caller, const v1::JobSpec& spec,
+                 std::function<void(const absl::Status&)> then) {
+  CheckMayUseCode(daemon, caller, spec,
+                  [&daemon, owner = caller.principal, then = std::move(then),
+                   names = std::vector<std::string>(spec.secrets().begin(), spec.secrets().end())](
+                      const absl::Status& may) {
+                    if (!may.ok() || names.empty()) return then(may);
+                    if (daemon.cluster == nullptr) return then(NoKeyForSecrets(daemon));
+                    daemon.pool.Post([&daemon, owner, names, then] {
+                      then(daemon.directory.FindSecrets(owner, names).status());
+                    });
+                  });
 }
 
 void Submit(Daemon& daemon, const Caller& caller, const v1::SubmitRequest& request,
@@ -115,6 +141,8 @@ void RerunJob(Daemon& daemon, const Caller& caller, const v1::RerunJobRequest& r
       daemon, caller, request.job(),
       [&daemon, caller, request, answer = std::move(answer)](absl::StatusOr<FoundJob> found) {
         if (!found.ok()) return answer(found.status());
+        const absl::Status may = CheckMayRerunCode(daemon, caller, *found->record);
+        if (!may.ok()) return answer(may);
         absl::StatusOr<SubmitInput> input = RerunInput(caller, request, *found->record);
         if (!input.ok()) return answer(input.status());
         input->account = daemon.directory.AccountOf(caller.principal);

@@ -2,6 +2,7 @@
 
 #include "common/strings.h"
 #include "coordinator/core/checkpoint_files.h"
+#include "coordinator/rpc/code_gate.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/reach.h"
 #include "coordinator/rpc/resume_gate.h"
@@ -43,6 +44,21 @@ void SendResumeFiles(Daemon& daemon, const NodeIdentity& sender,
   });
 }
 
+// A file of the checkpoint that the attempt resumes from.
+void SendIfResumed(Daemon& daemon, const NodeIdentity& sender,
+                   const v1::DownloadBlobRequest& request,
+                   const std::shared_ptr<Sink<v1::BlobChunk>>& sink) {
+  daemon.resume_gate.Check(daemon, request.job(), request.attempt(), request.sha256(),
+                           [&daemon, sender, request, sink](bool is_resumed) {
+                             if (is_resumed)
+                               return SendBlob(daemon, request.sha256(), request.offset(), sink);
+                             absl::Status refused =
+                                 NotWithinReach(sender, request.job(), request.attempt());
+                             TellDenied(daemon, {Denied::kBlob, std::string(refused.message())});
+                             sink->Close(refused);
+                           });
+}
+
 }  // namespace
 
 void BeginUpload(Daemon& daemon, const Caller& caller, const v1::BeginUploadRequest& request,
@@ -70,15 +86,13 @@ void DownloadBlob(Daemon& daemon, const Caller& caller, const v1::DownloadBlobRe
                   if (!may.ok()) return sink->Close(may);
                   if (request.job() == 0)
                     return SendBlob(daemon, request.sha256(), request.offset(), sink);
-                  daemon.resume_gate.Check(
-                      daemon, request.job(), request.attempt(), request.sha256(),
-                      [&daemon, sender, request, sink](bool is_resumed) {
-                        if (is_resumed)
+                  daemon.code_gate.Check(
+                      daemon, request.job(), request.sha256(),
+                      [&daemon, sender, request, sink](const absl::StatusOr<bool>& is_code) {
+                        if (!is_code.ok()) return sink->Close(is_code.status());
+                        if (*is_code)
                           return SendBlob(daemon, request.sha256(), request.offset(), sink);
-                        absl::Status refused =
-                            NotWithinReach(sender, request.job(), request.attempt());
-                        TellDenied(daemon, {Denied::kBlob, std::string(refused.message())});
-                        sink->Close(refused);
+                        SendIfResumed(daemon, sender, request, sink);
                       });
                 });
 }

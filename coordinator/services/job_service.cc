@@ -6,6 +6,7 @@
 #include "coordinator/rpc/calls.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/services/caller.h"
+#include "coordinator/services/push_objects.h"
 #include "coordinator/services/refused.h"
 #include "coordinator/services/streams.h"
 #include "coordinator/services/submit_many.h"
@@ -67,11 +68,21 @@ class JobServiceRpcs final : public v1::JobService::CallbackService {
     if (sink != nullptr) coordinator::name(daemon_, asker.caller, *request, sink);        \
     return stream.get();                                                                  \
   }
-#define MUSTER_DUPLEX(name, Request, Message, action, object)
-  MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_DUPLEX)
+#define MUSTER_HANDWRITTEN(name, Request, Message, action, object)
+  MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_HANDWRITTEN, MUSTER_HANDWRITTEN)
 #undef MUSTER_ONE
 #undef MUSTER_STREAM
-#undef MUSTER_DUPLEX
+#undef MUSTER_HANDWRITTEN
+
+  grpc::ServerReadReactor<v1::ObjectChunk>* PushObjects(
+      CallbackServerContext* context, v1::PushObjectsResponse* response) override {
+    daemon_.calls.Add(CallId::kPushObjects, Way::kGrpc);
+    const Asker asker = AskerOf(daemon_, peers_, *context, kService, "PushObjects");
+    if (asker.admitted.ok()) return BeginPushObjects(daemon_, asker.caller, response);
+    RecordRefusal(daemon_, {"PushObjects", Action::kSubmit, Object::kCode, Way::kGrpc},
+                  asker.caller, v1::PrepareObjectsRequest(), asker.admitted);
+    return new RefusedRead<v1::ObjectChunk>(asker.admitted);
+  }
 
   grpc::ServerBidiReactor<v1::SubmitRequest, v1::SubmitResponse>* SubmitMany(
       CallbackServerContext* context) override {

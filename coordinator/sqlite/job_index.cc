@@ -216,6 +216,14 @@ absl::StatusOr<std::vector<std::string>> SqliteJobIndex::BlobsOf(uint64_t job) {
   return blobs;
 }
 
+absl::StatusOr<bool> SqliteJobIndex::HasCode(const CodeName& code) {
+  std::lock_guard lock(mutex_);
+  ASSIGN_OR_RETURN(Statement find,
+                   database_->Prepare("SELECT 1 FROM job_code WHERE placement = ?1 AND tree = ?2 "
+                                      "AND project = ?3 LIMIT 1"));
+  return find.BindText(1, code.placement).BindText(2, code.tree).BindText(3, code.project).Step();
+}
+
 bool SqliteJobIndex::NeedsWholeCheck() {
   std::lock_guard lock(mutex_);
   const auto pages = database_->Scalar("PRAGMA page_count");

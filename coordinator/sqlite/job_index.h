@@ -33,6 +33,7 @@ class SqliteJobIndex final : public JobIndex {
   absl::StatusOr<std::vector<std::string>> Referenced(
       const std::vector<std::string>& blobs) override;
   absl::StatusOr<std::vector<std::string>> BlobsOf(uint64_t job) override;
+  absl::StatusOr<bool> HasCode(const CodeName& code) override;
   absl::Status CheckWhole() override;
   bool NeedsWholeCheck() override;
 

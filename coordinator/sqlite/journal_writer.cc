@@ -6,6 +6,8 @@
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "coordinator/core/checkpoint_files.h"
+#include "coordinator/stores/code_store.h"
 
 namespace muster::coordinator {
 
@@ -38,6 +40,9 @@ absl::Status JournalWriter::Prepare() {
                    database_.Prepare("DELETE FROM job_lives WHERE job = ?1"));
   ASSIGN_OR_RETURN(Statement remove_refs,
                    database_.Prepare("DELETE FROM blob_refs WHERE job = ?1"));
+  ASSIGN_OR_RETURN(Statement code,
+                   database_.Prepare("INSERT OR REPLACE INTO job_code VALUES(?1, ?2, ?3, ?4)"));
+  ASSIGN_OR_RETURN(Statement remove_code, database_.Prepare("DELETE FROM job_code WHERE job = ?1"));
   ASSIGN_OR_RETURN(Statement remove_late,
                    database_.Prepare("INSERT OR IGNORE INTO removed_jobs VALUES(?1)"));
   ASSIGN_OR_RETURN(
@@ -46,11 +51,11 @@ absl::Status JournalWriter::Prepare() {
                         "removed_jobs) AND job != 0"));
   ASSIGN_OR_RETURN(Statement snapshot,
                    database_.Prepare("INSERT OR REPLACE INTO snapshots VALUES(1, ?1, ?2)"));
-  statements_.emplace(
-      Statements{std::move(guard), std::move(event), std::move(job), std::move(record),
-                 std::move(life), std::move(blob_ref), std::move(remove_job),
-                 std::move(remove_record), std::move(remove_life), std::move(remove_refs),
-                 std::move(remove_late), std::move(remove_events), std::move(snapshot)});
+  statements_.emplace(Statements{
+      std::move(guard), std::move(event), std::move(job), std::move(record), std::move(life),
+      std::move(blob_ref), std::move(remove_job), std::move(remove_record), std::move(remove_life),
+      std::move(remove_refs), std::move(code), std::move(remove_code), std::move(remove_late),
+      std::move(remove_events), std::move(snapshot)});
   return absl::OkStatus();
 }
 
@@ -114,13 +119,23 @@ absl::Status JournalWriter::WriteFinished(const FinishedJob& job, int64_t lived_
   RETURN_IF_ERROR(statements_->life.Bind(1, id).Bind(2, lived_ms).Run());
   RETURN_IF_ERROR(statements_->remove_refs.Bind(1, id).Run());
   std::set<std::string> blobs;
-  for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
+  ForEachSaved(record, [&](const v1::Checkpoint& checkpoint) {
     for (const v1::CheckpointFile& file : checkpoint.files()) blobs.insert(file.sha256());
-  }
+  });
   for (const std::string& blob : blobs) {
     RETURN_IF_ERROR(statements_->blob_ref.BindText(1, blob).Bind(2, id).Run());
   }
-  return absl::OkStatus();
+  return WriteCode(record);
+}
+
+absl::Status JournalWriter::WriteCode(const v1::JobRecord& record) {
+  if (!record.spec().has_code()) return absl::OkStatus();
+  const CodeName code = CodeNameOf(record.spec());
+  return statements_->code.Bind(1, static_cast<int64_t>(record.id()))
+      .BindText(2, code.project)
+      .BindText(3, code.tree)
+      .BindText(4, code.placement)
+      .Run();
 }
 
 // Events above the newest snapshot stay until the next one: replay needs them without gaps.
@@ -130,6 +145,7 @@ absl::Status JournalWriter::WriteRemoved(uint64_t job) {
   RETURN_IF_ERROR(statements_->remove_record.Bind(1, id).Run());
   RETURN_IF_ERROR(statements_->remove_life.Bind(1, id).Run());
   RETURN_IF_ERROR(statements_->remove_refs.Bind(1, id).Run());
+  RETURN_IF_ERROR(statements_->remove_code.Bind(1, id).Run());
   return statements_->remove_late.Bind(1, id).Run();
 }
 

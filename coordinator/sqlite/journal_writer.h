@@ -24,6 +24,7 @@ class JournalWriter {
   absl::Status WriteAll(const std::vector<JournalRecord>& records);
   absl::Status WriteEvents(const std::vector<v1::Event>& events);
   absl::Status WriteFinished(const FinishedJob& job, int64_t lived_ms);
+  absl::Status WriteCode(const v1::JobRecord& record);
   absl::Status WriteRemoved(uint64_t job);
   absl::Status WriteSnapshot(const v1::Snapshot& snapshot);
 
@@ -31,7 +32,7 @@ class JournalWriter {
   const uint64_t epoch_;
   struct Statements {
     Statement guard, event, job, record, life, blob_ref, remove_job, remove_record, remove_life,
-        remove_refs, remove_late, remove_events, snapshot;
+        remove_refs, code, remove_code, remove_late, remove_events, snapshot;
   };
   std::optional<Statements> statements_;
 };

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "coordinator/core/apply.h"
+#include "coordinator/core/checkpoint_files.h"
 #include "coordinator/sqlite/database.h"
 #include "coordinator/sqlite/journal.h"
 #include "coordinator/sqlite/replay.h"
@@ -38,10 +39,27 @@ ReplayCallbacks SinkInto(ClusterState& state) {
 }
 
 void AddUses(const v1::JobRecord& record, BlobUses& uses) {
-  for (const v1::Checkpoint& checkpoint : record.checkpoints()) {
+  ForEachSaved(record, [&](const v1::Checkpoint& checkpoint) {
     for (const v1::CheckpointFile& file : checkpoint.files()) {
-      uses.insert({file.sha256(), {file.size(), record.id()}});
+      uses.insert({file.sha256(), {file.size(), record.id(), ""}});
     }
+  });
+}
+
+// Older coordinators have no such table.
+absl::Status ReadCode(Database& database, DatabaseContents* contents) {
+  ASSIGN_OR_RETURN(const int64_t tables,
+                   database.Scalar("SELECT count(*) FROM sqlite_schema WHERE name = "
+                                   "'code_objects'"));
+  if (tables == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Statement rows,
+                   database.Prepare("SELECT sha256, size, project FROM code_objects"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    contents->blobs.insert(
+        {std::string(rows.Bytes(0)),
+         {static_cast<uint64_t>(rows.Integer(1)), 0, std::string(rows.Bytes(2))}});
   }
 }
 
@@ -94,6 +112,7 @@ absl::StatusOr<DatabaseContents> ReadContents(const std::string& path) {
     ASSIGN_OR_RETURN(contents.last_event, ReplayDatabase(*database, path, SinkInto(state)));
     ReadLive(state, &contents);
     RETURN_IF_ERROR(ReadFinished(*database, path, &contents));
+    RETURN_IF_ERROR(ReadCode(*database, &contents));
     return contents;
   };
   absl::StatusOr<DatabaseContents> contents = read();

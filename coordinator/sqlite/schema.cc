@@ -53,6 +53,28 @@ CREATE INDEX IF NOT EXISTS identities_by_subject ON identities(kind, subject);
 CREATE INDEX IF NOT EXISTS identities_by_end ON identities(kind, expires_ms);
 )sql";
 
+// Whose code objects are whose (code_store.h), and which code a finished job has. Created if missing,
+// like the tables above.
+constexpr char kCode[] = R"sql(
+CREATE TABLE IF NOT EXISTS code_objects(
+  id INTEGER PRIMARY KEY, project TEXT NOT NULL, sha256 TEXT NOT NULL, size INTEGER NOT NULL,
+  used_ms INTEGER NOT NULL, UNIQUE(project, sha256)) STRICT;
+CREATE INDEX IF NOT EXISTS code_objects_by_hash ON code_objects(sha256);
+CREATE INDEX IF NOT EXISTS code_objects_by_use ON code_objects(used_ms, id);
+CREATE TABLE IF NOT EXISTS code_placements(
+  id INTEGER PRIMARY KEY, project TEXT NOT NULL, tree TEXT NOT NULL, placement TEXT NOT NULL,
+  used_ms INTEGER NOT NULL, is_whole INTEGER NOT NULL, UNIQUE(project, tree, placement)) STRICT;
+CREATE INDEX IF NOT EXISTS code_placements_by_use ON code_placements(used_ms, id);
+CREATE TABLE IF NOT EXISTS code_uses(
+  placement INTEGER NOT NULL, object INTEGER NOT NULL, PRIMARY KEY(placement, object))
+  STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS code_uses_by_object ON code_uses(object);
+CREATE TABLE IF NOT EXISTS job_code(
+  job INTEGER PRIMARY KEY, project TEXT NOT NULL, tree TEXT NOT NULL, placement TEXT NOT NULL)
+  STRICT;
+CREATE INDEX IF NOT EXISTS job_code_by_placement ON job_code(placement);
+)sql";
+
 absl::Status CheckIntegrity(Database& database, const std::string& path) {
   ASSIGN_OR_RETURN(const int64_t pages, database.Scalar("PRAGMA page_count"));
   ASSIGN_OR_RETURN(const int64_t page_size, database.Scalar("PRAGMA page_size"));
@@ -118,6 +140,7 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
   if (!is_new) {
     RETURN_IF_ERROR(database.Execute(kLives));
     RETURN_IF_ERROR(database.Execute(kIdentities));
+    RETURN_IF_ERROR(database.Execute(kCode));
     ASSIGN_OR_RETURN(const int64_t version, database.Scalar("PRAGMA user_version"));
     if (version == kSchemaVersion) return absl::OkStatus();
     return database.Execute(StrCat("PRAGMA user_version=", kSchemaVersion));
@@ -126,6 +149,7 @@ absl::Status PrepareSchema(Database& database, const std::string& path) {
   RETURN_IF_ERROR(database.Execute(kTables));
   RETURN_IF_ERROR(database.Execute(kLives));
   RETURN_IF_ERROR(database.Execute(kIdentities));
+  RETURN_IF_ERROR(database.Execute(kCode));
   RETURN_IF_ERROR(database.Execute(
       StrCat("PRAGMA application_id=", kApplicationId, "; PRAGMA user_version=", kSchemaVersion)));
   return database.Execute("COMMIT");

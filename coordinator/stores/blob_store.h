@@ -1,12 +1,16 @@
-// Checkpoint files by their SHA-256: an upload is resumed where it stopped, and a file is there
-// only whole, durable and with the hash that names it.
+// Checkpoint files and objects of jobs' code by their SHA-256: an upload is resumed where it stopped,
+// and a file is there only whole, durable and with the hash that names it.
 //
 // Any thread; may be slow or remote: called on the work pools' threads. Uploads of the same bytes
 // may run side by side.
+//
+// Workers' uploads help each other: what one has sent, no other needs to send. The uploads of an
+// owner (OpenUpload) know nothing of anybody else's, so that none can find out what others have.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +44,35 @@ class BlobStore {
   virtual absl::StatusOr<bool> Finish(const std::string& sha256, uint64_t size) = 0;
   // How far an upload has come.
   virtual uint64_t Received(const std::string& sha256) = 0;
+
+  // Of an owner, one thread at a time. What has arrived stays when it is destroyed.
+  class Upload {
+   public:
+    virtual ~Upload() = default;
+    // Reads a piece of what had arrived before, for the hash. True: all of it; from then on Append.
+    virtual absl::StatusOr<bool> CatchUp() = 0;
+    // RESOURCE_EXHAUSTED: no room.
+    virtual absl::Status Append(std::string_view data) = 0;
+    // All bytes were appended: makes them durable under their name. DATA_LOSS: they do not match, and
+    // the upload was thrown away.
+    virtual absl::Status Commit() = 0;
+  };
+  struct OpenedUpload {
+    std::string owner;  // not empty, a path name
+    std::string sha256;
+    uint64_t size = 0;
+    uint64_t offset = 0;  // where to go on; what has arrived behind it is forgotten
+  };
+  // The caller sees to it that one owner's uploads of the same bytes do not run side by side.
+  // OUT_OF_RANGE: less has arrived than `offset`.
+  virtual absl::StatusOr<std::unique_ptr<Upload>> OpenUpload(const OpenedUpload& upload) = 0;
+  struct Partial {
+    std::string sha256;
+    uint64_t bytes = 0;
+  };
+  // What has arrived of an owner's unfinished uploads, least recently written first.
+  virtual std::vector<Partial> Partials(const std::string& owner) = 0;
+  virtual void RemovePartial(const std::string& owner, const std::string& sha256) = 0;
 
   // At most `max` bytes; shorter only at the end. NOT_FOUND.
   virtual absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,

@@ -17,6 +17,7 @@
 #include "common/job/labels.h"
 #include "coordinator/core/input.h"
 #include "coordinator/retention.h"
+#include "coordinator/stores/code_store.h"
 #include "muster/v1/event.pb.h"
 #include "muster/v1/job_service.pb.h"
 
@@ -69,6 +70,8 @@ class JobIndex {
   virtual absl::StatusOr<std::vector<std::string>> Referenced(
       const std::vector<std::string>& blobs) = 0;
   virtual absl::StatusOr<std::vector<std::string>> BlobsOf(uint64_t job) = 0;
+  // Whether a finished job has this code.
+  virtual absl::StatusOr<bool> HasCode(const CodeName& code) = 0;
   // Reads all that is stored; OK when it is sound. May take minutes.
   virtual absl::Status CheckWhole() = 0;
   // Whether somebody has to call CheckWhole now and then: the engine does not do so itself.

@@ -110,9 +110,10 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
     changed.notify_all();
     return grpc::Status::OK;
   }
-  grpc::Status GetJob(grpc::ServerContext*, const v1::JobReference*,
+  grpc::Status GetJob(grpc::ServerContext*, const v1::JobReference* request,
                       v1::GetJobResponse* response) override {
-    *response->mutable_record() = fake_->record;
+    const auto found = fake_->records.find(request->job());
+    *response->mutable_record() = found == fake_->records.end() ? fake_->record : found->second;
     return grpc::Status::OK;
   }
   grpc::Status AssessJob(grpc::ServerContext*, const v1::JobReference*,
@@ -140,6 +141,43 @@ class FakeCoordinator::Service final : public v1::JobService::Service {
       listed.push_back(*request);
     }
     *response = fake_->on_list ? fake_->on_list(*request) : fake_->jobs;
+    return grpc::Status::OK;
+  }
+  grpc::Status PrepareObjects(grpc::ServerContext*, const v1::PrepareObjectsRequest* request,
+                              v1::PrepareObjectsResponse* response) override {
+    std::lock_guard lock(mutex);
+    for (const v1::ObjectName& name : request->objects()) {
+      const auto found = fake_->objects.find(name.sha256());
+      response->add_offsets(found == fake_->objects.end() ? 0 : found->second.size());
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status PushObjects(grpc::ServerContext* context,
+                           grpc::ServerReader<v1::ObjectChunk>* reader,
+                           v1::PushObjectsResponse*) override {
+    std::string name;
+    for (v1::ObjectChunk chunk; reader->Read(&chunk);) {
+      std::unique_lock lock(mutex);
+      if (!chunk.sha256().empty()) name = chunk.sha256();
+      fake_->objects[name] += chunk.data();
+      if (fake_->pushes_left-- > 0) continue;
+      fake_->pushes_left = INT_MAX;
+      return {grpc::StatusCode::UNAVAILABLE, "cut"};
+    }
+    if (fake_->on_pushed) fake_->on_pushed();
+    std::unique_lock lock(mutex);
+    while (fake_->holds_pushes && !context->IsCancelled())
+      changed.wait_for(lock, std::chrono::milliseconds(20));
+    return grpc::Status::OK;
+  }
+  grpc::Status PullObject(grpc::ServerContext*, const v1::PullObjectRequest* request,
+                          grpc::ServerWriter<v1::BlobChunk>* writer) override {
+    std::lock_guard lock(mutex);
+    const auto found = fake_->objects_by_hex.find(request->sha256());
+    if (found == fake_->objects_by_hex.end()) return {grpc::StatusCode::NOT_FOUND, "not here"};
+    v1::BlobChunk chunk;
+    chunk.set_data(found->second.substr(request->offset()));
+    writer->Write(chunk);
     return grpc::Status::OK;
   }
   grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,

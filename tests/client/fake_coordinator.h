@@ -1,7 +1,9 @@
 // An in-process JobService that returns prepared answers and records what it was asked.
 #pragma once
 
+#include <climits>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,6 +28,7 @@ class FakeCoordinator {
   // After its updates, a Run waits until the job is cancelled, then streams this.
   bool wait_for_cancel = false;
   v1::JobRecord record;
+  std::map<std::string, v1::JobRecord> records;  // by the name that is asked for; else `record`
   v1::ListJobsResponse jobs;
   v1::ListNodesResponse nodes;
   uint32_t protocol = 1;
@@ -35,6 +38,11 @@ class FakeCoordinator {
   v1::MetricSummaries metrics;
   v1::WhyResponse why;
   v1::Assessment assessment;  // without a job: UNIMPLEMENTED, as an older coordinator answers
+  std::map<std::string, std::string> objects;         // what PushObjects brought, by name
+  std::map<std::string, std::string> objects_by_hex;  // what PullObject gives
+  int pushes_left = INT_MAX;                          // chunks until PushObjects breaks, once
+  std::function<void()> on_pushed;                    // before PushObjects is answered
+  bool holds_pushes = false;                          // it is not until the client disconnects
   // If set, answers ListJobs, on gRPC's thread.
   std::function<v1::ListJobsResponse(const v1::ListJobsRequest&)> on_list;
   // Called after a WatchJob has sent the record.

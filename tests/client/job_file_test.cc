@@ -86,6 +86,44 @@ TEST(JobFileTest, ACommandInOneTextRunsInAShell) {
   EXPECT_EQ(spec.command(2), "python a.py | tee b");
 }
 
+TEST(JobFileTest, CodeSetupOutputsAndContainerAreKeys) {
+  v1::JobSpec spec;
+  const auto file = ParseJobFile("f", R"(
+command: [train]
+workdir: .
+sync: true
+setup: pip install x
+outputs: results
+image: docker.io/pytorch/pytorch
+mounts: [/data, /scratch:/tmp, "/home/a:/home/a:ro"]
+shm: 8GiB
+)",
+                                 {}, &spec);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->sync, true);
+  EXPECT_EQ(spec.workdir(), ".");
+  const std::vector<std::string> setup(spec.setup().begin(), spec.setup().end());
+  EXPECT_EQ(setup, (std::vector<std::string>{"/bin/sh", "-e", "-c", "pip install x"}));
+  ASSERT_EQ(spec.outputs_size(), 1);
+  EXPECT_EQ(spec.outputs(0), "results");
+  const v1::ContainerSpec& container = spec.container();
+  EXPECT_EQ(container.image(), "docker.io/pytorch/pytorch");
+  ASSERT_EQ(container.mounts_size(), 3);
+  EXPECT_EQ(container.mounts(0).target(), "");
+  EXPECT_EQ(container.mounts(1).target(), "/tmp");
+  EXPECT_FALSE(container.mounts(1).read_only());
+  EXPECT_TRUE(container.mounts(2).read_only());
+  EXPECT_EQ(container.shm_bytes(), uint64_t{8} << 30);
+
+  v1::JobSpec other;
+  const auto second =
+      ParseJobFile("f", "command: [a]\nsync: false\nsetup: [make, all]\n", {}, &other);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->sync, false);
+  EXPECT_EQ(other.setup(1), "all");
+  EXPECT_FALSE(other.has_container());
+}
+
 TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
   const WrongFile kWrong[] = {
       {"num_process: 2", "f:1:1: unknown key \"num_process\""},
@@ -131,11 +169,16 @@ TEST(JobFileTest, EachTrapIsAnErrorWithItsPlace) {
       {"command: {a: b}", "command takes a list of texts, not a section"},
       {"command: [a, [b]]", "an item of command takes a text, not a list"},
       {"name:", "name has no value; give one or remove the key"},
-      {"image: x",
-       "f:1:1: unknown key \"image\": ranks are processes on the node, not containers;"},
-      {"file_mounts: x", "unknown key \"file_mounts\": nothing is copied to the nodes; put"},
-      {"resources: {shm_size: 1}",
-       "unknown key \"shm_size\" in resources: ranks share the node's /dev/shm"},
+      {"container_image: x", "f:1:1: unknown key \"container_image\"; did you mean \"image\"?"},
+      {"file_mounts: x", "unknown key \"file_mounts\"; did you mean \"sync\"?"},
+      {"shm_size: 1", "unknown key \"shm_size\"; did you mean \"shm\"?"},
+      {"shm: 8G", "f:1:6: shm takes a size like 512MiB (powers of 1,024) or 4GB"},
+      {"shm: [1GiB]", "shm takes a size"},
+      {"sync: .", "sync takes true or false, not \".\""},
+      {"setup: {a: b}", "setup takes a list of texts, not a section"},
+      {"mounts: [/a:/b:rw]", "f:1:10: an item of mounts takes SOURCE, SOURCE:TARGET"},
+      {"mounts: [/a, '/a:']", "not \"/a:\""},
+      {"mounts: [/a:/b:ro:x]", "an item of mounts takes"},
       {"partition: a", "unknown key \"partition\": there is one queue; omit it"},
       {"resources: {walltime: 1h}", "did you mean \"max_duration\"?"},
       {"a: b: c", "f:1:5: not valid YAML"},

@@ -29,6 +29,7 @@ struct Surroundings {
   std::string server;  // empty: none configured
   std::string config = "/nonexistent/config.yaml";
   winsize terminal = {};  // if it has rows, stdout is a terminal
+  std::string cache = "/proc/none";
 };
 
 class Process {
@@ -41,7 +42,8 @@ class Process {
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     std::vector<std::string> variables = {"PATH=/usr/bin:/bin", "HOME=/nonexistent",
-                                          "SECRET_TOKEN=abc", "JOBCTL_CONFIG=" + around.config};
+                                          "SECRET_TOKEN=abc", "JOBCTL_CONFIG=" + around.config,
+                                          "XDG_CACHE_HOME=" + around.cache};
     if (!around.server.empty()) variables.push_back("JOBCTL_SERVER=" + around.server);
     std::vector<char*> environment;
     for (std::string& variable : variables) environment.push_back(variable.data());

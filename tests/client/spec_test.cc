@@ -47,6 +47,12 @@ class SpecTest : public ::testing::Test {
     notes_ = testing::internal::GetCapturedStderr();
     return spec;
   }
+  absl::StatusOr<Submission> BuildFor(const std::vector<std::string>& line) {
+    const auto arguments = Arguments::Parse(line);
+    EXPECT_TRUE(arguments.ok()) << arguments.status();
+    Session session(Terminal{}, *Settings::Resolve(*arguments), *arguments);
+    return BuildSubmission(session, *arguments);
+  }
   // "JC1104 what"
   std::string Refusal(const std::vector<std::string>& line) {
     const common::Problem problem = common::ProblemOf(Build(line).status());
@@ -105,6 +111,39 @@ TEST_F(SpecTest, AWorkingDirectoryIsMadeAbsolute) {
   EXPECT_EQ(Build({"run", "--workdir", ".", "x"})->workdir(), WorkingDirectory());
   EXPECT_EQ(Build({"run", "--workdir", "a/b", "x"})->workdir(), WorkingDirectory() + "/a/b");
   EXPECT_EQ(Build({"run", "--workdir", "/data", "x"})->workdir(), "/data");
+}
+
+TEST_F(SpecTest, SetupOutputsAndImageAreFlagsToo) {
+  const auto spec = Build({"submit", File("command: [x]\nsetup: [make]\noutputs: [a]\n"), "--setup",
+                           "make all", "--outputs", "b", "--image", "docker.io/x"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->setup_size(), 4);
+  EXPECT_EQ(spec->setup(3), "make all");
+  ASSERT_EQ(spec->outputs_size(), 2);
+  EXPECT_EQ(spec->outputs(1), "b");
+  EXPECT_EQ(spec->container().image(), "docker.io/x");
+}
+
+TEST_F(SpecTest, CodeIsSentFromTheJobFilesDirectoryOrTheOneThatIsNamed) {
+  const std::string file = File("command: [x]\nsync: true\n");
+  const std::string real = std::filesystem::canonical(directory_).string();
+  const auto built = BuildFor({"submit", file});
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->code.root, directory_);
+  EXPECT_FALSE(built->code.by_default);
+  EXPECT_EQ(built->spec.workdir(), "");
+  EXPECT_EQ(BuildFor({"submit", file, "--no-sync"})->code.root, "");
+  EXPECT_EQ(BuildFor({"submit", file, "--no-sync"})->spec.workdir(), WorkingDirectory());
+  EXPECT_EQ(BuildFor({"run", "--sync", "x"})->code.root, WorkingDirectory());
+  EXPECT_EQ(BuildFor({"run", "--sync=" + real, "x"})->code.root, real);
+  EXPECT_EQ(BuildFor({"run", "x"})->code.root, "") << "a private coordinator finds it here";
+  EXPECT_EQ(Build({"submit", file})->workdir(), directory_) << "for what starts nothing";
+  EXPECT_EQ(Refusal({"run", "--sync", "--no-sync", "x"}),
+            "JC1004 --sync and --no-sync exclude each other");
+  EXPECT_EQ(Refusal({"run", "--sync", "/tmp", "x"}),
+            "JC1004 --sync has its directory in the same word, and /tmp is a directory");
+  EXPECT_EQ(Refusal({"run", "--sync=/no/such/directory", "x"}),
+            "JC1713 there is no directory /no/such/directory to send");
 }
 
 TEST_F(SpecTest, PwdIsBelievedOnlyWhenItIsThisDirectory) {

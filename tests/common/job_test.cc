@@ -129,6 +129,125 @@ TEST(JobRulesTest, EachOneIsSaidWithItsCode) {
   }
 }
 
+const std::string kHash(64, 'a');
+
+// A job that brings its code.
+Change Code(const std::function<void(v1::JobSpec&)>& change = nullptr) {
+  return [=](v1::JobSpec& spec) {
+    spec.clear_workdir();
+    v1::CodeTree& code = *spec.mutable_code();
+    code.set_tree(kHash);
+    code.set_manifest_bytes(100);
+    code.set_placement(kHash);
+    code.set_placement_bytes(100);
+    if (change) change(spec);
+  };
+}
+Change Workdir(const std::string& workdir) {
+  return Code([=](v1::JobSpec& spec) { spec.set_workdir(workdir); });
+}
+Change Install(const std::vector<std::string>& words) {
+  return [=](v1::JobSpec& spec) { spec.mutable_setup()->Assign(words.begin(), words.end()); };
+}
+Change Outputs(const std::vector<std::string>& paths) {
+  return [=](v1::JobSpec& spec) { spec.mutable_outputs()->Assign(paths.begin(), paths.end()); };
+}
+Change Image(const std::string& image,
+             const std::function<void(v1::ContainerSpec&)>& change = nullptr) {
+  return [=](v1::JobSpec& spec) {
+    spec.mutable_container()->set_image(image);
+    if (change) change(*spec.mutable_container());
+  };
+}
+Change Mounted(const std::vector<std::pair<std::string, std::string>>& mounts) {
+  return Image("python:3.12", [=](v1::ContainerSpec& container) {
+    for (const auto& [source, target] : mounts) {
+      v1::Mount* mount = container.add_mounts();
+      mount->set_source(source);
+      mount->set_target(target);
+    }
+  });
+}
+std::vector<std::pair<std::string, std::string>> ManyMounts(int count) {
+  std::vector<std::pair<std::string, std::string>> mounts;
+  for (int i = 0; i < count; ++i) mounts.emplace_back("/data", "/data-" + std::to_string(i));
+  return mounts;
+}
+std::vector<std::string> ManyOutputs(int count) {
+  std::vector<std::string> outputs;
+  for (int i = 0; i < count; ++i) outputs.push_back("out-" + std::to_string(i));
+  return outputs;
+}
+
+TEST(JobRulesTest, WhatAJobBringsAndTakesAlongHasRules) {
+  const Rule kRules[] = {
+      {"JC1107: the working directory \"/abs\" is not a path below the code", Workdir("/abs")},
+      {"JC1107: the working directory \"../up\" is not", Workdir("../up")},
+      {"JC1107: the working directory \"a//b\" is not", Workdir("a//b")},
+      {"JC1107: the working directory \".\" is not", Workdir(".")},
+      {"JC1107: the working directory \"a\\x00b\" is not", Workdir(std::string("a\0b", 3))},
+      {"JC1107: the working directory \"x", Workdir(std::string(4'097, 'x'))},
+      {"JC1108: code.tree \"short\" is not a SHA-256",
+       Code([](auto& spec) { spec.mutable_code()->set_tree("short"); })},
+      {"JC1108: code.tree \"" + std::string(64, 'A') + "\" is not a SHA-256",
+       Code([](auto& spec) { spec.mutable_code()->set_tree(std::string(64, 'A')); })},
+      {"JC1108: code.placement \"\" is not a SHA-256",
+       Code([](auto& spec) { spec.mutable_code()->clear_placement(); })},
+      {"JC1108: the tree of the code has 0 bytes; it may have 1 to 335544320",
+       Code([](auto& spec) { spec.mutable_code()->clear_manifest_bytes(); })},
+      {"JC1108: the placement of the code has 335544321 bytes",
+       Code([](auto& spec) { spec.mutable_code()->set_placement_bytes((320 << 20) + 1); })},
+      {"JC1108: code.git_commit \"main\" is not a commit",
+       Code([](auto& spec) { spec.mutable_code()->set_git_commit("main"); })},
+      {"JC1108: code.from \"a\\x0ab\" is too long or not text",
+       Code([](auto& spec) { spec.mutable_code()->set_from("a\nb"); })},
+      {"JC1108: setup names no program", Install({""})},
+      {"JC1108: an argument of setup contains a NUL byte", Install({"sh", std::string("a\0b", 3)})},
+      {"JC1108: setup has 1025 arguments of", Install(std::vector<std::string>(1'025, "x"))},
+      {"JC1108: setup has 1 arguments of 65537 bytes", Install({std::string(65'537, 'x')})},
+      {"JC1108: the output \"/abs\" is not a path below the working directory", Outputs({"/abs"})},
+      {"JC1108: the output \"../x\" is not", Outputs({"../x"})},
+      {"JC1108: the output \"\" is not", Outputs({""})},
+      {"JC1108: the output \"runs\" is named twice", Outputs({"runs", "runs"})},
+      {"JC1108: outputs names 65 paths; the limit is 64", Outputs(ManyOutputs(65))},
+      {"JC1108: the container names no image", Image("")},
+      {"JC1108: \"-v\" cannot be the name of an image", Image("-v")},
+      {"JC1108: \"a b\" cannot be the name of an image", Image("a b")},
+      {"JC1108: the mount \"data\" is not an absolute path", Mounted({{"data", ""}})},
+      {"JC1108: the mount \"x\" is not an absolute path", Mounted({{"/data", "x"}})},
+      {"JC1108: the mount \"/a/../b\" is not an absolute path", Mounted({{"/a/../b", ""}})},
+      {"JC1108: two mounts are at \"/data\" in the container",
+       Mounted({{"/data", ""}, {"/other", "/data"}})},
+      {"JC1108: the container has 65 mounts; the limit is 64", Mounted(ManyMounts(65))},
+      {"JC1108: the container's /dev/shm may have at most 1 TiB, not",
+       Image("python", [](auto& container) { container.set_shm_bytes((1ull << 40) + 1); })},
+  };
+  for (const Rule& rule : kRules) {
+    const std::string said = SaidOf(rule.breaks);
+    EXPECT_TRUE(said.starts_with(rule.says)) << "wanted " << rule.says << "\ngot    " << said;
+  }
+}
+
+TEST(JobRulesTest, WhatAJobMayBringAndTakeAlongIsTaken) {
+  const Change kGood[] = {
+      Code(),
+      Workdir("src/train"),
+      Code([](auto& spec) {
+        spec.mutable_code()->set_git_commit(std::string(40, 'f'));
+        spec.mutable_code()->set_from("alice-laptop:/home/alice/vit");
+      }),
+      Install({"pip", "install", "-r", "requirements.txt"}),
+      Outputs(ManyOutputs(64)),
+      Outputs({"runs/a", "model.pt"}),
+      Image("docker.io/library/python@sha256:" + kHash),
+      Image("oci:/images/x"),
+      Mounted(ManyMounts(64)),
+      Mounted({{"/", "/host"}, {"/scratch", ""}}),
+      Image("python", [](auto& container) { container.set_shm_bytes(1ull << 40); }),
+  };
+  for (const Change& change : kGood) EXPECT_EQ(SaidOf(change), "");
+}
+
 TEST(JobRulesTest, WhatLiesAtTheEdgeIsTaken) {
   const Change kGood[] = {
       Name(""),

@@ -50,11 +50,14 @@ TEST(CallsTest, TheRowsOfJobServiceHaveTheShapesOfItsCalls) {
   rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, false, false};
 #define MUSTER_STREAM(name, Request, Answer, action, object) \
   rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, false, true};
+#define MUSTER_INTAKE(name, Request, Answer, action, object) \
+  rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, true, false};
 #define MUSTER_DUPLEX(name, Request, Answer, action, object) \
   rows[#name] = {"muster.v1." #Request, "muster.v1." #Answer, true, true};
-  MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_DUPLEX)
+  MUSTER_JOB_CALLS(MUSTER_ONE, MUSTER_STREAM, MUSTER_INTAKE, MUSTER_DUPLEX)
 #undef MUSTER_ONE
 #undef MUSTER_STREAM
+#undef MUSTER_INTAKE
 #undef MUSTER_DUPLEX
   const auto& service = ServiceOf("JobService");
   for (int i = 0; i < service.method_count(); ++i) {

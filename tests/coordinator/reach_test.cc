@@ -14,6 +14,7 @@
 #include "common/sha256.h"
 #include "common/status_wire.h"
 #include "common/version.h"
+#include "coordinator/rpc/code_gate.h"
 #include "coordinator/rpc/diagnosis.h"
 #include "coordinator/rpc/handlers.h"
 #include "coordinator/rpc/job_gate.h"
@@ -22,6 +23,8 @@
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/coordinator/workers_daemon.h"
+#include "tree/manifest.h"
+#include "tree/placement.h"
 
 namespace muster::coordinator {
 namespace {
@@ -540,6 +543,50 @@ TEST_F(ReachTest, AnAttemptGetsTheFilesThatItResumesFromAndNoOthers) {
                "JC1341");
   ExpectDenied("lists what node1's attempt resumes from", node2_.ListResumeFiles(job, 1, 10),
                "JC1341");
+}
+
+TEST_F(ReachTest, AnAttemptGetsTheCodeOfItsJobAndNoOther) {
+  const auto add = [&](const std::string& bytes) {
+    const CodeObject object{common::Sha256Hex(bytes), bytes.size()};
+    EXPECT_TRUE(daemon().blobs.Write(object.sha256, object.size, 0, bytes).ok());
+    EXPECT_TRUE(*daemon().blobs.Finish(object.sha256, object.size));
+    EXPECT_TRUE(daemon().code.Add("default", object, 0).ok());
+    return object.sha256;
+  };
+  tree::Manifest tree;
+  tree.entries = {{.path = "train.py",
+                   .kind = tree::Kind::kFile,
+                   .size = sizeof kBytes - 1,
+                   .content = tree::DigestOf(kBytes)}};
+  const std::string manifest = tree::Encode(tree);
+  const std::string placement = tree::EncodePlacement(
+      tree, tree::IdentityOf(manifest),
+      {.objects = {{tree::DigestOf(kBytes), sizeof kBytes - 1}}, .places = {{0, 0}}});
+  const std::vector<std::string> objects = {add(manifest), add(placement), add(kBytes)};
+  const std::string foreign = add("code of another job");
+  const auto with_code = [&](v1::JobSpec& spec) {
+    spec.clear_workdir();
+    spec.mutable_code()->set_tree(objects[0]);
+    spec.mutable_code()->set_manifest_bytes(manifest.size());
+    spec.mutable_code()->set_placement(objects[1]);
+    spec.mutable_code()->set_placement_bytes(placement.size());
+  };
+  const uint64_t job = RunOnNode1(with_code);
+  RegisterNode2();
+  for (const std::string& object : objects) {
+    std::string bytes;
+    EXPECT_TRUE(node1_.Download(job, 0, object, &bytes).ok());
+    EXPECT_EQ(common::Sha256Hex(bytes), object);
+    ExpectDenied("downloads the code of node1's job", node2_.Download(job, 0, object), "JC1341");
+  }
+  ExpectDenied("node1 downloads code of another job", node1_.Download(job, 0, foreign), "JC1341");
+  ExpectDenied("node1 downloads code for an attempt to come", node1_.Download(job, 1, objects[2]),
+               "JC1341");
+  const uint64_t without = Submit();
+  ExpectDenied("node1 downloads code for a job without", node1_.Download(without, 0, objects[2]),
+               "JC1341");
+  daemon().code_gate.Forget(job);  // as after a restart
+  EXPECT_TRUE(node1_.Download(job, 0, objects[2]).ok());
 }
 
 TEST_F(ReachTest, OlderWorkersMayTransferWithoutNamingAJobWhereNobodyHasACertificate) {

@@ -7,18 +7,22 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/files.h"
+#include "common/limits.h"
 #include "common/problem.h"
 #include "common/sha256.h"
 #include "common/status_wire.h"
 #include "common/version.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/paths.h"
+#include "coordinator/rpc/code_uploads.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "muster/v1/worker_service.grpc.pb.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/no_free_descriptors.h"
+#include "tree/digest.h"
 
 namespace muster::coordinator {
 namespace {
@@ -584,6 +588,126 @@ TEST_F(ServiceTest, ARemovedJobIsGoneAndItsNumberIsNotUsedAgain) {
   Restart();
   EXPECT_EQ(List().jobs_size(), 0);
   EXPECT_GT(SubmitOne("key"), job);
+}
+
+// PushObjects of the default project over real gRPC.
+class PushTest : public ServiceTest {
+ protected:
+  struct Push {
+    explicit Push(v1::JobService::Stub& stub) : writer(stub.PushObjects(&context, &response)) {}
+    grpc::ClientContext context;
+    v1::PushObjectsResponse response;
+    std::unique_ptr<grpc::ClientWriter<v1::ObjectChunk>> writer;
+  };
+  static v1::ObjectChunk ChunkOf(const std::string& bytes, uint64_t begin, uint64_t end) {
+    const tree::Digest digest = tree::DigestOf(bytes);
+    v1::ObjectChunk chunk;
+    chunk.set_sha256(digest.bytes.data(), digest.bytes.size());
+    chunk.set_size(bytes.size());
+    chunk.set_offset(begin);
+    chunk.set_data(bytes.substr(begin, end - begin));
+    return chunk;
+  }
+  uint64_t OffsetOf(const std::string& bytes) {
+    grpc::ClientContext context;
+    v1::PrepareObjectsRequest request;
+    *request.add_objects()->mutable_sha256() = ChunkOf(bytes, 0, 0).sha256();
+    request.mutable_objects(0)->set_size(bytes.size());
+    v1::PrepareObjectsResponse response;
+    EXPECT_TRUE(stub_->PrepareObjects(&context, request, &response).ok());
+    return response.offsets(0);
+  }
+};
+
+TEST_F(PushTest, ObjectsFollowEachOtherAndABrokenStreamGoesOn) {
+  constexpr size_t kPiece = common::kObjectChunkBytesMax;
+  const std::string large(5 * kPiece + 7, 'x'), small = "small";
+  {
+    Push broken(*stub_);
+    ASSERT_TRUE(broken.writer->Write(ChunkOf(small, 0, small.size())));
+    for (size_t at = 0; at < 3 * kPiece; at += kPiece)
+      ASSERT_TRUE(broken.writer->Write(ChunkOf(large, at, at + kPiece)));
+    while (OffsetOf(large) < 3 * kPiece) {
+    }
+    broken.context.TryCancel();
+    EXPECT_FALSE(broken.writer->Finish().ok());
+  }
+  EXPECT_EQ(OffsetOf(small), small.size());
+  Restart();
+  ASSERT_EQ(OffsetOf(large), 3 * kPiece);
+  Push rest(*stub_);
+  for (size_t at = 3 * kPiece; at < large.size(); at += kPiece)
+    ASSERT_TRUE(rest.writer->Write(ChunkOf(large, at, at + kPiece)));
+  rest.writer->WritesDone();
+  const grpc::Status status = rest.writer->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(rest.response.objects(), 1u);
+  EXPECT_EQ(rest.response.bytes(), 2 * kPiece + 7);
+  EXPECT_EQ(OffsetOf(large), large.size());
+}
+
+TEST_F(PushTest, ARefusedStreamTellsWhy) {
+  const auto expect = [&](const v1::ObjectChunk& chunk, grpc::StatusCode code, const char* why) {
+    Push push(*stub_);
+    push.writer->Write(chunk);
+    push.writer->WritesDone();
+    const grpc::Status status = push.writer->Finish();
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
+    EXPECT_NE(status.error_message().find(why), std::string::npos) << status.error_message();
+  };
+  const std::string large(4 << 20, 'x');
+  expect(ChunkOf(large, 0, common::kObjectChunkBytesMax + 1), grpc::StatusCode::INVALID_ARGUMENT,
+         "[JC1705] a chunk has 262145 bytes");
+  expect(ChunkOf(large, 0, 3 << 20), grpc::StatusCode::INVALID_ARGUMENT, "[JC1705]");
+  expect(ChunkOf(large, 0, 1'000), grpc::StatusCode::INVALID_ARGUMENT,
+         "the stream ended after 1000 of the 4194304 bytes");
+  v1::ObjectChunk forged = ChunkOf("honest", 0, 6);
+  forged.set_data("forged");
+  expect(forged, grpc::StatusCode::DATA_LOSS, "[JC1705]");
+  v1::ObjectChunk elsewhere = ChunkOf("honest", 0, 6);
+  elsewhere.set_project("nowhere");
+  expect(elsewhere, grpc::StatusCode::NOT_FOUND, "[JC1332]");
+  EXPECT_EQ(OffsetOf("honest"), 0u);
+  Push empty(*stub_);
+  empty.writer->WritesDone();
+  EXPECT_EQ(empty.writer->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(PushTest, StreamsOfOnePersonAreBoundedAndTheirPlacesAreGivenBack) {
+  std::vector<std::unique_ptr<Push>> open;
+  for (size_t i = 0; i < CodeUploads::kStreamsOfOneMax; ++i) {
+    const std::string bytes = "object " + std::to_string(i);
+    open.push_back(std::make_unique<Push>(*stub_));
+    ASSERT_TRUE(open.back()->writer->Write(ChunkOf(bytes, 0, bytes.size())));
+    while (OffsetOf(bytes) < bytes.size()) {
+    }
+  }
+  const auto push_one = [&] {
+    Push push(*stub_);
+    push.writer->Write(ChunkOf("one more", 0, 8));
+    push.writer->WritesDone();
+    return push.writer->Finish();
+  };
+  EXPECT_EQ(push_one().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  open.back()->context.TryCancel();
+  open.front()->writer->WritesDone();
+  EXPECT_TRUE(open.front()->writer->Finish().ok());
+  EXPECT_TRUE(push_one().ok());
+  for (const auto& push : open) push->context.TryCancel();
+}
+
+TEST_F(PushTest, TheCoordinatorStopsWhileStreamsWaitForEachOther) {
+  std::vector<std::unique_ptr<Push>> open;
+  for (int i = 0; i < 4; ++i) {
+    open.push_back(std::make_unique<Push>(*stub_));
+    ASSERT_TRUE(open.back()->writer->Write(ChunkOf("the same object", 0, 3)));
+  }
+  while (OffsetOf("the same object") < 3) {
+  }
+  const auto began = std::chrono::steady_clock::now();
+  coordinator_->Shutdown();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+  for (const auto& push : open) EXPECT_FALSE(push->writer->Finish().ok());
 }
 
 TEST_F(ServiceTest, ASecondCoordinatorOnTheSameDataIsToldWhoHoldsIt) {

@@ -12,6 +12,9 @@
 #include "coordinator/notify/notifier.h"
 #include "coordinator/open_stores.h"
 #include "coordinator/rpc/attached_runs.h"
+#include "coordinator/rpc/code_check.h"
+#include "coordinator/rpc/code_gate.h"
+#include "coordinator/rpc/code_uploads.h"
 #include "coordinator/rpc/curve_shelf.h"
 #include "coordinator/rpc/diagnosis.h"
 #include "coordinator/rpc/exec.h"
@@ -29,8 +32,6 @@ namespace muster::coordinator {
 namespace {
 
 using grpc::CallbackServerContext;
-
-constexpr int kThreads = 2;
 
 Caller CallerIn(const CallbackServerContext& context) {
   const auto as = context.client_metadata().find("as");
@@ -118,9 +119,9 @@ struct WorkersDaemon::Parts {
   const Config config;
   const Paths paths;
   LivedClock clock;
-  WorkPool pool{kThreads};
-  WorkPool reads{kThreads};
-  WorkPool files{kThreads};
+  WorkPool pool{WorkersDaemon::kThreads};
+  WorkPool reads{WorkersDaemon::kThreads};
+  WorkPool files{WorkersDaemon::kThreads};
   Stores stores;
   std::unique_ptr<ControlLoop> loop;
   Lifetime lifetime{false, pool, [] {}, [] { return size_t{0}; }};
@@ -132,6 +133,9 @@ struct WorkersDaemon::Parts {
   std::unique_ptr<CurveShelf> curves;
   SampleGate sample_gate;
   ResumeGate resume_gate;
+  CodeGate code_gate;
+  CodeChecks code_checks;
+  CodeUploads uploads;
   const Admission admission{{}};
   std::unique_ptr<Directory> directory;
   Audit audit;
@@ -164,12 +168,16 @@ void WorkersDaemon::Parts::Open() {
                           .metrics = *stores.metrics,
                           .samples = *stores.samples,
                           .blobs = *stores.blobs,
+                          .code = *stores.code,
                           .pool = pool,
                           .reads = reads,
                           .files = files,
                           .gate = gate,
                           .sample_gate = sample_gate,
                           .resume_gate = resume_gate,
+                          .code_gate = code_gate,
+                          .code_checks = code_checks,
+                          .uploads = uploads,
                           .lifetime = lifetime,
                           .attached = attached,
                           .diagnoses = diagnoses,

@@ -15,6 +15,8 @@ namespace muster::coordinator {
 
 class WorkersDaemon {
  public:
+  static constexpr int kThreads = 2;  // of each pool
+
   // `directory`: of the data and of the socket. `audit`: its directory; empty: none is kept.
   explicit WorkersDaemon(const std::string& directory, const std::string& audit = "");
   ~WorkersDaemon();

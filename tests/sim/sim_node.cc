@@ -4,6 +4,7 @@
 #include <csignal>
 #include <utility>
 
+#include "common/outputs.h"
 #include "common/sha256.h"
 #include "common/version.h"
 
@@ -325,8 +326,10 @@ void SimNode::Do(const worker::Action& action) {
     ready.set_part(upload->part);
     ready.set_parts(std::max<uint32_t>(upload->parts, 1));
     v1::CheckpointFile* file = ready.add_files();
-    file->set_path("model");
-    file->set_sha256(common::Sha256Hex(absl::StrCat(KeyText(upload->key), "/", upload->step)));
+    file->set_path(upload->step == common::kOutputsStep ? "out/model" : "model");
+    file->set_part(upload->part);
+    file->set_sha256(common::Sha256Hex(
+        absl::StrCat(KeyText(upload->key), "/", upload->step, "/", upload->part)));
     file->set_size(1);
     const std::string sha256 = file->sha256();
     const uint64_t process = process_;

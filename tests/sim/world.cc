@@ -163,6 +163,7 @@ void World::Submit(uint64_t number) {
   v1::JobSpec* spec = input.request.mutable_spec();
   spec->add_command("train");
   spec->set_workdir("/");
+  if (number % 3 != 1) spec->add_outputs("out");
   spec->mutable_shape()->set_processes(1 + number % 4);
   spec->mutable_shape()->mutable_device()->set_kind("cpu");
   spec->set_restarts(number % 3);

@@ -91,5 +91,70 @@ TEST_P(BlobStoreContract, APromisedBlobIsKeptAndAnotherGoes) {
   EXPECT_FALSE(store->Begin(hash, 1)->have);
 }
 
+TEST_P(BlobStoreContract, OwnersUploadTheSameBytesWithoutKnowingOfEachOther) {
+  const auto store = engine().OpenBlobStore();
+  const std::string bytes = "the code of a job";
+  const std::string hash = common::Sha256Hex(bytes);
+  const auto open = [&](const std::string& owner, uint64_t offset) {
+    return store->OpenUpload(
+        {.owner = owner, .sha256 = hash, .size = bytes.size(), .offset = offset});
+  };
+  auto first = *open("vision", 0);
+  ASSERT_TRUE(*first->CatchUp());
+  ASSERT_TRUE(first->Append(bytes.substr(0, 8)).ok());
+  ASSERT_EQ(store->Partials("vision").size(), 1u);
+  EXPECT_EQ(store->Partials("vision").front().bytes, 8u);
+  EXPECT_EQ(store->Partials("vision").front().sha256, hash);
+  EXPECT_TRUE(store->Partials("visio").empty());
+  EXPECT_TRUE(store->Partials("speech").empty());
+  EXPECT_EQ(store->Begin(hash, bytes.size())->offset, 0u) << "nor does a worker's upload";
+  EXPECT_EQ(open("speech", 8).status().code(), absl::StatusCode::kOutOfRange);
+  auto second = *open("speech", 0);
+  ASSERT_TRUE(*second->CatchUp() && second->Append(bytes).ok());
+  ASSERT_TRUE(second->Commit().ok());
+  EXPECT_TRUE(store->Verify(hash).ok());
+  EXPECT_EQ(store->Partials("vision").front().bytes, 8u) << "its own upload goes on";
+  ASSERT_TRUE(first->Append(bytes.substr(8)).ok());
+  ASSERT_TRUE(first->Commit().ok()) << "over the one that is there";
+  EXPECT_TRUE(store->Verify(hash).ok());
+  EXPECT_TRUE(store->Partials("vision").empty());
+  EXPECT_FALSE(store->RemoveUnlessPromised(hash)) << "it is about to be referred to";
+}
+
+TEST_P(BlobStoreContract, AnOwnersUploadGoesOnAndIsHashedFromItsBeginning) {
+  auto store = engine().OpenBlobStore();
+  const std::string bytes(3'000'000, 'x');
+  BlobStore::OpenedUpload upload{
+      .owner = "vision", .sha256 = common::Sha256Hex(bytes), .size = bytes.size()};
+  ASSERT_TRUE((*store->OpenUpload(upload))->Append(bytes.substr(0, 2'500'000)).ok());
+  store = engine().OpenBlobStore();
+  upload.offset = 2'000'000;  // less than arrived
+  auto again = *store->OpenUpload(upload);
+  while (!*again->CatchUp()) {
+  }
+  EXPECT_EQ(again->Append(bytes.substr(2'000'000) + "y").code(), absl::StatusCode::kOutOfRange);
+  ASSERT_TRUE(again->Append(bytes.substr(2'000'000, 999'999)).ok());
+  EXPECT_EQ(again->Commit().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(again->Append("x").ok());
+  EXPECT_TRUE(again->Commit().ok());
+  EXPECT_TRUE(store->Verify(upload.sha256).ok());
+}
+
+TEST_P(BlobStoreContract, OtherBytesOfAnOwnerAreThrownAway) {
+  const auto store = engine().OpenBlobStore();
+  const BlobStore::OpenedUpload upload{
+      .owner = "vision", .sha256 = common::Sha256Hex("expected"), .size = 8};
+  auto opened = *store->OpenUpload(upload);
+  ASSERT_TRUE(*opened->CatchUp() && opened->Append("received").ok());
+  EXPECT_EQ(opened->Commit().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(store->Partials("vision").empty());
+  EXPECT_EQ(store->Size(upload.sha256).status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE((*store->OpenUpload(upload))->Append("rece").ok());
+  store->RemovePartial("vision", upload.sha256);
+  EXPECT_TRUE(store->Partials("vision").empty());
+  EXPECT_FALSE(store->OpenUpload({.owner = "../x", .sha256 = upload.sha256, .size = 8}).ok());
+  EXPECT_FALSE(store->OpenUpload({.owner = "vision", .sha256 = "../x", .size = 8}).ok());
+}
+
 }  // namespace
 }  // namespace muster::coordinator

@@ -4,11 +4,13 @@
 #include "coordinator/local/log_store.h"
 #include "coordinator/local/metric_store.h"
 #include "coordinator/local/sample_store.h"
+#include "coordinator/sqlite/code_store.h"
 #include "coordinator/sqlite/identity_store.h"
 #include "coordinator/sqlite/job_index.h"
 #include "coordinator/sqlite/journal.h"
 #include "tests/coordinator/temp_dir.h"
 #include "tests/stores/memory_blob_store.h"
+#include "tests/stores/memory_code_store.h"
 #include "tests/stores/memory_identity_store.h"
 #include "tests/stores/memory_journal.h"
 #include "tests/stores/memory_log_store.h"
@@ -28,6 +30,7 @@ class LocalEngine final : public Engine {
   std::unique_ptr<IdentityStore> OpenIdentityStore() override {
     return *SqliteIdentityStore::Open(paths_);
   }
+  std::unique_ptr<CodeStore> OpenCodeStore() override { return *SqliteCodeStore::Open(paths_); }
   std::unique_ptr<LogStore> OpenLogStore() override {
     return std::make_unique<LocalLogStore>(paths_, Fail);
   }
@@ -55,6 +58,9 @@ class MemoryEngine final : public Engine {
   std::unique_ptr<IdentityStore> OpenIdentityStore() override {
     return std::make_unique<MemoryIdentityStore>(identities_);
   }
+  std::unique_ptr<CodeStore> OpenCodeStore() override {
+    return std::make_unique<MemoryCodeStore>(code_);
+  }
   std::unique_ptr<LogStore> OpenLogStore() override {
     return std::make_unique<MemoryLogStore>(logs_);
   }
@@ -71,6 +77,7 @@ class MemoryEngine final : public Engine {
  private:
   const std::shared_ptr<MemoryTables> tables_ = std::make_shared<MemoryTables>();
   const std::shared_ptr<MemoryIdentities> identities_ = std::make_shared<MemoryIdentities>();
+  const std::shared_ptr<MemoryCode> code_ = std::make_shared<MemoryCode>();
   const std::shared_ptr<MemoryLogs> logs_ = std::make_shared<MemoryLogs>();
   const std::shared_ptr<MemoryMetrics> metrics_ = std::make_shared<MemoryMetrics>();
   const std::shared_ptr<MemorySamples> samples_ = std::make_shared<MemorySamples>();

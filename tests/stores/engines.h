@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/stores/blob_store.h"
+#include "coordinator/stores/code_store.h"
 #include "coordinator/stores/identity_store.h"
 #include "coordinator/stores/job_index.h"
 #include "coordinator/stores/journal.h"
@@ -28,6 +29,7 @@ class Engine {
   virtual std::unique_ptr<JobIndex> OpenJobIndex() = 0;
   // Likewise.
   virtual std::unique_ptr<IdentityStore> OpenIdentityStore() = 0;
+  virtual std::unique_ptr<CodeStore> OpenCodeStore() = 0;
   virtual std::unique_ptr<LogStore> OpenLogStore() = 0;
   virtual std::unique_ptr<MetricStore> OpenMetricStore() = 0;
   virtual std::unique_ptr<SampleStore> OpenSampleStore() = 0;

@@ -230,26 +230,28 @@ TEST_P(JournalContract, FinishedJobsAreFilteredNewestFirst) {
 TEST_P(JournalContract, BlobsAreReferredToByThoseRowsThatStillNameThem) {
   OpenedJournal opened(engine().OpenJournal());
   opened.Start();
-  const auto with_blobs = [](std::vector<std::string> blobs) {
+  const auto with_blobs = [](std::vector<std::string> blobs, const std::string& output) {
     FinishedJob job = Finished(1, "train-1", "");
     v1::JobRecord record = *job.record;
     v1::Checkpoint* checkpoint = record.add_checkpoints();
     for (const std::string& blob : blobs) checkpoint->add_files()->set_sha256(blob);
+    if (!output.empty()) record.add_outputs()->add_files()->set_sha256(output);
     job.record = std::make_shared<const v1::JobRecord>(record);
     return job;
   };
   JournalRecord record = RecordOf(1, {ReasonEvent(1, 1, "a")});
-  record.finished = {with_blobs({"aa", "bb", "aa"})};
+  record.finished = {with_blobs({"aa", "bb", "aa"}, "dd")};
   opened.journal->Append(std::move(record));
   ASSERT_TRUE(opened.WaitFor(1).ok());
   const auto index = engine().OpenJobIndex();
-  EXPECT_EQ(index->BlobsOf(1)->size(), 2u);
-  EXPECT_EQ(*index->Referenced({"aa", "cc", "bb"}), (std::vector<std::string>{"aa", "bb"}));
+  EXPECT_EQ(index->BlobsOf(1)->size(), 3u);
+  EXPECT_EQ(*index->Referenced({"aa", "cc", "bb", "dd"}),
+            (std::vector<std::string>{"aa", "bb", "dd"}));
   JournalRecord rewritten = RecordOf(2, {});
-  rewritten.finished = {with_blobs({"bb"})};
+  rewritten.finished = {with_blobs({"bb"}, "")};
   opened.journal->Append(std::move(rewritten));
   ASSERT_TRUE(opened.WaitFor(2).ok());
-  EXPECT_EQ(*index->Referenced({"aa", "bb"}), (std::vector<std::string>{"bb"}));
+  EXPECT_EQ(*index->Referenced({"aa", "bb", "dd"}), (std::vector<std::string>{"bb"}));
 }
 
 }  // namespace

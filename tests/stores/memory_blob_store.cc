@@ -2,6 +2,7 @@
 
 #include "common/sha256.h"
 #include "common/status.h"
+#include "common/text.h"
 
 namespace muster::coordinator {
 
@@ -47,6 +48,68 @@ uint64_t MemoryBlobStore::Received(const std::string& sha256) {
   std::lock_guard lock(blobs_->mutex);
   const auto blob = blobs_->blobs.find(sha256);
   return blob != blobs_->blobs.end() ? blob->second.size() : blobs_->uploads[sha256].size();
+}
+
+namespace {
+
+class MemoryUpload final : public BlobStore::Upload {
+ public:
+  MemoryUpload(BlobStore::OpenedUpload upload, std::shared_ptr<MemoryBlobs> blobs,
+               BlobPromises& promises)
+      : upload_(std::move(upload)), blobs_(std::move(blobs)), promises_(promises) {}
+  absl::StatusOr<bool> CatchUp() override { return true; }
+  absl::Status Append(std::string_view data) override {
+    std::lock_guard lock(blobs_->mutex);
+    std::string& bytes = blobs_->owned[{upload_.owner, upload_.sha256}];
+    if (data.size() > upload_.size - bytes.size()) return absl::OutOfRangeError("too many bytes");
+    bytes += data;
+    return absl::OkStatus();
+  }
+  absl::Status Commit() override {
+    promises_.Promise(upload_.sha256);
+    std::lock_guard lock(blobs_->mutex);
+    const auto found = blobs_->owned.find({upload_.owner, upload_.sha256});
+    if (found == blobs_->owned.end() || found->second.size() != upload_.size)
+      return absl::FailedPreconditionError("not all bytes arrived");
+    const std::string bytes = std::move(found->second);
+    blobs_->owned.erase(found);
+    if (common::Sha256Hex(bytes) != upload_.sha256) return absl::DataLossError("other bytes");
+    blobs_->blobs[upload_.sha256] = bytes;
+    return absl::OkStatus();
+  }
+
+ private:
+  const BlobStore::OpenedUpload upload_;
+  const std::shared_ptr<MemoryBlobs> blobs_;
+  BlobPromises& promises_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BlobStore::Upload>> MemoryBlobStore::OpenUpload(
+    const OpenedUpload& upload) {
+  RETURN_IF_ERROR(CheckBlob(upload.sha256, upload.size));
+  if (!common::IsPathName(upload.owner)) return absl::InvalidArgumentError("no owner");
+  std::lock_guard lock(blobs_->mutex);
+  std::string& bytes = blobs_->owned[{upload.owner, upload.sha256}];
+  if (upload.offset > bytes.size() || upload.offset > upload.size)
+    return absl::OutOfRangeError("does not follow");
+  bytes.resize(upload.offset);
+  return std::make_unique<MemoryUpload>(upload, blobs_, promises_);
+}
+
+std::vector<BlobStore::Partial> MemoryBlobStore::Partials(const std::string& owner) {
+  std::lock_guard lock(blobs_->mutex);
+  std::vector<Partial> partials;
+  for (const auto& [key, bytes] : blobs_->owned) {
+    if (key.first == owner) partials.push_back({key.second, bytes.size()});
+  }
+  return partials;
+}
+
+void MemoryBlobStore::RemovePartial(const std::string& owner, const std::string& sha256) {
+  std::lock_guard lock(blobs_->mutex);
+  blobs_->owned.erase({owner, sha256});
 }
 
 absl::StatusOr<std::string> MemoryBlobStore::Read(const std::string& sha256, uint64_t offset,

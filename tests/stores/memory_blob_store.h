@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/stores/blob_promises.h"
@@ -17,6 +18,7 @@ struct MemoryBlobs {
   std::mutex mutex;  // guards what follows
   std::map<std::string, std::string> uploads;
   std::map<std::string, std::string> blobs;
+  std::map<std::pair<std::string, std::string>, std::string> owned;  // by owner and hash
 };
 
 class MemoryBlobStore final : public BlobStore {
@@ -28,6 +30,9 @@ class MemoryBlobStore final : public BlobStore {
                      std::string_view data) override;
   absl::StatusOr<bool> Finish(const std::string& sha256, uint64_t size) override;
   uint64_t Received(const std::string& sha256) override;
+  absl::StatusOr<std::unique_ptr<Upload>> OpenUpload(const OpenedUpload& upload) override;
+  std::vector<Partial> Partials(const std::string& owner) override;
+  void RemovePartial(const std::string& owner, const std::string& sha256) override;
   absl::StatusOr<std::string> Read(const std::string& sha256, uint64_t offset,
                                    size_t max) const override;
   absl::StatusOr<uint64_t> Size(const std::string& sha256) const override;

@@ -1,7 +1,10 @@
 #include "tests/stores/memory_journal.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "coordinator/core/checkpoint_files.h"
 
 namespace muster::coordinator {
 
@@ -189,9 +192,9 @@ absl::StatusOr<std::vector<std::string>> MemoryJobIndex::Referenced(
   {
     std::lock_guard lock(tables_->mutex);
     for (const auto& [id, row] : tables_->jobs) {
-      for (const v1::Checkpoint& checkpoint : row.record.checkpoints()) {
+      ForEachSaved(row.record, [&](const v1::Checkpoint& checkpoint) {
         for (const v1::CheckpointFile& file : checkpoint.files()) known.insert(file.sha256());
-      }
+      });
     }
   }
   std::vector<std::string> referenced;
@@ -205,10 +208,18 @@ absl::StatusOr<std::vector<std::string>> MemoryJobIndex::BlobsOf(uint64_t job) {
   ASSIGN_OR_RETURN(const std::optional<v1::JobRecord> record, Find(job));
   std::set<std::string> blobs;
   if (!record.has_value()) return std::vector<std::string>();
-  for (const v1::Checkpoint& checkpoint : record->checkpoints()) {
+  ForEachSaved(*record, [&](const v1::Checkpoint& checkpoint) {
     for (const v1::CheckpointFile& file : checkpoint.files()) blobs.insert(file.sha256());
-  }
+  });
   return std::vector<std::string>(blobs.begin(), blobs.end());
+}
+
+absl::StatusOr<bool> MemoryJobIndex::HasCode(const CodeName& code) {
+  std::lock_guard lock(tables_->mutex);
+  return std::any_of(tables_->jobs.begin(), tables_->jobs.end(), [&](const auto& job) {
+    const v1::JobSpec& spec = job.second.record.spec();
+    return spec.has_code() && CodeNameOf(spec) == code;
+  });
 }
 
 }  // namespace muster::coordinator

@@ -54,6 +54,7 @@ class MemoryJobIndex final : public JobIndex {
   absl::StatusOr<std::vector<std::string>> Referenced(
       const std::vector<std::string>& blobs) override;
   absl::StatusOr<std::vector<std::string>> BlobsOf(uint64_t job) override;
+  absl::StatusOr<bool> HasCode(const CodeName& code) override;
   absl::Status CheckWhole() override { return absl::OkStatus(); }
   bool NeedsWholeCheck() override { return false; }
 

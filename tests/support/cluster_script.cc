@@ -235,6 +235,9 @@ v1::JobSpec ClusterScript::SpecOf(Options& options) {
     spec.set_on_node_loss(v1::ON_NODE_LOSS_WAIT);
   }
   spec.mutable_checkpoint()->set_keep(Number(Option(options, "keep", "0")));
+  for (const auto output : absl::StrSplit(Option(options, "outputs", ""), ',', absl::SkipEmpty())) {
+    spec.add_outputs(std::string(output));
+  }
   return spec;
 }
 
@@ -408,7 +411,7 @@ void ClusterScript::Exit(const Words& words, Options& options) {
   }
 }
 
-// checkpoint NODE JOB.ATTEMPT STEP PART/PARTS
+// checkpoint NODE JOB.ATTEMPT STEP PART/PARTS [path=P] [bytes=N] [hash=NAME]; step -1: outputs
 void ClusterScript::Checkpoint(const Words& words, Options& options) {
   const std::pair<std::string, std::string> id = absl::StrSplit(words.at(2), '.');
   const std::pair<std::string, std::string> part = absl::StrSplit(words.at(4), '/');
@@ -420,8 +423,9 @@ void ClusterScript::Checkpoint(const Words& words, Options& options) {
   ready->set_part(Number(part.first));
   ready->set_parts(Number(part.second));
   v1::CheckpointFile* file = ready->add_files();
-  file->set_path(absl::StrCat("shard-", ready->part()));
-  file->set_size(100);
+  file->set_path(Option(options, "path", absl::StrCat("shard-", ready->part())));
+  file->set_size(static_cast<uint64_t>(Number(Option(options, "bytes", "100"))));
+  file->set_part(ready->part());
   file->set_sha256(Blob(
       Option(options, "hash", absl::StrCat("h", words.at(2), "/", words.at(3), "/", part.first))));
   Say(words.at(1), std::move(message));
@@ -452,8 +456,9 @@ void ClusterScript::Bulk(const Words& words, Options& options) {
                                   {{static_cast<uint64_t>(Number(words.at(1))), "",
                                     caller.principal, Option(options, "key", "")}}});
   } else if (verb == "ckpt-rm") {
-    Take(coordinator::RemoveCheckpointInput{caller, static_cast<uint64_t>(Number(words.at(1))),
-                                            Number(words.at(2))});
+    Take(coordinator::RemoveCheckpointInput{
+        caller, static_cast<uint64_t>(Number(words.at(1))), Number(words.at(2)),
+        static_cast<uint32_t>(Number(Option(options, "attempt", "0")))});
   } else if (verb == "flag") {
     Take(coordinator::FlagCheckpointInput{
         static_cast<uint64_t>(Number(words.at(1))), Number(words.at(2)),

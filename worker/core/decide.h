@@ -110,6 +110,7 @@ struct UploadProgressInput {
 };
 struct UploadDoneInput {
   v1::CheckpointPartReady ready;
+  std::string left_out = {};  // of outputs: what was not taken, and why; empty: nothing
 };
 struct UploadFailedInput {
   AttemptKey key;
@@ -246,12 +247,13 @@ struct NotifyErrorAction {
   AttemptKey key;
   std::string message;
 };
-// Hash and upload one part.
+// Hash and upload one part of a checkpoint, or with common::kOutputsStep this node's outputs.
 struct UploadAction {
   AttemptKey key;
   int64_t step = 0;
   uint32_t part = 0;
   uint32_t parts = 0;
+  v1::JobSpec spec = {};  // of outputs: what they are, and where
 };
 struct DeleteStepAction {
   AttemptKey key;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/outputs.h"
 #include "worker/core/steps.h"
 
 namespace muster::worker {
@@ -27,8 +28,10 @@ PartNumber NumberOf(const v1::LaunchAttempt& launch, const CheckpointFoundInput&
 
 void Problem(Step& step, Attempt& attempt, int64_t step_number, const std::string& reason) {
   const AttemptKey key = KeyOf(attempt);
-  const std::string text = absl::StrCat("checkpoint step-", step_number, ": ", reason);
-  step.Do(NotifyErrorAction{key, text});
+  const bool is_outputs = step_number == common::kOutputsStep;
+  const std::string text = absl::StrCat(
+      is_outputs ? "outputs" : absl::StrCat("checkpoint step-", step_number), ": ", reason);
+  if (!is_outputs) step.Do(NotifyErrorAction{key, text});
   step.Do(NoteAction{absl::StrCat("checkpoint refused job=", key.job, " attempt=", key.attempt,
                                   " reason=\"", text, "\"")});
   attempt.status.set_checkpoint_error(text);
@@ -43,9 +46,11 @@ void SettleUploads(Step& step, const AttemptKey& key) {
 }
 
 // Deletes committed step directories beyond the newest few from the node; the coordinator has them.
+// Outputs are the job's own files.
 void DropOldSteps(Step& step, Attempt& attempt) {
   size_t newer = 0;
   for (auto at = attempt.parts.rbegin(); at != attempt.parts.rend();) {
+    if (at->first.first == common::kOutputsStep) break;  // it sorts before all steps
     if (at->second.state != PartState::kCommitted || ++newer <= kCommittedStepsKept) {
       ++at;
       continue;
@@ -53,6 +58,18 @@ void DropOldSteps(Step& step, Attempt& attempt) {
     step.Do(DeleteStepAction{KeyOf(attempt), at->first.first});
     at = decltype(at)(attempt.parts.erase(std::next(at).base()));
   }
+}
+
+// All ranks of this node have ended: nothing of the job writes there anymore.
+void TakeOutputs(Step& step, Attempt& attempt) {
+  const v1::LaunchAttempt& launch = attempt.launch;
+  // One that the coordinator has given up does not count anymore.
+  if (!attempt.spawned || launch.spec().outputs().empty() || attempt.forget_wanted) return;
+  const uint32_t part = launch.part().group_rank();
+  if (!attempt.parts.try_emplace({common::kOutputsStep, part}).second) return;
+  attempt.upload_progress_mono_ms = step.now.mono_ms;
+  step.Do(UploadAction{KeyOf(attempt), common::kOutputsStep, part,
+                       std::max(1u, launch.group_world_size()), launch.spec()});
 }
 
 CheckpointPart* FindPart(Attempt* attempt, int64_t step_number, uint32_t part) {
@@ -95,6 +112,7 @@ void OnUploadDone(Step& step, const UploadDoneInput& input) {
   v1::WorkerMessage message;
   *message.mutable_checkpoint_part() = input.ready;
   Send(step, std::move(message));
+  if (!input.left_out.empty()) Problem(step, *step.Find(key), input.ready.step(), input.left_out);
   SettleUploads(step, key);
 }
 
@@ -111,6 +129,7 @@ void OnFinalScanDone(Step& step, const FinalScanDoneInput& input) {
   Attempt* attempt = step.Find(input.key);
   if (attempt == nullptr || attempt->final_scan_done) return;
   attempt->final_scan_done = true;
+  TakeOutputs(step, *attempt);
   SettleUploads(step, input.key);
 }
 
@@ -131,6 +150,7 @@ void OnCheckpointAck(Step& step, const v1::CheckpointAck& ack) {
   if (part->state == PartState::kCommitted) return;
   part->state = PartState::kCommitted;
   part->ready.clear_files();
+  if (ack.step() == common::kOutputsStep) return;  // its trainers have ended
   step.Do(NotifyCommittedAction{key, ack.step()});
   DropOldSteps(step, *attempt);
 }

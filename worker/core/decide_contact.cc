@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/rules.h"
+#include "common/outputs.h"
 #include "worker/core/steps.h"
 
 namespace muster::worker {
@@ -49,11 +50,17 @@ void FenceItself(Step& step, Attempt& attempt) {
 
 void GiveUpUploads(Step& step, Attempt& attempt) {
   attempt.final_scan_done = true;
+  bool is_outputs = false;  // only they: their turn is after all checkpoints
   for (auto& [at, part] : attempt.parts) {
-    if (part.state == PartState::kUploading) part.state = PartState::kFailed;
+    if (part.state != PartState::kUploading) continue;
+    part.state = PartState::kFailed;
+    is_outputs = at.first == common::kOutputsStep;
   }
   attempt.status.set_checkpoint_error(
-      "the upload of its last checkpoint made no progress for 60 s and was abandoned");
+      is_outputs
+          ? "outputs: their upload made no progress for 60 s and was abandoned; fix: look at "
+            "the coordinator's disk and at this node's file systems"
+          : "the upload of its last checkpoint made no progress for 60 s and was abandoned");
   Report(step, attempt);
 }
 

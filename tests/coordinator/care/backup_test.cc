@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "coordinator/care/backup_target.h"
+#include "coordinator/sqlite/code_store.h"
 #include "coordinator/sqlite/database.h"
 #include "tests/coordinator/care/small_data.h"
 #include "tests/stores/small_disk.h"
@@ -39,6 +40,25 @@ TEST_F(BackupTest, HoldsTheDatabaseAndAllThatItRefersTo) {
   EXPECT_FALSE(common::Exists(backups + "/UNFINISHED"));
   // Written again from the database by a restore: this one may be ahead of the copy.
   EXPECT_EQ(SavedAs(manifest, "HIGHWATER"), nullptr);
+}
+
+TEST_F(BackupTest, HoldsTheCodeOfProjectsAndTellsWhatIsMissingOfIt) {
+  const std::string code = "the code of a job", lost = "lost code";
+  AddBlob(code);
+  const auto store = *SqliteCodeStore::Open(paths);
+  ASSERT_TRUE(store->Add("vision", {Name(code), code.size()}, 1).ok());
+  ASSERT_TRUE(Backup().ok());
+  EXPECT_EQ(Told(), "");
+  EXPECT_NE(SavedAs(Saved(), Relative(BlobPath(code))), nullptr);
+  ASSERT_TRUE(store->Add("vision", {Name(lost), lost.size()}, 1).ok());
+  ASSERT_TRUE(Backup().ok());
+  EXPECT_EQ(Told(),
+            Relative(BlobPath(lost)) + ": is missing; project vision uploaded it as code\n");
+  findings.clear();
+  const CheckTotals totals = Check(paths, /*quick=*/true);
+  EXPECT_EQ(totals.blobs.files, 3u);
+  EXPECT_EQ(totals.blobs.missing, 1u);
+  EXPECT_NE(Told().find("project vision uploaded it as code"), std::string::npos) << Told();
 }
 
 TEST_F(BackupTest, HoldsTheAuditAndWhichClusterItIs) {

@@ -1,0 +1,14 @@
+// Two texts as `diff -u` shows them. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace muster::client {
+
+// Empty if they are equal. Names and lines are printable; a text with a NUL byte is only said to
+// differ. Texts that differ in very many lines are shown as all of one and all of the other.
+std::string UnifiedDiff(std::string_view a, std::string_view b, const std::string& name_a,
+                        const std::string& name_b);
+
+}  // namespace muster::client

@@ -1,0 +1,21 @@
+#include "common/outputs.h"
+
+#include "common/relative_path.h"
+
+namespace muster::common {
+
+std::optional<std::string> CleanOutput(std::string_view output) {
+  while (output.starts_with("./")) output.remove_prefix(2);
+  while (output.size() > 1 && output.ends_with('/')) output.remove_suffix(1);
+  if (output == ".") return std::string();
+  if (!StaysInside(output)) return std::nullopt;
+  return std::string(output);
+}
+
+bool LiesIn(std::string_view path, std::string_view clean_output) {
+  if (clean_output.empty() || path == clean_output) return true;
+  return path.size() > clean_output.size() && path.starts_with(clean_output) &&
+         path[clean_output.size()] == '/';
+}
+
+}  // namespace muster::common

@@ -1,0 +1,21 @@
+// Outputs: the directories and files (JobSpec.outputs) that come back when an attempt ends. Pure, any
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster::common {
+
+// Checkpoint.step of an attempt's outputs. No checkpoint has it.
+inline constexpr int64_t kOutputsStep = -1;
+
+// An entry of JobSpec.outputs as the beginning of paths: "./results/" is "results", "." is empty, the
+// whole working directory. nullopt: it leads out of the working directory.
+std::optional<std::string> CleanOutput(std::string_view output);
+// Whether a path is what a clean output names, or lies in it.
+bool LiesIn(std::string_view path, std::string_view clean_output);
+
+}  // namespace muster::common

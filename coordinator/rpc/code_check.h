@@ -1,0 +1,48 @@
+// Whether a spec's code may become a job's: its project uploaded the manifest, the placement and
+// every object that the placement names, and they fit each other. A verdict is remembered, and of
+// many submits of the same code at once one is looked at while the others wait for it. Any thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/rpc/daemon.h"
+#include "coordinator/stores/code_store.h"
+
+namespace muster::coordinator {
+
+class CodeChecks {
+ public:
+  using Then = std::function<void(const absl::Status&)>;
+
+  // Of a spec that has code. FAILED_PRECONDITION (JC1702): something was not uploaded;
+  // INVALID_ARGUMENT (JC1704): it does not fit. OK: the code counts as used. `then` is called here, or
+  // on the pool of files.
+  void Check(Daemon& daemon, const v1::JobSpec& spec, Then then);
+
+ private:
+  using Steady = std::chrono::steady_clock;
+  static constexpr size_t kRememberedMax = 10'000;
+  // Then the use is recorded again; far shorter than what is unused is kept (rpc/code_garbage.h).
+  static constexpr std::chrono::minutes kRemembered{30};
+  struct Key {
+    CodeName code;
+    uint64_t manifest_bytes = 0;
+    uint64_t placement_bytes = 0;
+    std::string workdir;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  void Remember(const Key& key, const absl::Status& verdict);
+
+  std::mutex mutex_;  // guards what follows
+  std::map<Key, Steady::time_point> good_;
+  std::map<Key, std::vector<Then>> waiting_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,15 @@
+// PushObjects over gRPC: one chunk is read, written, then the next.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include "coordinator/core/input.h"
+#include "coordinator/rpc/daemon.h"
+#include "muster/v1/job_service.pb.h"
+
+namespace muster::coordinator {
+
+grpc::ServerReadReactor<v1::ObjectChunk>* BeginPushObjects(Daemon& daemon, const Caller& caller,
+                                                           v1::PushObjectsResponse* response);
+
+}  // namespace muster::coordinator

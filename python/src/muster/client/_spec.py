@@ -1,0 +1,65 @@
+"""A job as Client.submit describes it, as a JobSpec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Union
+
+from muster.client import _api
+from muster.client._settings import job_environment
+
+Nodes = Union[int, "tuple[int, int]"]
+StrPath = Union[str, "os.PathLike[str]"]
+
+
+def shape(processes: int | None, nodes: Nodes | None, per_node: int | None, devices: str | None) -> Any:
+    """How many ranks on which devices."""
+    if processes is not None and per_node is not None:
+        raise ValueError("processes is a total and per_node the ranks of each node: give one of them")
+    built = _api.message("Shape")()
+    least, most = nodes if isinstance(nodes, tuple) else (nodes or 0, nodes or 0)
+    built.min_nodes, built.max_nodes = least, most
+    if per_node is not None:
+        built.per_node = per_node
+        if nodes is None:
+            built.min_nodes = built.max_nodes = 1
+    else:
+        built.processes = processes if processes is not None else max(1, least)
+    if devices is not None:
+        kind, _, count = devices.partition(":")
+        built.device.kind = kind
+        if count:
+            built.device.count_per_rank = int(count)
+    return built
+
+
+def spec(
+    command: Sequence[str],
+    shaped: Any,
+    *,
+    env: Mapping[str, str] | None,
+    clean_env: bool,
+    workdir: StrPath | None,
+    labels: Mapping[str, str] | None,
+    secrets: Sequence[str],
+    grace: float | None,
+    time_limit: float | None,
+    **fields: Any,
+) -> Any:
+    """The whole JobSpec; `fields` are its own."""
+    if isinstance(command, str) or not command:
+        raise TypeError(f'command is {command!r}; pass a list of arguments, like ["python", "train.py"]')
+    built = _api.message("JobSpec")(**{name: value for name, value in fields.items() if value is not None})
+    built.command.extend(os.fspath(word) for word in command)
+    built.shape.CopyFrom(shaped)
+    built.workdir = str(Path(workdir or ".").absolute())
+    built.env.update({**job_environment(clean_env), **(env or {})})
+    built.labels.update(labels or {})
+    built.secrets.extend(secrets)
+    if grace is not None:
+        built.grace_ms = max(1, int(grace * 1000))
+    if time_limit is not None:
+        built.max_duration_ms = max(1, int(time_limit * 1000))
+    return built

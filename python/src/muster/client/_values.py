@@ -1,0 +1,84 @@
+"""What a Client returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.client import _api
+
+COMMITTED = 2  # CheckpointState
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the coordinator knows it at one moment. Times are Unix seconds; None: not yet."""
+
+    id: int
+    name: str
+    state: str
+    """QUEUED, STARTING, RUNNING, STOPPING, RESTARTING, SUCCEEDED, FAILED or CANCELLED."""
+    reason: str
+    """One sentence about the state, as `jobctl why` shows it."""
+    owner: str
+    submitted: float
+    finished: float | None
+    exit_code: int
+    """What `jobctl run` returns: the failing rank's code, or 128 + signal."""
+    attempts: int
+    checkpoint_step: int | None
+    """Of the newest committed checkpoint."""
+    labels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, in whatever way."""
+        return self.state in ("SUCCEEDED", "FAILED", "CANCELLED")
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every rank exited with 0."""
+        return self.state == "SUCCEEDED"
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of a rank, without its newline; bytes that are not UTF-8 are replaced. `stream`: stdout, stderr, or
+    notice: a message from Muster between the lines ("attempt 1 starts from step 40"). `time`: Unix seconds."""
+
+    text: str
+    rank: int
+    stream: str
+    attempt: int
+    node: str
+    time: float
+
+
+@dataclass(frozen=True)
+class MetricPoint:
+    """One value of a metric. `time`: Unix seconds."""
+
+    name: str
+    step: int
+    value: float
+    rank: int
+    attempt: int
+    time: float
+
+
+def job_of(record: Any) -> Job:
+    """Of a JobRecord."""
+    committed = [each.step for each in record.checkpoints if each.state == COMMITTED]
+    return Job(
+        id=record.id,
+        name=record.name,
+        state=_api.enum_name("JobState", record.state),
+        reason=record.reason,
+        owner=record.owner,
+        submitted=record.submitted_ms / 1000,
+        finished=record.finished_ms / 1000 if record.finished_ms else None,
+        exit_code=record.exit_code,
+        attempts=record.next_attempt,
+        checkpoint_step=max(committed, default=None),
+        labels=dict(record.spec.labels),
+    )

@@ -1,0 +1,43 @@
+"""Accelerate under Muster.
+
+from muster.integrations.accelerate import MusterTracker
+
+accelerator = Accelerator(log_with=MusterTracker())
+accelerator.init_trackers("any name")
+accelerator.log({"loss": loss}, step=step)
+muster.save_checkpoint(accelerator.save_state, step, together=True)
+
+if (found := muster.latest_checkpoint()) is not None:
+    accelerator.load_state(str(found))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accelerate.tracking import GeneralTracker
+
+import muster
+
+
+class MusterTracker(GeneralTracker):
+    """Sends what `accelerator.log` gets to Muster, from the main process. Outside Muster it does nothing."""
+
+    name = "muster"
+    requires_logging_directory = False
+    main_process_only = True
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    @property
+    def tracker(self) -> Any:
+        """The module: `accelerator.get_tracker("muster").tracker` is muster."""
+        return muster
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """A job's settings are its command and environment, which Muster has."""
+
+    def log(self, values: dict[str, Any], step: int | None = None, **_: Any) -> None:
+        """Numbers become metrics; what is text (`accelerator.log` takes that, too) is left out."""
+        muster.log({name: value for name, value in values.items() if not isinstance(value, (str, dict))}, step=step)

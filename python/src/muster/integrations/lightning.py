@@ -1,0 +1,97 @@
+"""Lightning under Muster.
+
+from muster.integrations.lightning import MusterCallback, checkpoint_to_resume
+
+trainer = Trainer(..., callbacks=[MusterCallback(save_every=500)])
+trainer.fit(model, data, ckpt_path=checkpoint_to_resume())
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import muster
+from muster import _process
+
+# Both names of the package exist, and a trainer takes its own callbacks.
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
+elif "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+    from pytorch_lightning import Callback
+else:
+    try:
+        from lightning.pytorch import Callback
+    except ModuleNotFoundError:
+        from pytorch_lightning import Callback
+
+FILE = "lightning.ckpt"
+
+
+def checkpoint_to_resume() -> str | None:
+    """For `trainer.fit(ckpt_path=…)`: the checkpoint that this attempt resumes from, or None."""
+    found = muster.latest_checkpoint()
+    return None if found is None else str(found / FILE)
+
+
+class MusterCallback(Callback):
+    """Sends what the module logs and the progress to Muster, saves a checkpoint every `save_every` steps (0: only at
+    the end and when stopped), and stops with a checkpoint when the job is about to be stopped. Outside Muster it does
+    nothing.
+
+    `check_every`: the ranks agree every so many steps on whether to stop, by one all-reduce of a number.
+    """
+
+    def __init__(self, save_every: int = 0, check_every: int = 10) -> None:
+        super().__init__()
+        self._save_every = save_every
+        self._check_every = max(1, check_every)
+        self._seen = -1
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Takes over SIGTERM and shows where training begins. Lightning's own handler would end the run before a
+        checkpoint, and broadcasts from within the handler."""
+        _process.own_sigterm()
+        self._seen = trainer.global_step
+        self._progress(trainer)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Values, progress, checkpoints, and the end of a job that is about to be stopped."""
+        step = trainer.global_step
+        if step == self._seen:
+            return  # gradients are being accumulated
+        self._seen = step
+        if step % trainer.log_every_n_steps == 0:
+            self._log(trainer)
+        self._progress(trainer)
+        stop = step % self._check_every == 0 and muster.should_stop(together=True)
+        if stop or (self._save_every > 0 and step % self._save_every == 0):
+            self._save(trainer)
+        if stop:
+            trainer.should_stop = True
+            trainer.fit_loop.epoch_loop.max_steps = step  # now, not after min_epochs
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """The values of a validation, which Lightning does not repeat in training."""
+        if not trainer.sanity_checking:
+            self._log(trainer)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """The last values and a last checkpoint."""
+        self._log(trainer)
+        self._save(trainer)
+
+    def _log(self, trainer: Any) -> None:
+        if trainer.is_global_zero and trainer.callback_metrics:
+            muster.log(trainer.callback_metrics, step=trainer.global_step)
+
+    def _progress(self, trainer: Any) -> None:
+        if trainer.is_global_zero:
+            total = trainer.estimated_stepping_batches
+            muster.progress(trainer.global_step, int(total) if total != float("inf") else 0)
+
+    def _save(self, trainer: Any) -> None:
+        """Every rank takes part: a sharded strategy gathers or writes on all."""
+        muster.save_checkpoint(
+            lambda target: trainer.save_checkpoint(str(target / FILE)), trainer.global_step, together=True
+        )

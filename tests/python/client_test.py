@@ -1,0 +1,248 @@
+"""muster.Client against a real coordinator: over its socket, a private one, plain TCP, and TLS with certificates."""
+import importlib.util
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
+
+import harness  # noqa: E402
+from enroll_test import EnrollCase  # noqa: E402
+from harness import Case, need, wait_until  # noqa: E402
+
+SOURCE = os.path.join(harness.ROOT, "python", "src")
+LOOP = os.path.join(HERE, "ranks", "loop.py")
+
+
+def package(directory):
+    """The package with what a wheel's build adds; imported here, too. Its muster and the harness's generated muster.v1 are
+    different packages of one name, so the harness's is loaded first."""
+    target = os.path.join(directory, "site")
+    shutil.copytree(os.path.join(SOURCE, "muster"), os.path.join(target, "muster"))
+    subprocess.run(["protoc", "-I", ".", "--include_imports",
+                    f"--descriptor_set_out={target}/muster/client/api.binpb", "muster/v1/job_service.proto"],
+                   cwd=os.path.join(harness.ROOT, "proto"), check=True)
+    harness.protos()
+    for name in [name for name in sys.modules if name == "muster" or name.startswith("muster.client")]:
+        del sys.modules[name]
+    sys.path.insert(0, target)
+    import muster
+    muster.Client  # noqa: B018 - loaded while the path is there
+    sys.path.remove(target)
+    return muster
+
+
+class ClientCase(Case):
+    def setUp(self):
+        super().setUp()
+        need(importlib.util.find_spec("grpc") and importlib.util.find_spec("google.protobuf")
+             and importlib.util.find_spec("yaml"), "needs the Python packages grpcio, protobuf and PyYAML")
+        self.muster = package(self.directory)
+        self.env.update(PYTHONPATH=SOURCE, PYTHONDONTWRITEBYTECODE="1")
+        before = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
+        os.environ.clear()
+        os.environ.update(self.env)
+
+    def client(self, *args, **options):
+        client = self.muster.Client(*args, **options)
+        self.addCleanup(client.close)
+        return client
+
+    def error(self, call, *args, **options):
+        """The MusterError of a call."""
+        with self.assertRaises(self.muster.MusterError) as caught:
+            call(*args, **options)
+        return caught.exception
+
+
+class Jobs(ClientCase):
+    def test_submit_follow_logs_metrics_and_wait(self):
+        cluster = self.cluster()
+        client = self.client(cluster.endpoint)
+        job = client.submit([harness.PYTHON, LOOP, "30", "--pause", "0.01"], processes=2, name="loop",
+                            labels={"team": "vision"}, env={"EXTRA": "1"}, workdir=self.directory, restarts=1)
+        self.assertEqual((job.name.split("-")[0], job.labels, job.is_over), ("loop", {"team": "vision"}, False))
+        states = [seen.state for seen in client.follow(job)]
+        self.assertEqual(states[-1], "SUCCEEDED")
+        self.assertIn("RUNNING", states)
+        over = client.wait(job, timeout=30)
+        self.assertTrue(over.succeeded and over.finished > over.submitted > 1.7e9 and over.exit_code == 0, over)
+        wait_until(lambda: client.job(job.name).checkpoint_step == 30, "the last checkpoint is committed")
+        lines = [(line.rank, line.text) for line in client.logs(job) if line.stream == "stdout"]
+        self.assertEqual(sorted(lines), [(0, "done"), (0, "rank 0 begins with step 1"), (1, "done"),
+                                         (1, "rank 1 begins with step 1")])
+        self.assertEqual([line.text for line in client.logs(job, ranks=[1], tail=1)], ["done"])
+        points = list(client.metrics(job, ["loss"], rank=1))
+        self.assertEqual([(point.step, point.value) for point in points], [(step, 1 / step) for step in range(1, 31)])
+        self.assertEqual(list(client.metrics(job, ["none"])), [])
+        self.assertEqual(cluster.api.record(job.id).spec.env["EXTRA"], "1")
+
+    def test_logs_and_metrics_follow_a_job_to_its_end(self):
+        client = self.client(self.cluster().endpoint)
+        job = client.submit(["sh", "-c", "echo one; sleep 0.3; printf 'two\\nth'; sleep 0.2; printf ree"])
+        self.assertEqual([line.text for line in client.logs(job, follow=True)], ["one", "two", "three"])
+        job = client.submit([harness.PYTHON, LOOP, "20", "--pause", "0.02"])
+        self.assertEqual([point.step for point in client.metrics(job, follow=True)], list(range(1, 21)))
+
+    def test_cancel_and_timeouts(self):
+        client = self.client(self.cluster().endpoint)
+        job = client.submit(["sleep", "60"], grace=1)
+        with self.assertRaises(TimeoutError):
+            client.wait(job, timeout=0.3)
+        client.cancel(job, reason="enough")
+        over = client.wait(job, timeout=30)
+        self.assertEqual(over.state, "CANCELLED")
+        again = self.error(client.cancel, "no-such-job-9")
+        self.assertTrue(again.code.startswith("JC1") and again.fix and again.status == "NOT_FOUND", repr(again))
+
+    def test_a_key_submits_once(self):
+        client = self.client(self.cluster().endpoint)
+        ids = {client.submit(["true"], idempotency_key="k", env={"A": "1"}).id for _ in range(2)}
+        self.assertEqual(len(ids), 1)
+        other = self.error(client.submit, ["false"], idempotency_key="k")
+        self.assertEqual(other.status, "ALREADY_EXISTS")
+
+    def test_a_wait_survives_a_coordinator_that_is_killed(self):
+        cluster = self.cluster()
+        client = self.client(cluster.endpoint)
+        job = client.submit(["sleep", "1.5"])
+        following = client.follow(job)
+        next(following)
+        cluster.coordinator.kill9()
+        cluster.restart_coordinator()
+        self.assertEqual([seen.state for seen in following][-1], "SUCCEEDED")
+
+
+class Errors(ClientCase):
+    def test_the_coordinators_errors_are_values(self):
+        client = self.client(self.cluster().endpoint)
+        error = self.error(client.job, "no-such-job-9")
+        self.assertRegex(error.code, r"^JC1\d\d\d$")
+        self.assertIn("no-such-job-9", error.what)
+        self.assertTrue(error.fix)
+        self.assertEqual(str(error), f"[{error.code}] {error.what}" + (f": {error.why}" if error.why else "")
+                         + f"; fix: {error.fix}")
+        self.assertEqual(vars(pickle.loads(pickle.dumps(error))), vars(error))
+        huge = self.error(client.submit, ["true"], processes=1000)
+        self.assertEqual(huge.status, "FAILED_PRECONDITION")
+
+    def test_what_cannot_be_a_job_is_refused_here(self):
+        client = self.client(self.cluster().endpoint)
+        with self.assertRaises(TypeError):
+            client.submit("python train.py")
+        with self.assertRaises(ValueError):
+            client.submit(["true"], processes=2, per_node=2)
+
+    def test_a_server_that_is_not_there(self):
+        error = self.error(self.muster.Client, "127.0.0.1:1")
+        self.assertEqual((error.code, error.status), ("JC1301", "UNAVAILABLE"))
+        self.assertEqual(self.error(self.muster.Client, "head").code, "JC1004")
+        self.assertEqual(self.error(self.muster.Client, "a:1", context="b").code, "JC1004")
+
+
+class Settings(ClientCase):
+    def config(self, text):
+        os.makedirs(self.path("config") + "/muster", exist_ok=True)
+        with open(self.path("config") + "/muster/config.yaml", "w") as file:
+            file.write(text)
+
+    def test_contexts_and_variables_as_jobctl_reads_them(self):
+        cluster = self.cluster()
+        cluster.jobctl("context", "add", "lab", cluster.endpoint)
+        self.assertEqual(self.client(context="lab").endpoint, cluster.endpoint)
+        cluster.jobctl("context", "use", "lab")
+        self.assertEqual(self.client().endpoint, cluster.endpoint)
+        os.environ["JOBCTL_SERVER"] = "127.0.0.1:1"
+        self.assertEqual(self.error(self.muster.Client).code, "JC1301")
+        del os.environ["JOBCTL_SERVER"]
+        os.environ["JOBCTL_CONTEXT"] = "other"
+        unknown = self.error(self.muster.Client)
+        self.assertEqual(unknown.code, "JC1007")
+        self.assertIn("lab", unknown.why)
+        del os.environ["JOBCTL_CONTEXT"]
+        self.config("contexts: [lab\n")
+        self.assertEqual(self.error(self.muster.Client).code, "JC1006")
+
+    def test_the_private_coordinator_stays_while_a_client_is_there(self):
+        away = self.error(self.muster.Client)
+        self.assertIn("jobctl up", away.fix)
+        private = self.private()
+        process = private.start_jobctl("run", "-n", "1", "--", "sleep", "1")
+        client = wait_until(self.try_client, "the private coordinator")
+        process.wait(30)
+        done = client.wait(client.submit(["true"]), timeout=30)
+        self.assertEqual(done.state, "SUCCEEDED")
+        client.close()
+        self.assert_gone(self.mark, deadline_s=10)
+
+    def try_client(self):
+        try:
+            return self.client()
+        except self.muster.MusterError:
+            return None
+
+    def test_a_socket_that_others_can_replace_gets_nothing(self):
+        cluster = self.cluster()
+        os.chmod(os.path.dirname(cluster.socket), 0o777)
+        error = self.error(self.muster.Client, cluster.endpoint)
+        self.assertEqual(error.code, "JC1304")
+        self.assertIn("nothing was sent", error.what)
+
+    def test_a_private_directory_that_others_enter_gets_nothing(self):
+        os.makedirs(self.path("r"))
+        os.chmod(self.path("r"), 0o755)
+        self.assertEqual(self.error(self.muster.Client).code, "JC1304")
+
+
+class Secured(ClientCase, EnrollCase):
+    def test_a_person_who_signed_in_is_spoken_to_over_tls(self):
+        cluster = self.secured()
+        self.assertEqual(self.join(self.token(cluster, "worker"), "node1").returncode, 0)
+        self.start_worker(cluster, "node1")
+        alice = self.person(cluster, "alice", "--role", "user")
+        os.environ.update({name: alice.env[name] for name in ("HOME", "XDG_CONFIG_HOME")})
+        client = self.client()
+        self.assertFalse(client.endpoint.startswith("unix:"))
+        job = client.wait(client.submit(["true"], workdir="/"), timeout=30)
+        self.assertEqual((job.state, job.owner), ("SUCCEEDED", "user:alice"))
+        stranger = self.path("stranger")
+        os.environ.update(HOME=stranger, XDG_CONFIG_HOME=stranger)
+        self.assertIn(self.error(self.muster.Client, client.endpoint).code, ("JC1357", "JC1301"))
+        folder = os.path.join(alice.env["XDG_CONFIG_HOME"], "muster", "credentials")
+        path = os.path.join(folder, os.listdir(folder)[0])
+        os.environ.update({name: alice.env[name] for name in ("HOME", "XDG_CONFIG_HOME")})
+        os.chmod(path, 0o644)
+        self.assertEqual(self.error(self.muster.Client).code, "JC1323")
+        os.chmod(path, 0o600)
+        with open(path, "w") as file:
+            file.write("name: alice\n")
+        self.assertEqual(self.error(self.muster.Client).code, "JC1323")
+
+
+class Wheel(ClientCase):
+    def test_a_wheel_has_the_api_and_works_from_where_it_is_installed(self):
+        need(importlib.util.find_spec("setuptools") and importlib.util.find_spec("setuptools.command.bdist_wheel")
+             and importlib.util.find_spec("grpc_tools") and importlib.util.find_spec("pip"),
+             "needs the Python packages pip, setuptools 70.1 or newer and grpcio-tools")
+        tree = self.path("tree")
+        shutil.copytree(os.path.join(harness.ROOT, "python"), os.path.join(tree, "python"),
+                        ignore=shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__"))
+        shutil.copytree(os.path.join(harness.ROOT, "proto"), os.path.join(tree, "proto"))
+        subprocess.run([harness.PYTHON, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--no-index",
+                        "--target", self.path("installed"), os.path.join(tree, "python")], check=True,
+                       capture_output=True, env={**self.env, "PYTHONPATH": ""}, timeout=120)
+        script = ("from muster import Client, MusterError\ntry:\n    Client('127.0.0.1:1')\n"
+                  "except MusterError as error:\n    print(error.code)")
+        done = subprocess.run([harness.PYTHON, "-c", script], env={**self.env, "PYTHONPATH": self.path("installed")},
+                              capture_output=True, text=True, timeout=60, cwd=self.directory)
+        self.assertEqual(done.stdout, "JC1301\n", done.stderr)
+
+
+del EnrollCase
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,10 +1,10 @@
 // The JSON of images and of devices in containers, and images' names, by whichever reader the first
 // byte names.
+#include "common/job/image_name.h"
 #include "common/sha256.h"
 #include "fuzz/harness.h"
 #include "worker/containers/cdi.h"
 #include "worker/containers/image_manifest.h"
-#include "worker/containers/image_name.h"
 
 namespace {
 
@@ -54,12 +54,13 @@ void CheckDevices(std::string_view text) {
 }
 
 void CheckName(std::string_view text) {
-  const auto name = ParseImageName(text);
+  const auto name = muster::job::ParseImageName(text);
   if (!name.ok()) return;
   FUZZ_EXPECT(!name->text.empty() && name->text.front() != '-');
-  FUZZ_EXPECT(name->kind != ImageName::Kind::kRegistry ||
+  FUZZ_EXPECT(name->kind != muster::job::ImageName::Kind::kRegistry ||
               (muster::common::IsSha256Hex(name->digest) && !name->repository.empty()));
-  FUZZ_EXPECT(name->kind != ImageName::Kind::kLayout || name->directory.starts_with('/'));
+  FUZZ_EXPECT(name->kind != muster::job::ImageName::Kind::kLayout ||
+              name->directory.starts_with('/'));
 }
 
 }  // namespace

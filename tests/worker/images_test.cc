@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/image_name.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "worker/containers/bundle.h"
@@ -20,7 +21,6 @@
 #include "worker/containers/device_files.h"
 #include "worker/containers/find_in_image.h"
 #include "worker/containers/image_manifest.h"
-#include "worker/containers/image_name.h"
 #include "worker/containers/rank_containers.h"
 
 namespace muster::worker {
@@ -34,17 +34,17 @@ const std::string kHex(64, 'a');
 std::string Why(const absl::Status& status) { return std::string(status.message()); }
 
 TEST(ImageNameTest, TellsWhereAnImageIs) {
-  const auto registry = ParseImageName("docker.io/library/debian@sha256:" + kHex);
+  const auto registry = job::ParseImageName("docker.io/library/debian@sha256:" + kHex);
   ASSERT_TRUE(registry.ok()) << registry.status();
-  EXPECT_EQ(registry->kind, ImageName::Kind::kRegistry);
+  EXPECT_EQ(registry->kind, job::ImageName::Kind::kRegistry);
   EXPECT_EQ(registry->repository, "docker.io/library/debian");
   EXPECT_EQ(registry->digest, kHex);
-  EXPECT_EQ(ParseImageName("localhost:5000/a/b:12@sha256:" + kHex)->repository,
+  EXPECT_EQ(job::ParseImageName("localhost:5000/a/b:12@sha256:" + kHex)->repository,
             "localhost:5000/a/b");
   for (const char* local : {"base", "base:1", "localhost/base", "localhost/a/b:2", "team/base"}) {
-    EXPECT_EQ(ParseImageName(local)->kind, ImageName::Kind::kLocal) << local;
+    EXPECT_EQ(job::ParseImageName(local)->kind, job::ImageName::Kind::kLocal) << local;
   }
-  EXPECT_EQ(ParseImageName("oci:/images/a:b")->directory, "/images/a:b");
+  EXPECT_EQ(job::ParseImageName("oci:/images/a:b")->directory, "/images/a:b");
 }
 
 TEST(ImageNameTest, RefusesWhatIsAmbiguousOrNoName) {
@@ -62,7 +62,7 @@ TEST(ImageNameTest, RefusesWhatIsAmbiguousOrNoName) {
       {"docker://debian", "not the name"},
       {std::string(600, 'a'), "too long"}};
   for (const auto& [name, words] : refused) {
-    const auto parsed = ParseImageName(name);
+    const auto parsed = job::ParseImageName(name);
     ASSERT_FALSE(parsed.ok()) << name;
     EXPECT_NE(Why(parsed.status()).find(words), std::string::npos) << Why(parsed.status());
   }

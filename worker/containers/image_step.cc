@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "common/clock.h"
+#include "common/job/image_name.h"
 #include "common/problem.h"
 #include "common/sha256.h"
 #include "common/status.h"
@@ -21,7 +22,6 @@
 #include "common/text.h"
 #include "common/units.h"
 #include "worker/containers/container_tools.h"
-#include "worker/containers/image_name.h"
 #include "worker/containers/layout_files.h"
 
 namespace muster::worker {
@@ -61,7 +61,8 @@ uint64_t TreeBytes(const std::string& directory) {
 
 class ImageStep {
  public:
-  ImageStep(Workshop& shop, ImageName name, const RankAccount& account, const Progress& progress)
+  ImageStep(Workshop& shop, job::ImageName name, const RankAccount& account,
+            const Progress& progress)
       : shop_(shop), name_(std::move(name)), account_(account), progress_(progress) {}
 
   absl::StatusOr<CachedImage> Get() {
@@ -121,14 +122,14 @@ class ImageStep {
   // What names the same bytes for as long as the cache has them.
   absl::StatusOr<std::string> SourceKey() {
     switch (name_.kind) {
-      case ImageName::Kind::kLayout: {
+      case job::ImageName::Kind::kLayout: {
         layout_.source = {.directory = name_.directory, .account = account_};
         ASSIGN_OR_RETURN(layout_.taken, ReadLayout(layout_.source, ""));
         return layout_.taken.manifest_hex;
       }
-      case ImageName::Kind::kRegistry:
+      case job::ImageName::Kind::kRegistry:
         return StrCat(kDigestWord, name_.digest);
-      case ImageName::Kind::kLocal:
+      case job::ImageName::Kind::kLocal:
         break;
     }
     if (tools().podman.empty()) {
@@ -151,7 +152,7 @@ class ImageStep {
     return StrCat(shop_.setup.paths.CodeDir(), "/image-names/", common::Sha256Hex(key));
   }
   std::string KnownAs(const std::string& key) const {
-    if (name_.kind == ImageName::Kind::kLayout) return key;
+    if (name_.kind == job::ImageName::Kind::kLayout) return key;
     const auto known = common::ReadFile(NameFile(key), 64);
     return known.ok() && common::IsSha256Hex(*known) ? *known : "";
   }
@@ -172,11 +173,11 @@ class ImageStep {
 
   absl::Status FetchInto(const std::string& directory, const std::string& key) {
     progress_.say(StrCat("fetching image ", name_.text));
-    if (name_.kind != ImageName::Kind::kLayout) {
+    if (name_.kind != job::ImageName::Kind::kLayout) {
       const std::string fetched = directory + "/fetched";
       RETURN_IF_ERROR(common::MakeDirectories(fetched));
       std::string wanted;
-      if (name_.kind == ImageName::Kind::kLocal) {
+      if (name_.kind == job::ImageName::Kind::kLocal) {
         RETURN_IF_ERROR(CopyFromPodman(key.substr(3), fetched));
       } else if (!tools().skopeo.empty()) {
         ASSIGN_OR_RETURN(wanted, FetchBySkopeo(fetched));
@@ -187,7 +188,7 @@ class ImageStep {
       ASSIGN_OR_RETURN(layout_.taken, ReadLayout(layout_.source, wanted));
     }
     RETURN_IF_ERROR(Unpack(directory));
-    if (name_.kind == ImageName::Kind::kLayout) return absl::OkStatus();
+    if (name_.kind == job::ImageName::Kind::kLayout) return absl::OkStatus();
     RETURN_IF_ERROR(common::MakeDirectories(shop_.setup.paths.CodeDir() + "/image-names"));
     return common::WriteFileDurably(NameFile(key), layout_.taken.manifest_hex);
   }
@@ -277,18 +278,18 @@ class ImageStep {
   };
 
   Workshop& shop_;
-  const ImageName name_;
+  const job::ImageName name_;
   const RankAccount& account_;
   Progress progress_;
   Layout layout_;
 };
 
 // Sentences of our own end with the fix.
-std::string_view FixOf(const absl::Status& status, const ImageName& name) {
+std::string_view FixOf(const absl::Status& status, const job::ImageName& name) {
   if (absl::StrContains(status.message(), "; fix: ")) return "";
   if (absl::IsDataLoss(status)) return "; fix: make or push the image again";
   if (absl::IsResourceExhausted(status)) return "";
-  return name.kind == ImageName::Kind::kLayout
+  return name.kind == job::ImageName::Kind::kLayout
              ? "; fix: name a directory that the job's account can read on that node, with "
                "oci-layout, index.json and blobs in it"
              : "; fix: see whether that node reaches the registry, with the credentials of its "
@@ -299,7 +300,7 @@ std::string_view FixOf(const absl::Status& status, const ImageName& name) {
 
 absl::StatusOr<CachedImage> GetImage(Workshop& shop, const std::string& text,
                                      const RankAccount& account, const Progress& progress) {
-  absl::StatusOr<ImageName> name = ParseImageName(text);
+  absl::StatusOr<job::ImageName> name = job::ParseImageName(text);
   if (!name.ok()) {
     return absl::InvalidArgumentError(
         StrCat("node ", shop.setup.node, ": ", common::MessageOf(name.status())));

@@ -95,6 +95,8 @@ class Wrapping {
 
   std::optional<LaunchProblem> Write(const std::vector<common::RankLaunch>& ranks) {
     absl::Status written = common::RemoveTree(place_.directory);
+    // The account passes through to what its ranks changed: that may be among the job's outputs.
+    if (written.ok()) written = common::MakeDirectories(place_.directory, 0711);
     if (written.ok()) written = common::MakeDirectories(place_.directory + "/run");
     for (const common::RankLaunch& rank : ranks) {
       if (written.ok()) written = WriteOne(rank);
@@ -305,6 +307,28 @@ std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpe
   std::vector<std::string> entries;
   for (const auto& [name, value] : variables) entries.push_back(StrCat(name, "=", value));
   return entries;
+}
+
+std::string PathOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec,
+                       const std::string& path) {
+  if (spec.container().image().empty() || IsWithin(path, paths.StateDir())) return path;
+  const v1::Mount* nearest = nullptr;
+  std::string at;
+  for (const v1::Mount& mount : spec.container().mounts()) {
+    const std::string& target = mount.target().empty() ? mount.source() : mount.target();
+    if (!IsWithin(path, target) || target.size() < at.size()) continue;
+    nearest = &mount;
+    at = target;
+  }
+  if (nearest != nullptr) return nearest->source() + path.substr(at.size());
+  return StrCat(paths.Containers(key), "/upper", IsPlainPath(path) && path != "/" ? path : "");
+}
+
+std::string WorkdirOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec) {
+  const std::string& image = spec.container().image();
+  if (image.empty() || !spec.workdir().empty()) return PathOnNode(paths, key, spec, spec.workdir());
+  const auto ready = ImageOf(paths, key, image);
+  return PathOnNode(paths, key, spec, ready.ok() ? ready->config.workdir : "/");
 }
 
 std::optional<LaunchProblem> CheckContainers(const ContainerPlace& place, const ReadyImage& image,

@@ -37,6 +37,13 @@ std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpe
                                        const RankAccount& account,
                                        const std::vector<std::string>& env);
 
+// Where a path of the ranks' lies on the node; in an image, that is in a mount or among what they
+// changed.
+std::string PathOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec,
+                       const std::string& path);
+// Of their working directory, which may be the image's. Reads a small file.
+std::string WorkdirOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec);
+
 // Makes the directory with a bundle for each rank, and changes the ranks to what they are in there.
 // `part`: whose devices they get. The problem names node, image, reason and fix.
 std::optional<LaunchProblem> WrapRanks(const ContainerPlace& place, const ReadyImage& image,

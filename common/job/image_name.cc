@@ -1,22 +1,25 @@
-#include "worker/containers/image_name.h"
+#include "common/job/image_name.h"
 
 #include <algorithm>
 
+#include "common/job/refuse.h"
 #include "common/relative_path.h"
 #include "common/sha256.h"
 #include "common/strings.h"
 #include "common/text.h"
 
-namespace muster::worker {
+namespace muster::job {
 namespace {
 
 constexpr size_t kNameBytesMax = 512;
 constexpr std::string_view kLayoutPrefix = "oci:";
 constexpr std::string_view kDigestMark = "@sha256:";
 
-absl::Status Refused(std::string_view text, std::string_view why, std::string_view fix) {
-  return absl::InvalidArgumentError(common::StrCat(
-      "image ", common::Printable(text.substr(0, kNameBytesMax)), ": ", why, "; fix: ", fix));
+absl::Status NotAnImage(std::string_view text, std::string_view why, std::string_view fix) {
+  return Refuse(
+      "JC1108",
+      common::StrCat("the image \"", common::Printable(text.substr(0, kNameBytesMax)), "\": ", why),
+      fix);
 }
 
 bool IsNameCharacter(char c) {
@@ -44,8 +47,8 @@ absl::StatusOr<ImageName> ParseLayout(std::string_view text, ImageName name) {
   const std::string& path = name.directory;
   if (!path.starts_with('/') || !common::StaysInside(std::string_view(path).substr(1)) ||
       !common::IsCleanUtf8(path)) {
-    return Refused(text, "the directory is not an absolute path without . and ..",
-                   "oci:/path/of/the/layout");
+    return NotAnImage(text, "the directory is not an absolute path without . and ..",
+                      "oci:/path/of/the/layout");
   }
   return name;
 }
@@ -55,29 +58,30 @@ absl::StatusOr<ImageName> ParseLayout(std::string_view text, ImageName name) {
 absl::StatusOr<ImageName> ParseImageName(std::string_view text) {
   ImageName name;
   name.text = text;
-  if (text.size() > kNameBytesMax) return Refused(text, "it is too long", "a shorter name");
+  if (text.size() > kNameBytesMax) return NotAnImage(text, "it is too long", "a shorter name");
   if (text.starts_with(kLayoutPrefix)) return ParseLayout(text, std::move(name));
   const size_t mark = text.find(kDigestMark);
   const std::string_view repository = text.substr(0, mark);
   if (!IsRepository(repository)) {
-    return Refused(text, "this is not the name of an image",
-                   "docker.io/NAME@sha256:DIGEST, localhost/NAME or oci:DIRECTORY");
+    return NotAnImage(text, "this is not the name of an image",
+                      "docker.io/NAME@sha256:DIGEST, localhost/NAME or oci:DIRECTORY");
   }
   if (mark == std::string_view::npos) {
     if (!NamesRegistry(repository)) return name;
-    return Refused(
+    return NotAnImage(
         text, "a tag can mean another image on each node and tomorrow",
         common::StrCat("name its digest: ", repository.substr(0, repository.rfind(':')),
                        "@sha256:…, as `skopeo inspect docker://", repository, "` prints it"));
   }
   name.digest = text.substr(mark + kDigestMark.size());
   if (!common::IsSha256Hex(name.digest))
-    return Refused(text, "its digest is not 64 lower-case hex digits", "copy the whole digest");
+    return NotAnImage(text, "its digest is not 64 lower-case hex digits", "copy the whole digest");
   if (!NamesRegistry(repository)) {
-    return Refused(text, "a name with a digest needs its registry",
-                   common::StrCat("docker.io/",
-                                  repository.find('/') == std::string_view::npos ? "library/" : "",
-                                  repository, kDigestMark, name.digest));
+    return NotAnImage(
+        text, "a name with a digest needs its registry",
+        common::StrCat("docker.io/",
+                       repository.find('/') == std::string_view::npos ? "library/" : "", repository,
+                       kDigestMark, name.digest));
   }
   name.kind = ImageName::Kind::kRegistry;
   // "NAME:TAG@sha256:…": the tag is for people.
@@ -88,4 +92,4 @@ absl::StatusOr<ImageName> ParseImageName(std::string_view text) {
   return name;
 }
 
-}  // namespace muster::worker
+}  // namespace muster::job

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace muster::worker {
+namespace muster::job {
 
 struct ImageName {
   enum class Kind {
@@ -21,8 +21,8 @@ struct ImageName {
   std::string directory;   // kLayout
 };
 
-// INVALID_ARGUMENT tells why it names no image, and what does. What is accepted is safe as a word of
+// JC1108 tells why it names no image, and what does. What is accepted is safe as a word of
 // a command line.
 absl::StatusOr<ImageName> ParseImageName(std::string_view text);
 
-}  // namespace muster::worker
+}  // namespace muster::job

@@ -66,7 +66,9 @@ constexpr JobKey kKeys[] = {
      }},
     {"image",
      KeyType::kString,
-     "The container image that the ranks run in (--image). Default: none, the node's own files",
+     "The container image that the ranks run in (--image): docker.io/NAME@sha256:DIGEST, "
+     "localhost/NAME or "
+     "oci:/DIRECTORY. Default: none, the node's own files",
      0,
      0,
      {},
@@ -87,7 +89,8 @@ constexpr JobKey kKeys[] = {
      }},
     {"env",
      KeyType::kStringMap,
-     "Variables added to the environment of jobctl, which is sent with the job",
+     "Variables added to the environment of jobctl, which is sent with the job unless that has an "
+     "image",
      0,
      0,
      {},

@@ -259,7 +259,7 @@ void ApplyWorkdir(const CodeWishes& wishes, const CodeChoice& choice, v1::JobSpe
   if (!choice.root.empty()) {
     spec->set_workdir(choice.workdir);
   } else if (wishes.workdir.empty() || wishes.workdir == ".") {
-    spec->set_workdir(wishes.here);
+    spec->set_workdir(spec->has_container() ? "" : wishes.here);
   } else {
     spec->set_workdir(wishes.workdir[0] == '/' ? wishes.workdir
                                                : StrCat(wishes.here, "/", wishes.workdir));
@@ -316,7 +316,9 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
     ASSIGN_OR_RETURN(file, ParseJobFile("--set", "{}", arguments.All("set"), &from_file));
   }
   uint32_t device_total = file.device_total;
-  AddEnvironment(file.clean_env || arguments.Has("clean-env"), session, &spec);
+  // An image is another system: of this one's environment it gets what is named for the job.
+  if (!from_file.has_container() && !arguments.Has("image"))
+    AddEnvironment(file.clean_env || arguments.Has("clean-env"), session, &spec);
   spec.MergeFrom(from_file);
   if (arguments.has_rest()) RETURN_IF_ERROR(ApplyCommand(session, arguments, &spec));
   RETURN_IF_ERROR(ApplyShapeFlags(session, arguments, &spec, &device_total));

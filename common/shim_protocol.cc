@@ -114,6 +114,23 @@ void ReadSandbox(Reader* in, LaunchSandbox* sandbox) {
   }
 }
 
+void WriteContainer(const LaunchContainer& container, Writer* out) {
+  for (const std::string* text :
+       {&container.runtime, &container.image_root, &container.directory}) {
+    out->Text(*text);
+  }
+  out->Number(container.shm_bytes);
+  out->Texts(container.sources);
+}
+
+void ReadContainer(Reader* in, LaunchContainer* container) {
+  for (std::string* text : {&container->runtime, &container->image_root, &container->directory}) {
+    *text = in->Text();
+  }
+  container->shm_bytes = in->Number();
+  container->sources = in->Texts();
+}
+
 void Append(std::string* text, const char* format, auto... values) {
   char line[256];
   const int length = std::snprintf(line, sizeof line, format, values...);
@@ -204,6 +221,7 @@ std::string EncodeShimLaunch(const ShimLaunch& launch) {
   out.Texts(launch.limit_dirs);
   WriteAccount(launch.account, &out);
   WriteSandbox(launch.sandbox, &out);
+  WriteContainer(launch.container, &out);
   std::string bytes = out.Take();
   Writer sum;
   sum.Number(Crc32c(bytes));
@@ -248,7 +266,32 @@ bool DecodeShimLaunch(std::string_view bytes, ShimLaunch* launch) {
     ReadAccount(&in, &launch->account);
     ReadSandbox(&in, &launch->sandbox);
   }
+  if (version >= 7) ReadContainer(&in, &launch->container);
   return in.ok() && in.at_end();
+}
+
+std::string BundlePath(const LaunchContainer& container, uint32_t rank) {
+  return container.directory + "/" + std::to_string(rank);
+}
+
+std::vector<std::string> RuntimeWords(const LaunchContainer& container, uint32_t rank,
+                                      std::string_view mark) {
+  const std::string bundle = BundlePath(container, rank);
+  // "rootless": where it may not make cgroups of its own, it leaves the rank in those that it is in.
+  // What it warns of is in the log, why it fails also on stderr.
+  return {container.runtime,
+          "--root",
+          container.directory + "/run",
+          "--log",
+          bundle + "/log",
+          "--rootless=true",
+          "run",
+          "--detach",
+          "--pid-file",
+          bundle + "/pid",
+          "--bundle",
+          bundle,
+          "muster-" + std::string(mark) + "-" + std::to_string(rank)};
 }
 
 std::string SpoolPath(const std::string& spool_dir, uint32_t rank, Stream stream) {

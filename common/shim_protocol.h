@@ -14,8 +14,8 @@
 namespace muster::common {
 
 // 3: the launch file ends with a checksum; the shim answers kPing. 4: spool_patience_ms. 5:
-// limit_dirs. 6: account, sandbox.
-inline constexpr uint32_t kShimVersion = 6;
+// limit_dirs. 6: account, sandbox. 7: container.
+inline constexpr uint32_t kShimVersion = 7;
 inline constexpr uint32_t kShimVersionMin =
     2;  // the oldest launch files and exit records that are read
 inline constexpr uint32_t kShimAnswersSince = 3;
@@ -90,6 +90,21 @@ struct LaunchSandbox {
   std::vector<std::string> shown_dirs = {};   // below a hidden one: the attempt's own
 };
 
+// What the ranks of an attempt run in instead of the node's own file system. Their account and
+// their sandbox are then the runtime's to arrange, as each rank's bundle says.
+struct LaunchContainer {
+  std::string runtime = {};     // path of runc; empty: no container
+  std::string image_root = {};  // the image's root file system, shared and never written to
+  // "<attempt dir>/containers", and in it (shim/container_mounts.h):
+  //   RANK/config.json, RANK/pid   the bundle of a rank, and its first process
+  //   upper/, work/                what ranks changed of the image's files
+  //   root/, image/, shm/, mounts/ where the attempt's mount namespace has them
+  //   run/                         the runtime's own state
+  std::string directory = {};
+  uint64_t shm_bytes = 0;                 // of /dev/shm; 0: as the kernel chooses
+  std::vector<std::string> sources = {};  // opened with the account's rights, then mounts/0, 1, …
+};
+
 struct ShimLaunch {
   uint64_t job = 0;
   uint32_t attempt = 0;
@@ -117,7 +132,15 @@ struct ShimLaunch {
   int64_t fence_mono_ms = 0;
   LaunchAccount account = {};
   LaunchSandbox sandbox = {};
+  LaunchContainer container = {};
 };
+
+// "<directory>/<rank>".
+std::string BundlePath(const LaunchContainer& container, uint32_t rank);
+// The runtime's command line. It exits once the container runs, whose first process is then the child
+// of the nearest subreaper.
+std::vector<std::string> RuntimeWords(const LaunchContainer& container, uint32_t rank,
+                                      std::string_view mark);
 
 std::string EncodeShimLaunch(const ShimLaunch& launch);
 // False if it is truncated, damaged, of another version, or over a limit.
@@ -178,7 +201,8 @@ enum class ExecStage : int32_t {
   kFork = 4,
   kLimits = 5,
   kAccount = 6,
-  kSandbox = 7
+  kSandbox = 7,
+  kContainer = 8  // the runtime could not start it; the rank's stderr has the runtime's reason
 };
 
 // One SOCK_SEQPACKET datagram. Only the fields listed at its kind are used; the others are 0.

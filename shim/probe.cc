@@ -1,5 +1,6 @@
 #include "shim/probe.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "common/process.h"
 #include "common/shim_protocol.h"
 #include "shim/call_filter.h"
+#include "shim/container_mounts.h"
 #include "shim/process_domain.h"
 #include "shim/rank_account.h"
 #include "shim/rank_mounts.h"
@@ -23,6 +26,7 @@ namespace muster::shim {
 namespace {
 
 constexpr int kCannotStart = 126;
+constexpr size_t kJoinPidBytesMax = 32;
 
 void Say(const char* name, const std::string& lack) {
   std::printf("%s\t%s\n", name, lack.c_str());
@@ -81,12 +85,42 @@ bool EnterCgroups(const common::ShimLaunch& launch) {
   return true;
 }
 
-int Become(const common::ShimLaunch& launch, pid_t parent) {
+// The mount namespace of a rank that runs in a container; its other namespaces are entered. -1, with
+// the reason on stderr: it does not run any more.
+int EnterContainerOf(const common::ShimLaunch& launch) {
+  std::string text;
+  common::ReadSmallFile(common::BundlePath(launch.container, launch.ranks[0].rank) + "/pid", &text,
+                        kJoinPidBytesMax);
+  const pid_t pid = std::atoi(text.c_str());
+  const std::string spaces = "/proc/" + std::to_string(pid) + "/ns/";
+  const int mounts = open((spaces + "mnt").c_str(), O_RDONLY | O_CLOEXEC);
+  const int ipc = open((spaces + "ipc").c_str(), O_RDONLY | O_CLOEXEC);
+  const int name = open((spaces + "uts").c_str(), O_RDONLY | O_CLOEXEC);
+  // The number may be another process's by now.
+  const bool is_rank = pid > 0 && common::EnvironValue(pid, common::kMarkVariable) == launch.mark;
+  if (is_rank && mounts >= 0 && setns(ipc, CLONE_NEWIPC) == 0 && setns(name, CLONE_NEWUTS) == 0)
+    return mounts;
+  std::fprintf(stderr, "cannot enter the container of the rank: %s\n",
+               is_rank ? std::strerror(errno) : "it has ended");
+  return -1;
+}
+
+// `joined_mounts`: of the container to enter; -1: none.
+int Become(const common::ShimLaunch& launch, pid_t parent, int joined_mounts) {
   RankSetup setup;
   setup.parent = parent;
   setup.attempt = &launch;
   setup.launch = &launch.ranks[0];
-  if (launch.sandbox.has_own_mounts) {
+  if (!launch.container.runtime.empty()) {
+    const std::string failure = EnterContainerMounts(launch.container, launch.account);
+    if (!failure.empty()) {
+      std::fprintf(stderr, "cannot make its container: %s\n", failure.c_str());
+      return kCannotStart;
+    }
+    return RunContainer(setup);
+  } else if (joined_mounts >= 0) {
+    setup.mounts_fd = joined_mounts;
+  } else if (launch.sandbox.has_own_mounts) {
     std::string failure;
     setup.mounts_fd = MakeRankMounts(launch.sandbox, launch.account, &failure);
     if (setup.mounts_fd < 0) {
@@ -110,7 +144,7 @@ int Become(const common::ShimLaunch& launch, pid_t parent) {
 
 int RunConfined(int fd) {
   common::ShimLaunch launch;
-  return ReadLaunch(fd, &launch) ? Become(launch, 0) : kCannotStart;
+  return ReadLaunch(fd, &launch) ? Become(launch, 0, -1) : kCannotStart;
 }
 
 int RunJoined(int fd) {
@@ -118,7 +152,15 @@ int RunJoined(int fd) {
   common::ShimLaunch launch;
   if (!ReadLaunch(fd, &launch) || !EnterCgroups(launch)) return kCannotStart;
   umask(022);
-  return Become(launch, parent);
+  if (launch.container.runtime.empty()) return Become(launch, parent, -1);
+  const int mounts = EnterContainerOf(launch);
+  if (mounts < 0) return kCannotStart;
+  // What the runtime does for the rank itself.
+  launch.container = {};
+  launch.no_new_privs = true;
+  launch.sandbox.drops_capabilities = launch.sandbox.filters_calls = true;
+  launch.sandbox.has_own_mounts = false;
+  return Become(launch, parent, mounts);
 }
 
 }  // namespace muster::shim

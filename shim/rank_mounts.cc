@@ -120,22 +120,13 @@ std::string PutBackWithoutLinks(const Opened& tree) {
 // What a path of the job's leads to is up to the job: it is looked up with the account's rights.
 std::string OpenKept(const common::LaunchSandbox& sandbox, const common::LaunchAccount& account,
                      std::vector<Opened>* kept) {
-  if (account.is_other) {
-    static_assert(sizeof(gid_t) == sizeof(uint32_t));
-    if (setgroups(account.groups.size(), account.groups.data()) != 0)
-      return std::string("cannot set the groups: ") + std::strerror(errno);
-    setfsgid(account.gid);
-    setfsuid(account.uid);
-  }
-  std::string failure;
-  for (const std::string& path : sandbox.kept_dirs) {
-    if (failure.empty()) failure = OpenWithoutLinks(path, kept);
-  }
-  if (account.is_other) {
-    setfsuid(geteuid());
-    setfsgid(getegid());
-  }
-  return failure;
+  return WithFileRights(account, [&] {
+    std::string failure;
+    for (const std::string& path : sandbox.kept_dirs) {
+      if (failure.empty()) failure = OpenWithoutLinks(path, kept);
+    }
+    return failure;
+  });
 }
 
 std::string OpenTemporary(const common::LaunchSandbox& sandbox, std::vector<Opened>* temporary) {
@@ -196,10 +187,9 @@ std::string Arrange(const common::LaunchSandbox& sandbox, const common::LaunchAc
   return failure;
 }
 
-[[noreturn]] void ArrangeAndWait(const common::LaunchSandbox& sandbox,
-                                 const common::LaunchAccount& account, int done, int go) {
+[[noreturn]] void ArrangeAndWait(const std::function<std::string()>& arrange, int done, int go) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const std::string failure = Arrange(sandbox, account);
+  const std::string failure = arrange();
   // An empty answer is one byte, so that it differs from a death.
   const std::string answer = failure.empty() ? std::string(1, '\0') : failure;
   [[maybe_unused]] const ssize_t count = write(done, answer.data(), answer.size());
@@ -222,33 +212,55 @@ std::string ReadAnswer(int fd) {
 
 }  // namespace
 
-int MakeRankMounts(const common::LaunchSandbox& sandbox, const common::LaunchAccount& account,
-                   std::string* failure) {
+std::string WithFileRights(const common::LaunchAccount& account,
+                           const std::function<std::string()>& open) {
+  if (!account.is_other) return open();
+  static_assert(sizeof(gid_t) == sizeof(uint32_t));
+  if (setgroups(account.groups.size(), account.groups.data()) != 0)
+    return std::string("cannot set the groups: ") + std::strerror(errno);
+  setfsgid(account.gid);
+  setfsuid(account.uid);
+  std::string failure = open();
+  setfsuid(geteuid());
+  setfsgid(getegid());
+  return failure;
+}
+
+RankMounts HoldNamespaces(const std::function<std::string()>& arrange, bool own_ipc,
+                          std::string* failure) {
+  RankMounts held;
   int done[2], go[2];
   if (pipe2(done, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0) {
     *failure = std::string("cannot make a pipe: ") + std::strerror(errno);
-    return -1;
+    return held;
   }
   const pid_t pid = fork();
   if (pid == 0) {
     close(done[0]);
     close(go[1]);
-    ArrangeAndWait(sandbox, account, done[1], go[0]);
+    ArrangeAndWait(arrange, done[1], go[0]);
   }
   close(done[1]);
   close(go[0]);
-  int space = -1;
   const std::string answer = pid < 0 ? "cannot fork" : ReadAnswer(done[0]);
   if (answer.size() == 1 && answer[0] == '\0') {
-    space = open(("/proc/" + std::to_string(pid) + "/ns/mnt").c_str(), O_RDONLY | O_CLOEXEC);
-    if (space < 0) *failure = Failed("open", "/proc/…/ns/mnt");
+    const std::string spaces = "/proc/" + std::to_string(pid) + "/ns/";
+    held.mounts_fd = open((spaces + "mnt").c_str(), O_RDONLY | O_CLOEXEC);
+    if (own_ipc) held.ipc_fd = open((spaces + "ipc").c_str(), O_RDONLY | O_CLOEXEC);
+    if (held.mounts_fd < 0 || (own_ipc && held.ipc_fd < 0)) *failure = Failed("open", "/proc/…/ns");
   } else {
     *failure = answer.empty() ? "the process that makes them died" : answer;
   }
   close(done[0]);
   close(go[1]);
   if (pid > 0) waitpid(pid, nullptr, 0);
-  return space;
+  return held;
+}
+
+int MakeRankMounts(const common::LaunchSandbox& sandbox, const common::LaunchAccount& account,
+                   std::string* failure) {
+  return HoldNamespaces([&] { return Arrange(sandbox, account); }, /*own_ipc=*/false, failure)
+      .mounts_fd;
 }
 
 }  // namespace muster::shim

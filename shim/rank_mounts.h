@@ -2,11 +2,28 @@
 // they share /tmp and /dev/shm with each other (NCCL and MPI meet there) and with no other job.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "common/shim_protocol.h"
 
 namespace muster::shim {
+
+// Descriptors for setns(2); -1: none of its own.
+struct RankMounts {
+  int mounts_fd = -1;
+  int ipc_fd = -1;
+};
+
+// Runs `arrange`, which makes namespaces and returns nothing or what failed, in a short-lived process
+// and holds its mount namespace; with `own_ipc` also its IPC namespace. The caller blocks SIGCHLD, or
+// does not mind one.
+RankMounts HoldNamespaces(const std::function<std::string()>& arrange, bool own_ipc,
+                          std::string* failure);
+
+// Calls `open` with the account's right to files, of this thread. Empty, or what failed.
+std::string WithFileRights(const common::LaunchAccount& account,
+                           const std::function<std::string()>& open);
 
 // Makes the namespace in a short-lived process, so that the caller keeps its own view. Returns a
 // descriptor for setns(2), or -1 and why. The caller blocks SIGCHLD, or does not mind one.

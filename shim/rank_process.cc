@@ -93,6 +93,15 @@ struct ExecWords {
   char** shell_argv;
 };
 
+// Becomes the container's runtime, which confines the program itself. Returns only if that fails.
+ExecStage ExecRuntime(const RankSetup& setup, const ExecWords& words) {
+  if (setup.mounts_fd >= 0 && setns(setup.mounts_fd, CLONE_NEWNS) != 0) return ExecStage::kSandbox;
+  if (setup.ipc_fd >= 0 && setns(setup.ipc_fd, CLONE_NEWIPC) != 0) return ExecStage::kSandbox;
+  syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
+  execve(setup.attempt->container.runtime.c_str(), words.argv, words.env);
+  return ExecStage::kContainer;
+}
+
 // From here on nothing needs the shim's rights anymore, and what comes last cannot be undone. Only
 // system calls.
 ExecStage Confine(const RankSetup& setup) {
@@ -114,6 +123,7 @@ ExecStage Confine(const RankSetup& setup) {
 
 // Confined, in its working directory, as its program. Returns only if that fails, with errno.
 ExecStage Exec(const RankSetup& setup, const ExecWords& words) {
+  if (!setup.attempt->container.runtime.empty()) return ExecRuntime(setup, words);
   if (const ExecStage failed = Confine(setup); failed != ExecStage::kNone) return failed;
   // Our own descriptors are close-on-exec; this also covers any that the shim's parent leaked.
   syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -154,17 +164,34 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
+// The runtime's command line and environment in place of a contained rank's; the mark is there for
+// those who look for what is left of the attempt.
+common::RankLaunch ExecutedLaunch(const RankSetup& setup) {
+  if (setup.attempt->container.runtime.empty()) return *setup.launch;
+  const common::ShimLaunch& attempt = *setup.attempt;
+  common::RankLaunch launch;
+  launch.program = attempt.container.runtime;
+  launch.argv = common::RuntimeWords(attempt.container, setup.launch->rank, attempt.mark);
+  launch.env = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                std::string(common::kMarkVariable) + "=" + attempt.mark};
+  return launch;
+}
+
 // What execve takes, made before the fork.
 class LaunchWords {
  public:
-  explicit LaunchWords(const common::RankLaunch& launch)
-      : argv_(Pointers(launch.argv)), env_(Pointers(launch.env)), shell_argv_(argv_) {
+  explicit LaunchWords(const RankSetup& setup)
+      : launch_(ExecutedLaunch(setup)),
+        argv_(Pointers(launch_.argv)),
+        env_(Pointers(launch_.env)),
+        shell_argv_(argv_) {
     shell_argv_.insert(shell_argv_.begin(), const_cast<char*>("/bin/sh"));
-    if (shell_argv_.size() > 1) shell_argv_[1] = const_cast<char*>(launch.program.c_str());
+    if (shell_argv_.size() > 1) shell_argv_[1] = const_cast<char*>(launch_.program.c_str());
   }
   ExecWords Get() { return {argv_.data(), env_.data(), shell_argv_.data()}; }
 
  private:
+  const common::RankLaunch launch_;
   std::vector<char*> argv_, env_, shell_argv_;
 };
 
@@ -179,7 +206,7 @@ RankProcess StartRank(const RankSetup& asked) {
     process.error = errno;
     return process;
   }
-  LaunchWords words(*setup.launch);
+  LaunchWords words(setup);
   process.pid = ForkInto(setup.cgroup_fd);
   if (process.pid == 0) BecomeRank(setup, words.Get(), setup.parent, ends[1]);
   if (process.pid < 0) process.error = errno;
@@ -190,7 +217,7 @@ RankProcess StartRank(const RankSetup& asked) {
 }
 
 ExecFailure BecomeProgram(const RankSetup& setup) {
-  LaunchWords words(*setup.launch);
+  LaunchWords words(setup);
   const ExecStage stage = Exec(setup, words.Get());
   return {stage, errno};
 }

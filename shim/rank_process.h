@@ -28,6 +28,7 @@ struct RankSetup {
   int oom_score_adj = 0;
   const common::ShimLaunch* attempt = nullptr;  // whose account and sandbox it gets
   int mounts_fd = -1;                           // its mount namespace; -1: the shim's
+  int ipc_fd = -1;                              // its IPC namespace; -1: the shim's
   pid_t parent = 0;  // set by StartRank: it dies with that; 0: it does not
 };
 
@@ -37,9 +38,14 @@ struct RankProcess {
   int error = 0;       // errno when pid is -1
 };
 
+// Of a rank in a container, what is started is the runtime, unconfined and in the background.
 RankProcess StartRank(const RankSetup& setup);
 
-// The same without a fork: this process becomes the program, with its own standard streams. Returns
+// A command in a container, started and waited for: its exit code, or it dies of the same signal. The
+// caller's mounts are the container's (shim/container_mounts.h).
+int RunContainer(const RankSetup& setup);
+
+// The same as StartRank without a fork: this process becomes the program, with its own standard streams. Returns
 // only if it cannot.
 ExecFailure BecomeProgram(const RankSetup& setup);
 

@@ -15,6 +15,7 @@
 
 #include "common/cgroup_files.h"
 #include "common/process.h"
+#include "shim/container_mounts.h"
 #include "shim/process_domain.h"
 #include "shim/rank_mounts.h"
 #include "shim/supervisor.h"
@@ -93,22 +94,30 @@ std::string Supervisor::Prepare() {
                       kExitBytes + kExitBytesPerRank * static_cast<int64_t>(ranks_.size()));
   std::vector<int> write_ends;
   std::string failure = OpenSpools(&write_ends);
-  int mounts_fd = -1;
-  if (failure.empty() && launch_.sandbox.has_own_mounts) {
-    mounts_fd = MakeRankMounts(launch_.sandbox, launch_.account, &failure);
-    if (mounts_fd < 0) failure = "cannot make the sandbox of the ranks: " + failure;
-  }
+  RankMounts mounts;
+  if (failure.empty()) failure = MakeMounts(&mounts);
   if (failure.empty() && launch_.sandbox.has_own_domain) {
     // A supervisor without capabilities may enter one only so.
     if (launch_.no_new_privs) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     failure = EnterOwnDomain();
     if (!failure.empty()) failure = "cannot separate the ranks from other processes: " + failure;
   }
-  if (failure.empty()) StartRanks(write_ends, mounts_fd);
+  if (failure.empty()) StartRanks(write_ends, mounts);
   for (const int fd : write_ends) close(fd);
   SaveState();
   TellStory();
   return failure;
+}
+
+std::string Supervisor::MakeMounts(RankMounts* mounts) {
+  std::string failure;
+  if (!launch_.container.runtime.empty()) {
+    *mounts = MakeContainerMounts(launch_.container, launch_.account, &failure);
+    return failure.empty() ? "" : "cannot make the container of the ranks: " + failure;
+  }
+  if (!launch_.sandbox.has_own_mounts) return {};
+  mounts->mounts_fd = MakeRankMounts(launch_.sandbox, launch_.account, &failure);
+  return mounts->mounts_fd >= 0 ? "" : "cannot make the sandbox of the ranks: " + failure;
 }
 
 std::string Supervisor::OpenSpools(std::vector<int>* write_ends) {
@@ -135,11 +144,12 @@ std::string Supervisor::OpenSpools(std::vector<int>* write_ends) {
   return {};
 }
 
-void Supervisor::StartRanks(const std::vector<int>& write_ends, int mounts_fd) {
+void Supervisor::StartRanks(const std::vector<int>& write_ends, const RankMounts& mounts) {
   RankSetup setup;
   setup.oom_score_adj = LowerOwnOomScore();
   setup.attempt = &launch_;
-  setup.mounts_fd = mounts_fd;
+  setup.mounts_fd = mounts.mounts_fd;
+  setup.ipc_fd = mounts.ipc_fd;
   if (!launch_.cgroup_dir.empty()) {
     setup.cgroup_fd = open(launch_.cgroup_dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   }
@@ -161,6 +171,7 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, int mounts_fd) {
       if (fd >= 0) close(fd);
     }
     rank.pid = process.pid;
+    rank.in_runtime = process.pid > 0 && !launch_.container.runtime.empty();
     rank.exec_pipe = process.exec_pipe;
     rank.exit.pid = std::max(0, process.pid);
     if (process.pid < 0) {
@@ -178,7 +189,7 @@ void Supervisor::StartRanks(const std::vector<int>& write_ends, int mounts_fd) {
     common::ProcessStat stat;
     if (common::ReadProcessStat(rank.pid, &stat)) rank.start_time = stat.start_time;
   }
-  for (const int fd : {setup.cgroup_fd, setup.freezer_procs_fd, mounts_fd}) {
+  for (const int fd : {setup.cgroup_fd, setup.freezer_procs_fd, mounts.mounts_fd, mounts.ipc_fd}) {
     if (fd >= 0) close(fd);
   }
   // Argument lists and environments are only needed for exec.

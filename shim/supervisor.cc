@@ -1,4 +1,4 @@
-// The loop and how ranks end. Starting is in start.cc, messages to the worker in story.cc.
+// The loop and how ranks end. Starting is in start.cc and runtimes.cc, messages to the worker in story.cc.
 #include "shim/supervisor.h"
 
 #include <sys/signalfd.h>
@@ -160,7 +160,11 @@ void Supervisor::ReadSignals() {
 // Ranks and orphans that were reparented to us: nothing stays a zombie.
 void Supervisor::Reap() {
   siginfo_t info{};
-  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
+  // A container's first process becomes our child when its runtime exits: that has to be known first.
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    SettleRuntimes();
+    const pid_t pid = std::exchange(info.si_pid, 0);
+    if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) != 0) continue;
     for (Rank& rank : ranks_) {
       if (rank.pid == info.si_pid && !rank.exited) NoteExit(rank, info.si_code, info.si_status);
     }
@@ -211,7 +215,7 @@ void Supervisor::ReadExecPipe(Rank& rank) {
   const ssize_t count = read(rank.exec_pipe, &rank.exec_failure, sizeof rank.exec_failure);
   if (count < 0) return;  // neither exec nor failure yet
   close(std::exchange(rank.exec_pipe, -1));
-  if (count == 0 && !rank.exited) {
+  if (count == 0 && !rank.exited && !rank.in_runtime) {
     rank.started = true;
     TellStarted(rank);
   }

@@ -18,6 +18,7 @@
 
 #include "common/shim_protocol.h"
 #include "shim/connection.h"
+#include "shim/rank_mounts.h"
 #include "shim/rank_process.h"
 #include "shim/spool.h"
 
@@ -38,8 +39,9 @@ class Supervisor {
     uint64_t start_time = 0;
     int exec_pipe = -1;
     ExecFailure exec_failure;
-    std::string memory_dir;  // the cgroup that limits its memory; empty: none
-    bool started = false;    // exec succeeded
+    std::string memory_dir;   // the cgroup that limits its memory; empty: none
+    bool started = false;     // exec succeeded
+    bool in_runtime = false;  // the process is the container's runtime, which has yet to start it
     bool exited = false;
     common::RankExitRecord exit;
     SpoolStream streams[common::kStreams];
@@ -54,7 +56,8 @@ class Supervisor {
   // Start. Empty, or the sentence that says why nothing was started.
   std::string Prepare();
   std::string OpenSpools(std::vector<int>* write_ends);
-  void StartRanks(const std::vector<int>& write_ends, int mounts_fd);
+  std::string MakeMounts(RankMounts* mounts);
+  void StartRanks(const std::vector<int>& write_ends, const RankMounts& mounts);
   void SaveState();
 
   // One iteration of the loop.
@@ -66,6 +69,8 @@ class Supervisor {
   void NoteDrained(Rank& rank, int stream, Drained drained, int64_t now_us);
   void ReadSignals();
   void Reap();
+  void SettleRuntimes();
+  void RuntimeExited(Rank& rank, int status_code, int status);
   void NoteExit(Rank& rank, int status_code, int status);
   void JudgeMemory(Rank& rank);
   void ReadExecPipe(Rank& rank);

@@ -23,6 +23,7 @@ namespace muster::worker {
 namespace {
 
 constexpr int kDescriptorWaitMs = 100;
+constexpr int kExitNoImage = 126;
 
 std::string FixFor(const absl::Status& status) {
   if (absl::IsUnavailable(status))
@@ -67,6 +68,7 @@ void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
         return callbacks_.input(
             PortsHeldInput{action.key, 0, prepared.failure, prepared.would_fail_again});
       }
+      if (prepared.in_image) return HoldNow(action, prepared.problem, prepared.preparation);
       CheckAndHold(
           action, prepared.command, [account = prepared.account] { return account; },
           prepared.preparation);
@@ -162,19 +164,25 @@ void AttemptProcesses::PrepareNow(const PrepareAction& action,
   });
 }
 
-std::string AttemptProcesses::TrainerSocketOf(const AttemptKey& key,
-                                              const common::LaunchSandbox& sandbox) const {
-  return sandbox.has_own_mounts ? setup_.paths.OwnTrainerSocket(key)
-                                : setup_.paths.TrainerSocket(key);
+bool AttemptProcesses::HasOwnView(const v1::LaunchAttempt& launch) const {
+  return setup_.isolation.sandbox.has_own_mounts || !launch.spec().container().image().empty();
+}
+
+std::string AttemptProcesses::TrainerSocketOf(const AttemptKey& key, bool has_own_view) const {
+  return has_own_view ? setup_.paths.OwnTrainerSocket(key) : setup_.paths.TrainerSocket(key);
 }
 
 absl::StatusOr<common::UniqueFd> AttemptProcesses::ListenToRanks(
-    const AttemptKey& key, const common::LaunchSandbox& sandbox,
-    const common::LaunchAccount& account) const {
-  if (sandbox.has_own_mounts) {
+    const AttemptKey& key, bool has_own_view, const common::LaunchAccount& account) const {
+  if (has_own_view) {
     RETURN_IF_ERROR(common::MakeDirectories(setup_.paths.OwnTrainerDir(key), 0711));
   }
-  return ListenUnix(TrainerSocketOf(key, sandbox), account);
+  return ListenUnix(TrainerSocketOf(key, has_own_view), account);
+}
+
+ContainerPlace AttemptProcesses::PlaceOfContainers(const AttemptKey& key,
+                                                   const v1::LaunchAttempt& launch) const {
+  return PlaceOfAttempt(setup_.node, setup_.paths, key, launch.spec(), PlaceOf(setup_.paths, key));
 }
 
 LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
@@ -186,7 +194,7 @@ LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAt
   facts.usable_cores = setup_.cores;
   facts.device_kinds = setup_.device_kinds;
   facts.mark = mark;
-  facts.trainer_socket = TrainerSocketOf(key, setup_.isolation.sandbox);
+  facts.trainer_socket = TrainerSocketOf(key, HasOwnView(launch));
   facts.rank_token_file = setup_.paths.RankToken(key);
   facts.errors_dir = setup_.paths.ErrorsDir(key);
   facts.checkpoint_dir = setup_.paths.CheckpointsDir(key);
@@ -234,6 +242,12 @@ common::ShimLaunch AttemptProcesses::MakeShimLaunch(const AttemptKey& key,
     order.sandbox.shown_dirs.push_back(place.setup_dir);
     order.sandbox.shown_dirs.push_back(place.setup_tree);
   }
+  if (!launch.spec().container().image().empty()) {
+    order.container = LaunchOfContainers(
+        PlaceOfContainers(key, launch), setup_.containers,
+        ImageOf(setup_.paths, key, launch.spec().container().image()).value_or(ReadyImage()),
+        launch.spec().container());
+  }
   return order;
 }
 
@@ -255,7 +269,23 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
   const RankAccount account = ReadAccount(setup_.paths.Account(key));
   std::vector<common::RankLaunch> ranks = BuildRanks(launch, FactsFor(key, launch, account, mark));
   const PreparedPlace place = PlaceOf(setup_.paths, key);
-  for (common::RankLaunch& rank : ranks) EnterPlace(place, &rank);
+  LaunchChecks::Check wrap;
+  if (launch.spec().container().image().empty()) {
+    for (common::RankLaunch& rank : ranks) EnterPlace(place, &rank);
+  } else {
+    wrap = [containers = PlaceOfContainers(key, launch), paths = setup_.paths, key, launch, account,
+            place](std::vector<common::RankLaunch>* wrapped) -> std::optional<LaunchProblem> {
+      const ActAsWorker own_rights;
+      const auto image = ImageOf(paths, key, launch.spec().container().image());
+      if (!image.ok()) {
+        return LaunchProblem{
+            EIO, kExitNoImage,
+            common::StrCat("node ", containers.node, ": the job's image: ",
+                           common::MessageOf(image.status()), "; fix: submit the job again")};
+      }
+      return WrapRanks(containers, *image, launch.spec(), launch.part(), account, place, wrapped);
+    };
+  }
   checks_.Start(
       key, std::move(ranks), [account] { return account; }, note_event_files,
       [this, key](const std::optional<LaunchProblem>& problem, auto ranks) {
@@ -267,15 +297,15 @@ void AttemptProcesses::Spawn(const AttemptKey& key, const v1::LaunchAttempt& lau
         callbacks_.input(AttemptEndedInput{
             key, "never launched", problem->text,
             hangs ? v1::STOP_CAUSE_LAUNCH_INTERRUPTED : v1::STOP_CAUSE_LAUNCH_FAILED});
-      });
+      },
+      std::move(wrap));
 }
 
 void AttemptProcesses::SpawnNow(const AttemptKey& key, const Launching& launching,
                                 std::vector<common::RankLaunch> ranks) {
   const v1::LaunchAttempt& launch = launching.launch;
   const RankAccount account = ReadAccount(setup_.paths.Account(key));
-  absl::StatusOr<common::UniqueFd> listener =
-      ListenToRanks(key, setup_.isolation.sandbox, account.ids);
+  absl::StatusOr<common::UniqueFd> listener = ListenToRanks(key, HasOwnView(launch), account.ids);
   if (!listener.ok()) {
     callbacks_.note(common::StrCat("no trainer socket job=", key.job, " attempt=", key.attempt,
                                    " reason=\"", common::MessageOf(listener.status()), "\""));

@@ -71,6 +71,7 @@ AttemptProcesses::AttemptProcesses(Setup setup, IoThread* io, JobThreads* thread
                      .isolation = setup_.isolation,
                      .device_kinds = setup_.device_kinds,
                      .shim_binary = setup_.shim_binary,
+                     .containers = setup_.containers,
                      .cache_bytes = setup_.code_cache_bytes},
                     setup_.fetch_object, threads,
                     {.in_loop = callbacks_.in_loop,

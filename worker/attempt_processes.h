@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/kill_ladder.h"
+#include "worker/containers/rank_containers.h"
 #include "worker/core/decide.h"
 #include "worker/identity.h"
 #include "worker/io_thread.h"
@@ -51,6 +52,7 @@ class AttemptProcesses {
     std::string coordinator;  // its address, for attempts' tags until the cluster's id is known
     RunAs run_as;
     Isolation isolation;
+    ContainerTools containers;
     uint64_t code_cache_bytes = kCodeCacheBytes;
     FetchObject fetch_object;  // of jobs' code
   };
@@ -153,14 +155,16 @@ class AttemptProcesses {
   void ProveEnd(const AttemptKey& key, const AttemptEndedInput& end,
                 std::shared_ptr<const common::ShimLaunch> order = nullptr,
                 const std::string& said = "");
+  bool HasOwnView(const v1::LaunchAttempt& launch) const;
+  ContainerPlace PlaceOfContainers(const AttemptKey& key, const v1::LaunchAttempt& launch) const;
   common::ShimLaunch MakeShimLaunch(const AttemptKey& key, const v1::LaunchAttempt& launch,
                                     std::vector<common::RankLaunch> ranks,
                                     const RankAccount& account, const std::string& mark) const;
   LaunchFacts FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,
                        const RankAccount& account, const std::string& mark) const;
-  std::string TrainerSocketOf(const AttemptKey& key, const common::LaunchSandbox& sandbox) const;
-  absl::StatusOr<common::UniqueFd> ListenToRanks(const AttemptKey& key,
-                                                 const common::LaunchSandbox& sandbox,
+  std::string TrainerSocketOf(const AttemptKey& key, bool has_own_view) const;
+  // `has_own_view`: the ranks see only their own of the worker's directories.
+  absl::StatusOr<common::UniqueFd> ListenToRanks(const AttemptKey& key, bool has_own_view,
                                                  const common::LaunchAccount& account) const;
 
   const Setup setup_;

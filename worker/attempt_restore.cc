@@ -132,7 +132,8 @@ bool AttemptProcesses::Adopt(const AttemptKey& key, const v1::LaunchAttempt& lau
     return false;
   }
   const common::ShimLaunch& order = (*client)->launch();
-  absl::StatusOr<common::UniqueFd> listener = ListenToRanks(key, order.sandbox, order.account);
+  absl::StatusOr<common::UniqueFd> listener = ListenToRanks(
+      key, order.sandbox.has_own_mounts || !order.container.runtime.empty(), order.account);
   io_->Open(key, launch, listener.ok() ? *std::move(listener) : common::UniqueFd(),
             ReadRankPass(setup_.paths, key, order.account));
   Shim& shim = shims_[key];

@@ -17,6 +17,8 @@ common::UniqueFd LaunchOfCommand(const Confinement& confinement, const RankAccou
   launch.account = account.ids;
   launch.no_new_privs = confinement.no_new_privs;
   launch.sandbox = confinement.sandbox;
+  launch.container = confinement.container;
+  launch.mark = confinement.mark;
   launch.ranks.push_back(command);
   common::UniqueFd file(memfd_create("muster-command", MFD_CLOEXEC));
   if (!file.valid() || !common::WriteAll(file.get(), common::EncodeShimLaunch(launch)).ok())
@@ -28,7 +30,8 @@ common::UniqueFd LaunchOfCommand(const Confinement& confinement, const RankAccou
 
 CommandOutput RunConfined(const Confinement& confinement, const RankAccount& account,
                           const common::RankLaunch& command, BoundedCommand bounds) {
-  const bool is_confined = account.ids.is_other || confinement.no_new_privs;
+  const bool is_confined =
+      account.ids.is_other || confinement.no_new_privs || !confinement.container.runtime.empty();
   if (!is_confined) {
     bounds.program = command.program;
     bounds.argv = command.argv;

@@ -14,6 +14,9 @@ struct Confinement {
   std::string shim_binary;
   bool no_new_privs = false;
   common::LaunchSandbox sandbox;  // with its paths
+  // With a bundle for rank 0 instead of all that.
+  common::LaunchContainer container = {};
+  std::string mark = {};  // names the container
 };
 
 // `command` has passed CheckLaunch. Of `bounds`, program, words, environment, directory and descriptor

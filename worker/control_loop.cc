@@ -71,6 +71,7 @@ ControlLoop::ControlLoop(Setup setup, int stop_fd)
                   .coordinator = setup_.config.coordinator,
                   .run_as = setup_.config.run_as,
                   .isolation = setup_.isolation,
+                  .containers = setup_.containers,
                   .code_cache_bytes = setup_.config.code_cache_bytes,
                   .fetch_object = transfers_.ObjectDoor()},
                  &io_, &threads_,

@@ -14,6 +14,7 @@
 #include "worker/attempt_processes.h"
 #include "worker/audit_heads.h"
 #include "worker/config.h"
+#include "worker/containers/container_tools.h"
 #include "worker/coordinator_link.h"
 #include "worker/core/decide.h"
 #include "worker/exec_link.h"
@@ -40,6 +41,7 @@ class ControlLoop {
     common::CgroupHost cgroups;
     LimitHost limits;
     Isolation isolation;
+    ContainerTools containers;
     uint64_t seed = 0;
     std::shared_ptr<Membership> membership = nullptr;  // null: the node has not joined
   };

@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/text.h"
+#include "worker/containers/rank_containers.h"
 
 namespace muster::worker {
 namespace {
@@ -77,7 +78,7 @@ bool Holds(const std::string& outer, const std::string& inner) {
 
 std::vector<TailRoot> EventRoots(const Paths& paths, const AttemptKey& key,
                                  const v1::LaunchAttempt& launch) {
-  const std::string& workdir = launch.spec().workdir();
+  const std::string workdir = WorkdirOnNode(paths, key, launch.spec());
   std::vector<TailRoot> roots{{paths.TensorboardDir(key), "", false}};
   if (!workdir.empty()) {
     roots.push_back({workdir + "/runs", "runs/", true});
@@ -85,7 +86,9 @@ std::vector<TailRoot> EventRoots(const Paths& paths, const AttemptKey& key,
   }
   for (const std::string& extra : launch.spec().tensorboard_dirs()) {
     const bool absolute = !extra.empty() && extra[0] == '/';
-    roots.push_back({absolute ? extra : workdir + "/" + extra, extra + "/", true});
+    roots.push_back(
+        {absolute ? PathOnNode(paths, key, launch.spec(), extra) : workdir + "/" + extra,
+         extra + "/", true});
   }
   return roots;
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "common/shim_protocol.h"
 #include "common/spawn_attributes.h"
 #include "common/strings.h"
+#include "worker/containers/find_in_image.h"
 #include "worker/launch_environment.h"
 #include "worker/marked_processes.h"
 #include "worker/rank_account.h"
@@ -31,6 +33,9 @@ namespace {
 using common::StrCat;
 
 constexpr int kNotStarted = 126;
+constexpr int kNotFound = 127;
+constexpr size_t kExecPidBytesMax = 32;
+constexpr std::string_view kPathVariable = "PATH=";
 constexpr std::string_view kTermVariable = "TERM=";
 // By which a process that left the command's session is found.
 constexpr std::string_view kExecVariable = "MUSTER_EXEC";
@@ -72,6 +77,7 @@ common::UniqueFd LaunchOfJoined(const common::ShimLaunch& attempt, common::RankL
   launch.account = attempt.account;
   launch.sandbox = attempt.sandbox;
   launch.no_new_privs = attempt.no_new_privs;
+  launch.container = attempt.container;
   launch.cgroup_dir = attempt.cgroup_dir;
   launch.freezer_dir = attempt.freezer_dir;
   launch.ranks.push_back(std::move(command));
@@ -159,6 +165,36 @@ void DoNotBlock(const common::UniqueFd& fd) {
   if (fd.valid()) fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
 
+// Where the rank is: on the node, or in its container.
+std::optional<LaunchProblem> CheckCommand(const ExecSetup& setup, const common::ShimLaunch& attempt,
+                                          std::vector<common::RankLaunch>* command) {
+  common::RankLaunch& first = command->front();
+  if (attempt.container.runtime.empty()) {
+    const ActAs acting(ReadAccount(setup.paths.Account({attempt.job, attempt.attempt})));
+    return CheckLaunch(setup.node, command);
+  }
+  const auto pid = common::ReadFile(common::BundlePath(attempt.container, first.rank) + "/pid",
+                                    kExecPidBytesMax);
+  const std::string root = StrCat("/proc/", pid.ok() ? *pid : "0", "/root");
+  const common::UniqueFd directory(open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid()) {
+    return LaunchProblem{ESRCH, kNotStarted,
+                         StrCat("node ", setup.node, ": the container of rank ", first.rank,
+                                " does not run; fix: see `jobctl show`")};
+  }
+  std::string search;
+  for (const std::string& entry : first.env) {
+    if (entry.starts_with(kPathVariable)) search = entry.substr(kPathVariable.size());
+  }
+  if (!first.argv.empty())
+    first.program = FindProgramIn(directory.get(), search, first.workdir, first.argv[0]);
+  if (!first.argv.empty() && !first.program.empty()) return std::nullopt;
+  return LaunchProblem{
+      ENOENT, kNotFound,
+      StrCat("node ", setup.node, ": command '", first.argv.empty() ? "" : first.argv[0],
+             "' was not found in the rank's image; fix: correct the command")};
+}
+
 }  // namespace
 
 bool StartInRank(const ExecSetup& setup, const v1::ExecOrder& order, ExecProcess* process,
@@ -171,11 +207,8 @@ bool StartInRank(const ExecSetup& setup, const v1::ExecOrder& order, ExecProcess
         kNotStarted,
         StrCat("node ", setup.node, " does not run rank ", order.rank(), " of the job"), ended);
   }
-  {
-    const ActAs acting(ReadAccount(setup.paths.Account(key)));
-    if (const auto problem = CheckLaunch(setup.node, &command))
-      return NotStarted(problem->exit_code, problem->text, ended);
-  }
+  if (const auto problem = CheckCommand(setup, *attempt, &command))
+    return NotStarted(problem->exit_code, problem->text, ended);
   ChildEnds child;
   const common::UniqueFd launch = LaunchOfJoined(*attempt, std::move(command.front()));
   const bool opened = launch.valid() &&

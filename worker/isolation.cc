@@ -143,6 +143,15 @@ absl::Status MakeAttemptDirs(const Paths& paths, const AttemptKey& key, const Ra
   return absl::OkStatus();
 }
 
+std::vector<std::string> DirsOfAttempt(const Paths& paths, const AttemptKey& key, bool has_code) {
+  std::vector<std::string> dirs = DirsOfRanks(paths, key);
+  dirs.push_back(paths.ResumeDir(key));
+  dirs.push_back(paths.CredentialDir(key));
+  dirs.push_back(paths.OwnTrainerDir(key));
+  if (has_code) dirs.push_back(paths.AttemptCode(key));
+  return dirs;
+}
+
 common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths& paths,
                                 const AttemptKey& key, const std::string& workdir, bool has_code) {
   common::LaunchSandbox sandbox = means;
@@ -155,11 +164,7 @@ common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths&
   sandbox.hidden_dirs = {paths.StateDir()};
   if (!IsBelow(paths.RuntimeDir(), paths.StateDir()))
     sandbox.hidden_dirs.push_back(paths.RuntimeDir());
-  sandbox.shown_dirs = DirsOfRanks(paths, key);
-  sandbox.shown_dirs.push_back(paths.ResumeDir(key));
-  sandbox.shown_dirs.push_back(paths.CredentialDir(key));
-  sandbox.shown_dirs.push_back(paths.OwnTrainerDir(key));
-  if (has_code) sandbox.shown_dirs.push_back(paths.AttemptCode(key));
+  sandbox.shown_dirs = DirsOfAttempt(paths, key, has_code);
   return sandbox;
 }
 

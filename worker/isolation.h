@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/shim_protocol.h"
@@ -32,6 +33,9 @@ absl::Status OpenTheWay(const RunAs& run_as, const Paths& paths);
 // An attempt's directories, and the record of its account; what ranks write to is the account's.
 absl::Status MakeAttemptDirs(const Paths& paths, const AttemptKey& key, const RankAccount& account,
                              bool has_own_mounts);
+
+// The directories that an attempt's ranks have, whatever else is hidden from them.
+std::vector<std::string> DirsOfAttempt(const Paths& paths, const AttemptKey& key, bool has_code);
 
 // With the paths of an attempt. `has_code`: `workdir` is in its directory.
 common::LaunchSandbox SandboxOf(const common::LaunchSandbox& means, const Paths& paths,

@@ -37,13 +37,14 @@ std::optional<LaunchProblem> CheckAs(const absl::StatusOr<RankAccount>& account,
                                      const std::string& node, bool has_own_tmp,
                                      const std::string& shown,
                                      std::vector<common::RankLaunch>* ranks,
+                                     const LaunchChecks::Check& check,
                                      const std::function<void()>& last) {
   if (!account.ok()) {
     return LaunchProblem{EPERM, kExitNotExecutable, std::string(account.status().message())};
   }
   const ActAs acting(*account);
-  std::optional<LaunchProblem> problem = CheckLaunch(node, ranks);
-  if (!problem && has_own_tmp) problem = CheckVisible(node, shown, *ranks);
+  std::optional<LaunchProblem> problem = check ? check(ranks) : CheckLaunch(node, ranks);
+  if (!problem && has_own_tmp && !check) problem = CheckVisible(node, shown, *ranks);
   if (!problem && last) last();
   return problem;
 }
@@ -51,15 +52,15 @@ std::optional<LaunchProblem> CheckAs(const absl::StatusOr<RankAccount>& account,
 }  // namespace
 
 void LaunchChecks::Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks,
-                         Account account, std::function<void()> last, Done done) {
+                         Account account, std::function<void()> last, Done done, Check check) {
   const uint64_t number = ++last_number_;
   running_[key] = {number, common::MonotonicMs() + kCheckMs,
                    ranks.empty() ? "" : ranks.front().workdir, std::move(done)};
   threads_->Post(key, Work::kLaunch,
                  [this, key, number, ranks = std::move(ranks), account = std::move(account),
-                  last = std::move(last)]() mutable {
+                  last = std::move(last), check = std::move(check)]() mutable {
                    std::optional<LaunchProblem> problem =
-                       CheckAs(account(), node_, has_own_tmp_, shown_, &ranks, last);
+                       CheckAs(account(), node_, has_own_tmp_, shown_, &ranks, check, last);
                    in_loop_([this, key, number, problem = std::move(problem),
                              ranks = std::move(ranks)]() mutable {
                      const auto found = running_.find(key);
@@ -80,7 +81,7 @@ std::optional<int64_t> LaunchChecks::NextDeadlineMs() const {
 }
 
 void LaunchChecks::OnTime(int64_t now_ms) {
-  std::vector<Check> late;
+  std::vector<Running> late;
   for (auto at = running_.begin(); at != running_.end();) {
     if (at->second.deadline_ms > now_ms) {
       ++at;
@@ -89,7 +90,7 @@ void LaunchChecks::OnTime(int64_t now_ms) {
     late.push_back(std::move(at->second));
     at = running_.erase(at);
   }
-  for (const Check& check : late) {
+  for (const Running& check : late) {
     check.done(
         LaunchProblem{ETIMEDOUT, kExitNotExecutable,
                       common::StrCat("node ", node_,

@@ -33,17 +33,20 @@ class LaunchChecks {
   // Whose rights the ranks have; on the check's thread.
   using Account = std::function<absl::StatusOr<RankAccount>()>;
 
+  // In place of CheckLaunch, for ranks that do not run in the node's own file system.
+  using Check = std::function<std::optional<LaunchProblem>(std::vector<common::RankLaunch>*)>;
+
   // `done` is called once, unless Cancel or another Start comes first. `last`: further work on the
   // job's files if nothing is wrong, on its thread, with the rights of the account; may be empty.
   void Start(const AttemptKey& key, std::vector<common::RankLaunch> ranks, Account account,
-             std::function<void()> last, Done done);
+             std::function<void()> last, Done done, Check check = {});
   void Cancel(const AttemptKey& key) { running_.erase(key); }
 
   std::optional<int64_t> NextDeadlineMs() const;
   void OnTime(int64_t now_ms);
 
  private:
-  struct Check {
+  struct Running {
     uint64_t number = 0;
     int64_t deadline_ms = 0;
     std::string workdir;
@@ -55,7 +58,7 @@ class LaunchChecks {
   const std::function<void(std::function<void()>)> in_loop_;
   const std::string shown_;  // of this directory ranks see what they need, even below /tmp
   uint64_t last_number_ = 0;
-  std::map<AttemptKey, Check> running_;
+  std::map<AttemptKey, Running> running_;
 };
 
 }  // namespace muster::worker

@@ -21,6 +21,7 @@
 #include "common/version.h"
 #include "worker/audit_heads.h"
 #include "worker/config.h"
+#include "worker/containers/container_tools.h"
 #include "worker/control_loop.h"
 #include "worker/init_command.h"
 #include "worker/isolation.h"
@@ -151,6 +152,9 @@ int Run(Config config) {
   setup.facts = *facts;
   setup.isolation = ProbeIsolation(config.run_as, config.sandbox_flag, config.shim_binary);
   *setup.facts.mutable_isolation() = setup.isolation.facts;
+  const FoundContainers containers = FindContainers();
+  setup.containers = containers.tools;
+  *setup.facts.mutable_containers() = containers.facts;
   setup.seed = std::random_device()();
   setup.membership = *std::move(membership);
   common::LogInfo(common::StrCat(

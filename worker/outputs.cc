@@ -21,6 +21,7 @@
 #include "common/text.h"
 #include "common/units.h"
 #include "worker/checkpoint_directory.h"
+#include "worker/containers/rank_containers.h"
 
 namespace muster::worker {
 namespace {
@@ -97,7 +98,7 @@ struct OutputTree::Search {
 
 absl::StatusOr<OutputTree> OutputTree::Open(const Paths& paths, const AttemptKey& key,
                                             const v1::JobSpec& spec, RankAccount account) {
-  const std::string& path = spec.workdir();
+  const std::string path = WorkdirOnNode(paths, key, spec);
   common::UniqueFd root;
   {
     const ActAs acting(account);

@@ -75,6 +75,11 @@ std::string Paths::AttemptSetup(const AttemptKey& key) const { return AttemptDir
 std::string Paths::CodeDir() const { return state_dir_ + "/code"; }
 std::string Paths::CodeTrees() const { return CodeDir() + "/trees"; }
 std::string Paths::CodeSetups() const { return CodeDir() + "/setups"; }
+std::string Paths::AttemptImage(const AttemptKey& key) const { return AttemptDir(key) + "/image"; }
+std::string Paths::Containers(const AttemptKey& key) const {
+  return AttemptDir(key) + "/containers";
+}
+std::string Paths::CodeImages() const { return CodeDir() + "/images"; }
 
 std::string Paths::ShimSocket(const AttemptKey& key) const {
   return common::StrCat(runtime_dir_, "/shim-", KeyText(key), ".sock");

@@ -24,11 +24,15 @@
 //       account                  that the ranks run as; missing: the worker's
 //       tmp/                     the ranks' /tmp, if they have their own
 //       code/                    the job's tree, if it brought one
+//       image                    link to the image that its ranks run in, if it names one
+//       containers/              … and what those are made of (common/shim_protocol.h, LaunchContainer)
 //       setup                    link to the result of its setup, if it has one (MUSTER_SETUP_DIR)
 //     code/                      what several attempts share (worker/preparation/code_cache.h)
 //       secret                   makes the names of setups unpredictable
 //       trees/<project>-<tree>/  manifest, tree/, size
 //       setups/<key>/            tree/, dir/, log, done, size
+//       images/<manifest>/       root/, config.json, size
+//       image-names/<hash>       which of them a name was found to be
 //       new/  garbage/           half made, and being removed
 //   <runtime-dir>/               short: a unix socket's path is limited to 108 bytes
 //     shim-<job>-<attempt>.sock  trainer-<job>-<attempt>.sock
@@ -93,6 +97,9 @@ class Paths {
   std::string CodeDir() const;
   std::string CodeTrees() const;
   std::string CodeSetups() const;
+  std::string AttemptImage(const AttemptKey& key) const;
+  std::string Containers(const AttemptKey& key) const;
+  std::string CodeImages() const;
 
   std::string ShimSocket(const AttemptKey& key) const;
   std::string TrainerSocket(const AttemptKey& key) const;

@@ -151,6 +151,11 @@ std::string DescribeLaunchError(const RankExited& exit, const common::RankLaunch
                             " could not enter its sandbox: ", reason,
                             "; fix: restart that node's worker, which then finds out what its "
                             "kernel has");
+    case common::ExecStage::kContainer:
+      return common::StrCat("node ", node, ": the container of rank ", rank.rank,
+                            " could not be started",
+                            exit.exec_errno == ENOEXEC ? "" : common::StrCat(": ", reason),
+                            "; fix: the rank's stderr has the runtime's reason: jobctl logs");
     case common::ExecStage::kSetup:
       break;
   }

@@ -124,6 +124,18 @@ std::string IsolationText(const v1::NodeFacts& facts) {
   return text;
 }
 
+// "runc 1.1.5; from registries by skopeo 1.9.3 and umoci 0.4.7", and what is missing.
+std::string ContainersText(const v1::NodeFacts& facts) {
+  if (!facts.has_containers()) return "none: the worker is of an older version";
+  const v1::ContainerFacts& containers = facts.containers();
+  std::string text = containers.runtime().empty() ? "none" : containers.runtime();
+  if (!containers.fetcher().empty())
+    common::StrAppend(&text, "; from registries by ", containers.fetcher());
+  if (containers.rootless()) common::StrAppend(&text, "; all as one account");
+  for (const std::string& lack : containers.lacks()) common::StrAppend(&text, "; not ", lack);
+  return text;
+}
+
 absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(Connection * connection, session.Connect());
   ASSIGN_OR_RETURN(const v1::ListNodesResponse response, connection->ListNodes());
@@ -158,6 +170,7 @@ absl::StatusOr<int> ShowNode(Session& session, const Arguments& arguments) {
     field("Kills by", facts.kill_level());
     field("Limits", LimitsText(facts));
     field("Ranks run", IsolationText(facts));
+    field("Images", ContainersText(facts));
     if (!facts.driver().empty()) {
       field("Driver",
             StrCat(facts.driver(), facts.driver_cuda().empty()

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/job/image_name.h"
 #include "common/job/refuse.h"
 #include "common/job/rules.h"
 #include "common/outputs.h"
@@ -23,7 +24,7 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kPathBytesMax = 4'096;
-constexpr size_t kTextBytesMax = 1'024;  // an image's name, where code came from
+constexpr size_t kTextBytesMax = 1'024;  // where code came from
 constexpr int kSetupWordsMax = 1'024;
 constexpr size_t kSetupBytesMax = 64 << 10;
 constexpr size_t kCommitDigits = 40;
@@ -160,14 +161,11 @@ absl::Status CheckOutputs(const v1::JobSpec& spec) {
 absl::Status CheckContainer(const v1::JobSpec& spec) {
   if (!spec.has_container()) return absl::OkStatus();
   const v1::ContainerSpec& container = spec.container();
-  const std::string& image = container.image();
-  if (image.empty() || image.size() > kTextBytesMax || !common::IsCleanUtf8(image) ||
-      image[0] == '-' || image.find(' ') != std::string::npos) {
-    return Refuse("JC1108",
-                  image.empty() ? "the container names no image"
-                                : StrCat(Shown(image), " cannot be the name of an image"),
-                  "image: docker.io/library/python:3.12");
+  if (container.image().empty()) {
+    return Refuse("JC1108", "the container names no image",
+                  "image: docker.io/NAME@sha256:DIGEST, localhost/NAME or oci:/DIRECTORY");
   }
+  RETURN_IF_ERROR(ParseImageName(container.image()).status());
   if (container.mounts_size() > kMountsMax) {
     return Refuse(
         "JC1108",

@@ -94,7 +94,7 @@ workdir: .
 sync: true
 setup: pip install x
 outputs: results
-image: docker.io/pytorch/pytorch
+image: localhost/pytorch
 mounts: [/data, /scratch:/tmp, "/home/a:/home/a:ro"]
 shm: 8GiB
 )",
@@ -107,7 +107,7 @@ shm: 8GiB
   ASSERT_EQ(spec.outputs_size(), 1);
   EXPECT_EQ(spec.outputs(0), "results");
   const v1::ContainerSpec& container = spec.container();
-  EXPECT_EQ(container.image(), "docker.io/pytorch/pytorch");
+  EXPECT_EQ(container.image(), "localhost/pytorch");
   ASSERT_EQ(container.mounts_size(), 3);
   EXPECT_EQ(container.mounts(0).target(), "");
   EXPECT_EQ(container.mounts(1).target(), "/tmp");

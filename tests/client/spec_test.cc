@@ -115,13 +115,27 @@ TEST_F(SpecTest, AWorkingDirectoryIsMadeAbsolute) {
 
 TEST_F(SpecTest, SetupOutputsAndImageAreFlagsToo) {
   const auto spec = Build({"submit", File("command: [x]\nsetup: [make]\noutputs: [a]\n"), "--setup",
-                           "make all", "--outputs", "b", "--image", "docker.io/x"});
+                           "make all", "--outputs", "b", "--image", "localhost/x"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->setup_size(), 4);
   EXPECT_EQ(spec->setup(3), "make all");
   ASSERT_EQ(spec->outputs_size(), 2);
   EXPECT_EQ(spec->outputs(1), "b");
-  EXPECT_EQ(spec->container().image(), "docker.io/x");
+  EXPECT_EQ(spec->container().image(), "localhost/x");
+}
+
+// Of this shell only what is named for the job: an image is another system.
+TEST_F(SpecTest, InAnImageTheImagesEnvironmentAndDirectoryCount) {
+  const std::string file = File("command: [x]\nimage: oci:/images/x\nenv: {A: b}\n");
+  for (const auto& words : {std::vector<std::string>{"submit", file},
+                            {"run", "--image", "oci:/images/x", "-e", "A=b", "x"}}) {
+    const auto spec = Build(words);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->workdir(), "");
+    EXPECT_EQ(spec->env().size(), 1u);
+    EXPECT_EQ(spec->env().at("A"), "b");
+  }
+  EXPECT_EQ(Build({"run", "--image", "oci:/x", "--workdir", "/w", "x"})->workdir(), "/w");
 }
 
 TEST_F(SpecTest, CodeIsSentFromTheJobFilesDirectoryOrTheOneThatIsNamed) {

@@ -185,8 +185,8 @@ TEST_F(ShimFixture, AFlippedOrShortenedLaunchFileIsNoticedAndAnOlderOneIsRead) {
     patience += text->size();
   }
   // Version 5 added two fields to each rank and one at the end, version 6 four of the account and
-  // eight of the sandbox, all empty here.
-  std::string older = bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8) * sizeof(uint64_t));
+  // eight of the sandbox, version 7 five of the container, all empty here.
+  std::string older = bytes.substr(0, bytes.size() - (1 + 2 + 1 + 4 + 8 + 5) * sizeof(uint64_t));
   older.erase(patience, sizeof(uint64_t));
   older[21] = 2;  // after the magic and its length
   ASSERT_TRUE(common::DecodeShimLaunch(older, &read));

@@ -52,10 +52,10 @@ uint64_t FreeBytes(const std::string& path) {
   return uint64_t{disk.f_bavail} * disk.f_frsize;
 }
 
-// "…/setups/KEY" that the attempt's link leads to; empty: it has none.
-std::string SetupOfAttempt(const std::string& attempt) {
+// "…/setups/KEY" or "…/images/HASH" that the attempt's link leads to; empty: it has none.
+std::string LinkOfAttempt(const std::string& attempt, std::string_view link) {
   char target[4096];
-  const ssize_t count = readlink((attempt + "/setup").c_str(), target, sizeof target);
+  const ssize_t count = readlink(common::StrCat(attempt, "/", link).c_str(), target, sizeof target);
   return count > 0 ? std::string(target, static_cast<size_t>(count)) : "";
 }
 
@@ -91,6 +91,7 @@ absl::Status CodeCache::Open() {
   RETURN_IF_ERROR(MakeWithMode(code, way));
   RETURN_IF_ERROR(MakeWithMode(paths_.CodeSetups(), way));
   RETURN_IF_ERROR(MakeWithMode(paths_.CodeTrees(), kClosed));
+  RETURN_IF_ERROR(MakeWithMode(paths_.CodeImages(), kClosed));
   RETURN_IF_ERROR(MakeWithMode(code + "/garbage", kClosed));
   RemoveAll(code + "/new");
   RETURN_IF_ERROR(MakeWithMode(code + "/new", kClosed));
@@ -119,6 +120,10 @@ absl::Status CodeCache::OpenSecret() {
 
 std::string CodeCache::TreePath(std::string_view project, std::string_view tree) const {
   return common::StrCat(paths_.CodeTrees(), "/", common::Sha256Hex(project), "-", tree);
+}
+
+std::string CodeCache::ImagePath(std::string_view manifest) const {
+  return common::StrCat(paths_.CodeImages(), "/", manifest);
 }
 
 std::string CodeCache::SetupPath(const std::vector<std::string>& facts) const {
@@ -175,11 +180,14 @@ std::vector<CodeCache::Entry> CodeCache::Unused(uint64_t* total) const {
     for (const auto& [path, count] : held_->uses) used.insert(path);
   }
   if (const auto attempts = common::ListDirectory(paths_.Attempts()); attempts.ok()) {
-    for (const std::string& name : *attempts)
-      used.insert(SetupOfAttempt(common::StrCat(paths_.Attempts(), "/", name)));
+    for (const std::string& name : *attempts) {
+      for (const std::string_view link : {"setup", "image"})
+        used.insert(LinkOfAttempt(common::StrCat(paths_.Attempts(), "/", name), link));
+    }
   }
   std::vector<Entry> unused;
-  for (const std::string& directory : {paths_.CodeTrees(), paths_.CodeSetups()}) {
+  for (const std::string& directory :
+       {paths_.CodeTrees(), paths_.CodeSetups(), paths_.CodeImages()}) {
     const auto names = common::ListDirectory(directory);
     if (!names.ok()) continue;
     for (const std::string& name : *names) {

@@ -1,4 +1,4 @@
-// <state-dir>/code: unpacked trees and the results of setups, kept for later attempts. An entry is a
+// <state-dir>/code: unpacked trees, images and the results of setups, kept for later attempts. An entry is a
 // directory that is complete once it has its `size` file, whose time tells when it was last used. What
 // is least recently used goes first when there is too much, or too little space; never what an attempt
 // uses. Any thread that may block.
@@ -57,6 +57,8 @@ class CodeCache {
   absl::Status Open();
 
   std::string TreePath(std::string_view project, std::string_view tree) const;
+  // `manifest`: its SHA-256, as hex.
+  std::string ImagePath(std::string_view manifest) const;
   // `facts`: everything that the result depends on. Opened before.
   std::string SetupPath(const std::vector<std::string>& facts) const;
 

@@ -12,6 +12,7 @@
 #include "common/text.h"
 #include "tree/copy_tree.h"
 #include "tree/materialize.h"
+#include "worker/containers/rank_containers.h"
 #include "worker/launch_environment.h"
 #include "worker/preparation/prepared_place.h"
 #include "worker/preparation/setup_step.h"
@@ -47,9 +48,9 @@ class NodePreparation {
 
   absl::Status Run(PreparedNode* done) {
     RETURN_IF_ERROR(OfNode(shop_.cache.Open()));
-    RETURN_IF_ERROR(CheckContainer());
     ASSIGN_OR_RETURN(done->account, AccountFor(shop_.setup.run_as, shop_.setup.node, order_.owner(),
                                                order_.account()));
+    if (!spec_.container().image().empty()) RETURN_IF_ERROR(FetchImage(done));
     if (spec_.has_code()) RETURN_IF_ERROR(FetchTree(&done->preparation));
     absl::Status made = SetUpAndCopy(done);
     if (absl::IsDataLoss(made) && tree_) {
@@ -64,12 +65,19 @@ class NodePreparation {
   }
 
  private:
-  absl::Status CheckContainer() const {
-    if (spec_.container().image().empty()) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        StrCat("node ", shop_.setup.node, " cannot run the job's container ",
-               common::Printable(spec_.container().image()),
-               ": its worker runs no containers; fix: submit the job without one"));
+  absl::Status FetchImage(PreparedNode* done) {
+    if (shop_.setup.containers.runc.empty() || shop_.setup.containers.umoci.empty()) {
+      return absl::FailedPreconditionError(
+          StrCat("node ", shop_.setup.node, " cannot run the job's image ",
+                 common::Printable(spec_.container().image()),
+                 ": its worker runs no containers; fix: jobctl nodes show ", shop_.setup.node,
+                 " tells what it lacks"));
+    }
+    progress_.say("looking for the image");
+    ASSIGN_OR_RETURN(image_, GetImage(shop_, spec_.container().image(), done->account, progress_));
+    done->in_image = true;
+    done->preparation.set_image(image_->image.digest);
+    return absl::OkStatus();
   }
 
   absl::Status FetchTree(v1::Preparation* preparation) {
@@ -85,8 +93,9 @@ class NodePreparation {
     if (!spec_.setup().empty()) {
       v1::JobSpec spec = spec_;
       spec.set_project(project_);
-      ASSIGN_OR_RETURN(setup,
-                       GetSetup(shop_, spec, tree_ ? &*tree_ : nullptr, done->account, progress_));
+      ASSIGN_OR_RETURN(
+          setup, GetSetup(shop_, spec, tree_ ? &*tree_ : nullptr, image_ ? &image_->image : nullptr,
+                          done->account, progress_));
       done->preparation.set_ran_setup(setup->ran_now);
       done->preparation.set_setup_ms(setup->record.setup_ms());
       done->preparation.set_setup_output(setup->record.setup_output());
@@ -105,6 +114,7 @@ class NodePreparation {
       return common::ErrnoStatus(StrCat("cannot open ", directory));
     const std::string link = shop_.setup.paths.AttemptSetup(progress_.key);
     unlink(link.c_str());
+    if (image_) RETURN_IF_ERROR(UseImage(shop_.setup.paths, progress_.key, *image_));
     if (setup.empty() || symlink(setup.c_str(), link.c_str()) == 0) return absl::OkStatus();
     return common::ErrnoStatus(StrCat("cannot create ", link));
   }
@@ -155,7 +165,14 @@ class NodePreparation {
     *order.mutable_command() = spec_.command();
     *order.mutable_env() = spec_.env();
     done->command = BuildNotify(order, {});
-    EnterPlace(PlaceOf(shop_.setup.paths, progress_.key), &done->command);
+    const PreparedPlace place = PlaceOf(shop_.setup.paths, progress_.key);
+    if (image_) {
+      std::vector<common::RankLaunch> ranks = {done->command};
+      done->problem = CheckContainers(
+          PlaceOfAttempt(shop_.setup.node, shop_.setup.paths, progress_.key, spec_, place),
+          image_->image, spec_, order_.part(), done->account, place, &ranks);
+    }
+    EnterPlace(place, &done->command);
     if (!spec_.has_code()) return absl::OkStatus();
     const ActAs acting(done->account);
     struct stat info {};
@@ -173,6 +190,7 @@ class NodePreparation {
   const std::string project_;
   const Progress& progress_;
   std::optional<CachedTree> tree_;
+  std::optional<CachedImage> image_;
 };
 
 }  // namespace

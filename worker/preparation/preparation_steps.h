@@ -2,10 +2,12 @@
 // steps. A thread that may block.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/shim_protocol.h"
 #include "muster/v1/worker_service.pb.h"
+#include "worker/launch_environment.h"
 #include "worker/preparation/progress.h"
 #include "worker/preparation/workshop.h"
 #include "worker/rank_account.h"
@@ -18,7 +20,9 @@ struct PreparedNode {
   bool stopped = false;           // nobody waits for it any more
   v1::Preparation preparation;
   RankAccount account;
-  common::RankLaunch command;  // of a rank, as far as the launch check looks at it
+  common::RankLaunch command;                 // of a rank, as far as the launch check looks at it
+  bool in_image = false;                      // it runs in one, and was checked there
+  std::optional<LaunchProblem> problem = {};  // … with this result
 };
 
 PreparedNode PrepareNode(Workshop& shop, const v1::HoldPorts& order, const Progress& progress);

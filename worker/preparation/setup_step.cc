@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "common/units.h"
 #include "tree/materialize.h"
 #include "worker/confined_command.h"
+#include "worker/containers/rank_containers.h"
 #include "worker/launch_environment.h"
 #include "worker/marked_processes.h"
 #include "worker/preparation/prepared_place.h"
@@ -72,9 +74,10 @@ std::map<std::string, std::string> SetupEnvironment(const v1::JobSpec& spec) {
 }
 
 // Everything that the result depends on.
-std::vector<std::string> FactsOfSetup(const v1::JobSpec& spec, const RankAccount& account) {
+std::vector<std::string> FactsOfSetup(const v1::JobSpec& spec, const ReadyImage* image,
+                                      const RankAccount& account) {
   std::vector<std::string> facts = {"setup 1", spec.project(), spec.code().tree(),
-                                    spec.container().image(),
+                                    image == nullptr ? "" : image->digest,
                                     spec.has_code() ? spec.workdir() : ""};
   const bool is_other = account.ids.is_other;
   facts.push_back(StrCat(is_other ? account.ids.uid : geteuid()));
@@ -122,11 +125,12 @@ class SetupOutput {
 
 class SetupRun {
  public:
-  SetupRun(Workshop& shop, const v1::JobSpec& spec, const CachedTree* tree,
+  SetupRun(Workshop& shop, const v1::JobSpec& spec, const CachedTree* tree, const ReadyImage* image,
            const RankAccount& account, std::string entry, const Progress& progress)
       : shop_(shop),
         spec_(spec),
         tree_(tree),
+        image_(image),
         account_(account),
         entry_(std::move(entry)),
         place_(PlaceOfSetup(entry_)),
@@ -139,12 +143,14 @@ class SetupRun {
     ASSIGN_OR_RETURN(const uint64_t result, Take(place_.setup_dir));
     ASSIGN_OR_RETURN(const uint64_t tree, Take(place_.setup_tree));
     RETURN_IF_ERROR(common::RemoveTree(Temporary()));
+    RETURN_IF_ERROR(common::RemoveTree(ContainerDir()));
     RETURN_IF_ERROR(common::WriteFileDurably(entry_ + "/done", record->SerializeAsString()));
     return shop_.cache.Complete(entry_, result + tree);
   }
 
  private:
   std::string Temporary() const { return entry_ + "/tmp"; }
+  std::string ContainerDir() const { return entry_ + "/container"; }
   bool is_other() const { return account_.ids.is_other; }
 
   absl::Status Failed(std::string_view how, std::string_view fix) const {
@@ -214,10 +220,28 @@ class SetupRun {
             StrCat(common::Sha256Hex(entry_).substr(0, 16), MarkOfWorker(shop_.setup.paths))};
   }
 
+  ContainerPlace Place() const {
+    return PlaceOfSetup(shop_.setup.node, shop_.setup.paths, ContainerDir(), place_);
+  }
+
+  std::optional<LaunchProblem> CheckOrWrap(std::vector<common::RankLaunch>* command) const {
+    if (image_ != nullptr) {
+      return WrapRanks(Place(), *image_, spec_, v1::NodePart(), account_, place_, command);
+    }
+    const ActAs acting(account_);
+    return CheckLaunch(shop_.setup.node, command);
+  }
+
   Confinement MakeConfinement() const {
     Confinement confinement{.shim_binary = shop_.setup.shim_binary,
                             .no_new_privs = shop_.setup.isolation.no_new_privs,
                             .sandbox = shop_.setup.isolation.sandbox};
+    if (image_ != nullptr) {
+      confinement.mark = Mark().value;
+      confinement.container =
+          LaunchOfContainers(Place(), shop_.setup.containers, *image_, spec_.container());
+      return confinement;
+    }
     common::LaunchSandbox& sandbox = confinement.sandbox;
     if (!sandbox.has_own_mounts) return confinement;
     sandbox.temporary_dir = Temporary();
@@ -228,12 +252,8 @@ class SetupRun {
 
   absl::Status RunCommand(v1::Preparation* record) const {
     std::vector<common::RankLaunch> checked = {MakeCommand()};
-    {
-      const ActAs acting(account_);
-      if (const auto problem = CheckLaunch(shop_.setup.node, &checked)) {
-        return absl::FailedPreconditionError(
-            StrCat("the job's setup cannot start: ", problem->text));
-      }
+    if (const auto problem = CheckOrWrap(&checked)) {
+      return absl::FailedPreconditionError(StrCat("the job's setup cannot start: ", problem->text));
     }
     SetupOutput output(entry_ + "/log");
     const int64_t began_ms = common::MonotonicMs();
@@ -292,6 +312,7 @@ class SetupRun {
   Workshop& shop_;
   const v1::JobSpec& spec_;
   const CachedTree* const tree_;
+  const ReadyImage* const image_;
   const RankAccount& account_;
   const std::string entry_;
   const PreparedPlace place_;
@@ -301,10 +322,10 @@ class SetupRun {
 }  // namespace
 
 absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
-                                     const CachedTree* tree, const RankAccount& account,
-                                     const Progress& progress) {
+                                     const CachedTree* tree, const ReadyImage* image,
+                                     const RankAccount& account, const Progress& progress) {
   CachedSetup setup;
-  setup.path = shop.cache.SetupPath(FactsOfSetup(spec, account));
+  setup.path = shop.cache.SetupPath(FactsOfSetup(spec, image, account));
   ASSIGN_OR_RETURN(const Turns::Turn turn, shop.turns.Take(setup.path, progress));
   setup.pin = shop.cache.Hold(setup.path);
   if (const auto done = common::ReadFile(setup.path + "/done", kRecordBytesMax);
@@ -313,7 +334,7 @@ absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
   }
   shop.cache.Discard(setup.path);
   const Progress shared = turn.Shared(progress);
-  SetupRun run(shop, spec, tree, account, setup.path, shared);
+  SetupRun run(shop, spec, tree, image, account, setup.path, shared);
   setup.record.Clear();
   if (absl::Status made = run.Make(&setup.record); !made.ok()) {
     shop.cache.Discard(setup.path);

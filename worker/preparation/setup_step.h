@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "muster/v1/job.pb.h"
+#include "worker/containers/image_step.h"
 #include "worker/preparation/tree_step.h"
 #include "worker/preparation/workshop.h"
 #include "worker/rank_account.h"
@@ -19,11 +20,11 @@ struct CachedSetup {
   bool ran_now = false;
 };
 
-// `tree`: null if the job brought no code; setup then runs in an empty directory. FAILED_PRECONDITION:
+// `image`: null if the job names none. `tree`: null if the job brought no code; setup then runs in an empty directory. FAILED_PRECONDITION:
 // it failed, and would fail again.
 absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
-                                     const CachedTree* tree, const RankAccount& account,
-                                     const Progress& progress);
+                                     const CachedTree* tree, const ReadyImage* image,
+                                     const RankAccount& account, const Progress& progress);
 
 // What is left of setups of a worker with this state directory that was killed.
 void KillOlderSetups(const Paths& paths);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/containers/container_tools.h"
 #include "worker/isolation.h"
 #include "worker/paths.h"
 #include "worker/preparation/code_cache.h"
@@ -21,6 +22,7 @@ struct WorkshopSetup {
   Isolation isolation;
   std::set<std::string> device_kinds;
   std::string shim_binary;
+  ContainerTools containers = {};
   uint64_t cache_bytes = kCodeCacheBytes;
   int64_t setup_timeout_ms = 3'600'000;
 };

@@ -1,0 +1,22 @@
+// What the containers of an attempt are made of, in one mount namespace and one IPC namespace for all
+// its ranks on this node: they share the writable layer over the image, /tmp in it and /dev/shm
+// (NCCL and MPI meet there, a first rank downloads for all), and with the last of them all is gone.
+// Each rank's runtime starts in there and makes the rank's own namespaces from it.
+#pragma once
+
+#include <string>
+
+#include "common/shim_protocol.h"
+#include "shim/rank_mounts.h"
+
+namespace muster::shim {
+
+// As LaunchContainer describes it. Empty descriptors: `failure` tells why.
+RankMounts MakeContainerMounts(const common::LaunchContainer& container,
+                               const common::LaunchAccount& account, std::string* failure);
+
+// The same in this process, which keeps its view. Empty, or why not.
+std::string EnterContainerMounts(const common::LaunchContainer& container,
+                                 const common::LaunchAccount& account);
+
+}  // namespace muster::shim

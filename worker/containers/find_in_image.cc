@@ -1,0 +1,58 @@
+#include "worker/containers/find_in_image.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "absl/strings/str_split.h"
+#include "common/strings.h"
+
+namespace muster::worker {
+namespace {
+
+bool IsProgram(int root, const std::string& path) {
+  const auto file = OpenInRoot(root, path);
+  struct stat info {};
+  return file.ok() && fstat(file->get(), &info) == 0 && S_ISREG(info.st_mode) &&
+         (info.st_mode & 0111) != 0;
+}
+
+std::string From(const std::string& workdir, const std::string& path) {
+  return path.starts_with('/') ? path : common::StrCat(workdir, "/", path);
+}
+
+}  // namespace
+
+absl::StatusOr<common::UniqueFd> OpenInRoot(int root, const std::string& path) {
+  open_how how{};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  const long fd = syscall(SYS_openat2, root, path.c_str(), &how, sizeof how);
+  if (fd < 0) return common::ErrnoStatus(path);
+  return common::UniqueFd(static_cast<int>(fd));
+}
+
+bool IsDirectoryIn(int root, const std::string& path) {
+  const auto file = OpenInRoot(root, path);
+  struct stat info {};
+  return file.ok() && fstat(file->get(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::string FindProgramIn(int root, std::string_view search_path, const std::string& workdir,
+                          const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    const std::string path = From(workdir, name);
+    return IsProgram(root, path) ? path : "";
+  }
+  for (const std::string& directory :
+       std::vector<std::string>(absl::StrSplit(common::ToAbsl(search_path), ':'))) {
+    const std::string path =
+        common::StrCat(From(workdir, directory.empty() ? "." : directory), "/", name);
+    if (IsProgram(root, path)) return path;
+  }
+  return {};
+}
+
+}  // namespace muster::worker

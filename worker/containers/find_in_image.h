@@ -1,0 +1,22 @@
+// Looks into a root file system that is not this process's, as the kernel would for a process in it:
+// links stay inside. Any thread that may block.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/files.h"
+
+namespace muster::worker {
+
+// O_PATH. An errno's status if there is no such file; `path` is absolute in there.
+absl::StatusOr<common::UniqueFd> OpenInRoot(int root, const std::string& path);
+
+bool IsDirectoryIn(int root, const std::string& path);
+
+// As execvp finds `name`: with a slash it is a path from `workdir`. Empty: there is no such program.
+std::string FindProgramIn(int root, std::string_view search_path, const std::string& workdir,
+                          const std::string& name);
+
+}  // namespace muster::worker

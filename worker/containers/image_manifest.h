@@ -1,0 +1,54 @@
+// The JSON of an image: its index, manifest and configuration, as OCI's image specification 1.0 and
+// Docker's version 2, schema 2 have them. Foreign bytes: bounded, and every field is checked that is
+// used. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::worker {
+
+inline constexpr size_t kImageJsonBytesMax = 4 << 20;
+inline constexpr size_t kImageLayersMax = 512;
+inline constexpr uint64_t kImageBytesMax = uint64_t{1} << 40;  // of all layers, compressed
+
+inline constexpr char kTarLayer[] = "application/vnd.oci.image.layer.v1.tar";
+inline constexpr char kGzipLayer[] = "application/vnd.oci.image.layer.v1.tar+gzip";
+
+struct ImageBlob {
+  std::string hex;  // of its SHA-256
+  uint64_t size = 0;
+  std::string media_type;  // of layers, as OCI writes it
+};
+
+struct ImageManifest {
+  ImageBlob config;
+  std::vector<ImageBlob> layers;  // the lowest first
+};
+
+// What of an image's configuration its ranks get.
+struct ImageConfig {
+  std::vector<std::string> env;  // "NAME=value"
+  std::string workdir;
+  std::string architecture;  // "amd64"
+};
+
+// This machine's, in the words of images.
+std::string_view ImageArchitecture();
+
+// An index lists manifests, one per architecture; false: it is a manifest itself, or neither.
+bool IsImageIndex(std::string_view json);
+// The manifest (or the one index) for this machine. NOT_FOUND names what there is instead.
+absl::StatusOr<ImageBlob> ChooseManifest(std::string_view index_json);
+absl::StatusOr<ImageManifest> ParseManifest(std::string_view json);
+absl::StatusOr<ImageConfig> ParseImageConfig(std::string_view json);
+
+// The manifest in OCI's words, and an index whose only entry is it, named "image".
+std::string ManifestJson(const ImageManifest& manifest);
+std::string IndexJson(std::string_view manifest_json);
+
+}  // namespace muster::worker

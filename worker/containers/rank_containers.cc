@@ -1,0 +1,363 @@
+#include "worker/containers/rank_containers.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "common/files.h"
+#include "common/relative_path.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "common/text.h"
+#include "worker/containers/bundle.h"
+#include "worker/containers/device_files.h"
+#include "worker/containers/find_in_image.h"
+#include "worker/isolation.h"
+#include "worker/secret_files.h"
+
+namespace muster::worker {
+namespace {
+
+using common::StrCat;
+
+constexpr int kExitNotInImage = 126;
+constexpr int kExitNoProgram = 127;
+constexpr int kMountsMax = 64;
+constexpr char kNoHome[] = "/tmp";
+// Of the account that ranks have on the node. An image is another system.
+const std::set<std::string, std::less<>> kNodeVariables = {"PATH", "HOME", "USER", "LOGNAME"};
+// Of the network, which is the node's.
+constexpr const char* kNodeFiles[] = {"/etc/hosts", "/etc/resolv.conf"};
+constexpr std::string_view kSystemDirs[] = {"/proc", "/sys", "/dev"};
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Variables Parse(const std::vector<std::string>& env) {
+  Variables variables;
+  for (const std::string& entry : env) {
+    const size_t equals = entry.find('=');
+    if (equals != std::string::npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  return variables;
+}
+
+bool IsWithin(std::string_view path, std::string_view directory) {
+  return directory == "/" || path == directory ||
+         (path.starts_with(directory) && path.size() > directory.size() &&
+          path[directory.size()] == '/');
+}
+
+bool IsPlainPath(const std::string& path) {
+  return path == "/" ||
+         (path.starts_with('/') && common::StaysInside(std::string_view(path).substr(1)));
+}
+
+LaunchProblem Problem(int error, std::string text) {
+  return {error, error == ENOENT ? kExitNoProgram : kExitNotInImage, std::move(text)};
+}
+
+class Wrapping {
+ public:
+  Wrapping(const ContainerPlace& place, const ReadyImage& image, const v1::JobSpec& spec,
+           const v1::NodePart& part, const RankAccount& account, const PreparedPlace& prepared)
+      : place_(place),
+        image_(image),
+        spec_(spec),
+        part_(part),
+        account_(account),
+        prepared_(prepared) {}
+
+  // Everything but the files.
+  std::optional<LaunchProblem> Check(std::vector<common::RankLaunch>* ranks) {
+    root_ = common::UniqueFd(open(image_.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!root_.valid())
+      return Refused(StrCat("its files are gone: ", std::strerror(errno)), "submit the job again");
+    if (auto problem = CheckMounts()) return problem;
+    absl::StatusOr<CdiEdits> devices = DeviceEdits(part_);
+    if (!devices.ok()) return Refused(common::MessageOf(devices.status()), "");
+    devices_ = *std::move(devices);
+    for (common::RankLaunch& rank : *ranks) {
+      Adapt(&rank);
+      if (auto problem = CheckRank(rank)) return problem;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<LaunchProblem> Write(const std::vector<common::RankLaunch>& ranks) {
+    absl::Status written = common::RemoveTree(place_.directory);
+    // The account passes through to what its ranks changed: that may be among the job's outputs.
+    if (written.ok()) written = common::MakeDirectories(place_.directory, 0711);
+    if (written.ok()) written = common::MakeDirectories(place_.directory + "/run");
+    for (const common::RankLaunch& rank : ranks) {
+      if (written.ok()) written = WriteOne(rank);
+    }
+    if (written.ok()) return std::nullopt;
+    return Refused(common::MessageOf(written), "see the disk of that node's --state-dir");
+  }
+
+ private:
+  LaunchProblem Refused(const std::string& why, const std::string& fix) const {
+    return Problem(EINVAL, StrCat("node ", place_.node, " cannot run the image ", image_.name, ": ",
+                                  why, fix.empty() ? "" : StrCat("; fix: ", fix)));
+  }
+
+  std::string TargetOf(const v1::Mount& mount) const {
+    return mount.target().empty() ? mount.source() : mount.target();
+  }
+  bool IsMounted(const std::string& path) const {
+    return std::any_of(spec_.container().mounts().begin(), spec_.container().mounts().end(),
+                       [&](const v1::Mount& each) { return IsWithin(path, TargetOf(each)); }) ||
+           std::any_of(place_.own.begin(), place_.own.end(),
+                       [&](const std::string& each) { return IsWithin(path, each); }) ||
+           std::any_of(place_.fixed.begin(), place_.fixed.end(),
+                       [&](const std::string& each) { return IsWithin(path, each); });
+  }
+
+  std::optional<LaunchProblem> CheckMounts() const {
+    if (spec_.container().mounts_size() > kMountsMax)
+      return Refused(StrCat("it has more than ", kMountsMax, " mounts"), "mount what holds them");
+    for (const v1::Mount& mount : spec_.container().mounts()) {
+      const std::string target = TargetOf(mount);
+      for (const std::string& path : {mount.source(), target}) {
+        if (!IsPlainPath(path))
+          return Refused(StrCat("the mount ", common::Printable(path),
+                                " is not an absolute path "
+                                "without . and .."),
+                         "write it as one");
+      }
+      if (target == "/") return Refused("a mount would take the place of all its files", "");
+      for (const std::string_view system : kSystemDirs) {
+        if (IsWithin(target, system))
+          return Refused(StrCat("a mount at ", target, " would hide what the system has there"),
+                         "mount it elsewhere");
+      }
+      for (const std::string& hidden : place_.hidden) {
+        if (IsWithin(mount.source(), hidden) || IsWithin(hidden, mount.source()) ||
+            IsWithin(target, hidden) || IsWithin(hidden, target))
+          return Refused(StrCat("the mount ", mount.source(), " meets ", hidden,
+                                ", which is the worker's own"),
+                         "mount a directory beside it");
+      }
+      if (auto problem = CheckSource(mount.source())) return problem;
+    }
+    return std::nullopt;
+  }
+
+  // The shim looks again, with the same rules, when it mounts it.
+  std::optional<LaunchProblem> CheckSource(const std::string& source) const {
+    const ActAs acting(account_);
+    open_how how{};
+    how.flags = O_PATH | O_CLOEXEC;
+    how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+    const common::UniqueFd fd(
+        static_cast<int>(syscall(SYS_openat2, AT_FDCWD, source.c_str(), &how, sizeof how)));
+    if (!fd.valid() && errno == ELOOP)
+      return Refused(StrCat("the mount ", source, " leads through a symbolic link"),
+                     StrCat("name what it leads to: realpath ", source));
+    if (!fd.valid())
+      return Refused(StrCat("the mount ", source, ": ", std::strerror(errno)),
+                     "make it on that node, readable for the ranks' account");
+    struct stat info {};
+    if (fstat(fd.get(), &info) == 0 && (S_ISDIR(info.st_mode) || S_ISREG(info.st_mode)))
+      return std::nullopt;
+    return Refused(StrCat("the mount ", source, " is neither a directory nor a regular file"),
+                   "mount the directory that holds it, or ask for devices with the job's shape");
+  }
+
+  void Adapt(common::RankLaunch* rank) const {
+    rank->env = EnvironmentIn(image_, spec_, account_, rank->env);
+    rank->env.insert(rank->env.end(), devices_.env.begin(), devices_.env.end());
+    RenumberDevices(part_, &rank->env);
+    if (rank->workdir.empty()) rank->workdir = image_.config.workdir;
+    if (!IsPlainPath(rank->workdir)) rank->workdir = "/";
+    for (std::string& entry : rank->env) {
+      if (entry.starts_with("PWD=")) entry = StrCat("PWD=", rank->workdir);
+    }
+    EnterPlace(prepared_, rank);
+  }
+
+  std::optional<LaunchProblem> CheckRank(const common::RankLaunch& rank) const {
+    if (!IsMounted(rank.workdir) && !IsDirectoryIn(root_.get(), rank.workdir)) {
+      return Refused(StrCat("it has no directory ", rank.workdir, ", which is the job's workdir"),
+                     "name one of the image, mount it, or leave workdir out");
+    }
+    if (rank.argv.empty() || rank.argv[0].empty())
+      return Refused("the job has an empty command", "give one after --");
+    const Variables env = Parse(rank.env);
+    const auto path = env.find("PATH");
+    const std::string search = path == env.end() ? "" : path->second;
+    const std::string& program = rank.argv[0];
+    // What lies in mounts is not looked at: the runtime does, and its reason reaches the rank's stderr.
+    const bool is_path = program.find('/') != std::string::npos;
+    const std::string full =
+        program.starts_with('/') ? program : StrCat(rank.workdir, "/", program);
+    if (is_path && IsMounted(full)) return std::nullopt;
+    if (!FindProgramIn(root_.get(), search, rank.workdir, program).empty()) return std::nullopt;
+    for (size_t from = 0; !is_path && from <= search.size();) {
+      const size_t to = std::min(search.find(':', from), search.size());
+      if (IsMounted(search.substr(from, to - from))) return std::nullopt;
+      from = to + 1;
+    }
+    return Problem(ENOENT,
+                   StrCat("node ", place_.node, ": command '", program, "' was not found ",
+                          is_path ? "in" : StrCat("in PATH (", search, ") of"), " the image ",
+                          image_.name, "; fix: correct the command, or install it in the image"));
+  }
+
+  absl::Status WriteOne(const common::RankLaunch& rank) const {
+    Bundle bundle;
+    bundle.root = place_.directory + "/root";
+    bundle.shm = place_.directory + "/shm";
+    bundle.argv = rank.argv;
+    bundle.env = rank.env;
+    bundle.workdir = rank.workdir;
+    if (account_.ids.is_other) {
+      bundle.uid = account_.ids.uid;
+      bundle.gid = account_.ids.gid;
+      bundle.groups = account_.ids.groups;
+    }
+    bundle.covers = place_.hidden;
+    for (const char* path : kNodeFiles) {
+      if (common::Exists(path))
+        bundle.mounts.push_back({.source = path, .target = path, .read_only = true});
+    }
+    bundle.mounts.insert(bundle.mounts.end(), devices_.mounts.begin(), devices_.mounts.end());
+    bundle.hooks = devices_.hooks;
+    for (int i = 0; i < spec_.container().mounts_size(); ++i) {
+      const v1::Mount& mount = spec_.container().mounts(i);
+      bundle.mounts.push_back({.source = StrCat(place_.directory, "/mounts/", i),
+                               .target = TargetOf(mount),
+                               .read_only = mount.read_only()});
+    }
+    for (const std::string& path : place_.own)
+      bundle.mounts.push_back({.source = path, .target = path});
+    for (const std::string& path : place_.fixed)
+      bundle.mounts.push_back({.source = path, .target = path, .read_only = true});
+    const std::string directory = StrCat(place_.directory, "/", rank.rank);
+    RETURN_IF_ERROR(common::MakeDirectories(directory));
+    ASSIGN_OR_RETURN(
+        const common::UniqueFd file,
+        common::OpenRegular(directory + "/config.json", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+    return common::WriteAll(file.get(), BundleJson(bundle));
+  }
+
+  const ContainerPlace& place_;
+  const ReadyImage& image_;
+  const v1::JobSpec& spec_;
+  const v1::NodePart& part_;
+  const RankAccount& account_;
+  const PreparedPlace& prepared_;
+  common::UniqueFd root_;
+  CdiEdits devices_;
+};
+
+std::vector<std::string> HiddenDirs(const Paths& paths) {
+  std::vector<std::string> hidden = {paths.StateDir()};
+  if (!IsWithin(paths.RuntimeDir(), paths.StateDir())) hidden.push_back(paths.RuntimeDir());
+  return hidden;
+}
+
+}  // namespace
+
+ContainerPlace PlaceOfAttempt(const std::string& node, const Paths& paths, const AttemptKey& key,
+                              const v1::JobSpec& spec, const PreparedPlace& prepared) {
+  ContainerPlace place{.node = node,
+                       .directory = paths.Containers(key),
+                       .own = DirsOfAttempt(paths, key, spec.has_code()),
+                       .fixed = {},
+                       .hidden = HiddenDirs(paths)};
+  if (!spec.secrets().empty()) place.fixed.push_back(SecretsDir(paths, key));
+  if (!prepared.setup_dir.empty()) {
+    place.fixed.push_back(prepared.setup_dir);
+    place.fixed.push_back(prepared.setup_tree);
+  }
+  return place;
+}
+
+ContainerPlace PlaceOfSetup(const std::string& node, const Paths& paths,
+                            const std::string& directory, const PreparedPlace& prepared) {
+  return {.node = node,
+          .directory = directory,
+          .own = {prepared.setup_dir, prepared.setup_tree},
+          .fixed = {},
+          .hidden = HiddenDirs(paths)};
+}
+
+std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpec& spec,
+                                       const RankAccount& account,
+                                       const std::vector<std::string>& env) {
+  Variables variables = Parse(image.config.env);
+  for (const auto& [name, value] : Parse(env)) {
+    const bool is_default = kNodeVariables.contains(name) && !spec.env().contains(name);
+    if (is_default && (name == "HOME" || variables.contains(name))) continue;
+    variables[name] = value;
+  }
+  const bool is_root = !account.ids.is_other || account.ids.uid == 0;
+  variables.try_emplace("HOME", is_root ? "/root" : kNoHome);
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(StrCat(name, "=", value));
+  return entries;
+}
+
+std::string PathOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec,
+                       const std::string& path) {
+  if (spec.container().image().empty() || IsWithin(path, paths.StateDir())) return path;
+  const v1::Mount* nearest = nullptr;
+  std::string at;
+  for (const v1::Mount& mount : spec.container().mounts()) {
+    const std::string& target = mount.target().empty() ? mount.source() : mount.target();
+    if (!IsWithin(path, target) || target.size() < at.size()) continue;
+    nearest = &mount;
+    at = target;
+  }
+  if (nearest != nullptr) return nearest->source() + path.substr(at.size());
+  return StrCat(paths.Containers(key), "/upper", IsPlainPath(path) && path != "/" ? path : "");
+}
+
+std::string WorkdirOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec) {
+  const std::string& image = spec.container().image();
+  if (image.empty() || !spec.workdir().empty()) return PathOnNode(paths, key, spec, spec.workdir());
+  const auto ready = ImageOf(paths, key, image);
+  return PathOnNode(paths, key, spec, ready.ok() ? ready->config.workdir : "/");
+}
+
+std::optional<LaunchProblem> CheckContainers(const ContainerPlace& place, const ReadyImage& image,
+                                             const v1::JobSpec& spec, const v1::NodePart& part,
+                                             const RankAccount& account,
+                                             const PreparedPlace& prepared,
+                                             std::vector<common::RankLaunch>* ranks) {
+  const ActAsWorker own_rights;
+  return Wrapping(place, image, spec, part, account, prepared).Check(ranks);
+}
+
+std::optional<LaunchProblem> WrapRanks(const ContainerPlace& place, const ReadyImage& image,
+                                       const v1::JobSpec& spec, const v1::NodePart& part,
+                                       const RankAccount& account, const PreparedPlace& prepared,
+                                       std::vector<common::RankLaunch>* ranks) {
+  const ActAsWorker own_rights;
+  Wrapping wrapping(place, image, spec, part, account, prepared);
+  if (auto problem = wrapping.Check(ranks)) return problem;
+  return wrapping.Write(*ranks);
+}
+
+common::LaunchContainer LaunchOfContainers(const ContainerPlace& place, const ContainerTools& tools,
+                                           const ReadyImage& image, const v1::ContainerSpec& spec) {
+  common::LaunchContainer container{.runtime = tools.runc,
+                                    .image_root = image.root,
+                                    .directory = place.directory,
+                                    .shm_bytes = spec.shm_bytes()};
+  for (const v1::Mount& mount : spec.mounts()) container.sources.push_back(mount.source());
+  return container;
+}
+
+}  // namespace muster::worker

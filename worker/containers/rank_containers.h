@@ -1,0 +1,66 @@
+// From ranks (or a job's setup) as they would be started on the node to containers: what they see of
+// the image, the node and their attempt, written as one bundle each. Threads that may block.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/shim_protocol.h"
+#include "muster/v1/job.pb.h"
+#include "worker/containers/container_tools.h"
+#include "worker/containers/image_step.h"
+#include "worker/launch_environment.h"
+#include "worker/preparation/prepared_place.h"
+#include "worker/rank_account.h"
+
+namespace muster::worker {
+
+// Whose containers: an attempt's, or a setup's.
+struct ContainerPlace {
+  std::string node;                 // for messages
+  std::string directory;            // LaunchContainer.directory
+  std::vector<std::string> own;     // directories that they see at the same paths as outside …
+  std::vector<std::string> fixed;   // … and those that they cannot change
+  std::vector<std::string> hidden;  // the worker's, of which they see nothing else
+};
+
+ContainerPlace PlaceOfAttempt(const std::string& node, const Paths& paths, const AttemptKey& key,
+                              const v1::JobSpec& spec, const PreparedPlace& prepared);
+// `directory`: of its bundle.
+ContainerPlace PlaceOfSetup(const std::string& node, const Paths& paths,
+                            const std::string& directory, const PreparedPlace& prepared);
+
+// PATH, HOME, USER and LOGNAME that the job did not name are the node's defaults: in an image its own come before
+// them. Everything else of `env` comes before the image's.
+std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpec& spec,
+                                       const RankAccount& account,
+                                       const std::vector<std::string>& env);
+
+// Where a path of the ranks' lies on the node; in an image, that is in a mount or among what they
+// changed.
+std::string PathOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec,
+                       const std::string& path);
+// Of their working directory, which may be the image's. Reads a small file.
+std::string WorkdirOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec);
+
+// Makes the directory with a bundle for each rank, and changes the ranks to what they are in there.
+// `part`: whose devices they get. The problem names node, image, reason and fix.
+std::optional<LaunchProblem> WrapRanks(const ContainerPlace& place, const ReadyImage& image,
+                                       const v1::JobSpec& spec, const v1::NodePart& part,
+                                       const RankAccount& account, const PreparedPlace& prepared,
+                                       std::vector<common::RankLaunch>* ranks);
+
+// Whether a job's mounts, working directory and program are there: before anything starts anywhere.
+// `ranks`: as for WrapRanks.
+std::optional<LaunchProblem> CheckContainers(const ContainerPlace& place, const ReadyImage& image,
+                                             const v1::JobSpec& spec, const v1::NodePart& part,
+                                             const RankAccount& account,
+                                             const PreparedPlace& prepared,
+                                             std::vector<common::RankLaunch>* ranks);
+
+// What the shim needs to start them.
+common::LaunchContainer LaunchOfContainers(const ContainerPlace& place, const ContainerTools& tools,
+                                           const ReadyImage& image, const v1::ContainerSpec& spec);
+
+}  // namespace muster::worker

@@ -495,10 +495,16 @@ constexpr ErrorCode kCodes[] = {
      "in the job file."},
     {"JC1721", "outputs are not here yet",
      "Outputs come back when an attempt has ended, and none of this job's has.",
-     "`jobctl wait JOB`, then copy again."},
+     "`jobctl wait JOB`, then copy again; `jobctl cp --live` copies what a running rank has now."},
     {"JC1722", "no such path in the outputs",
      "No file of the outputs has this name or lies below it.",
      "`jobctl outputs JOB` lists the files."},
+    {"JC1723", "a running rank's files could not be copied",
+     "The files of a running job are read and written by sh, find, stat, head, tail, cat and "
+     "sha256sum in "
+     "the rank's place, with its rights; one of them failed or is missing there, or the file "
+     "changed.",
+     "See what it said, and try by hand: `jobctl exec JOB -- ls -l PATH`."},
 };
 
 }  // namespace

@@ -14,6 +14,17 @@ namespace {
 constexpr int kKillRoundsMax = 100;
 constexpr int kKillPauseMs = 10;
 
+// The signal works once the process is between two system calls, of which fork may be the first.
+void AwaitStop(pid_t pid) {
+  common::ProcessStat stat;
+  for (int round = 0; round < kKillRoundsMax; ++round) {
+    if (!common::ReadProcessStat(pid, &stat) ||
+        (stat.state != 'R' && stat.state != 'S' && stat.state != 'D'))
+      return;
+    poll(nullptr, 0, 1);
+  }
+}
+
 // Parents have smaller depth, not smaller numbers: rounds until no more are found.
 std::vector<pid_t> LiveBelow(pid_t leader) {
   const std::vector<common::ProcessStat> all = common::ListProcesses();
@@ -56,11 +67,14 @@ void KillMarked(const ProcessMark& mark, pid_t leader) {
 
 void KillBelow(pid_t leader) {
   kill(leader, SIGSTOP);
-  for (int round = 0; round < kKillRoundsMax; ++round) {
+  AwaitStop(leader);
+  // A list is read one by one while processes start others: twice without any is none.
+  int empty = 0;
+  for (int round = 0; round < kKillRoundsMax && empty < 2; ++round) {
     const std::vector<pid_t> below = LiveBelow(leader);
-    if (below.empty()) break;
+    empty = below.empty() ? empty + 1 : 0;
     for (const pid_t pid : below) kill(pid, SIGKILL);
-    poll(nullptr, 0, kKillPauseMs);
+    if (empty == 0) poll(nullptr, 0, kKillPauseMs);
   }
   kill(leader, SIGKILL);
 }

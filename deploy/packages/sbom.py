@@ -54,10 +54,14 @@ class Bill:
     def _document(self):
         version, made = self.release.version, commit()
         moment = datetime.datetime.fromtimestamp(self.release.epoch, datetime.timezone.utc)
-        product = {"SPDXID": "SPDXRef-muster", "name": "muster", "versionInfo": version, "filesAnalyzed": False,
+        sums = sorted(hashlib.sha1(path.read_bytes()).hexdigest() for path in self.release.programs())
+        product = {"SPDXID": "SPDXRef-muster", "name": "muster", "versionInfo": version, "filesAnalyzed": True,
+                   "packageVerificationCode": {
+                       "packageVerificationCodeValue": hashlib.sha1("".join(sums).encode()).hexdigest()},
                    "downloadLocation": "NOASSERTION", "licenseConcluded": "NOASSERTION",
-                   "licenseDeclared": "NOASSERTION", "copyrightText": "NOASSERTION",
-                   "primaryPackagePurpose": "APPLICATION", "sourceInfo": f"commit {made or 'unknown'}"}
+                   "licenseDeclared": "NOASSERTION", "licenseInfoFromFiles": ["NOASSERTION"],
+                   "copyrightText": "NOASSERTION", "primaryPackagePurpose": "APPLICATION",
+                   "sourceInfo": f"commit {made or 'unknown'}"}
         files, links = [], [relation("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-muster")]
         for path in self.release.programs():
             data, reference = path.read_bytes(), f"SPDXRef-{path.name}"

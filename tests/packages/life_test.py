@@ -50,6 +50,7 @@ class OnABareMachine(unittest.TestCase):
         bare = machine.files()
         machine.install(*old.values())
         self.assertIn("client 0.0.9  protocol 2", machine.run("jobctl", "--version").stdout)
+        self.assertEqual(set(machine.told_systemd()), {"--system daemon-reload"})  # nothing starts unconfigured
         self.configure()
         for unit in ("muster-coordinator", "muster-worker"):
             machine.start(unit)
@@ -64,6 +65,8 @@ class OnABareMachine(unittest.TestCase):
             order = ["muster-coordinator", "muster-worker"]
             for name in order if packages is new else reversed(order):
                 machine.install(packages[name])
+                told = machine.told_systemd()
+                self.assertEqual([line for line in told if "daemon-reload" not in line], [f"try-restart {name}.service"])
                 machine.restart(name)
             machine.install(packages["muster-jobctl"])
             self.wait_node(version)
@@ -73,6 +76,9 @@ class OnABareMachine(unittest.TestCase):
             for _, pid in ranks:
                 self.assertTrue(machine.alive(pid), f"rank {pid} died in the change to {version}")
 
+        warning = machine.run("/var/lib/dpkg/info/muster-worker.prerm", "upgrade", "9.9").stdout
+        self.assertEqual(warning, "")
+        self.assertIn("ranks still run here", machine.run("/var/lib/dpkg/info/muster-worker.prerm", "remove").stdout)
         machine.write("/var/lib/finish", "")
         harness.wait_until(lambda: "SUCCEEDED" in self.jobctl("show", job), lambda: self.state_of(job),
                            every_s=0.2)
@@ -85,7 +91,12 @@ class OnABareMachine(unittest.TestCase):
         for unit in ("muster-worker", "muster-coordinator"):
             machine.stop(unit)
         machine.run("rm", "-r", "/run/muster")  # as systemd does; RuntimeDirectoryPreserve keeps the worker's
-        machine.run("dpkg", "--remove", *new)
+        machine.told_systemd()
+        self.assertNotIn("ranks still run", machine.run("dpkg", "--remove", *new).stdout)
+        told = machine.told_systemd()
+        for unit in ("muster-worker", "muster-coordinator"):
+            self.assertIn(f"stop {unit}.service", told)
+            self.assertIn(f"--system --quiet disable {unit}.service", told)
         kept = set(machine.files()) - set(bare)
         self.assertLessEqual({"/etc/muster/worker.env", "/var/lib/muster/coordinator", "/var/lib/muster/worker"}, kept)
         self.assertFalse([path for path in kept if path.startswith("/usr/")])

@@ -44,6 +44,10 @@ class Machine:
             raise AssertionError("the machine's first process did not start")
         self.pid = next(iter(harness.children_of(self.init.pid)))
         self.daemons = {}
+        # What the packages tell systemd. The test does it, by `start`, `stop` and `restart`.
+        self.write("/usr/bin/systemctl", '#!/bin/sh\necho "$*" >>/var/log/systemctl\n')
+        (self.root / "usr/bin/systemctl").chmod(0o755)
+        self.run("mkdir", "-p", "/run/systemd/system")
 
     def _end(self):
         self.init.kill()
@@ -68,6 +72,13 @@ class Machine:
         for each in packages:
             (self.root / "var/tmp" / each.name).unlink()
         return done.stdout
+
+    def told_systemd(self):
+        """The arguments of systemctl since the last look."""
+        path = self.root / "var/log/systemctl"
+        told = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return told
 
     def files(self):
         """{path: target of a link, size of a file, or kind} of all that a package may have left."""

@@ -2,6 +2,7 @@
 import base64
 import csv
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -46,6 +47,28 @@ class Wheel(unittest.TestCase):
                     newest = max([newest, *((int(major), int(minor)) for major, minor in found)])
         self.assertEqual({each.filename.rsplit("/", 1)[1] for each in scripts}, PROGRAMS)
         self.assertIn("-py3-none-manylinux_%d_%d_" % newest, the_wheel().name)
+
+    def test_its_bill_names_the_programs_and_the_libraries_in_them(self):
+        with zipfile.ZipFile(the_wheel()) as archive:
+            data = {each.rsplit("/", 1)[1]: archive.read(each) for each in archive.namelist()}
+        bill = json.loads(data["muster.spdx.json"])
+        told = {each["fileName"][2:]: {sum["algorithm"]: sum["checksumValue"] for sum in each["checksums"]}["SHA256"]
+                for each in bill["files"]}
+        self.assertEqual(told, {name: hashlib.sha256(data[name]).hexdigest() for name in PROGRAMS})
+        # Two libraries have their version in their code.
+        versions = {each["name"]: each["versionInfo"] for each in bill["packages"]}
+        zlib = re.search(rb"deflate (\d+\.\d+\.\d+) Copyright", data["jobctl"]).group(1).decode()
+        self.assertIn(f":{zlib}.", versions["zlib1g-dev"])
+        sqlite = versions["libsqlite3-dev"].split("-")[0]
+        self.assertIn(sqlite.encode() + b"\0", data["muster-coordinator"])
+        links = {(each["spdxElementId"], each["relatedSpdxElement"]) for each in bill["relationships"]
+                 if each["relationshipType"] == "STATIC_LINK"}
+        self.assertIn(("SPDXRef-jobctl", "SPDXRef-deb-libssl-dev"), links)
+        self.assertIn(("SPDXRef-muster-coordinator", "SPDXRef-deb-libsqlite3-dev"), links)
+        self.assertNotIn(("SPDXRef-muster-shim", "SPDXRef-deb-libssl-dev"), links)
+        # What must accompany the code of others.
+        for name in versions.keys() - {"muster"}:
+            self.assertIn(f"\n{name} {versions[name]}\n".encode(), data["third-party.txt"])
 
     def test_two_wheels_of_one_tree_are_the_same_bytes(self):
         again = package("wheel", TZ="Asia/Tokyo", LC_ALL="C", PYTHONHASHSEED="1")

@@ -84,12 +84,16 @@ if(NOT MUSTER_SANITIZE)
 endif()
 
 # muster_harden(TARGET [STATIC]): position independent, every relocation done at the start and then
-# read-only, no executable stack. Sanitizers' runtimes are no part of a static program.
+# read-only, no executable stack. Sanitizers' runtimes are no part of a static program. The C++ runtime is
+# linked into the others, so that they also run where it is older than our compiler's; libgcc_s is everywhere.
 function(muster_harden target)
   if("STATIC" IN_LIST ARGN AND NOT MUSTER_SANITIZE)
     target_link_options(${target} PRIVATE -static-pie)
-  else()
+  elseif(MUSTER_SANITIZE)
     target_link_options(${target} PRIVATE -pie)
+  else()
+    target_link_options(${target} PRIVATE -pie -static-libstdc++)
+    target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/common/arc4random.cc)
   endif()
   target_link_options(${target} PRIVATE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 endfunction()

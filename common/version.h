@@ -5,11 +5,12 @@
 
 namespace muster::common {
 
-inline constexpr char kVersion[] = "0.1.0";
+// Both are defined in version.cc alone, so that a test can link the same tree as another release.
+extern const char* const kVersion;
 // Bumped when an older peer could misunderstand us. Each side sends its own; a peer below
 // kProtocolMin is rejected.
 // 2: a registration is provisional until Cleared. 3: nodes prepare code, setup and containers.
-inline constexpr uint32_t kProtocol = 3;
+extern const uint32_t kProtocol;
 inline constexpr uint32_t kProtocolMin = 1;
 
 }  // namespace muster::common

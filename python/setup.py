@@ -4,6 +4,7 @@ A descriptor set instead of generated code: generated code works only with proto
 it, and would register muster.v1 in a pool that other code of the same process may use.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -30,11 +31,11 @@ class BuildPy(build_py):
         if self.editable_mode:
             target = HERE / "src" / "muster" / "client" / "api.binpb"
         target.parent.mkdir(parents=True, exist_ok=True)
+        # MUSTER_PROTOC: a compiler on this machine, where grpcio-tools is not installed.
+        told = os.environ.get("MUSTER_PROTOC")
         subprocess.run(
             [
-                sys.executable,
-                "-m",
-                "grpc_tools.protoc",
+                *([told] if told else [sys.executable, "-m", "grpc_tools.protoc"]),
                 "-I",
                 PROTO,
                 "--include_imports",

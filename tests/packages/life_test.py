@@ -1,0 +1,108 @@
+"""The Debian packages on a machine that has nothing but Debian: installed, upgraded and downgraded under a running job,
+removed, purged."""
+import re
+import unittest
+
+from machine import Machine
+from support import PREVIOUS, field, harness, need, the_debs
+
+
+class OnABareMachine(unittest.TestCase):
+    def setUp(self):
+        need((PREVIOUS / "muster-worker").exists(), f"{PREVIOUS} has no programs of an older release")
+        self.machine = Machine(self)
+
+    def jobctl(self, *arguments, check=True):
+        try:
+            return self.machine.run("jobctl", "--server", "127.0.0.1:7700", *arguments, check=check).stdout
+        except AssertionError as error:
+            logs = [self.machine.read(f"/var/log/{name}.log")[-3000:] for name in self.machine.daemons]
+            raise AssertionError("\n".join([str(error), *logs])) from None
+
+    def configure(self):
+        """What an administrator does: edits the two files."""
+        self.machine.write("/etc/muster/coordinator.env",
+                           "MUSTER_COORDINATOR_OPTIONS=--listen 127.0.0.1:7700 --insecure-plaintext\n")
+        self.machine.write("/etc/muster/worker.env",
+                           "MUSTER_COORDINATOR=127.0.0.1:7700\nMUSTER_NODE_NAME=node1\nMUSTER_RUN_AS=muster\n"
+                           "MUSTER_WORKER_OPTIONS=--advertise 127.0.0.1 --devices cpu:2\n")
+
+    def wait_node(self, version):
+        """Until the coordinator serves and the node is up, with the version that is installed."""
+        def up():
+            shown = self.jobctl("nodes", "show", "node1", check=False)
+            return version in shown and "ALIVE" in shown and shown
+        return harness.wait_until(up, lambda: f"node1 is up with {version}: {self.jobctl('nodes', 'ls')}")
+
+    def state_of(self, job):
+        """What a failed wait prints."""
+        return self.jobctl("show", job) + self.jobctl("logs", job)
+
+    def ranks(self, job):
+        """The ranks' processes, as they introduced themselves."""
+        def introduced():
+            found = re.findall(r"rank (\d) is (\d+)", self.jobctl("logs", job))
+            return len(found) == 2 and sorted(found)
+        return harness.wait_until(introduced, lambda: self.jobctl("show", job))
+
+    def test_installed_upgraded_and_downgraded_under_a_job_removed_and_purged(self):
+        machine, old, new = self.machine, the_debs(programs=PREVIOUS), the_debs()
+        bare = machine.files()
+        machine.install(*old.values())
+        self.assertIn("client 0.0.9  protocol 2", machine.run("jobctl", "--version").stdout)
+        self.assertEqual(set(machine.told_systemd()), {"--system daemon-reload"})  # nothing starts unconfigured
+        self.configure()
+        for unit in ("muster-coordinator", "muster-worker"):
+            machine.start(unit)
+        self.wait_node("0.0.9")
+        job = self.jobctl("submit", "-o", "name", "-n", "2", "--name", "life", "--workdir", "/var", "--", "sh", "-c",
+                          "echo rank $RANK is $$; while [ ! -e /var/lib/finish ]; do sleep 0.1; done; echo finished").strip()
+        ranks = self.ranks(job)
+
+        newest = field(new["muster-worker"], "Version")
+        for packages, version in ((new, newest), (old, "0.0.9"), (new, newest)):
+            # Up: the coordinator first. Down: it would refuse a newer worker, which then goes first.
+            order = ["muster-coordinator", "muster-worker"]
+            for name in order if packages is new else reversed(order):
+                machine.install(packages[name])
+                told = machine.told_systemd()
+                self.assertEqual([line for line in told if "daemon-reload" not in line], [f"try-restart {name}.service"])
+                machine.restart(name)
+            machine.install(packages["muster-jobctl"])
+            self.wait_node(version)
+            self.assertIn(f"server {version}", self.jobctl("version"))
+            self.assertIn("--insecure-plaintext", machine.read("/etc/muster/coordinator.env"))
+            self.assertEqual(self.ranks(job), ranks, f"after the change to {version}")
+            for _, pid in ranks:
+                self.assertTrue(machine.alive(pid), f"rank {pid} died in the change to {version}")
+
+        warning = machine.run("/var/lib/dpkg/info/muster-worker.prerm", "upgrade", "9.9").stdout
+        self.assertEqual(warning, "")
+        self.assertIn("ranks still run here", machine.run("/var/lib/dpkg/info/muster-worker.prerm", "remove").stdout)
+        machine.write("/var/lib/finish", "")
+        harness.wait_until(lambda: "SUCCEEDED" in self.jobctl("show", job), lambda: self.state_of(job),
+                           every_s=0.2)
+        self.assertEqual(self.jobctl("logs", job).count("finished"), 2)
+        shown = self.jobctl("show", job)
+        self.assertIn("SUCCEEDED", shown.upper())
+        self.assertNotIn("attempt 1", shown)
+        (machine.root / "var/lib/finish").unlink()
+
+        for unit in ("muster-worker", "muster-coordinator"):
+            machine.stop(unit)
+        machine.run("rm", "-r", "/run/muster")  # as systemd does; RuntimeDirectoryPreserve keeps the worker's
+        machine.told_systemd()
+        self.assertNotIn("ranks still run", machine.run("dpkg", "--remove", *new).stdout)
+        told = machine.told_systemd()
+        for unit in ("muster-worker", "muster-coordinator"):
+            self.assertIn(f"stop {unit}.service", told)
+            self.assertIn(f"--system --quiet disable {unit}.service", told)
+        kept = set(machine.files()) - set(bare)
+        self.assertLessEqual({"/etc/muster/worker.env", "/var/lib/muster/coordinator", "/var/lib/muster/worker"}, kept)
+        self.assertFalse([path for path in kept if path.startswith("/usr/")])
+        machine.run("dpkg", "--purge", *new)
+        self.assertEqual(machine.files(), bare)
+
+
+if __name__ == "__main__":
+    harness.main()

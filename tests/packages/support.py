@@ -1,0 +1,55 @@
+"""What the tests of the packages share: packages of the build tree, made once per test program."""
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+
+import harness  # noqa: E402
+from harness import need  # noqa: E402
+
+BUILD = Path(harness.BUILD)
+PREVIOUS = BUILD / "bin" / "tests" / "previous"
+_made = {}
+
+
+def package(kind, programs=None, **environment):
+    """A folder with the packages of one kind, wheel or deb; of another release with `programs`."""
+    for tool in ("readelf", "ninja", "cmake", "dpkg", "protoc"):
+        need(shutil.which(tool), f"packages are made with {tool}")
+    need(kind != "wheel" or importlib.util.find_spec("setuptools"), "the wheel is built by the Python package setuptools")
+    need(kind != "deb" or shutil.which("dpkg-shlibdeps"), "Debian packages are made with dpkg-shlibdeps (dpkg-dev)")
+    key = (kind, programs, *sorted(environment.items()))
+    if key not in _made:
+        out = Path(tempfile.mkdtemp(prefix="mt-packages-"))
+        unittest.addModuleCleanup(shutil.rmtree, out, ignore_errors=True)
+        more = ["--programs", str(programs)] if programs else []
+        done = subprocess.run([sys.executable, "-B", ROOT / "deploy" / "packages" / "build.py", "--build", BUILD, "--out",
+                               out, f"--{kind}", *more], env={**os.environ, **environment}, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise AssertionError(done.stdout + done.stderr)
+        _made[key] = out
+    return _made[key]
+
+
+def the_debs(**options):
+    """{name: path} of the packages but the SDK's, which needs more than a bare machine has."""
+    found = {path.name.split("_")[0]: path for path in package("deb", **options).glob("*.deb")}
+    return {name: found[name] for name in ("muster-jobctl", "muster-coordinator", "muster-worker")}
+
+
+def field(path, name):
+    """A field of a package's control file."""
+    return subprocess.run(["dpkg-deb", "--field", path, name], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def digests(folder):
+    """{name: contents} of a folder's files."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}

@@ -531,6 +531,11 @@ constexpr ErrorCode kCodes[] = {
     {"JC1810", "jobs are not over",
      "The cluster that is to be taken down has running or queued jobs.",
      "Wait for them, or add --cancel-jobs."},
+    {"JC1811", "Slurm's program failed",
+     "sbatch, squeue or scancel is missing here, refused the request, or did not answer.",
+     "The message has what it wrote; what stands behind -- goes to sbatch as it is."},
+    {"JC1812", "allocation over", "The allocation of a cluster ended before the cluster was up.",
+     "Read the allocation's output, which the message names, and run `jobctl cluster up` again."},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "client/cluster/slurm_script.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -127,14 +128,18 @@ absl::StatusOr<ClusterRecord> ParseRecord(std::string_view text) {
                        .head = TextIn(json, "head"),
                        .nodes = {},
                        .job = TextIn(json, "job"),
-                       .size = NumberIn(json, "size")};
+                       .size = TextIn(json, "size")};
   if (!identity::IsName(record.name)) return Damaged("name");
   if (record.on != "ssh" && record.on != "slurm") return Damaged("\"on\"");
   if (!IsHex(record.id)) return Damaged("id");
   if (!IsDigits(record.job)) return Damaged("job");
   if (!CheckDirectory(record.directory).ok()) return Damaged("directory");
   RETURN_IF_ERROR(TakeOptions(json, &record));
-  if (record.on == "slurm") return record;
+  if (record.on == "slurm") {
+    if (!CheckSize(record.size).ok() || record.directory[0] != '/')
+      return Damaged("size or directory");
+    return record;
+  }
   RETURN_IF_ERROR(TakeNodes(json, &record));
   const bool has_head = std::any_of(record.nodes.begin(), record.nodes.end(),
                                     [&](const SshNode& node) { return node.name == record.head; });

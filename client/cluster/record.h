@@ -25,8 +25,8 @@ struct ClusterRecord {
   std::string head;                      // name of the coordinator's node
   std::vector<SshNode> nodes;
   // slurm
-  std::string job;  // the newest allocation
-  uint32_t size = 0;
+  std::string job;   // the newest allocation
+  std::string size;  // its nodes, "4" or "2-4"
 };
 
 // CONFIG-DIR/clusters/NAME.json.

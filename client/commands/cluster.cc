@@ -5,7 +5,10 @@
 #include <thread>
 
 #include "client/arguments.h"
+#include "client/cluster/manifests.h"
 #include "client/cluster/record.h"
+#include "client/cluster/slurm_cluster.h"
+#include "client/cluster/slurm_script.h"
 #include "client/cluster/ssh_cluster.h"
 #include "client/commands/commands.h"
 #include "client/connection.h"
@@ -13,6 +16,7 @@
 #include "client/listing.h"
 #include "client/session.h"
 #include "client/sign_in.h"
+#include "client/spec_environment.h"
 #include "common/files.h"
 #include "common/problem.h"
 #include "common/status.h"
@@ -33,16 +37,24 @@ constexpr std::string_view kDefaultDirectory = ".muster/clusters";
 constexpr auto kJobsEndWithin = std::chrono::seconds(60);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
+constexpr int64_t kDefaultMarginMs = 120'000;
+constexpr int64_t kLeastMarginMs = 10'000;
+
 constexpr Flag kClusterUpFlags[] = {
-    {"on", 0, "WHERE", "ssh: machines that you reach by ssh", "ssh"},
-    {"nodes", 'N', "NODES", "the machines: a,user@b,c:2222,node[01-04]"},
-    {"head", 0, "NODE", "the node of the coordinator (the first)"},
-    {"devices", 0, "KINDS", "what each worker offers, like gpu or cpu:4 (all)"},
-    {"port", 0, "N", "the coordinator's port; its HTTPS has the next one (7700)"},
-    {"dir", 0, "DIR", "directory on the nodes (~/.muster/clusters); put it on a local disk"},
+    {"on", 0, "WHERE", "ssh, slurm or kubernetes", "ssh|slurm|kubernetes"},
+    {"nodes", 'N', "NODES", "ssh: the machines, a,user@b,c:2222,node[01-04]; slurm: how many"},
+    {"dir", 0, "DIR",
+     "ssh: on the nodes, best on a local disk; slurm: on the file system that all share "
+     "(~/.muster/clusters)"},
+    {"head", 0, "NODE", "ssh: the node of the coordinator (the first)"},
+    {"devices", 0, "KINDS", "ssh: what each worker offers, like gpu or cpu:4 (all)"},
+    {"port", 0, "N", "ssh: the coordinator's port; its HTTPS has the next one (7700)"},
     {"ssh-config", 0, "FILE", "ssh's configuration file, as ssh -F", {}, "file"},
     {"ssh-option", 0, "OPTION",
      "an option as ssh -o, like StrictHostKeyChecking=accept-new; may be repeated"},
+    {"margin", 0, "TIME",
+     "slurm: how long before the time limit jobs are stopped, to save a checkpoint (2m)"},
+    {"resubmit", 0, "", "slurm: at the time limit submit the next allocation if jobs are left"},
 };
 constexpr Flag kClusterDownFlags[] = {
     {"cancel-jobs", 0, "", "cancel jobs that are still running or queued"},
@@ -93,11 +105,60 @@ absl::StatusOr<cluster::SshUp> ReadSshUp(Session& session, const Arguments& argu
   return up;
 }
 
-absl::StatusOr<int> ClusterUp(Session& session, const Arguments& arguments) {
-  if (!arguments.Has("on")) {
-    return Usage("JC1004", "--on tells where the cluster is to be",
-                 "jobctl cluster up --on ssh --nodes node1,node2");
+// On the shared file system, as all nodes name it.
+absl::StatusOr<std::string> SharedDirectory(const Arguments& arguments) {
+  const std::string given = arguments.Get("dir", kDefaultDirectory);
+  const std::string directory =
+      given[0] == '/'
+          ? given
+          : StrCat(arguments.Has("dir") ? WorkingDirectory() : HomeDirectory(), "/", given);
+  RETURN_IF_ERROR(cluster::CheckDirectory(directory));
+  return directory;
+}
+
+// A cluster of this name that is there already gets its next allocation.
+absl::StatusOr<cluster::SlurmUp> ReadSlurmUp(Session& session, const Arguments& arguments) {
+  cluster::SlurmUp up;
+  const ConfigFile& file = session.settings().file();
+  const std::string name = arguments.words().empty() ? "slurm" : arguments.words()[0];
+  const bool is_known = identity::IsName(name) && common::Exists(cluster::RecordPath(file, name));
+  if (is_known) {
+    ASSIGN_OR_RETURN(up.record, cluster::LoadRecord(file, name));
+    if (up.record.on != "slurm") return NewName(session, arguments).status();
+    if (arguments.Has("dir"))
+      return Usage("JC1004", StrCat(name, " has its directory already: ", up.record.directory),
+                   "leave out --dir, or choose another NAME");
+    if (!arguments.Has("nodes")) return up;
+  } else {
+    ASSIGN_OR_RETURN(up.record.name, NewName(session, arguments));
+    up.record.on = "slurm";
+    up.record.id = FreshId(session);
+    ASSIGN_OR_RETURN(up.record.directory, SharedDirectory(arguments));
   }
+  if (!arguments.Has("nodes"))
+    return Usage("JC1004", "--on slurm needs the number of nodes",
+                 "jobctl cluster up --on slurm -N 4");
+  up.size = arguments.Get("nodes");
+  RETURN_IF_ERROR(cluster::CheckSize(up.size));
+  up.record.size = up.size;
+  ASSIGN_OR_RETURN(const int64_t margin_ms, arguments.DurationMs("margin", kDefaultMarginMs));
+  if (margin_ms < kLeastMarginMs) return Usage("JC1004", "--margin is at least 10s", "--margin 2m");
+  up.margin_s = margin_ms / 1000;
+  up.resubmits = arguments.Has("resubmit");
+  up.flags = arguments.rest();
+  return up;
+}
+
+absl::StatusOr<int> UpOnSlurm(Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const cluster::SlurmUp up, ReadSlurmUp(session, arguments));
+  RETURN_IF_ERROR(cluster::BringUpOnSlurm(session, up));
+  session.Print(StrCat("✓ cluster ", up.record.name, " is up; it is the context in use\n"));
+  session.Note(
+      StrCat("next: jobctl run -n 2 -- python train.py   jobctl cluster down ", up.record.name));
+  return kExitOk;
+}
+
+absl::StatusOr<int> UpOverSsh(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const cluster::SshUp up, ReadSshUp(session, arguments));
   RETURN_IF_ERROR(cluster::BringUpOverSsh(session, up));
   const std::string& name = up.record.name;
@@ -106,6 +167,28 @@ absl::StatusOr<int> ClusterUp(Session& session, const Arguments& arguments) {
                        ", the coordinator on ", up.record.head, "; it is the context in use\n"));
   session.Note(StrCat("next: jobctl run -n 2 -- python train.py   jobctl cluster down ", name));
   return kExitOk;
+}
+
+bool IsOnSlurm(const Session& session, const Arguments& arguments) {
+  if (arguments.Has("on") || arguments.words().empty()) return arguments.Get("on") == "slurm";
+  const auto record = cluster::LoadRecord(session.settings().file(), arguments.words()[0]);
+  return record.ok() && record->on == "slurm";
+}
+
+absl::StatusOr<int> ClusterUp(Session& session, const Arguments& arguments) {
+  if (IsOnSlurm(session, arguments)) return UpOnSlurm(session, arguments);
+  if (arguments.Get("on") == "kubernetes") {
+    session.Print(cluster::KubernetesManifests());
+    session.Note("what to put in and what comes next: docs/containers.md");
+    return kExitOk;
+  }
+  if (!arguments.Has("on")) {
+    return Usage("JC1004", "--on tells where the cluster is to be",
+                 "jobctl cluster up --on ssh --nodes node1,node2");
+  }
+  if (arguments.has_rest())
+    return Usage("JC1004", "what stands behind -- is for sbatch", "leave it out, or --on slurm");
+  return UpOverSsh(session, arguments);
 }
 
 // The one that is named, that is in use, or the only one.
@@ -191,7 +274,8 @@ absl::Status ForgetContext(const std::string& name) {
 absl::StatusOr<int> ClusterDown(Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const ClusterRecord record, WhichCluster(session, arguments));
   RETURN_IF_ERROR(EndJobs(session, arguments, record));
-  const absl::Status done = cluster::TakeDownOverSsh(session, record);
+  const absl::Status done = record.on == "slurm" ? cluster::TakeDownOnSlurm(session, record)
+                                                 : cluster::TakeDownOverSsh(session, record);
   if (!done.ok() && arguments.Has("forget")) {
     session.Note(StrCat("✗ ", common::ProblemOf(done).what, "; forgotten"));
     RETURN_IF_ERROR(cluster::RemoveRecord(session.settings().file(), record.name));
@@ -220,10 +304,12 @@ absl::StatusOr<int> ListClusters(Session& session, const Arguments& arguments) {
   for (const std::string& name : names) {
     ASSIGN_OR_RETURN(const ClusterRecord record, cluster::LoadRecord(file, name));
     const auto context = file.contexts.find(name);
-    listing.rows.push_back({Cell(Value(name == current), name == current ? "*" : ""), Cell(name),
-                            Cell(record.on), Cell(static_cast<int64_t>(record.nodes.size())),
-                            Cell(context == file.contexts.end() ? "" : context->second),
-                            Cell(record.head), Cell(record.directory)});
+    listing.rows.push_back(
+        {Cell(Value(name == current), name == current ? "*" : ""), Cell(name), Cell(record.on),
+         Cell(record.on == "slurm" ? record.size : StrCat(record.nodes.size())),
+         Cell(context == file.contexts.end() ? "" : context->second),
+         Cell(record.on == "slurm" ? StrCat("allocation ", record.job) : record.head),
+         Cell(record.directory)});
   }
   RETURN_IF_ERROR(session.PrintListing(std::move(listing), arguments));
   return kExitOk;
@@ -233,18 +319,25 @@ absl::StatusOr<int> ListClusters(Session& session, const Arguments& arguments) {
 
 const Command kClusterUpCommand = {
     .name = "cluster up",
-    .summary = "start a cluster on machines that you reach by ssh",
+    .summary = "start a cluster over ssh or in an allocation of Slurm",
     .arguments = "[NAME]",
     .most = 1,
     .flags = kClusterUpFlags,
+    .rest = true,
     .examples =
         "jobctl cluster up --on ssh --nodes node1,node2\tthe coordinator on node1, a worker on "
         "both\n"
-        "jobctl cluster up lab --on ssh --nodes alice@node[01-04]\tfour nodes, as alice",
+        "jobctl cluster up lab --on ssh --nodes alice@node[01-04]\tfour nodes, as alice\n"
+        "jobctl cluster up --on slurm -N 4 -- -p gpu -t 4:00:00\tfour nodes of an allocation; "
+        "flags of sbatch\n"
+        "jobctl cluster up --on kubernetes | kubectl apply -f -\tthe manifests",
     .notes =
-        "The programs beside jobctl are copied to each node, which needs nothing but\n"
-        "ssh. Jobs run as the account that ssh reaches. This machine and all nodes must\n"
-        "reach two ports of the head. If a node fails, all are cleaned up again.\n"
+        "ssh: the programs beside jobctl are copied to each node, which needs nothing\n"
+        "but ssh. Jobs run as the account that ssh reaches. This machine and all nodes\n"
+        "must reach two ports of the head. If a node fails, all are cleaned up again.\n"
+        "slurm: the coordinator and a worker on each node run in the allocation. Before\n"
+        "its time limit jobs are stopped with SIGTERM, to save; `jobctl cluster up NAME`\n"
+        "gets the next allocation, where they continue from their checkpoints.\n"
         "NAME is by default what --on says. docs/clusters.md has more.",
     .run = ClusterUp};
 const Command kClusterDownCommand = {

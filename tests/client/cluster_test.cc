@@ -7,9 +7,11 @@
 
 #include "client/batch_file.h"
 #include "client/child_output.h"
+#include "client/cluster/manifests.h"
 #include "client/cluster/node_list.h"
 #include "client/cluster/node_scripts.h"
 #include "client/cluster/record.h"
+#include "client/cluster/slurm_script.h"
 #include "client/cluster/ssh.h"
 #include "common/problem.h"
 #include "common/strings.h"
@@ -107,7 +109,7 @@ ClusterRecord SomeRecord() {
           .head = "b",
           .nodes = {{"a", "alice", "a", 0}, {"b", "", "b", 2222}},
           .job = "",
-          .size = 0};
+          .size = ""};
 }
 
 TEST(ClusterTest, ARecordIsReadBackAsItWas) {
@@ -168,6 +170,77 @@ TEST(ClusterTest, SshNeverAsksAndTheHostIsNoOption) {
                                              "-l",           "alice",
                                              "--",           "a"};
   EXPECT_EQ(words, expected);
+}
+
+TEST(ClusterTest, AnAllocationHasANumberOfNodes) {
+  for (const char* good : {"1", "4", "2-4", "3-3"}) EXPECT_TRUE(CheckSize(good).ok()) << good;
+  for (const char* bad :
+       {"", "0", "-4", "4-2", "2-", "1;x", "4 ", "+4", "1e3", "99999999999", "2-4-6", "a,b"})
+    EXPECT_EQ(common::CodeOf(CheckSize(bad)), "JC1801") << bad;
+}
+
+TEST(ClusterTest, WhatAnAllocationTellsIsCheckedBeforeItIsUsed) {
+  const auto ready = ParseReady("12 10.0.0.1:41231 4 muster1.abc\n");
+  ASSERT_TRUE(ready.ok()) << ready.status();
+  EXPECT_EQ(ready->job, "12");
+  EXPECT_EQ(ready->https, "10.0.0.1:41231");
+  EXPECT_EQ(ready->nodes, 4u);
+  EXPECT_EQ(ready->token, "muster1.abc");
+  for (const char* bad :
+       {"", "12 10.0.0.1:41231 4 t", "12 10.0.0.1 4 t\n", "x 10.0.0.1:1 4 t\n", "12 unix:/x 4 t\n",
+        "12 10.0.0.1:1 0 t\n", "12 10.0.0.1:1 4 \n", "12 10.0.0.1:1 4 t u\n", "12 a:1 -4 t\n"})
+    EXPECT_FALSE(ParseReady(bad).ok()) << bad;
+  EXPECT_FALSE(ParseReady(std::string(10'000, '1') + "\n").ok());
+}
+
+TEST(ClusterTest, ARecordOfAnAllocationIsReadBackAsItWas) {
+  ClusterRecord record = SomeRecord();
+  record.on = "slurm";
+  record.directory = "/shared/muster";
+  record.job = "4711";
+  record.size = "2-4";
+  const auto read = ParseRecord(TextOfRecord(record));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->job, "4711");
+  EXPECT_EQ(read->size, "2-4");
+  record.directory = "shared";
+  EXPECT_FALSE(ParseRecord(TextOfRecord(record)).ok());
+  record.directory = "/shared";
+  record.job = "1; scancel -u root";
+  EXPECT_FALSE(ParseRecord(TextOfRecord(record)).ok());
+}
+
+TEST(ClusterTest, ScriptsOfAnAllocationAreShellAndTheirWordsStayWords) {
+  const SlurmScript script{.cluster = "lab",
+                           .directory = "/shared/lab",
+                           .size = "2",
+                           .admin = "alice",
+                           .flags = {"--comment=a b'c", "-p", "gpu"},
+                           .margin_s = 120,
+                           .resubmits = true};
+  EXPECT_NE(JobScript(script).find("#SBATCH --job-name=muster-lab\n"), std::string::npos);
+  EXPECT_NE(JobScript(script).find("singleton '--comment=a b'\\''c' -p gpu \"$root/job.sh\""),
+            std::string::npos);
+  for (const std::string& text : {JobScript(script), NodeScript(script)}) {
+    const auto checked =
+        OutputOfChild({.argv = {"/bin/sh", "-n"}, .environment = OwnEnvironment(), .input = text});
+    ASSERT_TRUE(checked.ok()) << checked.status();
+    EXPECT_EQ(checked->status, 0) << checked->errors;
+  }
+}
+
+TEST(ClusterTest, TheManifestsAreThoseOfTheSourcesWithTheirNamespace) {
+  const std::string text(KubernetesManifests());
+  size_t kinds = 0, placed = 0;
+  for (size_t at = text.find("\nkind: "); at != std::string::npos;
+       at = text.find("\nkind: ", at + 1))
+    ++kinds;
+  for (size_t at = text.find("\n  namespace: muster\n"); at != std::string::npos;
+       at = text.find("\n  namespace: muster\n", at + 1))
+    ++placed;
+  EXPECT_GE(kinds, 6u);
+  EXPECT_EQ(placed, kinds - 1);  // the namespace itself has none
+  EXPECT_NE(text.find("image: muster-worker:latest\n"), std::string::npos);
 }
 
 // The scripts themselves, by /bin/sh on this machine.

@@ -9,6 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 #include "common/files.h"
 #include "common/spawn_attributes.h"
@@ -22,26 +25,100 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Reads until the end of the pipe, `bytes_max` or the deadline; false at the deadline.
-bool ReadPrinted(int fd, steady_clock::time_point deadline, size_t bytes_max, ChildOutput* output) {
+constexpr size_t kErrorBytesMax = 4 * 1024;
+
+struct Pipe {
+  common::UniqueFd from;
+  common::UniqueFd to;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return common::ErrnoStatus("cannot make a pipe");
+  return Pipe{common::UniqueFd(ends[0]), common::UniqueFd(ends[1])};
+}
+
+// This process's ends of the three streams; each is closed when it is over.
+struct Streams {
+  common::UniqueFd input;
+  common::UniqueFd output;
+  common::UniqueFd errors;
+};
+
+// Makes `fd` invalid at the end of the stream, or if it would block.
+void ReadSome(common::UniqueFd* fd, size_t most, std::string* text) {
   char buffer[4096];
-  while (output->text.size() < bytes_max) {
+  const ssize_t count = read(fd->get(), buffer, std::min(sizeof(buffer), most));
+  if (count > 0) {
+    text->append(buffer, static_cast<size_t>(count));
+  } else if (count == 0 || errno != EINTR) {
+    fd->Reset();
+  }
+}
+
+// A child that has ended, or wants no more, is no error: how it ends tells.
+void WriteSome(common::UniqueFd* fd, std::string_view* input) {
+  const ssize_t count = write(fd->get(), input->data(), input->size());
+  if (count > 0) input->remove_prefix(static_cast<size_t>(count));
+  if (input->empty() || (count < 0 && errno != EINTR && errno != EAGAIN)) fd->Reset();
+}
+
+void ReadErrors(Streams* streams, ChildOutput* output) {
+  ReadSome(&streams->errors, kErrorBytesMax, &output->errors);
+  if (output->errors.size() > kErrorBytesMax)
+    output->errors.erase(0, output->errors.size() - kErrorBytesMax);
+}
+
+// Until the end of its stdout, `bytes_max` of it, or the deadline; false at the deadline. What it
+// leaves in the background may keep stderr open (ssh's ControlPersist).
+bool Converse(Streams* streams, steady_clock::time_point deadline, const ChildCommand& command,
+              ChildOutput* output) {
+  std::string_view input = command.input;
+  while (streams->output.valid()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-    pollfd waited{fd, POLLIN, 0};
-    const int ready = poll(&waited, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+    // poll passes over negative descriptors.
+    pollfd waited[] = {{streams->output.get(), POLLIN, 0},
+                       {streams->errors.get(), POLLIN, 0},
+                       {streams->input.get(), POLLOUT, 0}};
+    const int ready =
+        poll(waited, std::size(waited), static_cast<int>(std::max<int64_t>(0, left.count())));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return false;
-    const size_t wanted = std::min(sizeof(buffer), bytes_max - output->text.size());
-    const ssize_t count = read(fd, buffer, wanted);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      output->whole = true;
-      return true;
-    }
-    output->text.append(buffer, static_cast<size_t>(count));
+    if (waited[0].revents != 0)
+      ReadSome(&streams->output, command.bytes_max - output->text.size(), &output->text);
+    if (output->text.size() == command.bytes_max) return true;
+    if (waited[1].revents != 0) ReadErrors(streams, output);
+    if (waited[2].revents != 0) WriteSome(&streams->input, &input);
   }
+  output->whole = true;
   return true;
 }
+
+// SIGPIPE of a child that does not read its input must not end jobctl.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+  }
+  ~WithoutSigpipe() {
+    // One that is pending would end jobctl as soon as it is allowed again.
+    if (sigismember(&before_, SIGPIPE) == 0) {
+      sigset_t pipe;
+      sigemptyset(&pipe);
+      sigaddset(&pipe, SIGPIPE);
+      const timespec now{};
+      while (sigtimedwait(&pipe, nullptr, &now) > 0) {
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t before_;
+};
 
 // False: it was killed at the deadline, with its group: a script's real program, too.
 bool Reap(pid_t pid, steady_clock::time_point deadline, int* status) {
@@ -66,26 +143,30 @@ std::vector<char*> Pointers(const std::vector<std::string>& words) {
 }  // namespace
 
 absl::StatusOr<ChildOutput> OutputOfChild(const ChildCommand& command) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return common::ErrnoStatus("cannot make a pipe");
-  const common::UniqueFd from(ends[0]);
-  common::UniqueFd to(ends[1]);
+  ASSIGN_OR_RETURN(Pipe input, MakePipe());
+  ASSIGN_OR_RETURN(Pipe text, MakePipe());
+  ASSIGN_OR_RETURN(Pipe errors, MakePipe());
+  fcntl(input.to.get(), F_SETFL, O_NONBLOCK);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, to.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, input.from.get(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&files, text.to.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, errors.to.get(), STDERR_FILENO);
   const common::SpawnAttributes attributes(POSIX_SPAWN_SETPGROUP);
+  const WithoutSigpipe without_sigpipe;
   pid_t pid = 0;
   errno = posix_spawn(&pid, command.argv[0].c_str(), &files, attributes.get(),
                       Pointers(command.argv).data(), Pointers(command.environment).data());
   posix_spawn_file_actions_destroy(&files);
   if (errno != 0) return common::ErrnoStatus("cannot be started");
-  to.Reset();
+  for (common::UniqueFd* end : {&input.from, &text.to, &errors.to}) end->Reset();
+  Streams streams{std::move(input.to), std::move(text.from), std::move(errors.from)};
+  if (command.input.empty()) streams.input.Reset();
   ChildOutput output;
   const auto deadline = steady_clock::now() + command.limit;
-  const bool in_time = ReadPrinted(from.get(), deadline, command.bytes_max, &output);
+  const bool in_time = Converse(&streams, deadline, command, &output);
   const bool enough = in_time && !output.whole;
+  streams.input.Reset();
   const bool ended = Reap(pid, enough ? steady_clock::now() : deadline, &output.status);
   if (!enough && !ended) {
     return absl::DeadlineExceededError(

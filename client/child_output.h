@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,10 +16,12 @@ struct ChildCommand {
   std::vector<std::string> environment;  // "NAME=value"
   std::chrono::milliseconds limit{10'000};
   size_t bytes_max = 64 * 1024;  // once it has printed these it is killed
+  std::string_view input = {};   // of its stdin
 };
 
 struct ChildOutput {
-  std::string text;    // of stdout; stderr is dropped
+  std::string text;    // of stdout
+  std::string errors;  // the end of stderr, at most 4 KiB
   bool whole = false;  // it ended by itself
   int status = 0;      // if whole: as waitpid(2) gives it
 };

@@ -379,8 +379,9 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view c
                StrCat("correct the lines, then run jobctl validate ", name));
 }
 
-absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<std::string>& sets,
-                                    v1::JobSpec* spec) {
+std::string JobFileName(const std::string& path) { return path == "-" ? "stdin" : path; }
+
+absl::StatusOr<std::string> ReadJobFile(const std::string& path) {
   std::string content;
   if (path == "-") {
     // One byte over the limit is enough to know.
@@ -402,12 +403,10 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<s
           StrCat("ls -l ", path));
     }
   }
-  const std::string name = path == "-" ? "stdin" : path;
-  if (content.size() > common::kSpecBytesMax) {
-    return Usage("JC1102", StrCat(name, " is larger than ", common::kSpecBytesMax / 1024, " KiB"),
-                 "move data into files next to the job");
-  }
-  return ParseJobFile(name, content, sets, spec);
+  if (content.size() <= common::kSpecBytesMax) return content;
+  return Usage("JC1102",
+               StrCat(JobFileName(path), " is larger than ", common::kSpecBytesMax / 1024, " KiB"),
+               "move data into files next to the job");
 }
 
 }  // namespace muster::client

@@ -67,11 +67,12 @@ struct JobFile {
   uint32_t device_total = 0;  // the number in `devices: h100:8`; settled when the ranks are known
 };
 
-// Reads `path` ("-": stdin), applies `sets` ("key.path=value") and fills `spec`. Errors: JC1005,
+// The text of `path` ("-": stdin). Errors: JC1005, JC1102.
+absl::StatusOr<std::string> ReadJobFile(const std::string& path);
+// For messages.
+std::string JobFileName(const std::string& path);
+// Applies `sets` ("key.path=value") to the text and fills `spec`; `name` is for messages. Errors:
 // JC1101, JC1102.
-absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const std::vector<std::string>& sets,
-                                    v1::JobSpec* spec);
-// The same on text; `name` is for messages.
 absl::StatusOr<JobFile> ParseJobFile(const std::string& name, std::string_view content,
                                      const std::vector<std::string>& sets, v1::JobSpec* spec);
 

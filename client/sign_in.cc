@@ -74,6 +74,15 @@ std::string CredentialsPath(const ConfigFile& file, const std::string& context) 
   return StrCat(parent.empty() ? "." : parent.string(), "/credentials/", context);
 }
 
+absl::Status SelectContext(const std::string& context, const identity::Credentials& credentials) {
+  // As it is now: other commands may have changed it meanwhile.
+  ASSIGN_OR_RETURN(ConfigFile file, ConfigFile::Read());
+  RETURN_IF_ERROR(identity::SaveCredentials(CredentialsPath(file, context), credentials));
+  file.contexts[context] = credentials.endpoint;
+  file.current = context;
+  return file.Write();
+}
+
 SignInState StateOf(const SignInLife& life, int64_t now_ms) {
   if (now_ms >= life.until_ms) return SignInState::kExpired;
   return now_ms - life.from_ms > (life.until_ms - life.from_ms) / 2 ? SignInState::kRenew

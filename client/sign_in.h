@@ -20,6 +20,9 @@ namespace muster::client {
 // Where a context's are: CONFIG-DIR/credentials/CONTEXT.
 std::string CredentialsPath(const ConfigFile& file, const std::string& context);
 
+// Saves them, with a context of this name, and makes it the current one.
+absl::Status SelectContext(const std::string& context, const identity::Credentials& credentials);
+
 // What to connect with: null if the server is a socket, or nobody signed in to it. Renewed on the way
 // if less than half of their life is left; a coordinator that does not answer delays that by two
 // seconds, once in five minutes. UNAUTHENTICATED (JC1357): expired.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "client/arguments.h"
+#include "client/batch_file.h"
 #include "client/code_sync.h"
 #include "client/connection.h"
 #include "client/errors.h"
@@ -304,6 +305,39 @@ absl::Status CheckEnforced(const Connection& connection) {
        .fix = "install this release there, or omit the limit"});
 }
 
+// For the lines of launchers in a script that count them.
+uint32_t MostOnANode(Session& session, const std::string& wanted) {
+  const absl::StatusOr<v1::ListNodesResponse> nodes = RegisteredNodes(session);
+  if (!nodes.ok()) return 1;
+  for (const std::string& kind : KindsFor(wanted)) {
+    uint32_t most = 0;
+    for (const v1::NodeView& node : nodes->nodes()) {
+      for (const v1::DeviceUse& use : node.uses()) {
+        if (use.kind() == kind) most = std::max(most, use.total());
+      }
+    }
+    if (most > 0) return most;
+  }
+  return 1;
+}
+
+// A job file, or a batch script in its place.
+absl::StatusOr<JobFile> LoadFile(Session& session, const Arguments& arguments, v1::JobSpec* spec) {
+  const std::string& path = arguments.words()[0];
+  const std::string name = JobFileName(path);
+  ASSIGN_OR_RETURN(std::string content, ReadJobFile(path));
+  if (arguments.Get("from") == "sbatch" || IsSbatchScript(content)) {
+    ASSIGN_OR_RETURN(BatchJob job,
+                     JobOfSbatch(name, content, Variable, [&](const std::string& kind) {
+                       return MostOnANode(session, kind);
+                     }));
+    for (const std::string& each : job.left_out)
+      session.Note(StrCat("not taken over: ", common::Printable(each)));
+    content = std::move(job.job_file);
+  }
+  return ParseJobFile(name, content, arguments.All("set"), spec);
+}
+
 absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, bool asks_context) {
   Submission result;
   v1::JobSpec& spec = result.spec;
@@ -311,7 +345,7 @@ absl::StatusOr<Submission> Build(Session& session, const Arguments& arguments, b
   // The file's variables go on top of the environment, so they are set aside until that is there.
   v1::JobSpec from_file;
   if (!arguments.words().empty()) {
-    ASSIGN_OR_RETURN(file, LoadJobFile(arguments.words()[0], arguments.All("set"), &from_file));
+    ASSIGN_OR_RETURN(file, LoadFile(session, arguments, &from_file));
   } else if (arguments.Has("set")) {
     ASSIGN_OR_RETURN(file, ParseJobFile("--set", "{}", arguments.All("set"), &from_file));
   }

@@ -505,6 +505,43 @@ constexpr ErrorCode kCodes[] = {
      "the rank's place, with its rights; one of them failed or is missing there, or the file "
      "changed.",
      "See what it said, and try by hand: `jobctl exec JOB -- ls -l PATH`."},
+    {"JC1801", "not nodes of a cluster",
+     "A word of --nodes, --head or --dir cannot be a machine, a port or a directory. They become "
+     "words of command lines, so only plain names are taken.",
+     "Write nodes like node1, alice@node1, node1:2222 or node[01-04], separated by commas; what "
+     "needs more gets a name in ~/.ssh/config."},
+    {"JC1802", "no such cluster", "This jobctl has not started a cluster of this name.",
+     "`jobctl cluster ls` lists them. A cluster that others started is a context: `jobctl login`."},
+    {"JC1803", "damaged record of a cluster",
+     "The file in which jobctl remembers a cluster is not what jobctl writes.",
+     "End the cluster's processes by hand, then remove the file that the message names."},
+    {"JC1804", "node not reached by ssh",
+     "The system's ssh could not run a command on a node without asking, or not in time.",
+     "`ssh -o BatchMode=yes NODE true` must succeed: keys, host keys and names are ssh's affair; "
+     "--ssh-config and --ssh-option tell it more."},
+    {"JC1805", "node cannot be used", "A command on a node failed: the message has what it wrote.",
+     "Mend what the message names, and run `jobctl cluster up` again; nothing was left there."},
+    {"JC1806", "cluster's coordinator not reachable",
+     "The coordinator was started, but this machine cannot sign in to it.",
+     "Open its two ports to this machine, or choose others with --port."},
+    {"JC1807", "worker did not register",
+     "A worker was started on a node, but the coordinator did not hear from it.",
+     "Every node must reach the two ports of the head; choose others with --port."},
+    {"JC1808", "cluster not removed from all nodes",
+     "A node could not be cleaned. The cluster stays in `jobctl cluster ls` with the nodes that "
+     "are "
+     "left.",
+     "Run `jobctl cluster down` again when they can be reached; --forget gives them up."},
+    {"JC1809", "name of a cluster in use", "A cluster or a context of this name exists already.",
+     "Choose another: `jobctl cluster up NAME …`; or `jobctl cluster down NAME` first."},
+    {"JC1810", "jobs are not over",
+     "The cluster that is to be taken down has running or queued jobs.",
+     "Wait for them, or add --cancel-jobs."},
+    {"JC1811", "Slurm's program failed",
+     "sbatch, squeue or scancel is missing here, refused the request, or did not answer.",
+     "The message has what it wrote; what stands behind -- goes to sbatch as it is."},
+    {"JC1812", "allocation over", "The allocation of a cluster ended before the cluster was up.",
+     "Read the allocation's output, which the message names, and run `jobctl cluster up` again."},
 };
 
 }  // namespace

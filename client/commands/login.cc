@@ -44,16 +44,13 @@ constexpr Flag kLogoutFlags[] = {
 
 absl::Status SaveContext(Session& session, const std::string& name,
                          const identity::Credentials& credentials) {
-  ConfigFile file = session.settings().file();
+  const ConfigFile& file = session.settings().file();
   if (const auto known = file.contexts.find(name);
       known != file.contexts.end() && known->second != credentials.endpoint) {
     RETURN_IF_ERROR(session.Confirm(StrCat("The context ", name, " is ", known->second,
                                            ". Change it to ", credentials.endpoint, "?")));
   }
-  RETURN_IF_ERROR(identity::SaveCredentials(CredentialsPath(file, name), credentials));
-  file.contexts[name] = credentials.endpoint;
-  file.current = name;
-  return file.Write();
+  return SelectContext(name, credentials);
 }
 
 absl::StatusOr<identity::Credentials> LoginByToken(const Session& session,

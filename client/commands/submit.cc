@@ -24,6 +24,10 @@ namespace {
 using common::StrCat;
 
 constexpr Flag kSubmitFlags[] = {
+    {"from", 0, "WHAT",
+     "what FILE is if no job file: an sbatch script (one with #! and #SBATCH lines is known "
+     "without)",
+     "sbatch"},
     {"processes", 'n', "N", "ranks in total"},
     {"nodes", 0, "K", "use exactly K nodes"},
     {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
@@ -204,7 +208,7 @@ absl::StatusOr<int> Validate(Session& session, const Arguments& arguments) {
 
 const Command kSubmitCommand = {
     .name = "submit",
-    .summary = "queue a job file or a command and exit",
+    .summary = "queue a job file, an sbatch script or a command and exit",
     .arguments = "FILE | -- CMD…",
     .least = 0,
     .most = 1,
@@ -214,6 +218,7 @@ const Command kSubmitCommand = {
     .examples =
         "jobctl submit train.yaml\tqueue a job file (docs/jobfile.md)\n"
         "jobctl submit train.yaml --set env.LR=0.01 --follow\twith one change, showing the output\n"
+        "jobctl submit job.sbatch\tan sbatch script; names each option that has no meaning here\n"
         "jobctl submit -n 4 -- torchrun train.py\ta command; launcher command lines work too\n"
         "job=$(jobctl submit -o name train.yaml)\tfor scripts",
     .run = Submit};

@@ -43,13 +43,13 @@ std::string TarHeader(const std::string& name, size_t size, int64_t unix_seconds
   return header;
 }
 
-absl::StatusOr<std::string> Gzipped(const std::string& bytes) {
+absl::StatusOr<std::string> Gzipped(const std::string& bytes, int level) {
   constexpr int kGzipWindow = 15 + 16;
   constexpr int kMemoryLevel = 8;
   z_stream stream{};
-  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, kMemoryLevel,
-                   Z_DEFAULT_STRATEGY) != Z_OK) {
-    return absl::ResourceExhaustedError("no memory to compress the bundle");
+  if (deflateInit2(&stream, level, Z_DEFLATED, kGzipWindow, kMemoryLevel, Z_DEFAULT_STRATEGY) !=
+      Z_OK) {
+    return absl::ResourceExhaustedError("no memory to compress the archive");
   }
   std::string compressed(deflateBound(&stream, bytes.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -59,14 +59,15 @@ absl::StatusOr<std::string> Gzipped(const std::string& bytes) {
   const int ended = deflate(&stream, Z_FINISH);
   compressed.resize(stream.total_out);
   deflateEnd(&stream);
-  if (ended != Z_STREAM_END) return absl::InternalError("the bundle cannot be compressed");
+  if (ended != Z_STREAM_END) return absl::InternalError("the archive cannot be compressed");
   return compressed;
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> MakeTarGz(std::string_view directory,
-                                      const std::vector<ArchiveFile>& files, int64_t unix_seconds) {
+                                      const std::vector<ArchiveFile>& files, int64_t unix_seconds,
+                                      int level) {
   std::string tar;
   for (const ArchiveFile& file : files) {
     const std::string name = common::StrCat(directory, "/", file.name);
@@ -79,7 +80,7 @@ absl::StatusOr<std::string> MakeTarGz(std::string_view directory,
     tar.append((kBlock - file.content.size() % kBlock) % kBlock, '\0');
   }
   tar.append(2 * kBlock, '\0');
-  return Gzipped(tar);
+  return Gzipped(tar, level);
 }
 
 }  // namespace muster::client

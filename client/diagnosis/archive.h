@@ -14,8 +14,10 @@ struct ArchiveFile {
   std::string name;  // relative, at most 100 bytes
   std::string content;
 };
-// `directory` is put before all names. Files get mode 0600. INVALID_ARGUMENT: a name is too long.
+// `directory` is put before all names. Files get mode 0600. `level`: zlib's, 1 for speed. INVALID_ARGUMENT:
+// a name is too long.
 absl::StatusOr<std::string> MakeTarGz(std::string_view directory,
-                                      const std::vector<ArchiveFile>& files, int64_t unix_seconds);
+                                      const std::vector<ArchiveFile>& files, int64_t unix_seconds,
+                                      int level = -1);
 
 }  // namespace muster::client

@@ -170,6 +170,22 @@ class Init(Case):
                 done = self.private().jobctl("plan", name, cwd=self.directory)
                 self.assertIn("starts now: 2 ranks on 1 node", done.stdout)
 
+    def test_a_batch_script_is_submitted_as_it_is(self):
+        muster = self.private()
+        with open(self.path("job.sbatch"), "w") as file:
+            file.write("#!/bin/bash\n#SBATCH --job-name=bert --ntasks=2\n#SBATCH --array=1-9\nexport GREETING=hello\n"
+                       "module load cuda\nsrun python3 -c 'import os; print(os.environ[\"GREETING\"], os.environ[\"RANK\"])'\n")
+        done = muster.jobctl("submit", "--wait", "job.sbatch", cwd=self.directory)
+        self.assertRegex(done.stdout, r"^bert-\d+ submitted")
+        self.assertIn("not taken over: --array=1-9", done.stderr)
+        self.assertIn("not taken over: line 5: module load cuda", done.stderr)
+        self.assertEqual(sorted(muster.jobctl("logs", "@last").stdout.splitlines())[0].split("] ")[1], "hello 0")
+        # Without the first line it is a job file, and not a good one, unless it is said what it is.
+        with open(self.path("job.sbatch")) as file:
+            plain = file.read().split("\n", 1)[1].encode()
+        self.assertEqual(muster.jobctl("submit", "-", stdin=plain, check=False, cwd=self.directory).returncode, 6)
+        muster.jobctl("submit", "--dry-run", "--from", "sbatch", "-", stdin=plain, cwd=self.directory)
+
     def test_nothing_is_overwritten_and_nothing_is_asked_without_a_terminal(self):
         self.assert_error(self.init(check=False), "no terminal", code=2)
         self.assertFalse(os.path.exists(self.path("train.yaml")))

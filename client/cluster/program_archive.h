@@ -1,0 +1,18 @@
+// The programs beside jobctl, packed for nodes that have none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace muster::client::cluster {
+
+struct ProgramArchive {
+  std::string bytes;  // .tar.gz with bin/
+  uint64_t unpacked_bytes = 0;
+};
+// What a worker needs, and with `coordinator` that too. JC1305: one is missing here.
+absl::StatusOr<ProgramArchive> PackPrograms(bool coordinator);
+
+}  // namespace muster::client::cluster

@@ -1,0 +1,44 @@
+// What Slurm runs for a cluster: one script for each allocation, and one that it starts on every node of
+// it. Written into the cluster's directory on the shared file system, to be read by whoever wonders. Pure.
+//
+// The directory: id, bin, job.sh, node.sh, log, coordinator and its keys, tokens; ready, which the script
+// writes once the coordinator serves: "JOB HTTPS NODES TOKEN", one line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::client::cluster {
+
+struct SlurmScript {
+  std::string cluster;
+  std::string directory;           // of the cluster, absolute
+  std::string size;                // of the allocation: "4", "2-4"
+  std::string admin;               // who signs in
+  std::vector<std::string> flags;  // of sbatch
+  int64_t margin_s = 0;            // before the time limit
+  bool resubmits = false;          // while jobs are not over
+};
+std::string JobScript(const SlurmScript& script);
+std::string NodeScript(const SlurmScript& script);
+
+// "4" or "2-4". JC1801.
+absl::Status CheckSize(std::string_view size);
+
+// The line of `ready`.
+struct Ready {
+  std::string job;
+  std::string https;  // HOST:PORT
+  uint32_t nodes = 0;
+  std::string token;
+};
+absl::StatusOr<Ready> ParseReady(std::string_view text);
+
+// The name that Slurm knows the cluster's allocations by.
+std::string SlurmName(std::string_view cluster);
+
+}  // namespace muster::client::cluster

@@ -1,0 +1,48 @@
+// The system's ssh as a child: BatchMode, so that it never asks, with bounded output and time. Any
+// thread; blocks.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cluster/node_list.h"
+
+namespace muster::client::cluster {
+
+struct SshSettings {
+  std::string program;               // its path
+  std::string config;                // -F; empty: ssh's own
+  std::vector<std::string> options;  // -o each
+};
+// Finds ssh. JC1804 if there is none.
+absl::StatusOr<SshSettings> FindSsh(std::string config, std::vector<std::string> options);
+
+class SshHost {
+ public:
+  SshHost(SshSettings settings, SshNode node);
+
+  const SshNode& node() const { return node_; }
+  // The host as ssh's configuration has it: what an alias stands for. The host as named if ssh does
+  // not tell.
+  std::string HostName() const;
+  // What `script` prints there; /bin/sh reads it from its standard input, so no other user sees it.
+  // JC1804: ssh does not get there. JC1805: the script failed, with the end of what it wrote to stderr.
+  absl::StatusOr<std::string> Run(std::string_view script, std::chrono::seconds within) const;
+  // The same for one command line of plain words that reads `input`.
+  absl::StatusOr<std::string> Feed(const std::string& line, std::string_view input,
+                                   std::chrono::seconds within) const;
+
+ private:
+  std::vector<std::string> Words() const;
+
+  const SshSettings settings_;
+  const SshNode node_;
+};
+
+// The argv up to the command. Pure.
+std::vector<std::string> SshWords(const SshSettings& settings, const SshNode& node);
+
+}  // namespace muster::client::cluster

@@ -42,7 +42,7 @@ tail -c "+$2" -- "$1" | head -c "$3")";
 constexpr std::string_view kStoreScript =
     R"([ ! -d "$1" ] || exit 5
 mkdir -p -- "${1%/*}" || exit
-part=$1.part
+part=$(mktemp -- "${1%/*}/.muster-cp.XXXXXXXX") || exit
 trap 'rm -f -- "$part"' EXIT
 cat >"$part" || exit
 hash=$(sha256sum <"$part") && [ "${hash%% *}" = "$2" ] || exit 4

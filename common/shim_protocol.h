@@ -51,6 +51,8 @@ inline constexpr char kConfineArgument[] = "--confine";
 inline constexpr int kConfinedFd = 3;
 // … or one that belongs to a rank besides: in its cgroups, and dead when its parent is.
 inline constexpr char kJoinArgument[] = "--join";
+// muster-shim as a hook of the runtime: DIRECTORY COUNT (shim/meet.h).
+inline constexpr char kMeetArgument[] = "--meet";
 
 enum class Stream : uint32_t { kStdout = 0, kStderr = 1 };
 inline constexpr int kStreams = 2;

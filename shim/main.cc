@@ -8,10 +8,12 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "common/process.h"
 #include "common/shim_protocol.h"
+#include "shim/meet.h"
 #include "shim/probe.h"
 #include "shim/supervisor.h"
 
@@ -26,6 +28,8 @@ int main(int argc, char** argv) {
     return shim::RunConfined(common::kConfinedFd);
   if (argc == 2 && std::strcmp(argv[1], common::kJoinArgument) == 0)
     return shim::RunJoined(common::kConfinedFd);
+  if (argc == 4 && std::strcmp(argv[1], common::kMeetArgument) == 0)
+    return shim::Meet(argv[2], std::atoi(argv[3]));
   std::string bytes;
   common::ShimLaunch launch;
   if (argc != 3 || lseek(common::kLaunchFileFd, 0, SEEK_SET) != 0 ||

@@ -182,7 +182,10 @@ absl::StatusOr<common::UniqueFd> AttemptProcesses::ListenToRanks(
 
 ContainerPlace AttemptProcesses::PlaceOfContainers(const AttemptKey& key,
                                                    const v1::LaunchAttempt& launch) const {
-  return PlaceOfAttempt(setup_.node, setup_.paths, key, launch.spec(), PlaceOf(setup_.paths, key));
+  ContainerPlace place =
+      PlaceOfAttempt(setup_.node, setup_.paths, key, launch.spec(), PlaceOf(setup_.paths, key));
+  place.shim_binary = setup_.shim_binary;
+  return place;
 }
 
 LaunchFacts AttemptProcesses::FactsFor(const AttemptKey& key, const v1::LaunchAttempt& launch,

@@ -194,7 +194,10 @@ class Images(Case):
         cluster.workers["n0"].start()
         wait_until(lambda: cluster.nodes()["n0"].record.connected, "the worker is back")
         self.assertEqual({pid for pid, line in self.processes().items() if "data/go" in line}, before)
-        done = cluster.jobctl("exec", job, "--", "sh", "-c", "echo in $FROM_IMAGE; ls /data; id -u; exit 4", check=False)
+        def inside():
+            done = cluster.jobctl("exec", job, "--", "sh", "-c", "echo in $FROM_IMAGE; ls /data; id -u; exit 4", check=False)
+            return done if done.returncode != 5 else None  # the worker takes commands a moment after it is connected
+        done = wait_until(inside, "the worker takes commands")
         self.assertEqual((done.returncode, done.stdout), (4, "in yes\n0\n"), done.stderr)
         missing = cluster.jobctl("exec", job, "--", "no-such-program", check=False)
         self.assertEqual(missing.returncode, 127)

@@ -108,6 +108,13 @@ class Wrapping {
       if (absl::IsUnimplemented(written)) written = absl::OkStatus();
     }
     if (written.ok()) written = common::MakeDirectories(place_.directory + "/run");
+    if (written.ok()) written = common::MakeDirectories(MeetingPlace());
+    if (!place_.shim_binary.empty() && ranks.size() > 1) {
+      devices_.hooks.push_back({.path = place_.shim_binary,
+                                .args = {place_.shim_binary, common::kMeetArgument, MeetingPlace(),
+                                         StrCat(ranks.size())},
+                                .env = {}});
+    }
     for (const common::RankLaunch& rank : ranks) {
       if (written.ok()) written = WriteOne(rank);
     }
@@ -121,6 +128,7 @@ class Wrapping {
                                   why, fix.empty() ? "" : StrCat("; fix: ", fix)));
   }
 
+  std::string MeetingPlace() const { return place_.directory + "/meeting"; }
   std::string TargetOf(const v1::Mount& mount) const {
     return mount.target().empty() ? mount.source() : mount.target();
   }

@@ -23,6 +23,7 @@ struct ContainerPlace {
   std::vector<std::string> own;     // directories that they see at the same paths as outside …
   std::vector<std::string> fixed;   // … and those that they cannot change
   std::vector<std::string> hidden;  // the worker's, of which they see nothing else
+  std::string shim_binary = {};     // by which several meet; empty: there is only one
 };
 
 ContainerPlace PlaceOfAttempt(const std::string& node, const Paths& paths, const AttemptKey& key,

@@ -10,7 +10,7 @@ namespace muster::client {
 
 std::string DiagnosisText(const CaseFile& file, const FirstCause& cause);
 std::string DiagnosisJson(const CaseFile& file, const FirstCause& cause);
-// "muster 0.1.0, jobctl 0.1.0, protocol 1", then a line for each node with its devices and version.
+// "muster 0.2.0, jobctl 0.2.0, protocol 3", then a line for each node with its devices and version.
 std::string VersionsText(const CaseFile& file);
 
 }  // namespace muster::client

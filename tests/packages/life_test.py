@@ -91,16 +91,23 @@ class OnABareMachine(unittest.TestCase):
         for unit in ("muster-worker", "muster-coordinator"):
             machine.stop(unit)
         machine.run("rm", "-r", "/run/muster")  # as systemd does; RuntimeDirectoryPreserve keeps the worker's
+        enabled = "/etc/systemd/system/multi-user.target.wants/muster-worker.service"
+        machine.run("mkdir", "-p", enabled.rsplit("/", 1)[0])
+        machine.run("ln", "-s", "/lib/systemd/system/muster-worker.service", enabled)
         machine.told_systemd()
+        machine.run("/var/lib/dpkg/info/muster-worker.postinst", "abort-remove", "in-favour", "x", "1")
+        self.assertIn("start muster-worker.service", machine.told_systemd(), "a removal that was given up")
         self.assertNotIn("ranks still run", machine.run("dpkg", "--remove", *new).stdout)
         told = machine.told_systemd()
         for unit in ("muster-worker", "muster-coordinator"):
             self.assertIn(f"stop {unit}.service", told)
-            self.assertIn(f"--system --quiet disable {unit}.service", told)
         kept = set(machine.files()) - set(bare)
         self.assertLessEqual({"/etc/muster/worker.env", "/var/lib/muster/coordinator", "/var/lib/muster/worker"}, kept)
         self.assertFalse([path for path in kept if path.startswith("/usr/")])
+        self.assertTrue(machine.run("readlink", enabled).stdout, "enabled until it is purged")
         machine.run("dpkg", "--purge", *new)
+        self.assertNotEqual(machine.run("readlink", enabled, check=False).returncode, 0)
+        machine.run("rm", "-r", "/etc/systemd/system/multi-user.target.wants")
         self.assertEqual(machine.files(), bare)
 
 

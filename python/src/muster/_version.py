@@ -1,3 +1,3 @@
 """The version of this package: that of the Muster release it belongs to."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -97,8 +97,9 @@ std::string PreparationText(const v1::Preparation& preparation, const v1::JobSpe
   }
   if (!spec.setup().empty()) {
     const std::string took = Took(preparation.setup_ms());
-    add(preparation.ran_setup() ? StrCat("setup took ", took)
-                                : StrCat("setup cached (it took ", took, ")"));
+    add(preparation.setup_failed() ? StrCat("setup failed after ", took)
+        : preparation.ran_setup()  ? StrCat("setup took ", took)
+                                   : StrCat("setup cached (it took ", took, ")"));
   }
   if (!preparation.image().empty()) add(StrCat("image ", preparation.image()));
   return text;
@@ -111,6 +112,8 @@ std::string SetupOutputText(const v1::NodePart& part) {
   std::string text = head;
   if (!preparation.doing().empty()) {
     StrAppend(&text, common::Printable(preparation.doing()), "\n");
+  } else if (preparation.setup_failed()) {
+    StrAppend(&text, "setup failed after ", took, "\n");
   } else {
     StrAppend(&text, preparation.ran_setup() ? "setup took " : "setup was done before; it took ",
               took, "\n");

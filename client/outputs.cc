@@ -28,7 +28,9 @@ absl::Status NotHereYet(const v1::JobRecord& job) {
                               .what = StrCat("the outputs of ", job.name(), " are not here yet"),
                               .why = StrCat("they come back when an attempt ends, and the job is ",
                                             StateName(job.state())),
-                              .fix = StrCat("jobctl wait ", job.name(), ", then copy again")});
+                              .fix = StrCat("jobctl wait ", job.name(),
+                                            ", then copy again; what it has now: jobctl cp --live ",
+                                            job.name(), ":PATH DEST")});
 }
 
 absl::Status NoOutputs(const v1::JobRecord& job, std::optional<uint32_t> attempt) {

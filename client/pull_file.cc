@@ -57,9 +57,8 @@ absl::Status Empty(int fd, const std::string& name) {
 
 // Keeps and hashes what an interrupted download left, and requests the rest. Never writes more
 // bytes than were announced. `kept`: how many bytes were there.
-absl::Status Fetch(Connection& connection, const v1::PullFileRequest& of,
-                   const v1::CheckpointFile& file, const std::string& verify, int fd,
-                   uint64_t* kept, absl::Status* written) {
+absl::Status Fetch(const ReadFrom& read, const v1::CheckpointFile& file, const std::string& verify,
+                   int fd, uint64_t* kept, absl::Status* written) {
   std::optional<common::Sha256> hash(std::in_place);
   uint64_t offset = HashWhole(fd, file.size(), &*hash);
   if (offset > file.size()) {
@@ -69,16 +68,13 @@ absl::Status Fetch(Connection& connection, const v1::PullFileRequest& of,
     if (!written->ok()) return absl::OkStatus();
   }
   *kept = offset;
-  v1::PullFileRequest request = of;
-  request.set_path(file.path());
-  request.set_offset(offset);
   bool too_long = false;
-  RETURN_IF_ERROR(connection.PullFile(request, [&](const v1::BlobChunk& chunk) {
-    offset += chunk.data().size();
+  RETURN_IF_ERROR(read(offset, [&](std::string_view bytes) {
+    offset += bytes.size();
     too_long = offset > file.size();
     if (too_long) return false;
-    *written = common::WriteAll(fd, chunk.data());
-    hash->Update(chunk.data());
+    *written = common::WriteAll(fd, bytes);
+    hash->Update(bytes);
     return written->ok();
   }));
   if (!written->ok() || (!too_long && hash->FinishHex() == file.sha256())) return absl::OkStatus();
@@ -92,9 +88,18 @@ absl::Status Fetch(Connection& connection, const v1::PullFileRequest& of,
 
 }  // namespace
 
-absl::StatusOr<Pulled> PullOne(Connection& connection, const v1::PullFileRequest& of,
-                               const v1::CheckpointFile& file, const PullTarget& target,
-                               const std::string& name, const std::string& verify) {
+ReadFrom FromCoordinator(Connection& connection, const v1::PullFileRequest& request) {
+  return [&connection, request](uint64_t offset, const TakeBytes& take) {
+    v1::PullFileRequest rest = request;
+    rest.set_offset(offset);
+    return connection.PullFile(rest,
+                               [&](const v1::BlobChunk& chunk) { return take(chunk.data()); });
+  };
+}
+
+absl::StatusOr<Pulled> PullOne(const ReadFrom& read, const v1::CheckpointFile& file,
+                               const PullTarget& target, const std::string& name,
+                               const std::string& verify) {
   const auto cannot_write = [&](const absl::Status& why) {
     return common::MakeProblem(absl::StatusCode::kInternal,
                                {.code = "JC1601",
@@ -109,11 +114,11 @@ absl::StatusOr<Pulled> PullOne(Connection& connection, const v1::PullFileRequest
   if (!fd.ok()) return cannot_write(fd.status());
   absl::Status written;
   uint64_t kept = 0;
-  absl::Status fetched = Fetch(connection, of, file, verify, fd->get(), &kept, &written);
+  absl::Status fetched = Fetch(read, file, verify, fd->get(), &kept, &written);
   // What lay there was the beginning of something else.
   if (absl::IsDataLoss(fetched) && kept > 0) {
     written = Empty(fd->get(), name);
-    if (written.ok()) fetched = Fetch(connection, of, file, verify, fd->get(), &kept, &written);
+    if (written.ok()) fetched = Fetch(read, file, verify, fd->get(), &kept, &written);
   }
   if (absl::IsDataLoss(fetched)) target.Remove(part);
   RETURN_IF_ERROR(fetched);

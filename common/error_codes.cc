@@ -495,10 +495,16 @@ constexpr ErrorCode kCodes[] = {
      "in the job file."},
     {"JC1721", "outputs are not here yet",
      "Outputs come back when an attempt has ended, and none of this job's has.",
-     "`jobctl wait JOB`, then copy again."},
+     "`jobctl wait JOB`, then copy again; `jobctl cp --live` copies what a running rank has now."},
     {"JC1722", "no such path in the outputs",
      "No file of the outputs has this name or lies below it.",
      "`jobctl outputs JOB` lists the files."},
+    {"JC1723", "a running rank's files could not be copied",
+     "The files of a running job are read and written by sh, find, stat, head, tail, cat and "
+     "sha256sum in "
+     "the rank's place, with its rights; one of them failed or is missing there, or the file "
+     "changed.",
+     "See what it said, and try by hand: `jobctl exec JOB -- ls -l PATH`."},
     {"JC1801", "not nodes of a cluster",
      "A word of --nodes, --head or --dir cannot be a machine, a port or a directory. They become "
      "words of command lines, so only plain names are taken.",
@@ -514,8 +520,7 @@ constexpr ErrorCode kCodes[] = {
      "`ssh -o BatchMode=yes NODE true` must succeed: keys, host keys and names are ssh's affair; "
      "--ssh-config and --ssh-option tell it more."},
     {"JC1805", "node cannot be used", "A command on a node failed: the message has what it wrote.",
-     "Mend what the message names, and run the command again. A `jobctl cluster up` that failed "
-     "has "
+     "Mend what the message names, and run the command again. A `jobctl cluster up` that failed has "
      "left nothing there."},
     {"JC1806", "cluster's coordinator not reachable",
      "The coordinator was started, but this machine cannot sign in to it.",

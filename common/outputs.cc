@@ -5,9 +5,10 @@
 namespace muster::common {
 
 std::optional<std::string> CleanOutput(std::string_view output) {
+  if (output.empty()) return std::nullopt;
   while (output.starts_with("./")) output.remove_prefix(2);
   while (output.size() > 1 && output.ends_with('/')) output.remove_suffix(1);
-  if (output == ".") return std::string();
+  if (output.empty() || output == ".") return std::string();
   if (!StaysInside(output)) return std::nullopt;
   return std::string(output);
 }

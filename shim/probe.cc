@@ -105,6 +105,15 @@ int EnterContainerOf(const common::ShimLaunch& launch) {
   return -1;
 }
 
+// From other processes, as far as the launch asks for it. False, with the reason on stderr.
+bool IsSeparated(const common::ShimLaunch& launch) {
+  const bool no_new_privs = !launch.no_new_privs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+  const std::string lack = launch.sandbox.has_own_domain ? EnterOwnDomain() : "";
+  if (no_new_privs && lack.empty()) return true;
+  std::fprintf(stderr, "cannot separate it from other processes: %s\n", lack.c_str());
+  return false;
+}
+
 // `joined_mounts`: of the container to enter; -1: none.
 int Become(const common::ShimLaunch& launch, pid_t parent, int joined_mounts) {
   RankSetup setup;
@@ -117,7 +126,7 @@ int Become(const common::ShimLaunch& launch, pid_t parent, int joined_mounts) {
       std::fprintf(stderr, "cannot make its container: %s\n", failure.c_str());
       return kCannotStart;
     }
-    return RunContainer(setup);
+    return IsSeparated(launch) ? RunContainer(setup) : kCannotStart;
   } else if (joined_mounts >= 0) {
     setup.mounts_fd = joined_mounts;
   } else if (launch.sandbox.has_own_mounts) {
@@ -128,12 +137,7 @@ int Become(const common::ShimLaunch& launch, pid_t parent, int joined_mounts) {
       return kCannotStart;
     }
   }
-  const bool no_new_privs = !launch.no_new_privs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
-  const std::string lack = launch.sandbox.has_own_domain ? EnterOwnDomain() : "";
-  if (!no_new_privs || !lack.empty()) {
-    std::fprintf(stderr, "cannot separate it from other processes: %s\n", lack.c_str());
-    return kCannotStart;
-  }
+  if (!IsSeparated(launch)) return kCannotStart;
   const ExecFailure failed = BecomeProgram(setup);
   std::fprintf(stderr, "cannot start %s: %s\n", setup.launch->program.c_str(),
                std::strerror(failed.error));

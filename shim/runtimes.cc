@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kPidBytesMax = 32;
 constexpr int kExitNotStarted = 126;
+constexpr int kKillRoundsMax = 100;
+constexpr useconds_t kKillPauseUs = 2'000;
 
 // The first process of a rank's container, once its runtime is done. False: it is not our child.
 bool ReadFirstProcess(const common::LaunchContainer& container, uint32_t rank,
@@ -36,6 +38,17 @@ siginfo_t WaitFor(pid_t pid) {
   return info;
 }
 
+// What the first process left behind is ours, as we are its subreaper.
+void KillChildren() {
+  for (int round = 0; round < kKillRoundsMax; ++round) {
+    for (const pid_t child : common::ListChildren()) kill(child, SIGKILL);
+    siginfo_t info{};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) info = {};
+    if (errno == ECHILD) return;
+    usleep(kKillPauseUs);
+  }
+}
+
 }  // namespace
 
 int RunContainer(const RankSetup& asked) {
@@ -51,6 +64,7 @@ int RunContainer(const RankSetup& asked) {
       !ReadFirstProcess(setup.attempt->container, setup.launch->rank, &first))
     return kExitNotStarted;
   ended = WaitFor(first.pid);
+  KillChildren();
   if (ended.si_code == CLD_EXITED) return ended.si_status;
   kill(getpid(), ended.si_status);
   return kExitNotStarted;

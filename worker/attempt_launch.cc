@@ -65,8 +65,8 @@ void AttemptProcesses::HoldPorts(const HoldPortsAction& action) {
   if (order.has_spec()) {
     return preparations_.Start(action.key, order, [this, action](const PreparedNode& prepared) {
       if (!prepared.failure.empty()) {
-        return callbacks_.input(
-            PortsHeldInput{action.key, 0, prepared.failure, prepared.would_fail_again});
+        return callbacks_.input(PortsHeldInput{action.key, 0, prepared.failure,
+                                               prepared.would_fail_again, prepared.preparation});
       }
       if (prepared.in_image) return HoldNow(action, prepared.problem, prepared.preparation);
       CheckAndHold(

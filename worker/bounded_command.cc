@@ -146,6 +146,7 @@ CommandOutput RunBounded(const BoundedCommand& command) {
     if (command.tick) command.tick();
     if (common::MonotonicMs() >= kill_at_ms || IsStopped(command)) {
       in_time = false;
+      if (command.kill_it) command.kill_it(pid);
       kill(-pid, SIGKILL);
     }
     poll(nullptr, 0, 1);

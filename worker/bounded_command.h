@@ -30,6 +30,8 @@ struct BoundedCommand {
   // Set: gets what it prints as it comes, of both streams, instead of keeping it.
   std::function<void(std::string_view)> output = {};
   std::function<void()> tick = {};  // called at least ten times a second
+  // Set: kills it when its time is over, instead of a signal to its process group.
+  std::function<void(int pid)> kill_it = {};
   // Called once nothing of its session is needed any more, before it is reaped: kills what left its
   // process group.
   std::function<void(int pid)> kill_rest = {};

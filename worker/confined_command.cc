@@ -43,7 +43,7 @@ CommandOutput RunConfined(const Confinement& confinement, const RankAccount& acc
   if (!launch.valid()) return {.out = "", .err = "", .problem = "no descriptor is free"};
   bounds.program = confinement.shim_binary;
   bounds.argv = {confinement.shim_binary, common::kConfineArgument};
-  bounds.env.clear();
+  bounds.env = confinement.env;
   bounds.workdir = "/";
   bounds.passed_fd = launch.get();
   return RunBounded(bounds);

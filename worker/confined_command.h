@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/shim_protocol.h"
 #include "worker/bounded_command.h"
@@ -16,7 +17,8 @@ struct Confinement {
   common::LaunchSandbox sandbox;  // with its paths
   // With a bundle for rank 0 instead of all that.
   common::LaunchContainer container = {};
-  std::string mark = {};  // names the container
+  std::string mark = {};              // names the container
+  std::vector<std::string> env = {};  // "NAME=value": what waits for the command is found by it
 };
 
 // `command` has passed CheckLaunch. Of `bounds`, program, words, environment, directory and descriptor

@@ -78,7 +78,7 @@ bool Holds(const std::string& outer, const std::string& inner) {
 
 std::vector<TailRoot> EventRoots(const Paths& paths, const AttemptKey& key,
                                  const v1::LaunchAttempt& launch) {
-  const std::string workdir = WorkdirOnNode(paths, key, launch.spec());
+  const std::string workdir = FindWorkdir(paths, key, launch.spec()).Text();
   std::vector<TailRoot> roots{{paths.TensorboardDir(key), "", false}};
   if (!workdir.empty()) {
     roots.push_back({workdir + "/runs", "runs/", true});
@@ -87,7 +87,7 @@ std::vector<TailRoot> EventRoots(const Paths& paths, const AttemptKey& key,
   for (const std::string& extra : launch.spec().tensorboard_dirs()) {
     const bool absolute = !extra.empty() && extra[0] == '/';
     roots.push_back(
-        {absolute ? PathOnNode(paths, key, launch.spec(), extra) : workdir + "/" + extra,
+        {absolute ? FindOnNode(paths, key, launch.spec(), extra).Text() : workdir + "/" + extra,
          extra + "/", true});
   }
   return roots;

@@ -72,6 +72,26 @@ bool IsOfOthers(const common::UniqueFd& directory, const Paths& paths, const Att
   return IsIn(real, RealPath(paths.StateDir())) && !IsIn(real, RealPath(paths.AttemptDir(key)));
 }
 
+// Links below its base are followed as long as they stay there.
+PathOnNode PlaceOfWorkdir(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec) {
+  const std::string tree = paths.AttemptCode(key);
+  if (spec.has_code() && spec.workdir().starts_with(tree + "/"))
+    return {tree, spec.workdir().substr(tree.size() + 1)};
+  return spec.has_code() ? PathOnNode{tree, ""} : FindWorkdir(paths, key, spec);
+}
+
+// Invalid, with errno, if it cannot be entered.
+common::UniqueFd Enter(const PathOnNode& place, const RankAccount& account) {
+  common::UniqueFd base;
+  // The layer of ranks in an image is the worker's; what is in there is the job's.
+  if (place.is_layer) base = common::UniqueFd(open(place.base.c_str(), kEnter));
+  const ActAs acting(account);
+  if (!place.is_layer)
+    base = common::UniqueFd(open(place.base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!base.valid() || place.below.empty()) return base;
+  return OpenUnder(base.get(), place.below, O_RDONLY | O_DIRECTORY, 0);
+}
+
 }  // namespace
 
 void LeftOut::Add(std::string_view path, std::string_view why) {
@@ -98,20 +118,9 @@ struct OutputTree::Search {
 
 absl::StatusOr<OutputTree> OutputTree::Open(const Paths& paths, const AttemptKey& key,
                                             const v1::JobSpec& spec, RankAccount account) {
-  const std::string path = WorkdirOnNode(paths, key, spec);
-  common::UniqueFd root;
-  {
-    const ActAs acting(account);
-    if (spec.has_code()) {
-      // The tree may contain links; none leads out of it.
-      const std::string tree = paths.AttemptCode(key);
-      const common::UniqueFd code(open(tree.c_str(), kEnter));
-      const std::string below = path.starts_with(tree + "/") ? path.substr(tree.size() + 1) : ".";
-      root = OpenUnder(code.get(), below, O_RDONLY | O_DIRECTORY, 0);
-    } else {
-      root = common::UniqueFd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    }
-  }
+  const PathOnNode place = PlaceOfWorkdir(paths, key, spec);
+  const std::string path = place.Text();
+  common::UniqueFd root = Enter(place, account);
   if (!root.valid())
     return common::ErrnoStatus(common::StrCat("cannot enter the working directory ", path));
   struct stat state {};

@@ -186,7 +186,9 @@ absl::StatusOr<int> Pull(Session& session, const Arguments& arguments) {
       StrCat("jobctl ckpt verify ", of.job(), " ", of.step(), ", then pull again");
   for (const v1::CheckpointFile& file : files) {
     session.Note(StrCat(common::Printable(file.path()), "  ", common::HumanBytes(file.size())));
-    RETURN_IF_ERROR(PullOne(*connection, of, file, target, file.path(), verify).status());
+    of.set_path(file.path());
+    RETURN_IF_ERROR(
+        PullOne(FromCoordinator(*connection, of), file, target, file.path(), verify).status());
   }
   session.Print(StrCat(target.path(), "\n"));
   return kExitOk;

@@ -1,20 +1,19 @@
 // jobctl cp and jobctl outputs: what a job brought back.
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "client/arguments.h"
 #include "client/commands/commands.h"
+#include "client/commands/cp_live.h"
 #include "client/connection.h"
+#include "client/copy_files.h"
+#include "client/copy_words.h"
 #include "client/errors.h"
 #include "client/listing.h"
 #include "client/outputs.h"
 #include "client/pull_file.h"
-#include "client/pull_target.h"
 #include "client/record_text.h"
 #include "client/session.h"
 #include "common/outputs.h"
@@ -31,35 +30,6 @@ namespace {
 using common::StrCat;
 
 constexpr size_t kNamedMax = 5;  // files in a note
-
-// JOB[@ATTEMPT]:PATH
-struct RemotePath {
-  AttemptOfJob from;
-  std::string path;  // clean; empty: everything
-};
-
-// A colon after a slash belongs to a local path, as for scp.
-bool IsRemote(std::string_view word) {
-  const size_t colon = word.find(':');
-  return colon != std::string_view::npos && colon > 0 && word.find('/') > colon;
-}
-
-absl::StatusOr<RemotePath> ParseRemote(const std::string& word) {
-  if (!IsRemote(word)) {
-    return Usage("JC1004", StrCat("\"", common::Printable(word), "\" is not JOB:PATH"),
-                 "jobctl cp JOB:PATH DEST; JOB: alone is everything");
-  }
-  const size_t colon = word.find(':');
-  const std::string path = word.substr(colon + 1);
-  const auto clean = path.empty() ? std::string() : common::CleanOutput(path);
-  if (!clean.has_value()) {
-    return Usage("JC1004",
-                 StrCat("the path \"", common::Printable(path),
-                        "\" does not lie in the job's working directory"),
-                 "name it as in outputs:, relative to the working directory");
-  }
-  return RemotePath{ParseAttemptOfJob(word.substr(0, colon)), *clean};
-}
 
 // The outputs of one attempt, as the command line wants them.
 struct Outputs {
@@ -140,46 +110,6 @@ std::vector<v1::CheckpointFile> Union(Session& session, const Outputs& outputs,
   return taken;
 }
 
-// Where the files of one source go: below a directory, under the path's last component, or, for
-// one file and a name that is not a directory, under that name.
-struct Placed {
-  std::string directory;
-  std::string name;  // of the source below it; empty: the files' own paths
-};
-
-bool IsDirectory(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-Placed PlaceOf(const RemotePath& source, const std::string& destination, bool may_rename,
-               const std::vector<v1::CheckpointFile>& files) {
-  const bool is_file = files.size() == 1 && files[0].path() == source.path;
-  if (is_file && may_rename && !destination.ends_with('/') && !IsDirectory(destination)) {
-    const size_t slash = destination.rfind('/');
-    const std::string parent = slash == std::string::npos ? "."
-                               : slash == 0               ? "/"
-                                                          : destination.substr(0, slash);
-    const std::string name = destination.substr(slash == std::string::npos ? 0 : slash + 1);
-    if (name != "." && name != "..") return {parent, name};
-  }
-  return {destination, source.path.substr(source.path.rfind('/') + 1)};
-}
-
-std::string NameBelow(const Placed& placed, const RemotePath& source,
-                      const v1::CheckpointFile& file) {
-  if (source.path.empty()) return file.path();
-  return placed.name + file.path().substr(source.path.size());
-}
-
-// What one run copied, for the last line and so that no file replaces another one's copy.
-struct Copied {
-  uint64_t fetched = 0;
-  uint64_t bytes = 0;
-  uint64_t present = 0;
-  std::map<std::string, std::string> sources;  // by target
-};
-
 absl::Status CopyOne(Session& session, Connection& connection, const RemotePath& source,
                      const std::string& destination, bool may_rename, const Arguments& arguments,
                      Copied* copied) {
@@ -194,68 +124,60 @@ absl::Status CopyOne(Session& session, Connection& connection, const RemotePath&
                         arguments.Has("node") ? StrCat(" from ", arguments.Get("node")) : ""),
          .fix = StrCat("jobctl outputs ", outputs.job.name(), "@", outputs.set.attempt())});
   }
-  const Placed placed = PlaceOf(source, destination, may_rename, files);
-  absl::StatusOr<PullTarget> target = PullTarget::At(placed.directory);
-  if (!target.ok()) {
-    return common::MakeProblem(absl::StatusCode::kInternal,
-                               {.code = "JC1601",
-                                .what = std::string(target.status().message()),
-                                .fix = "name a directory that you own"});
-  }
   v1::PullFileRequest of;
   of.set_job(std::to_string(outputs.job.id()));
   of.set_outputs(true);
   of.set_attempt(outputs.set.attempt());
-  for (const v1::CheckpointFile& file : files) {
-    const std::string name = NameBelow(placed, source, file);
-    const std::string key = StrCat(placed.directory, "/", name);
-    const std::string text = StrCat(outputs.job.name(), ":", file.path());
-    const auto [known, is_new] = copied->sources.emplace(key, text);
-    if (!is_new) {
-      return Usage("JC1004",
-                   StrCat("both ", common::Printable(known->second), " and ",
-                          common::Printable(text), " would become ", common::Printable(key)),
-                   "copy them to different directories");
-    }
+  const auto read = [&](const v1::CheckpointFile& file) {
     of.set_part(file.part());
-    ASSIGN_OR_RETURN(const Pulled pulled,
-                     PullOne(connection, of, file, *target, name,
-                             "copy again; if it differs again, check the coordinator's data: "
-                             "muster-coordinator check"));
-    if (pulled == Pulled::kPresent) {
-      ++copied->present;
-      continue;
-    }
-    ++copied->fetched;
-    copied->bytes += file.size();
-    session.Note(StrCat(common::Printable(name), "  ", common::HumanBytes(file.size())));
-  }
-  return absl::OkStatus();
+    of.set_path(file.path());
+    return FromCoordinator(connection, of);
+  };
+  return CopyFiles(session,
+                   {.path = source,
+                    .job = outputs.job.name(),
+                    .files = files,
+                    .read = read,
+                    .verify = "copy again; if it differs again, check the coordinator's data: "
+                              "muster-coordinator check"},
+                   destination, may_rename, copied);
+}
+
+absl::Status CheckLiveFlags(const Arguments& arguments, bool is_into) {
+  const bool is_live = is_into || arguments.Has("live") || arguments.Has("rank");
+  if (!is_live || !arguments.Has("node")) return absl::OkStatus();
+  return Usage("JC1004", "--node names whose outputs are copied, not where a rank runs",
+               "--rank R: jobctl show JOB lists the ranks of each node");
 }
 
 absl::StatusOr<int> Copy(Session& session, const Arguments& arguments) {
   const std::vector<std::string>& words = arguments.words();
   const std::string& destination = words.back();
-  if (IsRemote(destination)) {
-    return Usage("JC1004",
-                 StrCat("\"", common::Printable(destination),
-                        "\" is a job's path; files are copied from a job, not to it"),
-                 "jobctl cp JOB:PATH DIR; for a directory of that name, ./NAME");
+  const bool is_into = IsRemote(destination);
+  if (is_into && std::any_of(words.begin(), words.end() - 1, IsRemote)) {
+    return Usage("JC1004", "both ends are a job's", "copy to this machine first, then to the job");
+  }
+  RETURN_IF_ERROR(CheckLiveFlags(arguments, is_into));
+  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
+  Copied copied;
+  if (is_into) {
+    ASSIGN_OR_RETURN(const RemotePath to, ParseRemote(destination));
+    const std::vector<std::string> sources(words.begin(), words.end() - 1);
+    RETURN_IF_ERROR(CopyInto(session, *connection, sources, to, arguments, &copied));
+    session.Note(DescribeCopied(copied));
+    return kExitOk;
   }
   std::vector<RemotePath> sources;
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     ASSIGN_OR_RETURN(RemotePath source, ParseRemote(words[i]));
     sources.push_back(std::move(source));
   }
-  ASSIGN_OR_RETURN(Connection * connection, session.Connect());
-  Copied copied;
   for (const RemotePath& source : sources) {
-    RETURN_IF_ERROR(CopyOne(session, *connection, source, destination, sources.size() == 1,
-                            arguments, &copied));
+    const bool is_live = arguments.Has("live") || arguments.Has("rank");
+    RETURN_IF_ERROR((is_live ? CopyLive : CopyOne)(session, *connection, source, destination,
+                                                   sources.size() == 1, arguments, &copied));
   }
-  session.Note(StrCat(common::Counted(copied.fetched, "file"), " copied, ",
-                      common::HumanBytes(copied.bytes), "; ", copied.present,
-                      " already there and equal"));
+  session.Note(DescribeCopied(copied));
   return kExitOk;
 }
 
@@ -280,41 +202,47 @@ absl::StatusOr<int> ListOutputs(Session& session, const Arguments& arguments) {
   return kExitOk;
 }
 
-constexpr Flag kNodeOfOutputsFlags[] = {
-    {.name = "node",
-     .value = "NAME",
-     .help = "only what this node brought back",
-     .completes = "node"},
-};
+constexpr Flag kNode = {.name = "node",
+                        .value = "NAME",
+                        .help = "only what this node brought back",
+                        .completes = "node"};
+constexpr Flag kOutputsFlags[] = {kNode};
+constexpr Flag kCpFlags[] = {
+    kNode,
+    {.name = "live", .help = "not outputs, but what a running rank has now"},
+    {.name = "rank", .value = "R", .help = "of this rank (0); implies --live"}};
 
 }  // namespace
 
 const Command kCpCommand = {
     .name = "cp",
-    .summary = "copy a job's outputs to this machine; an interrupted copy resumes",
-    .arguments = "JOB[@ATTEMPT]:PATH… DEST",
+    .summary = "copy a job's files to this machine, or files to a running job",
+    .arguments = "JOB[@ATTEMPT]:PATH… DEST | FILE… JOB:PATH",
     .least = 2,
     .most = -1,
-    .flags = kNodeOfOutputsFlags,
+    .flags = kCpFlags,
     .completes = "job",
     .examples =
         "jobctl cp calm-otter-3: ./results\teverything that came back\n"
         "jobctl cp calm-otter-3:out/model.pt .\tone file\n"
-        "jobctl cp calm-otter-3@0:out .\tof attempt 0",
+        "jobctl cp calm-otter-3@0:out .\tof attempt 0\n"
+        "jobctl cp --live calm-otter-3:out/plot.png .\twhile it runs\n"
+        "jobctl cp vocab.txt calm-otter-3:data/\tto a running job",
     .notes =
         "Outputs are what `outputs:` in the job file names. They come back when an\n"
         "attempt ends, also when it failed or was cancelled. PATH is relative to the\n"
         "job's working directory; a directory is copied below DEST under its name.\n"
         "Every file is verified by its SHA-256; files that are already there and\n"
-        "equal are not sent again. If nodes differ in a file, the first node's is\n"
-        "copied; see --node.",
+        "equal are not sent again, and an interrupted copy resumes. If nodes differ in\n"
+        "a file, the first node's is copied; see --node. To a job, and with --live, the\n"
+        "working directory is a running rank's; only its owner may.",
     .run = Copy};
 const Command kOutputsCommand = {.name = "outputs",
                                  .summary = "list the files that a job brought back",
                                  .arguments = "JOB[@ATTEMPT]",
                                  .least = 1,
                                  .most = 1,
-                                 .flags = kNodeOfOutputsFlags,
+                                 .flags = kOutputsFlags,
                                  .listing = true,
                                  .completes = "job",
                                  .examples = "jobctl outputs calm-otter-3\tof its newest attempt",

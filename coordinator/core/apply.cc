@@ -154,6 +154,8 @@ void ApplyPartEnded(ClusterState& state, const v1::Event& event) {
   part.set_failure(event.part_ended().failure());
   part.set_failure_cause(event.part_ended().cause());
   ForgetDoing(part);
+  if (event.part_ended().has_preparation())
+    *part.mutable_preparation() = event.part_ended().preparation();
   state.schedule_needed = true;
 }
 

@@ -195,6 +195,10 @@ void AddStatusFacts(const ClusterState& state, const std::string& node, uint64_t
     decision.facts.push_back(PartEnded(
         job, *attempt, node, status.how_ended().empty() ? "empty" : Said(status.how_ended()),
         Said(status.failure()), status.failure_cause(), now));
+    if (!part->ready() && status.preparation().ran_setup()) {
+      *decision.facts.back().mutable_part_ended()->mutable_preparation() =
+          BoundPreparation(*attempt, status.preparation());
+    }
   }
 }
 

@@ -93,6 +93,7 @@ v1::Preparation BoundPreparation(const v1::Attempt& attempt, const v1::Preparati
   v1::Preparation bound;
   bound.set_fetched_bytes(said.fetched_bytes());
   bound.set_ran_setup(said.ran_setup());
+  bound.set_setup_failed(said.setup_failed());
   bound.set_setup_ms(std::max<int64_t>(said.setup_ms(), 0));
   bound.set_image(common::Printable(said.image().substr(0, kImageBytesMax)));
   const auto kept = std::count_if(

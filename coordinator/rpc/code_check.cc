@@ -126,6 +126,14 @@ absl::Status Told(const absl::Status& verdict) {
                       .fix = "submit again"});
 }
 
+absl::Status TooManyLooks() {
+  return MakeProblem(absl::StatusCode::kAborted,
+                     {.code = "JC1507",
+                      .what = "the code of the job cannot be looked at now",
+                      .why = "that of many others is being looked at",
+                      .fix = "submit again"});
+}
+
 }  // namespace
 
 void CodeChecks::Check(Daemon& daemon, const v1::JobSpec& spec, Then then) {
@@ -142,11 +150,33 @@ void CodeChecks::Check(Daemon& daemon, const v1::JobSpec& spec, Then then) {
       lock.unlock();
       return then(absl::OkStatus());
     }
+    if (waiting_.size() >= kWaitingMax && !waiting_.contains(key)) {
+      lock.unlock();
+      return then(TooManyLooks());
+    }
     std::vector<Then>& waiting = waiting_[key];
     waiting.push_back(std::move(then));
     if (waiting.size() > 1) return;
+    looks_.push_back(
+        [this, &daemon, asked, key] { Remember(key, Told(JudgeCode(daemon, asked))); });
+    if (std::exchange(is_looking_, true)) return;
   }
-  daemon.files.Post([this, &daemon, asked, key] { Remember(key, Told(JudgeCode(daemon, asked))); });
+  daemon.files.Post([this] { LookAtAll(); });
+}
+
+// On one thread of the pool, which has others to serve.
+void CodeChecks::LookAtAll() {
+  while (true) {
+    std::function<void()> look;
+    {
+      std::lock_guard lock(mutex_);
+      is_looking_ = !looks_.empty();
+      if (!is_looking_) return;
+      look = std::move(looks_.front());
+      looks_.pop_front();
+    }
+    look();
+  }
 }
 
 void CodeChecks::Remember(const Key& key, const absl::Status& verdict) {

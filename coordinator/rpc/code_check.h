@@ -1,9 +1,11 @@
 // Whether a spec's code may become a job's: its project uploaded the manifest, the placement and
 // every object that the placement names, and they fit each other. A verdict is remembered, and of
-// many submits of the same code at once one is looked at while the others wait for it. Any thread.
+// many submits of the same code at once one is looked at while the others wait for it. One is looked at
+// at a time, as that takes up to a few times the size of its manifest and placement. Any thread.
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -28,6 +30,7 @@ class CodeChecks {
  private:
   using Steady = std::chrono::steady_clock;
   static constexpr size_t kRememberedMax = 10'000;
+  static constexpr size_t kWaitingMax = 256;  // different codes; more are told to come again
   // Then the use is recorded again; far shorter than what is unused is kept (rpc/code_garbage.h).
   static constexpr std::chrono::minutes kRemembered{30};
   struct Key {
@@ -38,11 +41,14 @@ class CodeChecks {
     auto operator<=>(const Key&) const = default;
   };
 
+  void LookAtAll();
   void Remember(const Key& key, const absl::Status& verdict);
 
   std::mutex mutex_;  // guards what follows
   std::map<Key, Steady::time_point> good_;
   std::map<Key, std::vector<Then>> waiting_;
+  std::deque<std::function<void()>> looks_;  // of those, which nobody has begun
+  bool is_looking_ = false;
 };
 
 }  // namespace muster::coordinator

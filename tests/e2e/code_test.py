@@ -203,6 +203,49 @@ class Sending(CodeCase):
         self.assertLess(sent, 160 - 30, line)
 
 
+class OnANode(CodeCase):
+    def setUp(self):
+        super().setUp()
+        need(os.geteuid() == 0, "takes root")
+        os.chmod(self.directory, 0o755)
+
+    def run_over(self, cluster, *args):
+        job = cluster.submit("-n", "1", "--sync=" + self.root, *args, cwd="/")
+        return job, cluster.wait_over(job, deadline_s=60)
+
+    def test_a_full_node_names_what_it_needs_and_starts_nothing(self):
+        cluster = self.make_cluster()
+        state = os.path.join(cluster.directory, "w-small")
+        os.mkdir(state)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=270m", "muster-test", state], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", state])
+        cluster.add_worker("small")
+        self.write("weights.bin", "w" * 30_000_000)
+        job = cluster.submit("-n", "1", "--sync=" + self.root, "--", "true", cwd="/")
+        record = wait_until(lambda: (found := cluster.api.record(job)).attempts and found.attempts[0].ended_ms and found, "it was tried")
+        # Not the job's fault: it would try again, also elsewhere.
+        self.assertRegex(record.attempts[0].reason, r"node small has no room for the job's code: .*/w-small/code needs \d+ MB, and \d+ MB are free, "
+                         r".*; fix: free space on that disk, or start its worker with a --state-dir on a larger one")
+        self.assertEqual(cluster.api.logs(job)[0], {})
+        cluster.jobctl("cancel", job)
+        self.write("weights.bin", "w")
+        job, record = self.run_over(cluster, "--", "python3", "train.py")
+        self.assertEqual(record.state, SUCCEEDED, record.reason)
+
+    def test_code_and_setup_belong_to_the_ranks_account(self):
+        cluster = self.make_cluster()
+        cluster.add_worker("n0", args=["--run-as", "nobody"])
+        setup = "id -u; echo made >$MUSTER_SETUP_DIR/tool; echo changed >model.py"
+        script = ("id -u; stat -c '%u' . model.py; cat model.py $MUSTER_SETUP_DIR/tool; echo mine >train.py && echo own; "
+                  "echo x >$MUSTER_SETUP_DIR/tool || echo read-only")
+        for _ in range(2):
+            job, record = self.run_over(cluster, "--setup", setup, "--", "sh", "-c", script)
+            logs, _ = cluster.api.logs(job)
+            self.assertEqual(record.state, SUCCEEDED, (record.reason, logs))
+            self.assertEqual(logs[(0, 0, 1)].decode().split(), ["65534", "65534", "65534", "changed", "made", "own", "read-only"], logs)
+        self.assertIn("65534\n", cluster.jobctl("logs", job, "--setup").stdout.replace("[n0] ", ""))
+
+
 class FromAnotherHost(CodeCase):
     """jobctl in a network namespace of its own: the coordinator has no address there."""
 
@@ -311,6 +354,8 @@ class NodesThatShareNothing(CodeCase):
         self.assertEqual(record.state, FAILED)
         self.assertIn("setup", record.reason)
         self.assertIn("no such wheel", self.cluster.jobctl("show", job).stdout)
+        self.assertRegex(self.cluster.jobctl("logs", job, "--setup").stdout,
+                         r"\[(node\d)\] setup failed after .*\n\[\1\] no such wheel\n")
         self.assertEqual(self.cluster.api.logs(job)[0], {})
 
     def test_ranks_change_their_copy_and_not_the_next_jobs(self):

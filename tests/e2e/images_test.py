@@ -4,6 +4,7 @@ the kill tree, adoption. The image is made on the spot of a few programs of this
 import http.server
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -143,8 +144,15 @@ class Images(Case):
                 "/written", "/dev/null", "/dev/shm", "/tmp", "confined", "CapEff: 0000000000000000", "NoNewPrivs: 1",
                 "Seccomp: 2"], self.out(cluster, job, rank, stream=2))
         self.assertTrue(record.attempts[0].parts[0].preparation.image.startswith("sha256:"))
-        self.assertFalse(os.path.exists(os.path.join(cluster.directory, "w-n0/code/images", "written")))
+        (root,) = self.unpacked(cluster)
+        self.assertTrue(os.path.exists(os.path.join(root, "bin/sh")) or os.path.exists(os.path.join(root, "usr/bin/sh")))
+        self.assertFalse(os.path.exists(os.path.join(root, "written")))
         self.assert_nothing_left(cluster)
+
+    def unpacked(self, cluster, node="n0"):
+        """The root file systems in the node's cache."""
+        images = os.path.join(cluster.directory, f"w-{node}/code/images")
+        return [os.path.join(images, name, "root") for name in sorted(os.listdir(images))]
 
     def test_exit_codes_and_signals_are_the_programs(self):
         cluster = self.start()
@@ -371,6 +379,7 @@ class Images(Case):
         self.assertEqual(record.state, SUCCEEDED, self.story(cluster, job))
         said = self.out(cluster, job)
         self.assertRegex(said, r"-rw-rw-rw- +1 0 0 +0 .* /null\n")
+        self.assertRegex(said, r"-rwxr-xr-x +1 0 0 .* /rooted\n")  # in the layer such a file would be root's on the node, too
         self.assertTrue(said.endswith("\nroot:x:0:0:root:/root:/bin/sh\n"), said)
         self.assertEqual(os.listdir(outside), [])
         self.assertEqual(os.stat("/etc/passwd").st_nlink, 1)
@@ -387,6 +396,89 @@ class Images(Case):
         job, record = self.run_over(cluster, "true", image=f"oci:{escape}")
         self.assertRegex(record.reason, "a layer without a valid digest")
         self.assert_nothing_left(cluster)
+
+    def test_a_layer_is_open_to_its_own_account_alone(self):
+        cluster = self.start(args=("--run-as", ACCOUNT))
+        job = self.submit(cluster, "echo mine >/tmp/mine; echo ready; exec sleep 1000")
+        wait_until(lambda: "ready" in self.out(cluster, job), lambda: "it runs: " + self.story(cluster, job))
+        number = cluster.api.record(job).id
+        path = os.path.join(cluster.directory, f"w-n0/attempts/{number}-0/containers/upper/tmp/mine")
+        self.assertTrue(os.path.exists(path))
+        self.assertEqual(self.read_as(UID, path), "mine\n")
+        self.assertEqual(self.read_as(12345, path), "PermissionError")
+        cluster.jobctl("cancel", job)
+        cluster.wait_over(job)
+        self.assert_nothing_left(cluster)
+
+    def read_as(self, uid, path):
+        """What an account of the node reads there, in no group of anybody's."""
+        script = ("import os, sys; os.setgroups([]); os.setgid(12345); os.setuid(int(sys.argv[1]))\n"
+                  "try: print(open(sys.argv[2]).read(), end='')\nexcept OSError as e: print(type(e).__name__, end='')")
+        return subprocess.run([sys.executable, "-c", script, str(uid), path], capture_output=True, text=True, timeout=20).stdout
+
+    def test_outputs_do_not_follow_a_working_directory_out_of_the_image(self):
+        cluster = self.start()
+        os.makedirs(self.path("nodes-own"))
+        with open(self.path("nodes-own/file"), "w") as file:
+            file.write("of the node")
+        tree = oci_layout.small_tree(("sh", "rm", "ln", "mkdir", "touch"))
+        tree.directory("w")
+        oci_layout.write(self.path("swap"), [tree.layer()], {"Env": ["PATH=/usr/bin:/bin"]})
+        job, record = self.run_over(cluster, f"cd /; rm -r /w && ln -s {self.path('nodes-own')} /w; echo $?",
+                                    image=f"oci:{self.path('swap')}", workdir="/w", outputs=["file"])
+        self.assertEqual(self.out(cluster, job), "0\n", self.story(cluster, job))
+        self.assertEqual(cluster.jobctl("outputs", job, "-o", "jsonl").stdout, "", self.story(cluster, job))
+        self.assertIn("cannot enter the working directory", str(record.attempts[0].parts[0]))
+
+    def test_nothing_of_a_setup_stays_whatever_it_does_to_its_environment(self):
+        cluster = self.start()
+        seconds = str(100_000 + os.getpid())  # nobody else's
+        def left():
+            return [line for line in harness.processes_with("no such text", seconds).values() if line == f"sleep {seconds}"]
+
+        setup = ["env", "-i", "/bin/sh", "-c", f"sleep {seconds} & sleep {seconds}"]
+        job = self.submit(cluster, "true", setup=setup)
+        wait_until(lambda: len(left()) == 2, lambda: "it runs: " + self.story(cluster, job))
+        cluster.jobctl("cancel", job)
+        cluster.wait_over(job)
+        wait_until(lambda: not left(), "setup is gone")
+        job = self.submit(cluster, "true", setup=setup)
+        wait_until(lambda: len(left()) == 2, lambda: "it runs again: " + self.story(cluster, job))
+        cluster.workers["n0"].kill9()
+        cluster.workers["n0"].start()
+        wait_until(lambda: len(left()) in (0, 2) and cluster.nodes()["n0"].record.connected, "the worker is back")
+        cluster.jobctl("cancel", job)
+        cluster.wait_over(job)
+        wait_until(lambda: not left(), "the old setup is gone")
+        job, record = self.run_over(cluster, "true", setup=["env", "-i", "/bin/sh", "-c", f"sleep {seconds} &"])
+        self.assertEqual((record.state, left()), (SUCCEEDED, []), self.story(cluster, job))
+        self.assert_nothing_left(cluster)
+
+    def test_a_setup_reaches_no_other_job_of_the_same_account(self):
+        cluster = self.start(args=("--run-as", ACCOUNT))
+        need(", landlock," in cluster.jobctl("nodes", "show", "n0").stdout, "this kernel cannot separate processes of one account")
+        other = self.submit(cluster, "echo ready; exec sleep 1000")
+        wait_until(lambda: "ready" in self.out(cluster, other), lambda: "it runs: " + self.story(cluster, other))
+        pid = next(pid for pid, line in self.processes().items() if line.startswith("sleep"))
+        job, record = self.run_over(cluster, "true", setup=["sh", "-c", f"kill -0 {pid} && echo reached || echo apart; "
+                                                            f"ls /proc/{pid}/root/ >/dev/null && echo sees || echo blind"])
+        self.assertEqual(record.state, SUCCEEDED, self.story(cluster, job))
+        said = record.attempts[0].parts[0].preparation.setup_output.decode()
+        self.assertIn("apart\n", said)
+        self.assertIn("blind\n", said)
+        cluster.jobctl("cancel", other)
+        cluster.wait_over(other)
+
+    def test_a_read_only_mount_is_so_to_its_ends(self):
+        cluster = self.start()
+        os.makedirs(self.path("data/below"))
+        subprocess.run(["mount", "-t", "tmpfs", "muster-test", self.path("data/below")], check=True)
+        self.addCleanup(subprocess.run, ["umount", self.path("data/below")])
+        self.mounts_of_job = ({"source": self.path("data"), "target": "/data", "read_only": True},)
+        job, record = self.run_over(cluster, "touch /data/x; touch /data/below/x; true")
+        self.assertEqual((os.listdir(self.path("data")), os.listdir(self.path("data/below"))), (["below"], []),
+                         self.out(cluster, job, stream=2))
+        self.assertEqual(self.out(cluster, job, stream=2).count("Read-only file system"), 2)
 
     def test_an_image_is_unpacked_once_and_starts_as_fast_as_podman_run(self):
         cluster = self.start()

@@ -95,9 +95,45 @@ class Outputs(OutputsCase):
         running = self.submit(cluster, "mkdir -p out; echo kept >out/x; echo up; exec sleep 1000", "out", grace_ms=100)
         wait_until(lambda: b"up" in cluster.api.logs(running)[0].get((0, 0, 1), b""), "it has written")
         self.assert_error(cluster.jobctl("cp", f"{running}:", self.path("early"), check=False), "RUNNING", "JC1721")
+        done = cluster.jobctl("cp", "--live", f"{running}:out", self.path("early"))
+        self.assertEqual(tree(self.path("early"))["out/x"], b"kept\n", done.stderr)
         cluster.jobctl("cancel", running)
         cluster.wait_over(running)
         self.assertEqual(self.copied(cluster, running, name="cancelled")[0]["out/x"], b"kept\n")
+
+    def test_files_go_to_a_running_rank_and_come_from_it(self):
+        cluster = self.cluster()
+        job = self.submit(cluster, "mkdir -p data; echo up; until [ -e go ]; do sleep 0.05; done; cat data/tree/a data/x; ls -l data")
+        wait_until(lambda: b"up" in cluster.api.logs(job)[0].get((0, 0, 1), b""), "it runs")
+        os.makedirs(self.path("tree/deep"))
+        big = os.urandom(3_000_000)
+        for name, text in (("tree/a", b"of a\n"), ("tree/deep/b", big), ("x", b"of x\n")):
+            with open(self.path(name), "wb") as file:
+                file.write(text)
+        os.symlink("/etc/passwd", self.path("tree/link"))
+        os.chmod(self.path("x"), 0o755)
+        done = cluster.jobctl("cp", self.path("tree"), self.path("x"), f"{job}:data")
+        self.assertIn("3 files copied, 3.0 MB; 0 already there", done.stderr)
+        self.assertRegex(done.stderr, "not copied: .*/tree/link")
+        self.assertEqual(os.listdir(os.path.join(self.work, "data/tree/deep")), ["b"])
+        self.assertIn("0 files copied, 0 B; 3 already there", cluster.jobctl("cp", self.path("tree"), self.path("x"), f"{job}:data").stderr)
+        # Back: what lies half copied is continued, and what changed is copied again.
+        os.makedirs(self.path("back/data/tree/deep"))
+        with open(self.path("back/data/tree/deep/b.part"), "wb") as file:
+            file.write(big[:1_000_000])
+        self.assertIn("3 files copied", cluster.jobctl("cp", "--live", f"{job}:data", self.path("back")).stderr)
+        self.assertEqual(tree(self.path("back")), {"data/tree/a": b"of a\n", "data/tree/deep/b": big, "data/x": b"of x\n"})
+        self.assert_error(cluster.jobctl("cp", "--live", f"{job}:none", self.path("x2"), check=False), '"none"', "JC1722")
+        self.assert_error(cluster.jobctl("cp", self.path("nothing"), f"{job}:data", check=False), "No such file", "JC1601")
+        self.assert_error(cluster.jobctl("cp", f"{job}:data", f"{job}:x", check=False), "both ends", "JC1004")
+        self.assert_error(cluster.jobctl("cp", "--rank", "7", f"{job}:data", self.path("x3"), check=False), "rank 7")
+        self.assert_error(cluster.jobctl("cp", "/dev/null", f"{job}:go", check=False), "no regular file", "JC1601")
+        cluster.jobctl("cp", self.path("x"), f"{job}:go")
+        cluster.wait_for(job, SUCCEEDED)
+        said = cluster.api.logs(job)[0][(0, 0, 1)]
+        self.assertIn(b"of a\nof x\n", said)
+        self.assertRegex(said, rb"-rwxr-xr-x .* x\n")
+        self.assert_error(cluster.jobctl("cp", self.path("x"), f"{job}:late", check=False), job)
 
     def test_errors_name_what_is_missing(self):
         cluster = self.cluster()

@@ -195,7 +195,21 @@ print(step)
 """)
         self.assertEqual([out for out, *_ in results], ["4\n", "4\n"], results)
 
+    def test_a_sharded_state_without_numpy_is_refused_at_once(self):
+        self.worker()
+        _, err = self.run_script("""
+            import sys
+            sys.modules["numpy"] = None
+            import muster
+            try:
+                muster.save_distributed_checkpoint({}, 6)
+            except ImportError as error:
+                print(error, file=sys.stderr)
+""")
+        self.assertIn("through numpy; fix: pip install numpy", err)
+
     def test_a_sharded_state_travels_by_distributed_checkpoint(self):
+        need(importlib.util.find_spec("numpy"), "needs the Python package numpy")
         save = """
 import torch
 from torch.distributed.device_mesh import init_device_mesh

@@ -47,7 +47,8 @@ class Metrics(Case):
             expected += [("h", 8, 3.0), ("i", 8, 4.0)]
         _, errors = self.run_script(script)
         self.assertEqual(worker.points, expected)
-        self.assertEqual(errors, "muster: rank 3: metric e was skipped: it is a int, not one number; pass a float\n")
+        said = [line for line in errors.splitlines() if line.startswith("muster")]  # torch warns of a missing numpy
+        self.assertEqual(said, ["muster: rank 3: metric e was skipped: it is a int, not one number; pass a float"])
 
     def test_what_is_not_a_number_is_skipped_and_named_once_and_the_rest_counts(self):
         worker = self.worker()

@@ -89,6 +89,17 @@ TEST_F(LaunchTest, WhatItHasPreparedIsLaunchedOnce) {
   EXPECT_EQ(LastStatus(launched).preparation().setup_output(), "") << "it was told before";
 }
 
+TEST_F(LaunchTest, WhatAFailedSetupPrintedGoesWithTheEndOfTheAttempt) {
+  Connect();
+  Command(HoldWithSetup());
+  PortsHeldInput failed{kKey, 0, "setup failed", true};
+  failed.preparation.set_setup_failed(true);
+  failed.preparation.set_setup_output("no such wheel");
+  const auto status = LastStatus(Say(failed));
+  EXPECT_EQ(status.phase(), v1::ATTEMPT_PHASE_ENDED);
+  EXPECT_EQ(status.preparation().setup_output(), "no such wheel");
+}
+
 TEST_F(LaunchTest, MasterLaunchWithoutItsPortFailsWithTheReason) {
   Connect();
   auto launch = Launch(kKey);

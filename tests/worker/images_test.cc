@@ -274,8 +274,8 @@ TEST(BundleTest, IsWhatTheRuntimeGets) {
   EXPECT_EQ(config["linux"]["seccomp"]["defaultAction"], "SCMP_ACT_ALLOW");
   std::map<std::string, json> mounts;
   for (const json& mount : config["mounts"]) mounts[mount["destination"]] = mount["options"];
-  EXPECT_EQ(mounts.at("/data"), (json{"rbind", "nosuid", "ro", "nodev"}));
-  EXPECT_EQ(mounts.at("/dev/nvidia0"), (json{"rbind", "nosuid", "rw"}));
+  EXPECT_EQ(mounts.at("/data"), (json{"rbind", "rnosuid", "rro", "rnodev"}));
+  EXPECT_EQ(mounts.at("/dev/nvidia0"), (json{"rbind", "rnosuid", "rw"}));
   EXPECT_TRUE(mounts.contains("/var/lib/muster"));
   EXPECT_EQ(config["hooks"]["createContainer"][0]["path"], "/bin/hook");
   bundle.hooks.clear();

@@ -19,7 +19,7 @@ constexpr std::string_view kImageDigestPrefix = "sha256:";
 constexpr char kOciManifest[] = "application/vnd.oci.image.manifest.v1+json";
 constexpr char kOciConfig[] = "application/vnd.oci.image.config.v1+json";
 
-absl::Status Bad(std::string_view what) { return absl::DataLossError(std::string(what)); }
+absl::Status BadManifest(std::string_view what) { return absl::DataLossError(std::string(what)); }
 
 // Null if it is not an object within the bounds.
 json ParseObject(std::string_view text) {
@@ -88,11 +88,11 @@ absl::StatusOr<ImageBlob> ChooseManifest(std::string_view index_json) {
   const json index = ParseObject(index_json);
   const json* manifests = index.is_object() ? ListOf(index, "manifests") : nullptr;
   if (manifests == nullptr || manifests->empty() || manifests->size() > kManifestsMax)
-    return Bad("its index lists no manifest");
+    return BadManifest("its index lists no manifest");
   std::string others;
   for (const json& each : *manifests) {
     const std::optional<ImageBlob> blob = ReadDescriptor(each, kImageJsonBytesMax);
-    if (!blob) return Bad("its index names a manifest without a valid digest and size");
+    if (!blob) return BadManifest("its index names a manifest without a valid digest and size");
     const auto platform = each.find("platform");
     const bool is_given = platform != each.end() && platform->is_object();
     const std::string architecture = is_given ? TextOf(*platform, "architecture") : "";
@@ -110,19 +110,19 @@ absl::StatusOr<ImageManifest> ParseManifest(std::string_view text) {
   const json object = ParseObject(text);
   const json* layers = object.is_object() ? ListOf(object, "layers") : nullptr;
   if (layers == nullptr || !object.contains("config"))
-    return Bad("its manifest lists no configuration and layers");
+    return BadManifest("its manifest lists no configuration and layers");
   if (layers->size() > kImageLayersMax)
-    return Bad(common::StrCat("it has more than ", kImageLayersMax, " layers"));
+    return BadManifest(common::StrCat("it has more than ", kImageLayersMax, " layers"));
   ImageManifest manifest;
   const std::optional<ImageBlob> config = ReadDescriptor(object.at("config"), kImageJsonBytesMax);
-  if (!config) return Bad("its manifest names no valid configuration");
+  if (!config) return BadManifest("its manifest names no valid configuration");
   manifest.config = *config;
   uint64_t total = 0;
   for (const json& each : *layers) {
     std::optional<ImageBlob> layer = ReadDescriptor(each, kImageBytesMax);
-    if (!layer) return Bad("its manifest names a layer without a valid digest and size");
+    if (!layer) return BadManifest("its manifest names a layer without a valid digest and size");
     total += layer->size;
-    if (total > kImageBytesMax) return Bad("its layers are larger than 1 TiB");
+    if (total > kImageBytesMax) return BadManifest("its layers are larger than 1 TiB");
     const std::string type = LayerType(layer->media_type);
     if (type.empty()) {
       return absl::UnimplementedError(common::StrCat("its layers are of type ",
@@ -137,7 +137,7 @@ absl::StatusOr<ImageManifest> ParseManifest(std::string_view text) {
 
 absl::StatusOr<ImageConfig> ParseImageConfig(std::string_view text) {
   const json object = ParseObject(text);
-  if (!object.is_object()) return Bad("its configuration is not JSON");
+  if (!object.is_object()) return BadManifest("its configuration is not JSON");
   ImageConfig config;
   config.architecture = TextOf(object, "architecture");
   if (config.architecture != ImageArchitecture() || TextOf(object, "os") != "linux") {
@@ -150,9 +150,10 @@ absl::StatusOr<ImageConfig> ParseImageConfig(std::string_view text) {
   config.workdir = TextOf(*inner, "WorkingDir");
   const json* env = ListOf(*inner, "Env");
   if (env == nullptr) return config;
-  if (env->size() > kVariablesMax) return Bad("its configuration has too many variables");
+  if (env->size() > kVariablesMax) return BadManifest("its configuration has too many variables");
   for (const json& each : *env) {
-    if (!each.is_string()) return Bad("its configuration has a variable that is not a text");
+    if (!each.is_string())
+      return BadManifest("its configuration has a variable that is not a text");
     std::string variable = each.get<std::string>();
     const size_t equals = variable.find('=');
     if (equals == 0 || equals == std::string::npos || variable.find('\0') != std::string::npos)

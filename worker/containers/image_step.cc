@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include <functional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -22,7 +23,9 @@
 #include "common/text.h"
 #include "common/units.h"
 #include "worker/containers/container_tools.h"
+#include "worker/containers/image_tools.h"
 #include "worker/containers/layout_files.h"
+#include "worker/containers/without_rights.h"
 
 namespace muster::worker {
 namespace {
@@ -31,33 +34,10 @@ using common::StrCat;
 namespace fs = std::filesystem;
 
 constexpr int64_t kImageSayEveryMs = 1'000;
-constexpr size_t kToolWordsMax = 400;  // of what a tool printed
-// Of registries, by their protocol.
-constexpr const char* kFinalWords[] = {"manifest unknown", "name unknown", "unauthorized",
-                                       "access to the resource is denied"};
+constexpr uint64_t kImageEntriesMax = 4'000'000;
+constexpr int kAskMs = 120'000;             // a registry or podman, about an image
+constexpr uint64_t kFetchSlack = 64 << 20;  // beside the layers
 constexpr char kDigestWord[] = "sha256:";
-
-// The last line with words: tools end with their reason.
-std::string LastLine(const std::string& text) {
-  std::string last;
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
-    last = std::string(absl::StripAsciiWhitespace(line));
-  }
-  if (last.size() > kToolWordsMax) last.erase(0, last.size() - kToolWordsMax);
-  return common::Printable(last);
-}
-
-// On the disk. What cannot be looked at counts as nothing.
-uint64_t TreeBytes(const std::string& directory) {
-  uint64_t bytes = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end;
-       at.increment(error)) {
-    struct stat info {};
-    if (lstat(at->path().c_str(), &info) == 0) bytes += uint64_t(info.st_blocks) * 512;
-  }
-  return bytes;
-}
 
 class ImageStep {
  public:
@@ -67,14 +47,15 @@ class ImageStep {
 
   absl::StatusOr<CachedImage> Get() {
     ASSIGN_OR_RETURN(const std::string key, SourceKey());
-    ASSIGN_OR_RETURN(const Turns::Turn turn, shop_.turns.Take(StrCat("image ", key), progress_));
+    // By source: one that never answers holds up nobody who names another.
+    ASSIGN_OR_RETURN(const Turns::Turn turn,
+                     shop_.turns.Take(StrCat("image ", name_.repository, " ", key), progress_));
     const Progress shared = turn.Shared(progress_);
     progress_ = shared;
     const std::string known = KnownAs(key);
     if (!known.empty()) {
       if (absl::StatusOr<CachedImage> cached = FromCache(known); cached.ok()) {
-        if (layout_.source.is_oci && !layout_.source.directory.empty())
-          RETURN_IF_ERROR(CheckReadable(layout_.source, layout_.taken));
+        if (name_.kind == job::ImageName::Kind::kLayout) RETURN_IF_ERROR(CheckHeld());
         return cached;
       }
     }
@@ -90,33 +71,21 @@ class ImageStep {
  private:
   const ContainerTools& tools() const { return shop_.setup.containers; }
 
-  absl::StatusOr<CommandOutput> RunTool(std::vector<std::string> words, size_t bytes_max,
-                                        const std::string& grows = "") {
-    const std::string tool = fs::path(words.front()).filename();
-    BoundedCommand command = ToolCommand(std::move(words));
-    if (bytes_max > 0) command.bytes_max = bytes_max;
-    std::atomic<bool> stop = false;
-    int64_t said_ms = common::MonotonicMs();
-    command.stop = &stop;
-    command.tick = [&] {
-      if (progress_.stopped()) stop = true;
-      const int64_t now_ms = common::MonotonicMs();
-      if (grows.empty() || now_ms - said_ms < kImageSayEveryMs) return;
-      said_ms = now_ms;
-      progress_.say(
-          StrCat("fetching image ", name_.text, ": ", common::HumanBytes(TreeBytes(grows))));
-    };
-    CommandOutput output = RunBounded(command);
-    if (stop) return StoppedStatus();
-    if (output.problem.empty()) return output;
-    const std::string said = LastLine(output.err);
-    const std::string why =
-        StrCat(tool, ": ", output.problem, said.empty() ? "" : StrCat(": ", said));
-    // Another try gets the same answer.
-    const bool is_final =
-        std::any_of(std::begin(kFinalWords), std::end(kFinalWords),
-                    [&](const char* words) { return absl::StrContains(output.err, words); });
-    return is_final ? absl::NotFoundError(why) : absl::UnavailableError(why);
+  // For its words.
+  absl::StatusOr<std::string> Ask(std::vector<std::string> words, size_t output_max = 0) {
+    ToolEnd end = RunTool(
+        {.words = std::move(words), .output_max = output_max, .timeout_ms = kAskMs}, progress_);
+    RETURN_IF_ERROR(end.status);
+    return std::move(end.out);
+  }
+  // `bytes_max`: that `to` may grow to.
+  absl::Status Fetch(std::vector<std::string> words, const std::string& to, uint64_t bytes_max) {
+    return RunTool({.words = std::move(words),
+                    .grows = to,
+                    .bytes_max = bytes_max,
+                    .says = StrCat("fetching image ", name_.text)},
+                   progress_)
+        .status;
   }
 
   // What names the same bytes for as long as the cache has them.
@@ -137,9 +106,9 @@ class ImageStep {
           "podman, whose images have such names, is not on that worker's PATH; fix: install it, or "
           "name docker.io/NAME@sha256:DIGEST or oci:DIRECTORY");
     }
-    const absl::StatusOr<CommandOutput> found =
-        RunTool({tools().podman, "image", "inspect", "--format", "{{.Id}}", "--", name_.text}, 0);
-    const std::string id = found.ok() ? std::string(absl::StripAsciiWhitespace(found->out)) : "";
+    const absl::StatusOr<std::string> found =
+        Ask({tools().podman, "image", "inspect", "--format", "{{.Id}}", "--", name_.text});
+    const std::string id = found.ok() ? std::string(absl::StripAsciiWhitespace(*found)) : "";
     if (found.ok() && common::IsSha256Hex(id)) return StrCat("id:", id);
     if (absl::IsCancelled(found.status())) return found.status();
     return absl::NotFoundError(
@@ -189,25 +158,49 @@ class ImageStep {
     }
     RETURN_IF_ERROR(Unpack(directory));
     if (name_.kind == job::ImageName::Kind::kLayout) return absl::OkStatus();
+    return NoteName(NameFile(key), layout_.taken.manifest_hex);
+  }
+
+  // An account sees a layout's image if it can read all of it, as when it is taken: once is enough, as
+  // the bytes are the same ever after.
+  absl::Status CheckHeld() {
+    if (!account_.ids.is_other) return absl::OkStatus();  // it reads with the worker's own rights
+    const std::string seen =
+        NameFile(StrCat("seen by ", account_.ids.uid, " ", layout_.taken.manifest_hex));
+    if (common::Exists(seen)) return absl::OkStatus();
+    RETURN_IF_ERROR(CheckLayers(layout_.source, layout_.taken, Verifying()));
+    return NoteName(seen, layout_.taken.manifest_hex);
+  }
+
+  absl::Status NoteName(const std::string& file, const std::string& hex) const {
     RETURN_IF_ERROR(common::MakeDirectories(shop_.setup.paths.CodeDir() + "/image-names"));
-    return common::WriteFileDurably(NameFile(key), layout_.taken.manifest_hex);
+    return common::WriteFileDurably(file, hex);
+  }
+
+  // As the registry has it, which is what the digest says.
+  absl::StatusOr<std::string> RegistryManifest(const std::string& from, const std::string& hex) {
+    ASSIGN_OR_RETURN(std::string raw,
+                     Ask({tools().skopeo, "inspect", "--raw", from + hex}, kImageJsonBytesMax + 1));
+    if (const std::string got = common::Sha256Hex(raw); got != hex)
+      return absl::DataLossError(StrCat("the registry answered with sha256:", got));
+    return raw;
   }
 
   // The digest may be an index's: then it is one of the manifests that this lists. Returns which.
   absl::StatusOr<std::string> FetchBySkopeo(const std::string& to) {
-    const std::string from = std::string(StrCat("docker://", name_.repository, "@", kDigestWord));
-    ASSIGN_OR_RETURN(
-        const CommandOutput raw,
-        RunTool({tools().skopeo, "inspect", "--raw", from + name_.digest}, kImageJsonBytesMax + 1));
-    if (const std::string hex = common::Sha256Hex(raw.out); hex != name_.digest)
-      return absl::DataLossError(StrCat("the registry answered with sha256:", hex));
+    const std::string from = StrCat("docker://", name_.repository, "@", kDigestWord);
     std::string wanted = name_.digest;
-    if (IsImageIndex(raw.out)) {
-      ASSIGN_OR_RETURN(const ImageBlob chosen, ChooseManifest(raw.out));
+    ASSIGN_OR_RETURN(std::string raw, RegistryManifest(from, wanted));
+    if (IsImageIndex(raw)) {
+      ASSIGN_OR_RETURN(const ImageBlob chosen, ChooseManifest(raw));
       wanted = chosen.hex;
+      ASSIGN_OR_RETURN(raw, RegistryManifest(from, wanted));
     }
-    RETURN_IF_ERROR(
-        RunTool({tools().skopeo, "copy", "--quiet", from + wanted, "dir:" + to}, 0, to).status());
+    ASSIGN_OR_RETURN(const ImageManifest manifest, ParseManifest(raw));
+    const uint64_t bytes = PackedBytes(manifest);
+    RETURN_IF_ERROR(shop_.cache.MakeRoom("the job's image", 2 * bytes));
+    RETURN_IF_ERROR(Fetch({tools().skopeo, "copy", "--quiet", from + wanted, "dir:" + to}, to,
+                          bytes + kFetchSlack));
     return wanted;
   }
 
@@ -219,54 +212,80 @@ class ImageStep {
           "oci:DIRECTORY");
     }
     const std::string reference = StrCat(name_.repository, "@", kDigestWord, name_.digest);
-    RETURN_IF_ERROR(RunTool({tools().podman, "pull", "--quiet", reference}, 0).status());
-    ASSIGN_OR_RETURN(const CommandOutput found,
-                     RunTool({tools().podman, "image", "inspect", "--format",
-                              "{{.Id}} {{join .RepoDigests \" \"}}", reference},
-                             kImageJsonBytesMax));
-    const std::vector<std::string> words =
-        absl::StrSplit(absl::StripAsciiWhitespace(found.out), ' ');
+    const bool was_there = Ask({tools().podman, "image", "exists", reference}).ok();
+    RETURN_IF_ERROR(
+        RunTool({.words = {tools().podman, "pull", "--quiet", reference}}, progress_).status);
+    ASSIGN_OR_RETURN(const std::string found,
+                     Ask({tools().podman, "image", "inspect", "--format",
+                          "{{.Id}} {{join .RepoDigests \" \"}}", reference},
+                         kImageJsonBytesMax));
+    const std::vector<std::string> words = absl::StrSplit(absl::StripAsciiWhitespace(found), ' ');
     if (!common::IsSha256Hex(words.front()) ||
-        !absl::StrContains(found.out, StrCat("@", kDigestWord, name_.digest)))
+        !absl::StrContains(found, StrCat("@", kDigestWord, name_.digest)))
       return absl::DataLossError("podman pulled something of another digest");
-    return CopyFromPodman(words.front(), to);
+    const absl::Status copied = CopyFromPodman(words.front(), to);
+    // Its storage is not bounded by --cache-size.
+    if (!was_there) Ask({tools().podman, "rmi", words.front()}).status().IgnoreError();
+    return copied;
   }
 
   absl::Status CopyFromPodman(const std::string& id, const std::string& to) {
-    return RunTool({tools().podman, "push", "--quiet", id, "dir:" + to}, 0, to).status();
+    return Fetch({tools().podman, "push", "--quiet", id, "dir:" + to}, to, kImageBytesMax);
   }
 
-  absl::Status Unpack(const std::string& directory) {
-    uint64_t packed = 0;
-    for (const ImageBlob& layer : layout_.taken.manifest.layers) packed += layer.size;
-    RETURN_IF_ERROR(shop_.cache.MakeRoom("the job's image", 2 * packed));
-    const std::string layout = directory + "/layout", entry = directory + "/entry";
-    int64_t said_ms = common::MonotonicMs();
-    RETURN_IF_ERROR(TakeLayout(layout_.source, layout_.taken, layout, [&](uint64_t bytes) {
+  static uint64_t PackedBytes(const ImageManifest& manifest) {
+    uint64_t bytes = 0;
+    for (const ImageBlob& layer : manifest.layers) bytes += layer.size;
+    return bytes;
+  }
+
+  // What is told of bytes that are hashed.
+  std::function<bool(uint64_t)> Verifying() {
+    return [this, packed = PackedBytes(layout_.taken.manifest),
+            said_ms = common::MonotonicMs()](uint64_t bytes) mutable {
       if (const int64_t now_ms = common::MonotonicMs(); now_ms - said_ms >= kImageSayEveryMs) {
         said_ms = now_ms;
         progress_.say(StrCat("verifying image ", name_.text, ": ", common::HumanBytes(bytes),
                              " of ", common::HumanBytes(packed)));
       }
       return !progress_.stopped();
-    }));
-    progress_.say(StrCat("unpacking image ", name_.text));
+    };
+  }
+
+  absl::Status Unpack(const std::string& directory) {
+    RETURN_IF_ERROR(
+        shop_.cache.MakeRoom("the job's image", 2 * PackedBytes(layout_.taken.manifest)));
+    const std::string layout = directory + "/layout", entry = directory + "/entry";
+    RETURN_IF_ERROR(TakeLayout(layout_.source, layout_.taken, layout, Verifying()));
     RETURN_IF_ERROR(common::MakeDirectories(entry));
-    // "rootless": whoever owns a file in the image, here it is the worker's; devices become files.
-    absl::Status unpacked = RunTool({tools().umoci, "raw", "unpack", "--rootless", "--image",
-                                     layout + ":image", entry + "/root"},
-                                    0)
-                                .status();
-    if (absl::IsUnavailable(unpacked)) unpacked = absl::DataLossError(unpacked.message());
-    RETURN_IF_ERROR(unpacked);
+    RETURN_IF_ERROR(UnpackLayers(layout, entry));
+    ASSIGN_OR_RETURN(const uint64_t bytes, TakeRights(entry, kImageEntriesMax));
     if (rename((layout + "/blobs/sha256/" + layout_.taken.manifest.config.hex).c_str(),
                (entry + "/config.json").c_str()) != 0)
       return common::ErrnoStatus("cannot keep the image's configuration");
+    return Keep(entry, bytes);
+  }
+
+  // "rootless": whoever owns a file in the image, here it is the worker's; devices become files.
+  absl::Status UnpackLayers(const std::string& layout, const std::string& entry) {
+    progress_.say(StrCat("unpacking image ", name_.text));
+    const ToolEnd end = RunTool({.words = {tools().umoci, "raw", "unpack", "--rootless", "--image",
+                                           layout + ":image", entry + "/root"},
+                                 .grows = entry,
+                                 .bytes_max = kImageBytesMax,
+                                 .says = StrCat("unpacking image ", name_.text)},
+                                progress_);
+    const bool is_of_image = absl::IsUnavailable(end.status) && end.exited;
+    return is_of_image ? absl::DataLossError(end.status.message()) : end.status;
+  }
+
+  // Held until it is used: the next Collect would take what nothing uses.
+  absl::Status Keep(const std::string& entry, uint64_t bytes) {
     const std::string path = shop_.cache.ImagePath(layout_.taken.manifest_hex);
-    const CodeCache::Pin pin = shop_.cache.Hold(path);
+    ASSIGN_OR_RETURN(const Turns::Turn turn, shop_.turns.Take(StrCat("keep ", path), progress_));
+    pin_ = shop_.cache.Hold(path);
     if (shop_.cache.Use(path)) return absl::OkStatus();  // the same image, by another name
     shop_.cache.Discard(path);
-    const uint64_t bytes = TreeBytes(entry);
     if (rename(entry.c_str(), path.c_str()) != 0)
       return common::ErrnoStatus(StrCat("cannot rename ", entry));
     return shop_.cache.Complete(path, bytes);
@@ -282,6 +301,7 @@ class ImageStep {
   const RankAccount& account_;
   Progress progress_;
   Layout layout_;
+  CodeCache::Pin pin_;
 };
 
 // Sentences of our own end with the fix.

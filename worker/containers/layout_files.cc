@@ -75,19 +75,26 @@ class LayoutCopy {
     const std::string from = BlobPath(source_, blob.hex);
     if (source_.is_ours && rename(from.c_str(), to.c_str()) != 0)
       return common::ErrnoStatus(StrCat("cannot move ", from));
-    absl::StatusOr<common::UniqueFd> in;
-    {
-      const ActAs acting(source_.account);
-      in = common::OpenRegular(source_.is_ours ? to : from, O_RDONLY);
-    }
-    RETURN_IF_ERROR(in.status());
-    if (source_.is_ours) return Pass(in->get(), -1, blob, to);
+    ASSIGN_OR_RETURN(const common::UniqueFd in, OpenAsAccount(source_.is_ours ? to : from));
+    if (source_.is_ours) return Pass(in.get(), -1, blob, to);
     ASSIGN_OR_RETURN(const common::UniqueFd out,
                      common::OpenRegular(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
-    return Pass(in->get(), out.get(), blob, from);
+    return Pass(in.get(), out.get(), blob, from);
+  }
+
+  // Takes nothing.
+  absl::Status Check(const ImageBlob& blob) {
+    const std::string from = BlobPath(source_, blob.hex);
+    ASSIGN_OR_RETURN(const common::UniqueFd in, OpenAsAccount(from));
+    return Pass(in.get(), -1, blob, from);
   }
 
  private:
+  absl::StatusOr<common::UniqueFd> OpenAsAccount(const std::string& path) const {
+    const ActAs acting(source_.account);
+    return common::OpenRegular(path, O_RDONLY);
+  }
+
   // What is hashed is what is written: the file may change meanwhile.
   absl::Status Pass(int in, int out, const ImageBlob& blob, const std::string& name) {
     common::Sha256 hash;
@@ -130,11 +137,10 @@ absl::StatusOr<TakenLayout> ReadLayout(const LayoutSource& source, const std::st
   return layout;
 }
 
-absl::Status CheckReadable(const LayoutSource& source, const TakenLayout& layout) {
-  const ActAs acting(source.account);
-  for (const ImageBlob& layer : layout.manifest.layers) {
-    RETURN_IF_ERROR(common::OpenRegular(BlobPath(source, layer.hex), O_RDONLY).status());
-  }
+absl::Status CheckLayers(const LayoutSource& source, const TakenLayout& layout,
+                         const std::function<bool(uint64_t)>& took) {
+  LayoutCopy copy(source, "", took);
+  for (const ImageBlob& layer : layout.manifest.layers) RETURN_IF_ERROR(copy.Check(layer));
   return absl::OkStatus();
 }
 

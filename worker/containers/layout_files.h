@@ -29,8 +29,9 @@ struct TakenLayout {
 // The manifest alone: what the image is, before anything is copied. `wanted`: its digest, empty: any.
 absl::StatusOr<TakenLayout> ReadLayout(const LayoutSource& source, const std::string& wanted);
 
-// True if the account can read all its layers.
-absl::Status CheckReadable(const LayoutSource& source, const TakenLayout& layout);
+// Whether the account can read all its layers, and they are what the manifest says. `took` as below.
+absl::Status CheckLayers(const LayoutSource& source, const TakenLayout& layout,
+                         const std::function<bool(uint64_t)>& took);
 
 // Makes `target`, an OCI layout with the one image "image", of what was read. `took` gets the bytes so
 // far; false stops it with CANCELLED. DATA_LOSS names a file that differs from its digest.

@@ -1,9 +1,11 @@
 #include "worker/containers/rank_containers.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +24,7 @@
 #include "worker/containers/bundle.h"
 #include "worker/containers/device_files.h"
 #include "worker/containers/find_in_image.h"
+#include "worker/containers/layer_access.h"
 #include "worker/isolation.h"
 #include "worker/secret_files.h"
 
@@ -38,6 +41,9 @@ constexpr char kNoHome[] = "/tmp";
 const std::set<std::string, std::less<>> kNodeVariables = {"PATH", "HOME", "USER", "LOGNAME"};
 // Of the network, which is the node's.
 constexpr const char* kNodeFiles[] = {"/etc/hosts", "/etc/resolv.conf"};
+// File systems that hold no layer of an overlay. Source: linux/magic.h.
+constexpr decltype(statfs::f_type) kNoLayers[] = {OVERLAYFS_SUPER_MAGIC, NFS_SUPER_MAGIC,
+                                                  FUSE_SUPER_MAGIC, V9FS_MAGIC};
 constexpr std::string_view kSystemDirs[] = {"/proc", "/sys", "/dev"};
 
 using Variables = std::map<std::string, std::string, std::less<>>;
@@ -83,6 +89,7 @@ class Wrapping {
     if (!root_.valid())
       return Refused(StrCat("its files are gone: ", std::strerror(errno)), "submit the job again");
     if (auto problem = CheckMounts()) return problem;
+    if (auto problem = CheckOutputs()) return problem;
     absl::StatusOr<CdiEdits> devices = DeviceEdits(part_);
     if (!devices.ok()) return Refused(common::MessageOf(devices.status()), "");
     devices_ = *std::move(devices);
@@ -95,8 +102,11 @@ class Wrapping {
 
   std::optional<LaunchProblem> Write(const std::vector<common::RankLaunch>& ranks) {
     absl::Status written = common::RemoveTree(place_.directory);
-    // The account passes through to what its ranks changed: that may be among the job's outputs.
-    if (written.ok()) written = common::MakeDirectories(place_.directory, 0711);
+    if (written.ok()) written = common::MakeDirectories(place_.directory);
+    if (written.ok() && account_.ids.is_other) {
+      written = LetPass(place_.directory, account_.ids.uid);
+      if (absl::IsUnimplemented(written)) written = absl::OkStatus();
+    }
     if (written.ok()) written = common::MakeDirectories(place_.directory + "/run");
     for (const common::RankLaunch& rank : ranks) {
       if (written.ok()) written = WriteOne(rank);
@@ -153,6 +163,27 @@ class Wrapping {
     return std::nullopt;
   }
 
+  // Where a layer cannot lie on the disk it is in memory, and gone with the ranks.
+  std::optional<LaunchProblem> CheckOutputs() const {
+    const bool is_in_layer = !spec_.has_code() && !IsMounted(WorkdirOf(spec_.workdir()));
+    struct statfs disk {};
+    if (spec_.outputs().empty() || !is_in_layer || statfs(image_.root.c_str(), &disk) != 0)
+      return std::nullopt;
+    const bool is_kept = std::none_of(std::begin(kNoLayers), std::end(kNoLayers),
+                                      [&](auto type) { return disk.f_type == type; });
+    if (is_kept) return std::nullopt;
+    return Refused(
+        "what ranks write outside of mounts is in memory there, as that worker's "
+        "--state-dir lies on a file system that holds no overlay, so the job's outputs "
+        "would be lost",
+        "name outputs in a mount, or give the worker a --state-dir on a local disk");
+  }
+
+  std::string WorkdirOf(const std::string& asked) const {
+    const std::string& path = asked.empty() ? image_.config.workdir : asked;
+    return IsPlainPath(path) ? path : "/";
+  }
+
   // The shim looks again, with the same rules, when it mounts it.
   std::optional<LaunchProblem> CheckSource(const std::string& source) const {
     const ActAs acting(account_);
@@ -178,8 +209,7 @@ class Wrapping {
     rank->env = EnvironmentIn(image_, spec_, account_, rank->env);
     rank->env.insert(rank->env.end(), devices_.env.begin(), devices_.env.end());
     RenumberDevices(part_, &rank->env);
-    if (rank->workdir.empty()) rank->workdir = image_.config.workdir;
-    if (!IsPlainPath(rank->workdir)) rank->workdir = "/";
+    rank->workdir = WorkdirOf(rank->workdir);
     for (std::string& entry : rank->env) {
       if (entry.starts_with("PWD=")) entry = StrCat("PWD=", rank->workdir);
     }
@@ -297,6 +327,8 @@ std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpe
                                        const RankAccount& account,
                                        const std::vector<std::string>& env) {
   Variables variables = Parse(image.config.env);
+  // Of an image, they would tell a rank what its job does not have.
+  std::erase_if(variables, [](const auto& entry) { return entry.first.starts_with("MUSTER_"); });
   for (const auto& [name, value] : Parse(env)) {
     const bool is_default = kNodeVariables.contains(name) && !spec.env().contains(name);
     if (is_default && (name == "HOME" || variables.contains(name))) continue;
@@ -309,9 +341,9 @@ std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpe
   return entries;
 }
 
-std::string PathOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec,
-                       const std::string& path) {
-  if (spec.container().image().empty() || IsWithin(path, paths.StateDir())) return path;
+PathOnNode FindOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec,
+                      const std::string& path) {
+  if (spec.container().image().empty() || IsWithin(path, paths.StateDir())) return {path, ""};
   const v1::Mount* nearest = nullptr;
   std::string at;
   for (const v1::Mount& mount : spec.container().mounts()) {
@@ -320,15 +352,16 @@ std::string PathOnNode(const Paths& paths, const AttemptKey& key, const v1::JobS
     nearest = &mount;
     at = target;
   }
-  if (nearest != nullptr) return nearest->source() + path.substr(at.size());
-  return StrCat(paths.Containers(key), "/upper", IsPlainPath(path) && path != "/" ? path : "");
+  if (nearest != nullptr)
+    return {nearest->source(), path.size() > at.size() ? path.substr(at.size() + 1) : ""};
+  return {paths.Containers(key) + "/upper", IsPlainPath(path) ? path.substr(1) : "", true};
 }
 
-std::string WorkdirOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec) {
+PathOnNode FindWorkdir(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec) {
   const std::string& image = spec.container().image();
-  if (image.empty() || !spec.workdir().empty()) return PathOnNode(paths, key, spec, spec.workdir());
+  if (image.empty() || !spec.workdir().empty()) return FindOnNode(paths, key, spec, spec.workdir());
   const auto ready = ImageOf(paths, key, image);
-  return PathOnNode(paths, key, spec, ready.ok() ? ready->config.workdir : "/");
+  return FindOnNode(paths, key, spec, ready.ok() ? ready->config.workdir : "/");
 }
 
 std::optional<LaunchProblem> CheckContainers(const ContainerPlace& place, const ReadyImage& image,

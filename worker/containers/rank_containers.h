@@ -39,10 +39,17 @@ std::vector<std::string> EnvironmentIn(const ReadyImage& image, const v1::JobSpe
 
 // Where a path of the ranks' lies on the node; in an image, that is in a mount or among what they
 // changed.
-std::string PathOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec,
-                       const std::string& path);
+struct PathOnNode {
+  std::string base;       // a directory that is no job's to replace: a mount's source, or the layer
+  std::string below;      // in there, of the job's making: links may lead anywhere on the node
+  bool is_layer = false;  // the base is the worker's
+
+  std::string Text() const { return below.empty() ? base : base + "/" + below; }
+};
+PathOnNode FindOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec,
+                      const std::string& path);
 // Of their working directory, which may be the image's. Reads a small file.
-std::string WorkdirOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec);
+PathOnNode FindWorkdir(const Paths& paths, const AttemptKey& key, const v1::JobSpec& spec);
 
 // Makes the directory with a bundle for each rank, and changes the ranks to what they are in there.
 // `part`: whose devices they get. The problem names node, image, reason and fix.

@@ -45,7 +45,7 @@ struct PortsHeldInput {
   uint32_t port = 0;                 // 0: none was requested
   std::string failure;               // empty: prepared, checked and held
   bool would_fail_again = false;     // caused by the job: a missing command or directory
-  v1::Preparation preparation = {};  // of an order with a spec
+  v1::Preparation preparation = {};  // of an order with a spec; of a failed one: if its setup ran
 };
 // Answers PrepareAction.
 struct PreparedInput {

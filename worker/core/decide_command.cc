@@ -205,6 +205,11 @@ void OnPortsHeld(Step& step, const PortsHeldInput& input) {
     step.Do(ReleasePortsAction{input.key});
     return;
   }
+  attempt->status.clear_preparation();
+  if (attempt->prepares) {
+    *attempt->status.mutable_preparation() = input.preparation;
+    attempt->status.mutable_preparation()->clear_doing();
+  }
   if (!input.failure.empty()) {
     return EndAttempt(step, *attempt,
                       {"never launched", input.failure,
@@ -213,11 +218,6 @@ void OnPortsHeld(Step& step, const PortsHeldInput& input) {
   }
   attempt->status.set_master_port(input.port);
   attempt->status.set_ready(true);
-  attempt->status.clear_preparation();
-  if (attempt->prepares) {
-    *attempt->status.mutable_preparation() = input.preparation;
-    attempt->status.mutable_preparation()->clear_doing();
-  }
   Report(step, *attempt);
 }
 

@@ -30,7 +30,6 @@ constexpr size_t kSizeFileBytesMax = 32;
 constexpr mode_t kClosed = 0700;
 constexpr mode_t kPassableCode = 0711;  // to a name that is known, without a look at the others
 // A disk that is filled to the last byte harms others.
-constexpr uint64_t kSpareBytes = 256 << 20;
 
 std::string SizeFile(const std::string& entry) { return entry + "/size"; }
 
@@ -239,7 +238,8 @@ void CodeCache::Collect() {
 
 absl::Status CodeCache::MakeRoom(std::string_view what, uint64_t bytes) {
   const std::string code = paths_.CodeDir();
-  const uint64_t needed = bytes > UINT64_MAX - kSpareBytes ? UINT64_MAX : bytes + kSpareBytes;
+  const uint64_t needed =
+      bytes > UINT64_MAX - kCacheSpareBytes ? UINT64_MAX : bytes + kCacheSpareBytes;
   if (FreeBytes(code) >= needed) return absl::OkStatus();
   RemoveWhile([&](uint64_t) { return FreeBytes(code) < needed; });
   const uint64_t free = FreeBytes(code);

@@ -22,6 +22,8 @@
 namespace muster::worker {
 
 inline constexpr uint64_t kCodeCacheBytes = 50'000'000'000;  // default of --cache-size
+// What it leaves free on its disk, which has the spools of all jobs.
+inline constexpr uint64_t kCacheSpareBytes = 256 << 20;
 
 class CodeCache {
   struct Held {

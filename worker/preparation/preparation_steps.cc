@@ -93,12 +93,12 @@ class NodePreparation {
     if (!spec_.setup().empty()) {
       v1::JobSpec spec = spec_;
       spec.set_project(project_);
-      ASSIGN_OR_RETURN(
-          setup, GetSetup(shop_, spec, tree_ ? &*tree_ : nullptr, image_ ? &image_->image : nullptr,
-                          done->account, progress_));
-      done->preparation.set_ran_setup(setup->ran_now);
-      done->preparation.set_setup_ms(setup->record.setup_ms());
-      done->preparation.set_setup_output(setup->record.setup_output());
+      v1::Preparation record;
+      absl::StatusOr<CachedSetup> made =
+          GetSetup(shop_, spec, tree_ ? &*tree_ : nullptr, image_ ? &image_->image : nullptr,
+                   done->account, progress_, &record);
+      done->preparation.MergeFrom(record);
+      ASSIGN_OR_RETURN(setup, std::move(made));
     }
     RETURN_IF_ERROR(OfNode(MakeAttemptDir(done->account, setup ? setup->path : "")));
     if (!spec_.has_code()) return absl::OkStatus();
@@ -205,6 +205,7 @@ PreparedNode PrepareNode(Workshop& shop, const v1::HoldPorts& order, const Progr
   const bool names_node = message.find(shop.setup.node) != std::string::npos;
   done.failure =
       names_node ? message : StrCat("node ", shop.setup.node, " cannot prepare the job: ", message);
+  if (!done.preparation.ran_setup()) done.preparation.Clear();
   return done;
 }
 

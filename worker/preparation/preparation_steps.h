@@ -18,7 +18,7 @@ struct PreparedNode {
   std::string failure;            // empty: it is prepared. A sentence: node, value, reason, fix
   bool would_fail_again = false;  // the job's fault
   bool stopped = false;           // nobody waits for it any more
-  v1::Preparation preparation;
+  v1::Preparation preparation;    // of one that failed: only if its setup ran
   RankAccount account;
   common::RankLaunch command;                 // of a rank, as far as the launch check looks at it
   bool in_image = false;                      // it runs in one, and was checked there

@@ -82,6 +82,11 @@ std::vector<std::string> FactsOfSetup(const v1::JobSpec& spec, const ReadyImage*
   const bool is_other = account.ids.is_other;
   facts.push_back(StrCat(is_other ? account.ids.uid : geteuid()));
   facts.push_back(StrCat(is_other ? account.ids.gid : getegid()));
+  for (const v1::Mount& mount : spec.container().mounts()) {
+    const std::string& target = mount.target().empty() ? mount.source() : mount.target();
+    facts.push_back(StrCat(mount.source(), ":", target, mount.read_only() ? ":ro" : ""));
+  }
+  facts.push_back(StrCat("shm ", spec.container().shm_bytes()));
   facts.push_back(StrCat(spec.setup_size()));
   facts.insert(facts.end(), spec.setup().begin(), spec.setup().end());
   for (const auto& [name, value] : SetupEnvironment(spec)) {
@@ -238,6 +243,7 @@ class SetupRun {
                             .sandbox = shop_.setup.isolation.sandbox};
     if (image_ != nullptr) {
       confinement.mark = Mark().value;
+      confinement.env = {StrCat(kSetupMark, "=", Mark().value)};
       confinement.container =
           LaunchOfContainers(Place(), shop_.setup.containers, *image_, spec_.container());
       return confinement;
@@ -267,20 +273,23 @@ class SetupRun {
       said_ms = lasted;
       progress_.say(StrCat("running setup for ", common::HumanDuration(lasted)));
     };
+    BoundedCommand bounds{.timeout_ms = static_cast<int>(shop_.setup.setup_timeout_ms),
+                          .stop = &stop,
+                          .output = [&](std::string_view bytes) { output.Take(bytes); },
+                          .tick = tick,
+                          .kill_rest = [mark = Mark()](int pid) { KillMarked(mark, pid); },
+                          .ends_with_leader = true};
+    // What waits for the container is the subreaper of all in there.
+    if (image_ != nullptr) bounds.kill_it = KillBelow;
     const CommandOutput ended =
-        RunConfined(MakeConfinement(), account_, checked.front(),
-                    {.timeout_ms = static_cast<int>(shop_.setup.setup_timeout_ms),
-                     .stop = &stop,
-                     .output = [&](std::string_view bytes) { output.Take(bytes); },
-                     .tick = tick,
-                     .kill_rest = [mark = Mark()](int pid) { KillMarked(mark, pid); },
-                     .ends_with_leader = true});
+        RunConfined(MakeConfinement(), account_, checked.front(), std::move(bounds));
     if (stop) return StoppedStatus();
     const int64_t lasted_ms = common::MonotonicMs() - began_ms;
-    RETURN_IF_ERROR(JudgeEnd(ended, lasted_ms, output.LastLines()));
+    record->set_ran_setup(true);
+    record->set_setup_failed(!ended.problem.empty());
     record->set_setup_ms(lasted_ms);
     record->set_setup_output(output.Tail());
-    return absl::OkStatus();
+    return JudgeEnd(ended, lasted_ms, output.LastLines());
   }
 
   absl::Status JudgeEnd(const CommandOutput& ended, int64_t lasted_ms,
@@ -323,26 +332,27 @@ class SetupRun {
 
 absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
                                      const CachedTree* tree, const ReadyImage* image,
-                                     const RankAccount& account, const Progress& progress) {
+                                     const RankAccount& account, const Progress& progress,
+                                     v1::Preparation* record) {
   CachedSetup setup;
   setup.path = shop.cache.SetupPath(FactsOfSetup(spec, image, account));
   ASSIGN_OR_RETURN(const Turns::Turn turn, shop.turns.Take(setup.path, progress));
   setup.pin = shop.cache.Hold(setup.path);
   if (const auto done = common::ReadFile(setup.path + "/done", kRecordBytesMax);
-      done.ok() && setup.record.ParseFromString(*done) && shop.cache.Use(setup.path)) {
+      done.ok() && record->ParseFromString(*done) && shop.cache.Use(setup.path)) {
+    record->set_ran_setup(false);
     return setup;
   }
   shop.cache.Discard(setup.path);
   const Progress shared = turn.Shared(progress);
   SetupRun run(shop, spec, tree, image, account, setup.path, shared);
-  setup.record.Clear();
-  if (absl::Status made = run.Make(&setup.record); !made.ok()) {
+  record->Clear();
+  if (absl::Status made = run.Make(record); !made.ok()) {
     shop.cache.Discard(setup.path);
     // An errno of this node's own files is not the job's fault.
     const bool is_of_node = absl::IsPermissionDenied(made) || absl::IsNotFound(made);
     return is_of_node ? absl::InternalError(common::MessageOf(made)) : made;
   }
-  setup.ran_now = true;
   shop.cache.Collect();
   return setup;
 }

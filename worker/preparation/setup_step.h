@@ -16,15 +16,15 @@ namespace muster::worker {
 struct CachedSetup {
   CodeCache::Pin pin;
   std::string path;  // of the entry
-  v1::Preparation record;
-  bool ran_now = false;
 };
 
-// `image`: null if the job names none. `tree`: null if the job brought no code; setup then runs in an empty directory. FAILED_PRECONDITION:
-// it failed, and would fail again.
+// `tree`: null if the job brought no code; setup then runs in an empty directory. `image`: null if the
+// job names none. `record` gets what setup printed and how long it took, also if it failed now.
+// FAILED_PRECONDITION: it failed, and would fail again.
 absl::StatusOr<CachedSetup> GetSetup(Workshop& shop, const v1::JobSpec& spec,
                                      const CachedTree* tree, const ReadyImage* image,
-                                     const RankAccount& account, const Progress& progress);
+                                     const RankAccount& account, const Progress& progress,
+                                     v1::Preparation* record);
 
 // What is left of setups of a worker with this state directory that was killed.
 void KillOlderSetups(const Paths& paths);

@@ -6,6 +6,7 @@ with MUSTER_RESUME_FROM. torch is imported only by the functions that use it.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -94,6 +95,9 @@ def save_distributed_checkpoint(
 ) -> Path | None:
     """Saves a sharded state (FSDP, tensor parallel) by torch.distributed.checkpoint: every rank writes its shards, none
     gathers. Every rank has to call it. The rest is as for `save_checkpoint` with `together`."""
+    if importlib.util.find_spec("numpy") is None:
+        # One rank would fail in the middle of torch's own collectives, and the others would wait for it.
+        raise ImportError("torch.distributed.checkpoint exchanges objects through numpy; fix: pip install numpy")
 
     def write(target: Path) -> None:
         from torch.distributed import checkpoint

@@ -239,6 +239,8 @@ TEST_F(PreparationTest, AFailedSetupIsToldWithItsLastLinesAndIsNotKept) {
     EXPECT_TRUE(failed.failure.starts_with("setup failed on node1 with exit code 2 after "))
         << failed.failure;
     EXPECT_NE(failed.failure.find(": no wheel for torch; fix: "), std::string::npos);
+    EXPECT_TRUE(failed.preparation.setup_failed());
+    EXPECT_EQ(failed.preparation.setup_output(), "no wheel for torch\n");
   }
   EXPECT_EQ(*common::ReadFile(base_ + "/ran"), "x\nx\n");
   EXPECT_EQ(Entries(paths_.CodeSetups()), 0u);

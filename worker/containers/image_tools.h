@@ -1,0 +1,36 @@
+// Runs the tools that fetch and unpack images. They read what strangers wrote: what they fill of the
+// disk is bounded, and so is how long they make no progress. A thread that may block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/preparation/progress.h"
+
+namespace muster::worker {
+
+struct ToolRun {
+  std::vector<std::string> words = {};  // the first is its path
+  size_t output_max = 0;                // kept of what it prints; 0: as usual for its reasons
+  int timeout_ms = 0;                   // 0: as long as a large image may take
+  std::string grows = {};               // the directory that it fills …
+  uint64_t bytes_max = 0;               // … with so much at most
+  std::string says = {};                // what is going on, without the size of that directory
+};
+struct ToolEnd {
+  // CANCELLED: nobody waits any more. NOT_FOUND: the registry says no, and would again.
+  // RESOURCE_EXHAUSTED: the disk, or more than it may have. UNAVAILABLE: anything else.
+  absl::Status status;
+  std::string out;
+  bool exited = false;  // by itself, whatever its code
+};
+
+ToolEnd RunTool(const ToolRun& run, const Progress& progress);
+
+// Of all files below, as they lie on the disk. What cannot be looked at counts as nothing.
+uint64_t TreeBytes(const std::string& directory);
+
+}  // namespace muster::worker

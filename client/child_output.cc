@@ -26,6 +26,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr size_t kErrorBytesMax = 4 * 1024;
+constexpr int kReadsAtEnd = 20;  // of kErrorBytesMax: more than the 64 KiB of a pipe
 
 struct Pipe {
   common::UniqueFd from;
@@ -172,6 +173,9 @@ absl::StatusOr<ChildOutput> OutputOfChild(const ChildCommand& command) {
     return absl::DeadlineExceededError(
         common::StrCat("does not end within ", command.limit.count() / 1000, " s"));
   }
+  // What it wrote last: what a pipe holds, without waiting for what it left in the background.
+  fcntl(streams.errors.get(), F_SETFL, O_NONBLOCK);
+  for (int i = 0; i < kReadsAtEnd && streams.errors.valid(); ++i) ReadErrors(&streams, &output);
   return output;
 }
 

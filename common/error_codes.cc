@@ -520,7 +520,9 @@ constexpr ErrorCode kCodes[] = {
      "`ssh -o BatchMode=yes NODE true` must succeed: keys, host keys and names are ssh's affair; "
      "--ssh-config and --ssh-option tell it more."},
     {"JC1805", "node cannot be used", "A command on a node failed: the message has what it wrote.",
-     "Mend what the message names, and run `jobctl cluster up` again; nothing was left there."},
+     "Mend what the message names, and run the command again. A `jobctl cluster up` that failed "
+     "has "
+     "left nothing there."},
     {"JC1806", "cluster's coordinator not reachable",
      "The coordinator was started, but this machine cannot sign in to it.",
      "Open its two ports to this machine, or choose others with --port."},

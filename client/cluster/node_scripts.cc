@@ -57,7 +57,7 @@ turns=0
 until grep -q ' serving endpoint=' log/coordinator.log; do
   turns=$((turns + 1))
   if ! kill -0 $pid 2>/dev/null || [ $turns -gt 150 ]; then
-    echo "its coordinator did not start:" >&2
+    echo "its coordinator did not start" >&2
     tail -n 3 log/coordinator.log >&2
     exit 1
   fi

@@ -46,20 +46,20 @@ over=
 trap over=1 TERM USR1 INT
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || exit 1
 head=$(address "$(echo "$hosts" | head -n 1)")
-rm -f ready
+rm -f ready stop.*
 if [ ! -e coordinator ]; then
   muster-coordinator init --data-dir "$root/coordinator" --name "$cluster" --host "$head" --admin "$admin" >/dev/null || exit 1
 fi
-: >log/coordinator.started
+: >log/coordinator
 muster-coordinator --data-dir "$root/coordinator" --socket "$local/c.sock" --listen 0.0.0.0:0 --http 0.0.0.0:0 \
-  --person-certificate 30d >log/coordinator.started 2>&1 &
+  --person-certificate 30d >log/coordinator 2>&1 &
 coordinator=$!
 turns=0
-until line=$(grep ' serving endpoint=' log/coordinator.started); do
+until line=$(grep ' serving endpoint=' log/coordinator); do
   turns=$((turns + 1))
   if ! kill -0 $coordinator 2>/dev/null || [ $turns -gt 300 ]; then
     say "the coordinator did not start:"
-    tail -n 3 log/coordinator.started
+    tail -n 3 log/coordinator
     exit 1
   fi
   sleep 0.2
@@ -80,8 +80,9 @@ token=$(ctl -q token create person "$admin" --role admin --expires 7d) || exit 1
 echo "$SLURM_JOB_ID $head:$port $count $token" >ready.new && mv ready.new ready
 say "coordinator at $head, $count nodes${end:+, until $(date -u -d "@$end" +%FT%TZ)}"
 
-# One for each node, with all of it.
-srun --ntasks="$count" --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_ON_NODE:-1}" --cpu-bind=none --mem=0 \
+# One for each node, with all of it: "8(x2),16" of processors is at least 8.
+cpus=$(echo "$SLURM_JOB_CPUS_PER_NODE" | tr ',' '\n' | sed 's/(.*//' | sort -n | head -n 1)
+srun --ntasks="$count" --ntasks-per-node=1 --cpus-per-task="${cpus:-1}" --cpu-bind=none --mem=0 \
   --overlap --kill-on-bad-exit=0 "$root/node.sh" "$head:$port" </dev/null >>log/nodes 2>&1 &
 step=$!
 while [ -z "$over" ] && kill -0 $step 2>/dev/null && kill -0 $coordinator 2>/dev/null; do
@@ -93,6 +94,7 @@ done
 # No new work, then node.sh stops what runs: its ranks save, its job waits for the next allocation.
 say "ending: $(ctl ls --state starting,running -o name | wc -l) jobs run"
 for host in $hosts; do ctl nodes drain "$host" --reason "its allocation ends" >/dev/null; done
+: >"stop.$SLURM_JOB_ID"
 turns=0
 while [ $turns -lt "$margin" ] && kill -0 $coordinator 2>/dev/null && kill -0 $step 2>/dev/null; do
   [ -n "$(ctl ls --state starting,running,stopping -o name)" ] || break
@@ -104,8 +106,10 @@ left=$(ctl ls --state queued,restarting -o name | wc -l)
 say "$left jobs wait for the next allocation"
 if [ -n "$resubmits" ] && [ "$left" -gt 0 ] && [ -n "$MUSTER_STOP_AT" ] && [ -z "$over" ]; then resubmit; fi
 rm -f ready
-kill -TERM $step 2>/dev/null
-wait $step
+# To the step's processes alone. srun would kill them when it is told to end.
+scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null
+while kill -0 $step 2>/dev/null; do wait $step; done
+rm -f stop.*
 kill -TERM $coordinator 2>/dev/null
 wait $coordinator
 exit 0
@@ -137,8 +141,10 @@ stop() {
 }
 stopped=
 while [ -z "$over" ] && kill -0 $worker 2>/dev/null; do
-  # A little later than the coordinator's script, which drains the nodes first.
-  if [ -n "$MUSTER_STOP_AT" ] && [ "$(date +%s)" -ge $((MUSTER_STOP_AT + 3)) ]; then
+  # The coordinator's script has drained the nodes before it makes the file. Where a shared file system
+  # shows that late, the time tells.
+  if [ -e "$root/stop.$SLURM_JOB_ID" ] ||
+     { [ -n "$MUSTER_STOP_AT" ] && [ "$(date +%s)" -ge $((MUSTER_STOP_AT + 15)) ]; }; then
     [ -n "$stopped" ] || stop
     stopped=1
   fi

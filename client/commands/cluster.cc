@@ -346,6 +346,7 @@ const Command kClusterDownCommand = {
     .arguments = "[NAME]",
     .most = 1,
     .flags = kClusterDownFlags,
+    .completes = "context",
     .examples =
         "jobctl cluster down\tthe one in use, when no job is running\n"
         "jobctl cluster down lab --cancel-jobs --yes\tand cancel all jobs, without confirmation",

@@ -2,6 +2,7 @@
 #include "client/git_facts.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,6 +121,37 @@ TEST(ChildOutputTest, WhatAChildPrintsWithinItsLimits) {
   EXPECT_FALSE(endless->whole);
   EXPECT_TRUE(absl::IsDeadlineExceeded(run("sleep 60", 50, 10).status()));
   EXPECT_FALSE(OutputOfChild({.argv = {"/no/such/program"}}).ok());
+}
+
+TEST(ChildOutputTest, WhatAChildReadsAndComplainsOf) {
+  const auto run = [](const std::string& script, std::string_view input) {
+    return OutputOfChild({.argv = {"/bin/sh", "-c", script},
+                          .environment = OwnEnvironment(),
+                          .bytes_max = 2 << 20,
+                          .input = input});
+  };
+  // More than pipes hold, both ways at once.
+  const std::string much(1 << 20, 'x');
+  const auto copied = run("cat", much);
+  ASSERT_TRUE(copied.ok()) << copied.status();
+  EXPECT_TRUE(copied->text == much);
+  // Without input it is at the end of it at once.
+  EXPECT_EQ(run("cat; echo end", "")->text, "end\n");
+  // One that reads nothing ends as it likes.
+  const auto deaf = run("exec <&-; echo deaf >&2; exit 4", much);
+  ASSERT_TRUE(deaf.ok()) << deaf.status();
+  EXPECT_EQ(WEXITSTATUS(deaf->status), 4);
+  EXPECT_EQ(deaf->errors, "deaf\n");
+  // The end of many errors.
+  const auto loud = run("i=0; while [ $i -lt 2000 ]; do echo line $i >&2; i=$((i+1)); done", "");
+  ASSERT_TRUE(loud.ok()) << loud.status();
+  EXPECT_LE(loud->errors.size(), 4096u);
+  EXPECT_TRUE(loud->errors.ends_with("line 1999\n"));
+  // What it leaves behind with its stderr, as ssh's ControlPersist, delays nothing.
+  const auto left = run("sleep 5 >/dev/null & echo $!", "");
+  ASSERT_TRUE(left.ok()) << left.status();
+  EXPECT_TRUE(left->whole);
+  kill(std::stoi(left->text), SIGKILL);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ class ClusterOnSlurm(Case):
     def setUp(self):
         super().setUp()
         self.slurm = SlurmNodes(self, 2)
-        self.env.update(self.slurm.environment)
+        os.mkdir(self.path("local"))  # of the nodes
+        self.env.update(self.slurm.environment, TMPDIR=self.path("local"))
         self.shared = self.path("shared")
 
     def jobctl(self, *args, check=True):
@@ -61,7 +62,7 @@ class ClusterOnSlurm(Case):
         self.assertIn(f"allocation {first} was submitted before", again.stderr)
         wait_until(lambda: not self.slurm.run("squeue", "-h").strip(), lambda: "the allocation has ended" + self.logs(), 90)
         self.assertIn("1 jobs wait for the next allocation", self.logs())
-        self.assertEqual(self.programs(), [])
+        self.assertEqual((self.programs(), os.listdir(self.path("local"))), ([], []))
         self.assertIn("JC1301", self.jobctl("--timeout", "2s", "ls", check=False).stderr)
 
         self.jobctl("cluster", "up", "lab")
@@ -78,7 +79,7 @@ class ClusterOnSlurm(Case):
         self.assertEqual(self.slurm.run("squeue", "-h").strip(), "")
         self.assertFalse(os.path.exists(self.shared))
         self.assertFalse(os.path.exists(self.path("config/muster/clusters")))
-        self.assertEqual(self.programs(), [])
+        self.assertEqual((self.programs(), os.listdir(self.path("local"))), ([], []))
 
     def test_what_slurm_refuses_is_told_in_its_words(self):
         for words, said in ((("-N", "2", "--", "-p", "nowhere"), "invalid partition"),

@@ -61,7 +61,7 @@ class ClusterOverSsh(Case):
             self.assertIn(f"✓ {node}: in, with 2 cpu", up.stderr)
         listed = json.loads(self.jobctl("cluster", "ls", "-o", "json").stdout)["items"]
         self.assertEqual([(each["name"], each["current"], each["nodes"], each["server"]) for each in listed],
-                         [("lab", True, 2, "10.77.0.11:7700")])
+                         [("lab", True, "2", "10.77.0.11:7700")])
         # Each rank on a node of its own, and they reach each other.
         done = self.jobctl("run", "-n", "2", "--nodes", "2", "--no-sync", "--",
                            harness.PYTHON, "-S", harness.rank_script("greeter.py"))

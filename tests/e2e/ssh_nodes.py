@@ -1,5 +1,6 @@
 """Machines that are reached by ssh: an sshd with its own keys in a network namespace each, whose sessions have a home of
 their own below the test's directory. Nothing of the machine's own ssh is used."""
+import glob
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ class SshNodes:
         self.case = case
         os.makedirs("/run/sshd", exist_ok=True)  # sshd does not start without it
         self.network = Network(case, count)
+        case.addCleanup(self.remove_sockets)
         self.key("user")
         self.key("host")
         self.daemons, lines = {}, []
@@ -39,6 +41,14 @@ class SshNodes:
 
     def home(self, name):
         return self.case.path("home-" + name)
+
+    def remove_sockets(self):
+        """What a cluster that a failed test left up has outside of its homes."""
+        for path in glob.glob(self.case.path("home-*/.muster/clusters/*/*/runtime")):
+            with open(path) as file:
+                runtime = file.read().strip()
+            if runtime.startswith("/tmp/muster-"):
+                shutil.rmtree(runtime, ignore_errors=True)
 
     def start(self, name, address, port):
         path, home = self.case.path(f"sshd-{name}"), self.home(name)

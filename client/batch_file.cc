@@ -15,7 +15,7 @@ bool IsSbatchScript(std::string_view content) {
   if (!content.starts_with("#!")) return false;
   for (const absl::string_view raw : absl::StrSplit(common::ToAbsl(content), '\n')) {
     const absl::string_view line = absl::StripAsciiWhitespace(raw);
-    if (absl::StartsWith(line, "#SBATCH ")) return true;
+    if (absl::StartsWith(line, "#SBATCH ") || absl::StartsWith(line, "#SBATCH\t")) return true;
     if (!line.empty() && line[0] != '#') return false;
   }
   return false;

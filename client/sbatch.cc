@@ -284,8 +284,10 @@ absl::Status TakeSbatch(std::string_view content, const Environment& environment
     ++number;
     absl::string_view line = absl::StripAsciiWhitespace(raw);
     if (!line.empty() && line[0] != '#') break;
-    if (!absl::ConsumePrefix(&line, "#SBATCH ")) continue;
-    RETURN_IF_ERROR(TakeDirective(std::string(line), number, &options, draft));
+    if (!absl::ConsumePrefix(&line, "#SBATCH") || line.empty() || !absl::ascii_isspace(line[0]))
+      continue;
+    RETURN_IF_ERROR(TakeDirective(std::string(absl::StripLeadingAsciiWhitespace(line)), number,
+                                  &options, draft));
   }
   const auto take_srun = [&options](std::string_view name, std::string_view value) {
     const BatchOption* option = FindBatchOption(name);

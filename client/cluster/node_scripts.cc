@@ -78,18 +78,26 @@ kill -0 $pid 2>/dev/null || { tail -n 3 log/worker.log >&2; exit 1; }
 // What runs is found by its program, so no number of a process that ended long ago is believed.
 constexpr std::string_view kRemove = R"sh(
 cd "$dir" 2>/dev/null || exit 0
-[ "$(cat id 2>/dev/null)" = "$id" ] || { echo "$dir there is not of this cluster" >&2; exit 1; }
+# Another cluster's, of the same name.
+[ "$(cat id 2>/dev/null)" = "$id" ] || exit 0
 me=$(pwd -P)
 run=$(cat runtime 2>/dev/null)
 ours() {
   ls -l /proc/[0-9]*/exe 2>/dev/null | grep -F " -> $me/bin/$1" | sed 's|.* /proc/\([0-9]*\)/exe ->.*|\1|'
+}
+# What descends from a process.
+below() {
+  for child in $(cat /proc/$1/task/*/children 2>/dev/null); do
+    echo $child
+    below $child
+  done
 }
 end() {
   pids=$(ours $1)
   [ -z "$pids" ] || kill $pids 2>/dev/null
   turns=0
   while [ -n "$pids" ]; do
-    [ $turns -lt $(($2 * 5)) ] || kill -9 $pids 2>/dev/null
+    [ $turns -lt $(($2 * 5)) ] || kill -9 $pids $(for p in $pids; do below $p; done) 2>/dev/null
     [ $turns -lt $(($2 * 5 + 50)) ] || { echo "$1 does not end: process" $pids >&2; exit 1; }
     turns=$((turns + 1))
     sleep 0.2

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -46,6 +47,8 @@ constexpr auto kBetweenQuestions = seconds(2);
 constexpr size_t kProgramMax = 512 << 20;
 constexpr size_t kReadyMax = 8 * 1024;
 constexpr size_t kLogTail = 600;
+constexpr int kUnansweredMax = 30;
+constexpr seconds kOrderlyWithin{60};
 
 std::string RootOf(const ClusterRecord& record) {
   return StrCat(record.directory, "/", record.name);
@@ -88,7 +91,7 @@ struct Allocation {
 absl::StatusOr<std::vector<Allocation>> AllocationsOf(const ClusterRecord& record) {
   ASSIGN_OR_RETURN(const std::string text,
                    AskSlurm({"squeue", "-h", "-S", "-i", "-u", StrCat(getuid()), "-n",
-                             SlurmName(record.name), "-o", "%A %T %r"}));
+                             SlurmName(record.name, record.id), "-o", "%A %T %r"}));
   std::vector<Allocation> allocations;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));
@@ -96,6 +99,9 @@ absl::StatusOr<std::vector<Allocation>> AllocationsOf(const ClusterRecord& recor
   }
   return allocations;
 }
+
+// It runs, or will: "CONFIGURING" and "SUSPENDED" too.
+bool IsToCome(const Allocation& allocation) { return allocation.state != "COMPLETING"; }
 
 // The script's programs; one that runs is replaced, not written over.
 absl::Status CopyPrograms(const std::string& directory) {
@@ -130,9 +136,13 @@ absl::Status MakeRoot(const SlurmUp& up) {
   }
   RETURN_IF_ERROR(common::MakeDirectories(root + "/log"));
   if (!id.ok()) RETURN_IF_ERROR(common::WriteFileDurably(root + "/id", up.record.id));
+  ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(up.record));
+  // What an allocation runs is not replaced under it.
+  if (std::any_of(allocations.begin(), allocations.end(), IsToCome)) return absl::OkStatus();
   RETURN_IF_ERROR(CopyPrograms(root + "/bin"));
   if (up.size.empty()) return absl::OkStatus();
   const SlurmScript script{.cluster = up.record.name,
+                           .id = up.record.id,
                            .directory = root,
                            .size = up.size,
                            .admin = WhoSignsIn(),
@@ -150,7 +160,7 @@ absl::Status MakeRoot(const SlurmUp& up) {
 absl::StatusOr<std::string> Submit(Session& session, const ClusterRecord& record) {
   ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(record));
   for (const Allocation& allocation : allocations) {
-    if (allocation.state == "PENDING" || allocation.state == "RUNNING") {
+    if (IsToCome(allocation)) {
       session.Note(StrCat("✓ allocation ", allocation.job, " was submitted before"));
       return allocation.job;
     }
@@ -160,6 +170,7 @@ absl::StatusOr<std::string> Submit(Session& session, const ClusterRecord& record
   std::vector<std::string> words = {"sbatch", "--parsable"};
   for (const absl::string_view flag : absl::StrSplit(flags, '\0', absl::SkipEmpty()))
     words.emplace_back(flag);
+  for (std::string& flag : OwnFlags(record.name, record.id)) words.push_back(std::move(flag));
   words.push_back(root + "/job.sh");
   ASSIGN_OR_RETURN(const std::string printed, AskSlurm(words));
   // "JOB" or "JOB;CLUSTER".
@@ -187,16 +198,24 @@ absl::Status Ended(const ClusterRecord& record) {
 // A queue may take hours; leaving with Ctrl-C leaves the allocation in it.
 absl::StatusOr<Ready> AwaitAllocation(Session& session, const ClusterRecord& record) {
   std::string told;
+  int unanswered = 0;
   while (true) {
     const absl::StatusOr<std::string> text = common::ReadFile(RootOf(record) + "/ready", kReadyMax);
     if (text.ok()) {
       absl::StatusOr<Ready> ready = ParseReady(*text);
       if (ready.ok() && ready->job == record.job) return ready;
     }
-    ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(record));
-    const auto found = std::find_if(allocations.begin(), allocations.end(),
+    const absl::StatusOr<std::vector<Allocation>> allocations = AllocationsOf(record);
+    // Slurm may be too busy to answer, for a while.
+    if (!allocations.ok()) {
+      if (++unanswered > kUnansweredMax) return allocations.status();
+      std::this_thread::sleep_for(kBetweenQuestions);
+      continue;
+    }
+    unanswered = 0;
+    const auto found = std::find_if(allocations->begin(), allocations->end(),
                                     [&](const Allocation& each) { return each.job == record.job; });
-    if (found == allocations.end()) return Ended(record);
+    if (found == allocations->end()) return Ended(record);
     const std::string now =
         StrCat("allocation ", record.job, " is ", absl::AsciiStrToLower(found->state),
                found->state == "PENDING" ? StrCat(": ", common::Printable(found->reason)) : "");
@@ -291,16 +310,22 @@ absl::Status BringUpOnSlurm(Session& session, SlurmUp up) {
 
 absl::Status TakeDownOnSlurm(Session& session, const ClusterRecord& record) {
   const auto deadline = steady_clock::now() + kEndWithin;
-  bool is_cancelled = false;
+  const auto forced_from = steady_clock::now() + kOrderlyWithin;
+  std::set<std::string> told, cancelled;
   while (true) {
     ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(record));
     if (allocations.empty()) break;
-    if (!is_cancelled) {
-      for (const Allocation& each : allocations) {
+    // One that resubmits itself may add another.
+    for (const Allocation& each : allocations) {
+      // Its script ends the nodes in order, and leaves nothing on them.
+      if (each.state == "RUNNING" && steady_clock::now() < forced_from) {
+        if (!told.insert(each.job).second) continue;
+        RETURN_IF_ERROR(AskSlurm({"scancel", "--batch", "--signal=USR1", each.job}).status());
+        session.Note(StrCat("allocation ", each.job, " is told to end"));
+      } else if (each.state != "COMPLETING" && cancelled.insert(each.job).second) {
         RETURN_IF_ERROR(AskSlurm({"scancel", each.job}).status());
         session.Note(StrCat("allocation ", each.job, " is cancelled"));
       }
-      is_cancelled = true;
     }
     if (steady_clock::now() > deadline) {
       return common::MakeProblem(absl::StatusCode::kDeadlineExceeded,

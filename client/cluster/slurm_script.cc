@@ -26,7 +26,8 @@ cd "$root" || exit 1
 PATH="$root/bin:$PATH"
 export JOBCTL_CONFIG="$root/no-config"
 unset JOBCTL_SERVER JOBCTL_CONTEXT
-local=$(mktemp -d "${TMPDIR:-/tmp}/muster-XXXXXXXX") || exit 1
+# For a socket, whose path may have about a hundred bytes.
+local=$(mktemp -d /tmp/muster-XXXXXXXX) || exit 1
 trap 'rm -rf "$local"' EXIT
 say() { echo "$(date -u +%FT%TZ) $SLURM_JOB_ID: $*"; }
 ctl() { jobctl --server "unix:$local/c.sock" --yes "$@"; }
@@ -38,11 +39,23 @@ address() {
 }
 # When it ends, if it does: Slurm tells, in the environment or when it is asked.
 end=${SLURM_JOB_END_TIME:-}
-[ -n "$end" ] || end=$(date -d "$(squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s 2>/dev/null)
-export MUSTER_STOP_AT=
-if [ -n "$end" ]; then MUSTER_STOP_AT=$((end - margin)); fi
+for try in 1 2 3 4 5; do
+  [ -z "$end" ] || break
+  told=$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null) || { sleep 2; continue; }
+  # Not a time: it has no limit.
+  case $told in [0-9][0-9][0-9][0-9]-*) end=$(date -d "$told" +%s) ;; *) break ;; esac
+done
+stop_at=
+if [ -n "$end" ]; then
+  stop_at=$((end - margin))
+  if [ "$stop_at" -le $(($(date +%s) + margin)) ]; then
+    say "the time limit leaves no time to work: it is $((end - $(date +%s))) s, and the margin before it $margin s; fix: a longer --time, or a shorter --margin"
+    exit 1
+  fi
+fi
 
 over=
+limit=
 trap over=1 TERM USR1 INT
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || exit 1
 head=$(address "$(echo "$hosts" | head -n 1)")
@@ -83,10 +96,13 @@ say "coordinator at $head, $count nodes${end:+, until $(date -u -d "@$end" +%FT%
 # One for each node, with all of it: "8(x2),16" of processors is at least 8.
 cpus=$(echo "$SLURM_JOB_CPUS_PER_NODE" | tr ',' '\n' | sed 's/(.*//' | sort -n | head -n 1)
 srun --ntasks="$count" --ntasks-per-node=1 --cpus-per-task="${cpus:-1}" --cpu-bind=none --mem=0 \
-  --overlap --kill-on-bad-exit=0 "$root/node.sh" "$head:$port" </dev/null >>log/nodes 2>&1 &
+  --overlap --kill-on-bad-exit=0 "$root/node.sh" "$head:$port" "$stop_at" </dev/null >>log/nodes 2>&1 &
 step=$!
 while [ -z "$over" ] && kill -0 $step 2>/dev/null && kill -0 $coordinator 2>/dev/null; do
-  if [ -n "$MUSTER_STOP_AT" ] && [ "$(date +%s)" -ge "$MUSTER_STOP_AT" ]; then break; fi
+  if [ -n "$stop_at" ] && [ "$(date +%s)" -ge "$stop_at" ]; then
+    limit=1
+    break
+  fi
   sleep 1 &
   wait $!
 done
@@ -104,7 +120,8 @@ while [ $turns -lt "$margin" ] && kill -0 $coordinator 2>/dev/null && kill -0 $s
 done
 left=$(ctl ls --state queued,restarting -o name | wc -l)
 say "$left jobs wait for the next allocation"
-if [ -n "$resubmits" ] && [ "$left" -gt 0 ] && [ -n "$MUSTER_STOP_AT" ] && [ -z "$over" ]; then resubmit; fi
+# Only at its limit: one that ended otherwise would end so again.
+if [ -n "$resubmits" ] && [ "$left" -gt 0 ] && [ -n "$limit" ]; then resubmit; fi
 rm -f ready
 # To the step's processes alone. srun would kill them when it is told to end.
 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null
@@ -118,14 +135,18 @@ exit 0
 constexpr std::string_view kNode = R"sh(
 umask 077
 host=$SLURMD_NODENAME
+stop_at=$2
 local=$(mktemp -d "${TMPDIR:-/tmp}/muster-XXXXXXXX") || exit 1
-trap 'rm -rf "$local"' EXIT
+run=$local/run
+trap 'rm -rf "$local" "$run"' EXIT
+# A socket's path may have about a hundred bytes.
+if [ ${#run} -gt 50 ]; then run=$(mktemp -d /tmp/muster-XXXXXXXX) || exit 1; fi
 name=$(scontrol show node -o "$host" | sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p')
 address=$(getent ahostsv4 "${name:-$host}" | sed -n '/^127\./d;s/ .*//p;q')
 "$root/bin/muster-worker" join "$1" --token-file "$root/tokens/$host" --name "$host" --state-dir "$local/worker" || exit 1
 over=
 trap over=1 TERM USR1 INT
-setsid "$root/bin/muster-worker" --state-dir "$local/worker" --runtime-dir "$local/run" --run-as worker \
+setsid "$root/bin/muster-worker" --state-dir "$local/worker" --runtime-dir "$run" --run-as worker \
   ${address:+--advertise "$address"} </dev/null >>"$root/log/worker-$host" 2>&1 &
 worker=$!
 # Supervisors of this node's worker.
@@ -144,7 +165,7 @@ while [ -z "$over" ] && kill -0 $worker 2>/dev/null; do
   # The coordinator's script has drained the nodes before it makes the file. Where a shared file system
   # shows that late, the time tells.
   if [ -e "$root/stop.$SLURM_JOB_ID" ] ||
-     { [ -n "$MUSTER_STOP_AT" ] && [ "$(date +%s)" -ge $((MUSTER_STOP_AT + 15)) ]; }; then
+     { [ -n "$stop_at" ] && [ "$(date +%s)" -ge $((stop_at + 15)) ]; }; then
     [ -n "$stopped" ] || stop
     stopped=1
   fi
@@ -173,7 +194,13 @@ bool IsAddress(std::string_view text) {
 
 }  // namespace
 
-std::string SlurmName(std::string_view cluster) { return StrCat("muster-", cluster); }
+std::string SlurmName(std::string_view cluster, std::string_view id) {
+  return StrCat("muster-", cluster, "-", id.substr(0, 8));
+}
+
+std::vector<std::string> OwnFlags(std::string_view cluster, std::string_view id) {
+  return {StrCat("--job-name=", SlurmName(cluster, id)), "--dependency=singleton", "--no-requeue"};
+}
 
 absl::Status CheckSize(std::string_view size) {
   uint32_t least = 0, most = 0;
@@ -196,14 +223,16 @@ absl::Status CheckSize(std::string_view size) {
 }
 
 std::string JobScript(const SlurmScript& script) {
-  std::string resubmit = StrCat("resubmit() { sbatch --parsable --dependency=singleton");
+  std::string resubmit = StrCat("resubmit() { sbatch --parsable");
   for (const std::string& flag : script.flags) common::StrAppend(&resubmit, " ", ShellQuote(flag));
+  for (const std::string& flag : OwnFlags(script.cluster, script.id))
+    common::StrAppend(&resubmit, " ", ShellQuote(flag));
   resubmit += " \"$root/job.sh\"; }\n";
   return StrCat(
       "#!/bin/sh\n# Written by jobctl cluster up: a coordinator, and a worker on each node.\n",
-      "#SBATCH --job-name=", SlurmName(script.cluster), "\n#SBATCH --nodes=", script.size,
-      "\n#SBATCH --ntasks-per-node=1\n#SBATCH --exclusive\n#SBATCH --no-requeue\n",
-      "#SBATCH --dependency=singleton\n#SBATCH --open-mode=append\n#SBATCH --output=",
+      "#SBATCH --nodes=", script.size,
+      "\n#SBATCH --ntasks-per-node=1\n#SBATCH --exclusive\n#SBATCH --open-mode=append\n#SBATCH "
+      "--output=",
       script.directory, "/log/slurm-%j\n", Assigned("root", script.directory),
       Assigned("cluster", script.cluster), Assigned("admin", script.admin),
       Assigned("margin", StrCat(script.margin_s)),

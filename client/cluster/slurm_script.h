@@ -16,6 +16,7 @@ namespace muster::client::cluster {
 
 struct SlurmScript {
   std::string cluster;
+  std::string id;                  // of its record
   std::string directory;           // of the cluster, absolute
   std::string size;                // of the allocation: "4", "2-4"
   std::string admin;               // who signs in
@@ -38,7 +39,11 @@ struct Ready {
 };
 absl::StatusOr<Ready> ParseReady(std::string_view text);
 
-// The name that Slurm knows the cluster's allocations by.
-std::string SlurmName(std::string_view cluster);
+// The name that Slurm knows the cluster's allocations by. `id`: of its record, as others of the same
+// account may have a cluster of this name.
+std::string SlurmName(std::string_view cluster, std::string_view id);
+// Of sbatch, behind those of the user, which they override: by the name allocations are found, and two
+// at once would have one data directory.
+std::vector<std::string> OwnFlags(std::string_view cluster, std::string_view id);
 
 }  // namespace muster::client::cluster

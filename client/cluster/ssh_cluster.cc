@@ -39,7 +39,7 @@ constexpr seconds kScriptWithin{60};
 constexpr seconds kCopyWithin{600};
 constexpr seconds kJoinWithin{60};
 constexpr seconds kRemoveWithin{180};
-constexpr int64_t kGraceS = 10;  // of ranks whose job is not over when the cluster goes
+constexpr int64_t kGraceS = 40;  // of ranks whose job is not over when the cluster goes
 constexpr int64_t kTokenLivesMs = 15 * 60'000;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
@@ -48,7 +48,7 @@ struct Member {
   NodePlace place;
   std::string address;       // by which the others reach it; empty: not known here
   std::string token;         // to join
-  bool is_prepared = false;  // something of ours is there
+  bool is_prepared = false;  // something of ours may be there
 };
 using Members = std::vector<std::unique_ptr<Member>>;
 
@@ -123,12 +123,12 @@ absl::Status Prepare(Session& session, const ProgramArchive& all, const ProgramA
   const std::string name = member.host.HostName();
   member.address = AddressOf(name);
   if (member.address.empty() && is_head) member.address = name;
+  member.is_prepared = true;  // also if it ends half way
   RETURN_IF_ERROR(
       member.host
           .Run(PrepareScript(member.place, ThisMachine(), programs.unpacked_bytes / 512),
                kScriptWithin)
           .status());
-  member.is_prepared = true;
   // Every word is one that CheckDirectory, CheckName or ParseSshNodes let pass.
   const std::string line = StrCat("tar -xzf - -C ", member.place.Path(), " && chmod 700 ",
                                   member.place.Path(), "/bin/*");

@@ -228,10 +228,14 @@ absl::Status CancelJobs(Connection& connection) {
       RETURN_IF_ERROR(connection.CancelJobs(cancel).status());
     }
     ASSIGN_OR_RETURN(const v1::GetServerResponse server, connection.GetServer());
-    if (server.live_jobs() == 0) break;
+    if (server.live_jobs() == 0) return absl::OkStatus();
     std::this_thread::sleep_for(kBetweenLooks);
   }
-  return absl::OkStatus();
+  return common::MakeProblem(absl::StatusCode::kDeadlineExceeded,
+                             {.code = "JC1810",
+                              .what = StrCat("not all jobs ended within ", kJobsEndWithin.count(),
+                                             " s of their cancellation"),
+                              .fix = "jobctl ls tells which; then again"});
 }
 
 // With the coordinator's directory go all records: nothing of that unasked.

@@ -212,15 +212,18 @@ TEST(ClusterTest, ARecordOfAnAllocationIsReadBackAsItWas) {
 
 TEST(ClusterTest, ScriptsOfAnAllocationAreShellAndTheirWordsStayWords) {
   const SlurmScript script{.cluster = "lab",
+                           .id = "0123456789abcdef",
                            .directory = "/shared/lab",
                            .size = "2",
                            .admin = "alice",
                            .flags = {"--comment=a b'c", "-p", "gpu"},
                            .margin_s = 120,
                            .resubmits = true};
-  EXPECT_NE(JobScript(script).find("#SBATCH --job-name=muster-lab\n"), std::string::npos);
-  EXPECT_NE(JobScript(script).find("singleton '--comment=a b'\\''c' -p gpu \"$root/job.sh\""),
-            std::string::npos);
+  EXPECT_NE(JobScript(script).find(
+                "--parsable '--comment=a b'\\''c' -p gpu --job-name=muster-lab-01234567 "
+                "--dependency=singleton --no-requeue \"$root/job.sh\""),
+            std::string::npos)
+      << JobScript(script);
   for (const std::string& text : {JobScript(script), NodeScript(script)}) {
     const auto checked =
         OutputOfChild({.argv = {"/bin/sh", "-n"}, .environment = OwnEnvironment(), .input = text});

@@ -48,7 +48,7 @@ done
 stop_at=
 if [ -n "$end" ]; then
   stop_at=$((end - margin))
-  if [ "$stop_at" -le $(($(date +%s) + margin)) ]; then
+  if [ "$stop_at" -le $(($(date +%s) + 15)) ]; then
     say "the time limit leaves no time to work: it is $((end - $(date +%s))) s, and the margin before it $margin s; fix: a longer --time, or a shorter --margin"
     exit 1
   fi

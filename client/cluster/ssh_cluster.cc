@@ -123,12 +123,13 @@ absl::Status Prepare(Session& session, const ProgramArchive& all, const ProgramA
   const std::string name = member.host.HostName();
   member.address = AddressOf(name);
   if (member.address.empty() && is_head) member.address = name;
-  member.is_prepared = true;  // also if it ends half way
-  RETURN_IF_ERROR(
+  const absl::Status prepared =
       member.host
           .Run(PrepareScript(member.place, ThisMachine(), programs.unpacked_bytes / 512),
                kScriptWithin)
-          .status());
+          .status();
+  member.is_prepared = common::CodeOf(prepared) != "JC1804";  // it may have ended half way
+  RETURN_IF_ERROR(prepared);
   // Every word is one that CheckDirectory, CheckName or ParseSshNodes let pass.
   const std::string line = StrCat("tar -xzf - -C ", member.place.Path(), " && chmod 700 ",
                                   member.place.Path(), "/bin/*");

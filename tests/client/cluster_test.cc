@@ -279,7 +279,7 @@ TEST_F(NodeScriptTest, ANodeIsPreparedOnceAndCleanedByItsOwnClusterAlone) {
   const ChildOutput again = Sh(PrepareScript(Place("2"), Machine(), 1));
   EXPECT_NE(again.status, 0);
   EXPECT_NE(again.errors.find("exists there already"), std::string::npos) << again.errors;
-  EXPECT_NE(Sh(RemoveScript(Place("2"), 1)).status, 0);
+  EXPECT_EQ(Sh(RemoveScript(Place("2"), 1)).status, 0);
   EXPECT_EQ(Sh("ls " + Place().Path() + "/id").status, 0);
   EXPECT_EQ(Sh(RemoveScript(Place(), 1)).status, 0);
   EXPECT_EQ(Sh("ls " + directory_).text, "");
@@ -293,6 +293,8 @@ TEST_F(NodeScriptTest, AMachineThatCannotRunTheProgramsIsRefusedBeforeAnythingIs
   const ChildOutput full = Sh(PrepareScript(Place(), Machine(), 1ull << 50));
   EXPECT_NE(full.status, 0);
   EXPECT_NE(full.errors.find("KiB free"), std::string::npos) << full.errors;
+  EXPECT_EQ(Sh(RemoveScript(Place(), 1)).status, 0);
+  EXPECT_EQ(Sh("ls " + directory_).text, "");
 }
 
 TEST_F(NodeScriptTest, OnlyWhatRunsFromItsDirectoryIsEnded) {

@@ -28,7 +28,7 @@ int CountIn(const char* directory) {
   return count;
 }
 
-int Failed(const char* what) {
+int NotMet(const char* what) {
   std::fprintf(stderr, "the containers of the attempt do not meet: %s\n", what);
   return 1;
 }
@@ -38,11 +38,11 @@ int Failed(const char* what) {
 int Meet(const char* directory, int count) {
   const std::string name = std::string(directory) + "/" + std::to_string(getpid());
   const int fd = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return Failed(std::strerror(errno));
+  if (fd < 0) return NotMet(std::strerror(errno));
   close(fd);
   for (const int64_t end_us = common::MonotonicMicros() + kWaitMicros;
        CountIn(directory) < count;) {
-    if (common::MonotonicMicros() > end_us) return Failed("another one did not come within 60 s");
+    if (common::MonotonicMicros() > end_us) return NotMet("another one did not come within 60 s");
     poll(nullptr, 0, kPauseMs);
   }
   return 0;

@@ -48,7 +48,11 @@ class Release:
 
     def has(self, component):
         """Whether the build tree has a CMake component's files: the SDK is an option."""
-        return component != "trainer" or (self.build / "trainer" / "libmuster_trainer.a").exists()
+        if component != "trainer":
+            return True
+        # A build tree without the SDK may still have an older one's library.
+        made = "MUSTER_WITH_TRAINER:BOOL=ON" in (self.build / "CMakeCache.txt").read_text()
+        return made and (self.build / "trainer" / "libmuster_trainer.a").exists()
 
     def install(self, component, staged):
         """Installs a component below staged/usr, stripped."""

@@ -45,7 +45,8 @@ class Machine:
         self.pid = next(iter(harness.children_of(self.init.pid)))
         self.daemons = {}
         # What the packages tell systemd. The test does it, by `start`, `stop` and `restart`.
-        self.write("/usr/bin/systemctl", '#!/bin/sh\necho "$*" >>/var/log/systemctl\n')
+        self.write("/usr/bin/systemctl", '#!/bin/sh\necho "$*" >>/var/log/systemctl\n'
+                   'case "$*" in *is-enabled*) echo enabled ;; *is-active*) exit 3 ;; esac\n')
         (self.root / "usr/bin/systemctl").chmod(0o755)
         self.run("mkdir", "-p", "/run/systemd/system")
 

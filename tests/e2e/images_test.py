@@ -217,10 +217,11 @@ class Images(Case):
     def test_nothing_is_left_after_the_shim_was_killed(self):
         cluster = self.start()
         job = self.submit(cluster, "(sleep 1000 &) ; echo ready; exec sleep 1000", ranks=2)
-        wait_until(lambda: "ready" in self.out(cluster, job, 1), lambda: "it runs: " + self.story(cluster, job))
+        def sleeping():
+            return {pid for pid, line in self.processes().items() if line == "sleep 1000"}
+        wait_until(lambda: len(sleeping()) == 4, lambda: "it runs: " + self.story(cluster, job))
         shim = next(pid for pid, line in self.processes().items() if "muster-shim" in line)
-        before = {pid for pid, line in self.processes().items() if "sleep 1000" in line}
-        self.assertEqual(len(before), 4)
+        before = sleeping()
         harness.kill9(shim)
         # A lost supervisor is the node's fault: the job starts again.
         record = wait_until(lambda: (record := cluster.api.record(job)) and len(record.attempts) == 2 and record,

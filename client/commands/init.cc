@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
+#include "client/commands/job_flags.h"
 #include "client/doctor/machine.h"
 #include "client/errors.h"
 #include "client/job_draft.h"
@@ -43,7 +44,7 @@ constexpr Flag kInitFlags[] = {
     {"devices", 0, "KIND", "a kind like gpu, a model like h100", {}, "device"},
     {"name", 0, "NAME", "name of the job; the coordinator appends its number"},
     {"sync", 0, "", "send the job file's directory with the job"},
-    {"image", 0, "IMAGE", "the container image that the ranks run in"},
+    kImageFlag,
     {"mixed-precision", 0, "TYPE", "for scripts that use accelerate", "no|fp16|bf16|fp8"},
     {"restarts", 0, "R", "restart the gang up to R times when a rank fails"},
     {"time", 0, "TIME", "stop the job as failed once it has run this long"},

@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "client/arguments.h"
 #include "client/commands/commands.h"
+#include "client/commands/job_flags.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/listing.h"
@@ -29,7 +30,7 @@ constexpr Flag kPlanFlags[] = {
     {"devices", 0, "KIND", "a kind like gpu, a model like h100, gpu:8 for a total", {}, "device"},
     {"cpus", 0, "N", "processors that each rank may use at most"},
     {"memory", 0, "SIZE", "memory that each rank may use at most"},
-    {"image", 0, "IMAGE", "the container image that the ranks run in"},
+    kImageFlag,
     {"priority", 0, "P", "higher goes first"},
     {"accelerate-config", 0, "FILE",
      "take shape and settings from accelerate's default_config.yaml"},

@@ -2,6 +2,7 @@
 #include "client/arguments.h"
 #include "client/code_sync.h"
 #include "client/commands/commands.h"
+#include "client/commands/job_flags.h"
 #include "client/connection.h"
 #include "client/errors.h"
 #include "client/follow.h"
@@ -41,17 +42,11 @@ constexpr Flag kRunFlags[] = {
     {"time", 0, "TIME", "stop the job as failed once it has run this long, over all attempts"},
     {"grace", 0, "TIME", "between SIGTERM and SIGKILL when the job is stopped (30s)"},
     {"workdir", 0, "DIR", "working directory of the ranks (default: the current one)"},
-    {"sync", 0, "=DIR",
-     "send a directory with the job (default: the working directory) and start the ranks in it; "
-     ".gitignore and .musterignore tell what is left out"},
-    {"no-sync", 0, "", "send no code: it is on the nodes already"},
-    {"setup", 0, "SCRIPT",
-     "what each node runs once before any rank starts, in the directory that was sent: "
-     "\"pip install -r requirements.txt --target $MUSTER_SETUP_DIR\""},
-    {"outputs", 0, "PATH",
-     "a directory or file below the working directory that is kept when an attempt ends, for "
-     "jobctl cp; may be repeated"},
-    {"image", 0, "IMAGE", "the container image that the ranks run in"},
+    kSyncFlag,
+    kNoSyncFlag,
+    kSetupFlag,
+    kOutputsFlag,
+    kImageFlag,
     {"clean-env", 0, "",
      "do not send the current environment, only PATH, HOME and the like, and -e"},
     {"accelerate-config", 0, "FILE",

@@ -20,13 +20,17 @@ common::UniqueFd LaunchOfCommand(const Confinement& confinement, const RankAccou
   launch.container = confinement.container;
   launch.mark = confinement.mark;
   launch.ranks.push_back(command);
+  return LaunchInMemory(launch);
+}
+
+}  // namespace
+
+common::UniqueFd LaunchInMemory(const common::ShimLaunch& launch) {
   common::UniqueFd file(memfd_create("muster-command", MFD_CLOEXEC));
   if (!file.valid() || !common::WriteAll(file.get(), common::EncodeShimLaunch(launch)).ok())
     return {};
   return file;
 }
-
-}  // namespace
 
 CommandOutput RunConfined(const Confinement& confinement, const RankAccount& account,
                           const common::RankLaunch& command, BoundedCommand bounds) {

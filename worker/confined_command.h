@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "common/shim_protocol.h"
 #include "worker/bounded_command.h"
 #include "worker/rank_account.h"
@@ -20,6 +21,10 @@ struct Confinement {
   std::string mark = {};              // names the container
   std::vector<std::string> env = {};  // "NAME=value": what waits for the command is found by it
 };
+
+// What muster-shim reads from its descriptor (common/shim_protocol.h), in memory. Invalid: no
+// descriptor is free.
+common::UniqueFd LaunchInMemory(const common::ShimLaunch& launch);
 
 // `command` has passed CheckLaunch. Of `bounds`, program, words, environment, directory and descriptor
 // are filled in.

@@ -4,7 +4,6 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include "common/shim_protocol.h"
 #include "common/spawn_attributes.h"
 #include "common/strings.h"
+#include "worker/confined_command.h"
 #include "worker/containers/find_in_image.h"
 #include "worker/launch_environment.h"
 #include "worker/marked_processes.h"
@@ -81,10 +81,7 @@ common::UniqueFd LaunchOfJoined(const common::ShimLaunch& attempt, common::RankL
   launch.cgroup_dir = attempt.cgroup_dir;
   launch.freezer_dir = attempt.freezer_dir;
   launch.ranks.push_back(std::move(command));
-  common::UniqueFd file(memfd_create("muster-exec", MFD_CLOEXEC));
-  if (!file.valid() || !common::WriteAll(file.get(), common::EncodeShimLaunch(launch)).ok())
-    return {};
-  return file;
+  return LaunchInMemory(launch);
 }
 
 // The child's ends.

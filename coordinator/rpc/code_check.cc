@@ -115,23 +115,19 @@ absl::Status JudgeCode(Daemon& daemon, const Asked& asked) {
   return daemon.code.PutCode(asked.code, names, daemon.clock.Read().lived_ms);
 }
 
+absl::Status NotNow(std::string why) {
+  return MakeProblem(absl::StatusCode::kAborted,
+                     {.code = "JC1507",
+                      .what = "the code of the job cannot be looked at now",
+                      .why = std::move(why),
+                      .fix = "submit again"});
+}
+
 // A store that is short of something says nothing about the code.
 absl::Status Told(const absl::Status& verdict) {
   if (verdict.ok() || !common::CodeOf(verdict).empty()) return verdict;
   if (!IsShortage(verdict) && !absl::IsNotFound(verdict)) return verdict;
-  return MakeProblem(absl::StatusCode::kAborted,
-                     {.code = "JC1507",
-                      .what = "the code of the job cannot be looked at now",
-                      .why = std::string(verdict.message()),
-                      .fix = "submit again"});
-}
-
-absl::Status TooManyLooks() {
-  return MakeProblem(absl::StatusCode::kAborted,
-                     {.code = "JC1507",
-                      .what = "the code of the job cannot be looked at now",
-                      .why = "that of many others is being looked at",
-                      .fix = "submit again"});
+  return NotNow(std::string(verdict.message()));
 }
 
 }  // namespace
@@ -152,7 +148,7 @@ void CodeChecks::Check(Daemon& daemon, const v1::JobSpec& spec, Then then) {
     }
     if (waiting_.size() >= kWaitingMax && !waiting_.contains(key)) {
       lock.unlock();
-      return then(TooManyLooks());
+      return then(NotNow("that of many others is being looked at"));
     }
     std::vector<Then>& waiting = waiting_[key];
     waiting.push_back(std::move(then));

@@ -1,15 +1,12 @@
 #include "worker/containers/image_step.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 #include <utility>
 #include <vector>
-
-#include <functional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -64,6 +61,9 @@ class ImageStep {
     const absl::Status removed = common::RemoveTree(directory);
     RETURN_IF_ERROR(made);
     RETURN_IF_ERROR(removed);
+    // What was taken was read and hashed with the account's rights.
+    const bool is_others = name_.kind == job::ImageName::Kind::kLayout && account_.ids.is_other;
+    if (is_others) RETURN_IF_ERROR(NoteHeld());
     shop_.cache.Collect();
     return FromCache(layout_.taken.manifest_hex);
   }
@@ -165,12 +165,15 @@ class ImageStep {
   // the bytes are the same ever after.
   absl::Status CheckHeld() {
     if (!account_.ids.is_other) return absl::OkStatus();  // it reads with the worker's own rights
-    const std::string seen =
-        NameFile(StrCat("seen by ", account_.ids.uid, " ", layout_.taken.manifest_hex));
-    if (common::Exists(seen)) return absl::OkStatus();
+    if (common::Exists(HeldFile())) return absl::OkStatus();
     RETURN_IF_ERROR(CheckLayers(layout_.source, layout_.taken, Verifying()));
-    return NoteName(seen, layout_.taken.manifest_hex);
+    return NoteHeld();
   }
+
+  std::string HeldFile() const {
+    return NameFile(StrCat("seen by ", account_.ids.uid, " ", layout_.taken.manifest_hex));
+  }
+  absl::Status NoteHeld() const { return NoteName(HeldFile(), layout_.taken.manifest_hex); }
 
   absl::Status NoteName(const std::string& file, const std::string& hex) const {
     RETURN_IF_ERROR(common::MakeDirectories(shop_.setup.paths.CodeDir() + "/image-names"));

@@ -7,6 +7,7 @@
 #include "client/code_choice.h"
 #include "client/job_file.h"
 #include "client/record_text.h"
+#include "common/job/code.h"
 #include "common/strings.h"
 #include "common/text.h"
 #include "common/units.h"
@@ -28,9 +29,7 @@ std::string ScriptOf(const v1::JobSpec& spec) {
 
 std::string MountText(const v1::Mount& mount) {
   return StrCat(mount.source(),
-                mount.target().empty() || mount.target() == mount.source()
-                    ? ""
-                    : StrCat(" at ", mount.target()),
+                job::TargetOf(mount) == mount.source() ? "" : StrCat(" at ", mount.target()),
                 mount.read_only() ? " read-only" : "");
 }
 

@@ -14,9 +14,7 @@ std::optional<std::string> CleanOutput(std::string_view output) {
 }
 
 bool LiesIn(std::string_view path, std::string_view clean_output) {
-  if (clean_output.empty() || path == clean_output) return true;
-  return path.size() > clean_output.size() && path.starts_with(clean_output) &&
-         path[clean_output.size()] == '/';
+  return clean_output.empty() || IsWithin(path, clean_output);
 }
 
 }  // namespace muster::common

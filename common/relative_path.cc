@@ -16,4 +16,11 @@ bool StaysInside(std::string_view path) {
   return true;
 }
 
+bool IsWithin(std::string_view path, std::string_view directory) {
+  if (path == directory) return true;
+  return path.starts_with(directory) &&
+         (directory.ends_with('/') ||
+          (path.size() > directory.size() && path[directory.size()] == '/'));
+}
+
 }  // namespace muster::common

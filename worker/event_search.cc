@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/relative_path.h"
 #include "common/text.h"
 #include "worker/containers/rank_containers.h"
 
@@ -70,10 +71,6 @@ class Search {
   bool whole_ = true;
 };
 
-bool Holds(const std::string& outer, const std::string& inner) {
-  return inner == outer || inner.starts_with(outer.ends_with('/') ? outer : outer + "/");
-}
-
 }  // namespace
 
 std::vector<TailRoot> EventRoots(const Paths& paths, const AttemptKey& key,
@@ -96,7 +93,9 @@ std::vector<TailRoot> EventRoots(const Paths& paths, const AttemptKey& key,
 bool Overlap(const std::vector<TailRoot>& one, const std::vector<TailRoot>& other) {
   for (const TailRoot& a : one) {
     for (const TailRoot& b : other) {
-      if (a.shared && b.shared && (Holds(a.path, b.path) || Holds(b.path, a.path))) return true;
+      if (a.shared && b.shared &&
+          (common::IsWithin(b.path, a.path) || common::IsWithin(a.path, b.path)))
+        return true;
     }
   }
   return false;

@@ -16,6 +16,7 @@
 
 #include "common/limits.h"
 #include "common/outputs.h"
+#include "common/relative_path.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -57,10 +58,6 @@ absl::Status TooMuch(const std::string& what) {
                      "into an archive"));
 }
 
-bool IsIn(const std::string& path, const std::string& directory) {
-  return path == directory || path.starts_with(directory + "/");
-}
-
 std::string RealPath(const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), free);
   return real == nullptr ? path : std::string(real.get());
@@ -69,7 +66,8 @@ std::string RealPath(const std::string& path) {
 // A job may have moved its working directory away and put a link to another attempt's there.
 bool IsOfOthers(const common::UniqueFd& directory, const Paths& paths, const AttemptKey& key) {
   const std::string real = RealPath(common::StrCat("/proc/self/fd/", directory.get()));
-  return IsIn(real, RealPath(paths.StateDir())) && !IsIn(real, RealPath(paths.AttemptDir(key)));
+  return common::IsWithin(real, RealPath(paths.StateDir())) &&
+         !common::IsWithin(real, RealPath(paths.AttemptDir(key)));
 }
 
 // Links below its base are followed as long as they stay there.

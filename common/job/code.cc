@@ -84,7 +84,7 @@ absl::Status CheckOrigin(const v1::CodeTree& code) {
 }
 
 absl::Status CheckMount(const v1::Mount& mount, std::set<std::string>& targets) {
-  const std::string& target = mount.target().empty() ? mount.source() : mount.target();
+  const std::string& target = TargetOf(mount);
   for (const std::string& path : {mount.source(), target}) {
     if (IsPlainAbsolute(path)) continue;
     return Refuse("JC1108",
@@ -98,6 +98,10 @@ absl::Status CheckMount(const v1::Mount& mount, std::set<std::string>& targets) 
 }
 
 }  // namespace
+
+const std::string& TargetOf(const v1::Mount& mount) {
+  return mount.target().empty() ? mount.source() : mount.target();
+}
 
 absl::Status CheckCode(const v1::JobSpec& spec) {
   const std::string& workdir = spec.workdir();

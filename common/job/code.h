@@ -1,11 +1,14 @@
 // What a job may bring and take along: its code, setup, outputs and container. Part of Validate.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 
 namespace muster::v1 {
 class JobSpec;
-}
+class Mount;
+}  // namespace muster::v1
 
 namespace muster::job {
 
@@ -14,5 +17,8 @@ absl::Status CheckCode(const v1::JobSpec& spec);
 absl::Status CheckSetup(const v1::JobSpec& spec);
 absl::Status CheckOutputs(const v1::JobSpec& spec);
 absl::Status CheckContainer(const v1::JobSpec& spec);
+
+// Where ranks see it: where it is on the node, unless the mount says otherwise. Lives as long as that.
+const std::string& TargetOf(const v1::Mount& mount);
 
 }  // namespace muster::job

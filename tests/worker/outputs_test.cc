@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "common/outputs.h"
+#include "common/relative_path.h"
 #include "common/strings.h"
 
 namespace muster::worker {
@@ -148,6 +149,14 @@ TEST(OutputNamesTest, AreCleanedOrRefused) {
   EXPECT_TRUE(common::LiesIn("out/a", "out"));
   EXPECT_FALSE(common::LiesIn("output", "out"));
   EXPECT_TRUE(common::LiesIn("anything", ""));
+}
+
+TEST(PathsTest, AreWithinADirectoryByWholeNames) {
+  using common::IsWithin;
+  for (const char* directory : {"/a/b", "/a/", "/a", "/"})
+    EXPECT_TRUE(IsWithin("/a/b", directory)) << directory;
+  for (const char* directory : {"/a/b/c", "/a/bc", "/b", "/a/b/"})
+    EXPECT_FALSE(IsWithin("/a/b", directory)) << directory;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "common/files.h"
+#include "common/job/code.h"
 #include "common/relative_path.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -31,7 +32,9 @@
 namespace muster::worker {
 namespace {
 
+using common::IsWithin;
 using common::StrCat;
+using job::TargetOf;
 
 constexpr int kExitNotInImage = 126;
 constexpr int kExitNoProgram = 127;
@@ -55,12 +58,6 @@ Variables Parse(const std::vector<std::string>& env) {
     if (equals != std::string::npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
   }
   return variables;
-}
-
-bool IsWithin(std::string_view path, std::string_view directory) {
-  return directory == "/" || path == directory ||
-         (path.starts_with(directory) && path.size() > directory.size() &&
-          path[directory.size()] == '/');
 }
 
 bool IsPlainPath(const std::string& path) {
@@ -129,9 +126,6 @@ class Wrapping {
   }
 
   std::string MeetingPlace() const { return place_.directory + "/meeting"; }
-  std::string TargetOf(const v1::Mount& mount) const {
-    return mount.target().empty() ? mount.source() : mount.target();
-  }
   bool IsMounted(const std::string& path) const {
     return std::any_of(spec_.container().mounts().begin(), spec_.container().mounts().end(),
                        [&](const v1::Mount& each) { return IsWithin(path, TargetOf(each)); }) ||
@@ -355,7 +349,7 @@ PathOnNode FindOnNode(const Paths& paths, const AttemptKey& key, const v1::JobSp
   const v1::Mount* nearest = nullptr;
   std::string at;
   for (const v1::Mount& mount : spec.container().mounts()) {
-    const std::string& target = mount.target().empty() ? mount.source() : mount.target();
+    const std::string& target = TargetOf(mount);
     if (!IsWithin(path, target) || target.size() < at.size()) continue;
     nearest = &mount;
     at = target;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "common/clock.h"
 #include "common/crc32c.h"
+#include "common/job/code.h"
 #include "common/relative_path.h"
 #include "common/sha256.h"
 #include "common/status.h"
@@ -83,8 +84,8 @@ std::vector<std::string> FactsOfSetup(const v1::JobSpec& spec, const ReadyImage*
   facts.push_back(StrCat(is_other ? account.ids.uid : geteuid()));
   facts.push_back(StrCat(is_other ? account.ids.gid : getegid()));
   for (const v1::Mount& mount : spec.container().mounts()) {
-    const std::string& target = mount.target().empty() ? mount.source() : mount.target();
-    facts.push_back(StrCat(mount.source(), ":", target, mount.read_only() ? ":ro" : ""));
+    facts.push_back(
+        StrCat(mount.source(), ":", job::TargetOf(mount), mount.read_only() ? ":ro" : ""));
   }
   facts.push_back(StrCat("shm ", spec.container().shm_bytes()));
   facts.push_back(StrCat(spec.setup_size()));

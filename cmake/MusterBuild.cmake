@@ -9,6 +9,8 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 # Assertions of our own (CHECK) stay on in release; NDEBUG only silences third-party headers.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+# __FILE__ is relative to the tree, so that two builds are equal wherever the trees lie.
+add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 
 # Release binaries lie in build/bin, examples in build/bin/examples, tests in build/bin/tests.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

@@ -21,7 +21,7 @@ DF_BIND_NOW, DF_1_NOW, DF_1_PIE = 8, 1, 0x08000000
 SHT_SYMTAB, SHT_DYNSYM, SHT_NOTE = 2, 11, 7
 NT_GNU_PROPERTY_TYPE_0, X86_FEATURE_1_AND, IBT_AND_SHSTK = 5, 0xC0000002, 3
 # All code compiled into them.
-FOLDERS = ("client", "common", "coordinator", "proto", "shim", "unwind", "worker")
+FOLDERS = ("client", "common", "coordinator", "identity", "page", "proto", "shim", "tree", "unwind", "worker")
 FLAGS = ("-fstack-protector-strong", "-fstack-clash-protection", "-D_FORTIFY_SOURCE=2")
 
 
@@ -128,6 +128,11 @@ class Hardening(unittest.TestCase):
             self.assertIn("__stack_chk_fail", symbols)
             fortified = [symbol for symbol in symbols if symbol.startswith("__") and symbol.endswith("_chk")]
             self.assertTrue(fortified, "FORTIFY")
+        self.for_each(judge)
+
+    def test_they_do_not_name_the_folder_they_were_built_in(self):
+        def judge(_, elf):
+            self.assertNotIn(f"{ROOT}/".encode(), elf.data)  # else two builds of one tree differ
         self.for_each(judge)
 
     def test_every_object_of_ours_is_compiled_with_the_flags(self):

@@ -65,6 +65,30 @@ class Jobs(Case):
         logs, _ = cluster.api.logs(job)
         self.assertIn(f"rank 0 begins with step {resumed + 1}\n".encode(), logs[(1, 0, 1)])
 
+    def test_the_hugging_face_trainer_resumes_on_two_ranks(self):
+        self.check_library("transformers", "hugging_face.py")
+
+    def test_lightning_resumes_on_two_ranks(self):
+        self.check_library("lightning", "lightning_fit.py")
+
+    def check_library(self, library, script):
+        need(importlib.util.find_spec(library), f"needs the Python package {library}")
+        script = os.path.join(HERE, "ranks", script)
+        cluster = self.cluster()
+        job = cluster.submit("-n", "2", "--restarts", "1", "--", harness.PYTHON, script, "150",
+                             cwd=self.directory)
+        wait_until(lambda: self.committed(cluster, job), "a first checkpoint", deadline_s=90)
+        harness.kill9(self.rank_pid(script, 1))
+        record = cluster.wait_for(job, SUCCEEDED, deadline_s=90)
+        self.assertEqual(len(record.attempts), 2)
+        resumed = record.attempts[1].resume_step
+        self.assertGreaterEqual(resumed, 20)
+        wait_until(lambda: 150 in self.steps(cluster, job), lambda: sorted(self.steps(cluster, job)))
+        steps = self.steps(cluster, job)
+        self.assertEqual(sorted(steps), list(range(5, 151, 5)))
+        self.assertEqual({steps[step] for step in steps if step > resumed}, {1})
+        wait_until(lambda: 140 in self.committed(cluster, job), lambda: self.committed(cluster, job))
+
     def test_a_canceled_job_saves_where_it_stands(self):
         cluster = self.cluster()
         job = cluster.submit("-n", "1", "--", harness.PYTHON, LOOP, "5000", "--pause", "0.01", "--every", "1000000")

@@ -93,5 +93,7 @@ class MusterCallback(Callback):
     def _save(self, trainer: Any) -> None:
         """Every rank takes part: a sharded strategy gathers or writes on all."""
         muster.save_checkpoint(
-            lambda target: trainer.save_checkpoint(str(target / FILE)), trainer.global_step, together=True
+            lambda target: trainer.save_checkpoint(str(target / FILE), weights_only=False),
+            trainer.global_step,
+            together=True,
         )

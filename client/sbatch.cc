@@ -33,9 +33,9 @@ struct BatchOptions {
   uint32_t gpus_per_node = 0;
   uint32_t gpus_per_task = 0;
   uint64_t time_ms = 0;
+  std::string other_gres;  // what --gres asks for beside GPUs
   std::string name;
   std::string workdir;
-  std::string wrong;  // the first value that cannot be read
 };
 
 bool ReadCount(std::string_view text, uint32_t* count) {
@@ -60,6 +60,21 @@ bool ReadGpus(std::string_view text, BatchOptions* options, uint32_t* count) {
   if (parts.size() > 1) return false;
   if (!parts.empty()) options->gpu_model = parts[0];
   return *count > 0;
+}
+
+// "gpu:2,shard:4": a list.
+bool ReadGres(std::string_view text, BatchOptions* options) {
+  for (const absl::string_view part : absl::StrSplit(common::ToAbsl(text), ',')) {
+    const std::string_view each = common::FromAbsl(part);
+    const std::string_view kind = each.substr(0, each.find(':'));
+    if (kind.empty()) return false;
+    if (kind == "gpu" || kind == "gres/gpu") {
+      if (!ReadGpus(each, options, &options->gpus_per_node)) return false;
+    } else {
+      common::StrAppend(&options->other_gres, options->other_gres.empty() ? "" : ",", each);
+    }
+  }
+  return true;
 }
 
 // "4G", "512" (megabytes): Slurm's units are powers of 1,024. 0: all that the node has.
@@ -121,10 +136,7 @@ constexpr BatchOption kBatchOptions[] = {
     {"gpus", 'G', [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus); }},
     {"gpus-per-node", 0, [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus_per_node); }},
     {"gpus-per-task", 0, [](auto value, auto* o) { return ReadGpus(value, o, &o->gpus_per_task); }},
-    {"gres", 0,
-     [](auto value, auto* o) {
-       return value.starts_with("gpu") && ReadGpus(value, o, &o->gpus_per_node);
-     }},
+    {"gres", 0, ReadGres},
     {"time", 't', [](auto value, auto* o) { return ReadBatchTime(value, &o->time_ms); }},
     {"job-name", 'J', [](auto value, auto* o) { return !(o->name = value).empty(); }},
     {"chdir", 'D', [](auto value, auto* o) { return !(o->workdir = value).empty(); }},
@@ -175,7 +187,7 @@ absl::Status TakeDirective(const std::string& text, int number, BatchOptions* op
       return Usage("JC1010",
                    StrCat("line ", number, ": --", option->name, " of sbatch cannot be \"", value,
                           "\" here"),
-                   "correct it, or remove the line and answer with flags of jobctl init");
+                   "correct it, or remove the line and say it with a flag of jobctl's");
     }
   }
   return absl::OkStatus();
@@ -254,6 +266,9 @@ void LimitsOf(const BatchOptions& options, bool by_launcher, JobDraft* draft) {
 }
 
 void DevicesOf(const BatchOptions& options, JobDraft* draft) {
+  if (!options.other_gres.empty())
+    draft->left_out.push_back(
+        StrCat("--gres=", options.other_gres, ": nodes offer no such resource here"));
   const uint64_t nodes = std::max(1u, draft->min_nodes);
   const uint64_t ranks = draft->per_node > 0 ? draft->per_node * nodes : draft->processes;
   uint64_t total = options.gpus;

@@ -126,21 +126,33 @@ absl::Status WriteAll(int fd, std::string_view data) {
   return absl::OkStatus();
 }
 
-absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode) {
+namespace {
+
+// `place` gives the file that was written at its first argument the name that is its second, as rename(2) and link(2) do.
+absl::Status WriteThenPlace(const std::string& path, std::string_view content, int mode,
+                            int (*place)(const char*, const char*)) {
   const std::string temporary = StrCat(path, ".tmp.", getpid());
   unlink(temporary.c_str());  // left by an earlier process with this pid, or another user's FIFO
   UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd.valid()) return ErrnoStatus(StrCat("cannot create ", temporary));
   absl::Status written = WriteAll(fd.get(), content);
   if (written.ok() && fsync(fd.get()) != 0) written = ErrnoStatus("cannot fsync");
-  if (written.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    written = ErrnoStatus("cannot rename into place");
+  if (written.ok() && place(temporary.c_str(), path.c_str()) != 0) {
+    written = ErrnoStatus("cannot move into place");
   }
-  if (!written.ok()) {
-    unlink(temporary.c_str());
-    return absl::Status(written.code(), StrCat(path, ": ", written.message()));
-  }
+  unlink(temporary.c_str());  // after a rename there is none
+  if (!written.ok()) return absl::Status(written.code(), StrCat(path, ": ", written.message()));
   return SyncDirectory(fs::path(path).parent_path().string());
+}
+
+}  // namespace
+
+absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode) {
+  return WriteThenPlace(path, content, mode, rename);
+}
+
+absl::Status CreateFileDurably(const std::string& path, std::string_view content, int mode) {
+  return WriteThenPlace(path, content, mode, link);
 }
 
 absl::Status MakeDirectories(const std::string& path, int mode) {

@@ -50,6 +50,8 @@ absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t max_b
 // Writes a temporary file next to the target, fsyncs it, renames it over the target and fsyncs the
 // directory: after a crash the file has either the old or the new content.
 absl::Status WriteFileDurably(const std::string& path, std::string_view content, int mode = 0600);
+// The same for a file that must be new: ALREADY_EXISTS if there is one, which stays as it is.
+absl::Status CreateFileDurably(const std::string& path, std::string_view content, int mode = 0600);
 
 // Reads `size` bytes from `offset`, fewer only at the end of the file. `name` is for the error.
 absl::StatusOr<std::string> ReadAt(int fd, uint64_t offset, size_t size, std::string_view name);

@@ -38,8 +38,13 @@ fail() { echo "$1" >&2; exit 1; }
 for tool in tar gzip setsid sed grep; do
   command -v $tool >/dev/null || fail "it has no $tool"
 done
-[ ! -e "$dir" ] || fail "$dir exists there already; is a cluster of this name up? remove it: jobctl cluster down, or rm -r on the node"
-mkdir -p "$dir" && cd "$dir" || exit 1
+mkdir -p "$(dirname "$dir")" || exit 1
+# Of two that start a cluster of this name, one makes it.
+if ! mkdir "$dir"; then
+  [ ! -e "$dir" ] || fail "$dir exists there already; is a cluster of this name up? remove it: jobctl cluster down, or rm -r on the node"
+  exit 1
+fi
+cd "$dir" || exit 1
 echo "$id" >id || exit 1
 room=$(df -Pk . | sed -n '2s/^[^ ]* *[0-9]* *[0-9]* *\([0-9]*\) .*/\1/p')
 [ "${room:-0}" -ge "$need" ] || fail "$(pwd -P) has $room KiB free, and the programs need $need"

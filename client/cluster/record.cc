@@ -147,6 +147,18 @@ absl::StatusOr<ClusterRecord> ParseRecord(std::string_view text) {
   return record;
 }
 
+absl::Status CreateRecord(const ConfigFile& file, const ClusterRecord& record) {
+  RETURN_IF_ERROR(common::MakeDirectories(ClustersDirectory(file)));
+  const absl::Status created =
+      common::CreateFileDurably(RecordPath(file, record.name), TextOfRecord(record));
+  if (created.code() != absl::StatusCode::kAlreadyExists) return created;
+  return common::MakeProblem(absl::StatusCode::kAlreadyExists,
+                             {.code = "JC1809",
+                              .what = StrCat("another jobctl is starting a cluster named ",
+                                             record.name, " at this moment"),
+                              .fix = "jobctl cluster ls; or another NAME"});
+}
+
 absl::Status SaveRecord(const ConfigFile& file, const ClusterRecord& record) {
   RETURN_IF_ERROR(common::MakeDirectories(ClustersDirectory(file)));
   return common::WriteFileDurably(RecordPath(file, record.name), TextOfRecord(record));

@@ -31,6 +31,8 @@ struct ClusterRecord {
 
 // CONFIG-DIR/clusters/NAME.json.
 std::string RecordPath(const ConfigFile& file, std::string_view name);
+// ALREADY_EXISTS (JC1809): another jobctl was faster.
+absl::Status CreateRecord(const ConfigFile& file, const ClusterRecord& record);
 absl::Status SaveRecord(const ConfigFile& file, const ClusterRecord& record);
 // NOT_FOUND (JC1802): there is none; DATA_LOSS (JC1803): it is not a record.
 absl::StatusOr<ClusterRecord> LoadRecord(const ConfigFile& file, const std::string& name);

@@ -293,10 +293,10 @@ absl::Status Forget(Session& session, const ClusterRecord& record) {
 absl::Status BringUpOnSlurm(Session& session, SlurmUp up) {
   ASSIGN_OR_RETURN(const ConfigFile file, ConfigFile::Read());
   RETURN_IF_ERROR(AllocationsOf(up.record).status());  // before anything is written
-  RETURN_IF_ERROR(MakeRoot(up));
-  RETURN_IF_ERROR(SaveRecord(file, up.record));
-  const bool is_new = up.record.job.empty();
-  absl::StatusOr<std::string> job = Submit(session, up.record);
+  const bool is_new = !common::Exists(RecordPath(file, up.record.name));
+  RETURN_IF_ERROR(is_new ? CreateRecord(file, up.record) : SaveRecord(file, up.record));
+  const absl::Status made = MakeRoot(up);
+  absl::StatusOr<std::string> job = made.ok() ? Submit(session, up.record) : made;
   if (!job.ok() && is_new) Forget(session, up.record).IgnoreError();
   RETURN_IF_ERROR(job.status());
   up.record.job = *std::move(job);

@@ -262,7 +262,7 @@ absl::Status Start(Session& session, const SshUp& up, const Members& members) {
 
 absl::Status BringUpOverSsh(Session& session, const SshUp& up) {
   ASSIGN_OR_RETURN(const Members members, MembersOf(up.record));
-  RETURN_IF_ERROR(SaveRecord(session.settings().file(), up.record));
+  RETURN_IF_ERROR(CreateRecord(session.settings().file(), up.record));
   const absl::Status started = Start(session, up, members);
   if (started.ok()) return started;
   // Where nothing was made there may be something of another cluster.

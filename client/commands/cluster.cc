@@ -283,9 +283,11 @@ absl::StatusOr<int> ClusterDown(Session& session, const Arguments& arguments) {
   if (!done.ok() && arguments.Has("forget")) {
     session.Note(StrCat("✗ ", common::ProblemOf(done).what, "; forgotten"));
     RETURN_IF_ERROR(cluster::RemoveRecord(session.settings().file(), record.name));
-  } else {
-    RETURN_IF_ERROR(done);
+    RETURN_IF_ERROR(ForgetContext(record.name));
+    session.Print(StrCat("✓ cluster ", record.name, " is forgotten\n"));
+    return kExitOk;
   }
+  RETURN_IF_ERROR(done);
   RETURN_IF_ERROR(ForgetContext(record.name));
   session.Print(StrCat("✓ cluster ", record.name, " is down; nothing of it is left\n"));
   return kExitOk;

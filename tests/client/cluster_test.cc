@@ -2,6 +2,7 @@
 // as jobs.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "client/cluster/record.h"
 #include "client/cluster/slurm_script.h"
 #include "client/cluster/ssh.h"
+#include "common/files.h"
 #include "common/problem.h"
 #include "common/strings.h"
 
@@ -122,6 +124,18 @@ TEST(ClusterTest, ARecordIsReadBackAsItWas) {
   EXPECT_EQ(read->ssh_options, record.ssh_options);
   EXPECT_EQ(read->head, "b");
   EXPECT_EQ(read->nodes, record.nodes);
+}
+
+TEST(ClusterTest, OfTwoThatStartAClusterOfOneNameOneIsToldSo) {
+  char directory[] = "/tmp/muster-cluster-XXXXXX";
+  ASSERT_NE(mkdtemp(directory), nullptr);
+  ConfigFile file;
+  file.path = common::StrCat(directory, "/config.yaml");
+  ASSERT_TRUE(CreateRecord(file, SomeRecord()).ok());
+  EXPECT_EQ(common::CodeOf(CreateRecord(file, SomeRecord())), "JC1809");
+  EXPECT_TRUE(SaveRecord(file, SomeRecord()).ok());
+  EXPECT_EQ(LoadRecord(file, "lab")->head, "b");
+  EXPECT_TRUE(common::RemoveTree(directory).ok());
 }
 
 TEST(ClusterTest, ARecordThatWasChangedByHandIsCheckedLikeACommandLine) {

@@ -159,6 +159,7 @@ TEST(InitTest, SlurmsCountsBecomeRanksNodesAndDevices) {
       {"-n 8 --gpus=h100:8", "  processes: 8\n  devices: h100\n"},
       {"-n 4 --gpus-per-task=2", "  processes: 4\n  devices: \"gpu:8\"\n"},
       {"-n 2 --gres gpu", "  processes: 2\n  devices: gpu\n"},
+      {"-n 2 --gres=shard:1,gpu:a100:2,nvme:1", "  processes: 2\n  devices: a100\n"},
   };
   for (const Shape& shape : kShapes) {
     const Taken taken = Sbatch(std::string("#SBATCH ") + shape.options + "\npython train.py\n");
@@ -166,6 +167,13 @@ TEST(InitTest, SlurmsCountsBecomeRanksNodesAndDevices) {
               std::string("command: [python, train.py]\nresources:\n") + shape.resources)
         << shape.options << " " << taken.status;
   }
+}
+
+TEST(InitTest, WhatElseSlurmWouldReserveIsNamed) {
+  const Taken taken = Sbatch("#SBATCH -n 2 --gres=shard:1,gpu:2,nvme:1\npython train.py\n");
+  EXPECT_EQ(taken.notes, "--gres=shard:1,nvme:1: nodes offer no such resource here");
+  EXPECT_FALSE(Sbatch("#SBATCH -n 2 --gres=\npython train.py\n").status.ok());
+  EXPECT_FALSE(Sbatch("#SBATCH -n 2 --gres=gpu:-1:2:3\npython train.py\n").status.ok());
 }
 
 TEST(InitTest, SlurmsTimesAreRead) {

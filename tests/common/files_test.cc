@@ -43,6 +43,13 @@ TEST_F(Files, ADurableWriteReplacesTheOldContentWhole) {
   EXPECT_EQ(ReadFile(Path("record")).value(), "short");
 }
 
+TEST_F(Files, OfTwoThatCreateAFileOneDoesAndItsContentStays) {
+  ASSERT_TRUE(CreateFileDurably(Path("record"), "first").ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(CreateFileDurably(Path("record"), "second")));
+  EXPECT_EQ(ReadFile(Path("record")).value(), "first");
+  EXPECT_EQ(ListDirectory(directory_).value(), std::vector<std::string>{"record"});
+}
+
 TEST_F(Files, ADurableWriteIsPrivateByDefault) {
   ASSERT_TRUE(WriteFileDurably(Path("record"), "x").ok());
   struct stat info {};

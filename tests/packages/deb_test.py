@@ -2,10 +2,12 @@
 import os
 import re
 import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 import support
-from support import field, harness, package, the_debs
+from support import field, harness, need, package, the_debs
 
 
 class Packages(unittest.TestCase):
@@ -26,6 +28,19 @@ class Packages(unittest.TestCase):
             listed = subprocess.run(["dpkg-deb", "--contents", path], check=True, capture_output=True, text=True).stdout
             for line in listed.splitlines():
                 self.assertRegex(line, r"^(d|-)rw[x-]r-[x-]r-[x-] root/root ")
+
+    def test_the_sdk_is_the_one_that_another_project_was_built_with(self):
+        found = list(package("deb").glob("libmuster-dev_*.deb"))
+        need(found, "the build tree has no trainer SDK")
+        with tempfile.TemporaryDirectory(prefix="mt-sdk-") as folder:
+            unpacked, installed = Path(folder, "unpacked"), Path(folder, "installed")
+            subprocess.run(["dpkg-deb", "--extract", found[0], unpacked], check=True)
+            subprocess.run(["cmake", "--install", support.BUILD, "--component", "trainer", "--prefix", installed], check=True,
+                           capture_output=True)
+            self.assertTrue((installed / "include").is_dir())
+            for path in installed.rglob("*"):
+                if path.is_file():
+                    self.assertEqual((unpacked / "usr" / path.relative_to(installed)).read_bytes(), path.read_bytes(), path)
 
     def test_a_restart_of_the_worker_spares_its_ranks(self):
         unit = subprocess.run(f"dpkg-deb --fsys-tarfile {the_debs()['muster-worker']} | "

@@ -1,10 +1,12 @@
 """The Debian packages: who gets which installed file, and what makes a package of it. docs/install.md describes them."""
+import email.utils
 import gzip
 import hashlib
 import os
 import shutil
 import stat
 import tempfile
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,22 +36,23 @@ class Package:
 
 PACKAGES = (
     Package("muster-jobctl", "run and monitor distributed training jobs",
-            "jobctl runs a command as the ranks of a job, on this machine or on a cluster, and shows its output, metrics\n"
-            "and checkpoints. With muster-coordinator and muster-worker installed it needs no cluster and no settings.",
+            "jobctl runs a command as the ranks of a job, on this machine or on a cluster, and shows its output, "
+            "metrics and checkpoints. With muster-coordinator and muster-worker installed it needs no cluster and no "
+            "settings.",
             ("bin/jobctl",), commands=("jobctl",), recommends="muster-coordinator, muster-worker", section="science"),
     Package("muster-coordinator", "coordinator of distributed training jobs",
-            "The coordinator of a cluster keeps jobs, places them on nodes, and collects what they write.\n"
-            "It is not started until it is enabled: systemctl enable --now muster-coordinator",
+            "The coordinator of a cluster keeps jobs, places them on nodes, and collects what they write. It is not "
+            "started until it is enabled: systemctl enable --now muster-coordinator",
             ("bin/muster-coordinator",), commands=("muster-coordinator",), unit="muster-coordinator.service",
             settings="coordinator.env", depends="passwd", suggests="muster-jobctl"),
     Package("muster-worker", "worker of distributed training jobs, one per node",
-            "The worker launches the ranks of jobs on its node and streams back their output. Ranks survive when it is\n"
+            "The worker launches the ranks of jobs on its node and streams back their output. Ranks survive when it is "
             "restarted or upgraded. It is not started until it is enabled: systemctl enable --now muster-worker",
             ("bin/muster-worker", "libexec/muster/muster-shim", "libexec/muster/muster-unwind"),
             commands=("muster-worker",), unit="muster-worker.service", settings="worker.env"),
 )
 SDK = Package("libmuster-dev", "C++ SDK of trainers that run under Muster",
-              "Headers, the static library and the CMake package MusterTrainer, for programs on LibTorch, and Muster's\n"
+              "Headers, the static library and the CMake package MusterTrainer, for programs on LibTorch, and Muster's "
               "API as .proto files. LibTorch itself comes from the Python package torch.",
               ("include", "lib", "share/muster/proto"), section="libdevel",
               depends="libgloo-dev, nlohmann-json3-dev, libstb-dev")
@@ -80,7 +83,7 @@ def write_one(package, release, bill, out):
         add_control(package, release, root, architecture, needed(programs, Path(folder)))
         settle(root, release.epoch)
         path = out / f"{package.name}_{release.version}_{architecture}.deb"
-        run("dpkg-deb", "--root-owner-group", "-Zzstd", "-z12", "--threads-max=1", "--build", root, path,
+        run("dpkg-deb", "--root-owner-group", "-Zxz", "-z1", "--threads-max=1", "--build", root, path,
             env={**os.environ, "SOURCE_DATE_EPOCH": str(release.epoch)})
         return path
 
@@ -103,9 +106,13 @@ def take_files(package, release, root):
 
 
 def add_documents(package, release, bill, root):
-    """License texts, the change log, man pages."""
+    """License texts, what changed, man pages."""
     folder = root / "usr/share/doc" / package.name
-    write_file(folder / "changelog.gz", compressed((ROOT / "CHANGELOG.md").read_text()))
+    write_file(folder / "NEWS.gz", compressed((ROOT / "CHANGELOG.md").read_text()))
+    write_file(folder / "changelog.gz", compressed(changelog(release)))
+    write_file(folder / "copyright", (license_text() + (
+        "\nThe libraries inside the programs have their own licenses: third-party.gz.\n" if package.commands else ""
+    )).encode())
     if package.commands:
         write_file(folder / "third-party.gz", compressed(bill.licenses()))
         write_file(folder / "muster.spdx.json", bill.text().encode())
@@ -113,6 +120,18 @@ def add_documents(package, release, bill, root):
         section = 1 if name == "jobctl" else 8
         page = manual.page(name, section, package.about, release)
         write_file(root / f"usr/share/man/man{section}/{name}.{section}.gz", compressed(page))
+
+
+def changelog(release):
+    """As Debian wants it; people read NEWS."""
+    day = email.utils.formatdate(release.epoch)
+    return f"muster ({release.version}) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- {MAINTAINER}  {day}\n"
+
+
+def license_text():
+    """The project's own, once there is one."""
+    path = ROOT / "LICENSE"
+    return path.read_text() if path.exists() else "Muster has no license yet: its authors keep all rights.\n"
 
 
 def add_unit(package, release, root):
@@ -148,7 +167,7 @@ def add_control(package, release, root, architecture, libraries):
               "Maintainer": MAINTAINER, "Installed-Size": sum(path.stat().st_size // 1024 + 1 for path in files),
               "Depends": ", ".join(filter(None, (libraries, package.depends))), "Recommends": package.recommends,
               "Suggests": package.suggests, "Section": package.section, "Priority": "optional", "Homepage": HOMEPAGE,
-              "Description": package.about + "".join(f"\n {line}" for line in package.text.splitlines())}
+              "Description": package.about + "".join(f"\n {line}" for line in textwrap.wrap(package.text, 78))}
     text = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
     write_file(root / "DEBIAN/control", text.encode())
 

@@ -417,28 +417,33 @@ class Stops(Case):
             """)
         self.assertEqual(process.wait(30), 0)
 
+    LOADER = """
+        import sys, time, torch, muster
+        class Data(torch.utils.data.Dataset):
+            def __len__(self): return 100_000
+            def __getitem__(self, index):
+                time.sleep(0.002)
+                return index
+        if __name__ == "__main__":
+            muster.load_checkpoint()
+            more = 0
+            loader = torch.utils.data.DataLoader(Data(), num_workers=2, prefetch_factor=2, multiprocessing_context="START")
+            for step, batch in enumerate(loader):
+                more += muster.should_stop()  # the first call comes after the workers were started
+                if step == 1:
+                    print("ready", flush=True)
+                if more == 50:  # the workers still deliver
+                    sys.exit(7)
+        """
+
     def test_a_stop_of_the_whole_group_spares_the_loaders_workers_until_the_checkpoint(self):
         need(importlib.util.find_spec("torch"), "needs the Python package torch")
         self.worker()
-        process = self.ready("""
-            import sys, time, torch, muster
-            class Data(torch.utils.data.Dataset):
-                def __len__(self): return 100_000
-                def __getitem__(self, index):
-                    time.sleep(0.002)
-                    return index
-            muster.should_stop()
-            more = 0
-            for step, batch in enumerate(torch.utils.data.DataLoader(Data(), num_workers=2, prefetch_factor=2)):
-                if step == 1:
-                    print("ready", flush=True)
-                more += muster.should_stop()
-                if more == 50:  # the workers still deliver
-                    sys.exit(7)
-            """)
-        os.killpg(process.pid, signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 7, err)
+        for start in ("fork", "spawn", "forkserver"):
+            process = self.ready(self.LOADER.replace("START", start))
+            os.killpg(process.pid, signal.SIGTERM)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 7, f"{start}: {err}")
 
 
 class Defaults(Case):

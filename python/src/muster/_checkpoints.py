@@ -70,6 +70,7 @@ def save_checkpoint(
 def latest_checkpoint(directory: StrPath | None = None) -> Path | None:
     """The directory to resume from, or None for a fresh start: inside Muster the last committed checkpoint, with the
     files of all ranks; outside the newest `step-N` in `directory`. It is only to be read."""
+    _process.keep_children_apart()
     resume = os.environ.get("MUSTER_RESUME_FROM")
     if resume:
         return Path(resume)

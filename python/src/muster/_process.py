@@ -7,6 +7,7 @@ that it forks or spawns (a DataLoader's workers) find its mark in the environmen
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # The process that speaks for this rank.
 SPEAKER_VARIABLE = "MUSTER_PYTHON_SPEAKER"
+# The process whose children leave its process group.
+APART_VARIABLE = "MUSTER_PYTHON_APART"
 
 WARNINGS_MAX = 100
 
@@ -29,6 +32,7 @@ is_inside = "MUSTER_SOCKET" in os.environ  # read anew by `reset`
 _deciding = threading.Lock()
 _forking = threading.local()
 _warned: set[str] = set()
+_children_are_apart = False
 _stop_signaled = False
 _handles_stop = False
 _previous_handler: Any = None
@@ -65,6 +69,7 @@ def decide() -> Reporter | None:
         is_decided = True
         if "MUSTER_SOCKET" not in os.environ or _is_silent_child():
             return None
+        keep_children_apart()
         from muster._reporter import Place, Reporter
 
         os.environ[SPEAKER_VARIABLE] = str(os.getpid())
@@ -103,12 +108,51 @@ def _close() -> None:
 
 def reset() -> None:
     """Forgets everything, so that the environment is read again. For tests and after a fork."""
-    global reporter, is_decided, is_inside, _deciding, _stop_signaled
+    global reporter, is_decided, is_inside, _deciding, _children_are_apart, _stop_signaled
     reporter = None
     is_decided = False
     is_inside = "MUSTER_SOCKET" in os.environ
     _deciding = threading.Lock()  # a thread that does not exist here may have held it
+    _children_are_apart = False
     _stop_signaled = False
+
+
+# ---- children
+#
+# Muster signals process groups when it stops a job. What multiprocessing has started (a DataLoader's workers) loads the
+# data for the steps until the checkpoint, and its death would raise in the parent: it leaves its parent's group.
+
+
+def keep_children_apart() -> None:
+    """Of the process that trains, from its first call of this package on: later a stop would find its children."""
+    global _children_are_apart
+    if _children_are_apart or "MUSTER_SOCKET" not in os.environ or _is_silent_child():
+        return
+    _children_are_apart = True
+    os.environ[APART_VARIABLE] = str(os.getpid())
+    if "multiprocessing.context" in sys.modules:  # else nobody here has asked for children
+        _keep_fork_server_apart()
+
+
+def _keep_fork_server_apart() -> None:
+    try:
+        from multiprocessing import forkserver
+
+        known = getattr(getattr(forkserver, "_forkserver", None), "_preload_modules", ["__main__"])
+        forkserver.set_forkserver_preload([*known, "muster._fork_server"])
+    except (ImportError, TypeError):
+        pass  # there is none on this system, or another kind of it
+
+
+def leave_group_of_parent() -> None:
+    """For a child that was started, not forked, by a process that keeps its children apart."""
+    if os.environ.get(APART_VARIABLE) == str(os.getppid()):
+        _lead_group()
+
+
+def _lead_group() -> None:
+    with contextlib.suppress(OSError):  # already a leader
+        os.setpgid(0, 0)
 
 
 def _before_fork() -> None:
@@ -123,6 +167,8 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     inherited = reporter
+    if _children_are_apart:
+        _lead_group()
     reset()
     if inherited is not None:
         inherited.abandon()
@@ -132,16 +178,11 @@ def _after_fork_in_child() -> None:
 
 
 def _leave_stop_to_parent() -> None:
-    """A child that multiprocessing ends by SIGTERM must die of it. One that a stop of the job reaches must not: it
-    loads the data for the steps until the checkpoint, and its death would raise in the parent. Muster signals process
-    groups, so the child leaves its parent's."""
+    """A child that multiprocessing ends by SIGTERM must die of it."""
     global _handles_stop
     _handles_stop = False
-    try:
+    with contextlib.suppress(OSError, ValueError, TypeError):  # not the main thread's child
         signal.signal(signal.SIGTERM, _previous_handler)
-        os.setpgid(0, 0)
-    except (OSError, ValueError, TypeError):
-        pass  # not the main thread's child, or already a leader
 
 
 # ---- stop requests
@@ -191,3 +232,6 @@ def stop_is_requested() -> bool:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+# multiprocessing marks a process that it has spawned while it imports the program's main module there.
+if getattr(getattr(sys.modules.get("multiprocessing.process"), "_current_process", None), "_inheriting", False):
+    leave_group_of_parent()

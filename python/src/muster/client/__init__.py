@@ -8,7 +8,7 @@
             print(line.rank, line.text)
         print(muster.wait(job).state)
 
-It needs `pip install muster-train[client]` (grpcio, protobuf, PyYAML).
+It needs `pip install grpcio protobuf pyyaml`, which the extra `muster-train[client]` names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ try:
     from muster.client._values import Job, LogLine, MetricPoint, job_of
 except ModuleNotFoundError as missing:
     raise ImportError(
-        f"muster.Client needs the package {missing.name}; pip install 'muster-train[client]'"
+        f"muster.Client needs grpcio, protobuf and PyYAML, and here is no module {missing.name}; "
+        "fix: pip install grpcio protobuf pyyaml"
     ) from missing
 
 __all__ = ["Client", "Job", "LogLine", "MetricPoint", "MusterError"]

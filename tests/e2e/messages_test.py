@@ -72,7 +72,7 @@ class Messages(Case):
         listed = json.loads(cluster.jobctl("ckpt", "show", job, "-o", "json").stdout)
         self.assertEqual(len(listed["items"]), 2 * count)
         # One rank dies; the next attempt gets the whole checkpoint, and neither node was ever disconnected.
-        pids = [pid for pid, line in self.processes().items() if "saving.py" in line and "muster" not in line]
+        pids = [pid for pid, line in self.processes().items() if line.startswith(harness.PYTHON) and "saving.py" in line]
         harness.kill9(pids[0])
         cluster.wait_for(job, SUCCEEDED, deadline_s=180)
         for name in cluster.workers:

@@ -272,6 +272,7 @@ class SilentSupervisors(Case):
         by_signal = ended(1)
         self.assertEqual(by_signal.reason, "the supervisor (muster-shim) on node node1 stopped its ranks although "
                          "this worker had not asked it to")
+        wait_until(ranks, "the rank's shell has become sleep")
         cluster.workers["node1"].kill9()
         wait_until(lambda: not ranks(), "the supervisor has stopped them, as nobody renewed its lease")
         cluster.workers["node1"].start()

@@ -16,7 +16,7 @@ if [ "${CHECK_BARE_INSIDE:-}" != yes ]; then
 fi
 mkdir -p "$build"
 root=$(mktemp -d "$(cd "$build" && pwd)/bare-XXXXXX")
-trap 'umount -l "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || true; rm -rf --one-file-system "$root"' EXIT
+trap 'umount -l "$root/proc" "$root/dev" "$root/sys" "$root" 2>/dev/null || true; rm -rf --one-file-system "$root"' EXIT
 trap 'exit 1' INT TERM
 begin=$(date +%s)
 mmdebstrap --quiet --variant=minbase --include=ca-certificates,python3-pip bookworm "$root"
@@ -25,9 +25,13 @@ git archive HEAD | tar -x -C "$root/muster"
 # The way out of this machine: its name servers, its authorities, pip's settings.
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+printf '127.0.0.1 localhost\n127.0.1.1 %s\n::1 localhost ip6-localhost\n' "$(uname -n)" >"$root/etc/hosts"
+mount --bind "$root" "$root" && mount --make-private "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev" && mount --make-rslave "$root/dev"
 mount --rbind /sys "$root/sys" && mount --make-rslave "$root/sys"
+# A plain chroot would not do: ranks get mount namespaces, which begin at their namespace's own root.
+enter='cd "$1" && pivot_root . . && umount -l . && cd /muster && eval "$2"'
 : >"$build/check-bare.log"
 for command in "$@"; do
   code=0
@@ -36,7 +40,7 @@ for command in "$@"; do
     ${MUSTER_TORCH_INDEX:+MUSTER_TORCH_INDEX="$MUSTER_TORCH_INDEX"} ${PIP_CERT:+PIP_CERT="$PIP_CERT"} \
     ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} ${http_proxy:+http_proxy="$http_proxy"} \
     ${https_proxy:+https_proxy="$https_proxy"} \
-    chroot "$root" sh -c "cd /muster && $command" </dev/null 2>&1 || echo "$?" >"$root/failed"; } |
+    unshare --mount sh -c "$enter" enter "$root" "$command" </dev/null 2>&1 || echo "$?" >"$root/failed"; } |
     tee -a "$build/check-bare.log"
   [ ! -e "$root/failed" ] || code=$(cat "$root/failed")
   [ "$code" = 0 ] || { echo "error: '$command' failed with exit code $code on a bare machine" >&2; exit 1; }

@@ -31,8 +31,10 @@ def package(kind, programs=None, **environment):
         out = Path(tempfile.mkdtemp(prefix="mt-packages-"))
         unittest.addModuleCleanup(shutil.rmtree, out, ignore_errors=True)
         more = ["--programs", str(programs)] if programs else []
+        moment = {} if (ROOT / ".git").exists() and shutil.which("git") else {"SOURCE_DATE_EPOCH": "1795000000"}
         done = subprocess.run([sys.executable, "-B", ROOT / "deploy" / "packages" / "build.py", "--build", BUILD, "--out",
-                               out, f"--{kind}", *more], env={**os.environ, **environment}, capture_output=True, text=True)
+                               out, f"--{kind}", *more], env={**os.environ, **moment, **environment}, capture_output=True,
+                              text=True)
         if done.returncode != 0:
             raise AssertionError(done.stdout + done.stderr)
         _made[key] = out

@@ -385,8 +385,8 @@ class Stops(Case):
     def test_a_handler_that_was_there_is_called_too(self):
         self.worker()
         process = self.ready("""
-            import muster, signal, sys, time
-            signal.signal(signal.SIGTERM, lambda *_: print("mine", flush=True))
+            import muster, os, signal, sys, time
+            signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"mine\n"))  # print may be under way
             muster.should_stop()
             print("ready", flush=True)
             while not muster.should_stop():

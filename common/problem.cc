@@ -46,7 +46,8 @@ Problem ProblemOf(const absl::Status& status) {
 std::string CodeOf(const absl::Status& status) { return ProblemOf(status).code; }
 
 std::string Readable(const Problem& problem) {
-  return StrCat("[", problem.code, "] ", problem.what, problem.why.empty() ? "" : ": ", problem.why,
+  return StrCat(problem.code.empty() ? "" : StrCat("[", problem.code, "] "), problem.what,
+                problem.why.empty() ? "" : ": ", problem.why,
                 problem.fix.empty() ? "" : "; fix: ", problem.fix);
 }
 

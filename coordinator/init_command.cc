@@ -38,6 +38,7 @@ constexpr int kUsageExit = 2;
 constexpr std::string_view kGrpcPort = "7700";
 constexpr std::string_view kHttpPort = "7701";
 constexpr int64_t kTokenLivesMs = 24 * 3'600'000;
+constexpr uid_t kFirstPerson = 1000;  // below are accounts of services; source: login.defs(5)
 
 struct InitArguments {
   std::string data_dir;
@@ -53,11 +54,13 @@ std::string ThisMachine() {
 }
 
 // Who types this, also by way of sudo: jobs' ranks have their owner's account, and this one exists.
-// Root is nobody in particular.
+// Root and the accounts of services are nobody in particular, and ranks with the coordinator's own
+// account could read its keys.
 std::string WhoTypesThis() {
   const char* const before_sudo = std::getenv("SUDO_USER");
   std::string name = before_sudo == nullptr ? "" : before_sudo;
-  if (const passwd* own = getpwuid(geteuid()); name.empty() && own != nullptr) name = own->pw_name;
+  const passwd* const own = getpwuid(geteuid());
+  if (name.empty() && own != nullptr && own->pw_uid >= kFirstPerson) name = own->pw_name;
   return name != "root" && identity::IsName(name) ? name : "admin";
 }
 

@@ -145,7 +145,7 @@ def add_unit(package, release, root):
     write_file(root / "DEBIAN/conffiles", f"/etc/muster/{package.settings}\n".encode())
     for script in ("postinst", "prerm", "postrm"):
         text = "#!/bin/sh\nset -e\n"
-        for part in (TEMPLATES / f"{package.name}.{script}", TEMPLATES / f"unit.{script}"):
+        for part in (TEMPLATES / f"functions.{script}", TEMPLATES / f"{package.name}.{script}", TEMPLATES / f"unit.{script}"):
             text += part.read_text().replace("@UNIT@", package.unit) if part.exists() else ""
         write_file(root / "DEBIAN" / script, (text + "exit 0\n").encode(), 0o755)
 

@@ -1,10 +1,13 @@
 """The Debian packages on a machine that has nothing but Debian: installed, upgraded and downgraded under a running job,
 removed, purged."""
 import re
+import shlex
 import unittest
 
 from machine import Machine
 from support import PREVIOUS, field, harness, need, the_debs
+
+SERVER = "unix:/run/muster/coordinator.sock"  # root needs no certificate there
 
 
 class OnABareMachine(unittest.TestCase):
@@ -14,18 +17,32 @@ class OnABareMachine(unittest.TestCase):
 
     def jobctl(self, *arguments, check=True):
         try:
-            return self.machine.run("jobctl", "--server", "127.0.0.1:7700", *arguments, check=check).stdout
+            return self.machine.run("jobctl", "--server", SERVER, *arguments, check=check).stdout
         except AssertionError as error:
             logs = [self.machine.read(f"/var/log/{name}.log")[-3000:] for name in self.machine.daemons]
             raise AssertionError("\n".join([str(error), *logs])) from None
 
-    def configure(self):
-        """What an administrator does: edits the two files."""
+    def make_cluster(self):
+        """What an administrator does: runs the lines that stand in the two settings files, and edits those."""
+        told = self.machine.run(*self.line_of("coordinator", "muster-coordinator init", CLUSTER="lab", HOST="127.0.0.1")).stdout
+        token = re.search(r"muster-worker join .*\\\n *(\S+)", told).group(1)
+        self.assertIn("you are its administrator admin", told)
         self.machine.write("/etc/muster/coordinator.env",
-                           "MUSTER_COORDINATOR_OPTIONS=--listen 127.0.0.1:7700 --insecure-plaintext\n")
+                           "MUSTER_COORDINATOR_OPTIONS=--listen 127.0.0.1:7700 --http 127.0.0.1:7701\n")
+        join = self.line_of("worker", "muster-worker join", HOST="127.0.0.1", NODE="node1", TOKEN=token)
         self.machine.write("/etc/muster/worker.env",
-                           "MUSTER_COORDINATOR=127.0.0.1:7700\nMUSTER_NODE_NAME=node1\nMUSTER_RUN_AS=muster\n"
+                           "MUSTER_COORDINATOR=127.0.0.1:7700\nMUSTER_NODE_NAME=node1\nMUSTER_RUN_AS=daemon\n"
                            "MUSTER_WORKER_OPTIONS=--advertise 127.0.0.1 --devices cpu:2\n")
+        self.machine.start("muster-coordinator")
+        harness.wait_until(lambda: "protocol" in self.jobctl("version", check=False), "the coordinator serves")
+        self.machine.run(*join)
+        self.machine.start("muster-worker")
+
+    def line_of(self, name, program, **words):
+        """The command in a settings file's comments that runs the program."""
+        lines = self.machine.read(f"/etc/muster/{name}.env").splitlines()
+        line = next(line for line in lines if line.startswith("# ") and program in line)[2:]
+        return [words.get(word, word.replace("HOST:", f"{words.get('HOST')}:")) for word in shlex.split(line)]
 
     def wait_node(self, version):
         """Until the coordinator serves and the node is up, with the version that is installed."""
@@ -51,9 +68,7 @@ class OnABareMachine(unittest.TestCase):
         machine.install(*old.values())
         self.assertIn("client 0.0.9  protocol 2", machine.run("jobctl", "--version").stdout)
         self.assertEqual(set(machine.told_systemd()), {"--system daemon-reload"})  # nothing starts unconfigured
-        self.configure()
-        for unit in ("muster-coordinator", "muster-worker"):
-            machine.start(unit)
+        self.make_cluster()
         self.wait_node("0.0.9")
         job = self.jobctl("submit", "-o", "name", "-n", "2", "--name", "life", "--workdir", "/var", "--", "sh", "-c",
                           "echo rank $RANK is $$; while [ ! -e /var/lib/finish ]; do sleep 0.1; done; echo finished").strip()
@@ -71,7 +86,7 @@ class OnABareMachine(unittest.TestCase):
             machine.install(packages["muster-jobctl"])
             self.wait_node(version)
             self.assertIn(f"server {version}", self.jobctl("version"))
-            self.assertIn("--insecure-plaintext", machine.read("/etc/muster/coordinator.env"))
+            self.assertIn("--listen 127.0.0.1", machine.read("/etc/muster/coordinator.env"))
             self.assertEqual(self.ranks(job), ranks, f"after the change to {version}")
             for _, pid in ranks:
                 self.assertTrue(machine.alive(pid), f"rank {pid} died in the change to {version}")

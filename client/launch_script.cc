@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/errors.h"
+#include "client/srun_options.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/text.h"
@@ -26,25 +29,96 @@ constexpr char kUnknownEnd = '@';
 struct ScriptLine {
   int number = 0;  // of its first line in the file
   std::string text;
+  bool is_in_block = false;  // whether it runs, and how often, a shell would decide
 };
 
-// Without comments and blank lines; lines that end with a backslash are joined.
+bool IsNameByte(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// Where `what` stands outside quotes, or npos.
+size_t FindPlain(std::string_view text, std::string_view what) {
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == 0 && text.substr(i).starts_with(what)) return i;
+    if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    }
+  }
+  return std::string_view::npos;
+}
+
+// The word that ends the text which a line feeds to its command ("cat <<EOF"), or empty.
+std::string HereDocument(std::string_view text) {
+  const size_t feeds = FindPlain(text, "<<");
+  if (feeds == std::string_view::npos || text.substr(feeds).starts_with("<<<")) return "";
+  text.remove_prefix(feeds + 2);
+  text.remove_prefix(std::min(text.size(), text.find_first_not_of("-\\'\" \t")));
+  return std::string(text.begin(), std::find_if_not(text.begin(), text.end(), IsNameByte));
+}
+
+// As it was written.
+std::string WithoutMarks(std::string text) {
+  for (size_t at = text.find(kUnknownBegin); at != std::string::npos;
+       at = text.find(kUnknownBegin, at)) {
+    text.replace(at, sizeof(kUnknownBegin) - 1, "$");
+    if (const size_t end = text.find(kUnknownEnd, at); end != std::string::npos) text.erase(end, 1);
+  }
+  return text;
+}
+
+bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// By how many blocks (if, for, case, functions) a line is deeper than the one before it.
+int Deeper(const std::string& text) {
+  int depth = absl::EndsWith(text, "{") ? 1 : 0;
+  for (absl::string_view part : absl::StrSplit(text, absl::ByAnyChar(";&|"))) {
+    const std::vector<std::string> words =
+        absl::StrSplit(part, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    size_t first = 0;
+    while (first < words.size() && IsOneOf(words[first], {"then", "do", "else", "elif", "!"}))
+      ++first;
+    if (first == words.size()) continue;
+    if (IsOneOf(words[first], {"if", "for", "while", "until", "case", "select"})) ++depth;
+    if (IsOneOf(words[first], {"fi", "done", "esac", "}"})) --depth;
+  }
+  return depth;
+}
+
+// Without comments, blank lines and what lines feed to their commands; lines that end with a
+// backslash are joined.
 std::vector<ScriptLine> LogicalLines(std::string_view content) {
   std::vector<ScriptLine> lines;
   int number = 0;
   bool continued = false;
+  std::string fed_until;
   for (absl::string_view raw : absl::StrSplit(common::ToAbsl(content), '\n')) {
     ++number;
     absl::string_view text = absl::StripAsciiWhitespace(raw);
+    if (!fed_until.empty()) {
+      if (text == fed_until) fed_until.clear();
+      continue;
+    }
     if (!continued && (text.empty() || text[0] == '#')) continue;
     if (!continued) lines.push_back({number, ""});
     continued = absl::ConsumeSuffix(&text, "\\");
-    StrAppend(&lines.back().text, lines.back().text.empty() ? "" : " ", std::string(text));
+    std::string& line = lines.back().text;
+    StrAppend(&line, line.empty() ? "" : " ", std::string(text));
+    if (continued) continue;
+    line = line.substr(0, FindPlain(line, " #"));
+    fed_until = HereDocument(line);
+  }
+  int depth = 0;
+  for (ScriptLine& line : lines) {
+    const int before = depth;
+    depth = std::max(0, depth + Deeper(line.text));
+    line.is_in_block = before > 0 || depth > 0;
   }
   return lines;
 }
-
-bool IsNameByte(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 // $NAME and ${NAME} outside single quotes, with known values or marks in their place.
 std::string Expanded(const std::string& text, const Variables& variables) {
@@ -85,13 +159,34 @@ std::string UnknownIn(const std::vector<std::string>& words) {
   return "";
 }
 
-bool StartsRanks(const std::string& text) {
-  const std::string first = text.substr(0, text.find(' '));
+// How many words in front of a command set variables for it: "NCCL_DEBUG=INFO torchrun train.py".
+size_t Assignments(const std::vector<std::string>& words) {
+  const auto is_other = [](const std::string& word) {
+    const size_t equals = word.find('=');
+    return equals == std::string::npos || equals == 0 ||
+           std::isdigit(static_cast<unsigned char>(word[0])) != 0 ||
+           !std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
+                        IsNameByte);
+  };
+  return static_cast<size_t>(std::find_if(words.begin(), words.end(), is_other) - words.begin());
+}
+
+// A launcher starts ranks. A plain program does if there is no launcher: beside one it runs once.
+enum class Starts { kNothing, kProgram, kLauncher };
+
+Starts WhatStarts(const std::string& text) {
+  const std::vector<std::string> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
+  const size_t at = Assignments(words);
+  const std::string first = at < words.size() ? words[at] : "";
   const std::string program = ProgramName(first);
-  constexpr std::string_view kStarters[] = {
-      "srun", "torchrun", "torch_npu_run", "accelerate", "accelerate-launch", "exec", "nohup"};
-  return std::find(std::begin(kStarters), std::end(kStarters), program) != std::end(kStarters) ||
-         program.starts_with("python") || first.starts_with("./");
+  const bool is_python = program.starts_with("python");
+  if (IsOneOf(program, {"srun", "torchrun", "torch_npu_run", "accelerate", "accelerate-launch"}) ||
+      (is_python && (absl::StrContains(text, " torch.distributed.") ||
+                     absl::StrContains(text, " accelerate.commands."))))
+    return Starts::kLauncher;
+  return is_python || IsOneOf(program, {"exec", "nohup"}) || first.starts_with("./")
+             ? Starts::kProgram
+             : Starts::kNothing;
 }
 
 // "NAME=VALUE" of an assignment or an export; nothing if it is something else or needs a shell.
@@ -130,27 +225,6 @@ void TakeOther(const ScriptLine& line, Variables* variables, JobDraft* draft) {
   LeaveOut(line, draft);
 }
 
-// Removes "srun" and its options.
-void TakeSrun(std::vector<std::string>* words, const TakeOption& take, JobDraft* draft) {
-  size_t at = 1;
-  for (; at < words->size() && (*words)[at].starts_with('-'); ++at) {
-    const std::string& word = (*words)[at];
-    const bool is_long = word.starts_with("--");
-    const size_t equals = is_long ? word.find('=') : std::string::npos;
-    std::string name = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
-                               : word.substr(1, 1);
-    std::string value;
-    if (equals != std::string::npos) value = word.substr(equals + 1);
-    if (!is_long) value = word.substr(std::min<size_t>(2, word.size()));
-    if (take == nullptr || !take(name, value)) {
-      draft->left_out.push_back(StrCat("srun ", word));
-    } else if (value.empty() && at + 1 < words->size() && take(name, (*words)[at + 1])) {
-      ++at;
-    }
-  }
-  words->erase(words->begin(), words->begin() + static_cast<std::ptrdiff_t>(at));
-}
-
 absl::Status NeedsShell(const ScriptLine& line, const std::string& unknown) {
   return Usage("JC1010",
                StrCat("line ", line.number, " needs a shell",
@@ -160,11 +234,66 @@ absl::Status NeedsShell(const ScriptLine& line, const std::string& unknown) {
                "-- python train.py");
 }
 
+// Removes "srun" and its options.
+absl::Status TakeSrun(const ScriptLine& line, std::vector<std::string>* words,
+                      const TakeOption& take, JobDraft* draft) {
+  size_t at = 1;
+  for (; at < words->size() && (*words)[at].starts_with('-'); ++at) {
+    const std::string& word = (*words)[at];
+    const bool is_long = word.starts_with("--");
+    const size_t equals = is_long ? word.find('=') : std::string::npos;
+    const std::string name = is_long
+                                 ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
+                                 : word.substr(1, 1);
+    const bool has_value = equals != std::string::npos || (!is_long && word.size() > 2);
+    const SrunOption kind = KindOfSrunOption(name);
+    if (kind == SrunOption::kUnknown && !has_value) {
+      return Usage("JC1010",
+                   StrCat("line ", line.number, ": srun's option ", common::Printable(word),
+                          " is not known here, nor whether a value follows it"),
+                   "leave it out, or write its value with \"=\"");
+    }
+    std::string shown = word;
+    std::string value = is_long ? (has_value ? word.substr(equals + 1) : "") : word.substr(2);
+    if (kind == SrunOption::kTakesValue && !has_value && at + 1 < words->size()) {
+      value = (*words)[++at];
+      StrAppend(&shown, " ", value);
+    }
+    if (take == nullptr || value.empty() || !take(name, value))
+      draft->left_out.push_back(StrCat("srun ", WithoutMarks(shown)));
+  }
+  words->erase(words->begin(), words->begin() + static_cast<std::ptrdiff_t>(at));
+  return absl::OkStatus();
+}
+
+// A variable of Slurm's that the command, or a shell that it starts, would read; or empty.
+std::string SlurmVariableIn(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    for (size_t at = word.find('$'); at != std::string::npos; at = word.find('$', at + 1)) {
+      const size_t begin = at + (word.substr(at + 1, 1) == "{" ? 2 : 1);
+      size_t end = begin;
+      while (end < word.size() && IsNameByte(word[end])) ++end;
+      const std::string name = word.substr(begin, end - begin);
+      if (name.starts_with("SLURM_")) return name;
+    }
+  }
+  return "";
+}
+
 absl::Status TakeCommand(const ScriptLine& line, const Variables& variables,
                          const TakeOption& take_srun_option, const Environment& environment,
                          const CountDevices& on_a_node, JobDraft* draft) {
   std::vector<std::string> words = PlainShellWords(Expanded(line.text, variables));
-  if (!words.empty() && words[0] == "srun") TakeSrun(&words, take_srun_option, draft);
+  const size_t assigned = Assignments(words);
+  if (const std::vector<std::string> own(words.begin(), words.begin() + assigned); assigned > 0) {
+    if (const std::string unknown = UnknownIn(own); !unknown.empty())
+      return NeedsShell(line, unknown);
+    for (const std::string& each : own)
+      draft->env[each.substr(0, each.find('='))] = each.substr(each.find('=') + 1);
+    words.erase(words.begin(), words.begin() + assigned);
+  }
+  if (!words.empty() && words[0] == "srun")
+    RETURN_IF_ERROR(TakeSrun(line, &words, take_srun_option, draft));
   if (!words.empty() && (words[0] == "exec" || words[0] == "nohup")) words.erase(words.begin());
   if (words.empty()) return NeedsShell(line, "");
   const absl::StatusOr<std::optional<LaunchPlan>> plan = ReadLauncherLine(words, environment);
@@ -180,8 +309,38 @@ absl::Status TakeCommand(const ScriptLine& line, const Variables& variables,
   // Unknown values among the flags that the coordinator decides do not matter.
   if (const std::string unknown = UnknownIn(draft->command); !unknown.empty())
     return NeedsShell(line, unknown);
+  if (const std::string name = SlurmVariableIn(draft->command); !name.empty()) {
+    return Usage("JC1010", StrCat("line ", line.number, ": ranks have no $", name, " here"),
+                 "torchrun's names: RANK, LOCAL_RANK, GROUP_RANK, WORLD_SIZE, MASTER_ADDR");
+  }
   if (!UnknownIn({draft->run_id}).empty()) draft->run_id.clear();
   return absl::OkStatus();
+}
+
+// The one line that starts ranks.
+absl::StatusOr<size_t> FindStart(const std::vector<ScriptLine>& lines) {
+  std::vector<size_t> found;
+  Starts what = Starts::kProgram;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const Starts each = WhatStarts(lines[i].text);
+    if (each == Starts::kLauncher && what == Starts::kProgram) {
+      what = each;
+      found.clear();
+    }
+    if (each == what) found.push_back(i);
+  }
+  if (found.empty()) {
+    return Usage("JC1010", "no line starts with srun, torchrun, accelerate, python or ./PROGRAM",
+                 "give the command itself: jobctl init -n N -- python train.py");
+  }
+  if (found.size() > 1) {
+    return Usage("JC1010",
+                 StrCat("lines ", lines[found[0]].number, " and ", lines[found[1]].number,
+                        " both start something, and a job has one command"),
+                 "keep one of them, or submit the script itself: jobctl submit -n N -- sh SCRIPT");
+  }
+  if (lines[found[0]].is_in_block) return NeedsShell(lines[found[0]], "");
+  return found[0];
 }
 
 }  // namespace
@@ -189,21 +348,19 @@ absl::Status TakeCommand(const ScriptLine& line, const Variables& variables,
 absl::Status TakeScript(std::string_view content, Variables variables,
                         const TakeOption& take_srun_option, const Environment& environment,
                         const CountDevices& on_a_node, JobDraft* draft) {
-  bool found = false;
-  for (const ScriptLine& line : LogicalLines(content)) {
-    if (found) {
-      LeaveOut(line, draft);
-    } else if (StartsRanks(line.text)) {
+  const std::vector<ScriptLine> lines = LogicalLines(content);
+  ASSIGN_OR_RETURN(const size_t start, FindStart(lines));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (i == start) {
       RETURN_IF_ERROR(
-          TakeCommand(line, variables, take_srun_option, environment, on_a_node, draft));
-      found = true;
+          TakeCommand(lines[i], variables, take_srun_option, environment, on_a_node, draft));
+    } else if (i > start || lines[i].is_in_block) {
+      LeaveOut(lines[i], draft);
     } else {
-      TakeOther(line, &variables, draft);
+      TakeOther(lines[i], &variables, draft);
     }
   }
-  if (found) return absl::OkStatus();
-  return Usage("JC1010", "no line starts with srun, torchrun, accelerate, python or ./PROGRAM",
-               "give the command itself: jobctl init -n N -- python train.py");
+  return absl::OkStatus();
 }
 
 }  // namespace muster::client

@@ -15,10 +15,11 @@ namespace muster::client {
 
 inline constexpr size_t kScriptBytesMax = 256 * 1024;
 
-// The draft of the first line that starts ranks; other lines are named in left_out, except
-// `export NAME=VALUE` and `cd /DIR`, which are taken over. `variables`: what $NAME stands for.
-// `take_srun_option` gets each option of an srun in front of the command, with its value; false:
-// unknown. Errors: JC1010 if no line starts ranks or that line needs a shell.
+// The draft of the one line that starts ranks: a launcher's (srun, torchrun, accelerate), or without
+// one a program's (python, ./PROGRAM). Other lines are named in left_out, except `export NAME=VALUE`
+// and `cd /DIR` before it, which are taken over. `variables`: what $NAME stands for.
+// `take_srun_option` gets each option of an srun that has a value; false: it has no meaning here.
+// Errors: JC1010 if no line starts ranks, several do, or that line needs a shell.
 using TakeOption = std::function<bool(std::string_view name, std::string_view value)>;
 absl::Status TakeScript(std::string_view content, std::map<std::string, std::string> variables,
                         const TakeOption& take_srun_option, const Environment& environment,

@@ -77,11 +77,12 @@ bool ReadGres(std::string_view text, BatchOptions* options) {
   return true;
 }
 
-// "4G", "512" (megabytes): Slurm's units are powers of 1,024. 0: all that the node has.
+// "4G", "4GB", "512" (megabytes): Slurm's units are powers of 1,024. 0: all that the node has.
 bool ReadBatchMemory(std::string_view text, uint64_t* kib) {
   constexpr std::string_view kUnits = "KMGT";
   size_t power = 1;
   if (!text.empty()) {
+    if (text.size() > 1 && (text.back() == 'B' || text.back() == 'b')) text.remove_suffix(1);
     const size_t unit = kUnits.find(absl::ascii_toupper(static_cast<unsigned char>(text.back())));
     if (unit != std::string_view::npos) {
       power = unit;
@@ -209,6 +210,12 @@ std::map<std::string, std::string> BatchVariables(const BatchOptions& options) {
 }
 
 void ShapeOf(const BatchOptions& options, JobDraft* draft) {
+  // Tasks and tasks of each node tell the nodes, if nothing else does.
+  if (options.min_nodes == 0 && options.tasks > 0 && options.tasks_per_node > 0) {
+    BatchOptions told = options;
+    told.min_nodes = told.max_nodes = (options.tasks - 1) / options.tasks_per_node + 1;
+    return ShapeOf(told, draft);
+  }
   // A launcher's line has its own number of ranks, sbatch the nodes.
   const bool by_launcher = draft->per_node > 0 || draft->processes > 0;
   if (options.min_nodes > draft->min_nodes) {

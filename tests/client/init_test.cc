@@ -156,6 +156,7 @@ TEST(InitTest, SlurmsCountsBecomeRanksNodesAndDevices) {
       {"-N 2-4 -n 8", "  processes: 8\n  nodes: 2\n  devices: cpu\n"},
       {"-N2", "  per_node: 1\n  nodes: 2\n  devices: cpu\n"},
       {"-n 2 -G 8", "  processes: 2\n  devices: \"gpu:8\"\n"},
+      {"-n 4 --ntasks-per-node=2 --gres=gpu:2", "  processes: 4\n  nodes: 2\n  devices: gpu\n"},
       {"-n 8 --gpus=h100:8", "  processes: 8\n  devices: h100\n"},
       {"-n 4 --gpus-per-task=2", "  processes: 4\n  devices: \"gpu:8\"\n"},
       {"-n 2 --gres gpu", "  processes: 2\n  devices: gpu\n"},
@@ -221,6 +222,58 @@ TEST(InitTest, WhatOnlyAShellKnowsIsRefusedWithItsLine) {
   }
   EXPECT_EQ(common::ProblemOf(Sbatch("#SBATCH -N many\npython x\n").status).what,
             "line 1: --nodes of sbatch cannot be \"many\" here");
+}
+
+struct Line {
+  const char* script;
+  const char* command;  // as the job file has it; or the error
+};
+
+TEST(InitTest, OptionsOfSrunAndTheirValuesAreNoPartOfTheCommand) {
+  const Line kLines[] = {
+      {"srun -A lab --mpi pmix python train.py", "command: [python, train.py]\n"},
+      {"srun -p gpu -u python train.py", "command: [python, train.py]\n"},
+      {"srun -l --export ALL --cpu-bind none -N2 python train.py", "command: [python, train.py]\n"},
+      {"srun --kill-on-bad-exit=1 --jobid $SLURM_JOB_ID python train.py",
+       "command: [python, train.py]\n"},
+      {"NCCL_DEBUG=INFO srun python train.py  # go", "command: [python, train.py]\n"},
+      {"srun --new-option python train.py",
+       "line 2: srun's option --new-option is not known here, nor whether a value follows it"},
+      {"srun bash -c 'python train.py --node $SLURM_NODEID'",
+       "line 2: ranks have no $SLURM_NODEID here"},
+  };
+  for (const Line& line : kLines) {
+    const Taken taken = Sbatch(std::string("#SBATCH -n 2\n") + line.script + "\n");
+    const std::string what = taken.status.ok() ? taken.file.substr(0, taken.file.find('\n') + 1)
+                                               : common::ProblemOf(taken.status).what;
+    EXPECT_EQ(what, line.command) << line.script;
+    EXPECT_EQ(taken.notes.find("@unknown"), std::string::npos) << taken.notes;
+  }
+}
+
+TEST(InitTest, TheOneLineThatStartsRanksIsTakenOrNone) {
+  const Line kLines[] = {
+      {"python --version\nsrun python train.py\n", "command: [python, train.py]\n"},
+      {"cat >run.sh <<'EOF'\ncd /inner\nexport SECRET=inner\npython inner.py\nEOF\n"
+       "torchrun --nproc-per-node 2 train.py\n",
+       "command: [python3, \"-u\", train.py]\n"},
+      {"if [ -n \"$CONDA\" ]; then\n  export A=1\nfi\nsrun python train.py\n",
+       "command: [python, train.py]\n"},
+      {"srun hostname\nsrun python train.py\n",
+       "lines 1 and 2 both start something, and a job has one command"},
+      {"python prepare.py\npython train.py\n",
+       "lines 1 and 2 both start something, and a job has one command"},
+      {"for seed in 1 2; do\n  python train.py\ndone\n", "line 2 needs a shell: python train.py"},
+      {"help() {\n  python help.py\n}\nsrun python train.py\n", "command: [python, train.py]\n"},
+  };
+  for (const Line& line : kLines) {
+    const Taken taken = Script(line.script);
+    const std::string what = taken.status.ok() ? taken.file.substr(0, taken.file.find('\n') + 1)
+                                               : common::ProblemOf(taken.status).what;
+    EXPECT_EQ(what, line.command) << line.script;
+    EXPECT_EQ(taken.draft.env.count("A") + taken.draft.env.count("SECRET"), 0u) << line.script;
+    EXPECT_EQ(taken.draft.workdir, "") << line.script;
+  }
 }
 
 TEST(InitTest, AHostileScriptCannotWriteKeysOfItsOwn) {

@@ -1,0 +1,14 @@
+// Which of srun's options take a value in the next word. Source: srun(1) of Slurm 22.05 to 24.11.
+#pragma once
+
+#include <string_view>
+
+namespace muster::client {
+
+enum class SrunOption { kUnknown, kFlag, kTakesValue };
+
+// `name` without dashes: "partition", "p". One whose value is optional is a flag: srun takes such a
+// value only behind "=".
+SrunOption KindOfSrunOption(std::string_view name);
+
+}  // namespace muster::client

@@ -88,7 +88,12 @@ cd "$dir" 2>/dev/null || exit 0
 me=$(pwd -P)
 run=$(cat runtime 2>/dev/null)
 ours() {
-  ls -l /proc/[0-9]*/exe 2>/dev/null | grep -F " -> $me/bin/$1" | sed 's|.* /proc/\([0-9]*\)/exe ->.*|\1|'
+  for process in /proc/[0-9]*; do
+    # "… (deleted)", once the file is gone or replaced.
+    case $(readlink "$process/exe" 2>/dev/null) in
+    "$me/bin/$1" | "$me/bin/$1 (deleted)") echo "${process#/proc/}" ;;
+    esac
+  done
 }
 # What descends from a process.
 below() {

@@ -134,6 +134,7 @@ absl::StatusOr<ClusterRecord> ParseRecord(std::string_view text) {
   if (!IsHex(record.id)) return Damaged("id");
   if (!IsDigits(record.job)) return Damaged("job");
   if (!CheckDirectory(record.directory).ok()) return Damaged("directory");
+  if (!record.ssh_config.empty() && record.ssh_config[0] != '/') return Damaged("ssh_config");
   RETURN_IF_ERROR(TakeOptions(json, &record));
   if (record.on == "slurm") {
     if (!CheckSize(record.size).ok() || record.directory[0] != '/')

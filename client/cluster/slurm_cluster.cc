@@ -44,10 +44,12 @@ constexpr seconds kSlurmWithin{60};
 constexpr seconds kNodesWithin{120};
 constexpr seconds kEndWithin{120};
 constexpr auto kBetweenQuestions = seconds(2);
+constexpr auto kBetweenAnswers = std::chrono::milliseconds(500);
 constexpr size_t kProgramMax = 512 << 20;
 constexpr size_t kReadyMax = 8 * 1024;
 constexpr size_t kLogTail = 600;
 constexpr int kUnansweredMax = 30;
+constexpr int kAbsencesMin = 3;  // a site's squeue may be a cache
 constexpr seconds kOrderlyWithin{60};
 
 std::string RootOf(const ClusterRecord& record) {
@@ -72,8 +74,11 @@ absl::StatusOr<std::string> AskSlurm(std::vector<std::string> words) {
          .what = StrCat("this machine has no ", program, " on its PATH"),
          .fix = "run jobctl where you submit jobs to Slurm; or jobctl cluster up --on ssh"});
   }
+  // Settings of squeue could hide what is asked for here.
+  std::vector<std::string> environment = OwnEnvironment();
+  std::erase_if(environment, [](const std::string& each) { return each.starts_with("SQUEUE_"); });
   const absl::StatusOr<ChildOutput> output =
-      OutputOfChild({.argv = words, .environment = OwnEnvironment(), .limit = kSlurmWithin});
+      OutputOfChild({.argv = words, .environment = std::move(environment), .limit = kSlurmWithin});
   if (!output.ok()) return SlurmFailed(program, std::string(output.status().message()));
   if (!output->whole || output->status != 0) {
     const absl::string_view errors = absl::StripAsciiWhitespace(output->errors);
@@ -173,8 +178,9 @@ absl::StatusOr<std::string> Submit(Session& session, const ClusterRecord& record
   for (std::string& flag : OwnFlags(record.name, record.id)) words.push_back(std::move(flag));
   words.push_back(root + "/job.sh");
   ASSIGN_OR_RETURN(const std::string printed, AskSlurm(words));
-  // "JOB" or "JOB;CLUSTER".
-  const std::string job = printed.substr(0, printed.find(';'));
+  // "JOB" or "JOB;CLUSTER", below what the site has to say.
+  std::string job = printed.substr(printed.find_last_of('\n') + 1);
+  job = job.substr(0, job.find(';'));
   if (job.empty() || job.find_first_not_of("0123456789") != std::string::npos)
     return SlurmFailed("sbatch",
                        StrCat("it printed \"", common::Printable(printed.substr(0, 100)), "\""));
@@ -199,6 +205,7 @@ absl::Status Ended(const ClusterRecord& record) {
 absl::StatusOr<Ready> AwaitAllocation(Session& session, const ClusterRecord& record) {
   std::string told;
   int unanswered = 0;
+  int absent = 0;
   while (true) {
     const absl::StatusOr<std::string> text = common::ReadFile(RootOf(record) + "/ready", kReadyMax);
     if (text.ok()) {
@@ -215,7 +222,12 @@ absl::StatusOr<Ready> AwaitAllocation(Session& session, const ClusterRecord& rec
     unanswered = 0;
     const auto found = std::find_if(allocations->begin(), allocations->end(),
                                     [&](const Allocation& each) { return each.job == record.job; });
-    if (found == allocations->end()) return Ended(record);
+    if (found == allocations->end()) {
+      if (++absent >= kAbsencesMin) return Ended(record);
+      std::this_thread::sleep_for(kBetweenQuestions);
+      continue;
+    }
+    absent = 0;
     const std::string now =
         StrCat("allocation ", record.job, " is ", absl::AsciiStrToLower(found->state),
                found->state == "PENDING" ? StrCat(": ", common::Printable(found->reason)) : "");
@@ -288,6 +300,20 @@ absl::Status Forget(Session& session, const ClusterRecord& record) {
   return RemoveRecord(session.settings().file(), record.name);
 }
 
+// One that ended in the meantime is cancelled too.
+absl::Status Cancel(const ClusterRecord& record, const Allocation& allocation,
+                    std::vector<std::string> flags) {
+  flags.insert(flags.begin(), "scancel");
+  flags.push_back(allocation.job);
+  const absl::Status done = AskSlurm(std::move(flags)).status();
+  if (done.ok()) return done;
+  ASSIGN_OR_RETURN(const std::vector<Allocation> left, AllocationsOf(record));
+  const bool is_there = std::any_of(left.begin(), left.end(), [&](const Allocation& each) {
+    return each.job == allocation.job && IsToCome(each);
+  });
+  return is_there ? done : absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status BringUpOnSlurm(Session& session, SlurmUp up) {
@@ -297,7 +323,8 @@ absl::Status BringUpOnSlurm(Session& session, SlurmUp up) {
   RETURN_IF_ERROR(is_new ? CreateRecord(file, up.record) : SaveRecord(file, up.record));
   const absl::Status made = MakeRoot(up);
   absl::StatusOr<std::string> job = made.ok() ? Submit(session, up.record) : made;
-  if (!job.ok() && is_new) Forget(session, up.record).IgnoreError();
+  // sbatch may have failed after it had submitted; what waits then would start without its files.
+  if (!job.ok() && is_new) TakeDownOnSlurm(session, up.record).IgnoreError();
   RETURN_IF_ERROR(job.status());
   up.record.job = *std::move(job);
   RETURN_IF_ERROR(SaveRecord(file, up.record));
@@ -312,29 +339,31 @@ absl::Status TakeDownOnSlurm(Session& session, const ClusterRecord& record) {
   const auto deadline = steady_clock::now() + kEndWithin;
   const auto forced_from = steady_clock::now() + kOrderlyWithin;
   std::set<std::string> told, cancelled;
+  int absent = 0;
   while (true) {
     ASSIGN_OR_RETURN(const std::vector<Allocation> allocations, AllocationsOf(record));
-    if (allocations.empty()) break;
+    if (allocations.empty() && ++absent >= kAbsencesMin) break;
+    if (!allocations.empty()) absent = 0;
     // One that resubmits itself may add another.
     for (const Allocation& each : allocations) {
       // Its script ends the nodes in order, and leaves nothing on them.
       if (each.state == "RUNNING" && steady_clock::now() < forced_from) {
         if (!told.insert(each.job).second) continue;
-        RETURN_IF_ERROR(AskSlurm({"scancel", "--batch", "--signal=USR1", each.job}).status());
+        RETURN_IF_ERROR(Cancel(record, each, {"--batch", "--signal=USR1"}));
         session.Note(StrCat("allocation ", each.job, " is told to end"));
       } else if (each.state != "COMPLETING" && cancelled.insert(each.job).second) {
-        RETURN_IF_ERROR(AskSlurm({"scancel", each.job}).status());
+        RETURN_IF_ERROR(Cancel(record, each, {}));
         session.Note(StrCat("allocation ", each.job, " is cancelled"));
       }
     }
-    if (steady_clock::now() > deadline) {
+    if (!allocations.empty() && steady_clock::now() > deadline) {
       return common::MakeProblem(absl::StatusCode::kDeadlineExceeded,
                                  {.code = "JC1808",
                                   .what = StrCat("allocation ", allocations.front().job,
                                                  " was cancelled and does not end"),
                                   .fix = StrCat("scontrol show job ", allocations.front().job)});
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(kBetweenAnswers);
   }
   return Forget(session, record);
 }

@@ -26,6 +26,8 @@ cd "$root" || exit 1
 PATH="$root/bin:$PATH"
 export JOBCTL_CONFIG="$root/no-config"
 unset JOBCTL_SERVER JOBCTL_CONTEXT
+# Whoever submitted may have settings of squeue that hide what is asked for here.
+for name in $(env | sed -n 's/^\(SQUEUE_[A-Z_0-9]*\)=.*/\1/p'); do unset "$name"; done
 # For a socket, whose path may have about a hundred bytes.
 local=$(mktemp -d /tmp/muster-XXXXXXXX) || exit 1
 trap 'rm -rf "$local"' EXIT
@@ -151,8 +153,12 @@ setsid "$root/bin/muster-worker" --state-dir "$local/worker" --runtime-dir "$run
 worker=$!
 # Supervisors of this node's worker.
 shims() {
-  for pid in $(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -F " -> $root/bin/muster-shim" | sed 's|.* /proc/\([0-9]*\)/exe ->.*|\1|'); do
-    if tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF " $local/"; then echo "$pid"; fi
+  for process in /proc/[0-9]*; do
+    case $(readlink "$process/exe" 2>/dev/null) in
+    "$root/bin/muster-shim" | "$root/bin/muster-shim (deleted)") ;;
+    *) continue ;;
+    esac
+    if tr '\0' ' ' <"$process/cmdline" 2>/dev/null | grep -qF " $local/"; then echo "${process#/proc/}"; fi
   done
 }
 # Their ranks get SIGTERM and their job's grace; a job that is stopped so restarts from its checkpoint.

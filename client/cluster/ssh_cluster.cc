@@ -41,6 +41,7 @@ constexpr seconds kJoinWithin{60};
 constexpr seconds kRemoveWithin{180};
 constexpr int64_t kGraceS = 40;  // of ranks whose job is not over when the cluster goes
 constexpr int64_t kTokenLivesMs = 15 * 60'000;
+constexpr char kTokenBytes[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
 struct Member {
@@ -129,6 +130,9 @@ absl::Status Prepare(Session& session, const ProgramArchive& all, const ProgramA
                kScriptWithin)
           .status();
   member.is_prepared = common::CodeOf(prepared) != "JC1804";  // it may have ended half way
+  // Of an ssh that broke off nobody knows whether it had begun: what can be done is tried.
+  if (!member.is_prepared)
+    member.host.Run(RemoveScript(member.place, kGraceS), kScriptWithin).IgnoreError();
   RETURN_IF_ERROR(prepared);
   // Every word is one that CheckDirectory, CheckName or ParseSshNodes let pass.
   const std::string line = StrCat("tar -xzf - -C ", member.place.Path(), " && chmod 700 ",
@@ -187,6 +191,9 @@ absl::Status StartWorkers(Session& session, const SshUp& up, const std::string& 
     request.set_lives_ms(kTokenLivesMs);
     ASSIGN_OR_RETURN(const v1::CreateTokenResponse made, connection.CreateToken(request));
     member->token = made.text();
+    // It goes into a script for every node.
+    if (member->token.find_first_not_of(kTokenBytes) != std::string::npos)
+      return absl::DataLossError("what the coordinator sent is no token");
   }
   return FirstOf(session, OnAll(members, [&](Member& member) {
                    return member.host

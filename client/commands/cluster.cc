@@ -99,6 +99,8 @@ absl::StatusOr<cluster::SshUp> ReadSshUp(Session& session, const Arguments& argu
   RETURN_IF_ERROR(cluster::CheckDirectory(record.directory));
   record.ssh_options = arguments.All("ssh-option");
   record.ssh_config = arguments.Get("ssh-config");
+  if (!record.ssh_config.empty() && record.ssh_config[0] != '/')
+    record.ssh_config = StrCat(WorkingDirectory(), "/", record.ssh_config);
   ASSIGN_OR_RETURN(const int64_t port, arguments.Number("port", 1, kPortsMost, kDefaultPort));
   up.port = static_cast<uint32_t>(port);
   up.devices = arguments.Get("devices");
@@ -146,6 +148,16 @@ absl::StatusOr<cluster::SlurmUp> ReadSlurmUp(Session& session, const Arguments& 
   up.margin_s = margin_ms / 1000;
   up.resubmits = arguments.Has("resubmit");
   up.flags = arguments.rest();
+  for (const std::string& flag : up.flags) {
+    if (flag.starts_with("-M") || flag.starts_with("--clusters"))
+      return Usage("JC1004",
+                   StrCat(flag, ": squeue and scancel would not find the allocation there"),
+                   "run jobctl on that cluster's login node");
+  }
+  if (!up.flags.empty() && !up.flags.front().starts_with('-'))
+    return Usage("JC1004",
+                 StrCat("\"", common::Printable(up.flags.front()), "\" is no option of sbatch"),
+                 "jobctl cluster up --on slurm -N 4 -- -p gpu --time=4:00:00");
   return up;
 }
 
@@ -241,6 +253,16 @@ absl::Status CancelJobs(Connection& connection) {
 // With the coordinator's directory go all records: nothing of that unasked.
 absl::Status EndJobs(Session& session, const Arguments& arguments, const ClusterRecord& record) {
   const auto connection = ConnectTo(session, record.name);
+  if (!connection.ok() && record.on == "slurm" && !arguments.Has("cancel-jobs")) {
+    return common::MakeProblem(
+        absl::StatusCode::kFailedPrecondition,
+        {.code = "JC1810",
+         .what = StrCat("whether jobs wait for the next allocation of ", record.name,
+                        " is not known: its coordinator runs in allocations only"),
+         .why = common::ProblemOf(connection.status()).what,
+         .fix = StrCat("jobctl cluster up ", record.name, " to see them; or: jobctl cluster down ",
+                       record.name, " --cancel-jobs")});
+  }
   if (!connection.ok()) {
     session.Note(StrCat("the coordinator of ", record.name,
                         " does not answer: ", common::ProblemOf(connection.status()).what));

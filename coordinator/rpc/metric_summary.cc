@@ -57,7 +57,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   }
 
   void Add(const v1::MetricBatch& batch) {
-    uint64_t& lost = dropped_[{batch.attempt(), batch.rank(), batch.source()}];
+    uint64_t& lost = dropped_[{batch.attempt(), batch.rank()}];
     lost = std::max(lost, batch.dropped());
     for (const v1::MetricPoint& point : batch.points()) {
       if (line_.IsReplaced(batch.attempt(), point.step())) continue;
@@ -78,7 +78,7 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
       *summaries.add_summaries() = std::move(summary);
     }
     uint64_t lost = 0;
-    for (const auto& [source, count] : dropped_) {
+    for (const auto& [rank, count] : dropped_) {
       lost += std::min(count, std::numeric_limits<uint64_t>::max() - lost);
     }
     summaries.set_dropped(lost);
@@ -93,7 +93,8 @@ class SummaryTask : public std::enable_shared_from_this<SummaryTask> {
   FollowedLine line_;
   bool line_known_ = false;
   std::map<std::pair<std::string, uint32_t>, MetricSeries> series_;  // by name and rank
-  std::map<std::tuple<uint32_t, uint32_t, std::string>, uint64_t> dropped_;
+  // By attempt and rank: the batches of all sources tell the rank's total.
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> dropped_;
 };
 
 }  // namespace
